@@ -10,6 +10,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+mod api;
 mod atomic;
 pub mod cm;
 mod cno;
@@ -19,6 +20,7 @@ mod cr;
 mod csp;
 mod dat_return;
 mod data;
+mod engine;
 pub mod ep;
 mod evd;
 mod event;

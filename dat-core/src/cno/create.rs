@@ -1,9 +1,9 @@
 //! dat_cno_create(3).
 
 use super::{Agent, CnoControl};
-use crate::Ia;
 use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::handle::Cno;
+use crate::ia::Ia;
 use crate::provider::Provider;
 
 impl<P: Provider> Ia<'_, P> {
@@ -16,7 +16,7 @@ impl<P: Provider> Ia<'_, P> {
         self.cno_make(agent, false)
     }
 
-    pub(super) fn cno_make(&mut self, agent: Option<Agent>, fd: bool) -> Result<Cno, Error> {
+    pub(crate) fn cno_make(&mut self, agent: Option<Agent>, fd: bool) -> Result<Cno, Error> {
         let control = CnoControl { agent, fd, evds: 0, waiters: 0, hint: None, due: None, life: 0 };
         self.alive()?;
         self.events.listened = true;

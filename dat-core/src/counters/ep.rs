@@ -52,7 +52,7 @@ impl<'s, P: Provider> Ia<'s, P> {
 }
 
 impl EpTally {
-    pub(super) fn read(&self, counter: EpCounter, reset: bool) -> u64 {
+    pub(crate) fn read(&self, counter: EpCounter, reset: bool) -> u64 {
         let Some(word) = self.0.get(counter as usize) else {
             return 0;
         };

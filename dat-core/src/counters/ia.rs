@@ -3,13 +3,9 @@
 use core::ops::Range;
 
 use super::IaCounter;
-use crate::Ia;
-use crate::dat_return::Error;
-use crate::provider::{HcaCounters, Provider};
-use crate::table::Table;
 
 /// All of them.
-type All = [u64; IaCounter::COUNT];
+pub(crate) type All = [u64; IaCounter::COUNT];
 
 /// `DAT_IA_COUNTER_TYPE`: a part of the counters of an Interface Adapter that can be started and
 /// stopped by itself.
@@ -27,7 +23,7 @@ pub enum CounterType {
 impl CounterType {
     const ALL: [Self; 3] = [Self::Cm, Self::Link, Self::Diag];
 
-    const fn range(self) -> Range<usize> {
+    pub(crate) const fn range(self) -> Range<usize> {
         match self {
             Self::Cm => IaCounter::CmListen as usize..LINK,
             Self::Link => LINK..DIAG,
@@ -37,17 +33,17 @@ impl CounterType {
 }
 
 /// Where those of the link and of the transport begin.
-const LINK: usize = IaCounter::LnkErrRcv as usize;
-const DIAG: usize = IaCounter::DiagErrRqRae as usize;
+pub(crate) const LINK: usize = IaCounter::LnkErrRcv as usize;
+pub(crate) const DIAG: usize = IaCounter::DiagErrRqRae as usize;
 
 /// What an Interface Adapter counts itself, and since when.
 #[derive(Debug)]
 pub(crate) struct IaTally {
     /// Counted here; nothing where it is derived.
-    own: All,
+    pub(crate) own: All,
     /// To be taken off; of a type that is stopped, what it shows.
-    base: All,
-    stopped: [bool; 3],
+    pub(crate) base: All,
+    pub(crate) stopped: [bool; 3],
 }
 
 impl IaTally {
@@ -62,13 +58,13 @@ impl IaTally {
         }
     }
 
-    fn is_stopped(&self, counter: usize) -> bool {
+    pub(crate) fn is_stopped(&self, counter: usize) -> bool {
         let stopped = CounterType::ALL.iter().zip(self.stopped);
         stopped.into_iter().any(|(of, stopped)| stopped && of.range().contains(&counter))
     }
 
     /// What is shown of what has been counted.
-    fn shown(&self, counted: &All) -> All {
+    pub(crate) fn shown(&self, counted: &All) -> All {
         core::array::from_fn(|at| {
             let of = |all: &All| all.get(at).copied().unwrap_or_default();
             if self.is_stopped(at) {
@@ -80,7 +76,7 @@ impl IaTally {
     }
 
     /// Shows nothing of `range` from now on but what comes.
-    fn restart(&mut self, range: Range<usize>, counted: &All) {
+    pub(crate) fn restart(&mut self, range: Range<usize>, counted: &All) {
         for at in range {
             let stopped = self.is_stopped(at);
             if let (Some(base), Some(counted)) = (self.base.get_mut(at), counted.get(at)) {
@@ -88,100 +84,4 @@ impl IaTally {
             }
         }
     }
-}
-
-impl<P: Provider> Ia<'_, P> {
-    /// All counters of the Interface Adapter, in the order of [`IaCounter`]; with `reset` they
-    /// start over.
-    ///
-    /// Asks the device, whose refusal is the error.
-    #[doc(alias = "dat_query_counters")]
-    pub fn ia_query_counters(&mut self, reset: bool) -> Result<[u64; IaCounter::COUNT], Error> {
-        let counted = self.counted()?;
-        let shown = self.counters.shown(&counted);
-        if reset {
-            self.counters.restart(0..IaCounter::COUNT, &counted);
-        }
-        Ok(shown)
-    }
-
-    /// One counter of the Interface Adapter; with `reset` it starts over.
-    #[doc(alias = "dat_query_counters")]
-    pub fn ia_query_counter(&mut self, counter: IaCounter, reset: bool) -> Result<u64, Error> {
-        let (at, counted) = (counter as usize, self.counted()?);
-        let shown = self.counters.shown(&counted).get(at).copied();
-        if reset {
-            self.counters.restart(at..at + 1, &counted);
-        }
-        Ok(shown.unwrap_or_default())
-    }
-
-    /// Counters of that type count from now on, from 0.
-    #[doc(alias = "dat_ib_start_counters")]
-    pub fn ia_start_counters(&mut self, of: CounterType) -> Result<(), Error> {
-        let counted = self.counted()?;
-        self.set_stopped(of, false);
-        self.counters.restart(of.range(), &counted);
-        Ok(())
-    }
-
-    /// Counters of that type stand still from now on. No effect on those that do already.
-    #[doc(alias = "dat_ib_stop_counters")]
-    pub fn ia_stop_counters(&mut self, of: CounterType) -> Result<(), Error> {
-        let counted = self.counted()?;
-        let shown = self.counters.shown(&counted);
-        self.set_stopped(of, true);
-        for at in of.range() {
-            if let (Some(base), Some(shown)) = (self.counters.base.get_mut(at), shown.get(at)) {
-                *base = *shown;
-            }
-        }
-        Ok(())
-    }
-
-    fn set_stopped(&mut self, of: CounterType, stopped: bool) {
-        if let Some(place) = self.counters.stopped.get_mut(of as usize) {
-            *place = stopped;
-        }
-    }
-
-    /// Everything since the adapter was opened.
-    fn counted(&mut self) -> Result<All, Error> {
-        let HcaCounters { link, diag } = self.hca.counters()?;
-        let mut all = self.counters.own;
-        let mut put = |counter: IaCounter, count: u64| {
-            if let Some(place) = all.get_mut(counter as usize) {
-                *place = count;
-            }
-        };
-        for (create, free, (made, gone)) in [
-            (IaCounter::PzCreate, IaCounter::PzFree, lives(&self.objects.pzs)),
-            (IaCounter::LmrCreate, IaCounter::LmrFree, lives(&self.objects.lmrs)),
-            (IaCounter::RmrCreate, IaCounter::RmrFree, lives(&self.objects.rmrs)),
-            (IaCounter::EvdCreate, IaCounter::EvdFree, lives(&self.events.evds)),
-            (IaCounter::EpCreate, IaCounter::EpFree, lives(&self.objects.eps)),
-            (IaCounter::RspCreate, IaCounter::RspFree, lives(&self.objects.rsps)),
-            (IaCounter::SrqCreate, IaCounter::SrqFree, lives(&self.objects.srqs)),
-        ] {
-            put(create, made);
-            put(free, gone);
-        }
-        let (listening, silent) = lives(&self.objects.psps);
-        let any = self.counters.own.get(IaCounter::PspCreateAny as usize);
-        put(IaCounter::PspCreate, listening.wrapping_sub(any.copied().unwrap_or_default()));
-        put(IaCounter::PspFree, silent);
-        let others = lives(&self.objects.rsps).0.wrapping_add(lives(&self.objects.csps).0);
-        put(IaCounter::CmListen, listening.wrapping_add(others));
-        put(IaCounter::SpCr, lives(&self.objects.crs).0);
-        for (place, count) in all.iter_mut().skip(LINK).zip(link.into_iter().chain(diag)) {
-            *place = count;
-        }
-        Ok(all)
-    }
-}
-
-/// How many of them were made, and how many of these are gone.
-fn lives<T>(table: &Table<'_, T>) -> (u64, u64) {
-    let made = table.made();
-    (made, made.saturating_sub(table.len().into()))
 }

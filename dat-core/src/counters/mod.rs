@@ -16,7 +16,7 @@
 mod cm;
 mod ep;
 mod evd;
-mod ia;
+pub(crate) mod ia;
 mod print;
 
 pub(crate) use evd::{EvdTally, ReaperTally};

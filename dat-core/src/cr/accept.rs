@@ -1,11 +1,10 @@
 //! dat_cr_accept(3).
 
-use crate::cm::{AcceptParams, QpTerms};
 use crate::dat_return::{DatSubtype, DatType, Error};
-use crate::ep::{EpOp, MIN_RNR_TIMER, NOT_READY, Phase};
+use crate::ep::{EpOp, NOT_READY, Phase};
 use crate::handle::{Cr, Ep};
 use crate::ia::{Ia, Owner};
-use crate::provider::{Path, Provider, QpStep};
+use crate::provider::Provider;
 use crate::time::Instant;
 
 /// Bytes of private data in `cr_accept`: the field of the REP.
@@ -84,69 +83,5 @@ impl<P: Provider> Ia<'_, P> {
         }
         self.transmit(now);
         Ok(())
-    }
-
-    /// Passive: the way to the peer is known; the queue pair goes to ready-to-receive, then the REP
-    /// goes out.
-    pub(crate) fn finish_accept(&mut self, now: Instant, ep: Ep, path: Path, terms: QpTerms) {
-        let ack_delay = self.hca.limits().ack_delay;
-        let Ok(control) = self.objects.eps.live_mut(ep) else { return };
-        control.phase = Phase::None;
-        let (Some(qp), Some(conn)) = (control.qp, control.conn) else {
-            return;
-        };
-        let responder_resources = terms.responder_resources.min(control.attr.max_rdma_read_in);
-        let initiator_depth = terms.initiator_depth.min(control.attr.max_rdma_read_out);
-        let Some(rq_psn) = self.connections.cm.starting_psn(conn) else {
-            self.drop_connection(now, ep);
-            self.apply(ep, EpOp::NonPeerRejected);
-            return;
-        };
-        let ready = self
-            .hca
-            .qp_modify(
-                qp,
-                &QpStep::Rtr {
-                    path,
-                    remote_qpn: terms.remote_qpn,
-                    rq_psn,
-                    mtu: terms.mtu.min(self.hca.limits().mtu),
-                    responder_resources,
-                    min_rnr_timer: MIN_RNR_TIMER,
-                },
-            )
-            .is_ok();
-        // Not by way of `self.ep_mut`: the connection manager as well.
-        let Some(control) = self.objects.eps.get_mut(ep.0) else {
-            return;
-        };
-        control.phase = Phase::Accepted(QpTerms { initiator_depth, ..terms });
-        let params = AcceptParams {
-            qpn: qp.number,
-            responder_resources,
-            initiator_depth,
-            target_ack_delay: ack_delay,
-            rnr_retry: 7,
-        };
-        let accepted = ready && self.connections.cm.accept(now, conn, &params).is_ok();
-        if !accepted {
-            self.drop_connection(now, ep);
-            self.apply(ep, EpOp::NonPeerRejected);
-        }
-    }
-
-    /// Passive: the peer is ready, by its RTU or by its first packet.
-    pub(crate) fn accepted(&mut self, now: Instant, ep: Ep) {
-        let Ok(control) = self.objects.eps.live_mut(ep) else { return };
-        let phase = core::mem::replace(&mut control.phase, Phase::None);
-        let (Some(qp), Phase::Accepted(terms)) = (control.qp, phase) else {
-            return;
-        };
-        if self.hca.qp_modify(qp, &terms.ready_to_send()).is_ok() {
-            self.apply(ep, EpOp::Established);
-        } else {
-            self.drop_connection(now, ep);
-            self.apply(ep, EpOp::NonPeerRejected);
-        }
     }
 }

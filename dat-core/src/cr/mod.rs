@@ -1,13 +1,11 @@
 //! Connection Requests: dat_cr_*(3).
 
 mod accept;
-mod accept_ud;
 mod handoff;
 mod query;
 mod reject;
 
 pub use accept::MAX_ACCEPT_PRIVATE;
-pub use accept_ud::MAX_UD_REPLY_PRIVATE;
 pub use query::CrParam;
 pub use reject::MAX_REJECT_PRIVATE;
 
@@ -16,6 +14,10 @@ use crate::dat_return::{DatReturn, DatSubtype, DatType};
 use crate::handle::{Cr, Ep};
 use crate::psp::Listener;
 use crate::table::Kind;
+
+/// Bytes of private data in `cr_accept` and `cr_reject` of a request for datagrams: the field of
+/// the SIDR_REP.
+pub const MAX_UD_REPLY_PRIVATE: usize = 136;
 
 /// Private data of a SIDR_REQ behind its IP CM header; a REQ has less.
 pub(crate) type RequestData = heapless::Vec<u8, 180>;
@@ -38,4 +40,11 @@ pub(crate) struct CrControl {
 impl Kind for CrControl {
     type Handle = Cr;
     const STALE: DatReturn = DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleCr);
+}
+
+impl CrControl {
+    /// It asks for the queue pair of a service, and for no connection.
+    pub(crate) const fn looks_up(&self) -> bool {
+        self.request.service.udp_port().is_some()
+    }
 }

@@ -3,8 +3,8 @@
 use core::net::SocketAddr;
 use core::time::Duration;
 
-use super::connect::Ask;
 use crate::dat_return::{DatSubtype, DatType, Error};
+use crate::engine::establish::Ask;
 use crate::flags::{ConnectFlag, Qos};
 use crate::handle::Ep;
 use crate::ia::Ia;

@@ -8,12 +8,12 @@
 use core::net::IpAddr;
 use core::time::Duration;
 
-use super::{EpOp, MIN_RNR_TIMER, NOT_READY, Phase};
+use super::{EpOp, NOT_READY, Phase};
 use crate::cm::QpTerms;
 use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::handle::Ep;
 use crate::ia::Ia;
-use crate::provider::{Path, Provider, Qp, QpStep};
+use crate::provider::Provider;
 use crate::time::Instant;
 
 /// Greatest QPN and PSN.
@@ -70,37 +70,5 @@ impl<P: Provider> Ia<'_, P> {
         self.objects.watch(ep);
         self.establish_step(now, ep);
         Ok(())
-    }
-
-    /// The way is known.
-    pub(super) fn finish_direct(&mut self, now: Instant, ep: Ep, path: &Path, terms: &QpTerms) {
-        let Ok(control) = self.objects.eps.live_mut(ep) else { return };
-        control.phase = Phase::None;
-        let Some(qp) = control.qp else { return };
-        control.deadline = Instant::NEVER;
-        if self.ready(qp, path, terms) {
-            self.apply(ep, EpOp::Established);
-        } else {
-            self.drop_connection(now, ep);
-            self.apply(ep, EpOp::NonPeerRejected);
-        }
-    }
-
-    /// Takes a queue pair from Init to ready-to-send; whether the device did.
-    pub(super) fn ready(&mut self, qp: Qp, path: &Path, terms: &QpTerms) -> bool {
-        self.hca
-            .qp_modify(
-                qp,
-                &QpStep::Rtr {
-                    path: *path,
-                    remote_qpn: terms.remote_qpn,
-                    rq_psn: terms.rq_psn,
-                    mtu: terms.mtu,
-                    responder_resources: terms.responder_resources,
-                    min_rnr_timer: MIN_RNR_TIMER,
-                },
-            )
-            .and_then(|()| self.hca.qp_modify(qp, &terms.ready_to_send()))
-            .is_ok()
     }
 }

@@ -35,7 +35,7 @@ impl<P: Provider> Ia<'_, P> {
 
     /// Makes an Endpoint of any service.
     #[expect(clippy::too_many_arguments, reason = "the arguments of the manual page")]
-    pub(super) fn ep_make(
+    pub(crate) fn ep_make(
         &mut self,
         pz: Option<Pz>,
         recv_evd: Option<Evd>,
@@ -91,7 +91,7 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     /// Checks the handles of an Endpoint.
-    pub(super) fn ep_streams(
+    pub(crate) fn ep_streams(
         &self,
         pz: Option<Pz>,
         recv_evd: Option<Evd>,

@@ -8,8 +8,8 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::task::Poll;
 
-use super::queue_pair::BAD_ATTR;
 use super::EpAttr;
+use super::queue_pair::BAD_ATTR;
 use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::handle::{Ep, Evd, Pz};
 use crate::ia::Ia;

@@ -1,35 +1,12 @@
 //! dat_ep_disconnect(3).
 
-use core::time::Duration;
-
 use super::{EpOp, EpState, Outcome};
 use crate::dat_return::Error;
 use crate::flags::CloseFlag;
 use crate::handle::Ep;
 use crate::ia::Ia;
-use crate::provider::{Direction, Provider};
+use crate::provider::Provider;
 use crate::time::Instant;
-
-/// A graceful disconnect ends as an abrupt one when no request has completed for so long: a peer
-/// without receives may keep the device retrying without end.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// Until the completions of one are looked through again. Nobody arms their queue: it is the
-/// consumer's.
-const INTERVAL: Duration = Duration::from_millis(1);
-
-/// How far a graceful disconnect has come.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Drain {
-    /// Requests that had not completed when it was looked at last.
-    left: u32,
-    /// When it ends if no more of them complete.
-    until: Instant,
-}
-
-impl Drain {
-    /// None is under way.
-    pub(crate) const NONE: Self = Self { left: 0, until: Instant::NEVER };
-}
 
 impl<P: Provider> Ia<'_, P> {
     /// Ends a connection, or an attempt at one.
@@ -64,24 +41,5 @@ impl<P: Provider> Ia<'_, P> {
         }
         self.transmit(now);
         Ok(())
-    }
-
-    /// Looks whether the last request of a graceful disconnect has completed.
-    pub(crate) fn drain_step(&mut self, now: Instant, ep: Ep) {
-        if let Ok(poster) = self.poster(ep) {
-            poster.ring_deferred();
-        }
-        self.follow_suppressed(ep);
-        let left = self.unfinished(ep, Direction::Send);
-        let Ok(control) = self.objects.eps.live_mut(ep) else { return };
-        if left != control.drain.left {
-            control.drain.left = left;
-            control.drain.until = now + PATIENCE;
-        }
-        control.deadline = control.drain.until.min(now + INTERVAL);
-        if left == 0 || control.drain.until <= now {
-            self.drop_connection(now, ep);
-            self.apply(ep, EpOp::Drained);
-        }
     }
 }

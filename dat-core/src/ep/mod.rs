@@ -39,7 +39,6 @@ pub use create_ud::{GRH_LEN, sender};
 pub use get_status::EpStatus;
 
 pub(crate) use connect::{MIN_RNR_TIMER, port};
-pub(crate) use disconnect::Drain;
 pub use modify::EpModify;
 pub use query::EpParam;
 pub use recv_query::EpRecvInfo;
@@ -49,17 +48,30 @@ use core::net::IpAddr;
 
 use heapless::Vec;
 
-use crate::Ia;
 use crate::cm::{ConnId, QpTerms, Reason, Request};
-use crate::counters::EpCounter;
-use crate::dat_return::{DatReturn, DatSubtype, DatType, Error};
+use crate::dat_return::{DatReturn, DatSubtype, DatType};
 use crate::handle::{Ep, Evd, Pz, Srq};
-use crate::post::Poster;
-use crate::provider::{Destination, Direction, Fault, Provider, Qp, Service};
+use crate::provider::{Destination, Direction, Fault, Qp, Service};
 use crate::shared::stack::END;
 use crate::table::Kind;
 use crate::time::Instant;
-use set_watermark::INFINITE;
+
+/// `DAT_WATERMARK_INFINITE`: more than any Endpoint holds.
+pub(crate) const INFINITE: u32 = u32::MAX;
+
+/// How far a graceful disconnect has come.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Drain {
+    /// Requests that had not completed when it was looked at last.
+    pub(crate) left: u32,
+    /// When it ends if no more of them complete.
+    pub(crate) until: Instant,
+}
+
+impl Drain {
+    /// None is under way.
+    pub(crate) const NONE: Self = Self { left: 0, until: Instant::NEVER };
+}
 
 /// How far an establishment has got. The Endpoint's state says which side it is.
 #[derive(Clone, Copy, Debug)]
@@ -219,70 +231,3 @@ pub(crate) const PROVIDER_CONTROL: DatReturn =
     DatReturn::new(DatType::InvalidState, DatSubtype::InvalidStateEpProviderControl);
 pub(crate) const STALE: DatReturn =
     DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleEp);
-
-impl<P: Provider> Ia<'_, P> {
-    /// The poster of `ep`, if it is here.
-    pub(crate) fn poster(&mut self, ep: Ep) -> Result<&mut Poster<P>, DatReturn> {
-        self.posting(ep).map(|(poster, ..)| poster)
-    }
-
-    /// Carries out what the table says of a piece of news, or of a call that it allows.
-    pub(crate) fn apply(&mut self, ep: Ep, op: EpOp) {
-        let Ok(state) = self.objects.state_of(ep) else { return };
-        let Outcome::Go { next, event } = outcome(state, op) else {
-            return;
-        };
-        self.counters.happened(op, state);
-        if let Some(shared) = self.data.shared.ep(ep.0.index()) {
-            if op == EpOp::Connect {
-                shared.tally.count_one(EpCounter::Connect);
-            } else if matches!(op, EpOp::DisconnectAbrupt | EpOp::DisconnectGraceful) {
-                shared.tally.count_one(EpCounter::Disconnect);
-            }
-        }
-        if next.is_disconnected() {
-            self.end(ep);
-        } else {
-            self.objects.enter(ep, next);
-        }
-        if let Some(event) = event {
-            self.objects.signal(&mut self.events, ep, event);
-        }
-        self.events.worked = true;
-    }
-
-    /// Why the connection broke, in the device's own words. Valid until the Endpoint is reset or
-    /// freed.
-    pub fn ep_cause(&self, ep: Ep) -> Result<Option<Fault>, Error> {
-        Ok(self.objects.eps.live(ep)?.cause)
-    }
-
-    /// The reason in the rejection that ended an attempt to connect: what distinguishes, behind
-    /// `NonPeerRejected`, a service that nobody listens on from a stale connection or an MTU
-    /// that the peer does not have. Valid until the Endpoint is reset or freed.
-    pub fn ep_reject_reason(&self, ep: Ep) -> Result<Option<Reason>, Error> {
-        Ok(self.objects.eps.live(ep)?.refusal)
-    }
-
-    /// Private data that came with the reply or the rejection. Valid until the Endpoint is reset,
-    /// freed or connected anew.
-    ///
-    /// It is the message's whole field, padded with zeros: the wire does not carry its length.
-    pub fn ep_private_data(&self, ep: Ep) -> Result<&[u8], Error> {
-        let answered = self.objects.eps.live(ep)?.answered;
-        Ok(answered.map_or(&[], |conn| self.connections.cm.private_data(conn)))
-    }
-
-    /// The peer has answered on that connection: its private data is kept for the consumer, in the
-    /// place of what an earlier answer brought.
-    pub(crate) fn keep_answer(&mut self, ep: Ep, answered: Option<ConnId>) {
-        let Ok(control) = self.objects.eps.live_mut(ep) else { return };
-        let earlier = core::mem::replace(&mut control.answered, answered);
-        if let Some(conn) = earlier {
-            self.connections.cm.release(conn);
-        }
-        if let Some(conn) = answered {
-            self.connections.cm.keep(conn);
-        }
-    }
-}

@@ -154,15 +154,4 @@ impl<P: Provider> Ia<'_, P> {
         control.forget_done();
         Ok(())
     }
-
-    /// Destroys the queue pair of an Endpoint, if it has one.
-    pub(super) fn destroy_qp(&mut self, ep: Ep) -> Result<(), Error> {
-        let qp = self.objects.eps.live_mut(ep)?.qp.take();
-        self.data.retire_index(ep.0.index());
-        let poster = self.data.posters.get_mut(ep.0.index() as usize).and_then(Option::take);
-        match (qp, poster) {
-            (Some(qp), Some(poster)) => Ok(self.hca.qp_destroy(qp, poster.sq, poster.rq)?),
-            _ => Ok(()),
-        }
-    }
 }

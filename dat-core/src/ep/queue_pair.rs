@@ -1,6 +1,7 @@
 //! The queue pair of an Endpoint: made when a Protection Zone and a DTO Event Dispatcher are known,
 //! in Init at once, so that receives may be posted before there is a connection.
 
+use crate::Ep;
 use core::sync::atomic::Ordering;
 
 use super::EpAttr;
@@ -15,23 +16,23 @@ use crate::shared::ep::{DATAGRAM, SHARED};
 use crate::shared::lmr;
 use crate::shared::request::Run;
 
-pub(super) const BAD_ATTR: Error = Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg6);
+pub(crate) const BAD_ATTR: Error = Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg6);
 
 /// What a queue pair is made from.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Makings {
-    pub(super) pz: Option<Pz>,
-    pub(super) recv_evd: Option<Evd>,
-    pub(super) request_evd: Option<Evd>,
-    pub(super) srq: Option<Srq>,
-    pub(super) attr: EpAttr,
-    pub(super) service: Service,
+pub(crate) struct Makings {
+    pub(crate) pz: Option<Pz>,
+    pub(crate) recv_evd: Option<Evd>,
+    pub(crate) request_evd: Option<Evd>,
+    pub(crate) srq: Option<Srq>,
+    pub(crate) attr: EpAttr,
+    pub(crate) service: Service,
 }
 
 /// A queue pair that is ready to be installed.
-pub(super) struct Made<P: Provider> {
-    pub(super) qp: Qp,
-    pub(super) poster: Poster<P>,
+pub(crate) struct Made<P: Provider> {
+    pub(crate) qp: Qp,
+    pub(crate) poster: Poster<P>,
     index: u32,
 }
 
@@ -74,7 +75,7 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     /// The attributes as they will hold, or why they cannot.
-    pub(super) fn checked_attr(
+    pub(crate) fn checked_attr(
         &self,
         attr: Option<&EpAttr>,
         recv: bool,
@@ -116,7 +117,7 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     /// Makes a queue pair in Init for slot `slot`; `None` while something is missing.
-    pub(super) fn make_qp(
+    pub(crate) fn make_qp(
         &mut self,
         slot: u32,
         life: u32,
@@ -209,7 +210,7 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     /// Puts a queue pair into service. What the slot held before is forgotten.
-    pub(super) fn install_qp(&mut self, slot: u32, makings: &Makings, made: Made<P>) {
+    pub(crate) fn install_qp(&mut self, slot: u32, makings: &Makings, made: Made<P>) {
         let Some(shared) = self.data.shared.ep(slot) else {
             return;
         };
@@ -247,7 +248,7 @@ impl<P: Provider> Ia<'_, P> {
 
     /// Drops what is outstanding without completing it: binds are accounted for, flushes forgotten,
     /// completions taken out of their queues.
-    pub(super) fn drop_outstanding(&mut self, slot: u32) {
+    pub(crate) fn drop_outstanding(&mut self, slot: u32) {
         let shared = self.data.shared;
         let Some(ep) = shared.ep(slot) else { return };
         let consumed = ep.request.consumed.load(Ordering::Acquire);
@@ -291,11 +292,22 @@ impl<P: Provider> Ia<'_, P> {
             here || !shared && (ep.outstanding(d) == 0 && !line.flush.is_on())
         })
     }
+
+    /// Destroys the queue pair of an Endpoint, if it has one.
+    pub(crate) fn destroy_qp(&mut self, ep: Ep) -> Result<(), Error> {
+        let qp = self.objects.eps.live_mut(ep)?.qp.take();
+        self.data.retire_index(ep.0.index());
+        let poster = self.data.posters.get_mut(ep.0.index() as usize).and_then(Option::take);
+        match (qp, poster) {
+            (Some(qp), Some(poster)) => Ok(self.hca.qp_destroy(qp, poster.sq, poster.rq)?),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// The first step of a queue pair's life. Peers get every right the queue pair can give; the keys
 /// decide what they may touch.
-pub(super) const fn first_step(service: Service) -> QpStep {
+pub(crate) const fn first_step(service: Service) -> QpStep {
     match service {
         Service::Connected => QpStep::Init {
             access: Access::REMOTE_READ.union(Access::REMOTE_WRITE).union(Access::REMOTE_ATOMIC),

@@ -34,14 +34,14 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     /// What has come until now is told to whom it concerns now.
-    pub(super) fn look_in(&mut self, evd: Evd) {
+    pub(crate) fn look_in(&mut self, evd: Evd) {
         if self.events.listened(evd) && self.take_in(evd) {
             self.events.arrived(evd);
         }
     }
 
     /// What has come until now concerns nobody.
-    pub(super) fn overlook(&mut self, evd: Evd) {
+    pub(crate) fn overlook(&mut self, evd: Evd) {
         if self.events.listened(evd) {
             self.take_in(evd);
         }

@@ -7,18 +7,18 @@ use crate::shared::stack::{END, Link};
 
 /// Elements are linked through themselves, and belong to the reaper while they are in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Chain {
+pub(crate) struct Chain {
     first: u32,
     last: u32,
 }
 
 impl Chain {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { first: END, last: END }
     }
 
     /// What a stack held: there the newest is first, here the oldest.
-    pub(super) fn from_stack(shared: &Shared<'_>, top: u32) -> Self {
+    pub(crate) fn from_stack(shared: &Shared<'_>, top: u32) -> Self {
         let (mut first, mut id) = (END, top);
         while let Some(link) = link(shared, id) {
             let next = link.next();
@@ -29,16 +29,16 @@ impl Chain {
         Self { first, last: top }
     }
 
-    pub(super) const fn is_empty(self) -> bool {
+    pub(crate) const fn is_empty(self) -> bool {
         self.first == END
     }
 
     /// The oldest element.
-    pub(super) fn first(self) -> Option<u32> {
+    pub(crate) fn first(self) -> Option<u32> {
         (self.first != END).then_some(self.first)
     }
 
-    pub(super) fn push_back(&mut self, shared: &Shared<'_>, id: u32) {
+    pub(crate) fn push_back(&mut self, shared: &Shared<'_>, id: u32) {
         if let Some(link) = link(shared, id) {
             link.set_next(END);
             self.append(shared, Self { first: id, last: id });
@@ -46,7 +46,7 @@ impl Chain {
     }
 
     /// All of `other` comes behind what is here.
-    pub(super) fn append(&mut self, shared: &Shared<'_>, other: Self) {
+    pub(crate) fn append(&mut self, shared: &Shared<'_>, other: Self) {
         if other.is_empty() {
             return;
         }
@@ -58,7 +58,7 @@ impl Chain {
     }
 
     /// Takes the oldest off.
-    pub(super) fn pop_front(&mut self, shared: &Shared<'_>) -> Option<u32> {
+    pub(crate) fn pop_front(&mut self, shared: &Shared<'_>) -> Option<u32> {
         let id = self.first()?;
         self.first = link(shared, id)?.next();
         if self.first == END {
@@ -68,13 +68,13 @@ impl Chain {
     }
 
     /// Each element, the oldest first.
-    pub(super) fn each(self, shared: &Shared<'_>, see: impl FnMut(u32)) {
+    pub(crate) fn each(self, shared: &Shared<'_>, see: impl FnMut(u32)) {
         each(shared, self.first, see);
     }
 }
 
 /// Each element of a chain or a stack from `id` on.
-pub(super) fn each(shared: &Shared<'_>, mut id: u32, mut see: impl FnMut(u32)) {
+pub(crate) fn each(shared: &Shared<'_>, mut id: u32, mut see: impl FnMut(u32)) {
     while let Some(link) = link(shared, id) {
         see(id);
         id = link.next();

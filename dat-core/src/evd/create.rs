@@ -40,7 +40,7 @@ impl<P: Provider> Ia<'_, P> {
         Ok(evd)
     }
 
-    pub(super) fn evd_make(
+    pub(crate) fn evd_make(
         &mut self,
         min_qlen: u32,
         flags: EvdFlags,
@@ -93,12 +93,12 @@ impl<P: Provider> Ia<'_, P> {
 
     /// Entries of the completion queue of an Event Dispatcher of that length: as many again for
     /// followers.
-    pub(super) const fn entries(qlen: u32) -> u32 {
+    pub(crate) const fn entries(qlen: u32) -> u32 {
         qlen.saturating_mul(2)
     }
 
     /// Events that one with those streams can have room for.
-    pub(super) fn most_events(&self, flags: EvdFlags) -> u32 {
+    pub(crate) fn most_events(&self, flags: EvdFlags) -> u32 {
         // Software events have no other place than the storage's: whoever asks for more of them
         // learns it now.
         if flags.intersects(COMPLETIONS) && !flags.contains(EvdFlags::SOFTWARE) {

@@ -10,7 +10,7 @@ use crate::shared::lmr::{EDIT, OPEN};
 use crate::shared::request::{Op, Request};
 
 /// The event of a request that is done with, if it has one.
-pub(super) fn finish(
+pub(crate) fn finish(
     shared: &Shared<'_>,
     index: u32,
     ep: &EpShared,
@@ -85,7 +85,7 @@ pub(crate) fn untold(
 /// Counts a bind as completed. The RMR that it was of, freed since or not; none if there is no such
 /// bind.
 #[inline]
-pub(super) fn bind_done(shared: &Shared<'_>, index: u32, ep: &EpShared, slot: u32) -> Option<Rmr> {
+pub(crate) fn bind_done(shared: &Shared<'_>, index: u32, ep: &EpShared, slot: u32) -> Option<Rmr> {
     let window = shared.rmrs.get(slot as usize)?;
     window.binds.fetch_sub(1, Ordering::AcqRel);
     let (rmr, freed) = window.named()?;

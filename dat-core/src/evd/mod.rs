@@ -41,13 +41,9 @@ pub(crate) use kcreate::Upcalls;
 pub(crate) use reaper::Reaper;
 
 use crate::counters::EvdTally;
-use crate::dat_return::{DatReturn, DatSubtype, DatType};
 use crate::flags::EvdFlags;
-use crate::handle::{Cno, Evd};
-use crate::ia::Ia;
+use crate::handle::Cno;
 use crate::provider::{Cq, Provider};
-use crate::shared::Shared;
-use crate::shared::evd::{DEAD, EvdShared};
 
 /// What the control half knows of one Event Dispatcher.
 #[derive(Debug)]
@@ -71,54 +67,4 @@ pub(crate) struct EvdControl<P: Provider> {
     /// Instead of a CNO and waits: kDAPL.
     pub(crate) upcalls: Option<Upcalls<P>>,
     pub(crate) tally: EvdTally,
-}
-
-impl<'s, P: Provider> Ia<'s, P> {
-    /// The reaping half of `evd`, if it is here and the consumer may use it, with what it looks at.
-    /// A reaper remembers whose it is: so one compare tells whether the handle is stale.
-    #[inline]
-    pub(crate) fn reaping(
-        &mut self,
-        evd: Evd,
-    ) -> Result<(&mut Reaper<P>, &Shared<'s>, &'s EvdShared), DatReturn> {
-        let index = evd.0.index();
-        let reaper = self.data.reapers.get_mut(index as usize);
-        match (reaper.and_then(Option::as_mut), self.data.shared.evd(index)) {
-            (Some(reaper), Some(ring)) if reaper.evd == evd && ring.barred() == 0 => {
-                Ok((reaper, &self.data.shared, ring))
-            }
-            (_, ring) => {
-                let lives = self.events.evds.get(evd.0).is_some();
-                Err(no_reaper(lives, ring.map_or(0, EvdShared::barred)))
-            }
-        }
-    }
-
-    /// The reaper of `evd`, if it is here and the consumer may use it.
-    pub(crate) fn reaper(&mut self, evd: Evd) -> Result<&mut Reaper<P>, DatReturn> {
-        self.reaping(evd).map(|(reaper, ..)| reaper)
-    }
-
-    /// The reaper of `evd`, if it is here.
-    pub(crate) fn reaper_here(&mut self, evd: Evd) -> Result<&mut Reaper<P>, DatReturn> {
-        let index = evd.0.index();
-        let reaper = self.data.reapers.get_mut(index as usize);
-        match reaper.and_then(Option::as_mut) {
-            Some(reaper) if reaper.evd == evd => Ok(reaper),
-            _ => Err(no_reaper(self.events.evds.get(evd.0).is_some(), 0)),
-        }
-    }
-}
-
-/// Why there is no reaper of an Event Dispatcher for the consumer.
-#[cold]
-#[inline(never)]
-fn no_reaper(lives: bool, barred: u32) -> DatReturn {
-    if !lives {
-        DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandle1)
-    } else if barred & DEAD == 0 {
-        DatReturn::new(DatType::InvalidState, DatSubtype::InvalidStateEvdWaiter)
-    } else {
-        DatReturn::new(DatType::InvalidState, DatSubtype::InvalidStateEvdAsync)
-    }
 }

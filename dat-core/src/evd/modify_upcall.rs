@@ -18,7 +18,7 @@ pub enum UpcallFlag {
 }
 
 /// An Event Dispatcher has either upcalls or a CNO and waits.
-pub(super) const NOT_BOTH: Error = Error::new(DatType::ModelNotSupported, DatSubtype::None);
+pub(crate) const NOT_BOTH: Error = Error::new(DatType::ModelNotSupported, DatSubtype::None);
 
 impl<P: Provider> Ia<'_, P> {
     /// Changes the policy of upcalls, and whom they call unless that is `None`.

@@ -36,14 +36,14 @@ pub(crate) struct Reaper<P: Provider> {
     /// Events taken out of the ring.
     head: u32,
     /// Connection events, taken from their stack.
-    pub(super) events: Chain,
+    pub(crate) events: Chain,
     /// Queues to flush and events that end a connection, in the order in which they become due:
     /// each when the completion queue has given what it held when the element came here.
-    pub(super) endings: Chain,
+    pub(crate) endings: Chain,
     /// Completions in the ring, where the control half has put them.
-    pub(super) absorbed: u32,
+    pub(crate) absorbed: u32,
     /// Position in the completion queue up to which the control half has looked through it.
-    pub(super) seen: u64,
+    pub(crate) seen: u64,
     /// Version of the Event Dispatcher at which completions are all there is to look at. While
     /// something else waits, a version that it does not have.
     plain_at: u32,
@@ -458,7 +458,7 @@ impl<P: Provider> Reaper<P> {
         };
         let invalidated = completion.extra.arrived == Arrived::Invalidation;
         if invalidated && completion.status == Status::Success {
-            let _ = crate::rmr::invalidated(shared, completion.extra.immediate);
+            let _ = crate::shared::window::invalidated(shared, completion.extra.immediate);
         }
         self.extra = completion.extra;
         if completion.status != Status::Success {
@@ -574,7 +574,7 @@ impl<P: Provider> Reaper<P> {
     }
 
     /// The slot of its Event Dispatcher.
-    pub(super) const fn slot(&self) -> u32 {
+    pub(crate) const fn slot(&self) -> u32 {
         self.evd.0.index()
     }
 
@@ -900,7 +900,7 @@ fn complete_follower(
 }
 
 /// Leaves word for the control half.
-pub(super) fn tell(shared: &Shared<'_>, index: u32, ep: &EpShared, trouble: Trouble) {
+pub(crate) fn tell(shared: &Shared<'_>, index: u32, ep: &EpShared, trouble: Trouble) {
     // The first cause counts; what follows from it is noise.
     let _ =
         ep.poster.trouble.compare_exchange(0, trouble.word(), Ordering::AcqRel, Ordering::Relaxed);

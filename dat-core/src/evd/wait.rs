@@ -33,7 +33,7 @@ pub struct EvdWait {
 
 const TIMEOUT: DatReturn = DatReturn::of(DatType::TimeoutExpired);
 const ABORT: DatReturn = DatReturn::of(DatType::Abort);
-pub(super) const UNWAITABLE: DatReturn =
+pub(crate) const UNWAITABLE: DatReturn =
     DatReturn::new(DatType::InvalidState, DatSubtype::InvalidStateEvdUnwaitable);
 
 impl<P: Provider> Ia<'_, P> {

@@ -82,7 +82,7 @@ impl<'s, P: Provider> Ia<'s, P> {
     }
 
     /// An adapter with nothing in it, of which the device has not been told.
-    pub(super) fn new(
+    pub(crate) fn new(
         provider: P,
         parts: Parts<'s, P>,
         net: Net,

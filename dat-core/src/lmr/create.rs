@@ -9,24 +9,24 @@ use crate::provider::{Backing, Mr, Provider, Region};
 use crate::shared::lmr::{self, CONTEXT_BITS, GENERAL};
 
 /// There is no room for another LMR.
-pub(super) const FULL: DatReturn =
+pub(crate) const FULL: DatReturn =
     DatReturn::new(DatType::InsufficientResources, DatSubtype::ResourceMemoryRegion);
 
 /// The `lmr_context` of a slot: the slot above, below it the generation, which is never 0.
-pub(super) fn context(slot: u32, generation: u32) -> u32 {
+pub(crate) fn context(slot: u32, generation: u32) -> u32 {
     let most = (1 << CONTEXT_BITS) - 1;
     slot << CONTEXT_BITS | (generation % most + 1)
 }
 
 /// What a new LMR is, but for its key.
-pub(super) struct Wanted {
-    pub(super) pz: Pz,
-    pub(super) mem_type: MemType,
-    pub(super) va_type: VaType,
-    pub(super) region: Region,
-    pub(super) privileges: MemPriv,
+pub(crate) struct Wanted {
+    pub(crate) pz: Pz,
+    pub(crate) mem_type: MemType,
+    pub(crate) va_type: VaType,
+    pub(crate) region: Region,
+    pub(crate) privileges: MemPriv,
     /// Most pages of a fast registration; 0 if it is not for those.
-    pub(super) pages: u32,
+    pub(crate) pages: u32,
 }
 
 impl<P: Provider> Ia<'_, P> {
@@ -97,7 +97,7 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     /// Whether those privileges can be given, and go together.
-    pub(super) fn lmr_privileges(&self, privileges: MemPriv) -> Result<(), DatReturn> {
+    pub(crate) fn lmr_privileges(&self, privileges: MemPriv) -> Result<(), DatReturn> {
         if privileges.contains(MemPriv::REMOTE_ATOMIC) && !(self.hca.limits().atomics) {
             return Err(DatReturn::of(DatType::ModelNotSupported));
         }
@@ -114,7 +114,7 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     /// Enters an LMR under the key that `make` gets for it.
-    pub(super) fn lmr_enter(
+    pub(crate) fn lmr_enter(
         &mut self,
         wanted: Wanted,
         make: impl FnOnce(&mut P, crate::provider::Pd) -> Result<Mr, crate::provider::Fault>,

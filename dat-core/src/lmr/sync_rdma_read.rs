@@ -18,7 +18,7 @@ impl<P: Provider> Ia<'_, P> {
         self.sync(segments, true)
     }
 
-    pub(super) fn sync(&self, segments: &[LmrTriplet], read: bool) -> Result<(), DatReturn> {
+    pub(crate) fn sync(&self, segments: &[LmrTriplet], read: bool) -> Result<(), DatReturn> {
         let known = |triplet: &LmrTriplet| {
             triplet.len == 0
                 || lmr::find(self.data.shared.lmrs, triplet.context)

@@ -1,6 +1,7 @@
 //! Posting of window binds: the straight way for a range of one LMR on an open Endpoint, and the
 //! general one.
 
+use crate::shared::window::release;
 use core::sync::atomic::Ordering;
 
 use super::checks::admit;
@@ -253,11 +254,4 @@ fn is_whole(shared: &Shared<'_>, ep: u64) -> bool {
             && EpState::of(line) == EpState::Connected
             && line.poster.trouble.load(Ordering::Acquire) == 0
     })
-}
-
-/// Ends an RMR's hold on the LMR of that context.
-pub(crate) fn release(shared: &Shared<'_>, context: u32) {
-    if let Some(old) = lmr::find(shared.lmrs, context) {
-        old.bound.fetch_sub(1, Ordering::Relaxed);
-    }
 }

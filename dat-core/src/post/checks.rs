@@ -16,15 +16,15 @@ use crate::triplet::LmrTriplet;
 
 /// A kind of DTO.
 pub(crate) struct Kind {
-    pub(super) op: Op,
-    pub(super) counter: EpCounter,
+    pub(crate) op: Op,
+    pub(crate) counter: EpCounter,
     /// What the local memory must grant, and the subtypes of its two refusals.
     need: MemPriv,
     privileges: DatSubtype,
     protection: DatSubtype,
     /// Subtypes of bad flags and of a bad far end: their places among the arguments.
     flags: DatSubtype,
-    pub(super) far: DatSubtype,
+    pub(crate) far: DatSubtype,
     /// Whether the queue pair serves it at all.
     served: fn(&Limits) -> bool,
     /// Most segments, and most bytes.
@@ -32,7 +32,7 @@ pub(crate) struct Kind {
     longest: fn(&Limits) -> u32,
 }
 
-pub(super) const SEND: Kind = Kind {
+pub(crate) const SEND: Kind = Kind {
     op: Op::Send,
     counter: EpCounter::PostSend,
     need: MemPriv::LOCAL_READ,
@@ -45,9 +45,9 @@ pub(super) const SEND: Kind = Kind {
     longest: |limits| limits.max_message,
 };
 
-pub(super) const SEND_INVALIDATE: Kind = Kind { far: DatSubtype::InvalidArg7, ..SEND };
+pub(crate) const SEND_INVALIDATE: Kind = Kind { far: DatSubtype::InvalidArg7, ..SEND };
 
-pub(super) const SEND_UD: Kind = Kind {
+pub(crate) const SEND_UD: Kind = Kind {
     op: Op::SendUd,
     counter: EpCounter::PostSendUd,
     flags: DatSubtype::InvalidArg6,
@@ -57,7 +57,7 @@ pub(super) const SEND_UD: Kind = Kind {
     ..SEND
 };
 
-pub(super) const WRITE: Kind = Kind {
+pub(crate) const WRITE: Kind = Kind {
     op: Op::RdmaWrite,
     counter: EpCounter::PostWrite,
     privileges: DatSubtype::PrivilegesRdmaWrite,
@@ -68,14 +68,14 @@ pub(super) const WRITE: Kind = Kind {
     ..SEND
 };
 
-pub(super) const WRITE_IMMED: Kind = Kind {
+pub(crate) const WRITE_IMMED: Kind = Kind {
     op: Op::WriteImmed,
     counter: EpCounter::PostWriteImm,
     far: DatSubtype::InvalidArg4,
     ..WRITE
 };
 
-pub(super) const READ: Kind = Kind {
+pub(crate) const READ: Kind = Kind {
     op: Op::RdmaRead,
     counter: EpCounter::PostRead,
     need: MemPriv::LOCAL_WRITE,
@@ -87,7 +87,7 @@ pub(super) const READ: Kind = Kind {
     ..SEND
 };
 
-pub(super) const FETCH_ADD: Kind = Kind {
+pub(crate) const FETCH_ADD: Kind = Kind {
     op: Op::FetchAdd,
     counter: EpCounter::PostFetchAdd,
     far: DatSubtype::InvalidArg5,
@@ -96,7 +96,7 @@ pub(super) const FETCH_ADD: Kind = Kind {
     ..READ
 };
 
-pub(super) const CMP_SWAP: Kind = Kind {
+pub(crate) const CMP_SWAP: Kind = Kind {
     op: Op::CmpSwap,
     counter: EpCounter::PostCmpSwap,
     flags: DatSubtype::InvalidArg7,
@@ -134,7 +134,7 @@ impl Kind {
 impl<P: Provider> Poster<P> {
     /// Whether a DTO of that kind may be posted at all: the state, its bytes, and whether the host
     /// could read all of them itself.
-    pub(super) fn checked(
+    pub(crate) fn checked(
         &self,
         shared: &Shared<'_>,
         near: &Near<'_>,
@@ -192,7 +192,7 @@ pub(crate) fn check(
 }
 
 /// The state, if it admits the post at all.
-pub(super) fn admit(ep: &EpShared, op: EpOp) -> Result<EpState, DatReturn> {
+pub(crate) fn admit(ep: &EpShared, op: EpOp) -> Result<EpState, DatReturn> {
     let state = EpState::of(ep);
     match outcome(state, op) {
         Outcome::Refuse(ret) => Err(ret),

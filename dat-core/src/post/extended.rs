@@ -6,10 +6,8 @@ use core::sync::atomic::Ordering;
 use super::checks::{self, Kind};
 use super::general::{FULL, LENGTH, PARAMETER, Segments};
 use super::{Poster, far, kick};
-use crate::Ia;
 use crate::dat_return::{DatReturn, DatSubtype, DatType};
 use crate::flags::CompletionFlags;
-use crate::handle::Ep;
 use crate::provider::{Atomic, Destination, Direction, PostFlags, Provider, Segment, SendQueue};
 use crate::shared::ep::REQUEST_OPEN;
 use crate::shared::request::Request;
@@ -23,7 +21,7 @@ const MOST_24: u32 = 0xff_ffff;
 
 /// What is posted.
 #[derive(Clone, Copy)]
-pub(super) enum Extended<'a> {
+pub(crate) enum Extended<'a> {
     Atomic(Atomic, &'a RmrTriplet),
     WriteImmed(&'a RmrTriplet, u32),
     SendUd(&'a Destination, Option<u32>),
@@ -46,7 +44,7 @@ impl Extended<'_> {
 impl<P: Provider> Poster<P> {
     /// Posts any of them, or says why not.
     #[inline(never)]
-    pub(super) fn extended(
+    pub(crate) fn extended(
         &mut self,
         shared: &Shared<'_>,
         near: &Near<'_>,
@@ -111,20 +109,5 @@ impl<P: Provider> Poster<P> {
             Extended::SendUd(to, immediate) => self.sq.send_ud(list, to, immediate, flags),
             Extended::SendInvalidate(rkey) => self.sq.send_invalidate(list, rkey, flags),
         };
-    }
-}
-
-impl<P: Provider> Ia<'_, P> {
-    /// Posts any of them by handle.
-    pub(super) fn post_extended(
-        &mut self,
-        ep: Ep,
-        work: Extended<'_>,
-        segments: &[LmrTriplet],
-        cookie: u64,
-        flags: CompletionFlags,
-    ) -> Result<(), DatReturn> {
-        let (poster, shared, near) = self.posting(ep)?;
-        poster.extended(shared, &near, work, segments, cookie, flags)
     }
 }

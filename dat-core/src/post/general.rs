@@ -7,11 +7,9 @@ use heapless::Vec;
 
 use super::checks::{self, Kind};
 use super::{MAX_SEGMENTS, Poster, far, kick};
-use crate::Ia;
 use crate::dat_return::{DatReturn, DatSubtype, DatType};
 use crate::ep::table::EpState;
 use crate::flags::CompletionFlags;
-use crate::handle::Ep;
 use crate::provider::{Direction, PostFlags, Provider, RecvQueue, Remote, Segment, SendQueue};
 use crate::shared::ep::{EpShared, RECV_OPEN, REQUEST_OPEN};
 use crate::shared::request::{Request, Run};
@@ -30,7 +28,7 @@ pub(crate) enum Work<'a> {
 impl Work<'_> {
     /// Whether one segment of `len` bytes goes to, or is filled from, the far end as it is.
     #[inline(always)]
-    pub(super) const fn fits(self, len: u32) -> bool {
+    pub(crate) const fn fits(self, len: u32) -> bool {
         match self {
             Self::Write(remote) => remote.len >= len,
             Self::Read(remote) => remote.len == len,
@@ -40,7 +38,7 @@ impl Work<'_> {
 
     /// The kind of DTO it is.
     #[inline]
-    pub(super) const fn kind(self) -> &'static Kind {
+    pub(crate) const fn kind(self) -> &'static Kind {
         match self {
             Self::Send => &checks::SEND,
             Self::Write(_) => &checks::WRITE,
@@ -50,11 +48,11 @@ impl Work<'_> {
     }
 }
 
-pub(super) const PARAMETER: DatType = DatType::InvalidParameter;
+pub(crate) const PARAMETER: DatType = DatType::InvalidParameter;
 pub(crate) const FULL: DatReturn =
     DatReturn::new(DatType::InsufficientResources, DatSubtype::ResourceCredits);
 /// The Endpoint is of the other service.
-pub(super) const NOT_SERVED: DatReturn = DatReturn::of(DatType::ModelNotSupported);
+pub(crate) const NOT_SERVED: DatReturn = DatReturn::of(DatType::ModelNotSupported);
 pub(crate) const LENGTH: DatReturn = DatReturn::of(DatType::LengthError);
 
 pub(crate) type Segments = Vec<Segment, MAX_SEGMENTS>;
@@ -63,7 +61,7 @@ impl<P: Provider> Poster<P> {
     /// Posts anything, or says why not.
     #[cold]
     #[inline(never)]
-    pub(super) fn general(
+    pub(crate) fn general(
         &mut self,
         shared: &Shared<'_>,
         near: &Near<'_>,
@@ -117,7 +115,7 @@ impl<P: Provider> Poster<P> {
     }
 
     /// A free request slot.
-    pub(super) fn credit(&mut self, ep: &EpShared) -> Result<(), DatReturn> {
+    pub(crate) fn credit(&mut self, ep: &EpShared) -> Result<(), DatReturn> {
         if self.refill(ep) { Ok(()) } else { Err(FULL) }
     }
 
@@ -175,27 +173,6 @@ impl<P: Provider> Poster<P> {
     /// The token that the next request will have.
     pub(crate) fn next_token(&self) -> u16 {
         self.sq.next_token()
-    }
-}
-
-impl<P: Provider> Ia<'_, P> {
-    /// Posts anything by handle: all calls share one copy of the straight way.
-    #[inline(never)]
-    pub(super) fn post(
-        &mut self,
-        ep: Ep,
-        work: Work<'_>,
-        segments: &[LmrTriplet],
-        cookie: u64,
-        flags: CompletionFlags,
-    ) -> Result<(), DatReturn> {
-        let (poster, shared, near) = self.posting(ep)?;
-        match work {
-            Work::Recv => poster.post_recv(shared, &near, segments, cookie, flags),
-            Work::Send | Work::Write(_) | Work::Read(_) => {
-                poster.request(shared, &near, work, segments, cookie, flags)
-            }
-        }
     }
 }
 

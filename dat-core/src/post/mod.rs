@@ -27,9 +27,10 @@ mod send_ud;
 mod send_with_invalidate;
 mod split;
 
-pub(crate) use bind::{Binding, release};
+pub(crate) use bind::Binding;
 pub(crate) use checks::{RECV, check};
 pub(crate) use edit::KeyEdit;
+pub(crate) use extended::Extended;
 pub(crate) use general::{FULL, LENGTH, Segments, Work};
 pub use owning::{Completed, Lend, OwningPoster, Returned};
 pub use rdma_writes::{RdmaWrite, Refused};
@@ -40,7 +41,6 @@ use core::sync::atomic::Ordering;
 use crate::counters::EpCounter;
 use crate::dat_return::DatReturn;
 use crate::ep::table::EpState;
-use crate::ep::{EpControl, PROVIDER_CONTROL, STALE};
 use crate::flags::{CompletionFlags, MemPriv};
 use crate::handle::Ep;
 use crate::provider::{Direction, PostFlags, Provider, Remote, Segment, SendQueue};
@@ -90,7 +90,7 @@ pub(crate) struct Limits {
 
 impl Limits {
     /// Flags that a request may not carry.
-    pub(super) const fn barred_request(&self) -> CompletionFlags {
+    pub(crate) const fn barred_request(&self) -> CompletionFlags {
         if self.unsignalled_request {
             self.aside.difference(CompletionFlags::UNSIGNALLED)
         } else {
@@ -99,7 +99,7 @@ impl Limits {
     }
 
     /// Flags that a receive may not carry.
-    pub(super) const fn barred_recv(&self) -> CompletionFlags {
+    pub(crate) const fn barred_recv(&self) -> CompletionFlags {
         let all = CompletionFlags::from_bits_retain(u32::MAX);
         if self.unsignalled_recv { all.difference(CompletionFlags::UNSIGNALLED) } else { all }
     }
@@ -172,7 +172,7 @@ impl<P: Provider> Poster<P> {
 
     /// Posts a request: the straight way if that serves, else the general one.
     #[inline(always)]
-    fn request(
+    pub(crate) fn request(
         &mut self,
         shared: &Shared<'_>,
         near: &Near<'_>,
@@ -404,17 +404,6 @@ pub(crate) fn kick(shared: &Shared<'_>, index: u32, ep: &EpShared, direction: Di
     news
 }
 
-/// Why there is no poster of an Endpoint.
-#[cold]
-#[inline(never)]
-fn no_poster(control: Option<&EpControl>, near: Option<Near<'_>>) -> DatReturn {
-    match (control, near) {
-        (Some(control), Some(near)) if control.qp.is_none() => EpState::of(near.ep).refusal(),
-        (Some(_), Some(_)) => PROVIDER_CONTROL,
-        _ => STALE,
-    }
-}
-
 /// The posting half of an Endpoint, as a value of its own: a thread that owns it posts without a
 /// lock.
 ///
@@ -454,32 +443,5 @@ impl<P: Provider> EpPoster<'_, P> {
     pub fn is_flushing(&self) -> bool {
         // Of each post it is asked, so the word is not made a state first.
         EpState::Disconnected.is_of(self.near.ep.poster.state.load(Ordering::Acquire))
-    }
-}
-
-impl<'s, P: Provider> crate::Ia<'s, P> {
-    /// The posting half of an Endpoint, where it is here, with what it looks at. A poster that is
-    /// here is that of whoever lives in its slot: so one compare tells whether the handle is
-    /// stale.
-    #[inline]
-    pub(crate) fn posting(
-        &mut self,
-        ep: Ep,
-    ) -> Result<(&mut Poster<P>, &Shared<'s>, Near<'s>), DatReturn> {
-        let index = ep.0.index();
-        let poster = self.data.posters.get_mut(index as usize);
-        match (poster.and_then(Option::as_mut), self.data.shared.near(index)) {
-            (Some(poster), Some(near)) if near.ep.request.handle() == ep => {
-                Ok((poster, &self.data.shared, near))
-            }
-            (_, near) => Err(no_poster(self.objects.eps.get(ep.0), near)),
-        }
-    }
-
-    /// Rings the doorbell for requests posted with [`CompletionFlags::DEFER`].
-    pub fn ep_ring(&mut self, ep: Ep) -> Result<(), DatReturn> {
-        let (poster, _, near) = self.posting(ep)?;
-        poster.ring(&near);
-        Ok(())
     }
 }

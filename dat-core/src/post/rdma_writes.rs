@@ -4,11 +4,9 @@ use core::sync::atomic::Ordering;
 
 use super::general::Work;
 use super::{EpPoster, Poster, far};
-use crate::Ia;
 use crate::counters::EpCounter;
 use crate::dat_return::DatReturn;
 use crate::flags::{CompletionFlags, MemPriv};
-use crate::handle::Ep;
 use crate::provider::{Direction, PostFlags, Provider, Segment, SendQueue};
 use crate::shared::ep::REQUEST_OPEN;
 use crate::shared::lmr;
@@ -179,19 +177,5 @@ impl<P: Provider> EpPoster<'_, P> {
         flags: CompletionFlags,
     ) -> Result<(), Refused> {
         self.poster.post_rdma_writes(&self.shared, &self.near, list, flags)
-    }
-}
-
-impl<P: Provider> Ia<'_, P> {
-    /// As [`EpPoster::post_rdma_writes`], by handle.
-    #[inline(never)]
-    pub fn ep_post_rdma_writes(
-        &mut self,
-        ep: Ep,
-        list: &[RdmaWrite],
-        flags: CompletionFlags,
-    ) -> Result<(), Refused> {
-        let (poster, shared, near) = self.posting(ep).map_err(|ret| Refused { posted: 0, ret })?;
-        poster.post_rdma_writes(shared, &near, list, flags)
     }
 }

@@ -4,12 +4,10 @@ use core::sync::atomic::Ordering;
 
 use super::general::Work;
 use super::{EpPoster, Poster};
-use crate::Ia;
 use crate::atomic::AtomicU64;
 use crate::counters::EpCounter;
 use crate::dat_return::DatReturn;
 use crate::flags::{CompletionFlags, MemPriv};
-use crate::handle::Ep;
 use crate::provider::{Direction, Provider, RecvQueue, Segment};
 use crate::shared::ep::{EpShared, RECV_OPEN};
 use crate::shared::request::Op;
@@ -59,7 +57,7 @@ impl<P: Provider> Poster<P> {
 
     /// Whether looking again at what has been consumed shows a free receive slot.
     #[inline(always)]
-    pub(super) fn refill_recv(&mut self, ep: &EpShared) -> bool {
+    pub(crate) fn refill_recv(&mut self, ep: &EpShared) -> bool {
         let consumed = ep.receive.consumed.load(Ordering::Acquire);
         self.recv_limit = consumed.wrapping_add(u32::from(self.limits.receives));
         self.receives != self.recv_limit
@@ -75,7 +73,7 @@ impl<P: Provider> Poster<P> {
     /// Publishes the receive of that sequence, which is about to be posted, with its cookie and
     /// length. Its token is its sequence.
     #[inline(always)]
-    pub(super) fn publish_recv(
+    pub(crate) fn publish_recv(
         &mut self,
         ep: &EpShared,
         slots: &[AtomicU64],
@@ -113,19 +111,5 @@ impl<P: Provider> EpPoster<'_, P> {
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
         self.poster.post_recv(&self.shared, &self.near, segments, cookie, flags)
-    }
-}
-
-impl<P: Provider> Ia<'_, P> {
-    /// As [`EpPoster::post_recv`], by handle.
-    #[doc(alias = "dat_ep_post_recv")]
-    pub fn ep_post_recv(
-        &mut self,
-        ep: Ep,
-        segments: &[LmrTriplet],
-        cookie: u64,
-        flags: CompletionFlags,
-    ) -> Result<(), DatReturn> {
-        self.post(ep, Work::Recv, segments, cookie, flags)
     }
 }

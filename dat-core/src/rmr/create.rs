@@ -20,7 +20,7 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     /// Enters an RMR over the window that `make` gets for it.
-    pub(super) fn rmr_enter(
+    pub(crate) fn rmr_enter(
         &mut self,
         pz: Pz,
         mark: u32,

@@ -15,11 +15,8 @@ mod create;
 mod create_for_ep;
 mod free;
 mod query;
-mod renew;
 
 pub use query::{RmrParam, RmrScope};
-
-pub(crate) use renew::invalidated;
 
 use crate::dat_return::{DatReturn, DatSubtype, DatType};
 use crate::handle::{Pz, Rmr};

@@ -250,7 +250,7 @@ pub(crate) struct RmrShared {
     /// The Endpoint that the newest bind was posted on, as a word.
     pub(crate) binder: AtomicU64,
     /// The next of those in its chain, see [`Keys`](super::keys::Keys).
-    pub(super) next: AtomicU32,
+    pub(crate) next: AtomicU32,
     /// The Endpoint whose queue pair the window belongs to since its last bind, as a word; 0 if to
     /// none.
     pub(crate) ep: AtomicU64,

@@ -17,6 +17,7 @@ pub(crate) mod lmr;
 pub(crate) mod request;
 pub(crate) mod srq;
 pub(crate) mod stack;
+pub(crate) mod window;
 
 use core::sync::atomic::AtomicU32;
 

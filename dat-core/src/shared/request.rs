@@ -102,15 +102,15 @@ pub(crate) enum Op {
 /// What becomes of the success of a request, in its place in [`Tag`].
 mod success {
     const SHIFT: u32 = 4;
-    pub(super) const ALL: u32 = 3 << SHIFT;
+    pub(crate) const ALL: u32 = 3 << SHIFT;
     /// It is told, and that is all.
-    pub(super) const PLAIN: u32 = 0;
+    pub(crate) const PLAIN: u32 = 0;
     /// It is told, and there is more to it.
-    pub(super) const SPECIAL: u32 = 1 << SHIFT;
+    pub(crate) const SPECIAL: u32 = 1 << SHIFT;
     /// It is told, and wakes nobody.
-    pub(super) const UNSIGNALLED: u32 = 2 << SHIFT;
+    pub(crate) const UNSIGNALLED: u32 = 2 << SHIFT;
     /// It is not told.
-    pub(super) const SUPPRESSED: u32 = 3 << SHIFT;
+    pub(crate) const SUPPRESSED: u32 = 3 << SHIFT;
 }
 
 /// A count of suppressed DTOs in a row, in its place in [`Tag`].

@@ -10,7 +10,6 @@ mod post_recv;
 mod query;
 mod resize;
 mod set_lw;
-mod watch;
 
 pub use post_recv::SrqPoster;
 pub use query::{SrqParam, SrqState};
@@ -19,8 +18,7 @@ pub(crate) use post_recv::SrqEnd;
 
 use crate::dat_return::{DatReturn, DatSubtype, DatType};
 use crate::handle::{Pz, Srq};
-use crate::ia::Ia;
-use crate::provider::{Provider, SharedRq};
+use crate::provider::SharedRq;
 use crate::table::Kind;
 
 /// `DAT_SRQ_ATTR`.
@@ -45,16 +43,6 @@ pub(crate) struct SrqControl {
     pub(crate) failed: bool,
     /// Endpoints that take from it.
     pub(crate) users: u32,
-}
-
-impl<P: Provider> Ia<'_, P> {
-    /// Receives that adapter and storage allow in one.
-    pub(crate) fn max_srq_dtos(&self) -> u16 {
-        // The device keeps one slot free.
-        let storage = (1_u32 << self.data.shared.dto_shift) - 1;
-        let most = self.hca.limits().max_shared_receives;
-        u16::try_from(storage).unwrap_or(u16::MAX).min(most)
-    }
 }
 
 impl Kind for SrqControl {

@@ -3,9 +3,8 @@
 use core::fmt;
 use core::sync::atomic::Ordering;
 
-use crate::dat_return::{DatReturn, DatSubtype, DatType, Error};
+use crate::dat_return::{DatReturn, DatSubtype, DatType};
 use crate::handle::{Pz, Srq};
-use crate::ia::Ia;
 use crate::post::{FULL, LENGTH, RECV, Segments, check};
 use crate::provider::{Provider, SharedRecvQueue};
 use crate::shared::{Shared, lmr};
@@ -34,7 +33,7 @@ impl<P: Provider> SrqEnd<P> {
         Self { rq, srq, zone: lmr::zone(pz.0.index()), segments, longest }
     }
 
-    fn post_recv(
+    pub(crate) fn post_recv(
         &mut self,
         shared: &Shared<'_>,
         segments: &[LmrTriplet],
@@ -89,9 +88,9 @@ impl<P: Provider> SrqEnd<P> {
 /// From [`Ia::srq_take_poster`](crate::Ia::srq_take_poster), and back by
 /// [`Ia::srq_return_poster`](crate::Ia::srq_return_poster); the queue cannot be freed meanwhile.
 pub struct SrqPoster<'s, P: Provider> {
-    srq: Srq,
-    end: SrqEnd<P>,
-    shared: Shared<'s>,
+    pub(crate) srq: Srq,
+    pub(crate) end: SrqEnd<P>,
+    pub(crate) shared: Shared<'s>,
 }
 
 impl<P: Provider> fmt::Debug for SrqPoster<'_, P> {
@@ -119,52 +118,3 @@ impl<P: Provider> SrqPoster<'_, P> {
         self.end.post_recv(&self.shared, segments, cookie)
     }
 }
-
-impl<'s, P: Provider> Ia<'s, P> {
-    /// As [`SrqPoster::post_recv`], by handle.
-    #[doc(alias = "dat_srq_post_recv")]
-    pub fn srq_post_recv(
-        &mut self,
-        srq: Srq,
-        segments: &[LmrTriplet],
-        cookie: u64,
-    ) -> Result<(), DatReturn> {
-        let shared = self.data.shared;
-        self.srq_end(srq)?.post_recv(&shared, segments, cookie)
-    }
-
-    /// Takes the posting half out, for another thread. `INVALID_STATE` if it is out already.
-    pub fn srq_take_poster(&mut self, srq: Srq) -> Result<SrqPoster<'s, P>, Error> {
-        self.srq_end(srq)?;
-        let place = self.data.srq_posters.get_mut(srq.0.index() as usize);
-        let end = place.and_then(Option::take).ok_or(OUT)?;
-        let shared = self.data.shared;
-        Ok(SrqPoster { srq, end, shared })
-    }
-
-    /// Puts the posting half back. One of another Interface Adapter comes back as the error.
-    #[expect(
-        clippy::result_large_err,
-        reason = "the half itself comes back, there is no heap for it"
-    )]
-    pub fn srq_return_poster(&mut self, half: SrqPoster<'s, P>) -> Result<(), SrqPoster<'s, P>> {
-        let alive = self.objects.srqs.live(half.srq).is_ok();
-        match self.data.srq_posters.get_mut(half.srq.0.index() as usize) {
-            Some(place) if alive && place.is_none() => {
-                *place = Some(half.end);
-                Ok(())
-            }
-            Some(_) | None => Err(half),
-        }
-    }
-
-    fn srq_end(&mut self, srq: Srq) -> Result<&mut SrqEnd<P>, DatReturn> {
-        self.objects.srqs.live(srq)?;
-        let place = self.data.srq_posters.get_mut(srq.0.index() as usize);
-        place.and_then(Option::as_mut).ok_or(OUT)
-    }
-}
-
-/// The posting half is with another thread.
-const OUT: DatReturn =
-    DatReturn::new(DatType::InvalidState, DatSubtype::InvalidStateEpProviderControl);

@@ -1,7 +1,6 @@
 //! dat_srq_set_lw(3).
 
 use crate::dat_return::{DatSubtype, DatType, Error};
-use crate::event::AsyncEvent;
 use crate::handle::Srq;
 use crate::ia::Ia;
 use crate::provider::Provider;
@@ -31,18 +30,5 @@ impl<P: Provider> Ia<'_, P> {
             self.srq_low(srq);
         }
         Ok(())
-    }
-
-    /// Fewer receives are left than the low watermark; told once.
-    pub(super) fn srq_low(&mut self, srq: Srq) {
-        if self
-            .objects
-            .srqs
-            .live_mut(srq)
-            .is_ok_and(|control| !core::mem::replace(&mut control.told, true))
-        {
-            let event = AsyncEvent::SrqLowWatermark(srq);
-            self.events.report(event);
-        }
     }
 }

@@ -21,7 +21,7 @@ pub trait Marks {
 }
 
 /// Words of so many bits.
-pub(super) const fn words(bits: usize) -> usize {
+pub(crate) const fn words(bits: usize) -> usize {
     bits.div_ceil(u32::BITS as usize)
 }
 

@@ -1,0 +1,4 @@
+mod counters;
+mod ep;
+mod post;
+mod srq;

@@ -1,0 +1,229 @@
+//! Look-ups of service points for datagrams, on both sides.
+
+use crate::Cr;
+use crate::DatReturn;
+use crate::DatSubtype;
+use crate::DatType;
+use crate::Ep;
+use crate::EpState;
+use crate::Error;
+use crate::Event;
+use crate::Ia;
+use crate::IaCounter;
+use crate::Instant;
+use crate::LookUp;
+use crate::MAX_UD_REPLY_PRIVATE;
+use crate::cm::CmError;
+use crate::cm::ConnId;
+use crate::cm::Reason;
+use crate::cm::Request;
+use crate::cm::ServiceId;
+use crate::cm::SidrParams;
+use crate::cm::SidrReply;
+use crate::cr::CrControl;
+use crate::cr::RequestData;
+use crate::engine::establish::Ask;
+use crate::ep::Phase;
+use crate::ep::STALE;
+use crate::ep::port;
+use crate::ia::Owner;
+use crate::provider::Provider;
+use crate::provider::Service;
+use crate::psp::Listener;
+use core::task::Poll;
+
+impl<P: Provider> Ia<'_, P> {
+    /// Asks for a service point; all that was asked for has been checked.
+    pub(crate) fn ask(
+        &mut self,
+        now: Instant,
+        ep: Ep,
+        ask: &Ask,
+        private_data: &[u8],
+    ) -> Result<(), Error> {
+        const FULL: Error = Error::new(DatType::InsufficientResources, DatSubtype::ResourceTep);
+        // Every Endpoint for connections still finds a slot for its own.
+        if self.connections.questions() >= self.connections.owners.len() / 2 {
+            return Err(FULL);
+        }
+        let remote_port = port(ask.conn_qual).unwrap_or(0);
+        let local_port = self.ephemeral_port();
+        let params = SidrParams {
+            remote: ask.remote,
+            local: self.net.addr,
+            service: ServiceId::udp(remote_port),
+            source_port: local_port,
+            private_data,
+        };
+        let conn = match self.connections.cm.sidr_prepare(now, &params, now + ask.timeout) {
+            Ok(conn) => conn,
+            Err(
+                CmError::NoSlot
+                | CmError::Unknown(_)
+                | CmError::State(..)
+                | CmError::TooLong { .. }
+                | CmError::Parameter(_),
+            ) => return Err(FULL),
+        };
+        self.connections.own(conn, Owner::LookUp(ep, conn));
+        self.keep_answer(ep, None);
+        let control = self.objects.eps.live_mut(ep)?;
+        control.refusal = None;
+        control.phase = Phase::None;
+        control.remote = Some(ask.remote);
+        control.remote_port = remote_port;
+        control.local_port = local_port;
+        control.active = true;
+        control.looks_up = true;
+        self.objects.watch(ep);
+        self.look_up_step(now, ep);
+        self.transmit(now);
+        Ok(())
+    }
+
+    /// Sends the questions of an Endpoint whose way has been found.
+    pub(crate) fn look_up_step(&mut self, now: Instant, ep: Ep) {
+        if !self.objects.eps.live(ep).is_ok_and(|control| control.looks_up) {
+            return;
+        }
+        let mut looks_up = false;
+        for index in 0..self.connections.owners.len() {
+            let Some(&Owner::LookUp(owner, conn)) = self.connections.owners.get(index) else {
+                continue;
+            };
+            let Some(remote) = self.connections.cm.sidr_prepared(conn) else {
+                continue;
+            };
+            if owner != ep {
+                continue;
+            }
+            match self.hca.resolve(remote, now) {
+                Poll::Pending => looks_up = true,
+                Poll::Ready(Ok(path)) => {
+                    self.connections.cm.sidr_way(conn, &path);
+                    self.connections.cm.sidr_go(now, conn);
+                }
+                Poll::Ready(Err(_)) => {
+                    self.connections.cm.sidr_end(conn);
+                    self.unanswered(ep);
+                }
+            }
+        }
+        if let Ok(control) = self.objects.eps.live_mut(ep) {
+            control.looks_up = looks_up;
+        }
+    }
+
+    /// The peer answered a question.
+    pub(crate) fn found(&mut self, reply: &SidrReply) {
+        let conn = reply.conn;
+        let Owner::LookUp(ep, _) = self.connections.owner(&self.objects, conn) else {
+            return;
+        };
+        self.connections.cm.sidr_keep(reply);
+        self.keep_answer(ep, Some(conn));
+        let found = self.connections.address(reply);
+        let Ok(control) = self.objects.eps.live_mut(ep) else { return };
+        let event = match found {
+            Ok(destination) => {
+                control.phase = Phase::Found(destination);
+                Event::UdEstablished(ep, LookUp(conn))
+            }
+            Err(reason) => {
+                control.phase = Phase::None;
+                control.refusal = Some(reason);
+                Event::UdReject(ep, LookUp(conn))
+            }
+        };
+        let evd = control.connect_evd;
+        if found.is_ok() {
+            self.counters.count(IaCounter::CmAhResolved);
+        }
+        self.events.notify(evd, event);
+        self.events.worked = true;
+    }
+
+    /// A question has ended without an answer.
+    pub(crate) fn unanswered(&mut self, ep: Ep) {
+        let evd = self.objects.eps.live(ep).ok().and_then(|control| control.connect_evd);
+        self.events.notify(evd, Event::UdError(ep));
+    }
+
+    /// A peer asks which queue pair takes datagrams for a service point.
+    pub(crate) fn looked_up(&mut self, now: Instant, request: &Request) {
+        let port = request.service.udp_port();
+        let listener = port.and_then(|port| self.objects.listener(port));
+        let presented = listener.map_or(Err(Reason::INVALID_SERVICE_ID), |listener| {
+            self.present_look_up(listener, request, Some(request.conn))
+        });
+        self.presented(now, request, presented);
+    }
+
+    /// Brings a look-up to a service point, or says why that is not to be. The private data is the
+    /// caller's to add.
+    pub(crate) fn present_look_up(
+        &mut self,
+        listener: Listener,
+        request: &Request,
+        conn: Option<ConnId>,
+    ) -> Result<Cr, Reason> {
+        let psp = self.objects.for_look_ups(listener)?;
+        let control = self.objects.psps.live(psp).map_err(|_| Reason::INVALID_SERVICE_ID)?;
+        let (evd, conn_qual) = (control.evd, control.port.into());
+        if !self.events.has_room(evd) {
+            return Err(Reason::NO_RESOURCES);
+        }
+        let control = CrControl {
+            conn,
+            request: *request,
+            private: RequestData::new(),
+            local_ep: None,
+            provided: false,
+            listener,
+        };
+        let cr = self.objects.crs.insert(control).map(Cr);
+        let cr = cr.ok_or(Reason::NO_RESOURCES)?;
+        if let Some(conn) = conn {
+            self.connections.own(conn, Owner::Cr(cr));
+        }
+        let event = Event::UdConnectionRequest { psp, cr, conn_qual };
+        self.events.notify(Some(evd), event);
+        Ok(cr)
+    }
+
+    /// Tells the peer the Endpoint's queue pair and Q_Key, and its connect Event Dispatcher that it
+    /// was told. The Endpoint stays as it is, and may be told to many.
+    pub(crate) fn accept_look_up(
+        &mut self,
+        now: Instant,
+        cr: Cr,
+        ep: Option<Ep>,
+        private_data: &[u8],
+    ) -> Result<(), Error> {
+        let conn = self.objects.crs.live(cr)?.conn;
+        let ep = ep.ok_or(STALE)?;
+        let control = self.objects.eps.live(ep)?;
+        let (Service::Datagram { qkey }, Some(qp)) = (control.service, control.qp) else {
+            return Err(STALE.into());
+        };
+        let connect_evd = control.connect_evd;
+        let state = self.objects.state_of(ep)?;
+        if state != EpState::Connected {
+            return Err(DatReturn::new(DatType::InvalidState, state.subtype()).into());
+        }
+        if private_data.len() > MAX_UD_REPLY_PRIVATE {
+            return Err(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg3));
+        }
+        self.objects.crs.remove(cr.0);
+        if let Some(conn) = conn {
+            let answered =
+                self.connections.cm.sidr_accept(now, conn, qp.number, qkey, private_data);
+            if answered.is_err() {
+                self.connections.cm.abort(now, conn);
+            }
+        }
+        self.events.notify(connect_evd, Event::UdAccepted(ep));
+        self.transmit(now);
+        Ok(())
+    }
+}

@@ -1,0 +1,38 @@
+//! Graceful disconnect: the connection ends when all requests have completed.
+
+use crate::Ep;
+use crate::Ia;
+use crate::Instant;
+use crate::ep::EpOp;
+use crate::provider::Direction;
+use crate::provider::Provider;
+use core::time::Duration;
+
+/// Until the completions of one are looked through again. Nobody arms their queue: it is the
+/// consumer's.
+const INTERVAL: Duration = Duration::from_millis(1);
+
+/// A graceful disconnect ends as an abrupt one when no request has completed for so long: a peer
+/// without receives may keep the device retrying without end.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+impl<P: Provider> Ia<'_, P> {
+    /// Looks whether the last request of a graceful disconnect has completed.
+    pub(crate) fn drain_step(&mut self, now: Instant, ep: Ep) {
+        if let Ok(poster) = self.poster(ep) {
+            poster.ring_deferred();
+        }
+        self.follow_suppressed(ep);
+        let left = self.unfinished(ep, Direction::Send);
+        let Ok(control) = self.objects.eps.live_mut(ep) else { return };
+        if left != control.drain.left {
+            control.drain.left = left;
+            control.drain.until = now + PATIENCE;
+        }
+        control.deadline = control.drain.until.min(now + INTERVAL);
+        if left == 0 || control.drain.until <= now {
+            self.drop_connection(now, ep);
+            self.apply(ep, EpOp::Drained);
+        }
+    }
+}

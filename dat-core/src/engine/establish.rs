@@ -1,0 +1,381 @@
+//! Establishment of connections, on both sides: what follows when a path is known, when the peer has
+//! replied, and when it is ready.
+
+use crate::ConnectFlag;
+use crate::DatSubtype;
+use crate::DatType;
+use crate::Ep;
+use crate::EpCounter;
+use crate::EpState;
+use crate::Error;
+use crate::FaultKind;
+use crate::Ia;
+use crate::Instant;
+use crate::MAX_CONNECT_PRIVATE;
+use crate::MAX_CONNECT_UD_PRIVATE;
+use crate::Qos;
+use crate::cm::AcceptParams;
+use crate::cm::CmError;
+use crate::cm::ConnId;
+use crate::cm::ConnectParams;
+use crate::cm::QpTerms;
+use crate::cm::Reply;
+use crate::cm::ServiceId;
+use crate::cm::ack_timeout;
+use crate::ep::EpOp;
+use crate::ep::MIN_RNR_TIMER;
+use crate::ep::NOT_READY;
+use crate::ep::Outcome;
+use crate::ep::Phase;
+use crate::ep::outcome;
+use crate::ep::port;
+use crate::ia::Owner;
+use crate::provider::Path;
+use crate::provider::Provider;
+use crate::provider::Qp;
+use crate::provider::QpStep;
+use core::net::IpAddr;
+use core::task::Poll;
+use core::time::Duration;
+
+/// What is asked for, but for the private data.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ask {
+    pub(crate) remote: IpAddr,
+    pub(crate) conn_qual: u64,
+    pub(crate) timeout: Duration,
+    pub(crate) qos: Qos,
+    pub(crate) flag: ConnectFlag,
+}
+
+/// Life time of a packet in the network, as a CM code; the connection manager's default.
+const PACKET_LIFE: u8 = 16;
+
+/// Transport and RNR retries of both queue pairs: as many as there are, and for ever.
+const RETRIES: (u8, u8) = (7, 7);
+
+impl<P: Provider> Ia<'_, P> {
+    /// Starts to connect: all calls that do come here.
+    pub(crate) fn start(
+        &mut self,
+        now: Instant,
+        ep: Ep,
+        ask: &Ask,
+        private_data: &[u8],
+    ) -> Result<(), Error> {
+        let Ask { remote, timeout, .. } = *ask;
+        let datagrams = self.objects.eps.live(ep)?.is_for_datagrams();
+        let most = if datagrams {
+            self.objects.admit_look_up(ep)?;
+            MAX_CONNECT_UD_PRIVATE
+        } else {
+            self.objects.admit(ep, EpOp::Connect)?;
+            MAX_CONNECT_PRIVATE
+        };
+        self.check_remote(remote)?;
+        let bad = |subtype| Error::new(DatType::InvalidParameter, subtype);
+        let port = port(ask.conn_qual).ok_or(bad(DatSubtype::InvalidArg3))?;
+        if timeout.is_zero() {
+            return Err(bad(DatSubtype::InvalidArg4));
+        }
+        if private_data.len() > most {
+            return Err(bad(DatSubtype::InvalidArg5));
+        }
+        if ask.qos != Qos::BestEffort || ask.flag != ConnectFlag::Default {
+            return Err(Error::new(DatType::ModelNotSupported, DatSubtype::None));
+        }
+        let control = self.objects.eps.live(ep)?;
+        if control.qp.is_none() || control.connect_evd.is_none() {
+            return Err(NOT_READY.into());
+        }
+        if datagrams {
+            return self.ask(now, ep, ask, private_data);
+        }
+        self.objects.reserve_events(ep)?;
+        let local_port = self.ephemeral_port();
+        let conn = self.prepare(now, ep, remote, [local_port, port], private_data)?;
+        let control = self.objects.eps.live_mut(ep)?;
+        control.conn = Some(conn);
+        control.remote = Some(remote);
+        control.remote_port = port;
+        control.local_port = local_port;
+        control.active = true;
+        control.deadline = now + timeout;
+        control.refusal = None;
+        control.phase = Phase::Resolving;
+        self.apply(ep, EpOp::Connect);
+        self.objects.watch(ep);
+        self.establish_step(now, ep);
+        self.transmit(now);
+        Ok(())
+    }
+
+    /// Whether that can be a peer's address.
+    pub(crate) fn check_remote(&self, remote: IpAddr) -> Result<(), Error> {
+        let wrong = |subtype| Err(Error::new(DatType::InvalidAddress, subtype));
+        if remote.is_unspecified() || remote.is_multicast() {
+            return wrong(DatSubtype::AddressMalformed);
+        }
+        if remote.is_ipv4() != self.net.addr.is_ipv4() {
+            return wrong(DatSubtype::AddressUnsupported);
+        }
+        Ok(())
+    }
+
+    /// A port above the well-known ones for an active side.
+    pub(crate) fn ephemeral_port(&mut self) -> u16 {
+        let low = self.random.next_u32() & 0x3fff;
+        u16::try_from(0xc000 | low).unwrap_or(0xc000)
+    }
+
+    /// Takes an establishment on, if what it waits for is there.
+    pub(crate) fn establish_step(&mut self, now: Instant, ep: Ep) {
+        let Ok(control) = self.objects.eps.live(ep) else { return };
+        if control.is_for_datagrams() {
+            self.look_up_step(now, ep);
+            return;
+        }
+        let (phase, remote) = (control.phase, control.remote);
+        let Some(remote) = remote else { return };
+        if matches!(phase, Phase::None | Phase::Accepted(_) | Phase::Found(_)) {
+            return;
+        }
+        let path = match self.hca.resolve(remote, now) {
+            Poll::Pending => return,
+            Poll::Ready(Ok(path)) => path,
+            Poll::Ready(Err(fault)) => {
+                let op = if fault.kind() == FaultKind::Unreachable {
+                    EpOp::Unreachable
+                } else {
+                    EpOp::NonPeerRejected
+                };
+                self.drop_connection(now, ep);
+                self.apply(ep, op);
+                return;
+            }
+        };
+        match phase {
+            Phase::Resolving => {
+                if let Ok(control) = self.objects.eps.live_mut(ep)
+                    && let Some(conn) = control.conn
+                {
+                    control.phase = Phase::None;
+                    self.connections.cm.go(now, conn, &path);
+                }
+            }
+            Phase::Direct(terms) => self.finish_direct(now, ep, &path, &terms),
+            Phase::Replied(reply) => self.finish_active(now, ep, &path, &reply),
+            Phase::Accepting { terms, flow_label, traffic_class } => {
+                let path = Path { flow_label, traffic_class, ..path };
+                self.finish_accept(now, ep, path, terms);
+            }
+            Phase::None | Phase::Accepted(_) | Phase::Found(_) => {}
+        }
+    }
+
+    /// Active: the REQ, which goes out when the way is known. `INSUFFICIENT_RESOURCES` while the
+    /// connection manager has no slot.
+    pub(crate) fn prepare(
+        &mut self,
+        now: Instant,
+        ep: Ep,
+        remote: IpAddr,
+        [local_port, remote_port]: [u16; 2],
+        private_data: &[u8],
+    ) -> Result<ConnId, Error> {
+        let limits = *self.hca.limits();
+        let control = self.objects.eps.live(ep)?;
+        let params = ConnectParams {
+            remote,
+            local: self.net.addr,
+            service: ServiceId::tcp(remote_port),
+            source_port: local_port,
+            qpn: control.qp.ok_or(NOT_READY)?.number,
+            responder_resources: control.attr.max_rdma_read_in,
+            initiator_depth: control.attr.max_rdma_read_out,
+            retry_count: RETRIES.0,
+            rnr_retry: RETRIES.1,
+            mtu: limits.mtu,
+            ack_timeout: ack_timeout(limits.ack_delay, PACKET_LIFE),
+            flow_label: 0,
+            traffic_class: 0,
+            hop_limit: 0,
+            private_data,
+        };
+        let conn = self.connections.cm.prepare(now, &params).map_err(|error| match error {
+            // Those that are over give way: what has them all are connections, requests and
+            // look-ups.
+            CmError::NoSlot => Error::new(DatType::InsufficientResources, DatSubtype::ResourceTep),
+            CmError::Unknown(_)
+            | CmError::State(..)
+            | CmError::TooLong { .. }
+            | CmError::Parameter(_) => Error::new(DatType::InternalError, DatSubtype::None),
+        })?;
+        self.connections.own(conn, Owner::Ep(ep));
+        Ok(conn)
+    }
+
+    /// Active: the peer accepted and the way is known.
+    pub(crate) fn finish_active(&mut self, now: Instant, ep: Ep, path: &Path, reply: &Reply) {
+        let terms = reply.terms;
+        let Ok(control) = self.objects.eps.live_mut(ep) else { return };
+        control.phase = Phase::None;
+        let (Some(qp), Some(conn)) = (control.qp, control.conn) else {
+            return;
+        };
+        if self.ready(qp, path, &terms) && self.connections.cm.ready(now, conn).is_ok() {
+            self.keep_answer(ep, Some(conn));
+            if let Ok(control) = self.objects.eps.live_mut(ep) {
+                control.deadline = Instant::NEVER;
+            }
+            self.apply(ep, EpOp::Established);
+        } else {
+            self.drop_connection(now, ep);
+            self.apply(ep, EpOp::NonPeerRejected);
+        }
+    }
+
+    /// The peer replied. The Endpoint is watched from the start, and goes on when [`Ia::advance`]
+    /// comes to it.
+    pub(crate) fn replied(&mut self, ep: Ep, reply: Reply) {
+        if self.objects.state_of(ep).ok() == Some(EpState::ActiveConnectionPending)
+            && let Ok(control) = self.objects.eps.live_mut(ep)
+        {
+            control.phase = Phase::Replied(reply);
+        }
+    }
+
+    /// The way is known.
+    pub(crate) fn finish_direct(&mut self, now: Instant, ep: Ep, path: &Path, terms: &QpTerms) {
+        let Ok(control) = self.objects.eps.live_mut(ep) else { return };
+        control.phase = Phase::None;
+        let Some(qp) = control.qp else { return };
+        control.deadline = Instant::NEVER;
+        if self.ready(qp, path, terms) {
+            self.apply(ep, EpOp::Established);
+        } else {
+            self.drop_connection(now, ep);
+            self.apply(ep, EpOp::NonPeerRejected);
+        }
+    }
+
+    /// Takes a queue pair from Init to ready-to-send; whether the device did.
+    pub(crate) fn ready(&mut self, qp: Qp, path: &Path, terms: &QpTerms) -> bool {
+        self.hca
+            .qp_modify(
+                qp,
+                &QpStep::Rtr {
+                    path: *path,
+                    remote_qpn: terms.remote_qpn,
+                    rq_psn: terms.rq_psn,
+                    mtu: terms.mtu,
+                    responder_resources: terms.responder_resources,
+                    min_rnr_timer: MIN_RNR_TIMER,
+                },
+            )
+            .and_then(|()| self.hca.qp_modify(qp, &terms.ready_to_send()))
+            .is_ok()
+    }
+
+    /// Passive: the way to the peer is known; the queue pair goes to ready-to-receive, then the REP
+    /// goes out.
+    pub(crate) fn finish_accept(&mut self, now: Instant, ep: Ep, path: Path, terms: QpTerms) {
+        let ack_delay = self.hca.limits().ack_delay;
+        let Ok(control) = self.objects.eps.live_mut(ep) else { return };
+        control.phase = Phase::None;
+        let (Some(qp), Some(conn)) = (control.qp, control.conn) else {
+            return;
+        };
+        let responder_resources = terms.responder_resources.min(control.attr.max_rdma_read_in);
+        let initiator_depth = terms.initiator_depth.min(control.attr.max_rdma_read_out);
+        let Some(rq_psn) = self.connections.cm.starting_psn(conn) else {
+            self.drop_connection(now, ep);
+            self.apply(ep, EpOp::NonPeerRejected);
+            return;
+        };
+        let ready = self
+            .hca
+            .qp_modify(
+                qp,
+                &QpStep::Rtr {
+                    path,
+                    remote_qpn: terms.remote_qpn,
+                    rq_psn,
+                    mtu: terms.mtu.min(self.hca.limits().mtu),
+                    responder_resources,
+                    min_rnr_timer: MIN_RNR_TIMER,
+                },
+            )
+            .is_ok();
+        // Not by way of `self.ep_mut`: the connection manager as well.
+        let Some(control) = self.objects.eps.get_mut(ep.0) else {
+            return;
+        };
+        control.phase = Phase::Accepted(QpTerms { initiator_depth, ..terms });
+        let params = AcceptParams {
+            qpn: qp.number,
+            responder_resources,
+            initiator_depth,
+            target_ack_delay: ack_delay,
+            rnr_retry: 7,
+        };
+        let accepted = ready && self.connections.cm.accept(now, conn, &params).is_ok();
+        if !accepted {
+            self.drop_connection(now, ep);
+            self.apply(ep, EpOp::NonPeerRejected);
+        }
+    }
+
+    /// Passive: the peer is ready, by its RTU or by its first packet.
+    pub(crate) fn accepted(&mut self, now: Instant, ep: Ep) {
+        let Ok(control) = self.objects.eps.live_mut(ep) else { return };
+        let phase = core::mem::replace(&mut control.phase, Phase::None);
+        let (Some(qp), Phase::Accepted(terms)) = (control.qp, phase) else {
+            return;
+        };
+        if self.hca.qp_modify(qp, &terms.ready_to_send()).is_ok() {
+            self.apply(ep, EpOp::Established);
+        } else {
+            self.drop_connection(now, ep);
+            self.apply(ep, EpOp::NonPeerRejected);
+        }
+    }
+
+    /// The peer has answered on that connection: its private data is kept for the consumer, in the
+    /// place of what an earlier answer brought.
+    pub(crate) fn keep_answer(&mut self, ep: Ep, answered: Option<ConnId>) {
+        let Ok(control) = self.objects.eps.live_mut(ep) else { return };
+        let earlier = core::mem::replace(&mut control.answered, answered);
+        if let Some(conn) = earlier {
+            self.connections.cm.release(conn);
+        }
+        if let Some(conn) = answered {
+            self.connections.cm.keep(conn);
+        }
+    }
+
+    /// Carries out what the table says of a piece of news, or of a call that it allows.
+    pub(crate) fn apply(&mut self, ep: Ep, op: EpOp) {
+        let Ok(state) = self.objects.state_of(ep) else { return };
+        let Outcome::Go { next, event } = outcome(state, op) else {
+            return;
+        };
+        self.counters.happened(op, state);
+        if let Some(shared) = self.data.shared.ep(ep.0.index()) {
+            if op == EpOp::Connect {
+                shared.tally.count_one(EpCounter::Connect);
+            } else if matches!(op, EpOp::DisconnectAbrupt | EpOp::DisconnectGraceful) {
+                shared.tally.count_one(EpCounter::Disconnect);
+            }
+        }
+        if next.is_disconnected() {
+            self.end(ep);
+        } else {
+            self.objects.enter(ep, next);
+        }
+        if let Some(event) = event {
+            self.objects.signal(&mut self.events, ep, event);
+        }
+        self.events.worked = true;
+    }
+}

@@ -1,0 +1,103 @@
+//! The posting and reaping halves that are here, by handle, or the reason why there is none.
+
+use crate::DatReturn;
+use crate::DatSubtype;
+use crate::DatType;
+use crate::Ep;
+use crate::EpState;
+use crate::Evd;
+use crate::Ia;
+use crate::ep::EpControl;
+use crate::ep::PROVIDER_CONTROL;
+use crate::ep::STALE;
+use crate::evd::Reaper;
+use crate::post::Poster;
+use crate::provider::Provider;
+use crate::shared::Near;
+use crate::shared::Shared;
+use crate::shared::evd::DEAD;
+use crate::shared::evd::EvdShared;
+
+impl<'s, P: Provider> Ia<'s, P> {
+    /// The posting half of an Endpoint, where it is here, with what it looks at. A poster that is
+    /// here is that of whoever lives in its slot: so one compare tells whether the handle is
+    /// stale.
+    #[inline]
+    pub(crate) fn posting(
+        &mut self,
+        ep: Ep,
+    ) -> Result<(&mut Poster<P>, &Shared<'s>, Near<'s>), DatReturn> {
+        let index = ep.0.index();
+        let poster = self.data.posters.get_mut(index as usize);
+        match (poster.and_then(Option::as_mut), self.data.shared.near(index)) {
+            (Some(poster), Some(near)) if near.ep.request.handle() == ep => {
+                Ok((poster, &self.data.shared, near))
+            }
+            (_, near) => Err(no_poster(self.objects.eps.get(ep.0), near)),
+        }
+    }
+
+    /// The poster of `ep`, if it is here.
+    pub(crate) fn poster(&mut self, ep: Ep) -> Result<&mut Poster<P>, DatReturn> {
+        self.posting(ep).map(|(poster, ..)| poster)
+    }
+
+    /// The reaping half of `evd`, if it is here and the consumer may use it, with what it looks at.
+    /// A reaper remembers whose it is: so one compare tells whether the handle is stale.
+    #[inline]
+    pub(crate) fn reaping(
+        &mut self,
+        evd: Evd,
+    ) -> Result<(&mut Reaper<P>, &Shared<'s>, &'s EvdShared), DatReturn> {
+        let index = evd.0.index();
+        let reaper = self.data.reapers.get_mut(index as usize);
+        match (reaper.and_then(Option::as_mut), self.data.shared.evd(index)) {
+            (Some(reaper), Some(ring)) if reaper.evd == evd && ring.barred() == 0 => {
+                Ok((reaper, &self.data.shared, ring))
+            }
+            (_, ring) => {
+                let lives = self.events.evds.get(evd.0).is_some();
+                Err(no_reaper(lives, ring.map_or(0, EvdShared::barred)))
+            }
+        }
+    }
+
+    /// The reaper of `evd`, if it is here and the consumer may use it.
+    pub(crate) fn reaper(&mut self, evd: Evd) -> Result<&mut Reaper<P>, DatReturn> {
+        self.reaping(evd).map(|(reaper, ..)| reaper)
+    }
+
+    /// The reaper of `evd`, if it is here.
+    pub(crate) fn reaper_here(&mut self, evd: Evd) -> Result<&mut Reaper<P>, DatReturn> {
+        let index = evd.0.index();
+        let reaper = self.data.reapers.get_mut(index as usize);
+        match reaper.and_then(Option::as_mut) {
+            Some(reaper) if reaper.evd == evd => Ok(reaper),
+            _ => Err(no_reaper(self.events.evds.get(evd.0).is_some(), 0)),
+        }
+    }
+}
+
+/// Why there is no poster of an Endpoint.
+#[cold]
+#[inline(never)]
+fn no_poster(control: Option<&EpControl>, near: Option<Near<'_>>) -> DatReturn {
+    match (control, near) {
+        (Some(control), Some(near)) if control.qp.is_none() => EpState::of(near.ep).refusal(),
+        (Some(_), Some(_)) => PROVIDER_CONTROL,
+        _ => STALE,
+    }
+}
+
+/// Why there is no reaper of an Event Dispatcher for the consumer.
+#[cold]
+#[inline(never)]
+fn no_reaper(lives: bool, barred: u32) -> DatReturn {
+    if !lives {
+        DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandle1)
+    } else if barred & DEAD == 0 {
+        DatReturn::new(DatType::InvalidState, DatSubtype::InvalidStateEvdWaiter)
+    } else {
+        DatReturn::new(DatType::InvalidState, DatSubtype::InvalidStateEvdAsync)
+    }
+}

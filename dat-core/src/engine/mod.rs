@@ -1,0 +1,6 @@
+mod datagram;
+mod drain;
+pub(crate) mod establish;
+mod halves;
+mod receives;
+mod windows;

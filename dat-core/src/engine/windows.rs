@@ -1,0 +1,152 @@
+//! Windows of RMRs without a request of their consumer: binds that must not take effect any more, the
+//! end of a queue pair, the end of the adapter.
+
+use crate::Ep;
+use crate::Error;
+use crate::Ia;
+use crate::Rmr;
+use crate::data::DataPath;
+use crate::ep::EpControl;
+use crate::evd::Reaper;
+use crate::evd::known;
+use crate::evd::look_through;
+use crate::provider::Direction;
+use crate::provider::Provider;
+use crate::shared::Shared;
+use crate::shared::ep::Trouble;
+use crate::shared::request::Op;
+use crate::shared::window::unbound;
+use crate::table::Table;
+use core::sync::atomic::Ordering;
+
+impl<P: Provider> Ia<'_, P> {
+    /// Unbinds every RMR that belongs to an Endpoint whose queue pair is at its end. Each gets
+    /// another window under another key: the queue pair's number may be given out again, and
+    /// whoever has it then must not find the range open.
+    pub(crate) fn renew_windows(&mut self, ep: Ep) -> Result<(), Error> {
+        let shared = self.data.shared;
+        for (slot, window) in (0_u32..).zip(shared.rmrs) {
+            if window.ep.load(Ordering::Relaxed) != ep.raw() {
+                continue;
+            }
+            let Some(handle) = self.objects.rmrs.handle_at(slot) else {
+                continue;
+            };
+            // A window that is gone already may have completions that still name its RMR.
+            let Some(control) = self.objects.rmrs.get_mut(handle).filter(|control| !control.freed)
+            else {
+                continue;
+            };
+            let new = self.hca.mw_renew(control.mw)?;
+            control.mw = new;
+            shared.keys.leave(slot);
+            window.rkey.store(new.rkey, Ordering::Relaxed);
+            shared.keys.enter(slot);
+            window.ep.store(0, Ordering::Relaxed);
+            unbound(&shared, &Rmr(handle));
+        }
+        Ok(())
+    }
+
+    /// Returns when no bind of an RMR can take effect any more: each has been carried out, or its
+    /// connection is broken.
+    pub(crate) fn await_binds(&mut self, rmr: Rmr) {
+        let slot = rmr.0.index();
+        while let Some(ep) = self.bound_by(slot) {
+            if let Ok(poster) = self.poster(ep) {
+                // It may have been posted with DEFER.
+                poster.ring_deferred();
+            }
+            let Self { hca, data: DataPath { reapers, shared, .. }, objects, .. } = self;
+            let eps = &mut objects.eps;
+            let carried_out = hca.await_device(|| {
+                look_at_all(reapers, shared, eps);
+                !is_binding(shared, eps, ep, slot)
+            });
+            if !carried_out {
+                self.break_binder(ep);
+            }
+        }
+    }
+
+    /// An Endpoint with a bind of the RMR in that slot that the device has not carried out, as far
+    /// as is known.
+    pub(crate) fn bound_by(&mut self, slot: u32) -> Option<Ep> {
+        let DataPath { reapers, shared, .. } = &mut self.data;
+        look_at_all(reapers, shared, &mut self.objects.eps);
+        let eps = &self.objects.eps;
+        eps.iter().map(|(handle, _)| Ep(handle)).find(|&ep| is_binding(shared, eps, ep, slot))
+    }
+
+    /// Takes an Endpoint out of service whose bind must not take effect.
+    pub(crate) fn break_binder(&mut self, ep: Ep) {
+        let Ok(control) = self.objects.eps.live(ep) else { return };
+        let qp = control.qp.map_or(0, |qp| qp.number);
+        let now = self.lifecycle.clock;
+        self.broken(now, ep, Trouble::BIND.fault(qp));
+        self.transmit(now);
+    }
+
+    /// The window is gone: lets go of all that the RMR held.
+    pub(crate) fn rmr_gone(&mut self, rmr: Rmr) {
+        let shared = self.data.shared;
+        shared.keys.leave(rmr.0.index());
+        unbound(&shared, &rmr);
+        let pz = self.objects.rmrs.get(rmr.0).map(|control| control.pz);
+        self.objects.pzs.release(pz);
+        if let Some(control) = self.objects.rmrs.get_mut(rmr.0) {
+            control.freed = true;
+        }
+        let window = shared.rmrs.get(rmr.0.index() as usize);
+        if window.is_none_or(|window| window.binds.load(Ordering::SeqCst) == 0) {
+            self.objects.rmrs.remove(rmr.0);
+        }
+    }
+
+    /// The adapter closes: destroys all windows.
+    pub(crate) fn rmr_over(&mut self) -> Result<(), Error> {
+        let mut first = Ok(());
+        while let Some(rmr) = self.objects.rmrs.first() {
+            if let Some(control) = self.objects.rmrs.get(rmr).filter(|control| !control.freed) {
+                let destroyed = self.hca.mw_destroy(control.mw);
+                first = first.and(destroyed.map_err(Error::from));
+            }
+            self.objects.rmrs.remove(rmr);
+            if let Some(slot) = self.data.shared.rmrs.get(rmr.index() as usize) {
+                slot.vacate();
+            }
+        }
+        first
+    }
+}
+
+/// Looks at the completions of all Event Dispatchers whose reaping halves are here.
+fn look_at_all<P: Provider>(
+    reapers: &mut [Option<Reaper<P>>],
+    shared: &Shared<'_>,
+    eps: &mut Table<'_, EpControl>,
+) {
+    for reaper in reapers.iter_mut().flatten() {
+        look_through(reaper, shared, eps);
+    }
+}
+
+/// Whether an Endpoint has a bind of the RMR in that slot that the device may still carry out.
+fn is_binding(shared: &Shared<'_>, eps: &Table<'_, EpControl>, ep: Ep, slot: u32) -> bool {
+    let (Some(control), Some(line)) = (eps.get(ep.0), shared.ep(ep.0.index())) else {
+        return false;
+    };
+    if line.is_flushable() {
+        return false;
+    }
+    let consumed = line.request.consumed.load(Ordering::Acquire);
+    let outstanding = line.outstanding(Direction::Send);
+    let done = known(control.requests_done, consumed, outstanding);
+    (done..outstanding).any(|ahead| {
+        let request = shared.request(&line.request, consumed.wrapping_add(ahead));
+        request.is_some_and(|request| {
+            let request = request.read();
+            request.tag.op() == Op::Bind && request.len == slot
+        })
+    })
+}
