@@ -6,75 +6,82 @@
 //! [`provider`]; [`cm`] speaks the InfiniBand connection manager.
 //!
 //! Calls are named after the manual pages: `dat_ep_create(3)` is [`Ia::ep_create`], in
-//! `ep/create.rs`.
+//! `api/ep/create.rs`. Folders are floors, from `api` down to `types`; imports point down.
 #![no_std]
 #![forbid(unsafe_code)]
 
 mod api;
-mod atomic;
 pub mod cm;
-mod cno;
-mod context;
-pub mod counters;
-mod cr;
-mod csp;
-mod dat_return;
 mod data;
 mod engine;
-pub mod ep;
-mod evd;
-mod event;
-mod flags;
-mod handle;
-pub mod ia;
-pub mod lmr;
 mod objects;
-mod post;
 pub mod provider;
-mod psp;
-mod pz;
-mod random;
-pub mod registry;
-pub mod rmr;
-mod rsp;
-mod shared;
-mod srq;
-mod storage;
-mod strerror;
-mod table;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
-pub mod time;
-mod triplet;
+mod types;
 
-pub use cno::{Agent, CnoParam, CnoWait, Proxy};
-pub use context::{AnyHandle, HandleType};
-pub use counters::{CounterType, EpCounter, EvdCounter, IaCounter};
-pub use cr::{CrParam, MAX_ACCEPT_PRIVATE, MAX_REJECT_PRIVATE, MAX_UD_REPLY_PRIVATE};
-pub use csp::CspParam;
-pub use dat_return::{DatReturn, DatSubtype, DatType, Error};
-pub use ep::{
-    EpAttr, EpModify, EpParam, EpRecvInfo, EpState, EpStatus, LookUp, MAX_CONNECT_PRIVATE,
-    MAX_CONNECT_UD_PRIVATE, UdAnswer,
+/// The registry of providers: dat_registry_*(3).
+pub mod registry {
+    pub use crate::api::registry::MAX_NAME;
+}
+
+pub use crate::api::cno::query::{CnoParam, Proxy};
+pub use crate::api::cno::wait::CnoWait;
+pub use crate::api::cr::accept::MAX_ACCEPT_PRIVATE;
+pub use crate::api::cr::query::CrParam;
+pub use crate::api::cr::reject::MAX_REJECT_PRIVATE;
+pub use crate::api::csp::query::CspParam;
+pub use crate::api::ep::connect_ud::UdAnswer;
+pub use crate::api::ep::create_ud::{GRH_LEN, sender};
+pub use crate::api::ep::get_status::EpStatus;
+pub use crate::api::ep::modify::EpModify;
+pub use crate::api::ep::query::EpParam;
+pub use crate::api::ep::recv_query::EpRecvInfo;
+pub use crate::api::evd::modify_upcall::UpcallFlag;
+pub use crate::api::evd::query::EvdParam;
+pub use crate::api::evd::wait::EvdWait;
+pub use crate::api::ia::open_query::IaQuery;
+pub use crate::api::ia::query::{AttrValue, IaAttr, NamedAttr, ProviderAttr};
+pub use crate::api::lmr::fmr::Contexts;
+pub use crate::api::lmr::memtype_hint::MemOptimize;
+pub use crate::api::lmr::query::{LmrParam, LmrState};
+pub use crate::api::post::owning::{Completed, Lend, OwningPoster, Returned};
+pub use crate::api::psp::query::PspParam;
+pub use crate::api::registry::{HaRelationship, ProviderInfo, Registry};
+pub use crate::api::rmr::query::{RmrParam, RmrScope};
+pub use crate::api::rsp::query::RspParam;
+pub use crate::api::srq::query::{SrqParam, SrqState};
+pub use crate::data::poster::{EpPoster, MAX_SEGMENTS};
+pub use crate::data::reaper::EvdReaper;
+pub use crate::data::srq_poster::SrqPoster;
+pub use crate::data::write_list::{RdmaWrite, Refused};
+pub use crate::engine::advance::Next;
+pub use crate::engine::counters::CounterType;
+pub use crate::engine::establish::{MAX_CONNECT_PRIVATE, MAX_CONNECT_UD_PRIVATE};
+pub use crate::engine::open::AsyncEvd;
+pub use crate::engine::storage::marks::{Dtos, Marks};
+pub use crate::engine::storage::{Parts, Sizes, Storage, Supply};
+pub use crate::engine::{Ia, Upcall};
+pub use crate::objects::cno::Agent;
+pub use crate::objects::cr::MAX_UD_REPLY_PRIVATE;
+pub use crate::objects::lmr::{MemType, Memory, PhysicalPages};
+pub use crate::objects::srq::SrqAttr;
+pub use crate::types::completion::Extra;
+pub use crate::types::counters::{EpCounter, EvdCounter, IaCounter};
+pub use crate::types::dat_return::{DatReturn, DatSubtype, DatType, Error};
+pub use crate::types::ep_attr::EpAttr;
+pub use crate::types::ep_state::EpState;
+pub use crate::types::event::{
+    AsyncEvent, DtoEvent, DtoOperation, DtoStatus, Event, IbDtoEvent, IbOperation, LookUp,
 };
-pub use ep::{GRH_LEN, sender};
-pub use evd::{EvdParam, EvdReaper, EvdWait, Upcall, UpcallFlag, UpcallPolicy};
-pub use event::{AsyncEvent, DtoEvent, DtoOperation, DtoStatus, Event, IbDtoEvent, IbOperation};
-pub use flags::{
+pub use crate::types::fault::{Fault, FaultKind};
+pub use crate::types::flags::{
     CloseFlag, Comm, CompletionFlags, ConnectFlag, EvdFlags, EvdState, MemPriv, PspFlag, Qos,
+    UpcallPolicy, VaType,
 };
-pub use handle::{Cno, Cr, Csp, Ep, Evd, Lmr, Psp, Pz, Rmr, Rsp, Srq};
-pub use ia::{AsyncEvd, AttrValue, Ia, IaAttr, IaQuery, NamedAttr, Next, ProviderAttr};
-pub use lmr::{Contexts, LmrParam, LmrState, MemOptimize, MemType, Memory, PhysicalPages, VaType};
-pub use post::{Completed, Lend, OwningPoster, Returned};
-pub use post::{EpPoster, MAX_SEGMENTS, RdmaWrite, Refused};
-pub use provider::{Extra, Fault, FaultKind};
-pub use psp::PspParam;
-pub use registry::{HaRelationship, ProviderInfo, Registry};
-pub use rmr::{RmrParam, RmrScope};
-pub use rsp::RspParam;
-pub use srq::{SrqAttr, SrqParam, SrqPoster, SrqState};
-pub use storage::{Dtos, Marks, Parts, Sizes, Storage, Supply};
-pub use strerror::strerror;
-pub use time::Instant;
-pub use triplet::{LmrTriplet, RmrTriplet};
+pub use crate::types::handle::{
+    AnyHandle, Cno, Cr, Csp, Ep, Evd, HandleType, Lmr, Psp, Pz, Rmr, Rsp, Srq,
+};
+pub use crate::types::strerror::strerror;
+pub use crate::types::time::Instant;
+pub use crate::types::triplet::{LmrTriplet, RmrTriplet};

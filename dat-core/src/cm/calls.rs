@@ -1,12 +1,18 @@
 //! What the caller asks for.
 
-use super::wire::{ARI_LEN, Rej, Rep, Req, SidrRep, SidrStatus, gid, ip_header, is_v4};
-use super::{
-    AcceptParams, Cm, CmError, ConnId, ConnectParams, Counters, Event, QpTerms, Reason, Send, Slot,
-    State,
-};
+use crate::cm::Cm;
+use crate::cm::event::{CmError, Counters};
+use crate::cm::params::{AcceptParams, ConnId, ConnectParams, QpTerms};
+use crate::cm::slot::{Event, Send, Slot, State};
+use crate::cm::wire::header::{gid, is_v4};
+use crate::cm::wire::ip::ip_header;
+use crate::cm::wire::reason::Reason;
+use crate::cm::wire::rej::{ARI_LEN, Rej};
+use crate::cm::wire::rep::Rep;
+use crate::cm::wire::req::Req;
+use crate::cm::wire::sidr::{SidrRep, SidrStatus};
 use crate::provider::Path;
-use crate::time::Instant;
+use crate::types::time::Instant;
 
 /// Of two families.
 pub(super) const FAMILY: CmError = CmError::Parameter(

@@ -80,7 +80,8 @@ fn siphash([key0, key1]: [u64; 2], word: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Entropy, siphash};
+    use super::Entropy;
+    use super::siphash;
 
     #[test]
     fn the_published_vector() {

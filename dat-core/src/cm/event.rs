@@ -3,18 +3,20 @@
 use core::fmt;
 use core::net::IpAddr;
 
-use super::params::{ConnId, QpTerms};
-use super::wire::{Reason, ServiceId, SidrStatus};
+use crate::cm::params::{ConnId, QpTerms};
+use crate::cm::wire::reason::Reason;
+use crate::cm::wire::service::ServiceId;
+use crate::cm::wire::sidr::SidrStatus;
 
 /// One thing that happened to one connection.
 ///
 /// A connection has one of two lives. Active: [`Reply`](Self::Reply), then after
-/// [`Cm::ready`](super::Cm::ready) the end. Passive: [`Request`](Self::Request), after
-/// [`Cm::accept`](super::Cm::accept) [`Established`](Self::Established), then the end. The end is
+/// [`Cm::ready`](crate::cm::Cm::ready) the end. Passive: [`Request`](Self::Request), after
+/// [`Cm::accept`](crate::cm::Cm::accept) [`Established`](Self::Established), then the end. The end is
 /// exactly one of [`Rejected`](Self::Rejected), [`Unreachable`](Self::Unreachable) and
 /// [`Disconnected`](Self::Disconnected), and may come at any point; after it the [`ConnId`] is
-/// void. A connection that the caller itself ended by [`Cm::reject`](super::Cm::reject) or
-/// [`Cm::abort`](super::Cm::abort) says nothing more.
+/// void. A connection that the caller itself ended by [`Cm::reject`](crate::cm::Cm::reject) or
+/// [`Cm::abort`](crate::cm::Cm::abort) says nothing more.
 ///
 /// A look-up has one event: [`SidrRequest`](Self::SidrRequest) where it is answered;
 /// [`SidrReply`](Self::SidrReply) or [`Unreachable`](Self::Unreachable) where it was asked.
@@ -196,9 +198,9 @@ impl core::error::Error for CmError {}
 /// What went over the wire, counted since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// MADs given to [`Cm::input`](super::Cm::input).
+    /// MADs given to [`Cm::input`](crate::cm::Cm::input).
     pub received: u64,
-    /// MADs taken from [`Cm::poll_transmit`](super::Cm::poll_transmit).
+    /// MADs taken from [`Cm::poll_transmit`](crate::cm::Cm::poll_transmit).
     pub sent: u64,
     /// Of these, retransmissions.
     pub retransmitted: u64,

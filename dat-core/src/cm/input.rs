@@ -6,14 +6,23 @@
 
 use core::net::IpAddr;
 
-use super::params::{ack_timeout, code_nanos};
-use super::wire::{
-    About, Drep, Dreq, Header, IP_HEADER_LEN, IpHeader, MAD_LEN, Mra, Rej, Rep, Req, Rtu,
-    ServiceId, SidrRep, SidrReq, WireError, gid,
-};
-use super::{Answer, Answered, Cause, Cm, Event, QpTerms, Reason, Send, Slot, State, Verdict};
+use crate::cm::event::Cause;
+use crate::cm::params::{QpTerms, ack_timeout, code_nanos};
+use crate::cm::slot::{Event, Send, Slot, State, Verdict};
+use crate::cm::wire::disconnect::{Drep, Dreq};
+use crate::cm::wire::header::{About, Header, MAD_LEN, WireError, gid};
+use crate::cm::wire::ip::{IP_HEADER_LEN, IpHeader};
+use crate::cm::wire::mra::Mra;
+use crate::cm::wire::reason::Reason;
+use crate::cm::wire::rej::Rej;
+use crate::cm::wire::rep::Rep;
+use crate::cm::wire::req::Req;
+use crate::cm::wire::rtu::Rtu;
+use crate::cm::wire::service::ServiceId;
+use crate::cm::wire::sidr::{SidrRep, SidrReq};
+use crate::cm::{Answer, Answered, Cm};
 use crate::provider::Mtu;
-use crate::time::Instant;
+use crate::types::time::Instant;
 
 /// The shortest response time granted to a peer: 1 ms, as a code.
 const SHORTEST_RESPONSE: u8 = 8;

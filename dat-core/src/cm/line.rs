@@ -1,7 +1,7 @@
 //! Slots that stand in line for the caller, chained through the table: to be found without a
 //! search, however long the table is.
 
-use super::Slot;
+use crate::cm::slot::Slot;
 
 /// What a line is for. A slot has a place in each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

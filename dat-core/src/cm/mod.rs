@@ -38,32 +38,41 @@
 //! keeps its own), path migration (LAP, APR), and private data of RTU, DREQ and DREP, which neither
 //! DAT nor rdma_cm can carry.
 
-mod calls;
-mod entropy;
-mod event;
-mod input;
-mod line;
-mod params;
-mod poll;
-mod sidr;
-mod slot;
+pub(crate) mod calls;
+pub(crate) mod entropy;
+pub(crate) mod event;
+pub(crate) mod input;
+pub(crate) mod line;
+pub(crate) mod params;
+pub(crate) mod poll;
+pub(crate) mod sidr;
+pub(crate) mod slot;
 pub mod wire;
 
 use heapless::Deque;
 
-use entropy::Entropy;
-use line::{Kind, Line};
-use params::code_nanos;
-use slot::{Event, Send, State, Verdict};
-use wire::{About, Drep, Rej, SidrRep};
+use crate::cm::entropy::Entropy;
+use crate::cm::line::{Kind, Line};
+use crate::cm::params::code_nanos;
+use crate::cm::slot::{Send, State, Verdict};
+use crate::cm::wire::disconnect::Drep;
+use crate::cm::wire::header::About;
+use crate::cm::wire::rej::Rej;
+use crate::cm::wire::sidr::SidrRep;
+use crate::types::time::Instant;
 
-use crate::time::Instant;
-
-pub use event::{Cause, CmError, CmEvent, Counters, Reply, Request, SidrReply, Transmit};
-pub use params::{AcceptParams, Config, ConnId, ConnectParams, QpTerms, ack_timeout, code_time};
-pub use sidr::SidrParams;
-pub use slot::Slot;
-pub use wire::{Ari, Reason, ServiceId, SidrStatus};
+pub use crate::cm::event::{
+    Cause, CmError, CmEvent, Counters, Reply, Request, SidrReply, Transmit,
+};
+pub use crate::cm::params::{
+    AcceptParams, Config, ConnId, ConnectParams, QpTerms, ack_timeout, code_time,
+};
+pub use crate::cm::sidr::SidrParams;
+pub use crate::cm::slot::Slot;
+pub use crate::cm::wire::reason::Reason;
+pub use crate::cm::wire::rej::Ari;
+pub use crate::cm::wire::service::ServiceId;
+pub use crate::cm::wire::sidr::SidrStatus;
 
 /// Answers to messages of no connection that may wait to be sent at one time.
 const ANSWERS: usize = 32;
@@ -109,7 +118,7 @@ enum Answered {
 impl Answer {
     fn emit(&self) -> [u8; wire::MAD_LEN] {
         let plain = |attribute, local_id| {
-            wire::plain(self.transaction, attribute, [local_id, self.remote_id])
+            wire::header::plain(self.transaction, attribute, [local_id, self.remote_id])
         };
         match self.what {
             Answered::Drep => plain(Drep::<()>::ATTRIBUTE, self.local_id),

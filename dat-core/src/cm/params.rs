@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 use core::time::Duration;
 
-use super::wire::ServiceId;
+use crate::cm::wire::service::ServiceId;
 use crate::provider::{Mtu, QpStep};
 
 /// Names one connection for as long as it lives, and is its local communication ID on the wire.
@@ -15,7 +15,7 @@ pub struct ConnId(pub(super) u32);
 
 impl ConnId {
     /// Index of the slot the connection lives in; below the number of slots given to
-    /// [`Cm::new`](super::Cm::new), and different for connections that live at the same time.
+    /// [`Cm::new`](crate::cm::Cm::new), and different for connections that live at the same time.
     #[must_use]
     pub const fn index(self) -> usize {
         (self.0 & 0xffff) as usize

@@ -1,8 +1,11 @@
 //! What the caller takes out: events, datagrams, deadlines.
 
-use super::wire::address;
-use super::{Cause, Cm, CmEvent, Kind, Send, State, Transmit, Verdict};
-use crate::time::Instant;
+use crate::cm::Cm;
+use crate::cm::event::{Cause, CmEvent, Transmit};
+use crate::cm::line::Kind;
+use crate::cm::slot::{Send, State, Verdict};
+use crate::cm::wire::header::address;
+use crate::types::time::Instant;
 
 impl Cm<'_> {
     /// The next event; call until `None`.

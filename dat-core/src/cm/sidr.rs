@@ -9,14 +9,17 @@
 
 use core::net::IpAddr;
 
-use super::calls::{FAMILY, QPN_RANGE, fits};
-use super::wire::{
-    IP_HEADER_LEN, IpHeader, MAD_LEN, ServiceId, SidrRep, SidrReq, SidrStatus, WireError, address,
-    gid, ip_header, is_v4,
-};
-use super::{Answer, Answered, Cm, CmError, ConnId, Event, Send, SidrReply, State, Verdict};
+use crate::cm::calls::{FAMILY, QPN_RANGE, fits};
+use crate::cm::event::{CmError, SidrReply};
+use crate::cm::params::ConnId;
+use crate::cm::slot::{Event, Send, State, Verdict};
+use crate::cm::wire::header::{MAD_LEN, WireError, address, gid, is_v4};
+use crate::cm::wire::ip::{IP_HEADER_LEN, IpHeader, ip_header};
+use crate::cm::wire::service::ServiceId;
+use crate::cm::wire::sidr::{SidrRep, SidrReq, SidrStatus};
+use crate::cm::{Answer, Answered, Cm};
 use crate::provider::Path;
-use crate::time::Instant;
+use crate::types::time::Instant;
 
 /// Everything a SIDR_REQ says.
 #[derive(Clone, Copy, Debug)]

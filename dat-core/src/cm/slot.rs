@@ -1,13 +1,19 @@
 //! One connection's place in the table, and the few steps that every state change is made of.
 
-use super::event::{Cause, CmEvent, Reply, Request, SidrReply};
-use super::line::{Kind, Place};
-use super::params::{ConnId, QpTerms};
-use super::wire::{
-    self, About, Drep, Dreq, MAD_LEN, Mra, Reason, Rep, Rtu, ServiceId, SidrStatus, address,
-};
+use crate::cm::event::{Cause, CmEvent, Reply, Request, SidrReply};
+use crate::cm::line::{Kind, Place};
+use crate::cm::params::{ConnId, QpTerms};
+use crate::cm::wire::disconnect::{Drep, Dreq};
+use crate::cm::wire::header::{About, MAD_LEN, address};
+use crate::cm::wire::mra::Mra;
+use crate::cm::wire::reason::Reason;
+use crate::cm::wire::rep::Rep;
+use crate::cm::wire::rtu::Rtu;
+use crate::cm::wire::service::ServiceId;
+use crate::cm::wire::sidr::SidrStatus;
+use crate::cm::wire;
 use crate::provider::Mtu;
-use crate::time::Instant;
+use crate::types::time::Instant;
 
 /// Where a connection stands.
 ///
@@ -111,7 +117,7 @@ pub(super) enum Event {
     End = 8,
 }
 
-/// Room for one connection. An array of these is the table of a [`Cm`](super::Cm).
+/// Room for one connection. An array of these is the table of a [`Cm`](crate::cm::Cm).
 #[derive(Clone, Debug)]
 pub struct Slot {
     /// Local comm ID; kept until the slot is used again.
@@ -295,7 +301,7 @@ impl Slot {
 
     /// Stores a message that is to be sent later.
     fn prepare(&mut self, attribute: u16, ids: [u32; 2]) -> &mut [u8; MAD_LEN] {
-        self.mad = wire::plain(self.transaction, attribute, ids);
+        self.mad = wire::header::plain(self.transaction, attribute, ids);
         self.private_len = 0;
         self.replying = false;
         &mut self.mad
@@ -460,7 +466,7 @@ impl Slot {
             Send::Dreq => Dreq::<()>::ATTRIBUTE,
             Send::Drep => Drep::<()>::ATTRIBUTE,
         };
-        let mut mad = wire::plain(self.transaction, attribute, self.ids());
+        let mut mad = wire::header::plain(self.transaction, attribute, self.ids());
         if let Send::Mra(about) = send {
             let mut mra = Mra::new_unchecked(&mut mad);
             mra.set_about(about.code());

@@ -1,15 +1,31 @@
 //! The data path of an Interface Adapter: the posting and reaping halves that are here, and what
 //! they share with those that are out.
 
-use crate::evd::Reaper;
-use crate::handle::Srq;
-use crate::post::Poster;
-use crate::provider::Provider;
-use crate::shared::Shared;
-use crate::shared::ep::{EpShared, NO_INDEX};
-use crate::srq::SrqEnd;
+pub(crate) mod bind;
+pub(crate) mod chain;
+pub(crate) mod checks;
+pub(crate) mod count;
+pub(crate) mod extended;
+pub(crate) mod finish;
+pub(crate) mod general;
+pub(crate) mod key_edit;
+pub(crate) mod poster;
+pub(crate) mod reaper;
+pub(crate) mod recv;
+pub(crate) mod shared;
+pub(crate) mod srq_poster;
+pub(crate) mod write_list;
+
 use core::fmt;
 use core::sync::atomic::Ordering;
+
+use crate::data::poster::Poster;
+use crate::data::reaper::Reaper;
+use crate::data::shared::Shared;
+use crate::data::shared::ep::{EpShared, NO_INDEX};
+use crate::data::srq_poster::SrqEnd;
+use crate::provider::Provider;
+use crate::types::handle::Srq;
 
 /// Halves by the index of their object. `None`: there is none, or it is out.
 pub(crate) struct DataPath<'s, P: Provider> {

@@ -1,36 +1,25 @@
 //! Look-ups of service points for datagrams, on both sides.
 
-use crate::Cr;
-use crate::DatReturn;
-use crate::DatSubtype;
-use crate::DatType;
-use crate::Ep;
-use crate::EpState;
-use crate::Error;
-use crate::Event;
-use crate::Ia;
-use crate::IaCounter;
-use crate::Instant;
-use crate::LookUp;
-use crate::MAX_UD_REPLY_PRIVATE;
-use crate::cm::CmError;
-use crate::cm::ConnId;
-use crate::cm::Reason;
-use crate::cm::Request;
-use crate::cm::ServiceId;
-use crate::cm::SidrParams;
-use crate::cm::SidrReply;
-use crate::cr::CrControl;
-use crate::cr::RequestData;
-use crate::engine::establish::Ask;
-use crate::ep::Phase;
-use crate::ep::STALE;
-use crate::ep::port;
-use crate::ia::Owner;
-use crate::provider::Provider;
-use crate::provider::Service;
-use crate::psp::Listener;
 use core::task::Poll;
+
+use crate::cm::event::{CmError, Request, SidrReply};
+use crate::cm::params::ConnId;
+use crate::cm::sidr::SidrParams;
+use crate::cm::wire::reason::Reason;
+use crate::cm::wire::service::ServiceId;
+use crate::engine::Ia;
+use crate::engine::connections::Owner;
+use crate::engine::establish::{Ask, port};
+use crate::objects::cr::{CrControl, MAX_UD_REPLY_PRIVATE, RequestData};
+use crate::objects::ep::{Phase, STALE};
+use crate::objects::psp::Listener;
+use crate::provider::{Provider, Service};
+use crate::types::counters::IaCounter;
+use crate::types::dat_return::{DatReturn, DatSubtype, DatType, Error};
+use crate::types::ep_state::EpState;
+use crate::types::event::{Event, LookUp};
+use crate::types::handle::{Cr, Ep};
+use crate::types::time::Instant;
 
 impl<P: Provider> Ia<'_, P> {
     /// Asks for a service point; all that was asked for has been checked.
@@ -127,12 +116,12 @@ impl<P: Provider> Ia<'_, P> {
         let event = match found {
             Ok(destination) => {
                 control.phase = Phase::Found(destination);
-                Event::UdEstablished(ep, LookUp(conn))
+                Event::UdEstablished(ep, LookUp(conn.comm_id()))
             }
             Err(reason) => {
                 control.phase = Phase::None;
                 control.refusal = Some(reason);
-                Event::UdReject(ep, LookUp(conn))
+                Event::UdReject(ep, LookUp(conn.comm_id()))
             }
         };
         let evd = control.connect_evd;

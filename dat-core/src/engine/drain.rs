@@ -1,12 +1,13 @@
 //! Graceful disconnect: the connection ends when all requests have completed.
 
-use crate::Ep;
-use crate::Ia;
-use crate::Instant;
-use crate::ep::EpOp;
-use crate::provider::Direction;
-use crate::provider::Provider;
 use core::time::Duration;
+
+use crate::engine::Ia;
+use crate::provider::Provider;
+use crate::types::completion::Direction;
+use crate::types::ep_state::EpOp;
+use crate::types::handle::Ep;
+use crate::types::time::Instant;
 
 /// Until the completions of one are looked through again. Nobody arms their queue: it is the
 /// consumer's.

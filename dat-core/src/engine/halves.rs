@@ -1,22 +1,14 @@
 //! The posting and reaping halves that are here, by handle, or the reason why there is none.
 
-use crate::DatReturn;
-use crate::DatSubtype;
-use crate::DatType;
-use crate::Ep;
-use crate::EpState;
-use crate::Evd;
-use crate::Ia;
-use crate::ep::EpControl;
-use crate::ep::PROVIDER_CONTROL;
-use crate::ep::STALE;
-use crate::evd::Reaper;
-use crate::post::Poster;
+use crate::data::poster::Poster;
+use crate::data::reaper::Reaper;
+use crate::data::shared::evd::{DEAD, EvdShared};
+use crate::data::shared::{Near, Shared};
+use crate::engine::Ia;
+use crate::objects::ep::{EpControl, PROVIDER_CONTROL, STALE};
 use crate::provider::Provider;
-use crate::shared::Near;
-use crate::shared::Shared;
-use crate::shared::evd::DEAD;
-use crate::shared::evd::EvdShared;
+use crate::types::dat_return::{DatReturn, DatSubtype, DatType};
+use crate::types::handle::{Ep, Evd};
 
 impl<'s, P: Provider> Ia<'s, P> {
     /// The posting half of an Endpoint, where it is here, with what it looks at. A poster that is
@@ -83,7 +75,7 @@ impl<'s, P: Provider> Ia<'s, P> {
 #[inline(never)]
 fn no_poster(control: Option<&EpControl>, near: Option<Near<'_>>) -> DatReturn {
     match (control, near) {
-        (Some(control), Some(near)) if control.qp.is_none() => EpState::of(near.ep).refusal(),
+        (Some(control), Some(near)) if control.qp.is_none() => near.ep.state().refusal(),
         (Some(_), Some(_)) => PROVIDER_CONTROL,
         _ => STALE,
     }

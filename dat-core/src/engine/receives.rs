@@ -1,18 +1,16 @@
 //! What Endpoints and Shared Receive Queues hold, their watermarks, and what the device says of
 //! shared queues.
 
-use crate::AsyncEvent;
-use crate::Ep;
-use crate::EpState;
-use crate::Ia;
-use crate::Instant;
-use crate::Srq;
-use crate::ep::EpOp;
-use crate::ep::INFINITE;
-use crate::provider::Direction;
-use crate::provider::Provider;
-use crate::provider::SharedRq;
 use core::sync::atomic::Ordering;
+
+use crate::engine::Ia;
+use crate::objects::ep::INFINITE;
+use crate::provider::{Provider, SharedRq};
+use crate::types::completion::Direction;
+use crate::types::ep_state::{EpOp, EpState};
+use crate::types::event::AsyncEvent;
+use crate::types::handle::{Ep, Srq};
+use crate::types::time::Instant;
 
 impl<P: Provider> Ia<'_, P> {
     /// The device says that fewer receives are left than it was armed for.

@@ -1,23 +1,22 @@
 //! Windows of RMRs without a request of their consumer: binds that must not take effect any more, the
 //! end of a queue pair, the end of the adapter.
 
-use crate::Ep;
-use crate::Error;
-use crate::Ia;
-use crate::Rmr;
-use crate::data::DataPath;
-use crate::ep::EpControl;
-use crate::evd::Reaper;
-use crate::evd::known;
-use crate::evd::look_through;
-use crate::provider::Direction;
-use crate::provider::Provider;
-use crate::shared::Shared;
-use crate::shared::ep::Trouble;
-use crate::shared::request::Op;
-use crate::shared::window::unbound;
-use crate::table::Table;
 use core::sync::atomic::Ordering;
+
+use crate::data::DataPath;
+use crate::data::reaper::Reaper;
+use crate::data::shared::Shared;
+use crate::data::shared::ep::Trouble;
+use crate::data::shared::request::Op;
+use crate::data::shared::window::unbound;
+use crate::engine::Ia;
+use crate::engine::absorb::{known, look_through};
+use crate::objects::ep::EpControl;
+use crate::objects::table::Table;
+use crate::provider::Provider;
+use crate::types::completion::Direction;
+use crate::types::dat_return::Error;
+use crate::types::handle::{Ep, Rmr};
 
 impl<P: Provider> Ia<'_, P> {
     /// Unbinds every RMR that belongs to an Endpoint whose queue pair is at its end. Each gets

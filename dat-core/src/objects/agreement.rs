@@ -4,11 +4,11 @@
 //! for all of an Event Dispatcher; and if it is not the default, nothing but DTO and RMR bind
 //! streams may feed it.
 
-use super::Objects;
-use crate::dat_return::{DatSubtype, DatType, Error};
-use crate::ep::EpAttr;
-use crate::flags::CompletionFlags;
-use crate::handle::{Ep, Evd};
+use crate::objects::Objects;
+use crate::types::dat_return::{DatSubtype, DatType, Error};
+use crate::types::ep_attr::EpAttr;
+use crate::types::flags::CompletionFlags;
+use crate::types::handle::{Ep, Evd};
 
 /// Of completion flags what decides who decides: nothing by default.
 fn kind(flags: CompletionFlags) -> CompletionFlags {

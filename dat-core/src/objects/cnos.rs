@@ -1,10 +1,9 @@
 //! CNOs as objects: what triggers them, and their agents.
 
-use super::Events;
-use crate::handle::{Cno, Evd};
-use crate::provider::Provider;
+use crate::objects::Events;
+use crate::types::handle::{Cno, Evd};
 
-impl<P: Provider> Events<'_, P> {
+impl Events<'_> {
     /// An event arrived at `evd`.
     pub(crate) fn trigger(&mut self, cno: Cno, evd: Evd) {
         if let Ok(control) = self.cnos.live_mut(cno) {

@@ -1,23 +1,25 @@
 //! Endpoints as objects: their state, what they wait for, and the slots for their events.
 
-use super::Objects;
-use crate::dat_return::{DatReturn, DatSubtype, DatType, Error};
-use crate::data::DataPath;
-use crate::ep::{EpOp, EpState, Outcome, Signal, outcome};
-use crate::handle::{Ep, Evd, Srq};
-use crate::objects::{EpControl, Events, Handle};
-use crate::provider::{Provider, Qp, Service, SharedRq};
-use crate::shared::stack::END;
-use crate::table::Kind;
-use crate::time::Instant;
 use core::sync::atomic::Ordering;
+
+use crate::data::DataPath;
+use crate::data::shared::ep::EpShared;
+use crate::data::shared::stack::END;
+use crate::objects::ep::EpControl;
+use crate::objects::table::Kind;
+use crate::objects::{Events, Objects};
+use crate::provider::{Provider, Qp, Service, SharedRq};
+use crate::types::dat_return::{DatReturn, DatSubtype, DatType, Error};
+use crate::types::ep_state::{EpOp, EpState, Outcome, Signal, outcome};
+use crate::types::handle::{Ep, Evd, Handle, Srq};
+use crate::types::time::Instant;
 
 impl Objects<'_> {
     /// The state of a living Endpoint.
     #[inline(never)]
     pub(crate) fn state_of(&self, ep: Ep) -> Result<EpState, DatReturn> {
         self.eps.live(ep)?;
-        Ok(self.shared.ep(ep.0.index()).map_or(EpState::Disconnected, EpState::of))
+        Ok(self.shared.ep(ep.0.index()).map_or(EpState::Disconnected, EpShared::state))
     }
 
     /// Asks the table. `Ok` carries the outcome of an allowed call.
@@ -149,12 +151,7 @@ impl Objects<'_> {
     /// Sends a connection event to its Event Dispatcher. One that ends a connection always finds
     /// room, in a slot that was reserved for it; any other overflows where the Event Dispatcher
     /// has as many events as it was made for.
-    pub(crate) fn signal<P: Provider>(
-        &mut self,
-        events: &mut Events<'_, P>,
-        ep: Ep,
-        signal: Signal,
-    ) {
+    pub(crate) fn signal(&mut self, events: &mut Events<'_>, ep: Ep, signal: Signal) {
         let Some(evd) = self.eps.get(ep.0).and_then(|control| control.connect_evd) else {
             return;
         };

@@ -1,10 +1,10 @@
 //! Service points: who listens on a port.
 
-use super::Objects;
-use crate::cm::Reason;
-use crate::flags::PspFlag;
-use crate::handle::{Csp, Psp, Rsp};
-use crate::psp::Listener;
+use crate::cm::wire::reason::Reason;
+use crate::objects::Objects;
+use crate::objects::psp::Listener;
+use crate::types::flags::PspFlag;
+use crate::types::handle::{Csp, Psp, Rsp};
 
 impl Objects<'_> {
     /// The service point, of whatever kind, that has `port`.

@@ -1,28 +1,39 @@
 //! The objects of an Interface Adapter, as the consumer made them: a table for each kind.
 
-mod agreement;
-mod cnos;
-mod endpoints;
-mod listeners;
-mod notify;
-mod regions;
+pub(crate) mod agreement;
+pub(crate) mod cno;
+pub(crate) mod cnos;
+pub(crate) mod cr;
+pub(crate) mod csp;
+pub(crate) mod endpoints;
+pub(crate) mod ep;
+pub(crate) mod evd;
+pub(crate) mod listeners;
+pub(crate) mod lmr;
+pub(crate) mod notify;
+pub(crate) mod psp;
+pub(crate) mod pz;
+pub(crate) mod regions;
+pub(crate) mod rmr;
+pub(crate) mod rsp;
+pub(crate) mod srq;
+pub(crate) mod table;
 
-use crate::cno::CnoControl;
-use crate::cr::CrControl;
-use crate::csp::CspControl;
-use crate::ep::EpControl;
-use crate::evd::EvdControl;
-use crate::handle::{Evd, Handle};
-use crate::lmr::LmrControl;
-use crate::provider::Provider;
-use crate::psp::PspControl;
-use crate::pz::PzControl;
-use crate::rmr::RmrControl;
-use crate::rsp::RspControl;
-use crate::shared::Shared;
-use crate::shared::stack::END;
-use crate::srq::SrqControl;
-use crate::table::{Slot, Table};
+use crate::data::shared::Shared;
+use crate::data::shared::stack::END;
+use crate::objects::cno::CnoControl;
+use crate::objects::cr::CrControl;
+use crate::objects::csp::CspControl;
+use crate::objects::ep::EpControl;
+use crate::objects::evd::EvdControl;
+use crate::objects::lmr::LmrControl;
+use crate::objects::psp::PspControl;
+use crate::objects::pz::PzControl;
+use crate::objects::rmr::RmrControl;
+use crate::objects::rsp::RspControl;
+use crate::objects::srq::SrqControl;
+use crate::objects::table::{Slot, Table};
+use crate::types::handle::{Evd, Handle};
 
 /// Everything but Event Dispatchers and CNOs.
 #[derive(Debug)]
@@ -89,10 +100,10 @@ impl<'s> Objects<'s> {
 
 /// Event Dispatchers and CNOs, and whom an event concerns.
 #[derive(Debug)]
-pub(crate) struct Events<'s, P: Provider> {
+pub(crate) struct Events<'s> {
     /// What the halves share of them.
     pub(crate) shared: Shared<'s>,
-    pub(crate) evds: Table<'s, EvdControl<P>>,
+    pub(crate) evds: Table<'s, EvdControl>,
     pub(crate) cnos: Table<'s, CnoControl>,
     /// The Event Dispatcher of asynchronous errors.
     pub(crate) async_evd: Evd,
@@ -106,17 +117,17 @@ pub(crate) struct Events<'s, P: Provider> {
 
 /// Slots for the tables of [`Events`].
 #[derive(Debug)]
-pub(crate) struct EventSlots<'s, P: Provider> {
-    pub(crate) evds: &'s mut [Slot<EvdControl<P>>],
+pub(crate) struct EventSlots<'s> {
+    pub(crate) evds: &'s mut [Slot<EvdControl>],
     pub(crate) cnos: &'s mut [Slot<CnoControl>],
 }
 
-impl<'s, P: Provider> Events<'s, P> {
+impl<'s> Events<'s> {
     /// Empty tables, whose handles begin where `first_of` says, and no Event Dispatcher of
     /// asynchronous errors.
     pub(crate) fn new(
         shared: Shared<'s>,
-        slots: EventSlots<'s, P>,
+        slots: EventSlots<'s>,
         first_of: impl Fn(u32) -> u32,
     ) -> Self {
         Self {

@@ -1,19 +1,19 @@
 //! Delivery of events that the control half makes: into the ring of an Event Dispatcher, and to
 //! its CNO or upcalls.
 
-use super::Events;
-use crate::dat_return::{DatReturn, DatSubtype, DatType, Error};
-use crate::data::DataPath;
-use crate::evd::EvdControl;
-use crate::event::{AsyncEvent, Event};
-use crate::flags::EvdFlags;
-use crate::handle::Evd;
-use crate::objects::Handle;
-use crate::provider::Provider;
-use crate::shared::evd::{DEAD, EvdShared};
 use core::sync::atomic::Ordering;
 
-impl<'s, P: Provider> Events<'s, P> {
+use crate::data::DataPath;
+use crate::data::shared::evd::{DEAD, EvdShared};
+use crate::objects::Events;
+use crate::objects::evd::EvdControl;
+use crate::provider::Provider;
+use crate::types::dat_return::{DatReturn, DatSubtype, DatType, Error};
+use crate::types::event::{AsyncEvent, Event};
+use crate::types::flags::EvdFlags;
+use crate::types::handle::{Evd, Handle};
+
+impl<'s> Events<'s> {
     /// What the halves share of that Event Dispatcher, if it lives.
     pub(crate) fn ring(&self, evd: Evd) -> Option<&'s EvdShared> {
         self.evds.get(evd.0)?;
@@ -21,11 +21,11 @@ impl<'s, P: Provider> Events<'s, P> {
     }
 
     /// The Event Dispatcher, or `INVALID_HANDLE` with the subtype of its role.
-    pub(crate) fn evd(&self, evd: Evd, subtype: DatSubtype) -> Result<&EvdControl<P>, DatReturn> {
+    pub(crate) fn evd(&self, evd: Evd, subtype: DatSubtype) -> Result<&EvdControl, DatReturn> {
         self.evds.get(evd.0).ok_or(DatReturn::new(DatType::InvalidHandle, subtype))
     }
 
-    pub(crate) fn evd_mut(&mut self, evd: Evd) -> Result<&mut EvdControl<P>, Error> {
+    pub(crate) fn evd_mut(&mut self, evd: Evd) -> Result<&mut EvdControl, Error> {
         self.evds
             .get_mut(evd.0)
             .ok_or(Error::new(DatType::InvalidHandle, DatSubtype::InvalidHandle1))
@@ -150,7 +150,7 @@ impl<'s, P: Provider> Events<'s, P> {
     }
 
     /// Whether the reaper of that slot is in another thread's hands.
-    pub(crate) fn reaper_is_out(&self, data: &DataPath<'_, P>, evd: Handle) -> bool {
+    pub(crate) fn reaper_is_out<P: Provider>(&self, data: &DataPath<'_, P>, evd: Handle) -> bool {
         self.evds.get(evd).is_some()
             && data.reapers.get(evd.index() as usize).is_none_or(Option::is_none)
     }

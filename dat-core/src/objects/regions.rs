@@ -1,10 +1,11 @@
 //! Remote Memory Regions as objects.
 
-use super::Objects;
-use crate::objects::Handle;
-use crate::rmr::RmrControl;
-use crate::shared::lmr::RmrShared;
 use core::sync::atomic::Ordering;
+
+use crate::data::shared::lmr::RmrShared;
+use crate::objects::Objects;
+use crate::objects::rmr::RmrControl;
+use crate::types::handle::Handle;
 
 impl Objects<'_> {
     /// Gives back the slots of freed RMRs whose last completion has been dequeued.

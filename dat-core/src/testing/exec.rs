@@ -1,12 +1,28 @@
 //! Carrying out posted requests, in order, until something is not ready.
 
-use super::fabric::{Fabric, Memory, QpSlot, Receive, Request, State, Work};
-use super::keys::{Pieces, Wish, length};
-use super::words::{self, READ};
 use crate::fault;
-use crate::provider::{
-    Access, Arrived, Completion, Direction, Extra, Fault, Notice, Qp, Remote, Status,
-};
+use crate::provider::Notice;
+use crate::provider::Qp;
+use crate::provider::Remote;
+use crate::testing::fabric::Fabric;
+use crate::testing::fabric::Memory;
+use crate::testing::fabric::QpSlot;
+use crate::testing::fabric::Receive;
+use crate::testing::fabric::Request;
+use crate::testing::fabric::State;
+use crate::testing::fabric::Work;
+use crate::testing::keys::Pieces;
+use crate::testing::keys::Wish;
+use crate::testing::keys::length;
+use crate::testing::words;
+use crate::testing::words::READ;
+use crate::types::completion::Arrived;
+use crate::types::completion::Completion;
+use crate::types::completion::Direction;
+use crate::types::completion::Extra;
+use crate::types::completion::Status;
+use crate::types::fault::Fault;
+use crate::types::flags::Access;
 
 /// Places of the transport's counters.
 const RQ_RAE: usize = 0;
@@ -36,7 +52,7 @@ impl Fabric {
         while progress {
             progress = false;
             for port in 0..2 {
-                for qp in 0..super::QPS {
+                for qp in 0..crate::testing::QPS {
                     while inner.step(port, qp) {
                         progress = true;
                     }
@@ -371,7 +387,7 @@ impl Memory {
             return;
         }
         self.flush(port, number);
-        let qp = Qp { number: super::FIRST_QPN | number as u32 };
+        let qp = Qp { number: crate::testing::FIRST_QPN | number as u32 };
         let fault = fault.of(words::QP, qp.number);
         self.notify(port, Notice::QpError(qp, fault));
     }

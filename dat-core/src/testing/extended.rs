@@ -2,11 +2,25 @@
 
 use core::net::IpAddr;
 
-use super::exec::{Outcome, RQ_UDSDPRD};
-use super::fabric::{Memory, Segments, State, offset};
-use super::keys::{Pieces, Wish, addresses, length};
-use crate::GRH_LEN;
-use crate::provider::{Access, Arrived, Atomic, Destination, Direction, Extra, Segment, Status};
+use crate::api::ep::create_ud::GRH_LEN;
+use crate::provider::Atomic;
+use crate::provider::Destination;
+use crate::provider::Segment;
+use crate::testing::exec::Outcome;
+use crate::testing::exec::RQ_UDSDPRD;
+use crate::testing::fabric::Memory;
+use crate::testing::fabric::Segments;
+use crate::testing::fabric::State;
+use crate::testing::fabric::offset;
+use crate::testing::keys::Pieces;
+use crate::testing::keys::Wish;
+use crate::testing::keys::addresses;
+use crate::testing::keys::length;
+use crate::types::completion::Arrived;
+use crate::types::completion::Direction;
+use crate::types::completion::Extra;
+use crate::types::completion::Status;
+use crate::types::flags::Access;
 
 impl Memory {
     /// Carries out an atomic whose two sides have been checked.
@@ -60,14 +74,14 @@ impl Memory {
         let Some(pieces) = self.open_segments(port, wish, list) else {
             return Outcome::Done(Status::LocalProtection, 0);
         };
-        let addr_of = |port: &super::fabric::Port| port.addr;
+        let addr_of = |port: &crate::testing::fabric::Port| port.addr;
         let from = self.ports.get(port).and_then(addr_of);
         let far = self.ports.iter().position(|p| p.open && p.addr == Some(to.path.remote));
         if let (Some(from), Some(far)) = (from, far) {
             let extra = Extra {
                 arrived: if immediate.is_some() { Arrived::Immediate } else { Arrived::Message },
                 immediate: immediate.unwrap_or(0),
-                source_qpn: super::FIRST_QPN | number as u32,
+                source_qpn: crate::testing::FIRST_QPN | number as u32,
                 solicited: false,
             };
             self.take(far, to, &pieces, &header(from, to.path.remote), extra);

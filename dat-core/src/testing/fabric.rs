@@ -1,18 +1,39 @@
 //! The fabric: the memory of both ports, and what a test may do to it.
 
-use core::cell::{Cell, RefCell};
+use core::cell::Cell;
+use core::cell::RefCell;
 use core::net::IpAddr;
 
-use heapless::{Deque, Vec};
+use heapless::Deque;
+use heapless::Vec;
 
-use super::keys::Key;
-use super::words::{self, READ};
-use super::{CQES, CQS, KEYS, MEMORY, QPS, REQUESTS, SEGMENTS, SHARED, SHARED_RECEIVES};
 use crate::fault;
-use crate::provider::{
-    Atomic, Bind, Completion, Destination, Fault, HcaLimits, MadIn, Mtu, Notice, Pd, Region,
-    Registration, Remote, Segment,
-};
+use crate::provider::Atomic;
+use crate::provider::Bind;
+use crate::provider::Destination;
+use crate::provider::HcaLimits;
+use crate::provider::MadIn;
+use crate::provider::Mtu;
+use crate::provider::Notice;
+use crate::provider::Pd;
+use crate::provider::Region;
+use crate::provider::Registration;
+use crate::provider::Remote;
+use crate::provider::Segment;
+use crate::testing::CQES;
+use crate::testing::CQS;
+use crate::testing::KEYS;
+use crate::testing::MEMORY;
+use crate::testing::QPS;
+use crate::testing::REQUESTS;
+use crate::testing::SEGMENTS;
+use crate::testing::SHARED;
+use crate::testing::SHARED_RECEIVES;
+use crate::testing::keys::Key;
+use crate::testing::words;
+use crate::testing::words::READ;
+use crate::types::completion::Completion;
+use crate::types::fault::Fault;
 
 /// First address of port 0's memory; port 1's follows it.
 pub(super) const BASE: u64 = 0x1000_0000;
@@ -78,7 +99,7 @@ pub(super) struct QpSlot {
     pub(super) recv_cq: usize,
     pub(super) index: u32,
     pub(super) state: State,
-    pub(super) access: crate::provider::Access,
+    pub(super) access: crate::types::flags::Access,
     /// Of a queue pair for datagrams.
     pub(super) qkey: Option<u32>,
     pub(super) peer: Option<(usize, u32)>,
@@ -171,7 +192,7 @@ pub(super) struct Memory {
     pub(super) solicited: bool,
 }
 
-/// Two ports and the memory of both. Ports are taken with [`super::LoopHca::new`].
+/// Two ports and the memory of both. Ports are taken with [`crate::testing::hca::LoopHca::new`].
 pub struct Fabric {
     pub(super) inner: RefCell<Memory>,
     pub(super) held: Cell<bool>,

@@ -5,21 +5,66 @@
 use core::net::IpAddr;
 use core::task::Poll;
 
-use heapless::{Deque, Vec};
+use heapless::Deque;
+use heapless::Vec;
 
-use super::exec::counts;
-use super::fabric::{CqSlot, Fabric, QpSlot, Receive, Request, Segments, SharedSlot, State, Work};
-use super::keys::{Key, Kind, PAGES, in_port};
-use super::shared::LoopShared;
-use super::words::{self, READ};
 use crate::fault;
-use crate::provider::{
-    Access, Arrived, Atomic, Backing, Bind, Completion, CompletionQueue, Cq, Destination,
-    Direction, Fault, HcaCounters, HcaLimits, MadIn, Mr, Mw, Net, NewQp, Notice, Object, Pages,
-    Path, Pd, Polled, PostFlags, Provider, Qp, QpInit, QpStep, RecvQueue, Region, Registration,
-    Remote, Segment, SendQueue, SharedRq, SharedRqInit, Status,
-};
-use crate::time::Instant;
+use crate::provider::Atomic;
+use crate::provider::Backing;
+use crate::provider::Bind;
+use crate::provider::CompletionQueue;
+use crate::provider::Cq;
+use crate::provider::Destination;
+use crate::provider::HcaCounters;
+use crate::provider::HcaLimits;
+use crate::provider::MadIn;
+use crate::provider::Mr;
+use crate::provider::Mw;
+use crate::provider::Net;
+use crate::provider::NewQp;
+use crate::provider::Notice;
+use crate::provider::Pages;
+use crate::provider::Path;
+use crate::provider::Pd;
+use crate::provider::Polled;
+use crate::provider::PostFlags;
+use crate::provider::Provider;
+use crate::provider::Qp;
+use crate::provider::QpInit;
+use crate::provider::QpStep;
+use crate::provider::RecvQueue;
+use crate::provider::Region;
+use crate::provider::Registration;
+use crate::provider::Remote;
+use crate::provider::Segment;
+use crate::provider::SendQueue;
+use crate::provider::SharedRq;
+use crate::provider::SharedRqInit;
+use crate::testing::exec::counts;
+use crate::testing::fabric::CqSlot;
+use crate::testing::fabric::Fabric;
+use crate::testing::fabric::QpSlot;
+use crate::testing::fabric::Receive;
+use crate::testing::fabric::Request;
+use crate::testing::fabric::Segments;
+use crate::testing::fabric::SharedSlot;
+use crate::testing::fabric::State;
+use crate::testing::fabric::Work;
+use crate::testing::keys::Key;
+use crate::testing::keys::Kind;
+use crate::testing::keys::PAGES;
+use crate::testing::keys::in_port;
+use crate::testing::shared::LoopShared;
+use crate::testing::words;
+use crate::testing::words::READ;
+use crate::types::completion::Arrived;
+use crate::types::completion::Completion;
+use crate::types::completion::Direction;
+use crate::types::completion::Status;
+use crate::types::fault::Fault;
+use crate::types::fault::Object;
+use crate::types::flags::Access;
+use crate::types::time::Instant;
 
 /// RNR retries without end.
 const FOR_EVER: u8 = 7;
@@ -53,7 +98,10 @@ impl<'f> LoopHca<'f> {
         Self { fabric, port, limits }
     }
 
-    fn with<T>(&mut self, f: impl FnOnce(&mut super::fabric::Port) -> Option<T>) -> Option<T> {
+    fn with<T>(
+        &mut self,
+        f: impl FnOnce(&mut crate::testing::fabric::Port) -> Option<T>,
+    ) -> Option<T> {
         self.fabric.inner.borrow_mut().ports.get_mut(self.port).and_then(f)
     }
 }
@@ -217,7 +265,7 @@ impl<'f> Provider for LoopHca<'f> {
     }
 
     fn shared_memory(&self, name: &[u8; 40]) -> Option<Region> {
-        (self.fabric.name.get()? == *name).then_some(super::fabric::COMMON)
+        (self.fabric.name.get()? == *name).then_some(crate::testing::fabric::COMMON)
     }
 
     fn sync(&self, incoming_read: bool) {
@@ -245,7 +293,7 @@ impl<'f> Provider for LoopHca<'f> {
 
     fn mw_renew(&mut self, mw: Mw) -> Result<Mw, Fault> {
         let pd = self.with(|port| {
-            let entry = port.keys.get(super::keys::slot(mw.rkey))?.as_ref()?;
+            let entry = port.keys.get(crate::testing::keys::slot(mw.rkey))?.as_ref()?;
             (entry.kind == Kind::OwnWindow).then_some(entry.pd)
         });
         let pd = pd.ok_or_else(|| none("mw_create", words::MKEY, mw.rkey))?;
@@ -266,7 +314,7 @@ impl<'f> Provider for LoopHca<'f> {
     fn cq_create(&mut self, entries: u32) -> Result<(Cq, LoopCq<'f>), Fault> {
         self.fabric.step("cq_create")?;
         let depth = depth_for(entries);
-        if entries as usize > 2 * super::CQES {
+        if entries as usize > 2 * crate::testing::CQES {
             return Err(fault!(READ, Resources, "cq_create", "too many entries"));
         }
         let number = self
@@ -285,7 +333,7 @@ impl<'f> Provider for LoopHca<'f> {
     fn cq_resize(&mut self, cq: Cq, _end: &mut LoopCq<'f>, entries: u32) -> Result<(), Fault> {
         self.fabric.step("cq_resize")?;
         let depth = depth_for(entries);
-        if entries as usize > 2 * super::CQES {
+        if entries as usize > 2 * crate::testing::CQES {
             return Err(fault!(READ, Resources, "cq_resize", "too many entries"));
         }
         let fits = self
@@ -341,7 +389,7 @@ impl<'f> Provider for LoopHca<'f> {
             .ok_or_else(|| full("qp_create"))?;
         let end = End { fabric: self.fabric, port: self.port, number, token: 0 };
         Ok(NewQp {
-            qp: Qp { number: super::FIRST_QPN | number as u32 },
+            qp: Qp { number: crate::testing::FIRST_QPN | number as u32 },
             sq: LoopSq(end.clone()),
             rq: LoopRq(end),
         })
@@ -352,7 +400,7 @@ impl<'f> Provider for LoopHca<'f> {
         let port = self.port;
         let number = (qp.number & 0xff) as usize;
         let mut inner = self.fabric.inner.borrow_mut();
-        let peer_of = |remote: IpAddr, inner: &super::fabric::Memory| {
+        let peer_of = |remote: IpAddr, inner: &crate::testing::fabric::Memory| {
             inner.ports.iter().position(|port| port.addr == Some(remote))
         };
         let peer = match step {
@@ -507,10 +555,10 @@ impl<'f> Provider for LoopHca<'f> {
             port.left = port.alive();
             port.addr = None;
             port.pds = 0;
-            port.keys = [const { None }; super::KEYS];
-            port.cqs = [const { None }; super::CQS];
-            port.qps = [const { None }; super::QPS];
-            port.shared = [const { None }; super::SHARED];
+            port.keys = [const { None }; crate::testing::KEYS];
+            port.cqs = [const { None }; crate::testing::CQS];
+            port.qps = [const { None }; crate::testing::QPS];
+            port.shared = [const { None }; crate::testing::SHARED];
             port.mads.clear();
             port.notices.clear();
             port.open = false;

@@ -2,14 +2,24 @@
 
 use heapless::Vec;
 
-use super::MEMORY;
-use super::fabric::{Memory, Port, Segments, offset};
-use crate::provider::{Access, Backing, Bind, Pd, Region, Registration, Scope, Segment};
+use crate::provider::Backing;
+use crate::provider::Bind;
+use crate::provider::Pd;
+use crate::provider::Region;
+use crate::provider::Registration;
+use crate::provider::Scope;
+use crate::provider::Segment;
+use crate::testing::MEMORY;
+use crate::testing::fabric::Memory;
+use crate::testing::fabric::Port;
+use crate::testing::fabric::Segments;
+use crate::testing::fabric::offset;
+use crate::types::flags::Access;
 
 /// Most pages of one region, and pieces of memory of one access.
 pub(super) const PAGES: usize = 16;
 /// Bytes in a row, by their place in the fabric.
-pub(super) type Pieces = Vec<Segment, { PAGES * super::SEGMENTS }>;
+pub(super) type Pieces = Vec<Segment, { PAGES * crate::testing::SEGMENTS }>;
 
 /// What the addresses of a key stand for.
 #[derive(Clone, Debug)]
@@ -305,6 +315,7 @@ pub(super) fn inside(region: Region, addr: u64, len: u64) -> bool {
 
 /// Whether a region lies in the memory of `port`, or in what both share.
 pub(super) fn in_port(port: usize, region: Region) -> bool {
-    let own = Region { addr: super::fabric::BASE + (port * MEMORY) as u64, len: MEMORY as u64 };
-    [own, super::fabric::COMMON].iter().any(|all| inside(*all, region.addr, region.len))
+    let own =
+        Region { addr: crate::testing::fabric::BASE + (port * MEMORY) as u64, len: MEMORY as u64 };
+    [own, crate::testing::fabric::COMMON].iter().any(|all| inside(*all, region.addr, region.len))
 }

@@ -20,17 +20,21 @@
 
 mod exec;
 mod extended;
-mod fabric;
-mod hca;
+pub(crate) mod fabric;
+pub(crate) mod hca;
 mod keys;
 mod shared;
 #[cfg(test)]
 mod tests;
 mod words;
 
-pub use fabric::{Fabric, Verdict};
-pub use hca::{LoopCq, LoopHca, LoopRq, LoopSq};
-pub use shared::LoopShared;
+pub use crate::testing::fabric::Fabric;
+pub use crate::testing::fabric::Verdict;
+pub use crate::testing::hca::LoopCq;
+pub use crate::testing::hca::LoopHca;
+pub use crate::testing::hca::LoopRq;
+pub use crate::testing::hca::LoopSq;
+pub use crate::testing::shared::LoopShared;
 
 /// Requests, and receives, outstanding on one queue pair.
 pub const REQUESTS: usize = 32;

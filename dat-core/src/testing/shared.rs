@@ -1,8 +1,14 @@
 //! Shared receive queues of a port.
 
-use super::SHARED_RECEIVES;
-use super::fabric::{Fabric, Memory, Receive};
-use crate::provider::{Notice, Pd, Segment, SharedRecvQueue, SharedRq};
+use crate::provider::Notice;
+use crate::provider::Pd;
+use crate::provider::Segment;
+use crate::provider::SharedRecvQueue;
+use crate::provider::SharedRq;
+use crate::testing::SHARED_RECEIVES;
+use crate::testing::fabric::Fabric;
+use crate::testing::fabric::Memory;
+use crate::testing::fabric::Receive;
 
 const _: () = {
     // A token is a bit of `LoopShared::free`.

@@ -1,6 +1,6 @@
 use super::*;
 use crate::provider::*;
-use crate::time::Instant;
+use crate::types::time::Instant;
 use core::task::Poll;
 
 const RIGHTS: Access = Access::all();

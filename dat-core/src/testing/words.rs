@@ -1,6 +1,9 @@
 //! The words of the loop provider's failures.
 
-use crate::provider::{Fault, Object, Part, Vocabulary};
+use crate::types::fault::Fault;
+use crate::types::fault::Object;
+use crate::types::fault::Part;
+use crate::types::fault::Vocabulary;
 
 pub(super) const QP: Object = Object(1);
 pub(super) const CQ: Object = Object(2);

@@ -365,10 +365,10 @@ mod tests {
     #[test]
     fn tests_are_told_from_sources() {
         for (name, test) in [
-            ("dat-core/src/ep/tests.rs", true),
+            ("dat-core/src/types/ep_state/tests.rs", true),
             ("dat-core/src/testing/hca.rs", true),
             ("hca-mlx5/src/dma/tests.rs", true),
-            ("dat-core/src/ep/reset.rs", false),
+            ("dat-core/src/api/ep/reset.rs", false),
         ] {
             assert_eq!(is_test(name), test, "{name}");
         }

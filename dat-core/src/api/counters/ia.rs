@@ -1,13 +1,11 @@
 //! Counters of an Interface Adapter: dat_query_counters(3), of the extensions.
 
-use crate::CounterType;
-use crate::Error;
-use crate::Ia;
-use crate::IaCounter;
-use crate::counters::ia::{All, LINK};
-use crate::provider::HcaCounters;
-use crate::provider::Provider;
-use crate::table::Table;
+use crate::engine::Ia;
+use crate::engine::counters::{All, CounterType, LINK};
+use crate::objects::table::Table;
+use crate::provider::{HcaCounters, Provider};
+use crate::types::counters::IaCounter;
+use crate::types::dat_return::Error;
 
 /// How many of them were made, and how many of these are gone.
 fn lives<T>(table: &Table<'_, T>) -> (u64, u64) {

@@ -1,11 +1,11 @@
 //! What is known of how the connection of an Endpoint began and ended.
 
-use crate::Ep;
-use crate::Error;
-use crate::Fault;
-use crate::Ia;
-use crate::cm::Reason;
+use crate::cm::wire::reason::Reason;
+use crate::engine::Ia;
 use crate::provider::Provider;
+use crate::types::dat_return::Error;
+use crate::types::fault::Fault;
+use crate::types::handle::Ep;
 
 impl<P: Provider> Ia<'_, P> {
     /// Why the connection broke, in the device's own words. Valid until the Endpoint is reset or

@@ -1,1 +1,20 @@
-mod answer;
+//! Endpoints: dat_ep_*(3).
+
+pub(crate) mod answer;
+pub(crate) mod common_connect;
+pub(crate) mod connect;
+pub(crate) mod connect_direct;
+pub(crate) mod connect_ud;
+pub(crate) mod create;
+pub(crate) mod create_ud;
+pub(crate) mod create_with_srq;
+pub(crate) mod disconnect;
+pub(crate) mod dup_connect;
+pub(crate) mod free;
+pub(crate) mod free_ud;
+pub(crate) mod get_status;
+pub(crate) mod modify;
+pub(crate) mod query;
+pub(crate) mod recv_query;
+pub(crate) mod reset;
+pub(crate) mod set_watermark;

@@ -1,15 +1,14 @@
 //! Posts by the handle of an Endpoint, on its posting half where that is here.
 
-use crate::CompletionFlags;
-use crate::DatReturn;
-use crate::Ep;
-use crate::Ia;
-use crate::LmrTriplet;
-use crate::RdmaWrite;
-use crate::Refused;
-use crate::post::Extended;
-use crate::post::Work;
+use crate::data::extended::Extended;
+use crate::data::general::Work;
+use crate::data::write_list::{RdmaWrite, Refused};
+use crate::engine::Ia;
 use crate::provider::Provider;
+use crate::types::dat_return::DatReturn;
+use crate::types::flags::CompletionFlags;
+use crate::types::handle::Ep;
+use crate::types::triplet::LmrTriplet;
 
 impl<P: Provider> Ia<'_, P> {
     /// Posts any of them by handle.

@@ -1,15 +1,11 @@
 //! dat_srq_post_recv(3).
 
-use crate::DatReturn;
-use crate::DatSubtype;
-use crate::DatType;
-use crate::Error;
-use crate::Ia;
-use crate::LmrTriplet;
-use crate::Srq;
-use crate::SrqPoster;
+use crate::data::srq_poster::{SrqEnd, SrqPoster};
+use crate::engine::Ia;
 use crate::provider::Provider;
-use crate::srq::SrqEnd;
+use crate::types::dat_return::{DatReturn, DatSubtype, DatType, Error};
+use crate::types::handle::Srq;
+use crate::types::triplet::LmrTriplet;
 
 /// The posting half is with another thread.
 const OUT: DatReturn =

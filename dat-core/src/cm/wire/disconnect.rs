@@ -1,7 +1,7 @@
 //! DREQ and DREP: the end of a connection, asked for and agreed to.
 
-use super::field::view;
-use super::{Header, MAD_LEN};
+use crate::cm::wire::field::view;
+use crate::cm::wire::header::{Header, MAD_LEN};
 
 view! {
     /// View of a DREQ.

@@ -2,7 +2,7 @@
 
 use core::marker::PhantomData;
 
-use super::{BODY, MAD_LEN};
+use crate::cm::wire::header::{BODY, MAD_LEN};
 
 /// A field that reads as a `T`. Bit 0 is the most significant bit of its byte.
 #[derive(Clone, Copy, Debug)]
@@ -222,17 +222,17 @@ macro_rules! view {
             pub const PRIVATE: usize = $private;
         }
 
-        const _: () = assert!($crate::cm::wire::BODY + $private_at + $private <= $crate::cm::wire::MAD_LEN);
+        const _: () = assert!($crate::cm::wire::header::BODY + $private_at + $private <= $crate::cm::wire::header::MAD_LEN);
 
-        impl<T: core::borrow::Borrow<[u8; $crate::cm::wire::MAD_LEN]>> $view<T> {
+        impl<T: core::borrow::Borrow<[u8; $crate::cm::wire::header::MAD_LEN]>> $view<T> {
             /// Reads the bytes as this message, whatever they are.
             pub const fn new_unchecked(mad: T) -> Self {
                 Self(mad)
             }
 
             /// Reads the bytes as this message if the header says that they are one.
-            pub fn new_checked(mad: T) -> Result<Self, $crate::cm::wire::WireError> {
-                $crate::cm::wire::Header::new_checked(mad.borrow())?.expect(Self::ATTRIBUTE)?;
+            pub fn new_checked(mad: T) -> Result<Self, $crate::cm::wire::header::WireError> {
+                $crate::cm::wire::header::Header::new_checked(mad.borrow())?.expect(Self::ATTRIBUTE)?;
                 Ok(Self(mad))
             }
 
@@ -255,7 +255,7 @@ macro_rules! view {
             }
         }
 
-        impl<T: core::borrow::BorrowMut<[u8; $crate::cm::wire::MAD_LEN]>> $view<T> {
+        impl<T: core::borrow::BorrowMut<[u8; $crate::cm::wire::header::MAD_LEN]>> $view<T> {
             $($(#[$field_doc])*
             pub fn $set(&mut self, value: $t) {
                 const { $crate::cm::wire::field::Field::<$t>::body($byte, $bit, $width) }

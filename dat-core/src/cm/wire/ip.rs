@@ -1,8 +1,10 @@
 //! The header that the RDMA IP CM service puts before the private data of a REQ.
 
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::net::IpAddr;
+use core::net::Ipv4Addr;
+use core::net::Ipv6Addr;
 
-use super::{WireError, is_v4};
+use crate::cm::wire::header::{WireError, is_v4};
 
 /// Bytes of the header.
 pub const IP_HEADER_LEN: usize = 36;

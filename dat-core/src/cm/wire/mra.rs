@@ -1,7 +1,7 @@
 //! MRA: "your message has arrived, the answer takes a while".
 
-use super::field::view;
-use super::{About, Header, MAD_LEN};
+use crate::cm::wire::field::view;
+use crate::cm::wire::header::{About, Header, MAD_LEN};
 
 view! {
     /// View of an MRA.

@@ -1,9 +1,11 @@
 //! REJ: the connection is refused, with a reason.
 
-use core::borrow::{Borrow, BorrowMut};
+use core::borrow::Borrow;
+use core::borrow::BorrowMut;
 
-use super::field::{put, set_bytes, slice, view};
-use super::{About, Header, MAD_LEN, Reason};
+use crate::cm::wire::field::{put, set_bytes, slice, view};
+use crate::cm::wire::header::{About, Header, MAD_LEN};
+use crate::cm::wire::reason::Reason;
 
 view! {
     /// View of a REJ.

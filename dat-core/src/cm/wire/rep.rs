@@ -1,7 +1,7 @@
 //! REP: the passive side accepts, and says what its queue pair is.
 
-use super::field::view;
-use super::{Header, MAD_LEN, WireError};
+use crate::cm::wire::field::view;
+use crate::cm::wire::header::{Header, MAD_LEN, WireError};
 
 view! {
     /// View of a REP.

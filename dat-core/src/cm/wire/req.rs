@@ -2,8 +2,10 @@
 
 use core::net::IpAddr;
 
-use super::field::view;
-use super::{Header, MAD_LEN, Reason, ServiceId, WireError, address, gid, is_v4};
+use crate::cm::wire::field::view;
+use crate::cm::wire::header::{Header, MAD_LEN, WireError, address, gid, is_v4};
+use crate::cm::wire::reason::Reason;
+use crate::cm::wire::service::ServiceId;
 use crate::provider::Mtu;
 
 view! {

@@ -1,7 +1,7 @@
 //! RTU: the active side's queue pair is ready to use.
 
-use super::field::view;
-use super::{Header, MAD_LEN};
+use crate::cm::wire::field::view;
+use crate::cm::wire::header::{Header, MAD_LEN};
 
 view! {
     /// View of an RTU.

@@ -4,8 +4,10 @@
 //! Neither makes a connection, so neither has communication IDs: the request ID, chosen by who
 //! asks, stands in both.
 
-use super::field::view;
-use super::{Header, MAD_LEN, Reason, ServiceId, WireError};
+use crate::cm::wire::field::view;
+use crate::cm::wire::header::{Header, MAD_LEN, WireError};
+use crate::cm::wire::reason::Reason;
+use crate::cm::wire::service::ServiceId;
 
 view! {
     /// View of a SIDR_REQ.
@@ -37,7 +39,7 @@ pub struct SidrReqRepr {
     pub p_key: u16,
     /// Service asked for.
     pub service: ServiceId,
-    /// Private data; an IP CM service has the [`IpHeader`](super::IpHeader) in front.
+    /// Private data; an IP CM service has the [`IpHeader`](crate::cm::wire::ip::IpHeader) in front.
     pub private_data: [u8; 216],
 }
 

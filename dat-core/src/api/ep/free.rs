@@ -1,0 +1,71 @@
+//! dat_ep_free(3).
+
+use crate::engine::Ia;
+use crate::objects::ep::PROVIDER_CONTROL;
+use crate::provider::{Provider, QpStep};
+use crate::types::dat_return::Error;
+use crate::types::ep_state::EpOp;
+use crate::types::handle::Ep;
+use crate::types::time::Instant;
+
+impl<P: Provider> Ia<'_, P> {
+    /// Frees an Endpoint. A connection ends abruptly, an attempt at one is aborted; completions not
+    /// yet dequeued are lost.
+    ///
+    /// `INVALID_STATE` in RESERVED, PASSIVE and TENTATIVE_CONNECTION_PENDING, while the posting
+    /// half is out, and while a reaping half is out that still has completions of it.
+    #[doc(alias = "dat_ep_free")]
+    pub fn ep_free(&mut self, now: Instant, ep: Ep) -> Result<(), Error> {
+        self.objects.admit(ep, EpOp::Free)?;
+        if self.objects.poster_is_out(&self.data, ep) || !self.reapers_quiet(ep.0.index()) {
+            return Err(PROVIDER_CONTROL.into());
+        }
+        // While its queue pair lives, so that a refusal changes nothing.
+        self.renew_windows(ep)?;
+        let freed = self.ep_remove(now, ep);
+        self.transmit(now);
+        freed
+    }
+
+    /// Frees an Endpoint in whatever state.
+    pub(crate) fn ep_remove(&mut self, now: Instant, ep: Ep) -> Result<(), Error> {
+        self.drop_connection(now, ep);
+        self.end_questions(ep, true);
+        self.objects.unwatch(ep);
+        self.objects.release_events(ep);
+        self.keep_answer(ep, None);
+        // Disconnected, it is reset already.
+        let ended = self.objects.state_of(ep) == Ok(crate::types::ep_state::EpState::Disconnected);
+        if let Some(qp) =
+            self.objects.eps.live(ep).ok().filter(|_| !ended).and_then(|control| control.qp)
+        {
+            // It completes nothing more when what has completed is taken out. A device that refuses
+            // is lost.
+            let _ = self.hca.qp_modify(qp, &QpStep::Error);
+            let _ = self.hca.qp_modify(qp, &QpStep::Reset);
+        }
+        self.drop_outstanding(ep.0.index());
+        let destroyed = self.destroy_qp(ep);
+        if let Some(shared) = self.data.shared.ep(ep.0.index()) {
+            let shut = crate::types::ep_state::EpState::UnconfiguredUnconnected.word();
+            shared.poster.state.store(shut, core::sync::atomic::Ordering::Release);
+            shared.rewind();
+        }
+        if let Ok(control) = self.objects.eps.live(ep) {
+            let (srq, pz) = (control.srq, control.pz);
+            let evds = [control.recv_evd, control.request_evd, control.connect_evd];
+            self.objects.return_events(ep);
+            self.objects.eps.remove(ep.0);
+            if let Some(srq) = srq
+                && let Ok(control) = self.objects.srqs.live_mut(srq)
+            {
+                control.users = control.users.saturating_sub(1);
+            }
+            self.objects.pzs.release(pz);
+            for evd in evds {
+                self.events.detach(evd);
+            }
+        }
+        destroyed
+    }
+}

@@ -1,0 +1,157 @@
+//! dat_lmr_create(3).
+
+use crate::api::lmr::query::LmrParam;
+use crate::data::shared::lmr;
+use crate::data::shared::lmr::{CONTEXT_BITS, GENERAL};
+use crate::engine::Ia;
+use crate::objects::lmr::{LmrControl, MemType, Memory};
+use crate::provider::{Backing, Mr, Provider, Region};
+use crate::types::dat_return::{DatReturn, DatSubtype, DatType, Error};
+use crate::types::flags::{MemPriv, VaType};
+use crate::types::handle::{Handle, Lmr, Pz};
+
+/// There is no room for another LMR.
+pub(crate) const FULL: DatReturn =
+    DatReturn::new(DatType::InsufficientResources, DatSubtype::ResourceMemoryRegion);
+
+/// The `lmr_context` of a slot: the slot above, below it the generation, which is never 0.
+pub(crate) fn context(slot: u32, generation: u32) -> u32 {
+    let most = (1 << CONTEXT_BITS) - 1;
+    slot << CONTEXT_BITS | (generation % most + 1)
+}
+
+/// What a new LMR is, but for its key.
+pub(crate) struct Wanted {
+    pub(crate) pz: Pz,
+    pub(crate) mem_type: MemType,
+    pub(crate) va_type: VaType,
+    pub(crate) region: Region,
+    pub(crate) privileges: MemPriv,
+    /// Most pages of a fast registration; 0 if it is not for those.
+    pub(crate) pages: u32,
+}
+
+impl<P: Provider> Ia<'_, P> {
+    /// Registers memory (`DAT_MEM_TYPE_VIRTUAL`), and says what came of it; see
+    /// [`Ia::lmr_create_from`].
+    #[doc(alias = "dat_lmr_create")]
+    pub fn lmr_create(
+        &mut self,
+        pz: Pz,
+        region: Region,
+        privileges: MemPriv,
+    ) -> Result<LmrParam, Error> {
+        self.lmr_create_from(pz, Memory::Virtual(region), privileges, VaType::Va)
+    }
+
+    /// Registers memory of any type, and says what came of it. Triplets name the first byte by its
+    /// address, or by 0 if the LMR is zero-based.
+    ///
+    /// `INVALID_HANDLE`; `LENGTH_ERROR` for no bytes; `INVALID_PARAMETER` for a range that wraps,
+    /// unknown privileges, or memory that the platform does not give to the device;
+    /// `INVALID_STATE` for shared memory that the host does not share under that name;
+    /// `PRIVILEGES_VIOLATION` for REMOTE_WRITE or REMOTE_ATOMIC without LOCAL_WRITE;
+    /// `MODEL_NOT_SUPPORTED` for REMOTE_ATOMIC where the adapter has no atomics, and for an LMR
+    /// over one that is not of memory of the host; `INSUFFICIENT_RESOURCES`.
+    #[doc(alias = "dat_lmr_create")]
+    pub fn lmr_create_from(
+        &mut self,
+        pz: Pz,
+        memory: Memory<'_>,
+        privileges: MemPriv,
+        va_type: VaType,
+    ) -> Result<LmrParam, Error> {
+        self.objects.pzs.live(pz)?;
+        let (mem_type, region) = match memory {
+            Memory::Virtual(region) => (MemType::Virtual, region),
+            Memory::Lmr(lmr) => {
+                let below = self.objects.lmrs.live(lmr)?;
+                if !below.mem_type.is_of_host() {
+                    return Err(Error::new(DatType::ModelNotSupported, DatSubtype::None));
+                }
+                (MemType::Lmr, below.region)
+            }
+            Memory::SharedVirtual(region, name) => {
+                let piece = self.hca.shared_memory(name);
+                let inside = |piece: Region| {
+                    let offset = region.addr.checked_sub(piece.addr)?;
+                    (offset <= piece.len.checked_sub(region.len)?).then_some(())
+                };
+                if region.len != 0 && piece.and_then(inside).is_none() {
+                    return Err(Error::new(DatType::InvalidState, DatSubtype::None));
+                }
+                (MemType::SharedVirtual, region)
+            }
+        };
+        if region.len == 0 {
+            return Err(Error::new(DatType::LengthError, DatSubtype::None));
+        }
+        if region.addr.checked_add(region.len).is_none()
+            || region.len > self.hca.limits().max_region
+        {
+            return Err(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg4));
+        }
+        let wanted = Wanted { pz, mem_type, va_type, region, privileges, pages: 0 };
+        self.lmr_enter(wanted, |provider, pd| match va_type {
+            VaType::Va => provider.mr_create(pd, region, privileges.access()),
+            VaType::Zb => provider.mr_map(pd, Backing::Host(region), 0, privileges.access()),
+        })
+    }
+
+    /// Whether those privileges can be given, and go together.
+    pub(crate) fn lmr_privileges(&self, privileges: MemPriv) -> Result<(), DatReturn> {
+        if privileges.contains(MemPriv::REMOTE_ATOMIC) && !(self.hca.limits().atomics) {
+            return Err(DatReturn::of(DatType::ModelNotSupported));
+        }
+        if !MemPriv::all().contains(privileges) {
+            let subtype = DatSubtype::InvalidArg6;
+            return Err(DatReturn::new(DatType::InvalidParameter, subtype));
+        }
+        let changed = MemPriv::REMOTE_WRITE | MemPriv::REMOTE_ATOMIC;
+        if privileges.intersects(changed) && !privileges.contains(MemPriv::LOCAL_WRITE) {
+            let subtype = DatSubtype::PrivilegesWrite;
+            return Err(DatReturn::new(DatType::PrivilegesViolation, subtype));
+        }
+        Ok(())
+    }
+
+    /// Enters an LMR under the key that `make` gets for it.
+    pub(crate) fn lmr_enter(
+        &mut self,
+        wanted: Wanted,
+        make: impl FnOnce(&mut P, crate::provider::Pd) -> Result<Mr, crate::types::fault::Fault>,
+    ) -> Result<LmrParam, Error> {
+        let pd = self.objects.pzs.live(wanted.pz)?.pd;
+        self.lmr_privileges(wanted.privileges)?;
+        let handle: Handle = self.objects.lmrs.vacant().ok_or(FULL)?;
+        let mr = make(&mut self.hca, pd)?;
+        let context = context(handle.index(), handle.generation());
+        let Wanted { pz, mem_type, va_type, region, privileges, pages } = wanted;
+        let control = LmrControl {
+            pz,
+            mr,
+            rkey: mr.rkey,
+            mem_type,
+            va_type,
+            region,
+            privileges,
+            context,
+            pages,
+            // Far from those of the next LMRs here.
+            turn: handle.generation().wrapping_add(1 << (CONTEXT_BITS - 1)),
+            editor: None,
+        };
+        let made = self.objects.lmrs.insert(control).map(Lmr).ok_or(FULL)?;
+        if let Some(shared) = self.data.shared.lmrs.get(handle.index() as usize)
+            && pages == 0
+        {
+            let zone = lmr::zone(pz.0.index());
+            let own = mem_type.is_of_host() && va_type == VaType::Va;
+            let zone = if own { zone } else { zone | GENERAL };
+            let named = Region { addr: va_type.start(region.addr), len: region.len };
+            shared.occupy(context, zone, privileges, named, mr.lkey);
+        }
+        self.objects.pzs.hold(Some(pz));
+        self.lmr_query(made)
+    }
+}

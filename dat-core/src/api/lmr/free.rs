@@ -1,0 +1,51 @@
+//! dat_lmr_free(3).
+
+use core::sync::atomic::Ordering;
+
+use crate::data::shared::lmr::OPEN;
+use crate::engine::Ia;
+use crate::objects::lmr::MemType;
+use crate::provider::Provider;
+use crate::types::dat_return::{DatSubtype, DatType, Error};
+use crate::types::handle::Lmr;
+
+impl<P: Provider> Ia<'_, P> {
+    /// Ends a registration; when it returns, the device no longer touches the memory. A DTO that
+    /// still names it fails.
+    ///
+    /// `INVALID_STATE`/`LMR_IN_USE` while an RMR is bound to it, or a fast registration or
+    /// invalidation of it is under way; `RESERVED_LMR` for the reserved one, which goes with
+    /// its zone.
+    #[doc(alias = "dat_lmr_free")]
+    pub fn lmr_free(&mut self, lmr: Lmr) -> Result<(), Error> {
+        if self.objects.lmrs.live(lmr)?.mem_type == MemType::Ia {
+            return Err(Error::new(DatType::ReservedLmr, DatSubtype::None));
+        }
+        self.lmr_remove(lmr)
+    }
+
+    /// Ends a registration of any kind.
+    pub(crate) fn lmr_remove(&mut self, lmr: Lmr) -> Result<(), Error> {
+        let control = self.objects.lmrs.live(lmr)?;
+        let (mr, pz) = (control.mr, control.pz);
+        let reserved = control.mem_type == MemType::Ia;
+        let Some(shared) = self.data.shared.lmrs.get(lmr.0.index() as usize) else {
+            return Ok(());
+        };
+        if shared.bound.load(Ordering::Acquire) & !OPEN != 0 {
+            return Err(Error::new(DatType::InvalidState, DatSubtype::InvalidStateLmrInUse));
+        }
+        let identity = shared.vacate();
+        if let Err(fault) = self.hca.mr_destroy(mr) {
+            shared.restore(identity);
+            return Err(fault.into());
+        }
+        // The next LMR here begins with a key of its own.
+        shared.bound.store(0, Ordering::Release);
+        self.objects.lmrs.remove(lmr.0);
+        if !reserved {
+            self.objects.pzs.release(Some(pz));
+        }
+        Ok(())
+    }
+}

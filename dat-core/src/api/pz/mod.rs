@@ -1,0 +1,5 @@
+//! Protection Zones: dat_pz_*(3).
+
+pub(crate) mod create;
+pub(crate) mod free;
+pub(crate) mod query;

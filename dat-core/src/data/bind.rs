@@ -1,0 +1,256 @@
+//! Posting of window binds: the straight way for a range of one LMR on an open Endpoint, and the
+//! general one.
+
+use core::sync::atomic::Ordering;
+
+use crate::data::checks::admit;
+use crate::data::general::{FULL, NOT_SERVED, PARAMETER};
+use crate::data::poster::{Poster, kick};
+use crate::data::shared::lmr::{GENERAL, LmrShared, NO_CONTEXT, Refusal, RmrShared, ZERO_BASED};
+use crate::data::shared::request::{Op, Request};
+use crate::data::shared::window::release;
+use crate::data::shared::{Near, Shared, lmr};
+use crate::provider::{Bind, PostFlags, Provider, Scope, SendQueue};
+use crate::types::completion::Direction;
+use crate::types::dat_return::{DatReturn, DatSubtype, DatType};
+use crate::types::ep_state::{EpOp, EpState, REQUEST_OPEN};
+use crate::types::flags::{CompletionFlags, MemPriv, VaType};
+use crate::types::handle::{Handle, Rmr};
+use crate::types::random::next_key;
+use crate::types::triplet::LmrTriplet;
+
+/// What a bind is of.
+#[derive(Clone, Copy)]
+pub(crate) struct Binding {
+    pub(crate) rmr: Rmr,
+    /// Length 0 unbinds.
+    pub(crate) range: LmrTriplet,
+    pub(crate) privileges: MemPriv,
+    pub(crate) va_type: VaType,
+}
+
+impl Binding {
+    /// What the LMR must grant: the local right that goes with each remote one.
+    #[inline(always)]
+    fn need(self) -> MemPriv {
+        const {
+            assert!(MemPriv::REMOTE_READ.bits() >> 1 == MemPriv::LOCAL_READ.bits());
+            assert!(MemPriv::REMOTE_WRITE.bits() >> 1 == MemPriv::LOCAL_WRITE.bits());
+        }
+        MemPriv::from_bits_retain((self.privileges.bits() & MemPriv::REMOTE.bits()) >> 1)
+    }
+
+    /// The RMR's part, if it lives.
+    #[inline(always)]
+    fn window<'s>(self, shared: &Shared<'s>) -> Option<&'s RmrShared> {
+        let window = shared.rmrs.get(self.rmr.0.index() as usize)?;
+        window.is(self.rmr).then_some(window)
+    }
+}
+
+impl<P: Provider> Poster<P> {
+    /// Posts a bind, or with length 0 an unbind; see [`crate::objects::rmr`].
+    #[inline(always)]
+    pub(crate) fn rmr_bind(
+        &mut self,
+        shared: &Shared<'_>,
+        near: &Near<'_>,
+        binding: Binding,
+        cookie: u64,
+        flags: CompletionFlags,
+    ) -> Result<u32, DatReturn> {
+        if binding.range.len != 0
+            && let Some(sequence) = self.admits(near.ep, flags)
+            && let Some((window, region, lkey)) = self.straight_bind(shared, near, binding)
+        {
+            let keys = self.keys(window);
+            let (tag, post_flags) = self.how(Op::Bind, flags, false);
+            let post_flags = post_flags.difference(PostFlags::SOLICITED);
+            let len = binding.rmr.0.index();
+            let request = Request { cookie, len, tag };
+            if self.publish(near.ep, near.requests, sequence, request) {
+                window.add_bind(near.ep.request.handle().raw());
+                self.bind(
+                    shared,
+                    window,
+                    binding,
+                    Some((region, lkey)),
+                    keys,
+                    Scope::Domain,
+                    post_flags,
+                );
+                self.recheck(shared, near.ep, REQUEST_OPEN, Direction::Send);
+                return Ok(keys.1);
+            }
+        }
+        // In pieces, which registers hold: a whole would make a place in memory of it for everyone
+        // above.
+        let Binding { rmr, range, privileges, va_type } = binding;
+        let how = (privileges, va_type);
+        self.general_bind(shared, near, rmr, range, how, cookie, flags)
+    }
+
+    /// The RMR of a bind that opens a range, its LMR and the lkey of that; `None` sends the post
+    /// the general way.
+    #[inline(always)]
+    fn straight_bind<'s>(
+        &self,
+        shared: &Shared<'s>,
+        near: &Near<'s>,
+        binding: Binding,
+    ) -> Option<(&'s RmrShared, &'s LmrShared, u32)> {
+        let window = binding.window(shared)?;
+        if lmr::zone(window.pz.load(Ordering::Relaxed)) != self.limits.zone {
+            return None;
+        }
+        let region = lmr::find(near.lmrs, binding.range.context)?;
+        let lkey = region.lkey_for(&binding.range, self.limits.zone, binding.need())?;
+        Some((window, region, lkey))
+    }
+
+    /// The window's present key and its next.
+    #[inline(always)]
+    fn keys(&mut self, window: &RmrShared) -> (u32, u32) {
+        let old = window.rkey.load(Ordering::Relaxed);
+        (old, next_key(old, self.random.next()))
+    }
+
+    /// Notes what the window is bound to from now on, and posts the bind.
+    #[inline(always)]
+    #[expect(clippy::too_many_arguments, reason = "a binding with all that was found for it")]
+    fn bind(
+        &mut self,
+        shared: &Shared<'_>,
+        window: &RmrShared,
+        binding: Binding,
+        region: Option<(&LmrShared, u32)>,
+        (old_rkey, new_rkey): (u32, u32),
+        scope: Scope,
+        flags: PostFlags,
+    ) {
+        let (range, privileges) = (binding.range, binding.privileges);
+        let context = if region.is_some() { range.context } else { NO_CONTEXT };
+        // The window's hold on the LMR it was bound to passes to the LMR it is bound to now; most
+        // often it is the same.
+        if window.lmr_context.load(Ordering::Relaxed) != context {
+            if let Some((region, _)) = region {
+                region.bound.fetch_add(1, Ordering::Relaxed);
+            }
+            release(shared, window.lmr_context.swap(context, Ordering::Relaxed));
+        }
+        window.rkey.store(new_rkey, Ordering::Relaxed);
+        window.addr.store(range.addr, Ordering::Relaxed);
+        window.len.store(range.len, Ordering::Relaxed);
+        let based = match binding.va_type {
+            VaType::Va => 0,
+            VaType::Zb => ZERO_BASED,
+        };
+        window.privileges.store(privileges.bits() | based, Ordering::Relaxed);
+        let bind = Bind {
+            old_rkey,
+            new_rkey,
+            lkey: region.map_or(0, |(_, lkey)| lkey),
+            addr: if region.is_some() { range.addr } else { 0 },
+            start: binding.va_type.start(range.addr),
+            len: u64::from(range.len),
+            access: (privileges & MemPriv::REMOTE).access(),
+            scope,
+        };
+        self.sq.bind(&bind, flags);
+    }
+
+    /// Posts any bind, or says why not.
+    #[cold]
+    #[inline(never)]
+    #[expect(clippy::too_many_arguments, reason = "a binding, in pieces")]
+    pub(crate) fn general_bind(
+        &mut self,
+        shared: &Shared<'_>,
+        near: &Near<'_>,
+        rmr: Rmr,
+        range: LmrTriplet,
+        (privileges, va_type): (MemPriv, VaType),
+        cookie: u64,
+        flags: CompletionFlags,
+    ) -> Result<u32, DatReturn> {
+        let binding = Binding { rmr, range, privileges, va_type };
+        let stale = DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleRmr);
+        let window = binding.window(shared).ok_or(stale)?;
+        let (ep, state) = (near.ep, admit(near.ep, EpOp::PostRequest)?);
+        if self.limits.datagram {
+            return Err(NOT_SERVED);
+        }
+        if flags.intersects(self.limits.barred_request()) {
+            return Err(DatReturn::new(PARAMETER, DatSubtype::InvalidArg8));
+        }
+        if lmr::zone(window.pz.load(Ordering::Relaxed)) & !GENERAL != self.limits.zone {
+            return Err(DatReturn::of(DatType::ProtectionViolation));
+        }
+        let own = near.ep.request.handle().raw();
+        let scope = if window.is_for_ep() {
+            let bound = window.bound().is_some();
+            let busy = bound || window.binds.load(Ordering::SeqCst) != 0;
+            let holder = window.ep.load(Ordering::Relaxed);
+            if holder != own && (busy || holder != 0 && !is_whole(shared, holder)) {
+                return Err(DatReturn::of(DatType::InvalidState));
+            }
+            Scope::QueuePair { bound }
+        } else {
+            Scope::Domain
+        };
+        let region = if range.len == 0 {
+            None
+        } else {
+            let need = binding.need();
+            let missing = if need.contains(MemPriv::LOCAL_WRITE) {
+                DatSubtype::PrivilegesRdmaWrite
+            } else {
+                DatSubtype::PrivilegesRdmaRead
+            };
+            let privilege = DatReturn::new(DatType::PrivilegesViolation, missing);
+            let region = lmr::find(shared.lmrs, range.context).ok_or(privilege)?;
+            let found = region.any(&range, self.limits.zone, need);
+            let (lkey, _) = found.map_err(|refusal| match refusal {
+                Refusal::Context | Refusal::Privilege => privilege,
+                Refusal::Zone => DatReturn::of(DatType::ProtectionViolation),
+                Refusal::Range => DatReturn::new(PARAMETER, DatSubtype::InvalidArg3),
+            })?;
+            if region.is_everything() {
+                return Err(DatReturn::of(DatType::ReservedLmr));
+            }
+            Some((region, lkey))
+        };
+        self.credit(ep)?;
+        let keys = self.keys(window);
+        let sequence = ep.poster.requests.load(Ordering::Relaxed);
+        let (tag, post_flags) = self.how_aside(Op::Bind, flags, false);
+        let post_flags = post_flags.difference(PostFlags::SOLICITED);
+        let len = binding.rmr.0.index();
+        let request = Request { cookie, len, tag };
+        if !self.publish(near.ep, near.requests, sequence, request) {
+            return Err(FULL);
+        }
+        window.add_bind(near.ep.request.handle().raw());
+        if state.is_disconnected() {
+            kick(shared, u32::from(self.ep), ep, Direction::Send);
+        } else {
+            if scope != Scope::Domain {
+                window.ep.store(own, Ordering::Relaxed);
+            }
+            self.bind(shared, window, binding, region, keys, scope, post_flags);
+            self.recheck(shared, near.ep, REQUEST_OPEN, Direction::Send);
+        }
+        Ok(keys.1)
+    }
+}
+
+/// Whether the Endpoint of that handle is connected and nothing of it has failed: what it unbound
+/// is unbound. If it is not, its last unbind may have been flushed, and the device may still have
+/// the window bound there until the Endpoint is reset.
+fn is_whole(shared: &Shared<'_>, ep: u64) -> bool {
+    shared.ep(Handle::from_raw(ep).index()).is_some_and(|line| {
+        line.request.handle().raw() == ep
+            && line.state() == EpState::Connected
+            && line.poster.trouble.load(Ordering::Acquire) == 0
+    })
+}

@@ -1,0 +1,121 @@
+//! What the end of a request means: to the consumer, and to the RMR or LMR that it was about.
+
+use core::sync::atomic::Ordering;
+
+use crate::data::shared::Shared;
+use crate::data::shared::ep::EpShared;
+use crate::data::shared::lmr::{EDIT, OPEN};
+use crate::data::shared::request::{Op, Request};
+use crate::types::event::{DtoEvent, DtoOperation, DtoStatus, Event, IbDtoEvent, IbOperation};
+use crate::types::handle::Rmr;
+
+/// The event of a request that is done with, if it has one.
+pub(crate) fn finish(
+    shared: &Shared<'_>,
+    index: u32,
+    ep: &EpShared,
+    Request { cookie, len, tag }: Request,
+    status: DtoStatus,
+) -> Option<Event> {
+    let success = status == DtoStatus::Success;
+    let handle = ep.request.handle();
+    let dto = |operation, status, len| {
+        Event::Dto(DtoEvent { ep: handle, cookie, status, len, operation })
+    };
+    // What a request on a key failed of, if not with the connection.
+    let failed_of = |reason| {
+        if success || status == DtoStatus::ErrFlushed { status } else { reason }
+    };
+    let bytes = if success { len } else { 0 };
+    let extended = |operation| {
+        let event = IbDtoEvent::new(handle, cookie, status, bytes, operation);
+        Event::IbDto(event)
+    };
+    let event = match tag.op() {
+        Op::Send => dto(DtoOperation::Send, status, bytes),
+        Op::RdmaWrite => dto(DtoOperation::RdmaWrite, status, bytes),
+        Op::RdmaRead => dto(DtoOperation::RdmaRead, status, bytes),
+        Op::FetchAdd => extended(IbOperation::FetchAdd),
+        Op::CmpSwap => extended(IbOperation::CmpSwap),
+        Op::WriteImmed => extended(IbOperation::RdmaWriteImmed),
+        Op::SendUd => extended(IbOperation::SendUd),
+        Op::Register => {
+            register_done(shared, len, success);
+            dto(DtoOperation::LmrFmr, failed_of(DtoStatus::ErrLocalMmError), 0)
+        }
+        Op::Invalidate => {
+            invalidate_done(shared, len, success);
+            dto(DtoOperation::LmrInvalidate, failed_of(DtoStatus::ErrLocalMmError), 0)
+        }
+        Op::Bind => Event::RmrBind {
+            rmr: bind_done(shared, index, ep, len)?,
+            cookie,
+            status: failed_of(DtoStatus::RmrOperationFailed),
+        },
+    };
+    let silent = success && tag.is_suppressed();
+    (!silent).then_some(event)
+}
+
+/// The same of one whose end nobody is told.
+pub(crate) fn untold(
+    shared: &Shared<'_>,
+    index: u32,
+    ep: &EpShared,
+    request: Request,
+    success: bool,
+) {
+    let slot = request.len;
+    match request.tag.op() {
+        Op::Bind => {
+            let _ = bind_done(shared, index, ep, slot);
+        }
+        Op::Register => register_done(shared, slot, success),
+        Op::Invalidate => invalidate_done(shared, slot, success),
+        Op::Send
+        | Op::RdmaWrite
+        | Op::RdmaRead
+        | Op::FetchAdd
+        | Op::CmpSwap
+        | Op::WriteImmed
+        | Op::SendUd => {}
+    }
+}
+
+/// Counts a bind as completed. The RMR that it was of, freed since or not; none if there is no such
+/// bind.
+#[inline]
+pub(crate) fn bind_done(shared: &Shared<'_>, index: u32, ep: &EpShared, slot: u32) -> Option<Rmr> {
+    let window = shared.rmrs.get(slot as usize)?;
+    window.binds.fetch_sub(1, Ordering::AcqRel);
+    let (rmr, freed) = window.named()?;
+    if freed {
+        // With the last of them the slot is free.
+        shared.work.push(index, &ep.poster.work);
+    }
+    Some(rmr)
+}
+
+/// Counts a fast registration of the LMR in that slot as completed.
+fn register_done(shared: &Shared<'_>, slot: u32, success: bool) {
+    let Some(lmr) = shared.lmrs.get(slot as usize) else {
+        return;
+    };
+    if !success {
+        // What it was to open is not, as far as local posts are concerned; peers may be able to
+        // tell more.
+        lmr.vacate();
+    }
+    lmr.bound.fetch_sub(EDIT, Ordering::AcqRel);
+}
+
+/// Counts the end of one as completed.
+fn invalidate_done(shared: &Shared<'_>, slot: u32, success: bool) {
+    let Some(lmr) = shared.lmrs.get(slot as usize) else {
+        return;
+    };
+    if success {
+        lmr.bound.fetch_and(!OPEN, Ordering::AcqRel);
+    }
+    lmr.bound.fetch_sub(EDIT, Ordering::AcqRel);
+}

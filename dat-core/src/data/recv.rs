@@ -1,0 +1,117 @@
+//! dat_ep_post_recv(3).
+
+use core::sync::atomic::Ordering;
+
+use crate::data::general::Work;
+use crate::data::poster::{EpPoster, Poster};
+use crate::data::shared::ep::EpShared;
+use crate::data::shared::request::Op;
+use crate::data::shared::{Near, Shared};
+use crate::provider::{Provider, RecvQueue, Segment};
+use crate::types::atomic::AtomicU64;
+use crate::types::completion::Direction;
+use crate::types::counters::EpCounter;
+use crate::types::dat_return::DatReturn;
+use crate::types::ep_state::RECV_OPEN;
+use crate::types::flags::{CompletionFlags, MemPriv};
+use crate::types::triplet::LmrTriplet;
+
+impl<P: Provider> Poster<P> {
+    #[inline(always)]
+    pub(crate) fn post_recv(
+        &mut self,
+        shared: &Shared<'_>,
+        near: &Near<'_>,
+        segments: &[LmrTriplet],
+        cookie: u64,
+        flags: CompletionFlags,
+    ) -> Result<(), DatReturn> {
+        // Held here, or it would be looked up again behind every store.
+        let ep = near.ep;
+        let sequence = self.receives;
+        if let Some(segment) = self.straight_recv(near, ep, sequence, segments, flags) {
+            self.publish_recv(ep, near.receives, sequence, (cookie, segment.len));
+            self.rq.recv(&[segment]);
+            self.recheck(shared, ep, RECV_OPEN, Direction::Recv);
+            return Ok(());
+        }
+        self.general(shared, near, Work::Recv, segments, cookie, flags)
+    }
+
+    #[inline(always)]
+    fn straight_recv(
+        &mut self,
+        near: &Near<'_>,
+        ep: &EpShared,
+        sequence: u32,
+        segments: &[LmrTriplet],
+        flags: CompletionFlags,
+    ) -> Option<Segment> {
+        let [triplet] = segments else { return None };
+        if ep.poster.state.load(Ordering::Acquire) & RECV_OPEN == 0
+            || !flags.is_empty()
+            || sequence == self.recv_limit && !self.refill_straight(ep)
+        {
+            return None;
+        }
+        self.segment(near, triplet, Op::Send, MemPriv::LOCAL_WRITE)
+    }
+
+    /// Whether looking again at what has been consumed shows a free receive slot.
+    #[inline(always)]
+    pub(crate) fn refill_recv(&mut self, ep: &EpShared) -> bool {
+        let consumed = ep.receive.consumed.load(Ordering::Acquire);
+        self.recv_limit = consumed.wrapping_add(u32::from(self.limits.receives));
+        self.receives != self.recv_limit
+    }
+
+    /// The same for the straight way, which knows nothing of marks: slots that may carry one come
+    /// back by the general way.
+    #[inline(never)]
+    fn refill_straight(&mut self, ep: &EpShared) -> bool {
+        !self.limits.unsignalled_recv && self.refill_recv(ep)
+    }
+
+    /// Publishes the receive of that sequence, which is about to be posted, with its cookie and
+    /// length. Its token is its sequence.
+    #[inline(always)]
+    pub(crate) fn publish_recv(
+        &mut self,
+        ep: &EpShared,
+        slots: &[AtomicU64],
+        sequence: u32,
+        (cookie, len): (u64, u32),
+    ) {
+        ep.tally.count(EpCounter::PostRecv, len);
+        let index = sequence & u32::from(self.limits.recv_mask);
+        if let Some(slot) = slots.get(index as usize) {
+            slot.store(cookie, Ordering::Relaxed);
+        }
+        if len > self.longest {
+            self.longest = len;
+            // Only up: receives that another queue pair has taken over count as well.
+            ep.receive.max_len.fetch_max(len, Ordering::Relaxed);
+        }
+        self.receives = sequence.wrapping_add(1);
+        // ORDER: cookie and length precede the count that makes the receive outstanding.
+        ep.poster.receives.store(self.receives, Ordering::Release);
+    }
+}
+
+impl<P: Provider> EpPoster<'_, P> {
+    /// Posts a receive into the segments, filled in order; none takes a message of no bytes.
+    ///
+    /// Endpoint: any state; in DISCONNECTED it is flushed at once. Errors as for
+    /// [`EpPoster::post_send`], but that a receive may be as long as any message of the
+    /// adapter: the Endpoint's `max_message_size` is that of what it sends.
+    #[doc(alias = "dat_ep_post_recv")]
+    #[inline(always)]
+    pub fn post_recv(
+        &mut self,
+        segments: &[LmrTriplet],
+        cookie: u64,
+        flags: CompletionFlags,
+    ) -> Result<(), DatReturn> {
+        self.poster.post_recv(&self.shared, &self.near, segments, cookie, flags)
+    }
+}

@@ -1,0 +1,181 @@
+//! Extension: a list of RDMA writes under one doorbell.
+
+use core::sync::atomic::Ordering;
+
+use crate::data::general::Work;
+use crate::data::poster::{EpPoster, Poster, far};
+use crate::data::shared::request::{Op, Request, Run};
+use crate::data::shared::{Near, Shared, lmr};
+use crate::provider::{PostFlags, Provider, Segment, SendQueue};
+use crate::types::completion::Direction;
+use crate::types::counters::EpCounter;
+use crate::types::dat_return::DatReturn;
+use crate::types::ep_state::REQUEST_OPEN;
+use crate::types::flags::{CompletionFlags, MemPriv};
+use crate::types::triplet::{LmrTriplet, RmrTriplet};
+
+/// One RDMA write of a list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RdmaWrite {
+    /// What its event carries.
+    pub cookie: u64,
+    /// The bytes to write.
+    pub local: LmrTriplet,
+    /// Where to.
+    pub remote: RmrTriplet,
+}
+
+/// A list was posted only in part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// How many of the list were posted: all those before the one that was refused.
+    pub posted: usize,
+    /// Why that one was refused.
+    pub ret: DatReturn,
+}
+
+impl<P: Provider> Poster<P> {
+    #[inline(always)]
+    pub(crate) fn post_rdma_writes(
+        &mut self,
+        shared: &Shared<'_>,
+        near: &Near<'_>,
+        list: &[RdmaWrite],
+        flags: CompletionFlags,
+    ) -> Result<(), Refused> {
+        let straight = self.straight_writes(near, list, flags);
+        let result = if straight == list.len() {
+            Ok(())
+        } else {
+            self.other_writes(shared, near, list, straight, flags)
+        };
+        if !flags.contains(CompletionFlags::DEFER) {
+            self.ring(near);
+        }
+        self.recheck(shared, near.ep, REQUEST_OPEN, Direction::Send);
+        result
+    }
+
+    /// Posts as much of the list as goes the straight way, run by run; how much that was.
+    #[inline(always)]
+    fn straight_writes(
+        &mut self,
+        near: &Near<'_>,
+        list: &[RdmaWrite],
+        flags: CompletionFlags,
+    ) -> usize {
+        // Which of several suppressed requests is signalled after all is decided one by one.
+        if flags.contains(CompletionFlags::SUPPRESS) {
+            return 0;
+        }
+        let posted = near.ep.poster.requests.load(Ordering::Relaxed);
+        if (self.request_limit.wrapping_sub(posted) as usize) < list.len() {
+            let _ = self.refill(near.ep);
+        }
+        let mut left = list;
+        while let Some(count) = self.straight_run(near, left, flags)
+            && let Some(rest) = left.get(count..)
+        {
+            left = rest;
+        }
+        list.len() - left.len()
+    }
+
+    /// Posts the writes at the front of the list that are of one LMR, take slots in a row and go
+    /// the straight way. The entry guard is passed once for all, and first all are published,
+    /// then all built: each half fits into registers.
+    #[inline(always)]
+    fn straight_run(
+        &mut self,
+        near: &Near<'_>,
+        list: &[RdmaWrite],
+        flags: CompletionFlags,
+    ) -> Option<usize> {
+        let context = list.first()?.local.context;
+        let first = self.admits(near.ep, flags)?;
+        let lmr = lmr::find(near.lmrs, context)?;
+        let range = lmr.range(context, self.limits.zone, MemPriv::LOCAL_READ)?;
+        let mask = u32::from(self.limits.request_mask);
+        let at = (first & mask) as usize;
+        let room = self.request_limit.wrapping_sub(first) as usize;
+        let slots = near.requests.get(at..(at + room).min(mask as usize + 1))?;
+        let most = self.limits.max_rdma;
+        let run = core::mem::take(&mut self.quiet);
+        let (mut tag, post_flags) = self.how(Op::RdmaWrite, flags, false);
+        let (mut count, mut bytes) = (0, 0);
+        for (slot, write) in slots.iter().zip(list) {
+            let RdmaWrite { cookie, local, remote } = *write;
+            if local.len.wrapping_sub(1) >= most
+                || remote.len < local.len
+                || local.context != context
+                || range.lkey_for(&local).is_none()
+            {
+                break;
+            }
+            let len = local.len;
+            slot.fill(Request { cookie, len, tag }, Ordering::Relaxed);
+            tag = tag.next();
+            bytes += u64::from(local.len);
+            count += 1;
+        }
+        if count == 0 {
+            self.quiet = run;
+            return None;
+        }
+        if run != Run::NONE
+            && let [slot, ..] = slots
+        {
+            slot.set_behind(run);
+        }
+        // ORDER: the slots precede the count that makes them outstanding, for a reaper that
+        // flushes, and the doorbell, without which none of the WQEs starts, for one that
+        // compares tokens. So one release serves them all.
+        near.ep.poster.requests.store(first.wrapping_add(count), Ordering::Release);
+        let tally = &near.ep.tally;
+        tally.add(EpCounter::PostWrite as usize, count.into());
+        tally.add(EpCounter::PostWriteData as usize, bytes);
+        let writes = list.get(..count as usize)?.iter().map(|write| {
+            let segment =
+                Segment { addr: write.local.addr, len: write.local.len, lkey: range.lkey };
+            (segment, far(&write.remote))
+        });
+        self.sq.rdma_writes(writes, post_flags.difference(PostFlags::SOLICITED));
+        Some(count as usize)
+    }
+
+    /// Posts the list from `next` on, one by one.
+    #[cold]
+    #[inline(never)]
+    fn other_writes(
+        &mut self,
+        shared: &Shared<'_>,
+        near: &Near<'_>,
+        list: &[RdmaWrite],
+        next: usize,
+        flags: CompletionFlags,
+    ) -> Result<(), Refused> {
+        let flags = flags.union(CompletionFlags::DEFER);
+        for (posted, write) in list.iter().enumerate().skip(next) {
+            let (local, work) = (&[write.local], Work::Write(&write.remote));
+            self.request(shared, near, work, local, write.cookie, flags)
+                .map_err(|ret| Refused { posted, ret })?;
+        }
+        Ok(())
+    }
+}
+
+impl<P: Provider> EpPoster<'_, P> {
+    /// Posts RDMA writes in order, under one doorbell; the flags are those of each. Extension.
+    ///
+    /// The first that is refused ends it: those before it are posted, it and those behind it are
+    /// not. Endpoint and errors as for [`EpPoster::post_rdma_write`]. With
+    /// [`CompletionFlags::DEFER`] the doorbell is left to a later post.
+    #[inline(always)]
+    pub fn post_rdma_writes(
+        &mut self,
+        list: &[RdmaWrite],
+        flags: CompletionFlags,
+    ) -> Result<(), Refused> {
+        self.poster.post_rdma_writes(&self.shared, &self.near, list, flags)
+    }
+}

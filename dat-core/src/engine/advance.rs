@@ -1,0 +1,329 @@
+//! The drive: what is due, in a fixed order, without waiting.
+
+use core::task::Poll;
+use core::time::Duration;
+
+use crate::cm::event::Transmit;
+use crate::data::shared::ep::Trouble;
+use crate::data::shared::stack::END;
+use crate::engine::Ia;
+use crate::objects::ep::Phase;
+use crate::provider::{Notice, Provider};
+use crate::types::counters::IaCounter;
+use crate::types::ep_state::{EpOp, EpState};
+use crate::types::event::AsyncEvent;
+use crate::types::fault::{Fault, FaultKind};
+use crate::types::handle::{Ep, Evd};
+use crate::types::time::Instant;
+
+/// Datagrams and notices handled in one advance. A flood gets no more time than that.
+const BUDGET: usize = 256;
+
+/// Until a datagram that found no room is tried again.
+const CROWDED: Duration = Duration::from_millis(1);
+
+/// When to come again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Next {
+    /// Call [`Ia::advance`] at this time even if nothing interrupts.
+    pub deadline: Option<Instant>,
+    /// Something happened: events may be waiting, and another call may find more.
+    pub work: bool,
+}
+
+impl<P: Provider> Ia<'_, P> {
+    /// Does what is due at `now`: notices of the device, datagrams, timers, changes of state.
+    ///
+    /// Call it when the device interrupts, when the deadline of the last call has come, and after
+    /// other halves reported completions; a polling host calls it at will. It never waits, and
+    /// its work is bounded.
+    pub fn advance(&mut self, now: Instant) -> Next {
+        self.lifecycle.clock = now;
+        self.hear(now);
+        for _ in 0..BUDGET {
+            let Some(mad) = self.hca.mad_recv() else {
+                break;
+            };
+            self.events.worked = true;
+            let before = self.connections.cm.counters();
+            self.connections.cm.input(now, mad.from, &mad.mad);
+            let after = self.connections.cm.counters();
+            self.counters.heard(&mad.mad, &before, &after);
+            self.connection_events(now);
+        }
+        self.connections.cm.advance(now);
+        self.connection_events(now);
+        self.troubles(now);
+        self.watched(now);
+        self.connection_events(now);
+        self.transmit(now);
+        if self.events.listened {
+            self.arrivals();
+        }
+        let deadline =
+            Instant::sooner(self.connections.cm.next_deadline(), self.hca.next_deadline());
+        // Nothing tells when a datagram has left.
+        let deadline = Instant::sooner(deadline, self.connections.crowded.then(|| now + CROWDED));
+        Next {
+            deadline: Instant::sooner(deadline, self.objects.soonest()),
+            work: core::mem::take(&mut self.events.worked),
+        }
+    }
+
+    /// Hears what the device has to tell.
+    fn hear(&mut self, now: Instant) {
+        self.hca.service(now);
+        for _ in 0..BUDGET {
+            let Some(notice) = self.hca.notice() else {
+                break;
+            };
+            self.noticed(now, notice);
+        }
+        self.objects.turn = self.objects.turn.wrapping_add(1);
+    }
+
+    /// Before `ep` can be spoken to by a peer: what the device still has to tell of its queue
+    /// pair's earlier life is heard now, so that whatever comes from now on is of this one.
+    pub(crate) fn hear_the_past(&mut self, now: Instant, ep: Ep) {
+        let turn = self.objects.turn;
+        if self.objects.eps.live(ep).is_ok_and(|control| control.born == turn) {
+            self.hear(now);
+        }
+    }
+
+    fn noticed(&mut self, now: Instant, notice: Notice) {
+        match notice {
+            Notice::Completion(cq) => {
+                if let Some(control) = self
+                    .events
+                    .evds
+                    .find(|control| control.cq == Some(cq))
+                    .and_then(|evd| self.events.evds.get_mut(evd))
+                {
+                    control.notified = true;
+                    control.announced = true;
+                    control.tally.completions = control.tally.completions.wrapping_add(1);
+                    self.events.worked = true;
+                }
+            }
+            Notice::CqError(cq) => {
+                self.counters.count(IaCounter::AsyncCqError);
+                if let Some(evd) = self.events.evds.find(|control| control.cq == Some(cq)) {
+                    let event = AsyncEvent::EvdOverflow(Evd(evd));
+                    self.events.report(event);
+                }
+            }
+            Notice::Established(qp) => {
+                let ep = self.objects.concerned(qp);
+                if let Some(conn) =
+                    ep.and_then(|ep| self.objects.eps.get(ep.0)).and_then(|c| c.conn)
+                {
+                    self.connections.cm.data_arrived(now, conn);
+                    self.connection_events(now);
+                }
+            }
+            Notice::QpError(qp, fault) => {
+                self.counters.count(IaCounter::AsyncQpError);
+                if let Some(ep) = self.objects.concerned(qp) {
+                    self.broken(now, ep, fault);
+                }
+            }
+            // The transport's retries decide what a lost link means to a connection.
+            Notice::SharedLimit(queue) => self.srq_limit(queue),
+            Notice::SharedError(queue) => self.srq_failed(queue),
+            Notice::Link(_) => self.events.worked = true,
+            Notice::Catastrophic(fault) => self.catastrophe(now, fault),
+        }
+    }
+
+    /// A connection broke on this side.
+    pub(crate) fn broken(&mut self, now: Instant, ep: Ep, fault: Fault) {
+        let Ok(state) = self.objects.state_of(ep) else { return };
+        if state != EpState::Disconnected
+            && let Ok(control) = self.objects.eps.live_mut(ep)
+        {
+            control.cause.get_or_insert(fault);
+        }
+        match state {
+            EpState::Disconnected => {}
+            EpState::ActiveConnectionPending
+            | EpState::CompletionPending
+            | EpState::Connected
+            | EpState::ConnectedSinglePath
+            | EpState::ConnectedMultiPath
+            | EpState::DisconnectPending => {
+                self.drop_connection(now, ep);
+                self.apply(ep, EpOp::Broken);
+            }
+            EpState::Unconnected
+            | EpState::UnconfiguredUnconnected
+            | EpState::Reserved
+            | EpState::UnconfiguredReserved
+            | EpState::PassiveConnectionPending
+            | EpState::UnconfiguredPassive
+            | EpState::TentativeConnectionPending
+            | EpState::UnconfiguredTentative => {
+                self.events.report(AsyncEvent::EpBroken(ep));
+            }
+        }
+    }
+
+    /// The device is lost: every connection breaks, everything posted comes back.
+    fn catastrophe(&mut self, now: Instant, fault: Fault) {
+        if self.lifecycle.lost.is_some() {
+            return;
+        }
+        self.lifecycle.lost = Some(fault);
+        if fault.kind() == FaultKind::Timeout {
+            self.events.report(AsyncEvent::TimedOut);
+        }
+        self.counters.count(IaCounter::AsyncError);
+        self.events.report(AsyncEvent::IaCatastrophic);
+        for index in 0..self.objects.eps.capacity() {
+            if let Some(ep) = self.objects.eps.handle_at(index) {
+                let state = self.objects.state_of(Ep(ep));
+                let idle = EpState::Unconnected;
+                let bare = EpState::UnconfiguredUnconnected;
+                if state.is_ok_and(|state| state != idle && state != bare) {
+                    self.broken(now, Ep(ep), fault);
+                }
+            }
+        }
+    }
+
+    /// What reapers and absorbed completions reported.
+    fn troubles(&mut self, now: Instant) {
+        let shared = self.data.shared;
+        let mut index = shared.work.take();
+        if index == END {
+            return;
+        }
+        while let Some(line) = shared.ep(index) {
+            let next = line.poster.work.next();
+            line.poster.work.release();
+            let word = line.poster.trouble.load(core::sync::atomic::Ordering::Acquire);
+            if let Some(trouble) = Trouble::from_word(word)
+                && let Some(ep) = self.objects.eps.handle_at(index)
+                && self
+                    .objects
+                    .state_of(Ep(ep))
+                    .is_ok_and(|state| !matches!(state, EpState::Unconnected))
+            {
+                if trouble.is_nonsense() {
+                    self.events.report(AsyncEvent::ProviderInternalError);
+                }
+                let qp = self
+                    .objects
+                    .eps
+                    .get(ep)
+                    .and_then(|control| control.qp)
+                    .map_or(0, |qp| qp.number);
+                let fault = trouble.fault(qp);
+                // It says more than that the device gave the queue pair up, in whatever order the
+                // two come.
+                if trouble.is_a_cause()
+                    && let Some(control) = self.objects.eps.get_mut(ep)
+                {
+                    control.cause = Some(fault);
+                }
+                self.broken(now, Ep(ep), fault);
+            }
+            index = next;
+        }
+        self.objects.rmr_retire();
+    }
+
+    /// Endpoints that wait for a path, a deadline, a drain or a second look.
+    fn watched(&mut self, now: Instant) {
+        let mut index = core::mem::replace(&mut self.objects.active, END);
+        while let Some(handle) = self.objects.eps.handle_at(index) {
+            let ep = Ep(handle);
+            let Some(control) = self.objects.eps.get_mut(handle) else {
+                return;
+            };
+            let next = core::mem::replace(&mut control.next, END);
+            control.listed = false;
+            if self.visit(now, ep) {
+                self.objects.watch(ep);
+            }
+            index = next;
+        }
+    }
+
+    /// Takes one Endpoint on; whether it has to be visited again.
+    fn visit(&mut self, now: Instant, ep: Ep) -> bool {
+        let Ok(control) = self.objects.eps.live(ep) else {
+            return false;
+        };
+        if control.deadline <= now
+            && self.objects.state_of(ep).ok() == Some(EpState::ActiveConnectionPending)
+        {
+            self.drop_connection(now, ep);
+            self.apply(ep, EpOp::TimedOut);
+        }
+        self.establish_step(now, ep);
+        self.watermark_step(now, ep) | self.visit_state(now, ep)
+    }
+
+    fn visit_state(&mut self, now: Instant, ep: Ep) -> bool {
+        match self.objects.state_of(ep) {
+            Ok(EpState::ActiveConnectionPending) => true,
+            Ok(EpState::CompletionPending) => self
+                .objects
+                .eps
+                .live(ep)
+                .is_ok_and(|control| matches!(control.phase, Phase::Accepting { .. })),
+            Ok(EpState::DisconnectPending) => {
+                self.drain_step(now, ep);
+                self.objects.state_of(ep).ok() == Some(EpState::DisconnectPending)
+            }
+            Ok(EpState::Disconnected) => {
+                // The poster may have missed the change; see `ep::ending`.
+                self.flush(ep);
+                false
+            }
+            Ok(EpState::Connected) => {
+                self.objects.eps.live(ep).is_ok_and(|control| control.looks_up)
+            }
+            Ok(_) | Err(_) => false,
+        }
+    }
+
+    /// Sends what the connection manager has to say, as far as the ways are known.
+    pub(crate) fn transmit(&mut self, now: Instant) {
+        self.connections.crowded = false;
+        for _ in 0..self.connections.waiting.len() {
+            if let Some(transmit) = self.connections.waiting.pop_front() {
+                self.send(now, transmit);
+            }
+        }
+        for _ in 0..BUDGET {
+            if self.connections.waiting.is_full() {
+                return;
+            }
+            let before = self.connections.cm.counters().retransmitted;
+            let Some(transmit) = self.connections.cm.poll_transmit(now) else {
+                return;
+            };
+            let again = self.connections.cm.counters().retransmitted != before;
+            self.counters.sent(&transmit.mad, again);
+            self.send(now, transmit);
+        }
+    }
+
+    fn send(&mut self, now: Instant, transmit: Transmit) {
+        match self.hca.resolve(transmit.to, now) {
+            Poll::Ready(Ok(path)) => match self.hca.mad_send(&path, &transmit.mad) {
+                // Many connections at once: it would be repeated, but only after seconds.
+                Err(fault) if fault.kind() == FaultKind::Resources => {
+                    self.connections.crowded = true;
+                    self.connections.put_off(transmit);
+                }
+                // A datagram may be lost anywhere; the connection manager repeats it.
+                Ok(()) | Err(_) => self.events.worked = true,
+            },
+            Poll::Ready(Err(_)) => {}
+            Poll::Pending => self.connections.put_off(transmit),
+        }
+    }
+}

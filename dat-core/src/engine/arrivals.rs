@@ -1,0 +1,107 @@
+//! Arrivals: what triggers a CNO, and what upcalls are made for.
+//!
+//! An event that the control half makes tells of itself when it is put into the ring. Completions
+//! and flushes do not pass through the control half; so for an Event Dispatcher that somebody
+//! listens to it takes them in, at each advance, and asks the device to announce the next. An Event
+//! Dispatcher whose reaper is with another thread is that thread's: it arms by itself,
+//! and here only the device's announcement counts.
+
+use crate::engine::Ia;
+use crate::provider::Provider;
+use crate::types::dat_return::DatReturn;
+use crate::types::flags::{CompletionFlags, UpcallPolicy};
+use crate::types::handle::Evd;
+
+/// Upcalls made for one Event Dispatcher in one advance.
+const BUDGET: usize = 256;
+
+impl<P: Provider> Ia<'_, P> {
+    /// Looks for arrivals, and tells agents and upcalls.
+    pub(crate) fn arrivals(&mut self) {
+        for index in 0..self.events.evds.capacity() {
+            let Some(evd) = self.events.evds.handle_at(index).map(Evd) else {
+                continue;
+            };
+            self.look_in(evd);
+        }
+        self.events.call_agents();
+        for index in 0..self.events.evds.capacity() {
+            if let Some(evd) = self.events.evds.handle_at(index).map(Evd) {
+                self.call_up(evd);
+            }
+        }
+    }
+
+    /// What has come until now is told to whom it concerns now.
+    pub(crate) fn look_in(&mut self, evd: Evd) {
+        if self.events.listened(evd) && self.take_in(evd) {
+            self.events.arrived(evd);
+        }
+    }
+
+    /// What has come until now concerns nobody.
+    pub(crate) fn overlook(&mut self, evd: Evd) {
+        if self.events.listened(evd) {
+            self.take_in(evd);
+        }
+    }
+
+    /// Takes in what has come from the device and from posters since the last time. Whether any of
+    /// it notifies.
+    fn take_in(&mut self, evd: Evd) -> bool {
+        let Some(control) = self.events.evds.get_mut(evd.0) else {
+            return false;
+        };
+        let announced = core::mem::take(&mut control.announced);
+        if self.events.reaper_is_out(&self.data, evd.0) {
+            return announced;
+        }
+        let taken = self.absorb(evd);
+        let solicited = self.objects.completion_type(evd) == CompletionFlags::SOLICITED_WAIT;
+        let shared = self.data.shared;
+        let mut news = taken.notifying;
+        if let (Ok(reaper), Some(ring)) = (self.reaper_here(evd), shared.evd(evd.0.index())) {
+            news |= reaper.adopt(&shared, ring);
+            if taken.all {
+                reaper.arm(solicited);
+            } else {
+                // More than fits: nobody can tell what is among it.
+                news = true;
+            }
+        }
+        news
+    }
+
+    /// Makes the upcalls for what has come.
+    fn call_up(&mut self, evd: Evd) {
+        for _ in 0..BUDGET {
+            let Some(upcalls) = self.events.evds.get_mut(evd.0).and_then(|c| c.upcalls.as_mut())
+            else {
+                return;
+            };
+            let quiet = matches!(upcalls.policy, UpcallPolicy::Disable | UpcallPolicy::Teardown);
+            if !upcalls.news || upcalls.inside || quiet {
+                return;
+            }
+            let upcall = self.upcalls.get(evd.0.index() as usize).copied().flatten();
+            let Some(upcall) = upcall else { return };
+            let event = match self.evd_dequeue(evd) {
+                Ok(event) => event,
+                Err(DatReturn::QUEUE_EMPTY) => {
+                    if let Some(upcalls) =
+                        self.events.evds.get_mut(evd.0).and_then(|c| c.upcalls.as_mut())
+                    {
+                        upcalls.news = false;
+                    }
+                    return;
+                }
+                Err(_) => return,
+            };
+            self.events.worked = true;
+            let more = self.evd_count(evd).events != 0;
+            self.events.inside(evd, true);
+            (upcall.function)(self, upcall.instance, event, more);
+            self.events.inside(evd, false);
+        }
+    }
+}

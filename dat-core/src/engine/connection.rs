@@ -1,0 +1,222 @@
+//! From the connection manager's events to Endpoints and Connection Requests.
+
+use crate::cm::event::{CmEvent, Request};
+use crate::cm::params::ConnId;
+use crate::cm::wire::reason::Reason;
+use crate::engine::Ia;
+use crate::engine::connections::Owner;
+use crate::objects::cr::{CrControl, RequestData};
+use crate::objects::psp::Listener;
+use crate::provider::Provider;
+use crate::types::dat_return::Error;
+use crate::types::ep_state::{EpOp, EpState};
+use crate::types::event::Event;
+use crate::types::flags::PspFlag;
+use crate::types::handle::{Cr, Ep};
+use crate::types::time::Instant;
+
+/// Events taken in one go.
+const BUDGET: usize = 256;
+
+impl<P: Provider> Ia<'_, P> {
+    /// Carries out what the connection manager has to tell.
+    pub(crate) fn connection_events(&mut self, now: Instant) {
+        for _ in 0..BUDGET {
+            let Some(event) = self.connections.cm.poll_event() else {
+                return;
+            };
+            self.events.worked = true;
+            match event {
+                CmEvent::Request(request) => self.requested(now, &request),
+                CmEvent::Reply(reply) => match self.connections.owner(&self.objects, reply.conn) {
+                    Owner::Ep(ep) => self.replied(ep, reply),
+                    // Aborted meanwhile: the peer must not stay half connected.
+                    Owner::Nobody | Owner::Cr(_) | Owner::LookUp(..) => {
+                        self.connections.cm.abort(now, reply.conn)
+                    }
+                },
+                CmEvent::Established { conn } => {
+                    if let Owner::Ep(ep) = self.connections.owner(&self.objects, conn) {
+                        self.accepted(now, ep);
+                    }
+                }
+                CmEvent::Rejected { conn, reason } => {
+                    let op = if reason == Reason::CONSUMER {
+                        EpOp::PeerRejected
+                    } else {
+                        EpOp::NonPeerRejected
+                    };
+                    self.ended(conn, op, Some(reason));
+                }
+                CmEvent::Unreachable { conn } => self.ended(conn, EpOp::Unreachable, None),
+                CmEvent::Disconnected { conn, .. } => {
+                    self.ended(conn, EpOp::PeerDisconnected, None);
+                }
+                CmEvent::SidrRequest(request) => self.looked_up(now, &request),
+                CmEvent::SidrReply(reply) => self.found(&reply),
+            }
+        }
+    }
+
+    /// A connection is no more; a rejection has a reason, and private data.
+    fn ended(&mut self, conn: ConnId, op: EpOp, refusal: Option<Reason>) {
+        match self.connections.owner(&self.objects, conn) {
+            Owner::Nobody => {}
+            Owner::LookUp(ep, ..) => self.unanswered(ep),
+            Owner::Cr(cr) => {
+                if let Some(control) = self.objects.crs.get_mut(cr.0) {
+                    control.conn = None;
+                }
+            }
+            Owner::Ep(ep) => {
+                if let Some(control) = self.objects.eps.get_mut(ep.0) {
+                    control.conn = None;
+                    if refusal.is_some() {
+                        control.refusal = refusal;
+                        self.keep_answer(ep, Some(conn));
+                    }
+                }
+                self.apply(ep, op);
+            }
+        }
+    }
+
+    /// A peer asks for a connection.
+    fn requested(&mut self, now: Instant, request: &Request) {
+        let listener = request.service.port().and_then(|port| self.objects.listener(port));
+        let presented = if request.terms.mtu > self.hca.limits().mtu && listener.is_some() {
+            // The peer would send packets of that size: a smaller MTU on this side alone refuses
+            // its first long message.
+            Err(Reason::INVALID_MTU)
+        } else {
+            listener.map_or(Err(Reason::INVALID_SERVICE_ID), |listener| {
+                self.present(listener, request, Some(request.conn))
+            })
+        };
+        self.presented(now, request, presented);
+    }
+
+    /// A request has come to a service point, with the private data of its message, or the peer is
+    /// told why not.
+    pub(crate) fn presented(
+        &mut self,
+        now: Instant,
+        request: &Request,
+        presented: Result<Cr, Reason>,
+    ) {
+        match presented {
+            Ok(cr) => {
+                if let Some(control) = self.objects.crs.get_mut(cr.0) {
+                    // It is new, and no message has more than there is room for.
+                    let private = self.connections.cm.private_data(request.conn);
+                    let _ = control.private.extend_from_slice(private);
+                }
+            }
+            Err(reason) => {
+                if self.connections.cm.reject(now, request.conn, reason, &[], &[]).is_err() {
+                    self.connections.cm.abort(now, request.conn);
+                }
+            }
+        }
+    }
+
+    /// Brings a request to a service point, or says why that is not to be. The private data is the
+    /// caller's to add.
+    pub(crate) fn present(
+        &mut self,
+        listener: Listener,
+        request: &Request,
+        conn: Option<ConnId>,
+    ) -> Result<Cr, Reason> {
+        let full = Reason::NO_RESOURCES;
+        let nobody = Reason::INVALID_SERVICE_ID;
+        let (evd, needs_ep) = match listener {
+            Listener::Psp(psp) => {
+                let psp = self.objects.psps.live(psp).map_err(|_| nobody)?;
+                (psp.evd, psp.flag == PspFlag::Provider)
+            }
+            Listener::Rsp(rsp) => {
+                let rsp = self.objects.rsps.live(rsp).map_err(|_| nobody)?;
+                if rsp.used {
+                    return Err(nobody);
+                }
+                (rsp.evd, false)
+            }
+            Listener::Csp(csp) => (self.objects.csps.live(csp).map_err(|_| nobody)?.evd, false),
+        };
+        if !self.events.has_room(evd) || self.objects.crs.is_full() {
+            return Err(full);
+        }
+        let (local_ep, provided) = match listener {
+            Listener::Psp(_) if needs_ep => {
+                let state = EpState::UnconfiguredTentative;
+                let ep = self.provided_ep(state, Some(request));
+                (Some(ep.map_err(|_| full)?), true)
+            }
+            Listener::Psp(_) | Listener::Csp(_) => (None, false),
+            Listener::Rsp(rsp) => {
+                let rsp = self.objects.rsps.get_mut(rsp.0).ok_or(nobody)?;
+                rsp.used = true;
+                let (ep, provided) = (rsp.ep, rsp.provided);
+                self.apply(ep, EpOp::RequestArrived);
+                if let Ok(control) = self.objects.eps.live_mut(ep) {
+                    control.note(request);
+                }
+                (Some(ep), provided)
+            }
+        };
+        let control = CrControl {
+            conn,
+            request: *request,
+            private: RequestData::new(),
+            local_ep,
+            provided,
+            listener,
+        };
+        let cr = self.objects.crs.insert(control).map(Cr).ok_or(full)?;
+        if let Some(conn) = conn {
+            self.connections.own(conn, Owner::Cr(cr));
+        }
+        let event = match listener {
+            Listener::Psp(psp) => Event::ConnectionRequest {
+                psp,
+                cr,
+                conn_qual: self.objects.psps.live(psp).map_or(0, |psp| psp.port.into()),
+            },
+            Listener::Rsp(rsp) => Event::ReservedRequest {
+                rsp,
+                cr,
+                conn_qual: self.objects.rsps.live(rsp).map_or(0, |rsp| rsp.port.into()),
+            },
+            Listener::Csp(csp) => Event::CommonRequest {
+                csp,
+                cr,
+                conn_qual: self.objects.csps.live(csp).map_or(0, |csp| csp.address.port().into()),
+            },
+        };
+        self.events.notify(Some(evd), event);
+        Ok(cr)
+    }
+
+    /// An Endpoint of the provider's: no zone, no Event Dispatchers, attributes that suit the
+    /// request, if there is one already.
+    pub(crate) fn provided_ep(
+        &mut self,
+        state: EpState,
+        request: Option<&Request>,
+    ) -> Result<Ep, Error> {
+        let mut attr = self.ep_attr_default();
+        attr.max_recv_dtos = 0;
+        attr.max_request_dtos = 0;
+        if let Some(Request { terms, .. }) = request {
+            attr.max_rdma_read_in = attr.max_rdma_read_in.min(terms.responder_resources);
+            attr.max_rdma_read_out = attr.max_rdma_read_out.min(terms.initiator_depth);
+        }
+        let ep = self.ep_create(None, None, None, None, Some(&attr))?;
+        if let (Some(request), Ok(control)) = (request, self.objects.eps.live_mut(ep)) {
+            control.note(request);
+        }
+        self.objects.enter(ep, state);
+        Ok(ep)
+    }
+}

@@ -1,0 +1,49 @@
+//! Requests of dat-core's own behind suppressed ones, and the entries of completion queues that
+//! they need.
+//!
+//! The device does not say when a suppressed request completes, so an empty request is posted
+//! behind it, a follower. Its completion takes an entry that the consumer did not reckon with. A
+//! completion queue has twice the entries of the length that was asked for ([`Ia::entries`]), and
+//! no more followers are posted than the second half holds. That is enough unless the consumer lets
+//! completions lie and asks for the status again and again: each follower has a suppressed request
+//! before it, which counts in the length.
+
+use crate::engine::Ia;
+use crate::provider::Provider;
+use crate::types::completion::Direction;
+use crate::types::handle::{Ep, Evd};
+
+impl<P: Provider> Ia<'_, P> {
+    /// Sees to it that the end of an Endpoint's newest request shows. False if that has to be tried
+    /// again: the posting half is out, or another request of dat-core's own is under way, or
+    /// there is no room for its completion.
+    pub(crate) fn follow_suppressed(&mut self, ep: Ep) -> bool {
+        let Ok(control) = self.objects.eps.live(ep) else {
+            return true;
+        };
+        let evd = control.request_evd;
+        let Ok((poster, _, near)) = self.posting(ep) else {
+            return false;
+        };
+        if !poster.ends_silently() {
+            return true;
+        }
+        let to = near.ep.posted(Direction::Send);
+        let follower = &near.ep.poster.follower;
+        if follower.is_under_way() || !evd.is_some_and(|evd| self.has_entry(evd)) {
+            return false;
+        }
+        let Ok((poster, ..)) = self.posting(ep) else {
+            return false;
+        };
+        follower.start(poster.next_token(), to);
+        poster.follow();
+        true
+    }
+
+    /// Whether the completion queue has an entry for another follower.
+    fn has_entry(&self, evd: Evd) -> bool {
+        let own = self.objects.own_entries(evd);
+        self.events.evds.get(evd.0).is_some_and(|control| own < control.qlen)
+    }
+}

@@ -1,0 +1,323 @@
+//! The queue pair of an Endpoint: made when a Protection Zone and a DTO Event Dispatcher are known,
+//! in Init at once, so that receives may be posted before there is a connection.
+
+use core::sync::atomic::Ordering;
+
+use crate::data::poster::{Limits, MAX_SEGMENTS, Poster};
+use crate::data::shared::ep::{DATAGRAM, SHARED};
+use crate::data::shared::lmr;
+use crate::data::shared::request::Run;
+use crate::engine::Ia;
+use crate::provider::{NewQp, Provider, Qp, QpInit, QpStep, Service};
+use crate::types::completion::Direction;
+use crate::types::dat_return::{DatSubtype, DatType, Error};
+use crate::types::ep_attr::EpAttr;
+use crate::types::flags::{Access, CompletionFlags, Qos};
+use crate::types::handle::{Ep, Evd, Pz, Srq};
+use crate::types::random::Random;
+
+pub(crate) const BAD_ATTR: Error = Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg6);
+
+/// What a queue pair is made from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Makings {
+    pub(crate) pz: Option<Pz>,
+    pub(crate) recv_evd: Option<Evd>,
+    pub(crate) request_evd: Option<Evd>,
+    pub(crate) srq: Option<Srq>,
+    pub(crate) attr: EpAttr,
+    pub(crate) service: Service,
+}
+
+/// A queue pair that is ready to be installed.
+pub(crate) struct Made<P: Provider> {
+    pub(crate) qp: Qp,
+    pub(crate) poster: Poster<P>,
+    index: u32,
+}
+
+impl<P: Provider> Ia<'_, P> {
+    /// What an Endpoint gets if its creator has no wish: 64 DTOs each way and 4 segments, or what
+    /// the adapter and the storage have if that is less.
+    #[must_use]
+    pub fn ep_attr_default(&self) -> EpAttr {
+        let limits = self.hca.limits();
+        let dtos = self.max_dtos().min(64);
+        let iov = limits.max_segments.min(4);
+        let reads = limits.max_reads.min(4);
+        EpAttr {
+            max_message_size: limits.max_message,
+            max_rdma_size: limits.max_message,
+            qos: Qos::BestEffort,
+            recv_completion_flags: CompletionFlags::EVD_THRESHOLD,
+            request_completion_flags: CompletionFlags::EVD_THRESHOLD,
+            max_recv_dtos: dtos,
+            max_request_dtos: dtos,
+            max_recv_iov: iov,
+            max_request_iov: iov,
+            max_rdma_read_in: reads,
+            max_rdma_read_out: reads,
+            max_rdma_read_iov: iov,
+            max_rdma_write_iov: iov,
+        }
+    }
+
+    /// Outstanding DTOs of one direction that adapter and storage allow.
+    pub(crate) fn max_dtos(&self) -> u16 {
+        let storage = 1_u32 << self.data.shared.dto_shift.min(15);
+        u16::try_from(storage.min(self.hca.limits().max_qp_requests)).unwrap_or(u16::MAX)
+    }
+
+    /// Segments of one DTO that adapter and dat-core allow.
+    pub(crate) fn max_iov(&self) -> u8 {
+        let most = u8::try_from(MAX_SEGMENTS).unwrap_or(u8::MAX);
+        self.hca.limits().max_segments.min(most)
+    }
+
+    /// The attributes as they will hold, or why they cannot.
+    pub(crate) fn checked_attr(
+        &self,
+        attr: Option<&EpAttr>,
+        recv: bool,
+        request: bool,
+    ) -> Result<EpAttr, Error> {
+        let default = self.ep_attr_default();
+        let Some(attr) = attr else {
+            return Ok(EpAttr {
+                max_recv_dtos: if recv { default.max_recv_dtos } else { 0 },
+                max_request_dtos: if request { default.max_request_dtos } else { 0 },
+                ..default
+            });
+        };
+        if attr.qos != Qos::BestEffort {
+            return Err(Error::new(DatType::ModelNotSupported, DatSubtype::None));
+        }
+        let limits = self.hca.limits();
+        let completion = CompletionFlags::SOLICITED_WAIT
+            .union(CompletionFlags::UNSIGNALLED)
+            .union(CompletionFlags::EVD_THRESHOLD);
+        let iov = self.max_iov();
+        let legal = recv == (attr.max_recv_dtos != 0)
+            && request == (attr.max_request_dtos != 0)
+            && (!recv || attr.max_recv_iov != 0)
+            && (!request || attr.max_request_iov != 0)
+            && attr.max_recv_dtos <= self.max_dtos()
+            && attr.max_request_dtos <= self.max_dtos()
+            && attr.max_recv_iov <= iov
+            && attr.max_request_iov <= iov
+            && attr.max_rdma_read_iov <= iov
+            && attr.max_rdma_write_iov <= iov
+            && attr.max_rdma_read_in <= limits.max_reads
+            && attr.max_rdma_read_out <= limits.max_reads
+            && attr.max_message_size <= limits.max_message
+            && attr.max_rdma_size <= limits.max_message
+            && completion.contains(attr.recv_completion_flags)
+            && completion.union(CompletionFlags::SUPPRESS).contains(attr.request_completion_flags);
+        if legal { Ok(*attr) } else { Err(BAD_ATTR) }
+    }
+
+    /// Makes a queue pair in Init for slot `slot`; `None` while something is missing.
+    pub(crate) fn make_qp(
+        &mut self,
+        slot: u32,
+        life: u32,
+        makings: &Makings,
+    ) -> Result<Option<Made<P>>, Error> {
+        let Some(pz) = makings.pz else {
+            return Ok(None);
+        };
+        let cq_of = |evd: Option<Evd>| {
+            evd.and_then(|evd| self.events.evds.get(evd.0)).and_then(|control| control.cq)
+        };
+        let (request_cq, recv_cq) = (cq_of(makings.request_evd), cq_of(makings.recv_evd));
+        let Some(send_cq) = request_cq.or(recv_cq) else {
+            return Ok(None);
+        };
+        let shared =
+            makings.srq.and_then(|srq| self.objects.srqs.get(srq.0)).map(|control| control.queue);
+        if shared.is_some() && recv_cq.is_none() {
+            // What it takes from the queue would never come back.
+            return Ok(None);
+        }
+        let receives = if shared.is_some() { 0 } else { makings.attr.max_recv_dtos };
+        let Some(pd) = self.objects.pzs.get(pz.0).map(|control| control.pd) else {
+            return Ok(None);
+        };
+        let attr = &makings.attr;
+        let index = (slot | life << self.data.shared.ep_mask.trailing_ones()) & 0xff_ffff;
+        let requests = attr.max_request_dtos;
+        let segments =
+            attr.max_request_iov.max(attr.max_rdma_read_iov).max(attr.max_rdma_write_iov);
+        let NewQp { qp, sq, rq } = self.hca.qp_create(&QpInit {
+            service: makings.service,
+            pd,
+            send_cq,
+            recv_cq: recv_cq.unwrap_or(send_cq),
+            requests,
+            receives,
+            request_segments: segments,
+            receive_segments: attr.max_recv_iov,
+            index,
+            shared,
+        })?;
+        if let Err(fault) = self.hca.qp_modify(qp, &first_step(makings.service)) {
+            // The first failure is the one to tell.
+            let _ = self.hca.qp_destroy(qp, sq, rq);
+            return Err(fault.into());
+        }
+        let mut straight = CompletionFlags::SUPPRESS
+            .union(CompletionFlags::SOLICITED_WAIT)
+            .union(CompletionFlags::BARRIER_FENCE)
+            .union(CompletionFlags::LMR_INVALIDATE_FENCE)
+            .union(CompletionFlags::DEFER);
+        let datagram = makings.service != Service::Connected;
+        let adapter = self.hca.limits();
+        // A datagram is never deferred or fenced.
+        let (max_message, max_rdma) = if datagram {
+            straight -= CompletionFlags::DEFER.union(CompletionFlags::BARRIER_FENCE);
+            (adapter.max_message, attr.max_message_size)
+        } else {
+            (attr.max_message_size, attr.max_rdma_size)
+        };
+        let unsignalled = |flags: CompletionFlags| flags.contains(CompletionFlags::UNSIGNALLED);
+        let limits = Limits {
+            requests,
+            receives,
+            quiet: Run::of((requests / 2).min(Run::MOST)),
+            request_mask: mask_of(requests),
+            recv_mask: mask_of(receives),
+            request_segments: attr.max_request_iov,
+            recv_segments: attr.max_recv_iov,
+            read_segments: attr.max_rdma_read_iov,
+            write_segments: attr.max_rdma_write_iov,
+            max_message,
+            max_rdma,
+            max_receive: adapter.max_message,
+            zone: lmr::zone(pz.0.index()),
+            // All others, also those that nobody knows.
+            aside: CompletionFlags::from_bits_retain(!straight.bits()),
+            unsignalled_request: unsignalled(attr.request_completion_flags),
+            unsignalled_recv: unsignalled(attr.recv_completion_flags),
+            datagram,
+            atomics: adapter.atomics,
+            shared: shared.is_some(),
+        };
+        let random = Random::new(self.random.next());
+        // There are 32,768 Endpoints at most.
+        let slot = u16::try_from(slot).unwrap_or(u16::MAX);
+        let poster = Poster::new(slot, sq, rq, limits, random);
+        Ok(Some(Made { qp, poster, index }))
+    }
+
+    /// Puts a queue pair into service. What the slot held before is forgotten.
+    pub(crate) fn install_qp(&mut self, slot: u32, makings: &Makings, made: Made<P>) {
+        let Some(shared) = self.data.shared.ep(slot) else {
+            return;
+        };
+        let limits = made.poster.limits();
+        let first = self.data.shared.first_slot(slot);
+        let evd = |evd: Option<Evd>| evd.map_or(u32::MAX, |evd| evd.0.index());
+        for (line, mask, evd) in [
+            (&shared.request, limits.request_mask, evd(makings.request_evd)),
+            (&shared.receive, limits.recv_mask, evd(makings.recv_evd)),
+        ] {
+            line.mask.store(u32::from(mask), Ordering::Relaxed);
+            line.first.store(first, Ordering::Relaxed);
+            line.evd.store(evd, Ordering::Relaxed);
+            line.index.store(made.index, Ordering::Relaxed);
+        }
+        let solicited =
+            makings.attr.recv_completion_flags.contains(CompletionFlags::SOLICITED_WAIT);
+        let line = &shared.receive;
+        line.solicited.store(solicited.into(), Ordering::Relaxed);
+        let kind = match makings.srq {
+            Some(srq) => {
+                line.srq.store(srq.0.index(), Ordering::Relaxed);
+                line.taken.store(0, Ordering::Relaxed);
+                SHARED
+            }
+            None if limits.datagram => DATAGRAM,
+            None => 0,
+        };
+        line.index.store(made.index | kind, Ordering::Relaxed);
+        self.data.rewind_slots(shared);
+        if let Some(place) = self.data.posters.get_mut(slot as usize) {
+            *place = Some(made.poster);
+        }
+    }
+
+    /// Drops what is outstanding without completing it: binds are accounted for, flushes forgotten,
+    /// completions taken out of their queues.
+    pub(crate) fn drop_outstanding(&mut self, slot: u32) {
+        let shared = self.data.shared;
+        let Some(ep) = shared.ep(slot) else { return };
+        let consumed = ep.request.consumed.load(Ordering::Acquire);
+        // Those that change keys are accounted for; of others nobody has to know.
+        for i in 0..ep.outstanding(Direction::Send) {
+            if let Some(request) = shared.request(&ep.request, consumed.wrapping_add(i)) {
+                crate::data::finish::untold(&shared, slot, ep, request.read(), false);
+            }
+        }
+        // Not when another queue pair takes over what is posted.
+        let slots = ep.receive.mask.load(Ordering::Relaxed).wrapping_add(1);
+        shared.forget_quiet(ep, 0, slots);
+        ep.receive.max_len.store(0, Ordering::Relaxed);
+        for line in [&ep.request, &ep.receive] {
+            let evd = line.evd.load(Ordering::Relaxed);
+            if let Some(evd) = self.events.evds.handle_at(evd) {
+                // What is left moves to other positions, all of which are seen by then.
+                self.look_through(Evd(evd));
+            }
+            if let Some(reaper) = self.data.reapers.get_mut(evd as usize).and_then(Option::as_mut) {
+                reaper.sweep(&shared, slot);
+                reaper.purge(&shared, slot);
+            }
+        }
+    }
+
+    /// Whether nothing of the Endpoint can be in the hands of a reaper in another thread.
+    pub(crate) fn reapers_quiet(&self, slot: u32) -> bool {
+        let Some(ep) = self.data.shared.ep(slot) else {
+            return true;
+        };
+        [Direction::Send, Direction::Recv].iter().all(|&d| {
+            let line = ep.line(d);
+            let here = self
+                .events
+                .evds
+                .handle_at(line.evd.load(Ordering::Relaxed))
+                .is_none_or(|evd| !self.events.reaper_is_out(&self.data, evd));
+            // What a shared queue gave to it has to be taken back out of the completion queue.
+            let shared = d == Direction::Recv && ep.srq().is_some();
+            here || !shared && (ep.outstanding(d) == 0 && !line.flush.is_on())
+        })
+    }
+
+    /// Destroys the queue pair of an Endpoint, if it has one.
+    pub(crate) fn destroy_qp(&mut self, ep: Ep) -> Result<(), Error> {
+        let qp = self.objects.eps.live_mut(ep)?.qp.take();
+        self.data.retire_index(ep.0.index());
+        let poster = self.data.posters.get_mut(ep.0.index() as usize).and_then(Option::take);
+        match (qp, poster) {
+            (Some(qp), Some(poster)) => Ok(self.hca.qp_destroy(qp, poster.sq, poster.rq)?),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The first step of a queue pair's life. Peers get every right the queue pair can give; the keys
+/// decide what they may touch.
+pub(crate) const fn first_step(service: Service) -> QpStep {
+    match service {
+        Service::Connected => QpStep::Init {
+            access: Access::REMOTE_READ.union(Access::REMOTE_WRITE).union(Access::REMOTE_ATOMIC),
+        },
+        Service::Datagram { qkey } => QpStep::Datagram { qkey },
+    }
+}
+
+/// Slots for `count` DTOs, less one.
+fn mask_of(count: u16) -> u16 {
+    let mask = u32::from(count.max(1)).next_power_of_two() - 1;
+    u16::try_from(mask).unwrap_or(u16::MAX)
+}

@@ -1,0 +1,57 @@
+//! Event Dispatchers: dat_evd_*(3).
+//!
+//! One Event Dispatcher takes any mix of streams. Completions come straight from its completion
+//! queue; all other events come through a ring that the control half fills. The rules of order are
+//! the reaper's, see [`EvdReaper`].
+//!
+//! What wakes somebody (a wait, a CNO, an upcall) is found by looking, in `count` and `arrival`;
+//! nothing of it is on the way of an event that is merely dequeued.
+
+use crate::provider::Cq;
+use crate::types::flags::EvdFlags;
+use crate::types::handle::Cno;
+use crate::{EvdCounter, UpcallPolicy};
+
+/// What the control half knows of one Event Dispatcher.
+#[derive(Debug)]
+pub(crate) struct EvdControl {
+    pub(crate) flags: EvdFlags,
+    /// Events the consumer may count on.
+    pub(crate) qlen: u32,
+    /// Events the ring takes.
+    pub(crate) ring: u32,
+    pub(crate) cq: Option<Cq>,
+    /// Streams attached: directions and connections of Endpoints, service points.
+    pub(crate) streams: u32,
+    /// The device announced completions, and the consumer has not asked.
+    pub(crate) notified: bool,
+    /// The same, and who listens has not been told.
+    pub(crate) announced: bool,
+    pub(crate) cno: Option<Cno>,
+    /// Arrivals trigger the CNO.
+    pub(crate) enabled: bool,
+    pub(crate) unwaitable: bool,
+    /// Instead of a CNO and waits: kDAPL.
+    pub(crate) upcalls: Option<Upcalls>,
+    pub(crate) tally: EvdTally,
+}
+
+/// What the control half counts of an Event Dispatcher, and since when everything.
+#[derive(Debug, Default)]
+pub(crate) struct EvdTally {
+    pub(crate) connections: u64,
+    pub(crate) completions: u64,
+    /// Waits, and those whose first look found that they have to sleep.
+    pub(crate) waits: [u64; 2],
+    pub(crate) base: [u64; EvdCounter::COUNT],
+}
+
+/// What the control half knows of the upcalls of one Event Dispatcher.
+#[derive(Debug)]
+pub(crate) struct Upcalls {
+    pub(crate) policy: UpcallPolicy,
+    /// Something has come that no upcall was made for.
+    pub(crate) news: bool,
+    /// One is under way.
+    pub(crate) inside: bool,
+}

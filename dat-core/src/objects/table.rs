@@ -1,0 +1,245 @@
+//! A table of objects over caller-supplied slots.
+
+use crate::types::dat_return::DatReturn;
+use crate::types::handle::Handle;
+
+/// A kind of object: the consumer's handle of it, and how a stale one is refused.
+pub(crate) trait Kind {
+    /// What the consumer names it by.
+    type Handle: Into<Handle>;
+    /// The refusal of a handle of no object.
+    const STALE: DatReturn;
+
+    /// False of an object that the consumer has freed and that is still in the table.
+    fn is_live(&self) -> bool {
+        true
+    }
+}
+
+/// Room for one object.
+#[derive(Debug)]
+pub(crate) struct Slot<T> {
+    head: Head,
+    value: Option<T>,
+}
+
+/// What a slot has besides its object.
+#[derive(Debug)]
+struct Head {
+    /// Of the object that lives here, or of the next that will.
+    generation: u32,
+    /// The next free one, as [`Count::free`] says it.
+    next: u32,
+    /// The consumer's own word.
+    context: u64,
+}
+
+impl<T> Slot<T> {
+    pub(crate) const fn new() -> Self {
+        Self::of(0)
+    }
+
+    /// A free one whose first object will be of that generation.
+    const fn of(generation: u32) -> Self {
+        Self { head: Head { generation, next: 0, context: 0 }, value: None }
+    }
+}
+
+/// Objects of one kind, found by handle without search; free slots are a stack.
+#[derive(Debug)]
+pub(crate) struct Table<'s, T> {
+    slots: &'s mut [Slot<T>],
+    count: Count,
+}
+
+/// Which slots are taken: none at first.
+#[derive(Debug, Default)]
+struct Count {
+    /// The first of those that were given back, counted from 1; 0 if there is none.
+    free: u32,
+    /// Slots from here on were never used.
+    fresh: u32,
+    len: u32,
+    /// Objects that were ever put in.
+    made: u64,
+}
+
+impl Count {
+    /// The slot that comes next.
+    fn next(&self) -> u32 {
+        self.free.checked_sub(1).unwrap_or(self.fresh)
+    }
+
+    /// It is taken.
+    #[inline(never)]
+    fn take(&mut self, head: &mut Head) {
+        if self.free == 0 {
+            self.fresh += 1;
+        } else {
+            self.free = head.next;
+        }
+        head.context = 0;
+        self.len += 1;
+        self.made = self.made.wrapping_add(1);
+    }
+
+    /// The slot at `index` is given back.
+    #[inline(never)]
+    fn give_back(&mut self, index: u32, head: &mut Head) {
+        head.generation = head.generation.wrapping_add(1);
+        head.next = self.free;
+        self.free = index + 1;
+        self.len -= 1;
+    }
+}
+
+impl<'s, T> Table<'s, T> {
+    /// An empty table whose generations start at `seed`.
+    pub(crate) fn new(slots: &'s mut [Slot<T>], seed: u32) -> Self {
+        for slot in slots.iter_mut() {
+            *slot = Slot::of(seed);
+        }
+        Self { slots, count: Count::default() }
+    }
+
+    pub(crate) fn len(&self) -> u32 {
+        self.count.len
+    }
+
+    /// Objects that were ever put in.
+    pub(crate) fn made(&self) -> u64 {
+        self.count.made
+    }
+
+    pub(crate) fn capacity(&self) -> u32 {
+        u32::try_from(self.slots.len()).unwrap_or(u32::MAX)
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.count.len >= self.capacity()
+    }
+
+    /// The handle that the next [`Self::insert`] returns.
+    #[inline(never)]
+    pub(crate) fn vacant(&self) -> Option<Handle> {
+        let index = self.count.next();
+        let slot = self.slots.get(index as usize)?;
+        Some(Handle::new(index, slot.head.generation))
+    }
+
+    pub(crate) fn insert(&mut self, value: T) -> Option<Handle> {
+        let handle = self.vacant()?;
+        let slot = self.slots.get_mut(handle.index() as usize)?;
+        slot.value = Some(value);
+        self.count.take(&mut slot.head);
+        Some(handle)
+    }
+
+    // A look-up is many instructions and happens everywhere on the control path: once in the
+    // program for each kind.
+    #[inline(never)]
+    pub(crate) fn get(&self, handle: Handle) -> Option<&T> {
+        let slot = self.slots.get(handle.index() as usize)?;
+        if slot.head.generation == handle.generation() { slot.value.as_ref() } else { None }
+    }
+
+    #[inline(never)]
+    pub(crate) fn get_mut(&mut self, handle: Handle) -> Option<&mut T> {
+        let slot = self.slots.get_mut(handle.index() as usize)?;
+        if slot.head.generation == handle.generation() { slot.value.as_mut() } else { None }
+    }
+
+    /// The consumer's word about an object.
+    #[inline(never)]
+    pub(crate) fn context(&mut self, handle: Handle) -> Option<&mut u64> {
+        let slot = self.slots.get_mut(handle.index() as usize)?;
+        let lives = slot.head.generation == handle.generation() && slot.value.is_some();
+        lives.then_some(&mut slot.head.context)
+    }
+
+    /// Drops an object; whether it lived. What of it is needed has been read before: to move it out
+    /// would copy it.
+    #[inline(never)]
+    pub(crate) fn remove(&mut self, handle: Handle) -> bool {
+        if self.get(handle).is_none() {
+            return false;
+        }
+        if let Some(slot) = self.slots.get_mut(handle.index() as usize) {
+            slot.value = None;
+            self.count.give_back(handle.index(), &mut slot.head);
+        }
+        true
+    }
+
+    /// Whatever lives at `index` now, with its handle.
+    #[inline(never)]
+    fn at(&self, index: u32) -> Option<(Handle, &T)> {
+        let slot = self.slots.get(index as usize)?;
+        let value = slot.value.as_ref()?;
+        Some((Handle::new(index, slot.head.generation), value))
+    }
+
+    /// The handle of whatever lives at `index` now.
+    pub(crate) fn handle_at(&self, index: u32) -> Option<Handle> {
+        self.at(index).map(|(handle, _)| handle)
+    }
+
+    /// Every object with its handle.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Handle, &T)> {
+        (0..self.count.fresh).filter_map(|index| self.at(index))
+    }
+
+    /// The first object there is.
+    #[inline(never)]
+    pub(crate) fn first(&self) -> Option<Handle> {
+        self.find(|_| true)
+    }
+
+    /// The first object that satisfies `test`.
+    pub(crate) fn find(&self, test: impl Fn(&T) -> bool) -> Option<Handle> {
+        self.iter().find(|(_, value)| test(value)).map(|(handle, _)| handle)
+    }
+}
+
+impl<T: Kind> Table<'_, T> {
+    /// The object of a handle, or the refusal of a stale one.
+    pub(crate) fn live(&self, handle: T::Handle) -> Result<&T, DatReturn> {
+        self.get(handle.into()).filter(|object| object.is_live()).ok_or(T::STALE)
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn live_mut(&mut self, handle: T::Handle) -> Result<&mut T, DatReturn> {
+        self.get_mut(handle.into()).filter(|object| object.is_live()).ok_or(T::STALE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_freed_slot_is_reused_under_another_handle() {
+        let mut slots = [const { Slot::new() }; 2];
+        let mut table: Table<'_, char> = Table::new(&mut slots, 7);
+        let a = table.insert('a').unwrap();
+        let b = table.insert('b').unwrap();
+        assert_eq!(table.insert('c'), None);
+        assert!(table.is_full());
+        assert!(table.remove(a));
+        assert!(!table.remove(a));
+        let c = table.insert('c').unwrap();
+        assert_eq!(c.index(), a.index());
+        assert_eq!((table.get(a), table.get(b), table.get(c)), (None, Some(&'b'), Some(&'c')));
+        assert_eq!(table.iter().count(), 2);
+    }
+
+    #[test]
+    fn handles_of_another_table_are_strangers() {
+        let (mut one, mut two) = ([const { Slot::new() }; 1], [const { Slot::new() }; 1]);
+        let mut one: Table<'_, u8> = Table::new(&mut one, 1);
+        let two: Table<'_, u8> = Table::new(&mut two, 2);
+        let a = one.insert(1_u8).unwrap();
+        assert_eq!(two.get(a), None);
+        assert_eq!(two.vacant().map(|h| h.generation()), Some(2));
+    }
+}

@@ -1,0 +1,16 @@
+//! Values that all floors speak in: handles, flags, events, codes, time, and the states of Endpoints.
+
+pub(crate) mod atomic;
+pub(crate) mod completion;
+pub(crate) mod counters;
+pub(crate) mod dat_return;
+pub(crate) mod ep_attr;
+pub(crate) mod ep_state;
+pub(crate) mod event;
+pub(crate) mod fault;
+pub(crate) mod flags;
+pub(crate) mod handle;
+pub(crate) mod random;
+pub(crate) mod strerror;
+pub(crate) mod time;
+pub(crate) mod triplet;
