@@ -3,6 +3,7 @@
 use crate::cm::event::{Cause, CmEvent, Reply, Request, SidrReply};
 use crate::cm::line::{Kind, Place};
 use crate::cm::params::{ConnId, QpTerms};
+use crate::cm::wire;
 use crate::cm::wire::disconnect::{Drep, Dreq};
 use crate::cm::wire::header::{About, MAD_LEN, address};
 use crate::cm::wire::mra::Mra;
@@ -11,7 +12,6 @@ use crate::cm::wire::rep::Rep;
 use crate::cm::wire::rtu::Rtu;
 use crate::cm::wire::service::ServiceId;
 use crate::cm::wire::sidr::SidrStatus;
-use crate::cm::wire;
 use crate::provider::Mtu;
 use crate::types::time::Instant;
 
