@@ -12,8 +12,8 @@ use crate::cm::wire::sidr::SidrStatus;
 ///
 /// A connection has one of two lives. Active: [`Reply`](Self::Reply), then after
 /// [`Cm::ready`](crate::cm::Cm::ready) the end. Passive: [`Request`](Self::Request), after
-/// [`Cm::accept`](crate::cm::Cm::accept) [`Established`](Self::Established), then the end. The end is
-/// exactly one of [`Rejected`](Self::Rejected), [`Unreachable`](Self::Unreachable) and
+/// [`Cm::accept`](crate::cm::Cm::accept) [`Established`](Self::Established), then the end. The end
+/// is exactly one of [`Rejected`](Self::Rejected), [`Unreachable`](Self::Unreachable) and
 /// [`Disconnected`](Self::Disconnected), and may come at any point; after it the [`ConnId`] is
 /// void. A connection that the caller itself ended by [`Cm::reject`](crate::cm::Cm::reject) or
 /// [`Cm::abort`](crate::cm::Cm::abort) says nothing more.

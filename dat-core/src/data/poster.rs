@@ -2,8 +2,9 @@
 //!
 //! A post takes one of two ways. The straight one serves a single segment of an Endpoint that is
 //! open and has a free slot: one branch on everything the entry guard looks at, one on what the LMR
-//! table says, then the provider's call. Whatever does not fit goes to [`general`], which does the
-//! same with any number of segments and finds the reason of a refusal.
+//! table says, then the provider's call. Whatever does not fit goes to
+//! [`general`](crate::data::general), which does the same with any number of segments and finds the
+//! reason of a refusal.
 //!
 //! A request is written to its slot, with the token it is going to have, *before* the provider sees
 //! it: its completion may be reaped by another thread before the provider's call returns.

@@ -1,5 +1,5 @@
-//! Establishment of connections, on both sides: what follows when a path is known, when the peer has
-//! replied, and when it is ready.
+//! Establishment of connections, on both sides: what follows when a path is known, when the peer
+//! has replied, and when it is ready.
 
 use core::net::IpAddr;
 use core::task::Poll;

@@ -95,7 +95,7 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     /// The Event Dispatcher of asynchronous errors. Stale, if the adapter was opened without one
-    /// ([`AsyncEvd::Exists`]).
+    /// ([`AsyncEvd::Exists`](crate::AsyncEvd::Exists)).
     #[must_use]
     pub fn async_evd(&self) -> Evd {
         self.events.async_evd

@@ -1,5 +1,5 @@
-//! Windows of RMRs without a request of their consumer: binds that must not take effect any more, the
-//! end of a queue pair, the end of the adapter.
+//! Windows of RMRs without a request of their consumer: binds that must not take effect any more,
+//! the end of a queue pair, the end of the adapter.
 
 use core::sync::atomic::Ordering;
 

@@ -41,7 +41,7 @@ impl Objects<'_> {
         }
     }
 
-    /// Puts an Endpoint on the list that [`Ia::advance`] walks.
+    /// Puts an Endpoint on the list that [`Ia::advance`](crate::Ia::advance) walks.
     pub(crate) fn watch(&mut self, ep: Ep) {
         let head = self.active;
         if let Some(control) = self.eps.get_mut(ep.0)

@@ -2,7 +2,7 @@
 //!
 //! One Event Dispatcher takes any mix of streams. Completions come straight from its completion
 //! queue; all other events come through a ring that the control half fills. The rules of order are
-//! the reaper's, see [`EvdReaper`].
+//! the reaper's, see [`EvdReaper`](crate::EvdReaper).
 //!
 //! What wakes somebody (a wait, a CNO, an upcall) is found by looking, in `count` and `arrival`;
 //! nothing of it is on the way of an event that is merely dequeued.

@@ -5,10 +5,12 @@
 //! wire.
 //!
 //! Besides the memory types of uDAPL there are those of kDAPL that an embedder has use for: pages
-//! by device address ([`Ia::lmr_kcreate`]), regions that a queued request registers
-//! ([`Ia::lmr_allocate`], [`Ia::lmr_fmr`], [`Ia::lmr_invalidate`]), and all memory at once, for
-//! local use ([`Ia::ia_reserved_lmr`]). What triplets name in those are not addresses of the host,
-//! so they never take the straight way of a post, which may read the payload itself.
+//! by device address ([`Ia::lmr_kcreate`](crate::Ia::lmr_kcreate)), regions that a queued request
+//! registers ([`Ia::lmr_allocate`](crate::Ia::lmr_allocate), [`Ia::lmr_fmr`](crate::Ia::lmr_fmr),
+//! [`Ia::lmr_invalidate`](crate::Ia::lmr_invalidate)), and all memory at once, for
+//! local use ([`Ia::ia_reserved_lmr`](crate::Ia::ia_reserved_lmr)). What triplets name in those are
+//! not addresses of the host, so they never take the straight way of a post, which may read the
+//! payload itself.
 
 use crate::VaType;
 use crate::objects::table::Kind;

@@ -4,11 +4,11 @@
 //! LMR to peers under a fresh `rmr_context`, chosen before the bind runs, so that the consumer may
 //! send it off right behind.
 //!
-//! One of [`Ia::rmr_create`] belongs to its Protection Zone: it is bound on any Endpoint of the
-//! zone, opens its range to the peers of all of them, and outlives the connection it was bound on.
-//! One of [`Ia::rmr_create_for_ep`] belongs to one Endpoint at a time: it opens its range to that
-//! Endpoint's peer alone, that peer may close it again with a message, and it is unbound when
-//! the Endpoint is reset or freed.
+//! One of [`Ia::rmr_create`](crate::Ia::rmr_create) belongs to its Protection Zone: it is bound on
+//! any Endpoint of the zone, opens its range to the peers of all of them, and outlives the
+//! connection it was bound on. One of [`Ia::rmr_create_for_ep`](crate::Ia::rmr_create_for_ep)
+//! belongs to one Endpoint at a time: it opens its range to that Endpoint's peer alone, that peer
+//! may close it again with a message, and it is unbound when the Endpoint is reset or freed.
 
 use crate::objects::table::Kind;
 use crate::provider::Mw;

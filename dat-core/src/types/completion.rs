@@ -49,7 +49,7 @@ pub enum Status {
 /// checks the index, the token and the length against what it has outstanding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// [`QpInit::index`] of the queue pair.
+    /// [`QpInit::index`](crate::provider::QpInit::index) of the queue pair.
     pub index: u32,
     /// Bytes received; of requests nothing, dat-core knows what it asked for.
     pub len: u32,

@@ -1,4 +1,5 @@
-//! Values that all floors speak in: handles, flags, events, codes, time, and the states of Endpoints.
+//! Values that all floors speak in: handles, flags, events, codes, time, and the states of
+//! Endpoints.
 
 pub(crate) mod atomic;
 pub(crate) mod completion;

@@ -18,13 +18,14 @@ impl<P: Provider> Ia<'_, P> {
     /// The outcome is an event: `Established`, `PeerRejected`, `NonPeerRejected`, `Unreachable` or
     /// `TimedOut`. Errors: `INVALID_STATE` (also `EP_NOTREADY` without a connect Event
     /// Dispatcher), `INVALID_ADDRESS`, `INVALID_PARAMETER` (qualifier 0 or above 65535, timeout
-    /// 0, more than [`MAX_CONNECT_PRIVATE`] bytes), `MODEL_NOT_SUPPORTED` (quality of service),
-    /// `INSUFFICIENT_RESOURCES` (connections, requests and look-ups have all slots, two
-    /// for each Endpoint).
+    /// 0, more than [`MAX_CONNECT_PRIVATE`](crate::MAX_CONNECT_PRIVATE) bytes),
+    /// `MODEL_NOT_SUPPORTED` (quality of service), `INSUFFICIENT_RESOURCES` (connections,
+    /// requests and look-ups have all slots, two for each Endpoint).
     ///
     /// A CONNECTED Endpoint for datagrams asks the service point which queue pair takes datagrams
     /// for it: the outcome is `UdEstablished`, with the address at [`Ia::ep_ud_answer`],
-    /// `UdReject` or `UdError`. It carries [`MAX_CONNECT_UD_PRIVATE`] bytes, and may ask for
+    /// `UdReject` or `UdError`. It carries
+    /// [`MAX_CONNECT_UD_PRIVATE`](crate::MAX_CONNECT_UD_PRIVATE) bytes, and may ask for
     /// many service points at a time: each question has a time and an event of its own
     /// (`INSUFFICIENT_RESOURCES` if there are too many).
     #[doc(alias = "dat_ep_connect")]

@@ -11,8 +11,10 @@ impl<P: Provider> Ia<'_, P> {
     /// Sets both high watermarks of the receives that the Endpoint holds ([`Ia::ep_recv_query`]);
     /// `None` is `DAT_WATERMARK_INFINITE`. Any state.
     ///
-    /// More than the soft one raise [`AsyncEvent::EpSoftHighWatermark`], once per setting; more
-    /// than the hard one break the connection. Both are looked at now and by [`Ia::advance`].
+    /// More than the soft one raise
+    /// [`AsyncEvent::EpSoftHighWatermark`](crate::AsyncEvent::EpSoftHighWatermark), once per
+    /// setting; more than the hard one break the connection. Both are looked at now and by
+    /// [`Ia::advance`].
     #[doc(alias = "dat_ep_set_watermark")]
     pub fn ep_set_watermark(
         &mut self,

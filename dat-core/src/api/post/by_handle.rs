@@ -50,7 +50,7 @@ impl<P: Provider> Ia<'_, P> {
         Ok(())
     }
 
-    /// As [`EpPoster::post_rdma_writes`], by handle.
+    /// As [`EpPoster::post_rdma_writes`](crate::EpPoster::post_rdma_writes), by handle.
     #[inline(never)]
     pub fn ep_post_rdma_writes(
         &mut self,
@@ -62,7 +62,7 @@ impl<P: Provider> Ia<'_, P> {
         poster.post_rdma_writes(shared, &near, list, flags)
     }
 
-    /// As [`EpPoster::post_recv`], by handle.
+    /// As [`EpPoster::post_recv`](crate::EpPoster::post_recv), by handle.
     #[doc(alias = "dat_ep_post_recv")]
     pub fn ep_post_recv(
         &mut self,

@@ -6,7 +6,8 @@ use crate::types::dat_return::{DatSubtype, DatType, Error};
 use crate::types::handle::Srq;
 
 impl<P: Provider> Ia<'_, P> {
-    /// Sets the low watermark, and asks for one [`AsyncEvent::SrqLowWatermark`] when fewer receives
+    /// Sets the low watermark, and asks for one
+    /// [`AsyncEvent::SrqLowWatermark`](crate::AsyncEvent::SrqLowWatermark) when fewer receives
     /// are left: at once, if that is so already. After the event it has to be set again. 0 asks
     /// for none.
     ///

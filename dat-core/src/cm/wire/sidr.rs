@@ -39,7 +39,8 @@ pub struct SidrReqRepr {
     pub p_key: u16,
     /// Service asked for.
     pub service: ServiceId,
-    /// Private data; an IP CM service has the [`IpHeader`](crate::cm::wire::ip::IpHeader) in front.
+    /// Private data; an IP CM service has the [`IpHeader`](crate::cm::wire::ip::IpHeader) in
+    /// front.
     pub private_data: [u8; 216],
 }
 

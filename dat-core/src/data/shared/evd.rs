@@ -35,7 +35,8 @@ pub(crate) struct ProducerLine {
     pub(crate) tail: AtomicU32,
     /// Queues with something to flush.
     pub(crate) flush: Stack,
-    /// Connection events, see [`ConnectionEvents`](crate::data::shared::connection::ConnectionEvents).
+    /// Connection events, see
+    /// [`ConnectionEvents`](crate::data::shared::connection::ConnectionEvents).
     pub(crate) connection: Stack,
     /// Connection events put onto that stack.
     pub(crate) connection_put: AtomicU32,
