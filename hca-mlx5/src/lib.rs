@@ -17,8 +17,8 @@
 //!
 //! A device is opened by `Device::open` and closed by `Device::close`. In between, `Device::exec`
 //! runs commands for the code that makes queues and keys, and the host calls `Device::service` when
-//! an interrupt fires, or at any time. Every wait has a deadline. Every number that the device
-//! reports is checked before it is used.
+//! an interrupt fires, or at any time. Nothing here waits without a deadline, or trusts a number of
+//! the device beyond the width of its field.
 #![no_std]
 
 #[cfg(test)]

@@ -22,8 +22,10 @@ pub struct Config<'p> {
     pub log_max_qp: Option<u8>,
     /// Most 4 KiB pages the firmware may hold.
     pub page_budget: u32,
-    /// Interrupt vector of command events: it ends a sleep in [`Platform::relax`](crate::platform::Platform::relax) early. No such
-    /// sleep may rely on it alone, for cards are known to lose these events.
+    /// Interrupt vector of command events: it ends a sleep in [`relax`] early. No such sleep may
+    /// rely on it alone, for cards are known to lose these events.
+    ///
+    /// [`relax`]: crate::platform::Platform::relax
     pub command_vector: u16,
     /// Interrupt vector of asynchronous events.
     pub async_vector: u16,

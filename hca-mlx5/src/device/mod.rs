@@ -1,7 +1,7 @@
 //! The device: bring-up, commands, event queues, pages, health, port and teardown.
 //!
-//! [`Device::open`] (`boot.rs`) brings a device up and [`Device::close`] (`teardown.rs`) ends it. In
-//! between, `Device::exec` runs commands, and [`Device::service`] reads events, answers page
+//! [`Device::open`] (`boot.rs`) brings a device up and [`Device::close`] (`teardown.rs`) ends it.
+//! In between, `Device::exec` runs commands, and [`Device::service`] reads events, answers page
 //! requests and watches health. Nothing here knows of queues, memory keys or Ethernet: the floors
 //! above make those with commands.
 //!
@@ -223,7 +223,7 @@ impl<'p, P: Platform> Device<'p, P> {
     }
 
     /// Runs one command. `input` and `output` are whole messages, 16-byte heads included, variable
-    /// tails allowed (at most [`crate::device::cmd::MAX_MESSAGE`] bytes each); this fills in the opcode
+    /// tails allowed (at most [`cmd::MAX_MESSAGE`] bytes each); this fills in the opcode
     /// and `op_mod`, carries both through the mailboxes and turns a status other than 0 into a
     /// fault about the object of that number (0 if there is none yet).
     ///

@@ -1,9 +1,9 @@
 //! The port's place in the network: its RoCE addresses, and the raw Ethernet port on which
 //! neighbours are found.
 //!
-//! Joins what knows of the device (`eth`, the RoCE address table) with what knows of protocols
-//! (`neigh`). A raw Ethernet port that fails is made anew, at most once a second; until then
-//! questions to neighbours are lost as on any wire.
+//! Joins the device's side (`eth`, the RoCE address table) with the protocols (`neigh`). A raw
+//! Ethernet port that fails is made anew, at most once a second; until then questions to neighbours
+//! are lost as on any wire.
 
 use core::net::IpAddr;
 use core::task::Poll;

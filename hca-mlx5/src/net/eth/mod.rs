@@ -1,8 +1,8 @@
 //! One raw Ethernet port of the function: frames out, frames in.
 //!
-//! Neighbour discovery ([`crate::net::neigh`]) is the only user: RoCEv2 packets never pass here, the
-//! device takes them to their queue pairs before any flow table is asked. So the port is small: a
-//! send queue behind a TIS, a receive queue behind a TIR, both completing into one completion
+//! Neighbour discovery ([`neigh`](super::neigh)) is the only user: RoCEv2 packets never pass here,
+//! the device takes them to their queue pairs before any flow table is asked. So the port is small:
+//! a send queue behind a TIS, a receive queue behind a TIR, both completing into one completion
 //! queue, and a flow table that picks the few destination MACs that matter. Frames of more than
 //! [`FRAME_MAX`] bytes are none of ours and are dropped on both ways.
 //!
