@@ -16,6 +16,9 @@
 //!
 //! Length: one trait, one implementation, its tables and their checks.
 
+mod keys;
+mod table;
+
 use core::net::IpAddr;
 use core::task::Poll;
 use core::time::Duration;
@@ -28,27 +31,25 @@ use dat_core::provider::{
 };
 use heapless::{Deque, Vec};
 
-use crate::cq::{self, CqObject};
-use crate::device::note;
-use crate::device::{Config, Device};
-use crate::eq::{Event, QpEvent};
-use crate::gsi::Gsi;
-use crate::health;
-use crate::keys::{KeyEntry, KeyKind};
-use crate::mem::mkey::{self, Wanted};
-use crate::network::Network;
+use crate::data::send::{MAX_DATAGRAM_SEGMENTS, MAX_SEGMENTS, WIDEST};
+use crate::data::{Cq, Rq, Shared, Sq};
+use crate::device::eq::{Event, QpEvent};
+use crate::device::{Config, Device, health, note};
+use crate::net::gsi::Gsi;
+use crate::net::network::Network;
 use crate::platform::Platform;
 use crate::prm::cmd::Opcode;
 use crate::prm::cq::Cqn;
+use crate::prm::fault::fault;
+use crate::prm::object;
 use crate::prm::qp::Qpn;
-use crate::qp::{self, QpObject, QpSpec, Service};
-use crate::queue::send::{MAX_DATAGRAM_SEGMENTS, MAX_SEGMENTS, WIDEST};
-use crate::queue::{Cq, Rq, Shared, Sq};
-use crate::srq::{self, SrqObject};
-use crate::table::Table;
-use crate::uar::{Doorbells, Register};
-use crate::words;
-use crate::words::fault;
+use crate::provider::keys::{KeyEntry, KeyKind};
+use crate::provider::table::Table;
+use crate::verbs::cq::{self, CqObject};
+use crate::verbs::mkey::{self, Wanted};
+use crate::verbs::qp::{self, QpObject, QpSpec, Service};
+use crate::verbs::srq::{self, SrqObject};
+use crate::verbs::uar::{Doorbells, Register};
 use dat_core::provider::Object;
 
 /// Shared receive queues of one driver.
@@ -162,7 +163,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
     }
 
     pub(crate) fn known_pd(&self, op: Opcode, pd: Pd) -> Result<(), Fault> {
-        if self.pds.contains(&pd.0) { Ok(()) } else { Err(stranger(op, words::PD, pd.0)) }
+        if self.pds.contains(&pd.0) { Ok(()) } else { Err(stranger(op, object::PD, pd.0)) }
     }
 
     /// Turns the device's events into notices, as many as there is room for.
@@ -252,7 +253,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
                 "the peer sent a request that no key or right here allows"
             ),
         };
-        let fault = fault.of(words::QP, qpn);
+        let fault = fault.of(object::QP, qpn);
         if let Some(gsi) = self.gsi.as_mut().filter(|gsi| gsi.owns_qp(qpn)) {
             gsi.fail(fault);
             return None;
@@ -312,7 +313,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
 
     fn pd_create(&mut self) -> Result<Pd, Fault> {
         if self.pds.is_full() {
-            return Err(full(Opcode::AllocPd, words::PROTECTION_DOMAINS));
+            return Err(full(Opcode::AllocPd, object::PROTECTION_DOMAINS));
         }
         let pd = self.device.alloc_pd()?;
         let _ = self.pds.push(pd);
@@ -325,7 +326,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
             || self.keys.values().any(|key| key.pd == pd)
             || self.shared.values().any(|queue| queue.pd == pd);
         if used {
-            return Err(in_use(Opcode::DeallocPd, words::PD, pd.0));
+            return Err(in_use(Opcode::DeallocPd, object::PD, pd.0));
         }
         self.device.dealloc_pd(pd.0)?;
         self.pds.retain(|known| *known != pd.0);
@@ -405,28 +406,28 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
 
     fn cq_create(&mut self, entries: u32) -> Result<(seam::Cq, Self::Cq), Fault> {
         if self.cqs.is_full() {
-            return Err(full(Opcode::CreateCq, words::COMPLETION_QUEUES));
+            return Err(full(Opcode::CreateCq, object::COMPLETION_QUEUES));
         }
         let (object, end) = cq::create(&mut self.device, entries)?;
         let cqn = object.cqn.0;
         if self.cqs.insert(cqn, object) {
             Ok((seam::Cq(cqn), end))
         } else {
-            Err(twice(Opcode::CreateCq, words::CQ, cqn))
+            Err(twice(Opcode::CreateCq, object::CQ, cqn))
         }
     }
 
     fn cq_resize(&mut self, cq: seam::Cq, end: &mut Self::Cq, entries: u32) -> Result<(), Fault> {
         let object = self.cqs.get_mut(cq.0).filter(|_| end.cqn() == cq.0);
-        let object = object.ok_or(stranger(Opcode::ModifyCq, words::CQ, cq.0))?;
+        let object = object.ok_or(stranger(Opcode::ModifyCq, object::CQ, cq.0))?;
         cq::resize(&mut self.device, object, end, entries)
     }
 
     fn cq_destroy(&mut self, cq: seam::Cq, end: Self::Cq) -> Result<(), Fault> {
         let object = self.cqs.get(cq.0).filter(|_| end.cqn() == cq.0);
-        let object = object.ok_or(stranger(Opcode::DestroyCq, words::CQ, cq.0))?;
+        let object = object.ok_or(stranger(Opcode::DestroyCq, object::CQ, cq.0))?;
         if self.qps.values().any(|qp| qp.cqs.contains(&cq.0)) {
-            return Err(in_use(Opcode::DestroyCq, words::CQ, cq.0));
+            return Err(in_use(Opcode::DestroyCq, object::CQ, cq.0));
         }
         cq::destroy(&mut self.device, object)?;
         self.cqs.remove(cq.0);
@@ -437,7 +438,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
         self.known_pd(Opcode::CreateQp, init.pd)?;
         for cq in [init.send_cq, init.recv_cq] {
             if !self.cqs.has(cq.0) {
-                return Err(stranger(Opcode::CreateQp, words::CQ, cq.0));
+                return Err(stranger(Opcode::CreateQp, object::CQ, cq.0));
             }
         }
         // Of none there is, if the program uses none.
@@ -445,10 +446,10 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
         if let Some(srqn) = shared
             && !(self.shared.has(srqn))
         {
-            return Err(stranger(Opcode::CreateQp, words::SRQ, srqn));
+            return Err(stranger(Opcode::CreateQp, object::SRQ, srqn));
         }
         if self.qps.is_full() {
-            return Err(full(Opcode::CreateQp, words::QUEUE_PAIRS));
+            return Err(full(Opcode::CreateQp, object::QUEUE_PAIRS));
         }
         let (uar, doorbell, register) = self.doorbells.take(&mut self.device)?;
         let spec = QpSpec {
@@ -481,14 +482,14 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
             let qp = Qp { number };
             Ok(NewQp { qp, sq, rq })
         } else {
-            Err(twice(Opcode::CreateQp, words::QP, number))
+            Err(twice(Opcode::CreateQp, object::QP, number))
         }
     }
 
     fn qp_modify(&mut self, qp: Qp, step: &QpStep) -> Result<(), Fault> {
         if !self.qps.has(qp.number) {
             return Err(fault!(BadParameter, "MODIFY_QP", "there is no such object")
-                .of(words::QP, qp.number));
+                .of(object::QP, qp.number));
         }
         if matches!(step, QpStep::Rtr { .. }) && self.network.is_none() {
             return Err(fault!(
@@ -497,7 +498,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
                 "the port has no address yet",
                 "give the port its address first",
             )
-            .of(words::QP, qp.number));
+            .of(object::QP, qp.number));
         }
         qp::step(&mut self.device, Qpn(qp.number), step)
     }
@@ -509,7 +510,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
 
     fn qp_destroy(&mut self, qp: Qp, _sq: Self::Sq, _rq: Self::Rq) -> Result<(), Fault> {
         let entry = self.qps.get(qp.number);
-        let entry = entry.ok_or(stranger(Opcode::DestroyQp, words::QP, qp.number))?;
+        let entry = entry.ok_or(stranger(Opcode::DestroyQp, object::QP, qp.number))?;
         qp::destroy(&mut self.device, &entry.object)?;
         self.doorbells.give(entry.register);
         self.qps.remove(qp.number);
@@ -519,29 +520,29 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
     fn shared_create(&mut self, init: &SharedRqInit) -> Result<(SharedRq, Self::Shared), Fault> {
         self.known_pd(Opcode::CreateRmp, init.pd)?;
         if self.shared.is_full() {
-            return Err(full(Opcode::CreateRmp, words::SHARED_QUEUES));
+            return Err(full(Opcode::CreateRmp, object::SHARED_QUEUES));
         }
         let (object, end) = srq::create(&mut self.device, init)?;
         let (srqn, pd) = (object.srqn, init.pd);
         if self.shared.insert(srqn, SharedEntry { object, pd }) {
             Ok((SharedRq(srqn), end))
         } else {
-            Err(twice(Opcode::CreateRmp, words::SRQ, srqn))
+            Err(twice(Opcode::CreateRmp, object::SRQ, srqn))
         }
     }
 
     fn shared_arm(&mut self, queue: SharedRq, limit: u16) -> Result<(), Fault> {
         if !self.shared.has(queue.0) {
-            return Err(stranger(Opcode::ModifyRmp, words::SRQ, queue.0));
+            return Err(stranger(Opcode::ModifyRmp, object::SRQ, queue.0));
         }
         srq::arm(&mut self.device, queue.0, limit)
     }
 
     fn shared_destroy(&mut self, queue: SharedRq, _end: Self::Shared) -> Result<(), Fault> {
         let entry = self.shared.get(queue.0);
-        let entry = entry.ok_or(stranger(Opcode::DestroyRmp, words::SRQ, queue.0))?;
+        let entry = entry.ok_or(stranger(Opcode::DestroyRmp, object::SRQ, queue.0))?;
         if self.qps.values().any(|qp| qp.shared == Some(queue.0)) {
-            return Err(in_use(Opcode::DestroyRmp, words::SRQ, queue.0));
+            return Err(in_use(Opcode::DestroyRmp, object::SRQ, queue.0));
         }
         srq::destroy(&mut self.device, &entry.object)?;
         self.shared.remove(queue.0);
@@ -747,7 +748,7 @@ fn cq_fault(cqn: u32, syndrome: u8) -> Fault {
         ),
         _ => fault!(BadState, "completion queue", "the completion queue failed"),
     };
-    fault.said(0, syndrome.into()).of(words::CQ, cqn)
+    fault.said(0, syndrome.into()).of(object::CQ, cqn)
 }
 
 #[cfg(test)]

@@ -6,12 +6,12 @@ use core::time::Duration;
 use dat_core::provider::FaultKind;
 
 use super::*;
-use crate::eq::QpEvent;
+use crate::device::eq::QpEvent;
+use crate::device::scripted::{ASYNC, COMMANDS, COMPLETIONS, PAGES, Reply, Scripted};
 use crate::prm;
 use crate::prm::eq::{EventType, UAR_EQ_ARM};
 use crate::prm::init_seg;
 use crate::prm::roce::{ROCE_ADDRESS, RoceAddress, RoceAddressIn};
-use crate::scripted::{ASYNC, COMMANDS, COMPLETIONS, PAGES, Reply, Scripted};
 
 fn open(platform: &Scripted) -> Device<'_, Scripted> {
     Device::open(platform, &Config::default()).unwrap()

@@ -6,7 +6,7 @@
 use dat_core::provider::Object;
 
 use super::layout;
-use crate::words;
+use super::object;
 
 macro_rules! opcodes {
     ($($(#[$meta:meta])* $variant:ident = $number:literal, $object:ident, $name:literal;)*) => {
@@ -22,7 +22,7 @@ macro_rules! opcodes {
 
             /// Their numbers in the same order, what objects they are about, and their names.
             pub(crate) const WORDS: &'static [(u16, Object, &'static str)] =
-                &[$(($number, words::$object, concat!($name, "\0\0"))),*];
+                &[$(($number, object::$object, concat!($name, "\0\0"))),*];
         }
     };
 }
@@ -91,26 +91,6 @@ opcodes! {
     DestroyFlowGroup = 0x934, FLOW_GROUP, "DESTROY_FLOW_GROUP";
     SetFlowTableEntry = 0x936, FLOW_ENTRY, "SET_FLOW_TABLE_ENTRY";
     DeleteFlowTableEntry = 0x938, FLOW_ENTRY, "DELETE_FLOW_TABLE_ENTRY";
-}
-
-impl Opcode {
-    /// The manual's name.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        words::refusal(self).operation()
-    }
-
-    /// From its number.
-    #[must_use]
-    pub fn from_code(code: u16) -> Option<Self> {
-        Self::ALL.iter().copied().find(|op| op.code() == code)
-    }
-
-    /// Its number.
-    #[must_use]
-    pub fn code(self) -> u16 {
-        words::refusal(self).command()
-    }
 }
 
 /// Length of the part of a message that travels inside the queue entry.

@@ -26,6 +26,10 @@
 //! A context inside it is a layout of its own: `EqContext(At::<_, PLACE>(&mut message))` is the one
 //! at byte `PLACE`; [`take`] copies one out. All stay inside the message by construction, so
 //! nothing the device says about lengths can make them panic.
+//!
+//! # Names
+//! `object` names the kinds of objects, `error` the statuses of commands; `fault` makes the texts of
+//! faults from both.
 
 pub mod caps;
 pub mod cmd;
@@ -34,9 +38,12 @@ pub mod cq;
 pub mod cqe;
 pub mod eq;
 pub mod error;
+pub(crate) mod fault;
 pub mod flow;
+pub(crate) mod gid;
 pub mod init_seg;
 pub mod mkey;
+pub(crate) mod object;
 pub mod pages;
 pub mod qp;
 pub mod reg;

@@ -11,8 +11,8 @@ use dat_core::provider::{
 };
 
 use super::*;
+use crate::data::scripted::{ARENA_ADDR, Op, Scripted, UAR};
 use crate::prm::cmd::Opcode;
-use crate::queue::scripted::{ARENA_ADDR, Op, Scripted, UAR};
 
 type Hca<'p, const WC: bool> = Mlx5<'p, Scripted<WC>, 4, 4, 8>;
 
@@ -399,7 +399,7 @@ fn events_become_notices_of_known_objects() {
     let (cq, _end) = hca.cq_create(1).unwrap();
     let NewQp { qp, .. } = hca.qp_create(&init(pd, cq)).unwrap();
     let qpn = qp.number;
-    let lost = crate::words::fault!(Gone, "health", "test");
+    let lost = crate::prm::fault::fault!(Gone, "health", "test");
     for event in [
         Event::Completion { cqn: cq.0 },
         Event::Completion { cqn: 0x999 },

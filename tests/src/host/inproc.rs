@@ -10,8 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dat_core::provider::Region;
-use hca_mlx5::entries::{ByOffset, RegisterByOffset};
-use hca_mlx5::platform::{Platform, Span};
+use hca_mlx5::platform::{ByOffset, Platform, RegisterByOffset, Span};
 use mlx5_model::Hca;
 use mlx5_model::host::{DmaError, HostMemory, Nanos};
 use mlx5_model::wire::ModelClock;

@@ -4,8 +4,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-use hca_mlx5::entries::{ByOffset, RegisterByOffset};
-use hca_mlx5::platform::{Platform, Span};
+use hca_mlx5::platform::{ByOffset, Platform, RegisterByOffset, Span};
 
 use super::inproc::{Slot, lock};
 

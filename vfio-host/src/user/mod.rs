@@ -18,8 +18,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use dat_core::provider::Region;
-use hca_mlx5::entries::RegisterByOffset;
-use hca_mlx5::platform::{Platform, Span};
+use hca_mlx5::platform::{Platform, RegisterByOffset, Span};
 use vfio_bindings::bindings::vfio::{
     VFIO_DMA_MAP_FLAG_READ, VFIO_DMA_MAP_FLAG_WRITE, VFIO_IRQ_SET_ACTION_TRIGGER,
     VFIO_IRQ_SET_DATA_EVENTFD, VFIO_IRQ_SET_DATA_NONE, VFIO_PCI_BAR0_REGION_INDEX,

@@ -367,7 +367,7 @@ mod tests {
         for (name, test) in [
             ("dat-core/src/types/ep_state/tests.rs", true),
             ("dat-core/src/testing/hca.rs", true),
-            ("hca-mlx5/src/dma/tests.rs", true),
+            ("hca-mlx5/src/platform/dma/tests.rs", true),
             ("dat-core/src/api/ep/reset.rs", false),
         ] {
             assert_eq!(is_test(name), test, "{name}");

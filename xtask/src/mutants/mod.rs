@@ -396,7 +396,7 @@ mod tests {
             ("dat-core/src/api/evd/modify_cno.rs", 1),
             ("dat-core/src/api/rmr/free.rs", 0),
             ("dat-core/src/api/rmr/bind.rs", 1),
-            ("hca-mlx5/src/cq.rs", 2),
+            ("hca-mlx5/src/verbs/cq.rs", 2),
         ] {
             assert_eq!(group_of(file), group, "{file}");
         }

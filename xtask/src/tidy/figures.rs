@@ -33,7 +33,9 @@ const FLOORS: [(&str, &Floors, [&str; 3]); 2] = [
     ),
     (
         "hca-mlx5",
-        &["provider.rs", "net", "data", "verbs", "device", "prm", "platform"],
+        // `data` is below `verbs`, which returns the ends of the queues that it creates, and below
+        // `device`: the hot path runs no commands.
+        &["provider.rs", "net", "verbs", "device", "data", "prm", "platform"],
         [
             "files in circles above three, hca-mlx5",
             "upward imports, hca-mlx5",
@@ -41,6 +43,8 @@ const FLOORS: [(&str, &Floors, [&str; 3]); 2] = [
         ],
     ),
 ];
+/// Traits of the platform that the driver itself implements; a host only picks an implementation.
+const NOT_OF_HOSTS: [&str; 2] = ["Entries", "Register"];
 /// The limits of the checked measures.
 const LIMITS: &str = "xtask/src/tidy/limits.tsv";
 /// Flags that say nothing of how the product is built: programs for guests are linked statically,
@@ -70,8 +74,8 @@ const GOALS: &[Goal] = &[
     ("files in circles above three, hca-mlx5", "11 (7, 4)", "0", Checked),
     ("upward imports, dat-core", "63 in both crates", "0", Checked),
     ("upward imports, hca-mlx5", "63 in both crates", "0", Checked),
-    ("files on no floor, dat-core", "", "0", Printed),
-    ("files on no floor, hca-mlx5", "", "0", Printed),
+    ("files on no floor, dat-core", "", "0", Checked),
+    ("files on no floor, hca-mlx5", "", "0", Checked),
     ("fields of Ia", "34", "at most 12", Checked),
     ("fields of Ia visible outside engine", "34", "0", Checked),
     ("not public methods of Ia", "175", "about 70", Checked),
@@ -197,7 +201,9 @@ impl Figures {
         let mut traits = Vec::new();
         for (_, syntax) in files.iter().filter(|(file, _)| is_module(file, "platform")) {
             for item in &syntax.items {
-                if let Item::Trait(item) = item {
+                if let Item::Trait(item) = item
+                    && !NOT_OF_HOSTS.iter().any(|name| item.ident == name)
+                {
                     let methods = item.items.iter().filter(|i| matches!(i, TraitItem::Fn(_)));
                     traits.push((item.ident.to_string(), methods.count()));
                 }

@@ -1,0 +1,475 @@
+//! The completion queue: reading what the device wrote, and asking for an event.
+//!
+//! PRM "Completion queues". An entry belongs to software when its owner bit is that of the current
+//! lap and its opcode is not the invalid one; everything else of it may be read only after that.
+//! What it says is decoded here and trusted by nobody: an entry of a kind that no queue pair of
+//! this driver can cause is skipped and counted.
+
+use core::fmt;
+
+use dat_core::provider::{Arrived, Completion, CompletionQueue, Direction, Extra, Polled, Status};
+
+use super::ring::{FIRST, RECORD, Record, Ring, SECOND};
+use crate::platform::Platform;
+use crate::platform::entries::Entries as _;
+use crate::prm::cqe::{self, Cause, Index, Owner};
+
+/// log2 of an entry's size.
+const LOG_CQE: u32 = 6;
+/// Offset in a UAR page of the register that arms a completion queue.
+const UAR_ARM: usize = 0x20;
+/// The last of the numbers of requests.
+const LAST: u32 = 3;
+/// Arm word: only for solicited or failed completions.
+const SOLICITED_ONLY: u32 = 1 << 24;
+/// Indices towards the device have 24 bits.
+const INDEX_MASK: u32 = 0xff_ffff;
+
+/// Reaping end of a completion queue.
+pub struct Cq<'p, P: Platform> {
+    platform: &'p P,
+    entries: P::Entries<'p, { cqe::CQE }>,
+    record: P::Entries<'p, RECORD>,
+    /// How many entries there are: also the bit of the index that tells laps apart.
+    slots: u32,
+    /// Consumer index, free running; what it counts is never seen to wrap.
+    tail: u64,
+    /// Entries that ended a ring: no completions.
+    ends: u64,
+    /// Counts events asked for: a request that carries the number of the device's last event is
+    /// ignored by it.
+    arms: u32,
+    /// Of those the ones that came after the last of which it is certain that it had its event.
+    unsure: u32,
+    /// Where the consumer index was at the last request, and whether that was for solicited
+    /// completions only.
+    armed: Option<(u32, bool)>,
+    cqn: u32,
+    /// BAR offset of the arm register.
+    arm: usize,
+    skipped: u32,
+}
+
+impl<P: Platform> fmt::Debug for Cq<'_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cq")
+            .field("cqn", &self.cqn)
+            .field("slots", &self.slots)
+            .field("tail", &self.tail)
+            .field("skipped", &self.skipped)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Marks every entry of a ring as empty. Must happen before the first completion can arrive: a
+/// zeroed entry looks like a successful request of the first lap.
+pub(crate) fn clear<P: Platform>(platform: &P, ring: &Ring) {
+    for index in 0..ring.slots() {
+        let owner = ring.slot(index, LOG_CQE).wrapping_add(cqe::OWNER_AT);
+        platform.store32(owner, cqe::EMPTY.to_be());
+    }
+}
+
+impl<'p, P: Platform> Cq<'p, P> {
+    /// The end of a completion queue over `ring` that has no number yet, and whose doorbells are in
+    /// the page at BAR offset `uar`. None if it is not in the arena.
+    pub(crate) fn new(platform: &'p P, ring: Ring, record: Record, uar: usize) -> Option<Self> {
+        let arm = uar.wrapping_add(UAR_ARM);
+        Some(Self {
+            platform,
+            entries: platform.entries(ring.span(LOG_CQE))?,
+            record: platform.entries(record.span())?,
+            slots: ring.slots(),
+            tail: 0,
+            ends: 0,
+            arms: 0,
+            unsure: 0,
+            armed: None,
+            cqn: 0,
+            arm,
+            skipped: 0,
+        })
+    }
+
+    /// The number the device gave the queue.
+    pub(crate) fn name(&mut self, cqn: u32) {
+        self.cqn = cqn;
+    }
+
+    /// Entries that made no sense, so far.
+    #[must_use]
+    pub const fn skipped(&self) -> u32 {
+        self.skipped
+    }
+
+    /// How many entries there are.
+    pub(crate) const fn slots(&self) -> u32 {
+        self.slots
+    }
+
+    /// How many the device has written that were not taken. The device writes one entry behind the
+    /// other, so half of what is left is ruled out by each look.
+    pub(crate) fn waiting(&self) -> u32 {
+        let (mut written, mut open) = (0, self.slots);
+        while written < open {
+            let middle = written + (open - written) / 2;
+            if self.owner_at(self.at().wrapping_add(middle)).is_some() {
+                written = middle + 1;
+            } else {
+                open = middle;
+            }
+        }
+        written
+    }
+
+    /// The word of the entry of that index that says what it is, if the device has written it.
+    fn owner_at(&self, index: u32) -> Option<Owner> {
+        let owner = u32::from_be(self.entries.load32::<{ cqe::OWNER_AT }>(index));
+        let owner = Owner::from_word(owner);
+        let new = owner.owner() == (index & self.slots != 0) && owner.opcode() != cqe::INVALID;
+        // ORDER: the load that saw the owner bit precedes those of the rest of the entry.
+        new.then(|| self.platform.after_ownership())?;
+        Some(owner)
+    }
+
+    /// Marks every entry of another ring as empty, which the queue is to go on in: from its next
+    /// index on, as there the entry that ends this ring is counted.
+    pub(crate) fn clear_ahead(&self, ring: &Ring) {
+        let first = self.at().wrapping_add(1);
+        for index in (0..ring.slots()).map(|ahead| first.wrapping_add(ahead)) {
+            let word = Owner::from_word(cqe::EMPTY).on_lap(!ring.lap(index));
+            let owner = ring.slot(index, LOG_CQE).wrapping_add(cqe::OWNER_AT);
+            self.platform.store32(owner, word.to_be());
+        }
+    }
+
+    /// Goes on in another ring, where the device is already. What waits here is carried over, each
+    /// entry one place ahead, up to the one that says that the ring has ended. False if there
+    /// is none.
+    pub(crate) fn move_to(&mut self, ring: &Ring) -> bool {
+        let Some(entries) = self.platform.entries(ring.span(LOG_CQE)) else {
+            return false;
+        };
+        let mut found = false;
+        for index in (0..self.slots).map(|ahead| self.at().wrapping_add(ahead)) {
+            let Some(owner) = self.owner_at(index) else {
+                break;
+            };
+            if owner.opcode() == cqe::RESIZED {
+                found = true;
+                break;
+            }
+            let to = index.wrapping_add(1);
+            let bytes = self.entries.load_words::<8, 0>(index);
+            entries.store_words::<8, 0>(to, &bytes);
+            let word = owner.on_lap(ring.lap(to));
+            entries.store32::<{ cqe::OWNER_AT }>(to, word.to_be());
+        }
+        // ORDER: what was carried over precedes the index that says the old ring is done with.
+        self.platform.before_doorbell();
+        self.entries = entries;
+        self.slots = ring.slots();
+        self.tail = self.tail.wrapping_add(1);
+        self.ends = self.ends.wrapping_add(1);
+        self.armed = None;
+        self.record.store32::<FIRST>(0, (self.at() & INDEX_MASK).to_be());
+        found
+    }
+
+    /// The number of the queue.
+    pub(crate) const fn cqn(&self) -> u32 {
+        self.cqn
+    }
+
+    /// The consumer index as rings take it.
+    #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "rings and the device count in fewer bits")]
+    const fn at(&self) -> u32 {
+        self.tail as u32
+    }
+
+    /// The word of the current entry that says whose it is.
+    #[inline(always)]
+    fn look(&self) -> Owner {
+        let owner = self.entries.load32::<{ cqe::OWNER_AT }>(self.at());
+        Owner::from_word(u32::from_be(owner))
+    }
+
+    /// The current lap's owner bit.
+    #[inline(always)]
+    const fn lap(&self) -> bool {
+        self.at() & self.slots != 0
+    }
+
+    /// Gives the current entry back, which is the driver's by now. Returns its user index and the
+    /// dword at `AT`.
+    #[inline(always)]
+    fn take<const AT: usize>(&mut self) -> (u32, u32) {
+        // Before the fence, or all of it would be read again after it.
+        let (entries, record, at) = (self.entries, self.record, self.at());
+        self.tail = self.tail.wrapping_add(1);
+        let next = (self.at() & INDEX_MASK).to_be();
+        // ORDER: the load that saw the owner bit precedes the loads of the rest of the entry, and
+        // those of the data it announces.
+        self.platform.after_ownership();
+        let index = entries.load32::<{ cqe::INDEX_AT }>(at);
+        let index = Index::from_word(u32::from_be(index)).user_index();
+        let dword =
+            if AT == cqe::INDEX_AT { index } else { u32::from_be(entries.load32::<AT>(at)) };
+        // The index is only a licence to overwrite, and the ring has an entry for every request
+        // that can be outstanding: no order against the loads above is needed.
+        record.store32::<FIRST>(0, next);
+        (index, dword)
+    }
+
+    /// The request of the current entry succeeded.
+    #[inline(always)]
+    fn requested(&mut self, owner: Owner) -> Polled {
+        let (index, _) = self.take::<{ cqe::INDEX_AT }>();
+        Polled::Sent(index, owner.wqe_counter())
+    }
+
+    /// The receive of the current entry succeeded.
+    #[inline(always)]
+    fn received(&mut self, owner: Owner) -> Polled {
+        let (index, len) = self.take::<{ cqe::BYTE_CNT_AT }>();
+        Polled::Received(index, owner.wqe_counter(), len)
+    }
+
+    /// What an entry of a receive that succeeded tells besides.
+    fn extra(&self, at: u32, owner: Owner) -> Extra {
+        let entries = self.entries;
+        let sender = u32::from_be(entries.load32::<{ cqe::SENDER_AT }>(at));
+        let immediate = u32::from_be(entries.load32::<{ cqe::IMMEDIATE_AT }>(at));
+        let arrived = match owner.opcode() {
+            cqe::RESPONDER_WRITE_IMM => Arrived::WriteImmediate,
+            cqe::RESPONDER_SEND_IMM => Arrived::Immediate,
+            cqe::RESPONDER_SEND_INVALIDATE => Arrived::Invalidation,
+            _ => Arrived::Message,
+        };
+        Extra {
+            arrived,
+            immediate: if arrived == Arrived::Message { 0 } else { immediate },
+            source_qpn: cqe::Sender::from_word(sender).rqpn(),
+            solicited: owner.solicited(),
+        }
+    }
+
+    /// What an entry that the device has written says, without taking it. Nothing if it makes no
+    /// sense.
+    fn read(&self, at: u32, owner: Owner) -> Option<Completion> {
+        let word = |word: u32| u32::from_be(word);
+        let index = word(self.entries.load32::<{ cqe::INDEX_AT }>(at));
+        let (direction, failed) = match owner.opcode() {
+            cqe::REQUESTER_ERROR => (Direction::Send, true),
+            cqe::RESPONDER_ERROR => (Direction::Recv, true),
+            _ if owner.format() != 0 => return None,
+            cqe::REQUESTER => (Direction::Send, false),
+            cqe::RESPONDER_WRITE_IMM..=cqe::RESPONDER_SEND_INVALIDATE => (Direction::Recv, false),
+            _ => return None,
+        };
+        let mut completion = Completion {
+            index: Index::from_word(index).user_index(),
+            len: 0,
+            token: owner.wqe_counter(),
+            direction,
+            status: Status::Success,
+            syndrome: 0,
+            vendor: 0,
+            extra: Extra::default(),
+        };
+        if failed {
+            let cause = Cause::from_word(word(self.entries.load32::<{ cqe::CAUSE_AT }>(at)));
+            completion.status = cqe::status(cause.syndrome());
+            (completion.syndrome, completion.vendor) = (cause.syndrome(), cause.vendor_err_synd());
+        } else if direction == Direction::Recv {
+            completion.len = word(self.entries.load32::<{ cqe::BYTE_CNT_AT }>(at));
+            completion.extra = self.extra(at, owner);
+        }
+        Some(completion)
+    }
+}
+
+impl<P: Platform> CompletionQueue for Cq<'_, P> {
+    #[inline(always)]
+    fn poll_plain(&mut self) -> Polled {
+        let owner = self.look();
+        // Opcode, format and owner in one compare each; the solicited bit says nothing here.
+        let kind = owner.kind() ^ u8::from(self.lap());
+        if kind == cqe::REQUESTER << 4 {
+            self.requested(owner)
+        } else if kind & 1 != 0 {
+            Polled::Empty
+        } else if kind == cqe::RESPONDER_SEND << 4 {
+            self.received(owner)
+        } else {
+            Polled::Other
+        }
+    }
+
+    #[inline(always)]
+    fn poll_sent(&mut self, mut take: impl FnMut(u32, u16) -> bool) {
+        // All in registers, which the fences in between would not leave it in otherwise.
+        let (platform, entries, slots, begin) =
+            (self.platform, self.entries, self.slots, self.at());
+        let mut tail = begin;
+        loop {
+            let owner = Owner::from_word(u32::from_be(entries.load32::<{ cqe::OWNER_AT }>(tail)));
+            if owner.kind() ^ u8::from(tail & slots != 0) != cqe::REQUESTER << 4 {
+                break;
+            }
+            // ORDER: as in `take`.
+            platform.after_ownership();
+            let index = entries.load32::<{ cqe::INDEX_AT }>(tail);
+            let index = Index::from_word(u32::from_be(index)).user_index();
+            if !take(index, owner.wqe_counter()) {
+                break;
+            }
+            tail = tail.wrapping_add(1);
+        }
+        if tail != begin {
+            self.tail = self.tail.wrapping_add(tail.wrapping_sub(begin).into());
+            // No order needed, as in `take`.
+            self.record.store32::<FIRST>(0, (tail & INDEX_MASK).to_be());
+        }
+    }
+
+    fn poll(&mut self) -> Option<Completion> {
+        // A device that writes nonsense faster than it can be read must not keep the caller here.
+        for _ in 0..self.slots {
+            let owner = self.owner_at(self.at())?;
+            let completion = self.read(self.at(), owner);
+            self.tail = self.tail.wrapping_add(1);
+            // No order needed, as in `take`.
+            self.record.store32::<FIRST>(0, (self.at() & INDEX_MASK).to_be());
+            if completion.is_some() {
+                return completion;
+            }
+            // Of a kind that no queue pair of this driver causes.
+            self.skipped = self.skipped.saturating_add(1);
+        }
+        None
+    }
+
+    fn survey(&self, from: u64, mut see: impl FnMut(Completion)) -> u64 {
+        let seen = from.saturating_sub(self.taken());
+        let mut ahead = u32::try_from(seen).unwrap_or(u32::MAX).min(self.slots);
+        while ahead < self.slots {
+            let index = self.at().wrapping_add(ahead);
+            let Some(owner) = self.owner_at(index) else {
+                break;
+            };
+            if let Some(completion) = self.read(index, owner) {
+                see(completion);
+            }
+            ahead += 1;
+        }
+        self.taken().wrapping_add(ahead.into())
+    }
+
+    fn written(&self) -> u64 {
+        self.taken().wrapping_add(self.waiting().into())
+    }
+
+    fn last(&self) -> Option<Completion> {
+        // The entry is the device's again, but there is one for every request that can be
+        // outstanding, and to the caller this one still is. What a device that overran it
+        // wrote is nonsense, not harm.
+        let at = self.at().wrapping_sub(1);
+        let owner = u32::from_be(self.entries.load32::<{ cqe::OWNER_AT }>(at));
+        self.read(at, Owner::from_word(owner))
+    }
+
+    fn taken(&self) -> u64 {
+        self.tail.wrapping_sub(self.ends)
+    }
+
+    fn arm(&mut self, solicited_only: bool) {
+        let (at, owner) = (self.at(), self.look());
+        let waits = owner.owner() == self.lap() && owner.opcode() != cqe::INVALID;
+        match self.armed {
+            // Nothing has come since the same was asked for: it still stands.
+            Some(asked) if asked == (at, solicited_only) && !waits => return,
+            // Something has come since anything was asked for: that had its event.
+            Some((from, false)) if from != at || waits => self.unsure = 0,
+            // Whether there was a solicited completion in between is not kept: that would cost
+            // every completion.
+            _ => {}
+        }
+        if self.unsure == LAST {
+            // Anything is asked for, and nothing has come.
+            return;
+        }
+        // The last event has one of the numbers that are unsure, or the one before them. So once
+        // all but one are in use, that one asks for anything, which makes the next request
+        // certain again.
+        let solicited_only = solicited_only && self.unsure < LAST - 1;
+        self.unsure += 1;
+        self.armed = Some((at, solicited_only));
+        self.arms = self.arms.wrapping_add(1);
+        let command = if solicited_only { SOLICITED_ONLY } else { 0 };
+        let word = (self.arms & LAST) << 28 | command | (self.at() & INDEX_MASK);
+        self.record.store32::<SECOND>(0, word.to_be());
+        // ORDER: the arm word in the record precedes the register: the device compares the two.
+        self.platform.before_doorbell();
+        let register = u64::from(word) << 32 | u64::from(self.cqn);
+        self.platform.write64(self.arm, register.to_be());
+        if P::WRITE_COMBINING {
+            // ORDER: the register's store leaves the CPU before the caller goes to sleep on its
+            // effect.
+            self.platform.after_mmio();
+        }
+    }
+
+    fn sweep(&mut self, index: u32, mut gone: impl FnMut(Direction, u16)) {
+        let end = self.at().wrapping_add(self.waiting());
+        // From the newest to the oldest: what stays moves up into the places of what goes.
+        let (mut at, mut removed) = (end, 0_u32);
+        while at != self.at() {
+            at = at.wrapping_sub(1);
+            match self.subject(at) {
+                Some((found, direction, token)) if found == index => {
+                    gone(direction, token);
+                    removed = removed.wrapping_add(1);
+                }
+                Some(_) | None if removed != 0 => self.shift(at, at.wrapping_add(removed)),
+                Some(_) | None => {}
+            }
+        }
+        if removed != 0 {
+            self.tail = self.tail.wrapping_add(removed.into());
+            // ORDER: what was moved is in its place before the device may overwrite where it was.
+            self.platform.before_record();
+            let next = (self.at() & INDEX_MASK).to_be();
+            self.record.store32::<FIRST>(0, next);
+        }
+    }
+}
+
+impl<P: Platform> Cq<'_, P> {
+    /// Moves an entry; the owner bit is that of its new place.
+    fn shift(&self, from: u32, to: u32) {
+        let mut words = self.entries.load_words::<8, 0>(from);
+        let lap = u64::from(to & self.slots != 0);
+        let [.., last] = &mut words;
+        *last = (u64::from_be(*last) & !1 | lap).to_be();
+        self.entries.store_words::<8, 0>(to, &words);
+    }
+
+    /// What an entry is of: the queue pair's index, the queue, the request; none of an entry that
+    /// is of no queue pair.
+    fn subject(&self, at: u32) -> Option<(u32, Direction, u16)> {
+        let owner = u32::from_be(self.entries.load32::<{ cqe::OWNER_AT }>(at));
+        let owner = Owner::from_word(owner);
+        let direction = match owner.opcode() {
+            cqe::REQUESTER | cqe::REQUESTER_ERROR => Direction::Send,
+            cqe::RESPONDER_WRITE_IMM..=cqe::RESPONDER_SEND_INVALIDATE | cqe::RESPONDER_ERROR => {
+                Direction::Recv
+            }
+            _ => return None,
+        };
+        let index = u32::from_be(self.entries.load32::<{ cqe::INDEX_AT }>(at));
+        let index = Index::from_word(index).user_index();
+        Some((index, direction, owner.wqe_counter()))
+    }
+}

@@ -1,0 +1,28 @@
+//! The data path: send, receive and completion queues, and the doorbells between them and the
+//! device.
+//!
+//! Each end is a value of its own, owned by one thread: it holds the platform by reference, the
+//! place of its ring in the arena and its own index, and nothing it writes is shared with another
+//! end. The control path makes them (`provider`) and never touches them again, except to rewind
+//! them after a reset.
+//!
+//! PRM chapters "Work queue structure and access" and "Completion queues". What is deliberately not
+//! here: the commands that make and destroy queues, anything that can fail, and any check that
+//! `dat-core` has already made.
+
+pub(crate) mod address_vector;
+pub mod cq;
+pub mod recv;
+pub mod ring;
+pub mod send;
+pub mod shared;
+
+#[cfg(test)]
+pub(crate) mod scripted;
+#[cfg(test)]
+mod tests;
+
+pub use cq::Cq;
+pub use recv::Rq;
+pub use send::Sq;
+pub use shared::Shared;

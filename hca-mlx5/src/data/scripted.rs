@@ -1,0 +1,401 @@
+//! A platform for tests: an arena in memory, a BAR that only records, a log of what crossed it in
+//! which order, and a device behind it that answers every command with a fresh number unless told
+//! to refuse.
+
+use core::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::vec;
+use std::vec::Vec;
+
+use core::time::Duration;
+
+use dat_core::Instant;
+
+use crate::device::cmd::CommandQueue;
+use crate::device::health::Monitor;
+use crate::device::pages::ledger::Ledger;
+use crate::device::{Caps, Device, Identity, Stage, Uar};
+use crate::platform::{ByOffset, Platform, RegisterByOffset, Span};
+use crate::prm::caps::GeneralCap;
+use crate::prm::cmd::{BLOCK_DATA, BlockTrailer, CommandEntry, Opcode};
+use crate::prm::init_seg;
+
+/// Where the CPU sees the arena.
+pub(crate) const ARENA_ADDR: u64 = 0x7f00_0000_0000;
+/// Where the device sees it, unless a test scatters it.
+pub(crate) const ARENA_IOVA: u64 = 0x1_0000_0000;
+/// Its length.
+pub(crate) const ARENA_LEN: usize = 1 << 19;
+
+/// BAR offset of the driver's doorbell page.
+pub(crate) const UAR: usize = 0x2000;
+/// MAC of the port.
+pub(crate) const MAC: [u8; 6] = [2, 0, 0, 0xa, 0xb, 0xc];
+
+/// A command as the device got it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Command {
+    pub(crate) op: Opcode,
+    pub(crate) input: Vec<u8>,
+}
+
+impl Command {
+    /// A big-endian dword of the input.
+    pub(crate) fn word(&self, at: usize) -> u32 {
+        u32::from_be_bytes(self.input[at..at + 4].try_into().unwrap())
+    }
+
+    /// Bits of a dword of the input.
+    pub(crate) fn bits(&self, at: usize, high: u32, low: u32) -> u32 {
+        (self.word(at) >> low) & (u32::MAX >> (31 - (high - low)))
+    }
+
+    /// A big-endian 64-bit word of the input.
+    pub(crate) fn wide(&self, at: usize) -> u64 {
+        u64::from_be_bytes(self.input[at..at + 8].try_into().unwrap())
+    }
+}
+
+/// One thing that crossed the seam.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Op {
+    /// Bytes stored to the arena.
+    Store(usize, Vec<u8>),
+    /// `before_doorbell`.
+    BeforeDoorbell,
+    /// `after_ownership`.
+    AfterOwnership,
+    /// `after_mmio`.
+    AfterMmio,
+    /// A 64-bit store to the BAR.
+    Write64(usize, [u8; 8]),
+    /// A block store to the BAR.
+    Block(usize, Vec<u8>),
+    /// A load from the arena.
+    Load(usize, usize),
+}
+
+/// The platform. `WC` is [`Platform::WRITE_COMBINING`].
+#[derive(Debug)]
+pub(crate) struct Scripted<const WC: bool> {
+    arena: RefCell<Vec<u8>>,
+    next: Cell<usize>,
+    pub(crate) log: RefCell<Vec<Op>>,
+    pub(crate) loads: Cell<bool>,
+    /// Runs of the arena: (offset, iova), each to the next one's offset. Empty: one run.
+    pub(crate) runs: RefCell<Vec<(usize, u64)>>,
+    pub(crate) chance: RefCell<VecDeque<u64>>,
+    /// Commands so far.
+    pub(crate) commands: RefCell<Vec<Command>>,
+    /// Opcodes the device refuses, with which status, and after how many it took.
+    pub(crate) refusals: RefCell<BTreeMap<u16, (u8, usize)>>,
+    numbers: Cell<u32>,
+    command_page: Cell<u64>,
+    clock: Cell<u64>,
+    /// Spans taken and not given back.
+    pub(crate) live: RefCell<BTreeMap<usize, usize>>,
+}
+
+impl<const WC: bool> Scripted<WC> {
+    pub(crate) fn new() -> Self {
+        Self {
+            arena: RefCell::new(vec![0; ARENA_LEN]),
+            next: Cell::new(0),
+            log: RefCell::new(Vec::new()),
+            loads: Cell::new(false),
+            runs: RefCell::new(Vec::new()),
+            chance: RefCell::new(VecDeque::new()),
+            commands: RefCell::new(Vec::new()),
+            refusals: RefCell::new(BTreeMap::new()),
+            numbers: Cell::new(0x40),
+            command_page: Cell::new(0),
+            clock: Cell::new(0),
+            live: RefCell::new(BTreeMap::new()),
+        }
+    }
+
+    /// A device that is up, as bring-up would leave it.
+    pub(crate) fn device(&self) -> Device<'_, Self> {
+        let mut general = GeneralCap::new();
+        general.set_log_max_qp(17);
+        general.set_log_max_qp_sz(15);
+        general.set_log_max_cq(24);
+        general.set_log_max_cq_sz(22);
+        general.set_log_max_mkey(24);
+        general.set_log_max_pd(24);
+        general.set_log_max_msg(30);
+        general.set_log_max_ra_req_qp(4);
+        general.set_log_max_ra_res_qp(4);
+        general.set_log_bf_reg_size(9);
+        general.set_bf(true);
+        general.set_roce(true);
+        general.set_imaicl(true);
+        general.set_cqe_version(1);
+        let mut caps = Caps { general, general_max: general, ..Caps::default() };
+        caps.roce.set_roce_address_table_size(16);
+        Device {
+            platform: self,
+            queue: CommandQueue::new(self, Some(Duration::from_millis(10)), None).unwrap(),
+            stage: Stage::Running,
+            pages: Ledger::new(0),
+            caps,
+            identity: Identity {
+                mac: MAC,
+                node_guid: 0x1234,
+                frame_size: 1522,
+                min_wqe_inline_mode: 1,
+                firmware: (14, 12, 1220),
+            },
+            uar: Uar { number: 2, offset: UAR },
+            answered: 0,
+            event_queues: heapless::Vec::new(),
+            monitor: Monitor::new(self, Instant::ZERO),
+            events: heapless::Deque::new(),
+            requests: heapless::Deque::new(),
+            counter_set: None,
+            disowned: heapless::Vec::new(),
+            death_told: false,
+        }
+    }
+
+    /// Refuses `op` with `status` from the `after`-th on.
+    pub(crate) fn refuse(&self, op: Opcode, status: u8, after: usize) {
+        self.refusals.borrow_mut().insert(op.code(), (status, after));
+    }
+
+    /// Commands of one kind so far.
+    pub(crate) fn of(&self, op: Opcode) -> Vec<Command> {
+        self.commands.borrow().iter().filter(|c| c.op == op).cloned().collect()
+    }
+
+    /// Bytes of the arena that somebody holds.
+    pub(crate) fn held(&self) -> usize {
+        self.live.borrow().values().sum()
+    }
+
+    fn at(address: u64) -> usize {
+        usize::try_from(address - ARENA_IOVA).unwrap()
+    }
+
+    /// Does the commands whose slots are in `bits`.
+    fn run(&self, bits: u32) {
+        for slot in (0..32).filter(|slot| bits >> slot & 1 == 1) {
+            let at = Self::at(self.command_page.get()) + 64 * slot;
+            let mut entry = CommandEntry(<[u8; 64]>::try_from(self.bytes(at, 64)).unwrap());
+            let len = entry.input_length() as usize;
+            let mut input = entry.command_input_inline().to_be_bytes().to_vec();
+            let mut next = entry.input_mailbox();
+            while input.len() < len {
+                let block = self.bytes(Self::at(next), 576);
+                input.extend(&block[..BLOCK_DATA]);
+                next = BlockTrailer::read(&block, BLOCK_DATA).next();
+            }
+            input.truncate(len);
+            let op = Opcode::from_code(u16::from_be_bytes([input[0], input[1]])).unwrap();
+            let before = self.of(op).len();
+            self.commands.borrow_mut().push(Command { op, input });
+            let refusal = self.refusals.borrow().get(&op.code()).copied();
+            let mut output = [0; 16];
+            match refusal {
+                Some((status, after)) if before >= after => {
+                    output[0] = status;
+                    output[4..8].copy_from_slice(&0x00ab_cdef_u32.to_be_bytes());
+                }
+                _ => {
+                    self.numbers.set(self.numbers.get() + 1);
+                    output[8..12].copy_from_slice(&self.numbers.get().to_be_bytes());
+                    output[15] = u8::from(op == Opcode::QueryVportState);
+                }
+            }
+            entry.set_command_output_inline(u128::from_be_bytes(output));
+            entry.set_ownership(false);
+            self.put(at, &entry.0);
+        }
+    }
+
+    /// The log since the last call.
+    pub(crate) fn take(&self) -> Vec<Op> {
+        core::mem::take(&mut self.log.borrow_mut())
+    }
+
+    /// Bytes of the arena.
+    pub(crate) fn bytes(&self, offset: usize, len: usize) -> Vec<u8> {
+        self.arena.borrow()[offset..offset + len].to_vec()
+    }
+
+    /// Writes the arena as the device or the consumer would: not logged.
+    pub(crate) fn put(&self, offset: usize, bytes: &[u8]) {
+        self.arena.borrow_mut()[offset..offset + bytes.len()].copy_from_slice(bytes);
+    }
+
+    fn store(&self, offset: usize, bytes: &[u8]) {
+        if let Some(to) =
+            self.arena.borrow_mut().get_mut(offset..).and_then(|a| a.get_mut(..bytes.len()))
+        {
+            to.copy_from_slice(bytes);
+            self.log.borrow_mut().push(Op::Store(offset, bytes.to_vec()));
+        }
+    }
+
+    fn load<const N: usize>(&self, offset: usize) -> [u8; N] {
+        if self.loads.get() {
+            self.log.borrow_mut().push(Op::Load(offset, N));
+        }
+        let arena = self.arena.borrow();
+        arena.get(offset..).and_then(|a| a.first_chunk()).copied().unwrap_or([0; N])
+    }
+}
+
+impl<const WC: bool> Platform for Scripted<WC> {
+    fn bar_len(&self) -> usize {
+        1 << 20
+    }
+    fn read32(&self, offset: usize) -> u32 {
+        match offset {
+            init_seg::CMDQ_ADDR_L_SZ => 5 << 4 | 6,
+            init_seg::FW_REV => 1,
+            _ => 0_u32,
+        }
+        .to_be()
+    }
+    fn write32(&self, offset: usize, value: u32) {
+        let value = u32::from_be(value);
+        match offset {
+            init_seg::CMDQ_ADDR_H => self.command_page.set(u64::from(value) << 32),
+            init_seg::CMDQ_ADDR_L_SZ => {
+                self.command_page.set(self.command_page.get() | u64::from(value & !0xfff));
+            }
+            init_seg::CMD_DOORBELL => self.run(value),
+            _ => {}
+        }
+    }
+    fn write64(&self, offset: usize, value: u64) {
+        self.log.borrow_mut().push(Op::Write64(offset, value.to_ne_bytes()));
+    }
+    fn write_block(&self, offset: usize, block: &[u64; 8]) {
+        let bytes = block.iter().flat_map(|w| w.to_ne_bytes()).collect();
+        self.log.borrow_mut().push(Op::Block(offset, bytes));
+    }
+    const WRITE_COMBINING: bool = WC;
+
+    type Register<'p>
+        = RegisterByOffset<'p, Self>
+    where
+        Self: 'p;
+
+    fn register(&self, offset: usize, half: usize) -> Option<RegisterByOffset<'_, Self>> {
+        RegisterByOffset::new(self, offset, half)
+    }
+
+    fn arena_len(&self) -> usize {
+        ARENA_LEN
+    }
+    fn arena_addr(&self) -> u64 {
+        ARENA_ADDR
+    }
+    fn alloc(&self, len: usize, align: usize) -> Option<Span> {
+        let offset = self.next.get().next_multiple_of(align);
+        if offset + len > ARENA_LEN {
+            return None;
+        }
+        self.next.set(offset + len);
+        self.live.borrow_mut().insert(offset, len);
+        Some(Span { offset, len })
+    }
+    fn free(&self, span: Span) {
+        let taken = self.live.borrow_mut().remove(&span.offset);
+        assert_eq!(taken, Some(span.len), "freed what was not taken");
+    }
+    fn iova(&self, offset: usize) -> Option<(u64, usize)> {
+        if offset >= ARENA_LEN {
+            return None;
+        }
+        let runs = self.runs.borrow();
+        if runs.is_empty() {
+            return Some((ARENA_IOVA + offset as u64, ARENA_LEN - offset));
+        }
+        let at = runs.iter().rposition(|&(start, _)| start <= offset)?;
+        let end = runs.get(at + 1).map_or(ARENA_LEN, |run| run.0);
+        Some((runs[at].1 + (offset - runs[at].0) as u64, end - offset))
+    }
+
+    fn load32(&self, offset: usize) -> u32 {
+        u32::from_ne_bytes(self.load(offset))
+    }
+    fn load_words<const N: usize>(&self, offset: usize) -> [u64; N] {
+        assert_eq!(offset % 8, 0, "load_words needs alignment");
+        core::array::from_fn(|i| u64::from_ne_bytes(self.load(offset + 8 * i)))
+    }
+    fn store32(&self, offset: usize, value: u32) {
+        self.store(offset, &value.to_ne_bytes());
+    }
+    fn store_words<const N: usize>(&self, offset: usize, words: &[u64; N]) {
+        assert_eq!(offset % 8, 0, "store_words needs alignment");
+        let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_ne_bytes()).collect();
+        self.store(offset, &bytes);
+    }
+    fn read_bytes(&self, offset: usize, to: &mut [u8]) {
+        to.copy_from_slice(&self.bytes(offset, to.len()));
+    }
+    fn write_bytes(&self, offset: usize, from: &[u8]) {
+        self.store(offset, from);
+    }
+
+    type Entries<'p, const LEN: usize>
+        = ByOffset<'p, Self, LEN>
+    where
+        Self: 'p;
+
+    fn entries<const LEN: usize>(&self, span: Span) -> Option<ByOffset<'_, Self, LEN>> {
+        ByOffset::new(self, span)
+    }
+
+    fn pages_take(&self, _: &mut [u64]) -> usize {
+        0
+    }
+    fn pages_return(&self, _: &[u64]) -> usize {
+        0
+    }
+
+    fn before_doorbell(&self) {
+        self.log.borrow_mut().push(Op::BeforeDoorbell);
+    }
+    fn after_ownership(&self) {
+        self.log.borrow_mut().push(Op::AfterOwnership);
+    }
+    fn after_mmio(&self) {
+        self.log.borrow_mut().push(Op::AfterMmio);
+    }
+
+    fn now(&self) -> u64 {
+        self.clock.get()
+    }
+    fn relax(&self) {
+        self.clock.set(self.clock.get() + 1_000_000);
+    }
+    fn entropy(&self) -> u64 {
+        self.chance.borrow_mut().pop_front().unwrap_or(0x5a)
+    }
+}
+
+/// Where the rings of created queues lie, as the device learns it.
+impl<const WC: bool> Scripted<WC> {
+    /// Arena offset of the ring of the `nth` completion queue made.
+    pub(crate) fn cq_ring(&self, nth: usize) -> usize {
+        let command = &self.of(Opcode::CreateCq)[nth];
+        let unit = 64 << command.bits(0x10 + 0x18, 28, 24);
+        Self::at(command.wide(0x110)) + (command.bits(0x10 + 0x08, 11, 6) as usize) * unit
+    }
+
+    /// Arena offsets of the receive and send rings of the `nth` queue pair made.
+    pub(crate) fn qp_rings(&self, nth: usize) -> (usize, usize) {
+        let command = &self.of(Opcode::CreateQp)[nth];
+        let context = 0x18;
+        let unit = 64 << command.bits(context + 0x14, 28, 24);
+        let page_offset = command.bits(context + 0x90, 11, 6) as usize;
+        let receive = Self::at(command.wide(0x110)) + page_offset * unit;
+        let log_len =
+            command.bits(context + 0x08, 22, 19) + command.bits(context + 0x08, 18, 16) + 4;
+        (receive, receive + (1 << log_len))
+    }
+}

@@ -1,0 +1,734 @@
+//! The send queue of a queue pair: WQEs built in registers, stored block by block, and the doorbell
+//! after them.
+//!
+//! PRM "Send work queue", "Doorbells" and "BlueFlame". Each WQE starts on a 64-byte block; the ring
+//! is a whole number of blocks, so a WQE wraps between blocks and never inside one, and each block
+//! is one bounds check and one burst of stores. The order towards the device is always: WQE, fence,
+//! doorbell record, fence, register.
+//!
+//! The ring has room for as many of the widest WQEs as the queue pair may have requests
+//! outstanding, so no post looks for room. A request's token is the free-running index of its first
+//! block, which is what the CQE names.
+//!
+//! Length: the kinds of requests are as many ways to fill the same block, and read best side by
+//! side.
+
+use core::fmt;
+
+use dat_core::provider::{
+    Access, Atomic, Bind, Destination, PostFlags, Registration, Remote, Scope, Segment, SendQueue,
+};
+
+use super::address_vector::address;
+use super::ring::{RECORD, Record, Ring, SECOND};
+use crate::platform::entries::{Entries, Register as _};
+use crate::platform::{Platform, Span};
+use crate::prm::wqe::{self, Av, CtrlHead, CtrlTail, UmrHead, UmrKey};
+
+/// Blocks of the widest WQE, a window bind; a request of [`MAX_SEGMENTS`] segments is no wider.
+pub const WIDEST: u32 = 3;
+/// Segments of a request: as many as fit into three blocks behind a control and a remote address
+/// segment.
+pub const MAX_SEGMENTS: u8 = 10;
+/// Segments of a datagram: as many as fit into three blocks behind a control segment and an address
+/// vector.
+pub const MAX_DATAGRAM_SEGMENTS: u8 = 8;
+/// Most bytes that travel inside the WQE of an RDMA WRITE, which then stays one block.
+pub const INLINE_WRITE: u32 = 28;
+/// Most bytes that travel inside the WQE of a SEND, likewise.
+pub const INLINE_SEND: u32 = 44;
+
+/// Offset of the first doorbell register in a UAR page.
+pub const UAR_DOORBELLS: usize = 0x800;
+/// Bytes a load of inline payload may reach beyond its first byte.
+const INLINE_REACH: usize = 64;
+
+/// The control byte of each combination of SIGNALED, SOLICITED and FENCE. The full fence implies
+/// the small one, and the two codes do not add up.
+const CONTROL_BYTE: [u8; 8] = {
+    const {
+        assert!(PostFlags::SIGNALED.bits() == 1);
+        assert!(PostFlags::SOLICITED.bits() == 2);
+        assert!(PostFlags::FENCE.bits() == 4);
+    }
+    const S: u8 = wqe::SIGNALED;
+    const E: u8 = wqe::SOLICITED;
+    const F: u8 = wqe::FENCE_ALL;
+    [0, S, E, E | S, F, F | S, F | E, F | E | S]
+};
+
+/// Bytes of a word, the payload that is read inline at once.
+const WORD: u32 = 8;
+
+/// The first word of the control segment of a send of one segment, but for the index and the number
+/// of the queue pair.
+const ONE_SEND: u64 = CtrlHead::new(wqe::SEND, 0, 0, 2).word();
+
+/// Place of the index in the first word of a control segment.
+const INDEX_SHIFT: u32 = CtrlHead::new(0, 1, 0, 0).word().trailing_zeros();
+
+/// One block, in the order of the device's bytes once turned over.
+type Block = [u64; 8];
+
+/// The two words that say what a bind changes, in the order of the device's bytes.
+const BOUND: [u64; 2] =
+    [UmrHead::bind(wqe::BIND_OCTOWORDS).word().to_be(), wqe::mask::BIND.to_be()];
+/// What a WQE after a bind carries in the second word of its control segment, in the order of the
+/// device's bytes.
+const AFTER_BIND: u64 = CtrlTail::new(wqe::FENCE_SMALL, 0).word().to_be();
+
+/// The key a bind makes, for any queue pair and without rights.
+#[inline(always)]
+fn key(bind: &Bind) -> UmrKey {
+    let [_, _, _, low] = bind.new_rkey.to_be_bytes();
+    let mut key = UmrKey::default();
+    key.set_qpn(wqe::ANY_QPN);
+    key.set_mkey_7_0(low);
+    key
+}
+
+/// The control segment of a WQE at `index`, in the order of the device's bytes; `start` is its
+/// first word but for that.
+#[inline(always)]
+fn control(start: u64, index: u32, flags: PostFlags, immediate: u32) -> [u64; 2] {
+    let combination = usize::from(flags.bits() & 7);
+    let fm_ce_se = CONTROL_BYTE.get(combination).copied().unwrap_or(0);
+    let tail = CtrlTail::new(fm_ce_se, immediate).word().to_be();
+    let head = start | u64::from(index & 0xffff) << INDEX_SHIFT;
+    [head.to_be(), tail]
+}
+
+/// Where a queue rings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Doorbell {
+    /// BAR offset of the doorbell register.
+    pub register: usize,
+    /// Size of one of the register's two halves, which whole blocks are written to by turns. 0:
+    /// the register is shared with other queues, or the device has no BlueFlame, and only
+    /// doorbells of 8 bytes may be written.
+    pub half: usize,
+}
+
+impl Doorbell {
+    /// The first doorbell register of the page at BAR offset `uar`, for queues that share it.
+    #[must_use]
+    pub const fn shared(uar: usize) -> Self {
+        Self { register: uar.wrapping_add(UAR_DOORBELLS), half: 0 }
+    }
+}
+
+/// What payload is read inline from without ado.
+#[derive(Clone, Copy)]
+struct Payload<E> {
+    /// As much of the arena as is a power of two.
+    words: E,
+    /// CPU address of the arena: payload is read by its offset from there.
+    arena: u64,
+}
+
+impl<E: Entries> Payload<E> {
+    /// The inline segment of a word of the arena: its one unit, in the order of memory. Payload is
+    /// bytes, and is never turned over. None if the word is not there or not in one piece.
+    #[inline(always)]
+    fn word(&self, addr: u64) -> Option<[u64; 2]> {
+        // Turned by three bits, an offset that is no multiple of 8 is beyond any end: one compare
+        // for both.
+        let index = addr.wrapping_sub(self.arena).rotate_right(3);
+        let payload = self.words.word(index)?;
+        let header = u64::from((wqe::INLINE | WORD).to_be());
+        Some(if cfg!(target_endian = "little") {
+            [header | payload << 32, payload >> 32]
+        } else {
+            [header << 32 | payload >> 32, payload << 32]
+        })
+    }
+}
+
+/// Posting end of a send queue.
+pub struct Sq<'p, P: Platform> {
+    platform: &'p P,
+    blocks: P::Entries<'p, { wqe::WQEBB }>,
+    record: P::Entries<'p, RECORD>,
+    payload: Payload<P::Entries<'p, 8>>,
+    /// Index of the next block, free running.
+    head: u32,
+    /// The first words of requests of one segment, but for the index; the other kinds get the
+    /// number of the queue pair from the one of a send.
+    send: u64,
+    write: u64,
+    register: P::Register<'p>,
+    /// Whole blocks may be written to the register.
+    blueflame: bool,
+    /// The next WQE may be rung by itself, the short way: no WQE waits for its doorbell, and no
+    /// fence is due.
+    direct: bool,
+    /// First word of the last WQE that waits for its doorbell; 0 if none does.
+    waiting: u64,
+    /// The next WQE carries a fence, because a window was bound before it.
+    fence: bool,
+}
+
+impl<P: Platform> fmt::Debug for Sq<'_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sq")
+            .field("qpn", &CtrlHead::from_word(self.send).qpn())
+            .field("head", &self.head)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'p, P: Platform> Sq<'p, P> {
+    /// The send queue over `ring`, of a queue pair that has no number yet. None if it is not in the
+    /// arena.
+    pub(crate) fn new(
+        platform: &'p P,
+        ring: Ring,
+        record: Record,
+        doorbell: Doorbell,
+    ) -> Option<Self> {
+        let blueflame = P::WRITE_COMBINING && doorbell.half != 0;
+        Some(Self {
+            platform,
+            blocks: platform.entries(ring.span(wqe::WQEBB.ilog2()))?,
+            record: platform.entries(record.span())?,
+            payload: Payload {
+                words: platform
+                    .entries(Span { offset: 0, len: 1 << platform.arena_len().checked_ilog2()? })?,
+                arena: platform.arena_addr(),
+            },
+            head: 0,
+            send: ONE_SEND,
+            write: 0,
+            register: platform.register(doorbell.register, doorbell.half)?,
+            blueflame,
+            direct: blueflame || !P::WRITE_COMBINING,
+            waiting: 0,
+            fence: false,
+        })
+    }
+
+    /// The number the device gave the queue pair.
+    pub(crate) fn name(&mut self, qpn: u32) {
+        self.send = ONE_SEND | CtrlHead::new(0, 0, qpn, 0).word();
+        self.write = self.start(wqe::RDMA_WRITE, 3);
+    }
+
+    /// The first word of a control segment, but for the index.
+    #[inline(always)]
+    fn start(&self, opcode: u8, ds: u8) -> u64 {
+        self.send ^ ONE_SEND ^ CtrlHead::new(opcode, 0, 0, ds).word()
+    }
+
+    /// Starts over, as the device does when the queue pair is reset.
+    pub(crate) fn restart(&mut self) {
+        self.head = 0;
+        self.waiting = 0;
+        self.fence = false;
+        self.settle();
+        self.record.store32::<SECOND>(0, 0);
+    }
+
+    /// The control segment of the next WQE, but for a fence that is due.
+    #[inline(always)]
+    fn control(&self, start: u64, flags: PostFlags, immediate: u32) -> [u64; 2] {
+        control(start, self.head, flags, immediate)
+    }
+
+    /// Takes the fence that is due, as the second word of a control segment carries it.
+    #[inline(always)]
+    fn due(&mut self, flags: PostFlags) -> u64 {
+        // The full fence does what the small one does, and the two codes do not add up.
+        let due = core::mem::take(&mut self.fence) && !flags.contains(PostFlags::FENCE);
+        if due { AFTER_BIND } else { 0 }
+    }
+
+    /// Whether the next WQE may go the short way.
+    #[inline(always)]
+    fn settle(&mut self) {
+        let calm = self.waiting == 0 && !self.fence;
+        self.direct = calm && (self.blueflame || !P::WRITE_COMBINING);
+    }
+
+    /// Stores one block of the WQE that starts at the head.
+    #[inline(always)]
+    fn store(&self, index: u32, block: &Block) {
+        self.blocks.store_words::<8, 0>(index, block);
+    }
+
+    /// Ends a WQE of one block: stores it and rings, through BlueFlame where there is one.
+    // Always inline: the block stays in registers on its way to the ring and to BlueFlame.
+    #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "tokens are the index modulo 2^16")]
+    fn post_block(&mut self, block: &Block, flags: PostFlags) -> u16 {
+        let token = self.head as u16;
+        if flags.contains(PostFlags::DEFER) {
+            let mut block = *block;
+            if self.fence {
+                block[1] |= self.due(flags);
+            }
+            self.store(self.head, &block);
+            self.head = self.head.wrapping_add(1);
+            self.waiting = block[0];
+            self.direct = false;
+        } else if self.direct {
+            self.store(self.head, block);
+            self.head = self.head.wrapping_add(1);
+            self.publish();
+            if P::WRITE_COMBINING {
+                self.register.write_block(block);
+                self.flush();
+            } else {
+                self.register.write64(block[0]);
+            }
+        } else {
+            self.post_indirect(*block, flags);
+        }
+        token
+    }
+
+    /// Ends a WQE of one block behind others that wait, behind a bind, or where there is no
+    /// BlueFlame.
+    #[inline(never)]
+    fn post_indirect(&mut self, mut block: Block, flags: PostFlags) {
+        block[1] |= self.due(flags);
+        self.store(self.head, &block);
+        self.head = self.head.wrapping_add(1);
+        if P::WRITE_COMBINING && self.blueflame && self.waiting == 0 {
+            self.settle();
+            self.publish();
+            self.register.write_block(&block);
+            self.flush();
+        } else {
+            self.knock(block[0]);
+        }
+    }
+
+    /// Ends a WQE of `blocks` blocks already stored, whose first word is `first`.
+    #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "tokens are the index modulo 2^16")]
+    fn finish(&mut self, blocks: u32, first: u64, flags: PostFlags) -> u16 {
+        let token = self.head as u16;
+        self.head = self.head.wrapping_add(blocks);
+        if flags.contains(PostFlags::DEFER) {
+            self.waiting = first;
+            self.direct = false;
+        } else {
+            self.knock(first);
+        }
+        token
+    }
+
+    /// Tells the device through the record how far the queue goes.
+    #[inline(always)]
+    fn publish(&self) {
+        // ORDER: the WQEs' stores precede the counter that lets the device fetch them.
+        self.platform.before_record();
+        self.record.store32::<SECOND>(0, (self.head & 0xffff).to_be());
+        // ORDER: the counter precedes the register: a doorbell that overtakes it is lost.
+        self.platform.before_doorbell();
+    }
+
+    /// Rings with the first 8 bytes of a WQE.
+    #[inline(never)]
+    fn knock(&mut self, first: u64) {
+        self.waiting = 0;
+        self.settle();
+        self.publish();
+        self.register.write64(first);
+        if P::WRITE_COMBINING {
+            self.flush();
+        }
+    }
+
+    /// After a store to a write-combining register: out with it, and on to the other half.
+    #[inline(always)]
+    fn flush(&mut self) {
+        // ORDER: this doorbell leaves the CPU before the next one is written to the other half of
+        // the register.
+        self.platform.after_mmio();
+        self.register.turn();
+    }
+
+    /// Offset in the arena of payload that may be read inline.
+    #[inline(always)]
+    fn inline_at(&self, segment: &Segment) -> Option<usize> {
+        let offset = segment.addr.wrapping_sub(self.payload.arena);
+        let offset = usize::try_from(offset).ok()?;
+        let end = self.platform.arena_len().saturating_sub(INLINE_REACH);
+        (offset < end).then_some(offset)
+    }
+
+    /// The inline segment of up to [`INLINE_SEND`] bytes as six words, any alignment.
+    #[inline(never)]
+    fn inline_words(&self, offset: usize, len: u32) -> [u64; 6] {
+        let mut bytes = [0_u8; 48];
+        let (header, payload) = bytes.split_at_mut(4);
+        header.copy_from_slice(&(wqe::INLINE | len).to_be_bytes());
+        if let Some(to) = payload.get_mut(..len as usize) {
+            self.platform.read_bytes(offset, to);
+        }
+        let mut words = [0; 6];
+        for (word, chunk) in words.iter_mut().zip(bytes.as_chunks::<8>().0) {
+            *word = u64::from_be_bytes(*chunk);
+        }
+        words
+    }
+
+    /// A SEND whose payload travels inside, if it may be read there.
+    #[inline(never)]
+    fn send_short(&mut self, one: Segment, flags: PostFlags) -> u16 {
+        let (ds, words) = match self.inline_at(&one) {
+            // Four bytes of header: a unit holds 12 bytes, two hold 28.
+            Some(offset) => (
+                2 + u8::from(one.len > 12) + u8::from(one.len > 28),
+                self.inline_words(offset, one.len),
+            ),
+            None => {
+                let [first, second] = wqe::data(one.addr, one.len, one.lkey);
+                (2, [first, second, 0, 0, 0, 0])
+            }
+        };
+        let [head, tail] = self.control(self.start(wqe::SEND, ds), flags, 0);
+        let [a, b, c, d, e, f] = words.map(u64::to_be);
+        self.post_block(&[head, tail, a, b, c, d, e, f], flags)
+    }
+
+    /// An RDMA WRITE whose payload travels inside, if it may be read there; any but one aligned
+    /// word of the arena.
+    #[inline(never)]
+    fn write_short(&mut self, one: Segment, remote: Remote, flags: PostFlags) -> u16 {
+        let block = self.short(self.head, one, remote, flags);
+        self.post_block(&block, flags)
+    }
+
+    /// As [`Sq::short`], beside other blocks.
+    #[inline(never)]
+    fn short_block(&self, head: u32, one: Segment, remote: Remote, flags: PostFlags) -> Block {
+        self.short(head, one, remote, flags)
+    }
+
+    /// The block of such a WRITE at `head`, but for a fence that is due. Memory that the host lent
+    /// is not read here: the device gathers it, and little more is to be done than for a longer
+    /// WRITE.
+    // Always inline, as `post_block`.
+    #[inline(always)]
+    fn short(&self, head: u32, one: Segment, remote: Remote, flags: PostFlags) -> Block {
+        let (ds, [a, b, c, d]) = match self.inline_at(&one) {
+            Some(offset) => {
+                let [a, b, c, d, ..] = self.inline_words(offset, one.len);
+                (3 + u8::from(one.len > 12), [a, b, c, d])
+            }
+            None => {
+                let [first, second] = wqe::data(one.addr, one.len, one.lkey);
+                (3, [first, second, 0, 0])
+            }
+        };
+        let [address, key] = wqe::remote(remote.addr, remote.rkey);
+        let [head, tail] = control(self.start(wqe::RDMA_WRITE, ds), head, flags, 0);
+        let [address, key, a, b, c, d] = [address, key, a, b, c, d].map(u64::to_be);
+        [head, tail, address, key, a, b, c, d]
+    }
+
+    /// Posts a datagram of one segment to the destination of `av`: two blocks.
+    pub(crate) fn datagram(&mut self, segment: Segment, av: &Av, flags: PostFlags) -> u16 {
+        let [head, tail] = self.control(self.start(wqe::SEND, 5), flags, 0);
+        let [a, b, c, d, e, f] = av.words().map(u64::to_be);
+        self.store(self.head, &[head, tail, a, b, c, d, e, f]);
+        let [first, second] = wqe::data(segment.addr, segment.len, segment.lkey);
+        let block = [first, second, 0, 0, 0, 0, 0, 0].map(u64::to_be);
+        self.store(self.head.wrapping_add(1), &block);
+        self.finish(2, head, flags)
+    }
+
+    /// A bind to nothing: two blocks. It asks nothing of the key: a peer may have closed it just
+    /// before.
+    #[inline(never)]
+    fn unbind(&mut self, bind: &Bind, flags: PostFlags) -> u16 {
+        let [head, mut tail] = self.control(self.start(wqe::UMR, 8), flags, bind.old_rkey);
+        tail |= self.due(flags);
+        let mask = match bind.scope {
+            Scope::Domain => wqe::mask::UNBIND,
+            Scope::QueuePair { .. } => wqe::mask::UNBIND_OWN,
+        };
+        let [umr, mask] = [UmrHead::bind(0).word(), mask].map(u64::to_be);
+        self.store(self.head, &[head, tail, umr, mask, 0, 0, 0, 0]);
+        let mut key = key(bind);
+        key.set_free(true);
+        let second = [key.word().to_be(), 0, 0, 0, 0, 0, 0, 0];
+        self.store(self.head.wrapping_add(1), &second);
+        // As after a bind.
+        self.fence = true;
+        self.finish(2, head, flags)
+    }
+
+    /// A request of any number of segments, none of them inline.
+    #[inline(never)]
+    fn post_list(
+        &mut self,
+        opcode: u8,
+        fixed: &[[u64; 2]],
+        segments: &[Segment],
+        immediate: u32,
+        flags: PostFlags,
+    ) -> u16 {
+        // What the widest WQE has room for behind the control segment.
+        let room = usize::from(MAX_SEGMENTS + 1).saturating_sub(fixed.len());
+        let segments = segments.get(..room).unwrap_or(segments);
+        let ds = 1 + fixed.len() + segments.len();
+        // Twelve at most.
+        let ds = u8::try_from(ds).unwrap_or(u8::MAX);
+        let mut control = self.control(self.start(opcode, ds), flags, immediate);
+        control[1] |= self.due(flags);
+        let rest = fixed
+            .iter()
+            .copied()
+            .chain(segments.iter().map(|one| wqe::data(one.addr, one.len, one.lkey)));
+        let units = core::iter::once(control).chain(rest.map(|unit| unit.map(u64::to_be)));
+        let mut block: Block = [0; 8];
+        let mut index = self.head;
+        let mut filled = 0;
+        for [first, second] in units {
+            if filled == block.len() {
+                self.store(index, &block);
+                block = [0; 8];
+                index = index.wrapping_add(1);
+                filled = 0;
+            }
+            if let [a, b, ..] = block.get_mut(filled..).unwrap_or_default() {
+                (*a, *b) = (first, second);
+            }
+            filled += 2;
+        }
+        if index == self.head {
+            return self.post_block(&block, flags);
+        }
+        self.store(index, &block);
+        let blocks = index.wrapping_sub(self.head).wrapping_add(1);
+        self.finish(blocks, control[0], flags)
+    }
+}
+
+impl<P: Platform> Sq<'_, P> {
+    /// As [`Sq::post_list`], with a far end.
+    #[inline(never)]
+    fn post_far(
+        &mut self,
+        opcode: u8,
+        remote: Remote,
+        segments: &[Segment],
+        immediate: u32,
+        flags: PostFlags,
+    ) -> u16 {
+        let far = [wqe::remote(remote.addr, remote.rkey)];
+        self.post_list(opcode, &far, segments, immediate, flags)
+    }
+}
+
+impl<P: Platform> SendQueue for Sq<'_, P> {
+    #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "tokens are the index modulo 2^16")]
+    fn next_token(&self) -> u16 {
+        self.head as u16
+    }
+
+    #[inline(always)]
+    fn send(&mut self, segments: &[Segment], flags: PostFlags) -> u16 {
+        match segments {
+            [one] if one.len > INLINE_SEND => {
+                let [head, tail] = self.control(self.send, flags, 0);
+                let [first, second] = wqe::data(one.addr, one.len, one.lkey).map(u64::to_be);
+                self.post_block(&[head, tail, first, second, 0, 0, 0, 0], flags)
+            }
+            [one] => self.send_short(*one, flags),
+            _ => self.post_list(wqe::SEND, &[], segments, 0, flags),
+        }
+    }
+
+    #[inline(always)]
+    fn rdma_write(&mut self, segments: &[Segment], remote: Remote, flags: PostFlags) -> u16 {
+        let [one] = segments else {
+            return self.post_far(wqe::RDMA_WRITE, remote, segments, 0, flags);
+        };
+        let words = match one.len {
+            WORD => self.payload.word(one.addr),
+            0..=INLINE_WRITE => None,
+            _ => Some(wqe::data(one.addr, one.len, one.lkey).map(u64::to_be)),
+        };
+        let Some([e, f]) = words else {
+            return self.write_short(*one, remote, flags);
+        };
+        let [a, b] = self.control(self.write, flags, 0);
+        let [c, d] = wqe::remote(remote.addr, remote.rkey).map(u64::to_be);
+        self.post_block(&[a, b, c, d, e, f, 0, 0], flags)
+    }
+
+    #[inline(always)]
+    fn rdma_writes(
+        &mut self,
+        mut writes: impl Iterator<Item = (Segment, Remote)>,
+        flags: PostFlags,
+    ) {
+        if self.fence
+            && let Some((one, remote)) = writes.next()
+        {
+            self.rdma_write(&[one], remote, flags.union(PostFlags::DEFER));
+        }
+        // All in registers, which the stores in between would not leave it in otherwise.
+        let (blocks, payload, start, begin) = (self.blocks, self.payload, self.write, self.head);
+        let (mut head, mut first) = (begin, 0);
+        for (one, remote) in writes {
+            let words = match one.len {
+                WORD => payload.word(one.addr),
+                0..=INLINE_WRITE => None,
+                _ => Some(wqe::data(one.addr, one.len, one.lkey).map(u64::to_be)),
+            };
+            if let Some([e, f]) = words {
+                let [a, b] = control(start, head, flags, 0);
+                let [c, d] = wqe::remote(remote.addr, remote.rkey).map(u64::to_be);
+                blocks.store_words::<8, 0>(head, &[a, b, c, d, e, f, 0, 0]);
+                first = a;
+            } else {
+                let block = self.short_block(head, one, remote, flags);
+                blocks.store_words::<8, 0>(head, &block);
+                first = block[0];
+            }
+            head = head.wrapping_add(1);
+        }
+        if head != begin {
+            self.head = head;
+            self.waiting = first;
+            self.direct = false;
+        }
+    }
+
+    #[inline]
+    fn rdma_read(&mut self, segments: &[Segment], remote: Remote, flags: PostFlags) -> u16 {
+        let [one] = segments else {
+            return self.post_far(wqe::RDMA_READ, remote, segments, 0, flags);
+        };
+        let [a, b] = self.control(self.start(wqe::RDMA_READ, 3), flags, 0);
+        let [c, d] = wqe::remote(remote.addr, remote.rkey).map(u64::to_be);
+        let [e, f] = wqe::data(one.addr, one.len, one.lkey).map(u64::to_be);
+        self.post_block(&[a, b, c, d, e, f, 0, 0], flags)
+    }
+
+    fn atomic(&mut self, one: Segment, remote: Remote, atomic: Atomic, flags: PostFlags) -> u16 {
+        let (opcode, operands) = match atomic {
+            Atomic::FetchAdd(add) => (wqe::ATOMIC_FA, wqe::atomic(add, 0)),
+            Atomic::CmpSwap { compare, swap } => (wqe::ATOMIC_CS, wqe::atomic(swap, compare)),
+        };
+        let fixed = [wqe::remote(remote.addr, remote.rkey), operands];
+        self.post_list(opcode, &fixed, &[one], 0, flags)
+    }
+
+    fn rdma_write_immed(
+        &mut self,
+        segments: &[Segment],
+        remote: Remote,
+        immediate: u32,
+        flags: PostFlags,
+    ) -> u16 {
+        self.post_far(wqe::RDMA_WRITE_IMM, remote, segments, immediate, flags)
+    }
+
+    fn send_ud(
+        &mut self,
+        segments: &[Segment],
+        to: &Destination,
+        immediate: Option<u32>,
+        flags: PostFlags,
+    ) -> u16 {
+        let opcode = if immediate.is_some() { wqe::SEND_IMM } else { wqe::SEND };
+        let own = CtrlHead::from_word(self.send).qpn();
+        let [a, b, c, d, e, f] = address(&to.path, own, to.qpn, to.qkey).words();
+        let fixed = [[a, b], [c, d], [e, f]];
+        self.post_list(opcode, &fixed, segments, immediate.unwrap_or(0), flags)
+    }
+
+    fn send_invalidate(&mut self, segments: &[Segment], rkey: u32, flags: PostFlags) -> u16 {
+        self.post_list(wqe::SEND_INVAL, &[], segments, rkey, flags)
+    }
+
+    #[inline(always)]
+    fn bind(&mut self, bind: &Bind, flags: PostFlags) -> u16 {
+        if bind.len == 0 {
+            return self.unbind(bind, flags);
+        }
+        let [head, mut tail] = self.control(self.start(wqe::UMR, 12), flags, bind.old_rkey);
+        tail |= self.due(flags);
+        let mut key = key(bind);
+        let [umr, mask] = match bind.scope {
+            Scope::Domain => BOUND,
+            Scope::QueuePair { bound } => {
+                key.set_qpn(CtrlHead::from_word(self.send).qpn());
+                let first = UmrHead::bind_free(wqe::BIND_OCTOWORDS);
+                let head = if bound {
+                    // What is bound already is bound anew as a window of type 1 is.
+                    UmrHead::bind(wqe::BIND_OCTOWORDS)
+                } else {
+                    first
+                };
+                [head.word(), wqe::mask::BIND_OWN].map(u64::to_be)
+            }
+        };
+        self.store(self.head, &[head, tail, umr, mask, 0, 0, 0, 0]);
+
+        key.set_rr(bind.access.contains(Access::REMOTE_READ));
+        key.set_rw(bind.access.contains(Access::REMOTE_WRITE));
+        let [a, b, c] = [key.word(), bind.start, bind.len].map(u64::to_be);
+        self.store(self.head.wrapping_add(1), &[a, 0, b, c, 0, 0, 0, 0]);
+
+        // A KLM has 32 bits of length; no region is longer (`limits`).
+        let len = u32::try_from(bind.len).unwrap_or(u32::MAX);
+        let [first, second] = wqe::data(bind.addr, len, bind.lkey).map(u64::to_be);
+        let third = [first, second, 0, 0, 0, 0, 0, 0];
+        self.store(self.head.wrapping_add(2), &third);
+        // What follows may use the new key, so it starts only when the change has taken effect.
+        self.fence = true;
+        self.finish(3, head, flags)
+    }
+
+    #[inline]
+    fn ring(&mut self) {
+        if self.waiting != 0 {
+            self.knock(self.waiting);
+        }
+    }
+
+    fn register(&mut self, made: &Registration, flags: PostFlags) -> u16 {
+        let [head, mut tail] = self.control(self.start(wqe::UMR, 9), flags, made.old_key);
+        tail |= self.due(flags);
+        let octowords = wqe::page_octowords(made.pages.count);
+        let umr = UmrHead::register(octowords).word();
+        let [umr, mask] = [umr, wqe::mask::REGISTER].map(u64::to_be);
+        self.store(self.head, &[head, tail, umr, mask, 0, 0, 0, 0]);
+
+        let [_, _, _, low] = made.new_key.to_be_bytes();
+        let mut key = UmrKey::default();
+        key.set_qpn(wqe::ANY_QPN);
+        key.set_mkey_7_0(low);
+        key.set_lr(made.access.contains(Access::LOCAL_READ));
+        key.set_lw(made.access.contains(Access::LOCAL_WRITE));
+        key.set_rr(made.access.contains(Access::REMOTE_READ));
+        key.set_rw(made.access.contains(Access::REMOTE_WRITE));
+        key.set_a(made.access.contains(Access::REMOTE_ATOMIC));
+        let page = u64::from(made.pages.log_page) << 32;
+        let key = [key.word(), 0, made.start, made.len, 0, 0, 0, page].map(u64::to_be);
+        self.store(self.head.wrapping_add(1), &key);
+
+        let bytes = 16 * u32::from(octowords);
+        let [a, b] = wqe::data(made.pages.addr, bytes, made.pages.lkey).map(u64::to_be);
+        let third = [a, b, 0, 0, 0, 0, 0, 0];
+        self.store(self.head.wrapping_add(2), &third);
+        // As after a bind.
+        self.fence = true;
+        self.finish(3, head, flags)
+    }
+
+    fn gather(&mut self, segments: &[Segment], remote: Option<Remote>, flags: PostFlags) -> u16 {
+        match remote {
+            Some(remote) => self.post_far(wqe::RDMA_WRITE, remote, segments, 0, flags),
+            None => self.post_list(wqe::SEND, &[], segments, 0, flags),
+        }
+    }
+}

@@ -1,0 +1,422 @@
+//! Decoding, ownership, nonsense, arming.
+
+use std::vec;
+use std::vec::Vec;
+
+use dat_core::provider::{Completion, CompletionQueue, Direction, Extra, Polled, Status};
+use proptest::prelude::*;
+
+use super::{Record, Ring};
+use crate::data::cq::{self, Cq};
+use crate::data::scripted::{Op, Scripted};
+use crate::prm::cqe;
+
+const RING: usize = 0x3000;
+const RECORD: usize = 0x880;
+const UAR: usize = 0x10000;
+const LOG: u8 = 2;
+
+fn cq<const WC: bool>(platform: &Scripted<WC>) -> Cq<'_, Scripted<WC>> {
+    let ring = Ring::new(RING, LOG);
+    cq::clear(platform, &ring);
+    platform.take();
+    let mut cq = Cq::new(platform, ring, Record(RECORD), UAR).unwrap();
+    cq.name(0x33);
+    cq
+}
+
+/// An entry: user index, byte count, opcode of the WQE, counter, opcode, low nibble of the last
+/// byte.
+fn entry(index: u32, len: u32, sop: u8, counter: u16, opcode: u8, low: u8) -> [u8; 64] {
+    let mut bytes = [0; 64];
+    bytes[0x20..0x24].copy_from_slice(&index.to_be_bytes());
+    bytes[0x2c..0x30].copy_from_slice(&len.to_be_bytes());
+    bytes[0x38..0x3c].copy_from_slice(&(u32::from(sop) << 24 | 0x4d).to_be_bytes());
+    bytes[0x3c..0x3e].copy_from_slice(&counter.to_be_bytes());
+    bytes[0x3e] = 0xa7;
+    bytes[0x3f] = opcode << 4 | low;
+    bytes
+}
+
+/// The last twelve bytes of an error entry of a real card.
+fn raw(tail: [u8; 12]) -> [u8; 64] {
+    let mut bytes = [0; 64];
+    bytes[0x34..].copy_from_slice(&tail);
+    bytes
+}
+
+fn poll_one(bytes: [u8; 64]) -> (Option<Completion>, u32) {
+    let p = Scripted::<false>::new();
+    let mut q = cq(&p);
+    // Real entries come from any lap; put the wanted one where its owner bit is current.
+    if bytes[0x3f] & 1 == 1 {
+        for slot in 0..4 {
+            p.put(RING + 64 * slot, &entry(0, 0, 8, 0, 0, 0));
+            assert!(q.poll().is_some());
+        }
+    }
+    p.put(RING, &bytes);
+    (q.poll(), q.skipped())
+}
+
+#[test]
+fn a_cleared_ring_is_empty() {
+    let p = Scripted::<false>::new();
+    let mut q = cq(&p);
+    assert_eq!(q.poll(), None);
+    assert_eq!(p.bytes(RING + 0x3c, 4), [0, 0, 0, 0xf1]);
+    assert_eq!(p.bytes(RING + 0xfc, 4), [0, 0, 0, 0xf1]);
+}
+
+#[test]
+fn an_empty_poll_costs_one_load() {
+    let p = Scripted::<false>::new();
+    let mut q = cq(&p);
+    p.loads.set(true);
+    assert_eq!(q.poll(), None);
+    assert_eq!(p.take(), [Op::Load(RING + 0x3c, 4)]);
+}
+
+#[test]
+fn requester_success() {
+    let (completion, _) = poll_one(entry(0x00ab_cdef, 77, 8, 0x1234, 0, 0));
+    let golden = Completion {
+        index: 0x00ab_cdef,
+        len: 0,
+        token: 0x1234,
+        direction: Direction::Send,
+        status: Status::Success,
+        syndrome: 0,
+        vendor: 0,
+        extra: Extra::default(),
+    };
+    assert_eq!(completion, Some(golden));
+}
+
+#[test]
+fn only_receives_have_a_length() {
+    for sop in [0x08, 0x0a, 0x10, 0x25, 0x00] {
+        assert_eq!(poll_one(entry(1, 77, sop, 0, 0, 0)).0.unwrap().len, 0);
+    }
+    assert_eq!(poll_one(entry(1, 77, 0, 0, 2, 0)).0.unwrap().len, 77);
+}
+
+#[test]
+fn responder_kinds() {
+    for opcode in 1..=4 {
+        let completion = poll_one(entry(7, 512, 0, 3, opcode, 2)).0.unwrap();
+        assert_eq!(
+            (completion.direction, completion.len, completion.token),
+            (Direction::Recv, 512, 3)
+        );
+        assert_eq!(completion.status, Status::Success);
+    }
+}
+
+#[test]
+fn the_upper_byte_of_the_index_word_is_not_the_index() {
+    assert_eq!(poll_one(entry(0xff00_0005, 0, 8, 0, 0, 0)).0.unwrap().index, 5);
+}
+
+#[test]
+fn real_card_bad_umr() {
+    let tail = [0x0f, 0, 0x78, 0x06, 0x25, 0, 0, 0x58, 0, 0xda, 0xac, 0xd2];
+    let completion = poll_one(raw(tail)).0.unwrap();
+    assert_eq!(completion.status, Status::WindowBind);
+    assert_eq!((completion.syndrome, completion.vendor), (0x06, 0x78));
+    assert_eq!((completion.token, completion.direction), (0x00da, Direction::Send));
+}
+
+#[test]
+fn real_card_iommu_refusal() {
+    let tail = [0xa9, 0, 0x56, 0x04, 0, 0, 1, 0xe9, 0, 0x54, 0xe8, 0xe2];
+    let completion = poll_one(raw(tail)).0.unwrap();
+    assert_eq!(completion.status, Status::LocalProtection);
+    assert_eq!((completion.syndrome, completion.vendor), (0x04, 0x56));
+    assert_eq!((completion.token, completion.direction), (0x0054, Direction::Recv));
+}
+
+#[test]
+fn real_card_remote_access() {
+    let tail = [0, 0, 0x88, 0x13, 8, 3, 0x61, 0xb3, 0x1e, 0xa1, 0x42, 0xd3];
+    let completion = poll_one(raw(tail)).0.unwrap();
+    assert_eq!(completion.status, Status::RemoteAccess);
+    assert_eq!((completion.vendor, completion.token), (0x88, 0x1ea1));
+    let tail = [0, 0, 0x88, 0x13, 0x10, 1, 0x2a, 0xbe, 0x0d, 0xd0, 0xc1, 0xd3];
+    assert_eq!(poll_one(raw(tail)).0.unwrap().token, 0x0dd0);
+}
+
+#[test]
+fn real_card_local_protection() {
+    let tail = [0x93, 0, 0x52, 0x04, 0x0a, 0, 0x19, 0xa1, 0xc0, 0x92, 0x1c, 0xd2];
+    let completion = poll_one(raw(tail)).0.unwrap();
+    assert_eq!(completion.status, Status::LocalProtection);
+    assert_eq!((completion.vendor, completion.token), (0x52, 0xc092));
+}
+
+#[test]
+fn every_syndrome_has_its_meaning() {
+    let known = [
+        (0x01, Status::LocalLength),
+        (0x02, Status::LocalQpOperation),
+        (0x04, Status::LocalProtection),
+        (0x05, Status::Flushed),
+        (0x06, Status::WindowBind),
+        (0x10, Status::BadResponse),
+        (0x11, Status::LocalAccess),
+        (0x12, Status::RemoteInvalidRequest),
+        (0x13, Status::RemoteAccess),
+        (0x14, Status::RemoteOperation),
+        (0x15, Status::TransportRetry),
+        (0x16, Status::RnrRetry),
+        (0x22, Status::RemoteAborted),
+    ];
+    for byte in 0..=255 {
+        let meant = known.iter().find(|k| k.0 == byte).map_or(Status::Other, |k| k.1);
+        assert_eq!(cqe::status(byte), meant);
+    }
+}
+
+#[test]
+fn ownership_fence_stands_between_owner_and_contents() {
+    let p = Scripted::<false>::new();
+    let mut q = cq(&p);
+    p.put(RING, &entry(1, 0, 8, 0, 0, 0));
+    p.loads.set(true);
+    q.poll().unwrap();
+    let log = p.take();
+    assert_eq!(log[..2], [Op::Load(RING + 0x3c, 4), Op::AfterOwnership]);
+    assert!(log[2..].iter().all(|op| matches!(op, Op::Load(..) | Op::Store(..))));
+    assert_eq!(log.last(), Some(&Op::Store(RECORD, vec![0, 0, 0, 1])));
+}
+
+#[test]
+fn laps_alternate_ownership() {
+    let p = Scripted::<false>::new();
+    let mut q = cq(&p);
+    for turn in 0..20_u16 {
+        let low = u8::from(turn & 4 != 0);
+        let slot = RING + 64 * (usize::from(turn) & 3);
+        p.put(slot, &entry(1, 0, 8, turn, 0, low ^ 1));
+        assert_eq!(q.poll(), None, "the entry of the lap before");
+        p.put(slot, &entry(1, 0, 8, turn, 0, low));
+        assert_eq!(q.poll().unwrap().token, turn);
+    }
+    assert_eq!(p.bytes(RECORD, 4), [0, 0, 0, 20]);
+}
+
+#[test]
+fn nonsense_is_skipped_and_counted() {
+    let p = Scripted::<false>::new();
+    let mut q = cq(&p);
+    p.put(RING, &entry(1, 0, 8, 0, 9, 0));
+    p.put(RING + 64, &entry(1, 0, 8, 1, 0, 0xc));
+    p.put(RING + 128, &entry(1, 0, 8, 2, 0, 0));
+    assert_eq!(q.poll().unwrap().token, 2);
+    assert_eq!(q.skipped(), 2);
+    assert_eq!(p.bytes(RECORD, 4), [0, 0, 0, 3], "skipped entries are given back");
+}
+
+#[test]
+fn kinds_no_queue_pair_causes() {
+    for opcode in [5, 6, 7, 8, 9, 10, 11, 12] {
+        assert_eq!(poll_one(entry(1, 0, 0, 0, opcode, 0)), (None, 1));
+    }
+    for format in 1..4 {
+        for opcode in [0, 2] {
+            assert_eq!(poll_one(entry(1, 0, 0, 0, opcode, format << 2)), (None, 1));
+        }
+    }
+}
+
+#[test]
+fn a_flood_of_nonsense_does_not_hold_the_caller() {
+    let p = Scripted::<false>::new();
+    let ring = Ring::new(RING, 0);
+    cq::clear(&p, &ring);
+    let mut q = Cq::new(&p, ring, Record(RECORD), UAR).unwrap();
+    p.put(RING, &entry(1, 0, 8, 0, 9, 0));
+    assert_eq!((q.poll(), q.skipped()), (None, 1));
+}
+
+#[test]
+fn arm_writes_record_fence_register() {
+    let p = Scripted::<false>::new();
+    let mut q = cq(&p);
+    p.put(RING, &entry(1, 0, 8, 0, 0, 0));
+    q.poll();
+    p.take();
+    q.arm(false);
+    let golden = [
+        Op::Store(RECORD + 4, vec![0x10, 0, 0, 1]),
+        Op::BeforeDoorbell,
+        Op::Write64(UAR + 0x20, [0x10, 0, 0, 1, 0, 0, 0, 0x33]),
+    ];
+    assert_eq!(p.take(), golden);
+}
+
+#[test]
+fn arm_sequence_counts_modulo_four_and_knows_solicited() {
+    let p = Scripted::<true>::new();
+    let mut q = cq(&p);
+    let words: Vec<Vec<u8>> = (0..5)
+        .map(|_| {
+            q.arm(false);
+            assert_eq!(p.take().last(), Some(&Op::AfterMmio));
+            p.put(RING, &entry(1, 0, 8, 0, 0, 0));
+            p.bytes(RECORD + 4, 1)
+        })
+        .collect();
+    assert_eq!(words, [[0x10], [0x20], [0x30], [0x00], [0x10]]);
+    q.arm(true);
+    assert_eq!(p.bytes(RECORD + 4, 4), [0x21, 0, 0, 0]);
+}
+
+/// A device ignores a request with the number of its last event. What was asked for solicited
+/// completions may have had none.
+#[test]
+fn a_number_that_the_last_event_may_have_is_not_used_again() {
+    let p = Scripted::<false>::new();
+    let mut q = cq(&p);
+    let mut ask = |solicited| {
+        p.take();
+        q.arm(solicited);
+        let rang = !p.take().is_empty();
+        rang.then(|| p.bytes(RECORD + 4, 1)[0])
+    };
+    // Nothing comes: the third asks for anything, and stands from there on.
+    let words = [true, false, true, false, true].map(&mut ask);
+    assert_eq!(words, [Some(0x11), Some(0x20), Some(0x30), None, None]);
+    // Something comes, and is not taken: each of these had its event.
+    p.put(RING, &entry(1, 0, 8, 0, 0, 0));
+    let words = [true, true, true, true, true, true].map(&mut ask);
+    let expected = [0x01, 0x11, 0x20, 0x31, 0x01, 0x10];
+    assert_eq!(words, expected.map(Some));
+}
+
+#[test]
+fn what_has_been_asked_for_is_asked_again_only_when_something_came() {
+    let p = Scripted::<false>::new();
+    let mut q = cq(&p);
+    q.arm(false);
+    assert!(!p.take().is_empty());
+    q.arm(false);
+    assert_eq!(p.take(), []);
+    // Whether it has been taken or not: there has been an event.
+    p.put(RING, &entry(1, 0, 8, 0, 0, 0));
+    q.arm(false);
+    assert_eq!(p.bytes(RECORD + 4, 4), [0x20, 0, 0, 0]);
+    assert!(q.poll().is_some());
+    q.arm(false);
+    assert_eq!(p.bytes(RECORD + 4, 4), [0x30, 0, 0, 1]);
+    p.take();
+    q.arm(false);
+    assert_eq!(p.take(), []);
+}
+
+proptest! {
+    /// Nothing the device can put into an entry panics, and whatever is returned came from a kind that exists.
+    #[test]
+    fn any_entry_is_survived(bytes in prop::collection::vec(any::<u8>(), 256)) {
+        let p = Scripted::<false>::new();
+        let mut q = cq(&p);
+        p.put(RING, &bytes);
+        for _ in 0..8 {
+            if let Some(completion) = q.poll() {
+                prop_assert!(completion.index <= 0x00ff_ffff);
+                let good = completion.status == Status::Success;
+                prop_assert!(!good || (completion.syndrome, completion.vendor) == (0, 0));
+            }
+        }
+        let ci = p.bytes(RECORD, 4);
+        prop_assert!(u32::from_be_bytes([ci[0], ci[1], ci[2], ci[3]]) <= 8);
+    }
+}
+
+/// Four entries, of which one was taken, two wait, and the device has ended the ring; for each lap,
+/// into rings longer and shorter.
+#[test]
+fn a_ring_that_ends_goes_on_in_another_with_what_waits() {
+    const OTHER: usize = 0x4000;
+    for (lap, log) in (0..4_u8).flat_map(|lap| [1, 2, 3].map(|log| (lap, log))) {
+        let p = Scripted::<false>::new();
+        let mut q = cq(&p);
+        let own = |index: u32, slots: u32| u8::from(index & slots != 0);
+        let put = |ring: usize, index: u32, slots: u32, counter: u16, opcode: u8| {
+            let bytes = entry(7, 64, 8, counter, opcode, own(index, slots));
+            p.put(ring + 64 * (index & (slots - 1)) as usize, &bytes);
+        };
+        let first = u32::from(lap) * 4;
+        for index in 0..first {
+            put(RING, index, 4, 0, cqe::REQUESTER);
+            assert!(q.poll().is_some());
+        }
+        put(RING, first, 4, 100, cqe::REQUESTER);
+        assert!(q.poll().is_some());
+        let waiting = u16::from(log).min(2);
+        for n in 0..waiting {
+            put(RING, first + 1 + u32::from(n), 4, 101 + n, cqe::RESPONDER_SEND);
+        }
+        assert_eq!(q.waiting(), u32::from(waiting));
+        let mut seen = Vec::new();
+        q.survey(0, |completion| seen.push(completion.token));
+        assert_eq!(seen.len(), usize::from(waiting));
+
+        let ring = Ring::new(OTHER, log);
+        q.clear_ahead(&ring);
+        let end = first + 1 + u32::from(waiting);
+        put(RING, end, 4, 0, cqe::RESIZED);
+        assert!(q.move_to(&ring), "lap {lap}, log {log}");
+        for n in 0..waiting {
+            let polled = q.poll().unwrap();
+            assert_eq!((polled.token, polled.len), (101 + n, 64));
+        }
+        assert_eq!(q.poll(), None, "lap {lap}, log {log}");
+        assert_eq!(q.poll_plain(), Polled::Empty, "lap {lap}, log {log}");
+        // The index runs on behind the entry that ended the old ring.
+        let slots = 1 << log;
+        for n in 0..2 * slots {
+            put(OTHER, end + 1 + n, slots, 7, cqe::REQUESTER);
+            assert_eq!(q.poll_plain(), Polled::Sent(7, 7), "lap {lap}, log {log}");
+        }
+        assert_eq!(q.skipped(), 0);
+    }
+}
+
+#[test]
+fn a_ring_without_an_end_is_said_to_be_none() {
+    let p = Scripted::<false>::new();
+    let mut q = cq(&p);
+    p.put(RING, &entry(7, 0, 8, 1, cqe::REQUESTER, 0));
+    let ring = Ring::new(0x4000, 3);
+    q.clear_ahead(&ring);
+    assert!(!q.move_to(&ring));
+}
+
+#[test]
+fn a_sweep_takes_one_queue_pair_out_and_keeps_the_rest_in_order() {
+    for turn in 0..8_u8 {
+        let p = Scripted::<false>::new();
+        let mut q = cq(&p);
+        // The ring is swept wherever its reader stands, in either lap.
+        for at in 0..turn {
+            let lap = at >> LOG & 1;
+            let place = RING + 64 * usize::from(at & 3);
+            p.put(place, &entry(9, 0, 8, u16::from(at), 0, lap));
+            assert!(q.poll().is_some());
+        }
+        for (n, (index, opcode)) in (0_u8..).zip([(5, 2), (7, 0), (5, 13), (7, 2)]) {
+            let at = turn + n;
+            let lap = at >> LOG & 1;
+            let place = RING + 64 * usize::from(at & 3);
+            let bytes = entry(index, 0, 8, 100 + u16::from(n), opcode, lap);
+            p.put(place, &bytes);
+        }
+        let mut gone = Vec::new();
+        q.sweep(5, |direction, token| gone.push((direction, token)));
+        gone.reverse();
+        assert_eq!(gone, [(Direction::Recv, 100), (Direction::Send, 102)]);
+        let left = [q.poll(), q.poll(), q.poll()].map(|c| c.map(|c| (c.index, c.token)));
+        assert_eq!(left, [Some((7, 101)), Some((7, 103)), None], "{turn}");
+    }
+}

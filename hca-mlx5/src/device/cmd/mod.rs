@@ -1,0 +1,395 @@
+//! The command queue: one command at a time, carried through the entry and its mailboxes, waited
+//! for with a deadline.
+//!
+//! PRM chapter "Command interface". The truth about a command is the ownership bit of its entry;
+//! command events (EQE type 0x0a) only say that somebody should look there, may get lost and may
+//! come for nothing: each merely ends a sleep of the host early. The queue they come in is this
+//! one's from its creation to the way back to polling; it is read to its end and armed before each
+//! sleep and after each command, so that the next event wakes again and none can overrun it.
+//!
+//! Signatures are computed although cards ignore them by default.
+//!
+//! A command that does not come back in time keeps its slot and its mailboxes for good: the device
+//! may still write there, and a second command in the same place would be answered by the first
+//! one's reply. There are as many lives as the device has slots.
+//!
+//! What it does not do: retry, reset, several commands at once.
+
+pub mod dump;
+pub(crate) mod mailbox;
+pub(crate) mod status;
+
+#[cfg(test)]
+mod tests;
+
+use core::time::Duration;
+
+use dat_core::provider::Fault;
+
+use self::dump::{Direction, Dump, Observer};
+use self::mailbox::{Chain, Pool, signature};
+use self::status::{about, not_delivered, refused};
+use crate::device::eq::EventQueue;
+use crate::device::{health, page_list};
+use crate::platform::{Platform, Span};
+use crate::prm;
+use crate::prm::cmd::{
+    BLOCK_DATA, CommandEntry, HEAD, InputHead, Opcode, OutputHead, TRANSPORT_PCI,
+};
+use crate::prm::error::status as command_status;
+use crate::prm::fault::fault;
+use crate::prm::init_seg::{self, CommandQueueWord, TimeLimit};
+use crate::prm::object;
+
+/// Longest message, head included: what 32 mailbox blocks carry.
+pub const MAX_MESSAGE: usize = HEAD + 32 * BLOCK_DATA;
+
+/// Time limit of a command where the device names none.
+pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Bytes of the page that holds the entries.
+const PAGE: usize = 4096;
+
+/// The queue.
+pub(crate) struct CommandQueue<'p, P: Platform> {
+    platform: &'p P,
+    page: Span,
+    log_stride: u32,
+    /// Slots that may be used, a bit each; a lost one never comes back.
+    free: u32,
+    lost: u32,
+    token: u8,
+    pool: Pool,
+    timeout: Duration,
+    observer: Option<&'p (dyn Observer + Sync)>,
+    dead: Option<Fault>,
+    /// Where command events come in; none while commands are polled for.
+    events: Option<EventQueue>,
+}
+
+/// One command on its way.
+struct Flight {
+    slot: u32,
+    token: u8,
+    input: Chain,
+    output: Chain,
+}
+
+impl<'p, P: Platform> CommandQueue<'p, P> {
+    /// Takes the memory, learns the geometry and tells the device where the queue is. The device
+    /// must not be initializing.
+    pub(crate) fn new(
+        platform: &'p P,
+        timeout: Option<Duration>,
+        observer: Option<&'p (dyn Observer + Sync)>,
+    ) -> Result<Self, Fault> {
+        let word = CommandQueueWord(health::read(platform, init_seg::CMDQ_ADDR_L_SZ));
+        let (log_size, log_stride) =
+            (u32::from(word.log_cmdq_size()), u32::from(word.log_cmdq_stride()));
+        if log_size > 5 || log_stride < 6 || log_size + log_stride > 12 {
+            return Err(fault!(
+                Nonsense,
+                "command queue",
+                "the device offers a queue that does not fit a page",
+                "is this an mlx5 device? if so, reset it"
+            )
+            .of(object::GEOMETRY_WORD, word.0));
+        }
+        let page = platform.alloc(PAGE, PAGE).ok_or_else(|| {
+            fault!(Resources, "command queue", "no room in the arena", "enlarge the arena")
+        })?;
+        let Some(address) = page_list::page(platform, page.offset) else {
+            platform.free(page);
+            return Err(fault!(
+                BadParameter,
+                "command queue",
+                "the arena is not page aligned for the device",
+                "map the arena in whole, aligned pages"
+            ));
+        };
+        let pool = match Pool::new(platform) {
+            Ok(pool) => pool,
+            Err(fault) => {
+                platform.free(page);
+                return Err(fault);
+            }
+        };
+        let mut queue = Self {
+            platform,
+            page,
+            log_stride,
+            free: u32::MAX >> (32 - (1 << log_size)),
+            lost: 0,
+            // Any token will do; a start of chance tells one driver's life from the one before it.
+            token: platform.entropy().to_le_bytes()[0],
+            pool,
+            timeout: timeout.unwrap_or(DEFAULT_TIMEOUT),
+            observer,
+            dead: None,
+            events: None,
+        };
+        if timeout.is_none() {
+            queue.timeout = device_timeout(platform).unwrap_or(DEFAULT_TIMEOUT);
+        }
+        // ORDER: the zeroed page precedes the address that lets the device look at it. High word
+        // first: the low word commits.
+        platform.before_doorbell();
+        let [high, low] = [(address >> 32) as u32, (address & 0xffff_f000) as u32];
+        health::write(platform, init_seg::CMDQ_ADDR_H, high);
+        health::write(platform, init_seg::CMDQ_ADDR_L_SZ, low);
+        platform.after_mmio();
+        Ok(queue)
+    }
+
+    /// Gives the memory back, unless a lost command still owns some of it. Only after the device
+    /// has been stopped.
+    pub(crate) fn release(&mut self) {
+        if self.lost == 0 {
+            self.platform.free(self.page);
+            self.pool.release(self.platform);
+        }
+        self.kill(fault!(BadState, "command queue", "the device is closed", "open it anew"));
+    }
+
+    /// A command has been given up since bring-up: the device may still write to host memory.
+    pub(crate) fn lost_any(&self) -> bool {
+        self.lost != 0
+    }
+
+    /// From now on the events in `events` wake who waits for a command.
+    pub(crate) fn use_events(&mut self, events: EventQueue) {
+        self.events = Some(events);
+        self.drain_events();
+    }
+
+    /// From now on commands are polled for. Gives the event queue back, to be destroyed.
+    pub(crate) fn use_polling(&mut self) -> Option<EventQueue> {
+        self.events.take()
+    }
+
+    /// Reads all command events and arms their queue.
+    pub(crate) fn drain_events(&mut self) {
+        if let Some(events) = &mut self.events {
+            events.drain(self.platform);
+        }
+    }
+
+    /// From now on every command fails with `fault`, at once.
+    #[inline(never)]
+    pub(crate) fn kill(&mut self, fault: Fault) {
+        self.dead.get_or_insert(fault);
+    }
+
+    /// Why the device is lost, if it is.
+    pub(crate) fn dead(&self) -> Option<Fault> {
+        self.dead
+    }
+
+    /// Runs one command; see [`crate::device::Device::exec`].
+    pub(crate) fn exec(
+        &mut self,
+        op: Opcode,
+        op_mod: u16,
+        number: u32,
+        input: &mut [u8],
+        output: &mut [u8],
+    ) -> Result<(), Fault> {
+        if let Some(dead) = self.dead {
+            return Err(about(dead, op, number));
+        }
+        let mut head = InputHead(&mut *input);
+        head.set_opcode(op.code());
+        head.set_op_mod(op_mod);
+        let flight = self.start(op, number, input, output)?;
+        self.show(op, Direction::Input, &flight, input);
+        // ORDER: entry and mailboxes precede the doorbell that makes the device read them.
+        self.platform.before_doorbell();
+        health::write(self.platform, init_seg::CMD_DOORBELL, 1 << flight.slot);
+        self.platform.after_mmio();
+        let waited = self.wait(op, number, &flight);
+        if let Err(fault) = waited {
+            // The slot and both chains stay taken: nothing may be put where the device might still
+            // write.
+            self.lost |= 1 << flight.slot;
+            return Err(fault);
+        }
+        self.drain_events();
+        self.finish(op, number, &flight, output)
+    }
+
+    /// Fills the entry and the mailboxes.
+    fn start(
+        &mut self,
+        op: Opcode,
+        number: u32,
+        input: &[u8],
+        output: &[u8],
+    ) -> Result<Flight, Fault> {
+        let about = |fault| about(fault, op, number);
+        let (Some((inline, input_rest)), Some((_, output_rest))) =
+            (input.split_first_chunk::<HEAD>(), output.split_first_chunk::<HEAD>())
+        else {
+            return Err(about(fault!(BadParameter, "", "a message without its head")));
+        };
+        if input.len() > MAX_MESSAGE || output.len() > MAX_MESSAGE {
+            return Err(about(fault!(BadParameter, "", "the message does not fit the mailboxes",)));
+        }
+        if self.free == 0 {
+            return Err(about(fault!(
+                Resources,
+                "",
+                "every command slot is held by a command that never came back",
+                "reset the device",
+            )));
+        }
+        let chains = self.pool.take(input_rest.len()).and_then(|input_chain| {
+            match self.pool.take(output_rest.len()) {
+                Some(output_chain) => Some((input_chain, output_chain)),
+                None => {
+                    self.pool.give(input_chain);
+                    None
+                }
+            }
+        });
+        let Some((input_chain, output_chain)) = chains else {
+            return Err(about(fault!(
+                Resources,
+                "",
+                "the mailboxes are held by commands that never came back",
+                "reset the device",
+            )));
+        };
+        let slot = self.free.trailing_zeros();
+        self.free &= !(1 << slot);
+        self.token = self.token.checked_add(1).unwrap_or(1);
+        let token = self.token;
+        self.pool.write(self.platform, input_chain, token, input_rest);
+        self.pool.write(self.platform, output_chain, token, &[]);
+
+        let mut entry = CommandEntry::new();
+        entry.set_kind(TRANSPORT_PCI);
+        entry.set_input_length(length(input));
+        entry.set_input_mailbox(self.pool.chain_address(self.platform, input_chain));
+        entry.set_command_input_inline(u128::from_be_bytes(*inline));
+        entry.set_output_mailbox(self.pool.chain_address(self.platform, output_chain));
+        entry.set_output_length(length(output));
+        entry.set_token(token);
+        entry.set_ownership(true);
+        entry.set_signature(signature(&entry.0));
+        self.platform.write_bytes(self.entry(slot), &entry.0);
+        Ok(Flight { slot, token, input: input_chain, output: output_chain })
+    }
+
+    /// Waits until the device hands the entry back.
+    fn wait(&mut self, op: Opcode, number: u32, flight: &Flight) -> Result<(), Fault> {
+        let platform = self.platform;
+        let tail = self.entry(flight.slot) + CommandEntry::SIZE - 4;
+        let deadline = health::clock(platform) + self.timeout;
+        loop {
+            // The clock before the entry: a host that slept through the deadline still finds an
+            // answer that is there.
+            let now = health::clock(platform);
+            if u32::from_be(platform.load32(tail)) & 1 == 0 {
+                // ORDER: the load that saw ownership precedes those of the output.
+                platform.after_ownership();
+                return Ok(());
+            }
+            if let Some(fault) = health::verdict(platform) {
+                self.kill(fault);
+                return Err(about(fault, op, number));
+            }
+            if now >= deadline {
+                let fault = if op == Opcode::EnableHca {
+                    fault!(
+                        Timeout,
+                        "",
+                        "no answer before the deadline",
+                        "the first command failed: can the device reach host memory? look at IOMMU, bus mastering and the arena's mapping",
+                    )
+                } else {
+                    fault!(
+                        Timeout,
+                        "",
+                        "no answer before the deadline",
+                        "the firmware hangs; reset the device",
+                    )
+                };
+                return Err(about(fault, op, number));
+            }
+            // An event between the look at the entry and this arming fires at once: the sleep
+            // cannot miss it.
+            self.drain_events();
+            platform.relax();
+        }
+    }
+
+    /// Reads the answer and gives slot and mailboxes back.
+    fn finish(
+        &mut self,
+        op: Opcode,
+        number: u32,
+        flight: &Flight,
+        output: &mut [u8],
+    ) -> Result<(), Fault> {
+        let mut entry = CommandEntry::new();
+        self.platform.read_bytes(self.entry(flight.slot), &mut entry.0);
+        prm::put(output, 0, &entry.command_output_inline().to_be_bytes());
+        if let Some(rest) = output.get_mut(HEAD..) {
+            self.pool.read(self.platform, flight.output, rest);
+        }
+        self.show(op, Direction::Output, flight, output);
+        self.free |= 1 << flight.slot;
+        self.pool.give(flight.input);
+        self.pool.give(flight.output);
+        if entry.token() != flight.token {
+            let fault = fault!(
+                Nonsense,
+                "",
+                "the answer carries another command's token",
+                "reset the device"
+            );
+            return Err(about(fault, op, number));
+        }
+        if entry.status() != 0 {
+            return Err(not_delivered(op, number, entry.status()));
+        }
+        let head = OutputHead(&*output);
+        if head.status() != command_status::OK {
+            return Err(refused(op, number, head.status(), head.syndrome()));
+        }
+        Ok(())
+    }
+
+    fn entry(&self, slot: u32) -> usize {
+        self.page.offset + ((slot as usize) << self.log_stride)
+    }
+
+    fn show(&self, op: Opcode, direction: Direction, flight: &Flight, message: &[u8]) {
+        let Some(observer) = self.observer else { return };
+        let mut entry = [0; CommandEntry::SIZE];
+        self.platform.read_bytes(self.entry(flight.slot), &mut entry);
+        let chain = match direction {
+            Direction::Input => flight.input,
+            Direction::Output => flight.output,
+        };
+        let block = |index: usize| {
+            let block = chain.blocks().nth(index)?;
+            let mut bytes = [0; mailbox::BLOCK_SIZE];
+            self.platform.read_bytes(self.pool.offset(block), &mut bytes);
+            Some(bytes)
+        };
+        observer.command(&Dump { opcode: op, direction, entry, message, block: &block });
+    }
+}
+
+fn length(message: &[u8]) -> u32 {
+    u32::try_from(message.len()).unwrap_or(u32::MAX)
+}
+
+/// The time limit the device asks for, if it takes part in that at all.
+fn device_timeout<P: Platform>(platform: &P) -> Option<Duration> {
+    if health::read(platform, init_seg::CMD_Q_INIT_TO) == 0 {
+        return None;
+    }
+    TimeLimit(health::read(platform, init_seg::CMD_EXEC_TO)).duration()
+}

@@ -1,0 +1,92 @@
+//! Bring-up parameters.
+
+use core::fmt;
+use core::time::Duration;
+
+use dat_core::provider::Mtu;
+
+use crate::device::cmd::dump::Observer;
+
+/// What a RoCEv2 packet carries around its payload at most: Ethernet 14, VLAN 4, IPv6 40, UDP 8,
+/// BTH 12, RETH and immediate or AtomicETH 28, ICRC 4, FCS 4.
+pub(super) const ROCE_HEADERS: u32 = 14 + 4 + 40 + 8 + 12 + 28 + 4 + 4;
+
+/// A frame that holds a RoCEv2 packet with 4,096 bytes of payload.
+const ROCE_FRAME_4096: u16 = 4096 + 114;
+const _: () = assert!(ROCE_FRAME_4096 as u32 == 4096 + ROCE_HEADERS);
+
+/// What the caller chooses at bring-up.
+#[derive(Clone, Copy)]
+pub struct Config<'p> {
+    /// Lowers the number of queue pairs the firmware makes room for: its pages follow from it.
+    pub log_max_qp: Option<u8>,
+    /// Most 4 KiB pages the firmware may hold.
+    pub page_budget: u32,
+    /// Interrupt vector of command events: it ends a sleep in [`relax`] early. No such sleep may
+    /// rely on it alone, for cards are known to lose these events.
+    ///
+    /// [`relax`]: crate::platform::Platform::relax
+    pub command_vector: u16,
+    /// Interrupt vector of asynchronous events.
+    pub async_vector: u16,
+    /// Interrupt vector of the firmware's page requests.
+    pub page_vector: u16,
+    /// Interrupt vector of completion events.
+    pub completion_vector: u16,
+    /// Log2 of the entries of the completion event queue; no more completion queues than that may
+    /// be armed.
+    pub log_completion_events: u8,
+    /// Time limit of one command; what the device asks for, or a minute, if not given.
+    pub command_timeout: Option<Duration>,
+    /// Time limit of the firmware's own start.
+    pub init_timeout: Duration,
+    /// Largest frame wanted on the port, headers included. Enough for a RoCEv2 packet of 4,096
+    /// bytes by default.
+    pub frame_size: u16,
+    /// Sees every command.
+    pub observer: Option<&'p (dyn Observer + Sync)>,
+}
+
+impl Default for Config<'_> {
+    fn default() -> Self {
+        Self {
+            log_max_qp: None,
+            // 128 MiB: more than any card seen asks for.
+            page_budget: 32_768,
+            // One vector for all but completions, which come too often to share it.
+            command_vector: 0,
+            async_vector: 0,
+            page_vector: 0,
+            completion_vector: 1,
+            log_completion_events: 8,
+            command_timeout: None,
+            init_timeout: Duration::from_secs(120),
+            frame_size: ROCE_FRAME_4096,
+            observer: None,
+        }
+    }
+}
+
+impl fmt::Debug for Config<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("log_max_qp", &self.log_max_qp)
+            .field("page_budget", &self.page_budget)
+            .field(
+                "vectors",
+                &[self.command_vector, self.async_vector, self.page_vector, self.completion_vector],
+            )
+            .finish_non_exhaustive()
+    }
+}
+
+impl Config<'_> {
+    /// Asks for frames that hold RoCE packets with `mtu` bytes of payload, and no more.
+    #[must_use]
+    pub const fn with_path_mtu(mut self, mtu: Mtu) -> Self {
+        #[expect(clippy::cast_possible_truncation, reason = "4,096 bytes and the headers fit")]
+        let frame = (mtu.bytes() + ROCE_HEADERS) as u16;
+        self.frame_size = frame;
+        self
+    }
+}

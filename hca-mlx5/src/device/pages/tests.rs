@@ -1,0 +1,269 @@
+//! Giving and taking, by events and at teardown, with a firmware that is slow, greedy or wrong.
+
+use super::*;
+use crate::device::Config;
+use crate::device::scripted::{PAGES, Reply, Scripted};
+use crate::prm::eq::EventType;
+use dat_core::Instant;
+use dat_core::provider::FaultKind;
+
+fn open(platform: &Scripted) -> Device<'_, Scripted> {
+    Device::open(platform, &Config::default()).unwrap()
+}
+
+fn request(platform: &Scripted, function: u16, count: i32) {
+    let mut data = [0; 8];
+    data[2..4].copy_from_slice(&function.to_be_bytes());
+    data[4..].copy_from_slice(&count.to_be_bytes());
+    platform.event(PAGES, EventType::PageRequest, 0, &data);
+}
+
+fn batches(platform: &Scripted, op: PageOp) -> std::vec::Vec<u32> {
+    let commands = platform.commands(Opcode::ManagePages);
+    let mine = commands.iter().filter(|command| command.op_mod == op as u16);
+    mine.map(|command| ManagePagesIn::read(&command.input, 0).input_num_entries()).collect()
+}
+
+#[test]
+fn what_bring_up_needs_is_given_in_batches() {
+    let platform = Scripted::new();
+    let device = open(&platform);
+    assert_eq!(batches(&platform, PageOp::Give), [6, 512, 512, 76]);
+    assert_eq!(device.firmware_pages(), 1106);
+    assert_eq!(platform.given.borrow().len(), 1106);
+}
+
+#[test]
+fn a_negative_need_is_nothing_to_do() {
+    let platform = Scripted::new();
+    platform.tiny.borrow_mut().needs = [(1, -1), (2, i32::MIN), (3, -7)].into_iter().collect();
+    assert_eq!(open(&platform).firmware_pages(), 0);
+    assert!(platform.commands(Opcode::ManagePages).is_empty());
+}
+
+#[test]
+fn all_come_back_at_the_end_even_in_drops() {
+    let platform = Scripted::new();
+    let mut device = open(&platform);
+    platform.tiny.borrow_mut().takes = [0, 0, 3, 0, 512, 1, 0].into_iter().collect();
+    device.close().unwrap();
+    assert!(platform.given.borrow().is_empty());
+    assert_eq!(device.firmware_pages(), 0);
+    assert_eq!(batches(&platform, PageOp::Take), [512, 512, 512, 512, 512, 512, 512, 512, 78]);
+}
+
+#[test]
+fn a_firmware_that_keeps_them_is_given_five_seconds() {
+    let platform = Scripted::new();
+    let mut device = open(&platform);
+    platform.tiny.borrow_mut().takes =
+        core::iter::once(100).chain(core::iter::repeat_n(0, 100_000)).collect();
+    let before = platform.now();
+    let fault = device.close().unwrap_err();
+    assert_eq!((fault.kind(), fault.number()), (FaultKind::Timeout, 1006));
+    let waited = platform.now() - before;
+    assert!((5_000_000_000..5_100_000_000).contains(&waited), "{waited}");
+    assert_eq!(
+        platform.given.borrow().len(),
+        1006,
+        "what the device holds is not handed out again"
+    );
+}
+
+#[test]
+fn a_firmware_that_lets_go_of_one_at_a_time_is_given_two_minutes() {
+    let platform = Scripted::new();
+    let mut device = open(&platform);
+    // Never five seconds without a page, and never more than one.
+    platform.tiny.borrow_mut().takes =
+        (0..60_u32 * 4_000).map(|n| u32::from(n % 4_000 == 0).try_into().unwrap()).collect();
+    let before = platform.now();
+    let fault = device.close().unwrap_err();
+    assert_eq!(fault.kind(), FaultKind::Timeout);
+    let waited = platform.now() - before;
+    assert!((120_000_000_000..121_000_000_000).contains(&waited), "{waited}");
+}
+
+#[test]
+fn pages_it_never_had_are_nonsense_and_not_counted() {
+    let platform = Scripted::new();
+    let mut device = open(&platform);
+    let mut answer = std::vec![0; 32];
+    answer[0x0b] = 2;
+    answer[0x10..0x18].copy_from_slice(&0xdead_b000u64.to_be_bytes());
+    platform.script(move |command| {
+        if command.op == Opcode::ManagePages {
+            Reply::Answer(answer.clone())
+        } else {
+            Reply::Normal
+        }
+    });
+    let fault = device.close().unwrap_err();
+    assert_eq!(fault.kind(), FaultKind::Nonsense);
+    assert_eq!(device.firmware_pages(), 1106);
+}
+
+#[test]
+fn more_than_was_asked_is_nonsense() {
+    let platform = Scripted::new();
+    let mut device = open(&platform);
+    platform.script(|command| {
+        let answer = std::vec![0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff];
+        if command.op == Opcode::ManagePages { Reply::Answer(answer) } else { Reply::Normal }
+    });
+    assert_eq!(device.close().unwrap_err().kind(), FaultKind::Nonsense);
+}
+
+#[test]
+fn a_request_is_answered_from_service_and_not_before() {
+    let platform = Scripted::new();
+    let mut device = open(&platform);
+    request(&platform, 7, 600);
+    assert_eq!(device.firmware_pages(), 1106);
+    device.service(Instant::ZERO);
+    assert_eq!(device.firmware_pages(), 1706);
+    assert_eq!(batches(&platform, PageOp::Give)[4..], [512, 88]);
+    assert_eq!(device.next_event(), None, "nobody else's business");
+}
+
+#[test]
+fn several_requests_are_answered_in_order() {
+    let platform = Scripted::new();
+    let mut device = open(&platform);
+    for count in [1, 2, -3, 4] {
+        request(&platform, 7, count);
+    }
+    device.service(Instant::ZERO);
+    assert_eq!(batches(&platform, PageOp::Give)[4..], [1, 2, 4]);
+    assert_eq!(batches(&platform, PageOp::Take), [3]);
+    assert_eq!(device.firmware_pages(), 1110);
+}
+
+#[test]
+fn an_impossible_offer_takes_no_more_than_was_given() {
+    let platform = Scripted::new();
+    let mut device = open(&platform);
+    request(&platform, 7, i32::MIN);
+    device.service(Instant::ZERO);
+    assert_eq!(device.firmware_pages(), 0);
+    assert!(platform.given.borrow().is_empty());
+}
+
+#[test]
+fn a_request_beyond_the_budget_is_refused_and_the_device_told() {
+    let platform = Scripted::new();
+    let mut device =
+        Device::open(&platform, &Config { page_budget: 1200, ..Config::default() }).unwrap();
+    request(&platform, 7, i32::MAX);
+    request(&platform, 7, 95);
+    request(&platform, 7, 94);
+    device.service(Instant::ZERO);
+    assert_eq!(batches(&platform, PageOp::CannotGive), [0, 0]);
+    assert_eq!(device.firmware_pages(), 1200);
+}
+
+#[test]
+fn an_empty_reserve_is_refused_and_the_part_given_back() {
+    let platform = Scripted::new();
+    let mut device = open(&platform);
+    platform.reserve.set(700);
+    request(&platform, 7, 800);
+    device.service(Instant::ZERO);
+    assert_eq!(batches(&platform, PageOp::CannotGive), [0]);
+    // The first batch is the firmware's already; what was left of the reserve is whole.
+    assert_eq!((device.firmware_pages(), platform.reserve.get()), (1618, 188));
+}
+
+#[test]
+fn another_function_s_request_is_refused() {
+    let platform = Scripted::with(|command| {
+        if command.op == Opcode::ManagePages && command.op_mod == 0 {
+            assert_eq!(ManagePagesIn::read(&command.input, 0).function_id(), 8);
+            return Reply::Answer(std::vec![]);
+        }
+        Reply::Normal
+    });
+    let mut device = open(&platform);
+    request(&platform, 8, 10);
+    request(&platform, 8, -10);
+    device.service(Instant::ZERO);
+    assert_eq!(batches(&platform, PageOp::CannotGive), [0]);
+    assert_eq!(device.firmware_pages(), 1106);
+}
+
+/// The answer names the function as the question did: a DPU's embedded CPU has a number of its own.
+#[test]
+fn an_embedded_cpu_is_answered_as_one() {
+    for embedded in [false, true] {
+        let platform = Scripted::with(|command| {
+            if command.op == Opcode::ManagePages && command.op_mod == PageOp::CannotGive as u16 {
+                return Reply::Answer(std::vec![]);
+            }
+            Reply::Normal
+        });
+        let mut device = open(&platform);
+        let mut data = [0; 8];
+        data[0] = u8::from(embedded) << 7;
+        data[2..4].copy_from_slice(&8_u16.to_be_bytes());
+        data[4..].copy_from_slice(&10_i32.to_be_bytes());
+        platform.event(PAGES, EventType::PageRequest, 0, &data);
+        device.service(Instant::ZERO);
+        let commands = platform.commands(Opcode::ManagePages);
+        let refused: std::vec::Vec<bool> = commands
+            .iter()
+            .filter(|command| command.op_mod == PageOp::CannotGive as u16)
+            .map(|command| ManagePagesIn::read(&command.input, 0).embedded_cpu_function())
+            .collect();
+        assert_eq!(refused, [embedded]);
+    }
+}
+
+#[test]
+fn bring_up_without_enough_pages_says_how_many() {
+    let platform = Scripted::new();
+    let fault =
+        Device::open(&platform, &Config { page_budget: 1000, ..Config::default() }).unwrap_err();
+    assert_eq!(
+        (fault.kind(), fault.object(), fault.number()),
+        (FaultKind::Resources, "pages", 1100)
+    );
+    assert!(fault.advice().contains("budget"));
+    assert!(platform.given.borrow().is_empty());
+}
+
+#[test]
+fn a_refused_batch_stays_with_the_platform() {
+    let platform = Scripted::with(|command| {
+        if command.op == Opcode::ManagePages && command.input.len() > 100 {
+            Reply::Status(8, 1)
+        } else {
+            Reply::Normal
+        }
+    });
+    Device::open(&platform, &Config::default()).unwrap_err();
+    assert!(platform.given.borrow().is_empty());
+}
+
+#[test]
+fn a_create_refused_for_lack_of_pages_is_tried_again_after_feeding() {
+    let mut hungry = true;
+    let platform = Scripted::new();
+    let mut device = open(&platform);
+    platform.script(move |command| {
+        let refused = command.op == Opcode::AllocPd && core::mem::take(&mut hungry);
+        if refused { Reply::Status(0x0f, 0) } else { Reply::Normal }
+    });
+    request(&platform, 7, 20);
+    device.alloc_pd().unwrap();
+    assert_eq!(device.firmware_pages(), 1126);
+    assert_eq!(platform.commands(Opcode::AllocPd).len(), 2);
+}
+
+#[test]
+fn without_a_request_it_is_not_tried_again() {
+    let platform = Scripted::new();
+    let mut device = open(&platform);
+    platform.script(|_| Reply::Status(0x0f, 0));
+    assert_eq!(device.alloc_pd().unwrap_err().kind(), FaultKind::Resources);
+    assert_eq!(platform.commands(Opcode::AllocPd).len(), 1);
+}

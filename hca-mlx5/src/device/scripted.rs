@@ -1,0 +1,500 @@
+//! A platform for tests: host memory, a clock that moves only in waits, and a tiny device that
+//! answers commands as a test scripts it.
+//!
+//! It also watches the order of things: a doorbell with stores pending and no fence between fails
+//! the test, and so does reading what the device wrote without the fence after seeing ownership.
+
+mod tiny;
+
+use core::cell::{Cell, RefCell};
+use std::boxed::Box;
+use std::collections::{BTreeMap, BTreeSet};
+use std::vec;
+use std::vec::Vec;
+
+pub(crate) use self::tiny::Tiny;
+use crate::device::cmd::dump::{Dump, Observer};
+use crate::platform::{ByOffset, Platform, RegisterByOffset, Span};
+use crate::prm;
+use crate::prm::cmd::{BLOCK_DATA, BlockTrailer, CommandEntry, HEAD, InputHead, Opcode};
+use crate::prm::eq::EventType;
+use crate::prm::init_seg;
+
+/// Arena offset + this = device address.
+pub(crate) const IOVA: u64 = 0x7_0000_0000;
+/// Device address of the first firmware page.
+pub(crate) const FIRMWARE: u64 = 0x9_0000_0000;
+/// Numbers the tiny device gives to the driver's event queues, in the order they are made.
+pub(crate) const COMMANDS: u8 = 3;
+pub(crate) const ASYNC: u8 = 4;
+pub(crate) const PAGES: u8 = 5;
+pub(crate) const COMPLETIONS: u8 = 6;
+const ARENA: usize = 1 << 20;
+const BAR: usize = 64 * 4096;
+/// What one wait costs.
+pub(crate) const TICK: u64 = 1_000_000;
+
+/// A command as the device received it.
+#[derive(Clone, Debug)]
+pub(crate) struct Command {
+    pub(crate) slot: u32,
+    pub(crate) entry: CommandEntry<[u8; 64]>,
+    pub(crate) op: Opcode,
+    pub(crate) op_mod: u16,
+    pub(crate) input: Vec<u8>,
+    pub(crate) in_blocks: Vec<u64>,
+    pub(crate) out_blocks: Vec<u64>,
+}
+
+/// What the device does with it.
+#[derive(Clone, Debug)]
+pub(crate) enum Reply {
+    /// Answers with these bytes (the rest zero), status and all.
+    Answer(Vec<u8>),
+    /// Refuses.
+    Status(u8, u32),
+    /// Does not take it.
+    Delivery(u8),
+    /// Never answers.
+    Never,
+    /// Answers with another token.
+    WrongToken,
+    /// Answers after so many waits.
+    Later(u32, Box<Reply>),
+    /// Leaves the bus.
+    Vanish,
+    /// Reports a fatal health syndrome and does not answer.
+    Sick(u8),
+    /// As the tiny device does.
+    Normal,
+}
+
+type Script = Box<dyn FnMut(&Command) -> Reply>;
+
+pub(crate) struct Scripted {
+    arena: RefCell<Vec<u8>>,
+    live: RefCell<BTreeMap<usize, usize>>,
+    bar: RefCell<Vec<u32>>,
+    clock: Cell<u64>,
+    pub(crate) gone: Cell<bool>,
+    pub(crate) tiny: RefCell<Tiny>,
+    script: RefCell<Script>,
+    pub(crate) log: RefCell<Vec<Command>>,
+    pub(crate) later: RefCell<Vec<(u32, Command, Reply)>>,
+    pub(crate) doorbells: RefCell<Vec<(usize, u32)>>,
+    pub(crate) reserve: Cell<usize>,
+    pub(crate) given: RefCell<BTreeSet<u64>>,
+    next_page: Cell<u64>,
+    unfenced_store: Cell<bool>,
+    /// What the device wrote since the last fence after ownership.
+    unseen: RefCell<Vec<core::ops::Range<usize>>>,
+    /// Health counter runs.
+    pub(crate) beating: Cell<bool>,
+    pub(crate) busy_until: Cell<u64>,
+    entropy: Cell<u64>,
+}
+
+impl Scripted {
+    /// A healthy device that does everything.
+    pub(crate) fn new() -> Self {
+        Self::with(|_| Reply::Normal)
+    }
+
+    /// One that asks `script` first.
+    pub(crate) fn with(script: impl FnMut(&Command) -> Reply + 'static) -> Self {
+        let platform = Self {
+            arena: RefCell::new(vec![0xa5; ARENA]),
+            live: RefCell::default(),
+            bar: RefCell::new(vec![0; BAR / 4]),
+            clock: Cell::new(5_000_000_000),
+            gone: Cell::new(false),
+            tiny: RefCell::new(Tiny::new()),
+            script: RefCell::new(Box::new(script)),
+            log: RefCell::default(),
+            later: RefCell::default(),
+            doorbells: RefCell::default(),
+            reserve: Cell::new(20_000),
+            given: RefCell::default(),
+            next_page: Cell::new(FIRMWARE),
+            unfenced_store: Cell::new(false),
+            unseen: RefCell::default(),
+            beating: Cell::new(true),
+            busy_until: Cell::new(0),
+            entropy: Cell::new(0x1234_5678_9abc_def1),
+        };
+        platform.set(init_seg::FW_REV, 12 << 16 | 14);
+        platform.set(init_seg::CMDIF_REV_FW_SUB, 5 << 16 | 1220);
+        platform.set(init_seg::CMDQ_ADDR_L_SZ, 5 << 4 | 6);
+        platform.set(init_seg::HEALTH_FW_VER, 0x0e0c_04c4);
+        platform
+    }
+}
+
+impl Scripted {
+    pub(crate) fn script(&self, script: impl FnMut(&Command) -> Reply + 'static) {
+        *self.script.borrow_mut() = Box::new(script);
+    }
+
+    pub(crate) fn set(&self, offset: usize, value: u32) {
+        self.bar.borrow_mut()[offset / 4] = value;
+    }
+
+    pub(crate) fn get(&self, offset: usize) -> u32 {
+        self.bar.borrow()[offset / 4]
+    }
+
+    pub(crate) fn advance(&self, nanos: u64) {
+        self.clock.set(self.clock.get() + nanos);
+    }
+
+    pub(crate) fn opcodes(&self) -> Vec<Opcode> {
+        self.log.borrow().iter().map(|command| command.op).collect()
+    }
+
+    pub(crate) fn commands(&self, op: Opcode) -> Vec<Command> {
+        self.log.borrow().iter().filter(|command| command.op == op).cloned().collect()
+    }
+
+    /// Bytes of the arena that somebody holds.
+    pub(crate) fn held(&self) -> usize {
+        self.live.borrow().values().sum()
+    }
+
+    /// What stands at a device address.
+    pub(crate) fn dma<const N: usize>(&self, address: u64) -> [u8; N] {
+        let at = usize::try_from(address - IOVA).unwrap();
+        self.arena.borrow()[at..at + N].try_into().unwrap()
+    }
+
+    pub(crate) fn dma_write(&self, address: u64, bytes: &[u8]) {
+        let at = usize::try_from(address - IOVA).unwrap();
+        self.arena.borrow_mut()[at..at + bytes.len()].copy_from_slice(bytes);
+        self.unseen.borrow_mut().push(at..at + bytes.len());
+    }
+
+    /// Posts an event, as the device does.
+    pub(crate) fn event(&self, eqn: u8, event_type: EventType, sub_type: u8, data: &[u8]) {
+        let mut entry = [0u8; 64];
+        entry[1] = event_type as u8;
+        entry[3] = sub_type;
+        entry[0x20..0x20 + data.len()].copy_from_slice(data);
+        self.raw_event(eqn, entry);
+    }
+
+    pub(crate) fn raw_event(&self, eqn: u8, mut entry: [u8; 64]) {
+        let address = {
+            let mut tiny = self.tiny.borrow_mut();
+            let (pages, log_size, producer) = tiny.eqs.get_mut(&eqn).unwrap();
+            entry[0x3e] = 0xee;
+            entry[0x3f] = u8::try_from(*producer >> *log_size & 1).unwrap();
+            let at = 64 * (*producer & ((1 << *log_size) - 1)) as usize;
+            *producer += 1;
+            pages[at / 4096] + (at % 4096) as u64
+        };
+        self.dma_write(address, &entry);
+    }
+
+    /// Doorbells rung at an offset in the UAR page of number 2.
+    pub(crate) fn rung(&self, offset: usize) -> Vec<u32> {
+        let at = 2 * 4096 + offset;
+        self.doorbells.borrow().iter().filter(|(o, _)| *o == at).map(|(_, v)| *v).collect()
+    }
+
+    fn chain(&self, first: u64, len: usize, token: u8) -> (Vec<u64>, Vec<u8>, bool) {
+        let (mut blocks, mut data, mut good) = (Vec::new(), Vec::new(), true);
+        let mut at = first;
+        for number in 0..len.div_ceil(BLOCK_DATA) {
+            assert_ne!(at, 0, "the chain ends early");
+            assert_eq!(at % 1024, 0, "real cards refuse blocks closer than 1 KiB");
+            let block: [u8; 576] = self.dma(at);
+            let trailer = BlockTrailer::read(&block, BLOCK_DATA);
+            good &= trailer.token() == token && trailer.block_number() as usize == number;
+            assert_eq!(block.iter().fold(0, |a, b| a ^ b), 0xff, "block signature");
+            assert_eq!(block[512..575].iter().fold(0, |a, b| a ^ b), 0xff, "control signature");
+            blocks.push(at);
+            data.extend_from_slice(&block[..BLOCK_DATA]);
+            at = trailer.next();
+        }
+        assert_eq!(at, 0, "the chain goes on");
+        data.truncate(len);
+        (blocks, data, good)
+    }
+
+    fn ring(&self, bits: u32) {
+        assert!(!self.unfenced_store.get(), "doorbell without the fence before it");
+        let page = u64::from(self.get(init_seg::CMDQ_ADDR_H)) << 32
+            | u64::from(self.get(init_seg::CMDQ_ADDR_L_SZ) & 0xffff_f000);
+        for slot in (0..32).filter(|slot| bits >> slot & 1 == 1) {
+            let entry = CommandEntry(self.dma::<64>(page + 64 * u64::from(slot)));
+            if !entry.ownership() {
+                continue;
+            }
+            assert_eq!(entry.0.iter().fold(0, |a, b| a ^ b), 0xff, "entry signature");
+            assert_eq!((entry.kind(), entry.status()), (7, 0));
+            let rest = entry.input_length() as usize - HEAD;
+            let out = (entry.output_length() as usize).saturating_sub(HEAD);
+            let (in_blocks, data, good) = self.chain(entry.input_mailbox(), rest, entry.token());
+            let (out_blocks, _, out_good) = self.chain(entry.output_mailbox(), out, entry.token());
+            assert!(good && out_good, "token or block number");
+            let mut input = entry.command_input_inline().to_be_bytes().to_vec();
+            input.extend(data);
+            let head = InputHead::read(&input, 0);
+            let op = Opcode::from_code(head.opcode()).unwrap();
+            let command =
+                Command { slot, entry, op, op_mod: head.op_mod(), input, in_blocks, out_blocks };
+            self.log.borrow_mut().push(command.clone());
+            let reply = (self.script.borrow_mut())(&command);
+            self.reply(command, reply);
+        }
+    }
+
+    fn reply(&self, command: Command, reply: Reply) {
+        match reply {
+            Reply::Answer(bytes) => self.answer(&command, &bytes, 0, None),
+            Reply::Status(code, syndrome) => {
+                let mut bytes = vec![code, 0, 0, 0];
+                bytes.extend(syndrome.to_be_bytes());
+                self.answer(&command, &bytes, 0, None);
+            }
+            Reply::Delivery(code) => self.answer(&command, &[], code, None),
+            Reply::WrongToken => self.answer(&command, &[], 0, Some(command.entry.token() ^ 0xff)),
+            Reply::Never => {}
+            Reply::Later(waits, reply) => self.later.borrow_mut().push((waits, command, *reply)),
+            Reply::Vanish => self.gone.set(true),
+            Reply::Sick(synd) => {
+                self.set(init_seg::HEALTH_COUNTER, u32::from(synd) << 24);
+                self.set(init_seg::HEALTH_WORD, u32::from(synd) << 16);
+            }
+            Reply::Normal => {
+                let bytes = self.tiny.borrow_mut().run(&command);
+                self.answer(&command, &bytes, 0, None);
+            }
+        }
+    }
+
+    fn answer(&self, command: &Command, bytes: &[u8], delivery: u8, token: Option<u8>) {
+        let mut output = vec![0; command.entry.output_length() as usize];
+        prm::put(&mut output, 0, bytes);
+        for (block, data) in
+            command.out_blocks.iter().zip(output.get(HEAD..).unwrap_or(&[]).chunks(BLOCK_DATA))
+        {
+            self.dma_write(*block, data);
+        }
+        let mut entry = command.entry;
+        entry.set_command_output_inline(u128::from_be_bytes(prm::take(&output, 0)));
+        entry.set_status(delivery);
+        entry.set_ownership(false);
+        if let Some(token) = token {
+            entry.set_token(token);
+        }
+        let page = u64::from(self.get(init_seg::CMDQ_ADDR_H)) << 32
+            | u64::from(self.get(init_seg::CMDQ_ADDR_L_SZ) & 0xffff_f000);
+        self.dma_write(page + 64 * u64::from(command.slot), &entry.0);
+    }
+}
+
+impl Platform for Scripted {
+    const WRITE_COMBINING: bool = false;
+
+    fn bar_len(&self) -> usize {
+        BAR
+    }
+
+    fn read32(&self, offset: usize) -> u32 {
+        if self.gone.get() || offset + 4 > BAR {
+            return u32::MAX;
+        }
+        let value = self.get(offset);
+        match offset {
+            init_seg::INITIALIZING if self.clock.get() < self.busy_until.get() => value | 1 << 31,
+            init_seg::HEALTH_COUNTER if self.beating.get() => {
+                (value & 0xff00_0000) | u32::try_from(self.clock.get() / TICK % 0xff_ffff).unwrap()
+            }
+            _ => value,
+        }
+        .to_be()
+    }
+
+    fn write32(&self, offset: usize, value: u32) {
+        let value = u32::from_be(value);
+        if self.gone.get() {
+            return;
+        }
+        match offset {
+            init_seg::CMD_DOORBELL => self.ring(value),
+            // Size and stride are the device's.
+            init_seg::CMDQ_ADDR_L_SZ => {
+                let own = self.get(offset) & 0xff;
+                self.set(offset, (value & !0xff) | own);
+            }
+            _ => {
+                if offset >= 4096 {
+                    assert!(!self.unfenced_store.get(), "doorbell without the fence before it");
+                    self.doorbells.borrow_mut().push((offset, value));
+                }
+                self.set(offset, value);
+            }
+        }
+    }
+
+    fn write64(&self, _: usize, _: u64) {
+        panic!("nothing here rings a 64-bit doorbell");
+    }
+
+    fn write_block(&self, _: usize, _: &[u64; 8]) {
+        panic!("nothing here uses BlueFlame");
+    }
+
+    type Register<'p>
+        = RegisterByOffset<'p, Self>
+    where
+        Self: 'p;
+
+    fn register(&self, offset: usize, half: usize) -> Option<RegisterByOffset<'_, Self>> {
+        RegisterByOffset::new(self, offset, half)
+    }
+
+    fn arena_len(&self) -> usize {
+        ARENA
+    }
+
+    fn arena_addr(&self) -> u64 {
+        0x10_0000
+    }
+
+    fn alloc(&self, len: usize, align: usize) -> Option<Span> {
+        let mut live = self.live.borrow_mut();
+        let mut offset = 0;
+        for (start, size) in live.iter() {
+            if offset + len <= *start {
+                break;
+            }
+            offset = (start + size).next_multiple_of(align);
+        }
+        if offset + len > ARENA {
+            return None;
+        }
+        live.insert(offset, len);
+        self.arena.borrow_mut()[offset..offset + len].fill(0);
+        Some(Span { offset, len })
+    }
+
+    fn free(&self, span: Span) {
+        assert_eq!(
+            self.live.borrow_mut().remove(&span.offset),
+            Some(span.len),
+            "freed what was not taken"
+        );
+        // Whoever uses it still will notice.
+        self.arena.borrow_mut()[span.offset..span.offset + span.len].fill(0xa5);
+    }
+
+    fn iova(&self, offset: usize) -> Option<(u64, usize)> {
+        Some((IOVA + offset as u64, ARENA.checked_sub(offset)?))
+    }
+
+    fn load32(&self, offset: usize) -> u32 {
+        u32::from_ne_bytes(self.arena.borrow()[offset..offset + 4].try_into().unwrap())
+    }
+
+    fn load_words<const N: usize>(&self, offset: usize) -> [u64; N] {
+        core::array::from_fn(|index| {
+            let at = offset + 8 * index;
+            u64::from_ne_bytes(self.arena.borrow()[at..at + 8].try_into().unwrap())
+        })
+    }
+
+    fn store32(&self, offset: usize, value: u32) {
+        self.unfenced_store.set(true);
+        self.arena.borrow_mut()[offset..offset + 4].copy_from_slice(&value.to_ne_bytes());
+    }
+
+    fn store_words<const N: usize>(&self, offset: usize, words: &[u64; N]) {
+        for (at, word) in (offset..).step_by(8).zip(words) {
+            self.write_bytes(at, &word.to_ne_bytes());
+        }
+    }
+
+    fn read_bytes(&self, offset: usize, to: &mut [u8]) {
+        let unseen = self.unseen.borrow();
+        let hit = unseen.iter().any(|range| range.start < offset + to.len() && offset < range.end);
+        assert!(!hit, "read what the device wrote without the fence after ownership");
+        to.copy_from_slice(&self.arena.borrow()[offset..offset + to.len()]);
+    }
+
+    fn write_bytes(&self, offset: usize, from: &[u8]) {
+        self.unfenced_store.set(true);
+        self.arena.borrow_mut()[offset..offset + from.len()].copy_from_slice(from);
+    }
+
+    type Entries<'p, const LEN: usize>
+        = ByOffset<'p, Self, LEN>
+    where
+        Self: 'p;
+
+    fn entries<const LEN: usize>(&self, span: Span) -> Option<ByOffset<'_, Self, LEN>> {
+        ByOffset::new(self, span)
+    }
+
+    fn pages_take(&self, to: &mut [u64]) -> usize {
+        let count = to.len().min(self.reserve.get());
+        for page in &mut to[..count] {
+            *page = self.next_page.get();
+            self.next_page.set(*page + 4096);
+            self.given.borrow_mut().insert(*page);
+        }
+        self.reserve.set(self.reserve.get() - count);
+        count
+    }
+
+    fn pages_return(&self, pages: &[u64]) -> usize {
+        let known = pages.iter().filter(|page| self.given.borrow_mut().remove(page)).count();
+        self.reserve.set(self.reserve.get() + known);
+        known
+    }
+
+    fn before_doorbell(&self) {
+        self.unfenced_store.set(false);
+    }
+
+    fn after_ownership(&self) {
+        self.unseen.borrow_mut().clear();
+    }
+
+    fn after_mmio(&self) {}
+
+    fn now(&self) -> u64 {
+        self.clock.get()
+    }
+
+    fn relax(&self) {
+        self.advance(TICK);
+        let mut due = Vec::new();
+        self.later.borrow_mut().retain_mut(|(waits, command, reply)| {
+            *waits -= 1;
+            if *waits == 0 {
+                due.push((command.clone(), reply.clone()));
+            }
+            *waits != 0
+        });
+        for (command, reply) in due {
+            self.reply(command, reply);
+        }
+    }
+
+    fn entropy(&self) -> u64 {
+        let next = self.entropy.get().wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        self.entropy.set(next);
+        next
+    }
+}
+
+/// Keeps the text of every command.
+#[derive(Default)]
+pub(crate) struct Recorder(pub(crate) spin::Mutex<Vec<std::string::String>>);
+
+impl Observer for Recorder {
+    fn command(&self, dump: &Dump<'_>) {
+        self.0.lock().push(std::format!("{dump}"));
+    }
+}

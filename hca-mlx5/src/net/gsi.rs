@@ -1,0 +1,408 @@
+//! QP1, the general services interface: connection management datagrams out and in.
+//!
+//! PRM "Special QPs"; IBTA "General Services Interface". A datagram is a MAD of 256 bytes, sent
+//! from our QP1 to the peer's QP1 with the Q_Key every QP1 has. Sending copies the MAD into one of
+//! a few buffers in turn; receiving reads it out of the buffer it arrived in, behind the 40 bytes
+//! in which the device leaves the packet's network header, and gives the buffer back at once. On
+//! RoCEv2 that header says who sent it: an IPv4 header in the last 20 bytes, the first 20
+//! undefined, or an IPv6 header. What is not exactly a MAD behind one of these two is dropped and
+//! counted.
+//!
+//! When QP1 fails, it is reset and started anew at the next service; datagrams lost by that are the
+//! connection manager's to repeat. It knows nothing of what is inside a MAD.
+
+use core::fmt;
+use core::net::IpAddr;
+
+use dat_core::provider::{
+    Access, Completion, CompletionQueue as _, Fault, FaultKind, MadIn, Object, Path, PostFlags,
+    RecvQueue as _, Region, Segment, Status, Words,
+};
+use smoltcp::wire::{IpProtocol, Ipv4Packet, Ipv6Packet};
+
+use crate::data::send::Doorbell;
+use crate::data::{Cq, Rq, Sq, address_vector};
+use crate::device::{Device, note};
+use crate::platform::{Platform, Span};
+use crate::prm::fault::{self, fault};
+use crate::prm::mkey::Mkey;
+use crate::verbs::cq::{self, CqObject};
+use crate::verbs::mkey;
+use crate::verbs::qp::{self, GSI_QKEY, QpObject, QpSpec, Service};
+
+/// Bytes of a MAD.
+const MAD: usize = 256;
+/// The same, as segments carry it.
+const MAD_LEN: u32 = 256;
+/// Bytes the device leaves before it.
+const GRH: usize = 40;
+/// Receives posted: what peers that make and end many connections send before the host looks. A
+/// datagram that finds none is lost, and its sender waits for seconds before it asks again. A power
+/// of two: a receive's buffer is its token modulo this.
+const RECEIVES: u16 = 512;
+/// Sends in flight at most. A power of two likewise.
+const SENDS: u16 = 64;
+/// What a completion must say was received.
+const RECEIVED: u32 = 40 + 256;
+const _: () = assert!(GRH + MAD == RECEIVED as usize && MAD == MAD_LEN as usize, "lengths differ");
+/// Spacing of receive buffers: header and MAD, up to a whole number of cache lines.
+const RECEIVE_STRIDE: usize = 320;
+/// Where the send buffers start.
+const SEND_AT: usize = RECEIVE_STRIDE * RECEIVES as usize;
+/// Bytes of all buffers.
+const BUFFERS: usize = SEND_AT + MAD * SENDS as usize;
+/// QP1 of the peer.
+const QP1: u32 = 1;
+
+/// What the device holds for it, in the order of making.
+#[derive(Debug, Default)]
+struct Parts {
+    pd: Option<u32>,
+    buffers: Option<Span>,
+    key: Option<Mkey>,
+    send_cq: Option<CqObject>,
+    recv_cq: Option<CqObject>,
+    qp: Option<QpObject>,
+}
+
+impl Parts {
+    /// Undoes all that was made, last first, as far as the device lets it.
+    fn undo<P: Platform>(&self, device: &mut Device<'_, P>) -> Result<(), Fault> {
+        let mut first = Ok(());
+        if let Some(qp) = &self.qp {
+            first = qp::end(device, qp);
+        }
+        for object in [&self.recv_cq, &self.send_cq].into_iter().flatten() {
+            note(&mut first, cq::end(device, object));
+        }
+        let closed = self.key.map_or(Ok(()), |key| mkey::destroy(device, key));
+        note(&mut first, closed);
+        if let Some(span) = self.buffers {
+            match closed {
+                Ok(()) => device.platform().free(span),
+                // The device may still write through a key that it did not let go of.
+                Err(_) => device.disown(span),
+            }
+        }
+        if let Some(pd) = self.pd {
+            note(&mut first, device.dealloc_pd(pd));
+        }
+        first
+    }
+}
+
+/// What is used to talk.
+struct Ends<'p, P: Platform> {
+    send_cq: Cq<'p, P>,
+    recv_cq: Cq<'p, P>,
+    sq: Sq<'p, P>,
+    rq: Rq<'p, P>,
+}
+
+/// QP1.
+pub(crate) struct Gsi<'p, P: Platform> {
+    platform: &'p P,
+    parts: Parts,
+    ends: Ends<'p, P>,
+    /// Offset of the buffers in the arena.
+    buffers: usize,
+    lkey: u32,
+    /// Sends posted and reaped, modulo 2^16.
+    posted: u16,
+    reaped: u16,
+    /// Token of the receive that completes next.
+    expected: u16,
+    /// Why it must be started anew.
+    fault: Option<Fault>,
+    /// The last completion event is consumed: ask for another when the queue is empty.
+    fired: bool,
+    malformed: u32,
+}
+
+impl<P: Platform> fmt::Debug for Gsi<'_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gsi")
+            .field("parts", &self.parts)
+            .field("fault", &self.fault)
+            .field("malformed", &self.malformed)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'p, P: Platform> Gsi<'p, P> {
+    /// Makes QP1 and starts it. On failure all that was made is gone again.
+    pub(crate) fn create(device: &mut Device<'p, P>) -> Result<Self, Fault> {
+        let mut parts = Parts::default();
+        match Self::build(device, &mut parts) {
+            Ok((ends, buffers, lkey)) => {
+                let mut gsi = Self {
+                    platform: device.platform(),
+                    parts,
+                    ends,
+                    buffers,
+                    lkey,
+                    posted: 0,
+                    reaped: 0,
+                    expected: 0,
+                    fault: None,
+                    fired: false,
+                    malformed: 0,
+                };
+                if let Err(fault) = gsi.start(device) {
+                    let _ = gsi.parts.undo(device);
+                    return Err(fault);
+                }
+                Ok(gsi)
+            }
+            Err(fault) => {
+                // The first failure is the one to tell.
+                let _ = parts.undo(device);
+                Err(fault)
+            }
+        }
+    }
+
+    fn build(
+        device: &mut Device<'p, P>,
+        parts: &mut Parts,
+    ) -> Result<(Ends<'p, P>, usize, u32), Fault> {
+        let platform = device.platform();
+        let pd = device.alloc_pd()?;
+        parts.pd = Some(pd);
+        let buffers = platform.alloc(BUFFERS, 64).ok_or(fault!(
+            Resources,
+            "QP1",
+            "no room in the arena",
+            "make the arena larger"
+        ))?;
+        parts.buffers = Some(buffers);
+        let region = Region { addr: address(platform, buffers.offset), len: BUFFERS as u64 };
+        let access = Access::LOCAL_READ | Access::LOCAL_WRITE;
+        let key = mkey::create(device, pd, region, access)?;
+        parts.key = Some(key);
+        let (send_object, send_cq) = cq::create(device, SENDS.into())?;
+        parts.send_cq = Some(send_object);
+        let (recv_object, recv_cq) = cq::create(device, RECEIVES.into())?;
+        parts.recv_cq = Some(recv_object);
+        let uar = device.uar();
+        let spec = QpSpec {
+            service: Service::Gsi,
+            pd,
+            send_cq: send_object.cqn,
+            recv_cq: recv_object.cqn,
+            requests: SENDS,
+            receives: RECEIVES,
+            request_segments: 1,
+            receive_segments: 1,
+            uar,
+            doorbell: Doorbell::shared(uar.offset),
+            shared: None,
+        };
+        let (object, sq, rq) = qp::create(device, &spec)?;
+        parts.qp = Some(object);
+        Ok((Ends { send_cq, recv_cq, sq, rq }, buffers.offset, key.0))
+    }
+
+    /// Reset to ready-to-send, with all receives posted and an event asked for.
+    fn start(&mut self, device: &mut Device<'p, P>) -> Result<(), Fault> {
+        let qpn = self.parts.qp.map(|qp| qp.qpn).ok_or(fault!(
+            BadState,
+            "QP1",
+            "it was never made",
+            "close the device and open it anew"
+        ))?;
+        qp::start_gsi(device, qpn)?;
+        for slot in 0..RECEIVES {
+            self.post(slot);
+        }
+        self.ends.recv_cq.arm(false);
+        Ok(())
+    }
+
+    /// Destroys QP1 and all that belongs to it.
+    pub(crate) fn destroy(self, device: &mut Device<'p, P>) -> Result<(), Fault> {
+        self.parts.undo(device)
+    }
+
+    /// The number of QP1 as the device knows it.
+    pub(crate) fn owns_qp(&self, qpn: u32) -> bool {
+        self.parts.qp.is_some_and(|qp| qp.qpn.0 == qpn)
+    }
+
+    /// The number is that of one of its completion queues.
+    pub(crate) fn owns_cq(&self, cqn: u32) -> bool {
+        let is = |cq: Option<CqObject>| cq.is_some_and(|cq| cq.cqn.0 == cqn);
+        is(self.parts.send_cq) || is(self.parts.recv_cq)
+    }
+
+    /// Takes note of a completion event of its queues.
+    pub(crate) fn event(&mut self) {
+        self.fired = true;
+    }
+
+    /// Takes note of a failure of its queues: the next [`Gsi::service`] starts it anew.
+    pub(crate) fn fail(&mut self, fault: Fault) {
+        self.fault.get_or_insert(fault);
+    }
+
+    /// Datagrams dropped because they were not what QP1 can receive.
+    pub(crate) fn malformed(&self) -> u32 {
+        self.malformed
+    }
+
+    /// Starts QP1 anew if it failed.
+    pub(crate) fn service(&mut self, device: &mut Device<'p, P>) -> Result<(), Fault> {
+        self.reap();
+        if self.fault.is_none() {
+            return Ok(());
+        }
+        if let Some(qp) = self.parts.qp {
+            qp::reset(device, qp.qpn)?;
+        }
+        // Nothing completes any more; what did so before is of the life that ended.
+        while self.ends.send_cq.poll().is_some() {}
+        while self.ends.recv_cq.poll().is_some() {}
+        self.ends.sq.restart();
+        self.ends.rq.restart();
+        (self.posted, self.reaped, self.expected) = (0, 0, 0);
+        self.start(device)?;
+        self.fault = None;
+        Ok(())
+    }
+
+    /// Sends one MAD along `path`.
+    pub(crate) fn send(&mut self, path: &Path, mad: &[u8; MAD]) -> Result<(), Fault> {
+        self.reap();
+        if let Some(fault) = self.fault {
+            return Err(fault);
+        }
+        if self.posted.wrapping_sub(self.reaped) >= SENDS {
+            return Err(fault!(
+                Resources,
+                "send a datagram",
+                "too many are on their way",
+                "send it again later"
+            ));
+        }
+        let slot = usize::from(self.posted & (SENDS - 1));
+        let offset = self.buffers.wrapping_add(SEND_AT + MAD * slot);
+        self.platform.write_bytes(offset, mad);
+        let av = address_vector::address(path, QP1, QP1, GSI_QKEY);
+        let segment =
+            Segment { addr: address(self.platform, offset), len: MAD_LEN, lkey: self.lkey };
+        self.ends.sq.datagram(segment, &av, PostFlags::SIGNALED);
+        self.posted = self.posted.wrapping_add(1);
+        Ok(())
+    }
+
+    /// The next MAD that arrived; call until `None`.
+    pub(crate) fn recv(&mut self) -> Option<MadIn> {
+        for _ in 0..2 * RECEIVES {
+            let Some(completion) = self.ends.recv_cq.poll() else {
+                if self.fired {
+                    self.fired = false;
+                    self.ends.recv_cq.arm(false);
+                }
+                return None;
+            };
+            if !self.in_turn(&completion) {
+                return None;
+            }
+            let slot = completion.token & (RECEIVES - 1);
+            let mad = self.read(slot, completion.len);
+            self.post(slot);
+            match mad {
+                Some(mad) => return Some(mad),
+                None => self.malformed = self.malformed.wrapping_add(1),
+            }
+        }
+        None
+    }
+
+    /// The completion is the one that must come next, and a good one.
+    fn in_turn(&mut self, completion: &Completion) -> bool {
+        let good = completion.status == Status::Success && completion.token == self.expected;
+        self.expected = self.expected.wrapping_add(1);
+        if !good {
+            self.fail(failure(completion));
+        }
+        good
+    }
+
+    /// The MAD in a receive buffer into which the device wrote `len` bytes.
+    fn read(&self, slot: u16, len: u32) -> Option<MadIn> {
+        if len != RECEIVED {
+            return None;
+        }
+        let offset = self.receive_buffer(slot);
+        let mut grh = [0; GRH];
+        self.platform.read_bytes(offset, &mut grh);
+        let from = source(&grh)?;
+        let mut mad = [0; MAD];
+        self.platform.read_bytes(offset.wrapping_add(GRH), &mut mad);
+        Some(MadIn { from, mad })
+    }
+
+    /// Gives a receive buffer to the device.
+    fn post(&mut self, slot: u16) {
+        let addr = address(self.platform, self.receive_buffer(slot));
+        self.ends.rq.recv(&[Segment { addr, len: RECEIVED, lkey: self.lkey }]);
+    }
+
+    fn receive_buffer(&self, slot: u16) -> usize {
+        self.buffers.wrapping_add(RECEIVE_STRIDE * usize::from(slot))
+    }
+
+    /// Takes note of sends that finished.
+    fn reap(&mut self) {
+        for _ in 0..2 * SENDS {
+            let Some(completion) = self.ends.send_cq.poll() else {
+                return;
+            };
+            if self.posted != self.reaped {
+                self.reaped = self.reaped.wrapping_add(1);
+            }
+            if completion.status != Status::Success {
+                self.fail(failure(&completion));
+            }
+        }
+    }
+}
+
+/// CPU address of a place in the arena, which is what the key translates.
+fn address<P: Platform>(platform: &P, offset: usize) -> u64 {
+    platform.arena_addr().wrapping_add(offset as u64)
+}
+
+/// What a bad completion says.
+fn failure(completion: &Completion) -> Fault {
+    static WORDS: Words =
+        Words::new(FaultKind::BadState, "QP1\0a datagram completed in error\0", &fault::OWN)
+            .said(Object::NONE, 0);
+    Fault::new(&WORDS).said(completion.syndrome, completion.vendor.into())
+}
+
+/// Who sent the packet whose network header the device left in `grh`.
+fn source(grh: &[u8; GRH]) -> Option<IpAddr> {
+    let (_, last) = grh.split_last_chunk::<20>()?;
+    let v4 = Ipv4Packet::new_unchecked(last);
+    // Without options, or the checksum would reach beyond the area.
+    if v4.version() == 4
+        && v4.header_len() == 20
+        && v4.next_header() == IpProtocol::Udp
+        && v4.verify_checksum()
+    {
+        let from = v4.src_addr();
+        let sender = !(from.is_unspecified() || from.is_multicast() || from.is_broadcast());
+        return sender.then_some(IpAddr::V4(from));
+    }
+    let v6 = Ipv6Packet::new_unchecked(grh);
+    if v6.version() == 6 && v6.next_header() == IpProtocol::Udp {
+        let from = v6.src_addr();
+        return (!from.is_unspecified() && !from.is_multicast()).then_some(IpAddr::V6(from));
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests;

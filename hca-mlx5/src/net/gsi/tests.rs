@@ -1,0 +1,317 @@
+//! QP1: what is made, what is sent, what is taken in and what is not.
+#![expect(clippy::cast_possible_truncation, reason = "the numbers are small")]
+
+use core::net::Ipv4Addr;
+use dat_core::provider::FaultKind;
+use std::vec::Vec;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::data::scripted::{ARENA_ADDR, Op, Scripted};
+use crate::prm::cmd::Opcode;
+
+const PATH: Path = Path {
+    remote: IpAddr::V4(Ipv4Addr::new(192, 168, 7, 2)),
+    remote_mac: [2, 0, 0, 0, 0, 2],
+    source_index: 0,
+    hop_limit: 64,
+    traffic_class: 0,
+    flow_label: 0x3c52a,
+};
+
+/// The 40 bytes before a datagram from `from` over IPv4; the first 20 hold garbage.
+fn v4(from: [u8; 4]) -> [u8; 40] {
+    let mut grh = [0x6b; 40];
+    let header: [u8; 20] = [
+        0x45, 0, 1, 52, 0, 0, 0x40, 0, 64, 17, 0, 0, from[0], from[1], from[2], from[3], 10, 0, 0,
+        1,
+    ];
+    grh[20..].copy_from_slice(&header);
+    let mut sum: u32 = header.chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(w[1])).sum();
+    sum = (sum & 0xffff) + (sum >> 16);
+    sum = (sum & 0xffff) + (sum >> 16);
+    grh[30..32].copy_from_slice(&(!(sum as u16)).to_be_bytes());
+    grh
+}
+
+fn v6(from: [u8; 16], next_header: u8) -> [u8; 40] {
+    let mut grh = [0; 40];
+    grh[0] = 0x60;
+    grh[6] = next_header;
+    grh[7] = 64;
+    grh[8..24].copy_from_slice(&from);
+    grh
+}
+
+/// The device delivers a datagram into the receive of `token`.
+fn deliver(p: &Scripted<false>, token: u16, grh: &[u8; 40], mad: u8, len: u32) {
+    let receive = p.qp_rings(0).0 + 16 * usize::from(token & (RECEIVES - 1));
+    let pointer = p.bytes(receive, 16);
+    let addr = u64::from_be_bytes(pointer[8..].try_into().unwrap());
+    let at = usize::try_from(addr - ARENA_ADDR).unwrap();
+    p.put(at, grh);
+    p.put(at + 40, &[mad; 256]);
+    complete(p, 1, RECEIVES, token, 2, len);
+}
+
+/// The device completes something on the `nth` completion queue, of `entries` entries.
+fn complete(p: &Scripted<false>, nth: usize, entries: u16, token: u16, opcode: u8, len: u32) {
+    let mut cqe = [0; 64];
+    cqe[0x2c..0x30].copy_from_slice(&len.to_be_bytes());
+    cqe[0x37] = if opcode > 12 { 4 } else { 0 };
+    cqe[0x3c..0x3e].copy_from_slice(&token.to_be_bytes());
+    let index = if nth == 0 { token / 2 } else { token };
+    cqe[0x3f] = opcode << 4 | u8::from(index & entries != 0);
+    p.put(p.cq_ring(nth) + 64 * usize::from(index & (entries - 1)), &cqe);
+}
+
+fn up(p: &Scripted<false>) -> (Device<'_, Scripted<false>>, Gsi<'_, Scripted<false>>) {
+    let mut device = p.device();
+    let gsi = Gsi::create(&mut device).unwrap();
+    (device, gsi)
+}
+
+#[test]
+fn made_in_order_and_undone_in_reverse() {
+    let p = Scripted::<false>::new();
+    let mut device = p.device();
+    let held = p.held();
+    let gsi = Gsi::create(&mut device).unwrap();
+    gsi.destroy(&mut device).unwrap();
+    let ops: Vec<Opcode> = p.commands.borrow().iter().map(|c| c.op).collect();
+    let golden = [
+        Opcode::AllocPd,
+        Opcode::CreateMkey,
+        Opcode::CreateCq,
+        Opcode::CreateCq,
+        Opcode::CreateQp,
+        Opcode::Rst2InitQp,
+        Opcode::Init2RtrQp,
+        Opcode::Rtr2RtsQp,
+        Opcode::ToRstQp,
+        Opcode::DestroyQp,
+        Opcode::DestroyCq,
+        Opcode::DestroyCq,
+        Opcode::DestroyMkey,
+        Opcode::DeallocPd,
+    ];
+    assert_eq!(ops, golden);
+    assert_eq!(p.held(), held);
+}
+
+#[test]
+fn a_failure_anywhere_leaves_nothing_behind() {
+    for op in [
+        Opcode::AllocPd,
+        Opcode::CreateMkey,
+        Opcode::CreateCq,
+        Opcode::CreateQp,
+        Opcode::Rst2InitQp,
+        Opcode::Init2RtrQp,
+        Opcode::Rtr2RtsQp,
+    ] {
+        let p = Scripted::<false>::new();
+        let mut device = p.device();
+        let held = p.held();
+        p.refuse(op, 3, 0);
+        assert_eq!(Gsi::create(&mut device).unwrap_err().operation(), op.name());
+        assert_eq!(p.held(), held, "{op:?}");
+        let count = |op| p.of(op).len();
+        let made = |op| count(op).saturating_sub(usize::from(op_refused(&p, op)));
+        assert_eq!(made(Opcode::CreateCq), count(Opcode::DestroyCq));
+        assert_eq!(made(Opcode::CreateQp), count(Opcode::DestroyQp));
+        assert_eq!(made(Opcode::CreateMkey), count(Opcode::DestroyMkey));
+        assert_eq!(made(Opcode::AllocPd), count(Opcode::DeallocPd));
+    }
+}
+
+fn op_refused(p: &Scripted<false>, op: Opcode) -> bool {
+    p.refusals.borrow().contains_key(&op.code())
+}
+
+#[test]
+fn receives_are_posted_and_an_event_is_asked_for() {
+    let p = Scripted::<false>::new();
+    let (_device, _gsi) = up(&p);
+    let (receive, _) = p.qp_rings(0);
+    for slot in 0..usize::from(RECEIVES) {
+        assert_eq!(p.bytes(receive + 16 * slot, 4), 296_u32.to_be_bytes());
+    }
+    let arms = p.take().into_iter().filter(|op| matches!(op, Op::Write64(0x2020, _))).count();
+    assert_eq!(arms, 1);
+}
+
+#[test]
+fn a_datagram_goes_to_the_peers_qp1() {
+    let p = Scripted::<false>::new();
+    let (_device, mut gsi) = up(&p);
+    gsi.send(&PATH, &[0x5c; 256]).unwrap();
+    let (_, send) = p.qp_rings(0);
+    let wqe = p.bytes(send, 128);
+    assert_eq!((wqe[3], wqe[7], wqe[11]), (0x0a, 5, 8));
+    assert_eq!(wqe[16..20], [0x80, 1, 0, 0]);
+    assert_eq!(wqe[24..32], [0x80, 0, 0, 1, 0, 0, 0xc5, 0x25]);
+    assert_eq!(wqe[36..44], [2, 0, 0, 0, 0, 2, 0, 64]);
+    assert_eq!(wqe[44..48], [0x40, 0x03, 0xc5, 0x2a]);
+    assert_eq!(wqe[48..64], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 168, 7, 2]);
+    assert_eq!(wqe[64..68], [0, 0, 1, 0]);
+    let addr = u64::from_be_bytes(wqe[72..80].try_into().unwrap());
+    // Behind the receives, which end on a multiple of 8.
+    assert_eq!(addr % 8, 0);
+    assert_eq!(p.bytes((addr - ARENA_ADDR) as usize, 256), [0x5c; 256]);
+}
+
+#[test]
+fn sends_in_flight_are_bounded_and_come_back() {
+    let p = Scripted::<false>::new();
+    let (_device, mut gsi) = up(&p);
+    for _ in 0..SENDS {
+        gsi.send(&PATH, &[0; 256]).unwrap();
+    }
+    assert_eq!(gsi.send(&PATH, &[0; 256]).unwrap_err().kind(), FaultKind::Resources);
+    complete(&p, 0, SENDS, 0, 0, 0);
+    gsi.send(&PATH, &[0; 256]).unwrap();
+    assert_eq!(gsi.send(&PATH, &[0; 256]).unwrap_err().kind(), FaultKind::Resources);
+}
+
+#[test]
+fn a_datagram_over_ipv4_arrives() {
+    let p = Scripted::<false>::new();
+    let (_device, mut gsi) = up(&p);
+    deliver(&p, 0, &v4([192, 168, 7, 9]), 0x11, 296);
+    let mad = gsi.recv().unwrap();
+    assert_eq!((mad.from, mad.mad), (IpAddr::from([192, 168, 7, 9]), [0x11; 256]));
+    assert!(gsi.recv().is_none());
+}
+
+#[test]
+fn a_datagram_over_ipv6_arrives() {
+    let p = Scripted::<false>::new();
+    let (_device, mut gsi) = up(&p);
+    let from = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xfe, 1, 2, 3];
+    deliver(&p, 0, &v6(from, 17), 0x22, 296);
+    assert_eq!(gsi.recv().unwrap().from, IpAddr::from(from));
+}
+
+#[test]
+fn receives_go_round_the_ring() {
+    let p = Scripted::<false>::new();
+    let (_device, mut gsi) = up(&p);
+    for token in 0..3 * RECEIVES + 4 {
+        deliver(&p, token, &v4([10, 0, 0, 2]), token as u8, 296);
+        assert_eq!(gsi.recv().unwrap().mad[0], token as u8);
+    }
+}
+
+#[test]
+fn what_is_no_mad_is_dropped_and_counted() {
+    let p = Scripted::<false>::new();
+    let (_device, mut gsi) = up(&p);
+    let good = v4([10, 0, 0, 2]);
+    let mut options = good;
+    options[20] = 0x4f;
+    let mut bad_sum = good;
+    bad_sum[31] ^= 1;
+    bad_sum[0] = 0x40;
+    let mut tcp = good;
+    tcp[29] = 6;
+    let cases = [
+        (good, 295),
+        (good, 297),
+        (good, 40),
+        (good, 0),
+        (good, u32::MAX),
+        (options, 296),
+        (bad_sum, 296),
+        (tcp, 296),
+        (v4([224, 0, 0, 1]), 296),
+        (v4([0, 0, 0, 0]), 296),
+        (v4([255, 255, 255, 255]), 296),
+        (v6([0; 16], 17), 296),
+        (v6([0xff; 16], 17), 296),
+        (v6([1; 16], 0x1b), 296),
+        ([0; 40], 296),
+    ];
+    for (token, (grh, len)) in cases.iter().enumerate() {
+        deliver(&p, token as u16, grh, 0, *len);
+    }
+    deliver(&p, cases.len() as u16, &good, 0x77, 296);
+    assert_eq!(gsi.recv().unwrap().mad[0], 0x77, "what is good comes through");
+    assert_eq!(gsi.malformed() as usize, cases.len());
+}
+
+#[test]
+fn the_event_is_asked_for_again_only_after_one_came() {
+    let p = Scripted::<false>::new();
+    let (_device, mut gsi) = up(&p);
+    p.take();
+    let arms = |p: &Scripted<false>| {
+        p.take().into_iter().filter(|op| matches!(op, Op::Write64(0x2020, _))).count()
+    };
+    assert!(gsi.recv().is_none());
+    assert_eq!(arms(&p), 0);
+    deliver(&p, 0, &v4([10, 0, 0, 2]), 0, 296);
+    gsi.event();
+    assert!(gsi.recv().is_some());
+    assert_eq!(arms(&p), 0, "not before the queue is empty");
+    assert!(gsi.recv().is_none());
+    assert_eq!(arms(&p), 1);
+}
+
+#[test]
+fn after_a_failure_it_starts_anew() {
+    let p = Scripted::<false>::new();
+    let (mut device, mut gsi) = up(&p);
+    gsi.send(&PATH, &[0; 256]).unwrap();
+    complete(&p, 0, SENDS, 0, 13, 0);
+    assert_eq!(gsi.send(&PATH, &[0; 256]).unwrap_err().operation(), "QP1");
+    gsi.service(&mut device).unwrap();
+    assert_eq!(p.of(Opcode::ToRstQp).len(), 1);
+    assert_eq!(p.of(Opcode::Rtr2RtsQp).len(), 2);
+    let (receive, send) = p.qp_rings(0);
+    let record = send + 4 * 64 * usize::from(SENDS);
+    assert_eq!(p.bytes(record, 4), u32::from(RECEIVES).to_be_bytes());
+    assert_eq!(p.bytes(record + 4, 4), [0; 4]);
+    gsi.send(&PATH, &[0; 256]).unwrap();
+    assert_eq!(p.bytes(record + 4, 4), [0, 0, 0, 2]);
+    assert_eq!(p.bytes(receive, 4), 296_u32.to_be_bytes());
+    // All places are free, and receives are counted from the first again.
+    for _ in 1..SENDS {
+        gsi.send(&PATH, &[0; 256]).unwrap();
+    }
+    assert_eq!(gsi.send(&PATH, &[0; 256]).unwrap_err().kind(), FaultKind::Resources);
+    deliver(&p, 0, &v4([192, 168, 7, 2]), 0x5a, 296);
+    assert!(gsi.recv().is_some());
+}
+
+#[test]
+fn a_receive_out_of_turn_starts_it_anew() {
+    let p = Scripted::<false>::new();
+    let (mut device, mut gsi) = up(&p);
+    let mut cqe = [0; 64];
+    cqe[0x3d] = 9;
+    cqe[0x3f] = 0x20;
+    p.put(p.cq_ring(1), &cqe);
+    assert!(gsi.recv().is_none());
+    gsi.service(&mut device).unwrap();
+    assert_eq!(p.of(Opcode::ToRstQp).len(), 1);
+}
+
+proptest! {
+    /// Nothing in the header area panics, and a sender is always a host.
+    #[test]
+    fn any_header_is_survived(grh in prop::array::uniform32(any::<u8>()), tail in any::<u64>(), kind in 0..3) {
+        let mut area = [0; 40];
+        area[..32].copy_from_slice(&grh);
+        area[32..].copy_from_slice(&tail.to_be_bytes());
+        match kind {
+            0 => area[20] = 0x45,
+            1 => area[0] = 0x60,
+            _ => {}
+        }
+        if let Some(from) = source(&area) {
+            prop_assert!(!from.is_unspecified() && !from.is_multicast());
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! The port's place in the network: its RoCE addresses, and the raw Ethernet port on which
+//! neighbours are found.
+//!
+//! Joins the device's side (`eth`, the RoCE address table) with the protocols (`neigh`). A raw
+//! Ethernet port that fails is made anew, at most once a second; until then questions to neighbours
+//! are lost as on any wire.
+
+use core::net::IpAddr;
+use core::task::Poll;
+use core::time::Duration;
+
+use dat_core::Instant;
+use dat_core::provider::{Fault, Net};
+
+use crate::device::{Device, note};
+use crate::net::eth::{self, FRAME_MAX, Port};
+use crate::net::neigh::{Mac, Neighbours};
+use crate::platform::Platform;
+use crate::prm::gid::Gid;
+use crate::prm::mkey::Mkey;
+use crate::verbs::mkey;
+
+/// Neighbours remembered.
+const NEIGHBOURS: usize = 64;
+/// Frames taken in, and sent, in one call.
+const PER_CALL: usize = 64;
+/// Least time between two attempts to make a failed port anew.
+const REBUILD: Duration = Duration::from_secs(1);
+
+/// The network half of the driver.
+#[derive(Debug)]
+pub(crate) struct Network<'p, P: Platform> {
+    neighbours: Neighbours<NEIGHBOURS>,
+    vlan: Option<u16>,
+    pd: Option<u32>,
+    key: Option<Mkey>,
+    port: Port<'p, P>,
+    /// Entries of the RoCE address table in use, from 0 on.
+    addresses: u16,
+    rebuild: Instant,
+    fired: bool,
+}
+
+impl<'p, P: Platform> Network<'p, P> {
+    /// Gives the port its addresses and starts listening for neighbours. On failure all that was
+    /// made is gone again.
+    pub(crate) fn create(
+        device: &mut Device<'p, P>,
+        net: &Net,
+        now: Instant,
+    ) -> Result<Self, Fault> {
+        let mut this = Self {
+            neighbours: Neighbours::new(device.identity().mac, net, now)?,
+            vlan: net.vlan,
+            pd: None,
+            key: None,
+            port: Port::new(device.platform()),
+            addresses: 0,
+            rebuild: now,
+            fired: false,
+        };
+        match this.build(device) {
+            Ok(()) => Ok(this),
+            Err(fault) => {
+                // The first failure is the one to tell.
+                let _ = this.undo(device);
+                Err(fault)
+            }
+        }
+    }
+
+    fn build(&mut self, device: &mut Device<'p, P>) -> Result<(), Fault> {
+        for address in self.neighbours.gids() {
+            device.set_roce_address(self.addresses, *address, self.vlan)?;
+            self.addresses = self.addresses.saturating_add(1);
+        }
+        let pd = device.alloc_pd()?;
+        self.pd = Some(pd);
+        self.key = Some(mkey::physical(device, pd)?);
+        self.open_port(device)
+    }
+
+    fn open_port(&mut self, device: &mut Device<'p, P>) -> Result<(), Fault> {
+        let (Some(pd), Some(key)) = (self.pd, self.key) else {
+            return Ok(());
+        };
+        let config = eth::Config {
+            pd,
+            lkey: key.0,
+            reserved: false,
+            groups: &self.neighbours.groups(),
+            vlan: self.vlan,
+        };
+        self.port.open(device, &config)?;
+        self.port.arm();
+        Ok(())
+    }
+
+    fn undo(&mut self, device: &mut Device<'p, P>) -> Result<(), Fault> {
+        let mut first = self.port.close(device);
+        if let Some(key) = self.key.take() {
+            note(&mut first, mkey::destroy(device, key));
+        }
+        if let Some(pd) = self.pd.take() {
+            note(&mut first, device.dealloc_pd(pd));
+        }
+        while let Some(last) = self.addresses.checked_sub(1) {
+            self.addresses = last;
+            note(&mut first, device.clear_roce_address(last));
+        }
+        first
+    }
+
+    /// Undoes all of it.
+    pub(crate) fn destroy(mut self, device: &mut Device<'p, P>) -> Result<(), Fault> {
+        self.undo(device)
+    }
+
+    /// The MAC on the way to `remote`.
+    pub(crate) fn resolve(&mut self, remote: IpAddr, now: Instant) -> Poll<Result<Mac, Fault>> {
+        let answer = self.neighbours.resolve(remote, now);
+        if answer.is_pending() {
+            self.transmit(now);
+        }
+        answer
+    }
+
+    /// The entry of the address table that packets to `remote` come from: the link-local one for
+    /// link-local peers.
+    pub(crate) fn source_index(&self, remote: IpAddr) -> u8 {
+        let link_local = |address: &Gid| {
+            let v6 = address.v6();
+            v6.is_some_and(|v6| v6.is_unicast_link_local())
+        };
+        let own = self.neighbours.gids();
+        let index = if link_local(&remote.into()) { own.iter().position(link_local) } else { None };
+        index.and_then(|index| u8::try_from(index).ok()).unwrap_or(0)
+    }
+
+    /// The completion queue is its own.
+    pub(crate) fn owns_cq(&self, cqn: u32) -> bool {
+        self.port.completes_in(cqn)
+    }
+
+    /// The send or receive queue is its own.
+    pub(crate) fn owns_queue(&self, number: u32) -> bool {
+        self.port.owns(number)
+    }
+
+    /// Takes note of a completion event of its queue.
+    pub(crate) fn event(&mut self) {
+        self.fired = true;
+    }
+
+    /// Takes note that one of its queues failed: the port is made anew.
+    pub(crate) fn fail(&mut self, fault: Fault) {
+        self.port.fail(fault);
+    }
+
+    /// Takes note that the link came back.
+    pub(crate) fn link_up(&mut self, now: Instant) {
+        self.neighbours.announce(now);
+    }
+
+    /// Takes frames in and sends what is due.
+    pub(crate) fn service(&mut self, device: &mut Device<'p, P>, now: Instant) {
+        if !self.port.works() && now >= self.rebuild {
+            self.rebuild = now + REBUILD;
+            // What fails here is tried again; the device's own loss is told by its events.
+            let _ = self.port.close(device).and_then(|()| self.open_port(device));
+        }
+        let mut frame = [0; FRAME_MAX];
+        for _ in 0..PER_CALL {
+            let Some(len) = self.port.recv(&mut frame) else {
+                break;
+            };
+            if let Some(frame) = frame.get(..len) {
+                self.neighbours.receive(frame, now);
+            }
+        }
+        self.transmit(now);
+        if core::mem::take(&mut self.fired) {
+            self.port.arm();
+        }
+    }
+
+    fn transmit(&mut self, now: Instant) {
+        for _ in 0..PER_CALL {
+            let Some(frame) = self.neighbours.transmit(now) else {
+                return;
+            };
+            // A frame that cannot be sent is lost like one on the wire: neighbour discovery repeats
+            // itself.
+            let _ = self.port.send(&frame);
+        }
+    }
+
+    /// When [`Network::service`] has something to do even if no frame comes in.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        // A port that does not work wants to be made anew.
+        let rebuild = (!self.port.works()).then_some(self.rebuild);
+        let neighbours = self.neighbours.next_deadline();
+        Instant::sooner(rebuild, neighbours)
+    }
+}

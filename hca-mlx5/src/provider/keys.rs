@@ -1,0 +1,381 @@
+//! The memory keys of a provider: what each is for, what hangs on it, and how a region becomes one
+//! or several.
+//!
+//! A region whose pages fit into one command and sit in them as its addresses say is one key. Any
+//! other is a key over keys (`verbs::mkey`); those beneath stand in the same table, chained behind
+//! it, and go with it. A region of fast registrations has the list that the device reads, in the
+//! arena, and the key by which it reads it, chained likewise.
+
+use dat_core::provider::{Access, Fault, Mr, Mw, Pages, Pd, Region};
+
+use crate::device::page_list::{PageList, Place};
+use crate::platform::{Platform, Span};
+use crate::prm::cmd::Opcode;
+use crate::prm::fault::fault;
+use crate::prm::mkey::Mkey;
+use crate::prm::object;
+use crate::prm::wqe;
+use crate::provider::{Mlx5, full, stranger, twice};
+use crate::verbs::mkey::{self, Chain, Wanted};
+use crate::verbs::window;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeyKind {
+    Region,
+    /// For fast registrations.
+    Registered,
+    Window,
+    /// Of type 2.
+    OwnWindow,
+    /// Chained behind another.
+    Below,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KeyEntry {
+    pub(crate) key: Mkey,
+    pub(crate) kind: KeyKind,
+    pub(crate) pd: Pd,
+    /// The next of the keys that go with it.
+    below: Option<Mkey>,
+    /// Memory that goes with it.
+    list: Option<Span>,
+}
+
+impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
+    Mlx5<'_, P, QPS, CQS, KEYS>
+{
+    fn known_key(&self, key: u32, kinds: &[KeyKind]) -> Result<KeyEntry, Fault> {
+        let entry = self.keys.get(Mkey(key).index()).copied();
+        entry.filter(|entry| entry.key.0 == key && kinds.contains(&entry.kind)).ok_or(stranger(
+            Opcode::DestroyMkey,
+            object::MKEY,
+            key,
+        ))
+    }
+
+    /// That there is room for so many keys, and their domain is known.
+    fn room_for(&self, pd: Pd, keys: usize) -> Result<(), Fault> {
+        self.known_pd(Opcode::CreateMkey, pd)?;
+        if self.keys.room() < keys {
+            return Err(full(Opcode::CreateMkey, object::MEMORY_KEYS));
+        }
+        Ok(())
+    }
+
+    /// Enters a key, for which there is room.
+    fn enter_key(
+        &mut self,
+        key: Mkey,
+        kind: KeyKind,
+        pd: Pd,
+        below: Option<Mkey>,
+        list: Option<Span>,
+    ) -> Result<(), Fault> {
+        let entry = KeyEntry { key, kind, pd, below, list };
+        if self.keys.insert(key.index(), entry) {
+            Ok(())
+        } else {
+            Err(twice(Opcode::CreateMkey, object::MKEY, key.index()))
+        }
+    }
+
+    /// Destroys a key and what goes with it: first the key itself, so that nothing reaches through
+    /// it any more.
+    pub(crate) fn drop_key(&mut self, entry: &KeyEntry) -> Result<(), Fault> {
+        mkey::destroy(&mut self.device, entry.key)?;
+        self.keys.remove(entry.key.index());
+        self.drop_below(entry.below)?;
+        if let Some(list) = entry.list {
+            self.device.platform().free(list);
+        }
+        Ok(())
+    }
+
+    /// Destroys a chain of keys that nobody has been given.
+    fn drop_below(&mut self, mut below: Option<Mkey>) -> Result<(), Fault> {
+        while let Some(entry) = below.and_then(|key| self.keys.get(key.index()).copied()) {
+            mkey::destroy(&mut self.device, entry.key)?;
+            self.keys.remove(entry.key.index());
+            below = entry.below;
+        }
+        Ok(())
+    }
+
+    /// Registers memory of the arena, or that the host lent.
+    pub(crate) fn map_region(
+        &mut self,
+        pd: Pd,
+        region: Region,
+        start: u64,
+        access: Access,
+    ) -> Result<Mr, Fault> {
+        self.room_for(pd, 1)?;
+        let platform = self.device.platform();
+        let place = mkey::place(platform, region)?;
+        let wanted = Wanted { pd: pd.0, start, len: region.len, access };
+        match PageList::new(platform, place, start, mkey::MAX_PAGES) {
+            Ok(list) => {
+                let key = mkey::over(&mut self.device, &wanted, &list)?;
+                self.region_of(pd, key)
+            }
+            Err(_) => self.key_over_keys(pd, &wanted, region, place),
+        }
+    }
+
+    /// Registers pages of the arena, by their device addresses.
+    pub(crate) fn map_pages(
+        &mut self,
+        wanted: &Wanted,
+        pages: &[u64],
+        log_page: u8,
+    ) -> Result<Mr, Fault> {
+        let pd = Pd(wanted.pd);
+        self.room_for(pd, 1)?;
+        if !mkey::owns(self.device.platform(), pages, log_page) {
+            return Err(fault!(
+                BadParameter,
+                "CREATE_MKEY",
+                "a page is not inside the arena",
+                "register only memory that the platform handed out",
+            ));
+        }
+        if pages.len() > mkey::MAX_PAGES || wanted.len > mkey::MAX_REGION {
+            return Err(fault!(
+                Resources,
+                "CREATE_MKEY",
+                "the list of pages is too long",
+                "use larger pages, or register fewer at a time",
+            ));
+        }
+        let key = mkey::over_pages(&mut self.device, wanted, pages, log_page)?;
+        self.region_of(pd, key)
+    }
+
+    /// The region that a key is.
+    fn region_of(&mut self, pd: Pd, key: Mkey) -> Result<Mr, Fault> {
+        self.enter_key(key, KeyKind::Region, pd, None, None)?;
+        Ok(both(key))
+    }
+
+    /// Registers a region as a key over keys, each of which has as many pages as one command
+    /// carries.
+    fn key_over_keys(
+        &mut self,
+        pd: Pd,
+        wanted: &Wanted,
+        region: Region,
+        place: Place,
+    ) -> Result<Mr, Fault> {
+        let platform = self.device.platform();
+        let whole = PageList::new(platform, place, region.addr, usize::MAX)?;
+        let caps = &self.device.caps().general;
+        let most = 1_usize.checked_shl(caps.log_max_klm_list_size().into()).unwrap_or(usize::MAX);
+        let parts = whole.count.div_ceil(mkey::MAX_PAGES);
+        if parts > most.min(mkey::MAX_PARTS) {
+            return Err(fault!(
+                Resources,
+                "page list",
+                "the memory is too scattered",
+                "back the arena with larger contiguous pages, or register less at a time"
+            ));
+        }
+        self.room_for(pd, parts + 1)?;
+        let mut chain = Chain::new();
+        let mut below = None;
+        let made = self
+            .keys_beneath(pd, wanted, region, place, &whole, &mut chain, &mut below)
+            .and_then(|()| chain.create(&mut self.device, wanted))
+            .and_then(|key| {
+                self.enter_key(key, KeyKind::Region, pd, below, None)?;
+                Ok(both(key))
+            });
+        if made.is_err() {
+            // The first failure is the one to tell.
+            let _ = self.drop_below(below);
+        }
+        made
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one step of the above")]
+    fn keys_beneath(
+        &mut self,
+        pd: Pd,
+        wanted: &Wanted,
+        region: Region,
+        place: Place,
+        whole: &PageList,
+        chain: &mut Chain,
+        below: &mut Option<Mkey>,
+    ) -> Result<(), Fault> {
+        let platform = self.device.platform();
+        let page = 1_u64 << whole.log_page;
+        let most = page.saturating_mul(u64::try_from(mkey::MAX_PAGES).unwrap_or(u64::MAX));
+        let mut at = 0;
+        while at < region.len {
+            let addr = region.addr.wrapping_add(at);
+            // All but the first begin a page.
+            let len = (most - addr % page).min(region.len - at);
+            let piece = place.piece(at, len);
+            let list = PageList::new(platform, piece, addr, mkey::MAX_PAGES)?;
+            let part = Wanted { pd: wanted.pd, start: addr, len, access: wanted.beneath() };
+            let key = mkey::over(&mut self.device, &part, &list)?;
+            self.enter_key(key, KeyKind::Below, pd, *below, None)?;
+            *below = Some(key);
+            // No region is longer than the field, and there is room for the longest.
+            chain.push(u32::try_from(len).unwrap_or(u32::MAX), key, addr);
+            at += len;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn allocate_region(&mut self, pd: Pd, pages: u32) -> Result<Mr, Fault> {
+        self.room_for(pd, 2)?;
+        if pages > mkey::MAX_REGISTERED {
+            return Err(fault!(
+                Resources,
+                "CREATE_MKEY",
+                "the list of pages is too long",
+                "use larger pages, or register fewer at a time",
+            ));
+        }
+        let platform = self.device.platform();
+        let bytes = 16 * usize::from(wqe::page_octowords(pages));
+        let list = platform.alloc_read_only(bytes, wqe::LIST_ALIGN).ok_or(fault!(
+            Resources,
+            "CREATE_MKEY",
+            "the arena is full",
+            "make the arena larger"
+        ))?;
+        let made = self.allocated(pd, pages, list);
+        if made.is_err() {
+            // Whatever happened, no request names the list.
+            self.device.platform().free(list);
+        }
+        made
+    }
+
+    fn allocated(&mut self, pd: Pd, pages: u32, list: Span) -> Result<Mr, Fault> {
+        let platform = self.device.platform();
+        let addr = address(platform, list);
+        let pages_of_list = PageList::new(platform, list, addr, mkey::MAX_PAGES)?;
+        let wanted = Wanted {
+            pd: pd.0,
+            start: addr,
+            len: u64::try_from(list.len).unwrap_or(u64::MAX),
+            access: Access::LOCAL_READ,
+        };
+        let reader = mkey::over(&mut self.device, &wanted, &pages_of_list)?;
+        self.enter_key(reader, KeyKind::Below, pd, None, None)?;
+        let made = mkey::allocate(&mut self.device, pd.0, pages).and_then(|key| {
+            self.enter_key(key, KeyKind::Registered, pd, Some(reader), Some(list))?;
+            Ok(both(key))
+        });
+        if made.is_err() {
+            let _ = self.drop_below(Some(reader));
+        }
+        made
+    }
+
+    pub(crate) fn keep_pages(
+        &mut self,
+        mr: Mr,
+        pages: &[u64],
+        log_page: u8,
+    ) -> Result<Pages, Fault> {
+        let entry = self.known_key(mr.lkey, &[KeyKind::Registered])?;
+        let platform = self.device.platform();
+        let (Some(list), Some(reader)) = (entry.list, entry.below) else {
+            return Err(stranger(Opcode::CreateMkey, object::MKEY, mr.lkey));
+        };
+        if !mkey::owns(platform, pages, log_page) || pages.len().saturating_mul(8) > list.len {
+            return Err(fault!(
+                BadParameter,
+                "UMR",
+                "a page is not inside the arena",
+                "register only memory that the platform handed out",
+            )
+            .of(object::MKEY, mr.lkey));
+        }
+        let granules = pages.len().next_multiple_of(8);
+        let padded = pages.iter().copied().chain(core::iter::repeat(0));
+        for (index, page) in padded.take(granules).enumerate() {
+            let at = list.offset.saturating_add(8 * index);
+            platform.write_bytes(at, &page.to_be_bytes());
+        }
+        Ok(Pages {
+            addr: address(platform, list),
+            lkey: reader.0,
+            count: u32::try_from(pages.len()).unwrap_or(u32::MAX),
+            log_page,
+        })
+    }
+
+    pub(crate) fn reserved_region(&mut self, pd: Pd) -> Result<Mr, Fault> {
+        self.room_for(pd, 1)?;
+        let key = mkey::physical(&mut self.device, pd.0)?;
+        self.region_of(pd, key)
+    }
+
+    pub(crate) fn destroy_region(&mut self, mr: Mr) -> Result<(), Fault> {
+        let entry = self.known_key(mr.lkey, &[KeyKind::Region, KeyKind::Registered])?;
+        self.drop_key(&entry)
+    }
+
+    pub(crate) fn create_window(&mut self, pd: Pd, kind: KeyKind) -> Result<Mw, Fault> {
+        self.known_pd(Opcode::CreateMkey, pd)?;
+        if !self.limits.windows {
+            return Err(fault!(
+                Unsupported,
+                "CREATE_MKEY",
+                "this device or its firmware has no memory windows",
+                "do without: the limits say so too"
+            ));
+        }
+        self.room_for(pd, 1)?;
+        let key = window::create(&mut self.device, pd.0, kind == KeyKind::OwnWindow)?;
+        self.enter_key(key, kind, pd, None, None)?;
+        Ok(Mw { rkey: key.0 })
+    }
+
+    /// Makes another window before the old one goes, so that the two have different keys whatever
+    /// happens.
+    pub(crate) fn renew_window(&mut self, mw: Mw) -> Result<Mw, Fault> {
+        let entry = self.known_key(mw.rkey, &[KeyKind::OwnWindow])?;
+        let new = window::create(&mut self.device, entry.pd.0, true)?;
+        if let Err(fault) = self.drop_key(&entry) {
+            let _ = mkey::destroy(&mut self.device, new);
+            return Err(fault);
+        }
+        self.enter_key(new, entry.kind, entry.pd, None, None)?;
+        Ok(Mw { rkey: new.0 })
+    }
+
+    pub(crate) fn destroy_window(&mut self, mw: Mw) -> Result<(), Fault> {
+        let entry = self.known_key(mw.rkey, &[KeyKind::Window, KeyKind::OwnWindow])?;
+        self.drop_key(&entry)
+    }
+
+    /// Destroys every key there is.
+    pub(crate) fn drop_all_keys(&mut self, first: &mut Result<(), Fault>) {
+        for entry in self.keys.values() {
+            let ended = mkey::destroy(&mut self.device, entry.key);
+            if let (Ok(()), Some(list)) = (&ended, entry.list) {
+                self.device.platform().free(list);
+            }
+            crate::device::note(first, ended);
+        }
+        self.keys.clear();
+    }
+}
+
+/// The same key for both uses.
+const fn both(key: Mkey) -> Mr {
+    Mr { lkey: key.0, rkey: key.0 }
+}
+
+/// CPU address of a piece of the arena.
+fn address<P: Platform>(platform: &P, span: Span) -> u64 {
+    let offset = u64::try_from(span.offset).unwrap_or(u64::MAX);
+    platform.arena_addr().wrapping_add(offset)
+}

@@ -1,0 +1,166 @@
+//! Commands of memory keys and memory windows.
+
+use dat_core::provider::{Access, FaultKind, Region};
+
+use crate::data::scripted::{ARENA_ADDR, ARENA_IOVA, ARENA_LEN, Scripted};
+use crate::prm::cmd::Opcode;
+use crate::prm::mkey::Mkey;
+use crate::verbs::{mkey, window};
+
+#[test]
+fn region_command() {
+    let p = Scripted::<false>::new();
+    let mut device = p.device();
+    p.chance.borrow_mut().push_back(0xc3);
+    let region = Region { addr: ARENA_ADDR + 0x1234, len: 0x100 };
+    let access = Access::LOCAL_READ | Access::REMOTE_WRITE | Access::LOCAL_WRITE;
+    let key = mkey::create(&mut device, 0x77, region, access).unwrap();
+    assert_eq!(key.0 & 0xff, 0xc3, "the low byte is chance");
+    let command = p.of(Opcode::CreateMkey).remove(0);
+    assert_eq!(command.input.len(), 0x110 + 16);
+    assert_eq!(command.word(0x10), 0x0000_2d00, "rw lw lr, MTT");
+    assert_eq!(command.word(0x14), 0xffff_ffc3);
+    assert_eq!(command.word(0x1c), 0x77);
+    assert_eq!((command.wide(0x20), command.wide(0x28)), (ARENA_ADDR + 0x1234, 0x100));
+    assert_eq!((command.word(0x44), command.word(0x60)), (1, 1));
+    assert_eq!(command.bits(0x48, 5, 0), 12);
+    assert_eq!(command.wide(0x110), ARENA_IOVA + 0x1000);
+    mkey::destroy(&mut device, key).unwrap();
+    assert_eq!(p.of(Opcode::DestroyMkey)[0].word(8), key.index());
+}
+
+#[test]
+fn rights_are_just_those_asked_for() {
+    let p = Scripted::<false>::new();
+    let mut device = p.device();
+    let bits = [
+        (Access::LOCAL_READ, 1 << 10),
+        (Access::LOCAL_WRITE, 1 << 11),
+        (Access::REMOTE_READ, 1 << 12),
+        (Access::REMOTE_WRITE, 1 << 13),
+    ];
+    let region = Region { addr: ARENA_ADDR, len: 64 };
+    for set in 0..16_usize {
+        let chosen = bits.iter().enumerate().filter(|(i, _)| set >> i & 1 == 1).map(|(_, b)| b);
+        let access: Access = chosen.clone().map(|b| b.0).collect();
+        mkey::create(&mut device, 1, region, access).unwrap();
+        let command = p.of(Opcode::CreateMkey).pop().unwrap();
+        assert_eq!(command.word(0x10) & 0xfc00, chosen.map(|b| b.1).sum::<u32>());
+    }
+}
+
+#[test]
+fn only_the_arena_can_be_registered() {
+    let p = Scripted::<false>::new();
+    let mut device = p.device();
+    let end = ARENA_ADDR + ARENA_LEN as u64;
+    for (addr, len) in [
+        (ARENA_ADDR - 1, 2),
+        (end - 1, 2),
+        (end, 1),
+        (0, 64),
+        (u64::MAX, 1),
+        (u64::MAX - 10, u64::MAX),
+        (ARENA_ADDR, 0),
+        (ARENA_ADDR, 1 << 31),
+        (ARENA_ADDR, u64::MAX),
+    ] {
+        let fault = mkey::create(&mut device, 1, Region { addr, len }, Access::all()).unwrap_err();
+        assert_eq!(fault.kind(), FaultKind::BadParameter);
+    }
+    assert!(p.of(Opcode::CreateMkey).is_empty());
+    let whole = Region { addr: ARENA_ADDR, len: ARENA_LEN as u64 };
+    mkey::create(&mut device, 1, whole, Access::all()).unwrap();
+}
+
+#[test]
+fn window_command() {
+    let p = Scripted::<false>::new();
+    let mut device = p.device();
+    p.chance.borrow_mut().push_back(0x99);
+    let key = window::create(&mut device, 0x77, false).unwrap();
+    assert_eq!(key.0 & 0xff, 0x99);
+    let command = p.of(Opcode::CreateMkey).remove(0);
+    assert_eq!(command.input.len(), 0x110);
+    assert_eq!(command.word(0x10), 0x4000_8600, "free, umr_en, lr, KLM");
+    assert_eq!(command.word(0x14), 0xffff_ff99);
+    assert_eq!((command.word(0x1c), command.word(0x44)), (0x77, 4));
+}
+
+#[test]
+fn window_of_type_2_command() {
+    let p = Scripted::<false>::new();
+    let mut device = p.device();
+    window::create(&mut device, 0x77, true).unwrap();
+    let command = p.of(Opcode::CreateMkey).remove(0);
+    assert_eq!(command.word(0x10), 0x4000_8600, "as of type 1");
+    assert_eq!(command.word(0x1c), 1 << 24 | 0x77, "a peer may close it");
+}
+
+#[test]
+fn allocated_key_command() {
+    let p = Scripted::<false>::new();
+    let mut device = p.device();
+    mkey::allocate(&mut device, 0x77, 9).unwrap();
+    let command = p.of(Opcode::CreateMkey).remove(0);
+    assert_eq!(command.input.len(), 0x110);
+    assert_eq!(command.word(0x10), 0x4000_8100, "free, umr_en, MTT, no rights");
+    assert_eq!((command.word(0x44), command.word(0x60)), (8, 0), "room for 16, none there");
+    assert_eq!(command.word(0x48) & 0x3f, 12);
+}
+
+#[test]
+fn a_key_over_keys_has_an_entry_for_each() {
+    let p = Scripted::<false>::new();
+    let mut device = p.device();
+    let mut chain = mkey::Chain::new();
+    for part in 0..5_u32 {
+        let addr = ARENA_ADDR + u64::from(part) * 0x1000;
+        assert!(chain.push(0x1000, Mkey(0x100 + part), addr));
+    }
+    let wanted = mkey::Wanted {
+        pd: 0x77,
+        start: 0,
+        len: 0x5000,
+        access: Access::LOCAL_READ | Access::LOCAL_WRITE | Access::REMOTE_WRITE,
+    };
+    let beneath = Access::LOCAL_READ | Access::LOCAL_WRITE;
+    assert_eq!(wanted.beneath(), beneath, "nothing remote below");
+    chain.create(&mut device, &wanted).unwrap();
+    let command = p.of(Opcode::CreateMkey).remove(0);
+    assert_eq!(command.input.len(), 0x110 + 8 * 16, "whole granules of four");
+    assert_eq!(command.word(0x10), 0x0000_2e00, "rw lw lr, KLM");
+    assert_eq!((command.word(0x44), command.word(0x60)), (8, 8));
+    assert_eq!((command.word(0x20), command.word(0x24)), (0, 0), "zero-based");
+    assert_eq!((command.word(0x110), command.word(0x114)), (0x1000, 0x100));
+    assert_eq!((command.word(0x150), command.word(0x154)), (0x1000, 0x104));
+    assert_eq!(command.word(0x160), 0);
+}
+
+#[test]
+fn pages_are_the_arena_s_or_nobody_s() {
+    let p = Scripted::<false>::new();
+    let last = ARENA_IOVA + ARENA_LEN as u64;
+    assert!(mkey::owns(&p, &[ARENA_IOVA, last - 4096], 12));
+    for page in [ARENA_IOVA - 4096, last, last - 2048, u64::MAX - 4095, 0] {
+        assert!(!mkey::owns(&p, &[ARENA_IOVA, page], 12), "{page:#x}");
+    }
+    assert!(!mkey::owns(&p, &[ARENA_IOVA], 63));
+    assert!(!mkey::owns(&p, &[ARENA_IOVA], 64));
+}
+
+#[test]
+fn physical_key_command() {
+    let p = Scripted::<false>::new();
+    let mut device = p.device();
+    mkey::physical(&mut device, 0x77).unwrap();
+    let command = p.of(Opcode::CreateMkey).remove(0);
+    assert_eq!(command.word(0x10), 0x0000_0c00, "lw lr, no translation, nothing remote");
+    assert_eq!(command.word(0x1c), 0x8000_0077, "length64");
+}
+
+#[test]
+fn keys_are_index_and_variant() {
+    let key = Mkey::new(0x00ab_cdef, 0x42);
+    assert_eq!((key.0, key.index()), (0xabcd_ef42, 0x00ab_cdef));
+}

@@ -1,0 +1,360 @@
+//! Queue pairs as objects of the device: their memory, CREATE_QP, the steps of their life,
+//! DESTROY_QP.
+//!
+//! PRM "CREATE_QP", "QP state machine". Each step is one command that carries the fields of that
+//! transition and an optional parameter mask of 0: required fields are taken without being named.
+//! On RoCE the path of the step to ready-to-receive is the peer's MAC and address, the entry of the
+//! own address table, the hop limit and the UDP source port; the device invents none of them. The
+//! posting ends are `data::send` and `data::recv`.
+
+use dat_core::provider::{Access, Fault, Mtu, Path, QpStep};
+
+use crate::data::address_vector::udp_sport;
+use crate::data::ring::{Record, Ring};
+use crate::data::send::{Doorbell, MAX_SEGMENTS, WIDEST};
+use crate::data::{Rq, Sq};
+use crate::device::{self, Device, Uar, optional};
+use crate::platform::{Platform, Span};
+use crate::prm::At;
+use crate::prm::cmd::{InputHead, Opcode};
+use crate::prm::cq::Cqn;
+use crate::prm::fault::fault;
+use crate::prm::gid::Gid;
+use crate::prm::qp::{
+    ATOMIC_IB, AddressPath, CONTEXT_AT, INDEX_IS_QPN, LOG_ACK_REQ_FREQ, LOG_DATAGRAM, LOG_MSG_MAX,
+    PM_MIGRATED, PRIMARY_PATH_AT, QpContext, Qpn, RQ_SHARED, ST_GSI, ST_RC, ST_UD, TRANSITION,
+};
+use crate::verbs::memory;
+use crate::verbs::memory::Pages;
+
+/// Q_Key of every QP1.
+pub(crate) const GSI_QKEY: u32 = 0x8001_0000;
+/// The port of a function with one port.
+const PORT: u8 = 1;
+/// Largest message of a QP1, log2: one MAD.
+const LOG_MAD: u8 = 8;
+/// log2 of the longest ring, in slots: what the context's four bits hold.
+const LOG_LONGEST: u8 = 15;
+/// log2 of a unit of a WQE, the least receive slot.
+const LOG_UNIT: u8 = 4;
+/// log2 of a block of the send queue.
+const LOG_WQEBB: u8 = 6;
+
+/// What a queue pair is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Service {
+    /// Reliable connected; the number comes back in every completion.
+    Connected {
+        /// The user index.
+        index: u32,
+    },
+    /// Datagrams; the number comes back in every completion.
+    Datagram {
+        /// The user index.
+        index: u32,
+    },
+    /// The general services interface.
+    Gsi,
+}
+
+/// What a queue pair is made of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QpSpec {
+    pub(crate) service: Service,
+    pub(crate) pd: u32,
+    pub(crate) send_cq: Cqn,
+    pub(crate) recv_cq: Cqn,
+    pub(crate) requests: u16,
+    pub(crate) receives: u16,
+    pub(crate) request_segments: u8,
+    pub(crate) receive_segments: u8,
+    pub(crate) uar: Uar,
+    pub(crate) doorbell: Doorbell,
+    /// Number of the shared receive queue, if it has no receive queue of its own.
+    pub(crate) shared: Option<u32>,
+}
+
+/// A queue pair and the memory that is its own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QpObject {
+    /// Its number.
+    pub(crate) qpn: Qpn,
+    memory: Span,
+}
+
+/// Blocks of the send queue for so many requests: room for as many of the widest, and for one of no
+/// bytes.
+pub(crate) const fn send_blocks(requests: u16) -> u32 {
+    (requests as u32).saturating_mul(WIDEST).saturating_add(1).next_power_of_two()
+}
+
+/// Logarithms of the shape.
+struct Shape {
+    /// It has a receive queue of its own.
+    receives: bool,
+    log_sq: u8,
+    log_rq: u8,
+    /// log2 of a receive slot in bytes.
+    log_stride: u8,
+}
+
+impl Shape {
+    fn of<P: Platform>(device: &Device<'_, P>, spec: &QpSpec) -> Result<Self, Fault> {
+        let limit = device.caps().general.log_max_qp_sz().min(LOG_LONGEST);
+        if spec.request_segments > MAX_SEGMENTS || spec.receive_segments > MAX_SEGMENTS {
+            return Err(fault!(
+                BadParameter,
+                "CREATE_QP",
+                "more segments than a request can have",
+                "ask for no more than the limits say",
+            ));
+        }
+        let log = |slots: u32| u8::try_from(slots.trailing_zeros()).unwrap_or(u8::MAX);
+        let log_sq = log(send_blocks(spec.requests));
+        let units = u32::from(spec.receive_segments.max(1)).next_power_of_two();
+        let log_stride = log(units).saturating_add(LOG_UNIT);
+        // The send queue follows the receive queue and starts on a block.
+        let log_rq = log(u32::from(spec.receives.max(1)).next_power_of_two())
+            .max(LOG_WQEBB.saturating_sub(log_stride));
+        if log_sq > limit || log_rq > limit {
+            return Err(fault!(
+                BadParameter,
+                "CREATE_QP",
+                "more requests or receives than the device allows in one queue pair",
+                "ask for no more than the limits say",
+            ));
+        }
+        Ok(Self { receives: spec.shared.is_none(), log_sq, log_rq, log_stride })
+    }
+
+    /// Bytes of the receive ring, which comes first.
+    fn receive_len(&self) -> usize {
+        if self.receives { 1 << (self.log_rq + self.log_stride) } else { 0 }
+    }
+
+    /// Bytes of both.
+    fn len(&self) -> usize {
+        self.receive_len() + (1 << (self.log_sq + LOG_WQEBB))
+    }
+}
+
+/// Makes a queue pair, in Reset.
+pub(crate) fn create<'p, P: Platform>(
+    device: &mut Device<'p, P>,
+    spec: &QpSpec,
+) -> Result<(QpObject, Sq<'p, P>, Rq<'p, P>), Fault> {
+    let shape = Shape::of(device, spec)?;
+    let platform = device.platform();
+    let memory = memory::take_read_only(platform, shape.len())?;
+    let made = submit(device, spec, &shape, memory);
+    if let Err(fault) = &made {
+        device::give_up(device, memory, fault);
+    }
+    made
+}
+
+fn submit<'p, P: Platform>(
+    device: &mut Device<'p, P>,
+    spec: &QpSpec,
+    shape: &Shape,
+    memory: Span,
+) -> Result<(QpObject, Sq<'p, P>, Rq<'p, P>), Fault> {
+    let platform = device.platform();
+    let record = Record(memory.offset.wrapping_add(shape.len()));
+    let ring = Span { offset: memory.offset, len: shape.len() };
+    let mut input = memory::MESSAGE;
+    let pages = Pages::of(platform, ring, &mut input)?;
+    let mut context = QpContext(At::<_, CONTEXT_AT>(&mut input));
+    match spec.service {
+        Service::Connected { index } => {
+            context.set_st(ST_RC);
+            context.set_user_index(index);
+        }
+        Service::Datagram { index } => {
+            context.set_st(ST_UD);
+            context.set_user_index(index);
+        }
+        Service::Gsi => {
+            context.set_st(ST_GSI);
+            context.set_user_index(INDEX_IS_QPN);
+        }
+    }
+    context.set_pm_state(PM_MIGRATED);
+    context.set_pd(spec.pd);
+    if let Some(srqn) = spec.shared {
+        context.set_rq_type(RQ_SHARED);
+        context.set_srqn_rmpn_xrqn(srqn);
+    } else {
+        context.set_log_rq_size(shape.log_rq);
+        context.set_log_rq_stride(shape.log_stride.saturating_sub(LOG_UNIT));
+    }
+    context.set_log_sq_size(shape.log_sq);
+    context.set_uar_page(spec.uar.number);
+    context.set_log_page_size(pages.log_size);
+    context.set_page_offset(pages.offset);
+    context.set_cqn_snd(spec.send_cq.0);
+    context.set_cqn_rcv(spec.recv_cq.0);
+    context.set_dbr_addr(memory::record_address(platform, record)?);
+
+    // Without a receive queue its end has nothing to do; it lies on a block of the send queue that
+    // it never touches.
+    let (log_rq, log_stride) =
+        if shape.receives { (shape.log_rq, shape.log_stride) } else { (0, LOG_UNIT) };
+    let receive = Ring::new(memory.offset, log_rq);
+    let send = Ring::new(memory.offset.wrapping_add(shape.receive_len()), shape.log_sq);
+    let mut sq = Sq::new(platform, send, record, spec.doorbell).ok_or(memory::unseen())?;
+    let rq = Rq::new(platform, receive, log_stride, record).ok_or(memory::unseen())?;
+
+    let qpn = device.make(Opcode::CreateQp, pages.cut(&mut input))?;
+    sq.name(qpn);
+    Ok((QpObject { qpn: Qpn(qpn), memory }, sq, rq))
+}
+
+/// Takes a connected queue pair one step on.
+pub(crate) fn step<P: Platform>(
+    device: &mut Device<'_, P>,
+    qpn: Qpn,
+    step: &QpStep,
+) -> Result<(), Fault> {
+    let mut input = transition(qpn, ST_RC);
+    let mut context = QpContext(At::<_, CONTEXT_AT>(&mut input));
+    let op = match *step {
+        QpStep::Datagram { qkey } => {
+            return start_datagrams(device, qpn, ST_UD, (Mtu::B4096, LOG_DATAGRAM), qkey);
+        }
+        QpStep::Init { access } => {
+            context.set_counter_set_id(device.counter_set());
+            context.set_rre(access.contains(Access::REMOTE_READ));
+            context.set_rwe(access.contains(Access::REMOTE_WRITE));
+            if access.contains(Access::REMOTE_ATOMIC) && device.caps().has_atomics() {
+                context.set_rae(true);
+                context.set_atomic_mode(ATOMIC_IB);
+            }
+            AddressPath(At::<_, PATH_AT>(&mut input)).set_vhca_port_num(PORT);
+            Opcode::Rst2InitQp
+        }
+        QpStep::Rtr { path, remote_qpn, rq_psn, mtu, responder_resources, min_rnr_timer } => {
+            context.set_mtu(mtu.code());
+            context.set_log_msg_max(LOG_MSG_MAX.min(device.caps().general.log_max_msg()));
+            context.set_remote_qpn(remote_qpn);
+            context.set_next_rcv_psn(rq_psn);
+            context.set_log_rra_max(log_ceil(responder_resources));
+            context.set_min_rnr_nak(min_rnr_timer);
+            fill(&mut input, &path, udp_sport(path.flow_label, qpn.0, remote_qpn));
+            Opcode::Init2RtrQp
+        }
+        QpStep::Rts { sq_psn, initiator_depth, ack_timeout, retry_count, rnr_retry } => {
+            context.set_next_send_psn(sq_psn);
+            context.set_log_sra_max(log_ceil(initiator_depth));
+            context.set_retry_count(retry_count);
+            context.set_rnr_retry(rnr_retry);
+            context.set_log_ack_req_freq(LOG_ACK_REQ_FREQ);
+            AddressPath(At::<_, PATH_AT>(&mut input)).set_ack_timeout(ack_timeout);
+            Opcode::Rtr2RtsQp
+        }
+        QpStep::Error => return short(device, Opcode::ToErrQp, qpn),
+        QpStep::Reset => return reset(device, qpn),
+    };
+    device.run(op, qpn.0, &mut input)
+}
+
+/// Takes a QP1 from Reset to ready-to-send.
+pub(crate) fn start_gsi<P: Platform>(device: &mut Device<'_, P>, qpn: Qpn) -> Result<(), Fault> {
+    start_datagrams(device, qpn, ST_GSI, (Mtu::B256, LOG_MAD), GSI_QKEY)
+}
+
+/// Takes a queue pair without a peer from Reset to ready-to-send.
+fn start_datagrams<P: Platform>(
+    device: &mut Device<'_, P>,
+    qpn: Qpn,
+    service: u8,
+    (mtu, log_longest): (Mtu, u8),
+    qkey: u32,
+) -> Result<(), Fault> {
+    for op in [Opcode::Rst2InitQp, Opcode::Init2RtrQp, Opcode::Rtr2RtsQp] {
+        let mut input = transition(qpn, service);
+        AddressPath(At::<_, PATH_AT>(&mut input)).set_vhca_port_num(PORT);
+        let mut context = QpContext(At::<_, CONTEXT_AT>(&mut input));
+        context.set_mtu(mtu.code());
+        context.set_log_msg_max(log_longest);
+        if op == Opcode::Rst2InitQp {
+            context.set_q_key(qkey);
+            context.set_counter_set_id(device.counter_set());
+        }
+        device.run(op, qpn.0, &mut input)?;
+    }
+    Ok(())
+}
+
+/// Takes a queue pair of any kind to Reset.
+pub(crate) fn reset<P: Platform>(device: &mut Device<'_, P>, qpn: Qpn) -> Result<(), Fault> {
+    short(device, Opcode::ToRstQp, qpn)
+}
+
+/// Destroys a queue pair in any state. Its memory goes back to the arena only if the device let go
+/// of it.
+pub(crate) fn destroy<P: Platform>(device: &mut Device<'_, P>, qp: &QpObject) -> Result<(), Fault> {
+    // By way of Reset, as every driver known to work on cards does it. Refused where the queue pair
+    // is beyond that, which the destroy itself will tell.
+    optional(reset(device, qp.qpn))?;
+    device.end(Opcode::DestroyQp, qp.qpn.0)?;
+    device.platform().free(qp.memory);
+    Ok(())
+}
+
+/// Destroys a queue pair that nobody will ask for again: what the device does not let go of now, it
+/// does at the teardown.
+pub(crate) fn end<P: Platform>(device: &mut Device<'_, P>, qp: &QpObject) -> Result<(), Fault> {
+    destroy(device, qp).inspect_err(|_| device.disown(qp.memory))
+}
+
+/// A transition that carries nothing.
+fn short<P: Platform>(device: &mut Device<'_, P>, op: Opcode, qpn: Qpn) -> Result<(), Fault> {
+    device.end(op, qpn.0)
+}
+
+/// Where the primary path stands in the message of a transition.
+const PATH_AT: usize = CONTEXT_AT + PRIMARY_PATH_AT;
+
+/// The message of a transition, with what all of them have in common.
+fn transition(qpn: Qpn, service: u8) -> [u8; TRANSITION] {
+    let mut input = [0; TRANSITION];
+    InputHead(&mut input).set_number(qpn.0);
+    let mut context = QpContext(At::<_, CONTEXT_AT>(&mut input));
+    context.set_st(service);
+    context.set_pm_state(PM_MIGRATED);
+    input
+}
+
+/// The path of a RoCEv2 packet. The GRH bit is InfiniBand's: it stays 0.
+fn fill(input: &mut [u8; TRANSITION], path: &Path, udp_sport: u16) {
+    let [a, b, c, d, e, f] = path.remote_mac;
+    let mut address = AddressPath(At::<_, PATH_AT>(input));
+    address.set_vhca_port_num(PORT);
+    address.set_src_addr_index(path.source_index);
+    address.set_hop_limit(path.hop_limit);
+    address.set_tclass(path.traffic_class);
+    address.set_dscp(path.traffic_class >> 2);
+    address.set_flow_label(path.flow_label);
+    address.set_udp_sport(udp_sport);
+    address.set_rgid_rip(Gid::from(path.remote).0);
+    address.set_rmac_47_32(u16::from_be_bytes([a, b]));
+    address.set_rmac_31_0(u32::from_be_bytes([c, d, e, f]));
+}
+
+/// The smallest power of two not below `count`, as its logarithm; 1 for 0.
+const fn log_ceil(count: u8) -> u8 {
+    match count {
+        0 | 1 => 0,
+        2 => 1,
+        3..=4 => 2,
+        5..=8 => 3,
+        9..=16 => 4,
+        17..=32 => 5,
+        33..=64 => 6,
+        65.. => 7,
+    }
+}
+
+#[cfg(test)]
+mod tests;

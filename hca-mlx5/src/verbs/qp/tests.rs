@@ -1,0 +1,281 @@
+//! Queue pair commands, field by field.
+
+use core::net::{IpAddr, Ipv4Addr};
+use dat_core::provider::FaultKind;
+
+use dat_core::provider::{PostFlags, RecvQueue as _, Segment, SendQueue as _};
+
+use super::*;
+use crate::data::scripted::{ARENA_IOVA, Command, Scripted, UAR};
+
+fn spec() -> QpSpec {
+    QpSpec {
+        service: Service::Connected { index: 0x123 },
+        pd: 0x77,
+        send_cq: Cqn(0x31),
+        recv_cq: Cqn(0x32),
+        requests: 10,
+        receives: 20,
+        request_segments: 4,
+        receive_segments: 3,
+        uar: Uar { number: 2, offset: UAR },
+        doorbell: Doorbell::shared(UAR),
+        shared: None,
+    }
+}
+
+/// A dword of the context.
+fn bits(command: &Command, at: usize, high: u32, low: u32) -> u32 {
+    command.bits(CONTEXT_AT + at, high, low)
+}
+
+const PATH: Path = Path {
+    remote: IpAddr::V4(Ipv4Addr::new(192, 168, 7, 2)),
+    remote_mac: [0x24, 0x8a, 7, 1, 2, 3],
+    source_index: 5,
+    hop_limit: 64,
+    traffic_class: 0x6a,
+    flow_label: 0x3c52a,
+};
+
+#[test]
+fn create_states_the_whole_shape() {
+    let p = Scripted::<false>::new();
+    let mut device = p.device();
+    let (object, ..) = create(&mut device, &spec()).unwrap();
+    let command = p.of(Opcode::CreateQp).remove(0);
+    assert_eq!(command.input.len(), 272 + 8);
+    assert_eq!(bits(&command, 0x00, 23, 16), 0, "service");
+    assert_eq!(bits(&command, 0x00, 12, 11), 3, "migrated");
+    assert_eq!(bits(&command, 0x04, 23, 0), 0x77);
+    assert_eq!(bits(&command, 0x08, 22, 19), 5, "32 receives");
+    assert_eq!(bits(&command, 0x08, 18, 16), 2, "of 64 bytes");
+    assert_eq!(bits(&command, 0x08, 14, 11), 5, "32 blocks for 10 of 3");
+    assert_eq!(bits(&command, 0x0c, 23, 0), 2);
+    assert_eq!(bits(&command, 0x10, 23, 0), 0x123);
+    assert_eq!(bits(&command, 0x7c, 23, 0), 0x31);
+    assert_eq!(bits(&command, 0x9c, 23, 0), 0x32);
+    assert_eq!(bits(&command, 0x90, 11, 6), 0);
+    assert_eq!(object.memory.len, 32 * 64 + 32 * 64 + 64);
+    let start = ARENA_IOVA + object.memory.offset as u64;
+    assert_eq!(command.wide(0x110), start);
+    assert_eq!(command.wide(CONTEXT_AT + 0xa0), start + 4096, "the record follows the rings");
+}
+
+#[test]
+fn small_queue_pairs_lie_inside_a_page_and_say_where() {
+    let p = Scripted::<false>::new();
+    let mut device = p.device();
+    let small = QpSpec { requests: 1, receives: 1, receive_segments: 1, ..spec() };
+    let (first, ..) = create(&mut device, &small).unwrap();
+    let (second, ..) = create(&mut device, &small).unwrap();
+    // A receive ring of at least a block, so that the send ring starts on one.
+    assert_eq!(first.memory.len, 64 + 4 * 64 + 64);
+    let commands = p.of(Opcode::CreateQp);
+    for (command, object) in commands.iter().zip([first, second]) {
+        assert_eq!(bits(command, 0x08, 22, 19), 2, "four receives of 16 bytes");
+        let start = ARENA_IOVA + object.memory.offset as u64;
+        assert_eq!(u64::from(bits(command, 0x90, 11, 6)) * 64, start % 4096);
+        assert_eq!(command.wide(0x110), start & !0xfff);
+    }
+}
+
+#[test]
+fn the_ends_are_where_the_device_looks() {
+    let p = Scripted::<false>::new();
+    let mut device = p.device();
+    let (object, mut sq, mut rq) = create(&mut device, &spec()).unwrap();
+    sq.send(&[], PostFlags::SIGNALED);
+    rq.recv(&[Segment { addr: 1, len: 2, lkey: 3 }]);
+    let at = object.memory.offset;
+    assert_eq!(p.bytes(at, 8), [0, 0, 0, 2, 0, 0, 0, 3]);
+    let [.., a, b, c] = object.qpn.0.to_be_bytes();
+    assert_eq!(p.bytes(at + 2048, 8), [0, 0, 0, 10, a, b, c, 1]);
+    assert_eq!(p.bytes(at + 4096, 8), [0, 0, 0, 1, 0, 0, 0, 1]);
+}
+
+#[test]
+fn what_does_not_fit_is_refused_before_any_command() {
+    let p = Scripted::<false>::new();
+    let mut device = p.device();
+    let held = p.held();
+    for bad in [
+        QpSpec { requests: 11_000, ..spec() },
+        QpSpec { receives: 40_000, ..spec() },
+        QpSpec { request_segments: 11, ..spec() },
+        QpSpec { receive_segments: 255, ..spec() },
+    ] {
+        let fault = create(&mut device, &bad).map(drop).unwrap_err();
+        assert_eq!(fault.kind(), FaultKind::BadParameter);
+    }
+    assert_eq!((p.of(Opcode::CreateQp).len(), p.held()), (0, held));
+}
+
+#[test]
+fn a_refused_create_gives_its_memory_back_and_a_lost_one_keeps_it() {
+    let p = Scripted::<false>::new();
+    let mut device = p.device();
+    let held = p.held();
+    p.refuse(Opcode::CreateQp, 8, 0);
+    let fault = create(&mut device, &spec()).map(drop).unwrap_err();
+    assert_eq!(
+        (fault.kind(), fault.status(), fault.syndrome()),
+        (FaultKind::Resources, 8, 0x00ab_cdef)
+    );
+    assert_eq!(p.held(), held);
+    device.queue.kill(crate::prm::fault::fault!(Gone, "test", "pulled"));
+    assert_eq!(create(&mut device, &spec()).map(drop).unwrap_err().kind(), FaultKind::Gone);
+    assert!(p.held() > held, "the device may still come to use it");
+}
+
+#[test]
+fn send_rings_have_room_for_the_widest() {
+    let golden =
+        [(0, 1), (1, 4), (2, 8), (5, 16), (85, 256), (86, 512), (128, 512), (10_922, 32_768)];
+    for (requests, blocks) in golden {
+        assert_eq!(send_blocks(requests), blocks);
+        assert!(blocks >= u32::from(requests) * WIDEST);
+        assert!(blocks <= 4 * u32::from(requests).next_power_of_two().max(1));
+    }
+}
+
+#[test]
+fn init_takes_rights_and_port() {
+    let p = Scripted::<false>::new();
+    let mut device = p.device();
+    for (access, rights) in [
+        (Access::empty(), 0),
+        (Access::REMOTE_WRITE, 0b010),
+        (Access::REMOTE_READ, 0b100),
+        (Access::all(), 0b110),
+    ] {
+        step(&mut device, Qpn(0x4d), &QpStep::Init { access }).unwrap();
+        let command = p.of(Opcode::Rst2InitQp).pop().unwrap();
+        assert_eq!(command.input.len(), 272);
+        assert_eq!(command.word(0x08), 0x4d);
+        assert_eq!(command.word(0x10), 0, "optional parameter mask");
+        assert_eq!(bits(&command, 0x90, 15, 13), rights);
+        assert_eq!(bits(&command, 0x00, 12, 11), 3);
+        assert_eq!(bits(&command, 0x18 + 0x24, 23, 16), 1, "port");
+    }
+}
+
+#[test]
+fn rtr_carries_the_roce_path() {
+    let p = Scripted::<false>::new();
+    let mut device = p.device();
+    let rtr = QpStep::Rtr {
+        path: PATH,
+        remote_qpn: 0x99,
+        rq_psn: 0x00ab_cdef,
+        mtu: Mtu::B1024,
+        responder_resources: 5,
+        min_rnr_timer: 12,
+    };
+    step(&mut device, Qpn(0x4d), &rtr).unwrap();
+    let command = p.of(Opcode::Init2RtrQp).remove(0);
+    assert_eq!(command.word(0x10), 0);
+    assert_eq!(bits(&command, 0x08, 31, 29), 3);
+    assert_eq!(bits(&command, 0x08, 28, 24), 30);
+    assert_eq!(bits(&command, 0x14, 23, 0), 0x99);
+    assert_eq!(bits(&command, 0x94, 23, 0), 0x00ab_cdef);
+    assert_eq!(bits(&command, 0x94, 28, 24), 12);
+    assert_eq!(bits(&command, 0x90, 23, 21), 3, "five reads round up to eight");
+    let ads = |at: usize, high, low| bits(&command, 0x18 + at, high, low);
+    assert_eq!(ads(0x04, 31, 0), 0, "neither GRH bit nor LID");
+    assert_eq!((ads(0x08, 23, 16), ads(0x08, 7, 0)), (5, 64));
+    assert_eq!((ads(0x0c, 27, 20), ads(0x0c, 19, 0)), (0x6a, 0x3c52a));
+    assert_eq!(ads(0x20, 21, 16), 0x6a >> 2);
+    assert_eq!(ads(0x20, 15, 0), 0xc525);
+    assert_eq!((ads(0x24, 15, 0), ads(0x28, 31, 0)), (0x248a, 0x0701_0203));
+    assert_eq!(command.wide(CONTEXT_AT + 0x18 + 0x10), 0);
+    assert_eq!(command.wide(CONTEXT_AT + 0x18 + 0x18), 0x0000_ffff_c0a8_0702);
+}
+
+#[test]
+fn rts_carries_timers_and_psn() {
+    let p = Scripted::<false>::new();
+    let mut device = p.device();
+    let rts = QpStep::Rts {
+        sq_psn: 0x00fe_dcba,
+        initiator_depth: 16,
+        ack_timeout: 14,
+        retry_count: 7,
+        rnr_retry: 6,
+    };
+    step(&mut device, Qpn(0x4d), &rts).unwrap();
+    let command = p.of(Opcode::Rtr2RtsQp).remove(0);
+    assert_eq!(bits(&command, 0x78, 23, 0), 0x00fe_dcba);
+    assert_eq!(bits(&command, 0x70, 31, 28), 8);
+    assert_eq!(bits(&command, 0x70, 23, 21), 4);
+    assert_eq!((bits(&command, 0x70, 18, 16), bits(&command, 0x70, 15, 13)), (7, 6));
+    assert_eq!(bits(&command, 0x18 + 0x08, 31, 27), 14);
+}
+
+#[test]
+fn error_reset_and_destroy_are_short() {
+    let p = Scripted::<false>::new();
+    let mut device = p.device();
+    let held = p.held();
+    let (object, ..) = create(&mut device, &spec()).unwrap();
+    step(&mut device, object.qpn, &QpStep::Error).unwrap();
+    destroy(&mut device, &object).unwrap();
+    let short: std::vec::Vec<_> =
+        p.commands.borrow()[1..].iter().map(|c| (c.op, c.input.len(), c.word(8))).collect();
+    let number = object.qpn.0;
+    let golden = [
+        (Opcode::ToErrQp, 16, number),
+        (Opcode::ToRstQp, 16, number),
+        (Opcode::DestroyQp, 16, number),
+    ];
+    assert_eq!(short, golden);
+    assert_eq!(p.held(), held);
+}
+
+#[test]
+fn a_refused_destroy_keeps_the_memory() {
+    let p = Scripted::<false>::new();
+    let mut device = p.device();
+    let (object, ..) = create(&mut device, &spec()).unwrap();
+    let held = p.held();
+    p.refuse(Opcode::DestroyQp, 9, 0);
+    let fault = destroy(&mut device, &object).unwrap_err();
+    assert_eq!((fault.object(), fault.number(), fault.status()), ("QP", object.qpn.0, 9));
+    assert_eq!(p.held(), held);
+}
+
+#[test]
+fn gsi_goes_up_in_three_steps() {
+    let p = Scripted::<false>::new();
+    let mut device = p.device();
+    start_gsi(&mut device, Qpn(0x50)).unwrap();
+    let commands = p.commands.borrow();
+    let ops: std::vec::Vec<_> = commands.iter().map(|c| c.op).collect();
+    assert_eq!(ops, [Opcode::Rst2InitQp, Opcode::Init2RtrQp, Opcode::Rtr2RtsQp]);
+    let init = &commands[0];
+    assert_eq!(bits(init, 0x00, 23, 16), 8);
+    let keys = commands.iter().map(|c| c.word(CONTEXT_AT + 0xa8));
+    assert!(keys.eq([0x8001_0000, 0, 0]), "the key is given once");
+    assert_eq!(bits(init, 0x18 + 0x24, 23, 16), 1);
+}
+
+#[test]
+fn udp_ports_are_those_seen_on_the_wire() {
+    assert_eq!(udp_sport(0x3c52a, 1, 2), 0xc525);
+    assert_eq!(udp_sport(0x663a9, 1, 2), 0xe3b0);
+    assert_eq!(udp_sport(0, 0x11, 0x12_3456), udp_sport(0, 0x12_3456, 0x11));
+    // The product has more than 40 bits: both folds count.
+    assert_eq!(udp_sport(0, 0xff_ffff, 0xff_fffd), 0xff03);
+    for label in [0, 1, 0xf_ffff, 0x3fff] {
+        assert!(udp_sport(label, 0xff_ffff, 0xff_ffff) >= 0xc000);
+    }
+}
+
+#[test]
+fn logarithms_round_up() {
+    for count in 0..=u8::MAX {
+        let log = log_ceil(count);
+        assert!(1_u32 << log >= u32::from(count).min(128));
+        assert!(log == 0 || 1_u32 << (log - 1) < u32::from(count));
+    }
+}

@@ -1,0 +1,96 @@
+//! Doorbell registers: which queue rings where.
+//!
+//! PRM "User access region (UAR)". BlueFlame writes whole blocks, so two threads on one register
+//! would shuffle theirs: where the host maps the pages write-combining and the device has
+//! BlueFlame, each queue pair gets a register of its own, up to four of a page, and pages are taken
+//! as needed and kept. Everywhere else, and when the pages run out, all queues share the first
+//! register of the driver's own page: a doorbell of 8 bytes is one bus write and needs no more.
+
+use dat_core::provider::Fault;
+use heapless::Vec;
+
+use crate::data::send::{Doorbell, UAR_DOORBELLS};
+use crate::device::{Device, Uar};
+use crate::platform::Platform;
+
+/// Doorbell pages taken at most.
+const PAGES: usize = 64;
+/// Bytes of a page's register area.
+const AREA: usize = 0x800;
+
+/// A register that one queue pair has to itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Register {
+    page: usize,
+    bit: u8,
+}
+
+#[derive(Debug)]
+struct Page {
+    uar: Uar,
+    taken: u8,
+}
+
+/// The pages taken for BlueFlame.
+#[derive(Debug, Default)]
+pub(crate) struct Doorbells {
+    pages: Vec<Page, PAGES>,
+}
+
+impl Doorbells {
+    /// A place to ring for a new queue pair.
+    pub(crate) fn take<P: Platform>(
+        &mut self,
+        device: &mut Device<'_, P>,
+    ) -> Result<(Uar, Doorbell, Option<Register>), Fault> {
+        let own = self.take_own(device)?;
+        Ok(own.unwrap_or_else(|| (device.uar(), Doorbell::shared(device.uar().offset), None)))
+    }
+
+    fn take_own<P: Platform>(
+        &mut self,
+        device: &mut Device<'_, P>,
+    ) -> Result<Option<(Uar, Doorbell, Option<Register>)>, Fault> {
+        let caps = &device.caps().general;
+        let size = 1_usize.checked_shl(caps.log_bf_reg_size().into()).unwrap_or(0);
+        if !P::WRITE_COMBINING || !caps.bf() || !(128..=AREA).contains(&size) {
+            return Ok(None);
+        }
+        let registers = u8::try_from(AREA / size).unwrap_or(u8::MAX).min(4);
+        let full = (1_u8 << registers) - 1;
+        if self.pages.iter().all(|page| page.taken == full) && !self.pages.is_full() {
+            match device.alloc_uar() {
+                Ok(uar) => drop(self.pages.push(Page { uar, taken: 0 })),
+                // The device has no more of them.
+                Err(fault) if fault.status() != 0 => return Ok(None),
+                Err(fault) => return Err(fault),
+            }
+        }
+        let mut pages = self.pages.iter_mut().enumerate();
+        let Some((index, page)) = pages.find(|(_, page)| page.taken != full) else {
+            return Ok(None);
+        };
+        let bit = u8::try_from(page.taken.trailing_ones()).unwrap_or(0);
+        page.taken |= 1 << bit;
+        let register = page.uar.offset + UAR_DOORBELLS + size * usize::from(bit);
+        let doorbell = Doorbell { register, half: size / 2 };
+        Ok(Some((page.uar, doorbell, Some(Register { page: index, bit }))))
+    }
+
+    /// Gives a register back.
+    pub(crate) fn give(&mut self, register: Option<Register>) {
+        if let Some(Register { page, bit }) = register
+            && let Some(page) = self.pages.get_mut(page)
+        {
+            page.taken &= !(1 << bit);
+        }
+    }
+
+    /// Gives all pages back.
+    pub(crate) fn close<P: Platform>(&mut self, device: &mut Device<'_, P>) {
+        while let Some(page) = self.pages.pop() {
+            // What the device keeps, its teardown ends.
+            let _ = device.dealloc_uar(page.uar);
+        }
+    }
+}
