@@ -17,7 +17,7 @@ use dat_core::cm::QpTerms;
 use dat_core::provider::Mtu;
 use dat_core::{DtoStatus, EpState, Event, LmrTriplet, MemPriv, Rmr, RmrTriplet};
 use dat_tests::conformance::reach::pattern;
-use dat_tests::conformance::{A, B, Bed, End, LIMIT, Mem, NONE, Side, hosted, loopback};
+use dat_tests::conformance::{A, Adapters, B, End, LIMIT, Mem, NONE, Side, hosted, loopback};
 use std::collections::VecDeque;
 
 /// Bytes of a window.
@@ -38,10 +38,10 @@ impl Dice {
 }
 
 /// Connects both ends without a connection manager.
-fn join<S: Side>(bed: &mut Bed<'_, S>, ends: &[End; 2], psn: u32) {
+fn join<S: Side>(ias: &mut Adapters<'_, S>, ends: &[End; 2], psn: u32) {
     let qpns = [0, 1].map(|side| {
         let end = &ends[side];
-        bed[side].ep_query(end.ep).unwrap().qp.unwrap().number
+        ias[side].ep_query(end.ep).unwrap().qp.unwrap().number
     });
     for end in ends {
         let terms = QpTerms {
@@ -55,11 +55,11 @@ fn join<S: Side>(bed: &mut Bed<'_, S>, ends: &[End; 2], psn: u32) {
             retry_count: 7,
             rnr_retry: 7,
         };
-        let (now, to) = (bed.now(), bed[1 - end.side].address());
-        bed[end.side].ep_connect_direct(now, end.ep, to, &terms, LIMIT).unwrap();
+        let (now, to) = (ias.now(), ias[1 - end.side].address());
+        ias[end.side].ep_connect_direct(now, end.ep, to, &terms, LIMIT).unwrap();
     }
     for end in ends {
-        assert_eq!(bed.event(end.side, end.conn), Event::Established(end.ep));
+        assert_eq!(ias.event(end.side, end.conn), Event::Established(end.ep));
     }
 }
 
@@ -74,20 +74,20 @@ struct Replays {
 }
 
 impl Replays {
-    fn new<S: Side>(bed: &mut Bed<'_, S>) -> Self {
-        let ends = [bed.end(A), bed.end(B)];
-        join(bed, &ends, 1);
-        let [local, target] = [0, 1].map(|side| bed.mem(side, ends[side].pz, 4096, MemPriv::ALL));
-        bed.fill(&local, 0, &pattern(A, 4096));
-        bed.fill(&target, 0, &pattern(B, 4096));
+    fn new<S: Side>(ias: &mut Adapters<'_, S>) -> Self {
+        let ends = [ias.end(A), ias.end(B)];
+        join(ias, &ends, 1);
+        let [local, target] = [0, 1].map(|side| ias.mem(side, ends[side].pz, 4096, MemPriv::ALL));
+        ias.fill(&local, 0, &pattern(A, 4096));
+        ias.fill(&target, 0, &pattern(B, 4096));
         let pz = ends[B].pz;
         let windows = (0..12)
             .map(|i| {
                 let own = i % 3 == 0;
                 let rmr = if own {
-                    bed.b.rmr_create_for_ep(pz).unwrap()
+                    ias.b.rmr_create_for_ep(pz).unwrap()
                 } else {
-                    bed.b.rmr_create(pz).unwrap()
+                    ias.b.rmr_create(pz).unwrap()
                 };
                 (rmr, own, None)
             })
@@ -106,23 +106,23 @@ impl Replays {
     }
 
     /// Binds, binds anew, unbinds, or frees and makes anew.
-    fn change<S: Side>(&mut self, bed: &mut Bed<'_, S>) {
+    fn change<S: Side>(&mut self, ias: &mut Adapters<'_, S>) {
         let index = self.dice.below(self.windows.len());
         let (rmr, own, old) = self.windows[index];
         let end = self.ends[B];
         let what = self.dice.below(8);
         if what == 0 {
-            bed.b.rmr_free(rmr).unwrap();
+            ias.b.rmr_free(rmr).unwrap();
             let new = if own {
-                bed.b.rmr_create_for_ep(end.pz).unwrap()
+                ias.b.rmr_create_for_ep(end.pz).unwrap()
             } else {
-                bed.b.rmr_create(end.pz).unwrap()
+                ias.b.rmr_create(end.pz).unwrap()
             };
             self.windows[index] = (new, own, None);
         } else {
             let range = if what < 3 { LmrTriplet::default() } else { self.target.seg(0, RANGE) };
-            let before = bed.b.rmr_query(rmr).unwrap().rmr_context;
-            let far = bed.bind(&end, rmr, &range, MemPriv::REMOTE);
+            let before = ias.b.rmr_query(rmr).unwrap().rmr_context;
+            let far = ias.bind(&end, rmr, &range, MemPriv::REMOTE);
             assert_ne!(far.context & 0xff, before & 0xff, "a low byte was repeated");
             let live = (range.len != 0).then_some(far.context);
             self.windows[index].2 = live;
@@ -134,59 +134,59 @@ impl Replays {
     }
 
     /// Tries a stale context; it has to be refused.
-    fn replay<S: Side>(&mut self, bed: &mut Bed<'_, S>) {
+    fn replay<S: Side>(&mut self, ias: &mut Adapters<'_, S>) {
         let index = self.dice.below(self.stale.len());
         let (to, [a, b]) = (self.stale[index], self.ends);
         let local = [self.local.seg(0, RANGE)];
         if self.dice.below(2) == 0 {
-            bed.a.ep_post_rdma_write(a.ep, &local, 7, &to, NONE).unwrap();
+            ias.a.ep_post_rdma_write(a.ep, &local, 7, &to, NONE).unwrap();
         } else {
-            bed.a.ep_post_rdma_read(a.ep, &local, 7, &to, NONE).unwrap();
+            ias.a.ep_post_rdma_read(a.ep, &local, 7, &to, NONE).unwrap();
         }
-        let dto = bed.dto(A, a.request);
+        let dto = ias.dto(A, a.request);
         assert_eq!(dto.status, DtoStatus::ErrRemoteAccess, "{to:?}");
-        bed.until(|bed| {
-            let over = |end| bed.state(end) == EpState::Disconnected;
+        ias.until(|ias| {
+            let over = |end| ias.state(end) == EpState::Disconnected;
             (over(&a) && over(&b)).then_some(())
         });
         for end in [a, b] {
-            while bed.look(end.side, end.conn).is_some() {}
-            bed[end.side].ep_reset(end.ep).unwrap();
+            while ias.look(end.side, end.conn).is_some() {}
+            ias[end.side].ep_reset(end.ep).unwrap();
         }
         for index in 0..self.windows.len() {
             let (rmr, own, live) = self.windows[index];
             if own {
                 // The reset has taken it.
-                assert_eq!(bed.b.rmr_query(rmr).unwrap().bound, None);
+                assert_eq!(ias.b.rmr_query(rmr).unwrap().bound, None);
                 self.windows[index].2 = None;
                 self.outdate(live);
             }
         }
         self.psn = (self.psn + 0x1235) & 0xff_ffff;
-        join(bed, &self.ends, self.psn);
+        join(ias, &self.ends, self.psn);
     }
 
-    fn unharmed<S: Side>(&self, bed: &Bed<'_, S>) {
-        assert_eq!(bed.bytes(&self.target, 0, 4096), pattern(B, 4096));
-        assert_eq!(bed.bytes(&self.local, 0, 4096), pattern(A, 4096));
+    fn unharmed<S: Side>(&self, ias: &Adapters<'_, S>) {
+        assert_eq!(ias.bytes(&self.target, 0, 4096), pattern(B, 4096));
+        assert_eq!(ias.bytes(&self.local, 0, 4096), pattern(A, 4096));
     }
 }
 
-fn replays<S: Side>(bed: &mut Bed<'_, S>, count: usize) {
-    let mut play = Replays::new(bed);
+fn replays<S: Side>(ias: &mut Adapters<'_, S>, count: usize) {
+    let mut play = Replays::new(ias);
     while play.stale.len() < 64 {
-        play.change(bed);
+        play.change(ias);
     }
     for round in 0..count {
         if round % 4 == 0 {
-            play.change(bed);
+            play.change(ias);
         }
-        play.replay(bed);
+        play.replay(ias);
         if round % 64 == 0 {
-            play.unharmed(bed);
+            play.unharmed(ias);
         }
     }
-    play.unharmed(bed);
+    play.unharmed(ias);
 }
 
 /// Replays on the model.
@@ -194,10 +194,10 @@ const ON_THE_MODEL: usize = if cfg!(debug_assertions) { 25_000 } else { 1_000_00
 
 #[test]
 fn a_million_stale_contexts_reach_nothing_on_the_loop_provider() {
-    loopback::play(|bed| replays(bed, 1_000_000));
+    loopback::play(|ias| replays(ias, 1_000_000));
 }
 
 #[test]
 fn stale_contexts_reach_nothing_on_the_model() {
-    hosted::play(|bed| replays(bed, ON_THE_MODEL));
+    hosted::play(|ias| replays(ias, ON_THE_MODEL));
 }

@@ -15,8 +15,8 @@ const LOWEST: u64 = 1 << 20;
 const PREFERRED: u64 = 1 << 32;
 /// Where writes are interrupts.
 const INTERRUPTS: RangeInclusive<u64> = 0xfee0_0000..=0xfeef_ffff;
-/// What an IOMMU translates that does not say: 39 bits are the fewest in use.
-pub(crate) const UNTOLD: RangeInclusive<u64> = 0..=(1 << 39) - 1;
+/// Assumed when the IOMMU does not report its range: 39 bits are the fewest in use.
+pub(crate) const DEFAULT_APERTURE: RangeInclusive<u64> = 0..=(1 << 39) - 1;
 
 /// The device addresses that nobody has been given.
 #[derive(Debug)]

@@ -98,7 +98,7 @@ enum Verb {
     /// Instructions, time as a ratio to the limit loop, device economy, sizes; fails where a goal
     /// is missed
     Bench {
-        /// Write the table into README.md
+        /// Write the table into docs/generated/benchmarks.md
         #[arg(long)]
         bless: bool,
     },

@@ -38,7 +38,7 @@ impl Cm<'_> {
     }
 
     /// Takes a slot for a connection, and stores its REQ there until the way to the peer is known:
-    /// [`Cm::go`] sends it. Nothing but [`Cm::abort`] ends it before.
+    /// [`Cm::send_prepared_request`] sends it. Nothing but [`Cm::abort`] ends it before.
     pub fn prepare(&mut self, now: Instant, params: &ConnectParams<'_>) -> Result<ConnId, CmError> {
         let (local, remote) = (gid(params.local), gid(params.remote));
         if is_v4(local) != is_v4(remote) {
@@ -96,8 +96,8 @@ impl Cm<'_> {
         Ok(conn)
     }
 
-    /// Sends the REQ of a connection that was prepared, this way. No effect on any other.
-    pub fn go(&mut self, now: Instant, conn: ConnId, path: &Path) {
+    /// Sends the REQ of a prepared connection on this path. No effect on any other connection.
+    pub fn send_prepared_request(&mut self, now: Instant, conn: ConnId, path: &Path) {
         if let Ok(slot) = self.live(conn)
             && slot.state == State::ReqReady
         {

@@ -205,7 +205,7 @@ impl<'s> Cm<'s> {
         let index = vacant
             .or(fresh)
             .or_else(|| first(Slot::evictable))
-            .or_else(|| first(Slot::has_left))?;
+            .or_else(|| first(Slot::is_leaving))?;
         self.fresh = self.fresh.max(index + 1);
         let old = self.slots.get(index)?;
         let lines = old.lines;

@@ -267,7 +267,7 @@ impl Slot {
 
     /// Its caller has left, and the peer has been told at least once. To tell it again is a
     /// courtesy: it finds out by itself.
-    pub(super) fn has_left(&self) -> bool {
+    pub(super) fn is_leaving(&self) -> bool {
         self.state == State::DreqSent
             && self.ended
             && self.events == 0

@@ -1,4 +1,4 @@
-//! What the end of a request means: to the consumer, and to the RMR or LMR that it was about.
+//! Ends of requests: their events, and what they mean to the RMR or LMR that they were about.
 
 use core::sync::atomic::Ordering;
 
@@ -57,8 +57,8 @@ pub(crate) fn finish(
     (!silent).then_some(event)
 }
 
-/// The same of one whose end nobody is told.
-pub(crate) fn untold(
+/// Accounts for the end of a suppressed request, which has no event.
+pub(crate) fn complete_suppressed(
     shared: &Shared<'_>,
     index: u32,
     ep: &EpShared,

@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering;
 
 use crate::data::chain::Chain;
 use crate::data::count::{Verdict, verdict};
-use crate::data::finish::{bind_done, finish, untold};
+use crate::data::finish::{bind_done, complete_suppressed, finish};
 use crate::data::shared::Shared;
 use crate::data::shared::connection::ConnectionEvent;
 use crate::data::shared::ep::{EpShared, KIND, NO_INDEX, Span, Trouble, queue_of};
@@ -860,7 +860,7 @@ fn complete_request(
     for passed in 0..=ahead {
         let slot = shared.request(line, consumed.wrapping_add(passed))?;
         if passed != ahead {
-            untold(shared, index, ep, slot.read(), true);
+            complete_suppressed(shared, index, ep, slot.read(), true);
         }
         slot.wipe();
     }
@@ -889,7 +889,7 @@ fn complete_follower(
             let Some(slot) = shared.request(line, seq) else {
                 return false;
             };
-            untold(shared, index, ep, slot.read(), true);
+            complete_suppressed(shared, index, ep, slot.read(), true);
             slot.wipe();
         }
         // ORDER: the slots have been read, and wiped, before they are given back.

@@ -1,4 +1,5 @@
-//! The drive: what is due, in a fixed order, without waiting.
+//! The progress engine: processes device events, datagrams and timers in a fixed order, without
+//! waiting.
 
 use core::task::Poll;
 use core::time::Duration;
@@ -39,7 +40,7 @@ impl<P: Provider> Ia<'_, P> {
     /// its work is bounded.
     pub fn advance(&mut self, now: Instant) -> Next {
         self.lifecycle.clock = now;
-        self.hear(now);
+        self.process_device_events(now);
         for _ in 0..BUDGET {
             let Some(mad) = self.hca.mad_recv() else {
                 break;
@@ -70,8 +71,8 @@ impl<P: Provider> Ia<'_, P> {
         }
     }
 
-    /// Hears what the device has to tell.
-    fn hear(&mut self, now: Instant) {
+    /// Processes the device's events.
+    fn process_device_events(&mut self, now: Instant) {
         self.hca.service(now);
         for _ in 0..BUDGET {
             let Some(notice) = self.hca.notice() else {
@@ -82,12 +83,12 @@ impl<P: Provider> Ia<'_, P> {
         self.objects.turn = self.objects.turn.wrapping_add(1);
     }
 
-    /// Before `ep` can be spoken to by a peer: what the device still has to tell of its queue
-    /// pair's earlier life is heard now, so that whatever comes from now on is of this one.
-    pub(crate) fn hear_the_past(&mut self, now: Instant, ep: Ep) {
+    /// Processes the events that the device still has of the queue pair's earlier generation,
+    /// before a peer can reach `ep`: whatever comes from then on is of this one.
+    pub(crate) fn drain_stale_events(&mut self, now: Instant, ep: Ep) {
         let turn = self.objects.turn;
         if self.objects.eps.live(ep).is_ok_and(|control| control.born == turn) {
-            self.hear(now);
+            self.process_device_events(now);
         }
     }
 

@@ -154,7 +154,7 @@ impl<P: Provider> Ia<'_, P> {
                     && let Some(conn) = control.conn
                 {
                     control.phase = Phase::None;
-                    self.connections.cm.go(now, conn, &path);
+                    self.connections.cm.send_prepared_request(now, conn, &path);
                 }
             }
             Phase::Direct(terms) => self.finish_direct(now, ep, &path, &terms),

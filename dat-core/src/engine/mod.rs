@@ -1,5 +1,5 @@
-//! The Interface Adapter: dat_ia_*(3), and the drive that turns time and news of the device into
-//! progress.
+//! The Interface Adapter, its storage, and the progress engine that processes device events and
+//! timers.
 
 pub(crate) mod absorb;
 pub(crate) mod advance;

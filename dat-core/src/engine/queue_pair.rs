@@ -255,7 +255,7 @@ impl<P: Provider> Ia<'_, P> {
         // Those that change keys are accounted for; of others nobody has to know.
         for i in 0..ep.outstanding(Direction::Send) {
             if let Some(request) = shared.request(&ep.request, consumed.wrapping_add(i)) {
-                crate::data::finish::untold(&shared, slot, ep, request.read(), false);
+                crate::data::finish::complete_suppressed(&shared, slot, ep, request.read(), false);
             }
         }
         // Not when another queue pair takes over what is posted.

@@ -151,20 +151,20 @@ fn a_request_that_is_prepared_waits_for_its_way() {
     cm.abort(now, given_up);
     assert!(cm.poll_transmit(now).is_none());
     assert_eq!(cm.vacant_slots(), 1);
-    cm.go(now, given_up, &way);
+    cm.send_prepared_request(now, given_up, &way);
     assert!(cm.poll_transmit(now).is_none());
 
     let conn = cm.prepare(now, &params).unwrap();
     cm.advance(now + Duration::from_secs(1000));
     assert!(cm.poll_transmit(now).is_none());
-    cm.go(now, conn, &way);
+    cm.send_prepared_request(now, conn, &way);
     let sent = cm.poll_transmit(now).unwrap();
     let Ok((_, Message::Req(req))) = Message::parse(&sent.mad) else {
         panic!("a REQ");
     };
     assert_eq!((req.flow_label, req.traffic_class, req.hop_limit), (0x12345, 3, 9));
     // It is on its way: another call sends nothing more.
-    cm.go(now, conn, &way);
+    cm.send_prepared_request(now, conn, &way);
     assert!(cm.poll_transmit(now).is_none());
     assert!(cm.next_deadline().is_some());
 }

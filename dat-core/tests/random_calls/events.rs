@@ -516,8 +516,8 @@ impl World {
             }
         }
         let s = &mut self.sides[side];
-        let untold = |&(_, evd): &(Ep, Evd)| s.evd(evd).is_some_and(|m| !m.overflow);
-        if let Some((ep, _)) = s.ended.iter().copied().find(untold) {
+        let complete_suppressed = |&(_, evd): &(Ep, Evd)| s.evd(evd).is_some_and(|m| !m.overflow);
+        if let Some((ep, _)) = s.ended.iter().copied().find(complete_suppressed) {
             return Err(format!("{ep:?} never said that it has ended"));
         }
         s.ended.clear();

@@ -92,7 +92,7 @@ impl<'p, P: Platform> Cq<'p, P> {
     }
 
     /// The number the device gave the queue.
-    pub(crate) fn name(&mut self, cqn: u32) {
+    pub(crate) fn set_cqn(&mut self, cqn: u32) {
         self.cqn = cqn;
     }
 

@@ -208,7 +208,7 @@ impl<'p, P: Platform> Sq<'p, P> {
     }
 
     /// The number the device gave the queue pair.
-    pub(crate) fn name(&mut self, qpn: u32) {
+    pub(crate) fn set_qpn(&mut self, qpn: u32) {
         self.send = ONE_SEND | CtrlHead::new(0, 0, qpn, 0).word();
         self.write = self.start(wqe::RDMA_WRITE, 3);
     }
@@ -224,7 +224,7 @@ impl<'p, P: Platform> Sq<'p, P> {
         self.head = 0;
         self.waiting = 0;
         self.fence = false;
-        self.settle();
+        self.update_fast_path();
         self.record.store32::<SECOND>(0, 0);
     }
 
@@ -234,17 +234,17 @@ impl<'p, P: Platform> Sq<'p, P> {
         control(start, self.head, flags, immediate)
     }
 
-    /// Takes the fence that is due, as the second word of a control segment carries it.
+    /// Takes the pending fence, as the second word of a control segment carries it.
     #[inline(always)]
-    fn due(&mut self, flags: PostFlags) -> u64 {
+    fn take_pending_fence(&mut self, flags: PostFlags) -> u64 {
         // The full fence does what the small one does, and the two codes do not add up.
         let due = core::mem::take(&mut self.fence) && !flags.contains(PostFlags::FENCE);
         if due { AFTER_BIND } else { 0 }
     }
 
-    /// Whether the next WQE may go the short way.
+    /// Decides whether the next WQE may take the fast path.
     #[inline(always)]
-    fn settle(&mut self) {
+    fn update_fast_path(&mut self) {
         let calm = self.waiting == 0 && !self.fence;
         self.direct = calm && (self.blueflame || !P::WRITE_COMBINING);
     }
@@ -264,7 +264,7 @@ impl<'p, P: Platform> Sq<'p, P> {
         if flags.contains(PostFlags::DEFER) {
             let mut block = *block;
             if self.fence {
-                block[1] |= self.due(flags);
+                block[1] |= self.take_pending_fence(flags);
             }
             self.store(self.head, &block);
             self.head = self.head.wrapping_add(1);
@@ -290,16 +290,16 @@ impl<'p, P: Platform> Sq<'p, P> {
     /// BlueFlame.
     #[inline(never)]
     fn post_indirect(&mut self, mut block: Block, flags: PostFlags) {
-        block[1] |= self.due(flags);
+        block[1] |= self.take_pending_fence(flags);
         self.store(self.head, &block);
         self.head = self.head.wrapping_add(1);
         if P::WRITE_COMBINING && self.blueflame && self.waiting == 0 {
-            self.settle();
+            self.update_fast_path();
             self.publish();
             self.register.write_block(&block);
             self.flush();
         } else {
-            self.knock(block[0]);
+            self.ring_doorbell(block[0]);
         }
     }
 
@@ -313,7 +313,7 @@ impl<'p, P: Platform> Sq<'p, P> {
             self.waiting = first;
             self.direct = false;
         } else {
-            self.knock(first);
+            self.ring_doorbell(first);
         }
         token
     }
@@ -328,11 +328,11 @@ impl<'p, P: Platform> Sq<'p, P> {
         self.platform.before_doorbell();
     }
 
-    /// Rings with the first 8 bytes of a WQE.
+    /// Rings the doorbell with the first 8 bytes of a WQE.
     #[inline(never)]
-    fn knock(&mut self, first: u64) {
+    fn ring_doorbell(&mut self, first: u64) {
         self.waiting = 0;
-        self.settle();
+        self.update_fast_path();
         self.publish();
         self.register.write64(first);
         if P::WRITE_COMBINING {
@@ -445,7 +445,7 @@ impl<'p, P: Platform> Sq<'p, P> {
     #[inline(never)]
     fn unbind(&mut self, bind: &Bind, flags: PostFlags) -> u16 {
         let [head, mut tail] = self.control(self.start(wqe::UMR, 8), flags, bind.old_rkey);
-        tail |= self.due(flags);
+        tail |= self.take_pending_fence(flags);
         let mask = match bind.scope {
             Scope::Domain => wqe::mask::UNBIND,
             Scope::QueuePair { .. } => wqe::mask::UNBIND_OWN,
@@ -478,7 +478,7 @@ impl<'p, P: Platform> Sq<'p, P> {
         // Twelve at most.
         let ds = u8::try_from(ds).unwrap_or(u8::MAX);
         let mut control = self.control(self.start(opcode, ds), flags, immediate);
-        control[1] |= self.due(flags);
+        control[1] |= self.take_pending_fence(flags);
         let rest = fixed
             .iter()
             .copied()
@@ -655,7 +655,7 @@ impl<P: Platform> SendQueue for Sq<'_, P> {
             return self.unbind(bind, flags);
         }
         let [head, mut tail] = self.control(self.start(wqe::UMR, 12), flags, bind.old_rkey);
-        tail |= self.due(flags);
+        tail |= self.take_pending_fence(flags);
         let mut key = key(bind);
         let [umr, mask] = match bind.scope {
             Scope::Domain => BOUND,
@@ -691,13 +691,13 @@ impl<P: Platform> SendQueue for Sq<'_, P> {
     #[inline]
     fn ring(&mut self) {
         if self.waiting != 0 {
-            self.knock(self.waiting);
+            self.ring_doorbell(self.waiting);
         }
     }
 
     fn register(&mut self, made: &Registration, flags: PostFlags) -> u16 {
         let [head, mut tail] = self.control(self.start(wqe::UMR, 9), flags, made.old_key);
-        tail |= self.due(flags);
+        tail |= self.take_pending_fence(flags);
         let octowords = wqe::page_octowords(made.pages.count);
         let umr = UmrHead::register(octowords).word();
         let [umr, mask] = [umr, wqe::mask::REGISTER].map(u64::to_be);

@@ -15,8 +15,8 @@
 //! ```
 //! The macro turns that into absolute bit positions of `bitfield!`'s `MSB0 [u8]` form (position is
 //! `8 * offset + 31 - bit`) and refuses, when compiling, a field that leaves its dword or the
-//! layout. Field names are the manual's, so that the `FIELDS` table of each layout can be held against any
-//! other notation of the same layout by name.
+//! layout. Field names are the manual's, so that the `FIELDS` table of each layout can be held
+//! against any other notation of the same layout by name.
 //!
 //! Entries the device writes at data-path rate (CQE, EQE) and WQEs are read and built one
 //! big-endian 32-bit word at a time instead, with `bitfield!` over a `u32`.
@@ -28,8 +28,8 @@
 //! nothing the device says about lengths can make them panic.
 //!
 //! # Names
-//! `object` names the kinds of objects, `error` the statuses of commands; `fault` makes the texts of
-//! faults from both.
+//! `object` names the kinds of objects, `error` the statuses of commands; `fault` makes the texts
+//! of faults from both.
 
 pub mod caps;
 pub mod cmd;

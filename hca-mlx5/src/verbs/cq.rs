@@ -94,7 +94,7 @@ fn submit<'p, P: Platform>(
     let mut end = Cq::new(platform, ring, record, device.uar().offset).ok_or(memory::unseen())?;
 
     let cqn = device.make(Opcode::CreateCq, pages.cut(&mut input))?;
-    end.name(cqn);
+    end.set_cqn(cqn);
     Ok((CqObject { cqn: Cqn(cqn), home: memory, moved: None }, end))
 }
 

@@ -206,7 +206,7 @@ fn submit<'p, P: Platform>(
     let rq = Rq::new(platform, receive, log_stride, record).ok_or(memory::unseen())?;
 
     let qpn = device.make(Opcode::CreateQp, pages.cut(&mut input))?;
-    sq.name(qpn);
+    sq.set_qpn(qpn);
     Ok((QpObject { qpn: Qpn(qpn), memory }, sq, rq))
 }
 

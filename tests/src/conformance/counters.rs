@@ -10,37 +10,37 @@ use dat_core::{
     EpCounter, Evd, EvdCounter, EvdFlags, Event, IaCounter, MemPriv, PspFlag, RmrTriplet,
 };
 
-use super::{A, B, Bed, End, LIMIT, Mem, NONE, Side, refused};
+use super::{A, Adapters, B, End, LIMIT, Mem, NONE, Side, refused};
 
 #[track_caller]
-fn ia(bed: &mut Bed<'_, impl Side>, side: usize, counter: IaCounter) -> u64 {
-    bed[side].ia_query_counter(counter, false).unwrap()
+fn ia(ias: &mut Adapters<'_, impl Side>, side: usize, counter: IaCounter) -> u64 {
+    ias[side].ia_query_counter(counter, false).unwrap()
 }
 
 #[track_caller]
-fn ep(bed: &mut Bed<'_, impl Side>, end: &End, counter: EpCounter) -> u64 {
-    bed[end.side].ep_query_counter(end.ep, counter, false).unwrap()
+fn ep(ias: &mut Adapters<'_, impl Side>, end: &End, counter: EpCounter) -> u64 {
+    ias[end.side].ep_query_counter(end.ep, counter, false).unwrap()
 }
 
 #[track_caller]
-fn evd(bed: &mut Bed<'_, impl Side>, side: usize, evd: Evd, counter: EvdCounter) -> u64 {
-    bed[side].evd_query_counter(evd, counter, false).unwrap()
+fn evd(ias: &mut Adapters<'_, impl Side>, side: usize, evd: Evd, counter: EvdCounter) -> u64 {
+    ias[side].evd_query_counter(evd, counter, false).unwrap()
 }
 
 #[track_caller]
-fn rig(bed: &mut Bed<'_, impl Side>) -> ([End; 2], [Mem; 2]) {
-    let ends = bed.connected();
+fn rig(ias: &mut Adapters<'_, impl Side>) -> ([End; 2], [Mem; 2]) {
+    let ends = ias.connected();
     let rights = MemPriv::ALL | MemPriv::REMOTE_ATOMIC;
-    let mems = [A, B].map(|side| bed.mem(side, ends[side].pz, 4096, rights));
+    let mems = [A, B].map(|side| ias.mem(side, ends[side].pz, 4096, rights));
     (ends, mems)
 }
 
 /// 85, 24 and 10, with the header's names.
-pub fn there_are_as_many_as_the_header_has(bed: &mut Bed<'_, impl Side>) {
-    let end = bed.end(A);
-    assert_eq!(bed.a.ia_query_counters(false).unwrap().len(), 85);
-    assert_eq!(bed.a.ep_query_counters(end.ep, false).unwrap(), [0; 24]);
-    assert_eq!(bed.a.evd_query_counters(end.recv, false).unwrap().len(), 10);
+pub fn there_are_as_many_as_the_header_has(ias: &mut Adapters<'_, impl Side>) {
+    let end = ias.end(A);
+    assert_eq!(ias.a.ia_query_counters(false).unwrap().len(), 85);
+    assert_eq!(ias.a.ep_query_counters(end.ep, false).unwrap(), [0; 24]);
+    assert_eq!(ias.a.evd_query_counters(end.recv, false).unwrap().len(), 10);
     for (at, name) in
         [(0, "PZ_CREATE"), (26, "CM_LISTEN"), (67, "LNK_ERR_RCV"), (84, "DIAG_ERR_SQ_TREE")]
     {
@@ -54,27 +54,27 @@ pub fn there_are_as_many_as_the_header_has(bed: &mut Bed<'_, impl Side>) {
 }
 
 /// Every kind of object: made and freed; what was refused does not count.
-pub fn objects_are_counted_as_they_come_and_go(bed: &mut Bed<'_, impl Side>) {
-    let before = bed.a.ia_query_counters(false).unwrap();
-    let end = bed.end(A);
-    let mem = bed.mem(A, end.pz, 64, MemPriv::ALL);
-    let rmr = bed.a.rmr_create(end.pz).unwrap();
-    let point = bed.listen(A);
-    let cr = bed.a.evd_create(8, EvdFlags::CR).unwrap();
-    let (any, _) = bed.a.psp_create_any(cr, PspFlag::Consumer).unwrap();
-    assert!(bed.a.pz_free(end.pz).is_err());
-    let made = bed.a.ia_query_counters(false).unwrap();
-    bed.a.rmr_free(rmr).unwrap();
-    bed.a.lmr_free(mem.lmr.lmr).unwrap();
-    let now = bed.now();
-    bed.a.ep_free(now, end.ep).unwrap();
-    bed.a.psp_free(point.psp).unwrap();
-    bed.a.psp_free(any).unwrap();
+pub fn objects_are_counted_as_they_come_and_go(ias: &mut Adapters<'_, impl Side>) {
+    let before = ias.a.ia_query_counters(false).unwrap();
+    let end = ias.end(A);
+    let mem = ias.mem(A, end.pz, 64, MemPriv::ALL);
+    let rmr = ias.a.rmr_create(end.pz).unwrap();
+    let point = ias.listen(A);
+    let cr = ias.a.evd_create(8, EvdFlags::CR).unwrap();
+    let (any, _) = ias.a.psp_create_any(cr, PspFlag::Consumer).unwrap();
+    assert!(ias.a.pz_free(end.pz).is_err());
+    let made = ias.a.ia_query_counters(false).unwrap();
+    ias.a.rmr_free(rmr).unwrap();
+    ias.a.lmr_free(mem.lmr.lmr).unwrap();
+    let now = ias.now();
+    ias.a.ep_free(now, end.ep).unwrap();
+    ias.a.psp_free(point.psp).unwrap();
+    ias.a.psp_free(any).unwrap();
     for evd in [end.recv, end.request, end.conn, point.evd, cr] {
-        bed.a.evd_free(evd).unwrap();
+        ias.a.evd_free(evd).unwrap();
     }
-    bed.a.pz_free(end.pz).unwrap();
-    let freed = bed.a.ia_query_counters(false).unwrap();
+    ias.a.pz_free(end.pz).unwrap();
+    let freed = ias.a.ia_query_counters(false).unwrap();
     for (create, free, count) in [
         (IaCounter::PzCreate, Some(IaCounter::PzFree), 1),
         (IaCounter::LmrCreate, Some(IaCounter::LmrFree), 1),
@@ -102,18 +102,19 @@ pub fn objects_are_counted_as_they_come_and_go(bed: &mut Bed<'_, impl Side>) {
 }
 
 /// Reserved and common service points, and Shared Receive Queues.
-pub fn rsps_and_srqs_are_counted(bed: &mut Bed<'_, impl Side>) {
-    let end = bed.end(A);
-    let cr = bed.a.evd_create(8, EvdFlags::CR).unwrap();
-    let before = bed.a.ia_query_counters(false).unwrap();
-    let counted =
-        |bed: &mut Bed<'_, _>, counter: IaCounter| ia(bed, A, counter) - before[counter as usize];
-    let qualifier = bed.free_qualifier();
-    let rsp = bed.a.rsp_create(qualifier, Some(end.ep), cr).unwrap();
-    assert!(bed.a.rsp_create(qualifier, Some(end.ep), cr).is_err());
+pub fn rsps_and_srqs_are_counted(ias: &mut Adapters<'_, impl Side>) {
+    let end = ias.end(A);
+    let cr = ias.a.evd_create(8, EvdFlags::CR).unwrap();
+    let before = ias.a.ia_query_counters(false).unwrap();
+    let counted = |ias: &mut Adapters<'_, _>, counter: IaCounter| {
+        ia(ias, A, counter) - before[counter as usize]
+    };
+    let qualifier = ias.free_qualifier();
+    let rsp = ias.a.rsp_create(qualifier, Some(end.ep), cr).unwrap();
+    assert!(ias.a.rsp_create(qualifier, Some(end.ep), cr).is_err());
     let attr = dat_core::SrqAttr { max_recv_dtos: 4, max_recv_iov: 1, low_watermark: 0 };
-    let srq = bed.a.srq_create(end.pz, &attr).unwrap();
-    let other = bed.a.srq_create(end.pz, &attr).unwrap();
+    let srq = ias.a.srq_create(end.pz, &attr).unwrap();
+    let other = ias.a.srq_create(end.pz, &attr).unwrap();
     for (counter, count) in [
         (IaCounter::RspCreate, 1),
         (IaCounter::RspFree, 0),
@@ -122,27 +123,27 @@ pub fn rsps_and_srqs_are_counted(bed: &mut Bed<'_, impl Side>) {
         (IaCounter::SrqCreate, 2),
         (IaCounter::SrqFree, 0),
     ] {
-        assert_eq!(counted(bed, counter), count, "{}", counter.name());
+        assert_eq!(counted(ias, counter), count, "{}", counter.name());
     }
-    let now = bed.now();
-    bed.a.rsp_free(now, rsp).unwrap();
-    bed.a.srq_free(srq).unwrap();
-    bed.a.srq_free(other).unwrap();
+    let now = ias.now();
+    ias.a.rsp_free(now, rsp).unwrap();
+    ias.a.srq_free(srq).unwrap();
+    ias.a.srq_free(other).unwrap();
     for (counter, count) in
         [(IaCounter::RspCreate, 1), (IaCounter::RspFree, 1), (IaCounter::SrqFree, 2)]
     {
-        assert_eq!(counted(bed, counter), count, "{}", counter.name());
+        assert_eq!(counted(ias, counter), count, "{}", counter.name());
     }
 }
 
 /// Both sides of a connection, message by message.
-pub fn connection_messages_are_counted_by_kind(bed: &mut Bed<'_, impl Side>) {
-    let ends = bed.connected();
-    bed.disconnect(&ends[A], CloseFlag::Abrupt);
+pub fn connection_messages_are_counted_by_kind(ias: &mut Adapters<'_, impl Side>) {
+    let ends = ias.connected();
+    ias.disconnect(&ends[A], CloseFlag::Abrupt);
     for end in &ends {
-        assert_eq!(bed.event(end.side, end.conn), Event::Disconnected(end.ep));
+        assert_eq!(ias.event(end.side, end.conn), Event::Disconnected(end.ep));
     }
-    bed.until(|bed| (ia(bed, A, IaCounter::CmDrepRx) > 0).then_some(()));
+    ias.until(|ias| (ia(ias, A, IaCounter::CmDrepRx) > 0).then_some(()));
     for (side, counter) in [
         (A, IaCounter::CmReqTx),
         (B, IaCounter::CmReqRx),
@@ -158,57 +159,57 @@ pub fn connection_messages_are_counted_by_kind(bed: &mut Bed<'_, impl Side>) {
         (B, IaCounter::CmDrepTx),
         (A, IaCounter::CmDrepRx),
     ] {
-        let counted = ia(bed, side, counter);
+        let counted = ia(ias, side, counter);
         // Who hurries says a thing again before the answer has come.
-        let again = bed.hurried && counted > 1;
+        let again = ias.hurried && counted > 1;
         assert!(counted == 1 || again, "side {side}: {} {counted}", counter.name());
     }
     for counter in [IaCounter::CmPassiveEst, IaCounter::SpCr, IaCounter::CmReqRx, IaCounter::CmErr]
     {
-        assert_eq!(ia(bed, A, counter), 0, "{}", counter.name());
+        assert_eq!(ia(ias, A, counter), 0, "{}", counter.name());
     }
 }
 
 /// A consumer's rejection is one kind, a qualifier without a listener another.
-pub fn rejections_are_counted_by_who_rejects(bed: &mut Bed<'_, impl Side>) {
-    let end = bed.end(A);
-    let point = bed.listen(B);
-    bed.ask(&end, point.qualifier, LIMIT, b"");
-    let cr = bed.request(&point);
-    let now = bed.now();
-    bed.b.cr_reject(now, cr, b"").unwrap();
-    assert_eq!(bed.event(A, end.conn), Event::PeerRejected(end.ep));
-    assert_eq!(ia(bed, B, IaCounter::CmUserRejTx), 1);
-    assert_eq!(ia(bed, A, IaCounter::CmUserRejRx), 1);
-    assert_eq!(ia(bed, B, IaCounter::SpCrRejected), 1);
-    let other = bed.end(A);
-    let nobody = bed.free_qualifier();
-    bed.ask(&other, nobody, LIMIT, b"");
-    assert_eq!(bed.event(A, other.conn), Event::NonPeerRejected(other.ep));
-    assert_eq!(ia(bed, B, IaCounter::CmErrRejTx), 1);
-    assert_eq!(ia(bed, A, IaCounter::CmErrRejRx), 1);
-    assert_eq!(ia(bed, A, IaCounter::CmErrRefused), 1);
-    assert_eq!(ia(bed, A, IaCounter::CmUserRejRx), 1);
+pub fn rejections_are_counted_by_who_rejects(ias: &mut Adapters<'_, impl Side>) {
+    let end = ias.end(A);
+    let point = ias.listen(B);
+    ias.ask(&end, point.qualifier, LIMIT, b"");
+    let cr = ias.request(&point);
+    let now = ias.now();
+    ias.b.cr_reject(now, cr, b"").unwrap();
+    assert_eq!(ias.event(A, end.conn), Event::PeerRejected(end.ep));
+    assert_eq!(ia(ias, B, IaCounter::CmUserRejTx), 1);
+    assert_eq!(ia(ias, A, IaCounter::CmUserRejRx), 1);
+    assert_eq!(ia(ias, B, IaCounter::SpCrRejected), 1);
+    let other = ias.end(A);
+    let nobody = ias.free_qualifier();
+    ias.ask(&other, nobody, LIMIT, b"");
+    assert_eq!(ias.event(A, other.conn), Event::NonPeerRejected(other.ep));
+    assert_eq!(ia(ias, B, IaCounter::CmErrRejTx), 1);
+    assert_eq!(ia(ias, A, IaCounter::CmErrRejRx), 1);
+    assert_eq!(ia(ias, A, IaCounter::CmErrRefused), 1);
+    assert_eq!(ia(ias, A, IaCounter::CmUserRejRx), 1);
 }
 
 /// Each post and its bytes, each arrival and its bytes; what is refused does not count.
-pub fn dtos_are_counted_with_their_bytes(bed: &mut Bed<'_, impl Side>) {
-    let (ends, mems) = rig(bed);
+pub fn dtos_are_counted_with_their_bytes(ias: &mut Adapters<'_, impl Side>) {
+    let (ends, mems) = rig(ias);
     let [a, b] = ends;
     for n in 0..3 {
-        bed.recv(&b, &mems[B], 0, 100, n);
-        bed.send(&a, &mems[A], 0, 10, n);
-        bed.done(&b, DtoOperation::Receive, n);
-        bed.done(&a, DtoOperation::Send, n);
+        ias.recv(&b, &mems[B], 0, 100, n);
+        ias.send(&a, &mems[A], 0, 10, n);
+        ias.done(&b, DtoOperation::Receive, n);
+        ias.done(&a, DtoOperation::Send, n);
     }
     let two = [mems[A].seg(0, 20), mems[A].seg(40, 30)];
     let far = mems[B].far(0, 50);
-    bed.a.ep_post_rdma_write(a.ep, &two, 1, &far, NONE).unwrap();
-    bed.done(&a, DtoOperation::RdmaWrite, 1);
-    bed.a.ep_post_rdma_read(a.ep, &[mems[A].seg(0, 40)], 1, &mems[B].far(0, 40), NONE).unwrap();
-    bed.done(&a, DtoOperation::RdmaRead, 1);
+    ias.a.ep_post_rdma_write(a.ep, &two, 1, &far, NONE).unwrap();
+    ias.done(&a, DtoOperation::RdmaWrite, 1);
+    ias.a.ep_post_rdma_read(a.ep, &[mems[A].seg(0, 40)], 1, &mems[B].far(0, 40), NONE).unwrap();
+    ias.done(&a, DtoOperation::RdmaRead, 1);
     let long = [mems[A].seg(0, 4096), mems[A].seg(0, 1)];
-    assert!(bed.a.ep_post_rdma_write(a.ep, &long, 1, &far, NONE).is_err());
+    assert!(ias.a.ep_post_rdma_write(a.ep, &long, 1, &far, NONE).is_err());
     for (end, counter, count, bytes) in [
         (&a, EpCounter::PostSend, 3, 30),
         (&b, EpCounter::PostRecv, 3, 300),
@@ -218,33 +219,33 @@ pub fn dtos_are_counted_with_their_bytes(bed: &mut Bed<'_, impl Side>) {
         (&b, EpCounter::PostSend, 0, 0),
         (&a, EpCounter::Recv, 0, 0),
     ] {
-        let all = bed[end.side].ep_query_counters(end.ep, false).unwrap();
+        let all = ias[end.side].ep_query_counters(end.ep, false).unwrap();
         let at = counter as usize;
         assert_eq!((all[at], all[at + 1]), (count, bytes), "{}", counter.name());
     }
     // Suppressed ones, and those of a list, count as any.
     let list =
         [dat_core::RdmaWrite { cookie: 1, local: mems[A].seg(0, 8), remote: mems[B].far(0, 8) }; 5];
-    bed.a.ep_post_rdma_writes(a.ep, &list, CompletionFlags::SUPPRESS).unwrap();
-    bed.a.ep_post_rdma_writes(a.ep, &list, NONE).unwrap();
+    ias.a.ep_post_rdma_writes(a.ep, &list, CompletionFlags::SUPPRESS).unwrap();
+    ias.a.ep_post_rdma_writes(a.ep, &list, NONE).unwrap();
     for _ in 0..5 {
-        bed.done(&a, DtoOperation::RdmaWrite, 1);
+        ias.done(&a, DtoOperation::RdmaWrite, 1);
     }
-    assert_eq!(ep(bed, &a, EpCounter::PostWrite), 11);
-    assert_eq!(ep(bed, &a, EpCounter::PostWriteData), 50 + 80);
+    assert_eq!(ep(ias, &a, EpCounter::PostWrite), 11);
+    assert_eq!(ep(ias, &a, EpCounter::PostWriteData), 50 + 80);
 }
 
 /// Those of the extensions have counters of their own.
-pub fn extended_dtos_have_their_own_counters(bed: &mut Bed<'_, impl Side>) {
-    let (ends, mems) = rig(bed);
+pub fn extended_dtos_have_their_own_counters(ias: &mut Adapters<'_, impl Side>) {
+    let (ends, mems) = rig(ias);
     let (here, far) = (mems[A].seg(0, 8), mems[B].far(0, 8));
-    bed.a.ep_post_fetch_add(ends[A].ep, 1, &here, 1, &far, NONE).unwrap();
-    bed.a.ep_post_cmp_swap(ends[A].ep, 1, 2, &here, 1, &far, NONE).unwrap();
-    bed.recv(&ends[B], &mems[B], 64, 64, 1);
-    bed.a.ep_post_rdma_write_immed(ends[A].ep, &[here], 1, &mems[B].far(128, 8), 7, NONE).unwrap();
-    bed.event(B, ends[B].recv);
+    ias.a.ep_post_fetch_add(ends[A].ep, 1, &here, 1, &far, NONE).unwrap();
+    ias.a.ep_post_cmp_swap(ends[A].ep, 1, 2, &here, 1, &far, NONE).unwrap();
+    ias.recv(&ends[B], &mems[B], 64, 64, 1);
+    ias.a.ep_post_rdma_write_immed(ends[A].ep, &[here], 1, &mems[B].far(128, 8), 7, NONE).unwrap();
+    ias.event(B, ends[B].recv);
     for _ in 0..3 {
-        bed.event(A, ends[A].request);
+        ias.event(A, ends[A].request);
     }
     for (end, counter, count) in [
         (&ends[A], EpCounter::PostFetchAdd, 1),
@@ -256,58 +257,58 @@ pub fn extended_dtos_have_their_own_counters(bed: &mut Bed<'_, impl Side>) {
         (&ends[A], EpCounter::PostWrite, 0),
         (&ends[B], EpCounter::Recv, 0),
     ] {
-        assert_eq!(ep(bed, end, counter), count, "{}", counter.name());
+        assert_eq!(ep(ias, end, counter), count, "{}", counter.name());
     }
 }
 
 /// Connects and disconnects, over a reset; a new Endpoint starts at 0 wherever it lives.
-pub fn an_endpoints_counters_last_as_long_as_it(bed: &mut Bed<'_, impl Side>) {
-    let ends = bed.connected();
-    bed.disconnect(&ends[A], CloseFlag::Abrupt);
+pub fn an_endpoints_counters_last_as_long_as_it(ias: &mut Adapters<'_, impl Side>) {
+    let ends = ias.connected();
+    ias.disconnect(&ends[A], CloseFlag::Abrupt);
     for end in &ends {
-        assert_eq!(bed.event(end.side, end.conn), Event::Disconnected(end.ep));
-        bed[end.side].ep_reset(end.ep).unwrap();
+        assert_eq!(ias.event(end.side, end.conn), Event::Disconnected(end.ep));
+        ias[end.side].ep_reset(end.ep).unwrap();
     }
-    bed.connect(&ends[A], &ends[B]);
-    assert_eq!(ep(bed, &ends[A], EpCounter::Connect), 2);
-    assert_eq!(ep(bed, &ends[A], EpCounter::Disconnect), 1);
-    assert_eq!(ep(bed, &ends[B], EpCounter::Connect), 0);
-    let now = bed.now();
-    bed.a.ep_free(now, ends[A].ep).unwrap();
-    let gone = bed.a.ep_query_counters(ends[A].ep, false).map_err(|error| error.ret());
+    ias.connect(&ends[A], &ends[B]);
+    assert_eq!(ep(ias, &ends[A], EpCounter::Connect), 2);
+    assert_eq!(ep(ias, &ends[A], EpCounter::Disconnect), 1);
+    assert_eq!(ep(ias, &ends[B], EpCounter::Connect), 0);
+    let now = ias.now();
+    ias.a.ep_free(now, ends[A].ep).unwrap();
+    let gone = ias.a.ep_query_counters(ends[A].ep, false).map_err(|error| error.ret());
     refused(gone, DatType::InvalidHandle, DatSubtype::InvalidHandleEp);
-    let new = bed.end(A);
-    assert_eq!(bed.a.ep_query_counters(new.ep, true).unwrap(), [0; 24]);
+    let new = ias.end(A);
+    assert_eq!(ias.a.ep_query_counters(new.ep, true).unwrap(), [0; 24]);
 }
 
 /// What was flushed or failed did not arrive.
-pub fn only_what_arrives_well_counts_as_received(bed: &mut Bed<'_, impl Side>) {
-    let (ends, mems) = rig(bed);
+pub fn only_what_arrives_well_counts_as_received(ias: &mut Adapters<'_, impl Side>) {
+    let (ends, mems) = rig(ias);
     for cookie in 0..2 {
-        bed.recv(&ends[B], &mems[B], 0, 8, cookie);
+        ias.recv(&ends[B], &mems[B], 0, 8, cookie);
     }
-    bed.send(&ends[A], &mems[A], 0, 9, 1);
-    assert_eq!(bed.dto(B, ends[B].recv).status, DtoStatus::ErrLocalLength);
-    assert_eq!(bed.dto(B, ends[B].recv).status, DtoStatus::ErrFlushed);
-    assert_eq!(ep(bed, &ends[B], EpCounter::PostRecv), 2);
-    assert_eq!(ep(bed, &ends[B], EpCounter::Recv), 0);
-    assert_eq!(ep(bed, &ends[B], EpCounter::RecvData), 0);
+    ias.send(&ends[A], &mems[A], 0, 9, 1);
+    assert_eq!(ias.dto(B, ends[B].recv).status, DtoStatus::ErrLocalLength);
+    assert_eq!(ias.dto(B, ends[B].recv).status, DtoStatus::ErrFlushed);
+    assert_eq!(ep(ias, &ends[B], EpCounter::PostRecv), 2);
+    assert_eq!(ep(ias, &ends[B], EpCounter::Recv), 0);
+    assert_eq!(ep(ias, &ends[B], EpCounter::RecvData), 0);
 }
 
 /// Dequeues, found and not; looks at the completion queue; connection events.
-pub fn an_event_dispatcher_counts_its_dequeues(bed: &mut Bed<'_, impl Side>) {
-    let (ends, mems) = rig(bed);
+pub fn an_event_dispatcher_counts_its_dequeues(ias: &mut Adapters<'_, impl Side>) {
+    let (ends, mems) = rig(ias);
     let [recv, conn] = [ends[B].recv, ends[B].conn];
-    bed.b.evd_query_counters(recv, true).unwrap();
+    ias.b.evd_query_counters(recv, true).unwrap();
     for n in 0..4 {
-        bed.recv(&ends[B], &mems[B], 0, 8, n);
-        bed.send(&ends[A], &mems[A], 0, 8, n);
-        bed.done(&ends[B], DtoOperation::Receive, n);
+        ias.recv(&ends[B], &mems[B], 0, 8, n);
+        ias.send(&ends[A], &mems[A], 0, 8, n);
+        ias.done(&ends[B], DtoOperation::Receive, n);
     }
     for _ in 0..3 {
-        assert_eq!(bed.look(B, recv), None);
+        assert_eq!(ias.look(B, recv), None);
     }
-    let all = bed.b.evd_query_counters(recv, false).unwrap();
+    let all = ias.b.evd_query_counters(recv, false).unwrap();
     let of = |counter: EvdCounter| all[counter as usize];
     assert_eq!(of(EvdCounter::DequeueFound), 4);
     assert!(of(EvdCounter::DequeueNotFound) >= 3);
@@ -316,215 +317,215 @@ pub fn an_event_dispatcher_counts_its_dequeues(bed: &mut Bed<'_, impl Side>) {
         of(EvdCounter::DequeueFound) + of(EvdCounter::DequeueNotFound)
     );
     assert_eq!(of(EvdCounter::DequeuePollFound), 4);
-    assert_eq!(evd(bed, B, conn, EvdCounter::ConnCallback), 1);
-    assert_eq!(evd(bed, B, conn, EvdCounter::DequeueFound), 1);
-    assert_eq!(evd(bed, B, conn, EvdCounter::DequeuePoll), 0);
+    assert_eq!(evd(ias, B, conn, EvdCounter::ConnCallback), 1);
+    assert_eq!(evd(ias, B, conn, EvdCounter::DequeueFound), 1);
+    assert_eq!(evd(ias, B, conn, EvdCounter::DequeuePoll), 0);
     // Flushes are events, and no completions of the queue; a suppressed success is one, and no
     // event.
-    bed.recv(&ends[B], &mems[B], 0, 8, 9);
-    bed.disconnect(&ends[B], CloseFlag::Abrupt);
-    bed.event(B, conn);
-    assert_eq!(bed.dto(B, recv).status, DtoStatus::ErrFlushed);
-    assert_eq!(evd(bed, B, recv, EvdCounter::DequeueFound), 5);
-    assert_eq!(evd(bed, B, conn, EvdCounter::ConnCallback), 2);
+    ias.recv(&ends[B], &mems[B], 0, 8, 9);
+    ias.disconnect(&ends[B], CloseFlag::Abrupt);
+    ias.event(B, conn);
+    assert_eq!(ias.dto(B, recv).status, DtoStatus::ErrFlushed);
+    assert_eq!(evd(ias, B, recv, EvdCounter::DequeueFound), 5);
+    assert_eq!(evd(ias, B, conn, EvdCounter::ConnCallback), 2);
 }
 
 /// A request to be woken, and that it was.
-pub fn an_event_dispatcher_counts_what_wakes(bed: &mut Bed<'_, impl Side>) {
-    let (ends, mems) = rig(bed);
+pub fn an_event_dispatcher_counts_what_wakes(ias: &mut Adapters<'_, impl Side>) {
+    let (ends, mems) = rig(ias);
     let recv = ends[B].recv;
-    bed.b.evd_arm(recv, false).unwrap();
-    assert_eq!(evd(bed, B, recv, EvdCounter::WaitNotify), 1);
-    bed.recv(&ends[B], &mems[B], 0, 8, 1);
-    bed.send(&ends[A], &mems[A], 0, 8, 1);
-    bed.until(|bed| (evd(bed, B, recv, EvdCounter::DtoCallback) == 1).then_some(()));
+    ias.b.evd_arm(recv, false).unwrap();
+    assert_eq!(evd(ias, B, recv, EvdCounter::WaitNotify), 1);
+    ias.recv(&ends[B], &mems[B], 0, 8, 1);
+    ias.send(&ends[A], &mems[A], 0, 8, 1);
+    ias.until(|ias| (evd(ias, B, recv, EvdCounter::DtoCallback) == 1).then_some(()));
 }
 
 /// A wait that finds its event at once has not slept; one that has to look twice has, however it
 /// ends.
-pub fn waits_count_and_those_that_sleep(bed: &mut Bed<'_, impl Side>) {
-    let (ends, mems) = rig(bed);
+pub fn waits_count_and_those_that_sleep(ias: &mut Adapters<'_, impl Side>) {
+    let (ends, mems) = rig(ias);
     let recv = ends[B].recv;
-    let counted = |bed: &mut Bed<'_, _>| {
-        [EvdCounter::Wait, EvdCounter::WaitBlocked].map(|counter| evd(bed, B, recv, counter))
+    let counted = |ias: &mut Adapters<'_, _>| {
+        [EvdCounter::Wait, EvdCounter::WaitBlocked].map(|counter| evd(ias, B, recv, counter))
     };
-    let now = bed.now();
+    let now = ias.now();
     refused(
-        bed.b.evd_wait(now, recv, LIMIT, 0).map_err(|e| e.ret()),
+        ias.b.evd_wait(now, recv, LIMIT, 0).map_err(|e| e.ret()),
         DatType::InvalidParameter,
         DatSubtype::InvalidArg3,
     );
-    assert_eq!(counted(bed), [0, 0]);
+    assert_eq!(counted(ias), [0, 0]);
     for cookie in 1..3 {
-        bed.recv(&ends[B], &mems[B], 0, 8, cookie);
+        ias.recv(&ends[B], &mems[B], 0, 8, cookie);
     }
     // Nothing is there yet: this one sleeps.
-    let now = bed.now();
-    let mut wait = bed.b.evd_wait(now, recv, LIMIT, 1).unwrap();
-    assert!(bed.b.evd_waited(now, &mut wait).is_pending());
-    assert!(bed.b.evd_waited(now, &mut wait).is_pending());
-    bed.send(&ends[A], &mems[A], 0, 8, 1);
-    let woken = bed.until(|bed| {
-        let now = bed.now();
-        match bed.b.evd_waited(now, &mut wait) {
+    let now = ias.now();
+    let mut wait = ias.b.evd_wait(now, recv, LIMIT, 1).unwrap();
+    assert!(ias.b.evd_waited(now, &mut wait).is_pending());
+    assert!(ias.b.evd_waited(now, &mut wait).is_pending());
+    ias.send(&ends[A], &mems[A], 0, 8, 1);
+    let woken = ias.until(|ias| {
+        let now = ias.now();
+        match ias.b.evd_waited(now, &mut wait) {
             core::task::Poll::Ready(found) => Some(found),
             core::task::Poll::Pending => None,
         }
     });
     assert!(woken.is_ok());
-    assert_eq!(counted(bed), [1, 1]);
+    assert_eq!(counted(ias), [1, 1]);
     // This one finds its event.
-    bed.send(&ends[A], &mems[A], 0, 8, 2);
-    bed.until(|bed| (bed.b.evd_more(recv) == Ok(1)).then_some(()));
-    let now = bed.now();
-    let mut wait = bed.b.evd_wait(now, recv, LIMIT, 1).unwrap();
-    assert!(bed.b.evd_waited(now, &mut wait).is_ready());
-    assert_eq!(counted(bed), [2, 1]);
+    ias.send(&ends[A], &mems[A], 0, 8, 2);
+    ias.until(|ias| (ias.b.evd_more(recv) == Ok(1)).then_some(()));
+    let now = ias.now();
+    let mut wait = ias.b.evd_wait(now, recv, LIMIT, 1).unwrap();
+    assert!(ias.b.evd_waited(now, &mut wait).is_ready());
+    assert_eq!(counted(ias), [2, 1]);
     // And one of no time looks once.
-    let now = bed.now();
-    let mut wait = bed.b.evd_wait(now, recv, Duration::ZERO, 1).unwrap();
-    assert!(bed.b.evd_waited(now, &mut wait).is_ready());
-    assert_eq!(counted(bed), [3, 1]);
+    let now = ias.now();
+    let mut wait = ias.b.evd_wait(now, recv, Duration::ZERO, 1).unwrap();
+    assert!(ias.b.evd_waited(now, &mut wait).is_ready());
+    assert_eq!(counted(ias), [3, 1]);
 }
 
 /// Reset tells what was, and starts over: of all or of one.
-pub fn a_reset_starts_over(bed: &mut Bed<'_, impl Side>) {
-    let (ends, mems) = rig(bed);
+pub fn a_reset_starts_over(ias: &mut Adapters<'_, impl Side>) {
+    let (ends, mems) = rig(ias);
     let a = ends[A];
-    bed.recv(&ends[B], &mems[B], 0, 8, 1);
-    bed.send(&a, &mems[A], 0, 8, 1);
-    bed.done(&a, DtoOperation::Send, 1);
-    let told = bed.a.ep_query_counters(a.ep, true).unwrap();
+    ias.recv(&ends[B], &mems[B], 0, 8, 1);
+    ias.send(&a, &mems[A], 0, 8, 1);
+    ias.done(&a, DtoOperation::Send, 1);
+    let told = ias.a.ep_query_counters(a.ep, true).unwrap();
     assert_eq!(told[EpCounter::PostSend as usize], 1);
-    assert_eq!(bed.a.ep_query_counters(a.ep, false).unwrap(), [0; 24]);
-    assert!(ia(bed, A, IaCounter::PzCreate) > 0);
-    assert_eq!(bed.a.ia_query_counter(IaCounter::PzCreate, true).unwrap(), 1);
-    assert_eq!(ia(bed, A, IaCounter::PzCreate), 0);
-    assert_eq!(ia(bed, A, IaCounter::EpCreate), 1);
-    bed.a.ia_query_counters(true).unwrap();
-    assert_eq!(bed.a.ia_query_counters(false).unwrap(), [0; 85]);
-    assert!(evd(bed, A, a.request, EvdCounter::Dequeue) > 0);
-    bed.a.evd_query_counter(a.request, EvdCounter::DequeueFound, true).unwrap();
-    assert_eq!(evd(bed, A, a.request, EvdCounter::DequeueFound), 0);
-    assert_eq!(evd(bed, A, a.request, EvdCounter::DequeuePollFound), 1);
-    bed.a.evd_query_counters(a.request, true).unwrap();
-    assert_eq!(bed.a.evd_query_counters(a.request, false).unwrap(), [0; 10]);
+    assert_eq!(ias.a.ep_query_counters(a.ep, false).unwrap(), [0; 24]);
+    assert!(ia(ias, A, IaCounter::PzCreate) > 0);
+    assert_eq!(ias.a.ia_query_counter(IaCounter::PzCreate, true).unwrap(), 1);
+    assert_eq!(ia(ias, A, IaCounter::PzCreate), 0);
+    assert_eq!(ia(ias, A, IaCounter::EpCreate), 1);
+    ias.a.ia_query_counters(true).unwrap();
+    assert_eq!(ias.a.ia_query_counters(false).unwrap(), [0; 85]);
+    assert!(evd(ias, A, a.request, EvdCounter::Dequeue) > 0);
+    ias.a.evd_query_counter(a.request, EvdCounter::DequeueFound, true).unwrap();
+    assert_eq!(evd(ias, A, a.request, EvdCounter::DequeueFound), 0);
+    assert_eq!(evd(ias, A, a.request, EvdCounter::DequeuePollFound), 1);
+    ias.a.evd_query_counters(a.request, true).unwrap();
+    assert_eq!(ias.a.evd_query_counters(a.request, false).unwrap(), [0; 10]);
 }
 
 /// A type of counters that is stopped stands still, and starts from 0.
-pub fn counters_of_a_type_start_and_stop(bed: &mut Bed<'_, impl Side>) {
-    let first = bed.connected();
-    assert_eq!(ia(bed, A, IaCounter::CmReqTx), 1);
-    bed.a.ia_stop_counters(CounterType::Cm).unwrap();
-    bed.a.ia_stop_counters(CounterType::Cm).unwrap();
-    let _second = bed.connected();
-    assert_eq!(ia(bed, A, IaCounter::CmReqTx), 1);
+pub fn counters_of_a_type_start_and_stop(ias: &mut Adapters<'_, impl Side>) {
+    let first = ias.connected();
+    assert_eq!(ia(ias, A, IaCounter::CmReqTx), 1);
+    ias.a.ia_stop_counters(CounterType::Cm).unwrap();
+    ias.a.ia_stop_counters(CounterType::Cm).unwrap();
+    let _second = ias.connected();
+    assert_eq!(ia(ias, A, IaCounter::CmReqTx), 1);
     // Others go on, and the other side does.
-    assert_eq!(ia(bed, A, IaCounter::EpCreate), 2);
-    assert_eq!(ia(bed, B, IaCounter::CmReqRx), 2);
-    bed.a.ia_start_counters(CounterType::Cm).unwrap();
-    assert_eq!(ia(bed, A, IaCounter::CmReqTx), 0);
-    bed.disconnect(&first[A], CloseFlag::Abrupt);
-    bed.event(A, first[A].conn);
-    assert_eq!(ia(bed, A, IaCounter::CmDreqTx), 1);
+    assert_eq!(ia(ias, A, IaCounter::EpCreate), 2);
+    assert_eq!(ia(ias, B, IaCounter::CmReqRx), 2);
+    ias.a.ia_start_counters(CounterType::Cm).unwrap();
+    assert_eq!(ia(ias, A, IaCounter::CmReqTx), 0);
+    ias.disconnect(&first[A], CloseFlag::Abrupt);
+    ias.event(A, first[A].conn);
+    assert_eq!(ia(ias, A, IaCounter::CmDreqTx), 1);
 }
 
 /// Each type by its own name, and no other call in its place: what is stopped stands still, what is
 /// not goes on.
-pub fn fault_42_each_type_of_counters_has_its_own_calls(bed: &mut Bed<'_, impl Side>) {
+pub fn fault_42_each_type_of_counters_has_its_own_calls(ias: &mut Adapters<'_, impl Side>) {
     let types = [CounterType::Cm, CounterType::Link, CounterType::Diag];
     let told = [IaCounter::CmReqTx, IaCounter::LnkErrRcv, IaCounter::DiagErrSqRae];
     for (at, of) in types.into_iter().enumerate() {
         for other in types {
-            bed.a.ia_start_counters(other).unwrap();
+            ias.a.ia_start_counters(other).unwrap();
         }
-        connect_and_be_refused(bed);
-        assert_eq!(told.map(|counter| ia(bed, A, counter)), [1, 0, 1]);
-        bed.a.ia_stop_counters(of).unwrap();
-        connect_and_be_refused(bed);
+        connect_and_be_refused(ias);
+        assert_eq!(told.map(|counter| ia(ias, A, counter)), [1, 0, 1]);
+        ias.a.ia_stop_counters(of).unwrap();
+        connect_and_be_refused(ias);
         let mut counted = [2, 0, 2];
         counted[at] = counted[at].min(1);
-        assert_eq!(told.map(|counter| ia(bed, A, counter)), counted, "{of:?}");
-        bed.a.ia_start_counters(of).unwrap();
+        assert_eq!(told.map(|counter| ia(ias, A, counter)), counted, "{of:?}");
+        ias.a.ia_start_counters(of).unwrap();
         counted[at] = 0;
-        assert_eq!(told.map(|counter| ia(bed, A, counter)), counted, "{of:?}");
+        assert_eq!(told.map(|counter| ia(ias, A, counter)), counted, "{of:?}");
     }
 }
 
 /// One connection more, and one refused access; what was needed for it is gone afterwards.
 #[track_caller]
-fn connect_and_be_refused(bed: &mut Bed<'_, impl Side>) {
-    let ends = bed.connected();
-    let mem = bed.mem(A, ends[A].pz, 64, MemPriv::ALL);
+fn connect_and_be_refused(ias: &mut Adapters<'_, impl Side>) {
+    let ends = ias.connected();
+    let mem = ias.mem(A, ends[A].pz, 64, MemPriv::ALL);
     let wrong = RmrTriplet { addr: 0x1000, len: 8, context: 0xffff_ff00 };
-    bed.a.ep_post_rdma_write(ends[A].ep, &[mem.seg(0, 8)], 1, &wrong, NONE).unwrap();
-    bed.dto(A, ends[A].request);
+    ias.a.ep_post_rdma_write(ends[A].ep, &[mem.seg(0, 8)], 1, &wrong, NONE).unwrap();
+    ias.dto(A, ends[A].request);
     for end in &ends {
-        bed.event(end.side, end.conn);
-        let now = bed.now();
-        bed[end.side].ep_free(now, end.ep).unwrap();
+        ias.event(end.side, end.conn);
+        let now = ias.now();
+        ias[end.side].ep_free(now, end.ep).unwrap();
         for evd in [end.recv, end.request, end.conn] {
-            bed[end.side].evd_free(evd).unwrap();
+            ias[end.side].evd_free(evd).unwrap();
         }
     }
-    bed.a.lmr_free(mem.lmr.lmr).unwrap();
+    ias.a.lmr_free(mem.lmr.lmr).unwrap();
 }
 
 /// Failures that the transport counts, at both ends.
-pub fn the_device_counts_what_the_transport_refuses(bed: &mut Bed<'_, impl Side>) {
+pub fn the_device_counts_what_the_transport_refuses(ias: &mut Adapters<'_, impl Side>) {
     for side in [A, B] {
-        bed[side].ia_start_counters(CounterType::Diag).unwrap();
+        ias[side].ia_start_counters(CounterType::Diag).unwrap();
     }
-    let (ends, mems) = rig(bed);
+    let (ends, mems) = rig(ias);
     let far = mems[B].far(0, 8);
     let wrong = RmrTriplet { context: far.context ^ 0xff, ..far };
-    bed.a.ep_post_rdma_write(ends[A].ep, &[mems[A].seg(0, 8)], 1, &wrong, NONE).unwrap();
-    assert_eq!(bed.dto(A, ends[A].request).status, DtoStatus::ErrRemoteAccess);
-    assert_eq!(ia(bed, A, IaCounter::DiagErrSqRae), 1);
-    assert_eq!(ia(bed, B, IaCounter::DiagErrRqRae), 1);
-    assert_eq!(ia(bed, B, IaCounter::DiagErrSqRae), 0);
+    ias.a.ep_post_rdma_write(ends[A].ep, &[mems[A].seg(0, 8)], 1, &wrong, NONE).unwrap();
+    assert_eq!(ias.dto(A, ends[A].request).status, DtoStatus::ErrRemoteAccess);
+    assert_eq!(ia(ias, A, IaCounter::DiagErrSqRae), 1);
+    assert_eq!(ia(ias, B, IaCounter::DiagErrRqRae), 1);
+    assert_eq!(ia(ias, B, IaCounter::DiagErrSqRae), 0);
     for counter in [IaCounter::DiagErrSqTree, IaCounter::LnkErrRcv, IaCounter::MemAlloc] {
-        assert_eq!(ia(bed, A, counter), 0, "{}", counter.name());
+        assert_eq!(ia(ias, A, counter), 0, "{}", counter.name());
     }
 }
 
 /// A line for each counter that is not 0.
-pub fn printed_counters_are_lines_of_names_and_numbers(bed: &mut Bed<'_, impl Side>) {
-    let (ends, mems) = rig(bed);
-    bed.recv(&ends[A], &mems[A], 0, 1234, 1);
+pub fn printed_counters_are_lines_of_names_and_numbers(ias: &mut Adapters<'_, impl Side>) {
+    let (ends, mems) = rig(ias);
+    ias.recv(&ends[A], &mems[A], 0, 1234, 1);
     let mut text = String::new();
-    bed.a.ep_print_counters(ends[A].ep, &mut text, false).unwrap();
+    ias.a.ep_print_counters(ends[A].ep, &mut text, false).unwrap();
     let lines: Vec<Vec<_>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(lines, [["CONNECT", "1"], ["POST_RECV", "1"], ["POST_RECV_DATA", "1234"]]);
     text.clear();
-    bed.a.ia_print_counters(&mut text, true).unwrap();
+    ias.a.ia_print_counters(&mut text, true).unwrap();
     assert!(text.lines().any(|line| line.starts_with("EP_CREATE ") && line.ends_with(" 1")));
     text.clear();
-    bed.a.ia_print_counters(&mut text, false).unwrap();
+    ias.a.ia_print_counters(&mut text, false).unwrap();
     assert_eq!(text, "");
-    bed.a.evd_print_counters(ends[A].conn, &mut text, false).unwrap();
+    ias.a.evd_print_counters(ends[A].conn, &mut text, false).unwrap();
     assert!(text.contains("CONN_CALLBACK"));
 }
 
 /// Halves: an Endpoint is read while they are out but not reset, an Event Dispatcher is counted by
 /// its reaper.
-pub fn counters_and_halves(bed: &mut Bed<'_, impl Side>) {
-    let (ends, mems) = rig(bed);
+pub fn counters_and_halves(ias: &mut Adapters<'_, impl Side>) {
+    let (ends, mems) = rig(ias);
     let a = ends[A];
-    let mut half = bed.a.ep_take_poster(a.ep).unwrap();
-    bed.recv(&ends[B], &mems[B], 0, 8, 1);
+    let mut half = ias.a.ep_take_poster(a.ep).unwrap();
+    ias.recv(&ends[B], &mems[B], 0, 8, 1);
     half.post_send(&[mems[A].seg(0, 8)], 1, NONE).unwrap();
-    assert_eq!(ep(bed, &a, EpCounter::PostSend), 1);
-    let ret = bed.a.ep_query_counters(a.ep, true).map_err(|error| error.ret());
+    assert_eq!(ep(ias, &a, EpCounter::PostSend), 1);
+    let ret = ias.a.ep_query_counters(a.ep, true).map_err(|error| error.ret());
     refused(ret, DatType::InvalidState, DatSubtype::InvalidStateEpProviderControl);
-    assert_eq!(ep(bed, &a, EpCounter::PostSend), 1);
-    bed.a.ep_return_poster(half).unwrap();
-    bed.done(&a, DtoOperation::Send, 1);
-    let reaper = bed.a.evd_take_reaper(a.request).unwrap();
-    let ret = bed.a.evd_query_counters(a.request, false).map_err(|error| error.ret());
+    assert_eq!(ep(ias, &a, EpCounter::PostSend), 1);
+    ias.a.ep_return_poster(half).unwrap();
+    ias.done(&a, DtoOperation::Send, 1);
+    let reaper = ias.a.evd_take_reaper(a.request).unwrap();
+    let ret = ias.a.evd_query_counters(a.request, false).map_err(|error| error.ret());
     refused(ret, DatType::InvalidState, DatSubtype::InvalidStateEvdWaiter);
-    bed.a.evd_return_reaper(reaper).unwrap();
-    assert_eq!(evd(bed, A, a.request, EvdCounter::DequeueFound), 1);
+    ias.a.evd_return_reaper(reaper).unwrap();
+    assert_eq!(evd(ias, A, a.request, EvdCounter::DequeueFound), 1);
 }
 
 /// The cases.

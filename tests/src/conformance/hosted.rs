@@ -1,4 +1,4 @@
-//! Beds on the driver: over the model in process, under virtual time, or over devices of this
+//! Adapters on the driver: over the model in process, under virtual time, or over devices of this
 //! machine, in real time.
 
 use std::cell::RefCell;
@@ -10,7 +10,7 @@ use hca_mlx5::Mlx5;
 use hca_mlx5::dma::Buffer;
 use hca_mlx5::platform::{Platform, Span};
 
-use super::bed::{A, B, Bed, OPENS, Party, Room, Side};
+use super::adapters::{A, Adapters, B, OPENS, Party, Room, Side};
 use crate::bringup::light;
 use crate::host::inproc::{Memory, Slot};
 use crate::pair::Stage;
@@ -149,7 +149,7 @@ fn share(side: &Hosted<'_, Slot>, name: &[u8; 40]) -> Region {
 ///
 /// # Panics
 /// If the case fails.
-pub fn play(case: impl FnOnce(&mut Bed<'_, Hosted<'_, Slot>>)) {
+pub fn play(case: impl FnOnce(&mut Adapters<'_, Hosted<'_, Slot>>)) {
     play_on(OPENS, case);
 }
 
@@ -158,14 +158,14 @@ pub fn play(case: impl FnOnce(&mut Bed<'_, Hosted<'_, Slot>>)) {
 ///
 /// # Panics
 /// If the case fails.
-pub fn play_refusing(case: impl FnOnce(&mut Bed<'_, Hosted<'_, Slot>>)) {
-    play_on(1, |bed| {
-        bed.refusing = true;
-        case(bed);
+pub fn play_refusing(case: impl FnOnce(&mut Adapters<'_, Hosted<'_, Slot>>)) {
+    play_on(1, |ias| {
+        ias.refusing = true;
+        case(ias);
     });
 }
 
-fn play_on(opens: usize, case: impl FnOnce(&mut Bed<'_, Hosted<'_, Slot>>)) {
+fn play_on(opens: usize, case: impl FnOnce(&mut Adapters<'_, Hosted<'_, Slot>>)) {
     let stage = Stage {
         cards: [light(), light()],
         memory: Memory { arena: 512, firmware: 2048 },
@@ -181,11 +181,11 @@ fn play_on(opens: usize, case: impl FnOnce(&mut Bed<'_, Hosted<'_, Slot>>)) {
             let hca = side.hca();
             Party::open(index, side, hca, rooms)
         };
-        let mut bed = Bed::new(open(A, &mut a[..]), open(B, &mut b[..]));
-        case(&mut bed);
-        let refusing = bed.refusing;
+        let mut ias = Adapters::new(open(A, &mut a[..]), open(B, &mut b[..]));
+        case(&mut ias);
+        let refusing = ias.refusing;
         // Closing the device takes everything back, however a case left it.
-        let _ = bed.finish();
+        let _ = ias.finish();
         refusing
     };
     for (side, slot) in slots.iter().enumerate() {

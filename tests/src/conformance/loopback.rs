@@ -1,4 +1,4 @@
-//! Beds on the loop provider: two HCAs of memory only, and time that is a number.
+//! Adapters on the loop provider: two HCAs of memory only, and time that is a number.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use dat_core::Instant;
 use dat_core::provider::Region;
 use dat_core::testing::{Fabric, LoopHca};
 
-use super::bed::{A, B, Bed, OPENS, Party, Room, Side};
+use super::adapters::{A, Adapters, B, OPENS, Party, Room, Side};
 
 /// A page of the loop provider's memory, as far as cases care.
 const PAGE: u64 = 4096;
@@ -86,7 +86,7 @@ impl<'f> Side for Port<'f> {
 ///
 /// # Panics
 /// If the case fails.
-pub fn play(case: impl FnOnce(&mut Bed<'_, Port<'_>>)) {
+pub fn play(case: impl FnOnce(&mut Adapters<'_, Port<'_>>)) {
     play_on(OPENS, case);
 }
 
@@ -95,11 +95,11 @@ pub fn play(case: impl FnOnce(&mut Bed<'_, Port<'_>>)) {
 ///
 /// # Panics
 /// If the case fails.
-pub fn play_small(case: impl FnOnce(&mut Bed<'_, Port<'_>>)) {
+pub fn play_small(case: impl FnOnce(&mut Adapters<'_, Port<'_>>)) {
     play_on(1, case);
 }
 
-fn play_on(opens: usize, case: impl FnOnce(&mut Bed<'_, Port<'_>>)) {
+fn play_on(opens: usize, case: impl FnOnce(&mut Adapters<'_, Port<'_>>)) {
     let fabric = Box::new(Fabric::new());
     let now = Cell::new(Instant::from_nanos(1_000_000_000));
     let mut rooms = [A, B].map(|_| Vec::from_iter((0..opens).map(|_| Room::new())));
@@ -110,9 +110,9 @@ fn play_on(opens: usize, case: impl FnOnce(&mut Bed<'_, Port<'_>>)) {
         let hca = side.hca();
         Party::open(port, side, hca, rooms)
     };
-    let mut bed = Bed::new(open(A, &mut a[..]), open(B, &mut b[..]));
-    case(&mut bed);
-    let tidy = bed.finish();
+    let mut ias = Adapters::new(open(A, &mut a[..]), open(B, &mut b[..]));
+    case(&mut ias);
+    let tidy = ias.finish();
     for side in [A, B] {
         let left = fabric.left_at_close(side);
         assert!(

@@ -9,7 +9,7 @@ use dat_core::{
     PspFlag, Pz, Qos, RmrTriplet,
 };
 
-use super::bed::{A, B, Bed, LIMIT, Side};
+use super::adapters::{A, Adapters, B, LIMIT, Side};
 
 /// No flags.
 pub const NONE: CompletionFlags = CompletionFlags::empty();
@@ -90,7 +90,7 @@ pub fn refused<T: std::fmt::Debug, E: Into<DatReturn>>(
     assert_eq!((ret.ty(), ret.subtype(), ret.raw()), (ty, subtype, word), "{ret}");
 }
 
-impl<S: Side> Bed<'_, S> {
+impl<S: Side> Adapters<'_, S> {
     // ---- objects ----
 
     /// A zone, three Event Dispatchers and an Endpoint on them with the attributes that the adapter

@@ -1,12 +1,12 @@
 //! The conformance suite: every rule of the DAT manual pages and headers that a consumer may rely
 //! on, and a case for each.
 //!
-//! A case is a function `pub fn name(bed: &mut Bed<'_, impl Side>)` in the file of its group. It
-//! plays on a [`Bed`]: two adapters on one wire, fresh for every case, on whatever the [`Side`]
-//! stands on: the loop provider ([`loopback`]), the driver on the model in process, or the driver
-//! on a device of this machine ([`hosted`]). It uses DAT calls and the bed, nothing else,
-//! so it runs on all of them; in a guest its time is real time, so it waits for events, not for
-//! seconds.
+//! A case is a function `pub fn name(ias: &mut Adapters<'_, impl Side>)` in the file of its group.
+//! It plays on a [`Adapters`]: two adapters on one wire, fresh for every case, on whatever the
+//! [`Side`] stands on: the loop provider ([`loopback`]), the driver on the model in process, or the
+//! driver on a device of this machine ([`hosted`]). It uses DAT calls and the two adapters, nothing
+//! else, so it runs on all of them; in a guest its time is real time, so it waits for events, not
+//! for seconds.
 //!
 //! Adding a case: the function, its name in the group's list at the end of the file, and a line for
 //! each rule that it checks in `rules/<group>.txt`: `call | rule | source | group::case`. Sources:
@@ -16,7 +16,7 @@
 //! `tests/tests/conformance.rs` makes tests of the lists and compares them with the tables; `cargo
 //! xtask tidy` writes `docs/dat-coverage.md` and `docs/dat-seed-pages.md` from the tables.
 
-mod bed;
+mod adapters;
 pub mod hosted;
 pub mod loopback;
 mod means;
@@ -36,11 +36,11 @@ pub mod registry;
 pub mod rmr;
 pub mod srq;
 
-pub use bed::{A, B, Bed, LIMIT, OPENS, Party, Room, Side, address, net};
+pub use adapters::{A, Adapters, B, LIMIT, OPENS, Party, Room, Side, address, net};
 pub use means::{End, Mem, NONE, Point, refused};
 
 /// A case with its name, for adapters of one kind.
-pub type Case<'s, S> = (&'static str, fn(&mut Bed<'s, S>));
+pub type Case<'s, S> = (&'static str, fn(&mut Adapters<'s, S>));
 
 /// Every case of every group. (The tests have lists of their own, made of the same macros.)
 #[must_use]

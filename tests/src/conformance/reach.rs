@@ -3,7 +3,7 @@
 
 use dat_core::{DtoStatus, EpState, Event, LmrTriplet, MemPriv, Rmr, RmrTriplet, VaType};
 
-use super::bed::{Bed, Side};
+use super::adapters::{Adapters, Side};
 use super::means::{End, Mem, NONE};
 
 /// What is tried.
@@ -15,7 +15,7 @@ pub enum Try {
     Write,
 }
 
-impl<S: Side> Bed<'_, S> {
+impl<S: Side> Adapters<'_, S> {
     /// Tries an access from `end`, and says how it ended.
     #[track_caller]
     pub fn reach(&mut self, end: &End, what: Try, local: LmrTriplet, to: RmrTriplet) -> DtoStatus {
@@ -30,8 +30,8 @@ impl<S: Side> Bed<'_, S> {
         dto.status
     }
 
-    /// As [`Bed::reach`]; a refused attempt has the connection broken, and it is made anew. Whether
-    /// it was allowed.
+    /// As [`Adapters::reach`]; a refused attempt has the connection broken, and it is made anew.
+    /// Whether it was allowed.
     #[track_caller]
     pub fn allowed(
         &mut self,
@@ -54,8 +54,8 @@ impl<S: Side> Bed<'_, S> {
     /// dequeued is lost.
     #[track_caller]
     pub fn mend(&mut self, ends: &[End; 2]) {
-        self.until(|bed| {
-            let over = |end| bed.state(end) == EpState::Disconnected;
+        self.until(|ias| {
+            let over = |end| ias.state(end) == EpState::Disconnected;
             ends.iter().all(over).then_some(())
         });
         for end in ends {

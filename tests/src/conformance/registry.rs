@@ -3,7 +3,7 @@
 use dat_core::registry::MAX_NAME;
 use dat_core::{CloseFlag, DatSubtype, DatType, HaRelationship, ProviderInfo, Registry};
 
-use super::{A, B, Bed, Side, refused};
+use super::{A, Adapters, B, Side, refused};
 
 /// Three places.
 type Sides<'n> = Registry<'n, usize, 3>;
@@ -13,7 +13,7 @@ fn info(ia_name: &str) -> ProviderInfo<'_> {
     ProviderInfo { ia_name, dapl_version: (2, 0), is_thread_safe: false }
 }
 
-/// Both sides of the bed.
+/// Both adapters.
 fn both<'n>() -> Sides<'n> {
     let mut registry = Sides::new();
     registry.add_provider(info("a"), A).unwrap();
@@ -21,14 +21,14 @@ fn both<'n>() -> Sides<'n> {
     registry
 }
 
-/// Closes what the bed has open, so that a case opens by name.
-fn close_both(bed: &mut Bed<'_, impl Side>) {
-    bed.a.close(CloseFlag::Graceful).unwrap();
-    bed.b.close(CloseFlag::Graceful).unwrap();
+/// Closes what the adapters have open, so that a case opens by name.
+fn close_both(ias: &mut Adapters<'_, impl Side>) {
+    ias.a.close(CloseFlag::Graceful).unwrap();
+    ias.b.close(CloseFlag::Graceful).unwrap();
 }
 
 /// A registry says what is in it, in the order in which it came.
-pub fn providers_are_listed_in_order(_: &mut Bed<'_, impl Side>) {
+pub fn providers_are_listed_in_order(_: &mut Adapters<'_, impl Side>) {
     let registry = both();
     let mut list = [None; 3];
     assert_eq!(registry.list_providers(&mut list), Ok(2));
@@ -37,7 +37,7 @@ pub fn providers_are_listed_in_order(_: &mut Bed<'_, impl Side>) {
 
 /// A list that is too short is refused and left alone; how many are needed can be asked, and as
 /// many suffice.
-pub fn a_short_list_is_refused(_: &mut Bed<'_, impl Side>) {
+pub fn a_short_list_is_refused(_: &mut Adapters<'_, impl Side>) {
     let registry = both();
     let mut list = [None; 1];
     let listed = registry.list_providers(&mut list);
@@ -49,7 +49,7 @@ pub fn a_short_list_is_refused(_: &mut Bed<'_, impl Side>) {
 }
 
 /// A list of no places is refused; how many are needed can be asked.
-pub fn a_list_of_no_places_is_refused(_: &mut Bed<'_, impl Side>) {
+pub fn a_list_of_no_places_is_refused(_: &mut Adapters<'_, impl Side>) {
     let registry = both();
     let listed = registry.list_providers(&mut []);
     refused(listed, DatType::InvalidParameter, DatSubtype::InvalidArg1);
@@ -57,7 +57,7 @@ pub fn a_list_of_no_places_is_refused(_: &mut Bed<'_, impl Side>) {
 }
 
 /// An empty registry lists nothing, and has no provider of any name.
-pub fn an_empty_registry_has_nothing(_: &mut Bed<'_, impl Side>) {
+pub fn an_empty_registry_has_nothing(_: &mut Adapters<'_, impl Side>) {
     let mut registry = Sides::new();
     let mut list = [Some(info("x")); 2];
     assert_eq!(registry.list_providers(&mut list), Ok(0));
@@ -68,7 +68,7 @@ pub fn an_empty_registry_has_nothing(_: &mut Bed<'_, impl Side>) {
 }
 
 /// The same name, version and thread safety twice.
-pub fn a_provider_is_registered_once(_: &mut Bed<'_, impl Side>) {
+pub fn a_provider_is_registered_once(_: &mut Adapters<'_, impl Side>) {
     let mut registry = both();
     let again = registry.add_provider(info("a"), B);
     refused(again, DatType::ProviderAlreadyRegistered, DatSubtype::None);
@@ -77,7 +77,7 @@ pub fn a_provider_is_registered_once(_: &mut Bed<'_, impl Side>) {
 }
 
 /// The same name in another version, or with another thread safety, is another provider.
-pub fn versions_and_thread_safety_make_providers_differ(_: &mut Bed<'_, impl Side>) {
+pub fn versions_and_thread_safety_make_providers_differ(_: &mut Adapters<'_, impl Side>) {
     let mut registry = Sides::new();
     let plain = info("a");
     let safe = ProviderInfo { is_thread_safe: true, ..plain };
@@ -91,7 +91,7 @@ pub fn versions_and_thread_safety_make_providers_differ(_: &mut Bed<'_, impl Sid
 }
 
 /// A name has at least one byte and at most as many as C has room for.
-pub fn names_have_a_length_that_fits(_: &mut Bed<'_, impl Side>) {
+pub fn names_have_a_length_that_fits(_: &mut Adapters<'_, impl Side>) {
     let long = "n".repeat(MAX_NAME + 1);
     let mut registry = Sides::new();
     for name in ["", &long] {
@@ -103,7 +103,7 @@ pub fn names_have_a_length_that_fits(_: &mut Bed<'_, impl Side>) {
 }
 
 /// A registry has as many places as it was made with.
-pub fn a_full_registry_refuses(_: &mut Bed<'_, impl Side>) {
+pub fn a_full_registry_refuses(_: &mut Adapters<'_, impl Side>) {
     let mut registry = both();
     registry.add_provider(info("c"), A).unwrap();
     let full = registry.add_provider(info("d"), A);
@@ -113,7 +113,7 @@ pub fn a_full_registry_refuses(_: &mut Bed<'_, impl Side>) {
 }
 
 /// A provider that was removed is not found any more, and comes back to whoever registered it.
-pub fn a_removed_provider_is_gone(_: &mut Bed<'_, impl Side>) {
+pub fn a_removed_provider_is_gone(_: &mut Adapters<'_, impl Side>) {
     let mut registry = both();
     assert_eq!(registry.remove_provider(&info("b")), Ok(B));
     let not_found = (DatType::ProviderNotFound, DatSubtype::NameNotFound);
@@ -123,7 +123,7 @@ pub fn a_removed_provider_is_gone(_: &mut Bed<'_, impl Side>) {
 }
 
 /// A provider that was never registered cannot be removed; name, version and thread safety count.
-pub fn a_stranger_cannot_be_removed(_: &mut Bed<'_, impl Side>) {
+pub fn a_stranger_cannot_be_removed(_: &mut Adapters<'_, impl Side>) {
     let mut registry = both();
     let safe = ProviderInfo { is_thread_safe: true, ..info("a") };
     for stranger in [info("c"), safe] {
@@ -134,20 +134,20 @@ pub fn a_stranger_cannot_be_removed(_: &mut Bed<'_, impl Side>) {
 }
 
 /// A provider with an adapter open on it is in use until that is closed.
-pub fn a_provider_in_use_cannot_be_removed(bed: &mut Bed<'_, impl Side>) {
-    close_both(bed);
+pub fn a_provider_in_use_cannot_be_removed(ias: &mut Adapters<'_, impl Side>) {
+    close_both(ias);
     let mut registry = both();
     let side = *registry.open(&info("a")).unwrap();
-    bed[side].reopen();
+    ias[side].reopen();
     let removed = registry.remove_provider(&info("a"));
     refused(removed, DatType::ProviderInUse, DatSubtype::None);
-    bed[side].close(CloseFlag::Graceful).unwrap();
+    ias[side].close(CloseFlag::Graceful).unwrap();
     registry.close(&info("a")).unwrap();
     assert_eq!(registry.remove_provider(&info("a")), Ok(A));
 }
 
 /// Each of several users counts.
-pub fn a_provider_is_in_use_until_its_last_user_closes(_: &mut Bed<'_, impl Side>) {
+pub fn a_provider_is_in_use_until_its_last_user_closes(_: &mut Adapters<'_, impl Side>) {
     let mut registry = both();
     for _ in 0..3 {
         registry.open(&info("a")).unwrap();
@@ -161,7 +161,7 @@ pub fn a_provider_is_in_use_until_its_last_user_closes(_: &mut Bed<'_, impl Side
 }
 
 /// A provider that nobody has open cannot be closed.
-pub fn what_is_not_open_cannot_be_closed(_: &mut Bed<'_, impl Side>) {
+pub fn what_is_not_open_cannot_be_closed(_: &mut Adapters<'_, impl Side>) {
     let mut registry = both();
     refused(registry.close(&info("a")), DatType::InvalidState, DatSubtype::None);
     let stranger = registry.close(&info("c"));
@@ -169,18 +169,18 @@ pub fn what_is_not_open_cannot_be_closed(_: &mut Bed<'_, impl Side>) {
 }
 
 /// Adapters found by name are the ones that were registered: they connect.
-pub fn adapters_are_opened_by_name(bed: &mut Bed<'_, impl Side>) {
-    close_both(bed);
+pub fn adapters_are_opened_by_name(ias: &mut Adapters<'_, impl Side>) {
+    close_both(ias);
     let mut registry = both();
     for name in ["b", "a"] {
         let side = *registry.open(&info(name)).unwrap();
-        bed[side].reopen();
+        ias[side].reopen();
     }
-    bed.connected();
+    ias.connected();
 }
 
 /// Of a name that is not known, the name is what is not found.
-pub fn an_unknown_name_is_not_found(_: &mut Bed<'_, impl Side>) {
+pub fn an_unknown_name_is_not_found(_: &mut Adapters<'_, impl Side>) {
     let mut registry = both();
     for name in ["c", "", "A", "aa"] {
         let opened = registry.open(&info(name));
@@ -190,7 +190,7 @@ pub fn an_unknown_name_is_not_found(_: &mut Bed<'_, impl Side>) {
 
 /// Of a known name in another version, the version is what is not found: the major one, or of that
 /// the minor one.
-pub fn an_unknown_version_is_not_found(_: &mut Bed<'_, impl Side>) {
+pub fn an_unknown_version_is_not_found(_: &mut Adapters<'_, impl Side>) {
     let mut registry = both();
     for (version, subtype) in [
         ((1, 0), DatSubtype::MajorNotFound),
@@ -206,7 +206,7 @@ pub fn an_unknown_version_is_not_found(_: &mut Bed<'_, impl Side>) {
 
 /// A provider of a larger minor version serves where none has the version that is asked for; of
 /// several the closest.
-pub fn a_larger_minor_version_serves(_: &mut Bed<'_, impl Side>) {
+pub fn a_larger_minor_version_serves(_: &mut Adapters<'_, impl Side>) {
     let of = |minor| ProviderInfo { dapl_version: (2, minor), ..info("a") };
     let mut registry = Sides::new();
     registry.add_provider(of(7), 7).unwrap();
@@ -229,7 +229,7 @@ pub fn a_larger_minor_version_serves(_: &mut Bed<'_, impl Side>) {
 }
 
 /// Who was served by another version closes that one: the users of each are counted apart.
-pub fn a_provider_is_closed_by_its_own_info(_: &mut Bed<'_, impl Side>) {
+pub fn a_provider_is_closed_by_its_own_info(_: &mut Adapters<'_, impl Side>) {
     let newer = ProviderInfo { dapl_version: (2, 1), ..info("a") };
     let mut registry = Sides::new();
     registry.add_provider(newer, B).unwrap();
@@ -246,7 +246,7 @@ pub fn a_provider_is_closed_by_its_own_info(_: &mut Bed<'_, impl Side>) {
 }
 
 /// Thread safety that no provider of that name has is what is not found.
-pub fn thread_safety_that_is_not_there_is_not_found(_: &mut Bed<'_, impl Side>) {
+pub fn thread_safety_that_is_not_there_is_not_found(_: &mut Adapters<'_, impl Side>) {
     let mut registry = both();
     let wanted = ProviderInfo { is_thread_safe: true, ..info("a") };
     let opened = registry.open(&wanted);
@@ -254,7 +254,7 @@ pub fn thread_safety_that_is_not_there_is_not_found(_: &mut Bed<'_, impl Side>) 
 }
 
 /// A provider that is safe for threads serves also who does not ask for that.
-pub fn a_thread_safe_provider_serves_everybody(_: &mut Bed<'_, impl Side>) {
+pub fn a_thread_safe_provider_serves_everybody(_: &mut Adapters<'_, impl Side>) {
     let mut registry = Sides::new();
     let safe = ProviderInfo { is_thread_safe: true, ..info("a") };
     registry.add_provider(safe, A).unwrap();
@@ -263,7 +263,7 @@ pub fn a_thread_safe_provider_serves_everybody(_: &mut Bed<'_, impl Side>) {
 }
 
 /// No two adapters stand in for each other.
-pub fn providers_are_not_related(_: &mut Bed<'_, impl Side>) {
+pub fn providers_are_not_related(_: &mut Adapters<'_, impl Side>) {
     let registry = both();
     assert_eq!(registry.providers_related("a", "b"), Ok(HaRelationship::False));
     for (one, other) in [("a", "c"), ("c", "b")] {

@@ -14,7 +14,7 @@ use vfio_host::Host;
 
 use super::hosts::{Part, two};
 use crate::conformance::hosted::Hosted;
-use crate::conformance::{A, B, Bed, OPENS, Party, Room, Side, all};
+use crate::conformance::{A, Adapters, B, OPENS, Party, Room, Side, all};
 
 /// Longest sleep between two looks: soon enough for messages, which take less than the emulation of
 /// one.
@@ -59,10 +59,10 @@ fn batch<H: Host>(hosts: &[H; 2], next: &mut usize, chosen: &[usize]) -> Option<
                 Party::open(index, side, hca, rooms)
             };
             let a = open(A, up[A].take(), &mut a[..]);
-            let mut bed = Bed::new(a, open(B, up[B].take(), &mut b[..]));
-            bed.hurried = true;
-            all()[index].1(&mut bed);
-            up = bed.leave();
+            let mut ias = Adapters::new(a, open(B, up[B].take(), &mut b[..]));
+            ias.hurried = true;
+            all()[index].1(&mut ias);
+            up = ias.leave();
         }));
         println!("{name} {} ms", start.elapsed().as_millis());
         if played.is_err() {

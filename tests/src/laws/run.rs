@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::rng::Rng;
 use super::{Episode, Outcome, Violation, liveness, safety};
-use crate::conformance::{Bed, Side, hosted, loopback};
+use crate::conformance::{Adapters, Side, hosted, loopback};
 
 /// Which law is tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,11 +123,11 @@ impl fmt::Display for Report {
     }
 }
 
-/// Runs the program of a law in a bed.
-fn program<S: Side>(law: Law, bed: &mut Bed<'_, S>, episode: Episode) -> Outcome {
+/// Runs the program of a law over two adapters.
+fn program<S: Side>(law: Law, ias: &mut Adapters<'_, S>, episode: Episode) -> Outcome {
     match law {
-        Law::Liveness => liveness::episode(bed, episode),
-        Law::Safety => safety::episode(bed, episode),
+        Law::Liveness => liveness::episode(ias, episode),
+        Law::Safety => safety::episode(ias, episode),
     }
 }
 
@@ -136,8 +136,8 @@ fn program<S: Side>(law: Law, bed: &mut Bed<'_, S>, episode: Episode) -> Outcome
 pub fn once(law: Law, provider: Provider, episode: Episode) -> Outcome {
     let mut outcome = None;
     let ran = catch_unwind(AssertUnwindSafe(|| match provider {
-        Provider::Loop => loopback::play_small(|bed| outcome = Some(program(law, bed, episode))),
-        Provider::Model => hosted::play_refusing(|bed| outcome = Some(program(law, bed, episode))),
+        Provider::Loop => loopback::play_small(|ias| outcome = Some(program(law, ias, episode))),
+        Provider::Model => hosted::play_refusing(|ias| outcome = Some(program(law, ias, episode))),
     }));
     let text = match ran {
         Ok(()) => None,

@@ -53,7 +53,7 @@ impl Iommu for Fake {
 }
 
 fn memory(iommu: &Fake) -> Result<Memory, Error> {
-    Memory::new(&Options::default(), &[crate::iova::UNTOLD], Pages::private, iommu)
+    Memory::new(&Options::default(), &[crate::iova::DEFAULT_APERTURE], Pages::private, iommu)
 }
 
 fn take(memory: &Memory, iommu: &Fake, count: usize) -> Vec<u64> {

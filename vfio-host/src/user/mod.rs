@@ -189,7 +189,7 @@ impl VfioUser {
         watched.map_err(|errno| lacks(&format!("its socket cannot be watched: {errno}")))?;
         client.reset()?;
         let iommu = Connection { client: Mutex::new(client), gone: OnceLock::new() };
-        let memory = Memory::new(options, &[iova::UNTOLD], Pages::shared, &iommu)?;
+        let memory = Memory::new(options, &[iova::DEFAULT_APERTURE], Pages::shared, &iommu)?;
         let host = Self {
             iommu,
             bar_len,

@@ -271,7 +271,7 @@ impl Vfio {
         };
         let info = iommu.info().map_err(|error| failed("the IOMMU's own account", error))?;
         let ranges = match info.ranges {
-            ranges if ranges.is_empty() => vec![iova::UNTOLD],
+            ranges if ranges.is_empty() => vec![iova::DEFAULT_APERTURE],
             ranges => ranges,
         };
         let memory = Memory::new(options, &ranges, Pages::private, &iommu)?;

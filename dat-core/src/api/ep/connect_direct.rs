@@ -62,7 +62,7 @@ impl<P: Provider> Ia<'_, P> {
             return Err(NOT_READY.into());
         }
         self.objects.reserve_events(ep)?;
-        self.hear_the_past(now, ep);
+        self.drain_stale_events(now, ep);
         let control = self.objects.eps.live_mut(ep)?;
         control.remote = Some(remote);
         control.deadline = now + timeout;

@@ -21,7 +21,7 @@ fn cq<const WC: bool>(platform: &Scripted<WC>) -> Cq<'_, Scripted<WC>> {
     cq::clear(platform, &ring);
     platform.take();
     let mut cq = Cq::new(platform, ring, Record(RECORD), UAR).unwrap();
-    cq.name(0x33);
+    cq.set_cqn(0x33);
     cq
 }
 

@@ -25,7 +25,7 @@ const SIGNALED: PostFlags = PostFlags::SIGNALED;
 fn sq<const WC: bool>(platform: &Scripted<WC>, log_slots: u8, half: usize) -> Sq<'_, Scripted<WC>> {
     let doorbell = Doorbell { register: REGISTER, half };
     let mut sq = Sq::new(platform, Ring::new(RING, log_slots), Record(RECORD), doorbell).unwrap();
-    sq.name(QPN);
+    sq.set_qpn(QPN);
     sq
 }
 

@@ -7,43 +7,43 @@ use dat_core::{
     MAX_CONNECT_PRIVATE, PspFlag, Qos,
 };
 
-use super::super::{A, B, Bed, End, LIMIT, NONE, Side, refused};
+use super::super::{A, Adapters, B, End, LIMIT, NONE, Side, refused};
 use super::flushed;
 
 const QOS: Qos = Qos::BestEffort;
 
 /// An Endpoint with a receive posted, which any failure brings back.
-fn with_receive(bed: &mut Bed<'_, impl Side>, side: usize) -> End {
-    let end = bed.end(side);
-    bed[side].ep_post_recv(end.ep, &[], 77, NONE).unwrap();
+fn with_receive(ias: &mut Adapters<'_, impl Side>, side: usize) -> End {
+    let end = ias.end(side);
+    ias[side].ep_post_recv(end.ep, &[], 77, NONE).unwrap();
     end
 }
 
 /// The attempt fails with that event; the receive comes back, and the reason of the failure stays
 /// to be asked for.
-fn fails(bed: &mut Bed<'_, impl Side>, end: &End, event: Event) {
-    assert_eq!(bed.event(end.side, end.conn), event);
-    assert_eq!(bed.state(end), EpState::Disconnected);
-    flushed(bed, end, end.recv, 77);
-    assert_eq!(bed.look(end.side, end.conn), None);
+fn fails(ias: &mut Adapters<'_, impl Side>, end: &End, event: Event) {
+    assert_eq!(ias.event(end.side, end.conn), event);
+    assert_eq!(ias.state(end), EpState::Disconnected);
+    flushed(ias, end, end.recv, 77);
+    assert_eq!(ias.look(end.side, end.conn), None);
 }
 
 /// An attempt begins, and nothing is said of it yet.
-pub fn connect_starts_an_attempt(bed: &mut Bed<'_, impl Side>) {
-    let (client, point) = (bed.end(A), bed.listen(B));
-    bed.ask(&client, point.qualifier, LIMIT, b"");
-    assert_eq!(bed.state(&client), EpState::ActiveConnectionPending);
-    assert_eq!(bed.look(A, client.conn), None);
-    let param = bed.a.ep_query(client.ep).unwrap();
-    assert_eq!(param.remote, Some(bed.b.address()));
+pub fn connect_starts_an_attempt(ias: &mut Adapters<'_, impl Side>) {
+    let (client, point) = (ias.end(A), ias.listen(B));
+    ias.ask(&client, point.qualifier, LIMIT, b"");
+    assert_eq!(ias.state(&client), EpState::ActiveConnectionPending);
+    assert_eq!(ias.look(A, client.conn), None);
+    let param = ias.a.ep_query(client.ep).unwrap();
+    assert_eq!(param.remote, Some(ias.b.address()));
     assert_eq!(u64::from(param.remote_port), point.qualifier);
     assert_ne!(param.local_port, 0);
 }
 
 /// What the network cannot do is said at once.
-pub fn connect_refuses_what_it_cannot_do(bed: &mut Bed<'_, impl Side>) {
-    let (client, now, to) = (bed.end(A), bed.now(), bed.b.address());
-    let (ia, ep, model) = (&mut bed.a.ia, client.ep, DatType::ModelNotSupported);
+pub fn connect_refuses_what_it_cannot_do(ias: &mut Adapters<'_, impl Side>) {
+    let (client, now, to) = (ias.end(A), ias.now(), ias.b.address());
+    let (ia, ep, model) = (&mut ias.a.ia, client.ep, DatType::ModelNotSupported);
     for qos in [Qos::HighThroughput, Qos::LowLatency, Qos::Economy, Qos::Premium] {
         let asked = ia.ep_connect(now, ep, to, 7, LIMIT, b"", qos);
         refused(asked, model, DatSubtype::None);
@@ -51,13 +51,13 @@ pub fn connect_refuses_what_it_cannot_do(bed: &mut Bed<'_, impl Side>) {
     let flag = ConnectFlag::Multipath;
     let asked = ia.ep_connect_flag(now, ep, to, 7, LIMIT, b"", QOS, flag);
     refused(asked, model, DatSubtype::None);
-    assert_eq!(bed.state(&client), EpState::Unconnected);
+    assert_eq!(ias.state(&client), EpState::Unconnected);
 }
 
 /// Addresses that are none.
-pub fn connect_refuses_bad_addresses(bed: &mut Bed<'_, impl Side>) {
-    let (client, now) = (bed.end(A), bed.now());
-    let (ia, ep, address) = (&mut bed.a.ia, client.ep, DatType::InvalidAddress);
+pub fn connect_refuses_bad_addresses(ias: &mut Adapters<'_, impl Side>) {
+    let (client, now) = (ias.end(A), ias.now());
+    let (ia, ep, address) = (&mut ias.a.ia, client.ep, DatType::InvalidAddress);
     for (to, subtype) in [
         ("0.0.0.0", DatSubtype::AddressMalformed),
         ("224.0.0.1", DatSubtype::AddressMalformed),
@@ -66,187 +66,187 @@ pub fn connect_refuses_bad_addresses(bed: &mut Bed<'_, impl Side>) {
         let asked = ia.ep_connect(now, ep, to.parse().unwrap(), 7, LIMIT, b"", QOS);
         refused(asked, address, subtype);
     }
-    assert_eq!(bed.state(&client), EpState::Unconnected);
+    assert_eq!(ias.state(&client), EpState::Unconnected);
 }
 
 /// Numbers that cannot be.
-pub fn connect_refuses_bad_numbers(bed: &mut Bed<'_, impl Side>) {
-    let (client, now, to) = (bed.end(A), bed.now(), bed.b.address());
-    let (ia, ep, parameter) = (&mut bed.a.ia, client.ep, DatType::InvalidParameter);
+pub fn connect_refuses_bad_numbers(ias: &mut Adapters<'_, impl Side>) {
+    let (client, now, to) = (ias.end(A), ias.now(), ias.b.address());
+    let (ia, ep, parameter) = (&mut ias.a.ia, client.ep, DatType::InvalidParameter);
     for qualifier in [0, 65536, u64::MAX] {
         let asked = ia.ep_connect(now, ep, to, qualifier, LIMIT, b"", QOS);
         refused(asked, parameter, DatSubtype::InvalidArg3);
     }
     let asked = ia.ep_connect(now, ep, to, 7, Duration::ZERO, b"", QOS);
     refused(asked, parameter, DatSubtype::InvalidArg4);
-    assert_eq!(bed.state(&client), EpState::Unconnected);
+    assert_eq!(ias.state(&client), EpState::Unconnected);
 }
 
 /// The most private data is what the provider's attributes say: of the 64 bytes of the manual page
 /// 8 carry addresses here.
-pub fn fault_15_private_data_has_the_length_that_is_told(bed: &mut Bed<'_, impl Side>) {
-    let most = bed.a.query().1.max_private_data_size as usize;
+pub fn fault_15_private_data_has_the_length_that_is_told(ias: &mut Adapters<'_, impl Side>) {
+    let most = ias.a.query().1.max_private_data_size as usize;
     assert_eq!(most, MAX_CONNECT_PRIVATE);
-    let (client, point) = (bed.end(A), bed.listen(B));
+    let (client, point) = (ias.end(A), ias.listen(B));
     let data: Vec<u8> = (1..=most as u8).collect();
-    bed.ask(&client, point.qualifier, LIMIT, &data);
-    let cr = bed.request(&point);
-    assert_eq!(bed.b.cr_query(cr).unwrap().private_data[..most], data);
+    ias.ask(&client, point.qualifier, LIMIT, &data);
+    let cr = ias.request(&point);
+    assert_eq!(ias.b.cr_query(cr).unwrap().private_data[..most], data);
 }
 
 /// One byte more is refused at the call, before anything is made.
-pub fn fault_29_too_much_private_data_is_refused(bed: &mut Bed<'_, impl Side>) {
-    let (client, now, to) = (bed.end(A), bed.now(), bed.b.address());
+pub fn fault_29_too_much_private_data_is_refused(ias: &mut Adapters<'_, impl Side>) {
+    let (client, now, to) = (ias.end(A), ias.now(), ias.b.address());
     let data = [1; MAX_CONNECT_PRIVATE + 1];
-    let asked = bed.a.ep_connect(now, client.ep, to, 7, LIMIT, &data, QOS);
+    let asked = ias.a.ep_connect(now, client.ep, to, 7, LIMIT, &data, QOS);
     refused(asked, DatType::InvalidParameter, DatSubtype::InvalidArg5);
-    assert_eq!(bed.state(&client), EpState::Unconnected);
-    let peer = bed.end(B);
-    bed.connect(&client, &peer);
+    assert_eq!(ias.state(&client), EpState::Unconnected);
+    let peer = ias.end(B);
+    ias.connect(&client, &peer);
 }
 
 /// The peer accepts: both sides hear of it, and its private data comes along and stays.
-pub fn an_accepted_attempt_is_established(bed: &mut Bed<'_, impl Side>) {
-    let (client, server, point) = (bed.end(A), bed.end(B), bed.listen(B));
-    bed.ask(&client, point.qualifier, LIMIT, b"");
-    let cr = bed.request(&point);
-    let now = bed.now();
-    bed.b.cr_accept(now, cr, Some(server.ep), b"yes").unwrap();
-    assert_eq!(bed.event(A, client.conn), Event::Established(client.ep));
-    assert_eq!(bed.state(&client), EpState::Connected);
-    assert_eq!(&bed.a.ep_private_data(client.ep).unwrap()[..3], b"yes");
-    bed.disconnect(&client, CloseFlag::Abrupt);
-    bed.event(A, client.conn);
-    assert_eq!(&bed.a.ep_private_data(client.ep).unwrap()[..3], b"yes");
-    bed.a.ep_reset(client.ep).unwrap();
-    assert!(bed.a.ep_private_data(client.ep).unwrap().is_empty());
+pub fn an_accepted_attempt_is_established(ias: &mut Adapters<'_, impl Side>) {
+    let (client, server, point) = (ias.end(A), ias.end(B), ias.listen(B));
+    ias.ask(&client, point.qualifier, LIMIT, b"");
+    let cr = ias.request(&point);
+    let now = ias.now();
+    ias.b.cr_accept(now, cr, Some(server.ep), b"yes").unwrap();
+    assert_eq!(ias.event(A, client.conn), Event::Established(client.ep));
+    assert_eq!(ias.state(&client), EpState::Connected);
+    assert_eq!(&ias.a.ep_private_data(client.ep).unwrap()[..3], b"yes");
+    ias.disconnect(&client, CloseFlag::Abrupt);
+    ias.event(A, client.conn);
+    assert_eq!(&ias.a.ep_private_data(client.ep).unwrap()[..3], b"yes");
+    ias.a.ep_reset(client.ep).unwrap();
+    assert!(ias.a.ep_private_data(client.ep).unwrap().is_empty());
 }
 
 /// The peer's consumer says no, with its reasons.
-pub fn a_rejected_attempt_is_over(bed: &mut Bed<'_, impl Side>) {
-    let (client, point) = (with_receive(bed, A), bed.listen(B));
-    bed.ask(&client, point.qualifier, LIMIT, b"");
-    let cr = bed.request(&point);
-    let now = bed.now();
-    bed.b.cr_reject(now, cr, b"not today").unwrap();
-    fails(bed, &client, Event::PeerRejected(client.ep));
-    let data = bed.a.ep_private_data(client.ep).unwrap();
+pub fn a_rejected_attempt_is_over(ias: &mut Adapters<'_, impl Side>) {
+    let (client, point) = (with_receive(ias, A), ias.listen(B));
+    ias.ask(&client, point.qualifier, LIMIT, b"");
+    let cr = ias.request(&point);
+    let now = ias.now();
+    ias.b.cr_reject(now, cr, b"not today").unwrap();
+    fails(ias, &client, Event::PeerRejected(client.ep));
+    let data = ias.a.ep_private_data(client.ep).unwrap();
     assert_eq!(&data[..9], b"not today");
 }
 
 /// Without private data it is the peer's rejection all the same.
-pub fn fault_41_a_rejection_needs_no_private_data(bed: &mut Bed<'_, impl Side>) {
-    let (client, point) = (with_receive(bed, A), bed.listen(B));
-    bed.ask(&client, point.qualifier, LIMIT, b"");
-    let cr = bed.request(&point);
-    let now = bed.now();
-    bed.b.cr_reject(now, cr, b"").unwrap();
-    fails(bed, &client, Event::PeerRejected(client.ep));
+pub fn fault_41_a_rejection_needs_no_private_data(ias: &mut Adapters<'_, impl Side>) {
+    let (client, point) = (with_receive(ias, A), ias.listen(B));
+    ias.ask(&client, point.qualifier, LIMIT, b"");
+    let cr = ias.request(&point);
+    let now = ias.now();
+    ias.b.cr_reject(now, cr, b"").unwrap();
+    fails(ias, &client, Event::PeerRejected(client.ep));
 }
 
 /// Nobody listens.
-pub fn nobody_listening_is_no_peers_rejection(bed: &mut Bed<'_, impl Side>) {
-    let client = with_receive(bed, A);
-    let qualifier = bed.free_qualifier();
-    bed.ask(&client, qualifier, LIMIT, b"");
-    fails(bed, &client, Event::NonPeerRejected(client.ep));
+pub fn nobody_listening_is_no_peers_rejection(ias: &mut Adapters<'_, impl Side>) {
+    let client = with_receive(ias, A);
+    let qualifier = ias.free_qualifier();
+    ias.ask(&client, qualifier, LIMIT, b"");
+    fails(ias, &client, Event::NonPeerRejected(client.ep));
 }
 
 /// The service point's Event Dispatcher is full: that is its backlog.
-pub fn a_full_backlog_turns_requests_away(bed: &mut Bed<'_, impl Side>) {
-    let evd = bed.b.evd_create(1, EvdFlags::CR).unwrap();
-    let qualifier = bed.free_qualifier();
-    bed.b.psp_create(qualifier, evd, PspFlag::Consumer).unwrap();
-    let room = bed.b.evd_query(evd).unwrap().qlen as usize;
-    let mut clients: Vec<_> = (0..=room).map(|_| bed.merged_end(A)).collect();
+pub fn a_full_backlog_turns_requests_away(ias: &mut Adapters<'_, impl Side>) {
+    let evd = ias.b.evd_create(1, EvdFlags::CR).unwrap();
+    let qualifier = ias.free_qualifier();
+    ias.b.psp_create(qualifier, evd, PspFlag::Consumer).unwrap();
+    let room = ias.b.evd_query(evd).unwrap().qlen as usize;
+    let mut clients: Vec<_> = (0..=room).map(|_| ias.merged_end(A)).collect();
     let last = clients.pop().unwrap();
     for client in &clients {
-        bed.ask(client, qualifier, LIMIT, b"");
-        bed.pass(Duration::from_millis(5));
+        ias.ask(client, qualifier, LIMIT, b"");
+        ias.pass(Duration::from_millis(5));
     }
-    bed.a.ep_post_recv(last.ep, &[], 77, NONE).unwrap();
-    bed.ask(&last, qualifier, LIMIT, b"");
-    flushed(bed, &last, last.recv, 77);
-    assert_eq!(bed.event(A, last.conn), Event::NonPeerRejected(last.ep));
+    ias.a.ep_post_recv(last.ep, &[], 77, NONE).unwrap();
+    ias.ask(&last, qualifier, LIMIT, b"");
+    flushed(ias, &last, last.recv, 77);
+    assert_eq!(ias.event(A, last.conn), Event::NonPeerRejected(last.ep));
     for client in &clients {
-        assert_eq!(bed.state(client), EpState::ActiveConnectionPending);
+        assert_eq!(ias.state(client), EpState::ActiveConnectionPending);
     }
 }
 
 /// Nobody has that address.
-pub fn an_unknown_host_is_unreachable(bed: &mut Bed<'_, impl Side>) {
-    let client = with_receive(bed, A);
-    let (now, nobody) = (bed.now(), bed.nobody());
-    bed.a.ep_connect(now, client.ep, nobody, 7, Duration::MAX, b"", QOS).unwrap();
-    fails(bed, &client, Event::Unreachable(client.ep));
+pub fn an_unknown_host_is_unreachable(ias: &mut Adapters<'_, impl Side>) {
+    let client = with_receive(ias, A);
+    let (now, nobody) = (ias.now(), ias.nobody());
+    ias.a.ep_connect(now, client.ep, nobody, 7, Duration::MAX, b"", QOS).unwrap();
+    fails(ias, &client, Event::Unreachable(client.ep));
 }
 
 /// The consumer's own patience ends.
-pub fn the_consumers_timeout_ends_an_attempt(bed: &mut Bed<'_, impl Side>) {
-    let (client, point) = (with_receive(bed, A), bed.listen(B));
-    bed.ask(&client, point.qualifier, Duration::from_millis(50), b"");
-    bed.request(&point);
-    fails(bed, &client, Event::TimedOut(client.ep));
+pub fn the_consumers_timeout_ends_an_attempt(ias: &mut Adapters<'_, impl Side>) {
+    let (client, point) = (with_receive(ias, A), ias.listen(B));
+    ias.ask(&client, point.qualifier, Duration::from_millis(50), b"");
+    ias.request(&point);
+    fails(ias, &client, Event::TimedOut(client.ep));
 }
 
 /// A timeout that has nothing more to end does nothing.
-pub fn fault_28_a_timeout_spares_a_connection(bed: &mut Bed<'_, impl Side>) {
-    let (client, server, point) = (bed.end(A), bed.end(B), bed.listen(B));
+pub fn fault_28_a_timeout_spares_a_connection(ias: &mut Adapters<'_, impl Side>) {
+    let (client, server, point) = (ias.end(A), ias.end(B), ias.listen(B));
     let patience = Duration::from_millis(500);
-    bed.ask(&client, point.qualifier, patience, b"");
-    let cr = bed.request(&point);
-    let now = bed.now();
-    bed.b.cr_accept(now, cr, Some(server.ep), b"").unwrap();
-    assert_eq!(bed.event(A, client.conn), Event::Established(client.ep));
-    bed.quiet(patience * 2, &[(A, client.conn)]);
-    assert_eq!(bed.state(&client), EpState::Connected);
+    ias.ask(&client, point.qualifier, patience, b"");
+    let cr = ias.request(&point);
+    let now = ias.now();
+    ias.b.cr_accept(now, cr, Some(server.ep), b"").unwrap();
+    assert_eq!(ias.event(A, client.conn), Event::Established(client.ep));
+    ias.quiet(patience * 2, &[(A, client.conn)]);
+    assert_eq!(ias.state(&client), EpState::Connected);
 }
 
 /// A disconnect of either kind ends an attempt.
-pub fn a_disconnect_ends_an_attempt(bed: &mut Bed<'_, impl Side>) {
+pub fn a_disconnect_ends_an_attempt(ias: &mut Adapters<'_, impl Side>) {
     for flag in [CloseFlag::Abrupt, CloseFlag::Graceful] {
-        let (client, point) = (with_receive(bed, A), bed.listen(B));
-        bed.ask(&client, point.qualifier, LIMIT, b"");
-        bed.request(&point);
-        bed.disconnect(&client, flag);
-        fails(bed, &client, Event::Disconnected(client.ep));
+        let (client, point) = (with_receive(ias, A), ias.listen(B));
+        ias.ask(&client, point.qualifier, LIMIT, b"");
+        ias.request(&point);
+        ias.disconnect(&client, flag);
+        fails(ias, &client, Event::Disconnected(client.ep));
     }
 }
 
 /// An answer that comes too late finds nobody, and the peer hears of that.
-pub fn a_late_answer_finds_nobody(bed: &mut Bed<'_, impl Side>) {
-    let (client, server, point) = (bed.end(A), with_receive(bed, B), bed.listen(B));
-    bed.ask(&client, point.qualifier, LIMIT, b"");
-    let cr = bed.request(&point);
-    bed.disconnect(&client, CloseFlag::Abrupt);
-    assert_eq!(bed.event(A, client.conn), Event::Disconnected(client.ep));
-    let now = bed.now();
-    bed.b.cr_accept(now, cr, Some(server.ep), b"").unwrap();
-    fails(bed, &server, Event::AcceptCompletionError(server.ep));
-    assert_eq!(bed.look(A, client.conn), None);
-    assert_eq!(bed.state(&client), EpState::Disconnected);
+pub fn a_late_answer_finds_nobody(ias: &mut Adapters<'_, impl Side>) {
+    let (client, server, point) = (ias.end(A), with_receive(ias, B), ias.listen(B));
+    ias.ask(&client, point.qualifier, LIMIT, b"");
+    let cr = ias.request(&point);
+    ias.disconnect(&client, CloseFlag::Abrupt);
+    assert_eq!(ias.event(A, client.conn), Event::Disconnected(client.ep));
+    let now = ias.now();
+    ias.b.cr_accept(now, cr, Some(server.ep), b"").unwrap();
+    fails(ias, &server, Event::AcceptCompletionError(server.ep));
+    assert_eq!(ias.look(A, client.conn), None);
+    assert_eq!(ias.state(&client), EpState::Disconnected);
 }
 
 /// A freed Endpoint asks for nothing any more, at once.
-pub fn fault_12_free_ends_an_attempt_at_once(bed: &mut Bed<'_, impl Side>) {
-    let client = with_receive(bed, A);
-    let (now, nobody) = (bed.now(), bed.nobody());
-    bed.a.ep_connect(now, client.ep, nobody, 7, Duration::MAX, b"", QOS).unwrap();
-    bed.pass(Duration::from_millis(1));
-    let now = bed.now();
-    bed.a.ep_free(now, client.ep).unwrap();
+pub fn fault_12_free_ends_an_attempt_at_once(ias: &mut Adapters<'_, impl Side>) {
+    let client = with_receive(ias, A);
+    let (now, nobody) = (ias.now(), ias.nobody());
+    ias.a.ep_connect(now, client.ep, nobody, 7, Duration::MAX, b"", QOS).unwrap();
+    ias.pass(Duration::from_millis(1));
+    let now = ias.now();
+    ias.a.ep_free(now, client.ep).unwrap();
     for evd in [client.recv, client.request, client.conn] {
-        bed.a.evd_free(evd).unwrap();
+        ias.a.evd_free(evd).unwrap();
     }
 }
 
 /// What can be done with an Endpoint while it asks: post receives, and wait.
-pub fn an_asking_endpoint_refuses_everything_else(bed: &mut Bed<'_, impl Side>) {
-    let (client, point) = (bed.end(A), bed.listen(B));
-    bed.ask(&client, point.qualifier, LIMIT, b"");
-    let (now, to) = (bed.now(), bed.b.address());
+pub fn an_asking_endpoint_refuses_everything_else(ias: &mut Adapters<'_, impl Side>) {
+    let (client, point) = (ias.end(A), ias.listen(B));
+    ias.ask(&client, point.qualifier, LIMIT, b"");
+    let (now, to) = (ias.now(), ias.b.address());
     let (state, asking) = (DatType::InvalidState, DatSubtype::InvalidStateEpActConnPending);
-    let ia = &mut bed.a.ia;
+    let ia = &mut ias.a.ia;
     let asked = ia.ep_connect(now, client.ep, to, 7, LIMIT, b"", QOS);
     refused(asked, state, asking);
     refused(ia.ep_reset(client.ep), state, asking);
@@ -255,43 +255,43 @@ pub fn an_asking_endpoint_refuses_everything_else(bed: &mut Bed<'_, impl Side>) 
 }
 
 /// Accepted and not yet confirmed.
-fn accepting(bed: &mut Bed<'_, impl Side>) -> (End, End) {
-    let (client, server, point) = (bed.end(A), with_receive(bed, B), bed.listen(B));
-    bed.ask(&client, point.qualifier, LIMIT, b"");
-    let cr = bed.request(&point);
-    let now = bed.now();
-    bed.b.cr_accept(now, cr, Some(server.ep), b"").unwrap();
-    assert_eq!(bed.state(&server), EpState::CompletionPending);
-    refused(bed.b.cr_query(cr), DatType::InvalidHandle, DatSubtype::InvalidHandleCr);
+fn accepting(ias: &mut Adapters<'_, impl Side>) -> (End, End) {
+    let (client, server, point) = (ias.end(A), with_receive(ias, B), ias.listen(B));
+    ias.ask(&client, point.qualifier, LIMIT, b"");
+    let cr = ias.request(&point);
+    let now = ias.now();
+    ias.b.cr_accept(now, cr, Some(server.ep), b"").unwrap();
+    assert_eq!(ias.state(&server), EpState::CompletionPending);
+    refused(ias.b.cr_query(cr), DatType::InvalidHandle, DatSubtype::InvalidHandleCr);
     (client, server)
 }
 
 /// The request is used up, the Endpoint waits for the peer, and is connected.
-pub fn an_accepted_request_waits_for_the_peer(bed: &mut Bed<'_, impl Side>) {
-    let (client, server) = accepting(bed);
-    let posted = bed.b.ep_post_send(server.ep, &[], 1, NONE);
+pub fn an_accepted_request_waits_for_the_peer(ias: &mut Adapters<'_, impl Side>) {
+    let (client, server) = accepting(ias);
+    let posted = ias.b.ep_post_send(server.ep, &[], 1, NONE);
     refused(posted, DatType::InvalidState, DatSubtype::InvalidStateEpComplPending);
-    assert_eq!(bed.event(B, server.conn), Event::Established(server.ep));
-    assert_eq!(bed.state(&server), EpState::Connected);
-    assert!(bed.b.ep_private_data(server.ep).unwrap().is_empty());
-    assert_eq!(bed.event(A, client.conn), Event::Established(client.ep));
+    assert_eq!(ias.event(B, server.conn), Event::Established(server.ep));
+    assert_eq!(ias.state(&server), EpState::Connected);
+    assert!(ias.b.ep_private_data(server.ep).unwrap().is_empty());
+    assert_eq!(ias.event(A, client.conn), Event::Established(client.ep));
 }
 
 /// The peer is gone before it confirms.
-pub fn a_peer_that_goes_fails_the_accept(bed: &mut Bed<'_, impl Side>) {
-    let (client, server) = accepting(bed);
-    let now = bed.now();
-    bed.a.ep_free(now, client.ep).unwrap();
-    fails(bed, &server, Event::AcceptCompletionError(server.ep));
+pub fn a_peer_that_goes_fails_the_accept(ias: &mut Adapters<'_, impl Side>) {
+    let (client, server) = accepting(ias);
+    let now = ias.now();
+    ias.a.ep_free(now, client.ep).unwrap();
+    fails(ias, &server, Event::AcceptCompletionError(server.ep));
 }
 
 /// The acceptor changes its mind.
-pub fn a_disconnect_ends_an_accept(bed: &mut Bed<'_, impl Side>) {
-    let (client, server) = accepting(bed);
-    bed.disconnect(&server, CloseFlag::Graceful);
-    assert_eq!(bed.event(B, server.conn), Event::Disconnected(server.ep));
-    flushed(bed, &server, server.recv, 77);
-    let event = bed.event(A, client.conn);
+pub fn a_disconnect_ends_an_accept(ias: &mut Adapters<'_, impl Side>) {
+    let (client, server) = accepting(ias);
+    ias.disconnect(&server, CloseFlag::Graceful);
+    assert_eq!(ias.event(B, server.conn), Event::Disconnected(server.ep));
+    flushed(ias, &server, server.recv, 77);
+    let event = ias.event(A, client.conn);
     assert!(
         matches!(event, Event::NonPeerRejected(_) | Event::Established(_) | Event::Disconnected(_)),
         "{event:?}"
@@ -299,14 +299,14 @@ pub fn a_disconnect_ends_an_accept(bed: &mut Bed<'_, impl Side>) {
 }
 
 /// A receive that a failed attempt brings back is a completion like any other, in its place.
-pub fn fault_09_flushed_receives_are_dto_events(bed: &mut Bed<'_, impl Side>) {
-    let client = with_receive(bed, A);
-    bed.a.ep_post_recv(client.ep, &[], 78, NONE).unwrap();
-    let qualifier = bed.free_qualifier();
-    bed.ask(&client, qualifier, LIMIT, b"");
-    bed.event(A, client.conn);
+pub fn fault_09_flushed_receives_are_dto_events(ias: &mut Adapters<'_, impl Side>) {
+    let client = with_receive(ias, A);
+    ias.a.ep_post_recv(client.ep, &[], 78, NONE).unwrap();
+    let qualifier = ias.free_qualifier();
+    ias.ask(&client, qualifier, LIMIT, b"");
+    ias.event(A, client.conn);
     for cookie in [77, 78] {
-        let event = bed.event(A, client.recv);
+        let event = ias.event(A, client.recv);
         assert_eq!(event.number(), 1, "{event:?}");
         let Event::Dto(dto) = event else { panic!() };
         assert_eq!((dto.cookie, dto.status, dto.ep), (cookie, DtoStatus::ErrFlushed, client.ep));
@@ -314,27 +314,27 @@ pub fn fault_09_flushed_receives_are_dto_events(bed: &mut Bed<'_, impl Side>) {
 }
 
 /// Pre-posted receives come back whatever ends the attempt.
-pub fn fault_10_a_failed_attempt_flushes_receives(bed: &mut Bed<'_, impl Side>) {
-    let client = with_receive(bed, A);
-    let (now, nobody) = (bed.now(), bed.nobody());
+pub fn fault_10_a_failed_attempt_flushes_receives(ias: &mut Adapters<'_, impl Side>) {
+    let client = with_receive(ias, A);
+    let (now, nobody) = (ias.now(), ias.nobody());
     let patience = Duration::from_millis(5);
-    bed.a.ep_connect(now, client.ep, nobody, 7, patience, b"", QOS).unwrap();
-    let event = bed.event(A, client.conn);
+    ias.a.ep_connect(now, client.ep, nobody, 7, patience, b"", QOS).unwrap();
+    let event = ias.event(A, client.conn);
     assert!(matches!(event, Event::TimedOut(_) | Event::Unreachable(_)), "{event:?}");
-    flushed(bed, &client, client.recv, 77);
+    flushed(ias, &client, client.recv, 77);
 }
 
 /// The address of the peer outlives everything that came with its request.
-pub fn fault_26_an_endpoint_keeps_its_own_copy_of_the_peer(bed: &mut Bed<'_, impl Side>) {
-    let [client, server] = bed.connected();
-    let peer = bed.b.ep_query(server.ep).unwrap().remote;
-    assert_eq!(peer, Some(bed.a.address()));
-    bed.disconnect(&client, CloseFlag::Abrupt);
-    bed.event(B, server.conn);
-    assert_eq!(bed.b.ep_query(server.ep).unwrap().remote, peer);
-    bed.b.ep_reset(server.ep).unwrap();
-    assert_eq!(bed.b.ep_query(server.ep).unwrap().remote, None);
+pub fn fault_26_an_endpoint_keeps_its_own_copy_of_the_peer(ias: &mut Adapters<'_, impl Side>) {
+    let [client, server] = ias.connected();
+    let peer = ias.b.ep_query(server.ep).unwrap().remote;
+    assert_eq!(peer, Some(ias.a.address()));
+    ias.disconnect(&client, CloseFlag::Abrupt);
+    ias.event(B, server.conn);
+    assert_eq!(ias.b.ep_query(server.ep).unwrap().remote, peer);
+    ias.b.ep_reset(server.ep).unwrap();
+    assert_eq!(ias.b.ep_query(server.ep).unwrap().remote, None);
     // It can ask now, although it was asked before.
-    let other = bed.end(A);
-    bed.connect(&server, &other);
+    let other = ias.end(A);
+    ias.connect(&server, &other);
 }

@@ -5,12 +5,12 @@ use dat_core::{
     MemPriv, Qos,
 };
 
-use super::super::{A, B, Bed, LIMIT, NONE, Side, refused};
+use super::super::{A, Adapters, B, LIMIT, NONE, Side, refused};
 
 /// A new Endpoint is quiescent and is what it was made from.
-pub fn a_new_endpoint_is_unconnected(bed: &mut Bed<'_, impl Side>) {
-    let end = bed.end_with(A, false, |attr| attr.max_recv_dtos = 7);
-    let param = bed.a.ep_query(end.ep).unwrap();
+pub fn a_new_endpoint_is_unconnected(ias: &mut Adapters<'_, impl Side>) {
+    let end = ias.end_with(A, false, |attr| attr.max_recv_dtos = 7);
+    let param = ias.a.ep_query(end.ep).unwrap();
     assert_eq!(param.state, EpState::Unconnected);
     assert_eq!(
         (param.pz, param.recv_evd, param.request_evd, param.connect_evd),
@@ -18,29 +18,29 @@ pub fn a_new_endpoint_is_unconnected(bed: &mut Bed<'_, impl Side>) {
     );
     assert_eq!((param.srq, param.remote, param.remote_port), (None, None, 0));
     assert_eq!(param.attr.max_recv_dtos, 7);
-    assert_eq!(bed.look(A, end.conn), None);
+    assert_eq!(ias.look(A, end.conn), None);
 }
 
 /// Without attributes an Endpoint has what the adapter suggests.
-pub fn fault_25_attributes_are_optional(bed: &mut Bed<'_, impl Side>) {
-    let evd = bed.a.evd_create(64, EvdFlags::DTO | EvdFlags::CONNECTION).unwrap();
-    let pz = bed.a.pz_create().unwrap();
-    let (suggested, some) = (bed.a.ep_attr_default(), Some(evd));
-    let ep = bed.a.ep_create(Some(pz), some, some, some, None).unwrap();
-    assert_eq!(bed.a.ep_query(ep).unwrap().attr, suggested);
+pub fn fault_25_attributes_are_optional(ias: &mut Adapters<'_, impl Side>) {
+    let evd = ias.a.evd_create(64, EvdFlags::DTO | EvdFlags::CONNECTION).unwrap();
+    let pz = ias.a.pz_create().unwrap();
+    let (suggested, some) = (ias.a.ep_attr_default(), Some(evd));
+    let ep = ias.a.ep_create(Some(pz), some, some, some, None).unwrap();
+    assert_eq!(ias.a.ep_query(ep).unwrap().attr, suggested);
     // fault 25: the attributes are not looked at where there are none.
-    let bare = bed.a.ep_create(None, None, None, None, None).unwrap();
-    let attr = bed.a.ep_query(bare).unwrap().attr;
+    let bare = ias.a.ep_create(None, None, None, None, None).unwrap();
+    let attr = ias.a.ep_query(bare).unwrap().attr;
     assert_eq!((attr.max_recv_dtos, attr.max_request_dtos), (0, 0));
 }
 
 /// Each handle is checked, and that its Event Dispatcher takes the stream.
-pub fn wrong_handles_are_refused(bed: &mut Bed<'_, impl Side>) {
-    let end = bed.end(A);
-    let (cr, gone) = (bed.a.evd_create(8, EvdFlags::CR).unwrap(), bed.a.pz_create().unwrap());
-    bed.a.pz_free(gone).unwrap();
+pub fn wrong_handles_are_refused(ias: &mut Adapters<'_, impl Side>) {
+    let end = ias.end(A);
+    let (cr, gone) = (ias.a.evd_create(8, EvdFlags::CR).unwrap(), ias.a.pz_create().unwrap());
+    ias.a.pz_free(gone).unwrap();
     let (dto, conn, pz) = (Some(end.recv), Some(end.conn), Some(end.pz));
-    let ia = &mut bed.a.ia;
+    let ia = &mut ias.a.ia;
     let invalid = DatType::InvalidHandle;
     let made = ia.ep_create(Some(gone), dto, dto, conn, None);
     refused(made, invalid, DatSubtype::InvalidHandlePz);
@@ -55,11 +55,11 @@ pub fn wrong_handles_are_refused(bed: &mut Bed<'_, impl Side>) {
 }
 
 /// Attributes that contradict the Event Dispatchers, or exceed the adapter.
-pub fn attributes_that_cannot_be_are_refused(bed: &mut Bed<'_, impl Side>) {
-    let end = bed.end(A);
+pub fn attributes_that_cannot_be_are_refused(ias: &mut Adapters<'_, impl Side>) {
+    let end = ias.end(A);
     let (dto, conn, pz) = (Some(end.recv), Some(end.conn), Some(end.pz));
-    let good = bed.a.ep_attr_default();
-    let (ia_attr, _) = bed.a.query();
+    let good = ias.a.ep_attr_default();
+    let (ia_attr, _) = ias.a.query();
     let too_many = u8::try_from(ia_attr.max_iov_segments_per_dto + 1).unwrap();
     let too_deep = u16::try_from(ia_attr.max_dto_per_ep + 1).unwrap();
     let mut all = vec![good; 8];
@@ -72,7 +72,7 @@ pub fn attributes_that_cannot_be_are_refused(bed: &mut Bed<'_, impl Side>) {
     all[6].recv_completion_flags = CompletionFlags::SUPPRESS;
     all[7].max_rdma_read_in = u8::try_from(ia_attr.max_rdma_read_per_ep_in + 1).unwrap();
     for (n, attr) in all.iter().enumerate() {
-        let made = bed.a.ep_create(pz, dto, dto, conn, Some(attr));
+        let made = ias.a.ep_create(pz, dto, dto, conn, Some(attr));
         let ret: dat_core::DatReturn = made.unwrap_err().into();
         assert_eq!(
             (ret.ty(), ret.subtype()),
@@ -80,117 +80,117 @@ pub fn attributes_that_cannot_be_are_refused(bed: &mut Bed<'_, impl Side>) {
             "attribute {n}"
         );
     }
-    let made = bed.a.ep_create(pz, None, dto, conn, Some(&good));
+    let made = ias.a.ep_create(pz, None, dto, conn, Some(&good));
     refused(made, DatType::InvalidParameter, DatSubtype::InvalidArg6);
     let mut dear = good;
     dear.qos = Qos::Premium;
-    let made = bed.a.ep_create(pz, dto, dto, conn, Some(&dear));
+    let made = ias.a.ep_create(pz, dto, dto, conn, Some(&dear));
     refused(made, DatType::ModelNotSupported, DatSubtype::None);
 }
 
 /// An Endpoint of which something is missing can be made, and used for nothing.
-pub fn without_zone_or_evds_it_is_unconfigured(bed: &mut Bed<'_, impl Side>) {
-    let end = bed.end(B);
-    let bare = bed.b.ep_create(None, None, None, None, None).unwrap();
-    let state = bed.b.ep_query(bare).unwrap().state;
+pub fn without_zone_or_evds_it_is_unconfigured(ias: &mut Adapters<'_, impl Side>) {
+    let end = ias.end(B);
+    let bare = ias.b.ep_create(None, None, None, None, None).unwrap();
+    let state = ias.b.ep_query(bare).unwrap().state;
     assert_eq!(state, EpState::UnconfiguredUnconnected);
-    let (now, to) = (bed.now(), bed.a.address());
+    let (now, to) = (ias.now(), ias.a.address());
     let unconfigured = DatSubtype::InvalidStateEpUnconfigured;
-    let posted = bed.b.ep_post_recv(bare, &[], 1, NONE);
+    let posted = ias.b.ep_post_recv(bare, &[], 1, NONE);
     refused(posted, DatType::InvalidState, unconfigured);
-    let posted = bed.b.ep_post_send(bare, &[], 1, NONE);
+    let posted = ias.b.ep_post_send(bare, &[], 1, NONE);
     refused(posted, DatType::InvalidState, unconfigured);
-    let asked = bed.b.ep_connect(now, bare, to, 7, LIMIT, b"", Qos::BestEffort);
+    let asked = ias.b.ep_connect(now, bare, to, 7, LIMIT, b"", Qos::BestEffort);
     refused(asked, DatType::InvalidState, unconfigured);
-    let point = bed.listen(B);
-    let client = bed.end(A);
-    bed.ask(&client, point.qualifier, LIMIT, b"");
-    let cr = bed.request(&point);
-    let now = bed.now();
-    let accepted = bed.b.cr_accept(now, cr, Some(bare), b"");
+    let point = ias.listen(B);
+    let client = ias.end(A);
+    ias.ask(&client, point.qualifier, LIMIT, b"");
+    let cr = ias.request(&point);
+    let now = ias.now();
+    let accepted = ias.b.cr_accept(now, cr, Some(bare), b"");
     refused(accepted, DatType::InvalidState, unconfigured);
     // The request is as it was.
-    bed.b.cr_accept(now, cr, Some(end.ep), b"").unwrap();
-    bed.event(A, client.conn);
-    bed.b.ep_reset(bare).unwrap();
-    bed.b.ep_free(now, bare).unwrap();
+    ias.b.cr_accept(now, cr, Some(end.ep), b"").unwrap();
+    ias.event(A, client.conn);
+    ias.b.ep_reset(bare).unwrap();
+    ias.b.ep_free(now, bare).unwrap();
 }
 
 /// What is missing can be given later, piece by piece.
-pub fn modify_configures_it(bed: &mut Bed<'_, impl Side>) {
-    let mut end = bed.end(A);
-    let bare = bed.a.ep_create(None, None, None, None, None).unwrap();
+pub fn modify_configures_it(ias: &mut Adapters<'_, impl Side>) {
+    let mut end = ias.end(A);
+    let bare = ias.a.ep_create(None, None, None, None, None).unwrap();
     let pz = EpModify { pz: Some(end.pz), ..EpModify::default() };
-    bed.a.ep_modify(bare, &pz).unwrap();
-    let state = bed.a.ep_query(bare).unwrap().state;
+    ias.a.ep_modify(bare, &pz).unwrap();
+    let state = ias.a.ep_query(bare).unwrap().state;
     assert_eq!(state, EpState::UnconfiguredUnconnected);
     let evds = EpModify {
         recv_evd: Some(end.recv),
         request_evd: Some(end.request),
         connect_evd: Some(end.conn),
-        attr: Some(bed.a.ep_attr_default()),
+        attr: Some(ias.a.ep_attr_default()),
         ..EpModify::default()
     };
-    bed.a.ep_modify(bare, &evds).unwrap();
+    ias.a.ep_modify(bare, &evds).unwrap();
     end.ep = bare;
-    assert_eq!(bed.state(&end), EpState::Unconnected);
-    let peer = bed.end(B);
-    bed.connect(&end, &peer);
+    assert_eq!(ias.state(&end), EpState::Unconnected);
+    let peer = ias.end(B);
+    ias.connect(&end, &peer);
 }
 
 /// Without a connect Event Dispatcher it cannot be connected.
-pub fn without_a_connect_evd_it_is_not_ready(bed: &mut Bed<'_, impl Side>) {
-    let end = bed.end(A);
+pub fn without_a_connect_evd_it_is_not_ready(ias: &mut Adapters<'_, impl Side>) {
+    let end = ias.end(A);
     let (pz, dto) = (Some(end.pz), Some(end.recv));
-    let ep = bed.a.ep_create(pz, dto, dto, None, None).unwrap();
-    assert_eq!(bed.a.ep_query(ep).unwrap().state, EpState::Unconnected);
-    let (now, to) = (bed.now(), bed.b.address());
-    let asked = bed.a.ep_connect(now, ep, to, 7, LIMIT, b"", Qos::BestEffort);
+    let ep = ias.a.ep_create(pz, dto, dto, None, None).unwrap();
+    assert_eq!(ias.a.ep_query(ep).unwrap().state, EpState::Unconnected);
+    let (now, to) = (ias.now(), ias.b.address());
+    let asked = ias.a.ep_connect(now, ep, to, 7, LIMIT, b"", Qos::BestEffort);
     refused(asked, DatType::InvalidState, DatSubtype::InvalidStateEpNotReady);
-    assert_eq!(bed.a.ep_query(ep).unwrap().state, EpState::Unconnected);
+    assert_eq!(ias.a.ep_query(ep).unwrap().state, EpState::Unconnected);
 }
 
 /// An Endpoint without a receive Event Dispatcher takes no receives, and sends.
-pub fn a_sender_needs_no_receives(bed: &mut Bed<'_, impl Side>) {
-    let mut end = bed.end(A);
-    let mut attr = bed.a.ep_attr_default();
+pub fn a_sender_needs_no_receives(ias: &mut Adapters<'_, impl Side>) {
+    let mut end = ias.end(A);
+    let mut attr = ias.a.ep_attr_default();
     attr.max_recv_dtos = 0;
     let (pz, request, conn) = (Some(end.pz), Some(end.request), Some(end.conn));
-    end.ep = bed.a.ep_create(pz, None, request, conn, Some(&attr)).unwrap();
-    let posted = bed.a.ep_post_recv(end.ep, &[], 1, NONE);
+    end.ep = ias.a.ep_create(pz, None, request, conn, Some(&attr)).unwrap();
+    let posted = ias.a.ep_post_recv(end.ep, &[], 1, NONE);
     let full = DatType::InsufficientResources;
     refused(posted, full, DatSubtype::ResourceCredits);
-    let peer = bed.end(B);
-    bed.b.ep_post_recv(peer.ep, &[], 2, NONE).unwrap();
-    bed.connect(&end, &peer);
-    bed.a.ep_post_send(end.ep, &[], 3, NONE).unwrap();
-    bed.done(&end, DtoOperation::Send, 3);
-    assert_eq!(bed.done(&peer, DtoOperation::Receive, 2), 0);
+    let peer = ias.end(B);
+    ias.b.ep_post_recv(peer.ep, &[], 2, NONE).unwrap();
+    ias.connect(&end, &peer);
+    ias.a.ep_post_send(end.ep, &[], 3, NONE).unwrap();
+    ias.done(&end, DtoOperation::Send, 3);
+    assert_eq!(ias.done(&peer, DtoOperation::Receive, 2), 0);
 }
 
 /// What an Endpoint is made from cannot be freed before it.
-pub fn an_endpoint_holds_its_zone_and_evds(bed: &mut Bed<'_, impl Side>) {
-    let end = bed.end(A);
-    let freed = bed.a.pz_free(end.pz);
+pub fn an_endpoint_holds_its_zone_and_evds(ias: &mut Adapters<'_, impl Side>) {
+    let end = ias.end(A);
+    let freed = ias.a.pz_free(end.pz);
     refused(freed, DatType::InvalidState, DatSubtype::InvalidStatePzInUse);
     for evd in [end.recv, end.request, end.conn] {
-        let freed = bed.a.evd_free(evd);
+        let freed = ias.a.evd_free(evd);
         refused(freed, DatType::InvalidState, DatSubtype::InvalidStateEvdInUse);
     }
-    let now = bed.now();
-    bed.a.ep_free(now, end.ep).unwrap();
+    let now = ias.now();
+    ias.a.ep_free(now, end.ep).unwrap();
     for evd in [end.recv, end.request, end.conn] {
-        bed.a.evd_free(evd).unwrap();
+        ias.a.evd_free(evd).unwrap();
     }
-    bed.a.pz_free(end.pz).unwrap();
+    ias.a.pz_free(end.pz).unwrap();
 }
 
 /// A freed Endpoint is known by no call.
-pub fn a_freed_endpoint_is_an_invalid_handle(bed: &mut Bed<'_, impl Side>) {
-    let (dead, end) = (bed.end(A), bed.end(A));
-    let (now, to) = (bed.now(), bed.b.address());
-    let evd = bed.a.evd_create(8, EvdFlags::CR).unwrap();
-    let ia = &mut bed.a.ia;
+pub fn a_freed_endpoint_is_an_invalid_handle(ias: &mut Adapters<'_, impl Side>) {
+    let (dead, end) = (ias.end(A), ias.end(A));
+    let (now, to) = (ias.now(), ias.b.address());
+    let evd = ias.a.evd_create(8, EvdFlags::CR).unwrap();
+    let ia = &mut ias.a.ia;
     ia.ep_free(now, dead.ep).unwrap();
     let (ep, qos) = (dead.ep, Qos::BestEffort);
     let rets: [dat_core::DatReturn; 13] = [
@@ -218,46 +218,46 @@ pub fn a_freed_endpoint_is_an_invalid_handle(bed: &mut Bed<'_, impl Side>) {
 }
 
 /// As many as the adapter says, and no more.
-pub fn there_are_as_many_as_the_adapter_says(bed: &mut Bed<'_, impl Side>) {
-    let most = bed.a.query().0.max_eps;
+pub fn there_are_as_many_as_the_adapter_says(ias: &mut Adapters<'_, impl Side>) {
+    let most = ias.a.query().0.max_eps;
     for _ in 0..most {
-        bed.a.ep_create(None, None, None, None, None).unwrap();
+        ias.a.ep_create(None, None, None, None, None).unwrap();
     }
-    let made = bed.a.ep_create(None, None, None, None, None);
+    let made = ias.a.ep_create(None, None, None, None, None);
     refused(made, DatType::InsufficientResources, DatSubtype::ResourceTep);
 }
 
 /// The idle flags say whether something is outstanding.
-pub fn fault_01_idle_means_that_nothing_is_outstanding(bed: &mut Bed<'_, impl Side>) {
-    let [from, to] = bed.connected();
-    let mem = bed.mem(B, to.pz, 64, MemPriv::ALL);
-    let idle = |bed: &mut Bed<'_, _>, side: usize, ep| {
-        let status = bed[side].ep_get_status(ep).unwrap();
+pub fn fault_01_idle_means_that_nothing_is_outstanding(ias: &mut Adapters<'_, impl Side>) {
+    let [from, to] = ias.connected();
+    let mem = ias.mem(B, to.pz, 64, MemPriv::ALL);
+    let idle = |ias: &mut Adapters<'_, _>, side: usize, ep| {
+        let status = ias[side].ep_get_status(ep).unwrap();
         (status.recv_idle, status.request_idle)
     };
-    assert_eq!(idle(bed, A, from.ep), (true, true));
-    bed.a.ep_post_send(from.ep, &[], 1, NONE).unwrap();
-    assert_eq!(idle(bed, A, from.ep), (true, false));
-    bed.recv(&to, &mem, 0, 64, 2);
-    bed.recv(&to, &mem, 0, 64, 3);
-    assert_eq!(idle(bed, B, to.ep), (false, true));
-    bed.done(&from, DtoOperation::Send, 1);
-    assert_eq!(idle(bed, A, from.ep), (true, true));
-    bed.done(&to, DtoOperation::Receive, 2);
-    assert_eq!(idle(bed, B, to.ep), (false, true));
+    assert_eq!(idle(ias, A, from.ep), (true, true));
+    ias.a.ep_post_send(from.ep, &[], 1, NONE).unwrap();
+    assert_eq!(idle(ias, A, from.ep), (true, false));
+    ias.recv(&to, &mem, 0, 64, 2);
+    ias.recv(&to, &mem, 0, 64, 3);
+    assert_eq!(idle(ias, B, to.ep), (false, true));
+    ias.done(&from, DtoOperation::Send, 1);
+    assert_eq!(idle(ias, A, from.ep), (true, true));
+    ias.done(&to, DtoOperation::Receive, 2);
+    assert_eq!(idle(ias, B, to.ep), (false, true));
 }
 
 /// The receives that an Endpoint has: posted and not completed.
-pub fn recv_query_counts_what_is_posted(bed: &mut Bed<'_, impl Side>) {
-    let [from, to] = bed.connected();
-    let mem = bed.mem(B, to.pz, 64, MemPriv::ALL);
+pub fn recv_query_counts_what_is_posted(ias: &mut Adapters<'_, impl Side>) {
+    let [from, to] = ias.connected();
+    let mem = ias.mem(B, to.pz, 64, MemPriv::ALL);
     for cookie in 0..3 {
-        bed.recv(&to, &mem, 0, 64, cookie);
+        ias.recv(&to, &mem, 0, 64, cookie);
     }
-    let info = bed.b.ep_recv_query(to.ep).unwrap();
+    let info = ias.b.ep_recv_query(to.ep).unwrap();
     assert_eq!((info.nbufs_allocated, info.bufs_alloc_span), (Some(3), Some(3)));
-    bed.a.ep_post_send(from.ep, &[], 1, NONE).unwrap();
-    bed.done(&to, DtoOperation::Receive, 0);
-    let info = bed.b.ep_recv_query(to.ep).unwrap();
+    ias.a.ep_post_send(from.ep, &[], 1, NONE).unwrap();
+    ias.done(&to, DtoOperation::Receive, 0);
+    let info = ias.b.ep_recv_query(to.ep).unwrap();
     assert_eq!(info.nbufs_allocated, Some(2));
 }

@@ -24,12 +24,12 @@ pub use status::*;
 
 use dat_core::{Cr, DtoStatus, Evd, EvdFlags, Event, Rsp};
 
-use super::{Bed, End, Side};
+use super::{Adapters, End, Side};
 
 /// The next completion is that of `cookie`, flushed.
 #[track_caller]
-pub(super) fn flushed(bed: &mut Bed<'_, impl Side>, end: &End, evd: Evd, cookie: u64) {
-    let dto = bed.dto(end.side, evd);
+pub(super) fn flushed(ias: &mut Adapters<'_, impl Side>, end: &End, evd: Evd, cookie: u64) {
+    let dto = ias.dto(end.side, evd);
     assert_eq!(
         (dto.ep, dto.cookie, dto.status, dto.len),
         (end.ep, cookie, DtoStatus::ErrFlushed, 0)
@@ -38,17 +38,17 @@ pub(super) fn flushed(bed: &mut Bed<'_, impl Side>, end: &End, evd: Evd, cookie:
 
 /// A Reserved Service Point for `end`, its Event Dispatcher and its qualifier.
 #[track_caller]
-pub(super) fn reserve(bed: &mut Bed<'_, impl Side>, end: &End) -> (Rsp, Evd, u64) {
-    let evd = bed[end.side].evd_create(8, EvdFlags::CR).unwrap();
-    let qualifier = bed.free_qualifier();
-    let rsp = bed[end.side].rsp_create(qualifier, Some(end.ep), evd);
+pub(super) fn reserve(ias: &mut Adapters<'_, impl Side>, end: &End) -> (Rsp, Evd, u64) {
+    let evd = ias[end.side].evd_create(8, EvdFlags::CR).unwrap();
+    let qualifier = ias.free_qualifier();
+    let rsp = ias[end.side].rsp_create(qualifier, Some(end.ep), evd);
     (rsp.unwrap(), evd, qualifier)
 }
 
 /// The next request, at a service point of any kind.
 #[track_caller]
-pub(super) fn next_request(bed: &mut Bed<'_, impl Side>, side: usize, evd: Evd) -> Cr {
-    match bed.event(side, evd) {
+pub(super) fn next_request(ias: &mut Adapters<'_, impl Side>, side: usize, evd: Evd) -> Cr {
+    match ias.event(side, evd) {
         Event::ConnectionRequest { cr, .. }
         | Event::ReservedRequest { cr, .. }
         | Event::CommonRequest { cr, .. } => cr,

@@ -5,15 +5,15 @@ use dat_core::{
     RmrTriplet,
 };
 
-use super::super::{A, B, Bed, End, Mem, NONE, Side, refused};
+use super::super::{A, Adapters, B, End, Mem, NONE, Side, refused};
 
 /// More segments than there may be, and flags that nobody has, are refused at the post, with all
 /// bits of the code.
-pub fn fault_08_a_receive_is_checked_at_the_post(bed: &mut Bed<'_, impl Side>) {
-    let end = bed.end(A);
-    let mem = bed.mem(A, end.pz, 64, MemPriv::ALL);
+pub fn fault_08_a_receive_is_checked_at_the_post(ias: &mut Adapters<'_, impl Side>) {
+    let end = ias.end(A);
+    let mem = ias.mem(A, end.pz, 64, MemPriv::ALL);
     let parameter = DatType::InvalidParameter;
-    let posted = bed.a.ep_post_recv(end.ep, &[mem.seg(0, 1); 100], 1, NONE);
+    let posted = ias.a.ep_post_recv(end.ep, &[mem.seg(0, 1); 100], 1, NONE);
     refused(posted, parameter, DatSubtype::InvalidArg2);
     for flags in [
         CompletionFlags::from_bits_retain(0x40),
@@ -21,82 +21,82 @@ pub fn fault_08_a_receive_is_checked_at_the_post(bed: &mut Bed<'_, impl Side>) {
         CompletionFlags::UNSIGNALLED,
         CompletionFlags::BARRIER_FENCE,
     ] {
-        let posted = bed.a.ep_post_recv(end.ep, &[mem.seg(0, 1)], 1, flags);
+        let posted = ias.a.ep_post_recv(end.ep, &[mem.seg(0, 1)], 1, flags);
         refused(posted, parameter, DatSubtype::InvalidArg5);
     }
-    assert!(bed.a.ep_get_status(end.ep).unwrap().recv_idle);
+    assert!(ias.a.ep_get_status(end.ep).unwrap().recv_idle);
 }
 
 /// Two connected Endpoints, an RMR of `A` over 16..48 of memory of 64 bytes, and memory of `B`.
-fn with_window(bed: &mut Bed<'_, impl Side>, rights: MemPriv) -> ([End; 2], [Mem; 2], u32) {
-    let ends = bed.connected();
-    let mems = [A, B].map(|side| bed.mem(side, ends[side].pz, 64, MemPriv::ALL));
-    let rmr = bed.a.rmr_create(ends[A].pz).unwrap();
+fn with_window(ias: &mut Adapters<'_, impl Side>, rights: MemPriv) -> ([End; 2], [Mem; 2], u32) {
+    let ends = ias.connected();
+    let mems = [A, B].map(|side| ias.mem(side, ends[side].pz, 64, MemPriv::ALL));
+    let rmr = ias.a.rmr_create(ends[A].pz).unwrap();
     let range = mems[A].seg(16, 32);
-    let context = bed.a.rmr_bind(rmr, &range, rights, ends[A].ep, 99, NONE);
-    let event = bed.event(A, ends[A].request);
+    let context = ias.a.rmr_bind(rmr, &range, rights, ends[A].ep, 99, NONE);
+    let event = ias.event(A, ends[A].request);
     assert!(matches!(event, Event::RmrBind { cookie: 99, .. }));
     (ends, mems, context.unwrap())
 }
 
 /// A read into what an own RMR opens.
-pub fn a_read_may_end_in_an_rmr(bed: &mut Bed<'_, impl Side>) {
-    let ([from, _], [sink, source], context) = with_window(bed, MemPriv::REMOTE_WRITE);
-    bed.fill(&source, 0, b"from afar");
+pub fn a_read_may_end_in_an_rmr(ias: &mut Adapters<'_, impl Side>) {
+    let ([from, _], [sink, source], context) = with_window(ias, MemPriv::REMOTE_WRITE);
+    ias.fill(&source, 0, b"from afar");
     let local = RmrTriplet { addr: sink.seg(20, 0).addr, len: 9, context };
-    bed.a.ep_post_rdma_read_to_rmr(from.ep, &local, 5, &source.far(0, 9), NONE).unwrap();
-    assert_eq!(bed.done(&from, DtoOperation::RdmaRead, 5), 9);
-    assert_eq!(bed.bytes(&sink, 20, 9), b"from afar");
+    ias.a.ep_post_rdma_read_to_rmr(from.ep, &local, 5, &source.far(0, 9), NONE).unwrap();
+    assert_eq!(ias.done(&from, DtoOperation::RdmaRead, 5), 9);
+    assert_eq!(ias.bytes(&sink, 20, 9), b"from afar");
 }
 
 /// It stays inside the RMR, which must be open and grant writing.
-pub fn a_read_into_an_rmr_is_checked(bed: &mut Bed<'_, impl Side>) {
-    let ([from, _], [sink, source], context) = with_window(bed, MemPriv::REMOTE_WRITE);
+pub fn a_read_into_an_rmr_is_checked(ias: &mut Adapters<'_, impl Side>) {
+    let ([from, _], [sink, source], context) = with_window(ias, MemPriv::REMOTE_WRITE);
     let inside = RmrTriplet { addr: sink.seg(16, 0).addr, len: 8, context };
     let far = source.far(0, 8);
     for (addr, len) in [(8, 8), (44, 8), (16, 33)] {
         let local = RmrTriplet { addr: sink.seg(addr, 0).addr, len, context };
         let far = source.far(0, len as usize);
-        let posted = bed.a.ep_post_rdma_read_to_rmr(from.ep, &local, 5, &far, NONE);
+        let posted = ias.a.ep_post_rdma_read_to_rmr(from.ep, &local, 5, &far, NONE);
         refused(posted, DatType::InvalidParameter, DatSubtype::InvalidArg2);
     }
     let local = RmrTriplet { context: context ^ 0xff, ..inside };
-    let posted = bed.a.ep_post_rdma_read_to_rmr(from.ep, &local, 5, &far, NONE);
+    let posted = ias.a.ep_post_rdma_read_to_rmr(from.ep, &local, 5, &far, NONE);
     let privileges = DatType::PrivilegesViolation;
     refused(posted, privileges, DatSubtype::PrivilegesRdmaRead);
-    assert!(bed.a.ep_get_status(from.ep).unwrap().request_idle);
+    assert!(ias.a.ep_get_status(from.ep).unwrap().request_idle);
 }
 
 /// An RMR that only lets peers read is nothing to read into.
-pub fn a_read_into_an_rmr_needs_the_right_to_write(bed: &mut Bed<'_, impl Side>) {
-    let ([from, _], [sink, source], context) = with_window(bed, MemPriv::REMOTE_READ);
+pub fn a_read_into_an_rmr_needs_the_right_to_write(ias: &mut Adapters<'_, impl Side>) {
+    let ([from, _], [sink, source], context) = with_window(ias, MemPriv::REMOTE_READ);
     let local = RmrTriplet { addr: sink.seg(16, 0).addr, len: 8, context };
     let far = source.far(0, 8);
-    let posted = bed.a.ep_post_rdma_read_to_rmr(from.ep, &local, 5, &far, NONE);
+    let posted = ias.a.ep_post_rdma_read_to_rmr(from.ep, &local, 5, &far, NONE);
     let privileges = DatType::PrivilegesViolation;
     refused(posted, privileges, DatSubtype::PrivilegesRdmaRead);
 }
 
 /// Without a context it is a send.
-pub fn a_send_that_invalidates_nothing_is_a_send(bed: &mut Bed<'_, impl Side>) {
-    let [from, to] = bed.connected();
-    bed.b.ep_post_recv(to.ep, &[], 1, NONE).unwrap();
-    bed.a.ep_post_send_with_invalidate(from.ep, &[], 2, NONE, None).unwrap();
-    bed.done(&from, DtoOperation::Send, 2);
-    bed.done(&to, DtoOperation::Receive, 1);
+pub fn a_send_that_invalidates_nothing_is_a_send(ias: &mut Adapters<'_, impl Side>) {
+    let [from, to] = ias.connected();
+    ias.b.ep_post_recv(to.ep, &[], 1, NONE).unwrap();
+    ias.a.ep_post_send_with_invalidate(from.ep, &[], 2, NONE, None).unwrap();
+    ias.done(&from, DtoOperation::Send, 2);
+    ias.done(&to, DtoOperation::Receive, 1);
 }
 
 /// What the peer does not have it cannot close: the connection breaks there, and this side hears of
 /// it.
-pub fn a_send_that_invalidates_a_strangers_context_breaks(bed: &mut Bed<'_, impl Side>) {
-    let [from, to] = bed.connected();
-    bed.b.ep_post_recv(to.ep, &[], 1, NONE).unwrap();
+pub fn a_send_that_invalidates_a_strangers_context_breaks(ias: &mut Adapters<'_, impl Side>) {
+    let [from, to] = ias.connected();
+    ias.b.ep_post_recv(to.ep, &[], 1, NONE).unwrap();
     let stranger = Some(0xffff_ff00);
-    bed.a.ep_post_send_with_invalidate(from.ep, &[], 2, NONE, stranger).unwrap();
-    let dto = bed.dto(B, to.recv);
+    ias.a.ep_post_send_with_invalidate(from.ep, &[], 2, NONE, stranger).unwrap();
+    let dto = ias.dto(B, to.recv);
     assert!(dto.cookie == 1 && dto.status != DtoStatus::Success);
-    bed.broken(B, to.conn, to.ep);
-    let event = bed.event(A, from.conn);
+    ias.broken(B, to.conn, to.ep);
+    let event = ias.event(A, from.conn);
     assert!(matches!(event, Event::Broken(_) | Event::Disconnected(_)), "{event:?}");
-    assert_eq!(bed.state(&from), EpState::Disconnected);
+    assert_eq!(ias.state(&from), EpState::Disconnected);
 }

@@ -2,100 +2,100 @@
 
 use dat_core::{DatSubtype, DatType, DtoOperation, EvdFlags, Event};
 
-use super::super::{A, B, Bed, Side, refused};
+use super::super::{A, Adapters, B, Side, refused};
 use super::{MOMENT, NOW, begin, drained, post, soft};
 use dat_core::MemPriv;
 
 /// An Event Dispatcher without the software stream.
-pub fn post_se_needs_its_stream(bed: &mut Bed<'_, impl Side>) {
-    let evd = bed.a.evd_create(4, EvdFlags::CONNECTION).unwrap();
-    let posted = bed.a.evd_post_se(evd, 1);
+pub fn post_se_needs_its_stream(ias: &mut Adapters<'_, impl Side>) {
+    let evd = ias.a.evd_create(4, EvdFlags::CONNECTION).unwrap();
+    let posted = ias.a.evd_post_se(evd, 1);
     refused(posted, DatType::InvalidParameter, DatSubtype::InvalidArg1);
-    assert_eq!(bed.look(A, evd), None);
+    assert_eq!(ias.look(A, evd), None);
 }
 
 /// What does not fit is refused, and nobody else hears of it.
-pub fn fault_07_a_full_queue_is_no_overflow(bed: &mut Bed<'_, impl Side>) {
-    let evd = soft(bed, 3);
-    post(bed, evd, 0..3);
-    let posted = bed.a.evd_post_se(evd, 3);
+pub fn fault_07_a_full_queue_is_no_overflow(ias: &mut Adapters<'_, impl Side>) {
+    let evd = soft(ias, 3);
+    post(ias, evd, 0..3);
+    let posted = ias.a.evd_post_se(evd, 3);
     refused(posted, DatType::QueueFull, DatSubtype::None);
-    let events = bed.a.async_evd();
-    bed.quiet(MOMENT, &[(A, events)]);
-    assert_eq!(drained(bed, evd), [0, 1, 2]);
-    post(bed, evd, 4..7);
-    assert_eq!(drained(bed, evd), [4, 5, 6]);
+    let events = ias.a.async_evd();
+    ias.quiet(MOMENT, &[(A, events)]);
+    assert_eq!(drained(ias, evd), [0, 1, 2]);
+    post(ias, evd, 4..7);
+    assert_eq!(drained(ias, evd), [4, 5, 6]);
 }
 
 /// Pointer, number and order.
-pub fn software_events_come_as_they_were_posted(bed: &mut Bed<'_, impl Side>) {
-    let evd = soft(bed, 4);
+pub fn software_events_come_as_they_were_posted(ias: &mut Adapters<'_, impl Side>) {
+    let evd = soft(ias, 4);
     for pointer in [u64::MAX, 0, 0xdead_beef] {
-        bed.a.evd_post_se(evd, pointer).unwrap();
+        ias.a.evd_post_se(evd, pointer).unwrap();
     }
     for pointer in [u64::MAX, 0, 0xdead_beef] {
-        let event = bed.look(A, evd).unwrap();
+        let event = ias.look(A, evd).unwrap();
         assert_eq!(event, Event::Software(pointer));
         assert_eq!(event.number(), 0x1_0001);
     }
 }
 
 /// Nothing there, and nothing twice.
-pub fn dequeue_of_an_empty_one(bed: &mut Bed<'_, impl Side>) {
-    let evd = soft(bed, 4);
-    let none = bed.a.evd_dequeue(evd);
+pub fn dequeue_of_an_empty_one(ias: &mut Adapters<'_, impl Side>) {
+    let evd = soft(ias, 4);
+    let none = ias.a.evd_dequeue(evd);
     refused(none, DatType::QueueEmpty, DatSubtype::None);
-    post(bed, evd, 0..1);
-    assert_eq!(bed.look(A, evd), Some(Event::Software(0)));
-    let none = bed.a.evd_dequeue(evd);
+    post(ias, evd, 0..1);
+    assert_eq!(ias.look(A, evd), Some(Event::Software(0)));
+    let none = ias.a.evd_dequeue(evd);
     refused(none, DatType::QueueEmpty, DatSubtype::None);
 }
 
 /// Who waits has the events to himself.
-pub fn dequeue_while_somebody_waits(bed: &mut Bed<'_, impl Side>) {
-    let evd = soft(bed, 4);
-    let mut wait = begin(bed, evd, MOMENT, 2);
-    post(bed, evd, 0..1);
-    let none = bed.a.evd_dequeue(evd);
+pub fn dequeue_while_somebody_waits(ias: &mut Adapters<'_, impl Side>) {
+    let evd = soft(ias, 4);
+    let mut wait = begin(ias, evd, MOMENT, 2);
+    post(ias, evd, 0..1);
+    let none = ias.a.evd_dequeue(evd);
     refused(none, DatType::InvalidState, DatSubtype::InvalidStateEvdWaiter);
-    bed.a.evd_wait_end(&mut wait);
-    assert_eq!(drained(bed, evd), [0]);
+    ias.a.evd_wait_end(&mut wait);
+    assert_eq!(drained(ias, evd), [0]);
 }
 
 /// A reaping half in another thread is as good as a waiter.
-pub fn dequeue_while_a_thread_has_the_reaper(bed: &mut Bed<'_, impl Side>) {
-    let evd = soft(bed, 4);
-    let mut reaper = bed.a.evd_take_reaper(evd).unwrap();
-    post(bed, evd, 0..1);
+pub fn dequeue_while_a_thread_has_the_reaper(ias: &mut Adapters<'_, impl Side>) {
+    let evd = soft(ias, 4);
+    let mut reaper = ias.a.evd_take_reaper(evd).unwrap();
+    post(ias, evd, 0..1);
     let (ty, subtype) = (DatType::InvalidState, DatSubtype::InvalidStateEvdWaiter);
-    refused(bed.a.evd_dequeue(evd), ty, subtype);
-    let now = bed.now();
-    refused(bed.a.evd_wait(now, evd, NOW, 1), ty, subtype);
-    refused(bed.a.evd_take_reaper(evd), ty, subtype);
+    refused(ias.a.evd_dequeue(evd), ty, subtype);
+    let now = ias.now();
+    refused(ias.a.evd_wait(now, evd, NOW, 1), ty, subtype);
+    refused(ias.a.evd_take_reaper(evd), ty, subtype);
     assert_eq!(reaper.dequeue(), Ok(Event::Software(0)));
-    assert!(bed.a.evd_return_reaper(reaper).is_ok());
-    assert_eq!(bed.look(A, evd), None);
+    assert!(ias.a.evd_return_reaper(reaper).is_ok());
+    assert_eq!(ias.look(A, evd), None);
 }
 
 /// Events of several streams in one queue.
-pub fn one_stream_keeps_its_order_among_others(bed: &mut Bed<'_, impl Side>) {
+pub fn one_stream_keeps_its_order_among_others(ias: &mut Adapters<'_, impl Side>) {
     let dto = EvdFlags::DTO | EvdFlags::CONNECTION | EvdFlags::SOFTWARE;
-    let (from, to) = (bed.end(A), bed.end(B));
-    let one = bed.a.evd_create(16, dto).unwrap();
+    let (from, to) = (ias.end(A), ias.end(B));
+    let one = ias.a.evd_create(16, dto).unwrap();
     let (pz, some) = (Some(from.pz), Some(one));
-    let ep = bed.a.ep_create(pz, some, some, some, None).unwrap();
+    let ep = ias.a.ep_create(pz, some, some, some, None).unwrap();
     let from = super::End { recv: one, request: one, conn: one, ep, ..from };
-    bed.connect(&from, &to);
-    let mem = bed.mem(A, from.pz, 64, MemPriv::ALL);
-    let there = bed.mem(B, to.pz, 64, MemPriv::ALL);
+    ias.connect(&from, &to);
+    let mem = ias.mem(A, from.pz, 64, MemPriv::ALL);
+    let there = ias.mem(B, to.pz, 64, MemPriv::ALL);
     for n in 0..4 {
-        bed.recv(&to, &there, 0, 8, n);
-        bed.send(&from, &mem, 0, 8, n);
-        post(bed, one, n..n + 1);
+        ias.recv(&to, &there, 0, 8, n);
+        ias.send(&from, &mem, 0, 8, n);
+        post(ias, one, n..n + 1);
     }
     let (mut sends, mut software) = (Vec::new(), Vec::new());
     while sends.len() + software.len() < 8 {
-        match bed.event(A, one) {
+        match ias.event(A, one) {
             Event::Dto(dto) => {
                 assert_eq!(dto.operation, DtoOperation::Send);
                 sends.push(dto.cookie);

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use dat_core::{CompletionFlags, DatReturn, EpAttr, Evd, EvdFlags, EvdWait, Event};
 
-use super::{A, B, Bed, End, Side};
+use super::{A, Adapters, B, End, Side};
 
 /// No time at all.
 pub(super) const NOW: Duration = Duration::ZERO;
@@ -31,20 +31,20 @@ pub(super) const NOW: Duration = Duration::ZERO;
 pub(super) const MOMENT: Duration = Duration::from_millis(5);
 
 /// An Event Dispatcher for software events on side A.
-pub(super) fn soft<S: Side>(bed: &mut Bed<'_, S>, qlen: u32) -> Evd {
-    bed.a.evd_create(qlen, EvdFlags::SOFTWARE).unwrap()
+pub(super) fn soft<S: Side>(ias: &mut Adapters<'_, S>, qlen: u32) -> Evd {
+    ias.a.evd_create(qlen, EvdFlags::SOFTWARE).unwrap()
 }
 
 /// Posts software events `from..to`.
-pub(super) fn post<S: Side>(bed: &mut Bed<'_, S>, evd: Evd, pointers: std::ops::Range<u64>) {
+pub(super) fn post<S: Side>(ias: &mut Adapters<'_, S>, evd: Evd, pointers: std::ops::Range<u64>) {
     for pointer in pointers {
-        bed.a.evd_post_se(evd, pointer).unwrap();
+        ias.a.evd_post_se(evd, pointer).unwrap();
     }
 }
 
 /// Everything that is queued, of software events.
-pub(super) fn drained<S: Side>(bed: &mut Bed<'_, S>, evd: Evd) -> Vec<u64> {
-    std::iter::from_fn(|| match bed.look(A, evd) {
+pub(super) fn drained<S: Side>(ias: &mut Adapters<'_, S>, evd: Evd) -> Vec<u64> {
+    std::iter::from_fn(|| match ias.look(A, evd) {
         Some(Event::Software(pointer)) => Some(pointer),
         Some(other) => panic!("{other:?} came"),
         None => None,
@@ -55,46 +55,46 @@ pub(super) fn drained<S: Side>(bed: &mut Bed<'_, S>, evd: Evd) -> Vec<u64> {
 /// Begins a wait on side A.
 #[track_caller]
 pub(super) fn begin<S: Side>(
-    bed: &mut Bed<'_, S>,
+    ias: &mut Adapters<'_, S>,
     evd: Evd,
     timeout: Duration,
     threshold: u32,
 ) -> EvdWait {
-    let now = bed.now();
-    bed.a.evd_wait(now, evd, timeout, threshold).unwrap()
+    let now = ias.now();
+    ias.a.evd_wait(now, evd, timeout, threshold).unwrap()
 }
 
 /// Looks at a wait.
 pub(super) fn look<S: Side>(
-    bed: &mut Bed<'_, S>,
+    ias: &mut Adapters<'_, S>,
     wait: &mut EvdWait,
 ) -> Poll<Result<Event, DatReturn>> {
-    let now = bed.now();
-    bed.a.evd_waited(now, wait)
+    let now = ias.now();
+    ias.a.evd_waited(now, wait)
 }
 
 /// Waits on side A, driving both.
 pub(super) fn wait<S: Side>(
-    bed: &mut Bed<'_, S>,
+    ias: &mut Adapters<'_, S>,
     evd: Evd,
     timeout: Duration,
     threshold: u32,
 ) -> Result<Event, DatReturn> {
-    let now = bed.now();
-    let wait = bed.a.evd_wait(now, evd, timeout, threshold);
+    let now = ias.now();
+    let wait = ias.a.evd_wait(now, evd, timeout, threshold);
     let mut wait = wait.map_err(|error| error.ret())?;
     loop {
-        if let Poll::Ready(found) = look(bed, &mut wait) {
+        if let Poll::Ready(found) = look(ias, &mut wait) {
             return found;
         }
-        bed.turn(Duration::from_micros(100));
+        ias.turn(Duration::from_micros(100));
     }
 }
 
 /// Two connected Endpoints with these completion flags at side A: of receives, and of requests. The
 /// connect stream of A is apart.
 pub(super) fn pair<S: Side>(
-    bed: &mut Bed<'_, S>,
+    ias: &mut Adapters<'_, S>,
     recv: CompletionFlags,
     request: CompletionFlags,
 ) -> [End; 2] {
@@ -102,8 +102,8 @@ pub(super) fn pair<S: Side>(
         attr.recv_completion_flags = recv;
         attr.request_completion_flags = request;
     };
-    let ends = [bed.end_with(A, false, tweak), bed.end(B)];
-    bed.connect(&ends[A], &ends[B]);
+    let ends = [ias.end_with(A, false, tweak), ias.end(B)];
+    ias.connect(&ends[A], &ends[B]);
     ends
 }
 

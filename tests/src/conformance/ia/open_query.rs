@@ -4,54 +4,54 @@ use std::time::Duration;
 
 use dat_core::{CloseFlag, DatSubtype, DatType, Event, ProviderInfo, Registry};
 
-use crate::conformance::{A, B, Bed, LIMIT, Side, refused};
+use crate::conformance::{A, Adapters, B, LIMIT, Side, refused};
 
 /// What it tells is what the adapter told, and will tell.
-pub fn a_query_tells_what_the_adapter_tells(bed: &mut Bed<'_, impl Side>) {
-    let open = bed.a.query();
-    bed.a.close(CloseFlag::Graceful).unwrap();
-    let asked = bed.a.open_query();
+pub fn a_query_tells_what_the_adapter_tells(ias: &mut Adapters<'_, impl Side>) {
+    let open = ias.a.query();
+    ias.a.close(CloseFlag::Graceful).unwrap();
+    let asked = ias.a.open_query();
     assert_eq!(asked.query(), open);
     assert_eq!(asked.query(), open);
     asked.close_query().unwrap();
-    bed.a.reopen();
-    assert_eq!(bed.a.query(), open);
+    ias.a.reopen();
+    assert_eq!(ias.a.query(), open);
 }
 
 /// Peers do not see it: who asks its address for a connection finds nobody there.
-pub fn a_query_is_not_on_the_network(bed: &mut Bed<'_, impl Side>) {
-    bed.b.close(CloseFlag::Graceful).unwrap();
-    let asked = bed.b.open_query();
-    let end = bed.end(A);
-    bed.ask(&end, 7, LIMIT, b"");
-    assert_eq!(bed.event(A, end.conn), Event::Unreachable(end.ep));
+pub fn a_query_is_not_on_the_network(ias: &mut Adapters<'_, impl Side>) {
+    ias.b.close(CloseFlag::Graceful).unwrap();
+    let asked = ias.b.open_query();
+    let end = ias.end(A);
+    ias.ask(&end, 7, LIMIT, b"");
+    assert_eq!(ias.event(A, end.conn), Event::Unreachable(end.ep));
     asked.close_query().unwrap();
 }
 
 /// Closing gives the device back, as often as one likes; leaving keeps it up, and an adapter is
 /// opened on it.
-pub fn a_query_that_is_closed_makes_way(bed: &mut Bed<'_, impl Side>) {
-    bed.b.close(CloseFlag::Graceful).unwrap();
-    bed.b.open_query().close_query().unwrap();
-    let asked = bed.b.open_query();
+pub fn a_query_that_is_closed_makes_way(ias: &mut Adapters<'_, impl Side>) {
+    ias.b.close(CloseFlag::Graceful).unwrap();
+    ias.b.open_query().close_query().unwrap();
+    let asked = ias.b.open_query();
     let hca = asked.leave();
-    bed.b.reopen_on(hca);
-    let ends = bed.connected();
-    bed.disconnect(&ends[A], CloseFlag::Abrupt);
-    assert_eq!(bed.event(B, ends[B].conn), Event::Disconnected(ends[B].ep));
-    bed.quiet(Duration::from_millis(1), &[(B, ends[B].conn)]);
+    ias.b.reopen_on(hca);
+    let ends = ias.connected();
+    ias.disconnect(&ends[A], CloseFlag::Abrupt);
+    assert_eq!(ias.event(B, ends[B].conn), Event::Disconnected(ends[B].ep));
+    ias.quiet(Duration::from_millis(1), &[(B, ends[B].conn)]);
 }
 
 /// Asked by name: the provider is in use until the query is closed, and an unknown name has none.
-pub fn a_query_is_opened_by_name(bed: &mut Bed<'_, impl Side>) {
+pub fn a_query_is_opened_by_name(ias: &mut Adapters<'_, impl Side>) {
     let info = |ia_name| ProviderInfo { ia_name, dapl_version: (2, 0), is_thread_safe: false };
-    bed.a.close(CloseFlag::Graceful).unwrap();
+    ias.a.close(CloseFlag::Graceful).unwrap();
     let mut registry = Registry::<'_, usize, 1>::new();
     registry.add_provider(info("a"), A).unwrap();
     refused(registry.open(&info("b")), DatType::ProviderNotFound, DatSubtype::NameNotFound);
     let side = *registry.open(&info("a")).unwrap();
-    let asked = bed[side].open_query();
-    assert_eq!(asked.query().0.ia_address, bed.a.address());
+    let asked = ias[side].open_query();
+    assert_eq!(asked.query().0.ia_address, ias.a.address());
     let removed = registry.remove_provider(&info("a"));
     refused(removed, DatType::ProviderInUse, DatSubtype::None);
     asked.close_query().unwrap();

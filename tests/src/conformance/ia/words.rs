@@ -2,10 +2,10 @@
 
 use dat_core::{DatReturn, DatSubtype, DatType, strerror};
 
-use crate::conformance::{Bed, Side, refused};
+use crate::conformance::{Adapters, Side, refused};
 
 /// Every type with every subtype has words for both.
-pub fn every_word_has_its_strings(_: &mut Bed<'_, impl Side>) {
+pub fn every_word_has_its_strings(_: &mut Adapters<'_, impl Side>) {
     for &ty in DatType::ALL {
         for &subtype in DatSubtype::ALL {
             let ret = DatReturn::new(ty, subtype);
@@ -23,7 +23,7 @@ pub fn every_word_has_its_strings(_: &mut Bed<'_, impl Side>) {
 }
 
 /// Words differ where types and subtypes differ.
-pub fn no_two_words_have_the_same_strings(_: &mut Bed<'_, impl Side>) {
+pub fn no_two_words_have_the_same_strings(_: &mut Adapters<'_, impl Side>) {
     let mut types: Vec<_> = DatType::ALL.iter().map(|ty| ty.words()).collect();
     types.sort_unstable();
     types.dedup();
@@ -35,12 +35,12 @@ pub fn no_two_words_have_the_same_strings(_: &mut Bed<'_, impl Side>) {
 }
 
 /// DAT_SUCCESS has words too.
-pub fn success_has_its_string(_: &mut Bed<'_, impl Side>) {
+pub fn success_has_its_string(_: &mut Adapters<'_, impl Side>) {
     assert_eq!(strerror(0), Ok(("success", "")));
 }
 
 /// What is no DAT_RETURN is refused: a wrong class, a type or a subtype that nobody knows.
-pub fn what_is_no_return_code_has_no_strings(_: &mut Bed<'_, impl Side>) {
+pub fn what_is_no_return_code_has_no_strings(_: &mut Adapters<'_, impl Side>) {
     let known = DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleEp).raw();
     assert!(strerror(known).is_ok());
     let unknown = [
@@ -62,7 +62,7 @@ pub fn what_is_no_return_code_has_no_strings(_: &mut Bed<'_, impl Side>) {
 }
 
 /// Numbers of the types are those of dat_error.h.
-pub fn return_codes_have_the_numbers_of_the_header(_: &mut Bed<'_, impl Side>) {
+pub fn return_codes_have_the_numbers_of_the_header(_: &mut Adapters<'_, impl Side>) {
     let numbers = [
         (DatType::Abort, 1),
         (DatType::ConnQualInUse, 2),
@@ -92,7 +92,7 @@ pub fn return_codes_have_the_numbers_of_the_header(_: &mut Bed<'_, impl Side>) {
 }
 
 /// Subtypes name what they are about by the numbers of dat_error.h.
-pub fn subtypes_have_the_numbers_of_the_header(_: &mut Bed<'_, impl Side>) {
+pub fn subtypes_have_the_numbers_of_the_header(_: &mut Adapters<'_, impl Side>) {
     let numbers = [
         (DatSubtype::None, 0),
         (DatSubtype::InvalidHandleIa, 11),
@@ -115,13 +115,13 @@ pub fn subtypes_have_the_numbers_of_the_header(_: &mut Bed<'_, impl Side>) {
 
 /// A value carries the error class always: who compares the type alone, and who looks at the class,
 /// agree.
-pub fn refusals_carry_the_error_class(bed: &mut Bed<'_, impl Side>) {
-    let pz = bed.a.pz_create().unwrap();
-    bed.a.pz_free(pz).unwrap();
-    let ret = bed.a.pz_free(pz).unwrap_err().ret();
+pub fn refusals_carry_the_error_class(ias: &mut Adapters<'_, impl Side>) {
+    let pz = ias.a.pz_create().unwrap();
+    ias.a.pz_free(pz).unwrap();
+    let ret = ias.a.pz_free(pz).unwrap_err().ret();
     assert_eq!(ret.raw() >> 30, 2);
     assert_eq!(ret.raw() & 0x3fff_0000, u32::from(DatType::InvalidHandle.number()) << 16);
-    let async_evd = bed.a.async_evd();
-    let ret = bed.a.evd_dequeue(async_evd).unwrap_err();
+    let async_evd = ias.a.async_evd();
+    let ret = ias.a.evd_dequeue(async_evd).unwrap_err();
     assert_eq!(ret.raw(), 0x800d_0000);
 }

@@ -6,7 +6,7 @@ use dat_core::{
 };
 
 use crate::conformance::reach::pattern;
-use crate::conformance::{A, B, Bed, End, NONE, Side, refused};
+use crate::conformance::{A, Adapters, B, End, NONE, Side, refused};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Post {
@@ -19,14 +19,14 @@ enum Post {
 const POSTS: [Post; 4] = [Post::Send, Post::Recv, Post::Read, Post::Write];
 
 fn post(
-    bed: &mut Bed<'_, impl Side>,
+    ias: &mut Adapters<'_, impl Side>,
     end: &End,
     what: Post,
     segments: &[LmrTriplet],
 ) -> Result<(), DatReturn> {
     let len = segments.iter().fold(0_u32, |sum, segment| sum.saturating_add(segment.len));
     let far = RmrTriplet { addr: 0, len, context: 0 };
-    let (ia, ep) = (&mut bed[end.side].ia, end.ep);
+    let (ia, ep) = (&mut ias[end.side].ia, end.ep);
     match what {
         Post::Send => ia.ep_post_send(ep, segments, 1, NONE),
         Post::Recv => ia.ep_post_recv(ep, segments, 1, NONE),
@@ -37,8 +37,8 @@ fn post(
 
 /// A segment that does not lie in its LMR is `INVALID_PARAMETER` at the post, and the connection
 /// stays.
-pub fn fault_30_segments_are_checked_when_posted(bed: &mut Bed<'_, impl Side>) {
-    let (ends, mems) = bed.armed();
+pub fn fault_30_segments_are_checked_when_posted(ias: &mut Adapters<'_, impl Side>) {
+    let (ends, mems) = ias.armed();
     let inside = mems[A].seg(0, 64);
     let base = inside.addr;
     for (addr, len) in [
@@ -54,7 +54,7 @@ pub fn fault_30_segments_are_checked_when_posted(bed: &mut Bed<'_, impl Side>) {
         let outside = LmrTriplet { addr, len, ..inside };
         for what in POSTS {
             for list in [&[outside][..], &[inside, outside][..]] {
-                let posted = post(bed, &ends[A], what, list);
+                let posted = post(ias, &ends[A], what, list);
                 // What is no message at all may be told by its length as well.
                 let ret = posted.expect_err("outside");
                 assert!(
@@ -65,53 +65,53 @@ pub fn fault_30_segments_are_checked_when_posted(bed: &mut Bed<'_, impl Side>) {
             }
         }
     }
-    assert_eq!(bed.state(&ends[A]), EpState::Connected);
+    assert_eq!(ias.state(&ends[A]), EpState::Connected);
     let whole = LmrTriplet { len: 8192, ..inside };
-    post(bed, &ends[A], Post::Recv, &[whole]).unwrap();
+    post(ias, &ends[A], Post::Recv, &[whole]).unwrap();
 }
 
 /// More segments than the Endpoint has are `INVALID_PARAMETER`, with their class; so are flags that
 /// do not exist.
-pub fn fault_08_too_many_segments_are_refused(bed: &mut Bed<'_, impl Side>) {
-    let (ends, mems) = bed.armed();
-    let most = usize::from(bed.a.ep_attr_default().max_request_iov);
+pub fn fault_08_too_many_segments_are_refused(ias: &mut Adapters<'_, impl Side>) {
+    let (ends, mems) = ias.armed();
+    let most = usize::from(ias.a.ep_attr_default().max_request_iov);
     let one = mems[A].seg(0, 4);
     for what in POSTS {
         for count in [most + 1, 100] {
-            let posted = post(bed, &ends[A], what, &vec![one; count]);
+            let posted = post(ias, &ends[A], what, &vec![one; count]);
             refused(posted, Ty::InvalidParameter, Sub::InvalidArg2);
         }
     }
     let odd = dat_core::CompletionFlags::from_bits_retain(0x40);
-    let posted = bed.a.ep_post_recv(ends[A].ep, &[one], 1, odd);
+    let posted = ias.a.ep_post_recv(ends[A].ep, &[one], 1, odd);
     refused(posted, Ty::InvalidParameter, Sub::InvalidArg5);
-    post(bed, &ends[A], Post::Recv, &vec![one; most]).unwrap();
+    post(ias, &ends[A], Post::Recv, &vec![one; most]).unwrap();
 }
 
 /// A segment of another zone than the Endpoint's is `PROTECTION_VIOLATION`, with the subtype of the
 /// operation.
-pub fn a_segment_of_another_zone_is_refused(bed: &mut Bed<'_, impl Side>) {
-    let ends = bed.connected();
-    let pz = bed.a.pz_create().unwrap();
-    let mem = bed.mem(A, pz, 64, MemPriv::ALL);
+pub fn a_segment_of_another_zone_is_refused(ias: &mut Adapters<'_, impl Side>) {
+    let ends = ias.connected();
+    let pz = ias.a.pz_create().unwrap();
+    let mem = ias.mem(A, pz, 64, MemPriv::ALL);
     for (what, subtype) in [
         (Post::Send, Sub::ProtectionRead),
         (Post::Recv, Sub::ProtectionWrite),
         (Post::Read, Sub::ProtectionRdmaRead),
         (Post::Write, Sub::ProtectionRdmaWrite),
     ] {
-        let posted = post(bed, &ends[A], what, &[mem.seg(0, 64)]);
+        let posted = post(ias, &ends[A], what, &[mem.seg(0, 64)]);
         refused(posted, Ty::ProtectionViolation, subtype);
     }
-    assert_eq!(bed.state(&ends[A]), EpState::Connected);
+    assert_eq!(ias.state(&ends[A]), EpState::Connected);
 }
 
 /// A missing local privilege, or a context that no LMR has, is `PRIVILEGES_VIOLATION`, with the
 /// subtype of the operation.
-pub fn a_segment_without_the_privilege_is_refused(bed: &mut Bed<'_, impl Side>) {
-    let ends = bed.connected();
-    let read = bed.mem(A, ends[A].pz, 64, MemPriv::LOCAL_READ);
-    let none = bed.mem(A, ends[A].pz, 64, MemPriv::empty());
+pub fn a_segment_without_the_privilege_is_refused(ias: &mut Adapters<'_, impl Side>) {
+    let ends = ias.connected();
+    let read = ias.mem(A, ends[A].pz, 64, MemPriv::LOCAL_READ);
+    let none = ias.mem(A, ends[A].pz, 64, MemPriv::empty());
     let unknown = LmrTriplet { context: 0x1234_5678, ..read.seg(0, 64) };
     for (what, subtype) in [
         (Post::Send, Sub::PrivilegesRead),
@@ -120,86 +120,86 @@ pub fn a_segment_without_the_privilege_is_refused(bed: &mut Bed<'_, impl Side>) 
         (Post::Write, Sub::PrivilegesRdmaWrite),
     ] {
         for segment in [none.seg(0, 64), unknown] {
-            let posted = post(bed, &ends[A], what, &[segment]);
+            let posted = post(ias, &ends[A], what, &[segment]);
             refused(posted, Ty::PrivilegesViolation, subtype);
         }
     }
     for (what, subtype) in
         [(Post::Recv, Sub::PrivilegesWrite), (Post::Read, Sub::PrivilegesRdmaRead)]
     {
-        let posted = post(bed, &ends[A], what, &[read.seg(0, 64)]);
+        let posted = post(ias, &ends[A], what, &[read.seg(0, 64)]);
         refused(posted, Ty::PrivilegesViolation, subtype);
     }
 }
 
 /// What is only to be sent needs LOCAL_READ and no more.
-pub fn local_read_is_asked_for_what_is_sent(bed: &mut Bed<'_, impl Side>) {
-    let ends = bed.connected();
-    let from = bed.mem(A, ends[A].pz, 64, MemPriv::LOCAL_READ);
-    let to = bed.mem(B, ends[B].pz, 64, MemPriv::LOCAL_WRITE);
-    bed.fill(&from, 0, &pattern(A, 64));
-    bed.recv(&ends[B], &to, 0, 64, 1);
-    bed.send(&ends[A], &from, 0, 64, 2);
-    bed.done(&ends[A], DtoOperation::Send, 2);
-    assert_eq!(bed.done(&ends[B], DtoOperation::Receive, 1), 64);
-    assert_eq!(bed.bytes(&to, 0, 64), pattern(A, 64));
+pub fn local_read_is_asked_for_what_is_sent(ias: &mut Adapters<'_, impl Side>) {
+    let ends = ias.connected();
+    let from = ias.mem(A, ends[A].pz, 64, MemPriv::LOCAL_READ);
+    let to = ias.mem(B, ends[B].pz, 64, MemPriv::LOCAL_WRITE);
+    ias.fill(&from, 0, &pattern(A, 64));
+    ias.recv(&ends[B], &to, 0, 64, 1);
+    ias.send(&ends[A], &from, 0, 64, 2);
+    ias.done(&ends[A], DtoOperation::Send, 2);
+    assert_eq!(ias.done(&ends[B], DtoOperation::Receive, 1), 64);
+    assert_eq!(ias.bytes(&to, 0, 64), pattern(A, 64));
 }
 
 /// Of a segment of length 0 neither address nor context means anything.
-pub fn an_empty_segment_names_nothing(bed: &mut Bed<'_, impl Side>) {
-    let (ends, mems) = bed.armed();
+pub fn an_empty_segment_names_nothing(ias: &mut Adapters<'_, impl Side>) {
+    let (ends, mems) = ias.armed();
     let nothing = LmrTriplet { addr: u64::MAX, len: 0, context: 0xdead_beef };
     let iov = [nothing, mems[B].seg(0, 8), nothing];
-    bed.b.ep_post_recv(ends[B].ep, &iov, 1, NONE).unwrap();
+    ias.b.ep_post_recv(ends[B].ep, &iov, 1, NONE).unwrap();
     let iov = [mems[A].seg(0, 4), nothing, mems[A].seg(100, 4)];
-    bed.a.ep_post_send(ends[A].ep, &iov, 2, NONE).unwrap();
-    bed.done(&ends[A], DtoOperation::Send, 2);
-    assert_eq!(bed.done(&ends[B], DtoOperation::Receive, 1), 8);
+    ias.a.ep_post_send(ends[A].ep, &iov, 2, NONE).unwrap();
+    ias.done(&ends[A], DtoOperation::Send, 2);
+    assert_eq!(ias.done(&ends[B], DtoOperation::Receive, 1), 8);
     let all = pattern(A, 8192);
-    assert_eq!(bed.bytes(&mems[B], 0, 8), [&all[..4], &all[100..104]].concat());
+    assert_eq!(ias.bytes(&mems[B], 0, 8), [&all[..4], &all[100..104]].concat());
 }
 
 /// No segments, or empty ones only, are a message of no bytes: for sends and for receives.
-pub fn no_segments_are_a_message_of_no_bytes(bed: &mut Bed<'_, impl Side>) {
-    let ends = bed.connected();
+pub fn no_segments_are_a_message_of_no_bytes(ias: &mut Adapters<'_, impl Side>) {
+    let ends = ias.connected();
     for (to, from) in [(0, 0), (1, 0), (0, 1)] {
         let list = |count| vec![LmrTriplet::default(); count];
-        bed.b.ep_post_recv(ends[B].ep, &list(to), 1, NONE).unwrap();
-        bed.a.ep_post_send(ends[A].ep, &list(from), 2, NONE).unwrap();
-        bed.done(&ends[A], DtoOperation::Send, 2);
-        assert_eq!(bed.done(&ends[B], DtoOperation::Receive, 1), 0);
+        ias.b.ep_post_recv(ends[B].ep, &list(to), 1, NONE).unwrap();
+        ias.a.ep_post_send(ends[A].ep, &list(from), 2, NONE).unwrap();
+        ias.done(&ends[A], DtoOperation::Send, 2);
+        assert_eq!(ias.done(&ends[B], DtoOperation::Receive, 1), 0);
     }
 }
 
 /// Segments fill in order; at most one is filled in part, and those behind it stay as they were.
-pub fn segments_fill_in_order(bed: &mut Bed<'_, impl Side>) {
-    let (ends, mems) = bed.armed();
+pub fn segments_fill_in_order(ias: &mut Adapters<'_, impl Side>) {
+    let (ends, mems) = ias.armed();
     let iov = [mems[B].seg(100, 10), mems[B].seg(0, 10), mems[B].seg(50, 10)];
-    bed.b.ep_post_recv(ends[B].ep, &iov, 1, NONE).unwrap();
-    bed.send(&ends[A], &mems[A], 0, 15, 2);
-    bed.done(&ends[A], DtoOperation::Send, 2);
-    assert_eq!(bed.done(&ends[B], DtoOperation::Receive, 1), 15);
+    ias.b.ep_post_recv(ends[B].ep, &iov, 1, NONE).unwrap();
+    ias.send(&ends[A], &mems[A], 0, 15, 2);
+    ias.done(&ends[A], DtoOperation::Send, 2);
+    assert_eq!(ias.done(&ends[B], DtoOperation::Receive, 1), 15);
     let (sent, old) = (pattern(A, 8192), pattern(B, 8192));
-    assert_eq!(bed.bytes(&mems[B], 100, 10), sent[..10]);
-    assert_eq!(bed.bytes(&mems[B], 0, 5), sent[10..15]);
-    assert_eq!(bed.bytes(&mems[B], 5, 5), old[5..10]);
-    assert_eq!(bed.bytes(&mems[B], 50, 10), old[50..60]);
+    assert_eq!(ias.bytes(&mems[B], 100, 10), sent[..10]);
+    assert_eq!(ias.bytes(&mems[B], 0, 5), sent[10..15]);
+    assert_eq!(ias.bytes(&mems[B], 5, 5), old[5..10]);
+    assert_eq!(ias.bytes(&mems[B], 50, 10), old[50..60]);
 }
 
 /// A write longer than its far end, and a read that brings more than there is room for, are
 /// `LENGTH_ERROR`.
-pub fn lengths_of_both_ends_are_compared(bed: &mut Bed<'_, impl Side>) {
-    let (ends, mems) = bed.armed();
+pub fn lengths_of_both_ends_are_compared(ias: &mut Adapters<'_, impl Side>) {
+    let (ends, mems) = ias.armed();
     let (ep, local) = (ends[A].ep, [mems[A].seg(0, 64)]);
     let short = mems[B].far(0, 63);
     let long = mems[B].far(0, 65);
-    let written = bed.a.ep_post_rdma_write(ep, &local, 1, &short, NONE);
+    let written = ias.a.ep_post_rdma_write(ep, &local, 1, &short, NONE);
     refused(written, Ty::LengthError, Sub::None);
-    let read = bed.a.ep_post_rdma_read(ep, &local, 1, &long, NONE);
+    let read = ias.a.ep_post_rdma_read(ep, &local, 1, &long, NONE);
     refused(read, Ty::LengthError, Sub::None);
     // The other way round there is room.
-    bed.a.ep_post_rdma_write(ep, &local, 2, &long, NONE).unwrap();
-    assert_eq!(bed.done(&ends[A], DtoOperation::RdmaWrite, 2), 64);
-    bed.a.ep_post_rdma_read(ep, &local, 3, &short, NONE).unwrap();
-    assert_eq!(bed.done(&ends[A], DtoOperation::RdmaRead, 3), 63);
+    ias.a.ep_post_rdma_write(ep, &local, 2, &long, NONE).unwrap();
+    assert_eq!(ias.done(&ends[A], DtoOperation::RdmaWrite, 2), 64);
+    ias.a.ep_post_rdma_read(ep, &local, 3, &short, NONE).unwrap();
+    assert_eq!(ias.done(&ends[A], DtoOperation::RdmaRead, 3), 63);
 }

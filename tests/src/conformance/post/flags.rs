@@ -6,31 +6,31 @@ use dat_core::{
     CompletionFlags, DatSubtype, DatType, DtoOperation, DtoStatus, Event, MemPriv, RmrTriplet,
 };
 
-use super::super::{A, B, Bed, NONE, Side, refused};
+use super::super::{A, Adapters, B, NONE, Side, refused};
 use super::{Dto, crosses, idle, memory, rig};
 
 const SUPPRESS: CompletionFlags = CompletionFlags::SUPPRESS;
 const BAD: DatType = DatType::InvalidParameter;
 
 /// A receive is never suppressed, and knows neither solicitation nor fences.
-pub fn flags_that_are_not_for_receives_are_refused(bed: &mut Bed<'_, impl Side>) {
-    let (ends, mems) = rig(bed);
+pub fn flags_that_are_not_for_receives_are_refused(ias: &mut Adapters<'_, impl Side>) {
+    let (ends, mems) = rig(ias);
     for flag in [
         SUPPRESS,
         CompletionFlags::SOLICITED_WAIT,
         CompletionFlags::BARRIER_FENCE,
         CompletionFlags::EVD_THRESHOLD,
     ] {
-        let ret = bed.a.ep_post_recv(ends[A].ep, &[mems[A].seg(0, 8)], 1, flag);
+        let ret = ias.a.ep_post_recv(ends[A].ep, &[mems[A].seg(0, 8)], 1, flag);
         refused(ret, BAD, DatSubtype::InvalidArg5);
     }
-    idle(bed, &ends[A]);
-    crosses(bed, &ends, &mems);
+    idle(ias, &ends[A]);
+    crosses(ias, &ends, &mems);
 }
 
 /// UNSIGNALLED is for Endpoints that were made with it, in that direction; elsewhere it is refused.
-pub fn unsignalled_wants_the_endpoints_consent(bed: &mut Bed<'_, impl Side>) {
-    let (ends, mems) = rig(bed);
+pub fn unsignalled_wants_the_endpoints_consent(ias: &mut Adapters<'_, impl Side>) {
+    let (ends, mems) = rig(ias);
     let flag = CompletionFlags::UNSIGNALLED;
     for (dto, place) in [
         (Dto::Send, DatSubtype::InvalidArg5),
@@ -38,136 +38,136 @@ pub fn unsignalled_wants_the_endpoints_consent(bed: &mut Bed<'_, impl Side>) {
         (Dto::Write, DatSubtype::InvalidArg6),
         (Dto::Read, DatSubtype::InvalidArg6),
     ] {
-        let ret = dto.post(bed, &ends[A], &[mems[A].seg(0, 8)], 1, &mems[B].far(0, 8), flag);
+        let ret = dto.post(ias, &ends[A], &[mems[A].seg(0, 8)], 1, &mems[B].far(0, 8), flag);
         refused(ret, BAD, place);
     }
-    idle(bed, &ends[A]);
+    idle(ias, &ends[A]);
     let consents = |attr: &mut dat_core::EpAttr| {
         attr.request_completion_flags = CompletionFlags::UNSIGNALLED;
         attr.recv_completion_flags = CompletionFlags::UNSIGNALLED;
     };
-    let ends = [A, B].map(|side| bed.end_with(side, false, consents));
-    bed.connect(&ends[A], &ends[B]);
-    let mems = memory(bed, &ends);
-    bed.b.ep_post_recv(ends[B].ep, &[mems[B].seg(0, 8)], 1, flag).unwrap();
-    bed.a.ep_post_send(ends[A].ep, &[mems[A].seg(0, 8)], 2, flag).unwrap();
+    let ends = [A, B].map(|side| ias.end_with(side, false, consents));
+    ias.connect(&ends[A], &ends[B]);
+    let mems = memory(ias, &ends);
+    ias.b.ep_post_recv(ends[B].ep, &[mems[B].seg(0, 8)], 1, flag).unwrap();
+    ias.a.ep_post_send(ends[A].ep, &[mems[A].seg(0, 8)], 2, flag).unwrap();
     // They are events like any other once somebody looks.
-    assert_eq!(bed.done(&ends[B], DtoOperation::Receive, 1), 8);
-    assert_eq!(bed.done(&ends[A], DtoOperation::Send, 2), 8);
+    assert_eq!(ias.done(&ends[B], DtoOperation::Receive, 1), 8);
+    assert_eq!(ias.done(&ends[A], DtoOperation::Send, 2), 8);
 }
 
 /// A suppressed request that succeeds has no event; the next one that is not suppressed has its
 /// own, and tells of it.
-pub fn suppressed_successes_are_silent(bed: &mut Bed<'_, impl Side>) {
-    let (ends, mems) = rig(bed);
-    bed.fill(&mems[A], 0, b"quiet!");
+pub fn suppressed_successes_are_silent(ias: &mut Adapters<'_, impl Side>) {
+    let (ends, mems) = rig(ias);
+    ias.fill(&mems[A], 0, b"quiet!");
     for (n, dto) in Dto::REQUESTS.into_iter().enumerate() {
-        bed.recv(&ends[B], &mems[B], 64, 6, 1);
+        ias.recv(&ends[B], &mems[B], 64, 6, 1);
         let (here, far) = (mems[A].seg(16 * n, 6), mems[B].far(32 * n, 6));
-        dto.post(bed, &ends[A], &[here], 7, &far, SUPPRESS).unwrap();
-        bed.send(&ends[A], &mems[A], 0, 6, 8);
+        dto.post(ias, &ends[A], &[here], 7, &far, SUPPRESS).unwrap();
+        ias.send(&ends[A], &mems[A], 0, 6, 8);
         if dto == Dto::Send {
-            bed.recv(&ends[B], &mems[B], 64, 6, 2);
+            ias.recv(&ends[B], &mems[B], 64, 6, 2);
         }
-        assert_eq!(bed.done(&ends[A], DtoOperation::Send, 8), 6);
-        assert_eq!(bed.done(&ends[B], DtoOperation::Receive, 1), 6);
+        assert_eq!(ias.done(&ends[A], DtoOperation::Send, 8), 6);
+        assert_eq!(ias.done(&ends[B], DtoOperation::Receive, 1), 6);
         if dto == Dto::Send {
-            assert_eq!(bed.done(&ends[B], DtoOperation::Receive, 2), 6);
+            assert_eq!(ias.done(&ends[B], DtoOperation::Receive, 2), 6);
         }
         // What the later completion covers is done with: nothing is outstanding.
-        idle(bed, &ends[A]);
+        idle(ias, &ends[A]);
     }
-    bed.quiet(Duration::from_millis(20), &[(A, ends[A].request)]);
+    ias.quiet(Duration::from_millis(20), &[(A, ends[A].request)]);
 }
 
 /// The failure of a suppressed request has an event.
-pub fn a_suppressed_request_tells_of_its_failure(bed: &mut Bed<'_, impl Side>) {
-    let (ends, mems) = rig(bed);
+pub fn a_suppressed_request_tells_of_its_failure(ias: &mut Adapters<'_, impl Side>) {
+    let (ends, mems) = rig(ias);
     let nowhere = RmrTriplet { context: mems[B].lmr.rmr_context ^ 0xff, ..mems[B].far(0, 8) };
-    Dto::Write.post(bed, &ends[A], &[mems[A].seg(0, 8)], 3, &nowhere, SUPPRESS).unwrap();
-    let dto = bed.dto(A, ends[A].request);
+    Dto::Write.post(ias, &ends[A], &[mems[A].seg(0, 8)], 3, &nowhere, SUPPRESS).unwrap();
+    let dto = ias.dto(A, ends[A].request);
     assert_eq!(
         (dto.cookie, dto.status, dto.operation),
         (3, DtoStatus::ErrRemoteAccess, DtoOperation::RdmaWrite)
     );
-    bed.broken(A, ends[A].conn, ends[A].ep);
+    ias.broken(A, ends[A].conn, ends[A].ep);
 }
 
 /// Suppressed requests alone, many times the queue's length: their slots come back.
-pub fn suppressed_requests_never_fill_the_queue_for_good(bed: &mut Bed<'_, impl Side>) {
-    let (ends, mems) = rig(bed);
+pub fn suppressed_requests_never_fill_the_queue_for_good(ias: &mut Adapters<'_, impl Side>) {
+    let (ends, mems) = rig(ias);
     let (here, far) = (mems[A].seg(0, 8), mems[B].far(0, 8));
     for n in 0..200 {
-        bed.until(|bed| {
+        ias.until(|ias| {
             // Looking is what gives slots back, and there is nothing to be seen.
-            assert_eq!(bed.look(A, ends[A].request), None, "{n}");
-            Dto::Write.post(bed, &ends[A], &[here], n, &far, SUPPRESS).ok()
+            assert_eq!(ias.look(A, ends[A].request), None, "{n}");
+            Dto::Write.post(ias, &ends[A], &[here], n, &far, SUPPRESS).ok()
         });
     }
-    bed.until(|bed| {
-        assert_eq!(bed.look(A, ends[A].request), None);
-        let ret = bed.a.ep_post_rdma_write(ends[A].ep, &[here], 999, &far, NONE);
+    ias.until(|ias| {
+        assert_eq!(ias.look(A, ends[A].request), None);
+        let ret = ias.a.ep_post_rdma_write(ends[A].ep, &[here], 999, &far, NONE);
         ret.ok()
     });
-    assert_eq!(bed.done(&ends[A], DtoOperation::RdmaWrite, 999), 8);
-    idle(bed, &ends[A]);
+    assert_eq!(ias.done(&ends[A], DtoOperation::RdmaWrite, 999), 8);
+    idle(ias, &ends[A]);
 }
 
 /// A send behind a barrier starts when the reads before it have finished: it carries what they
 /// brought.
-pub fn a_fenced_send_follows_the_read(bed: &mut Bed<'_, impl Side>) {
-    let (ends, mems) = rig(bed);
+pub fn a_fenced_send_follows_the_read(ias: &mut Adapters<'_, impl Side>) {
+    let (ends, mems) = rig(ias);
     for n in 0..8_u8 {
-        bed.fill(&mems[B], 0, &[n + 1; 2048]);
-        bed.fill(&mems[A], 0, &[0xff; 2048]);
-        bed.recv(&ends[B], &mems[B], 4096, 2048, 1);
+        ias.fill(&mems[B], 0, &[n + 1; 2048]);
+        ias.fill(&mems[A], 0, &[0xff; 2048]);
+        ias.recv(&ends[B], &mems[B], 4096, 2048, 1);
         let (here, far) = (mems[A].seg(0, 2048), mems[B].far(0, 2048));
-        bed.a.ep_post_rdma_read(ends[A].ep, &[here], 2, &far, NONE).unwrap();
-        bed.a.ep_post_send(ends[A].ep, &[here], 3, CompletionFlags::BARRIER_FENCE).unwrap();
-        assert_eq!(bed.done(&ends[A], DtoOperation::RdmaRead, 2), 2048);
-        assert_eq!(bed.done(&ends[A], DtoOperation::Send, 3), 2048);
-        assert_eq!(bed.done(&ends[B], DtoOperation::Receive, 1), 2048);
-        assert_eq!(bed.bytes(&mems[B], 4096, 2048), vec![n + 1; 2048]);
+        ias.a.ep_post_rdma_read(ends[A].ep, &[here], 2, &far, NONE).unwrap();
+        ias.a.ep_post_send(ends[A].ep, &[here], 3, CompletionFlags::BARRIER_FENCE).unwrap();
+        assert_eq!(ias.done(&ends[A], DtoOperation::RdmaRead, 2), 2048);
+        assert_eq!(ias.done(&ends[A], DtoOperation::Send, 3), 2048);
+        assert_eq!(ias.done(&ends[B], DtoOperation::Receive, 1), 2048);
+        assert_eq!(ias.bytes(&mems[B], 4096, 2048), vec![n + 1; 2048]);
     }
 }
 
 /// DEFER leaves the doorbell to a later post, or to `ring`.
-pub fn a_deferred_request_waits_for_the_bell(bed: &mut Bed<'_, impl Side>) {
-    let (ends, mems) = rig(bed);
+pub fn a_deferred_request_waits_for_the_bell(ias: &mut Adapters<'_, impl Side>) {
+    let (ends, mems) = rig(ias);
     let defer = CompletionFlags::DEFER;
     let (here, far) = (mems[A].seg(0, 8), mems[B].far(0, 8));
     for bell in [true, false] {
         for cookie in [1, 2] {
-            bed.a.ep_post_rdma_write(ends[A].ep, &[here], cookie, &far, defer).unwrap();
+            ias.a.ep_post_rdma_write(ends[A].ep, &[here], cookie, &far, defer).unwrap();
         }
-        bed.quiet(Duration::from_millis(5), &[(A, ends[A].request)]);
+        ias.quiet(Duration::from_millis(5), &[(A, ends[A].request)]);
         if bell {
-            bed.a.ep_ring(ends[A].ep).unwrap();
+            ias.a.ep_ring(ends[A].ep).unwrap();
         } else {
-            bed.a.ep_post_rdma_write(ends[A].ep, &[here], 3, &far, NONE).unwrap();
+            ias.a.ep_post_rdma_write(ends[A].ep, &[here], 3, &far, NONE).unwrap();
         }
         for cookie in 1..=if bell { 2 } else { 3 } {
-            assert_eq!(bed.done(&ends[A], DtoOperation::RdmaWrite, cookie), 8);
+            assert_eq!(ias.done(&ends[A], DtoOperation::RdmaWrite, cookie), 8);
         }
     }
 }
 
 /// SUPPRESS means the same to a bind and to an unbind: no event of a success.
-pub fn suppressed_binds_and_unbinds_are_silent_alike(bed: &mut Bed<'_, impl Side>) {
-    let (ends, mems) = rig(bed);
-    let rmr = bed.a.rmr_create(ends[A].pz).unwrap();
+pub fn suppressed_binds_and_unbinds_are_silent_alike(ias: &mut Adapters<'_, impl Side>) {
+    let (ends, mems) = rig(ias);
+    let rmr = ias.a.rmr_create(ends[A].pz).unwrap();
     for len in [64, 0, 128, 0] {
         let target = mems[A].seg(0, len);
-        bed.a.rmr_bind(rmr, &target, MemPriv::REMOTE_WRITE, ends[A].ep, 1, SUPPRESS).unwrap();
-        bed.quiet(Duration::from_millis(5), &[(A, ends[A].request)]);
+        ias.a.rmr_bind(rmr, &target, MemPriv::REMOTE_WRITE, ends[A].ep, 1, SUPPRESS).unwrap();
+        ias.quiet(Duration::from_millis(5), &[(A, ends[A].request)]);
     }
     // The same without the flag tells.
     for len in [64, 0] {
         let target = mems[A].seg(0, len);
-        bed.a.rmr_bind(rmr, &target, MemPriv::REMOTE_WRITE, ends[A].ep, 2, NONE).unwrap();
-        let event = bed.event(A, ends[A].request);
+        ias.a.rmr_bind(rmr, &target, MemPriv::REMOTE_WRITE, ends[A].ep, 2, NONE).unwrap();
+        let event = ias.event(A, ends[A].request);
         let status = DtoStatus::Success;
         assert_eq!(event, Event::RmrBind { rmr, cookie: 2, status });
     }
-    crosses(bed, &ends, &mems);
+    crosses(ias, &ends, &mems);
 }

@@ -14,23 +14,23 @@ pub use owned::*;
 
 use dat_core::{CompletionFlags, DatReturn, LmrTriplet, MemPriv, RmrTriplet};
 
-use super::{A, B, Bed, End, Mem, NONE, Side};
+use super::{A, Adapters, B, End, Mem, NONE, Side};
 
 /// Bytes of each side's memory in these cases.
 const BYTES: usize = 8192;
 
 /// Two connected Endpoints, and memory of each with all rights.
 #[track_caller]
-fn rig(bed: &mut Bed<'_, impl Side>) -> ([End; 2], [Mem; 2]) {
-    let ends = bed.connected();
-    let mems = memory(bed, &ends);
+fn rig(ias: &mut Adapters<'_, impl Side>) -> ([End; 2], [Mem; 2]) {
+    let ends = ias.connected();
+    let mems = memory(ias, &ends);
     (ends, mems)
 }
 
 /// Memory of each Endpoint's zone with all rights.
 #[track_caller]
-fn memory(bed: &mut Bed<'_, impl Side>, ends: &[End; 2]) -> [Mem; 2] {
-    [A, B].map(|side| bed.mem(side, ends[side].pz, BYTES, MemPriv::ALL))
+fn memory(ias: &mut Adapters<'_, impl Side>, ends: &[End; 2]) -> [Mem; 2] {
+    [A, B].map(|side| ias.mem(side, ends[side].pz, BYTES, MemPriv::ALL))
 }
 
 /// The four DTOs.
@@ -49,14 +49,14 @@ impl Dto {
     /// Posts it.
     fn post(
         self,
-        bed: &mut Bed<'_, impl Side>,
+        ias: &mut Adapters<'_, impl Side>,
         end: &End,
         iov: &[LmrTriplet],
         cookie: u64,
         far: &RmrTriplet,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        let ia = &mut bed[end.side].ia;
+        let ia = &mut ias[end.side].ia;
         match self {
             Self::Send => ia.ep_post_send(end.ep, iov, cookie, flags),
             Self::Recv => ia.ep_post_recv(end.ep, iov, cookie, flags),
@@ -68,32 +68,32 @@ impl Dto {
 
 /// Insists that nothing is outstanding: what was refused took no place.
 #[track_caller]
-fn idle(bed: &mut Bed<'_, impl Side>, end: &End) {
-    let status = bed[end.side].ep_get_status(end.ep).unwrap();
+fn idle(ias: &mut Adapters<'_, impl Side>, end: &End) {
+    let status = ias[end.side].ep_get_status(end.ep).unwrap();
     assert!(status.recv_idle && status.request_idle, "{status:?}");
 }
 
 /// A message of 16 bytes crosses from A to B: the connection lives.
 #[track_caller]
-fn crosses(bed: &mut Bed<'_, impl Side>, ends: &[End; 2], mems: &[Mem; 2]) {
+fn crosses(ias: &mut Adapters<'_, impl Side>, ends: &[End; 2], mems: &[Mem; 2]) {
     use dat_core::DtoOperation;
-    bed.recv(&ends[B], &mems[B], 4096, 16, 0xbb);
-    bed.send(&ends[A], &mems[A], 4096, 16, 0xaa);
-    assert_eq!(bed.done(&ends[B], DtoOperation::Receive, 0xbb), 16);
-    assert_eq!(bed.done(&ends[A], DtoOperation::Send, 0xaa), 16);
+    ias.recv(&ends[B], &mems[B], 4096, 16, 0xbb);
+    ias.send(&ends[A], &mems[A], 4096, 16, 0xaa);
+    assert_eq!(ias.done(&ends[B], DtoOperation::Receive, 0xbb), 16);
+    assert_eq!(ias.done(&ends[A], DtoOperation::Send, 0xaa), 16);
 }
 
 /// A post without flags that has to be accepted.
 #[track_caller]
 fn posted(
     dto: Dto,
-    bed: &mut Bed<'_, impl Side>,
+    ias: &mut Adapters<'_, impl Side>,
     end: &End,
     iov: &[LmrTriplet],
     cookie: u64,
     far: &RmrTriplet,
 ) {
-    dto.post(bed, end, iov, cookie, far, NONE).unwrap();
+    dto.post(ias, end, iov, cookie, far, NONE).unwrap();
 }
 
 /// The cases.

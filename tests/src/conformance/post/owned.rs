@@ -8,7 +8,7 @@ use dat_core::{
     Lend, LmrTriplet, OwningPoster,
 };
 
-use super::super::{A, B, Bed, Mem, NONE, Side, refused};
+use super::super::{A, Adapters, B, Mem, NONE, Side, refused};
 use super::{Dto, memory, rig};
 
 /// A piece of memory that counts how many of its kind live.
@@ -38,57 +38,57 @@ fn piece(mem: &Mem, at: usize, alive: &Rc<Cell<u32>>) -> Piece {
 /// Frees the Endpoint; so many buffers come back with it.
 #[track_caller]
 fn over<'s, S: Side>(
-    bed: &mut Bed<'s, S>,
+    ias: &mut Adapters<'s, S>,
     side: usize,
     poster: OwningPoster<'s, S::Hca, Piece, 4>,
     buffers: u32,
 ) {
-    let (now, mut back) = (bed.now(), 0);
-    let freed = poster.free(now, &mut bed[side].ia, |_| back += 1);
+    let (now, mut back) = (ias.now(), 0);
+    let freed = poster.free(now, &mut ias[side].ia, |_| back += 1);
     assert!(freed.is_ok() && back == buffers);
 }
 
 /// Each buffer comes back with its own completion, in the order of posts, with what arrived in it.
-pub fn a_buffer_comes_back_with_its_completion(bed: &mut Bed<'_, impl Side>) {
-    let (ends, mems) = rig(bed);
+pub fn a_buffer_comes_back_with_its_completion(ias: &mut Adapters<'_, impl Side>) {
+    let (ends, mems) = rig(ias);
     let alive = Rc::default();
-    let half = bed.b.ep_take_poster(ends[B].ep).unwrap();
+    let half = ias.b.ep_take_poster(ends[B].ep).unwrap();
     let mut poster = OwningPoster::<_, Piece, 4>::new(half).unwrap();
     for at in [0, 64, 128] {
         poster.post_recv(piece(&mems[B], at, &alive), NONE).unwrap();
     }
     assert_eq!((poster.out(), alive.get()), ((0, 3), 3));
     for (n, at) in [(1, 0), (2, 64)] {
-        bed.fill(&mems[A], 0, &[n; 40]);
-        bed.send(&ends[A], &mems[A], 0, 40, 9);
-        bed.done(&ends[A], DtoOperation::Send, 9);
-        let event = bed.event(B, ends[B].recv);
+        ias.fill(&mems[A], 0, &[n; 40]);
+        ias.send(&ends[A], &mems[A], 0, 40, 9);
+        ias.done(&ends[A], DtoOperation::Send, 9);
+        let event = ias.event(B, ends[B].recv);
         let done = poster.complete(event).unwrap();
         assert_eq!((done.status, done.len), (DtoStatus::Success, 40));
         assert_eq!(done.buffer.segment, mems[B].seg(at, 64));
-        assert_eq!(bed.bytes(&mems[B], at, 40), [n; 40]);
+        assert_eq!(ias.bytes(&mems[B], at, 40), [n; 40]);
     }
     assert_eq!((poster.out(), alive.get()), ((0, 1), 1));
     // And out again, by all requests.
-    bed.recv(&ends[A], &mems[A], 256, 64, 1);
+    ias.recv(&ends[A], &mems[A], 256, 64, 1);
     let far = mems[A].far(512, 64);
     poster.post_send(piece(&mems[B], 192, &alive), NONE).unwrap();
     poster.post_rdma_write(piece(&mems[B], 192, &alive), &far, NONE).unwrap();
     poster.post_rdma_read(piece(&mems[B], 192, &alive), &far, NONE).unwrap();
     for _ in 0..3 {
-        let event = bed.event(B, ends[B].request);
+        let event = ias.event(B, ends[B].request);
         assert_eq!(poster.complete(event).unwrap().len, 64);
     }
     assert_eq!((poster.out(), alive.get()), ((0, 1), 1));
-    over(bed, B, poster, 1);
+    over(ias, B, poster, 1);
     assert_eq!(alive.get(), 0);
 }
 
 /// What is refused comes back as it went in: a bad segment, SUPPRESS, a full queue.
-pub fn a_refused_buffer_comes_back_at_once(bed: &mut Bed<'_, impl Side>) {
-    let (ends, mems) = rig(bed);
+pub fn a_refused_buffer_comes_back_at_once(ias: &mut Adapters<'_, impl Side>) {
+    let (ends, mems) = rig(ias);
     let alive = Rc::default();
-    let half = bed.a.ep_take_poster(ends[A].ep).unwrap();
+    let half = ias.a.ep_take_poster(ends[A].ep).unwrap();
     let mut poster = OwningPoster::<_, Piece, 4>::new(half).unwrap();
     let beyond = piece(&mems[A], super::BYTES, &alive);
     let back = poster.post_recv(beyond, NONE).unwrap_err();
@@ -106,15 +106,15 @@ pub fn a_refused_buffer_comes_back_at_once(bed: &mut Bed<'_, impl Side>) {
     assert_eq!(poster.out(), (0, 4));
     let poster = poster.into_poster().unwrap_err();
     assert_eq!(poster.out(), (0, 4));
-    over(bed, A, poster, 4);
+    over(ias, A, poster, 4);
 }
 
 /// Events bring a buffer only when the Endpoint says that it is done with: not one that is made up,
 /// presented twice, or of another Endpoint.
-pub fn a_made_up_event_brings_no_buffer(bed: &mut Bed<'_, impl Side>) {
-    let (ends, mems) = rig(bed);
+pub fn a_made_up_event_brings_no_buffer(ias: &mut Adapters<'_, impl Side>) {
+    let (ends, mems) = rig(ias);
     let alive = Rc::default();
-    let half = bed.b.ep_take_poster(ends[B].ep).unwrap();
+    let half = ias.b.ep_take_poster(ends[B].ep).unwrap();
     let mut poster = OwningPoster::<_, Piece, 4>::new(half).unwrap();
     for at in [0, 64] {
         poster.post_recv(piece(&mems[B], at, &alive), NONE).unwrap();
@@ -131,66 +131,66 @@ pub fn a_made_up_event_brings_no_buffer(bed: &mut Bed<'_, impl Side>) {
     for cookie in 0..3 {
         assert_eq!(poster.complete(made_up(cookie)).unwrap_err(), made_up(cookie));
     }
-    bed.send(&ends[A], &mems[A], 0, 8, 1);
-    let event = bed.event(B, ends[B].recv);
+    ias.send(&ends[A], &mems[A], 0, 8, 1);
+    let event = ias.event(B, ends[B].recv);
     assert!(poster.complete(event).is_ok());
     assert_eq!(poster.complete(event).unwrap_err(), event);
     let other = Event::Established(ends[B].ep);
     assert_eq!(poster.complete(other).unwrap_err(), other);
     assert_eq!((poster.out(), alive.get()), ((0, 1), 1));
-    over(bed, B, poster, 1);
+    over(ias, B, poster, 1);
 }
 
 /// A reset ends what was posted, so it brings all buffers back; the half posts on in the new life.
-pub fn a_reset_brings_back_what_is_out(bed: &mut Bed<'_, impl Side>) {
-    let ends = [bed.end(A), bed.end(B)];
-    let mems = memory(bed, &ends);
+pub fn a_reset_brings_back_what_is_out(ias: &mut Adapters<'_, impl Side>) {
+    let ends = [ias.end(A), ias.end(B)];
+    let mems = memory(ias, &ends);
     let alive = Rc::default();
-    let half = bed.b.ep_take_poster(ends[B].ep).unwrap();
+    let half = ias.b.ep_take_poster(ends[B].ep).unwrap();
     let mut poster = OwningPoster::<_, Piece, 4>::new(half).unwrap();
     for at in [0, 64] {
         poster.post_recv(piece(&mems[B], at, &alive), NONE).unwrap();
     }
     // UNCONNECTED: no effect, and they stay posted.
-    poster.reset(&mut bed.b.ia, |piece| panic!("{piece:?}")).unwrap();
-    bed.connect(&ends[A], &ends[B]);
+    poster.reset(&mut ias.b.ia, |piece| panic!("{piece:?}")).unwrap();
+    ias.connect(&ends[A], &ends[B]);
     // CONNECTED: refused, and nothing changes.
-    let ret = poster.reset(&mut bed.b.ia, |piece| panic!("{piece:?}"));
+    let ret = poster.reset(&mut ias.b.ia, |piece| panic!("{piece:?}"));
     assert_eq!(ret.unwrap_err().ret().ty(), DatType::InvalidState);
-    bed.disconnect(&ends[A], CloseFlag::Abrupt);
-    assert_eq!(bed.event(B, ends[B].conn), Event::Disconnected(ends[B].ep));
+    ias.disconnect(&ends[A], CloseFlag::Abrupt);
+    assert_eq!(ias.event(B, ends[B].conn), Event::Disconnected(ends[B].ep));
     let mut back = Vec::new();
-    poster.reset(&mut bed.b.ia, |piece| back.push(piece)).unwrap();
+    poster.reset(&mut ias.b.ia, |piece| back.push(piece)).unwrap();
     let segments: Vec<_> = back.iter().map(|piece| piece.segment).collect();
     assert_eq!(segments, [mems[B].seg(0, 64), mems[B].seg(64, 64)]);
     assert_eq!(poster.out(), (0, 0));
     for piece in back {
         poster.post_recv(piece, NONE).unwrap();
     }
-    assert_eq!(bed.event(A, ends[A].conn), Event::Disconnected(ends[A].ep));
-    bed.a.ep_reset(ends[A].ep).unwrap();
-    bed.connect(&ends[A], &ends[B]);
-    bed.send(&ends[A], &mems[A], 0, 8, 1);
-    let event = bed.event(B, ends[B].recv);
+    assert_eq!(ias.event(A, ends[A].conn), Event::Disconnected(ends[A].ep));
+    ias.a.ep_reset(ends[A].ep).unwrap();
+    ias.connect(&ends[A], &ends[B]);
+    ias.send(&ends[A], &mems[A], 0, 8, 1);
+    let event = ias.event(B, ends[B].recv);
     assert_eq!(poster.complete(event).unwrap().len, 8);
-    over(bed, B, poster, 1);
+    over(ias, B, poster, 1);
 }
 
 /// While the half is out, posts by handle, a reset and a free are refused: the Endpoint belongs to
 /// it.
-pub fn a_posting_half_excludes_the_handle(bed: &mut Bed<'_, impl Side>) {
-    let (ends, mems) = rig(bed);
-    let half = bed.a.ep_take_poster(ends[A].ep).unwrap();
+pub fn a_posting_half_excludes_the_handle(ias: &mut Adapters<'_, impl Side>) {
+    let (ends, mems) = rig(ias);
+    let half = ias.a.ep_take_poster(ends[A].ep).unwrap();
     let controlled = DatSubtype::InvalidStateEpProviderControl;
     for dto in Dto::ALL {
-        let ret = dto.post(bed, &ends[A], &[mems[A].seg(0, 8)], 1, &mems[B].far(0, 8), NONE);
+        let ret = dto.post(ias, &ends[A], &[mems[A].seg(0, 8)], 1, &mems[B].far(0, 8), NONE);
         refused(ret, DatType::InvalidState, controlled);
     }
-    let twice = bed.a.ep_take_poster(ends[A].ep);
+    let twice = ias.a.ep_take_poster(ends[A].ep);
     assert_eq!(twice.unwrap_err().ret().ty(), DatType::InvalidState);
-    let now = bed.now();
-    let freed = bed.a.ep_free(now, ends[A].ep).map_err(|error| error.ret());
+    let now = ias.now();
+    let freed = ias.a.ep_free(now, ends[A].ep).map_err(|error| error.ret());
     refused(freed, DatType::InvalidState, controlled);
-    bed.a.ep_return_poster(half).unwrap();
-    super::crosses(bed, &ends, &mems);
+    ias.a.ep_return_poster(half).unwrap();
+    super::crosses(ias, &ends, &mems);
 }

@@ -8,7 +8,7 @@ pub use made::*;
 
 use dat_core::{EvdFlags, MemPriv, Srq, SrqAttr};
 
-use super::{Bed, End, Mem, Side};
+use super::{Adapters, End, Mem, Side};
 
 /// Attributes of a queue of so many receives.
 pub(super) fn attr(max_recv_dtos: u16) -> SrqAttr {
@@ -17,17 +17,17 @@ pub(super) fn attr(max_recv_dtos: u16) -> SrqAttr {
 
 /// A Shared Receive Queue in a zone of its own, with memory for its receives.
 #[track_caller]
-pub(super) fn queue(bed: &mut Bed<'_, impl Side>, side: usize, receives: u16) -> (Srq, Mem) {
-    let pz = bed[side].pz_create().unwrap();
-    let srq = bed[side].srq_create(pz, &attr(receives)).unwrap();
-    let mem = bed.mem(side, pz, 1024, MemPriv::ALL);
+pub(super) fn queue(ias: &mut Adapters<'_, impl Side>, side: usize, receives: u16) -> (Srq, Mem) {
+    let pz = ias[side].pz_create().unwrap();
+    let srq = ias[side].srq_create(pz, &attr(receives)).unwrap();
+    let mem = ias.mem(side, pz, 1024, MemPriv::ALL);
     (srq, mem)
 }
 
 /// An Endpoint that takes its receives from `srq`, with Event Dispatchers and a zone of its own.
 #[track_caller]
-pub(super) fn member(bed: &mut Bed<'_, impl Side>, side: usize, srq: Srq) -> End {
-    let ia = &mut bed[side].ia;
+pub(super) fn member(ias: &mut Adapters<'_, impl Side>, side: usize, srq: Srq) -> End {
+    let ia = &mut ias[side].ia;
     let pz = ia.pz_create().unwrap();
     let dto = EvdFlags::DTO | EvdFlags::RMR_BIND;
     let [recv, request, conn] =

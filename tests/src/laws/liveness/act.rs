@@ -45,9 +45,9 @@ impl<S: Side> Program<'_, '_, S> {
             }
             12..14 => self.pause(),
             36..40 => {
-                let now = self.bed.now();
+                let now = self.ias.now();
                 self.steps += 1;
-                self.bed[side].ia.advance(now);
+                self.ias[side].ia.advance(now);
                 Ok(())
             }
             14..22 => {
@@ -75,7 +75,7 @@ impl<S: Side> Program<'_, '_, S> {
     /// Both adapters do what is due, and time passes.
     pub(super) fn turn(&mut self, leap: Duration) {
         self.steps += 2;
-        self.bed.turn(leap);
+        self.ias.turn(leap);
     }
 
     /// Lets a while pass.
@@ -184,13 +184,13 @@ impl<S: Side> Program<'_, '_, S> {
             let queue = self.sides[side].ends[end].conn;
             return self.dequeue(side, queue).map(drop);
         }
-        let (now, to) = (self.bed.now(), self.bed[1 - side].address());
+        let (now, to) = (self.ias.now(), self.ias[1 - side].address());
         let qualifier = if self.rng.percent(97) { self.sides[1 - side].qualifier } else { 9 };
         let timeout = Duration::from_millis(self.rng.of(&[2, 500, 5_000]));
         let next = self.sides[side].connections.len() as u32;
         let ep = self.sides[side].ends[end].ep;
         self.steps += 1;
-        let asked = self.bed[side].ep_connect(
+        let asked = self.ias[side].ep_connect(
             now,
             ep,
             to,
@@ -209,7 +209,7 @@ impl<S: Side> Program<'_, '_, S> {
 
     /// A connection request has arrived.
     pub(super) fn requested(&mut self, side: usize, cr: Cr) -> Check {
-        let Ok(param) = self.bed[side].cr_query(cr) else {
+        let Ok(param) = self.ias[side].cr_query(cr) else {
             return Ok(());
         };
         let mut index = [0; 4];
@@ -231,20 +231,20 @@ impl<S: Side> Program<'_, '_, S> {
                 self.state(side, end) == EpState::Unconnected && self.may_begin(side, end)
             })
             .collect();
-        let now = self.bed.now();
+        let now = self.ias.now();
         self.steps += 1;
         if idle.is_empty() || self.rng.percent(4) {
             if idle.is_empty() && self.rng.percent(80) {
                 return self.make_another(side);
             }
-            let done = self.bed[side].cr_reject(now, request.cr, b"");
+            let done = self.ias[side].cr_reject(now, request.cr, b"");
             self.note(|| format!("{side}: reject of {}: {done:?}", request.from));
             self.sides[side].requests.swap_remove(at);
             return Ok(());
         }
         let end = self.rng.of(&idle);
         let ep = self.sides[side].ends[end].ep;
-        let done = self.bed[side].cr_accept(now, request.cr, Some(ep), b"");
+        let done = self.ias[side].cr_accept(now, request.cr, Some(ep), b"");
         self.note(|| format!("{side}: end {end} accepts {}: {done:?}", request.from));
         self.sides[side].requests.swap_remove(at);
         if done.is_ok() {
@@ -258,10 +258,10 @@ impl<S: Side> Program<'_, '_, S> {
 
     pub(super) fn disconnect(&mut self, side: usize, end: usize, flag: CloseFlag) -> Check {
         let state = self.state(side, end);
-        let now = self.bed.now();
+        let now = self.ias.now();
         let ep = self.sides[side].ends[end].ep;
         self.steps += 1;
-        let done = self.bed[side].ep_disconnect(now, ep, flag);
+        let done = self.ias[side].ep_disconnect(now, ep, flag);
         self.note(|| format!("{side}: disconnect end {end} {flag:?} in {state:?}: {done:?}"));
         let legal = state != EpState::Unconnected;
         if done.is_ok() != legal {
@@ -307,7 +307,7 @@ impl<S: Side> Program<'_, '_, S> {
     pub(super) fn reset(&mut self, side: usize, end: usize) -> Check {
         let ep = self.sides[side].ends[end].ep;
         self.steps += 1;
-        let done = self.bed[side].ep_reset(ep);
+        let done = self.ias[side].ep_reset(ep);
         self.note(|| format!("{side}: reset end {end}: {done:?}"));
         if let Err(error) = done {
             return violation("reset", format!("side {side}, end {end}: {error}"));
@@ -328,9 +328,9 @@ impl<S: Side> Program<'_, '_, S> {
         if open > 0 && !self.fits_stale(side, known.conn, open) {
             return Ok(());
         }
-        let (now, ep) = (self.bed.now(), known.ep);
+        let (now, ep) = (self.ias.now(), known.ep);
         self.steps += 1;
-        let done = self.bed[side].ep_free(now, ep);
+        let done = self.ias[side].ep_free(now, ep);
         self.note(|| format!("{side}: free end {end}: {done:?}"));
         if let Err(error) = done {
             return violation("free", format!("side {side}, end {end}: {error}"));
@@ -345,7 +345,7 @@ impl<S: Side> Program<'_, '_, S> {
         self.mark_stale(side, end);
         self.drop_posted(side, end);
         self.sides[side].ends[end].freed = true;
-        if self.bed[side].ep_get_status(ep).is_ok() {
+        if self.ias[side].ep_get_status(ep).is_ok() {
             return violation("free", format!("side {side}, end {end}: the handle still works"));
         }
         Ok(())
@@ -386,16 +386,16 @@ impl<S: Side> Program<'_, '_, S> {
         if count == 0 || self.rng.percent(50) && count < 4 {
             let pz = self.sides[side].pz;
             let made = if self.rng.percent(50) {
-                self.bed[side].rmr_create(pz)
+                self.ias[side].rmr_create(pz)
             } else {
-                self.bed[side].rmr_create_for_ep(pz)
+                self.ias[side].rmr_create_for_ep(pz)
             };
             self.sides[side].rmrs.extend(made);
             return Ok(());
         }
         let at = self.rng.below(count);
         let rmr = self.sides[side].rmrs.swap_remove(at);
-        let done = self.bed[side].rmr_free(rmr);
+        let done = self.ias[side].rmr_free(rmr);
         self.note(|| format!("{side}: rmr_free {rmr:?}: {done:?}"));
         if let Err(error) = done {
             return violation("free", format!("side {side}, {rmr:?}: {error}"));
@@ -419,11 +419,11 @@ impl<S: Side> Program<'_, '_, S> {
         let (evd, flags, old) = (known.evd, known.flags, known.qlen);
         self.steps += 1;
         if self.rng.percent(40) {
-            let Ok(held) = self.bed[side].evd_more(evd) else {
+            let Ok(held) = self.ias[side].evd_more(evd) else {
                 return Ok(());
             };
             if held > 1 && held as usize <= old {
-                let done = self.bed[side].evd_resize(evd, held - 1);
+                let done = self.ias[side].evd_resize(evd, held - 1);
                 if done.is_ok() {
                     return violation("resize", format!("side {side}: {held} held, {done:?}"));
                 }
@@ -441,7 +441,7 @@ impl<S: Side> Program<'_, '_, S> {
             return Ok(());
         }
         let new = least + self.rng.below(most - least + 1);
-        let done = self.bed[side].evd_resize(evd, new as u32);
+        let done = self.ias[side].evd_resize(evd, new as u32);
         self.note(|| format!("{side}: resize queue {queue} from {old} to {new}: {done:?}"));
         if done.is_ok() {
             self.sides[side].queues[queue].qlen = new;
@@ -460,7 +460,7 @@ impl<S: Side> Program<'_, '_, S> {
         self.cookie += 1;
         let number = self.cookie;
         self.steps += 1;
-        if self.bed[side].evd_post_se(evd, number).is_ok() {
+        if self.ias[side].evd_post_se(evd, number).is_ok() {
             self.sides[side].queues[queue].software.push_back(number);
             self.note_crowd(side, queue);
         }
@@ -469,14 +469,14 @@ impl<S: Side> Program<'_, '_, S> {
 
     /// A wait for a CNO or an Event Dispatcher that is over at once.
     fn notification(&mut self, side: usize) -> Check {
-        let now = self.bed.now();
+        let now = self.ias.now();
         self.steps += 2;
         if let Some(cno) = self.sides[side].cno
             && self.rng.percent(50)
         {
-            let mut wait = self.bed[side].cno_wait(now, cno, Duration::ZERO).unwrap();
-            let _ = self.bed[side].cno_waited(now, &mut wait);
-            self.bed[side].cno_wait_end(&mut wait);
+            let mut wait = self.ias[side].cno_wait(now, cno, Duration::ZERO).unwrap();
+            let _ = self.ias[side].cno_waited(now, &mut wait);
+            self.ias[side].cno_wait_end(&mut wait);
             return Ok(());
         }
         let queue = self.rng.below(self.sides[side].queues.len());

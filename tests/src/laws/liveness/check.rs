@@ -13,7 +13,7 @@ impl<S: Side> Program<'_, '_, S> {
     /// Dequeues one event; whether there was one.
     pub(super) fn dequeue(&mut self, side: usize, queue: usize) -> Result<bool, Violation> {
         let evd = self.sides[side].queues[queue].evd;
-        match self.bed[side].evd_dequeue(evd) {
+        match self.ias[side].evd_dequeue(evd) {
             Ok(event) => {
                 self.steps += 1;
                 self.judge(side, queue, event)?;
@@ -286,8 +286,8 @@ impl<S: Side> Program<'_, '_, S> {
 
     /// Dequeues asynchronous errors: none but broken Endpoints are due.
     pub(super) fn drain_async(&mut self, side: usize) -> Check {
-        let evd = self.bed[side].ia.async_evd();
-        while let Ok(event) = self.bed[side].evd_dequeue(evd) {
+        let evd = self.ias[side].ia.async_evd();
+        while let Ok(event) = self.ias[side].evd_dequeue(evd) {
             self.steps += 1;
             self.judge(side, usize::MAX, event)?;
         }

@@ -72,13 +72,13 @@ impl<S: Side> Program<'_, '_, S> {
 
     /// Runs until everything due has ended, or the deadline has passed.
     fn settle(&mut self, endings: [Ending; 2]) -> Check {
-        let start = self.bed.now();
+        let start = self.ias.now();
         let mut leap = Duration::from_nanos(500);
         // Everything that has been posted gets some time in any case.
         let least = start + Duration::from_millis(20);
         loop {
             let before = self.open_connections();
-            self.bed.turn(leap);
+            self.ias.turn(leap);
             leap = (leap * 2).min(LEAP);
             for side in [A, B] {
                 self.drain_async(side)?;
@@ -105,7 +105,7 @@ impl<S: Side> Program<'_, '_, S> {
             if self.open_connections() != before {
                 leap = Duration::from_micros(1);
             }
-            let now = self.bed.now();
+            let now = self.ias.now();
             if now < least {
                 continue;
             }
@@ -231,13 +231,13 @@ impl<S: Side> Program<'_, '_, S> {
     pub(super) fn wait(&mut self, side: usize, queue: usize, timeout: Duration) -> Check {
         let evd = self.sides[side].queues[queue].evd;
         loop {
-            let now = self.bed.now();
-            let mut wait = match self.bed[side].evd_wait(now, evd, timeout, 1) {
+            let now = self.ias.now();
+            let mut wait = match self.ias[side].evd_wait(now, evd, timeout, 1) {
                 Ok(wait) => wait,
                 Err(error) => return violation("wait", format!("side {side}: {error}")),
             };
-            let found = self.bed[side].evd_waited(now, &mut wait);
-            self.bed[side].evd_wait_end(&mut wait);
+            let found = self.ias[side].evd_waited(now, &mut wait);
+            self.ias[side].evd_wait_end(&mut wait);
             match found {
                 Poll::Ready(Ok(event)) => {
                     self.steps += 2;
@@ -307,14 +307,14 @@ impl<S: Side> Program<'_, '_, S> {
                 _ => (false, false),
             };
             let ep = known.ep;
-            let mut status = self.bed[side].ep_get_status(ep).unwrap();
+            let mut status = self.ias[side].ep_get_status(ep).unwrap();
             for _ in 0..100 {
                 if status.request_idle || !requests {
                     break;
                 }
                 // The end of suppressed requests shows a moment after the first call.
                 self.turn(Duration::from_micros(10));
-                status = self.bed[side].ep_get_status(ep).unwrap();
+                status = self.ias[side].ep_get_status(ep).unwrap();
             }
             let known = &self.sides[side].ends[end];
             if requests && !status.request_idle

@@ -35,17 +35,17 @@ mod steady;
 
 use super::rng::Rng;
 use super::{Episode, Outcome};
-use crate::conformance::{Bed, Side};
+use crate::conformance::{Adapters, Side};
 use state::Program;
 
 /// Runs one episode.
-pub fn episode<S: Side>(bed: &mut Bed<'_, S>, episode: Episode) -> Outcome {
+pub fn episode<S: Side>(ias: &mut Adapters<'_, S>, episode: Episode) -> Outcome {
     let mut rng = Rng::new(episode.seed);
     let steady = rng.percent(16);
     let length =
         if rng.percent(70) { 30 + rng.below(150) as u64 } else { 150 + rng.below(500) as u64 };
     let length = length.min(episode.cut);
-    let mut program = Program::new(bed, rng, episode.verbose);
+    let mut program = Program::new(ias, rng, episode.verbose);
     let mut done = 0;
     let check =
         if steady { program.steady(length, &mut done) } else { program.random(length, &mut done) };

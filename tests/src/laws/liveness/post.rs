@@ -73,7 +73,7 @@ impl<S: Side> Program<'_, '_, S> {
         segment.len = len;
         let cookie = self.next_cookie(end);
         self.steps += 1;
-        let done = self.bed[side].ep_post_recv(ep, &[segment], cookie, NONE);
+        let done = self.ias[side].ep_post_recv(ep, &[segment], cookie, NONE);
         self.note(|| format!("{side}: end {end} recv {cookie:#x}: {done:?}"));
         if done.is_ok() {
             self.posted(side, end, cookie, NONE, (Kind::Recv, late));
@@ -102,7 +102,7 @@ impl<S: Side> Program<'_, '_, S> {
         self.cookie += 1;
         let cookie = self.cookie << 8 | SHARED;
         self.steps += 1;
-        let done = self.bed[side].srq_post_recv(srq, &[segment], cookie);
+        let done = self.ias[side].srq_post_recv(srq, &[segment], cookie);
         if done.is_ok() {
             self.sides[side].shared[0].posted.push(cookie);
         }
@@ -138,13 +138,13 @@ impl<S: Side> Program<'_, '_, S> {
         self.steps += 1;
         let (kind, done) = if chance < 45 {
             let segment = self.segment(side, 64);
-            let done = self.bed[side].ep_post_send(ep, &[segment], cookie, flags);
+            let done = self.ias[side].ep_post_send(ep, &[segment], cookie, flags);
             (Kind::Send, done)
         } else if chance < 85 || self.sides[side].rmrs.is_empty() {
             let segment = self.segment(side, 64);
             let far = self.remote(side, segment.len);
             flags -= CompletionFlags::SOLICITED_WAIT;
-            let ia = &mut self.bed[side].ia;
+            let ia = &mut self.ias[side].ia;
             let done = if chance < 70 {
                 ia.ep_post_rdma_write(ep, &[segment], cookie, &far, flags)
             } else {
@@ -157,7 +157,7 @@ impl<S: Side> Program<'_, '_, S> {
             let segment = self.segment(side, 64);
             flags -= CompletionFlags::SOLICITED_WAIT;
             let rights = MemPriv::REMOTE_READ | MemPriv::REMOTE_WRITE;
-            let done = self.bed[side].rmr_bind(rmr, &segment, rights, ep, cookie, flags);
+            let done = self.ias[side].rmr_bind(rmr, &segment, rights, ep, cookie, flags);
             (Kind::Bind { freed: false }, done.map(drop))
         };
         self.note(|| format!("{side}: end {end} {kind:?} {cookie:#x} {flags:?}: {done:?}"));
@@ -180,7 +180,7 @@ impl<S: Side> Program<'_, '_, S> {
         segment.len = 8;
         let cookie = self.next_cookie(end);
         self.steps += 1;
-        let done = self.bed[side].ep_post_rdma_write(ep, &[segment], cookie, &far, NONE);
+        let done = self.ias[side].ep_post_rdma_write(ep, &[segment], cookie, &far, NONE);
         self.note(|| format!("{side}: end {end} write {cookie:#x}: {done:?}"));
         if done.is_ok() {
             self.posted(side, end, cookie, NONE, (Kind::Rdma, false));

@@ -34,15 +34,15 @@ impl<S: Side> Program<'_, '_, S> {
 
     /// Makes the objects of one side.
     pub(super) fn set_up_side(&mut self, side: usize, ends: usize, merge: Merge) {
-        let qualifier = self.bed.free_qualifier();
+        let qualifier = self.ias.free_qualifier();
         let appetite = self.rng.of(&[0, 2, 10, 30]);
         let unsignalled = self.rng.percent(12);
-        let party = &mut self.bed[side];
+        let party = &mut self.ias[side];
         let pz = party.ia.pz_create().unwrap();
         let region = party.side.memory(MEMORY);
         let lmr = party.ia.lmr_create(pz, region, MemPriv::ALL).unwrap();
         let cno = self.rng.percent(15);
-        let cno = cno.then(|| self.bed[side].cno_create(None).unwrap());
+        let cno = cno.then(|| self.ias[side].cno_create(None).unwrap());
         let mut queues = Vec::new();
         let completions = EvdFlags::DTO | EvdFlags::RMR_BIND;
         let all = completions | EvdFlags::CONNECTION;
@@ -70,14 +70,14 @@ impl<S: Side> Program<'_, '_, S> {
             // Connection requests come to a queue that has other streams.
             let made = self.make_queue(side, queues[0].flags | EvdFlags::CR, cno);
             let old = std::mem::replace(&mut queues[0], made);
-            self.bed[side].evd_free(old.evd).unwrap();
+            self.ias[side].evd_free(old.evd).unwrap();
             0
         } else {
             let made = self.make_queue(side, EvdFlags::CR, None);
             queues.push(made);
             queues.len() - 1
         };
-        self.bed[side].psp_create(qualifier, queues[listen].evd, PspFlag::Consumer).unwrap();
+        self.ias[side].psp_create(qualifier, queues[listen].evd, PspFlag::Consumer).unwrap();
         let mut shared = Vec::new();
         if self.rng.percent(25) {
             let attr = SrqAttr {
@@ -85,7 +85,7 @@ impl<S: Side> Program<'_, '_, S> {
                 max_recv_iov: 1,
                 low_watermark: 0,
             };
-            let srq = self.bed[side].srq_create(pz, &attr).unwrap();
+            let srq = self.ias[side].srq_create(pz, &attr).unwrap();
             shared.push(Shared { srq, posted: Vec::new() });
         }
         self.sides.push(Consumer {
@@ -119,9 +119,9 @@ impl<S: Side> Program<'_, '_, S> {
         }
         for _ in 0..self.rng.below(3) {
             let made = if self.rng.percent(50) {
-                self.bed[side].rmr_create(pz)
+                self.ias[side].rmr_create(pz)
             } else {
-                self.bed[side].rmr_create_for_ep(pz)
+                self.ias[side].rmr_create_for_ep(pz)
             };
             self.sides[side].rmrs.push(made.unwrap());
         }
@@ -141,7 +141,7 @@ impl<S: Side> Program<'_, '_, S> {
             qlen = 8;
         }
         let cno = cno.filter(|_| self.rng.percent(50));
-        let evd = self.bed[side].evd_create_with_cno(qlen as u32, cno, flags);
+        let evd = self.ias[side].evd_create_with_cno(qlen as u32, cno, flags);
         self.steps += 1;
         let evd = evd.unwrap_or_else(|error| panic!("evd_create({qlen}, {flags:?}): {error}"));
         self.note(|| format!("{side}: {evd:?} length {qlen} {flags:?}"));
@@ -180,7 +180,7 @@ impl<S: Side> Program<'_, '_, S> {
             let queue = &consumer.queues[recv];
             waiting + queue.charged < queue.qlen
         });
-        let mut attr = self.bed[side].ep_attr_default();
+        let mut attr = self.ias[side].ep_attr_default();
         attr.max_recv_dtos = most_recv;
         attr.max_request_dtos = most_request;
         if unsignalled {
@@ -189,7 +189,7 @@ impl<S: Side> Program<'_, '_, S> {
         }
         self.steps += 1;
         let [recv_evd, request_evd, conn_evd] = evds.map(Some);
-        let ia = &mut self.bed[side].ia;
+        let ia = &mut self.ias[side].ia;
         let shared = srq.map(|index: usize| self.sides[side].shared[index].srq);
         let mut unsignalled = unsignalled;
         let mut make = |attr: &dat_core::EpAttr| match shared {

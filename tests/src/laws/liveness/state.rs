@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use dat_core::{Cno, Cr, Ep, EpState, Evd, EvdFlags, LmrParam, Pz, Rmr, Srq};
 
-use crate::conformance::{Bed, Side};
+use crate::conformance::{Adapters, Side};
 use crate::laws::rng::Rng;
 
 /// Ring entries of the storage for events other than completions.
@@ -136,7 +136,7 @@ pub(super) struct Consumer {
 
 /// A program and what its consumers know.
 pub(super) struct Program<'w, 's, S: Side> {
-    pub(super) bed: &'w mut Bed<'s, S>,
+    pub(super) ias: &'w mut Adapters<'s, S>,
     pub(super) rng: Rng,
     pub(super) sides: Vec<Consumer>,
     pub(super) steps: u64,
@@ -145,14 +145,14 @@ pub(super) struct Program<'w, 's, S: Side> {
 }
 
 impl<'w, 's, S: Side> Program<'w, 's, S> {
-    pub(super) fn new(bed: &'w mut Bed<'s, S>, rng: Rng, verbose: bool) -> Self {
-        Self { bed, rng, sides: Vec::new(), steps: 0, cookie: 0, verbose }
+    pub(super) fn new(ias: &'w mut Adapters<'s, S>, rng: Rng, verbose: bool) -> Self {
+        Self { ias, rng, sides: Vec::new(), steps: 0, cookie: 0, verbose }
     }
 
     /// Prints a line of the program.
     pub(super) fn note(&self, text: impl FnOnce() -> String) {
         if self.verbose {
-            let now = self.bed.now().as_nanos();
+            let now = self.ias.now().as_nanos();
             eprintln!("{:6} {now:>14} {}", self.steps, text());
         }
     }
@@ -164,7 +164,7 @@ impl<'w, 's, S: Side> Program<'w, 's, S> {
         if known.freed {
             return EpState::Disconnected;
         }
-        let state = self.bed[side].ep_get_status(known.ep).unwrap().state;
+        let state = self.ias[side].ep_get_status(known.ep).unwrap().state;
         if let Some(current) = known.current {
             let connection = &mut consumer.connections[current];
             match state {

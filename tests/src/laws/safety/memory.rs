@@ -63,11 +63,11 @@ impl<S: Side> Program<'_, '_, S> {
             let addr = self.memory + (unit * UNIT) as u64;
             if exposed {
                 self.check_unit(unit)?;
-                self.bed.b.side.store(addr, &[0x22; UNIT]);
+                self.ias.b.side.store(addr, &[0x22; UNIT]);
             } else {
                 let epoch = self.units[unit].epoch.wrapping_add(1);
                 self.units[unit].epoch = epoch;
-                self.bed.b.side.store(addr, &secret(unit, epoch));
+                self.ias.b.side.store(addr, &secret(unit, epoch));
             }
             self.units[unit].exposed = exposed;
             self.note(|| format!("unit {unit} exposed: {exposed}"));
@@ -79,13 +79,13 @@ impl<S: Side> Program<'_, '_, S> {
     pub(super) fn fill(&mut self) {
         for unit in 0..UNITS {
             let addr = self.memory + (unit * UNIT) as u64;
-            self.bed.b.side.store(addr, &secret(unit, 0));
+            self.ias.b.side.store(addr, &secret(unit, 0));
         }
     }
 
     fn check_unit(&self, unit: usize) -> Check {
         let addr = self.memory + (unit * UNIT) as u64;
-        let bytes = self.bed.b.side.load(addr, UNIT);
+        let bytes = self.ias.b.side.load(addr, UNIT);
         self.compare(unit, &bytes)
     }
 
@@ -102,13 +102,13 @@ impl<S: Side> Program<'_, '_, S> {
 
     /// Checks all memory that is not exposed, and what side A has read.
     pub(super) fn check(&mut self) -> Check {
-        let bytes = self.bed.b.side.load(self.memory, UNITS * UNIT);
+        let bytes = self.ias.b.side.load(self.memory, UNITS * UNIT);
         for unit in 0..UNITS {
             if !self.units[unit].exposed {
                 self.compare(unit, &bytes[unit * UNIT..][..UNIT])?;
             }
         }
-        let read = self.bed[A].side.load(self.sink, 2 * UNIT);
+        let read = self.ias[A].side.load(self.sink, 2 * UNIT);
         if read.iter().any(|byte| byte & SECRET != 0) {
             return violation(
                 "read",

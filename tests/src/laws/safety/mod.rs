@@ -27,15 +27,15 @@ mod traffic;
 
 use super::rng::Rng;
 use super::{Episode, Outcome};
-use crate::conformance::{Bed, Side};
+use crate::conformance::{Adapters, Side};
 use program::Program;
 
 /// Runs one episode.
-pub fn episode<S: Side>(bed: &mut Bed<'_, S>, episode: Episode) -> Outcome {
+pub fn episode<S: Side>(ias: &mut Adapters<'_, S>, episode: Episode) -> Outcome {
     let mut rng = Rng::new(episode.seed);
     let length = 60 + rng.below(400) as u64;
     let length = length.min(episode.cut);
-    let mut program = Program::new(bed, rng, episode.verbose);
+    let mut program = Program::new(ias, rng, episode.verbose);
     let mut done = 0;
     let check = program.run(length, &mut done);
     Outcome { steps: program.steps, program: done, check }

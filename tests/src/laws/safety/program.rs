@@ -9,7 +9,7 @@ use dat_core::{
 };
 
 use super::memory::{BLOCK, BLOCKS, UNIT, UNITS};
-use crate::conformance::{A, B, Bed, NONE, Side};
+use crate::conformance::{A, Adapters, B, NONE, Side};
 use crate::laws::rng::Rng;
 use crate::laws::{Check, violation};
 
@@ -84,7 +84,7 @@ pub(super) struct Target {
 
 /// A program and what is known.
 pub(super) struct Program<'w, 's, S: Side> {
-    pub(super) bed: &'w mut Bed<'s, S>,
+    pub(super) ias: &'w mut Adapters<'s, S>,
     pub(super) rng: Rng,
     pub(super) verbose: bool,
     pub(super) steps: u64,
@@ -121,14 +121,14 @@ pub(super) struct Program<'w, 's, S: Side> {
 }
 
 impl<'w, 's, S: Side> Program<'w, 's, S> {
-    pub(super) fn new(bed: &'w mut Bed<'s, S>, mut rng: Rng, verbose: bool) -> Self {
-        let qualifier = bed.free_qualifier();
+    pub(super) fn new(ias: &'w mut Adapters<'s, S>, mut rng: Rng, verbose: bool) -> Self {
+        let qualifier = ias.free_qualifier();
         let completions = EvdFlags::DTO | EvdFlags::RMR_BIND;
         let merged = rng.percent(40);
         let mut evds = Vec::new();
         let mut conns = Vec::new();
         for side in [A, B] {
-            let ia = &mut bed[side].ia;
+            let ia = &mut ias[side].ia;
             if merged {
                 let all = completions | EvdFlags::CONNECTION;
                 let evd = ia.evd_create(LENGTH, all).unwrap();
@@ -139,18 +139,18 @@ impl<'w, 's, S: Side> Program<'w, 's, S> {
                 conns.push(ia.evd_create(16, EvdFlags::CONNECTION).unwrap());
             }
         }
-        let requests = bed.b.evd_create(8, EvdFlags::CR).unwrap();
-        bed.b.psp_create(qualifier, requests, dat_core::PspFlag::Consumer).unwrap();
+        let requests = ias.b.evd_create(8, EvdFlags::CR).unwrap();
+        ias.b.psp_create(qualifier, requests, dat_core::PspFlag::Consumer).unwrap();
         let zones = 1 + rng.below(3);
-        let zones: Vec<Pz> = (0..zones).map(|_| bed.b.pz_create().unwrap()).collect();
-        let memory = bed.b.side.memory(UNITS * UNIT).addr;
-        let zone_a = bed.a.pz_create().unwrap();
-        let own = bed.a.side.memory(4096);
-        let sink_lmr = bed.a.lmr_create(zone_a, own, MemPriv::ALL).unwrap();
-        bed.a.side.store(own.addr, &[0x11; UNIT]);
+        let zones: Vec<Pz> = (0..zones).map(|_| ias.b.pz_create().unwrap()).collect();
+        let memory = ias.b.side.memory(UNITS * UNIT).addr;
+        let zone_a = ias.a.pz_create().unwrap();
+        let own = ias.a.side.memory(4096);
+        let sink_lmr = ias.a.lmr_create(zone_a, own, MemPriv::ALL).unwrap();
+        ias.a.side.store(own.addr, &[0x11; UNIT]);
         let source = LmrTriplet { addr: own.addr, len: UNIT as u32, context: sink_lmr.lmr_context };
         Self {
-            bed,
+            ias,
             rng,
             verbose,
             steps: 0,
@@ -182,7 +182,7 @@ impl<'w, 's, S: Side> Program<'w, 's, S> {
     /// Prints a line of the program.
     pub(super) fn note(&self, text: impl FnOnce() -> String) {
         if self.verbose {
-            let now = self.bed.now().as_nanos();
+            let now = self.ias.now().as_nanos();
             eprintln!("{:6} {now:>14} {}", self.steps, text());
         }
     }
@@ -216,12 +216,12 @@ impl<'w, 's, S: Side> Program<'w, 's, S> {
 
     pub(super) fn make_ep(&mut self, side: usize, zone: usize) -> Ep {
         let pz = if side == A { self.zone_a } else { self.zones[zone] };
-        let mut attr = self.bed[side].ep_attr_default();
+        let mut attr = self.ias[side].ep_attr_default();
         attr.max_request_dtos = 8;
         attr.max_recv_dtos = 4;
         self.steps += 1;
         let (evd, conn) = (Some(self.evds[side]), Some(self.conns[side]));
-        self.bed[side].ep_create(Some(pz), evd, evd, conn, Some(&attr)).unwrap()
+        self.ias[side].ep_create(Some(pz), evd, evd, conn, Some(&attr)).unwrap()
     }
 
     /// Keeps posted requests in flight, where the provider can.
@@ -229,7 +229,7 @@ impl<'w, 's, S: Side> Program<'w, 's, S> {
         if held != self.held {
             self.held = held;
             self.note(|| format!("hold: {held}"));
-            self.bed.a.side.hold(held);
+            self.ias.a.side.hold(held);
         }
     }
 
@@ -239,7 +239,7 @@ impl<'w, 's, S: Side> Program<'w, 's, S> {
             40..48 => {
                 let span = self.rng.of(&[1, 5, 50, 500]);
                 self.steps += 2;
-                self.bed.turn(Duration::from_micros(span));
+                self.ias.turn(Duration::from_micros(span));
                 Ok(())
             }
             48..54 => self.reap(B, 2),
@@ -277,7 +277,7 @@ impl<'w, 's, S: Side> Program<'w, 's, S> {
         self.opening = remote.then_some((block, zone));
         self.expose()?;
         self.steps += 1;
-        let made = self.bed.b.lmr_create(self.zones[zone], region, rights);
+        let made = self.ias.b.lmr_create(self.zones[zone], region, rights);
         let Ok(lmr) = made else {
             return violation("lmr", format!("lmr_create: {made:?}"));
         };
@@ -309,7 +309,7 @@ impl<'w, 's, S: Side> Program<'w, 's, S> {
             let pz = self.zones[zone];
             self.steps += 1;
             let made =
-                if of_ep { self.bed.b.rmr_create_for_ep(pz) } else { self.bed.b.rmr_create(pz) };
+                if of_ep { self.ias.b.rmr_create_for_ep(pz) } else { self.ias.b.rmr_create(pz) };
             if let Ok(rmr) = made {
                 self.windows.push(Window { rmr, of_ep, zone, ranges: Vec::new() });
             }
@@ -345,7 +345,7 @@ impl<'w, 's, S: Side> Program<'w, 's, S> {
         self.expose()?;
         let (rmr, ep) = (self.windows[at].rmr, self.pairs[pair].eps[B]);
         self.steps += 1;
-        let done = self.bed.b.rmr_bind(rmr, &range, rights, ep, cookie, flags);
+        let done = self.ias.b.rmr_bind(rmr, &range, rights, ep, cookie, flags);
         self.note(|| {
             format!("bind {cookie:#x} {rmr:?} of units {first} + {units} pair {pair} {flags:?}: {done:?}")
         });
@@ -376,7 +376,7 @@ impl<'w, 's, S: Side> Program<'w, 's, S> {
         let at = self.rng.below(self.windows.len());
         let rmr = self.windows[at].rmr;
         self.steps += 1;
-        let done = self.bed.b.rmr_free(rmr);
+        let done = self.ias.b.rmr_free(rmr);
         self.note(|| format!("rmr_free {rmr:?}: {done:?}"));
         if let Err(error) = done {
             return violation("free", format!("rmr_free: {error}"));
@@ -400,7 +400,7 @@ impl<'w, 's, S: Side> Program<'w, 's, S> {
             return Ok(());
         };
         self.steps += 1;
-        let done = self.bed.b.lmr_free(region.lmr.lmr);
+        let done = self.ias.b.lmr_free(region.lmr.lmr);
         self.note(|| format!("lmr_free of block {block}: {done:?}"));
         if done.is_err() {
             return Ok(());
@@ -421,10 +421,10 @@ impl<'w, 's, S: Side> Program<'w, 's, S> {
     fn restart(&mut self) -> Check {
         let pair = self.rng.below(self.pairs.len());
         let ep = self.pairs[pair].eps[B];
-        let now = self.bed.now();
+        let now = self.ias.now();
         self.steps += 2;
-        let _ = self.bed.b.ep_disconnect(now, ep, CloseFlag::Abrupt);
-        if self.bed.b.ep_get_status(ep).unwrap().state != EpState::Disconnected {
+        let _ = self.ias.b.ep_disconnect(now, ep, CloseFlag::Abrupt);
+        if self.ias.b.ep_get_status(ep).unwrap().state != EpState::Disconnected {
             return Ok(());
         }
         self.reset_b(pair)?;
@@ -434,7 +434,7 @@ impl<'w, 's, S: Side> Program<'w, 's, S> {
     /// Resets side B's Endpoint, which is DISCONNECTED.
     pub(super) fn reset_b(&mut self, pair: usize) -> Check {
         self.steps += 1;
-        let done = self.bed.b.ep_reset(self.pairs[pair].eps[B]);
+        let done = self.ias.b.ep_reset(self.pairs[pair].eps[B]);
         self.note(|| format!("ep_reset of pair {pair}: {done:?}"));
         if let Err(error) = done {
             return violation("free", format!("ep_reset: {error}"));
@@ -458,9 +458,9 @@ impl<'w, 's, S: Side> Program<'w, 's, S> {
     /// Side B frees its Endpoint, in whatever state, and makes another.
     fn replace(&mut self) -> Check {
         let pair = self.rng.below(self.pairs.len());
-        let (now, ep) = (self.bed.now(), self.pairs[pair].eps[B]);
+        let (now, ep) = (self.ias.now(), self.pairs[pair].eps[B]);
         self.steps += 1;
-        let done = self.bed.b.ep_free(now, ep);
+        let done = self.ias.b.ep_free(now, ep);
         self.note(|| format!("ep_free of pair {pair}: {done:?}"));
         if let Err(error) = done {
             return violation("free", format!("ep_free: {error}"));
@@ -480,7 +480,7 @@ impl<'w, 's, S: Side> Program<'w, 's, S> {
         let ep = self.pairs[pair].eps[B];
         self.steps += 3;
         if let Some(&rmr) = self.freed.last() {
-            match self.bed.b.rmr_free(rmr) {
+            match self.ias.b.rmr_free(rmr) {
                 Err(error) if DatType::InvalidHandle == error.ret().ty() => {}
                 other => return violation("bad-input", format!("second rmr_free: {other:?}")),
             }
@@ -493,13 +493,13 @@ impl<'w, 's, S: Side> Program<'w, 's, S> {
                 context: region.lmr.lmr_context,
             };
             let rights = MemPriv::REMOTE_WRITE;
-            if let Ok(context) = self.bed.b.rmr_bind(rmr, &range, rights, ep, 7, NONE) {
+            if let Ok(context) = self.ias.b.rmr_bind(rmr, &range, rights, ep, 7, NONE) {
                 return violation("bad-input", format!("bind of a freed RMR gave {context:#x}"));
             }
         }
         if let Some(&(context, addr)) = self.gone.last() {
             let segment = LmrTriplet { addr, len: 8, context };
-            if self.bed.b.ep_post_send(ep, &[segment], 7, NONE).is_ok() {
+            if self.ias.b.ep_post_send(ep, &[segment], 7, NONE).is_ok() {
                 return violation("bad-input", "a send from memory that is not registered");
             }
         }
@@ -516,7 +516,7 @@ impl<'w, 's, S: Side> Program<'w, 's, S> {
         let cookie = self.cookie << 8 | pair as u64;
         self.steps += 1;
         let ep = self.pairs[pair].eps[B];
-        let done = self.bed.b.ep_post_send(ep, &[], cookie, NONE);
+        let done = self.ias.b.ep_post_send(ep, &[], cookie, NONE);
         self.note(|| format!("send {cookie:#x} without a receive, pair {pair}: {done:?}"));
         if done.is_ok() {
             self.charged += 1;

@@ -39,10 +39,10 @@ impl<S: Side> Program<'_, '_, S> {
                     len: UNIT as u32,
                     context: self.sink_lmr.lmr_context,
                 };
-                self.bed.a.ep_post_rdma_read(ep, &[into], cookie, &far, NONE)
+                self.ias.a.ep_post_rdma_read(ep, &[into], cookie, &far, NONE)
             } else {
                 let from = self.source;
-                self.bed.a.ep_post_rdma_write(ep, &[from], cookie, &far, NONE)
+                self.ias.a.ep_post_rdma_write(ep, &[from], cookie, &far, NONE)
             };
             self.note(|| format!("A fires at {far:x?}, read {read}, pair {pair}: {done:?}"));
         }
@@ -53,7 +53,7 @@ impl<S: Side> Program<'_, '_, S> {
     pub(super) fn reap(&mut self, side: usize, most: usize) -> Check {
         for evd in [self.evds[side], self.conns[side]] {
             for _ in 0..most {
-                let event = match self.bed[side].evd_dequeue(evd) {
+                let event = match self.ias[side].evd_dequeue(evd) {
                     Ok(event) => event,
                     Err(DatReturn::QUEUE_EMPTY) => {
                         if side == B && evd == self.evds[B] {
@@ -110,10 +110,10 @@ impl<S: Side> Program<'_, '_, S> {
 
     /// Drives both sides for a while.
     pub(super) fn pass(&mut self, span: Duration) -> Check {
-        let end = self.bed.now() + span;
+        let end = self.ias.now() + span;
         let mut leap = Duration::from_micros(1);
-        while self.bed.now() < end {
-            self.bed.turn(leap);
+        while self.ias.now() < end {
+            self.ias.turn(leap);
             leap = (leap * 2).min(Duration::from_micros(500));
         }
         self.reap(A, usize::MAX)
@@ -126,7 +126,7 @@ impl<S: Side> Program<'_, '_, S> {
             return Ok(());
         }
         self.hold(false);
-        let now = self.bed.now();
+        let now = self.ias.now();
         self.note(|| format!("pair {pair} is {states:?}: connects anew"));
         for side in [A, B] {
             let ep = self.pairs[pair].eps[side];
@@ -136,11 +136,11 @@ impl<S: Side> Program<'_, '_, S> {
                 EpState::Unconnected => continue,
                 EpState::Disconnected => {}
                 _ => {
-                    let _ = self.bed[side].ep_disconnect(now, ep, CloseFlag::Abrupt);
+                    let _ = self.ias[side].ep_disconnect(now, ep, CloseFlag::Abrupt);
                 }
             }
             if side == A {
-                let _ = self.bed.a.ep_reset(ep);
+                let _ = self.ias.a.ep_reset(ep);
             } else if self.rng.percent(50) {
                 self.reap(B, usize::MAX)?;
                 self.reset_b(pair)?;
@@ -154,11 +154,11 @@ impl<S: Side> Program<'_, '_, S> {
         if self.charged > 60 {
             self.reap(B, usize::MAX)?;
         }
-        let (now, to) = (self.bed.now(), self.bed.b.address());
+        let (now, to) = (self.ias.now(), self.ias.b.address());
         let timeout = Duration::from_secs(2);
         let [ep, own] = self.pairs[pair].eps;
         self.steps += 1;
-        let asked = self.bed.a.ep_connect(
+        let asked = self.ias.a.ep_connect(
             now,
             ep,
             to,
@@ -173,20 +173,20 @@ impl<S: Side> Program<'_, '_, S> {
         }
         let mut leap = Duration::from_micros(1);
         for _ in 0..200 {
-            self.bed.turn(leap);
+            self.ias.turn(leap);
             leap = (leap * 2).min(Duration::from_millis(20));
-            while let Ok(event) = self.bed.b.evd_dequeue(self.requests) {
+            while let Ok(event) = self.ias.b.evd_dequeue(self.requests) {
                 let Some(cr) = event.request() else { continue };
-                let of = self.bed.b.cr_query(cr).map(|param| param.private_data[0]);
-                let now = self.bed.now();
+                let of = self.ias.b.cr_query(cr).map(|param| param.private_data[0]);
+                let now = self.ias.now();
                 if of != Ok(pair as u8) || self.states(pair)[B] != EpState::Unconnected {
-                    let _ = self.bed.b.cr_reject(now, cr, b"");
+                    let _ = self.ias.b.cr_reject(now, cr, b"");
                     continue;
                 }
                 // From now on peers may reach what the Endpoint leads to.
                 self.pairs[pair].open = true;
                 self.expose()?;
-                let done = self.bed.b.cr_accept(now, cr, Some(own), b"");
+                let done = self.ias.b.cr_accept(now, cr, Some(own), b"");
                 if done.is_err() {
                     self.pairs[pair].open = false;
                     self.expose()?;
@@ -203,17 +203,17 @@ impl<S: Side> Program<'_, '_, S> {
     fn states(&self, pair: usize) -> [EpState; 2] {
         [A, B].map(|side| {
             let ep = self.pairs[pair].eps[side];
-            self.bed[side].ep_query(ep).unwrap().state
+            self.ias[side].ep_query(ep).unwrap().state
         })
     }
 
     /// Every bind of side B that is due has completed.
     pub(super) fn collect(&mut self) -> Check {
-        let now = self.bed.now();
+        let now = self.ias.now();
         for pair in 0..self.pairs.len() {
             let ep = self.pairs[pair].eps[B];
             self.steps += 1;
-            let _ = self.bed.b.ep_disconnect(now, ep, CloseFlag::Abrupt);
+            let _ = self.ias.b.ep_disconnect(now, ep, CloseFlag::Abrupt);
         }
         self.pass(Duration::from_millis(20))?;
         self.reap(B, usize::MAX)?;

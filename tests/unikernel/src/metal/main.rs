@@ -2,12 +2,12 @@
 //!
 //! A loader of PVH images starts it; `boot.s` enters long mode; then, in order: start information
 //! and command line, exceptions, ACPI, clock, the HCA on the bus, a reset of it, its BAR,
-//! interrupts, the platform, and the peer, which serves the tests of the `dat` command or runs them.
-//! Besides Rust's core there is only dat-core, hca-mlx5 and what they bring. Stable Rust; a target with a hosted core is enough, since what that core
-//! wants of a C library is in `mem.s`.
+//! interrupts, the platform, and the peer, which serves the tests of the `dat` command or runs
+//! them. Besides Rust's core there is only dat-core, hca-mlx5 and what they bring. Stable Rust; a
+//! target with a hosted core is enough, since what that core wants of a C library is in `mem.s`.
 //!
-//! `cargo xtask nostd` builds it, as `target/nostd/x86_64-unknown-linux-gnu/image/dat-metal`. To run
-//! it, with a socket of the model's (`mlx5-model --socket A`) in place of `A`:
+//! `cargo xtask nostd` builds it, as `target/nostd/x86_64-unknown-linux-gnu/image/dat-metal`. To
+//! run it, with a socket of the model's (`mlx5-model --socket A`) in place of `A`:
 //! ```text
 //! qemu-system-x86_64 -M q35 -accel tcg -cpu max -smp 1 -m 256 \
 //!   -object memory-backend-memfd,id=m,size=256M,share=on -machine memory-backend=m \

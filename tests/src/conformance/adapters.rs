@@ -177,9 +177,9 @@ impl<S: Side> DerefMut for Party<'_, S> {
     }
 }
 
-/// What a case is played on. Fields `a` and `b` for calls, or `bed[side]` where the side is a
+/// What a case is played on. Fields `a` and `b` for calls, or `ias[side]` where the side is a
 /// variable.
-pub struct Bed<'s, S: Side> {
+pub struct Adapters<'s, S: Side> {
     /// Side [`A`].
     pub a: Party<'s, S>,
     /// Side [`B`].
@@ -196,13 +196,13 @@ pub struct Bed<'s, S: Side> {
     pub(super) qualifier: u64,
 }
 
-impl<S: Side> std::fmt::Debug for Bed<'_, S> {
+impl<S: Side> std::fmt::Debug for Adapters<'_, S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Bed").field("a", &self.a).field("b", &self.b).finish_non_exhaustive()
+        f.debug_struct("Adapters").field("a", &self.a).field("b", &self.b).finish_non_exhaustive()
     }
 }
 
-impl<'s, S: Side> Index<usize> for Bed<'s, S> {
+impl<'s, S: Side> Index<usize> for Adapters<'s, S> {
     type Output = Party<'s, S>;
 
     fn index(&self, side: usize) -> &Party<'s, S> {
@@ -210,14 +210,14 @@ impl<'s, S: Side> Index<usize> for Bed<'s, S> {
     }
 }
 
-impl<S: Side> IndexMut<usize> for Bed<'_, S> {
+impl<S: Side> IndexMut<usize> for Adapters<'_, S> {
     fn index_mut(&mut self, side: usize) -> &mut Self::Output {
         if side == A { &mut self.a } else { &mut self.b }
     }
 }
 
-impl<'s, S: Side> Bed<'s, S> {
-    /// A bed of two adapters.
+impl<'s, S: Side> Adapters<'s, S> {
+    /// Two adapters on one wire.
     #[must_use]
     pub fn new(a: Party<'s, S>, b: Party<'s, S>) -> Self {
         Self { a, b, untidy: false, refusing: false, hurried: false, qualifier: 4711 }
@@ -315,7 +315,7 @@ impl<'s, S: Side> Bed<'s, S> {
         }
     }
 
-    /// As [`Bed::within`], of what has to come.
+    /// As [`Adapters::within`], of what has to come.
     #[track_caller]
     pub fn until<T>(&mut self, done: impl FnMut(&mut Self) -> Option<T>) -> T {
         match self.within(LIMIT, done) {
@@ -324,7 +324,7 @@ impl<'s, S: Side> Bed<'s, S> {
         }
     }
 
-    /// How late an event may be that has its time: the step of [`Bed::within`], or what a busy
+    /// How late an event may be that has its time: the step of [`Adapters::within`], or what a busy
     /// machine needs.
     #[must_use]
     pub fn slack(&self) -> Duration {
@@ -334,7 +334,7 @@ impl<'s, S: Side> Bed<'s, S> {
     /// The next event of an Event Dispatcher, which has to come.
     #[track_caller]
     pub fn event(&mut self, side: usize, evd: Evd) -> Event {
-        match self.within(LIMIT, |bed| bed[side].evd_dequeue(evd).ok()) {
+        match self.within(LIMIT, |ias| ias[side].evd_dequeue(evd).ok()) {
             Some(event) => event,
             None => panic!("side {side}: no event within {LIMIT:?}"),
         }
