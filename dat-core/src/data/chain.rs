@@ -18,7 +18,7 @@ impl Chain {
     }
 
     /// What a stack held: there the newest is first, here the oldest.
-    pub(crate) fn from_stack(shared: &Shared<'_>, top: u32) -> Self {
+    pub(super) fn from_stack(shared: &Shared<'_>, top: u32) -> Self {
         let (mut first, mut id) = (END, top);
         while let Some(link) = link(shared, id) {
             let next = link.next();
@@ -46,7 +46,7 @@ impl Chain {
     }
 
     /// All of `other` comes behind what is here.
-    pub(crate) fn append(&mut self, shared: &Shared<'_>, other: Self) {
+    pub(super) fn append(&mut self, shared: &Shared<'_>, other: Self) {
         if other.is_empty() {
             return;
         }

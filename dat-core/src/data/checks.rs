@@ -134,7 +134,7 @@ impl Kind {
 impl<P: Provider> Poster<P> {
     /// Whether a DTO of that kind may be posted at all: the state, its bytes, and whether the host
     /// could read all of them itself.
-    pub(crate) fn checked(
+    pub(super) fn checked(
         &self,
         shared: &Shared<'_>,
         near: &Near<'_>,

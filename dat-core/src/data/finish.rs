@@ -85,7 +85,7 @@ pub(crate) fn complete_suppressed(
 /// Counts a bind as completed. The RMR that it was of, freed since or not; none if there is no such
 /// bind.
 #[inline]
-pub(crate) fn bind_done(shared: &Shared<'_>, index: u32, ep: &EpShared, slot: u32) -> Option<Rmr> {
+pub(super) fn bind_done(shared: &Shared<'_>, index: u32, ep: &EpShared, slot: u32) -> Option<Rmr> {
     let window = shared.rmrs.get(slot as usize)?;
     window.binds.fetch_sub(1, Ordering::AcqRel);
     let (rmr, freed) = window.named()?;

@@ -117,7 +117,7 @@ impl<P: Provider> Poster<P> {
     }
 
     /// A free request slot.
-    pub(crate) fn credit(&mut self, ep: &EpShared) -> Result<(), DatReturn> {
+    pub(super) fn credit(&mut self, ep: &EpShared) -> Result<(), DatReturn> {
         if self.refill(ep) { Ok(()) } else { Err(FULL) }
     }
 

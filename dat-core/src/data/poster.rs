@@ -65,7 +65,7 @@ pub(crate) struct Limits {
 
 impl Limits {
     /// Flags that a request may not carry.
-    pub(crate) const fn barred_request(&self) -> CompletionFlags {
+    pub(super) const fn barred_request(&self) -> CompletionFlags {
         if self.unsignalled_request {
             self.aside.difference(CompletionFlags::UNSIGNALLED)
         } else {
@@ -74,7 +74,7 @@ impl Limits {
     }
 
     /// Flags that a receive may not carry.
-    pub(crate) const fn barred_recv(&self) -> CompletionFlags {
+    pub(super) const fn barred_recv(&self) -> CompletionFlags {
         let all = CompletionFlags::from_bits_retain(u32::MAX);
         if self.unsignalled_recv { all.difference(CompletionFlags::UNSIGNALLED) } else { all }
     }

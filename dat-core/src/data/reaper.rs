@@ -9,12 +9,14 @@ use core::sync::atomic::Ordering;
 use crate::data::chain::Chain;
 use crate::data::count::{Verdict, verdict};
 use crate::data::finish::{bind_done, complete_suppressed, finish};
+use crate::data::poster::kick;
 use crate::data::shared::Shared;
 use crate::data::shared::connection::ConnectionEvent;
 use crate::data::shared::ep::{EpShared, KIND, NO_INDEX, Span, Trouble, queue_of};
 use crate::data::shared::evd::EvdShared;
 use crate::data::shared::request::{RequestSlot, Tag};
 use crate::data::shared::stack::END;
+use crate::data::shared::window::invalidated;
 use crate::provider::{CompletionQueue, Polled, Provider};
 use crate::types::atomic::AtomicU64;
 use crate::types::completion::{Arrived, Completion, Direction, Extra, Status};
@@ -457,9 +459,9 @@ impl<P: Provider> Reaper<P> {
             tell(shared, index, ep, Trouble::NONSENSE);
             return None;
         };
-        let invalidated = completion.extra.arrived == Arrived::Invalidation;
-        if invalidated && completion.status == Status::Success {
-            let _ = crate::data::shared::window::invalidated(shared, completion.extra.immediate);
+        if completion.extra.arrived == Arrived::Invalidation && completion.status == Status::Success
+        {
+            let _ = invalidated(shared, completion.extra.immediate);
         }
         self.extra = completion.extra;
         if completion.status != Status::Success {
@@ -484,7 +486,7 @@ impl<P: Provider> Reaper<P> {
             self.endings.pop_front(shared);
             line.flush.release();
             if more() {
-                crate::data::poster::kick(shared, index, ep, direction);
+                kick(shared, index, ep, direction);
             }
             return None;
         }

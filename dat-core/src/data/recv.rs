@@ -59,7 +59,7 @@ impl<P: Provider> Poster<P> {
 
     /// Whether looking again at what has been consumed shows a free receive slot.
     #[inline(always)]
-    pub(crate) fn refill_recv(&mut self, ep: &EpShared) -> bool {
+    pub(super) fn refill_recv(&mut self, ep: &EpShared) -> bool {
         let consumed = ep.receive.consumed.load(Ordering::Acquire);
         self.recv_limit = consumed.wrapping_add(u32::from(self.limits.receives));
         self.receives != self.recv_limit
@@ -75,7 +75,7 @@ impl<P: Provider> Poster<P> {
     /// Publishes the receive of that sequence, which is about to be posted, with its cookie and
     /// length. Its token is its sequence.
     #[inline(always)]
-    pub(crate) fn publish_recv(
+    pub(super) fn publish_recv(
         &mut self,
         ep: &EpShared,
         slots: &[AtomicU64],

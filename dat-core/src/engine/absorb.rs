@@ -12,7 +12,7 @@
 use core::sync::atomic::Ordering;
 
 use crate::data::count::{Verdict, verdict};
-use crate::data::reaper::Reaper;
+use crate::data::reaper::{Reaper, tell};
 use crate::data::shared::Shared;
 use crate::data::shared::ep::{EpShared, Trouble};
 use crate::engine::Ia;
@@ -20,6 +20,7 @@ use crate::objects::ep::EpControl;
 use crate::objects::table::Table;
 use crate::provider::{CompletionQueue, Provider};
 use crate::types::completion::{Completion, Direction, Status};
+use crate::types::event::pack;
 use crate::types::handle::{Ep, Evd};
 
 /// What was taken.
@@ -57,7 +58,7 @@ impl<P: Provider> Ia<'_, P> {
                 return taken;
             };
             taken.notifying |= verdict(&shared, &completion) == Verdict::Notifies;
-            if self.events.put(evd, crate::types::event::pack(&completion))
+            if self.events.put(evd, pack(&completion))
                 && let Ok(reaper) = self.reaper_here(evd)
             {
                 reaper.absorbed += 1;
@@ -67,7 +68,7 @@ impl<P: Provider> Ia<'_, P> {
 
     /// Looks at the completions of `evd` that have come since the last time. They stay where they
     /// are.
-    pub(crate) fn look_through(&mut self, evd: Evd) {
+    pub(super) fn look_through(&mut self, evd: Evd) {
         if let Some(Some(reaper)) = self.data.reapers.get_mut(evd.0.index() as usize) {
             look_through(reaper, &self.data.shared, &mut self.objects.eps);
         }
@@ -108,7 +109,7 @@ impl<P: Provider> Ia<'_, P> {
 }
 
 /// The same, of an Event Dispatcher whose reaper is here.
-pub(crate) fn look_through<P: Provider>(
+pub(super) fn look_through<P: Provider>(
     reaper: &mut Reaper<P>,
     shared: &Shared<'_>,
     eps: &mut Table<'_, EpControl>,
@@ -132,7 +133,7 @@ fn note(shared: &Shared<'_>, eps: &mut Table<'_, EpControl>, completion: &Comple
         return;
     };
     if completion.status != Status::Success {
-        crate::data::reaper::tell(shared, index, ep, Trouble::of(completion));
+        tell(shared, index, ep, Trouble::of(completion));
     }
     let Some(control) = eps.handle_at(index).and_then(|handle| eps.get_mut(handle)) else {
         return;

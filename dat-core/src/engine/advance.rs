@@ -49,7 +49,7 @@ impl<P: Provider> Ia<'_, P> {
             let before = self.connections.cm.counters();
             self.connections.cm.input(now, mad.from, &mad.mad);
             let after = self.connections.cm.counters();
-            self.counters.heard(&mad.mad, &before, &after);
+            self.counters.received(&mad.mad, &before, &after);
             self.connection_events(now);
         }
         self.connections.cm.advance(now);
@@ -110,12 +110,11 @@ impl<P: Provider> Ia<'_, P> {
             Notice::CqError(cq) => {
                 self.counters.count(IaCounter::AsyncCqError);
                 if let Some(evd) = self.events.evds.find(|control| control.cq == Some(cq)) {
-                    let event = AsyncEvent::EvdOverflow(Evd(evd));
-                    self.events.report(event);
+                    self.events.report(AsyncEvent::EvdOverflow(Evd(evd)));
                 }
             }
             Notice::Established(qp) => {
-                let ep = self.objects.concerned(qp);
+                let ep = self.objects.ep_of(qp);
                 if let Some(conn) =
                     ep.and_then(|ep| self.objects.eps.get(ep.0)).and_then(|c| c.conn)
                 {
@@ -125,7 +124,7 @@ impl<P: Provider> Ia<'_, P> {
             }
             Notice::QpError(qp, fault) => {
                 self.counters.count(IaCounter::AsyncQpError);
-                if let Some(ep) = self.objects.concerned(qp) {
+                if let Some(ep) = self.objects.ep_of(qp) {
                     self.broken(now, ep, fault);
                 }
             }
@@ -138,7 +137,7 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     /// A connection broke on this side.
-    pub(crate) fn broken(&mut self, now: Instant, ep: Ep, fault: Fault) {
+    pub(super) fn broken(&mut self, now: Instant, ep: Ep, fault: Fault) {
         let Ok(state) = self.objects.state_of(ep) else { return };
         if state != EpState::Disconnected
             && let Ok(control) = self.objects.eps.live_mut(ep)

@@ -17,7 +17,7 @@ const BUDGET: usize = 256;
 
 impl<P: Provider> Ia<'_, P> {
     /// Looks for arrivals, and tells agents and upcalls.
-    pub(crate) fn arrivals(&mut self) {
+    pub(super) fn arrivals(&mut self) {
         for index in 0..self.events.evds.capacity() {
             let Some(evd) = self.events.evds.handle_at(index).map(Evd) else {
                 continue;
@@ -59,17 +59,17 @@ impl<P: Provider> Ia<'_, P> {
         let taken = self.absorb(evd);
         let solicited = self.objects.completion_type(evd) == CompletionFlags::SOLICITED_WAIT;
         let shared = self.data.shared;
-        let mut news = taken.notifying;
+        let mut notifies = taken.notifying;
         if let (Ok(reaper), Some(ring)) = (self.reaper_here(evd), shared.evd(evd.0.index())) {
-            news |= reaper.adopt(&shared, ring);
+            notifies |= reaper.adopt(&shared, ring);
             if taken.all {
                 reaper.arm(solicited);
             } else {
                 // More than fits: nobody can tell what is among it.
-                news = true;
+                notifies = true;
             }
         }
-        news
+        notifies
     }
 
     /// Makes the upcalls for what has come.
@@ -79,8 +79,8 @@ impl<P: Provider> Ia<'_, P> {
             else {
                 return;
             };
-            let quiet = matches!(upcalls.policy, UpcallPolicy::Disable | UpcallPolicy::Teardown);
-            if !upcalls.news || upcalls.inside || quiet {
+            let disabled = matches!(upcalls.policy, UpcallPolicy::Disable | UpcallPolicy::Teardown);
+            if !upcalls.pending || upcalls.inside || disabled {
                 return;
             }
             let upcall = self.upcalls.get(evd.0.index() as usize).copied().flatten();
@@ -91,7 +91,7 @@ impl<P: Provider> Ia<'_, P> {
                     if let Some(upcalls) =
                         self.events.evds.get_mut(evd.0).and_then(|c| c.upcalls.as_mut())
                     {
-                        upcalls.news = false;
+                        upcalls.pending = false;
                     }
                     return;
                 }

@@ -13,7 +13,7 @@ use crate::types::ep_state::{EpOp, EpState};
 struct Kind {
     attribute: u16,
     sent: IaCounter,
-    heard: IaCounter,
+    received: IaCounter,
     dup: IaCounter,
     retry: IaCounter,
 }
@@ -22,11 +22,11 @@ struct Kind {
 const fn kind(
     attribute: u16,
     sent: IaCounter,
-    heard: IaCounter,
+    received: IaCounter,
     dup: IaCounter,
     retry: IaCounter,
 ) -> Kind {
-    Kind { attribute, sent, heard, dup, retry }
+    Kind { attribute, sent, received, dup, retry }
 }
 
 /// By the attributes of the wire. Rejections, which have two kinds of counters, come apart from
@@ -112,7 +112,7 @@ impl IaTally {
 
     /// A datagram has come in; the connection manager counted `before`, and `after` it has dealt
     /// with it.
-    pub(crate) fn heard(&mut self, mad: &[u8; MAD_LEN], before: &Counters, after: &Counters) {
+    pub(crate) fn received(&mut self, mad: &[u8; MAD_LEN], before: &Counters, after: &Counters) {
         if after.unexpected != before.unexpected {
             self.count(IaCounter::CmErrUnexpected);
         }
@@ -134,7 +134,7 @@ impl IaTally {
         }
         for kind in &KINDS {
             if kind.attribute == header.attribute() {
-                self.count(kind.heard);
+                self.count(kind.received);
                 if after.duplicates != before.duplicates {
                     self.count(kind.dup);
                 }
@@ -143,7 +143,7 @@ impl IaTally {
     }
 
     /// Something happened to an Endpoint that was in `state`.
-    pub(crate) fn happened(&mut self, op: EpOp, state: EpState) {
+    pub(super) fn happened(&mut self, op: EpOp, state: EpState) {
         let counter = if op == EpOp::Established && state == EpState::ActiveConnectionPending {
             IaCounter::CmActiveEst
         } else if op == EpOp::Established {

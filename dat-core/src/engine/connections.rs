@@ -59,7 +59,7 @@ impl Connections<'_> {
     }
 
     /// Questions that wait for an answer.
-    pub(crate) fn questions(&self) -> usize {
+    pub(super) fn questions(&self) -> usize {
         let waits =
             |owner: &&Owner| matches!(owner, Owner::LookUp(_, conn) if self.cm.sidr_asks(*conn));
         self.owners.iter().filter(waits).count()
@@ -76,7 +76,7 @@ impl Connections<'_> {
     }
 
     /// Ends the questions of an Endpoint; and lets the answers go, if it is said.
-    pub(crate) fn end_look_ups(&mut self, ep: Ep, answers: bool) {
+    pub(super) fn end_look_ups(&mut self, ep: Ep, answers: bool) {
         for index in 0..self.owners.len() {
             if let Some(&Owner::LookUp(owner, conn)) = self.owners.get(index)
                 && owner == ep
@@ -88,7 +88,7 @@ impl Connections<'_> {
     }
 
     /// Puts a datagram off.
-    pub(crate) fn put_off(&mut self, transmit: Transmit) {
+    pub(super) fn put_off(&mut self, transmit: Transmit) {
         // A stranger's answer must not stand in the way of a connection: it gets half of the room,
         // and where that is taken it is dropped. The stranger will ask again, if it exists.
         let strangers = self.waiting.iter().filter(|other| other.conn.is_none()).count();

@@ -58,7 +58,7 @@ impl IaTally {
         }
     }
 
-    pub(crate) fn is_stopped(&self, counter: usize) -> bool {
+    fn is_stopped(&self, counter: usize) -> bool {
         let stopped = CounterType::ALL.iter().zip(self.stopped);
         stopped.into_iter().any(|(of, stopped)| stopped && of.range().contains(&counter))
     }

@@ -11,8 +11,9 @@ use crate::engine::Ia;
 use crate::engine::connections::Owner;
 use crate::engine::establish::{Ask, port};
 use crate::objects::cr::{CrControl, MAX_UD_REPLY_PRIVATE, RequestData};
-use crate::objects::ep::{Phase, STALE};
+use crate::objects::ep::{EpControl, Phase};
 use crate::objects::psp::Listener;
+use crate::objects::table::Kind;
 use crate::provider::{Provider, Service};
 use crate::types::counters::IaCounter;
 use crate::types::dat_return::{DatReturn, DatSubtype, DatType, Error};
@@ -71,7 +72,7 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     /// Sends the questions of an Endpoint whose way has been found.
-    pub(crate) fn look_up_step(&mut self, now: Instant, ep: Ep) {
+    pub(super) fn look_up_step(&mut self, now: Instant, ep: Ep) {
         if !self.objects.eps.live(ep).is_ok_and(|control| control.looks_up) {
             return;
         }
@@ -133,13 +134,13 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     /// A question has ended without an answer.
-    pub(crate) fn unanswered(&mut self, ep: Ep) {
+    pub(super) fn unanswered(&mut self, ep: Ep) {
         let evd = self.objects.eps.live(ep).ok().and_then(|control| control.connect_evd);
         self.events.notify(evd, Event::UdError(ep));
     }
 
     /// A peer asks which queue pair takes datagrams for a service point.
-    pub(crate) fn looked_up(&mut self, now: Instant, request: &Request) {
+    pub(super) fn looked_up(&mut self, now: Instant, request: &Request) {
         let port = request.service.udp_port();
         let listener = port.and_then(|port| self.objects.listener(port));
         let presented = listener.map_or(Err(Reason::INVALID_SERVICE_ID), |listener| {
@@ -190,10 +191,10 @@ impl<P: Provider> Ia<'_, P> {
         private_data: &[u8],
     ) -> Result<(), Error> {
         let conn = self.objects.crs.live(cr)?.conn;
-        let ep = ep.ok_or(STALE)?;
+        let ep = ep.ok_or(EpControl::STALE)?;
         let control = self.objects.eps.live(ep)?;
         let (Service::Datagram { qkey }, Some(qp)) = (control.service, control.qp) else {
-            return Err(STALE.into());
+            return Err(EpControl::STALE.into());
         };
         let connect_evd = control.connect_evd;
         let state = self.objects.state_of(ep)?;

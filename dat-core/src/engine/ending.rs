@@ -16,7 +16,7 @@ use core::sync::atomic::Ordering;
 use crate::data::poster::kick;
 use crate::data::shared::ep::CLOSING;
 use crate::engine::Ia;
-use crate::objects::ep::EpControl;
+use crate::objects::ep::{EpControl, Phase};
 use crate::provider::{Provider, QpStep};
 use crate::types::completion::Direction;
 use crate::types::ep_state::EpState;
@@ -39,7 +39,7 @@ impl<P: Provider> Ia<'_, P> {
         let Some(control) = self.objects.eps.get_mut(ep.0) else {
             return;
         };
-        control.phase = crate::objects::ep::Phase::None;
+        control.phase = Phase::None;
         control.deadline = Instant::NEVER;
         let (qp, shares) = (control.qp, control.srq.is_some());
         if let Some(qp) = qp {

@@ -117,7 +117,7 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     /// A port above the well-known ones for an active side.
-    pub(crate) fn ephemeral_port(&mut self) -> u16 {
+    pub(super) fn ephemeral_port(&mut self) -> u16 {
         let low = self.random.next_u32() & 0x3fff;
         u16::try_from(0xc000 | low).unwrap_or(0xc000)
     }
@@ -210,7 +210,7 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     /// Active: the peer accepted and the way is known.
-    pub(crate) fn finish_active(&mut self, now: Instant, ep: Ep, path: &Path, reply: &Reply) {
+    fn finish_active(&mut self, now: Instant, ep: Ep, path: &Path, reply: &Reply) {
         let terms = reply.terms;
         let Ok(control) = self.objects.eps.live_mut(ep) else { return };
         control.phase = Phase::None;
@@ -231,7 +231,7 @@ impl<P: Provider> Ia<'_, P> {
 
     /// The peer replied. The Endpoint is watched from the start, and goes on when [`Ia::advance`]
     /// comes to it.
-    pub(crate) fn replied(&mut self, ep: Ep, reply: Reply) {
+    pub(super) fn replied(&mut self, ep: Ep, reply: Reply) {
         if self.objects.state_of(ep).ok() == Some(EpState::ActiveConnectionPending)
             && let Ok(control) = self.objects.eps.live_mut(ep)
         {
@@ -240,7 +240,7 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     /// The way is known.
-    pub(crate) fn finish_direct(&mut self, now: Instant, ep: Ep, path: &Path, terms: &QpTerms) {
+    fn finish_direct(&mut self, now: Instant, ep: Ep, path: &Path, terms: &QpTerms) {
         let Ok(control) = self.objects.eps.live_mut(ep) else { return };
         control.phase = Phase::None;
         let Some(qp) = control.qp else { return };
@@ -273,7 +273,7 @@ impl<P: Provider> Ia<'_, P> {
 
     /// Passive: the way to the peer is known; the queue pair goes to ready-to-receive, then the REP
     /// goes out.
-    pub(crate) fn finish_accept(&mut self, now: Instant, ep: Ep, path: Path, terms: QpTerms) {
+    fn finish_accept(&mut self, now: Instant, ep: Ep, path: Path, terms: QpTerms) {
         let ack_delay = self.hca.limits().ack_delay;
         let Ok(control) = self.objects.eps.live_mut(ep) else { return };
         control.phase = Phase::None;

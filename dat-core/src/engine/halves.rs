@@ -5,7 +5,8 @@ use crate::data::reaper::Reaper;
 use crate::data::shared::evd::{DEAD, EvdShared};
 use crate::data::shared::{Near, Shared};
 use crate::engine::Ia;
-use crate::objects::ep::{EpControl, PROVIDER_CONTROL, STALE};
+use crate::objects::ep::{EpControl, PROVIDER_CONTROL};
+use crate::objects::table::Kind;
 use crate::provider::Provider;
 use crate::types::dat_return::{DatReturn, DatSubtype, DatType};
 use crate::types::handle::{Ep, Evd};
@@ -77,7 +78,7 @@ fn no_poster(control: Option<&EpControl>, near: Option<Near<'_>>) -> DatReturn {
     match (control, near) {
         (Some(control), Some(near)) if control.qp.is_none() => near.ep.state().refusal(),
         (Some(_), Some(_)) => PROVIDER_CONTROL,
-        _ => STALE,
+        _ => EpControl::STALE,
     }
 }
 

@@ -6,7 +6,7 @@ pub(crate) mod advance;
 pub(crate) mod arrivals;
 pub(crate) mod close;
 pub(crate) mod cm_counters;
-pub(crate) mod connection;
+pub(crate) mod cm_events;
 pub(crate) mod connections;
 pub(crate) mod counters;
 pub(crate) mod datagram;
@@ -23,13 +23,14 @@ pub(crate) mod windows;
 
 use core::fmt;
 
-use crate::Event;
+use crate::cm::event::Counters;
 use crate::data::DataPath;
 use crate::engine::connections::Connections;
 use crate::engine::counters::IaTally;
 use crate::objects::{Events, Objects};
 use crate::provider::{Net, Provider};
 use crate::types::dat_return::{DatSubtype, DatType, Error};
+use crate::types::event::Event;
 use crate::types::fault::Fault;
 use crate::types::handle::Evd;
 use crate::types::random::Random;
@@ -120,7 +121,7 @@ impl<P: Provider> Ia<'_, P> {
 
     /// What went over the wire to set up and end connections.
     #[must_use]
-    pub fn cm_counters(&self) -> crate::cm::event::Counters {
+    pub fn cm_counters(&self) -> Counters {
         self.connections.cm.counters()
     }
 

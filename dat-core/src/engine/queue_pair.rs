@@ -3,6 +3,7 @@
 
 use core::sync::atomic::Ordering;
 
+use crate::data::finish::complete_suppressed;
 use crate::data::poster::{Limits, MAX_SEGMENTS, Poster};
 use crate::data::shared::ep::{DATAGRAM, SHARED};
 use crate::data::shared::lmr;
@@ -255,7 +256,7 @@ impl<P: Provider> Ia<'_, P> {
         // Those that change keys are accounted for; of others nobody has to know.
         for i in 0..ep.outstanding(Direction::Send) {
             if let Some(request) = shared.request(&ep.request, consumed.wrapping_add(i)) {
-                crate::data::finish::complete_suppressed(&shared, slot, ep, request.read(), false);
+                complete_suppressed(&shared, slot, ep, request.read(), false);
             }
         }
         // Not when another queue pair takes over what is posted.

@@ -14,22 +14,21 @@ use crate::types::time::Instant;
 
 impl<P: Provider> Ia<'_, P> {
     /// The device says that fewer receives are left than it was armed for.
-    pub(crate) fn srq_limit(&mut self, queue: SharedRq) {
+    pub(super) fn srq_limit(&mut self, queue: SharedRq) {
         if let Some(srq) = self.objects.srq_of(queue) {
             self.srq_low(srq);
         }
     }
 
     /// The device gave a queue up.
-    pub(crate) fn srq_failed(&mut self, queue: SharedRq) {
+    pub(super) fn srq_failed(&mut self, queue: SharedRq) {
         let Some(srq) = self.objects.srq_of(queue) else {
             return;
         };
         if let Ok(control) = self.objects.srqs.live_mut(srq) {
             control.failed = true;
         }
-        let event = AsyncEvent::SrqBroken(srq);
-        self.events.report(event);
+        self.events.report(AsyncEvent::SrqBroken(srq));
     }
 
     /// Receives that an Endpoint holds: of its own queue those that have not completed, of a shared
@@ -68,8 +67,7 @@ impl<P: Provider> Ia<'_, P> {
             .live_mut(srq)
             .is_ok_and(|control| !core::mem::replace(&mut control.told, true))
         {
-            let event = AsyncEvent::SrqLowWatermark(srq);
-            self.events.report(event);
+            self.events.report(AsyncEvent::SrqLowWatermark(srq));
         }
     }
 
@@ -90,8 +88,7 @@ impl<P: Provider> Ia<'_, P> {
             if let Ok(control) = self.objects.eps.live_mut(ep) {
                 control.soft = soft;
             }
-            let event = AsyncEvent::EpSoftHighWatermark(ep);
-            self.events.report(event);
+            self.events.report(AsyncEvent::EpSoftHighWatermark(ep));
         }
         let open = matches!(
             self.objects.state_of(ep),

@@ -70,7 +70,7 @@ impl<P: Provider> Ia<'_, P> {
 
     /// An Endpoint with a bind of the RMR in that slot that the device has not carried out, as far
     /// as is known.
-    pub(crate) fn bound_by(&mut self, slot: u32) -> Option<Ep> {
+    fn bound_by(&mut self, slot: u32) -> Option<Ep> {
         let DataPath { reapers, shared, .. } = &mut self.data;
         look_at_all(reapers, shared, &mut self.objects.eps);
         let eps = &self.objects.eps;
@@ -103,7 +103,7 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     /// The adapter closes: destroys all windows.
-    pub(crate) fn rmr_over(&mut self) -> Result<(), Error> {
+    pub(super) fn rmr_over(&mut self) -> Result<(), Error> {
         let mut first = Ok(());
         while let Some(rmr) = self.objects.rmrs.first() {
             if let Some(control) = self.objects.rmrs.get(rmr).filter(|control| !control.freed) {

@@ -53,7 +53,7 @@ impl Objects<'_> {
     }
 
     /// Whether something else that feeds `evd` does not go with a stream of that kind.
-    pub(crate) fn clashes(&self, ep: Option<Ep>, evd: Evd, kind: CompletionFlags) -> bool {
+    fn clashes(&self, ep: Option<Ep>, evd: Evd, kind: CompletionFlags) -> bool {
         let others = || {
             self.eps
                 .iter()
@@ -66,7 +66,7 @@ impl Objects<'_> {
     }
 
     /// The kind of the DTO streams of other Endpoints that feed `evd`, if there are any.
-    pub(crate) fn dto_kind(&self, ep: Option<Ep>, evd: Evd) -> Option<CompletionFlags> {
+    fn dto_kind(&self, ep: Option<Ep>, evd: Evd) -> Option<CompletionFlags> {
         self.eps.iter().find_map(|(handle, other)| {
             if Some(Ep(handle)) == ep {
                 None

@@ -1,4 +1,5 @@
-//! Endpoints as objects: their state, what they wait for, and the slots for their events.
+//! What is done to an Endpoint without the device: its state, the list of those that wait, and the
+//! slots for its connection events.
 
 use core::sync::atomic::Ordering;
 
@@ -32,7 +33,7 @@ impl Objects<'_> {
         }
     }
 
-    /// The single door for a change of state.
+    /// Sets the state: every change of it comes here.
     pub(crate) fn enter(&mut self, ep: Ep, state: EpState) {
         let datagrams = self.eps.live(ep).is_ok_and(EpControl::is_for_datagrams);
         let word = if datagrams { state.datagram_word() } else { state.word() };
@@ -84,10 +85,10 @@ impl Objects<'_> {
         (soonest != Instant::NEVER).then_some(soonest)
     }
 
-    /// The Endpoint that news of a queue pair concerns. A queue pair made or reset since the last
-    /// batch of notices is not meant: they were raised in its earlier life, or by another one
-    /// of that number.
-    pub(crate) fn concerned(&self, qp: Qp) -> Option<Ep> {
+    /// The Endpoint of a queue pair that a device event names. One made or reset since the last
+    /// batch of events is not meant: they are of its earlier generation, or of another of that
+    /// number.
+    pub(crate) fn ep_of(&self, qp: Qp) -> Option<Ep> {
         let turn = self.turn;
         self.eps.find(|control| control.qp == Some(qp) && control.born != turn).map(Ep)
     }

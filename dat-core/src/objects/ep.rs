@@ -1,4 +1,4 @@
-//! Endpoints as objects.
+//! What the control half knows of one Endpoint.
 
 use core::net::IpAddr;
 
@@ -190,8 +190,6 @@ pub(crate) const NOT_READY: DatReturn =
 /// The posting or reaping half is with another thread.
 pub(crate) const PROVIDER_CONTROL: DatReturn =
     DatReturn::new(DatType::InvalidState, DatSubtype::InvalidStateEpProviderControl);
-pub(crate) const STALE: DatReturn =
-    DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleEp);
 
 impl Kind for EpControl {
     type Handle = Ep;

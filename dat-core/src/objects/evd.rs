@@ -7,10 +7,11 @@
 //! What wakes somebody (a wait, a CNO, an upcall) is found by looking, in `count` and `arrival`;
 //! nothing of it is on the way of an event that is merely dequeued.
 
+use crate::objects::table::Kind;
 use crate::provider::Cq;
 use crate::types::flags::EvdFlags;
 use crate::types::handle::Cno;
-use crate::{EvdCounter, UpcallPolicy};
+use crate::{DatReturn, DatSubtype, DatType, Evd, EvdCounter, UpcallPolicy};
 
 /// What the control half knows of one Event Dispatcher.
 #[derive(Debug)]
@@ -51,7 +52,12 @@ pub(crate) struct EvdTally {
 pub(crate) struct Upcalls {
     pub(crate) policy: UpcallPolicy,
     /// Something has come that no upcall was made for.
-    pub(crate) news: bool,
+    pub(crate) pending: bool,
     /// One is under way.
     pub(crate) inside: bool,
+}
+
+impl Kind for EvdControl {
+    type Handle = Evd;
+    const STALE: DatReturn = DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandle1);
 }

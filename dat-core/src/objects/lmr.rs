@@ -12,11 +12,10 @@
 //! not addresses of the host, so they never take the straight way of a post, which may read the
 //! payload itself.
 
-use crate::VaType;
 use crate::objects::table::Kind;
 use crate::provider::{Mr, Region};
 use crate::types::dat_return::{DatReturn, DatSubtype, DatType};
-use crate::types::flags::MemPriv;
+use crate::types::flags::{MemPriv, VaType};
 use crate::types::handle::{Ep, Lmr, Pz};
 
 /// `DAT_MEM_TYPE` with its `DAT_REGION_DESCRIPTION`: what is registered.

@@ -2,7 +2,6 @@
 
 pub(crate) mod agreement;
 pub(crate) mod cno;
-pub(crate) mod cnos;
 pub(crate) mod cr;
 pub(crate) mod csp;
 pub(crate) mod endpoints;
@@ -13,11 +12,12 @@ pub(crate) mod lmr;
 pub(crate) mod notify;
 pub(crate) mod psp;
 pub(crate) mod pz;
-pub(crate) mod regions;
+pub(crate) mod retire;
 pub(crate) mod rmr;
 pub(crate) mod rsp;
 pub(crate) mod srq;
 pub(crate) mod table;
+pub(crate) mod trigger;
 
 use crate::data::shared::Shared;
 use crate::data::shared::stack::END;

@@ -25,12 +25,6 @@ impl<'s> Events<'s> {
         self.evds.get(evd.0).ok_or(DatReturn::new(DatType::InvalidHandle, subtype))
     }
 
-    pub(crate) fn evd_mut(&mut self, evd: Evd) -> Result<&mut EvdControl, Error> {
-        self.evds
-            .get_mut(evd.0)
-            .ok_or(Error::new(DatType::InvalidHandle, DatSubtype::InvalidHandle1))
-    }
-
     /// An Event Dispatcher for a stream: must live and take that stream.
     pub(crate) fn evd_for(
         &self,
@@ -100,7 +94,7 @@ impl<'s> Events<'s> {
     }
 
     /// An event is there for the consumer.
-    pub(crate) fn put_event(&mut self, evd: Evd, connection: bool) {
+    pub(super) fn put_event(&mut self, evd: Evd, connection: bool) {
         self.worked = true;
         self.arrived(evd);
         if connection && let Some(control) = self.evds.get_mut(evd.0) {
@@ -109,7 +103,7 @@ impl<'s> Events<'s> {
     }
 
     /// An event found no room and is lost: says so on the async Event Dispatcher.
-    pub(crate) fn overflowed(&mut self, evd: Evd) {
+    pub(super) fn overflowed(&mut self, evd: Evd) {
         let overflow = Event::Async(AsyncEvent::EvdOverflow(evd));
         if self.put(self.async_evd, overflow.encode()) {
             self.put_event(self.async_evd, false);
@@ -126,7 +120,7 @@ impl<'s> Events<'s> {
             return;
         };
         if let Some(upcalls) = &mut control.upcalls {
-            upcalls.news = true;
+            upcalls.pending = true;
         }
         // Whoever waits for it has it to himself.
         if control.enabled

@@ -2,8 +2,8 @@
 //! the code itself.
 //!
 //! Checked measures have a limit in `limits.tsv`. Tidy fails above the limit, so that nothing is
-//! lost, and below it, so that the limit follows. `cargo xtask tidy --bless` lowers limits; a limit
-//! is raised by hand only.
+//! lost, and mostly below it, so that the limit follows. `cargo xtask tidy --bless` lowers limits;
+//! a limit is raised by hand only.
 #![expect(clippy::wildcard_enum_match_arm, reason = "syn's enums may grow")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,6 +45,16 @@ const FLOORS: [(&str, &Floors, [&str; 3]); 2] = [
 ];
 /// Traits of the platform that the driver itself implements; a host only picks an implementation.
 const NOT_OF_HOSTS: [&str; 2] = ["Entries", "Register"];
+/// Pages whose source files have to exist.
+const PAGES: [&str; 7] = [
+    "README.md",
+    "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
+    "docs/dat-command.md",
+    "docs/evidence.md",
+    "docs/udapl.md",
+    "docs/vfio-host.md",
+];
 /// The limits of the checked measures.
 const LIMITS: &str = "xtask/src/tidy/limits.tsv";
 /// Flags that say nothing of how the product is built: programs for guests are linked statically,
@@ -57,12 +67,14 @@ const OTHER_FLAGS: [&str; 4] =
 enum Kind {
     /// Against its limit.
     Checked,
+    /// Against its limit, but only from above: every change of prose alters it.
+    Capped,
     /// By its reader.
     Printed,
     /// By another command, which prints it.
     Measured(&'static str),
 }
-use Kind::{Checked, Measured, Printed};
+use Kind::{Capped, Checked, Measured, Printed};
 
 /// Measure, figure of the first edition, goal, kind.
 type Goal = (&'static str, &'static str, &'static str, Kind);
@@ -88,7 +100,7 @@ const GOALS: &[Goal] = &[
     ("files on the path of a disconnect", "20", "8", Printed),
     ("README lines", "200", "at most 150", Printed),
     ("README line of the first code", "41", "at most 25", Printed),
-    ("banned words", "", "0", Checked),
+    ("banned words", "", "0", Capped),
     ("conformance rules", "987", "none lost", Printed),
     ("conformance cases", "", "none lost", Printed),
     ("DAT program rows", "80 + 70 + 52", "none lost", Printed),
@@ -242,6 +254,11 @@ impl Figures {
         if let Some(line) = first {
             self.set("README line of the first code", line + 1);
         }
+        for page in PAGES {
+            let text = fs::read_to_string(root.join(page)).with_context(|| page.to_owned())?;
+            let missing = missing_files(&text, texts);
+            self.faults.extend(missing.iter().map(|file| format!("{page}: there is no `{file}`")));
+        }
         let page = fs::read_to_string(root.join("ARCHITECTURE.md"))?;
         for measure in ["files on the path of a post", "files on the path of a disconnect"] {
             let stated = path_files(&page, measure, texts, &mut self.faults);
@@ -260,10 +277,12 @@ impl Figures {
                 (Some((figure, detail)), _) if detail.is_empty() => figure.to_string(),
                 (Some((figure, detail)), _) => format!("{figure} ({detail})"),
                 (None, Measured(command)) => format!("`{command}`"),
-                (None, Checked | Printed) => "not stated".to_owned(),
+                (None, Checked | Capped | Printed) => "not stated".to_owned(),
             };
             let limit = match kind {
-                Checked => limits.get(*measure).map_or("none".to_owned(), ToString::to_string),
+                Checked | Capped => {
+                    limits.get(*measure).map_or("none".to_owned(), ToString::to_string)
+                }
                 Printed | Measured(_) => String::new(),
             };
             println!("| {measure} | {first} | {now} | {goal} | {limit} |");
@@ -278,7 +297,7 @@ impl Figures {
     /// The checked measures that differ from their limits.
     pub(super) fn faults(&self, limits: &Limits) -> Vec<String> {
         let mut faults = self.faults.clone();
-        for (measure, ..) in checked() {
+        for (measure, .., kind) in checked() {
             let Some((figure, _)) = self.now.get(measure) else {
                 faults.push(format!("{measure}: not measured"));
                 continue;
@@ -293,13 +312,10 @@ impl Figures {
                         faults.push(format!("  {}", self.words.join(", ")));
                     }
                 }
-                // Every change of prose alters that one: it is lowered now and then.
-                Some(limit) if figure < limit && *measure != "banned words" => {
-                    faults.push(format!(
-                        "{measure}: {figure}, below the limit {limit}: lower the limit with \
+                Some(limit) if figure < limit && *kind == Checked => faults.push(format!(
+                    "{measure}: {figure}, below the limit {limit}: lower the limit with \
                      `cargo xtask tidy --bless`"
-                    ))
-                }
+                )),
                 Some(_) => {}
             }
         }
@@ -325,7 +341,7 @@ impl Figures {
 pub(super) type Limits = BTreeMap<String, usize>;
 
 fn checked() -> impl Iterator<Item = &'static Goal> {
-    GOALS.iter().filter(|(.., kind)| *kind == Checked)
+    GOALS.iter().filter(|(.., kind)| matches!(kind, Checked | Capped))
 }
 
 pub(super) fn limits(root: &Path) -> Result<Limits> {
@@ -455,9 +471,25 @@ fn path_files(
     Some(files)
 }
 
+/// Source files that a page names between backticks, by the end of their path, and that do not
+/// exist.
+fn missing_files(page: &str, texts: &Texts) -> Vec<String> {
+    let code = page.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
+    let files = code.filter_map(|code| Some(format!("{}.rs", code.split_once(".rs")?.0)));
+    let exists = |file: &String| texts.keys().any(|known| Path::new(known).ends_with(file));
+    files.filter(|file| !file.contains(['*', ' ']) && !exists(file)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_page_names_files_that_exist() {
+        let texts = [("a/src/b/c.rs".to_owned(), String::new())].into();
+        let page = "`b/c.rs`, `c.rs::f` and `x/c.rs`\n`not/*.rs`";
+        assert_eq!(missing_files(page, &texts), ["x/c.rs"]);
+    }
 
     fn syntax(file: &str, text: &str) -> Syntax {
         [(file.to_owned(), syn::parse_file(text).unwrap())].into()

@@ -16,7 +16,7 @@ impl<P: Provider> Ia<'_, P> {
         self.cno_make(agent, false)
     }
 
-    pub(crate) fn cno_make(&mut self, agent: Option<Agent>, fd: bool) -> Result<Cno, Error> {
+    pub(super) fn cno_make(&mut self, agent: Option<Agent>, fd: bool) -> Result<Cno, Error> {
         let control = CnoControl { agent, fd, evds: 0, waiters: 0, hint: None, due: None, life: 0 };
         self.alive()?;
         self.events.listened = true;

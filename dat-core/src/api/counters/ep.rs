@@ -4,7 +4,8 @@ use core::sync::atomic::Ordering;
 
 use crate::data::shared::ep::EpTally;
 use crate::engine::Ia;
-use crate::objects::ep::{PROVIDER_CONTROL, STALE};
+use crate::objects::ep::{EpControl, PROVIDER_CONTROL};
+use crate::objects::table::Kind;
 use crate::provider::Provider;
 use crate::types::counters::EpCounter;
 use crate::types::dat_return::Error;
@@ -46,7 +47,7 @@ impl<'s, P: Provider> Ia<'s, P> {
         if reset && (reaped_elsewhere || self.objects.poster_is_out(&self.data, ep)) {
             return Err(PROVIDER_CONTROL.into());
         }
-        let shared = self.data.shared.ep(ep.0.index()).ok_or(STALE)?;
+        let shared = self.data.shared.ep(ep.0.index()).ok_or(EpControl::STALE)?;
         Ok(&shared.tally)
     }
 }

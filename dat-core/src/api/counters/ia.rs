@@ -62,7 +62,7 @@ impl<P: Provider> Ia<'_, P> {
         Ok(())
     }
 
-    pub(crate) fn set_stopped(&mut self, of: CounterType, stopped: bool) {
+    fn set_stopped(&mut self, of: CounterType, stopped: bool) {
         if let Some(place) = self.counters.stopped.get_mut(of as usize) {
             *place = stopped;
         }

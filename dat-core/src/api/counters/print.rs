@@ -5,14 +5,11 @@ use core::fmt::Write;
 use crate::engine::Ia;
 use crate::provider::Provider;
 use crate::types::counters::{EpCounter, EvdCounter, IaCounter};
-use crate::types::dat_return::{DatType, Error};
+use crate::types::dat_return::{DatSubtype, DatType, Error};
 use crate::types::handle::{Ep, Evd};
 
 /// The consumer's sink took no more.
-const CUT: Error = Error::new(
-    DatType::InsufficientResources,
-    crate::types::dat_return::DatSubtype::ResourceMemory,
-);
+const CUT: Error = Error::new(DatType::InsufficientResources, DatSubtype::ResourceMemory);
 
 /// A line for each counter that is not 0.
 fn lines<'a>(

@@ -42,7 +42,7 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     /// Refuses while a half of an Endpoint that would go is out.
-    pub(crate) fn cr_may_leave(&self, cr: Cr) -> Result<(), Error> {
+    pub(super) fn cr_may_leave(&self, cr: Cr) -> Result<(), Error> {
         let control = self.objects.crs.live(cr)?;
         match control.local_ep.filter(|_| control.provided) {
             Some(ep)
@@ -57,7 +57,7 @@ impl<P: Provider> Ia<'_, P> {
 
     /// Ends a request on this side: its Endpoint is UNCONNECTED again, or goes if it was made for
     /// it. Its connection is the caller's. On an error nothing has changed.
-    pub(crate) fn cr_leaves(&mut self, now: Instant, cr: Cr) -> Result<(), Error> {
+    pub(super) fn cr_leaves(&mut self, now: Instant, cr: Cr) -> Result<(), Error> {
         self.cr_may_leave(cr)?;
         let control = self.objects.crs.live(cr)?;
         let (local_ep, provided) = (control.local_ep, control.provided);

@@ -7,7 +7,6 @@
 //! connection manager, in which its deadline runs and in which its answer is kept; the adapter's
 //! table of owners has the way there.
 
-use crate::LookUp;
 use crate::cm::params::ConnId;
 use crate::cm::wire::reason::Reason;
 use crate::engine::Ia;
@@ -15,6 +14,7 @@ use crate::engine::connections::Owner;
 use crate::objects::ep::{NOT_READY, Phase};
 use crate::provider::{Destination, Provider};
 use crate::types::dat_return::Error;
+use crate::types::event::LookUp;
 use crate::types::handle::Ep;
 
 /// The answer to one question of an Endpoint for datagrams.

@@ -37,7 +37,7 @@ impl<P: Provider> Ia<'_, P> {
 
     /// Makes an Endpoint of any service.
     #[expect(clippy::too_many_arguments, reason = "the arguments of the manual page")]
-    pub(crate) fn ep_make(
+    pub(super) fn ep_make(
         &mut self,
         pz: Option<Pz>,
         recv_evd: Option<Evd>,
@@ -93,7 +93,7 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     /// Checks the handles of an Endpoint.
-    pub(crate) fn ep_streams(
+    pub(super) fn ep_streams(
         &self,
         pz: Option<Pz>,
         recv_evd: Option<Evd>,

@@ -4,7 +4,7 @@ use crate::engine::Ia;
 use crate::objects::ep::PROVIDER_CONTROL;
 use crate::provider::{Provider, QpStep};
 use crate::types::dat_return::Error;
-use crate::types::ep_state::EpOp;
+use crate::types::ep_state::{EpOp, EpState};
 use crate::types::handle::Ep;
 use crate::types::time::Instant;
 
@@ -35,7 +35,7 @@ impl<P: Provider> Ia<'_, P> {
         self.objects.release_events(ep);
         self.keep_answer(ep, None);
         // Disconnected, it is reset already.
-        let ended = self.objects.state_of(ep) == Ok(crate::types::ep_state::EpState::Disconnected);
+        let ended = self.objects.state_of(ep) == Ok(EpState::Disconnected);
         if let Some(qp) =
             self.objects.eps.live(ep).ok().filter(|_| !ended).and_then(|control| control.qp)
         {
@@ -47,7 +47,7 @@ impl<P: Provider> Ia<'_, P> {
         self.drop_outstanding(ep.0.index());
         let destroyed = self.destroy_qp(ep);
         if let Some(shared) = self.data.shared.ep(ep.0.index()) {
-            let shut = crate::types::ep_state::EpState::UnconfiguredUnconnected.word();
+            let shut = EpState::UnconfiguredUnconnected.word();
             shared.poster.state.store(shut, core::sync::atomic::Ordering::Release);
             shared.rewind();
         }

@@ -9,7 +9,7 @@ impl<P: Provider> Ia<'_, P> {
     /// It can be waited for again.
     #[doc(alias = "dat_evd_clear_unwaitable")]
     pub fn evd_clear_unwaitable(&mut self, evd: Evd) -> Result<(), Error> {
-        self.events.evd_mut(evd)?.unwaitable = false;
+        self.events.evds.live_mut(evd)?.unwaitable = false;
         Ok(())
     }
 }

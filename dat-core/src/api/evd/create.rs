@@ -40,7 +40,7 @@ impl<P: Provider> Ia<'_, P> {
         Ok(evd)
     }
 
-    pub(crate) fn evd_make(
+    pub(super) fn evd_make(
         &mut self,
         min_qlen: u32,
         flags: EvdFlags,
@@ -98,7 +98,7 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     /// Events that one with those streams can have room for.
-    pub(crate) fn most_events(&self, flags: EvdFlags) -> u32 {
+    pub(super) fn most_events(&self, flags: EvdFlags) -> u32 {
         // Software events have no other place than the storage's: whoever asks for more of them
         // learns it now.
         if flags.intersects(COMPLETIONS) && !flags.contains(EvdFlags::SOFTWARE) {

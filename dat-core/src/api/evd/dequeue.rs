@@ -4,7 +4,7 @@ use crate::data::reaper::EvdReaper;
 use crate::engine::Ia;
 use crate::provider::Provider;
 use crate::types::completion::Extra;
-use crate::types::dat_return::{DatReturn, DatSubtype, Error};
+use crate::types::dat_return::{DatReturn, DatSubtype, DatType, Error};
 use crate::types::event::Event;
 use crate::types::handle::Evd;
 
@@ -106,10 +106,7 @@ impl<'s, P: Provider> Ia<'s, P> {
         let shared = *shared;
         match self.data.reapers.get_mut(evd.0.index() as usize).and_then(Option::take) {
             Some(reaper) => Ok(EvdReaper { evd, reaper, shared, shared_evd }),
-            None => Err(Error::new(
-                crate::types::dat_return::DatType::InvalidState,
-                DatSubtype::InvalidStateEvdWaiter,
-            )),
+            None => Err(Error::new(DatType::InvalidState, DatSubtype::InvalidStateEvdWaiter)),
         }
     }
 

@@ -11,7 +11,7 @@ impl<P: Provider> Ia<'_, P> {
     #[doc(alias = "dat_evd_disable")]
     pub fn evd_disable(&mut self, evd: Evd) -> Result<(), Error> {
         self.look_in(evd);
-        self.events.evd_mut(evd)?.enabled = false;
+        self.events.evds.live_mut(evd)?.enabled = false;
         Ok(())
     }
 }

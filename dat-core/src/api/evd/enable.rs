@@ -10,9 +10,9 @@ impl<P: Provider> Ia<'_, P> {
     /// changes.
     #[doc(alias = "dat_evd_enable")]
     pub fn evd_enable(&mut self, evd: Evd) -> Result<(), Error> {
-        if !self.events.evd_mut(evd)?.enabled {
+        if !self.events.evds.live_mut(evd)?.enabled {
             self.overlook(evd);
-            self.events.evd_mut(evd)?.enabled = true;
+            self.events.evds.live_mut(evd)?.enabled = true;
         }
         Ok(())
     }

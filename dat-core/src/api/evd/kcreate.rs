@@ -21,7 +21,7 @@ impl<P: Provider> Ia<'_, P> {
         upcall: Option<Upcall<P>>,
         flags: EvdFlags,
     ) -> Result<Evd, Error> {
-        let upcalls = Upcalls { policy, news: false, inside: false };
+        let upcalls = Upcalls { policy, pending: false, inside: false };
         let evd = self.evd_make(min_qlen, flags, Some(upcalls))?;
         self.events.listened = true;
         if let Some(called) = self.upcalls.get_mut(evd.0.index() as usize) {

@@ -14,7 +14,7 @@ impl<P: Provider> Ia<'_, P> {
     /// that makes upcalls.
     #[doc(alias = "dat_evd_modify_cno")]
     pub fn evd_modify_cno(&mut self, evd: Evd, cno: Option<Cno>) -> Result<(), Error> {
-        let control = self.events.evd_mut(evd)?;
+        let control = self.events.evds.live_mut(evd)?;
         let (old, upcalls) = (control.cno, control.upcalls.is_some());
         if let Some(cno) = cno {
             self.events.cnos.live(cno)?;
@@ -26,7 +26,7 @@ impl<P: Provider> Ia<'_, P> {
             return Ok(());
         }
         self.look_in(evd);
-        self.events.evd_mut(evd)?.cno = cno;
+        self.events.evds.live_mut(evd)?.cno = cno;
         self.events.cno_attach(cno);
         self.events.cno_detach(old);
         if old.is_none() {

@@ -34,7 +34,7 @@ impl<P: Provider> Ia<'_, P> {
         upcall: Option<Upcall<P>>,
         flag: UpcallFlag,
     ) -> Result<(), Error> {
-        let Some(upcalls) = &self.events.evd_mut(evd)?.upcalls else {
+        let Some(upcalls) = &self.events.evds.live_mut(evd)?.upcalls else {
             return Err(NOT_BOTH);
         };
         if policy == UpcallPolicy::Teardown && upcalls.inside {
@@ -43,9 +43,9 @@ impl<P: Provider> Ia<'_, P> {
         if flag == UpcallFlag::InvocNew {
             self.overlook(evd);
         }
-        if let Some(upcalls) = &mut self.events.evd_mut(evd)?.upcalls {
+        if let Some(upcalls) = &mut self.events.evds.live_mut(evd)?.upcalls {
             upcalls.policy = policy;
-            upcalls.news = flag == UpcallFlag::InvocAny;
+            upcalls.pending = flag == UpcallFlag::InvocAny;
         }
         if let Some(called) = self.upcalls.get_mut(evd.0.index() as usize) {
             *called = upcall.or(*called);

@@ -38,7 +38,7 @@ impl<P: Provider> Ia<'_, P> {
                 self.hca.cq_resize(cq, end, entries)?;
             }
         }
-        let control = self.events.evd_mut(evd)?;
+        let control = self.events.evds.live_mut(evd)?;
         control.qlen = min_qlen;
         if cq.is_none() {
             control.ring = min_qlen;

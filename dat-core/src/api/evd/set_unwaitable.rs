@@ -10,7 +10,7 @@ impl<P: Provider> Ia<'_, P> {
     /// look. Events arrive, can be dequeued and trigger the CNO as before.
     #[doc(alias = "dat_evd_set_unwaitable")]
     pub fn evd_set_unwaitable(&mut self, evd: Evd) -> Result<(), Error> {
-        self.events.evd_mut(evd)?.unwaitable = true;
+        self.events.evds.live_mut(evd)?.unwaitable = true;
         self.events.worked = true;
         Ok(())
     }

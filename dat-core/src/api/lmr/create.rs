@@ -5,8 +5,9 @@ use crate::data::shared::lmr;
 use crate::data::shared::lmr::{CONTEXT_BITS, GENERAL};
 use crate::engine::Ia;
 use crate::objects::lmr::{LmrControl, MemType, Memory};
-use crate::provider::{Backing, Mr, Provider, Region};
+use crate::provider::{Backing, Mr, Pd, Provider, Region};
 use crate::types::dat_return::{DatReturn, DatSubtype, DatType, Error};
+use crate::types::fault::Fault;
 use crate::types::flags::{MemPriv, VaType};
 use crate::types::handle::{Handle, Lmr, Pz};
 
@@ -99,7 +100,7 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     /// Whether those privileges can be given, and go together.
-    pub(crate) fn lmr_privileges(&self, privileges: MemPriv) -> Result<(), DatReturn> {
+    pub(super) fn lmr_privileges(&self, privileges: MemPriv) -> Result<(), DatReturn> {
         if privileges.contains(MemPriv::REMOTE_ATOMIC) && !(self.hca.limits().atomics) {
             return Err(DatReturn::of(DatType::ModelNotSupported));
         }
@@ -116,10 +117,10 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     /// Enters an LMR under the key that `make` gets for it.
-    pub(crate) fn lmr_enter(
+    pub(super) fn lmr_enter(
         &mut self,
         wanted: Wanted,
-        make: impl FnOnce(&mut P, crate::provider::Pd) -> Result<Mr, crate::types::fault::Fault>,
+        make: impl FnOnce(&mut P, Pd) -> Result<Mr, Fault>,
     ) -> Result<LmrParam, Error> {
         let pd = self.objects.pzs.live(wanted.pz)?.pd;
         self.lmr_privileges(wanted.privileges)?;

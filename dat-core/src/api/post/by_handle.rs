@@ -12,7 +12,7 @@ use crate::types::triplet::LmrTriplet;
 
 impl<P: Provider> Ia<'_, P> {
     /// Posts any of them by handle.
-    pub(crate) fn post_extended(
+    pub(super) fn post_extended(
         &mut self,
         ep: Ep,
         work: Extended<'_>,

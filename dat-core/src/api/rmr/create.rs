@@ -21,7 +21,7 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     /// Enters an RMR over the window that `make` gets for it.
-    pub(crate) fn rmr_enter(
+    pub(super) fn rmr_enter(
         &mut self,
         pz: Pz,
         mark: u32,

@@ -49,7 +49,7 @@ impl<'s, P: Provider> Ia<'s, P> {
         }
     }
 
-    pub(crate) fn srq_end(&mut self, srq: Srq) -> Result<&mut SrqEnd<P>, DatReturn> {
+    fn srq_end(&mut self, srq: Srq) -> Result<&mut SrqEnd<P>, DatReturn> {
         self.objects.srqs.live(srq)?;
         let place = self.data.srq_posters.get_mut(srq.0.index() as usize);
         place.and_then(Option::as_mut).ok_or(OUT)

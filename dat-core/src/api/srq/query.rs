@@ -46,7 +46,7 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     /// Receives that no Endpoint has taken, if that can be known now.
-    pub(crate) fn srq_available(&mut self, srq: Srq) -> Option<u32> {
+    pub(super) fn srq_available(&mut self, srq: Srq) -> Option<u32> {
         let mut held = 0_u32;
         for index in 0..self.objects.eps.capacity() {
             let Some(ep) = self.objects.eps.handle_at(index).map(Ep) else {

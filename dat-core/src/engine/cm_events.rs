@@ -20,7 +20,7 @@ const BUDGET: usize = 256;
 
 impl<P: Provider> Ia<'_, P> {
     /// Carries out what the connection manager has to tell.
-    pub(crate) fn connection_events(&mut self, now: Instant) {
+    pub(super) fn connection_events(&mut self, now: Instant) {
         for _ in 0..BUDGET {
             let Some(event) = self.connections.cm.poll_event() else {
                 return;
@@ -98,7 +98,7 @@ impl<P: Provider> Ia<'_, P> {
 
     /// A request has come to a service point, with the private data of its message, or the peer is
     /// told why not.
-    pub(crate) fn presented(
+    pub(super) fn presented(
         &mut self,
         now: Instant,
         request: &Request,

@@ -1,4 +1,4 @@
-//! Remote Memory Regions as objects.
+//! Slots of freed RMRs, which come back when the last completion of a bind has been dequeued.
 
 use core::sync::atomic::Ordering;
 

@@ -1,4 +1,4 @@
-//! CNOs as objects: what triggers them, and their agents.
+//! What triggers a CNO, and its agent.
 
 use crate::objects::Events;
 use crate::types::handle::{Cno, Evd};
