@@ -1,12 +1,52 @@
 //! The Direct Access Transport, versions 1.2 and 2.0, without an operating system beneath it.
 //!
-//! [`Ia`] is the control half: it makes, connects and frees. [`EpPoster`] and [`EvdReaper`] are the
-//! data halves, values that other threads may own. All state lies in a [`Storage`] that the caller
-//! places; nothing here allocates, waits, or knows a clock. The HCA is behind the traits of
-//! [`provider`]; [`cm`] speaks the InfiniBand connection manager.
+//! A program meets two types first. [`Ia`], the Interface Adapter, makes, connects and frees all
+//! objects. [`Storage`] holds all memory of one: its parameters are the numbers of objects, and the
+//! caller places it. Nothing here allocates, waits, or reads a clock: time is an argument, and
+//! [`Ia::advance`] lets the adapter process device events and timers.
+//!
+//! ```
+//! use core::time::Duration;
+//! use dat_core::prelude::*;
+//! use dat_core::provider::Net;
+//! use dat_core::testing::{Fabric, LoopHca};
+//!
+//! // Two ports of memory; a program with a card opens `hca_mlx5::Mlx5` instead.
+//! let fabric: &'static Fabric = Box::leak(Box::new(Fabric::new()));
+//! let open = |port: u8| {
+//!     let storage: &'static mut Storage<_, 4, 4, 4, 8, 8> = Box::leak(Box::new(Storage::new()));
+//!     let net = Net { addr: [10, 0, 0, 1 + port].into(), prefix: 24, gateway: None, vlan: None };
+//!     let hca = LoopHca::new(fabric, port.into());
+//!     Ia::open(hca, storage.parts(), net, Instant::ZERO, u64::from(port))
+//! };
+//! let (mut server, mut client) = (open(0)?, open(1)?);
+//!
+//! let requests = server.evd_create(4, EvdFlags::CR)?;
+//! server.psp_create(4711, requests, PspFlag::Consumer)?;
+//!
+//! let evd = client.evd_create(16, EvdFlags::DTO | EvdFlags::CONNECTION)?;
+//! let pz = client.pz_create()?;
+//! let ep = client.ep_create(Some(pz), Some(evd), Some(evd), Some(evd), None)?;
+//! let (to, limit) = ([10, 0, 0, 1].into(), Duration::from_secs(2));
+//! client.ep_connect(Instant::ZERO, ep, to, 4711, limit, b"hello", Qos::BestEffort)?;
+//!
+//! let request = loop {
+//!     client.advance(Instant::ZERO);
+//!     server.advance(Instant::ZERO);
+//!     if let Ok(Event::ConnectionRequest { cr, .. }) = server.evd_dequeue(requests) {
+//!         break cr;
+//!     }
+//! };
+//! // The wire carries no length: zeroes follow.
+//! assert!(server.cr_query(request)?.private_data.starts_with(b"hello"));
+//! # Ok::<(), Error>(())
+//! ```
 //!
 //! Calls are named after the manual pages: `dat_ep_create(3)` is [`Ia::ep_create`], in
-//! `api/ep/create.rs`. Folders are floors, from `api` down to `types`; imports point down.
+//! `api/ep/create.rs`. Other threads may own the data path: [`EpPoster`] posts, [`EvdReaper`] takes
+//! events, both are `Send` and share no lock. The HCA is behind the traits of [`provider`]; [`cm`]
+//! speaks the InfiniBand connection manager. Folders are floors, from `api` down to `types`; imports
+//! point down.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -19,6 +59,15 @@ pub mod provider;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod types;
+
+/// The names that most programs need.
+pub mod prelude {
+    pub use crate::{
+        CloseFlag, CompletionFlags, DatReturn, Ep, EpAttr, EpPoster, Error, Evd, EvdFlags,
+        EvdReaper, Event, Fault, Ia, Instant, LmrParam, LmrTriplet, MemPriv, PspFlag, Pz, Qos,
+        RmrTriplet, Storage,
+    };
+}
 
 /// The registry of providers: dat_registry_*(3).
 pub mod registry {

@@ -1,5 +1,6 @@
 //! `cargo xtask tidy`: the rules of this workspace that a compiler does not check.
 
+mod api;
 mod figures;
 mod graph;
 mod lines;
@@ -21,7 +22,8 @@ type Texts = BTreeMap<String, String>;
 /// What to check, and what to print.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct Options {
-    /// Write docs/dat-coverage.md and docs/dat-seed-pages.md, and lower the limits of measures
+    /// Write docs/dat-coverage.md, docs/dat-seed-pages.md and docs/generated/api.txt, and lower the
+    /// limits of measures
     #[arg(long)]
     bless: bool,
     /// Instead, print the measures of the design with their goals
@@ -78,7 +80,8 @@ pub(crate) fn tidy(options: &Options) -> Result<()> {
         let name = file.strip_prefix(&root)?.to_string_lossy().into_owned();
         texts.insert(name, fs::read_to_string(&file)?);
     }
-    let measured = figures::Figures::measure(&root, &texts)?;
+    let product = figures::product(&texts)?;
+    let measured = figures::Figures::measure(&root, &texts, &product)?;
     let mut limits = figures::limits(&root)?;
     if options.figures {
         measured.print(&limits, options.verbose);
@@ -97,6 +100,7 @@ pub(crate) fn tidy(options: &Options) -> Result<()> {
     if options.bless {
         measured.bless(&root, &mut limits)?;
     }
+    faults.extend(api::faults(&root, &product, options.bless)?);
     faults.extend(measured.faults(&limits));
     faults.extend(record::faults(&root)?);
     for place in TOP {
