@@ -74,7 +74,7 @@ const LAYERS: [Layer; 6] = [
         prefix: "conformance::loopback",
     },
     Layer { name: "random calls", tests: &[("dat-core", "random_calls")], prefix: "" },
-    Layer { name: "laws", tests: &[("tests", "laws")], prefix: "" },
+    Layer { name: "laws", tests: &[("tests", "model")], prefix: "laws::" },
     Layer {
         name: "driver on the model",
         tests: &[("tests", "*"), ("tests", "conformance")],
@@ -82,8 +82,7 @@ const LAYERS: [Layer; 6] = [
     },
 ];
 /// Test programs that start programs, look at nothing but files, need a feature, or take long.
-const NOT_RUN: &[&str] =
-    &["demo", "dat_command", "vfio_user", "seeded", "trace", "dat_provider", "fields", "replays"];
+const NOT_RUN: &[&str] = &["dat_command", "vfio_user", "seeded", "dat_provider", "records"];
 
 /// Options of the verb.
 #[derive(Debug, clap::Args)]
