@@ -15,7 +15,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::run;
+use dat_lab::run;
 
 /// Where the notes are.
 const DATA: &str = "tests/data";

@@ -25,7 +25,7 @@ use cargo_metadata::MetadataCommand;
 use self::build::{Built, Mutant, Source, Tree, build};
 use self::page::{Group, cell, equals, page, survivors, why};
 use self::runner::{Layer, Outcome, Suite};
-use crate::run;
+use dat_lab::run;
 
 /// The files of the four seed pages, and the code that orders and delivers events. A file that
 /// moves is renamed here.

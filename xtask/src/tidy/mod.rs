@@ -13,8 +13,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use cargo_metadata::MetadataCommand;
+use dat_lab::run;
 
-use crate::{coverage, fields, record, run};
+use crate::{coverage, fields, record};
 
 /// The sources of the workspace by name.
 type Texts = BTreeMap<String, String>;
@@ -43,7 +44,8 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("mlx5-model", &[]),
     ("dat-tests", &["dat-core", "hca-mlx5", "vfio-host", "dapldat", "mlx5-model"]),
     ("dat-unikernel", &["dat-core", "hca-mlx5"]),
-    ("xtask", &[]),
+    ("dat-lab", &[]),
+    ("xtask", &["dat-lab"]),
 ];
 /// The only files of the two inner crates and the host that may say `unsafe`.
 const UNSAFE: &[&str] = &[
