@@ -7,7 +7,7 @@
 //! which stock Linux brings up a RoCE interface. SET_HCA_CAP is checked as firmware checks it:
 //! no bit where the maximum has none, no value above the maximum, and only before INIT_HCA.
 
-use crate::cmd::{Command, Life, Refusal, Stage, Status};
+use crate::cmd::{Command, FunctionState, Refusal, Stage, Status};
 use crate::config::{Config, Personality, Profile};
 use crate::hca::Hca;
 use crate::ifc::caps::{
@@ -335,7 +335,7 @@ fn query(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Refusal> 
 }
 
 fn set(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result<(), Refusal> {
-    if hca.cmd.life == Life::Running {
+    if hca.cmd.state == FunctionState::Running {
         return Err(Status::BadSysState.because(0x10_9001));
     }
     let block = (head_in::op_mod.get(input) >> 1) as u16;

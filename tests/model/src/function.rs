@@ -1,7 +1,7 @@
 //! Function-wide commands: enable, init, teardown, interface version, adapter, special contexts,
 //! and the plain number spaces.
 
-use crate::cmd::{Command, Life, Refusal, Stage, Status};
+use crate::cmd::{Command, FunctionState, Refusal, Stage, Status};
 use crate::hca::Hca;
 use crate::ifc::cmd::{head_in, head_out};
 use crate::ifc::hca as l;
@@ -17,10 +17,10 @@ fn enable(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result<(), Refusal
     if l::enable_hca_in::function_id.get(input) != 0 {
         return Err(Status::BadParam.because(0x10_4001));
     }
-    if hca.cmd.life != Life::Off {
+    if hca.cmd.state != FunctionState::Off {
         return Err(Status::BadSysState.because(0x10_4002));
     }
-    hca.cmd.life = Life::Enabled;
+    hca.cmd.state = FunctionState::Enabled;
     Ok(())
 }
 
@@ -28,26 +28,26 @@ fn disable(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result<(), Refusa
     if l::disable_hca_in::function_id.get(input) != 0 {
         return Err(Status::BadParam.because(0x10_5001));
     }
-    if hca.cmd.life == Life::Running {
+    if hca.cmd.state == FunctionState::Running {
         return Err(Status::BadSysState.because(0x10_5002));
     }
     let kept = hca.pages.count();
     if kept != 0 {
         hca.bus.complain(format!("DISABLE_HCA while the firmware still owns {kept} pages"));
     }
-    hca.cmd.life = Life::Off;
+    hca.cmd.state = FunctionState::Off;
     Ok(())
 }
 
 fn init(hca: &mut Hca, _input: &[u8], _output: &mut [u8]) -> Result<(), Refusal> {
-    if hca.cmd.life == Life::Running {
+    if hca.cmd.state == FunctionState::Running {
         return Err(Status::BadSysState.because(0x10_2001));
     }
     let wanted = hca.init_demand();
     if hca.pages.count() < wanted {
         return Err(Status::BadSysState.because(0x10_2002));
     }
-    hca.cmd.life = Life::Running;
+    hca.cmd.state = FunctionState::Running;
     // Number spaces follow the capabilities as they are now.
     hca.drop_objects();
     Ok(())
@@ -71,7 +71,7 @@ fn teardown(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Refusa
     if live != 0 && l::teardown_hca_in::profile.get(input) == 0 {
         hca.bus.complain(format!("TEARDOWN_HCA with {live} event queues alive"));
     }
-    hca.cmd.life = Life::Enabled;
+    hca.cmd.state = FunctionState::Enabled;
     hca.drop_objects();
     Ok(())
 }

@@ -1,9 +1,9 @@
 //! Firmware pages: asked for, given, owned, taken back.
 //!
 //! Every page given is recorded. The device scribbles a word of its own into each and looks for it
-//! when the page goes back, so that a driver which wrote into firmware memory is told so.
+//! when the page goes back, so that a driver's write into firmware memory is reported.
 
-use crate::cmd::{Command, Life, Refusal, Stage, Status};
+use crate::cmd::{Command, FunctionState, Refusal, Stage, Status};
 use crate::config::Personality;
 use crate::eq::{Event, kind};
 use crate::hca::Hca;
@@ -168,7 +168,7 @@ fn give(hca: &mut Hca, count: usize, list: &[u8]) -> Result<(), Refusal> {
 /// Gives back up to `count`: all there are once torn down, else what exceeds the demand. Like real
 /// cards, fewer than asked or none for a while, when hardware-like.
 fn take(hca: &mut Hca, count: usize, output: &mut [u8]) -> Result<(), Refusal> {
-    let spare = if hca.cmd.life == Life::Running {
+    let spare = if hca.cmd.state == FunctionState::Running {
         hca.pages.count().saturating_sub(hca.init_demand())
     } else {
         hca.pages.count()

@@ -1,5 +1,5 @@
-//! The model as a server of its own: HCAs on vfio-user sockets, until told to end.
-#![expect(clippy::print_stdout, reason = "prints `ready`, for which whoever started it waits")]
+//! The model as a server of its own: HCAs on vfio-user sockets, until a signal ends it.
+#![expect(clippy::print_stdout, reason = "prints `ready`, for which the starter waits")]
 
 use clap::{Parser, ValueEnum};
 use mlx5_model::server::{Link, Report, Rude, Server, Settings};
@@ -122,9 +122,9 @@ impl Cli {
 }
 
 fn serve(cli: Cli) -> Result<(), Box<dyn Error>> {
-    let (signals, told) = UnixStream::pair()?;
+    let (signals, sender) = UnixStream::pair()?;
     for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
-        signal_hook::low_level::pipe::register(signal, told.try_clone()?)?;
+        signal_hook::low_level::pipe::register(signal, sender.try_clone()?)?;
     }
     let (until_eof, file) = (cli.until_eof, cli.report.clone());
     #[cfg(feature = "seeded")]

@@ -6,7 +6,7 @@
 //! the event comes for polled commands too, provided the event queue existed at the doorbell.
 
 use super::mailbox::{self, Delivered};
-use super::{Life, Stage, Status, table};
+use super::{FunctionState, Stage, Status, table};
 use crate::eq::{Event, kind};
 use crate::hca::Hca;
 use crate::host::Nanos;
@@ -73,7 +73,7 @@ pub(crate) struct CommandQueue {
     /// High half as last written.
     pub(crate) high: u32,
     /// How far bring-up is.
-    pub(crate) life: Life,
+    pub(crate) state: FunctionState,
     /// Interface version chosen by SET_ISSI.
     pub(crate) issi: u16,
     jobs: Vec<Job>,
@@ -85,11 +85,14 @@ pub(crate) struct CommandQueue {
 
 impl core::fmt::Debug for CommandQueue {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("CommandQueue").field("base", &self.base).field("life", &self.life).finish()
+        f.debug_struct("CommandQueue")
+            .field("base", &self.base)
+            .field("state", &self.state)
+            .finish()
     }
 }
 
-/// The command whose refusals are told apart by register.
+/// The command whose refusals are recorded by register.
 const ACCESS_REG: u16 = 0x805;
 /// log2 of the number of slots.
 pub(crate) const LOG_SIZE: u32 = 5;
@@ -245,7 +248,7 @@ fn execute(hca: &mut Hca, opcode: u16, input: &[u8], length: usize) -> Vec<u8> {
         Some(row) if input.len() < row.input => {
             Err(Status::BadInputLength.because(u32::from(opcode) << 12 | 0xb1))
         }
-        Some(row) if !hca.cmd.life.allows(row.stage) => {
+        Some(row) if !hca.cmd.state.allows(row.stage) => {
             Err(Status::BadSysState.because(u32::from(opcode) << 12 | 0xb2))
         }
         Some(row) => {
@@ -308,8 +311,8 @@ fn events(hca: &mut Hca) {
     }
 }
 
-/// Whether a stage is reached.
-impl Life {
+impl FunctionState {
+    /// Whether a command of this stage is accepted.
     pub(crate) fn allows(self, stage: Stage) -> bool {
         match stage {
             Stage::Always => true,

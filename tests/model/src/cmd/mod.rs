@@ -48,7 +48,7 @@ pub(crate) struct Command {
 
 /// How far bring-up is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Life {
+pub(crate) enum FunctionState {
     /// Before ENABLE_HCA, after DISABLE_HCA.
     #[default]
     Off,

@@ -39,7 +39,7 @@ pub(crate) enum CqFault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Posted {
     /// Written; no event.
-    Quiet,
+    Silent,
     /// Written, and the CQ's EQ gets a completion event.
     Event,
     /// Lost, and the CQ just went to error: CQ error event, its queues to error.
@@ -147,7 +147,7 @@ impl Cq {
             self.fire();
             Posted::Event
         } else {
-            Posted::Quiet
+            Posted::Silent
         }
     }
 
@@ -169,11 +169,11 @@ impl Cq {
         if self.fault.is_some() || outstanding >= self.size() || outstanding + 1 > 1 << log_size {
             return false;
         }
-        // The entry is not a completion: nobody is told.
+        // The entry is not a completion: no event is raised.
         let armed = core::mem::replace(&mut self.armed, Armed::No);
         let written = self.post(bus, &Cqe::new(CqeOpcode::ResizeCq, 0));
         self.armed = armed;
-        if written != Posted::Quiet {
+        if written != Posted::Silent {
             return false;
         }
         (self.ring, self.log_size, self.stride) = (ring, log_size, stride);

@@ -70,7 +70,7 @@ impl<'a> Device<'a> {
         // Nanoseconds everywhere in the model, ticks of the device's clock for the driver.
         let cqe = &Cqe { timestamp: ticks(cqe.timestamp), ..*cqe };
         match cq.post(self.bus, cqe) {
-            Posted::Quiet | Posted::Dead => {}
+            Posted::Silent | Posted::Dead => {}
             Posted::Event => {
                 cq.event_at = self.eqs.position(cq.eqn);
                 self.eqs.post(self.bus, cq.eqn, &Event::completion(cqn));

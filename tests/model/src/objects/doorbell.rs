@@ -36,7 +36,7 @@ pub(crate) fn send_doorbell(hca: &mut Hca, uar: u32, offset: usize, bytes: &[u8]
     }
     let Some(qp) = hca.objects.qps.get_mut(&number) else {
         Device::of(hca).run_sq(number);
-        traffic::settle(hca);
+        traffic::fail_doomed(hca);
         return;
     };
     match qp.state {

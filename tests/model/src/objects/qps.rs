@@ -73,8 +73,8 @@ impl Qps {
         }
     }
 
-    /// Puts those that were changed in their places.
-    fn settle(&mut self) {
+    /// Updates the deadlines and the error list for the changed queue pairs.
+    fn reschedule_changed(&mut self) {
         for qpn in std::mem::take(&mut self.changed) {
             let qp = self.all.get(&qpn);
             let due = qp.and_then(|qp| qp.engine.as_ref().and_then(Engine::next_deadline));
@@ -95,10 +95,10 @@ impl Qps {
         }
     }
 
-    /// Those whose time has come by `now`, and those in error whose turn it is to be looked at: in
-    /// the order of their numbers.
+    /// Queue pairs whose timer has expired at `now`, and those in error to poll this round, in the
+    /// order of their numbers.
     pub(crate) fn due(&mut self, now: Nanos) -> BTreeMap<u32, Due> {
-        self.settle();
+        self.reschedule_changed();
         let mut due = BTreeMap::<u32, Due>::new();
         for (_, qpn) in self.line.range(..=(now, u32::MAX)) {
             due.entry(*qpn).or_default().timer = true;
@@ -114,7 +114,7 @@ impl Qps {
 
     /// When something is due next.
     pub(crate) fn next(&mut self, now: Nanos) -> Option<Nanos> {
-        self.settle();
+        self.reschedule_changed();
         let timer = self.line.first().map(|(due, _)| *due);
         let more = (self.failed.len() > LOOKS).then_some(now + PAUSE);
         timer.into_iter().chain(more).min()

@@ -1,5 +1,5 @@
-//! Receive-side scaling: the hash of a packet, which picks the receive queue and is told in the
-//! completion.
+//! Receive-side scaling: the hash of a packet, which picks the receive queue and is reported in
+//! the completion.
 //!
 //! PRM: TIR context, RX hash. Toeplitz over the selected fields in the order source address,
 //! destination address, source port, destination port; or the XOR of their bytes with its bits in

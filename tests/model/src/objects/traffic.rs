@@ -37,11 +37,11 @@ pub(crate) fn with_engine(hca: &mut Hca, qpn: u32, run: impl FnOnce(&mut Engine,
     if let Some(qp) = hca.objects.qps.get_mut(&qpn) {
         qp.engine = Some(engine);
     }
-    settle(hca);
+    fail_doomed(hca);
 }
 
 /// Takes the queues that lost their CQ to error.
-pub(crate) fn settle(hca: &mut Hca) {
+pub(crate) fn fail_doomed(hca: &mut Hca) {
     while let Some(number) = hca.objects.doomed.pop() {
         if hca.objects.qps.contains_key(&number) {
             fail(hca, number);
@@ -281,5 +281,5 @@ fn to_tables(hca: &mut Hca, frame: &[u8], from: Option<u32>) {
             Device::of(hca).receive_into(rqn, tag, hash, frame);
         }
     }
-    settle(hca);
+    fail_doomed(hca);
 }

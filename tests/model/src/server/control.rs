@@ -3,7 +3,7 @@
 
 use super::function::Function;
 use super::sockets::{self, SocketFile};
-use super::wires::Weather;
+use super::wires::Impairment;
 use crate::wire::impair::Rates;
 use std::fmt::Write as _;
 use std::io::{self, Read, Write as _};
@@ -68,12 +68,13 @@ impl Control {
         &mut self,
         nth: usize,
         functions: &mut [Function],
-        weather: &Weather,
+        impairment: &Impairment,
     ) -> bool {
         let mut running = true;
         if let Some(slot) = self.clients.get_mut(nth) {
-            let alive =
-                slot.as_mut().is_some_and(|client| client.serve(functions, weather, &mut running));
+            let alive = slot
+                .as_mut()
+                .is_some_and(|client| client.serve(functions, impairment, &mut running));
             if !alive {
                 *slot = None;
             }
@@ -89,9 +90,14 @@ impl Control {
 
 impl Client {
     /// False when it has gone.
-    fn serve(&mut self, functions: &mut [Function], weather: &Weather, running: &mut bool) -> bool {
+    fn serve(
+        &mut self,
+        functions: &mut [Function],
+        impairment: &Impairment,
+        running: &mut bool,
+    ) -> bool {
         let mut bytes = [0; 1024];
-        // Nothing more is done for who has not fetched what he asked for.
+        // A client must fetch its replies before its next line is served.
         while self.flush() && self.unsent.is_empty() {
             match self.stream.read(&mut bytes) {
                 Ok(0) => return false,
@@ -101,7 +107,7 @@ impl Client {
             }
             while let Some(end) = self.line.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.line.drain(..=end).collect();
-                let said = match perform(&String::from_utf8_lossy(&line), functions, weather) {
+                let said = match perform(&String::from_utf8_lossy(&line), functions, impairment) {
                     Ok(Done::Said(text)) => text,
                     Ok(Done::Quit) => {
                         *running = false;
@@ -170,14 +176,18 @@ fn rates<'a>(words: impl Iterator<Item = &'a str>) -> Result<(Rates, bool), Stri
     Ok((rates, only_roce))
 }
 
-fn perform(line: &str, functions: &mut [Function], weather: &Weather) -> Result<Done, String> {
+fn perform(
+    line: &str,
+    functions: &mut [Function],
+    impairment: &Impairment,
+) -> Result<Done, String> {
     let mut words = line.split_whitespace();
     let verb = words.next().ok_or("empty line")?;
     if verb == "quit" {
         return Ok(Done::Quit);
     }
     if verb == "impair" {
-        *weather.lock().unwrap_or_else(PoisonError::into_inner) = rates(words)?;
+        *impairment.lock().unwrap_or_else(PoisonError::into_inner) = rates(words)?;
         return Ok(Done::Said("ok\n".into()));
     }
     let nth = number(words.next(), "HCA")?;
@@ -211,9 +221,9 @@ fn perform(line: &str, functions: &mut [Function], weather: &Weather) -> Result<
                 return Err(format!("LEN {length}: at most {MOST_PROBE}"));
             }
             let length = usize::try_from(length).map_err(|_| "LEN")?;
-            let told = |error: crate::host::DmaError| error.to_string();
+            let text = |error: crate::host::DmaError| error.to_string();
             if verb == "read" {
-                let bytes = one.dma_read(iova, length).map_err(told)?;
+                let bytes = one.dma_read(iova, length).map_err(text)?;
                 said.push_str("ok ");
                 for byte in bytes {
                     let _ = write!(said, "{byte:02x}");
@@ -224,7 +234,7 @@ fn perform(line: &str, functions: &mut [Function], weather: &Weather) -> Result<
                     None => 0xa5,
                     word => u8::try_from(number(word, "BYTE")?).map_err(|_| "BYTE: above 255")?,
                 };
-                one.dma_write(iova, &vec![byte; length]).map_err(told)?;
+                one.dma_write(iova, &vec![byte; length]).map_err(text)?;
                 said.push_str("ok\n");
             }
         }

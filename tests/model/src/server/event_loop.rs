@@ -101,7 +101,7 @@ impl EventLoop {
         self.running = false;
     }
 
-    /// Serves until told to end.
+    /// Serves until a client or a signal ends it.
     pub(super) fn run(mut self) -> Report {
         while self.running {
             let due = self.step();
@@ -215,7 +215,8 @@ impl EventLoop {
             }
             Ready::Line(nth) => {
                 if let Some(control) = &mut self.control {
-                    self.running &= control.serve(nth, &mut self.functions, &self.fabric.weather);
+                    self.running &=
+                        control.serve(nth, &mut self.functions, &self.fabric.impairment);
                 }
             }
         }

@@ -273,7 +273,7 @@ impl Function {
         }
     }
 
-    /// Hangs up on a client because there is another. If it has said hello, it is told.
+    /// Hangs up on a second client. If it has sent its first message, it gets `EBUSY`.
     fn turn_away(&mut self, stream: UnixStream) {
         self.turned_away += 1;
         self.note("a second client was turned away: one is here already".into());

@@ -135,7 +135,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Default devices on these sockets, told apart by MAC and seed.
+    /// Default devices on these sockets, which differ in MAC and seed.
     pub fn new<P: Into<PathBuf>>(sockets: impl IntoIterator<Item = P>) -> Self {
         Self::with_device(&Config::default(), sockets)
     }

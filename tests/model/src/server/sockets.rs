@@ -41,22 +41,22 @@ fn bind<S>(
     bind: impl Fn(&Path) -> io::Result<S>,
     alive: impl FnOnce() -> bool,
 ) -> io::Result<S> {
-    let told = |error: io::Error, why: &str| {
+    let failed = |error: io::Error, why: &str| {
         io::Error::new(error.kind(), format!("{}: {why}{error}", path.display()))
     };
     match bind(path) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
             let file = std::fs::symlink_metadata(path)?;
             if !file.file_type().is_socket() {
-                return Err(told(error, "is a file and no socket: "));
+                return Err(failed(error, "is a file and no socket: "));
             }
             if alive() {
-                return Err(told(error, "another process listens there: "));
+                return Err(failed(error, "another process listens there: "));
             }
             std::fs::remove_file(path)?;
-            bind(path).map_err(|error| told(error, ""))
+            bind(path).map_err(|error| failed(error, ""))
         }
-        other => other.map_err(|error| told(error, "")),
+        other => other.map_err(|error| failed(error, "")),
     }
 }
 

@@ -43,13 +43,13 @@ impl Wire for Void {
 type Capture = Arc<Mutex<Tap<Void, File>>>;
 
 /// What is wrong with all wires of a server: how often, and whether RoCE only.
-pub(super) type Weather = Arc<Mutex<(Rates, bool)>>;
+pub(super) type Impairment = Arc<Mutex<(Rates, bool)>>;
 
 /// A function's end of the switch.
 #[derive(Debug)]
 pub(super) struct Plug {
     port: Impaired<Port>,
-    weather: Weather,
+    impairment: Impairment,
     sent: Arc<AtomicU64>,
     capture: Option<Capture>,
 }
@@ -60,7 +60,7 @@ impl Wire for Plug {
             let mut capture = capture.lock().unwrap_or_else(PoisonError::into_inner);
             capture.send(frame);
         }
-        let (rates, only_roce) = *self.weather.lock().unwrap_or_else(PoisonError::into_inner);
+        let (rates, only_roce) = *self.impairment.lock().unwrap_or_else(PoisonError::into_inner);
         let hit = !only_roce || frame::is_roce(frame);
         self.port.set_rates(if hit { rates } else { Rates::default() });
         self.port.send(frame);
@@ -142,7 +142,7 @@ pub(super) struct Fabric {
     /// Model time, for the capture.
     pub(super) clock: ModelClock,
     /// Faults of all wires, from now on.
-    pub(super) weather: Weather,
+    pub(super) impairment: Impairment,
 }
 
 impl Fabric {
@@ -164,12 +164,12 @@ impl Fabric {
             Link::Switch => functions,
             Link::Datagram { .. } => functions + 1,
         };
-        let weather = Weather::default();
+        let impairment = Impairment::default();
         let mut plugs: Vec<Plug> = (settings.seed()..)
             .zip(switch(ports))
             .map(|(seed, port)| Plug {
                 port: Impaired::new(port, clock.clone(), seed),
-                weather: Arc::clone(&weather),
+                impairment: Arc::clone(&impairment),
                 sent: Arc::clone(&sent),
                 capture: capture.clone(),
             })
@@ -194,7 +194,7 @@ impl Fabric {
             }
             (Link::Switch | Link::Datagram { .. }, _) => None,
         };
-        let fabric = Self { sent, uplink, clock, weather };
+        let fabric = Self { sent, uplink, clock, impairment };
         Ok((fabric, plugs))
     }
 

@@ -261,7 +261,7 @@ pub struct SendWqe {
 pub struct BadWqe {
     /// What is wrong.
     pub syndrome: Syndrome,
-    /// WQEBBs to skip to the next entry, as far as that can be told; 0 counts as 1.
+    /// WQEBBs to skip to the next entry, as far as that is known; 0 counts as 1.
     pub bbs: u16,
     /// The opcode byte.
     pub opcode: u8,

@@ -26,7 +26,7 @@ use crate::wire::opcode::Service;
 /// Entries a flush takes from a queue at most: no queue of 16-bit counters has more.
 const FLUSH_LIMIT: u32 = 1 << 16;
 
-/// Something ended the life of the QP; its own completion has been made.
+/// A fatal error of the QP, whose own completion has been made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Fatal;
 
@@ -146,7 +146,7 @@ impl Engine {
             }
             (QpState::Reset | QpState::Init | QpState::Rtr, _) => Ok(()),
         };
-        self.settle(result, host);
+        self.fail_if_fatal(result, host);
     }
 
     /// Receives were posted: the device calls this when it has polled the receive doorbell
@@ -196,7 +196,7 @@ impl Engine {
             | QpKind::Gsi
             | QpKind::RegUmr => Ok(()),
         };
-        self.settle(result, host);
+        self.fail_if_fatal(result, host);
     }
 
     /// The time of [`next_deadline`](Self::next_deadline) has come. Calling early does no harm.
@@ -207,7 +207,7 @@ impl Engine {
         }
         if matches!(self.attr.state, QpState::Rtr | QpState::Rts) {
             let result = self.responder.drain(&self.attr, host);
-            self.settle(result, host);
+            self.fail_if_fatal(result, host);
         }
         if self.attr.state == QpState::Rts {
             let result = self
@@ -218,7 +218,7 @@ impl Engine {
                 self.send_queue_error(host);
                 return;
             }
-            self.settle(result, host);
+            self.fail_if_fatal(result, host);
         }
     }
 
@@ -250,7 +250,8 @@ impl Engine {
                 .is_some_and(|own| own.ip == packet.net.dst && own.v1 == packet.net.v1)
     }
 
-    fn settle(&mut self, result: Result<(), Fatal>, host: &mut dyn Host) {
+    /// Takes the QP to ERR and flushes it after a fatal error.
+    fn fail_if_fatal(&mut self, result: Result<(), Fatal>, host: &mut dyn Host) {
         if result == Err(Fatal) && self.attr.state != QpState::Err {
             self.attr.state = QpState::Err;
             host.qp_error(self.attr.qpn, QpState::Err);
@@ -259,8 +260,7 @@ impl Engine {
         }
     }
 
-    /// What cannot be sent without a connection that would notice stops the send queue, not the
-    /// receive queue.
+    /// A send error of an unconnected QP stops the send queue, not the receive queue.
     fn send_queue_error(&mut self, host: &mut dyn Host) {
         self.attr.state = QpState::Sqer;
         host.qp_error(self.attr.qpn, QpState::Sqer);

@@ -88,7 +88,7 @@ fn byte_reads_of_the_health_buffer() {
 }
 
 #[test]
-fn health_counter_moves_with_time_and_stops_with_life() {
+fn health_counter_moves_with_time_and_stops_when_the_device_dies() {
     let mut rig = Rig::quick();
     let sample = |rig: &mut Rig| {
         rig.now += 2_000_000_000;

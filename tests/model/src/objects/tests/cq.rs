@@ -58,7 +58,7 @@ fn overrun_kills_the_queue_and_its_users() {
     for n in 0..3 {
         post(&mut rig, cqn, &plain(n));
     }
-    super::super::traffic::settle(&mut rig.hca);
+    super::super::traffic::fail_doomed(&mut rig.hca);
     assert_eq!(rig.events(), [4, 5], "CQ error, then WQ catastrophic");
     let eqe = rig.peek(BASE, 64);
     assert_eq!(eqe[0x20..0x24], cqn.to_be_bytes());

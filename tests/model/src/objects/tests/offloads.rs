@@ -184,26 +184,26 @@ fn spread(port: &mut Port, function: u32) -> u32 {
 }
 
 #[test]
-fn a_hash_spreads_and_is_told() {
+fn a_hash_spreads_and_is_reported() {
     let mut port = port();
     let tirn = spread(&mut port, 2);
     port.entry(0, [0xff; 6], 4, 2, tirn).unwrap();
-    let mut told = Vec::new();
+    let mut hashes = Vec::new();
     for port_number in 0..8 {
         port.buffers(0, 8);
         port.arrive(&udp([0xff; 6], port_number, None));
         let done = port.rig.hca.bus.stats.cqes;
-        if told.len() as u64 == done {
+        if hashes.len() as u64 == done {
             // The other queue is not ready.
             continue;
         }
         let cqe = port.rig.cqe(done - 1);
         let hash = u32::from_be_bytes(cqe[0x0c..0x10].try_into().unwrap());
-        assert_eq!(hash & 1, 0, "the first queue has the even places");
+        assert_eq!(hash & 1, 0, "the first queue has the even indices");
         assert_eq!(cqe[0x10], 1 << 2 | 2 << 6, "UDP over IPv4");
-        told.push(hash);
+        hashes.push(hash);
     }
-    assert!((1..8).contains(&told.len()), "some here, some there");
+    assert!((1..8).contains(&hashes.len()), "some here, some there");
     assert!(fourth_function_is_refused(&mut port));
 }
 

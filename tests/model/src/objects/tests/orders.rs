@@ -245,7 +245,7 @@ fn a_shared_receive_queue_follows_its_links_and_tells_its_limit() {
         .collect();
     assert_eq!(taken, [(0, 0), (2, 2), (1, 1)]);
     assert!(crate::transport::host::Host::take_recv(&mut device, qpn, None).is_none());
-    assert_eq!(rig.events(), [0x14], "the limit is told once");
+    assert_eq!(rig.events(), [0x14], "the limit is reported once");
     rig.short(0x501, qpn).unwrap();
     rig.short(0x90e, srqn).unwrap();
 }

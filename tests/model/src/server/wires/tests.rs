@@ -59,7 +59,7 @@ fn frames_cross_from_server_to_server() {
     let (mut two, mut right) = dir.fabric(1, "r", "l");
     let before = one.sent();
     left[0].send(&frame(9, 1, 1));
-    assert_ne!(one.sent(), before, "the event loop hears of it");
+    assert_ne!(one.sent(), before, "the event loop is notified");
     one.pump();
     two.pump();
     assert_eq!(all(&mut right[0]), [1]);
@@ -81,19 +81,19 @@ fn nobody_at_the_other_end_loses_frames_until_somebody_comes() {
     left[0].send(&frame(9, 1, 1));
     one.pump();
     assert_eq!(one.lost(), 1);
-    for life in 2..4 {
+    for generation in 2..4 {
         let (mut two, mut right) = dir.fabric(1, "r", "l");
-        // The first may be lost to the memory of the peer before.
-        for nth in [0, life] {
+        // The first may be lost: the sender may still have the previous peer's address.
+        for nth in [0, generation] {
             left[0].send(&frame(9, 1, nth));
             one.pump();
         }
         two.pump();
-        assert_eq!(all(&mut right[0]).last(), Some(&life));
-        right[0].send(&frame(1, 9, life));
+        assert_eq!(all(&mut right[0]).last(), Some(&generation));
+        right[0].send(&frame(1, 9, generation));
         two.pump();
         one.pump();
-        assert_eq!(all(&mut left[0]), [life], "from the new peer too");
+        assert_eq!(all(&mut left[0]), [generation], "from the new peer too");
     }
 }
 
@@ -121,10 +121,10 @@ fn a_peer_that_does_not_fetch_holds_frames_up_and_then_loses_them() {
 }
 
 #[test]
-fn bad_weather_is_on_all_wires_and_passes() {
+fn impairment_affects_all_wires_until_it_is_cleared() {
     let (mut fabric, mut plugs) = Fabric::new(&Settings::new(["a", "b"])).unwrap();
     let mut arrived = |drop: u32, fabric: &mut Fabric| {
-        fabric.weather.lock().unwrap().0.drop = drop;
+        fabric.impairment.lock().unwrap().0.drop = drop;
         for nth in 0..200 {
             plugs[0].send(&frame(2, 1, nth));
             plugs[1].send(&frame(1, 2, nth));
@@ -136,7 +136,7 @@ fn bad_weather_is_on_all_wires_and_passes() {
     let (one, two) = arrived(500, &mut fabric);
     assert!((50..150).contains(&one) && (50..150).contains(&two), "{one} {two}");
     assert_eq!(arrived(1000, &mut fabric), (0, 0));
-    fabric.weather.lock().unwrap().1 = true;
+    fabric.impairment.lock().unwrap().1 = true;
     assert_eq!(arrived(1000, &mut fabric), (200, 200), "none of it RoCE");
     assert_eq!(arrived(0, &mut fabric), (200, 200));
 }

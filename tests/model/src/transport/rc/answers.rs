@@ -222,8 +222,8 @@ impl Requester {
 
 /// Checks the next response packet of a READ against what must come, and stores its data.
 ///
-/// First and middle are not told apart: where a READ is taken up again in its middle,
-/// responders differ.
+/// A first packet is accepted for a middle one and the reverse: responders differ in how they
+/// resume a READ in its middle.
 fn take_read_data(
     flight: &Flight,
     packet: &Packet,

@@ -1,7 +1,7 @@
-//! What a responder owes: acknowledgements and response data in order, and what it must be
-//! able to say again.
+//! Pending replies of a responder: acknowledgements and response data in order, and those that it
+//! must be able to repeat.
 //!
-//! Replies stand in a queue because a READ may owe thousands of packets: they go out in bursts,
+//! Replies stand in a queue because a READ may need thousands of packets: they go out in bursts,
 //! and nothing younger overtakes them. Acknowledgements that meet in the queue merge.
 //! Reference: IBTA volume 1, 9.7.5.
 
@@ -27,7 +27,7 @@ pub(crate) const NAK_ACCESS: u8 = 0x62;
 /// Remote operational error.
 pub(crate) const NAK_OPERATION: u8 = 0x63;
 
-/// Replies owed at most: a peer that overruns this gets no more answers until it waits.
+/// Pending replies at most: a peer that overruns this gets no more answers until it waits.
 const QUEUE_LIMIT: usize = 1024;
 
 /// READ response data still to send.
@@ -86,7 +86,7 @@ impl Replies {
         self.queue.is_empty()
     }
 
-    /// Drops what is owed (the QP has died).
+    /// Drops all pending replies (the QP is in error).
     pub(crate) fn clear(&mut self) {
         self.queue.clear();
     }
@@ -96,7 +96,7 @@ impl Replies {
         self.queue.iter().filter(|r| matches!(r, Reply::Read(read) if !read.again)).count()
     }
 
-    /// Owes an ACK or NAK.
+    /// Queues an ACK or NAK.
     pub(crate) fn verdict(&mut self, psn: u32, syndrome: u8, msn: u32) {
         match self.queue.back_mut() {
             // One acknowledgement stands for all before it; a NAK says no more the second time.
@@ -107,7 +107,7 @@ impl Replies {
         }
     }
 
-    /// Owes the data of a READ that is executed for the first time.
+    /// Queues the data of a READ that is executed for the first time.
     pub(crate) fn read(
         &mut self,
         psn: u32,
@@ -121,7 +121,7 @@ impl Replies {
         self.push(Reply::Read(read_reply(psn, (at, len), msn, false)));
     }
 
-    /// Owes the result of an atomic that was just executed.
+    /// Queues the result of an atomic that was just executed.
     pub(crate) fn atomic(&mut self, psn: u32, old: u64, msn: u32, attr: &QpAttr) {
         self.remember(Executed::Atomic { psn, old }, attr);
         self.push(Reply::Atomic { psn, old, msn });
@@ -152,9 +152,8 @@ impl Replies {
             return;
         };
         let new = read_reply(psn, (at, len), msn, true);
-        // The peer has gone back to here and will ask again for whatever READ data comes after:
-        // what is still owed of that would only be thrown away there, and stand before what
-        // is wanted.
+        // The peer has gone back to this PSN and will request all later READ data again. It would
+        // drop the pending rest of those READs, which would delay the data it wants.
         self.queue.retain(|r| {
             !matches!(r, Reply::Read(read)
                 if psn::distance(first, read.psn) >= packets && psn::place(read.psn, psn) == psn::Place::Ahead)
@@ -170,7 +169,7 @@ impl Replies {
         }
     }
 
-    /// An atomic request came again: its result is told again, and nothing is executed.
+    /// An atomic request came again: its result is sent again, and nothing is executed.
     pub(crate) fn replay_atomic(&mut self, psn: u32, msn: u32) {
         let known = self.executed.iter().find_map(|e| match *e {
             Executed::Atomic { psn: at, old } if at == psn => Some(old),
@@ -194,7 +193,7 @@ impl Replies {
         }
     }
 
-    /// Sends a burst of what is owed. An error means that a READ's memory is gone: the NAK is
+    /// Sends a burst of pending replies. An error means that a READ's memory is gone: the NAK is
     /// sent, and nothing behind it.
     pub(crate) fn drain(&mut self, attr: &QpAttr, host: &mut dyn Host) -> Result<(), RemoteFault> {
         while let Some(front) = self.queue.front_mut() {

@@ -151,7 +151,7 @@ impl Responder {
                 host.count(attr.qpn, Tally::DuplicateRequest);
                 self.on_duplicate(request, attr, packet);
             }
-            // Told once of a gap, or told to wait, the peer needs no second word.
+            // One NAK for a gap, or one RNR NAK, is enough for the peer.
             psn::Place::Ahead if self.gap_reported || self.not_ready => {}
             psn::Place::Ahead => {
                 self.gap_reported = true;
@@ -167,7 +167,7 @@ impl Responder {
         self.drain(attr, host)
     }
 
-    /// Sends a burst of what is owed; ends the QP if that was the last of it.
+    /// Sends a burst of pending replies. A QP that is ending fails after its last reply.
     pub(crate) fn drain(&mut self, attr: &QpAttr, host: &mut dyn Host) -> Result<(), Fatal> {
         if let Err(fault) = self.replies.drain(attr, host)
             && self.dying.is_none()

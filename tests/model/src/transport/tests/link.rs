@@ -31,7 +31,7 @@ impl Link {
     }
 
     /// Moves frames until there are none.
-    fn settle(&mut self) {
+    fn run_until_idle(&mut self) {
         loop {
             let mut moved = false;
             for (peer, wire) in self.peers.iter_mut().zip(&mut self.wires) {
@@ -64,10 +64,10 @@ impl Link {
             peer.ring();
         }
         loop {
-            self.settle();
+            self.run_until_idle();
             // Frames held by the wire come out with time.
             self.clock.advance(OVERTAKE_LIMIT);
-            self.settle();
+            self.run_until_idle();
             let due = self.peers.iter().filter_map(|p| p.engine.next_deadline()).min();
             let Some(due) = due else { return };
             let now = self.clock.now().max(due);

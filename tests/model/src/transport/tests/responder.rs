@@ -312,7 +312,7 @@ fn duplicate_read_that_does_not_fit_is_not_answered() {
 }
 
 #[test]
-fn atomics_execute_once_and_are_told_again() {
+fn atomics_execute_once_and_their_results_are_repeated() {
     let mut peer = responder();
     peer.host.memory[64..72].copy_from_slice(&40u64.to_le_bytes());
     let mut p = peer.incoming(Opcode::FetchAdd, PSN);
