@@ -9,7 +9,6 @@ use serde::Serialize;
 
 use super::super::args::{Adapter, Peer, size, timeout};
 use super::super::failure::Failure;
-use super::dapltest::Dapltest;
 
 const EXAMPLES: &str = "\
 Examples, with the program on the other side:
@@ -22,11 +21,10 @@ Examples, with the program on the other side:
   cmtime -c 1000                            dat compat cmtime DEVICE --ip 192.168.7.1/24 --client 192.168.7.2 -c 1000 --oob HOST
   ib_write_bw -x 1 HOST                     dat compat perftest write_bw DEVICE --ip 192.168.7.1/24
   udaddy -b 192.168.7.2                     dat compat udaddy DEVICE --ip 192.168.7.1/24 --client 192.168.7.2
-  dapltest -T S -D IA                       dat compat dapltest DEVICE --ip 192.168.7.1/24 -T T -s 192.168.7.2 client SR server SR
 
-Without --client it is the server; dapltest says it by -T. A client offers packets of 1024 bytes unless --mtu says otherwise.";
+Without --client it is the server. A client offers packets of 1024 bytes unless --mtu says otherwise.";
 
-/// Speaks with programs of rdma-core, perftest and dapl, to check a network against a known tool
+/// Speaks with programs of rdma-core and perftest, to check a network against a known tool
 ///
 /// Each verb is one side of the program of that name and wants the unmodified program, or another
 /// dat, on the other side.
@@ -46,7 +44,6 @@ pub(super) enum Program {
     Cmtime(Cmtime),
     Perftest(Perftest),
     Udaddy(Udaddy),
-    Dapltest(Dapltest),
 }
 
 /// How patient a side is.

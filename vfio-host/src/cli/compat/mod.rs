@@ -1,8 +1,8 @@
 //! `dat compat`: this stack against programs that everybody has, so that a user can check his own
 //! network with a known tool on the other side.
 //!
-//! Each verb speaks the protocol of one program of rdma-core, of perftest or of dapl, in both of
-//! its roles; the facts are those of rdma-core 44 and 56, of perftest 25.01 and of dapl 2.1.10.
+//! Each verb speaks the protocol of one program of rdma-core or of perftest, in both of its roles;
+//! the facts are those of rdma-core 44 and 56 and of perftest 25.01.
 //! [`ends`] is what they share: Endpoints on one Event Dispatcher. [`link`] are those that connect
 //! and [`datagram`] those that do not, both with waits that end. Here both sides need not be of one
 //! kind, so nothing is agreed upon beyond what the program itself says: a verb verifies as much of
@@ -10,7 +10,6 @@
 
 mod args;
 mod cmtime;
-mod dapltest;
 mod datagram;
 mod ends;
 mod link;
@@ -37,6 +36,5 @@ pub(crate) fn run(compat: &Compat, out: &Out) -> Result<End, Failure> {
         Program::Cmtime(it) => cmtime::run(it, out),
         Program::Perftest(it) => perftest::run(it, out),
         Program::Udaddy(it) => udaddy::run(it, out),
-        Program::Dapltest(it) => dapltest::run(it, out),
     }
 }
