@@ -36,7 +36,7 @@ impl Programs {
         let mut build = run::cargo();
         build
             .args(["build", "--quiet", "--release", "--target", TARGET])
-            .args(["-p", "mlx5-model", "-p", "dat-tests", "-p", "vfio-host"])
+            .args(["-p", "mlx5-model", "-p", "dat-tests", "-p", "dat"])
             .args(["--features", "mlx5-model/vfio-user", "--bin", SERVER])
             .args(GUEST.iter().flat_map(|name: &&str| ["--bin", *name]))
             .env("CARGO_TARGET_DIR", &target)

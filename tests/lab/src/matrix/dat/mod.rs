@@ -8,10 +8,13 @@ mod ground;
 mod judge;
 mod kit;
 mod life;
+mod ours;
 mod play;
 mod report;
 mod rows;
 mod tiers;
+
+pub(crate) use ours::{Programs, READY};
 
 use anyhow::Result;
 

@@ -84,12 +84,14 @@ pub(super) fn conf_of(
     words: &[&str],
 ) -> Result<PathBuf> {
     let path = stage.path(file);
-    fs::write(&path, lines(stage, devices, ips, library, words)?)?;
+    fs::write(&path, lines(stage, "hca", devices, ips, library, words)?)?;
     Ok(path)
 }
 
-fn lines(
+/// The lines of a registration.
+pub(super) fn lines(
     stage: &Stage<'_>,
+    name: &str,
     devices: &[&str],
     ips: &[&str],
     library: &Path,
@@ -100,7 +102,7 @@ fn lines(
     for ip in ips {
         dat.args(["--ip", ip]);
     }
-    dat.args(["--name", "hca", "--library"]).arg(library);
+    dat.args(["--name", name, "--library"]).arg(library);
     dat.args(words);
     run::silent(dat)
 }
@@ -191,7 +193,7 @@ pub(super) fn guest(stage: &mut Stage<'_>, kit: &Kit, choice: Choice) -> Result<
     let library = kit::guest_library();
     let device = |nth: usize, ip: &str| {
         let device = format!("0000:0{nth}:00.0");
-        lines(stage, &[&device], &[ip], Path::new(&library), &[])
+        lines(stage, "hca", &[&device], &[ip], Path::new(&library), &[])
     };
     let first = device(1, "192.168.7.1/24")?;
     let second = device(2, "192.168.7.2/24")?;

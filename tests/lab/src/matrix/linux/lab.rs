@@ -15,6 +15,7 @@ use super::side::{Pairing, Place, Side};
 use crate::guest::control::Control;
 use crate::guest::shell::{Answer, Shell};
 use crate::guest::stage::{Guest, Id, Stage, System};
+use crate::matrix::dat;
 
 /// The guests' configurations: networks 9 and tagged 11 belong to the HCAs, 10 and 12 to Soft-RoCE
 /// and who talks to it.
@@ -24,8 +25,10 @@ const SECOND: &str = "HOST=2 HCA=9 HCA_VLAN=11 SOFT=10 SOFT_VLAN=12 PAST=10\n";
 const READY: Duration = Duration::from_secs(15);
 /// Where dtest and its relatives tell each other their addresses.
 const MEETING: u16 = 15828;
-/// What a `dat` that serves says when it does.
-const LISTENS: &str = "listens on";
+/// What a program of our side says when it serves: `dat`, and `dapltest`.
+const LISTENS: [&str; 2] = ["listens on", dat::READY];
+/// Our side's names and addresses in DAT's registry, as guests have them.
+const REGISTRY: [(&str, &str); 2] = [("ia9", "192.168.9.3/24"), ("ia10", "192.168.10.3/24")];
 
 /// The lab.
 pub(crate) struct Lab<'s, 'm> {
@@ -37,6 +40,8 @@ pub(crate) struct Lab<'s, 'm> {
     /// What is there already when a cell begins is not the cell's.
     booted: u32,
     place: Place,
+    /// DAT's programs on our side, once a cell has needed them.
+    programs: Option<dat::Programs>,
     /// An archive of what guests have beside the usual.
     more: Option<PathBuf>,
     reports: Vec<String>,
@@ -79,6 +84,7 @@ impl<'s, 'm> Lab<'s, 'm> {
         Ok(Self {
             stage,
             place,
+            programs: None,
             more: None,
             model: None,
             control: None,
@@ -220,16 +226,23 @@ impl<'s, 'm> Lab<'s, 'm> {
         &self.place
     }
 
-    /// Starts a program of ours on the host.
-    pub(crate) fn dat(&mut self, args: &str) -> Result<Id> {
-        let args: Vec<&str> = args.split_whitespace().collect();
-        self.stage.program("dat", &args)
+    /// Starts a program of our side: one of DAT's, or else `dat` with these arguments.
+    fn ours(&mut self, command: &str) -> Result<Id> {
+        if !dat::Programs::has(command) {
+            let args: Vec<&str> = command.split_whitespace().collect();
+            return self.stage.program("dat", &args);
+        }
+        if self.programs.is_none() {
+            self.programs = Some(dat::Programs::new(self.stage, &self.place.socket, &REGISTRY)?);
+        }
+        let programs = self.programs.as_ref().context("no programs")?;
+        self.stage.start("ours", programs.command(command)?)
     }
 
     /// Starts a program that goes on by itself.
     pub(crate) fn begin(&mut self, side: Side, role: Role, command: &str) -> Result<Begun> {
         let id = if side == Side::Ours {
-            Some(self.dat(command)?)
+            Some(self.ours(command)?)
         } else {
             self.must(side, 25, &format!("begin {} {command}", role.name()))?;
             None
@@ -243,10 +256,10 @@ impl<'s, 'm> Lab<'s, 'm> {
         let begun = self.begin(side, Role::Server, command)?;
         if let Some(id) = begun.id {
             let until = Instant::now() + READY;
-            while !self.stage.said(id, LISTENS) {
+            while !LISTENS.iter().any(|what| self.stage.said(id, what)) {
                 if self.stage.is_over(id) || Instant::now() > until {
                     self.stage.kill(id);
-                    bail!("`dat {command}` does not serve:{}", self.stage.tail(id));
+                    bail!("`{command}` does not serve:{}", self.stage.tail(id));
                 }
                 // Also lets a moment pass.
                 let _ = self.stage.hear(id);
@@ -293,11 +306,11 @@ impl<'s, 'm> Lab<'s, 'm> {
         if side != Side::Ours {
             return self.run(side, within, command);
         }
-        let id = self.dat(command)?;
-        let (status, text) = self.outcome(id, within);
+        let id = self.ours(command)?;
+        let (status, _) = self.outcome(id, within);
         Ok(Answer {
             status: status.map_or(143, |status| status.code().unwrap_or(-1)),
-            lines: text.lines().map(str::to_owned).collect(),
+            lines: self.stage.outputs(id).concat(),
         })
     }
 
