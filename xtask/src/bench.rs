@@ -92,9 +92,7 @@ pub(crate) fn bench(bless: bool) -> Result<()> {
 
 /// Where cargo has put the binary.
 fn binary() -> Result<PathBuf> {
-    let metadata =
-        cargo_metadata::MetadataCommand::new().current_dir(run::root()).no_deps().exec()?;
-    Ok(metadata.target_directory.join("release").join("bench").into_std_path_buf())
+    Ok(run::target()?.join("release").join("bench"))
 }
 
 /// The records that the binary prints, one a line, fields separated by tabs.

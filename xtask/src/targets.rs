@@ -38,13 +38,7 @@ const CROSS: [&str; 3] = ["gcc-s390x-linux-gnu", "libc6-dev-s390x-cross", "qemu-
 
 pub(crate) fn targets() -> Result<()> {
     println!("$ nostd --targets");
-    let folder = cargo_metadata::MetadataCommand::new()
-        .current_dir(run::root())
-        .no_deps()
-        .exec()?
-        .target_directory
-        .join("targets")
-        .into_std_path_buf();
+    let folder = run::target()?.join("targets");
     fs::create_dir_all(&folder)?;
     let toolchain = Toolchain::find(&folder)?;
     for target in BARE {

@@ -50,9 +50,7 @@ pub fn dat_headers() -> Result<PathBuf> {
 
 /// Where things that are fetched or built for guests are kept.
 pub fn folder() -> Result<PathBuf> {
-    let metadata =
-        cargo_metadata::MetadataCommand::new().current_dir(run::root()).no_deps().exec()?;
-    Ok(metadata.target_directory.join("qemu-test").into_std_path_buf())
+    Ok(run::target()?.join("qemu-test"))
 }
 
 /// What to play, and how.

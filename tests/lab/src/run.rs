@@ -10,6 +10,12 @@ pub fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap_or_default()
 }
 
+/// Where cargo puts what it builds.
+pub fn target() -> Result<PathBuf> {
+    let metadata = cargo_metadata::MetadataCommand::new().current_dir(root()).no_deps().exec()?;
+    Ok(metadata.target_directory.into_std_path_buf())
+}
+
 /// The cargo that runs this, in the workspace.
 pub fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));

@@ -74,8 +74,6 @@ pub(crate) struct Stage<'m> {
     /// Processes that were ended on purpose.
     mortal: Vec<usize>,
     options: &'m Options,
-    /// The model's server, if not the usual one.
-    server: Option<PathBuf>,
 }
 
 impl<'m> Stage<'m> {
@@ -89,15 +87,7 @@ impl<'m> Stage<'m> {
         // A socket's path has 107 characters at the most, so the folder is not below target/.
         let folder = std::env::temp_dir().join(format!("qemu-test-{}-{name}", std::process::id()));
         fs::create_dir_all(&folder).with_context(|| format!("{}", folder.display()))?;
-        Ok(Self {
-            machine,
-            programs,
-            folder,
-            processes: Vec::new(),
-            mortal: Vec::new(),
-            options,
-            server: None,
-        })
+        Ok(Self { machine, programs, folder, processes: Vec::new(), mortal: Vec::new(), options })
     }
 
     /// What a cell of the matrix must have in its name to be played.
@@ -126,15 +116,9 @@ impl<'m> Stage<'m> {
         Id(self.processes.len() - 1)
     }
 
-    /// Another program than the usual one is the model's server from now on.
-    pub(crate) fn use_server(&mut self, server: PathBuf) {
-        self.server = Some(server);
-    }
-
     /// Starts the model's server and waits until it can be connected to.
     pub(crate) fn server(&mut self, name: &str, sockets: &[&Path], args: &[&str]) -> Result<Id> {
-        let program = self.server.as_ref().unwrap_or(&self.programs.server);
-        let mut command = Command::new(program);
+        let mut command = Command::new(self.programs.server());
         for socket in sockets {
             command.arg("--socket").arg(socket);
         }
@@ -269,7 +253,7 @@ impl<'m> Stage<'m> {
             archive.file(&format!("modules/{module}.parameters"), parameters.as_bytes())?;
         }
         for (name, bytes) in &self.programs.guest {
-            archive.file(&format!("bin/{name}"), bytes)?;
+            archive.file(name, bytes)?;
         }
         archive.file("init", include_bytes!("init.sh"))?;
         archive.file("scenario", guest.script.as_bytes())?;

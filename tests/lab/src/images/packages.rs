@@ -14,6 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
+use super::programs;
 use crate::run;
 
 /// What a tree is made of.
@@ -137,15 +138,8 @@ impl Tree {
         let file = self.0.join(file);
         let mut list = Command::new(self.0.join(Self::LOADER));
         list.arg("--library-path").arg(self.0.join(LIBRARIES)).arg("--list").arg(&file);
-        let out = list.output()?;
-        let text = String::from_utf8_lossy(&out.stdout).into_owned();
-        ensure!(!text.contains("not found"), "{} lacks a library:\n{text}", file.display());
-        // `NAME => PATH (ADDRESS)`
-        let paths = text
-            .lines()
-            .filter_map(|line| line.split_once(" => ")?.1.split_once(" (").map(|(path, _)| path));
-        let own = |path| Path::new(path).strip_prefix(&self.0).map(Path::to_path_buf);
-        Ok(paths.filter_map(|path| own(path).ok()).collect())
+        let own = |path: PathBuf| path.strip_prefix(&self.0).map(Path::to_path_buf).ok();
+        Ok(programs::loaded(list)?.into_iter().filter_map(own).collect())
     }
 
     /// The recipe that it was made by.

@@ -1,10 +1,12 @@
-//! What servers and guests run, built by cargo into static programs: a guest has no libraries, and
-//! one build serves both.
+//! What servers and guests run: the programs that `cargo test` builds for the tests, without their
+//! debug information, and the libraries that they load.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use crate::run;
 
@@ -15,51 +17,80 @@ const SERVER: &str = "mlx5-model";
 const IMAGE: &str = "dat-metal";
 /// Programs of the guest.
 const GUEST: [&str; 2] = ["guest", "dat"];
+/// A small test. Cargo then chooses the features of dependencies as it does for `cargo test`, so
+/// that nothing is compiled twice.
+const TEST: &str = "wakeup";
 
 /// Built programs.
 #[derive(Debug)]
 pub(crate) struct Programs {
-    /// The model as a server.
-    pub(crate) server: PathBuf,
-    /// Where the others are: they run on the host as well.
+    /// Where the host runs them.
     pub(crate) folder: PathBuf,
     /// The freestanding image, which serves or calls.
     pub(crate) image: PathBuf,
-    /// Static programs that every guest has, by name.
-    pub(crate) guest: Vec<(&'static str, Vec<u8>)>,
+    /// What every guest of VFIO has: programs in `bin`, libraries where this machine has them.
+    pub(crate) guest: Vec<(String, Vec<u8>)>,
 }
 
 impl Programs {
-    /// Builds everything below `folder`.
+    /// Builds the programs, and copies them below `folder`: a later build does not change what a
+    /// running scenario starts.
     pub(crate) fn build(folder: &Path) -> Result<Self> {
-        let target = folder.join("build");
         let mut build = run::cargo();
-        build
-            .args(["build", "--quiet", "--release", "--target", TARGET])
-            .args(["-p", "mlx5-model", "-p", "dat-tests", "-p", "dat"])
-            .args(["--features", "mlx5-model/vfio-user", "--bin", SERVER])
-            .args(GUEST.iter().flat_map(|name: &&str| ["--bin", *name]))
-            .env("CARGO_TARGET_DIR", &target)
-            .env("RUSTFLAGS", "-C target-feature=+crt-static -C strip=debuginfo");
+        build.args(["build", "--quiet", "--workspace", "--all-features", "--test", TEST]);
+        build.args([SERVER, GUEST[0], GUEST[1]].iter().flat_map(|name| ["--bin", *name]));
         run::quiet(build)?;
-        let built = target.join(TARGET).join("release");
-        let guest = GUEST.map(|name| {
-            let path = built.join(name);
-            let bytes = fs::read(&path).with_context(|| format!("{}", path.display()))?;
-            Ok((name, bytes))
-        });
-        Ok(Self {
-            server: built.join(SERVER),
-            folder: built,
-            image: freestanding(IMAGE)?,
-            guest: guest.into_iter().collect::<Result<_>>()?,
-        })
+        let built = run::target()?.join("debug");
+        let folder = folder.join("programs");
+        fs::create_dir_all(&folder)?;
+        for name in [SERVER, GUEST[0], GUEST[1]] {
+            let mut strip = Command::new("strip");
+            strip.arg("--strip-debug").arg(built.join(name)).arg("-o").arg(folder.join(name));
+            run::silent(strip)?;
+        }
+        let mut guest = Vec::new();
+        let mut libraries = BTreeSet::new();
+        for name in GUEST {
+            let path = folder.join(name);
+            guest.push((format!("bin/{name}"), read(&path)?));
+            let mut list = Command::new("ldd");
+            list.arg(&path);
+            libraries.extend(loaded(list)?);
+        }
+        for path in &libraries {
+            let name = path.to_string_lossy().trim_start_matches('/').to_owned();
+            guest.push((name, read(path)?));
+        }
+        Ok(Self { folder, image: freestanding(IMAGE)?, guest })
     }
+
+    /// The model as a server.
+    pub(crate) fn server(&self) -> PathBuf {
+        self.folder.join(SERVER)
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    fs::read(path).with_context(|| format!("{}", path.display()))
+}
+
+/// The files that a program is loaded with, from the output of `ldd` or of a loader's `--list`.
+pub(crate) fn loaded(mut list: Command) -> Result<BTreeSet<PathBuf>> {
+    let text = String::from_utf8_lossy(&list.output()?.stdout).into_owned();
+    ensure!(!text.contains("not found"), "`{}`: a library is missing:\n{text}", run::shown(&list));
+    // `NAME => PATH (ADDRESS)`, and the loader without a name.
+    let path = |line: &str| {
+        let line = line.trim();
+        let path = line.split_once(" => ").map_or(line, |(_, path)| path);
+        let path = path.split_once(" (")?.0;
+        path.starts_with('/').then(|| PathBuf::from(path))
+    };
+    Ok(text.lines().filter_map(path).collect())
 }
 
 /// Builds a freestanding image of `dat-unikernel`.
 pub fn freestanding(bin: &str) -> Result<PathBuf> {
-    let target = run::root().join("target").join("nostd");
+    let target = run::target()?.join("nostd");
     let mut build = run::cargo();
     build
         .args(["build", "--quiet", "-p", "dat-unikernel", "--bin", bin])
@@ -68,17 +99,4 @@ pub fn freestanding(bin: &str) -> Result<PathBuf> {
         .env("RUSTFLAGS", "--cfg dat_image");
     run::quiet(build)?;
     Ok(target.join(TARGET).join("image").join(bin))
-}
-
-/// The model's server with bugs to plant.
-pub(crate) fn seeded() -> Result<PathBuf> {
-    // Apart from the others: the same program, built with another feature.
-    let target = crate::folder()?.join("seeded");
-    let mut build = run::cargo();
-    build
-        .args(["build", "--quiet", "--release", "-p", SERVER])
-        .args(["--features", "vfio-user,seeded", "--bin", SERVER])
-        .env("CARGO_TARGET_DIR", &target);
-    run::quiet(build)?;
-    Ok(target.join("release").join(SERVER))
 }

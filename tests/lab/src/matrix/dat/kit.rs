@@ -15,6 +15,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 
 use crate::images::archive::Archive;
 use crate::images::packages::{self, Tree};
+use crate::images::programs;
 use crate::images::valgrind;
 use crate::run;
 
@@ -168,16 +169,7 @@ impl Kit {
             command.arg(file).env("LD_LIBRARY_PATH", &self.path);
             command
         };
-        let text = String::from_utf8_lossy(&command.output()?.stdout).into_owned();
-        ensure!(!text.contains("not found"), "{} lacks a library:\n{text}", file.display());
-        // `NAME => PATH (ADDRESS)`, and the loader without a name.
-        let path = |line: &str| {
-            let line = line.trim();
-            let path = line.split_once(" => ").map_or(line, |(_, path)| path);
-            let path = path.split_once(" (")?.0;
-            path.starts_with('/').then(|| PathBuf::from(path))
-        };
-        Ok(text.lines().filter_map(path).collect())
+        programs::loaded(command)
     }
 
     /// The loader that programs name.
@@ -281,9 +273,7 @@ fn build() -> Result<PathBuf> {
     let mut build = run::cargo();
     build.args(["build", "--quiet", "--profile", PROFILE, "-p", PACKAGE]);
     run::quiet(build)?;
-    let metadata =
-        cargo_metadata::MetadataCommand::new().current_dir(run::root()).no_deps().exec()?;
-    let library = metadata.target_directory.join(PROFILE).join(LIBRARY);
-    ensure!(library.exists(), "cargo has built no {library}");
-    Ok(library.into_std_path_buf())
+    let library = run::target()?.join(PROFILE).join(LIBRARY);
+    ensure!(library.exists(), "cargo has built no {}", library.display());
+    Ok(library)
 }
