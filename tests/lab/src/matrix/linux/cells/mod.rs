@@ -1,19 +1,19 @@
-//! The tests of the matrix, a file for each group: data where a pair of tools is enough, a function
-//! where something has to happen in between.
+//! The tests of the matrix: a table for each group where a pair of tools is enough, a function where
+//! something has to happen in between.
 
-mod cm;
 mod dapl;
 mod netdev;
-mod perf;
 mod trouble;
-mod verbs;
 
-use anyhow::Result;
+use std::sync::LazyLock;
+
+use anyhow::{Context, Result, bail};
 
 use super::lab::Lab;
 use super::side::{Pairing, Side};
 
 /// A row of the table.
+#[derive(Clone, Copy)]
 pub(crate) struct Test {
     /// What it is called.
     pub(crate) name: &'static str,
@@ -25,6 +25,7 @@ pub(crate) struct Test {
 }
 
 /// What a test does.
+#[derive(Clone, Copy)]
 pub(crate) enum How {
     /// A program on each side.
     Tools(Tools),
@@ -33,6 +34,7 @@ pub(crate) enum How {
 }
 
 /// A server and a client, as [`Pairing::told`] reads them.
+#[derive(Clone, Copy)]
 pub(crate) struct Tools {
     /// The server's command; nothing, if the client finds all that it needs.
     pub(crate) server: &'static str,
@@ -55,6 +57,7 @@ pub(crate) struct Tools {
 }
 
 /// Whether our side can take part.
+#[derive(Clone, Copy)]
 pub(crate) enum Ours {
     /// As these: server and client.
     Can(&'static str, &'static str),
@@ -67,7 +70,7 @@ pub(crate) enum Ours {
 }
 
 /// How a client ends.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ends {
     /// Well.
     Well,
@@ -88,14 +91,52 @@ const TOOLS: Tools = Tools {
     limit: 30,
 };
 
-/// All rows, in the order of the table.
+/// All rows, in the order of the page.
+static TESTS: LazyLock<Vec<Test>> = LazyLock::new(|| {
+    let mut tests = Vec::new();
+    for (table, others) in [
+        (include_str!("netdev.tsv"), netdev::TESTS),
+        (include_str!("verbs.tsv"), &[]),
+        (include_str!("cm.tsv"), dapl::TESTS),
+        (include_str!("perf.tsv"), &[]),
+        (include_str!("trouble.tsv"), trouble::TESTS),
+    ] {
+        let rows = table.lines().filter(|row| !row.starts_with('#'));
+        tests.extend(rows.map(|row| Test::parse(row).unwrap_or_else(|e| panic!("{row}: {e:#}"))));
+        tests.extend_from_slice(others);
+    }
+    tests
+});
+
+/// All rows, in the order of the page.
 pub(crate) fn tests() -> impl Iterator<Item = &'static Test> {
-    [netdev::TESTS, verbs::TESTS, cm::TESTS, dapl::TESTS, perf::TESTS, trouble::TESTS]
-        .into_iter()
-        .flatten()
+    TESTS.iter()
 }
 
 impl Test {
+    /// Reads a row: name, `*` if it is part of the small selection, port, seconds, server, client,
+    /// what the client must say, how both end and what the wires do, our server and client.
+    /// Without a client of ours, the field before it says why.
+    fn parse(row: &'static str) -> Result<Self> {
+        let fields: Vec<&str> = row.split('\t').collect();
+        let [name, quick, port, limit, server, client, says, how, ours, our_client] = fields[..]
+        else {
+            bail!("ten fields, not {}", fields.len());
+        };
+        let can = !our_client.is_empty();
+        let ours = if can { Ours::Can(ours, our_client) } else { Ours::Cannot(ours) };
+        let (port, limit) = (port.parse()?, limit.parse()?);
+        let mut tools = Tools { server, client, ours, port, limit, says, ..TOOLS };
+        for word in how.split("; ").filter(|word| !word.is_empty()) {
+            match word {
+                "fails" => tools.ends = Ends::Badly,
+                "endless" => tools.endless = true,
+                _ => tools.weather = word.strip_prefix("impair ").context(word)?,
+            }
+        }
+        Ok(Self { name, quick: quick == "*", how: How::Tools(tools) })
+    }
+
     /// Why a pairing cannot do it.
     pub(crate) fn cannot(&self, pairing: Pairing) -> Option<&'static str> {
         let ours = match &self.how {

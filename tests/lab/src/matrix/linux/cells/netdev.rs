@@ -4,49 +4,16 @@ use anyhow::{Context, Result, ensure};
 
 use super::super::lab::Lab;
 use super::super::side::{Pairing, Side};
-use super::{How, Ours, TOOLS, Test, Tools};
+use super::{How, Ours, Test};
 
 const NO_NETDEV: Ours =
     Ours::Cannot("our side has no network device: it speaks ARP and neighbour discovery only");
 
-const fn ping(name: &'static str, quick: bool, client: &'static str) -> Test {
-    Test {
-        name,
-        quick,
-        how: How::Tools(Tools { client, ours: NO_NETDEV, says: " 0% packet loss", ..TOOLS }),
-    }
-}
-
-const fn iperf(name: &'static str, quick: bool, client: &'static str) -> Test {
-    Test {
-        name,
-        quick,
-        how: How::Tools(Tools {
-            server: "iperf3 -s -1",
-            client,
-            ours: NO_NETDEV,
-            port: 5201,
-            says: "receiver",
-            ..TOOLS
-        }),
-    }
-}
-
-pub(super) const TESTS: &[Test] = &[
-    ping("ping", true, "ping -c 10 -i 0.1 {peer}"),
-    ping("ping, 4000 bytes in one frame", false, "ping -c 10 -i 0.1 -s 4000 -M do {peer}"),
-    ping("ping, IPv6", true, "ping -c 10 -i 0.1 {peer6}"),
-    ping("ping, VLAN", true, "ping -c 10 -i 0.1 {vpeer}"),
-    iperf("iperf3", true, "iperf3 -c {peer} -t 2"),
-    iperf("iperf3, reverse, 4 streams", false, "iperf3 -c {peer} -t 2 -R -P 4"),
-    iperf("iperf3, UDP", false, "iperf3 -c {peer} -t 2 -u -b 10M"),
-    iperf("iperf3, IPv6", false, "iperf3 -c {peer6} -t 2"),
-    Test {
-        name: "ethtool -S counts what a ping sends",
-        quick: true,
-        how: How::Own(counters, NO_NETDEV),
-    },
-];
+pub(super) const TESTS: &[Test] = &[Test {
+    name: "ethtool -S counts what a ping sends",
+    quick: true,
+    how: How::Own(counters, NO_NETDEV),
+}];
 
 /// Pings, and the bytes of each: with its headers a frame of 1042 bytes, which a port counts with
 /// the four of its check.

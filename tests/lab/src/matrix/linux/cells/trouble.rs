@@ -6,49 +6,9 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::super::lab::{Begun, Lab, Role};
 use super::super::side::{Pairing, Side};
-use super::{Ends, How, Ours, TOOLS, Test, Tools};
-
-const fn loss(name: &'static str, quick: bool, weather: &'static str) -> Test {
-    Test {
-        name,
-        quick,
-        how: How::Tools(Tools {
-            server: "rping -s -a {ip} -C 10 -V -S 20000",
-            client: "rping -c -a {peer} -C 10 -V -S 20000",
-            ours: Ours::Can(
-                "compat rping {dat} -V",
-                "compat rping {dat} --client {peer} -C 10 -V -S 20000",
-            ),
-            port: 7174,
-            weather,
-            // A client of Linux that has seen its end does not repeat its last request: a server
-            // that misses it waits for ever.
-            endless: true,
-            limit: 60,
-            ..TOOLS
-        }),
-    }
-}
+use super::{How, Ours, Test};
 
 pub(super) const TESTS: &[Test] = &[
-    loss("rping, 1 % of all frames lost", true, "drop=10"),
-    loss("rping, 10 % of all frames lost", false, "drop=100"),
-    loss("rping, 5 % twice, 5 % overtaken", false, "duplicate=50 reorder=50"),
-    loss("rping, 2 % with a wrong bit", false, "roce corrupt=20"),
-    Test {
-        name: "rping, nobody answers",
-        quick: false,
-        how: How::Tools(Tools {
-            client: "rping -c -a {peer} -C 1",
-            ours: Ours::Can("listen {dat}", "compat rping {dat} --client {peer} -C 1"),
-            ends: Ends::Badly,
-            says: "UNREACHABLE",
-            endless: true,
-            weather: "roce drop=1000",
-            limit: 100,
-            ..TOOLS
-        }),
-    },
     Test {
         name: "rping, wrong P_Key for a while",
         quick: false,
