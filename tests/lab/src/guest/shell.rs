@@ -8,19 +8,26 @@ use crate::guest::stage::{Id, Stage};
 
 /// Seconds beyond a command's own limit after which the guest is taken for dead.
 const GRACE: u64 = 15;
+/// The status of a command whose time was over.
+pub(crate) const TIMED_OUT: i32 = 143;
 /// Seconds of a boot, drivers and all, on a machine that has other things to do.
 const BOOT: u64 = 150;
 
 /// How a command went.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Answer {
-    /// Its exit status; 143 where its time was over.
+    /// Its exit status, or [`TIMED_OUT`].
     pub(crate) status: i32,
     /// What it printed.
     pub(crate) lines: Vec<String>,
 }
 
 impl Answer {
+    /// Its exit status; `None` if its time was over.
+    pub(crate) fn ended(&self) -> Option<i32> {
+        (self.status != TIMED_OUT).then_some(self.status)
+    }
+
     /// The lines as a text.
     pub(crate) fn text(&self) -> String {
         self.lines.join("\n")

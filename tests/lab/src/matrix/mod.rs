@@ -2,4 +2,6 @@
 //! the provider.
 
 pub(crate) mod dat;
+mod judge;
 pub(crate) mod linux;
+mod outcome;

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::judge::Ended;
 use super::kit::{self, Kit};
 use super::rows::{PORT, Ready};
 use crate::guest::shell::{Answer, Shell};
 use crate::guest::stage::{Id, Stage};
+use crate::matrix::judge::Ended;
 use crate::matrix::linux::{Lab, Side};
 
 /// How often something is looked at that should happen soon.

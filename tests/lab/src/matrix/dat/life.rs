@@ -12,12 +12,12 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::corners::{both, checked, compile};
 use super::ground::{Own, Place, Port, begin};
-use super::judge;
 use super::kit::Kit;
-use super::play::Outcome;
 use super::rows::Ready;
 use super::tiers;
 use crate::guest::stage::Stage;
+use crate::matrix::judge;
+use crate::matrix::outcome::{Outcome, failed};
 
 /// Connections that leave nothing behind.
 const MANY: u32 = 10_000;
@@ -206,9 +206,7 @@ fn note(found: &mut Found, name: &'static str, seconds: f64, played: Result<Stri
         }
         Err(error) => {
             println!("    {name}: FAILED after {seconds:.1} s: {error:#}");
-            let text = format!("{error:#}");
-            let line = text.lines().next().unwrap_or_default().to_owned();
-            (Outcome::Failed(line), String::new())
+            (failed(&error), String::new())
         }
     };
     found.insert(name, outcome);
@@ -304,12 +302,7 @@ fn connect<'m>(
 pub(super) fn table(found: &Found) -> String {
     let mut text = String::from("| what | result | |\n|---|---|---|\n");
     for (name, (outcome, more)) in found {
-        let result = match outcome {
-            Outcome::Passed(seconds) => format!("{} s", seconds.ceil()),
-            Outcome::Failed(why) => format!("**fails**: {why}"),
-            Outcome::Known(why) => format!("fails, as known: {why}"),
-        };
-        text.push_str(&format!("| {name} | {result} | {more} |\n"));
+        text.push_str(&format!("| {name} | {} | {more} |\n", outcome.cell()));
     }
     text
 }
@@ -318,7 +311,7 @@ pub(super) fn table(found: &Found) -> String {
 pub(super) fn sum(found: &Found) -> Result<String> {
     let bad: Vec<&str> = found
         .iter()
-        .filter(|(_, (outcome, _))| matches!(outcome, Outcome::Failed(_)))
+        .filter(|(_, (outcome, _))| outcome.is_failed())
         .map(|(name, _)| *name)
         .collect();
     ensure!(bad.is_empty(), "{} fail", bad.join(", "));

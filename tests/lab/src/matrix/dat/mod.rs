@@ -5,7 +5,6 @@
 mod corners;
 mod cost;
 mod ground;
-mod judge;
 mod kit;
 mod life;
 mod ours;
@@ -21,9 +20,9 @@ use anyhow::Result;
 use crate::ROWS;
 use crate::folder;
 use crate::guest::stage::Stage;
+use crate::matrix::outcome::Outcome;
 use crate::scenarios::Scenario;
 use kit::Kit;
-use play::Outcome;
 use rows::Tier;
 use tiers::Choice;
 
@@ -168,7 +167,7 @@ fn stock(stage: &mut Stage<'_>) -> Result<String> {
     let known = KNOWN.lines().filter_map(|line| line.split_once('\t'));
     for (row, why) in known {
         for (_, outcome) in played.iter_mut().filter(|(name, _)| name == row) {
-            if matches!(outcome, Outcome::Failed(_)) {
+            if outcome.is_failed() {
                 *outcome = Outcome::Known(why);
             }
         }

@@ -1,30 +1,18 @@
 //! Plays rows of the list between two places, one after the other, and keeps how they went.
 
-use std::time::Instant;
-
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Error, Result, anyhow};
 
 use super::ground::{self, Begun, Ground, Place};
-use super::judge;
 use super::kit::Kit;
 use super::rows::{POINT, PORT, Play, Ready, Row, STAYS};
+use crate::matrix::judge;
+use crate::matrix::outcome::{Outcome, attempt};
 
 /// Seconds that a server may take to its end, or to its next client, after its client's end.
 const AFTER: u64 = 20;
 
 /// How often a row is played anew whose client came too early.
 const ANEW: u32 = 2;
-
-/// How a row went.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) enum Outcome {
-    /// Well, in so many seconds.
-    Passed(f64),
-    /// It did not, for this reason.
-    Failed(String),
-    /// It did not, as is known of the stock provider.
-    Known(&'static str),
-}
 
 /// What the commands of a tier are told.
 #[derive(Debug, Clone)]
@@ -65,32 +53,22 @@ impl<'k, 'm, G: Ground<'m>> Player<'k, G> {
 
     /// Plays a row so often.
     pub(super) fn row(&mut self, row: &Row, loops: u32) -> Outcome {
-        let start = Instant::now();
-        for nth in 1..=loops {
-            let mut played = self.once(row);
-            for _ in 0..ANEW {
-                match &played {
-                    Err(error) if error.is::<judge::Early>() => {
-                        println!("    {}: {error}; once more", row.name);
-                        played = self.once(row);
-                    }
-                    Ok(()) | Err(_) => break,
-                }
+        let mut done = 0;
+        let early = |error: &Error| error.is::<judge::Early>();
+        let outcome = attempt(&row.name, 1 + ANEW * loops, early, || {
+            while done < loops {
+                self.once(row).with_context(|| format!("round {} of {loops}", done + 1))?;
+                done += 1;
             }
-            if let Err(error) = played {
-                // Whatever is wrong with the server, the next row has a new one.
-                if let Some(mut server) = self.stays.take() {
-                    let _ = server.reap(&mut self.ground, 0);
-                }
-                let round = if loops > 1 { format!(" in round {nth}") } else { String::new() };
-                println!("    {}: FAILED{round}: {error:#}", row.name);
-                let text = format!("{error:#}");
-                return Outcome::Failed(text.lines().next().unwrap_or_default().to_owned());
-            }
+            Ok(())
+        });
+        if outcome.is_failed()
+            && let Some(mut server) = self.stays.take()
+        {
+            // Whatever is wrong with the server, the next row has a new one.
+            let _ = server.reap(&mut self.ground, 0);
         }
-        let seconds = start.elapsed().as_secs_f64();
-        println!("    {}: {seconds:.1} s", row.name);
-        Outcome::Passed(seconds)
+        outcome
     }
 
     fn once(&mut self, row: &Row) -> Result<()> {

@@ -5,9 +5,9 @@ use std::fs;
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use super::play::Outcome;
 use super::rows::{self, Row, Tier};
 use super::tiers::Played;
+use crate::matrix::outcome::Outcome;
 use crate::run;
 
 /// The documentation.
@@ -33,9 +33,7 @@ pub(super) fn table(columns: &[(&str, &Played)]) -> Result<String> {
         for cell in cells {
             let _ = match cell {
                 None => write!(text, " |"),
-                Some(Outcome::Passed(seconds)) => write!(text, " {} s |", seconds.ceil()),
-                Some(Outcome::Known(why)) => write!(text, " fails, as known: {why} |"),
-                Some(Outcome::Failed(why)) => write!(text, " **fails**: {why} |"),
+                Some(outcome) => write!(text, " {} |", outcome.cell()),
             };
         }
         text.push('\n');
@@ -54,7 +52,7 @@ pub(super) fn sum(columns: &[(&str, &Played)]) -> Result<String> {
     let failed: Vec<String> = all()
         .filter_map(|(name, outcome)| match outcome {
             Outcome::Failed(why) => Some(format!("{name} ({why})")),
-            Outcome::Passed(_) | Outcome::Known(_) => None,
+            Outcome::Passed(_) | Outcome::Again(_) | Outcome::Known(_) | Outcome::Cannot(_) => None,
         })
         .collect();
     let count = all().count();

@@ -9,11 +9,12 @@ use anyhow::{Context, Result, ensure};
 
 use super::ground::{self, Ground, Own, Place, Port, Wire};
 use super::kit::{self, Kit};
-use super::play::{Names, Outcome, Player};
+use super::play::{Names, Player};
 use super::rows::{self, Row, Tier};
 use crate::guest::shell::Shell;
 use crate::guest::stage::{Guest, Id, Stage};
 use crate::matrix::linux::{Lab, PAIRINGS, Pairing, Side};
+use crate::matrix::outcome::Outcome;
 use crate::run;
 
 /// What is chosen of the list.

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::side::{Pairing, Place, Side};
 use crate::guest::control::Control;
-use crate::guest::shell::{Answer, Shell};
+use crate::guest::shell::{Answer, Shell, TIMED_OUT};
 use crate::guest::stage::{Guest, Id, Stage, System};
 use crate::matrix::dat;
 
@@ -309,7 +309,7 @@ impl<'s, 'm> Lab<'s, 'm> {
         let id = self.ours(command)?;
         let (status, _) = self.outcome(id, within);
         Ok(Answer {
-            status: status.map_or(143, |status| status.code().unwrap_or(-1)),
+            status: status.map_or(TIMED_OUT, |status| status.code().unwrap_or(-1)),
             lines: self.stage.outputs(id).concat(),
         })
     }

@@ -3,38 +3,21 @@
 
 use std::time::Instant;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 
 use super::cells::{self, Ends, How, Ours, Test, Tools};
 use super::lab::Lab;
 use super::side::{PAIRINGS, Pairing, Side};
 use super::table;
 use crate::guest::stage::Stage;
+use crate::matrix::outcome::{Outcome, attempt};
 use crate::run;
 
 /// Seconds that a server may take to its end after its client's.
 const AFTER: u64 = 10;
 
-/// How a cell went.
-pub(crate) enum Outcome {
-    /// Well, in so many seconds.
-    Passed(f64),
-    /// The same, but only when it was played again: a guest stands still at times while its machine
-    /// has other things to do, and programs like ibv_rc_pingpong give up after half a second.
-    Again(f64),
-    /// It did not; why has been said.
-    Failed,
-    /// It cannot be.
-    Cannot(&'static str),
-}
-
-/// A row of outcomes, one for each pairing.
-pub(crate) struct Row {
-    /// Its test.
-    pub(crate) test: &'static Test,
-    /// In the order of [`PAIRINGS`]; `None`: not played.
-    pub(crate) cells: Vec<Option<Outcome>>,
-}
+/// The text of the cells of each row that was played, empty where one was not.
+type Table = Vec<(&'static str, Vec<String>)>;
 
 /// All cells.
 pub(super) fn whole(stage: &mut Stage<'_>) -> Result<String> {
@@ -42,10 +25,10 @@ pub(super) fn whole(stage: &mut Stage<'_>) -> Result<String> {
     if stage.bless() {
         let version = &stage.stock()?.version;
         let path = run::root().join("docs/interop.md");
+        let names = cells::tests().map(|test| test.name);
         let table = if stage.cells().is_none() {
-            table
+            table::markdown(&table)
         } else {
-            let names = cells::tests().map(|test| test.name);
             table::merged(&std::fs::read_to_string(&path)?, &table, names)
         };
         let text = format!("{}{table}", FRONT.replace("{version}", version));
@@ -79,7 +62,7 @@ wire. Times are of a guest under emulation, rounded up: they say that it ends, n
 fn play(
     stage: &mut Stage<'_>,
     chosen: impl Fn(&Test, Pairing) -> bool,
-) -> Result<(String, Result<String>)> {
+) -> Result<(Table, Result<String>)> {
     let filter = stage.cells().map(str::to_owned);
     let wanted = |test: &Test, pairing: Pairing| {
         let named = filter.as_deref().is_none_or(|parts| {
@@ -90,7 +73,8 @@ fn play(
     };
     let version = stage.stock()?.version.clone();
     let mut lab = Lab::new(stage)?;
-    let mut rows = Vec::new();
+    let mut table = Table::new();
+    let mut outcomes = Vec::new();
     let start = Instant::now();
     for test in cells::tests() {
         if !PAIRINGS.into_iter().any(|pairing| wanted(test, pairing)) {
@@ -98,20 +82,20 @@ fn play(
         }
         let mut cells = Vec::new();
         for pairing in PAIRINGS {
-            cells.push(wanted(test, pairing).then(|| cell(&mut lab, test, pairing)));
+            let outcome = wanted(test, pairing).then(|| cell(&mut lab, test, pairing));
+            cells.push(outcome.as_ref().map(Outcome::cell).unwrap_or_default());
+            outcomes.extend(outcome);
         }
-        rows.push(Row { test, cells });
+        table.push((test.name, cells));
     }
     let boots = lab.boots();
     lab.end()?;
     print!("{}", table::said(lab.reports()));
-    let table = table::markdown(&rows);
-    println!("\n{table}");
-    let outcomes = || rows.iter().flat_map(|row| row.cells.iter().flatten());
-    let count = |what: fn(&Outcome) -> bool| outcomes().filter(|cell| what(cell)).count();
+    println!("\n{}", table::markdown(&table));
+    let count = |what: fn(&Outcome) -> bool| outcomes.iter().filter(|cell| what(cell)).count();
     let passed = count(|cell| matches!(cell, Outcome::Passed(_)));
     let again = count(|cell| matches!(cell, Outcome::Again(_)));
-    let failed = count(|cell| matches!(cell, Outcome::Failed));
+    let failed = count(Outcome::is_failed);
     let cannot = count(|cell| matches!(cell, Outcome::Cannot(_)));
     let said = format!(
         "{} cells pass ({again} at the second attempt), {failed} fail, {cannot} cannot be; Linux {version}, {boots} boots, {} s",
@@ -135,22 +119,20 @@ fn cell(lab: &mut Lab<'_, '_>, test: &Test, pairing: Pairing) -> Outcome {
     if let Err(error) = lab.ready(pairing) {
         println!("    {name}: not ready: {error:#}");
     }
-    for again in [false, true] {
-        let start = Instant::now();
-        let played = lab.ready(pairing).and_then(|()| match &test.how {
-            How::Tools(tools) => tools_of(lab, tools, pairing),
-            How::Own(play, _) => play(lab, pairing),
-        });
-        let seconds = start.elapsed().as_secs_f64();
-        match played {
-            Ok(()) => {
-                println!("    {name}: {seconds:.1} s");
-                return if again { Outcome::Again(seconds) } else { Outcome::Passed(seconds) };
+    // A guest stands still at times while its machine has other things to do, and programs like
+    // ibv_rc_pingpong give up after half a second.
+    attempt(
+        &name,
+        2,
+        |_| true,
+        || {
+            lab.ready(pairing)?;
+            match &test.how {
+                How::Tools(tools) => tools_of(lab, tools, pairing),
+                How::Own(play, _) => play(lab, pairing),
             }
-            Err(error) => println!("    {name}: FAILED after {seconds:.1} s: {error:#}"),
-        }
-    }
-    Outcome::Failed
+        },
+    )
 }
 
 fn tools_of(lab: &mut Lab<'_, '_>, tools: &Tools, pairing: Pairing) -> Result<()> {
@@ -194,9 +176,7 @@ fn tools_of(lab: &mut Lab<'_, '_>, tools: &Tools, pairing: Pairing) -> Result<()
     };
     let judge = || -> Result<()> {
         let well = called.status == 0;
-        if called.status == 143 {
-            bail!("the client does not end");
-        }
+        ensure!(called.ended().is_some(), "the client does not end");
         ensure!(well == (tools.ends == Ends::Well), "the client ended with {}", called.status);
         ensure!(
             client.0 == Side::Ours || called.text().contains(tools.says),

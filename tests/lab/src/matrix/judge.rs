@@ -8,7 +8,7 @@ use anyhow::{Result, bail, ensure};
 /// Parts of lines that are no failure, though they read like one: program, part, reason.
 const ALLOWED: &str = include_str!("allowed.tsv");
 /// What no line may have in it, in any case.
-const BAD: [&str; 10] = [
+const BAD: [&str; 12] = [
     "error",
     "fail",
     "mismatch",
@@ -19,6 +19,8 @@ const BAD: [&str; 10] = [
     "cannot",
     "no memory",
     "unexpected",
+    "warning",
+    "panicked",
 ];
 
 /// What a client says that came before its server listened, of programs whose servers call them
@@ -27,7 +29,7 @@ const EARLY: [(&str, &str); 1] = [("dtestx", "unexpected event, !conn establishe
 
 /// The client came before its server listened.
 #[derive(Debug)]
-pub(super) struct Early;
+pub(crate) struct Early;
 
 impl fmt::Display for Early {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -38,7 +40,7 @@ impl fmt::Display for Early {
 impl std::error::Error for Early {}
 
 /// Fails if a client came before its server listened, by a fault of the program's.
-pub(super) fn in_time(program: &str, client: &Ended) -> Result<(), Early> {
+pub(crate) fn in_time(program: &str, client: &Ended) -> Result<(), Early> {
     let early = |line: &String| EARLY.contains(&(program, line.trim()));
     if client.lines.iter().any(early) {
         return Err(Early);
@@ -48,16 +50,16 @@ pub(super) fn in_time(program: &str, client: &Ended) -> Result<(), Early> {
 
 /// How a program ended.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Ended {
+pub(crate) struct Ended {
     /// Its exit status; `None`: it had to be ended, or a signal did.
-    pub(super) status: Option<i32>,
+    pub(crate) status: Option<i32>,
     /// What it printed.
-    pub(super) lines: Vec<String>,
+    pub(crate) lines: Vec<String>,
 }
 
 impl Ended {
     /// The end of what it printed.
-    pub(super) fn tail(&self) -> String {
+    pub(crate) fn tail(&self) -> String {
         const KEPT: usize = 25;
         let from = self.lines.len().saturating_sub(KEPT);
         self.lines.get(from..).unwrap_or_default().join("\n")
@@ -75,7 +77,7 @@ fn allowed(program: &str) -> impl Iterator<Item = &'static str> {
 }
 
 /// The first line that tells of a failure.
-pub(super) fn complaint<'l>(program: &str, lines: &'l [String]) -> Option<&'l str> {
+pub(crate) fn complaint<'l>(program: &str, lines: &'l [String]) -> Option<&'l str> {
     let bad = |line: &&String| {
         let low = line.to_lowercase();
         BAD.iter().any(|word| low.contains(word))
@@ -85,7 +87,7 @@ pub(super) fn complaint<'l>(program: &str, lines: &'l [String]) -> Option<&'l st
 }
 
 /// Fails if lines of a side complain, or lack what has to be in them.
-pub(super) fn lines(
+pub(crate) fn lines(
     side: &str,
     program: &str,
     lines: &[String],
@@ -102,7 +104,7 @@ pub(super) fn lines(
 }
 
 /// Fails if a program ended otherwise than well.
-pub(super) fn ended(
+pub(crate) fn ended(
     side: &str,
     program: &str,
     ended: &Ended,
