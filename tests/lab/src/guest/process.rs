@@ -164,14 +164,6 @@ impl Process {
         }
     }
 
-    /// Whether a line of either output contains something.
-    pub(crate) fn said(&self, what: &str) -> bool {
-        let outputs = [&self.out, &self.err];
-        let has =
-            |output: &&Arc<Output>| output.lock().lines.iter().any(|line| line.contains(what));
-        outputs.iter().any(has)
-    }
-
     /// Everything printed to the output so far.
     pub(crate) fn output(&self) -> Vec<String> {
         self.out.lock().lines.clone()

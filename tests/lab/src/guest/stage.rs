@@ -379,11 +379,6 @@ impl<'m> Stage<'m> {
         self.processes[id.0].wait(Instant::now() + within)
     }
 
-    /// Whether a process has said something, on either output.
-    pub(crate) fn said(&self, id: Id, what: &str) -> bool {
-        self.processes[id.0].said(what)
-    }
-
     /// What a process said on its standard error.
     pub(crate) fn complaints(&mut self, id: Id) -> Vec<String> {
         // Whoever has ended has said all.

@@ -5,3 +5,4 @@ pub(crate) mod dat;
 mod judge;
 pub(crate) mod linux;
 mod outcome;
+mod program;

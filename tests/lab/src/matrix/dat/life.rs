@@ -13,11 +13,12 @@ use anyhow::{Context, Result, bail, ensure};
 use super::corners::{both, checked, compile};
 use super::ground::{Own, Place, Port, begin};
 use super::kit::Kit;
-use super::rows::Ready;
+use super::rows::PORT;
 use super::tiers;
 use crate::guest::stage::Stage;
 use crate::matrix::judge;
 use crate::matrix::outcome::{Outcome, failed};
+use crate::matrix::program::Ready;
 
 /// Connections that leave nothing behind.
 const MANY: u32 = 10_000;
@@ -257,7 +258,7 @@ fn connect<'m>(
     let says = Some((1, "Connection Test Complete".to_owned()));
     let [here, there] = places;
     let mut server = begin(own, Some(kit), here, "server", &command)?;
-    if let Err(error) = server.ready_within(own, Ready::Port, LIMIT.as_secs() / 3) {
+    if let Err(error) = server.ready_within(own, Ready::Port(PORT), LIMIT.as_secs() / 3) {
         let ended = server.reap(own, 0)?;
         bail!("{error:#}\n{}", ended.tail());
     }

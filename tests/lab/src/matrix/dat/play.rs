@@ -2,14 +2,18 @@
 
 use anyhow::{Context, Error, Result, anyhow};
 
-use super::ground::{self, Begun, Ground, Place};
+use super::ground::{self, Place, loaded};
 use super::kit::Kit;
-use super::rows::{POINT, PORT, Play, Ready, Row, STAYS};
+use super::rows::{POINT, PORT, Play, Row, STAYS};
 use crate::matrix::judge;
 use crate::matrix::outcome::{Outcome, attempt};
+use crate::matrix::program::{Ground, Program, Ready};
 
 /// Seconds that a server may take to its end, or to its next client, after its client's end.
 const AFTER: u64 = 20;
+
+/// Seconds in which a server serves.
+const READY: u64 = 20;
 
 /// How often a row is played anew whose client came too early.
 const ANEW: u32 = 2;
@@ -28,21 +32,21 @@ pub(super) struct Names {
 }
 
 /// A player with two places.
-pub(super) struct Player<'k, G> {
+pub(super) struct Player<'p, 'k, G> {
     /// Where it plays.
-    pub(super) ground: G,
+    ground: &'p mut G,
     kit: Option<&'k Kit>,
     server: Place,
     client: Place,
     names: Names,
     /// The server that stays from row to row.
-    stays: Option<Begun>,
+    stays: Option<Program>,
 }
 
-impl<'k, 'm, G: Ground<'m>> Player<'k, G> {
+impl<'k, 'm, G: Ground<'m>> Player<'p, 'k, G> {
     /// Nothing runs yet.
     pub(super) fn new(
-        ground: G,
+        ground: &'p mut G,
         kit: Option<&'k Kit>,
         server: Place,
         client: Place,
@@ -66,7 +70,7 @@ impl<'k, 'm, G: Ground<'m>> Player<'k, G> {
             && let Some(mut server) = self.stays.take()
         {
             // Whatever is wrong with the server, the next row has a new one.
-            let _ = server.reap(&mut self.ground, 0);
+            let _ = server.reap(self.ground, 0);
         }
         outcome
     }
@@ -84,15 +88,15 @@ impl<'k, 'm, G: Ground<'m>> Player<'k, G> {
         command.replace("{peer}", &self.names.peer).replace("{tcp}", &self.names.tcp)
     }
 
-    fn begin(&mut self, place: &Place, role: &'static str, command: &str) -> Result<Begun> {
-        ground::begin(&mut self.ground, self.kit, place, role, command)
+    fn begin(&mut self, place: &Place, role: &'static str, command: &str) -> Result<Program> {
+        ground::begin(self.ground, self.kit, place, role, command)
             .with_context(|| format!("{role}: {command}"))
     }
 
     fn alone(&mut self, row: &Row, command: &str) -> Result<()> {
         let place = self.client.clone();
         let mut program = self.begin(&place, "client", command)?;
-        let ended = program.reap(&mut self.ground, row.limit)?;
+        let ended = program.reap(self.ground, row.limit)?;
         judge::ended("it", program_of(command), &ended, row.says.as_ref())
             .with_context(|| format!("{command}\n{}\n---", ended.tail()))
             .map_err(first_cause)
@@ -103,19 +107,19 @@ impl<'k, 'm, G: Ground<'m>> Player<'k, G> {
         let client = self.told(client);
         let program = program_of(&client).to_owned();
         let mut serving = self.begin(&here, "server", server)?;
-        if let Err(error) = serving.ready(&mut self.ground, ready) {
-            serving.reap(&mut self.ground, 0)?;
+        let ready_in_time = serving.ready_within(self.ground, ready, READY);
+        if let Err(error) = ready_in_time.and_then(|()| loaded(&serving, self.ground)) {
+            serving.reap(self.ground, 0)?;
             return Err(error);
         }
-        if let (Some(to), Ready::Port) = (self.names.lead, ready) {
+        if let (Some(to), Ready::Port(_)) = (self.names.lead, ready) {
             ground::lead(to).with_context(|| format!("port {PORT}"))?;
         }
         let called = self.begin(&there, "client", &client);
-        let called =
-            called.and_then(|mut it| it.reap_beside(&mut self.ground, row.limit, &serving));
+        let called = called.and_then(|mut it| it.reap_beside(self.ground, row.limit, &serving));
         // A server whose client failed would wait for ever.
         let well = called.as_ref().is_ok_and(|it| it.status == Some(0));
-        let served = serving.reap(&mut self.ground, if well { AFTER } else { 1 })?;
+        let served = serving.reap(self.ground, if well { AFTER } else { 1 })?;
         let called = called?;
         judge::in_time(&program, &called)?;
         judge::ended("the client", &program, &called, row.says.as_ref())
@@ -132,31 +136,31 @@ impl<'k, 'm, G: Ground<'m>> Player<'k, G> {
         let client = self.told(client);
         if self.stays.is_none() {
             let mut server = self.begin(&here, "server", STAYS)?;
-            let ready = server.says(&mut self.ground, POINT, AFTER);
-            if let Err(error) = ready.and_then(|_| server.loaded(&mut self.ground)) {
-                server.reap(&mut self.ground, 0)?;
+            let ready = server.says(self.ground, POINT, AFTER);
+            if let Err(error) = ready.and_then(|_| loaded(&server, self.ground)) {
+                server.reap(self.ground, 0)?;
                 return Err(error.context("the server"));
             }
             self.stays = Some(server);
         }
         let mut called = self.begin(&there, "client", &client)?;
         let server = self.stays.as_mut().context("no server")?;
-        let called = called.reap_beside(&mut self.ground, row.limit, server)?;
+        let called = called.reap_beside(self.ground, row.limit, server)?;
         let mut said = Vec::new();
         let judged =
             judge::ended("the client", "dapltest", &called, row.says.as_ref()).and_then(|()| {
                 if last {
-                    let ended = server.reap(&mut self.ground, AFTER)?;
+                    let ended = server.reap(self.ground, AFTER)?;
                     said = ended.lines.clone();
                     return judge::ended("the server", "dapltest", &ended, None);
                 }
                 said = server
-                    .says(&mut self.ground, POINT, AFTER)
+                    .says(self.ground, POINT, AFTER)
                     .context("the server takes no other client")?;
                 judge::lines("the server", "dapltest", &said, None)
             });
         if judged.is_err() {
-            said.extend(server.news(&mut self.ground).unwrap_or_default());
+            said.extend(server.news(self.ground).unwrap_or_default());
         } else if last {
             self.stays = None;
         }
@@ -173,11 +177,11 @@ impl<'k, 'm, G: Ground<'m>> Player<'k, G> {
     }
 
     /// Ends what still runs.
-    pub(super) fn end(mut self) -> Result<G> {
+    pub(super) fn end(mut self) -> Result<()> {
         if let Some(mut server) = self.stays.take() {
-            server.reap(&mut self.ground, 0)?;
+            server.reap(self.ground, 0)?;
         }
-        Ok(self.ground)
+        Ok(())
     }
 }
 

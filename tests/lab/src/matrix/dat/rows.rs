@@ -3,6 +3,8 @@
 
 use anyhow::{Context, Result, ensure};
 
+use crate::matrix::program::Ready;
+
 /// The list.
 const LIST: &str = include_str!("programs.tsv");
 
@@ -76,15 +78,6 @@ struct Kind {
     ready: Ready,
 }
 
-/// How one sees that a server serves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ready {
-    /// It listens at the port where these programs agree on their addresses.
-    Port,
-    /// It says so.
-    Says(&'static str),
-}
-
 /// The TCP port where dtest and its relatives tell each other their addresses.
 pub(super) const PORT: u16 = 15828;
 /// What dapltest says whenever it waits for a client.
@@ -92,9 +85,9 @@ pub(super) const POINT: &str = "Service Point Ready";
 
 /// Programs that are one of two.
 const KINDS: [Kind; 5] = [
-    Kind { begins: "dtest ", server: Some(""), client: " -h {tcp}", ready: Ready::Port },
-    Kind { begins: "dtestcm ", server: Some(""), client: " -h {tcp}", ready: Ready::Port },
-    Kind { begins: "dtestx ", server: Some(""), client: " -c -h {tcp}", ready: Ready::Port },
+    Kind { begins: "dtest ", server: Some(""), client: " -h {tcp}", ready: Ready::Port(PORT) },
+    Kind { begins: "dtestcm ", server: Some(""), client: " -h {tcp}", ready: Ready::Port(PORT) },
+    Kind { begins: "dtestx ", server: Some(""), client: " -c -h {tcp}", ready: Ready::Port(PORT) },
     Kind {
         begins: "dtestsrq ",
         server: Some(""),
@@ -266,7 +259,11 @@ mod tests {
         assert!(dtest.quick(Tier::Host) && dtest.quick(Tier::Guest) && !dtest.quick(Tier::Wire));
         assert_eq!(
             dtest.play(1).unwrap(),
-            Play::Pair("dtestx -P hca".into(), "dtestx -P hca -c -h {tcp}".into(), Ready::Port)
+            Play::Pair(
+                "dtestx -P hca".into(),
+                "dtestx -P hca -c -h {tcp}".into(),
+                Ready::Port(PORT)
+            )
         );
         assert_eq!(
             row("dapltest -T T -i {4096} -w 1").play(16).unwrap(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use super::ground::{self, Ground, Own, Place, Port, Wire};
+use super::ground::{self, Own, Place, Port};
 use super::kit::{self, Kit};
 use super::play::{Names, Player};
 use super::rows::{self, Row, Tier};
@@ -15,6 +15,7 @@ use crate::guest::shell::Shell;
 use crate::guest::stage::{Guest, Id, Stage};
 use crate::matrix::linux::{Lab, PAIRINGS, Pairing, Side};
 use crate::matrix::outcome::Outcome;
+use crate::matrix::program::Ground;
 use crate::run;
 
 /// What is chosen of the list.
@@ -25,6 +26,9 @@ pub(super) enum Choice {
     /// All rows of the host and a selection of the others, once each and shortened.
     Quick,
 }
+
+/// The guest of the lab that has Soft-RoCE.
+const SOFT: usize = 1;
 
 /// How the rows of a tier went.
 pub(super) type Played = Vec<(String, Outcome)>;
@@ -52,16 +56,17 @@ fn wanted(stage: &Stage<'_>, tier: Tier, choice: Choice) -> Result<Vec<Row>> {
 }
 
 fn rows_of<'m, G: Ground<'m>>(
-    mut player: Player<'_, G>,
+    mut player: Player<'_, '_, G>,
     rows: &[Row],
     choice: Choice,
-) -> Result<(Played, G)> {
+) -> Result<Played> {
     let mut played = Played::new();
     for row in rows {
         let loops = if choice == Choice::Whole { row.loops } else { 1 };
         played.push((row.name.clone(), player.row(row, loops)));
     }
-    Ok((played, player.end()?))
+    player.end()?;
+    Ok(played)
 }
 
 /// Has `dat conf` write a registration of one device, the way that a user would.
@@ -147,10 +152,10 @@ fn beside(
         lead: None,
         fewer: if choice == Choice::Whole { 1 } else { 16 },
     };
-    let own = Own { stage, shell: None };
+    let mut own = Own { stage, shell: None };
     let player =
-        Player::new(own, Some(kit), Place::Host(first, &[]), Place::Host(second, &[]), names);
-    let (mut played, own) = rows_of(player, rows, choice)?;
+        Player::new(&mut own, Some(kit), Place::Host(first, &[]), Place::Host(second, &[]), names);
+    let mut played = rows_of(player, rows, choice)?;
     played.extend(judged(own.stage, server)?);
     Ok(played)
 }
@@ -217,11 +222,11 @@ pub(super) fn guest(stage: &mut Stage<'_>, kit: &Kit, choice: Choice) -> Result<
     let (shell, _) = Shell::new(stage, id)?;
     let names =
         Names { peer: "192.168.7.1".into(), tcp: "127.0.0.1".into(), lead: None, fewer: 32 };
-    let own = Own { stage, shell: Some(shell) };
-    let places = [ground::first, ground::second].map(Place::Guest);
+    let mut own = Own { stage, shell: Some(shell) };
+    let places = [ground::first, ground::second].map(|under| Place::Guest(0, under));
     let [first, second] = places;
-    let (mut played, own) =
-        rows_of(Player::new(own, Some(kit), first, second, names), &rows, Choice::Quick)?;
+    let mut played =
+        rows_of(Player::new(&mut own, Some(kit), first, second, names), &rows, Choice::Quick)?;
     own.stage.kill(id);
     played.extend(judged(own.stage, server)?);
     Ok(played)
@@ -237,16 +242,16 @@ pub(super) fn wire(stage: &mut Stage<'_>, kit: &Kit, choice: Choice) -> Result<[
     let device = format!("vfio-user:{}", lab.place().socket.display());
     let here = conf(lab.stage, "here.conf", &device, "192.168.10.3/24", &kit.library)?;
     let here = Place::Host(here, &[]);
-    let there = Place::Guest(kit::stock_command);
+    let there = Place::Guest(SOFT, kit::stock_command);
     let names =
         |peer: &str, tcp: &str, lead| Names { peer: peer.into(), tcp: tcp.into(), lead, fewer: 32 };
     // To the guest, a side of ours has an address for TCP in the same network.
     let serving = names("192.168.10.3", "192.168.10.3", None);
-    let player = Player::new(Wire(&mut lab), Some(kit), here.clone(), there.clone(), serving);
-    let (one, _) = rows_of(player, &rows, Choice::Quick)?;
+    let player = Player::new(&mut lab, Some(kit), here.clone(), there.clone(), serving);
+    let one = rows_of(player, &rows, Choice::Quick)?;
     let calling = names("192.168.10.2", "127.0.0.1", Some(lab.place().meeting));
-    let player = Player::new(Wire(&mut lab), Some(kit), there, here, calling);
-    let (other, _) = rows_of(player, &rows, Choice::Quick)?;
+    let player = Player::new(&mut lab, Some(kit), there, here, calling);
+    let other = rows_of(player, &rows, Choice::Quick)?;
     lab.end()?;
     Ok([one, other])
 }
@@ -260,9 +265,9 @@ pub(super) fn stock(stage: &mut Stage<'_>) -> Result<Played> {
     lab.ready(pairing)?;
     let names =
         Names { peer: "192.168.10.2".into(), tcp: "127.0.0.1".into(), lead: None, fewer: 128 };
-    let place = Place::Guest(kit::stock_command);
-    let player = Player::new(Wire(&mut lab), None, place.clone(), place, names);
-    let (played, _) = rows_of(player, &rows, Choice::Quick)?;
+    let place = Place::Guest(SOFT, kit::stock_command);
+    let player = Player::new(&mut lab, None, place.clone(), place, names);
+    let played = rows_of(player, &rows, Choice::Quick)?;
     lab.end()?;
     Ok(played)
 }

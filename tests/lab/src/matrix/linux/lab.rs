@@ -6,8 +6,7 @@
 use std::collections::BTreeSet;
 use std::net::TcpListener;
 use std::path::PathBuf;
-use std::process::ExitStatus;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -16,17 +15,18 @@ use crate::guest::control::Control;
 use crate::guest::shell::{Answer, Shell, TIMED_OUT};
 use crate::guest::stage::{Guest, Id, Stage, System};
 use crate::matrix::dat;
+use crate::matrix::program::{Ground, Program, Ready};
 
 /// The guests' configurations: networks 9 and tagged 11 belong to the HCAs, 10 and 12 to Soft-RoCE
 /// and who talks to it.
 const FIRST: &str = "HOST=1 HCA='9 10' HCA_VLAN='11 12' PAST=9\n";
 const SECOND: &str = "HOST=2 HCA=9 HCA_VLAN=11 SOFT=10 SOFT_VLAN=12 PAST=10\n";
-/// Seconds in which a `dat` of the host is ready to serve.
-const READY: Duration = Duration::from_secs(15);
+/// Seconds in which a program of the host is ready to serve.
+const READY: u64 = 15;
 /// Where dtest and its relatives tell each other their addresses.
 const MEETING: u16 = 15828;
-/// What a program of our side says when it serves: `dat`, and `dapltest`.
-const LISTENS: [&str; 2] = ["listens on", dat::READY];
+/// What a `dat` that serves says when it does.
+const LISTENS: &str = "listens on";
 /// Our side's names and addresses in DAT's registry, as guests have them.
 const REGISTRY: [(&str, &str); 2] = [("ia9", "192.168.9.3/24"), ("ia10", "192.168.10.3/24")];
 
@@ -72,8 +72,7 @@ pub(crate) struct Begun {
     pub(crate) side: Side,
     /// As what.
     pub(crate) role: Role,
-    /// The process, if it is one of the host.
-    id: Option<Id>,
+    program: Program,
 }
 
 impl<'s, 'm> Lab<'s, 'm> {
@@ -203,15 +202,7 @@ impl<'s, 'm> Lab<'s, 'm> {
     /// Runs a command in a side's guest, with a limit in seconds. A guest that does not answer is
     /// given up.
     pub(crate) fn run(&mut self, side: Side, limit: u64, command: &str) -> Result<Answer> {
-        let nth = guest(side).context("our side is no guest")?;
-        let shell = self.guests[nth].as_mut().context("the guest is not up")?;
-        let answer = shell.run(self.stage, limit, command);
-        if answer.is_err()
-            && let Some(shell) = self.guests[nth].take()
-        {
-            self.stage.kill(shell.id);
-        }
-        answer
+        self.console(guest(side).context("our side is no guest")?, limit, command)
     }
 
     /// As [`Lab::run`], for what must go well.
@@ -241,64 +232,41 @@ impl<'s, 'm> Lab<'s, 'm> {
 
     /// Starts a program that goes on by itself.
     pub(crate) fn begin(&mut self, side: Side, role: Role, command: &str) -> Result<Begun> {
-        let id = if side == Side::Ours {
-            Some(self.ours(command)?)
-        } else {
-            self.must(side, 25, &format!("begin {} {command}", role.name()))?;
-            None
+        let program = match guest(side) {
+            None => Program::Host(self.ours(command)?, [0; 2]),
+            Some(nth) => Program::in_guest(self, nth, role.name(), command)?,
         };
-        Ok(Begun { side, role, id })
+        Ok(Begun { side, role, program })
     }
 
     /// Starts a server, and waits until it listens, at `port`, if it is one of a guest and the port
     /// is not 0.
     pub(crate) fn serve(&mut self, side: Side, port: u16, command: &str) -> Result<Begun> {
-        let begun = self.begin(side, Role::Server, command)?;
-        if let Some(id) = begun.id {
-            let until = Instant::now() + READY;
-            while !LISTENS.iter().any(|what| self.stage.said(id, what)) {
-                if self.stage.is_over(id) || Instant::now() > until {
-                    self.stage.kill(id);
-                    bail!("`{command}` does not serve:{}", self.stage.tail(id));
-                }
-                // Also lets a moment pass.
-                let _ = self.stage.hear(id);
-            }
-        } else if port != 0 {
-            self.must(side, 30, &format!("listening {port}"))?;
+        let mut begun = self.begin(side, Role::Server, command)?;
+        let how = match guest(side) {
+            None if dat::Programs::has(command) => Ready::Says(dat::READY),
+            None => Ready::Says(LISTENS),
+            Some(_) if port == 0 => return Ok(begun),
+            Some(_) => Ready::Port(port),
+        };
+        if let Err(error) = begun.program.ready_within(self, how, READY) {
+            begun.program.stop(self)?;
+            return Err(error.context(format!("`{command}` does not serve")));
         }
         Ok(begun)
     }
 
     /// Ends a program at once, as a crash would.
     pub(crate) fn stop(&mut self, begun: &Begun) -> Result<()> {
-        match begun.id {
-            Some(id) => self.stage.kill(id),
-            None => {
-                self.must(begun.side, 25, &format!("stop {}", begun.role.name()))?;
-            }
-        }
-        Ok(())
+        begun.program.stop(self)
     }
 
     /// Waits for a program's end, for so many seconds: its status, and what it said. `None`: it had
     /// to be ended.
     pub(crate) fn reap(&mut self, begun: &Begun, within: u64) -> Result<(Option<i32>, String)> {
-        if let Some(id) = begun.id {
-            let (status, text) = self.outcome(id, within);
-            return Ok((status.map(|status| status.code().unwrap_or(-1)), text));
-        }
-        let command = format!("reap {} {within}", begun.role.name());
-        let answer = self.run(begun.side, within + 20, &command)?;
-        let status = (answer.status != 99).then_some(answer.status);
-        Ok((status, answer.text()))
-    }
-
-    /// How a program of the host ended, and what it said. `None`: it had to be ended.
-    pub(crate) fn outcome(&mut self, id: Id, within: u64) -> (Option<ExitStatus>, String) {
-        let status = self.stage.outcome(id, Duration::from_secs(within));
-        self.stage.kill(id);
-        (status, self.stage.tail(id))
+        let mut program = begun.program;
+        let ended = program.reap(self, within)?;
+        Ok((ended.status, ended.lines.join("\n")))
     }
 
     /// Runs a client to its end.
@@ -306,12 +274,8 @@ impl<'s, 'm> Lab<'s, 'm> {
         if side != Side::Ours {
             return self.run(side, within, command);
         }
-        let id = self.ours(command)?;
-        let (status, _) = self.outcome(id, within);
-        Ok(Answer {
-            status: status.map_or(TIMED_OUT, |status| status.code().unwrap_or(-1)),
-            lines: self.stage.outputs(id).concat(),
-        })
+        let ended = self.begin(side, Role::Client, command)?.program.reap(self, within)?;
+        Ok(Answer { status: ended.status.unwrap_or(TIMED_OUT), lines: ended.lines })
     }
 
     /// Says something to the model.
@@ -350,6 +314,23 @@ impl<'s, 'm> Lab<'s, 'm> {
     /// What the models had to say at their ends.
     pub(crate) fn reports(&self) -> &[String] {
         &self.reports
+    }
+}
+
+impl<'m> Ground<'m> for Lab<'_, 'm> {
+    fn stage(&mut self) -> &mut Stage<'m> {
+        self.stage
+    }
+
+    fn console(&mut self, guest: usize, limit: u64, command: &str) -> Result<Answer> {
+        let shell = self.guests[guest].as_mut().context("the guest is not up")?;
+        let answer = shell.run(self.stage, limit, command);
+        if answer.is_err()
+            && let Some(shell) = self.guests[guest].take()
+        {
+            self.stage.kill(shell.id);
+        }
+        answer
     }
 }
 
