@@ -12,7 +12,7 @@ const SEND: Said = Said::Request(0x0a, 1);
 const BIND: Said = Said::Request(0x25, 3);
 const MESSAGE: Said = Said::Received(64);
 
-/// What is measured in a case.
+/// The measured operation of a case.
 #[derive(Clone, Copy, Debug)]
 pub enum Measured {
     /// Something a connected Endpoint does.
@@ -21,11 +21,11 @@ pub enum Measured {
         said: Option<(Said, bool)>,
         /// Operations under one completion.
         per: usize,
-        /// What comes before the measured part, not counted.
+        /// Runs before the measured part, not counted.
         before: Option<fn(&mut Lane, u64)>,
         /// The measured part.
         block: fn(&mut Lane, u64),
-        /// What comes after it, not counted.
+        /// Runs after it, not counted.
         after: Option<fn(&mut Lane, u64)>,
         /// Asserts the bytes of the last block's first request.
         golden: Option<golden::Expected>,
@@ -53,7 +53,7 @@ pub struct Case {
     /// Instructions of uDAPL over libmlx5 for the same, default and single-threaded; 0 where there
     /// is no such peer.
     pub peer: (u32, u32),
-    /// What is run.
+    /// The measured operation.
     pub measured: Measured,
 }
 

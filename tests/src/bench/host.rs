@@ -51,7 +51,7 @@ pub fn store_fence() {
     mmio::after_mmio(true);
 }
 
-/// The device's way to the memory; nothing is allocated through it.
+/// The device's access to the memory; nothing is allocated through it.
 struct Shared(RawArena<1>);
 
 impl HostMemory for Shared {
@@ -112,7 +112,7 @@ struct Plugged {
 }
 
 impl Member for Plugged {
-    fn settle(&self) {
+    fn drain_stores(&self) {
         let mut hca = lock(&self.hca);
         lock(&self.bells).iter().for_each(|bell| bell.pass(&mut hca));
     }

@@ -47,10 +47,10 @@ impl std::fmt::Debug for World {
     }
 }
 
-/// What takes part in the passing of time.
+/// A device for which time passes.
 pub trait Member: Send + Sync {
-    /// Time passes for the host's stores that no fence has pushed out yet.
-    fn settle(&self);
+    /// Makes some of the host's unfenced stores visible, as time would.
+    fn drain_stores(&self);
     /// Does what is due at `now`; when it wants to be called again.
     fn step(&self, now: Nanos) -> Option<Nanos>;
 }
@@ -101,21 +101,21 @@ impl World {
     pub fn turn_by(&self, leap: Nanos) {
         let members = lock(&self.members).clone();
         let now = self.now();
-        members.iter().for_each(|member| member.settle());
+        members.iter().for_each(|member| member.drain_stores());
         let next = members.iter().filter_map(|member| member.step(now)).min();
         let next = next.unwrap_or(now + leap).clamp(now + TICK.min(leap), now + leap);
         self.clock.set(next);
     }
 }
 
-/// A model and the memory it lives with.
+/// A model and its memory.
 struct Plugged {
     hca: Arc<Mutex<Hca>>,
     views: Arc<Mutex<Views>>,
 }
 
 impl Member for Plugged {
-    fn settle(&self) {
+    fn drain_stores(&self) {
         lock(&self.views).drain_one();
     }
 
@@ -160,7 +160,7 @@ pub struct Slot {
     views: Arc<Mutex<Views>>,
     free: Mutex<BTreeMap<usize, usize>>,
     entropy: Mutex<SmallRng>,
-    /// What is shared under a name.
+    /// Memory shared under a name.
     shared: Mutex<BTreeMap<[u8; 40], Span>>,
     total: usize,
 }

@@ -122,8 +122,8 @@ impl Views {
         known
     }
 
-    /// Takes everything back that the device still holds: it has been reset, and reaches nothing
-    /// until it is told anew.
+    /// Takes back all memory that the device still holds: a reset device reaches none until it is
+    /// given addresses again.
     pub fn reclaim(&mut self) {
         let pages: Vec<u64> = self.firmware.drain().map(|(page, _)| page << 12).collect();
         self.reserve.extend(pages);

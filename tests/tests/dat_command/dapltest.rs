@@ -20,8 +20,8 @@ fn client(stage: &Stage, more: &str) -> String {
 /// Ends a server, which must have served so many tests well.
 #[track_caller]
 fn quit(stage: &Stage, server: Process, tests: u32) {
-    let told = client(stage, "Q");
-    assert!(told.contains("192.168.7.1:62000 was told to end"), "{told}");
+    let report = client(stage, "Q");
+    assert!(report.contains("192.168.7.1:62000 was told to end"), "{report}");
     let run = server.end().well();
     let words = format!("{tests} tests, 0 failures");
     assert!(run.out.contains(&words), "{run:?}");
@@ -47,8 +47,8 @@ fn the_eleven_commands() {
         ("P -i 1024 -p 64 -m p RW 4096 1", "raw: RW, 1024, 4096, 1, 64,"),
         ("T -i 20 -w 10 -V -P client SR 1024 3 server SR 1536 2", "verified"),
     ] {
-        let told = client(&stage, command);
-        assert!(told.contains(says), "{command}: {told}");
+        let report = client(&stage, command);
+        assert!(report.contains(says), "{command}: {report}");
     }
     quit(&stage, server, 11);
 }
@@ -67,15 +67,15 @@ fn every_operation_is_verified_in_both_directions() {
         "-i 1 client SR 4096 server SR 4096",
         "-i 3 -P -d client SR server RR client RW server SR",
     ] {
-        let told = client(&stage, &format!("T -n 5000 {more}"));
+        let report = client(&stage, &format!("T -n 5000 {more}"));
         let verified = more.contains("-V");
-        assert_eq!(told.contains("verified"), verified, "{more}: {told}");
+        assert_eq!(report.contains("verified"), verified, "{more}: {report}");
     }
     for more in ["RR 32768 1", "RR 100 3", "-p 1 RW 4 1", "-m b -p 16 RW 65536 2", "RW"] {
         client(&stage, &format!("P -n 5000 -i 40 {more}"));
     }
-    let told = client(&stage, "Q -n 5000");
-    assert!(told.contains("192.168.7.1:5000 was told to end"), "{told}");
+    let report = client(&stage, "Q -n 5000");
+    assert!(report.contains("192.168.7.1:5000 was told to end"), "{report}");
     let run = server.end().well();
     assert!(run.out.contains("11 tests, 0 failures"), "{run:?}");
     let ready = run.out.matches("Dapltest: Service Point Ready - ").count();
@@ -90,9 +90,9 @@ fn hundreds_of_connections_at_a_time() {
     let stage = Stage::new();
     let server = server(&stage, "");
     for _ in 0..3 {
-        let told =
+        let report =
             client(&stage, "T -i 3 -t 24 -w 32 -V client SR 256 server RW 256 server SR 256");
-        assert!(told.contains("24 threads, 32 EPs"), "{told}");
+        assert!(report.contains("24 threads, 32 EPs"), "{report}");
     }
     let refused = call(&stage, "dapltest", &format!("{SERVER} T -t 32 -w 32 client SR server SR"));
     refused.fails(
@@ -131,26 +131,26 @@ fn over_ipv6_a_vlan_and_as_json() {
         let more = format!("--ip fd00:7::2/64 {more} {wish}");
         stage.run("compat dapltest", 1, &more).well().json()
     };
-    let told = call("T -s fd00:7::1 -i 20 -V client SR 3000 2 server RR 500 server SR 100");
+    let report = call("T -s fd00:7::1 -i 20 -V client SR 3000 2 server RR 500 server SR 100");
     assert_eq!(
-        (&told["role"], &told["test"], &told["peer"]),
+        (&report["role"], &report["test"], &report["peer"]),
         (&"client".into(), &"transaction".into(), &"[fd00:7::1]:62000".into())
     );
     assert_eq!(
-        (&told["verified"], &told["operations"], &told["sent_bytes"]),
+        (&report["verified"], &report["operations"], &report["sent_bytes"]),
         (&true.into(), &120.into(), &((6000 + 4096) * 20).into())
     );
-    assert_eq!(told["rdma_read_bytes"], 10_000);
-    let told = call("P -s fd00:7::1 -i 50 -p 5 RR 256 2");
+    assert_eq!(report["rdma_read_bytes"], 10_000);
+    let report = call("P -s fd00:7::1 -i 50 -p 5 RR 256 2");
     assert_eq!(
-        (&told["operation"], &told["bytes"], &told["pipeline"]),
+        (&report["operation"], &report["bytes"], &report["pipeline"]),
         (&"RR".into(), &(50 * 512).into(), &5.into())
     );
-    assert!(told["latency_us"]["mean"].as_f64().unwrap() > 0.0);
+    assert!(report["latency_us"]["mean"].as_f64().unwrap() > 0.0);
     assert_eq!(call("Q -s fd00:7::1")["test"], "quit");
-    let told = server.end().well().json();
+    let report = server.end().well().json();
     assert_eq!(
-        (&told["role"], &told["tests"], &told["failed"]),
+        (&report["role"], &report["tests"], &report["failed"]),
         (&"server".into(), &2.into(), &0.into())
     );
 }
@@ -185,8 +185,7 @@ fn it_meets_the_wrong_peers() {
     let nobody = "-T Q -s 192.168.7.9 --timeout 1";
     call(&stage, "dapltest", nobody).fails(1, &["192.168.7.9", "help: is it up"]);
 
-    // Nobody comes, and somebody does who speaks otherwise: what he says is no message of this
-    // protocol.
+    // First no client comes, and then one that sends no message of this protocol.
     let lonely = server(&stage, "--wait 0.5");
     lonely.end().fails(1, &["a dapltest client did not come within 0.5 s", "help:"]);
     let server = server(&stage, "-n 7174");

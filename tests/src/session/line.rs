@@ -1,4 +1,4 @@
-//! One end of a wire under a test's control while the play goes on.
+//! One end of a wire under a test's control.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
