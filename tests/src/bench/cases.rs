@@ -45,8 +45,7 @@ pub struct Case {
     pub ops: usize,
     /// Most instructions an operation may take; 0 where they are only reported.
     pub goal: u32,
-    /// The goal is one of half an operation, or of a habit: one to work towards, which fails
-    /// nothing while it is missed.
+    /// The goal is one to work towards: nothing fails while it is missed.
     pub aim: bool,
     /// Most time it may take, in hundredths of the limit's; 0 where it is only reported.
     pub time_goal: u32,

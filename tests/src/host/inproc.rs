@@ -26,7 +26,7 @@ pub const ARENA: u64 = 0x5000_0000_0000;
 pub const BAR: usize = 32 << 20;
 /// The clock goes on by at least this much in a wait.
 const TICK: Nanos = 1_000;
-/// And by at most this much in one turn, so that nobody sleeps through a deadline of his own.
+/// And by at most this much in one turn, so that no member sleeps through its deadline.
 const LEAP: Nanos = 1_000_000;
 
 /// Locks, whatever happened to another holder: a poisoned test has failed already.
@@ -124,7 +124,7 @@ impl Member for Plugged {
     }
 }
 
-/// The device's way to the memory of its host.
+/// The device's access to the memory of its host.
 struct Shared(Arc<Mutex<Views>>);
 
 impl HostMemory for Shared {
@@ -153,7 +153,7 @@ impl Default for Memory {
     }
 }
 
-/// One model in its slot: what the driver takes for its machine.
+/// One model in its slot, which the driver takes for its machine.
 pub struct Slot {
     world: Arc<World>,
     hca: Arc<Mutex<Hca>>,
@@ -172,7 +172,7 @@ impl std::fmt::Debug for Slot {
 }
 
 impl Slot {
-    /// Plugs a model into the world. `build` gets the memory it will live with.
+    /// Plugs a model into the world. `build` gets its memory.
     pub fn plug(
         world: &Arc<World>,
         memory: Memory,
@@ -218,9 +218,8 @@ impl Slot {
         &self.world
     }
 
-    /// Takes all memory back, arena and firmware pages. For after a reset of the function, when the
-    /// driver over it is gone: what a device that stopped answering might still have written to
-    /// is the host's again.
+    /// Takes all memory back, arena and firmware pages, also what a device that stopped answering
+    /// might still have written to. For after a reset of the function, when its driver is gone.
     pub fn reclaim(&self) {
         lock(&self.views).reclaim();
         *lock(&self.free) = BTreeMap::from([(0, self.total)]);

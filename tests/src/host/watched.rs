@@ -1,5 +1,5 @@
-//! A platform with a lens over its registers, fences that can be taken away, and a limit to
-//! patience.
+//! A platform whose register reads can be changed, whose fences can be taken away, and whose waits
+//! are limited.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};

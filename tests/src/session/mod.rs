@@ -5,7 +5,7 @@
 //! asserts that no model complained and that every byte and every firmware page was given back.
 //! [`Setup::connected`] connects first.
 //!
-//! Length: the vocabulary of the DAT tests in one place; each word is a few lines.
+//! Length: the calls that DAT tests share stand in one place; each is a few lines.
 
 pub mod line;
 mod side;
@@ -69,7 +69,7 @@ pub struct Session<'s> {
     pub pair: Pair<'s>,
     /// The plug of each side.
     pub lines: [Line; 2],
-    /// What each side's host memory refuses the device.
+    /// Accesses that each side's host memory refuses to the device.
     pub refusals: [Refusals; 2],
     /// The objects of each side.
     pub sides: [Side<'s>; 2],
@@ -95,7 +95,7 @@ impl HostMemory for Host {
 }
 
 impl Setup {
-    /// The scene with another seed.
+    /// The setup with another seed.
     #[must_use]
     pub fn seed(seed: u64) -> Self {
         Self { stage: Stage { seed, ..Stage::default() }, ..Self::default() }
