@@ -1,4 +1,4 @@
-//! What ownership forbids does not compile. (`api/owned.rs` tests what it promises.)
+//! Violations of ownership do not compile. (`api/owned.rs` tests what ownership promises.)
 
 #[test]
 fn misuse_does_not_compile() {

@@ -163,7 +163,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
     }
 
     pub(crate) fn known_pd(&self, op: Opcode, pd: Pd) -> Result<(), Fault> {
-        if self.pds.contains(&pd.0) { Ok(()) } else { Err(stranger(op, object::PD, pd.0)) }
+        if self.pds.contains(&pd.0) { Ok(()) } else { Err(no_such_object(op, object::PD, pd.0)) }
     }
 
     /// Turns the device's events into notices, as many as there is room for.
@@ -178,8 +178,8 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
         }
     }
 
-    /// What an event means outside; `None` if it is the driver's own affair, or of an object that
-    /// is gone.
+    /// Translates an event to a notice; `None` if it concerns only the driver, or an object that is
+    /// gone.
     fn translate(&mut self, event: Event, now: Instant) -> Option<Notice> {
         match event {
             Event::Completion { cqn } => {
@@ -238,8 +238,8 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
                 let known = self.qps.has(qpn);
                 return known.then_some(Notice::Established(Qp { number: qpn }));
             }
-            // Flushed requests say the same, one by one; and who takes a queue pair out of service,
-            // of its shared receives.
+            // Flushed requests report the same, one by one; and the caller that takes a queue pair
+            // out of service knows of its shared receives.
             QpEvent::Drained | QpEvent::LastWqe => return None,
             QpEvent::Catastrophic => {
                 fault!(BadState, "queue pair", "the device could not use the queue pair's memory")
@@ -306,7 +306,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
             source_index,
             hop_limit: HOP_LIMIT,
             traffic_class: 0,
-            // Any label but 0 spreads connections over the equal ways of a network.
+            // Any label but 0 spreads connections over the equal paths of a network.
             flow_label: u32::try_from(entropy & FLOW_LABEL).unwrap_or(0).max(1),
         })
     }
@@ -341,7 +341,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
         self.destroy_region(mr)
     }
 
-    // Inline: who maps memory of the host alone has no code for pages.
+    // Inline, so that a host that maps only its own memory has no code for pages.
     #[inline(always)]
     fn mr_map(
         &mut self,
@@ -382,8 +382,8 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
             // store.
             platform.before_doorbell();
         } else {
-            // ORDER: what told the consumer of the peer's write precedes his loads of what was
-            // written.
+            // ORDER: the load that notified the consumer of the peer's write precedes the loads
+            // of the written data.
             platform.after_ownership();
         }
     }
@@ -419,13 +419,13 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
 
     fn cq_resize(&mut self, cq: seam::Cq, end: &mut Self::Cq, entries: u32) -> Result<(), Fault> {
         let object = self.cqs.get_mut(cq.0).filter(|_| end.cqn() == cq.0);
-        let object = object.ok_or(stranger(Opcode::ModifyCq, object::CQ, cq.0))?;
+        let object = object.ok_or(no_such_object(Opcode::ModifyCq, object::CQ, cq.0))?;
         cq::resize(&mut self.device, object, end, entries)
     }
 
     fn cq_destroy(&mut self, cq: seam::Cq, end: Self::Cq) -> Result<(), Fault> {
         let object = self.cqs.get(cq.0).filter(|_| end.cqn() == cq.0);
-        let object = object.ok_or(stranger(Opcode::DestroyCq, object::CQ, cq.0))?;
+        let object = object.ok_or(no_such_object(Opcode::DestroyCq, object::CQ, cq.0))?;
         if self.qps.values().any(|qp| qp.cqs.contains(&cq.0)) {
             return Err(in_use(Opcode::DestroyCq, object::CQ, cq.0));
         }
@@ -438,7 +438,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
         self.known_pd(Opcode::CreateQp, init.pd)?;
         for cq in [init.send_cq, init.recv_cq] {
             if !self.cqs.has(cq.0) {
-                return Err(stranger(Opcode::CreateQp, object::CQ, cq.0));
+                return Err(no_such_object(Opcode::CreateQp, object::CQ, cq.0));
             }
         }
         // Of none there is, if the program uses none.
@@ -446,7 +446,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
         if let Some(srqn) = shared
             && !(self.shared.has(srqn))
         {
-            return Err(stranger(Opcode::CreateQp, object::SRQ, srqn));
+            return Err(no_such_object(Opcode::CreateQp, object::SRQ, srqn));
         }
         if self.qps.is_full() {
             return Err(full(Opcode::CreateQp, object::QUEUE_PAIRS));
@@ -510,7 +510,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
 
     fn qp_destroy(&mut self, qp: Qp, _sq: Self::Sq, _rq: Self::Rq) -> Result<(), Fault> {
         let entry = self.qps.get(qp.number);
-        let entry = entry.ok_or(stranger(Opcode::DestroyQp, object::QP, qp.number))?;
+        let entry = entry.ok_or(no_such_object(Opcode::DestroyQp, object::QP, qp.number))?;
         qp::destroy(&mut self.device, &entry.object)?;
         self.doorbells.give(entry.register);
         self.qps.remove(qp.number);
@@ -533,14 +533,14 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
 
     fn shared_arm(&mut self, queue: SharedRq, limit: u16) -> Result<(), Fault> {
         if !self.shared.has(queue.0) {
-            return Err(stranger(Opcode::ModifyRmp, object::SRQ, queue.0));
+            return Err(no_such_object(Opcode::ModifyRmp, object::SRQ, queue.0));
         }
         srq::arm(&mut self.device, queue.0, limit)
     }
 
     fn shared_destroy(&mut self, queue: SharedRq, _end: Self::Shared) -> Result<(), Fault> {
         let entry = self.shared.get(queue.0);
-        let entry = entry.ok_or(stranger(Opcode::DestroyRmp, object::SRQ, queue.0))?;
+        let entry = entry.ok_or(no_such_object(Opcode::DestroyRmp, object::SRQ, queue.0))?;
         if self.qps.values().any(|qp| qp.shared == Some(queue.0)) {
             return Err(in_use(Opcode::DestroyRmp, object::SRQ, queue.0));
         }
@@ -588,7 +588,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
             return;
         }
         if let Some(gsi) = self.gsi.as_mut() {
-            // What fails here is tried again at the next service; the device's own loss is an
+            // A failure is tried again at the next service; the loss of the device has its own
             // event.
             let _ = gsi.service(&mut self.device);
         }
@@ -665,7 +665,7 @@ fn fit<P: Platform>(device: &Device<'_, P>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// What this device can do with tables of these lengths.
+/// Returns the limits of this device with tables of these lengths.
 fn limits<P: Platform>(
     device: &Device<'_, P>,
     config: &Config<'_>,
@@ -708,7 +708,7 @@ fn limits<P: Platform>(
 }
 
 #[cold]
-pub(crate) fn stranger(op: Opcode, object: Object, number: u32) -> Fault {
+pub(crate) fn no_such_object(op: Opcode, object: Object, number: u32) -> Fault {
     fault!(BadParameter, "", "there is no such object").of(object, number).during(op.code())
 }
 

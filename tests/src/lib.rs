@@ -21,4 +21,4 @@ pub mod guest;
 pub mod host;
 pub mod laws;
 pub mod pair;
-pub mod play;
+pub mod session;

@@ -1,5 +1,5 @@
-//! Two Interface Adapters on two emulated HCAs, joined by a wire: the stage of the demo and of most
-//! tests.
+//! Two Interface Adapters on two emulated HCAs, joined by a wire: the fixture of the demo and of
+//! most tests.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub type Room<'s> = Storage<Driver<'s>, 16, 32, 64, 256>;
 /// for.
 const HEADERS: u16 = 114;
 
-/// What the stage is built of.
+/// Parameters of the stage.
 #[derive(Clone, Debug, Default)]
 pub struct Stage {
     /// The two cards.
@@ -88,7 +88,7 @@ impl Stage {
         (world, slots)
     }
 
-    /// What the driver is told at bring-up.
+    /// Configuration of the driver at bring-up.
     #[must_use]
     pub fn config<'p>(&self, observer: Option<&'p (dyn Observer + Sync)>) -> Config<'p> {
         let mut config = Config { observer, ..Config::default() };
@@ -98,14 +98,14 @@ impl Stage {
         config
     }
 
-    /// Builds the stage, brings both sides up and runs `play` on it.
-    pub fn run<T>(&self, play: impl FnOnce(&mut Pair<'_>) -> T) -> T {
+    /// Builds the stage, brings both sides up and runs `test` on it.
+    pub fn run<T>(&self, test: impl FnOnce(&mut Pair<'_>) -> T) -> T {
         let (world, slots) = self.plug(&mut |_, wire| wire);
         let mut rooms = [Box::new(Room::new()), Box::new(Room::new())];
         let [a, b] = &mut rooms;
         let ias = [self.open(&slots[0], a, 0, None), self.open(&slots[1], b, 1, None)];
         let ias = ias.map(|ia| ia.unwrap_or_else(|e| panic!("open: {e}")));
-        play(&mut Pair { world, slots: [&slots[0], &slots[1]], ias, stage: self.clone() })
+        test(&mut Pair { world, slots: [&slots[0], &slots[1]], ias, stage: self.clone() })
     }
 
     /// Brings one side up.
@@ -130,7 +130,7 @@ pub struct Pair<'s> {
     pub slots: [&'s Slot; 2],
     /// The adapters.
     pub ias: [Ia<'s, Driver<'s>>; 2],
-    /// What it was built of.
+    /// Its parameters.
     pub stage: Stage,
 }
 

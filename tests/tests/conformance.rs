@@ -19,7 +19,7 @@ mod conformance {
                         #[test]
                         fn $case() {
                             use dat_tests::conformance::{$group, loopback};
-                            loopback::play(|ias| $group::$case(ias));
+                            loopback::run(|ias| $group::$case(ias));
                         }
                     )*
                 }
@@ -37,7 +37,7 @@ mod conformance {
                         #[test]
                         fn $case() {
                             use dat_tests::conformance::{$group, hosted};
-                            hosted::play(|ias| $group::$case(ias));
+                            hosted::run(|ias| $group::$case(ias));
                         }
                     )*
                 }

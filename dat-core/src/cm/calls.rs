@@ -1,4 +1,4 @@
-//! What the caller asks for.
+//! Calls of the connection manager's caller.
 
 use crate::cm::Cm;
 use crate::cm::event::{CmError, Counters};
@@ -37,7 +37,7 @@ impl Cm<'_> {
         Ok(conn)
     }
 
-    /// Takes a slot for a connection, and stores its REQ there until the way to the peer is known:
+    /// Takes a slot for a connection, and stores its REQ there until the path to the peer is known:
     /// [`Cm::send_prepared_request`] sends it. Nothing but [`Cm::abort`] ends it before.
     pub fn prepare(&mut self, now: Instant, params: &ConnectParams<'_>) -> Result<ConnId, CmError> {
         let (local, remote) = (gid(params.local), gid(params.remote));
@@ -244,7 +244,7 @@ impl Cm<'_> {
         let under_way = self
             .slots
             .get(conn.index())
-            .is_some_and(|slot| slot.id == conn.0 && !slot.told_everything());
+            .is_some_and(|slot| slot.id == conn.0 && !slot.has_no_events());
         match self.live(conn) {
             Ok(slot) if slot.state == State::Established => {
                 self.ask_to_disconnect(now, conn.index());
@@ -277,7 +277,7 @@ impl Cm<'_> {
                 self.turn_away(now, index, Reason::NO_RESOURCES, &[], &[]);
             }
             State::Established => self.ask_to_disconnect(now, index),
-            // Nothing has been sent, or nobody can be told to forget a question.
+            // Nothing has been sent, or there is no message that withdraws a question.
             State::ReqReady | State::SidrReady | State::SidrSent => {
                 slot.rest(State::Idle);
                 slot.queue(Send::Nothing);
@@ -343,7 +343,7 @@ impl Cm<'_> {
         (slot.id == conn.0 && !slot.ended).then_some(slot.terms.rq_psn)
     }
 
-    /// What went over the wire.
+    /// Returns the counts of messages.
     #[must_use]
     pub const fn counters(&self) -> Counters {
         self.counters

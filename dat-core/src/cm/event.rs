@@ -1,4 +1,4 @@
-//! What the connection manager tells its caller.
+//! Events of the connection manager for its caller.
 
 use core::fmt;
 use core::net::IpAddr;
@@ -10,7 +10,7 @@ use crate::cm::wire::sidr::SidrStatus;
 
 /// One thing that happened to one connection.
 ///
-/// A connection has one of two lives. Active: [`Reply`](Self::Reply), then after
+/// A connection has one of two sequences of events. Active: [`Reply`](Self::Reply), then after
 /// [`Cm::ready`](crate::cm::Cm::ready) the end. Passive: [`Request`](Self::Request), after
 /// [`Cm::accept`](crate::cm::Cm::accept) [`Established`](Self::Established), then the end. The end
 /// is exactly one of [`Rejected`](Self::Rejected), [`Unreachable`](Self::Unreachable) and
@@ -52,7 +52,7 @@ pub enum CmEvent {
     Disconnected {
         /// Which connection.
         conn: ConnId,
-        /// Who ended it.
+        /// How it ended.
         cause: Cause,
     },
     /// A peer looks a service for datagrams up: answer with `sidr_accept` or `reject`. Its private
@@ -79,7 +79,7 @@ impl CmEvent {
     }
 }
 
-/// Who ended an established connection.
+/// How an established connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// This side asked, and the peer agreed.
@@ -195,7 +195,7 @@ impl fmt::Display for CmError {
 
 impl core::error::Error for CmError {}
 
-/// What went over the wire, counted since the start.
+/// Counts of messages since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// MADs given to [`Cm::input`](crate::cm::Cm::input).
@@ -213,7 +213,7 @@ pub struct Counters {
     pub foreign: u64,
     /// Dropped: made no sense in the state of the connection.
     pub unexpected: u64,
-    /// For no connection that lives here.
+    /// For a connection that is not in the table.
     pub unknown: u64,
     /// Requests turned away for want of a slot.
     pub no_slot: u64,

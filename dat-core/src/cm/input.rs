@@ -1,4 +1,4 @@
-//! What the peers say: one function per message, in the order a connection sees them.
+//! Messages of the peers: one function for each, in the order in which a connection gets them.
 //!
 //! Every message but a REQ names the receiver's comm ID, which is the index of its slot. A REQ is
 //! looked up by the sender's: the table is searched for an earlier copy of it and for another
@@ -99,7 +99,7 @@ impl Cm<'_> {
             return self.refuse(from, transaction, local_id, Reason::INVALID_GID);
         }
         // An adapter's GUID and numbers are no secret: only those of the same address can be the
-        // same connection, or anybody could stand in the way of anybody.
+        // same connection, or any host could block a connection of another.
         let of_peer = || {
             self.used().iter().enumerate().filter(|(_, slot)| {
                 slot.state.connects() && slot.remote == from && slot.remote_guid == guid
@@ -288,7 +288,7 @@ impl Cm<'_> {
                 && slot.state.connects()
                 && slot.state != State::TimeWait
         });
-        let life = self.config.packet_life;
+        let lifetime = self.config.packet_lifetime;
         let Some(slot) = self.slots.get_mut(index) else {
             return;
         };
@@ -303,7 +303,7 @@ impl Cm<'_> {
                 terms.responder_resources = terms.responder_resources.min(rep.initiator_depth());
                 terms.initiator_depth = terms.initiator_depth.min(rep.responder_resources());
                 terms.rnr_retry = rep.rnr_retry();
-                terms.ack_timeout = ack_timeout(rep.target_ack_delay(), life);
+                terms.ack_timeout = ack_timeout(rep.target_ack_delay(), lifetime);
                 slot.rest(State::RepReceived);
                 slot.queue(Send::Nothing);
                 slot.set_private(rep.private());
@@ -341,9 +341,9 @@ impl Cm<'_> {
         self.touch(index);
     }
 
-    /// The peer accepted with a queue pair that another connection here believes to have: it has
-    /// lost that one, and this one is refused too, as its packets could not be told from old
-    /// ones.
+    /// The peer accepted with a queue pair that another connection in the table has: the peer has
+    /// lost that connection. The new one is refused too, as its packets could not be
+    /// distinguished from those of the old one.
     fn reply_of_stale(&mut self, now: Instant, index: usize, old: usize) {
         self.found_stale(now, old);
         if let Some(slot) = self.slots.get_mut(index) {
@@ -451,7 +451,7 @@ impl Cm<'_> {
         let index = match self.find(from, dreq.remote_id(), Some(dreq.local_id())) {
             Found::Slot(index) => index,
             Found::Foreign => return,
-            // Whatever it was, it is disconnected here.
+            // There is no such connection: it counts as disconnected.
             Found::Unknown => {
                 let (local_id, remote_id) = (dreq.remote_id(), dreq.local_id());
                 let what = Answered::Drep;

@@ -3,7 +3,7 @@
 
 use crate::cm::slot::Slot;
 
-/// What a line is for. A slot has a place in each.
+/// Purpose of a line. A slot has an entry in each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub(super) enum Kind {
@@ -18,7 +18,7 @@ impl Kind {
     pub(super) const COUNT: usize = 2;
 }
 
-/// A slot's place in a line: who stands behind it.
+/// A slot's link in a line: the next slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place(u32);
 

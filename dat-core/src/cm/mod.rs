@@ -23,10 +23,10 @@
 //!  SidrReply        <- SIDR_REP --         sidr_accept
 //! ```
 //!
-//! Who may do harm, and what stands against it:
-//! * A stranger: comm IDs and PSNs are unpredictable; a message counts only from the address that
-//!   the exchange began with, and with both comm IDs (and, to disconnect, the queue pair number)
-//!   right. What fails is dropped and counted.
+//! Possible attackers, and the protection:
+//! * An unknown host: comm IDs and PSNs are unpredictable; a message counts only from the address
+//!   that the exchange began with, and with both comm IDs (and, to disconnect, the queue pair
+//!   number) right. What fails is dropped and counted.
 //! * A peer that asks for too much time: its times are cut to [`Config::longest_response`] and
 //!   [`Config::service_timeout`], its MRA counts once per message.
 //! * A peer that asks too often: no more connections than slots. How many of them may wait for an
@@ -193,7 +193,7 @@ impl<'s> Cm<'s> {
 
     /// A slot for a new connection, under a new comm ID: a vacant one, else the one whose timewait
     /// is nearest its end, else that of a connection that its caller has left and whose peer
-    /// has been told, but has not confirmed it.
+    /// has been sent a DREQ that it has not confirmed.
     fn allocate(&mut self) -> Option<(usize, &mut Slot)> {
         let vacant = self.used().iter().position(Slot::vacant);
         let fresh = (self.fresh < self.slots.len().min(1 << 16)).then_some(self.fresh);
@@ -231,7 +231,7 @@ impl<'s> Cm<'s> {
             return;
         };
         self.earliest = self.earliest.min(slot.deadline);
-        let (tells, sends) = (!slot.told_everything(), slot.send != Send::Nothing);
+        let (tells, sends) = (!slot.has_no_events(), slot.send != Send::Nothing);
         if tells {
             self.events.push(self.slots, Kind::Events, index);
         }

@@ -1,4 +1,4 @@
-//! What the caller decides: once for the connection manager, once per connection.
+//! Parameters of the caller: once for the connection manager, once per connection.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -6,16 +6,17 @@ use core::time::Duration;
 use crate::cm::wire::service::ServiceId;
 use crate::provider::{Mtu, QpStep};
 
-/// Names one connection for as long as it lives, and is its local communication ID on the wire.
+/// Names one connection while it exists, and is its local communication ID on the wire.
 ///
 /// The low 16 bits are the index of the slot, the rest a generation and random bits: an ID of an
-/// earlier connection in the same slot is recognised as stale, and a stranger cannot guess one.
+/// earlier connection in the same slot is recognised as stale, and an unknown host cannot guess
+/// one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnId(pub(super) u32);
 
 impl ConnId {
-    /// Index of the slot the connection lives in; below the number of slots given to
-    /// [`Cm::new`](crate::cm::Cm::new), and different for connections that live at the same time.
+    /// Index of the slot of the connection; below the number of slots given to
+    /// [`Cm::new`](crate::cm::Cm::new), and different for connections that exist at the same time.
     #[must_use]
     pub const fn index(self) -> usize {
         (self.0 & 0xffff) as usize
@@ -33,7 +34,7 @@ impl ConnId {
     }
 }
 
-/// What holds for all connections of this node. Times are CM codes: `4.096 us * 2^n`.
+/// Settings of all connections of this node. Times are CM codes: `4.096 us * 2^n`.
 ///
 /// [`Config::new`] gives the values that Linux uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,9 +43,9 @@ pub struct Config {
     pub node_guid: u64,
     /// How soon this node promises to answer a CM message, and how soon it expects the peer to.
     pub response_timeout: u8,
-    /// Longest life of a packet on the way, one direction.
-    pub packet_life: u8,
-    /// Retransmissions before the peer counts as unreachable; 4 bits, also told to the peer.
+    /// Longest lifetime of a packet on the way, one direction.
+    pub packet_lifetime: u8,
+    /// Retransmissions before the peer counts as unreachable; 4 bits, also sent to the peer.
     pub max_retries: u8,
     /// Time an MRA of ours asks for, and the most that an MRA of the peer is granted.
     pub service_timeout: u8,
@@ -60,7 +61,7 @@ impl Config {
         Self {
             node_guid,
             response_timeout: 20,
-            packet_life: 16,
+            packet_lifetime: 16,
             max_retries: 15,
             service_timeout: 24,
             longest_response: 21,
@@ -74,7 +75,7 @@ impl Config {
     }
 
     pub(super) const fn request_nanos(&self) -> u64 {
-        2 * code_nanos(self.packet_life) + code_nanos(self.response_timeout)
+        2 * code_nanos(self.packet_lifetime) + code_nanos(self.response_timeout)
     }
 }
 
@@ -88,15 +89,15 @@ pub(super) const fn code_nanos(code: u8) -> u64 {
     4096 << (code & 31)
 }
 
-/// The local ACK timeout code for a queue pair: covers the packet life there and the peer's delay
-/// in acknowledging.
+/// The local ACK timeout code for a queue pair: covers the packet lifetime there and the peer's
+/// delay in acknowledging.
 #[must_use]
-pub const fn ack_timeout(target_ack_delay: u8, packet_life: u8) -> u8 {
+pub const fn ack_timeout(target_ack_delay: u8, packet_lifetime: u8) -> u8 {
     let delay = target_ack_delay & 31;
-    let life = (packet_life & 31) + 1;
+    let lifetime = (packet_lifetime & 31) + 1;
     // The sum of two powers of two, rounded up to a power of two when the smaller is at least half
     // of the larger.
-    let (larger, smaller) = if life >= delay { (life, delay) } else { (delay, life) };
+    let (larger, smaller) = if lifetime >= delay { (lifetime, delay) } else { (delay, lifetime) };
     let code = larger + (smaller + 1 >= larger) as u8;
     if code > 31 { 31 } else { code }
 }
@@ -110,7 +111,7 @@ pub struct ConnectParams<'a> {
     pub local: IpAddr,
     /// The service asked for: [`ServiceId::tcp`] for a port of the RDMA IP CM service.
     pub service: ServiceId,
-    /// Own port, told to the peer in the IP CM header.
+    /// Own port, sent to the peer in the IP CM header.
     pub source_port: u16,
     /// Own queue pair.
     pub qpn: u32,
@@ -137,7 +138,7 @@ pub struct ConnectParams<'a> {
     pub private_data: &'a [u8],
 }
 
-/// Everything a REP says that the REQ has not settled.
+/// The fields of a REP that the REQ does not determine.
 #[derive(Clone, Copy, Debug)]
 pub struct AcceptParams {
     /// Own queue pair, already in ready-to-send.
@@ -153,7 +154,7 @@ pub struct AcceptParams {
     pub rnr_retry: u8,
 }
 
-/// What a queue pair needs of the exchange, from the view of this side: nothing is left to be
+/// Result of the exchange for a queue pair, from the view of this side: nothing is left to be
 /// swapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QpTerms {

@@ -1,4 +1,4 @@
-//! What the caller takes out: events, datagrams, deadlines.
+//! Output for the caller: events, datagrams, deadlines.
 
 use crate::cm::Cm;
 use crate::cm::event::{Cause, CmEvent, Transmit};
@@ -16,7 +16,7 @@ impl Cm<'_> {
         while let Some(index) = self.events.pop(self.slots, Kind::Events) {
             let slot = self.slots.get_mut(index)?;
             let event = slot.take_event();
-            if !slot.told_everything() {
+            if !slot.has_no_events() {
                 self.events.push(self.slots, Kind::Events, index);
             }
             if event.is_some() {

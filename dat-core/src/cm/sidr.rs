@@ -1,7 +1,7 @@
 //! Looking up the queue pair of a service for datagrams: SIDR_REQ there, SIDR_REP back (IBTA volume
 //! 1, 12.11).
 //!
-//! A look-up lives in a slot like a connection does, and its [`ConnId`] is the request ID on the
+//! A look-up occupies a slot as a connection does, and its [`ConnId`] is the request ID on the
 //! wire. It ends with its answer: there is nothing to disconnect; but the side that asked may keep
 //! the answer there ([`Cm::sidr_keep`]) for as long as nobody needs the slot. The side that
 //! answered remembers what it said for as long as the question may be repeated, unless the slot is
@@ -30,7 +30,7 @@ pub struct SidrParams<'a> {
     pub local: IpAddr,
     /// The service looked up: [`ServiceId::udp`] for a port of the RDMA IP CM service.
     pub service: ServiceId,
-    /// Own port, told to the peer in the IP CM header.
+    /// Own port, sent to the peer in the IP CM header.
     pub source_port: u16,
     /// For the peer's consumer: at most 180 bytes to an IP CM service, 216 to any other. Reaches
     /// it padded with zeros.
@@ -49,7 +49,7 @@ impl Cm<'_> {
         Ok(conn)
     }
 
-    /// Takes a slot for a look-up whose way is still to be found: [`Cm::sidr_go`] sends the
+    /// Takes a slot for a look-up whose path is still to be resolved: [`Cm::sidr_go`] sends the
     /// SIDR_REQ. `Unreachable` follows at `limit` at the latest.
     pub fn sidr_prepare(
         &mut self,
@@ -92,8 +92,8 @@ impl Cm<'_> {
         })
     }
 
-    /// Notes the way to the peer of a look-up, for who sends datagrams to what was found.
-    pub fn sidr_way(&mut self, conn: ConnId, path: &Path) {
+    /// Stores the path to the peer of a look-up, for datagrams to the Endpoint that it found.
+    pub fn sidr_set_path(&mut self, conn: ConnId, path: &Path) {
         if let Ok(slot) = self.live(conn) {
             slot.remote_mac = path.remote_mac;
             slot.source_index = path.source_index;
@@ -103,7 +103,7 @@ impl Cm<'_> {
         }
     }
 
-    /// The way that [`Cm::sidr_way`] noted, for as long as the slot is that look-up's.
+    /// Returns the path that [`Cm::sidr_set_path`] stored, while the slot is that look-up's.
     #[must_use]
     pub fn sidr_path(&self, conn: ConnId) -> Option<Path> {
         let slot = self.slots.get(conn.index())?;
@@ -252,7 +252,7 @@ impl Cm<'_> {
             return Ok(());
         }
         let mut private = req.private();
-        // Only an IP CM service is told its own address.
+        // Only a request to an IP CM service carries the addresses.
         let mut local = if is_v4(from) { 0xffff << 32 } else { 0 };
         let mut remote_port = 0;
         if service.udp_port().is_some() {

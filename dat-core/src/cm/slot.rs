@@ -23,7 +23,7 @@ use crate::types::time::Instant;
 pub(super) enum State {
     /// No connection. An event or a message may still wait to be taken.
     Idle,
-    /// Active: the way to the peer is being found; the REQ is stored.
+    /// Active: the path to the peer is being resolved; the REQ is stored.
     ReqReady,
     /// Active: REQ sent.
     ReqSent,
@@ -39,7 +39,7 @@ pub(super) enum State {
     DreqSent,
     /// Over; late messages are still answered.
     TimeWait,
-    /// A look-up of this side whose way is being found: its SIDR_REQ is stored.
+    /// A look-up of this side whose path is being resolved: its SIDR_REQ is stored.
     SidrReady,
     /// A look-up: SIDR_REQ sent.
     SidrSent,
@@ -56,7 +56,7 @@ impl State {
     pub(super) const fn words(self) -> &'static str {
         match self {
             Self::Idle => "idle",
-            Self::ReqReady => "waiting for the way to its peer",
+            Self::ReqReady => "waiting for the path to its peer",
             Self::ReqSent => "waiting for the answer to its request",
             Self::ReqReceived => "waiting to be accepted or rejected",
             Self::RepReceived => "waiting for its queue pair",
@@ -107,7 +107,7 @@ pub(super) enum Verdict {
     Answered(SidrStatus),
 }
 
-/// What the caller has yet to be told, in the order it is told.
+/// Events that the caller has yet to take, in the order in which it gets them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(super) enum Event {
@@ -123,7 +123,7 @@ pub struct Slot {
     /// Local comm ID; kept until the slot is used again.
     pub(super) id: u32,
     pub(super) state: State,
-    /// The caller has been told the end, or wants to hear nothing: its ID is void.
+    /// The caller has got the end, or wants no more events: its ID is void.
     pub(super) ended: bool,
     events: u8,
     pub(super) verdict: Verdict,
@@ -132,9 +132,9 @@ pub struct Slot {
     pub(super) again: bool,
     /// This side asked for the connection.
     pub(super) active: bool,
-    /// What is stored is a REJ.
+    /// The stored message is a REJ.
     pub(super) rejecting: bool,
-    /// What is stored is a REP, as far as its private data.
+    /// The stored message is a REP, as far as its private data.
     replying: bool,
     /// The caller still reads the private data: the slot gives way to no other connection.
     pub(super) kept: bool,
@@ -159,7 +159,7 @@ pub struct Slot {
     pub(super) hop_limit: u8,
     /// Of the queue pair that was looked up.
     pub(super) q_key: u32,
-    /// And the way there, as far as it is not said above.
+    /// The rest of the path to it.
     pub(super) remote_mac: [u8; 6],
     pub(super) source_index: u8,
     /// Transaction ID of the exchange under way.
@@ -265,8 +265,8 @@ impl Slot {
             && !self.kept
     }
 
-    /// Its caller has left, and the peer has been told at least once. To tell it again is a
-    /// courtesy: it finds out by itself.
+    /// Its caller has left, and a DREQ has been sent at least once. The retries are optional: the
+    /// peer finds out by itself.
     pub(super) fn is_leaving(&self) -> bool {
         self.state == State::DreqSent
             && self.ended
@@ -275,7 +275,7 @@ impl Slot {
             && !self.kept
     }
 
-    pub(super) const fn told_everything(&self) -> bool {
+    pub(super) const fn has_no_events(&self) -> bool {
         self.events == 0
     }
 
@@ -328,7 +328,7 @@ impl Slot {
         &mut self.mad
     }
 
-    /// Makes `event` known to the caller, unless that wants to hear nothing.
+    /// Queues `event` for the caller, unless the caller wants no more.
     pub(super) fn raise(&mut self, event: Event) {
         if !self.ended {
             self.events |= event as u8;
@@ -340,7 +340,7 @@ impl Slot {
         self.again = false;
     }
 
-    /// What is sent needs an answer, and has all its retries.
+    /// The message to send needs an answer, and has all its retries.
     pub(super) fn await_answer(&mut self, now: Instant) {
         self.retries = self.max_retries;
         self.deadline = self.limit.min(now.after(self.interval));
@@ -378,8 +378,8 @@ impl Slot {
         self.deadline = now.after(span);
     }
 
-    /// The caller's part ends with this verdict. What it has not heard of yet is withdrawn where
-    /// the end makes it void: a request that is gone needs no word at all.
+    /// The caller's part ends with this verdict. Events not taken yet are withdrawn where the end
+    /// makes them void; a request that is gone needs no event at all.
     #[inline(never)]
     pub(super) fn end(&mut self, verdict: Verdict) {
         if self.ended {
@@ -395,7 +395,7 @@ impl Slot {
         self.ended = true;
     }
 
-    /// The caller wants to hear nothing more.
+    /// The caller wants no more events.
     pub(super) fn forget(&mut self) {
         self.events = 0;
         self.ended = true;

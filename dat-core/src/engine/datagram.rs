@@ -90,7 +90,7 @@ impl<P: Provider> Ia<'_, P> {
             match self.hca.resolve(remote, now) {
                 Poll::Pending => looks_up = true,
                 Poll::Ready(Ok(path)) => {
-                    self.connections.cm.sidr_way(conn, &path);
+                    self.connections.cm.sidr_set_path(conn, &path);
                     self.connections.cm.sidr_go(now, conn);
                 }
                 Poll::Ready(Err(_)) => {

@@ -20,22 +20,22 @@ fn listened() -> (Pair, Cno, Evd) {
 }
 
 #[test]
-fn what_completed_while_disabled_does_not_trigger_when_enabled() {
+fn a_completion_while_disabled_does_not_trigger_when_enabled() {
     let (mut p, cno, evd) = listened();
     p.a.ia.evd_disable(evd).unwrap();
     p.a.send(1, FLAGS).unwrap();
     // Nobody looked between the completion and this.
     p.a.ia.evd_enable(evd).unwrap();
-    p.settle();
+    p.run_until_idle();
     assert_eq!(p.a.ia.cno_trigger(cno), NOBODY);
     p.a.send(2, FLAGS).unwrap();
-    p.settle();
+    p.run_until_idle();
     assert_eq!(p.a.ia.cno_trigger(cno), Ok(evd));
     assert_eq!(p.a.dtos(evd).len(), 2);
 }
 
 #[test]
-fn what_completed_while_enabled_triggers_though_it_is_disabled_then() {
+fn a_completion_while_enabled_triggers_though_it_is_disabled_then() {
     let (mut p, cno, evd) = listened();
     p.a.send(1, FLAGS).unwrap();
     p.a.ia.evd_disable(evd).unwrap();
@@ -43,7 +43,7 @@ fn what_completed_while_enabled_triggers_though_it_is_disabled_then() {
     // Disabled twice is disabled once: this one came too late.
     p.a.send(2, FLAGS).unwrap();
     p.a.ia.evd_disable(evd).unwrap();
-    p.settle();
+    p.run_until_idle();
     assert_eq!(p.a.ia.cno_trigger(cno), NOBODY);
     assert_eq!(p.a.dtos(evd).len(), 2);
 }
@@ -53,22 +53,22 @@ fn enabling_what_is_enabled_overlooks_nothing() {
     let (mut p, cno, evd) = listened();
     p.a.send(1, FLAGS).unwrap();
     p.a.ia.evd_enable(evd).unwrap();
-    p.settle();
+    p.run_until_idle();
     assert_eq!(p.a.ia.cno_trigger(cno), Ok(evd));
 }
 
 #[test]
-fn what_has_no_event_triggers_nothing() {
+fn a_completion_without_an_event_triggers_nothing() {
     let (mut p, cno, evd) = listened();
     p.a.send(1, CompletionFlags::SUPPRESS).unwrap();
-    p.settle();
+    p.run_until_idle();
     assert_eq!(p.a.ia.cno_trigger(cno), NOBODY);
-    // What is flushed notifies, suppressed or not.
+    // Flushed requests notify, suppressed or not.
     p.fabric.hold(true);
     p.a.send(2, CompletionFlags::SUPPRESS).unwrap();
     p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt).unwrap();
     p.fabric.hold(false);
-    p.settle();
+    p.run_until_idle();
     assert_eq!(p.a.ia.cno_trigger(cno), Ok(evd));
     assert_eq!(p.a.dtos(evd), [(2, DtoStatus::ErrFlushed)]);
 }
@@ -86,7 +86,7 @@ fn more_than_half_a_ring_triggers_and_is_complete() {
         for cookie in 0..8 {
             p.b.post_recv(cookie).unwrap();
         }
-        p.settle();
+        p.run_until_idle();
         p.b.dtos(p.b.recv);
         assert_eq!(p.a.ia.cno_trigger(cno), Ok(evd), "round {round}");
         if round % 4 == 3 {
@@ -105,6 +105,6 @@ fn every_event_dispatcher_with_a_cno_tells_for_itself() {
     assert_eq!(p.a.ia.cno_trigger(cno), Ok(soft));
     p.a.ia.evd_free(soft).unwrap();
     p.a.send(1, FLAGS).unwrap();
-    p.settle();
+    p.run_until_idle();
     assert_eq!(p.a.ia.cno_trigger(cno), Ok(evd));
 }

@@ -12,7 +12,7 @@ use dat_core::*;
 
 /// Drives side A and gives all asynchronous events it has.
 fn raised(pair: &mut Pair) -> Vec<AsyncEvent> {
-    pair.settle();
+    pair.run_until_idle();
     let evd = pair.a.ia.async_evd();
     let next = || match pair.a.ia.evd_dequeue(evd) {
         Ok(Event::Async(event)) => Some(event),
@@ -32,43 +32,43 @@ fn fault(kind: FaultKind) -> Fault {
 }
 
 /// Number, handle and reason of each.
-fn told(events: &[AsyncEvent]) -> Vec<(u32, AnyHandle, u32)> {
+fn descriptions(events: &[AsyncEvent]) -> Vec<(u32, AnyHandle, u32)> {
     let of = |event: &AsyncEvent| (Event::Async(*event).number(), event.handle(), event.reason());
     events.iter().map(of).collect()
 }
 
 #[test]
 fn a_lost_device_is_a_catastrophe_of_the_adapter() {
-    let mut pair = Pair::strangers(Merge::Apart, None);
+    let mut pair = Pair::unconnected(Merge::Apart, None);
     pair.fabric.raise(0, Notice::Catastrophic(fault(FaultKind::Gone)));
-    assert_eq!(told(&raised(&mut pair)), [(0x8002, AnyHandle::Ia, 0)]);
+    assert_eq!(descriptions(&raised(&mut pair)), [(0x8002, AnyHandle::Ia, 0)]);
     assert!(pair.a.ia.lost().is_some());
 }
 
 #[test]
-fn a_device_that_falls_silent_is_told_as_a_timeout_first() {
-    let mut pair = Pair::strangers(Merge::Apart, None);
+fn a_device_that_falls_silent_is_reported_as_a_timeout_first() {
+    let mut pair = Pair::unconnected(Merge::Apart, None);
     pair.fabric.raise(0, Notice::Catastrophic(fault(FaultKind::Timeout)));
     let expected = [(0x8004, AnyHandle::Ia, 1), (0x8002, AnyHandle::Ia, 0)];
-    assert_eq!(told(&raised(&mut pair)), expected);
+    assert_eq!(descriptions(&raised(&mut pair)), expected);
 }
 
 #[test]
-fn an_endpoint_that_breaks_without_a_connection_is_told_of() {
-    let mut pair = Pair::strangers(Merge::Apart, None);
-    pair.settle();
+fn an_endpoint_that_breaks_without_a_connection_is_reported() {
+    let mut pair = Pair::unconnected(Merge::Apart, None);
+    pair.run_until_idle();
     let qp = provider::Qp { number: 0x100 };
     pair.fabric.raise(0, Notice::QpError(qp, fault(FaultKind::Gone)));
     let about = AnyHandle::Ep(pair.a.ep);
-    assert_eq!(told(&raised(&mut pair)), [(0x8003, about, 0)]);
+    assert_eq!(descriptions(&raised(&mut pair)), [(0x8003, about, 0)]);
 }
 
 #[test]
-fn a_completion_queue_that_fails_is_told_of_as_its_dispatcher() {
-    let mut pair = Pair::strangers(Merge::Apart, None);
+fn a_completion_queue_that_fails_is_reported_as_its_dispatcher() {
+    let mut pair = Pair::unconnected(Merge::Apart, None);
     pair.fabric.raise(0, Notice::CqError(provider::Cq(0)));
     let about = AnyHandle::Evd(pair.a.recv);
-    assert_eq!(told(&raised(&mut pair)), [(0x8001, about, 0)]);
+    assert_eq!(descriptions(&raised(&mut pair)), [(0x8001, about, 0)]);
 }
 
 #[test]
@@ -88,6 +88,6 @@ fn a_completion_of_nothing_is_an_internal_error() {
     };
     pair.fabric.forge(0, provider::Cq(1), completion);
     assert!(pair.a.ia.evd_dequeue(pair.a.request).is_err());
-    assert_eq!(told(&raised(&mut pair)), [(0x8005, AnyHandle::Ia, 1)]);
+    assert_eq!(descriptions(&raised(&mut pair)), [(0x8005, AnyHandle::Ia, 1)]);
     assert_eq!(pair.a.ia.evd_dequeue(pair.a.conn), Ok(Event::Broken(pair.a.ep)));
 }

@@ -1,4 +1,4 @@
-//! What the adapter says of itself, and what its registrations of pages refuse.
+//! Attributes of the adapter, and refusals of its registrations of pages.
 
 use crate::pair::*;
 use dat_core::testing::Fabric;
@@ -6,7 +6,7 @@ use dat_core::*;
 
 #[test]
 fn the_provider_tells_its_versions_and_what_it_takes() {
-    let p = Pair::strangers(Merge::Apart, None);
+    let p = Pair::unconnected(Merge::Apart, None);
     let (ia, provider) = p.a.ia.query();
     assert_eq!((ia.extension_supported, ia.extension_version), (1, 209));
     assert_eq!(provider.provider_version, (0, 1));
@@ -59,7 +59,7 @@ fn handles_of_different_kinds_differ() {
 
 #[test]
 fn pages_are_refused_for_their_zone_first_and_beyond_a_region() {
-    let mut p = Pair::strangers(Merge::Apart, None);
+    let mut p = Pair::unconnected(Merge::Apart, None);
     let spare = p.a.ia.pz_create().unwrap();
     p.a.ia.pz_free(spare).unwrap();
     let most = p.a.ia.query().0.max_lmr_block_size;
@@ -80,7 +80,7 @@ fn pages_are_refused_for_their_zone_first_and_beyond_a_region() {
 
 #[test]
 fn a_provided_endpoint_has_no_more_reads_than_the_request_asks_for() {
-    let mut p = Pair::strangers(Merge::Apart, None);
+    let mut p = Pair::unconnected(Merge::Apart, None);
     let mut attr = p.a.ia.ep_attr_default();
     (attr.max_rdma_read_in, attr.max_rdma_read_out) = (2, 3);
     let (recv, request, conn) = (Some(p.a.recv), Some(p.a.request), Some(p.a.conn));
@@ -89,7 +89,7 @@ fn a_provided_endpoint_has_no_more_reads_than_the_request_asks_for() {
     p.b.ia.psp_create(77, p.b.cr, PspFlag::Provider).unwrap();
     let wait = core::time::Duration::from_secs(1);
     p.a.ia.ep_connect(p.now, ep, addr(1), 77, wait, b"", Qos::BestEffort).unwrap();
-    p.settle();
+    p.run_until_idle();
     let Some(Event::ConnectionRequest { cr, .. }) = p.b.next(p.b.cr) else { unreachable!() };
     let provided = p.b.ia.cr_query(cr).unwrap().local_ep.unwrap();
     let attr = p.b.ia.ep_query(provided).unwrap().attr;

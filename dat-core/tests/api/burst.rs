@@ -92,7 +92,7 @@ fn the_slots_of_a_burst_are_free_again_when_it_ends() {
 }
 
 #[test]
-fn a_list_waits_for_the_doorbell_if_told_to_and_is_silent_if_told_to() {
+fn a_list_can_wait_for_the_doorbell_and_can_be_silent() {
     let mut p = Pair::connected();
     let list = writes(&p, 0, 4);
     let flags = CompletionFlags::DEFER;
@@ -151,7 +151,7 @@ fn a_list_on_a_closed_endpoint_is_flushed_in_order() {
     p.a.ia.ep_post_rdma_writes(p.a.ep, &first, flags).unwrap();
     p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt).unwrap();
     p.a.ia.ep_post_rdma_writes(p.a.ep, &second, FLAGS).unwrap();
-    p.settle();
+    p.run_until_idle();
     let flushed: Vec<_> = (0..6).map(|c| (c, DtoStatus::ErrFlushed)).collect();
     assert_eq!(p.a.dtos(p.a.request), flushed);
 }
@@ -245,7 +245,7 @@ fn bursts_of_two_endpoints_are_in_order_and_each_has_its_own() {
         expected.push((ep, cookie, status));
     }
     p.fabric.hold(false);
-    p.settle();
+    p.run_until_idle();
     let mut seen = Vec::new();
     let each = |event| {
         if let Event::Dto(dto) = event {

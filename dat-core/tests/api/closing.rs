@@ -1,5 +1,5 @@
-//! What other threads find of an Endpoint while it is taken out of service: its halves are used
-//! between the steps.
+//! An Endpoint that is taken out of service, as other threads see it: its poster and reaper are
+//! used between the steps.
 
 use std::cell::RefCell;
 
@@ -49,7 +49,7 @@ fn nothing_is_flushed_before_the_device_has_stopped() {
     let (poster, reaper, _) = HALVES.take().unwrap();
     p.a.ia.ep_return_poster(poster).unwrap();
     p.a.ia.evd_return_reaper(reaper).unwrap();
-    p.settle();
+    p.run_until_idle();
     let mut flushed = p.a.dtos(evd);
     for event in seen {
         if let Ok(Event::Dto(dto)) = event {
@@ -61,8 +61,7 @@ fn nothing_is_flushed_before_the_device_has_stopped() {
     assert_eq!(flushed, all);
 }
 
-/// What a device completes while an Endpoint is freed leaves nothing in the queue: it is stopped
-/// first.
+/// Completions while an Endpoint is freed leave nothing in the queue: the device is stopped first.
 #[test]
 fn a_free_stops_the_device_before_it_takes_completions_out() {
     let mut p = Pair::connected();

@@ -31,11 +31,11 @@ fn direct(side: &mut Side, now: Instant, remote: IpAddr, terms: &QpTerms) -> Res
 
 /// Both sides connect to each other.
 fn joined() -> Pair {
-    let mut p = Pair::strangers(Merge::Apart, None);
+    let mut p = Pair::unconnected(Merge::Apart, None);
     let (to_a, to_b) = (terms(&p.a, (7, 9)), terms(&p.b, (9, 7)));
     direct(&mut p.a, p.now, addr(1), &to_b).unwrap();
     direct(&mut p.b, p.now, addr(0), &to_a).unwrap();
-    p.settle();
+    p.run_until_idle();
     for side in [&mut p.a, &mut p.b] {
         assert_eq!(side.drain(side.conn), [Event::Established(side.ep)]);
         assert_eq!(side.state(), EpState::Connected);
@@ -48,7 +48,7 @@ fn data_flow_and_no_datagram_is_needed() {
     let mut p = joined();
     p.b.post_recv(3).unwrap();
     p.a.send(4, FLAGS).unwrap();
-    p.settle();
+    p.run_until_idle();
     assert_eq!(p.b.dtos(p.b.recv), [(3, DtoStatus::Success)]);
     assert_eq!(p.a.dtos(p.a.request), [(4, DtoStatus::Success)]);
     let asked = p.b.ia.ep_query(p.b.ep).unwrap();
@@ -60,40 +60,40 @@ fn a_disconnect_is_this_sides_own_and_a_reset_makes_it_usable() {
     let mut p = joined();
     p.a.post_recv(1).unwrap();
     p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Graceful).unwrap();
-    p.settle();
+    p.run_until_idle();
     assert_eq!(p.a.drain(p.a.conn), [Event::Disconnected(p.a.ep)]);
     assert_eq!(p.a.dtos(p.a.recv), [(1, DtoStatus::ErrFlushed)]);
     assert_eq!(p.b.drain(p.b.conn), []);
     assert_eq!(p.b.state(), EpState::Connected);
     p.b.ia.ep_disconnect(p.now, p.b.ep, CloseFlag::Abrupt).unwrap();
-    p.settle();
+    p.run_until_idle();
     for side in [&mut p.a, &mut p.b] {
         side.drain(side.conn);
         side.ia.ep_reset(side.ep).unwrap();
     }
-    // The ordinary way is as open as ever.
+    // An ordinary connect still works.
     p.connect();
 }
 
 #[test]
 fn nobody_at_that_address_and_a_queue_pair_that_is_not_ready() {
-    let mut p = Pair::strangers(Merge::Apart, None);
+    let mut p = Pair::unconnected(Merge::Apart, None);
     let to_b = terms(&p.b, (1, 2));
     p.a.post_recv(5).unwrap();
     direct(&mut p.a, p.now, addr(9), &to_b).unwrap();
-    p.settle();
+    p.run_until_idle();
     assert_eq!(p.a.drain(p.a.conn), [Event::Unreachable(p.a.ep)]);
     assert_eq!(p.a.dtos(p.a.recv), [(5, DtoStatus::ErrFlushed)]);
     p.a.ia.ep_reset(p.a.ep).unwrap();
     // The peer's queue pair has not been connected: only operations tell.
     direct(&mut p.a, p.now, addr(1), &to_b).unwrap();
-    p.settle();
+    p.run_until_idle();
     assert_eq!(p.a.drain(p.a.conn), [Event::Established(p.a.ep)]);
 }
 
 #[test]
-fn what_cannot_be_changes_nothing() {
-    let mut p = Pair::strangers(Merge::Apart, None);
+fn impossible_terms_change_nothing() {
+    let mut p = Pair::unconnected(Merge::Apart, None);
     let good = terms(&p.b, (1, 2));
     let spoil = |spoil: fn(&mut QpTerms)| {
         let mut terms = good;
@@ -132,7 +132,7 @@ fn what_cannot_be_changes_nothing() {
 #[test]
 fn as_many_reads_as_the_adapter_has_can_be() {
     for read_in in [true, false] {
-        let mut p = Pair::strangers(Merge::Apart, None);
+        let mut p = Pair::unconnected(Merge::Apart, None);
         let most = u8::try_from(p.a.ia.query().0.max_rdma_read_per_ep_in).unwrap();
         let mut terms = terms(&p.b, (1, 2));
         if read_in {
@@ -141,18 +141,18 @@ fn as_many_reads_as_the_adapter_has_can_be() {
             terms.initiator_depth = most;
         }
         direct(&mut p.a, p.now, addr(1), &terms).unwrap();
-        p.settle();
+        p.run_until_idle();
         assert_eq!(p.a.state(), EpState::Connected);
     }
 }
 
-/// Who connected through a service point once, and directly since, is no pattern for another
-/// connection to that point.
+/// An Endpoint that connected through a service point once, and directly since, is no pattern for
+/// another connection to that point.
 #[test]
 fn a_direct_connection_cannot_be_connected_alike() {
     let mut p = Pair::connected();
     p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt).unwrap();
-    p.settle();
+    p.run_until_idle();
     for side in [&mut p.a, &mut p.b] {
         side.ia.ep_reset(side.ep).unwrap();
     }

@@ -126,9 +126,9 @@ fn a_burst_stops_where_something_else_lies_between() {
     let mut p = Pair::connected_as(Merge::RecvRequest, None);
     let cno = p.a.ia.cno_create(None).unwrap();
     p.a.ia.evd_modify_cno(p.a.request, Some(cno)).unwrap();
-    p.settle();
+    p.run_until_idle();
     writes(&mut p, 2, 0);
-    p.settle();
+    p.run_until_idle();
     p.a.ia.evd_post_se(p.a.request, 77).unwrap();
     writes(&mut p, 2, 0);
     let mut seen = Vec::new();
@@ -209,7 +209,7 @@ fn an_end_leaves_nothing_to_look_at() {
     let mut p = Pair::connected_as(Merge::All, None);
     p.a.post_recv(1).unwrap();
     p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt).unwrap();
-    p.settle();
+    p.run_until_idle();
     assert_eq!(p.a.drain(p.a.conn).len(), 2);
     for _ in 0..2 {
         let _ = p.fabric.looks();
@@ -221,7 +221,7 @@ fn an_end_leaves_nothing_to_look_at() {
 /// A completion of a queue pair whose index is that of no Endpoint.
 #[test]
 fn a_completion_of_no_endpoint_is_nonsense() {
-    let mut p = Pair::strangers(Merge::Apart, None);
+    let mut p = Pair::unconnected(Merge::Apart, None);
     let small = open_of::<3>(p.fabric, 0);
     p.a = Side::on(small, p.fabric, 0, Merge::Apart, None);
     let mut nobody = forged(&p, Direction::Send, 0);
@@ -232,7 +232,7 @@ fn a_completion_of_no_endpoint_is_nonsense() {
     assert_eq!(p.a.ia.evd_dropped(p.a.request), Ok((0, 1)));
 }
 
-/// The device reports requests a second time that were dequeued in each of the ways there are; all
+/// The device reports requests a second time that were dequeued by each path; all
 /// slots have been used.
 #[test]
 fn a_completion_that_comes_twice_is_nonsense() {
@@ -246,7 +246,7 @@ fn a_completion_that_comes_twice_is_nonsense() {
                 0 => one_by_one(&mut p.a, requests, 0..32),
                 1 => assert_eq!(burst(&mut p.a, requests, 99).len(), 32),
                 2 => {
-                    // One that failed, or what lies between, sends each the long way.
+                    // A failed one, or an entry in between, sends each to the slow path.
                     for cookie in 0..32 {
                         p.a.ia.evd_post_se(requests, 1).unwrap();
                         p.a.ia.evd_post_se(requests, 2).unwrap();
@@ -331,24 +331,24 @@ fn an_immediate_closes_no_window() {
         let bound = p.a.ia.rmr_query(rmr).unwrap().bound;
         assert!(bound.is_some());
         p.a.post_recv(1).unwrap();
-        let mut told = forged(&p, Direction::Recv, 0);
-        told.status = status;
-        told.extra.arrived = arrived;
-        told.extra.immediate = context;
-        p.fabric.forge(0, Cq(0), told);
+        let mut invalidation = forged(&p, Direction::Recv, 0);
+        invalidation.status = status;
+        invalidation.extra.arrived = arrived;
+        invalidation.extra.immediate = context;
+        p.fabric.forge(0, Cq(0), invalidation);
         assert!(p.a.next(p.a.recv).is_some());
         assert_eq!(p.a.ia.rmr_query(rmr).unwrap().bound, bound, "{arrived:?}");
     }
 }
 
-/// What is posted after the end comes behind the event that says so.
+/// A receive posted after the end comes behind the event of the end.
 #[test]
 fn a_receive_posted_after_the_end_is_flushed_behind_it() {
     let mut p = Pair::connected_as(Merge::All, None);
     p.a.post_recv(1).unwrap();
     p.a.post_recv(2).unwrap();
     p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt).unwrap();
-    p.settle();
+    p.run_until_idle();
     let flushed = |event: Option<Event>| match event {
         Some(Event::Dto(dto)) => {
             assert_eq!(dto.status, ErrFlushed);
@@ -379,7 +379,7 @@ fn an_end_waits_for_its_own_completions_only() {
     p.a.ep = first;
     writes(&mut p, 3, 0);
     p.a.ia.ep_disconnect(p.now, apart[0], CloseFlag::Abrupt).unwrap();
-    p.settle();
+    p.run_until_idle();
     assert_eq!(p.a.next(shared), Some(Event::Disconnected(apart[0])));
     one_by_one(&mut p.a, shared, 0..3);
 }
@@ -387,13 +387,13 @@ fn an_end_waits_for_its_own_completions_only() {
 /// ESTABLISHED comes first, also before what was raised earlier.
 #[test]
 fn established_comes_before_earlier_software_events() {
-    let mut p = Pair::strangers(Merge::All, None);
+    let mut p = Pair::unconnected(Merge::All, None);
     p.a.ia.evd_post_se(p.a.conn, 7).unwrap();
     p.ask(b"").unwrap();
-    p.settle();
+    p.run_until_idle();
     let cr = p.request().unwrap();
     p.b.ia.cr_accept(p.now, cr, Some(p.b.ep), b"").unwrap();
-    p.settle();
+    p.run_until_idle();
     assert_eq!(p.a.next(p.a.conn), Some(Event::Established(p.a.ep)));
     assert_eq!(p.a.next(p.a.conn), Some(Event::Software(7)));
 }

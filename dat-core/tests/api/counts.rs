@@ -39,7 +39,7 @@ fn suppressed_successes_are_not_counted() {
 }
 
 #[test]
-fn what_is_flushed_is_counted_once() {
+fn flushed_requests_are_counted_once() {
     for merge in Merge::ALL {
         let mut p = Pair::connected_as(merge, None);
         for cookie in 0..3 {
@@ -78,10 +78,10 @@ fn what_is_flushed_is_counted_once() {
 }
 
 /// Waits with a threshold: nothing before there are so many, the first of them then.
-/// What is posted after the end is flushed by software, and has no completion; what was posted
-/// before has one or not.
+/// A post after the end is flushed by software, and has no completion; a post before it has one or
+/// not.
 #[test]
-fn what_is_posted_after_the_end_is_counted_once() {
+fn posts_after_the_end_are_counted_once() {
     for (before, after) in [(0, 1), (0, 2), (3, 0), (3, 1), (3, 2)] {
         let mut p = Pair::connected();
         let (requests, receives) = (p.a.request, p.a.recv);
@@ -91,7 +91,7 @@ fn what_is_posted_after_the_end_is_counted_once() {
             p.a.send(cookie, FLAGS).unwrap();
         }
         p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt).unwrap();
-        p.settle();
+        p.run_until_idle();
         for cookie in 0..after {
             p.a.post_recv(cookie).unwrap();
             p.a.send(cookie, FLAGS).unwrap();
@@ -103,12 +103,12 @@ fn what_is_posted_after_the_end_is_counted_once() {
     }
 }
 
-/// What is flushed notifies: a wait for all of it ends at once, with the first.
+/// A flushed request notifies: a wait for all of them ends at once, with the first.
 #[test]
-fn what_is_flushed_ends_a_wait() {
+fn a_flushed_request_ends_a_wait() {
     let mut p = Pair::connected();
     p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt).unwrap();
-    p.settle();
+    p.run_until_idle();
     for cookie in 0..2 {
         p.a.post_recv(cookie).unwrap();
         p.a.send(cookie, FLAGS).unwrap();
@@ -123,7 +123,7 @@ fn what_is_flushed_ends_a_wait() {
 
 /// A connected pair whose first side decides for each receive whether its success wakes anybody.
 fn deciding() -> Pair {
-    let mut p = Pair::strangers(Merge::Apart, None);
+    let mut p = Pair::unconnected(Merge::Apart, None);
     let mut attr = p.a.ia.ep_attr_default();
     attr.recv_completion_flags = CompletionFlags::UNSIGNALLED;
     p.a.recv = p.a.ia.evd_create(8, EvdFlags::DTO).unwrap();
@@ -157,20 +157,20 @@ fn a_receive_that_fails_notifies_whatever_its_flags() {
     }
 }
 
-/// What a reset drops says nothing of the receives that use its slots then.
+/// Receives that a reset drops do not affect the receives that use their slots then.
 #[test]
 fn a_reset_forgets_which_receives_wake_nobody() {
     let mut p = deciding();
-    let quiet = CompletionFlags::UNSIGNALLED;
+    let unsignalled = CompletionFlags::UNSIGNALLED;
     for cookie in 0..8 {
         let iov = [p.a.seg(0, 8)];
-        p.a.ia.ep_post_recv(p.a.ep, &iov, cookie, quiet).unwrap();
+        p.a.ia.ep_post_recv(p.a.ep, &iov, cookie, unsignalled).unwrap();
     }
     for side in [&mut p.a, &mut p.b] {
         let ep = side.ep;
         side.ia.ep_disconnect(p.now, ep, CloseFlag::Abrupt).unwrap();
     }
-    p.settle();
+    p.run_until_idle();
     for side in [&mut p.a, &mut p.b] {
         side.drain(side.conn);
         side.ia.ep_reset(side.ep).unwrap();
@@ -183,7 +183,7 @@ fn a_reset_forgets_which_receives_wake_nobody() {
     }
 }
 
-/// A completion of an earlier life is no event, and is not counted.
+/// A completion of an earlier connection is no event, and is not counted.
 #[test]
 fn stale_completions_are_not_counted() {
     let mut p = Pair::connected();
@@ -193,7 +193,7 @@ fn stale_completions_are_not_counted() {
     p.b.post_recv(1).unwrap();
     p.a.send(1, FLAGS).unwrap();
     p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt).unwrap();
-    p.settle();
+    p.run_until_idle();
     p.b.drain(p.b.conn);
     p.a.drain(p.a.conn);
     p.a.ia.ep_reset(p.a.ep).unwrap();
@@ -210,7 +210,7 @@ fn an_end_that_waits_is_counted() {
         p.a.ia.evd_post_se(evd, number).unwrap();
     }
     p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt).unwrap();
-    p.settle();
+    p.run_until_idle();
     counted(&mut p.a, evd, 4);
 }
 
@@ -236,7 +236,7 @@ fn a_threshold_goes_by_events() {
     let looks = [(0, FLAGS, false), (1, SUPPRESS, false), (2, SUPPRESS, false), (3, FLAGS, true)];
     for (cookie, flags, over) in looks {
         p.a.send(cookie, flags).unwrap();
-        p.settle();
+        p.run_until_idle();
         let found = p.a.ia.evd_waited(p.now, &mut wait);
         match found {
             Poll::Pending => assert!(!over, "after {cookie}"),
@@ -255,7 +255,7 @@ fn a_threshold_that_is_not_reached_ends_with_the_time_and_takes_nothing() {
     let evd = p.a.request;
     p.b.post_recv(1).unwrap();
     p.a.send(1, FLAGS).unwrap();
-    p.settle();
+    p.run_until_idle();
     let mut wait = p.a.ia.evd_wait(p.now, evd, Duration::from_secs(1), 2).unwrap();
     assert!(p.a.ia.evd_waited(p.now, &mut wait).is_pending());
     p.now = p.now + Duration::from_secs(1);
@@ -264,14 +264,14 @@ fn a_threshold_that_is_not_reached_ends_with_the_time_and_takes_nothing() {
     counted(&mut p.a, evd, 1);
 }
 
-/// Those whose consumer decides for each completion: quiet ones do not end a wait that has begun, a
-/// failed one does.
+/// On an Endpoint that decides for each completion, unsignalled ones do not end a wait that has
+/// begun; a failed one does.
 #[test]
-fn a_quiet_completion_ends_no_wait_until_one_that_notifies_comes() {
-    let p = Pair::strangers(Merge::Apart, None);
+fn an_unsignalled_completion_ends_no_wait_until_one_that_notifies_comes() {
+    let p = Pair::unconnected(Merge::Apart, None);
     let mut attr = p.a.ia.ep_attr_default();
     attr.request_completion_flags = CompletionFlags::UNSIGNALLED;
-    let quiet = CompletionFlags::UNSIGNALLED;
+    let unsignalled = CompletionFlags::UNSIGNALLED;
     let mut p = Pair::connected_as(Merge::Apart, Some(&attr));
     let evd = p.a.request;
     for cookie in 0..6 {
@@ -279,25 +279,25 @@ fn a_quiet_completion_ends_no_wait_until_one_that_notifies_comes() {
     }
     let mut wait = p.a.ia.evd_wait(p.now, evd, Duration::from_secs(1), 1).unwrap();
     assert!(p.a.ia.evd_waited(p.now, &mut wait).is_pending());
-    p.a.send(0, quiet).unwrap();
-    p.settle();
+    p.a.send(0, unsignalled).unwrap();
+    p.run_until_idle();
     assert!(p.a.ia.evd_waited(p.now, &mut wait).is_pending());
     p.a.send(1, FLAGS).unwrap();
-    p.settle();
+    p.run_until_idle();
     let found = p.a.ia.evd_waited(p.now, &mut wait);
     assert!(matches!(found, Poll::Ready(Ok(Event::Dto(DtoEvent { cookie: 0, .. })))));
     assert_eq!(p.a.dtos(evd), [(1, DtoStatus::Success)]);
 
     // One that was there when the wait began ends it; and so does the end of its time.
-    p.a.send(2, quiet).unwrap();
-    p.settle();
+    p.a.send(2, unsignalled).unwrap();
+    p.run_until_idle();
     let mut wait = p.a.ia.evd_wait(p.now, evd, Duration::from_secs(1), 1).unwrap();
     let found = p.a.ia.evd_waited(p.now, &mut wait);
     assert!(matches!(found, Poll::Ready(Ok(Event::Dto(DtoEvent { cookie: 2, .. })))));
     let mut wait = p.a.ia.evd_wait(p.now, evd, Duration::from_secs(1), 1).unwrap();
     assert!(p.a.ia.evd_waited(p.now, &mut wait).is_pending());
-    p.a.send(3, quiet).unwrap();
-    p.settle();
+    p.a.send(3, unsignalled).unwrap();
+    p.run_until_idle();
     p.now = p.now + Duration::from_secs(1);
     let found = p.a.ia.evd_waited(p.now, &mut wait);
     assert!(matches!(found, Poll::Ready(Ok(Event::Dto(DtoEvent { cookie: 3, .. })))));
@@ -306,7 +306,7 @@ fn a_quiet_completion_ends_no_wait_until_one_that_notifies_comes() {
     let mut wait = p.a.ia.evd_wait(p.now, evd, Duration::from_secs(1), 1).unwrap();
     assert!(p.a.ia.evd_waited(p.now, &mut wait).is_pending());
     p.fabric.hold(true);
-    p.a.send(4, quiet).unwrap();
+    p.a.send(4, unsignalled).unwrap();
     p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt).unwrap();
     p.fabric.hold(false);
     let found = p.a.ia.evd_waited(p.now, &mut wait);
@@ -319,9 +319,9 @@ fn a_quiet_completion_ends_no_wait_until_one_that_notifies_comes() {
 /// The requests whose events are in a queue are named, and stay there.
 #[test]
 fn queued_requests_are_named() {
-    let mut p = Pair::strangers(Merge::Apart, None);
+    let mut p = Pair::unconnected(Merge::Apart, None);
     p.ask(b"").unwrap();
-    p.settle();
+    p.run_until_idle();
     let mut seen = Vec::new();
     p.b.ia.evd_requests(p.b.cr, |cr| seen.push(cr)).unwrap();
     let cr = p.request().unwrap();

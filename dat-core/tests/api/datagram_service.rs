@@ -1,4 +1,4 @@
-//! Endpoints for datagrams and service points: who asks is told where to send.
+//! Endpoints for datagrams and service points: the answer to a request says where to send.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -28,7 +28,7 @@ fn ask(p: &mut Pair, ep: Ep, port: u64, private: &[u8]) -> Result<(), Error> {
 
 /// The request that waits at `b`.
 fn request(p: &mut Pair) -> Cr {
-    p.settle();
+    p.run_until_idle();
     match p.b.next(p.b.cr) {
         Some(Event::UdConnectionRequest { cr, conn_qual, .. }) => {
             assert_eq!(conn_qual, PORT);
@@ -61,19 +61,19 @@ fn reason(error: Error) -> (DatType, DatSubtype) {
 }
 
 #[test]
-fn who_asks_a_service_point_can_send_to_its_endpoint() {
+fn a_look_up_of_a_service_point_leads_to_its_endpoint() {
     for merge in Merge::ALL {
-        let mut p = Pair::strangers(merge, None);
+        let mut p = Pair::unconnected(merge, None);
         let [a, b] = datagrams(&mut p);
         ask(&mut p, a, PORT, b"who").unwrap();
         assert_eq!(p.a.ia.ep_private_data(a), Ok(&[][..]));
         let cr = request(&mut p);
-        let told = p.b.ia.cr_query(cr).unwrap();
-        assert_eq!((told.remote, told.local_ep), (addr(0), None));
-        assert!(told.private_data.starts_with(b"who\0"));
+        let param = p.b.ia.cr_query(cr).unwrap();
+        assert_eq!((param.remote, param.local_ep), (addr(0), None));
+        assert!(param.private_data.starts_with(b"who\0"));
         p.b.ia.cr_accept(p.now, cr, Some(b), b"here").unwrap();
         assert!(p.b.ia.cr_query(cr).is_err());
-        p.settle();
+        p.run_until_idle();
         assert_eq!(p.b.next(p.b.conn), Some(Event::UdAccepted(b)));
         let of = found(&mut p, a);
         assert!(p.a.ia.ep_private_data(a).unwrap().starts_with(b"here\0"));
@@ -84,17 +84,17 @@ fn who_asks_a_service_point_can_send_to_its_endpoint() {
         let (here, there) = (p.a.seg(0, 5), p.b.seg(1024, 64));
         p.b.ia.ep_post_recv(b, &[there], 2, FLAGS).unwrap();
         p.a.ia.ep_post_send_ud(a, &[here], &to, None, 1, FLAGS).unwrap();
-        p.settle();
+        p.run_until_idle();
         match p.b.next(p.b.recv) {
             Some(Event::IbDto(event)) => assert_eq!((event.ep, event.cookie), (b, 2)),
             other => panic!("{other:?}"),
         }
-        // The Endpoint may ask again, and the other be told again.
+        // The Endpoint may ask again, and get the same one's address again.
         ask(&mut p, a, PORT, b"").unwrap();
         assert!(p.a.ia.ep_ud_address(a).is_err());
         let cr = request(&mut p);
         p.b.ia.cr_accept(p.now, cr, Some(b), b"").unwrap();
-        p.settle();
+        p.run_until_idle();
         assert_eq!(p.a.ia.ep_ud_address(a), Ok(to));
         for (side, ep) in [(&mut p.a, a), (&mut p.b, b)] {
             assert_eq!(side.ia.ep_query(ep).unwrap().state, EpState::Connected);
@@ -104,11 +104,11 @@ fn who_asks_a_service_point_can_send_to_its_endpoint() {
 }
 
 #[test]
-fn who_is_refused_learns_why() {
-    let mut p = Pair::strangers(Merge::Apart, None);
+fn a_refused_look_up_has_a_reason() {
+    let mut p = Pair::unconnected(Merge::Apart, None);
     let [a, _] = datagrams(&mut p);
     ask(&mut p, a, PORT + 1, b"").unwrap();
-    p.settle();
+    p.run_until_idle();
     refused(&mut p, a);
     assert_eq!(p.a.ia.ep_reject_reason(a), Ok(Some(Reason::INVALID_SERVICE_ID)));
     ask(&mut p, a, PORT, b"").unwrap();
@@ -117,7 +117,7 @@ fn who_is_refused_learns_why() {
     let long = p.b.ia.cr_reject(p.now, cr, &[1; MAX_UD_REPLY_PRIVATE + 1]);
     assert_eq!(reason(long.unwrap_err()), (DatType::InvalidParameter, DatSubtype::InvalidArg2));
     p.b.ia.cr_reject(p.now, cr, b"no").unwrap();
-    p.settle();
+    p.run_until_idle();
     refused(&mut p, a);
     assert_eq!(p.a.ia.ep_reject_reason(a), Ok(Some(Reason::CONSUMER)));
     assert!(p.a.ia.ep_private_data(a).unwrap().starts_with(b"no\0"));
@@ -125,7 +125,7 @@ fn who_is_refused_learns_why() {
     let (cr, port) = (p.b.cr, PORT + 2);
     p.b.ia.psp_create(port, cr, PspFlag::Provider).unwrap();
     ask(&mut p, a, port, b"").unwrap();
-    p.settle();
+    p.run_until_idle();
     refused(&mut p, a);
     assert_eq!(p.a.ia.ep_reject_reason(a), Ok(Some(Reason::NO_QP)));
     assert_eq!(p.b.drain(cr), []);
@@ -133,7 +133,7 @@ fn who_is_refused_learns_why() {
 
 #[test]
 fn nobody_there_is_an_error_in_time() {
-    let mut p = Pair::strangers(Merge::Apart, None);
+    let mut p = Pair::unconnected(Merge::Apart, None);
     let [a, _] = datagrams(&mut p);
     // The request stays without an answer.
     ask(&mut p, a, PORT, b"").unwrap();
@@ -145,14 +145,14 @@ fn nobody_there_is_an_error_in_time() {
     // A late answer is for nobody.
     let b = datagrams(&mut p)[1];
     p.b.ia.cr_accept(p.now, cr, Some(b), b"").unwrap();
-    p.settle();
+    p.run_until_idle();
     assert_eq!(p.a.drain(p.a.conn), []);
     assert!(p.a.ia.ep_ud_address(a).is_err());
 }
 
 #[test]
-fn what_does_not_fit_is_refused_and_changes_nothing() {
-    let mut p = Pair::strangers(Merge::Apart, None);
+fn unfit_questions_and_answers_are_refused_and_change_nothing() {
+    let mut p = Pair::unconnected(Merge::Apart, None);
     let [a, b] = datagrams(&mut p);
     let long = ask(&mut p, a, PORT, &[1; MAX_CONNECT_UD_PRIVATE + 1]);
     assert_eq!(reason(long.unwrap_err()), (DatType::InvalidParameter, DatSubtype::InvalidArg5));
@@ -175,11 +175,11 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
     );
     p.b.ia.ep_reset(b).unwrap();
     p.b.ia.cr_accept(p.now, cr, Some(b), &long[1..]).unwrap();
-    p.settle();
+    p.run_until_idle();
     found(&mut p, a);
     // A request for a connection is none for datagrams.
     p.ask(b"").unwrap();
-    p.settle();
+    p.run_until_idle();
     let cr = p.request().unwrap();
     assert!(p.b.ia.cr_accept(p.now, cr, Some(b), b"").is_err());
     p.b.ia.cr_reject(p.now, cr, b"").unwrap();
@@ -189,7 +189,7 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
 /// the answers.
 #[test]
 fn many_questions_at_a_time_have_an_answer_each() {
-    let mut p = Pair::strangers(Merge::Apart, None);
+    let mut p = Pair::unconnected(Merge::Apart, None);
     let [a, b] = datagrams(&mut p);
     ask(&mut p, a, PORT, b"one").unwrap();
     ask(&mut p, a, PORT, b"two").unwrap();
@@ -201,10 +201,10 @@ fn many_questions_at_a_time_have_an_answer_each() {
     let ten = request(&mut p);
     let mut answers = Vec::new();
     for (cr, word) in [(ten, b"ten"), (one, b"one")] {
-        let told = p.b.ia.cr_query(cr).unwrap();
-        assert!(told.private_data.starts_with(word));
+        let param = p.b.ia.cr_query(cr).unwrap();
+        assert!(param.private_data.starts_with(word));
         p.b.ia.cr_accept(p.now, cr, Some(b), word).unwrap();
-        p.settle();
+        p.run_until_idle();
         answers.push((found(&mut p, a), word));
     }
     // The one that nobody answers is over after its own five seconds.
@@ -220,7 +220,7 @@ fn many_questions_at_a_time_have_an_answer_each() {
     }
     let answer = p.a.ia.ep_ud_answer(a, no).unwrap();
     assert_eq!(answer.address, Err(Reason::INVALID_SERVICE_ID));
-    // The answer is that of who asked.
+    // The answer goes to the Endpoint that asked.
     let (pz, recv, sends, conn) = (p.a.pz, p.a.recv, p.a.request, p.a.conn);
     let other = p.a.ia.ep_create_ud(pz, recv, sends, Some(conn), None, QKEY).unwrap();
     assert_eq!(
@@ -231,7 +231,7 @@ fn many_questions_at_a_time_have_an_answer_each() {
     // reset.
     ask(&mut p, a, PORT, b"").unwrap();
     ask(&mut p, a, PORT, b"").unwrap();
-    p.settle();
+    p.run_until_idle();
     p.a.ia.ep_disconnect(p.now, a, CloseFlag::Abrupt).unwrap();
     p.pass(10 * SECOND);
     assert_eq!(p.a.drain(p.a.conn), [Event::Disconnected(a)]);
@@ -242,17 +242,17 @@ fn many_questions_at_a_time_have_an_answer_each() {
 
 #[test]
 fn a_refusal_takes_the_place_of_what_was_found_before() {
-    let mut p = Pair::strangers(Merge::Apart, None);
+    let mut p = Pair::unconnected(Merge::Apart, None);
     let [a, b] = datagrams(&mut p);
     ask(&mut p, a, PORT, b"").unwrap();
     ask(&mut p, a, PORT, b"").unwrap();
     let [yes, no] = [(); 2].map(|()| request(&mut p));
     p.b.ia.cr_accept(p.now, yes, Some(b), b"").unwrap();
-    p.settle();
+    p.run_until_idle();
     found(&mut p, a);
     assert_eq!(p.a.ia.ep_ud_address(a).unwrap().path.remote, addr(1));
     p.b.ia.cr_reject(p.now, no, b"").unwrap();
-    p.settle();
+    p.run_until_idle();
     refused(&mut p, a);
     assert_eq!(
         reason(p.a.ia.ep_ud_address(a).unwrap_err()),
@@ -263,7 +263,7 @@ fn a_refusal_takes_the_place_of_what_was_found_before() {
 #[test]
 fn an_endpoint_that_ends_asks_no_more() {
     for flag in [CloseFlag::Abrupt, CloseFlag::Graceful] {
-        let mut p = Pair::strangers(Merge::Apart, None);
+        let mut p = Pair::unconnected(Merge::Apart, None);
         let [a, b] = datagrams(&mut p);
         ask(&mut p, a, PORT, b"").unwrap();
         let cr = request(&mut p);
@@ -280,7 +280,7 @@ fn an_endpoint_that_ends_asks_no_more() {
         ask(&mut p, a, PORT, b"").unwrap();
         let cr = request(&mut p);
         p.b.ia.cr_accept(p.now, cr, Some(b), b"").unwrap();
-        p.settle();
+        p.run_until_idle();
         found(&mut p, a);
         // Freed in the midst of a question, and closed with one to answer.
         ask(&mut p, a, PORT, b"").unwrap();

@@ -1,6 +1,6 @@
 //! Ending connections: abrupt, graceful, crossing, broken; reset and free.
 //!
-//! Length: one test per way a connection ends, on one harness.
+//! Length: one test per kind of end of a connection, on one harness.
 
 #![expect(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test")]
 
@@ -26,9 +26,9 @@ fn an_abrupt_disconnect_flushes_in_order_and_tells_both_once() {
     }
     disconnect(&mut p, CloseFlag::Abrupt);
     assert_eq!(p.a.state(), EpState::Disconnected);
-    p.settle();
+    p.run_until_idle();
     p.fabric.hold(false);
-    p.settle();
+    p.run_until_idle();
     assert_eq!(p.a.dtos(p.a.request), [0, 1, 2, 3].map(|c| (c, ErrFlushed)));
     assert_eq!(p.a.dtos(p.a.recv), [100, 101, 102, 103].map(|c| (c, ErrFlushed)));
     assert_eq!(p.b.dtos(p.b.recv), [200, 201, 202, 203].map(|c| (c, ErrFlushed)));
@@ -68,7 +68,7 @@ fn successes_come_before_flushes_before_the_end_on_a_merged_dispatcher() {
     p.a.send(2, FLAGS).unwrap();
     p.a.send(3, FLAGS).unwrap();
     disconnect(&mut p, CloseFlag::Abrupt);
-    p.settle();
+    p.run_until_idle();
     let events = p.a.drain(p.a.conn);
     let dto = |event: &Event| match event {
         Event::Dto(dto) => Some((dto.cookie, dto.status)),
@@ -102,7 +102,7 @@ fn every_way_to_merge_keeps_the_order_of_each_stream() {
         p.fabric.hold(true);
         p.a.send(2, FLAGS).unwrap();
         disconnect(&mut p, CloseFlag::Abrupt);
-        p.settle();
+        p.run_until_idle();
         let mut evds = vec![p.a.conn];
         for evd in [p.a.request, p.a.recv] {
             if !evds.contains(&evd) {
@@ -139,7 +139,7 @@ fn a_graceful_disconnect_waits_for_the_requests_but_not_for_the_consumer() {
     p.a.send(2, FLAGS).unwrap();
     p.a.post_recv(9).unwrap();
     disconnect(&mut p, CloseFlag::Graceful);
-    p.settle();
+    p.run_until_idle();
     assert_eq!(p.a.state(), EpState::DisconnectPending);
     assert_eq!((p.a.drain(p.a.conn), p.b.drain(p.b.conn)), (vec![], vec![]));
     let pending = DatReturn::new(DatType::InvalidState, DatSubtype::InvalidStateEpDiscPending);
@@ -148,7 +148,7 @@ fn a_graceful_disconnect_waits_for_the_requests_but_not_for_the_consumer() {
     disconnect(&mut p, CloseFlag::Graceful);
     p.b.post_recv(5).unwrap();
     p.b.post_recv(6).unwrap();
-    p.settle();
+    p.run_until_idle();
     assert_eq!(p.a.drain(p.a.conn), [Event::Disconnected(p.a.ep)]);
     assert_eq!(p.b.drain(p.b.conn), [Event::Disconnected(p.b.ep)]);
     assert_eq!(p.a.dtos(p.a.request), [(1, Success), (2, Success)]);
@@ -163,12 +163,12 @@ fn a_graceful_disconnect_follows_requests_that_complete_in_silence() {
         p.a.send(cookie, SUPPRESS).unwrap();
     }
     disconnect(&mut p, CloseFlag::Graceful);
-    p.settle();
+    p.run_until_idle();
     assert_eq!(p.a.state(), EpState::DisconnectPending);
     for cookie in 0..3 {
         p.b.post_recv(cookie).unwrap();
     }
-    p.settle();
+    p.run_until_idle();
     assert_eq!(p.a.drain(p.a.conn), [Event::Disconnected(p.a.ep)]);
     assert_eq!(p.a.drain(p.a.request), []);
     assert_eq!(p.b.dtos(p.b.recv), [0, 1, 2].map(|c| (c, Success)));
@@ -179,7 +179,7 @@ fn a_graceful_disconnect_of_an_idle_endpoint_is_immediate() {
     let mut p = Pair::connected();
     disconnect(&mut p, CloseFlag::Graceful);
     assert_eq!(p.a.state(), EpState::Disconnected);
-    p.settle();
+    p.run_until_idle();
     assert_eq!(p.b.drain(p.b.conn), [Event::Disconnected(p.b.ep)]);
 }
 
@@ -189,7 +189,7 @@ fn an_abrupt_disconnect_cuts_a_graceful_one_short() {
     p.a.send(1, FLAGS).unwrap();
     disconnect(&mut p, CloseFlag::Graceful);
     disconnect(&mut p, CloseFlag::Abrupt);
-    p.settle();
+    p.run_until_idle();
     assert_eq!(p.a.drain(p.a.conn), [Event::Disconnected(p.a.ep)]);
     assert_eq!(p.a.dtos(p.a.request), [(1, ErrFlushed)]);
 }
@@ -204,7 +204,7 @@ fn a_request_that_fails_while_draining_ends_in_one_disconnected() {
     p.a.send(2, FLAGS).unwrap();
     disconnect(&mut p, CloseFlag::Graceful);
     p.fabric.hold(false);
-    p.settle();
+    p.run_until_idle();
     assert_eq!(p.a.drain(p.a.conn), [Event::Disconnected(p.a.ep)]);
     assert_eq!(p.a.dtos(p.a.request), [(1, DtoStatus::ErrRemoteAccess), (2, ErrFlushed)]);
 }
@@ -216,7 +216,7 @@ fn crossing_disconnects_give_each_side_one_event() {
         p.a.post_recv(1).unwrap();
         p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt).unwrap();
         p.b.ia.ep_disconnect(p.now, p.b.ep, flag).unwrap();
-        p.settle();
+        p.run_until_idle();
         assert_eq!(p.a.drain(p.a.conn), [Event::Disconnected(p.a.ep)]);
         assert_eq!(p.b.drain(p.b.conn), [Event::Disconnected(p.b.ep)]);
         assert_eq!(p.a.dtos(p.a.recv), [(1, ErrFlushed)]);
@@ -229,7 +229,7 @@ fn the_peer_disconnecting_during_a_drain_ends_it() {
     p.a.send(1, FLAGS).unwrap();
     disconnect(&mut p, CloseFlag::Graceful);
     p.b.ia.ep_disconnect(p.now, p.b.ep, CloseFlag::Abrupt).unwrap();
-    p.settle();
+    p.run_until_idle();
     assert_eq!(p.a.drain(p.a.conn), [Event::Disconnected(p.a.ep)]);
     assert_eq!(p.b.drain(p.b.conn), [Event::Disconnected(p.b.ep)]);
     assert_eq!(p.a.dtos(p.a.request).len(), 1);
@@ -239,11 +239,11 @@ fn the_peer_disconnecting_during_a_drain_ends_it() {
 fn disconnecting_twice_is_no_event() {
     let mut p = Pair::connected();
     disconnect(&mut p, CloseFlag::Abrupt);
-    p.settle();
+    p.run_until_idle();
     p.a.drain(p.a.conn);
     for flag in [CloseFlag::Abrupt, CloseFlag::Graceful] {
         disconnect(&mut p, flag);
-        p.settle();
+        p.run_until_idle();
         assert_eq!(p.a.drain(p.a.conn), []);
     }
 }
@@ -260,7 +260,7 @@ fn a_failed_request_breaks_the_connection_after_its_own_event() {
         p.a.send(2, SUPPRESS).unwrap();
         p.fabric.hold(false);
         let mut dtos = p.a.dtos(p.a.request);
-        p.settle();
+        p.run_until_idle();
         dtos.extend(p.a.dtos(p.a.request));
         assert_eq!(dtos, [(1, DtoStatus::ErrRemoteAccess), (2, ErrFlushed)], "{merge:?}");
         assert_eq!(p.a.state(), EpState::Disconnected);
@@ -279,10 +279,10 @@ fn a_message_too_long_for_its_receive_breaks_both_sides() {
     let seg = p.b.seg(0, 4);
     p.b.ia.ep_post_recv(p.b.ep, &[seg], 1, FLAGS).unwrap();
     p.a.send(2, FLAGS).unwrap();
-    p.settle();
+    p.run_until_idle();
     assert_eq!(p.b.dtos(p.b.recv), [(1, DtoStatus::ErrLocalLength)]);
     assert_eq!(p.a.dtos(p.a.request), [(2, DtoStatus::ErrRemoteResponder)]);
-    p.settle();
+    p.run_until_idle();
     assert_eq!(p.b.drain(p.b.conn), [Event::Broken(p.b.ep)]);
     assert_eq!(p.a.drain(p.a.conn), [Event::Broken(p.a.ep)]);
 }
@@ -338,7 +338,7 @@ fn reset_makes_an_endpoint_that_connects_again() {
             assert_eq!(p.a.dtos(p.a.request), [(round, Success)]);
         }
         disconnect(&mut p, if round % 3 == 0 { CloseFlag::Graceful } else { CloseFlag::Abrupt });
-        p.settle();
+        p.run_until_idle();
         for side in [&mut p.a, &mut p.b] {
             assert_eq!(side.drain(side.conn), [Event::Disconnected(side.ep)]);
             if round % 2 == 0 {
@@ -359,7 +359,7 @@ fn reset_makes_an_endpoint_that_connects_again() {
 
 #[test]
 fn a_reset_of_an_unconnected_endpoint_keeps_its_receives() {
-    let mut p = Pair::strangers(Merge::Apart, None);
+    let mut p = Pair::unconnected(Merge::Apart, None);
     p.b.post_recv(8).unwrap();
     p.b.ia.ep_reset(p.b.ep).unwrap();
     p.connect();
@@ -375,7 +375,7 @@ fn the_device_refusing_a_reset_leaves_the_endpoint_disconnected() {
             p.a.post_recv(1).unwrap();
         }
         disconnect(&mut p, CloseFlag::Abrupt);
-        p.settle();
+        p.run_until_idle();
         p.fabric.fail_nth(Some(0));
         let error = p.a.ia.ep_reset(p.a.ep).unwrap_err();
         assert!(error.fault().is_some());
@@ -391,7 +391,7 @@ fn freeing_a_connected_endpoint_disconnects_the_peer() {
     p.a.post_recv(1).unwrap();
     p.a.send(2, FLAGS).unwrap();
     p.a.ia.ep_free(p.now, p.a.ep).unwrap();
-    p.settle();
+    p.run_until_idle();
     assert_eq!(p.b.drain(p.b.conn), [Event::Disconnected(p.b.ep)]);
     assert_eq!(p.a.drain(p.a.conn), []);
     assert_eq!(p.a.drain(p.a.recv), []);
@@ -401,14 +401,14 @@ fn freeing_a_connected_endpoint_disconnects_the_peer() {
 
 #[test]
 fn freeing_while_connecting_aborts() {
-    let mut p = Pair::strangers(Merge::Apart, None);
+    let mut p = Pair::unconnected(Merge::Apart, None);
     p.ask(b"").unwrap();
-    p.settle();
+    p.run_until_idle();
     p.a.ia.ep_free(p.now, p.a.ep).unwrap();
-    p.settle();
+    p.run_until_idle();
     let cr = p.request().unwrap();
     p.b.ia.cr_accept(p.now, cr, Some(p.b.ep), b"").unwrap();
-    p.settle();
+    p.run_until_idle();
     assert_eq!(p.b.drain(p.b.conn), [Event::AcceptCompletionError(p.b.ep)]);
 }
 
@@ -460,7 +460,7 @@ fn a_device_that_does_not_answer_is_a_timeout_and_then_lost() {
 #[test]
 fn a_failed_follower_takes_no_entry_from_the_length_of_its_dispatcher() {
     for reset in [false, true] {
-        let mut p = Pair::strangers(Merge::Apart, None);
+        let mut p = Pair::unconnected(Merge::Apart, None);
         // One less than a power of two, so that rounding up gives few entries besides.
         let (length, flags) = (15, EvdFlags::DTO | EvdFlags::RMR_BIND);
         p.a.request = p.a.ia.evd_create(length, flags).unwrap();
@@ -478,7 +478,7 @@ fn a_failed_follower_takes_no_entry_from_the_length_of_its_dispatcher() {
         write.unwrap();
         assert!(!p.a.ia.ep_get_status(p.a.ep).unwrap().request_idle);
         p.fabric.hold(false);
-        p.settle();
+        p.run_until_idle();
         p.a.drain(p.a.conn);
         p.b.drain(p.b.conn);
         assert_eq!(p.a.state(), EpState::Disconnected);
@@ -500,14 +500,14 @@ fn a_failed_follower_takes_no_entry_from_the_length_of_its_dispatcher() {
         for cookie in 12..14 {
             p.a.send(cookie, SUPPRESS).unwrap();
             p.a.ia.ep_get_status(p.a.ep).unwrap();
-            p.settle();
+            p.run_until_idle();
             assert!(p.a.ia.ep_get_status(p.a.ep).unwrap().request_idle);
         }
         for cookie in 14..16 {
             p.b.post_recv(cookie).unwrap();
             p.a.send(cookie, FLAGS).unwrap();
         }
-        p.settle();
+        p.run_until_idle();
         let evd = p.a.ia.async_evd();
         assert_eq!(p.a.drain(evd), [], "reset: {reset}");
         let failed = (1, DtoStatus::ErrRemoteAccess);
@@ -524,11 +524,11 @@ fn a_second_graceful_disconnect_does_not_start_the_patience_anew() {
     p.a.send(1, FLAGS).unwrap();
     disconnect(&mut p, CloseFlag::Graceful);
     p.now = p.now + core::time::Duration::from_secs(20);
-    p.settle();
+    p.run_until_idle();
     disconnect(&mut p, CloseFlag::Graceful);
     assert_eq!(p.a.state(), EpState::DisconnectPending);
     p.now = p.now + core::time::Duration::from_secs(11);
-    p.settle();
+    p.run_until_idle();
     assert_eq!(p.a.state(), EpState::Disconnected);
     assert_eq!(p.a.drain(p.a.conn), [Event::Disconnected(p.a.ep)]);
 }
@@ -545,7 +545,7 @@ fn a_drain_ends_when_its_patience_does() {
         assert!(next.is_some_and(|at| at <= soon), "{next:?}");
         assert_eq!(p.a.state(), EpState::DisconnectPending);
         p.now = p.now + core::time::Duration::from_secs(30);
-        p.settle();
+        p.run_until_idle();
         assert_eq!(p.a.drain(p.a.conn), [Event::Disconnected(p.a.ep)]);
         assert_eq!(p.b.drain(p.b.conn), [Event::Disconnected(p.b.ep)]);
         for side in [&mut p.a, &mut p.b] {

@@ -69,7 +69,7 @@ fn messages_of_no_bytes() {
 }
 
 #[test]
-fn what_is_wrong_with_local_memory_is_told_at_the_post() {
+fn errors_of_local_memory_are_reported_at_the_post() {
     let mut p = Pair::connected();
     let other = p.a.ia.pz_create().unwrap();
     let region = p.a.lmr.region;
@@ -115,7 +115,7 @@ fn what_is_wrong_with_local_memory_is_told_at_the_post() {
         assert_eq!(p.a.ia.ep_post_recv(ep, &iov, 0, FLAGS), outside);
     }
     assert_eq!(p.a.ia.ep_get_status(ep).unwrap(), before);
-    p.settle();
+    p.run_until_idle();
     assert_eq!((p.a.state(), p.b.state()), (EpState::Connected, EpState::Connected));
 }
 
@@ -146,7 +146,7 @@ fn lengths_that_do_not_fit_each_other() {
 
 #[test]
 fn messages_longer_than_the_endpoint_was_made_for() {
-    let fabric = Pair::strangers(Merge::Apart, None);
+    let fabric = Pair::unconnected(Merge::Apart, None);
     let mut attr = fabric.a.ia.ep_attr_default();
     attr.max_message_size = 16;
     attr.max_rdma_size = 8;
@@ -184,7 +184,7 @@ fn too_many_segments_and_unknown_flags() {
 
 #[test]
 fn unsignalled_only_where_the_endpoint_has_it() {
-    let p = Pair::strangers(Merge::Apart, None);
+    let p = Pair::unconnected(Merge::Apart, None);
     let mut attr = p.a.ia.ep_attr_default();
     attr.request_completion_flags = CompletionFlags::UNSIGNALLED;
     attr.recv_completion_flags = CompletionFlags::UNSIGNALLED;
@@ -291,7 +291,7 @@ fn deferred_requests_start_with_the_next_doorbell() {
 
 #[test]
 fn requests_before_the_connection_are_refused_and_receives_are_not() {
-    let mut p = Pair::strangers(Merge::Apart, None);
+    let mut p = Pair::unconnected(Merge::Apart, None);
     let unconnected = of(DatType::InvalidState, DatSubtype::InvalidStateEpUnconnected);
     assert_eq!(p.a.send(1, FLAGS), Err(unconnected));
     p.a.post_recv(2).unwrap();
@@ -299,12 +299,12 @@ fn requests_before_the_connection_are_refused_and_receives_are_not() {
     let active = of(DatType::InvalidState, DatSubtype::InvalidStateEpActConnPending);
     assert_eq!(p.a.send(1, FLAGS), Err(active));
     p.a.post_recv(3).unwrap();
-    p.settle();
+    p.run_until_idle();
     let cr = p.request().unwrap();
     p.b.ia.cr_accept(p.now, cr, Some(p.b.ep), b"").unwrap();
     let completing = of(DatType::InvalidState, DatSubtype::InvalidStateEpComplPending);
     assert_eq!(p.b.send(1, FLAGS), Err(completing));
-    p.settle();
+    p.run_until_idle();
     p.b.send(4, FLAGS).unwrap();
     assert_eq!(p.a.dtos(p.a.recv), [(2, Success)]);
 }
@@ -370,9 +370,9 @@ fn a_drain_waits_for_the_poster_that_is_out() {
     p.b.post_recv(1).unwrap();
     poster.post_send(&[p.a.seg(0, 8)], 1, SUPPRESS).unwrap();
     p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Graceful).unwrap();
-    p.settle();
+    p.run_until_idle();
     assert_eq!(p.a.state(), EpState::DisconnectPending);
     p.a.ia.ep_return_poster(poster).unwrap();
-    p.settle();
+    p.run_until_idle();
     assert_eq!(p.a.drain(p.a.conn), [Event::Disconnected(p.a.ep)]);
 }

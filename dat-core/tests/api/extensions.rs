@@ -44,14 +44,14 @@ fn atomics_answer_with_what_was_there() {
     p.fabric.write(there.addr, &u64::MAX.to_ne_bytes());
     let ep = p.a.ep;
     p.a.ia.ep_post_fetch_add(ep, 3, &here, 1, &there, FLAGS).unwrap();
-    p.settle();
+    p.run_until_idle();
     let event = extended(p.a.next(p.a.request));
     assert_eq!((event.cookie, event.status(), event.len), (1, DtoStatus::Success, 8));
     assert_eq!((event.ep, event.operation), (ep, IbOperation::FetchAdd));
     assert_eq!((word(&p, here.addr), word(&p, there.addr)), (u64::MAX, 2));
     for (compare, after) in [(1, 2), (2, 77)] {
         p.a.ia.ep_post_cmp_swap(ep, compare, 77, &here, 2, &there, FLAGS).unwrap();
-        p.settle();
+        p.run_until_idle();
         let event = extended(p.a.next(p.a.request));
         assert_eq!(event.operation, IbOperation::CmpSwap);
         assert_eq!((word(&p, here.addr), word(&p, there.addr)), (2, after));
@@ -62,7 +62,7 @@ fn atomics_answer_with_what_was_there() {
     p.b.post_recv(5).unwrap();
     p.b.post_recv(6).unwrap();
     p.a.send(7, FLAGS).unwrap();
-    p.settle();
+    p.run_until_idle();
     assert_eq!(p.a.dtos(p.a.request), [(7, DtoStatus::Success)]);
     assert_eq!(word(&p, there.addr), 78);
 }
@@ -73,13 +73,13 @@ fn an_atomic_without_the_right_breaks_the_connection() {
     let (there, here) = (p.b.far(64, 8), p.a.seg(128, 8));
     p.a.ia.ep_post_fetch_add(p.a.ep, 3, &here, 1, &there, FLAGS).unwrap();
     p.a.ia.ep_post_fetch_add(p.a.ep, 3, &here, 2, &there, FLAGS).unwrap();
-    p.settle();
+    p.run_until_idle();
     let ends = p.a.drain(p.a.request);
     let ends: Vec<_> = ends.into_iter().map(|event| extended(Some(event))).collect();
     assert_eq!(ends[0].status(), DtoStatus::ErrRemoteAccess);
     assert_eq!((ends[1].status(), ends[1].len), (DtoStatus::ErrFlushed, 0));
     assert_eq!(p.a.drain(p.a.conn), [Event::Broken(p.a.ep)]);
-    // What is posted from now on comes back flushed, as the event that it would have had.
+    // A post from now on comes back flushed, as the event that it would have had.
     p.a.ia.ep_post_cmp_swap(p.a.ep, 0, 0, &here, 9, &there, FLAGS).unwrap();
     let event = extended(p.a.next(p.a.request));
     assert_eq!(event.operation, IbOperation::CmpSwap);
@@ -87,7 +87,7 @@ fn an_atomic_without_the_right_breaks_the_connection() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn impossible_requests_are_refused() {
     let mut p = Pair::connected();
     let lmr = atomics(&mut p);
     let (good, here) = (far(&lmr, 64, 8), p.a.seg(128, 8));
@@ -105,9 +105,9 @@ fn what_cannot_be_is_refused() {
     assert_eq!(post(here, odd, FLAGS), bad(DatSubtype::InvalidArg5));
     let unknown = CompletionFlags::from_bits_retain(0x1000);
     assert_eq!(post(here, good, unknown), bad(DatSubtype::InvalidArg6));
-    let stranger = LmrTriplet { context: 0xffff, ..here };
+    let unknown_lmr = LmrTriplet { context: 0xffff, ..here };
     assert_eq!(
-        post(stranger, good, FLAGS),
+        post(unknown_lmr, good, FLAGS),
         Err(DatReturn::new(DatType::PrivilegesViolation, DatSubtype::PrivilegesRdmaRead))
     );
     assert!(post(here, good, FLAGS).is_ok());
@@ -116,7 +116,7 @@ fn what_cannot_be_is_refused() {
     // Datagrams are not for a connection.
     let to = Destination { path: path(&mut p), qpn: 1, qkey: 2 };
     assert_eq!(p.a.ia.ep_post_send_ud(ep, &[here], &to, None, 0, FLAGS), Err(model()));
-    let mut p = Pair::strangers(Merge::Apart, None);
+    let mut p = Pair::unconnected(Merge::Apart, None);
     let (ep, here) = (p.a.ep, p.a.seg(0, 8));
     let early = p.a.ia.ep_post_rdma_write_immed(ep, &[here], 0, &p.b.far(0, 8), 1, FLAGS);
     assert_eq!(early.unwrap_err().ty(), DatType::InvalidState);
@@ -159,17 +159,20 @@ fn an_immediate_takes_a_receive_after_its_write() {
         let (here, there) = (p.a.seg(0, 8), p.b.far(512, 16));
         let ep = p.a.ep;
         p.a.ia.ep_post_rdma_write_immed(ep, &[here], 1, &there, 0xdead_beef, FLAGS).unwrap();
-        p.settle();
+        p.run_until_idle();
         assert_eq!(p.a.next(p.a.request), None, "no receive is there");
         p.b.post_recv(2).unwrap();
-        p.settle();
+        p.run_until_idle();
         let event = extended(p.a.next(p.a.request));
         assert_eq!((event.cookie, event.operation), (1, IbOperation::RdmaWriteImmed));
         let event = extended(p.b.next(p.b.recv));
         assert_eq!((event.cookie, event.len), (2, 8));
         assert_eq!(event.operation, IbOperation::RecvRdmaWriteImmed);
-        let told = p.b.ia.evd_extension(p.b.recv).unwrap();
-        assert_eq!((told.arrived, told.immediate), (Arrived::WriteImmediate, 0xdead_beef));
+        let extension = p.b.ia.evd_extension(p.b.recv).unwrap();
+        assert_eq!(
+            (extension.arrived, extension.immediate),
+            (Arrived::WriteImmediate, 0xdead_beef)
+        );
         let mut bytes = [0; 8];
         p.fabric.read(there.addr, &mut bytes);
         assert_eq!(&bytes, b"immediat");
@@ -197,7 +200,7 @@ fn to(p: &mut Pair, ep: Ep, qkey: u32) -> Destination {
 #[test]
 fn datagrams_tell_who_sent_them() {
     for merge in Merge::ALL {
-        let mut p = Pair::strangers(merge, None);
+        let mut p = Pair::unconnected(merge, None);
         let [a, b] = datagrams(&mut p);
         let qpn = p.a.ia.ep_query(a).unwrap().qp.unwrap().number;
         let to = to(&mut p, b, QKEY);
@@ -206,13 +209,13 @@ fn datagrams_tell_who_sent_them() {
             let (here, there) = (p.a.seg(0, 5), p.b.seg(1024, 64));
             p.b.ia.ep_post_recv(b, &[there], 2, FLAGS).unwrap();
             p.a.ia.ep_post_send_ud(a, &[here], &to, immediate, 1, FLAGS).unwrap();
-            p.settle();
+            p.run_until_idle();
             let sent = extended(p.a.next(p.a.request));
             assert_eq!((sent.cookie, sent.operation), (1, IbOperation::SendUd));
             let event = extended(p.b.next(p.b.recv));
             assert_eq!((event.ep, event.cookie, event.len), (b, 2, 45));
-            let told = p.b.ia.evd_extension(p.b.recv).unwrap();
-            assert_eq!((told.source_qpn, told.immediate), (qpn, immediate.unwrap_or(0)));
+            let extension = p.b.ia.evd_extension(p.b.recv).unwrap();
+            assert_eq!((extension.source_qpn, extension.immediate), (qpn, immediate.unwrap_or(0)));
             assert_eq!(
                 event.operation,
                 match immediate {
@@ -225,7 +228,7 @@ fn datagrams_tell_who_sent_them() {
             assert_eq!(&bytes[40..], b"hello");
             assert_eq!(sender(bytes.first_chunk().unwrap()), Some(addr(0)));
         }
-        // By halves as well, where the straight way comes first.
+        // By poster and reaper as well, where the fast path comes first.
         let mut reaper = p.b.ia.evd_take_reaper(p.b.recv).unwrap();
         let mut poster = p.a.ia.ep_take_poster(a).unwrap();
         let (here, there) = (p.a.seg(0, 5), p.b.seg(1024, 64));
@@ -240,8 +243,8 @@ fn datagrams_tell_who_sent_them() {
 }
 
 #[test]
-fn what_nobody_takes_is_lost_and_sent_all_the_same() {
-    let mut p = Pair::strangers(Merge::Apart, None);
+fn an_unreceived_datagram_is_lost_and_its_send_succeeds() {
+    let mut p = Pair::unconnected(Merge::Apart, None);
     let [a, b] = datagrams(&mut p);
     let (good, bad) = (to(&mut p, b, QKEY), to(&mut p, b, QKEY + 1));
     let here = p.a.seg(0, 32);
@@ -251,7 +254,7 @@ fn what_nobody_takes_is_lost_and_sent_all_the_same() {
             p.b.ia.ep_post_recv(b, &[there], 5, FLAGS).unwrap();
         }
         p.a.ia.ep_post_send_ud(a, &[here], &to, None, 1, FLAGS).unwrap();
-        p.settle();
+        p.run_until_idle();
         assert_eq!(extended(p.a.next(p.a.request)).status(), DtoStatus::Success);
         assert_eq!(p.b.next(p.b.recv).is_some(), room == Some(64));
     }
@@ -259,22 +262,22 @@ fn what_nobody_takes_is_lost_and_sent_all_the_same() {
 
 #[test]
 fn an_endpoint_for_datagrams_ends_and_opens_again() {
-    let mut p = Pair::strangers(Merge::Apart, None);
+    let mut p = Pair::unconnected(Merge::Apart, None);
     let [a, b] = datagrams(&mut p);
     let to = to(&mut p, b, QKEY);
     let (here, there) = (p.a.seg(0, 8), p.b.seg(1024, 64));
     p.b.ia.ep_post_recv(b, &[there], 5, FLAGS).unwrap();
     p.b.ia.ep_disconnect(p.now, b, CloseFlag::Graceful).unwrap();
-    p.settle();
+    p.run_until_idle();
     assert_eq!(p.b.dtos(p.b.recv), [(5, DtoStatus::ErrFlushed)]);
     assert_eq!(p.b.drain(p.b.conn), [Event::Disconnected(b)]);
     p.b.ia.ep_reset(b).unwrap();
     assert_eq!(p.b.ia.ep_query(b).unwrap().state, EpState::Connected);
     p.b.ia.ep_post_recv(b, &[there], 6, FLAGS).unwrap();
     p.a.ia.ep_post_send_ud(a, &[here], &to, None, 1, FLAGS).unwrap();
-    p.settle();
+    p.run_until_idle();
     assert_eq!(extended(p.b.next(p.b.recv)).cookie, 6);
-    // What is for connections it does not do.
+    // It refuses operations that are for connections.
     let remote = p.b.far(0, 8);
     assert_eq!(p.a.ia.ep_post_send(a, &[here], 0, FLAGS), Err(model()));
     assert_eq!(p.a.ia.ep_post_send(a, &[], 0, FLAGS), Err(model()));

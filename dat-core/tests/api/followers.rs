@@ -39,7 +39,7 @@ fn a_follower_that_fails_takes_nobody_with_it() {
     assert!(!p.a.ia.ep_get_status(p.a.ep).unwrap().request_idle);
     forge(&p, 2, Status::Flushed);
     assert_eq!(p.a.next(p.a.request), None);
-    p.settle();
+    p.run_until_idle();
     assert_eq!(p.a.state(), EpState::Disconnected);
     assert_eq!(p.a.dtos(p.a.request), [(7, ErrFlushed), (8, ErrFlushed)]);
 }
@@ -77,7 +77,7 @@ fn suppressed_binds_end_with_the_request_behind_them() {
         }
         if ended == 0 {
             p.a.ia.ep_get_status(p.a.ep).unwrap();
-            p.settle();
+            p.run_until_idle();
             assert!(p.a.ia.ep_get_status(p.a.ep).unwrap().request_idle);
         } else {
             write(&mut p, 9, FLAGS);
@@ -106,7 +106,7 @@ fn one_follower_is_under_way_at_a_time() {
         assert!(!p.a.ia.ep_get_status(p.a.ep).unwrap().request_idle);
     }
     p.fabric.hold(false);
-    p.settle();
+    p.run_until_idle();
     for _ in 0..2 {
         p.a.ia.ep_get_status(p.a.ep).unwrap();
     }
@@ -117,7 +117,7 @@ fn one_follower_is_under_way_at_a_time() {
 /// lies in it of dat-core's own.
 #[test]
 fn followers_leave_the_consumer_its_entries() {
-    let mut p = Pair::strangers(Merge::Apart, None);
+    let mut p = Pair::unconnected(Merge::Apart, None);
     let request = p.a.ia.evd_create(4, EvdFlags::DTO).unwrap();
     let (recv, conn) = (p.a.recv, p.a.conn);
     p.a.ia.ep_free(p.now, p.a.ep).unwrap();
@@ -127,12 +127,12 @@ fn followers_leave_the_consumer_its_entries() {
     for cookie in 0..8 {
         write(&mut p, cookie, SUPPRESS);
         p.a.ia.ep_get_status(p.a.ep).unwrap();
-        p.settle();
+        p.run_until_idle();
     }
     for cookie in 10..14 {
         write(&mut p, cookie, FLAGS);
     }
-    p.settle();
+    p.run_until_idle();
     assert_eq!(p.a.drain(p.a.ia.async_evd()), []);
     assert_eq!(p.a.state(), EpState::Connected);
     let ended: Vec<_> = (10..14).map(|cookie| (cookie, Success)).collect();
@@ -164,16 +164,16 @@ fn binds_leave_their_rmrs_free_for_others() {
                     p.a.ia.ep_get_status(p.a.ep).unwrap();
                 }
             }
-            p.settle();
+            p.run_until_idle();
             p.a.ia.rmr_free(rmr).unwrap();
             let events = p.a.drain(p.a.request).len();
             assert_eq!(events, usize::from(way < 2), "way {way}, round {round}");
-            p.settle();
+            p.run_until_idle();
         }
     }
 }
 
-/// What a follower ended gives back its slots: they match nothing until they are posted again.
+/// Requests that a follower ended give back their slots: they match nothing until posted again.
 #[test]
 fn slots_that_a_follower_ended_match_nothing() {
     let mut p = Pair::connected();
@@ -181,7 +181,7 @@ fn slots_that_a_follower_ended_match_nothing() {
         write(&mut p, cookie, SUPPRESS);
     }
     while !p.a.ia.ep_get_status(p.a.ep).unwrap().request_idle {
-        p.settle();
+        p.run_until_idle();
     }
     assert_eq!(p.a.drain(p.a.request), []);
     for token in 0..32 {

@@ -1,6 +1,5 @@
-//! What is done for an Event Dispatcher that somebody listens to, and for no other: its completions
-//! are taken in, the device is asked to announce the next, and whoever has to look again learns of
-//! it.
+//! An Event Dispatcher with a listener, and no other, has its completions taken in and the device
+//! asked to announce the next, and a wait that has to look again is woken.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
@@ -26,7 +25,7 @@ fn fed(attr: Option<&EpAttr>) -> Pair {
 fn listen(p: &mut Pair, evd: Evd) -> Cno {
     let cno = p.a.ia.cno_create(None).unwrap();
     p.a.ia.evd_modify_cno(evd, Some(cno)).unwrap();
-    p.settle();
+    p.run_until_idle();
     cno
 }
 
@@ -51,7 +50,7 @@ fn the_device_announces_each_completion_to_a_listener() {
     listen(&mut p, evd);
     for cookie in 0..3 {
         p.a.send(cookie, FLAGS).unwrap();
-        p.settle();
+        p.run_until_idle();
         assert!(p.a.ia.evd_take_notice(evd), "{cookie}");
         assert!(!p.a.ia.evd_take_notice(evd));
     }
@@ -59,7 +58,7 @@ fn the_device_announces_each_completion_to_a_listener() {
 
 #[test]
 fn the_device_announces_what_is_solicited_where_only_that_counts() {
-    let p = Pair::strangers(Merge::Apart, None);
+    let p = Pair::unconnected(Merge::Apart, None);
     let mut attr = p.a.ia.ep_attr_default();
     attr.recv_completion_flags = CompletionFlags::SOLICITED_WAIT;
     let mut p = Pair::connected_as(Merge::Apart, Some(&attr));
@@ -69,39 +68,39 @@ fn the_device_announces_what_is_solicited_where_only_that_counts() {
     }
     let cno = listen(&mut p, evd);
     p.b.send(1, FLAGS).unwrap();
-    p.settle();
+    p.run_until_idle();
     assert!(!p.a.ia.evd_take_notice(evd));
     assert_eq!(p.a.ia.cno_trigger(cno), NOBODY);
     p.b.send(2, CompletionFlags::SOLICITED_WAIT).unwrap();
-    p.settle();
+    p.run_until_idle();
     assert!(p.a.ia.evd_take_notice(evd));
     assert_eq!(p.a.ia.cno_trigger(cno), Ok(evd));
 }
 
 #[test]
-fn a_half_on_another_thread_arms_for_itself() {
+fn a_reaper_on_another_thread_arms_for_itself() {
     let mut p = fed(None);
     let evd = p.a.request;
-    p.settle();
-    let mut half = p.a.ia.evd_take_reaper(evd).unwrap();
+    p.run_until_idle();
+    let mut reaper = p.a.ia.evd_take_reaper(evd).unwrap();
     p.a.send(1, FLAGS).unwrap();
-    p.settle();
+    p.run_until_idle();
     assert!(!p.a.ia.evd_take_notice(evd));
-    half.arm(false);
-    p.settle();
+    reaper.arm(false);
+    p.run_until_idle();
     assert!(p.a.ia.evd_take_notice(evd));
     // By handle it cannot be armed meanwhile.
     assert_eq!(p.a.ia.evd_arm(evd, false), Err(WAITER));
     assert_eq!(p.a.ia.evd_more(evd), Err(WAITER));
-    assert!(half.dequeue().is_ok());
-    p.a.ia.evd_return_reaper(half).unwrap();
+    assert!(reaper.dequeue().is_ok());
+    p.a.ia.evd_return_reaper(reaper).unwrap();
     assert_eq!(p.a.ia.evd_arm(evd, false), Ok(()));
 }
 
 /// More than half of the ring is queued: what comes then is not looked at, so that all of it
 /// counts.
 #[test]
-fn what_finds_no_room_in_the_ring_triggers_all_the_same() {
+fn a_completion_without_room_in_the_ring_triggers_all_the_same() {
     let mut p = Pair::connected_as(Merge::RecvRequest, None);
     let evd = p.a.request;
     let cno = listen(&mut p, evd);
@@ -110,17 +109,16 @@ fn what_finds_no_room_in_the_ring_triggers_all_the_same() {
         p.b.post_recv(cookie).unwrap();
         p.a.send(cookie, FLAGS).unwrap();
         p.b.send(cookie, FLAGS).unwrap();
-        p.settle();
+        p.run_until_idle();
         assert_eq!(p.a.ia.cno_trigger(cno), Ok(evd), "{cookie}");
     }
     assert_eq!(p.a.dtos(evd).len(), 40);
 }
 
-/// A smaller queue takes fewer events, but the place where completions are looked at stays what it
-/// was.
+/// A resize to a shorter queue keeps the position up to which completions have been looked at.
 #[test]
-fn a_quiet_completion_triggers_nothing_after_a_resize() {
-    let p = Pair::strangers(Merge::Apart, None);
+fn an_unsignalled_completion_triggers_nothing_after_a_resize() {
+    let p = Pair::unconnected(Merge::Apart, None);
     let mut attr = p.a.ia.ep_attr_default();
     attr.request_completion_flags = CompletionFlags::UNSIGNALLED;
     let mut p = fed(Some(&attr));
@@ -128,15 +126,15 @@ fn a_quiet_completion_triggers_nothing_after_a_resize() {
     let cno = listen(&mut p, evd);
     p.a.ia.evd_resize(evd, 1).unwrap();
     p.a.send(1, CompletionFlags::UNSIGNALLED).unwrap();
-    p.settle();
+    p.run_until_idle();
     assert_eq!(p.a.ia.cno_trigger(cno), NOBODY);
     p.a.send(2, FLAGS).unwrap();
-    p.settle();
+    p.run_until_idle();
     assert_eq!(p.a.ia.cno_trigger(cno), Ok(evd));
 }
 
 #[test]
-fn what_completed_before_a_resize_triggers() {
+fn a_completion_before_a_resize_triggers() {
     let mut p = fed(None);
     let evd = p.a.request;
     let cno = listen(&mut p, evd);
@@ -164,9 +162,9 @@ fn a_resize_makes_room_in_the_queue_that_it_leaves() {
 
 #[test]
 fn asynchronous_events_are_work_and_no_connection_events() {
-    let mut p = Pair::strangers(Merge::Apart, None);
+    let mut p = Pair::unconnected(Merge::Apart, None);
     let evd = p.a.ia.async_evd();
-    p.settle();
+    p.run_until_idle();
     p.fabric.raise(0, Notice::CqError(Cq(0)));
     assert!(p.a.ia.advance(p.now).work);
     assert_eq!(p.a.drain(evd).len(), 1);
@@ -186,9 +184,9 @@ fn asynchronous_events_are_work_and_no_connection_events() {
 }
 
 #[test]
-fn who_waits_looks_again_when_nobody_may_wait() {
-    let mut p = Pair::strangers(Merge::Apart, None);
-    p.settle();
+fn a_waiter_looks_again_when_waits_are_forbidden() {
+    let mut p = Pair::unconnected(Merge::Apart, None);
+    p.run_until_idle();
     assert!(!p.a.ia.advance(p.now).work);
     p.a.ia.evd_set_unwaitable(p.a.request).unwrap();
     assert!(p.a.ia.advance(p.now).work);
@@ -198,7 +196,7 @@ fn who_waits_looks_again_when_nobody_may_wait() {
 /// The adapter's first Event Dispatcher is one like any other.
 #[test]
 fn the_first_event_dispatcher_of_an_adapter_is_listened_to() {
-    let mut p = Pair::strangers(Merge::Apart, None);
+    let mut p = Pair::unconnected(Merge::Apart, None);
     let evd = p.a.ia.evd_create(4, EvdFlags::ASYNC).unwrap();
     p.a.ia.set_async_evd(evd).unwrap();
     // It takes the place of the one that was made with the adapter.
@@ -211,7 +209,7 @@ fn the_first_event_dispatcher_of_an_adapter_is_listened_to() {
     let evd = p.a.request;
     let cno = listen(&mut p, evd);
     p.a.send(1, FLAGS).unwrap();
-    p.settle();
+    p.run_until_idle();
     assert_eq!(p.a.ia.cno_trigger(cno), Ok(evd));
     assert_eq!(p.a.dtos(evd), [(1, DtoStatus::Success)]);
 }
@@ -234,13 +232,13 @@ fn a_wait_of_another_adapter_ends_nothing() {
 /// One whose end is that it overflowed stays at its end when the wait for it is over.
 #[test]
 fn a_wait_does_not_bring_a_dead_event_dispatcher_back() {
-    let mut p = Pair::strangers(Merge::Apart, None);
+    let mut p = Pair::unconnected(Merge::Apart, None);
     let evd = p.a.ia.async_evd();
     let mut wait = p.a.ia.evd_wait(p.now, evd, Duration::from_secs(1), 1).unwrap();
     for _ in 0..20 {
         p.fabric.raise(0, Notice::CqError(Cq(0)));
     }
-    p.settle();
+    p.run_until_idle();
     p.a.ia.evd_wait_end(&mut wait);
     let dead = DatReturn::new(DatType::InvalidState, DatSubtype::InvalidStateEvdAsync);
     assert_eq!(p.a.ia.evd_dequeue(evd), Err(dead));
@@ -249,7 +247,7 @@ fn a_wait_does_not_bring_a_dead_event_dispatcher_back() {
 /// An event that is lost elsewhere triggers the CNO of the asynchronous events.
 #[test]
 fn an_overflow_triggers_the_cno_of_the_asynchronous_events() {
-    let mut p = Pair::strangers(Merge::Apart, None);
+    let mut p = Pair::unconnected(Merge::Apart, None);
     let conn = p.a.ia.evd_create(1, EvdFlags::CONNECTION).unwrap();
     let evd = p.a.ia.async_evd();
     let cno = listen(&mut p, evd);
@@ -263,10 +261,10 @@ fn an_overflow_triggers_the_cno_of_the_asynchronous_events() {
         let (recv, request, conn) = streams;
         let ep = p.a.ia.ep_create(Some(p.a.pz), recv, request, conn, None).unwrap();
         p.a.ia.ep_connect(p.now, ep, addr(1), PORT, second, b"", Qos::BestEffort).unwrap();
-        p.settle();
+        p.run_until_idle();
         let cr = p.request().unwrap();
         p.b.ia.cr_accept(p.now, cr, Some(peer), b"").unwrap();
-        p.settle();
+        p.run_until_idle();
     }
     assert_eq!(p.a.drain(conn).len(), 1);
     assert_eq!(p.a.ia.cno_trigger(cno), Ok(evd));
@@ -281,6 +279,6 @@ fn the_end_of_an_idle_endpoint_triggers_no_cno_of_its_requests() {
     let evd = p.a.request;
     let cno = listen(&mut p, evd);
     p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt).unwrap();
-    p.settle();
+    p.run_until_idle();
     assert_eq!(p.a.ia.cno_trigger(cno), NOBODY);
 }

@@ -36,7 +36,7 @@ fn ended(dequeued: usize) -> (Pair, [[Ep; 2]; 2], Vec<Event>) {
     for ep in eps[0] {
         p.a.ia.ep_disconnect(p.now, ep, CloseFlag::Abrupt).unwrap();
     }
-    p.settle();
+    p.run_until_idle();
     p.b.drain(p.b.conn);
     let mut seen = Vec::new();
     for _ in 0..dequeued {
@@ -75,10 +75,10 @@ fn again(p: &mut Pair, ep: Ep, peer: Ep) {
     p.b.ia.ep_reset(peer).unwrap();
     (p.a.ep, p.b.ep) = (ep, peer);
     p.ask(b"").unwrap();
-    p.settle();
+    p.run_until_idle();
     let cr = p.request().unwrap();
     p.b.ia.cr_accept(p.now, cr, Some(peer), b"").unwrap();
-    p.settle();
+    p.run_until_idle();
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn a_reset_drops_its_own_completions_and_keeps_every_end() {
         assert!(place(Event::Disconnected(first)) < place(Event::Established(first)));
         let ends = seen.iter().filter(|event| **event == Event::Disconnected(first));
         assert_eq!(ends.count(), 1);
-        // What was not dequeued when it was reset is gone.
+        // Events not dequeued before the reset are gone.
         let kept = |seen: &[Event]| seen.iter().filter_map(|event| flushed(event, first)).count();
         assert_eq!(kept(&seen), kept(&before), "{dequeued} dequeued");
         assert_eq!(p.a.ia.evd_more(p.a.conn).unwrap(), 0);
@@ -124,7 +124,7 @@ fn a_free_keeps_the_events_of_successive_connections_in_order() {
         let (mut p, [[first, second], [peer, _]], mut seen) = ended(dequeued);
         again(&mut p, first, peer);
         p.a.ia.ep_free(p.now, first).unwrap();
-        p.settle();
+        p.run_until_idle();
         p.b.ia.ep_reset(peer).unwrap();
         p.b.drain(p.b.conn);
         let evd =
@@ -135,7 +135,7 @@ fn a_free_keeps_the_events_of_successive_connections_in_order() {
         p.a.post_recv(20).unwrap();
         p.a.post_recv(21).unwrap();
         p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt).unwrap();
-        p.settle();
+        p.run_until_idle();
         let flush = p.a.next(p.a.conn).unwrap();
         assert_eq!(flushed(&flush, p.a.ep), Some(20));
         seen.extend(p.a.drain(evd));
@@ -153,7 +153,7 @@ fn a_free_keeps_the_events_of_successive_connections_in_order() {
 /// are as many connections as ever.
 #[test]
 fn an_event_dispatcher_that_goes_takes_no_slot_with_it() {
-    let mut p = Pair::strangers(Merge::Apart, None);
+    let mut p = Pair::unconnected(Merge::Apart, None);
     for round in 0..100 {
         for side in [&mut p.a, &mut p.b] {
             let conn = side.ia.evd_create(4, EvdFlags::CONNECTION).unwrap();
@@ -167,16 +167,16 @@ fn an_event_dispatcher_that_goes_takes_no_slot_with_it() {
             (side.ep, side.conn) = (ep.unwrap(), conn);
         }
         p.ask(b"").unwrap();
-        p.settle();
+        p.run_until_idle();
         let cr = p.request().unwrap();
         p.b.ia.cr_accept(p.now, cr, Some(p.b.ep), b"").unwrap();
-        p.settle();
+        p.run_until_idle();
         assert_eq!(p.a.state(), EpState::Connected, "round {round}");
         for side in [&mut p.a, &mut p.b] {
             side.ia.ep_free(p.now, side.ep).unwrap();
             side.ia.evd_free(side.conn).unwrap();
         }
-        p.settle();
+        p.run_until_idle();
         p.pass(core::time::Duration::from_secs(60));
     }
 }
@@ -190,20 +190,20 @@ fn a_beginning_behind_an_end_that_waits_comes_before_its_flushes() {
     p.a.ia.evd_post_se(evd, 7).unwrap();
     let first = p.a.ep;
     p.a.ia.ep_disconnect(p.now, first, CloseFlag::Abrupt).unwrap();
-    p.settle();
+    p.run_until_idle();
     for side in [&mut p.a, &mut p.b] {
         let all = Some(side.conn);
         side.ep = side.ia.ep_create(Some(side.pz), all, all, all, None).unwrap();
     }
     p.ask(b"").unwrap();
-    p.settle();
+    p.run_until_idle();
     let cr = p.request().unwrap();
     p.b.ia.cr_accept(p.now, cr, Some(p.b.ep), b"").unwrap();
-    p.settle();
+    p.run_until_idle();
     p.a.post_recv(10).unwrap();
     let second = p.a.ep;
     p.a.ia.ep_disconnect(p.now, second, CloseFlag::Abrupt).unwrap();
-    p.settle();
+    p.run_until_idle();
     let seen = p.a.drain(evd);
     let at = |event: Event| seen.iter().position(|seen| *seen == event).unwrap();
     let flush = seen.iter().position(|event| flushed(event, second) == Some(10));
@@ -224,7 +224,7 @@ fn a_reset_moves_no_end_before_its_completions() {
         p.a.ia.ep_post_rdma_write(first, &iov, cookie, &far, FLAGS).unwrap();
     }
     p.a.ia.ep_disconnect(p.now, first, CloseFlag::Abrupt).unwrap();
-    p.settle();
+    p.run_until_idle();
     let cookie = |event: Event| match event {
         Event::Dto(dto) if dto.status == DtoStatus::Success => Some((dto.ep, dto.cookie)),
         _ => None,
@@ -234,7 +234,7 @@ fn a_reset_moves_no_end_before_its_completions() {
         p.a.ia.ep_post_rdma_write(second, &iov, n, &far, FLAGS).unwrap();
     }
     p.a.ia.ep_disconnect(p.now, second, CloseFlag::Abrupt).unwrap();
-    p.settle();
+    p.run_until_idle();
     p.a.ia.ep_reset(second).unwrap();
     let seen = p.a.drain(evd);
     let of_first: Vec<Event> =

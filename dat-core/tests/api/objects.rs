@@ -20,7 +20,7 @@ fn code<X: core::fmt::Debug>(result: Result<X, Error>) -> (DatType, DatSubtype) 
 
 #[test]
 fn objects_in_use_are_not_freed_and_unused_ones_are() {
-    let mut p = Pair::strangers(Merge::Apart, None);
+    let mut p = Pair::unconnected(Merge::Apart, None);
     let psp = p.a.ia.psp_create(1, p.a.cr, PspFlag::Consumer).unwrap();
     let rmr = p.a.ia.rmr_create(p.a.pz).unwrap();
     let used = (T::InvalidState, S::InvalidStateEvdInUse);
@@ -58,8 +58,8 @@ fn an_abrupt_close_frees_everything_and_tells_the_peer() {
 }
 
 #[test]
-fn stale_handles_stay_stale_when_their_slot_lives_again() {
-    let mut p = Pair::strangers(Merge::Apart, None);
+fn stale_handles_stay_stale_when_their_slot_is_used_again() {
+    let mut p = Pair::unconnected(Merge::Apart, None);
     let ia = &mut p.a.ia;
     let pz = ia.pz_create().unwrap();
     ia.pz_free(pz).unwrap();
@@ -89,7 +89,7 @@ fn stale_handles_stay_stale_when_their_slot_lives_again() {
 
 #[test]
 fn handles_of_another_adapter_are_refused() {
-    let mut p = Pair::strangers(Merge::Apart, None);
+    let mut p = Pair::unconnected(Merge::Apart, None);
     assert_eq!(code(p.b.ia.ep_query(p.a.ep)), (T::InvalidHandle, S::InvalidHandleEp));
     assert_eq!(code(p.b.ia.lmr_query(p.a.lmr.lmr)), (T::InvalidHandle, S::InvalidHandleLmr));
     assert_eq!(code(p.b.ia.evd_query(p.a.recv)).0, T::InvalidHandle);
@@ -101,7 +101,7 @@ fn handles_of_another_adapter_are_refused() {
 
 #[test]
 fn streams_need_their_flags() {
-    let mut p = Pair::strangers(Merge::Apart, None);
+    let mut p = Pair::unconnected(Merge::Apart, None);
     let (pz, d, c) = (Some(p.a.pz), Some(p.a.recv), Some(p.a.conn));
     let ia = &mut p.a.ia;
     let bad = |subtype| (T::InvalidHandle, subtype);
@@ -113,7 +113,7 @@ fn streams_need_their_flags() {
 
 #[test]
 fn attributes_beyond_the_adapter_or_against_the_streams() {
-    let mut p = Pair::strangers(Merge::Apart, None);
+    let mut p = Pair::unconnected(Merge::Apart, None);
     let good = p.a.ia.ep_attr_default();
     let (pz, d, c) = (Some(p.a.pz), Some(p.a.recv), Some(p.a.conn));
     let changes: [fn(&mut EpAttr); 10] = [
@@ -142,7 +142,7 @@ fn attributes_beyond_the_adapter_or_against_the_streams() {
 
 #[test]
 fn every_table_fills_up_and_gives_back() {
-    let mut p = Pair::strangers(Merge::Apart, None);
+    let mut p = Pair::unconnected(Merge::Apart, None);
     let ia = &mut p.a.ia;
     let full = |result: Result<(), Error>| assert_eq!(code(result).0, T::InsufficientResources);
     for _ in 0..3 {
@@ -169,7 +169,7 @@ fn every_table_fills_up_and_gives_back() {
 
 #[test]
 fn a_failing_device_leaves_no_half_made_objects() {
-    let mut p = Pair::strangers(Merge::Apart, None);
+    let mut p = Pair::unconnected(Merge::Apart, None);
     let alive = p.fabric.alive(0);
     let (pz, d) = (Some(p.a.pz), Some(p.a.recv));
     for n in 0..2 {
@@ -192,7 +192,7 @@ fn a_failing_device_leaves_no_half_made_objects() {
 
 #[test]
 fn memory_that_cannot_be_registered() {
-    let mut p = Pair::strangers(Merge::Apart, None);
+    let mut p = Pair::unconnected(Merge::Apart, None);
     let (pz, at) = (p.a.pz, p.a.lmr.region.addr);
     let ia = &mut p.a.ia;
     let region = |addr, len| Region { addr, len };
@@ -210,7 +210,7 @@ fn memory_that_cannot_be_registered() {
 
 #[test]
 fn software_events_fill_a_dispatcher_without_overflow() {
-    let mut p = Pair::strangers(Merge::Apart, None);
+    let mut p = Pair::unconnected(Merge::Apart, None);
     let evd = p.a.ia.evd_create(3, EvdFlags::SOFTWARE).unwrap();
     for round in 0..5 {
         for i in 0..3 {
@@ -227,7 +227,7 @@ fn software_events_fill_a_dispatcher_without_overflow() {
 
 #[test]
 fn dispatchers_with_impossible_wishes() {
-    let mut p = Pair::strangers(Merge::Apart, None);
+    let mut p = Pair::unconnected(Merge::Apart, None);
     let ia = &mut p.a.ia;
     assert_eq!(code(ia.evd_create(0, EvdFlags::DTO)).0, T::InvalidParameter);
     assert_eq!(code(ia.evd_create(4, EvdFlags::empty())).0, T::InvalidParameter);
@@ -242,7 +242,7 @@ fn dispatchers_with_impossible_wishes() {
 
 #[test]
 fn the_end_of_an_attempt_to_connect_always_finds_room() {
-    let mut p = Pair::strangers(Merge::Apart, None);
+    let mut p = Pair::unconnected(Merge::Apart, None);
     let (pz, d) = (Some(p.a.pz), Some(p.a.recv));
     let conn = p.a.ia.evd_create(1, EvdFlags::CONNECTION).unwrap();
     let wait = core::time::Duration::from_secs(1);
@@ -250,7 +250,7 @@ fn the_end_of_an_attempt_to_connect_always_finds_room() {
         let ep = p.a.ia.ep_create(pz, d, d, Some(conn), None).unwrap();
         p.a.ia.ep_connect(p.now, ep, addr(9), 1, wait, b"", Qos::BestEffort).unwrap();
     }
-    p.settle();
+    p.run_until_idle();
     assert_eq!(p.a.drain(conn).len(), 2);
     let asynchronous = p.a.ia.async_evd();
     assert_eq!(p.a.drain(asynchronous), []);
@@ -258,14 +258,14 @@ fn the_end_of_an_attempt_to_connect_always_finds_room() {
 
 #[test]
 fn a_failed_completion_queue_and_a_broken_idle_endpoint_are_asynchronous_events() {
-    let mut p = Pair::strangers(Merge::Apart, None);
+    let mut p = Pair::unconnected(Merge::Apart, None);
     let evd = p.a.ia.evd_create(4, EvdFlags::DTO).unwrap();
-    p.settle();
+    p.run_until_idle();
     p.fabric.raise(0, Notice::CqError(Cq(2)));
     let qp = p.a.ia.ep_query(p.a.ep).unwrap().qp.unwrap();
     let fault = dat_core::fault!(NO_MORE_WORDS, BadState, "event", "local fault");
     p.fabric.raise(0, Notice::QpError(qp, fault));
-    p.settle();
+    p.run_until_idle();
     let asynchronous = p.a.ia.async_evd();
     let events = p.a.drain(asynchronous);
     let overflow = Event::Async(AsyncEvent::EvdOverflow(evd));
@@ -274,7 +274,7 @@ fn a_failed_completion_queue_and_a_broken_idle_endpoint_are_asynchronous_events(
 
 #[test]
 fn service_points_and_their_qualifiers() {
-    let mut p = Pair::strangers(Merge::Apart, None);
+    let mut p = Pair::unconnected(Merge::Apart, None);
     let ia = &mut p.a.ia;
     let psp = ia.psp_create(65535, p.a.cr, PspFlag::Consumer).unwrap();
     let c = PspFlag::Consumer;
@@ -292,7 +292,7 @@ fn service_points_and_their_qualifiers() {
 
 #[test]
 fn modifying_an_endpoint_makes_it_ready() {
-    let mut p = Pair::strangers(Merge::Apart, None);
+    let mut p = Pair::unconnected(Merge::Apart, None);
     let ep = p.a.ia.ep_create(None, None, None, None, None).unwrap();
     let seg = p.a.seg(0, 8);
     let not_ready = DatReturn::new(T::InvalidState, S::InvalidStateEpUnconfigured);
@@ -319,7 +319,7 @@ fn modifying_an_endpoint_makes_it_ready() {
 
 #[test]
 fn the_query_is_filled_in() {
-    let p = Pair::strangers(Merge::Apart, None);
+    let p = Pair::unconnected(Merge::Apart, None);
     let (ia, provider) = p.a.ia.query();
     assert_eq!((ia.adapter_name, ia.max_eps, ia.max_dto_per_ep, ia.max_evds), ("loop", 8, 32, 8));
     assert_eq!((ia.max_rmrs, ia.max_lmrs, ia.max_pzs), (8, 8, 8));
@@ -397,7 +397,7 @@ fn an_rmr_freed_before_its_bind_is_dequeued_is_gone_at_once() {
             };
             assert_eq!((of, status), (rmr, DtoStatus::Success));
         }
-        p.settle();
+        p.run_until_idle();
         assert_eq!(p.b.state(), EpState::Connected);
         p.b.ia.ep_disconnect(p.now, p.b.ep, CloseFlag::Abrupt).unwrap();
         p.b.ia.ep_free(p.now, p.b.ep).unwrap();
@@ -414,7 +414,7 @@ fn an_rmr_freed_while_its_bind_cannot_be_carried_out_breaks_the_connection() {
     p.b.ia.rmr_free(rmr).unwrap();
     assert_eq!(p.fabric.alive(1).1, keys);
     p.fabric.hold(false);
-    p.settle();
+    p.run_until_idle();
     let [Event::RmrBind { rmr: of, status, .. }] = p.b.drain(p.b.request)[..] else {
         panic!("the completion of the bind is the consumer's");
     };
@@ -446,7 +446,7 @@ fn a_window_that_the_device_keeps_at_first_costs_the_connection() {
     p.fabric.fail_nth(Some(0));
     p.b.ia.rmr_free(rmr).unwrap();
     assert_eq!(p.fabric.alive(1).1, keys - 1);
-    p.settle();
+    p.run_until_idle();
     assert_eq!(p.b.drain(p.b.conn), [Event::Broken(p.b.ep)]);
     // One that is bound by nobody breaks nobody.
     p.fabric.fail_nth(Some(0));
@@ -463,7 +463,7 @@ fn a_window_that_the_device_keeps_for_good_stays_an_rmr() {
     let refused = p.b.ia.rmr_free(rmr).unwrap_err();
     assert_eq!(refused.ret().ty(), T::InsufficientResources);
     assert!(refused.fault().is_some());
-    p.settle();
+    p.run_until_idle();
     assert_eq!(p.b.drain(p.b.conn), [Event::Broken(p.b.ep)]);
     assert_eq!(p.b.ia.rmr_query(rmr).unwrap().rmr_context, far.context);
     p.fabric.keep_windows(false);
@@ -542,14 +542,14 @@ fn completions_that_make_no_sense_break_the_connection_and_nothing_else() {
             }
             p.a.drain(p.a.recv);
             p.a.drain(p.a.request);
-            p.settle();
+            p.run_until_idle();
             assert_eq!(p.a.state(), EpState::Disconnected);
             assert_eq!(p.a.drain(p.a.conn), [Event::Broken(p.a.ep)]);
             let (stale, nonsense) = p.a.ia.evd_dropped(p.a.request).unwrap();
             assert!(stale > 0 && nonsense > 0);
             let asynchronous = p.a.ia.async_evd();
-            let told = p.a.drain(asynchronous);
-            assert_eq!(told, [Event::Async(AsyncEvent::ProviderInternalError)]);
+            let events = p.a.drain(asynchronous);
+            assert_eq!(events, [Event::Async(AsyncEvent::ProviderInternalError)]);
         }
     }
 }

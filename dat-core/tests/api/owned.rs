@@ -1,4 +1,4 @@
-//! What ownership promises holds where it has to be dropped.
+//! Buffers are dropped as promised.
 
 use std::cell::Cell;
 
@@ -27,8 +27,8 @@ impl Drop for Piece {
 #[test]
 fn a_dropped_poster_leaks_what_the_device_uses() {
     let mut p = Pair::connected();
-    let half = p.a.ia.ep_take_poster(p.a.ep).unwrap();
-    let mut poster = OwningPoster::<_, Piece, 4>::new(half).unwrap();
+    let taken = p.a.ia.ep_take_poster(p.a.ep).unwrap();
+    let mut poster = OwningPoster::<_, Piece, 4>::new(taken).unwrap();
     let segments = [p.a.seg(0, 8), p.a.seg(8, 8)];
     for segment in segments {
         assert!(poster.post_recv(Piece(segment), FLAGS).is_ok());
@@ -40,10 +40,10 @@ fn a_dropped_poster_leaks_what_the_device_uses() {
 }
 
 #[test]
-fn a_half_with_something_outstanding_owns_nothing_yet() {
+fn a_poster_with_something_outstanding_owns_nothing_yet() {
     let mut p = Pair::connected();
     p.a.post_recv(1).unwrap();
-    let half = p.a.ia.ep_take_poster(p.a.ep).unwrap();
-    let half = OwningPoster::<_, Piece, 4>::new(half).unwrap_err();
-    p.a.ia.ep_return_poster(half).unwrap();
+    let taken = p.a.ia.ep_take_poster(p.a.ep).unwrap();
+    let taken = OwningPoster::<_, Piece, 4>::new(taken).unwrap_err();
+    p.a.ia.ep_return_poster(taken).unwrap();
 }

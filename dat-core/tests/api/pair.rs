@@ -167,7 +167,7 @@ impl Side {
 
 impl Pair {
     /// Two sides that do not know each other yet; `b` listens.
-    pub fn strangers(merge: Merge, attr: Option<&EpAttr>) -> Self {
+    pub fn unconnected(merge: Merge, attr: Option<&EpAttr>) -> Self {
         let fabric: &'static Fabric = Box::leak(Box::new(Fabric::new()));
         let a = Side::new(fabric, 0, merge, attr);
         let mut b = Side::new(fabric, 1, merge, attr);
@@ -181,17 +181,17 @@ impl Pair {
     }
 
     pub fn connected_as(merge: Merge, attr: Option<&EpAttr>) -> Self {
-        let mut pair = Self::strangers(merge, attr);
+        let mut pair = Self::unconnected(merge, attr);
         pair.connect();
         pair
     }
 
     pub fn connect(&mut self) {
         self.ask(b"").unwrap();
-        self.settle();
+        self.run_until_idle();
         let cr = self.request().expect("a request");
         self.b.ia.cr_accept(self.now, cr, Some(self.b.ep), b"").unwrap();
-        self.settle();
+        self.run_until_idle();
         for side in [&mut self.a, &mut self.b] {
             let event = side.next(side.conn);
             assert_eq!(event, Some(Event::Established(side.ep)));
@@ -217,7 +217,7 @@ impl Pair {
     }
 
     /// Lets both sides do what is due, without letting time pass.
-    pub fn settle(&mut self) {
+    pub fn run_until_idle(&mut self) {
         for _ in 0..100 {
             let a = self.a.ia.advance(self.now).work;
             let b = self.b.ia.advance(self.now).work;
@@ -225,14 +225,14 @@ impl Pair {
                 return;
             }
         }
-        panic!("never quiet");
+        panic!("never idle");
     }
 
     /// Lets time pass, from deadline to deadline.
     pub fn pass(&mut self, span: Duration) {
         let end = self.now + span;
         for _ in 0..10_000 {
-            self.settle();
+            self.run_until_idle();
             let next = [self.a.ia.advance(self.now), self.b.ia.advance(self.now)]
                 .iter()
                 .filter_map(|next| next.deadline)
@@ -244,6 +244,6 @@ impl Pair {
             }
         }
         self.now = end;
-        self.settle();
+        self.run_until_idle();
     }
 }

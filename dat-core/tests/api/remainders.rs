@@ -1,5 +1,4 @@
-//! What is left of something that has ended or was refused: nothing that is told, kept waiting for
-//! or taken for something else.
+//! After an end or a refusal nothing is left that is reported, waited for or mistaken for another.
 #![expect(clippy::unwrap_used, reason = "a test")]
 
 use core::cell::RefCell;
@@ -12,11 +11,11 @@ use dat_core::*;
 const SECOND: Duration = Duration::from_secs(1);
 
 thread_local! {
-    static TOLD: RefCell<Vec<Option<Evd>>> = const { RefCell::new(Vec::new()) };
+    static CALLS: RefCell<Vec<Option<Evd>>> = const { RefCell::new(Vec::new()) };
 }
 
 fn tell(_: u64, evd: Option<Evd>) {
-    TOLD.with_borrow_mut(|told| told.push(evd));
+    CALLS.with_borrow_mut(|calls| calls.push(evd));
 }
 
 fn code<X: core::fmt::Debug>(result: Result<X, Error>) -> (DatType, DatSubtype) {
@@ -44,8 +43,8 @@ fn index(p: &Pair) -> u32 {
 }
 
 #[test]
-fn an_agent_is_not_told_of_an_event_dispatcher_that_is_gone() {
-    let mut p = Pair::strangers(Merge::Apart, None);
+fn an_agent_is_not_called_for_a_freed_event_dispatcher() {
+    let mut p = Pair::unconnected(Merge::Apart, None);
     let agent = Agent::Function { instance: 0, function: tell };
     let cno = p.a.ia.cno_create(Some(agent)).unwrap();
     let [gone, stays] = [(); 2].map(|()| {
@@ -56,20 +55,20 @@ fn an_agent_is_not_told_of_an_event_dispatcher_that_is_gone() {
     p.a.ia.evd_post_se(gone, 1).unwrap();
     assert_eq!(p.a.drain(gone), [Event::Software(1)]);
     p.a.ia.evd_free(gone).unwrap();
-    p.settle();
-    assert_eq!(TOLD.take(), []);
+    p.run_until_idle();
+    assert_eq!(CALLS.take(), []);
     p.a.ia.evd_post_se(stays, 2).unwrap();
-    p.settle();
-    assert_eq!(TOLD.take(), [Some(stays)]);
+    p.run_until_idle();
+    assert_eq!(CALLS.take(), [Some(stays)]);
 }
 
 #[test]
 fn the_endpoint_of_a_rejected_request_has_no_peer() {
-    let mut p = Pair::strangers(Merge::Apart, None);
+    let mut p = Pair::unconnected(Merge::Apart, None);
     let point = 99;
     p.b.ia.rsp_create(point, Some(p.b.ep), p.b.cr).unwrap();
     p.a.ia.ep_connect(p.now, p.a.ep, addr(1), point, SECOND, b"", Qos::BestEffort).unwrap();
-    p.settle();
+    p.run_until_idle();
     let Some(Event::ReservedRequest { cr, .. }) = p.b.next(p.b.cr) else {
         panic!("no request");
     };
@@ -85,10 +84,10 @@ fn the_endpoint_of_a_rejected_request_has_no_peer() {
 
 #[test]
 fn a_request_keeps_its_endpoint_while_receives_are_in_the_hands_of_a_reaper() {
-    let mut p = Pair::strangers(Merge::Apart, None);
+    let mut p = Pair::unconnected(Merge::Apart, None);
     p.b.ia.psp_create(77, p.b.cr, PspFlag::Provider).unwrap();
     p.a.ia.ep_connect(p.now, p.a.ep, addr(1), 77, SECOND, b"", Qos::BestEffort).unwrap();
-    p.settle();
+    p.run_until_idle();
     let Some(Event::ConnectionRequest { cr, .. }) = p.b.next(p.b.cr) else {
         panic!("no request");
     };
@@ -117,7 +116,7 @@ fn a_request_keeps_its_endpoint_while_receives_are_in_the_hands_of_a_reaper() {
 /// The Endpoint is watched for as long as it has watermarks, and has no time to keep any more.
 #[test]
 fn the_time_to_connect_in_is_over_with_the_connect() {
-    let mut p = Pair::strangers(Merge::Apart, None);
+    let mut p = Pair::unconnected(Merge::Apart, None);
     p.a.ia.ep_set_watermark(p.now, p.a.ep, Some(100), Some(100)).unwrap();
     p.connect();
     p.pass(600 * SECOND);
@@ -127,7 +126,7 @@ fn the_time_to_connect_in_is_over_with_the_connect() {
 
 #[test]
 fn an_endpoint_whose_receives_have_come_back_is_not_rebuilt() {
-    let mut p = Pair::strangers(Merge::Apart, None);
+    let mut p = Pair::unconnected(Merge::Apart, None);
     for cookie in 0..2 {
         p.a.post_recv(cookie).unwrap();
     }
@@ -147,7 +146,7 @@ fn an_endpoint_whose_receives_have_come_back_is_not_rebuilt() {
 
 #[test]
 fn a_freed_endpoint_takes_no_completion_for_its_own() {
-    let mut p = Pair::strangers(Merge::Apart, None);
+    let mut p = Pair::unconnected(Merge::Apart, None);
     let old = index(&p);
     p.a.ia.ep_free(p.now, p.a.ep).unwrap();
     for forged in [old, 0] {
@@ -158,7 +157,7 @@ fn a_freed_endpoint_takes_no_completion_for_its_own() {
 }
 
 #[test]
-fn what_follows_from_the_end_is_not_its_cause() {
+fn consequences_of_the_end_are_not_its_cause() {
     let mut p = Pair::connected();
     p.a.post_recv(1).unwrap();
     p.a.post_recv(2).unwrap();
@@ -167,9 +166,9 @@ fn what_follows_from_the_end_is_not_its_cause() {
     p.fabric.raise(0, Notice::QpError(qp, fault));
     // It is taken in before the device's own word.
     p.fabric.forge(0, Cq(0), completion(index(&p), 0, Status::Flushed));
-    p.settle();
+    p.run_until_idle();
     assert_eq!(p.a.ia.ep_cause(p.a.ep), Ok(Some(fault)));
     assert!(!p.a.dtos(p.a.recv).is_empty());
-    p.settle();
+    p.run_until_idle();
     assert_eq!(p.a.ia.ep_cause(p.a.ep), Ok(Some(fault)));
 }

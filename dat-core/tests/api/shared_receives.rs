@@ -1,5 +1,5 @@
-//! What an Endpoint holds of a Shared Receive Queue: what it took and nobody has dequeued, whoever
-//! looked at it meanwhile and however it was dequeued then.
+//! Receives that an Endpoint holds of a Shared Receive Queue: those taken and not dequeued, however
+//! they were looked at meanwhile and dequeued then.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
@@ -8,7 +8,7 @@ use dat_core::*;
 
 /// Two connected sides; the second takes its receives from a queue of eight that are posted.
 fn shared(merge: Merge) -> (Pair, Srq) {
-    let mut p = Pair::strangers(merge, None);
+    let mut p = Pair::unconnected(merge, None);
     let attr = SrqAttr { max_recv_dtos: 16, max_recv_iov: 1, low_watermark: 0 };
     let srq = p.b.ia.srq_create(p.b.pz, &attr).unwrap();
     let (recv, request, conn) = (p.b.recv, p.b.request, p.b.conn);
@@ -26,8 +26,8 @@ fn shared(merge: Merge) -> (Pair, Srq) {
 }
 
 fn held(p: &mut Pair, srq: Srq) -> u32 {
-    let told = p.b.ia.srq_query(srq).unwrap();
-    told.outstanding - told.available.unwrap()
+    let srq = p.b.ia.srq_query(srq).unwrap();
+    srq.outstanding - srq.available.unwrap()
 }
 
 /// A message, and a write that tells of itself: the device reports the two in different ways.
@@ -42,7 +42,7 @@ fn deliver(p: &mut Pair, with_immediate: bool) {
 }
 
 #[test]
-fn what_was_seen_is_not_held_once_it_is_dequeued() {
+fn a_receive_seen_early_is_not_held_once_it_is_dequeued() {
     for listened in [false, true] {
         for with_immediate in [false, true] {
             for merge in [Merge::Apart, Merge::All] {
@@ -54,7 +54,7 @@ fn what_was_seen_is_not_held_once_it_is_dequeued() {
                 }
                 for _ in 0..3 {
                     deliver(&mut p, with_immediate);
-                    p.settle();
+                    p.run_until_idle();
                     assert_eq!(held(&mut p, srq), 1);
                     assert!(p.b.next(recv).is_some());
                     assert_eq!(held(&mut p, srq), 0, "{listened} {with_immediate}");
@@ -80,11 +80,11 @@ fn a_reset_gives_back_what_was_not_dequeued() {
         for _ in 0..3 {
             deliver(&mut p, false);
         }
-        p.settle();
+        p.run_until_idle();
         assert_eq!(held(&mut p, srq), 3);
         let ep = p.b.ep;
         p.b.ia.ep_disconnect(p.now, ep, CloseFlag::Abrupt).unwrap();
-        p.settle();
+        p.run_until_idle();
         p.b.ia.ep_reset(ep).unwrap();
         assert_eq!(held(&mut p, srq), 0);
         assert_eq!(p.b.drain(p.b.recv), []);

@@ -32,7 +32,7 @@ fn supplied(fabric: &'static Fabric, port: u8, heap: &mut Heap) -> LoopIa {
 
 #[test]
 fn supplied_memory_is_enough_and_not_more() {
-    let mut p = Pair::strangers(Merge::Apart, None);
+    let mut p = Pair::unconnected(Merge::Apart, None);
     let mut heap = Heap::default();
     p.a = Side::on(supplied(p.fabric, 0, &mut heap), p.fabric, 0, Merge::Apart, None);
     let asked = |name: &str| {

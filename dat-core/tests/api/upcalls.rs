@@ -16,12 +16,12 @@ thread_local! {
 
 /// Notes the cookie of a DTO, or the pointer of a software event.
 fn note<P: Provider>(_: &mut Ia<'_, P>, _: u64, event: Event, _: bool) {
-    let told = match event {
+    let noted = match event {
         Event::Dto(dto) => dto.cookie,
         Event::Software(pointer) => pointer,
         _ => u64::MAX,
     };
-    COOKIES.with_borrow_mut(|seen| seen.push(told));
+    COOKIES.with_borrow_mut(|seen| seen.push(noted));
 }
 
 /// Posts another event to the Event Dispatcher that the instance names.
@@ -30,7 +30,7 @@ fn again<P: Provider>(ia: &mut Ia<'_, P>, instance: u64, _: Event, _: bool) {
     ia.evd_post_se(Evd::from_raw(instance), 0).unwrap();
 }
 
-fn told() -> Vec<u64> {
+fn noted() -> Vec<u64> {
     COOKIES.take()
 }
 
@@ -40,7 +40,7 @@ fn noting<P: Provider>() -> Option<Upcall<P>> {
 
 /// A connected pair whose requests complete to an Event Dispatcher that makes upcalls.
 fn called(flags: CompletionFlags) -> Pair {
-    let mut p = Pair::strangers(Merge::Apart, None);
+    let mut p = Pair::unconnected(Merge::Apart, None);
     let policy = UpcallPolicy::SingleInstance;
     let streams = EvdFlags::DTO | EvdFlags::RMR_BIND;
     p.a.request = p.a.ia.evd_kcreate(32, policy, noting(), streams).unwrap();
@@ -58,55 +58,55 @@ fn called(flags: CompletionFlags) -> Pair {
 #[test]
 fn completions_make_upcalls() {
     let mut p = called(CompletionFlags::EVD_THRESHOLD);
-    p.settle();
+    p.run_until_idle();
     p.a.send(1, FLAGS).unwrap();
     p.a.send(2, FLAGS).unwrap();
     assert!(p.a.ia.advance(p.now).work);
-    assert_eq!(told(), [1, 2]);
+    assert_eq!(noted(), [1, 2]);
     assert_eq!(p.a.drain(p.a.request), []);
 }
 
 #[test]
-fn a_quiet_completion_makes_no_upcall_before_one_that_notifies() {
+fn an_unsignalled_completion_makes_no_upcall_before_one_that_notifies() {
     let mut p = called(CompletionFlags::UNSIGNALLED);
     p.a.send(1, FLAGS).unwrap();
-    p.settle();
-    assert_eq!(told(), [1]);
+    p.run_until_idle();
+    assert_eq!(noted(), [1]);
     p.a.send(2, CompletionFlags::UNSIGNALLED).unwrap();
-    p.settle();
-    assert_eq!(told(), []);
+    p.run_until_idle();
+    assert_eq!(noted(), []);
     p.a.send(3, FLAGS).unwrap();
-    p.settle();
-    assert_eq!(told(), [2, 3]);
+    p.run_until_idle();
+    assert_eq!(noted(), [2, 3]);
 }
 
 #[test]
 fn an_upcall_is_work_that_the_drive_reports() {
-    let mut p = Pair::strangers(Merge::Apart, None);
+    let mut p = Pair::unconnected(Merge::Apart, None);
     let policy = UpcallPolicy::SingleInstance;
     let evd = p.a.ia.evd_kcreate(4, policy, noting(), EvdFlags::SOFTWARE).unwrap();
-    p.settle();
+    p.run_until_idle();
     assert!(!p.a.ia.advance(p.now).work);
     p.a.ia.evd_post_se(evd, 7).unwrap();
     assert!(p.a.ia.advance(p.now).work);
-    assert_eq!(told(), [7]);
+    assert_eq!(noted(), [7]);
     assert!(!p.a.ia.advance(p.now).work);
 }
 
-/// What the device has completed, and nobody has looked at, is queued like anything else.
+/// A completion of the device that nobody has looked at is queued as any other.
 #[test]
-fn who_wants_news_only_is_not_called_for_what_is_queued() {
+fn an_upcall_for_new_events_only_is_not_made_for_queued_ones() {
     for (flag, expected) in [(UpcallFlag::InvocNew, vec![]), (UpcallFlag::InvocAny, vec![1])] {
         let mut p = called(CompletionFlags::empty());
-        p.settle();
+        p.run_until_idle();
         p.a.send(1, FLAGS).unwrap();
         let policy = UpcallPolicy::SingleInstance;
         p.a.ia.evd_modify_upcall(p.a.request, policy, noting(), flag).unwrap();
-        p.settle();
-        assert_eq!(told(), expected, "{flag:?}");
+        p.run_until_idle();
+        assert_eq!(noted(), expected, "{flag:?}");
         p.a.send(2, FLAGS).unwrap();
-        p.settle();
-        let all = [expected, told()].concat();
+        p.run_until_idle();
+        let all = [expected, noted()].concat();
         assert_eq!(all, [1, 2], "{flag:?}");
     }
 }
@@ -114,7 +114,7 @@ fn who_wants_news_only_is_not_called_for_what_is_queued() {
 /// Upcalls that bring about further events do not keep the drive for ever.
 #[test]
 fn one_drive_makes_256_upcalls_at_the_most() {
-    let mut p = Pair::strangers(Merge::Apart, None);
+    let mut p = Pair::unconnected(Merge::Apart, None);
     let policy = UpcallPolicy::SingleInstance;
     let evd = p.a.ia.evd_kcreate(4, policy, None, EvdFlags::SOFTWARE).unwrap();
     let upcall = Upcall { instance: evd.raw(), function: again };
@@ -130,7 +130,7 @@ fn one_drive_makes_256_upcalls_at_the_most() {
 /// The adapter's first Event Dispatcher is one like any other.
 #[test]
 fn the_first_event_dispatcher_of_an_adapter_makes_upcalls() {
-    let mut p = Pair::strangers(Merge::Apart, None);
+    let mut p = Pair::unconnected(Merge::Apart, None);
     let other = p.a.ia.evd_create(4, EvdFlags::ASYNC).unwrap();
     p.a.ia.set_async_evd(other).unwrap();
     // It takes the place of the one that was made with the adapter.
@@ -138,5 +138,5 @@ fn the_first_event_dispatcher_of_an_adapter_makes_upcalls() {
     let evd = p.a.ia.evd_kcreate(4, policy, noting(), EvdFlags::SOFTWARE).unwrap();
     p.a.ia.evd_post_se(evd, 3).unwrap();
     p.a.ia.advance(p.now);
-    assert_eq!(told(), [3]);
+    assert_eq!(noted(), [3]);
 }

@@ -40,11 +40,11 @@ fn a_free_that_has_nothing_to_wait_for_leaves_deferred_requests_alone() {
     assert_eq!(p.a.dtos(p.a.recv), [(1, Success), (2, Success)]);
 }
 
-/// The peer hears of it at once, not when the adapter is driven next.
+/// The peer is notified at once, not when the adapter is driven next.
 #[test]
 fn a_free_that_breaks_a_connection_tells_the_peer() {
     let mut p = Pair::connected();
-    p.settle();
+    p.run_until_idle();
     p.fabric.hold(true);
     let rmr = p.b.ia.rmr_create(p.b.pz).unwrap();
     bind(&mut p, rmr, 1, FLAGS).unwrap();
@@ -52,7 +52,7 @@ fn a_free_that_breaks_a_connection_tells_the_peer() {
     p.a.ia.advance(p.now);
     assert_eq!(p.a.drain(p.a.conn), [Event::Disconnected(p.a.ep)]);
     p.fabric.hold(false);
-    p.settle();
+    p.run_until_idle();
     assert_eq!(p.b.drain(p.b.conn), [Event::Broken(p.b.ep)]);
 }
 
@@ -81,13 +81,13 @@ fn a_table_of_rmrs_does_not_wear_out() {
         }
         assert!(p.b.ia.rmr_create(p.b.pz).is_err());
         assert_eq!(p.b.drain(p.b.request).len(), rmrs.len());
-        p.settle();
+        p.run_until_idle();
     }
 }
 
 #[test]
 fn a_close_tells_that_the_device_kept_a_window() {
-    let mut p = Pair::strangers(Merge::Apart, None);
+    let mut p = Pair::unconnected(Merge::Apart, None);
     p.b.ia.rmr_create(p.b.pz).unwrap();
     p.fabric.keep_windows(true);
     let refused = p.b.ia.close(p.now, CloseFlag::Abrupt).unwrap_err();
@@ -121,7 +121,7 @@ fn forged(p: &Pair, token: u16, status: Status) -> Completion {
     }
 }
 
-/// Whatever a bind fails of, its consumer learns that the bind has failed.
+/// A bind that fails for any reason reports its failure.
 #[test]
 fn a_bind_that_fails_says_so() {
     let mut p = Pair::connected();
@@ -145,11 +145,11 @@ fn a_bind_that_is_dequeued_after_a_failure_repeats_no_report() {
     p.b.send(1, FLAGS).unwrap();
     bind(&mut p, rmr, 2, FLAGS).unwrap();
     assert!(p.b.next(p.b.request).is_some());
-    p.settle();
+    p.run_until_idle();
     let asynchronous = p.b.ia.async_evd();
     let report = Event::Async(AsyncEvent::ProviderInternalError);
     assert_eq!(p.b.drain(asynchronous), [report]);
     assert_eq!(p.b.drain(p.b.request).len(), 1);
-    p.settle();
+    p.run_until_idle();
     assert_eq!(p.b.drain(asynchronous), []);
 }

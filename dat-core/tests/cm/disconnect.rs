@@ -15,7 +15,7 @@ fn end(conn: ConnId, cause: Cause) -> Option<CmEvent> {
 fn the_active_side_ends_it() {
     let (mut pair, a, b) = Pair::established();
     pair.nodes[A].cm.disconnect(pair.now, a).unwrap();
-    pair.settle();
+    pair.exchange();
     assert_eq!(pair.kinds()[3..], [Kind::Dreq, Kind::Drep]);
     assert_eq!((pair.last(A, a), pair.last(B, b)), (end(a, Cause::Local), end(b, Cause::Remote)));
 }
@@ -24,7 +24,7 @@ fn the_active_side_ends_it() {
 fn the_passive_side_ends_it() {
     let (mut pair, a, b) = Pair::established();
     pair.nodes[B].cm.disconnect(pair.now, b).unwrap();
-    pair.settle();
+    pair.exchange();
     assert_eq!(pair.kinds()[3..], [Kind::Dreq, Kind::Drep]);
     assert_eq!((pair.last(A, a), pair.last(B, b)), (end(a, Cause::Remote), end(b, Cause::Local)));
 }
@@ -37,7 +37,7 @@ fn both_end_it_at_once() {
     pair.exhaust();
     assert_eq!((pair.sent(Kind::Dreq).len(), pair.sent(Kind::Drep).len()), (2, 2));
     assert_eq!((pair.last(A, a), pair.last(B, b)), (end(a, Cause::Remote), end(b, Cause::Remote)));
-    assert_eq!((pair.told(A, a).len(), pair.told(B, b).len()), (2, 3));
+    assert_eq!((pair.events_of(A, a).len(), pair.events_of(B, b).len()), (2, 3));
     pair.no_leaks(8);
 }
 
@@ -50,7 +50,11 @@ fn both_end_it_at_once_and_each_message_gets_lost() {
             pair.nodes[A].cm.disconnect(pair.now, a).unwrap();
             pair.nodes[B].cm.disconnect(pair.now, b).unwrap();
             pair.exhaust();
-            assert_eq!((pair.told(A, a).len(), pair.told(B, b).len()), (2, 3), "{what:?} {lost}");
+            assert_eq!(
+                (pair.events_of(A, a).len(), pair.events_of(B, b).len()),
+                (2, 3),
+                "{what:?} {lost}"
+            );
             pair.no_leaks(8);
         }
     }
@@ -60,7 +64,7 @@ fn both_end_it_at_once_and_each_message_gets_lost() {
 fn a_dreq_carries_the_receivers_queue_pair_and_a_transaction_of_its_own() {
     let (mut pair, a, b) = Pair::established();
     pair.nodes[A].cm.disconnect(pair.now, a).unwrap();
-    pair.settle();
+    pair.exchange();
     let (transaction, Message::Dreq(dreq)) = Message::parse(&pair.log[3].mad).unwrap() else {
         panic!()
     };
@@ -76,9 +80,9 @@ fn disconnecting_twice_is_once() {
     let (mut pair, a, b) = Pair::established();
     pair.nodes[A].cm.disconnect(pair.now, a).unwrap();
     pair.nodes[A].cm.disconnect(pair.now, a).unwrap();
-    pair.settle();
+    pair.exchange();
     assert_eq!(pair.sent(Kind::Dreq).len(), 1);
-    assert_eq!(pair.told(B, b).len(), 3);
+    assert_eq!(pair.events_of(B, b).len(), 3);
     assert_eq!(pair.nodes[A].cm.disconnect(pair.now, a), Err(CmError::Unknown(a)));
 }
 
@@ -98,7 +102,7 @@ fn disconnecting_while_the_end_waits_to_be_taken_is_no_error() {
 fn after_the_end_the_id_is_void() {
     let (mut pair, a, _) = Pair::established();
     pair.nodes[A].cm.disconnect(pair.now, a).unwrap();
-    pair.settle();
+    pair.exchange();
     let (now, cm) = (pair.now, &mut pair.nodes[A].cm);
     assert_eq!(cm.ready(now, a), Err(CmError::Unknown(a)));
     assert_eq!(cm.accept(now, a, &Pair::accept_params()), Err(CmError::Unknown(a)));
@@ -113,11 +117,11 @@ fn after_the_end_the_id_is_void() {
 fn a_dreq_in_timewait_is_answered_again() {
     let (mut pair, a, b) = Pair::established();
     pair.nodes[A].cm.disconnect(pair.now, a).unwrap();
-    pair.settle();
+    pair.exchange();
     let dreq = pair.sent(Kind::Dreq)[0].mad;
     pair.inject(B, v4(1), &dreq);
     assert_eq!(pair.sent(Kind::Drep).len(), 2);
-    assert_eq!(pair.told(B, b).len(), 3);
+    assert_eq!(pair.events_of(B, b).len(), 3);
     assert_eq!(pair.sent(Kind::Drep)[0].mad, pair.sent(Kind::Drep)[1].mad);
 }
 
@@ -138,7 +142,7 @@ fn a_dreq_for_another_queue_pair_is_ignored() {
     let (local_id, remote_id) = (a.comm_id(), b.comm_id());
     let dreq = DreqRepr { local_id, remote_id, remote_qpn: 0x999, private_data: [0; 220] };
     pair.inject(B, v4(1), &dreq.emit(1));
-    assert_eq!((pair.log.len(), pair.told(B, b).len()), (3, 2));
+    assert_eq!((pair.log.len(), pair.events_of(B, b).len()), (3, 2));
     assert_eq!(pair.nodes[B].cm.counters().foreign, 1);
 }
 
@@ -147,7 +151,7 @@ fn a_drep_that_nobody_waits_for_is_dropped() {
     let (mut pair, a, b) = Pair::established();
     let drep = DrepRepr { local_id: a.comm_id(), remote_id: b.comm_id(), private_data: [0; 224] };
     pair.inject(B, v4(1), &drep.emit(1));
-    assert_eq!((pair.told(B, b).len(), pair.nodes[B].cm.counters().unexpected), (2, 1));
+    assert_eq!((pair.events_of(B, b).len(), pair.nodes[B].cm.counters().unexpected), (2, 1));
     let drep = DrepRepr { remote_id: 1, ..drep };
     pair.inject(B, v4(1), &drep.emit(1));
     assert_eq!((pair.log.len(), pair.nodes[B].cm.counters().unknown), (3, 1));
@@ -159,11 +163,11 @@ fn a_peer_that_disconnects_before_our_queue_pair_is_ready() {
     let mut pair = Pair::new();
     pair.nodes[A].consumer = Consumer::Silent;
     let a = pair.connect(QPN_A);
-    pair.settle();
+    pair.exchange();
     let b = pair.request().conn;
     pair.nodes[B].cm.data_arrived(pair.now, b);
     pair.nodes[B].cm.disconnect(pair.now, b).unwrap();
-    pair.settle();
+    pair.exchange();
     assert_eq!((pair.last(A, a), pair.last(B, b)), (end(a, Cause::Remote), end(b, Cause::Local)));
     assert_eq!(pair.nodes[A].cm.ready(pair.now, a), Err(CmError::Unknown(a)));
 }
@@ -175,7 +179,7 @@ fn abort_of_an_established_connection_is_kept_up_in_silence() {
     pair.nodes[A].cm.abort(pair.now, a);
     pair.exhaust();
     assert_eq!(pair.sent(Kind::Dreq).len(), 3);
-    assert_eq!((pair.told(A, a).len(), pair.last(B, b)), (1, end(b, Cause::Remote)));
+    assert_eq!((pair.events_of(A, a).len(), pair.last(B, b)), (1, end(b, Cause::Remote)));
     pair.no_leaks(8);
 }
 
@@ -196,7 +200,7 @@ fn events_wait_in_order_until_they_are_taken() {
     let mut pair = Pair::new();
     pair.lose(Kind::Rtu, 1);
     let a = pair.connect(QPN_A);
-    pair.settle();
+    pair.exchange();
     let b = pair.request().conn;
     // B's caller sleeps while the RTU and the DREQ arrive.
     let rtu = pair.sent(Kind::Rtu)[0].mad;

@@ -7,34 +7,35 @@ use dat_core::cm::{Cause, CmEvent, ConnId, Reason};
 
 use crate::pair::*;
 
-/// A whole life in steps, each ended by the test; `between` is called after each step.
-fn life(between: impl Fn(&mut Pair)) -> (Pair, ConnId, ConnId) {
+/// A connection from request to end in steps, each ended by the test; `between` is called after
+/// each.
+fn exchanges(between: impl Fn(&mut Pair)) -> (Pair, ConnId, ConnId) {
     let mut pair = Pair::new();
     pair.nodes[A].consumer = Consumer::Silent;
     pair.nodes[B].consumer = Consumer::Silent;
     let a = pair.connect(QPN_A);
-    pair.settle();
+    pair.exchange();
     between(&mut pair);
     let b = pair.request().conn;
     pair.nodes[B].cm.accept(pair.now, b, &Pair::accept_params()).unwrap();
-    pair.settle();
+    pair.exchange();
     between(&mut pair);
     pair.nodes[A].cm.ready(pair.now, a).unwrap();
-    pair.settle();
+    pair.exchange();
     between(&mut pair);
     pair.nodes[A].cm.disconnect(pair.now, a).unwrap();
-    pair.settle();
+    pair.exchange();
     between(&mut pair);
     (pair, a, b)
 }
 
-fn whole_life(pair: &Pair, a: ConnId, b: ConnId) {
+fn whole_exchange(pair: &Pair, a: ConnId, b: ConnId) {
     assert!(matches!(
-        pair.told(A, a)[..],
+        pair.events_of(A, a)[..],
         [CmEvent::Reply(_), CmEvent::Disconnected { cause: Cause::Local, .. }]
     ));
     assert!(matches!(
-        pair.told(B, b)[..],
+        pair.events_of(B, b)[..],
         [
             CmEvent::Request(_),
             CmEvent::Established { .. },
@@ -50,24 +51,24 @@ fn replay(pair: &mut Pair, which: impl Fn(Kind) -> bool) {
         let from = pair.nodes[sent.by].address;
         pair.inject(1 - sent.by, from, &sent.mad);
     }
-    pair.settle();
+    pair.exchange();
 }
 
 #[test]
 fn each_kind_again_in_every_later_state() {
     for what in [Kind::Req, Kind::Rep, Kind::Rtu, Kind::Dreq, Kind::Drep] {
-        let (pair, a, b) = life(|pair| replay(pair, |kind| kind == what));
-        whole_life(&pair, a, b);
+        let (pair, a, b) = exchanges(|pair| replay(pair, |kind| kind == what));
+        whole_exchange(&pair, a, b);
     }
 }
 
 #[test]
 fn all_that_was_ever_said_again_in_every_state() {
-    let (mut pair, a, b) = life(|pair| {
+    let (mut pair, a, b) = exchanges(|pair| {
         replay(pair, |_| true);
         replay(pair, |_| true);
     });
-    whole_life(&pair, a, b);
+    whole_exchange(&pair, a, b);
     pair.exhaust();
     pair.no_leaks(8);
 }
@@ -83,14 +84,14 @@ fn a_link_that_delivers_everything_twice() {
         // Within timewait nothing old is taken for new.
         pair.run(Duration::from_millis(400));
         let b = pair.request().conn;
-        whole_life(&pair, a, b);
+        whole_exchange(&pair, a, b);
     }
 }
 
-/// Kinds sent in answer when `which` is replayed in the state that `steps` steps of a life lead to.
+/// Kinds sent in answer when `which` is replayed in the state after `steps` steps.
 fn answers(steps: usize, which: Kind) -> Vec<Kind> {
     let seen = core::cell::RefCell::new((0, vec![]));
-    life(|pair| {
+    exchanges(|pair| {
         let mut seen = seen.borrow_mut();
         seen.0 += 1;
         if seen.0 == steps {
@@ -147,7 +148,7 @@ fn a_dreq_again_gets_a_drep_and_a_drep_nothing() {
 
 #[test]
 fn duplicates_are_counted() {
-    let (pair, ..) = life(|pair| replay(pair, |kind| kind == Kind::Req));
+    let (pair, ..) = exchanges(|pair| replay(pair, |kind| kind == Kind::Req));
     assert_eq!(pair.nodes[B].cm.counters().duplicates, 4);
 }
 
@@ -156,9 +157,9 @@ fn a_rep_that_is_rejected_again_counts_once() {
     let mut pair = Pair::new();
     pair.nodes[A].consumer = Consumer::Silent;
     let a = pair.connect(QPN_A);
-    pair.settle();
+    pair.exchange();
     pair.nodes[A].cm.reject(pair.now, a, Reason::CONSUMER, &[], b"").unwrap();
-    pair.settle();
+    pair.exchange();
     replay(&mut pair, |kind| kind == Kind::Rep);
     assert_eq!(pair.nodes[A].cm.counters().duplicates, 1);
     assert_eq!(pair.sent(Kind::Rej).len(), 2);
@@ -170,9 +171,8 @@ fn every_message_that_leaves_is_counted_once() {
     let sent = |pair: &Pair| [A, B].map(|who| pair.nodes[who].cm.counters().sent);
     assert_eq!(sent(&pair), [2, 1]);
     // The answer to a message of no connection counts as well.
-    let stranger =
-        DreqRepr { local_id: 7, remote_id: 9, remote_qpn: QPN_B, private_data: [0; 220] };
-    pair.inject(B, v4(1), &stranger.emit(1));
+    let unknown = DreqRepr { local_id: 7, remote_id: 9, remote_qpn: QPN_B, private_data: [0; 220] };
+    pair.inject(B, v4(1), &unknown.emit(1));
     assert_eq!(pair.sent(Kind::Drep).len(), 1);
     assert_eq!(sent(&pair), [2, 2]);
 }

@@ -12,8 +12,8 @@ use crate::pair::*;
 fn three_messages_establish() {
     let (pair, a, b) = Pair::established();
     assert_eq!(pair.kinds(), [Kind::Req, Kind::Rep, Kind::Rtu]);
-    assert_eq!(pair.told(A, a).len(), 1);
-    assert_eq!(pair.told(B, b).len(), 2);
+    assert_eq!(pair.events_of(A, a).len(), 1);
+    assert_eq!(pair.events_of(B, b).len(), 2);
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn a_reply_never_gets_more_reads_than_were_asked_for() {
     let mut params = pair.params(QPN_A);
     (params.responder_resources, params.initiator_depth) = (9, 1);
     pair.nodes[A].cm.connect(pair.now, &params).unwrap();
-    pair.settle();
+    pair.exchange();
     let terms = pair.reply().terms;
     assert_eq!((terms.responder_resources, terms.initiator_depth), (4, 1));
 }
@@ -81,7 +81,7 @@ fn a_request_says_who_asks_for_what() {
 fn over_ipv6_too() {
     let mut pair = Pair::with(2, 2, [v6(1), v6(2)]);
     pair.connect(QPN_A);
-    pair.settle();
+    pair.exchange();
     assert_eq!((pair.request().remote, pair.request().local), (v6(1), v6(2)));
     assert_eq!(pair.nodes[A].ready.len(), 1);
 }
@@ -105,7 +105,7 @@ fn private_data_arrives_padded() {
     let mut pair = Pair::new();
     pair.nodes[B].consumer = Consumer::Silent;
     let a = pair.connect(QPN_A);
-    pair.settle();
+    pair.exchange();
     let b = pair.request().conn;
     let at_b = pair.nodes[B].cm.private_data(b);
     assert_eq!((at_b.len(), &at_b[..6]), (56, &b"hello\0"[..]));
@@ -114,7 +114,7 @@ fn private_data_arrives_padded() {
     assert!(pair.nodes[B].cm.private_data(b).is_empty());
     pair.nodes[B].cm.accept(now, b, &params).unwrap();
     assert!(pair.nodes[B].cm.private_data(b).is_empty());
-    pair.settle();
+    pair.exchange();
     let at_a = pair.nodes[A].cm.private_data(a);
     assert_eq!((at_a.len(), &at_a[..8]), (196, &b"welcome\0"[..]));
 }
@@ -126,13 +126,13 @@ fn private_data_of_full_length() {
     let mut params = pair.params(QPN_A);
     params.private_data = &[0xa5; 56];
     let a = pair.nodes[A].cm.connect(pair.now, &params).unwrap();
-    pair.settle();
+    pair.exchange();
     let b = pair.request().conn;
     assert_eq!(pair.nodes[B].cm.private_data(b), [0xa5; 56]);
     let cm = &mut pair.nodes[B].cm;
     cm.prepare_reply(b, &[0x5a; 196]).unwrap();
     cm.accept(pair.now, b, &Pair::accept_params()).unwrap();
-    pair.settle();
+    pair.exchange();
     assert_eq!(pair.nodes[A].cm.private_data(a), [0x5a; 196]);
 }
 
@@ -146,7 +146,7 @@ fn private_data_too_long_is_refused_and_changes_nothing() {
     assert_eq!(refused, Err(CmError::TooLong { given: 57, most: 56 }));
     pair.no_leaks(8);
     pair.connect(QPN_A);
-    pair.settle();
+    pair.exchange();
     let b = pair.request().conn;
     let (now, cm) = (pair.now, &mut pair.nodes[B].cm);
     assert_eq!(cm.prepare_reply(b, &[0; 197]), Err(CmError::TooLong { given: 197, most: 196 }));
@@ -155,7 +155,7 @@ fn private_data_too_long_is_refused_and_changes_nothing() {
     let long = cm.reject(now, b, Reason::CONSUMER, &[0; 73], &[]);
     assert_eq!(long, Err(CmError::TooLong { given: 73, most: 72 }));
     cm.accept(now, b, &Pair::accept_params()).unwrap();
-    pair.settle();
+    pair.exchange();
     assert_eq!(pair.nodes[A].ready.len(), 1);
 }
 
@@ -167,7 +167,7 @@ fn a_service_outside_the_ip_cm_has_all_92_bytes() {
     params.service = ServiceId(0x1234_5678_9abc_def0);
     params.private_data = &[7; 92];
     pair.nodes[A].cm.connect(pair.now, &params).unwrap();
-    pair.settle();
+    pair.exchange();
     let request = pair.request();
     assert_eq!((request.service.port(), request.remote_port), (None, 0));
     assert_eq!(pair.nodes[B].private, [7; 92]);
@@ -196,13 +196,13 @@ fn the_first_and_the_last_queue_pair_number_connect() {
         let mut pair = Pair::new();
         pair.nodes[B].consumer = Consumer::Silent;
         let a = pair.connect(qpn);
-        pair.settle();
+        pair.exchange();
         let request = pair.request();
         assert_eq!(request.terms.remote_qpn, qpn);
         let params = AcceptParams { qpn, ..Pair::accept_params() };
         let accepted = pair.nodes[B].cm.accept(pair.now, request.conn, &params);
         assert_eq!(accepted, Ok(()));
-        pair.settle();
+        pair.exchange();
         assert_eq!(pair.reply().terms.remote_qpn, qpn);
         assert_eq!(pair.nodes[A].ready, [a]);
     }
@@ -213,7 +213,7 @@ fn accept_refuses_what_the_request_does_not_offer() {
     let mut pair = Pair::new();
     pair.nodes[B].consumer = Consumer::Silent;
     pair.connect(QPN_A);
-    pair.settle();
+    pair.exchange();
     let b = pair.request().conn;
     let mut cases = [Pair::accept_params(); 3];
     cases[0].initiator_depth = 5;
@@ -224,7 +224,7 @@ fn accept_refuses_what_the_request_does_not_offer() {
         assert!(matches!(refused, Err(CmError::Parameter(_))), "{params:?}");
     }
     pair.nodes[B].cm.accept(pair.now, b, &Pair::accept_params()).unwrap();
-    pair.settle();
+    pair.exchange();
     assert_eq!(pair.last(B, b), Some(CmEvent::Established { conn: b }));
 }
 
@@ -243,7 +243,7 @@ fn calls_in_the_wrong_state_are_refused() {
     assert!(is_state(cm.reject(now, a, Reason::CONSUMER, &[], &[])));
     assert!(is_state(cm.ready(now, a)));
     assert!(is_state(cm.disconnect(now, a)));
-    pair.settle();
+    pair.exchange();
     // REQ received.
     let b = pair.request().conn;
     let cm = &mut pair.nodes[B].cm;
@@ -255,7 +255,7 @@ fn calls_in_the_wrong_state_are_refused() {
     assert!(is_state(cm.reject(now, b, Reason::CONSUMER, &[], &[])));
     assert!(is_state(cm.ready(now, b)));
     assert!(is_state(cm.disconnect(now, b)));
-    pair.settle();
+    pair.exchange();
     // REP received.
     let cm = &mut pair.nodes[A].cm;
     assert!(is_state(cm.accept(now, a, &params)));
@@ -265,7 +265,7 @@ fn calls_in_the_wrong_state_are_refused() {
     assert!(is_state(cm.ready(now, a)));
     assert!(is_state(cm.accept(now, a, &params)));
     assert!(is_state(cm.reject(now, a, Reason::CONSUMER, &[], &[])));
-    pair.settle();
+    pair.exchange();
     assert_eq!(pair.last(B, b), Some(CmEvent::Established { conn: b }));
 }
 
@@ -291,14 +291,14 @@ fn the_first_packet_establishes_the_passive_side_once() {
     pair.connect(QPN_A);
     pair.run(Duration::from_millis(10));
     let b = pair.request().conn;
-    assert_eq!(pair.told(B, b).len(), 1);
+    assert_eq!(pair.events_of(B, b).len(), 1);
     pair.nodes[B].cm.data_arrived(pair.now, b);
     pair.turn();
-    assert_eq!(pair.told(B, b)[1..], [CmEvent::Established { conn: b }]);
+    assert_eq!(pair.events_of(B, b)[1..], [CmEvent::Established { conn: b }]);
     pair.exhaust();
     pair.nodes[B].cm.data_arrived(pair.now, b);
     pair.turn();
-    assert_eq!(pair.told(B, b).len(), 2);
+    assert_eq!(pair.events_of(B, b).len(), 2);
     assert_eq!(pair.sent(Kind::Rep).len(), 1);
 }
 
@@ -308,11 +308,11 @@ fn a_packet_before_the_reply_establishes_nothing() {
     pair.nodes[B].consumer = Consumer::Silent;
     let a = pair.connect(QPN_A);
     pair.nodes[A].cm.data_arrived(pair.now, a);
-    pair.settle();
+    pair.exchange();
     let b = pair.request().conn;
     pair.nodes[B].cm.data_arrived(pair.now, b);
-    pair.settle();
-    assert_eq!((pair.told(A, a).len(), pair.told(B, b).len()), (0, 1));
+    pair.exchange();
+    assert_eq!((pair.events_of(A, a).len(), pair.events_of(B, b).len()), (0, 1));
 }
 
 #[test]
@@ -370,12 +370,12 @@ fn a_node_connects_to_itself() {
 fn fifty_at_once() {
     let mut pair = Pair::with(50, 50, [v4(1), v4(2)]);
     let all: Vec<_> = (0..50).map(|n| pair.connect(100 + n)).collect();
-    pair.settle();
+    pair.exchange();
     assert_eq!(pair.nodes[A].ready.len(), 50);
     for conn in all {
         pair.nodes[A].cm.disconnect(pair.now, conn).unwrap();
     }
-    pair.settle();
+    pair.exchange();
     assert_eq!(pair.log.len(), 250);
     pair.exhaust();
     pair.no_leaks(50);
@@ -391,7 +391,7 @@ fn times_are_codes() {
 }
 
 #[test]
-fn the_ack_timeout_covers_life_and_delay() {
+fn the_ack_timeout_covers_packet_lifetime_and_delay() {
     // Equal or neighbouring times double; a much shorter one does not count.
     assert_eq!(ack_timeout(15, 16), 17);
     assert_eq!(ack_timeout(16, 16), 18);
@@ -400,8 +400,8 @@ fn the_ack_timeout_covers_life_and_delay() {
     assert_eq!(ack_timeout(20, 16), 20);
     assert_eq!(ack_timeout(31, 31), 31);
     for delay in 0..=255 {
-        for life in 0..=255 {
-            assert!(ack_timeout(delay, life) <= 31);
+        for lifetime in 0..=255 {
+            assert!(ack_timeout(delay, lifetime) <= 31);
         }
     }
 }

@@ -21,8 +21,8 @@ fn survives(what: Kind, count: usize) -> Pair {
     pair.exhaust();
     let b = pair.request().conn;
     assert_eq!(pair.nodes[A].ready, [a]);
-    assert_eq!(pair.told(A, a).len(), 1);
-    assert_eq!(pair.told(B, b)[1..], [CmEvent::Established { conn: b }]);
+    assert_eq!(pair.events_of(A, a).len(), 1);
+    assert_eq!(pair.events_of(B, b)[1..], [CmEvent::Established { conn: b }]);
     pair
 }
 
@@ -66,16 +66,16 @@ fn no_answer_to_any_req_is_unreachable() {
     pair.lose(Kind::Req, 1000);
     let a = pair.connect(QPN_A);
     pair.run(request_interval() * 16 - Duration::from_millis(1));
-    assert_eq!((pair.sent(Kind::Req).len(), pair.told(A, a).len()), (16, 0));
+    assert_eq!((pair.sent(Kind::Req).len(), pair.events_of(A, a).len()), (16, 0));
     pair.run(Duration::from_millis(2));
-    assert_eq!(pair.told(A, a), [CmEvent::Unreachable { conn: a }]);
+    assert_eq!(pair.events_of(A, a), [CmEvent::Unreachable { conn: a }]);
     pair.exhaust();
     assert_eq!((pair.sent(Kind::Req).len(), pair.sent(Kind::Rej).len()), (16, 1));
     pair.no_leaks(8);
 }
 
 #[test]
-fn giving_up_is_told_to_a_peer_that_thinks_too_long() {
+fn giving_up_is_sent_to_a_peer_that_answers_too_late() {
     let mut pair = Pair::new();
     pair.nodes[B].consumer = Consumer::Silent;
     // Every MRA gets lost too, so B seems dead.
@@ -97,7 +97,7 @@ fn no_rep_gets_through() {
     let b = pair.request().conn;
     assert_eq!(pair.sent(Kind::Rep).len(), 16);
     assert_eq!(pair.last(B, b), Some(CmEvent::Unreachable { conn: b }));
-    assert_eq!(pair.told(A, a), [CmEvent::Rejected { conn: a, reason: Reason::TIMEOUT }]);
+    assert_eq!(pair.events_of(A, a), [CmEvent::Rejected { conn: a, reason: Reason::TIMEOUT }]);
     pair.no_leaks(8);
 }
 
@@ -137,7 +137,7 @@ fn a_lost_drep_is_repeated_even_when_the_connection_is_forgotten() {
         pair.exhaust();
         assert_eq!(pair.sent(Kind::Drep).len(), lost + 1);
         assert_eq!(pair.last(A, a), Some(CmEvent::Disconnected { conn: a, cause: Cause::Local }));
-        assert_eq!(pair.told(B, b).len(), 3);
+        assert_eq!(pair.events_of(B, b).len(), 3);
         pair.no_leaks(8);
     }
 }
@@ -152,9 +152,9 @@ fn a_peer_that_never_answers_a_dreq_is_let_go() {
     assert_eq!(pair.last(A, a), Some(CmEvent::Disconnected { conn: a, cause: Cause::Unanswered }));
     assert_eq!(pair.nodes[A].cm.vacant_slots(), 8);
     // B knows nothing yet. When it ends the connection itself, the unknown ID is answered.
-    assert_eq!(pair.told(B, b).len(), 2);
+    assert_eq!(pair.events_of(B, b).len(), 2);
     pair.nodes[B].cm.disconnect(pair.now, b).unwrap();
-    pair.settle();
+    pair.exchange();
     assert_eq!(pair.last(B, b), Some(CmEvent::Disconnected { conn: b, cause: Cause::Local }));
 }
 
@@ -163,13 +163,13 @@ fn a_dreq_stands_for_the_lost_rtu() {
     let mut pair = Pair::new();
     pair.lose(Kind::Rtu, 1);
     let a = pair.connect(QPN_A);
-    pair.settle();
+    pair.exchange();
     let b = pair.request().conn;
-    assert_eq!(pair.told(B, b).len(), 1);
+    assert_eq!(pair.events_of(B, b).len(), 1);
     pair.nodes[A].cm.disconnect(pair.now, a).unwrap();
-    pair.settle();
+    pair.exchange();
     let end = CmEvent::Disconnected { conn: b, cause: Cause::Remote };
-    assert_eq!(pair.told(B, b)[1..], [CmEvent::Established { conn: b }, end]);
+    assert_eq!(pair.events_of(B, b)[1..], [CmEvent::Established { conn: b }, end]);
     assert_eq!(pair.last(A, a), Some(CmEvent::Disconnected { conn: a, cause: Cause::Local }));
 }
 
@@ -182,7 +182,7 @@ fn a_lost_rej_is_repeated_without_asking_the_consumer_again() {
     pair.exhaust();
     assert_eq!(pair.nodes[B].events.len(), 1);
     assert_eq!(pair.sent(Kind::Rej).len(), 4);
-    assert_eq!(pair.told(A, a), [CmEvent::Rejected { conn: a, reason: Reason::CONSUMER }]);
+    assert_eq!(pair.events_of(A, a), [CmEvent::Rejected { conn: a, reason: Reason::CONSUMER }]);
     pair.no_leaks(8);
 }
 
@@ -192,7 +192,7 @@ fn a_lost_rej_of_a_rep_is_repeated() {
     pair.nodes[A].consumer = Consumer::Silent;
     pair.lose(Kind::Rej, 1);
     let a = pair.connect(QPN_A);
-    pair.settle();
+    pair.exchange();
     pair.nodes[A].cm.reject(pair.now, a, Reason::CONSUMER, &[], b"no").unwrap();
     pair.exhaust();
     let b = pair.request().conn;
@@ -207,11 +207,11 @@ fn a_peer_that_reboots_leaves_no_half_connection() {
     let mut pair = Pair::new();
     pair.nodes[B].consumer = Consumer::Silent;
     pair.connect(QPN_A);
-    pair.settle();
+    pair.exchange();
     pair.nodes[A].cm = cm(8, GUIDS[A], 99);
     let b = pair.request().conn;
     pair.nodes[B].cm.accept(pair.now, b, &Pair::accept_params()).unwrap();
-    pair.settle();
+    pair.exchange();
     let reason = Reason::INVALID_COMM_ID;
     assert_eq!(pair.last(B, b), Some(CmEvent::Rejected { conn: b, reason }));
 }
@@ -225,7 +225,7 @@ fn an_rtu_for_a_connection_that_is_gone_is_refused() {
     let a = pair.connect(QPN_A);
     pair.run(Duration::from_millis(10));
     pair.nodes[B].cm = cm(8, GUIDS[B], 99);
-    pair.settle();
+    pair.exchange();
     let cause = Cause::Rejected(Reason::INVALID_COMM_ID);
     assert_eq!(pair.last(A, a), Some(CmEvent::Disconnected { conn: a, cause }));
 }
@@ -246,7 +246,7 @@ fn reordered_retransmissions_do_no_harm() {
         let a = pair.connect(QPN_A);
         pair.exhaust();
         let b = pair.request().conn;
-        assert_eq!((pair.told(A, a).len(), pair.told(B, b).len()), (1, 2), "{what:?}");
+        assert_eq!((pair.events_of(A, a).len(), pair.events_of(B, b).len()), (1, 2), "{what:?}");
     }
 }
 
@@ -271,5 +271,5 @@ fn a_clock_that_jumps_costs_one_retry_at_a_time() {
     pair.now = pair.now + Duration::from_secs(3600);
     pair.nodes[A].cm.advance(pair.now);
     pair.turn();
-    assert_eq!((pair.sent(Kind::Req).len(), pair.told(A, a).len()), (2, 0));
+    assert_eq!((pair.sent(Kind::Req).len(), pair.events_of(A, a).len()), (2, 0));
 }

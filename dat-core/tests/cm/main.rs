@@ -10,6 +10,7 @@
 
 mod disconnect;
 mod duplicates;
+mod foreign;
 mod handshake;
 mod loss;
 mod mra;
@@ -19,6 +20,5 @@ mod reject;
 mod sidr;
 mod slots;
 mod stale;
-mod strangers;
 mod times;
 mod wire;

@@ -19,7 +19,7 @@ fn a_slow_accept_is_waited_for() {
     assert_eq!((mra.about, mra.service_timeout, mra.remote_id), (About::Req, 24, a.comm_id()));
     let b = pair.request().conn;
     pair.nodes[B].cm.accept(pair.now, b, &Pair::accept_params()).unwrap();
-    pair.settle();
+    pair.exchange();
     assert_eq!(pair.nodes[A].ready, [a]);
     assert_eq!(pair.last(B, b), Some(CmEvent::Established { conn: b }));
 }
@@ -34,7 +34,7 @@ fn a_slow_queue_pair_is_waited_for() {
     let Message::Mra(mra) = pair.log[3].message() else { panic!() };
     assert_eq!(mra.about, About::Rep);
     pair.nodes[A].cm.ready(pair.now, a).unwrap();
-    pair.settle();
+    pair.exchange();
     let b = pair.request().conn;
     assert_eq!(pair.last(B, b), Some(CmEvent::Established { conn: b }));
 }
@@ -110,7 +110,7 @@ fn an_mra_that_the_rep_overtook_is_ignored() {
     };
     pair.inject(A, v4(2), &late.emit(0));
     pair.exhaust();
-    assert_eq!((pair.log.len(), pair.told(A, a).len()), (before, 1));
+    assert_eq!((pair.log.len(), pair.events_of(A, a).len()), (before, 1));
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn after_an_mra_a_rej_names_the_passive_id() {
     pair.run(Duration::from_secs(10));
     let b = pair.request().conn;
     pair.nodes[B].cm.reject(pair.now, b, Reason::CONSUMER, &[], &[]).unwrap();
-    pair.settle();
+    pair.exchange();
     let Message::Rej(rej) = pair.sent(Kind::Rej)[0].message() else { panic!() };
     assert_eq!((rej.local_id, rej.remote_id), (b.comm_id(), a.comm_id()));
     assert_eq!(pair.last(A, a), Some(CmEvent::Rejected { conn: a, reason: Reason::CONSUMER }));

@@ -49,7 +49,7 @@ pub(crate) fn kind(mad: &[u8; 256]) -> Kind {
     }
 }
 
-/// What the link does with a datagram.
+/// Fate of a datagram on the link.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fate {
     Deliver,
@@ -73,7 +73,7 @@ pub(crate) struct Node {
     pub(crate) cm: Cm<'static>,
     pub(crate) address: IpAddr,
     pub(crate) consumer: Consumer,
-    /// Everything it was told, never cleared by the harness.
+    /// All its events, never cleared by the harness.
     pub(crate) events: Vec<CmEvent>,
     /// Private data of the newest event.
     pub(crate) private: Vec<u8>,
@@ -158,9 +158,9 @@ impl Pair {
     pub(crate) fn established() -> (Self, ConnId, ConnId) {
         let mut pair = Self::new();
         let a = pair.connect(QPN_A);
-        pair.settle();
+        pair.exchange();
         let b = pair.request().conn;
-        assert_eq!(pair.told(B, b)[1..], [CmEvent::Established { conn: b }]);
+        assert_eq!(pair.events_of(B, b)[1..], [CmEvent::Established { conn: b }]);
         assert_eq!(pair.nodes[A].ready, [a]);
         (pair, a, b)
     }
@@ -169,7 +169,7 @@ impl Pair {
         self.link = Box::new(link);
     }
 
-    /// Loses the next `count` messages of this kind, whoever sends them.
+    /// Loses the next `count` messages of this kind, of either side.
     pub(crate) fn lose(&mut self, what: Kind, mut count: usize) {
         self.link(move |sent| {
             if sent.kind() == what && count > 0 {
@@ -217,7 +217,7 @@ impl Pair {
         self.nodes[A].cm.connect(self.now, &params).unwrap()
     }
 
-    /// Takes what the nodes want to send, and what they have to tell, until they are quiet.
+    /// Takes the messages and events of both nodes until there are no more.
     pub(crate) fn turn(&mut self) {
         for by in [A, B] {
             loop {
@@ -326,7 +326,7 @@ impl Pair {
     }
 
     /// Long enough for any exchange without loss, too short for any timer.
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn exchange(&mut self) {
         self.run(Duration::from_millis(100));
     }
 
@@ -354,13 +354,14 @@ impl Pair {
         }
     }
 
-    pub(crate) fn told(&self, who: usize, conn: ConnId) -> Vec<CmEvent> {
+    /// The events of a connection at a node.
+    pub(crate) fn events_of(&self, who: usize, conn: ConnId) -> Vec<CmEvent> {
         self.nodes[who].events.iter().filter(|event| event.conn() == conn).copied().collect()
     }
 
-    /// The last thing a node was told of a connection.
+    /// The last event of a connection at a node.
     pub(crate) fn last(&self, who: usize, conn: ConnId) -> Option<CmEvent> {
-        self.told(who, conn).last().copied()
+        self.events_of(who, conn).last().copied()
     }
 
     pub(crate) fn sent(&self, what: Kind) -> Vec<Sent> {

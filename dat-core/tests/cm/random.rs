@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use crate::pair::*;
 
-/// What happens to the nth datagram: at most a quarter is lost, less than any message has retries.
+/// Fate of the nth datagram: at most a quarter is lost, less than any message has retries.
 fn fate() -> impl Strategy<Value = Fate> {
     prop_oneof![
         4 => Just(Fate::Deliver),
@@ -37,8 +37,8 @@ fn plan() -> impl Strategy<Value = Plan> {
     ]
 }
 
-fn count(told: &[CmEvent], what: fn(&CmEvent) -> bool) -> usize {
-    told.iter().filter(|event| what(event)).count()
+fn count(events: &[CmEvent], what: fn(&CmEvent) -> bool) -> usize {
+    events.iter().filter(|event| what(event)).count()
 }
 
 fn is_end(event: &CmEvent) -> bool {
@@ -77,7 +77,7 @@ fn run(plan: Plan, fates: Vec<Fate>, slots: usize) -> Result<(), TestCaseError> 
             let b = find_b(&pair);
             prop_assert_eq!(&pair.nodes[A].ready, &[a]);
             let b = b.unwrap();
-            prop_assert_eq!(count(&pair.told(B, b), is_established), 1);
+            prop_assert_eq!(count(&pair.events_of(B, b), is_established), 1);
             if by_a {
                 pair.nodes[A].cm.disconnect(pair.now, a).unwrap();
             }
@@ -96,13 +96,13 @@ fn run(plan: Plan, fates: Vec<Fate>, slots: usize) -> Result<(), TestCaseError> 
 fn verdicts(pair: &Pair, plan: Plan, a: ConnId) -> Result<(), TestCaseError> {
     for who in [A, B] {
         for conn in pair.nodes[who].events.iter().map(CmEvent::conn) {
-            let told = pair.told(who, conn);
-            prop_assert!(count(&told, is_established) <= 1, "{:?}", told);
-            prop_assert!(count(&told, is_end) <= 1, "{:?}", told);
-            prop_assert!(!told.iter().rev().skip(1).any(is_end), "{:?}", told);
+            let events = pair.events_of(who, conn);
+            prop_assert!(count(&events, is_established) <= 1, "{:?}", events);
+            prop_assert!(count(&events, is_end) <= 1, "{:?}", events);
+            prop_assert!(!events.iter().rev().skip(1).any(is_end), "{:?}", events);
         }
     }
-    let of_a = pair.told(A, a);
+    let of_a = pair.events_of(A, a);
     match plan {
         Plan::Disconnect(..) => {
             prop_assert_eq!(count(&of_a, is_disconnected), 1);
@@ -115,10 +115,15 @@ fn verdicts(pair: &Pair, plan: Plan, a: ConnId) -> Result<(), TestCaseError> {
             prop_assert!(!pair.nodes[B].events.iter().any(is_established));
         }
         Plan::Abort(_) => {
-            // A heard nothing after it. If B ever heard of the connection, it heard of its end.
+            // A got no event after it. If B got the request, it got the end.
             prop_assert_eq!(count(&of_a, is_end), 0);
             for conn in pair.nodes[B].events.iter().map(CmEvent::conn) {
-                prop_assert_eq!(count(&pair.told(B, conn), is_end), 1, "{:?}", pair.told(B, conn));
+                prop_assert_eq!(
+                    count(&pair.events_of(B, conn), is_end),
+                    1,
+                    "{:?}",
+                    pair.events_of(B, conn)
+                );
             }
         }
     }

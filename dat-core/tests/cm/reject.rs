@@ -18,8 +18,8 @@ fn every_reason_arrives_with_its_private_data() {
         let mut pair = Pair::new();
         pair.nodes[B].consumer = Consumer::Unwilling(reason);
         let a = pair.connect(QPN_A);
-        pair.settle();
-        assert_eq!(pair.told(A, a), [rejected(a, reason).unwrap()]);
+        pair.exchange();
+        assert_eq!(pair.events_of(A, a), [rejected(a, reason).unwrap()]);
         let private = pair.nodes[A].cm.private_data(a);
         assert_eq!((private.len(), &private[..8]), (148, &b"go away\0"[..]));
         assert_eq!(pair.nodes[B].events.len(), 1);
@@ -33,11 +33,11 @@ fn a_rej_of_a_req_on_the_wire() {
     let mut pair = Pair::new();
     pair.nodes[B].consumer = Consumer::Silent;
     let a = pair.connect(QPN_A);
-    pair.settle();
+    pair.exchange();
     let b = pair.request().conn;
     let ari = [5; 72];
     pair.nodes[B].cm.reject(pair.now, b, Reason::INVALID_MTU, &ari, &[9; 148]).unwrap();
-    pair.settle();
+    pair.exchange();
     let (transaction, Message::Rej(rej)) = Message::parse(&pair.sent(Kind::Rej)[0].mad).unwrap()
     else {
         panic!()
@@ -54,9 +54,9 @@ fn the_active_side_rejects_a_reply() {
     let mut pair = Pair::new();
     pair.nodes[A].consumer = Consumer::Silent;
     let a = pair.connect(QPN_A);
-    pair.settle();
+    pair.exchange();
     pair.nodes[A].cm.reject(pair.now, a, Reason::CONSUMER, &[], b"changed my mind").unwrap();
-    pair.settle();
+    pair.exchange();
     let b = pair.request().conn;
     assert_eq!(pair.last(B, b), rejected(b, Reason::CONSUMER));
     assert_eq!(&pair.nodes[B].cm.private_data(b)[..15], b"changed my mind");
@@ -71,14 +71,14 @@ fn abort_after_the_req_tells_the_peer_whose_request_it_was() {
     let mut pair = Pair::new();
     pair.nodes[B].consumer = Consumer::Silent;
     let a = pair.connect(QPN_A);
-    pair.settle();
+    pair.exchange();
     pair.nodes[A].cm.abort(pair.now, a);
-    pair.settle();
+    pair.exchange();
     let Message::Rej(rej) = pair.sent(Kind::Rej)[0].message() else { panic!() };
     assert_eq!((rej.local_id, rej.remote_id, rej.about), (a.comm_id(), 0, About::Req));
     assert_eq!((rej.reason, rej.ari.guid()), (Reason::TIMEOUT, Some(GUIDS[A])));
     let b = pair.request().conn;
-    assert_eq!((pair.told(A, a).len(), pair.last(B, b)), (0, rejected(b, Reason::TIMEOUT)));
+    assert_eq!((pair.events_of(A, a).len(), pair.last(B, b)), (0, rejected(b, Reason::TIMEOUT)));
     pair.exhaust();
     pair.no_leaks(8);
 }
@@ -91,14 +91,14 @@ fn a_late_rep_after_an_abort_is_rejected() {
         pair.nodes[B].consumer = Consumer::Silent;
         pair.lose(Kind::Rej, 1);
         let a = pair.connect(QPN_A);
-        pair.settle();
+        pair.exchange();
         pair.nodes[A].cm.abort(pair.now, a);
         pair.run(Duration::from_secs(pause));
         let b = pair.request().conn;
         pair.nodes[B].cm.accept(pair.now, b, &Pair::accept_params()).unwrap();
-        pair.settle();
+        pair.exchange();
         assert!(matches!(pair.last(B, b), Some(CmEvent::Rejected { .. })), "{pause}");
-        assert_eq!(pair.told(A, a).len(), 0);
+        assert_eq!(pair.events_of(A, a).len(), 0);
     }
 }
 
@@ -107,9 +107,9 @@ fn abort_of_a_request_refuses_it_for_want_of_resources() {
     let mut pair = Pair::new();
     pair.nodes[B].consumer = Consumer::Silent;
     let a = pair.connect(QPN_A);
-    pair.settle();
+    pair.exchange();
     pair.nodes[B].cm.abort(pair.now, pair.request().conn);
-    pair.settle();
+    pair.exchange();
     assert_eq!(pair.last(A, a), rejected(a, Reason::NO_RESOURCES));
 }
 
@@ -118,9 +118,9 @@ fn abort_of_a_reply() {
     let mut pair = Pair::new();
     pair.nodes[A].consumer = Consumer::Silent;
     let a = pair.connect(QPN_A);
-    pair.settle();
+    pair.exchange();
     pair.nodes[A].cm.abort(pair.now, a);
-    pair.settle();
+    pair.exchange();
     let b = pair.request().conn;
     assert_eq!(pair.last(B, b), rejected(b, Reason::NO_RESOURCES));
 }
@@ -131,20 +131,23 @@ fn abort_of_an_accepted_request_ends_the_peer_in_any_state() {
     let mut pair = Pair::new();
     pair.nodes[A].consumer = Consumer::Silent;
     let a = pair.connect(QPN_A);
-    pair.settle();
+    pair.exchange();
     let b = pair.request().conn;
     pair.nodes[B].cm.abort(pair.now, b);
-    pair.settle();
-    assert_eq!((pair.last(A, a), pair.told(B, b).len()), (rejected(a, Reason::NO_RESOURCES), 1));
+    pair.exchange();
+    assert_eq!(
+        (pair.last(A, a), pair.events_of(B, b).len()),
+        (rejected(a, Reason::NO_RESOURCES), 1)
+    );
 
     // The peer is established and its RTU got lost.
     let mut pair = Pair::new();
     pair.lose(Kind::Rtu, 1);
     let a = pair.connect(QPN_A);
-    pair.settle();
+    pair.exchange();
     let b = pair.request().conn;
     pair.nodes[B].cm.abort(pair.now, b);
-    pair.settle();
+    pair.exchange();
     let cause = Cause::Rejected(Reason::NO_RESOURCES);
     assert_eq!(pair.last(A, a), Some(CmEvent::Disconnected { conn: a, cause }));
 
@@ -152,10 +155,10 @@ fn abort_of_an_accepted_request_ends_the_peer_in_any_state() {
     let mut pair = Pair::new();
     pair.lose(Kind::Rep, 1);
     let a = pair.connect(QPN_A);
-    pair.settle();
+    pair.exchange();
     let b = pair.request().conn;
     pair.nodes[B].cm.abort(pair.now, b);
-    pair.settle();
+    pair.exchange();
     assert_eq!(pair.last(A, a), rejected(a, Reason::NO_RESOURCES));
 }
 
@@ -172,7 +175,7 @@ fn an_rtu_that_crosses_the_abort_is_refused_again() {
     pair.run(Duration::from_millis(10));
     let b = pair.request().conn;
     pair.nodes[B].cm.abort(pair.now, b);
-    pair.settle();
+    pair.exchange();
     let cause = Cause::Rejected(Reason::NO_RESOURCES);
     assert_eq!(pair.last(A, a), Some(CmEvent::Disconnected { conn: a, cause }));
 }
@@ -208,7 +211,7 @@ fn a_reply_that_is_void_before_it_was_seen_is_withdrawn() {
     let mut pair = Pair::new();
     pair.nodes[B].consumer = Consumer::Silent;
     let a = pair.connect(QPN_A);
-    pair.settle();
+    pair.exchange();
     let (now, b) = (pair.now, pair.request().conn);
     pair.nodes[B].cm.accept(now, b, &Pair::accept_params()).unwrap();
     let rep = pair.nodes[B].cm.poll_transmit(now).unwrap();
@@ -237,7 +240,7 @@ fn a_late_rej_ends_an_established_connection() {
     assert_eq!(pair.last(A, a), Some(CmEvent::Disconnected { conn: a, cause }));
     assert_eq!(pair.nodes[A].cm.private_data(a), [3; 148]);
     pair.inject(A, v4(2), &rej.emit(1));
-    assert_eq!(pair.told(A, a).len(), 2);
+    assert_eq!(pair.events_of(A, a).len(), 2);
 }
 
 #[test]

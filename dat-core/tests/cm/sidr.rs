@@ -1,4 +1,4 @@
-//! Look-ups of services for datagrams: with loss, by strangers, and refused.
+//! Look-ups of services for datagrams: with loss, from foreign hosts, and refused.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
@@ -48,8 +48,8 @@ fn a_look_up_has_one_event_on_each_side() {
     for addresses in [[v4(1), v4(2)], [v6(1), v6(2)]] {
         let mut pair = Pair::with(8, 8, addresses);
         let a = ask(&mut pair);
-        pair.settle();
-        assert_eq!(pair.told(A, a), [found(a)]);
+        pair.exchange();
+        assert_eq!(pair.events_of(A, a), [found(a)]);
         assert!(pair.nodes[A].cm.private_data(a).starts_with(b"here\0"));
         let [CmEvent::SidrRequest(request)] = pair.nodes[B].events[..] else {
             panic!("{:?}", pair.nodes[B].events);
@@ -74,7 +74,7 @@ fn any_number_of_losses_below_the_retries_is_survived() {
             pair.lose(what, count);
             let a = ask(&mut pair);
             pair.exhaust();
-            assert_eq!(pair.told(A, a), [found(a)]);
+            assert_eq!(pair.events_of(A, a), [found(a)]);
             assert_eq!(requests(&pair), 1, "{what:?} {count}");
             let sent = pair.sent(Kind::SidrReq);
             assert_eq!(sent.len(), count + 1);
@@ -91,13 +91,13 @@ fn no_answer_is_unreachable() {
     pair.lose(Kind::SidrReq, 1000);
     let a = ask(&mut pair);
     pair.exhaust();
-    assert_eq!(pair.told(A, a), [CmEvent::Unreachable { conn: a }]);
+    assert_eq!(pair.events_of(A, a), [CmEvent::Unreachable { conn: a }]);
     assert_eq!(pair.kinds(), [Kind::SidrReq; 16]);
     pair.no_leaks(8);
 }
 
 #[test]
-fn who_refuses_says_why() {
+fn a_refusal_has_a_reason() {
     for (reason, status) in [
         (Reason::INVALID_SERVICE_ID, SidrStatus::UNSUPPORTED_SERVICE),
         (Reason::CONSUMER, SidrStatus::REJECTED),
@@ -109,7 +109,7 @@ fn who_refuses_says_why() {
         pair.lose(Kind::SidrRep, 3);
         let a = ask(&mut pair);
         pair.exhaust();
-        assert_eq!(pair.told(A, a), [refused(a, status)]);
+        assert_eq!(pair.events_of(A, a), [refused(a, status)]);
         assert_eq!(status.reason(), reason);
         assert!(pair.nodes[A].cm.private_data(a).starts_with(b"go away\0"));
         assert_eq!(requests(&pair), 1);
@@ -146,8 +146,8 @@ fn a_slow_consumer_is_asked_once_and_answered_at_last() {
     cm.sidr_accept(pair.now, request.conn, QPN_B, Q_KEY, b"here").unwrap();
     let again = cm.sidr_accept(pair.now, request.conn, QPN_B, Q_KEY, b"");
     assert_eq!(again, Err(CmError::Unknown(request.conn)));
-    pair.settle();
-    assert_eq!(pair.told(A, a), [found(a)]);
+    pair.exchange();
+    assert_eq!(pair.events_of(A, a), [found(a)]);
     pair.exhaust();
     pair.no_leaks(8);
 }
@@ -157,14 +157,14 @@ fn either_side_may_give_up() {
     let mut pair = Pair::new();
     pair.nodes[B].consumer = Consumer::Silent;
     let a = ask(&mut pair);
-    pair.settle();
+    pair.exchange();
     pair.nodes[A].cm.abort(pair.now, a);
-    pair.settle();
+    pair.exchange();
     // The late answer is for nobody.
     let b = pair.nodes[B].events[0].conn();
     pair.nodes[B].cm.abort(pair.now, b);
     pair.exhaust();
-    assert_eq!(pair.told(A, a), []);
+    assert_eq!(pair.events_of(A, a), []);
     assert_eq!(pair.kinds(), [Kind::SidrReq, Kind::SidrRep]);
     assert_eq!(pair.nodes[A].cm.counters().unknown, 1);
     pair.no_leaks(8);
@@ -172,15 +172,15 @@ fn either_side_may_give_up() {
     let mut pair = Pair::new();
     pair.nodes[B].consumer = Consumer::Silent;
     let a = ask(&mut pair);
-    pair.settle();
+    pair.exchange();
     let b = pair.nodes[B].events[0].conn();
     pair.nodes[B].cm.abort(pair.now, b);
-    pair.settle();
-    assert_eq!(pair.told(A, a), [refused(a, SidrStatus::NO_QP)]);
+    pair.exchange();
+    assert_eq!(pair.events_of(A, a), [refused(a, SidrStatus::NO_QP)]);
 }
 
 #[test]
-fn what_cannot_be_asked_is_refused() {
+fn an_impossible_question_is_refused() {
     let mut pair = Pair::with(1, 1, [v4(1), v4(2)]);
     let good = params(&pair);
     let cm = &mut pair.nodes[A].cm;
@@ -203,20 +203,20 @@ fn a_service_of_nobodys_carries_all_its_private_data() {
     let params =
         SidrParams { service: ServiceId(0x1234), private_data: &[7; 216], ..params(&pair) };
     let a = pair.nodes[A].cm.sidr_request(pair.now, &params).unwrap();
-    pair.settle();
-    assert_eq!(pair.told(A, a), [found(a)]);
+    pair.exchange();
+    assert_eq!(pair.events_of(A, a), [found(a)]);
     let CmEvent::SidrRequest(request) = pair.nodes[B].events[0] else {
         panic!("{:?}", pair.nodes[B].events);
     };
     assert_eq!((request.service, request.remote_port), (params.service, 0));
     assert_eq!(pair.nodes[B].private, [7; 216]);
-    // Nobody told the peer its own address: it knows the family.
+    // The request does not carry the peer's own address, only the family.
     assert_eq!(request.local, Ipv4Addr::UNSPECIFIED);
 
     let mut pair = Pair::with(8, 8, [v6(1), v6(2)]);
     let params = SidrParams { remote: v6(2), local: v6(1), ..params };
     pair.nodes[A].cm.sidr_request(pair.now, &params).unwrap();
-    pair.settle();
+    pair.exchange();
     let CmEvent::SidrRequest(request) = pair.nodes[B].events[0] else {
         panic!("{:?}", pair.nodes[B].events);
     };
@@ -239,7 +239,7 @@ fn an_answer_that_is_kept_goes_by_its_own_name_alone() {
     let mut pair = Pair::with(1, 8, [v4(1), v4(2)]);
     let keep = |pair: &mut Pair| {
         let asked = ask(pair);
-        pair.settle();
+        pair.exchange();
         let Some(CmEvent::SidrReply(reply)) = pair.last(A, asked) else {
             panic!("{:?}", pair.nodes[A].events);
         };
@@ -262,11 +262,11 @@ fn question() -> [u8; 256] {
 }
 
 #[test]
-fn strangers_do_no_harm() {
+fn foreign_messages_do_no_harm() {
     let mut pair = Pair::new();
     pair.nodes[B].consumer = Consumer::Silent;
     let a = ask(&mut pair);
-    pair.settle();
+    pair.exchange();
     let b = pair.nodes[B].events[0].conn();
     pair.nodes[B].cm.sidr_accept(pair.now, b, QPN_B, Q_KEY, b"").unwrap();
     let answer = pair.nodes[B].cm.poll_transmit(pair.now).unwrap().mad;
@@ -278,15 +278,15 @@ fn strangers_do_no_harm() {
     let mut nobody = answer;
     nobody[32..35].fill(0);
     pair.inject(A, v4(2), &nobody);
-    assert_eq!(pair.told(A, a), []);
+    assert_eq!(pair.events_of(A, a), []);
     let counters = pair.nodes[A].cm.counters();
     assert_eq!((counters.foreign, counters.unknown, counters.malformed), (1, 1, 1));
     pair.inject(A, v4(2), &answer);
-    assert_eq!(pair.told(A, a), [found(a)]);
+    assert_eq!(pair.events_of(A, a), [found(a)]);
     pair.inject(A, v4(2), &answer);
-    assert_eq!(pair.told(A, a).len(), 1);
+    assert_eq!(pair.events_of(A, a).len(), 1);
 
-    // Whoever asks in another's name gets an answer, and nobody is bothered.
+    // A request in another host's name gets an answer, and raises no event.
     let mut pair = Pair::new();
     pair.inject(B, v4(9), &question());
     assert_eq!((requests(&pair), pair.kinds()), (0, vec![Kind::SidrRep]));
@@ -312,11 +312,11 @@ fn messages_of_connections_do_not_reach_look_ups() {
     let (mut past, ..) = Pair::established();
     let (a, b) = (past.nodes[A].ready[0], past.request().conn);
     past.nodes[A].cm.disconnect(past.now, a).unwrap();
-    past.settle();
+    past.exchange();
     let mut pair = Pair::new();
     pair.nodes[B].consumer = Consumer::Silent;
     let asked = ask(&mut pair);
-    pair.settle();
+    pair.exchange();
     let answering = pair.nodes[B].events[0].conn();
     for sent in &past.log {
         // Every ID of the old connection becomes that of a look-up.
@@ -337,30 +337,30 @@ fn messages_of_connections_do_not_reach_look_ups() {
             pair.inject(to, from, &mad);
         }
     }
-    assert_eq!(pair.told(A, asked), []);
+    assert_eq!(pair.events_of(A, asked), []);
     pair.nodes[B].cm.sidr_accept(pair.now, answering, QPN_B, Q_KEY, b"").unwrap();
-    pair.settle();
-    assert_eq!(pair.told(A, asked), [found(asked)]);
+    pair.exchange();
+    assert_eq!(pair.events_of(A, asked), [found(asked)]);
 }
 
 #[test]
-fn a_crowd_is_told_that_there_is_no_room_and_what_is_answered_makes_way() {
+fn a_full_table_is_reported_and_answered_requests_free_slots() {
     let mut pair = Pair::with(8, 2, [v4(1), v4(2)]);
     pair.nodes[B].consumer = Consumer::Silent;
     let asked: Vec<_> = (0..3).map(|_| ask(&mut pair)).collect();
-    pair.settle();
+    pair.exchange();
     assert_eq!(requests(&pair), 2);
     let third = asked[2];
-    assert_eq!(pair.told(A, third), [refused(third, SidrStatus::NO_QP)]);
+    assert_eq!(pair.events_of(A, third), [refused(third, SidrStatus::NO_QP)]);
     assert_eq!(pair.nodes[B].cm.counters().no_slot, 1);
     for event in pair.nodes[B].events.clone() {
         pair.nodes[B].cm.sidr_accept(pair.now, event.conn(), QPN_B, Q_KEY, b"").unwrap();
     }
-    pair.settle();
+    pair.exchange();
     pair.nodes[B].consumer = Consumer::Willing;
     let next = ask(&mut pair);
-    pair.settle();
-    assert_eq!(pair.told(A, next), [found(next)]);
+    pair.exchange();
+    assert_eq!(pair.events_of(A, next), [found(next)]);
 }
 
 fn fate() -> impl Strategy<Value = Fate> {
@@ -392,8 +392,8 @@ proptest! {
         }
         pair.exhaust();
         let wanted = if willing { found(a) } else { refused(a, SidrStatus::REJECTED) };
-        let told = pair.told(A, a);
-        prop_assert!(told == [wanted] || (told.is_empty() && abort.is_some()), "{:?}", told);
+        let events = pair.events_of(A, a);
+        prop_assert!(events == [wanted] || (events.is_empty() && abort.is_some()), "{:?}", events);
         pair.no_leaks(2);
     }
 
@@ -407,7 +407,7 @@ proptest! {
         let mut pair = Pair::with(3, 3, [v4(1), v4(2)]);
         pair.nodes[B].consumer = Consumer::Silent;
         let a = ask(&mut pair);
-        pair.settle();
+        pair.exchange();
         let b = pair.nodes[B].events[0].conn();
         let question = pair.log[0].mad;
         let mut answer = question;
@@ -424,7 +424,7 @@ proptest! {
         }
         let _ = pair.nodes[B].cm.sidr_accept(pair.now, b, QPN_B, Q_KEY, b"");
         pair.exhaust();
-        prop_assert_eq!(pair.told(A, a).len(), 1);
+        prop_assert_eq!(pair.events_of(A, a).len(), 1);
         prop_assert_eq!(SidrReq::new_unchecked(&question).p_key(), 0xffff);
     }
 }

@@ -13,19 +13,19 @@ use crate::pair::*;
 fn a_full_table_rejects_requests_without_a_trace() {
     let mut pair = Pair::with(4, 1, [v4(1), v4(2)]);
     let first = pair.connect(QPN_A);
-    pair.settle();
+    pair.exchange();
     let second = pair.connect(QPN_A + 1);
-    pair.settle();
+    pair.exchange();
     let reason = Reason::NO_RESOURCES;
-    assert_eq!(pair.told(A, second), [CmEvent::Rejected { conn: second, reason }]);
+    assert_eq!(pair.events_of(A, second), [CmEvent::Rejected { conn: second, reason }]);
     assert_eq!(pair.nodes[B].cm.counters().no_slot, 1);
     assert_eq!(pair.nodes[B].events.len(), 2);
     // When the first is over, its slot is given away even before its timewait is.
     pair.nodes[A].cm.disconnect(pair.now, first).unwrap();
-    pair.settle();
+    pair.exchange();
     assert_eq!(pair.nodes[B].cm.vacant_slots(), 0);
     let third = pair.connect(QPN_A + 2);
-    pair.settle();
+    pair.exchange();
     assert_eq!(pair.nodes[A].ready.last(), Some(&third));
 }
 
@@ -45,7 +45,7 @@ fn a_full_table_refuses_to_connect() {
 fn a_slot_whose_end_was_not_taken_is_not_given_away() {
     let mut pair = Pair::with(2, 1, [v4(1), v4(2)]);
     let a = pair.connect(QPN_A);
-    pair.settle();
+    pair.exchange();
     pair.nodes[A].cm.disconnect(pair.now, a).unwrap();
     let dreq = pair.nodes[A].cm.poll_transmit(pair.now).unwrap();
     let (now, params) = (pair.now, pair.params(QPN_A));
@@ -62,10 +62,10 @@ fn a_slot_whose_end_was_not_taken_is_not_given_away() {
 fn of_several_in_timewait_the_oldest_gives_way() {
     let mut pair = Pair::with(2, 8, [v4(1), v4(2)]);
     let both = [pair.connect(QPN_A), pair.connect(QPN_A + 1)];
-    pair.settle();
+    pair.exchange();
     for conn in [both[1], both[0]] {
         pair.nodes[A].cm.disconnect(pair.now, conn).unwrap();
-        pair.settle();
+        pair.exchange();
     }
     let next = pair.connect(QPN_A + 2);
     assert_eq!(next.index(), both[1].index());
@@ -90,11 +90,11 @@ fn ids_of_a_slot_do_not_come_back_soon() {
 fn an_old_id_names_nothing_of_the_new_connection() {
     let mut pair = Pair::with(1, 4, [v4(1), v4(2)]);
     let old = pair.connect(QPN_A);
-    pair.settle();
+    pair.exchange();
     pair.nodes[A].cm.disconnect(pair.now, old).unwrap();
-    pair.settle();
+    pair.exchange();
     let new = pair.connect(QPN_A + 1);
-    pair.settle();
+    pair.exchange();
     assert_eq!(new.index(), old.index());
     let (now, cm) = (pair.now, &mut pair.nodes[A].cm);
     assert_eq!(cm.disconnect(now, old), Err(CmError::Unknown(old)));
@@ -102,7 +102,7 @@ fn an_old_id_names_nothing_of_the_new_connection() {
     assert_eq!(cm.starting_psn(old), None);
     cm.abort(now, old);
     pair.exhaust();
-    assert_eq!(pair.told(A, new).len(), 1);
+    assert_eq!(pair.events_of(A, new).len(), 1);
     // The new one has not been ended behind its user's back.
     assert_eq!(pair.sent(Kind::Dreq).len(), 1);
     assert_eq!(pair.nodes[A].cm.disconnect(pair.now, new), Ok(()));
@@ -112,14 +112,14 @@ fn an_old_id_names_nothing_of_the_new_connection() {
 fn private_data_that_is_kept_outlives_its_connection_and_keeps_its_slot() {
     let mut pair = Pair::with(2, 2, [v4(1), v4(2)]);
     let a = pair.connect(QPN_A);
-    pair.settle();
+    pair.exchange();
     pair.nodes[A].cm.keep(a);
     pair.nodes[A].cm.disconnect(pair.now, a).unwrap();
-    pair.settle();
+    pair.exchange();
     // In timewait, and long after it.
     for _ in 0..2 {
         let other = pair.connect(QPN_A + 1);
-        pair.settle();
+        pair.exchange();
         assert_ne!(other.index(), a.index());
         let data = pair.nodes[A].cm.private_data(a);
         assert!(data.starts_with(b"welcome\0"));
@@ -144,7 +144,7 @@ fn a_request_that_is_prepared_waits_for_its_way() {
         flow_label: 0x12345,
     };
     let cm = &mut pair.nodes[A].cm;
-    // Given up before anything was sent: nobody hears of it.
+    // Given up before anything was sent: the peer gets no message.
     let given_up = cm.prepare(now, &params).unwrap();
     assert_eq!((cm.next_deadline(), cm.vacant_slots()), (None, 0));
     assert_eq!(cm.prepare(now, &params), Err(CmError::NoSlot));
@@ -170,7 +170,7 @@ fn a_request_that_is_prepared_waits_for_its_way() {
 }
 
 #[test]
-fn thousands_of_lives_in_one_slot() {
+fn thousands_of_connections_in_one_slot() {
     let mut pair = Pair::with(1, 1, [v4(1), v4(2)]);
     for _ in 0..1000 {
         let conn = pair.connect(QPN_A);
@@ -183,7 +183,7 @@ fn thousands_of_lives_in_one_slot() {
 }
 
 #[test]
-fn answers_to_strangers_are_bounded() {
+fn answers_to_unknown_peers_are_bounded() {
     let mut cm = cm(1, 1, 1);
     for local_id in 0..100 {
         let dreq = DreqRepr { local_id, remote_id: 9, remote_qpn: 9, private_data: [0; 220] };

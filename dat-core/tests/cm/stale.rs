@@ -17,9 +17,9 @@ fn reboot_and_reconnect(pair: &mut Pair) -> dat_core::cm::ConnId {
 fn an_established_connection_is_found_stale() {
     let (mut pair, _, b) = Pair::established();
     let new = reboot_and_reconnect(&mut pair);
-    pair.settle();
+    pair.exchange();
     let reason = Reason::STALE;
-    assert_eq!(pair.told(A, new), [CmEvent::Rejected { conn: new, reason }]);
+    assert_eq!(pair.events_of(A, new), [CmEvent::Rejected { conn: new, reason }]);
     assert_eq!(pair.last(B, b), Some(CmEvent::Disconnected { conn: b, cause: Cause::Stale }));
     assert_eq!(pair.nodes[B].cm.counters().stale, 1);
     // The old one is disconnected in good order: A answers for an ID that it does not know.
@@ -27,9 +27,9 @@ fn an_established_connection_is_found_stale() {
     assert_eq!(pair.kinds()[3..].iter().filter(|kind| **kind == Kind::Drep).count(), 1);
     // And the next try succeeds.
     let again = pair.connect(QPN_A);
-    pair.settle();
+    pair.exchange();
     assert!(pair.nodes[A].ready.contains(&again));
-    assert_eq!(pair.told(B, b).len(), 3);
+    assert_eq!(pair.events_of(B, b).len(), 3);
 }
 
 #[test]
@@ -37,10 +37,10 @@ fn a_request_that_waits_is_found_stale() {
     let mut pair = Pair::new();
     pair.nodes[B].consumer = Consumer::Silent;
     pair.connect(QPN_A);
-    pair.settle();
+    pair.exchange();
     let b = pair.request().conn;
     let new = reboot_and_reconnect(&mut pair);
-    pair.settle();
+    pair.exchange();
     let reason = Reason::STALE;
     assert_eq!(pair.last(B, b), Some(CmEvent::Rejected { conn: b, reason }));
     assert_eq!(pair.last(A, new), Some(CmEvent::Rejected { conn: new, reason }));
@@ -65,10 +65,10 @@ fn an_accepted_request_is_found_stale() {
     let mut pair = Pair::new();
     pair.lose(Kind::Rep, 1);
     pair.connect(QPN_A);
-    pair.settle();
+    pair.exchange();
     let b = pair.request().conn;
     reboot_and_reconnect(&mut pair);
-    pair.settle();
+    pair.exchange();
     let reason = Reason::STALE;
     assert_eq!(pair.last(B, b), Some(CmEvent::Rejected { conn: b, reason }));
     assert_eq!(pair.sent(Kind::Rep).len(), 1);
@@ -80,9 +80,9 @@ fn a_queue_pair_in_timewait_may_connect_again() {
     for _ in 0..20 {
         let old = *pair.nodes[A].ready.last().unwrap();
         pair.nodes[A].cm.disconnect(pair.now, old).unwrap();
-        pair.settle();
+        pair.exchange();
         let new = pair.connect(QPN_A);
-        pair.settle();
+        pair.exchange();
         assert_eq!(pair.nodes[A].ready.last(), Some(&new));
         assert_ne!(new, a);
     }
@@ -96,7 +96,7 @@ fn a_request_of_the_same_queue_pair_ends_a_disconnect_under_way() {
     pair.nodes[B].cm.disconnect(pair.now, b).unwrap();
     pair.turn();
     let new = reboot_and_reconnect(&mut pair);
-    pair.settle();
+    pair.exchange();
     let end = CmEvent::Disconnected { conn: b, cause: Cause::Local };
     assert_eq!(pair.last(B, b), Some(end));
     assert!(pair.nodes[A].ready.contains(&new));
@@ -112,12 +112,12 @@ fn another_address_cannot_make_a_connection_stale() {
     let (mut pair, _, b) = Pair::established();
     let mut spoof = pair.params(QPN_A);
     spoof.local = v4(66);
-    let mut stranger = cm(1, GUIDS[A], 5);
-    stranger.connect(pair.now, &spoof).unwrap();
-    let req = stranger.poll_transmit(pair.now).unwrap();
+    let mut spoofer = cm(1, GUIDS[A], 5);
+    spoofer.connect(pair.now, &spoof).unwrap();
+    let req = spoofer.poll_transmit(pair.now).unwrap();
     pair.inject(B, v4(66), &req.mad);
     // It is a request of its own, to be judged as any other.
-    assert_eq!((pair.told(B, b).len(), pair.nodes[B].cm.counters().stale), (2, 0));
+    assert_eq!((pair.events_of(B, b).len(), pair.nodes[B].cm.counters().stale), (2, 0));
     assert!(
         matches!(pair.nodes[B].events[2], CmEvent::Request(request) if request.remote == v4(66))
     );
@@ -127,7 +127,7 @@ fn another_address_cannot_make_a_connection_stale() {
 fn another_queue_pair_of_the_same_adapter_is_no_stale_one() {
     let (mut pair, ..) = Pair::established();
     let second = pair.connect(QPN_A + 1);
-    pair.settle();
+    pair.exchange();
     assert_eq!(pair.nodes[A].ready.last(), Some(&second));
 }
 
@@ -138,10 +138,10 @@ fn a_reply_with_a_queue_pair_in_use_is_stale() {
     let (mut pair, a, _) = Pair::established();
     pair.nodes[B].cm = cm(8, GUIDS[B], 0xb007);
     let new = pair.connect(QPN_A + 1);
-    pair.settle();
+    pair.exchange();
     let reason = Reason::STALE;
     assert_eq!(pair.last(A, a), Some(CmEvent::Disconnected { conn: a, cause: Cause::Stale }));
-    assert_eq!(pair.told(A, new), [CmEvent::Rejected { conn: new, reason }]);
+    assert_eq!(pair.events_of(A, new), [CmEvent::Rejected { conn: new, reason }]);
     let passive = pair.nodes[B].events.last().copied();
     assert!(matches!(passive, Some(CmEvent::Rejected { reason: Reason::STALE, .. })));
     pair.exhaust();
@@ -152,7 +152,7 @@ fn a_reply_with_a_queue_pair_in_use_is_stale() {
 fn a_stale_rej_tells_both_ids_apart() {
     let (mut pair, ..) = Pair::established();
     let new = reboot_and_reconnect(&mut pair);
-    pair.settle();
+    pair.exchange();
     let Message::Rej(rej) = pair.sent(Kind::Rej)[0].message() else { panic!() };
     assert_eq!((rej.local_id, rej.remote_id), (0, new.comm_id()));
 }
@@ -161,7 +161,7 @@ fn a_stale_rej_tells_both_ids_apart() {
 fn a_peer_that_starts_anew_may_come_to_an_id_that_it_had() {
     let (mut pair, a, _) = Pair::established();
     pair.nodes[A].cm.disconnect(pair.now, a).unwrap();
-    pair.settle();
+    pair.exchange();
     let params = pair.params(QPN_A);
     // Ten bits of an ID are random.
     let anew = (0..100_000).find_map(|seed| {
@@ -171,7 +171,7 @@ fn a_peer_that_starts_anew_may_come_to_an_id_that_it_had() {
     });
     pair.nodes[A].cm = anew.unwrap();
     pair.nodes[A].ready.clear();
-    pair.settle();
+    pair.exchange();
     assert_eq!(pair.nodes[A].ready, [a]);
     assert_eq!(pair.sent(Kind::Rej).len(), 0);
 }

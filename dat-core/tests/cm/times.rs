@@ -41,7 +41,7 @@ fn a_rej_is_remembered_for_two_intervals() {
     let mut pair = Pair::new();
     pair.nodes[B].consumer = Consumer::Silent;
     pair.connect(QPN_A);
-    pair.settle();
+    pair.exchange();
     let (now, b) = (pair.now, pair.request().conn);
     let cm = &mut pair.nodes[B].cm;
     cm.reject(now, b, Reason::CONSUMER, &[], b"").unwrap();

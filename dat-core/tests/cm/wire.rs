@@ -496,13 +496,13 @@ fn any_message() -> impl Strategy<Value = Message> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(message in any_message(), transaction: u64) {
+    fn written_values_are_read_back(message in any_message(), transaction: u64) {
         let bytes = message.emit(transaction);
         prop_assert_eq!(Message::parse(&bytes), Ok((transaction, message)));
     }
 
     #[test]
-    fn what_is_read_is_written(message in any_message(), noise in bytes::<232>()) {
+    fn read_messages_are_written_alike(message in any_message(), noise in bytes::<232>()) {
         // Noise where fields are: what can be read at all survives being written and read again.
         let mut bytes = message.emit(7);
         for (byte, noise) in bytes[24..].iter_mut().zip(noise) {

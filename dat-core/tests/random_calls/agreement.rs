@@ -1,12 +1,11 @@
-//! What Endpoints that share an Event Dispatcher have to agree on: who decides which completions
-//! notify.
+//! Agreement of Endpoints that share an Event Dispatcher on which completions notify.
 
 use dat_core::*;
 
 use crate::model::SideM;
 use crate::verdict::Verdict;
 
-/// Who decides which completions notify.
+/// Returns the flag that decides which completions notify.
 fn decider(flags: CompletionFlags) -> u32 {
     [CompletionFlags::UNSIGNALLED, CompletionFlags::SOLICITED_WAIT]
         .iter()

@@ -1,4 +1,4 @@
-//! What holds for objects of every kind: their consumer's word, and what they are.
+//! Calls for objects of every kind: their consumer's word, and their type.
 
 use dat_core::*;
 
@@ -7,7 +7,7 @@ use crate::verdict::Verdict;
 use crate::world::{Done, World};
 
 impl SideM {
-    /// Whether an object lives, what kind it is of, and the subtype that a stale handle of it is
+    /// Whether an object exists, what kind it is of, and the subtype that a stale handle of it is
     /// refused with.
     fn known(&self, handle: AnyHandle) -> (bool, HandleType, DatSubtype) {
         use DatSubtype as Of;
@@ -18,30 +18,30 @@ impl SideM {
             AnyHandle::Ep(ep) => (self.ep(ep).is_some(), Type::Ep, Of::InvalidHandleEp),
             AnyHandle::Evd(evd) => (self.evd(evd).is_some(), Type::Evd, Of::InvalidHandle1),
             AnyHandle::Lmr(lmr) => {
-                let lives = self.lmrs.iter().any(|m| m.lmr == lmr);
-                (lives, Type::Lmr, Of::InvalidHandleLmr)
+                let live = self.lmrs.iter().any(|m| m.lmr == lmr);
+                (live, Type::Lmr, Of::InvalidHandleLmr)
             }
             AnyHandle::Rmr(rmr) => {
-                let lives = self.rmrs.iter().any(|m| m.rmr == rmr);
-                (lives, Type::Rmr, Of::InvalidHandleRmr)
+                let live = self.rmrs.iter().any(|m| m.rmr == rmr);
+                (live, Type::Rmr, Of::InvalidHandleRmr)
             }
             AnyHandle::Psp(psp) => {
-                let lives = self.points.iter().any(|m| m.point == Point::Psp(psp));
-                (lives, Type::Psp, Of::InvalidHandlePsp)
+                let live = self.points.iter().any(|m| m.point == Point::Psp(psp));
+                (live, Type::Psp, Of::InvalidHandlePsp)
             }
             AnyHandle::Cno(cno) => (self.cnos.contains(&cno), Type::Cno, Of::InvalidHandleCno),
             AnyHandle::Rsp(rsp) => {
-                let lives = self.points.iter().any(|m| m.point == Point::Rsp(rsp));
-                (lives, Type::Rsp, Of::InvalidHandleRsp)
+                let live = self.points.iter().any(|m| m.point == Point::Rsp(rsp));
+                (live, Type::Rsp, Of::InvalidHandleRsp)
             }
             AnyHandle::Csp(csp) => {
-                let lives = self.points.iter().any(|m| m.point == Point::Csp(csp));
-                (lives, Type::Csp, Of::InvalidHandleCsp)
+                let live = self.points.iter().any(|m| m.point == Point::Csp(csp));
+                (live, Type::Csp, Of::InvalidHandleCsp)
             }
             AnyHandle::Srq(srq) => (self.srq(srq).is_some(), Type::Srq, Of::InvalidHandleSrq),
             AnyHandle::Cr(cr) => {
-                let lives = self.crs.iter().any(|m| m.cr == cr);
-                (lives, Type::Cr, Of::InvalidHandleCr)
+                let live = self.crs.iter().any(|m| m.cr == cr);
+                (live, Type::Cr, Of::InvalidHandleCr)
             }
         }
     }
@@ -68,8 +68,8 @@ impl World {
     /// Sets a word, or asks for one that was set, or for the kind of an object.
     pub(crate) fn contexts(&mut self, side: usize) -> Done {
         let handle = self.pick_any(side);
-        let (lives, ty, subtype) = self.sides[side].known(handle);
-        let verdict = Verdict::new().no_as(!lives, DatType::InvalidHandle, subtype);
+        let (live, ty, subtype) = self.sides[side].known(handle);
+        let verdict = Verdict::new().no_as(!live, DatType::InvalidHandle, subtype);
         let (choice, word) = (self.rng.below(3), self.rng.next());
         let s = &mut self.sides[side];
         let kept = s.contexts.get(&handle).copied().unwrap_or(0);

@@ -20,9 +20,9 @@ enum Far {
 const MAX_MESSAGE: u64 = 32 * 1024;
 
 impl SideM {
-    /// The half that posts on an Endpoint, if it is out and the call is to be made on it.
-    pub(crate) fn half(&mut self, ep: Ep, by_half: bool) -> Option<&mut Poster> {
-        let m = self.eps.iter_mut().find(|m| by_half && m.ep == ep)?;
+    /// The poster of an Endpoint, if it is out and the call is to be made on it.
+    pub(crate) fn poster_of(&mut self, ep: Ep, by_poster: bool) -> Option<&mut Poster> {
+        let m = self.eps.iter_mut().find(|m| by_poster && m.ep == ep)?;
         m.poster.as_mut()
     }
 
@@ -32,7 +32,7 @@ impl SideM {
         ep: Ep,
         op: Op,
         flags: CompletionFlags,
-        by_half: bool,
+        by_poster: bool,
     ) -> Verdict {
         let direction = if op == Op::Recv { RECV } else { REQUEST };
         let Some(m) = self.ep(ep) else {
@@ -69,13 +69,13 @@ impl SideM {
             .no(!m.is_configured(), DatType::InvalidState)
             .no(!served, DatType::ModelNotSupported)
             .no(direction == RECV && m.srq.is_some(), DatType::ModelNotSupported)
-            .no(m.poster.is_some() && !by_half, DatType::InvalidState)
+            .no(m.poster.is_some() && !by_poster, DatType::InvalidState)
             .no(!allowed.contains(flags), DatType::InvalidParameter)
             .no(least >= most, DatType::InsufficientResources)
             .may(full >= most, DatType::InsufficientResources)
     }
 
-    /// What the local segments add, and their bytes.
+    /// Adds the refusals of the local segments to a verdict, and returns their bytes.
     pub(crate) fn segments_verdict(
         &self,
         verdict: Verdict,
@@ -162,7 +162,7 @@ impl World {
         let of = |m: &&LmrM| m.rmr_context != 0 && index(m.rmr_context) == index(remote.context);
         if let Some(m) = s.lmrs.iter().find(of)
             && let LmrKind::Fast(_, gate) = m.kind
-            && (gate == Gate::Shut || !m.settled || s.edits(m.lmr, None) != 0)
+            && (gate == Gate::Shut || !m.applied || s.edits(m.lmr, None) != 0)
         {
             return Far::Unknown;
         }
@@ -259,12 +259,12 @@ impl World {
         let mut remote = self.pick_remote(side, ep, op);
         let (verdict, total) = {
             let s = &self.sides[side];
-            let by_half = s.ep(ep).is_some_and(|m| m.poster.is_some()) && self.rng.percent(90);
-            let verdict = s.post_verdict(ep, op, flags, by_half);
+            let by_poster = s.ep(ep).is_some_and(|m| m.poster.is_some()) && self.rng.percent(90);
+            let verdict = s.post_verdict(ep, op, flags, by_poster);
             let (verdict, total) = s.segments_verdict(verdict, ep, op, &segments);
-            ((verdict, by_half), total)
+            ((verdict, by_poster), total)
         };
-        let (mut verdict, by_half) = verdict;
+        let (mut verdict, by_poster) = verdict;
         let writes = matches!(op, Op::Write | Op::WriteImmed);
         if total <= MAX_MESSAGE && self.rng.percent(85) && (op == Op::Read || writes) {
             remote.len = remote.len.min(total as u32).max(if writes { total as u32 } else { 0 });
@@ -289,23 +289,28 @@ impl World {
         let cookie = self.cookie;
         let answer = {
             let s = &mut self.sides[side];
-            match s.half(ep, by_half) {
-                Some(half) => match op {
-                    Op::Send if closing.is_some() => {
-                        half.post_send_with_invalidate(&segments, cookie, flags, closing.flatten())
-                    }
-                    Op::Send => half.post_send(&segments, cookie, flags),
+            match s.poster_of(ep, by_poster) {
+                Some(poster) => match op {
+                    Op::Send if closing.is_some() => poster.post_send_with_invalidate(
+                        &segments,
+                        cookie,
+                        flags,
+                        closing.flatten(),
+                    ),
+                    Op::Send => poster.post_send(&segments, cookie, flags),
                     Op::WriteImmed => {
-                        half.post_rdma_write_immed(&segments, cookie, &remote, how.word(), flags)
+                        poster.post_rdma_write_immed(&segments, cookie, &remote, how.word(), flags)
                     }
-                    Op::FetchAdd => half.post_fetch_add(add, &segments[0], cookie, &remote, flags),
+                    Op::FetchAdd => {
+                        poster.post_fetch_add(add, &segments[0], cookie, &remote, flags)
+                    }
                     Op::CmpSwap => {
-                        half.post_cmp_swap(add, swap, &segments[0], cookie, &remote, flags)
+                        poster.post_cmp_swap(add, swap, &segments[0], cookie, &remote, flags)
                     }
-                    Op::Write => half.post_rdma_write(&segments, cookie, &remote, flags),
-                    Op::Read => half.post_rdma_read(&segments, cookie, &remote, flags),
+                    Op::Write => poster.post_rdma_write(&segments, cookie, &remote, flags),
+                    Op::Read => poster.post_rdma_read(&segments, cookie, &remote, flags),
                     Op::Recv | Op::Bind(_) | Op::Register(_) | Op::Invalidate(_) | Op::SendUd => {
-                        half.post_recv(&segments, cookie, flags)
+                        poster.post_recv(&segments, cookie, flags)
                     }
                 },
                 None => match op {
@@ -349,7 +354,7 @@ impl World {
         Ok(())
     }
 
-    /// What named memory that may not be open may fail.
+    /// Marks the operations that may fail because they name memory that may not be open.
     pub(crate) fn shake(&mut self, side: usize, ep: Ep, segments: &[LmrTriplet]) {
         let own = self.fabric.region(side);
         let s = &mut self.sides[side];
@@ -421,9 +426,9 @@ impl World {
             local.context = self.rng.next() as u32;
         }
         let s = &self.sides[side];
-        let by_half = s.ep(ep).is_some_and(|m| m.poster.is_some()) && self.rng.percent(90);
+        let by_poster = s.ep(ep).is_some_and(|m| m.poster.is_some()) && self.rng.percent(90);
         let s = &self.sides[side];
-        let mut verdict = s.post_verdict(ep, Op::Read, flags, by_half);
+        let mut verdict = s.post_verdict(ep, Op::Read, flags, by_poster);
         let window = s.rmrs.iter().find(|m| m.keys.last() == Some(&local.context));
         let window = window.filter(|m| m.maybe.last() != Some(&0));
         verdict = verdict.no(
@@ -442,8 +447,8 @@ impl World {
         self.cookie += 1;
         let cookie = self.cookie;
         let s = &mut self.sides[side];
-        let answer = match s.half(ep, by_half) {
-            Some(half) => half.post_rdma_read_to_rmr(&local, cookie, &remote, flags),
+        let answer = match s.poster_of(ep, by_poster) {
+            Some(poster) => poster.post_rdma_read_to_rmr(&local, cookie, &remote, flags),
             None => s.ia.ep_post_rdma_read_to_rmr(ep, &local, cookie, &remote, flags),
         };
         self.note(|| {
@@ -598,9 +603,9 @@ impl World {
         };
         let flags = self.pick_flags();
         let s = &self.sides[side];
-        let by_half = s.ep(ep).is_some_and(|m| m.poster.is_some()) && self.rng.percent(90);
+        let by_poster = s.ep(ep).is_some_and(|m| m.poster.is_some()) && self.rng.percent(90);
         let s = &self.sides[side];
-        let mut verdict = s.post_verdict(ep, Op::Bind(rmr), flags, by_half);
+        let mut verdict = s.post_verdict(ep, Op::Bind(rmr), flags, by_poster);
         let window = s.rmrs.iter().find(|m| m.rmr == rmr);
         let pz = s.ep(ep).and_then(|m| m.pz);
         let known = window.is_some();
@@ -637,8 +642,8 @@ impl World {
         self.cookie += 1;
         let cookie = self.cookie;
         let s = &mut self.sides[side];
-        let answer = match s.half(ep, by_half) {
-            Some(half) => half.rmr_bind(rmr, &range, privileges, cookie, flags),
+        let answer = match s.poster_of(ep, by_poster) {
+            Some(poster) => poster.rmr_bind(rmr, &range, privileges, cookie, flags),
             None => s.ia.rmr_bind(rmr, &range, privileges, ep, cookie, flags),
         };
         self.note(|| {
@@ -698,8 +703,8 @@ impl World {
         let s = &mut self.sides[side];
         let m = s.eps.iter_mut().find(|m| m.ep == ep);
         let ready = m.as_ref().is_some_and(|m| m.is_configured());
-        if let Some(half) = m.and_then(|m| m.poster.as_mut()) {
-            half.ring();
+        if let Some(poster) = m.and_then(|m| m.poster.as_mut()) {
+            poster.ring();
         } else {
             let answer = s.ia.ep_ring(ep);
             let alive = s.ep(ep).is_some();

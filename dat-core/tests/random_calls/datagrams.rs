@@ -13,11 +13,12 @@ use crate::world::{Done, World, addr, kind};
 const MTU: u32 = 1024;
 const KEYS: [u32; 3] = [7, 0x1234_5678, u32::MAX];
 
-/// What an Endpoint for datagrams has besides.
+/// State of an Endpoint for datagrams besides that of any Endpoint.
 #[derive(Debug, Default)]
 pub(crate) struct UdM {
     pub(crate) qkey: u32,
-    /// What has reached a receive since the last reset: bytes with the header, and the rest.
+    /// Messages that have reached a receive since the last reset: bytes with the header, and the
+    /// rest.
     pub(crate) inbox: Vec<(u32, How)>,
     /// It is not known what has.
     pub(crate) hazy: bool,
@@ -140,7 +141,7 @@ impl World {
         let s = &mut self.sides[side];
         let mut verdict = s.known_ep(ep);
         if let Some(m) = s.ep(ep) {
-            // What has completed uses it no more, dequeued or not.
+            // A completed request uses it no more, dequeued or not.
             let (_, most) = m.outstanding(REQUEST);
             verdict = verdict
                 .no(m.ud.is_none(), DatType::ModelNotSupported)
@@ -164,16 +165,16 @@ impl World {
         let word = self.rng.next() as u32;
         let immediate = self.rng.percent(30).then_some(word);
         let s = &self.sides[side];
-        let by_half = s.ep(ep).is_some_and(|m| m.poster.is_some()) && self.rng.percent(90);
+        let by_poster = s.ep(ep).is_some_and(|m| m.poster.is_some()) && self.rng.percent(90);
         let s = &self.sides[side];
-        let verdict = s.post_verdict(ep, Op::SendUd, flags, by_half);
+        let verdict = s.post_verdict(ep, Op::SendUd, flags, by_poster);
         let (verdict, total) = s.segments_verdict(verdict, ep, Op::SendUd, &segments);
         let verdict = verdict.no(to.qpn > 0xff_ffff, DatType::InvalidAddress);
         self.cookie += 1;
         let cookie = self.cookie;
         let s = &mut self.sides[side];
-        let answer = match s.half(ep, by_half) {
-            Some(half) => half.post_send_ud(&segments, &to, immediate, cookie, flags),
+        let answer = match s.poster_of(ep, by_poster) {
+            Some(poster) => poster.post_send_ud(&segments, &to, immediate, cookie, flags),
             None => s.ia.ep_post_send_ud(ep, &segments, &to, immediate, cookie, flags),
         };
         self.note(|| {
@@ -219,7 +220,7 @@ impl World {
         }
     }
 
-    /// News of an Endpoint for datagrams.
+    /// Checks a state change of an Endpoint for datagrams.
     pub(crate) fn moved_ud(&mut self, side: usize, ep: Ep, old: EpState, new: EpState) -> Done {
         use EpState::{Connected as C, DisconnectPending as DP, Disconnected as D};
         let s = &self.sides[side];

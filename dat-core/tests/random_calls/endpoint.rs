@@ -1,4 +1,4 @@
-//! Endpoints: create, modify, connect, disconnect, reset, free, and the posting halves.
+//! Endpoints: create, modify, connect, disconnect, reset, free, and posters.
 //!
 //! Length: each call with its model right before it.
 
@@ -412,7 +412,7 @@ impl World {
         Ok(())
     }
 
-    /// What a way to name the peer can be refused for, and the peer that it names.
+    /// Returns the refusals of a kind of connect, and the peer that it names.
     fn way_verdict(
         &self,
         side: usize,
@@ -492,7 +492,7 @@ impl World {
             }
             (Some(A | CP | C | DP), _, D) => {
                 if old == Some(C) && graceful {
-                    // What the drain needed may still lie there.
+                    // Requests of the drain may still be in the queue.
                     if let Some(m) = self.sides[side].ep_mut(ep) {
                         m.drained = true;
                     }
@@ -555,7 +555,7 @@ impl World {
         Ok(())
     }
 
-    /// Requests that nobody will be told of.
+    /// Requests whose completions are never reported.
     fn dropped(&mut self, side: usize, requests: std::collections::VecDeque<Dto>) {
         for dto in requests {
             self.sides[side].edited(dto.op, dto.late, false);
@@ -592,21 +592,21 @@ impl World {
         }
     }
 
-    /// Takes a posting half out, or puts one back, perhaps to the wrong adapter.
+    /// Takes a poster out, or puts one back, perhaps to the wrong adapter.
     pub(crate) fn move_poster(&mut self, side: usize) -> Done {
         let out = self.sides[side].eps.iter_mut().find_map(|m| m.poster.take());
-        if let Some(half) = out {
-            let ep = half.ep();
+        if let Some(poster) = out {
+            let ep = poster.ep();
             let to = if self.rng.percent(20) { 1 - side } else { side };
-            let answer = self.sides[to].ia.ep_return_poster(half);
+            let answer = self.sides[to].ia.ep_return_poster(poster);
             self.note(|| format!("{side}: return_poster {ep:?} to {to}: {}", answer.is_ok()));
             match answer {
                 Ok(()) if to == side => {}
                 Ok(()) => return Err("an adapter took a foreign poster".into()),
                 Err(_) if to == side => return Err("an adapter did not take its own poster".into()),
-                Err(half) => {
+                Err(poster) => {
                     if let Some(m) = self.sides[side].ep_mut(ep) {
-                        m.poster = Some(half);
+                        m.poster = Some(poster);
                     }
                 }
             }

@@ -6,11 +6,11 @@ use crate::model::*;
 use crate::world::{Done, World, kind};
 
 impl World {
-    /// Dequeues once, by the half if it is out; says whether there was an event.
+    /// Dequeues once, by the reaper if it is out; says whether there was an event.
     pub(crate) fn dequeue(&mut self, side: usize, evd: Evd) -> Result<bool, String> {
         let s = &mut self.sides[side];
-        let half = s.evds.iter_mut().find(|m| m.evd == evd).and_then(|m| m.reaper.as_mut());
-        let answer = match half {
+        let reaper = s.evds.iter_mut().find(|m| m.evd == evd).and_then(|m| m.reaper.as_mut());
+        let answer = match reaper {
             Some(reaper) => reaper.dequeue(),
             None => s.ia.evd_dequeue(evd),
         };
@@ -98,8 +98,8 @@ impl World {
                 } else {
                     How::Message
                 };
-                let told = (op, how, Some(dto.len));
-                self.completed(side, evd, dto.ep, dto.cookie, dto.status, told)
+                let completion = (op, how, Some(dto.len));
+                self.completed(side, evd, dto.ep, dto.cookie, dto.status, completion)
             }
             Event::IbDto(dto) => {
                 let (op, how) = match dto.operation {
@@ -119,8 +119,8 @@ impl World {
                         return Err("no such operation was posted".into());
                     }
                 };
-                let told = (op, how, Some(dto.len));
-                self.completed(side, evd, dto.ep, dto.cookie, dto.status(), told)
+                let completion = (op, how, Some(dto.len));
+                self.completed(side, evd, dto.ep, dto.cookie, dto.status(), completion)
             }
             Event::RmrBind { rmr, cookie, status } => {
                 self.seen.binds += 1;
@@ -130,8 +130,8 @@ impl World {
                     .find(|m| m.queue[REQUEST].iter().any(|dto| dto.cookie == cookie))
                     .map(|m| m.ep)
                     .ok_or("nobody posted that")?;
-                let told = (Op::Bind(rmr), How::Message, None);
-                self.completed(side, evd, ep, cookie, status, told)
+                let completion = (Op::Bind(rmr), How::Message, None);
+                self.completed(side, evd, ep, cookie, status, completion)
             }
             Event::ConnectionRequest { psp, cr, conn_qual } => {
                 self.requested(side, evd, Point::Psp(psp), cr, conn_qual)
@@ -165,7 +165,7 @@ impl World {
             Event::Async(AsyncEvent::EpBroken(ep)) => {
                 let ended = &mut self.sides[side].ended;
                 let at = ended.iter().position(|&entry| entry == (ep, evd));
-                ended.remove(at.ok_or("it has no common queue, or told of its end before")?);
+                ended.remove(at.ok_or("it has no common queue, or reported its end before")?);
                 self.seen.ended += 1;
                 Ok(())
             }
@@ -175,10 +175,10 @@ impl World {
             Event::UdConnectionRequest { psp, cr, conn_qual } => {
                 self.asked(side, evd, psp, cr, conn_qual)
             }
-            Event::UdEstablished(ep, of) => self.heard(side, evd, ep, Some((of, true))),
-            Event::UdReject(ep, of) => self.heard(side, evd, ep, Some((of, false))),
-            Event::UdError(ep) => self.heard(side, evd, ep, None),
-            Event::UdAccepted(ep) => self.told(side, evd, ep),
+            Event::UdEstablished(ep, of) => self.look_up_ended(side, evd, ep, Some((of, true))),
+            Event::UdReject(ep, of) => self.look_up_ended(side, evd, ep, Some((of, false))),
+            Event::UdError(ep) => self.look_up_ended(side, evd, ep, None),
+            Event::UdAccepted(ep) => self.answer_accepted(side, evd, ep),
             Event::Async(_) => Err("nothing of the kind happened".into()),
         }
     }
@@ -385,7 +385,7 @@ impl World {
         if let Op::Bind(rmr) = dto.op
             && let Some(window) = self.sides[side].rmrs.iter_mut().find(|m| m.rmr == rmr)
         {
-            // Success of the newest bind settles what it is bound to.
+            // Success of the newest bind determines the range of the window.
             if ok && window.keys.last() == Some(&dto.len) {
                 window.maybe.drain(..window.maybe.len().saturating_sub(1));
                 window.bound = window.maybe.last().copied().filter(|&context| context != 0);
@@ -394,18 +394,18 @@ impl World {
         Ok(())
     }
 
-    /// What the last receive of an Event Dispatcher told besides.
+    /// The extension of the last receive of an Event Dispatcher.
     fn extension(&mut self, side: usize, evd: Evd) -> Result<u32, String> {
         let s = &mut self.sides[side];
-        let half = s.evd(evd).and_then(|m| m.reaper.as_ref());
-        let extra = match half {
+        let reaper = s.evd(evd).and_then(|m| m.reaper.as_ref());
+        let extra = match reaper {
             Some(reaper) => reaper.extension(),
             None => s.ia.evd_extension(evd).map_err(|e| e.to_string())?,
         };
         Ok(extra.immediate)
     }
 
-    /// What a success means beside that it is told.
+    /// The effects of a success on the model.
     fn succeeded(&mut self, side: usize, ep: Ep, op: Op, how: How, len: u32) {
         let seen = &mut self.seen;
         seen.completed += 1;
@@ -434,14 +434,14 @@ impl World {
         }
     }
 
-    /// Both sides quiet and every Event Dispatcher empty: whatever was to come has come.
+    /// Runs both sides until idle and empties every Event Dispatcher: then nothing is pending.
     pub(crate) fn drain(&mut self) -> Done {
         // A freed window goes with the turn after its last bind has come back.
         let unbound = [0, 1].map(|side| {
             let mut requests = self.sides[side].eps.iter().flat_map(|m| &m.queue[REQUEST]);
             !requests.any(|dto| matches!(dto.op, Op::Bind(_)))
         });
-        self.settle()?;
+        self.run_until_idle()?;
         for round in 0..2 {
             for side in 0..2 {
                 let evds: Vec<Evd> = self.sides[side].evds.iter().map(|m| m.evd).collect();
@@ -451,11 +451,11 @@ impl World {
             }
             // Dequeuing finds failures, and they have consequences.
             if round == 0 {
-                self.settle()?;
+                self.run_until_idle()?;
             }
         }
         let strict = self.attempts < 2 * EPS - 2;
-        self.all_heard(strict)?;
+        self.check_look_ups(strict)?;
         for (side, unbound) in unbound.into_iter().enumerate() {
             self.complete(side, unbound)?;
         }
@@ -478,15 +478,15 @@ impl World {
 
     /// An event must come: nothing on its Event Dispatcher was lost, nor is it one of two
     /// possibilities.
-    fn is_owed(&self, side: usize, e: &Expect) -> bool {
+    fn is_due(&self, side: usize, e: &Expect) -> bool {
         !e.optional && self.sides[side].evd(e.evd).is_some_and(|m| !m.overflow)
     }
 
     fn complete(&mut self, side: usize, unbound: bool) -> Done {
         for at in 0..self.sides[side].eps.len() {
             let m = &self.sides[side].eps[at];
-            if let Some(missing) = m.expected.iter().find(|e| self.is_owed(side, e)) {
-                return Err(format!("{:?} was never told {missing:?}", m.ep));
+            if let Some(missing) = m.expected.iter().find(|e| self.is_due(side, e)) {
+                return Err(format!("{:?} never got {missing:?}", m.ep));
             }
             let blocked = m.link.is_some_and(|(link, end)| {
                 self.peer(link, end).is_none_or(|(far, peer)| match self.sides[far].srq_of(peer) {
@@ -496,7 +496,7 @@ impl World {
             });
             let held = m.queue[REQUEST].iter().any(|dto| dto.deferred);
             let due = |dto: &&Dto| !dto.is_silent();
-            let owed = match m.state {
+            let pending = match m.state {
                 EpState::Disconnected => m.queue.iter().flatten().find(due),
                 EpState::Connected if !blocked && !held => m.queue[REQUEST].iter().find(due),
                 EpState::DisconnectPending if !blocked && m.poster.is_none() => {
@@ -504,7 +504,7 @@ impl World {
                 }
                 _ => None,
             };
-            if let Some(dto) = owed {
+            if let Some(dto) = pending {
                 return Err(format!("{:?} in {:?}: {dto:?} never came back", m.ep, m.state));
             }
             let done = m.state == EpState::Disconnected;
@@ -542,7 +542,7 @@ impl World {
             .iter()
             .find(|(_, list)| list.iter().any(|e| !e.optional && !lossy.contains(&e.evd)))
         {
-            return Err(format!("{ep:?}, freed, was to be told {list:?}"));
+            return Err(format!("{ep:?}, freed, never got {list:?}"));
         }
         s.ghosts.clear();
         if unbound {

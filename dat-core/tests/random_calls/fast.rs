@@ -1,5 +1,5 @@
-//! Memory of kDAPL: pages, registrations as queued requests, all memory of a zone; and what is
-//! visible to whom.
+//! Memory of kDAPL: pages, registrations as queued requests, all memory of a zone; and their
+//! visibility to each side.
 
 use dat_core::provider::Region;
 use dat_core::*;
@@ -57,12 +57,12 @@ impl SideM {
                     let offset = s.addr.wrapping_sub(own.addr);
                     offset > own.len || offset + u64::from(s.len) > own.len
                 }
-                LmrKind::Fast(..) => !m.settled,
+                LmrKind::Fast(..) => !m.applied,
             })
         })
     }
 
-    /// The request of that kind on an LMR has come back, one way or another.
+    /// The request of that kind on an LMR has come back, with any status.
     pub(crate) fn edited(&mut self, op: Op, late: bool, success: bool) {
         let (Op::Register(lmr) | Op::Invalidate(lmr)) = op else {
             return;
@@ -75,9 +75,9 @@ impl SideM {
         };
         match op {
             // Another Endpoint may have carried out a request to close it before.
-            Op::Register(_) if success => m.settled = *gate == Gate::Open,
+            Op::Register(_) if success => m.applied = *gate == Gate::Open,
             Op::Register(_) if !late && *gate == Gate::Open => *gate = Gate::Shut,
-            Op::Invalidate(_) if success => (*gate, m.settled) = (Gate::Closed, true),
+            Op::Invalidate(_) if success => (*gate, m.applied) = (Gate::Closed, true),
             _ => {}
         }
     }
@@ -127,7 +127,7 @@ impl World {
         }
     }
 
-    /// What pages and rights add to a verdict.
+    /// Adds the refusals of pages and rights to a verdict.
     fn registered(&self, verdict: Verdict, side: usize, list: &List, rights: MemPriv) -> Verdict {
         let own = self.fabric.region(side);
         let foreign = |page: &u64| *page < own.addr || *page >= own.addr + own.len;
@@ -213,9 +213,9 @@ impl World {
         wanted.unwrap_or_else(|| self.pick_ep_in(side, &[EpState::Disconnected]))
     }
 
-    /// Flags of a request whose success is told: what is not known to be done says too little of
-    /// the LMR.
-    fn pick_told_flags(&mut self) -> CompletionFlags {
+    /// Flags of a request whose success is reported: without a completion the model cannot know the
+    /// state of the LMR.
+    fn pick_signalled_flags(&mut self) -> CompletionFlags {
         self.pick_flags() & !CompletionFlags::SUPPRESS
     }
 
@@ -226,7 +226,7 @@ impl World {
             return Ok(());
         }
         let (list, rights, va) = (self.pick_pages(side), self.pick_rights(), self.pick_va());
-        let flags = self.pick_told_flags();
+        let flags = self.pick_signalled_flags();
         let s = &self.sides[side];
         let m = s.lmrs.iter().find(|m| m.lmr == lmr).copied();
         let mut verdict = s.post_verdict(ep, Op::Register(lmr), flags, false);
@@ -276,9 +276,9 @@ impl World {
             }
             let query = s.ia.lmr_query(lmr).map_err(|e| e.to_string())?;
             *m = LmrM::new(&query, LmrKind::Fast(most, Gate::Open));
-            m.settled = false;
-            let told = (query.lmr_context, query.rmr_context, query.region, query.va_type);
-            if told != (made.lmr_context, made.rmr_context, list.region(), va) {
+            m.applied = false;
+            let found = (query.lmr_context, query.rmr_context, query.region, query.va_type);
+            if found != (made.lmr_context, made.rmr_context, list.region(), va) {
                 return Err(format!("another registration: {query:x?}"));
             }
         }
@@ -293,7 +293,7 @@ impl World {
         if !self.has_completion_room(side, ep, REQUEST)? {
             return Ok(());
         }
-        let flags = self.pick_told_flags();
+        let flags = self.pick_signalled_flags();
         let s = &self.sides[side];
         let m = s.lmrs.iter().find(|m| m.lmr == lmr).copied();
         let mut verdict = s.post_verdict(ep, Op::Register(lmr), flags, false);
@@ -334,9 +334,9 @@ impl World {
                 && let LmrKind::Fast(_, gate) = &mut m.kind
             {
                 *gate = Gate::Shut;
-                m.settled = false;
+                m.applied = false;
             }
-            // Whatever named it may find it closed.
+            // Requests that named it may find it closed.
             self.taint();
         }
         self.edit_posted(side, ep, Op::Invalidate(lmr), flags, cookie);

@@ -1,4 +1,4 @@
-//! What the random calls found, each by itself and in few steps.
+//! Findings of the random calls, each by itself and in few steps.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ impl Two {
         two
     }
 
-    fn settle(&mut self) {
+    fn run_until_idle(&mut self) {
         while self.sides.iter_mut().map(|s| s.ia.advance(NOW).work).fold(false, |a, b| a | b) {}
     }
 
@@ -55,7 +55,7 @@ impl Two {
         let s = &mut self.sides[0];
         let (ep, wait) = (s.ep, Duration::from_secs(5));
         s.ia.ep_connect(NOW, ep, addr(1), 7000, wait, b"", Qos::BestEffort).expect("a start");
-        self.settle();
+        self.run_until_idle();
         match self.drain(1)[..] {
             [Event::ConnectionRequest { cr, .. }] => cr,
             ref other => panic!("{other:?}"),
@@ -66,7 +66,7 @@ impl Two {
         let cr = self.ask();
         let ep = self.sides[1].ep;
         self.sides[1].ia.cr_accept(NOW, cr, Some(ep), b"").expect("an acceptance");
-        self.settle();
+        self.run_until_idle();
         for side in 0..2 {
             assert_eq!(self.drain(side), [Event::Established(self.sides[side].ep)]);
         }
@@ -111,18 +111,18 @@ fn a_request_is_not_rejected_while_the_posting_half_of_its_endpoint_is_out() {
         attr: None,
     };
     ia.ep_modify(ep, &change).expect("a configured EP");
-    let half = ia.ep_take_poster(ep).expect("the half");
+    let poster = ia.ep_take_poster(ep).expect("the poster");
     let refusal = ia.cr_reject(NOW, cr, b"").expect_err("a refusal");
     assert_eq!(refusal.ret().ty(), DatType::InvalidState);
     assert!(ia.cr_query(cr).is_ok() && ia.ep_query(ep).is_ok());
-    ia.ep_return_poster(half).expect("the half is back");
+    ia.ep_return_poster(poster).expect("the poster is back");
     ia.cr_reject(NOW, cr, b"").expect("a rejection");
     assert_eq!(fabric.alive(1), before);
     assert!(ia.ep_query(ep).is_err());
 }
 
 #[test]
-fn news_of_the_life_before_a_reset_does_not_touch_the_one_after_it() {
+fn events_from_before_a_reset_do_not_touch_the_next_connection() {
     let mut two = Two::new(PspFlag::Consumer);
     two.connect();
     let fabric = two.fabric;
@@ -133,7 +133,7 @@ fn news_of_the_life_before_a_reset_does_not_touch_the_one_after_it() {
     fabric.raise(0, Notice::QpError(qp, fault));
     ia.ep_disconnect(NOW, *ep, CloseFlag::Abrupt).expect("the end");
     ia.ep_reset(*ep).expect("a reset");
-    two.settle();
+    two.run_until_idle();
     let Side { ia, ep, .. } = &mut two.sides[0];
     assert_eq!(ia.ep_query(*ep).map(|p| (p.state, p.qp)), Ok((EpState::Unconnected, Some(qp))));
     let own = ia.async_evd();
@@ -157,11 +157,11 @@ fn a_service_point_is_not_freed_while_the_posting_half_of_its_endpoint_is_out() 
         attr: None,
     };
     ia.ep_modify(ep, &change).expect("a configured EP");
-    let half = ia.ep_take_poster(ep).expect("the half");
+    let poster = ia.ep_take_poster(ep).expect("the poster");
     let refusal = ia.rsp_free(NOW, rsp).expect_err("a refusal");
     assert_eq!(refusal.ret().ty(), DatType::InvalidState);
     assert!(ia.rsp_query(rsp).is_ok() && ia.ep_query(ep).is_ok());
-    ia.ep_return_poster(half).expect("the half is back");
+    ia.ep_return_poster(poster).expect("the poster is back");
     ia.rsp_free(NOW, rsp).expect("a freed RSP");
     assert_eq!(fabric.alive(0), before);
     assert!(ia.ep_query(ep).is_err());
@@ -193,7 +193,7 @@ fn a_message_may_be_longer_than_its_endpoint_sends_if_the_common_queue_takes_it(
     let lmr = ia.lmr_create(*pz, regions[0], MemPriv::ALL).expect("memory");
     let message = segment(regions[0].addr, lmr.lmr_context);
     ia.ep_post_send(*ep, &[message], 1, CompletionFlags::empty()).expect("a send");
-    two.settle();
+    two.run_until_idle();
     match two.drain(1)[..] {
         [Event::Dto(dto)] => assert_eq!((dto.cookie, dto.len), (7, 190)),
         ref other => panic!("{other:?}"),
@@ -223,12 +223,12 @@ fn a_receive_takes_what_fits_it_however_short_the_messages_that_its_endpoint_sen
         let message = segment(regions[0].addr, len, lmr.lmr_context);
         ia.ep_post_send(*ep, &[message], 1, CompletionFlags::SUPPRESS).expect("a send");
     }
-    two.settle();
+    two.run_until_idle();
     match two.drain(1)[..] {
         [Event::Dto(first), Event::Dto(second)] => {
-            let told = [first, second].map(|dto| (dto.cookie, dto.status, dto.len));
+            let completions = [first, second].map(|dto| (dto.cookie, dto.status, dto.len));
             let fine = DtoStatus::Success;
-            assert_eq!(told, [(7, fine, 150), (8, fine, 190)]);
+            assert_eq!(completions, [(7, fine, 150), (8, fine, 190)]);
         }
         ref other => panic!("{other:?}"),
     }
@@ -281,8 +281,8 @@ fn an_endpoint_without_a_queue_pair_holds_nothing_of_the_one_in_its_slot_before(
     let Side { ia, ep, .. } = &mut two.sides[0];
     ia.ep_post_send(*ep, &[], 1, CompletionFlags::empty()).expect("a send");
     let Side { ia, evd, ep, .. } = &mut two.sides[1];
-    // What an Endpoint holds is not available, until it has been dequeued.
-    let left = |ia: &mut LoopIa| ia.srq_query(srq).map(|told| (told.available, told.outstanding));
+    // A receive that an Endpoint holds is not available until it has been dequeued.
+    let left = |ia: &mut LoopIa| ia.srq_query(srq).map(|srq| (srq.available, srq.outstanding));
     assert_eq!(left(ia), Ok((Some(0), 1)));
     assert!(matches!(ia.evd_dequeue(*evd), Ok(Event::Dto(dto)) if dto.cookie == 7));
     assert_eq!(left(ia), Ok((Some(0), 0)));
@@ -312,7 +312,7 @@ fn a_look_up_that_is_handed_off_stays_one() {
     let Side { ia, ep, .. } = &mut two.sides[0];
     let wait = Duration::from_secs(5);
     ia.ep_connect(NOW, *ep, addr(1), 7000, wait, b"", Qos::BestEffort).expect("a look-up");
-    two.settle();
+    two.run_until_idle();
     let cr = match two.drain(1)[..] {
         [Event::UdConnectionRequest { cr, .. }] => cr,
         ref other => panic!("{other:?}"),
@@ -333,7 +333,7 @@ fn a_look_up_that_is_handed_off_stays_one() {
     };
     let Side { ia, ep, .. } = &mut two.sides[1];
     ia.cr_accept(NOW, cr, Some(*ep), b"").expect("an answer");
-    two.settle();
+    two.run_until_idle();
     let asked = two.sides[0].ep;
     assert!(matches!(two.drain(0)[..], [Event::UdEstablished(ep, _)] if ep == asked));
 }

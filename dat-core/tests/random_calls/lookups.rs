@@ -1,4 +1,4 @@
-//! Endpoints for datagrams that ask for a service point, and who answers.
+//! Endpoints for datagrams that ask for a service point, and those that answer.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::world::{Done, World, addr};
 pub(crate) struct AskM {
     side: usize,
     ep: Ep,
-    /// Where the asking Endpoint hears of it.
+    /// The Event Dispatcher that gets its end.
     evd: Evd,
     pub(crate) target: Option<usize>,
     pub(crate) port: u16,
@@ -29,7 +29,7 @@ pub(crate) struct AskM {
     answer: Option<Option<(usize, u32, u32)>>,
     /// There may have been no listener or no room.
     pub(crate) refusable: bool,
-    /// Nothing more is heard of it: its end has been, or the one who asked has left.
+    /// No more events come of it: it has ended, or the asking Endpoint has left.
     done: bool,
     left: bool,
     kept: Option<LookUp>,
@@ -78,7 +78,7 @@ impl AskM {
 }
 
 impl CrM {
-    /// What tells who asked that it is the answer to this one.
+    /// Private data by which the asking side recognises the answer.
     pub(crate) fn name(&self) -> [u8; 8] {
         (self.link as u64 + 1).to_le_bytes()
     }
@@ -90,9 +90,9 @@ impl World {
         let s = &self.sides[side];
         let points = || s.points.iter().chain(&s.old_points);
         let listens = |port| points().any(|m| m.port == port && m.evd == evd);
-        let told = self.asks.iter().filter(|a| a.may_tell(side, evd)).count();
+        let answers = self.asks.iter().filter(|a| a.may_tell(side, evd)).count();
         let asked = self.asks.iter().filter(|a| a.may_come(side) && listens(a.port)).count();
-        told + asked + s.answered.iter().filter(|(_, at)| *at == evd).count()
+        answers + asked + s.answered.iter().filter(|(_, at)| *at == evd).count()
     }
 
     /// The end of a look-up may find no room there.
@@ -176,7 +176,7 @@ impl World {
             return Ok(());
         }
         let evd = self.sides[side].ep(ep).and_then(|m| m.connect);
-        let evd = evd.ok_or("nobody hears of it")?;
+        let evd = evd.ok_or("no Event Dispatcher for its end")?;
         self.reckon(side, evd);
         self.asks.push(AskM {
             side,
@@ -223,14 +223,14 @@ impl World {
 
     /// A service point, or a dispatcher of one, is gone: what is on its way there may come too
     /// late.
-    pub(crate) fn unheard(&mut self, side: usize, port: u16, lost: bool) {
+    pub(crate) fn lost_point(&mut self, side: usize, port: u16, lost: bool) {
         for ask in self.asks.iter_mut().filter(|a| a.may_come(side) && a.port == port) {
             ask.refusable = true;
             ask.lost |= lost;
         }
     }
 
-    /// Who asked has left: no answer is told any more, and with its end none is kept.
+    /// The asking Endpoint has left: no answer is reported any more, and with its end none is kept.
     pub(crate) fn stop_asking(&mut self, side: usize, ep: Ep, answers: bool) {
         for ask in self.asks.iter_mut().filter(|a| a.side == side && a.ep == ep) {
             ask.left = true;
@@ -324,8 +324,8 @@ impl World {
         self.asks[at].answer.get_or_insert(answer);
     }
 
-    /// Somebody was told of an Endpoint.
-    pub(crate) fn told(&mut self, side: usize, evd: Evd, ep: Ep) -> Done {
+    /// Checks the event of an Endpoint whose answer was sent.
+    pub(crate) fn answer_accepted(&mut self, side: usize, evd: Evd, ep: Ep) -> Done {
         let answered = &mut self.sides[side].answered;
         let at = answered.iter().position(|&entry| entry == (ep, evd));
         answered.remove(at.ok_or("it has answered nobody")?);
@@ -333,7 +333,7 @@ impl World {
     }
 
     /// The end of a question, by an answer or without one.
-    pub(crate) fn heard(
+    pub(crate) fn look_up_ended(
         &mut self,
         side: usize,
         evd: Evd,
@@ -367,7 +367,7 @@ impl World {
                 let ask = self.asks.get(at).filter(|a| mine(a) && a.could_end(end, now));
                 let ask = ask.ok_or_else(|| format!("nobody asked: {said:?}"))?;
                 if ask.done {
-                    // What was taken for its end was that of another.
+                    // The event taken for its end was that of another.
                     let guess = ask.guess.ok_or("it had ended")?;
                     let other = self.asks.iter().position(|a| could(a, guess));
                     let other = &mut self.asks[other.ok_or("nothing else had ended")?];
@@ -376,7 +376,7 @@ impl World {
                 (at, None)
             }
             None => {
-                // Of an earlier life of the Endpoint only what has waited since.
+                // Of an earlier connection of the Endpoint only what has waited since.
                 let asked = self.asks.iter().position(|a| !a.left && could(a, end));
                 let asked = asked.or_else(|| self.asks.iter().position(|a| could(a, end)));
                 // Or one whose end was thought to have come: that was the end of another then.
@@ -441,7 +441,7 @@ impl World {
             }
             return Ok(());
         }
-        // Answers make way for connections.
+        // Answers give up their slots to connections.
         verdict =
             verdict.no(some.is_none(), DatType::InvalidState).may(true, DatType::InvalidState);
         let answer = s.ia.ep_ud_answer(ep, of).map(|_| ());
@@ -471,8 +471,8 @@ impl World {
         }
     }
 
-    /// All is quiet and everything has been dequeued: whatever was to be heard has been.
-    pub(crate) fn all_heard(&mut self, strict: bool) -> Done {
+    /// Checks, when all is idle and dequeued, that every look-up has ended.
+    pub(crate) fn check_look_ups(&mut self, strict: bool) -> Done {
         let now = self.now;
         for at in 0..self.asks.len() {
             self.guess_again(at);
@@ -482,7 +482,7 @@ impl World {
             let lies = ask.arrived || ask.lost || ask.refusable;
             if !ask.done && !ask.left && !lossy && strict && !ask.is_old(now) {
                 if due {
-                    return Err(format!("it was never told the end of {ask:?}"));
+                    return Err(format!("the end of {ask:?} never came"));
                 }
                 if !lies {
                     return Err(format!("a look-up went astray: {ask:?}"));
@@ -491,14 +491,14 @@ impl World {
             let ask = &mut self.asks[at];
             let over = due && (strict || now >= ask.deadline) || ask.left;
             ask.done |= over;
-            // What has not come by now never will.
+            // An event that has not come by now never will.
             ask.arrived |= over && !ask.lost;
         }
         for side in 0..2 {
             let s = &mut self.sides[side];
             let missed = |&(_, evd): &(Ep, Evd)| s.evd(evd).is_some_and(|m| !m.overflow);
             if let Some((ep, _)) = s.answered.iter().copied().find(missed) {
-                return Err(format!("{ep:?} was never told that it has answered"));
+                return Err(format!("{ep:?} never got the event of its answer"));
             }
             s.answered.clear();
         }

@@ -4,14 +4,14 @@
 //! mostly right and often not: stale, foreign or invented handles, memory outside its region,
 //! missing rights, full queues, undefined flags. A small model of the table of objects, written
 //! from the manual pages ([`model`]), says what each call must answer and which events may come;
-//! after every call the state of all Endpoints is compared, and at quiet points that nothing is
-//! owed: every cookie came back, every connection ended with one event, no object is left.
+//! after every call the state of all Endpoints is compared, and at idle points that nothing is
+//! pending: every cookie came back, every connection ended with one event, no object is left.
 //!
-//! What happens by itself (a peer's answer, the end of a drain) is allowed where the model knows a
-//! reason for it, and demanded when both sides have been advanced until they are quiet. Not
-//! covered: threads, a device that fails or lies, lost datagrams of the connection manager,
-//! upcalls, what memory holds; those have tests of their own. Of fast registrations
-//! none is suppressed: of what ends in silence the model would know too little.
+//! Events that come by themselves (a peer's answer, the end of a drain) are allowed where the model
+//! knows a reason for them, and demanded when both sides have been advanced until they are idle.
+//! Not covered: threads, a device that fails or lies, lost datagrams of the connection manager,
+//! upcalls, contents of memory; those have tests of their own. Fast registrations are never
+//! suppressed: of a silent end the model would know too little.
 #![expect(
     clippy::indexing_slicing,
     clippy::expect_used,
@@ -63,7 +63,7 @@ fn step(world: &mut World) -> Done {
         520..570 => world.advance(side).map(|_| ()),
         570..585 => {
             world.now = world.now + Duration::from_micros(10);
-            world.settle()
+            world.run_until_idle()
         }
         585..595 => world.drain(),
         595 => world.pause(),

@@ -1,4 +1,4 @@
-//! Zones, memory and Event Dispatchers: create, query, free, and the reaping halves.
+//! Zones, memory and Event Dispatchers: create, query, free, and reapers.
 
 use dat_core::provider::Region;
 use dat_core::*;
@@ -190,7 +190,7 @@ impl World {
             for (link, _) in links.into_iter().flatten() {
                 self.links[link].broke = true;
             }
-            self.news(side, None)?;
+            self.apply_state_changes(side, None)?;
         }
         Ok(())
     }
@@ -270,7 +270,7 @@ impl World {
                 }
             }
             for port in ports {
-                self.unheard(side, port, true);
+                self.lost_point(side, port, true);
             }
         }
         Ok(())
@@ -368,21 +368,21 @@ impl World {
         Ok(())
     }
 
-    /// Takes a reaping half out, or puts one back, perhaps to the wrong adapter.
+    /// Takes a reaper out, or puts one back, perhaps to the wrong adapter.
     pub(crate) fn move_reaper(&mut self, side: usize) -> Done {
         let out = self.sides[side].evds.iter_mut().find_map(|m| m.reaper.take());
-        if let Some(half) = out {
-            let evd = half.evd();
+        if let Some(reaper) = out {
+            let evd = reaper.evd();
             let to = if self.rng.percent(20) { 1 - side } else { side };
-            let answer = self.sides[to].ia.evd_return_reaper(half);
+            let answer = self.sides[to].ia.evd_return_reaper(reaper);
             self.note(|| format!("{side}: return_reaper {evd:?} to {to}: {}", answer.is_ok()));
             match answer {
                 Ok(()) if to == side => {}
                 Ok(()) => return Err("an adapter took a foreign reaper".into()),
                 Err(_) if to == side => return Err("an adapter did not take its own reaper".into()),
-                Err(half) => {
+                Err(reaper) => {
                     if let Some(m) = self.sides[side].evd_mut(evd) {
-                        m.reaper = Some(half);
+                        m.reaper = Some(reaper);
                     }
                 }
             }

@@ -48,7 +48,7 @@ impl Op {
         matches!(self, Self::Send | Self::WriteImmed)
     }
 
-    /// What the peer's memory has to grant, if it is about the peer's memory.
+    /// Right that the peer's memory has to grant, if the operation concerns the peer's memory.
     pub(crate) fn far_right(self) -> Option<MemPriv> {
         match self {
             Self::Write | Self::WriteImmed => Some(MemPriv::REMOTE_WRITE),
@@ -64,7 +64,7 @@ impl Op {
     }
 }
 
-/// What one end has sent that takes a receive of the other.
+/// A message that takes a receive at the other end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sent {
     pub(crate) len: u32,
@@ -84,7 +84,7 @@ pub(crate) enum How {
 }
 
 impl How {
-    /// What the receive tells besides.
+    /// The immediate or context that the receive reports.
     pub(crate) fn word(self) -> u32 {
         match self {
             Self::Message => 0,
@@ -132,7 +132,7 @@ impl Dto {
 pub(crate) struct Expect {
     pub(crate) kinds: u16,
     pub(crate) evd: Evd,
-    /// It may be lost, for want of room or because the model does not know which way things went.
+    /// It may be lost, for want of room or because the model does not know what happened.
     pub(crate) optional: bool,
     pub(crate) epoch: u32,
 }
@@ -167,7 +167,7 @@ pub(crate) struct EpM {
     /// High watermarks of the receives it holds, the soft one until it has raised its event.
     pub(crate) soft: Option<u32>,
     pub(crate) hard: Option<u32>,
-    /// What its counters show.
+    /// Its counters.
     pub(crate) tally: [u64; EpCounter::COUNT],
 }
 
@@ -270,7 +270,7 @@ impl EpM {
         [self.recv, self.request, self.connect].contains(&Some(evd))
     }
 
-    /// Forgets everything of the life that ends with a reset.
+    /// Forgets everything of the connection that ends with a reset.
     pub(crate) fn rewind(&mut self) {
         self.queue = [VecDeque::new(), VecDeque::new()];
         self.failed = [false; 2];
@@ -303,7 +303,7 @@ pub(crate) struct EvdM {
     pub(crate) flags: EvdFlags,
     pub(crate) reaper: Option<Reaper>,
     pub(crate) software: VecDeque<u64>,
-    /// Completions that may lie in the device's queue, those of earlier lives included.
+    /// Completions that may lie in the device's queue, those of earlier connections included.
     pub(crate) load: usize,
     /// An event may have been lost.
     pub(crate) overflow: bool,
@@ -336,15 +336,15 @@ impl EvdM {
 pub(crate) struct LmrM {
     pub(crate) lmr: Lmr,
     pub(crate) pz: Pz,
-    /// What was registered, and by what triplets name it.
+    /// The registered memory, and its triplets.
     pub(crate) mapped: Region,
     pub(crate) region: Region,
     pub(crate) privileges: MemPriv,
     pub(crate) lmr_context: u32,
     pub(crate) rmr_context: u32,
     pub(crate) kind: LmrKind,
-    /// What was asked of its key has been done.
-    pub(crate) settled: bool,
+    /// The last request about its key has been applied.
+    pub(crate) applied: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -378,7 +378,7 @@ impl LmrM {
             lmr_context: p.lmr_context,
             rmr_context: p.rmr_context,
             kind,
-            settled: true,
+            applied: true,
         }
     }
 
@@ -508,7 +508,7 @@ pub(crate) struct SideM {
     pub(crate) crs: Vec<CrM>,
     /// Endpoints on common queues whose end the asynchronous Event Dispatcher is to tell.
     pub(crate) ended: Vec<(Ep, Evd)>,
-    /// Endpoints for datagrams that have answered, and where they hear of that.
+    /// Endpoints for datagrams that have answered, and the Event Dispatcher that reports it.
     pub(crate) answered: Vec<(Ep, Evd)>,
     /// Watermarks that have been passed, and those that may have been: there the dispatcher is not
     /// known.
@@ -621,7 +621,7 @@ pub(crate) struct Link {
     /// Which side the address belongs to.
     pub(crate) target: Option<usize>,
     pub(crate) port: u16,
-    /// The port that was asked for, whoever the request was handed to since.
+    /// The port that was asked for, also after the request was handed to another.
     pub(crate) asked: u16,
     pub(crate) born: Instant,
     pub(crate) deadline: Instant,
@@ -637,7 +637,7 @@ pub(crate) struct Link {
     pub(crate) left: [bool; 2],
     /// An operation may fail, or has.
     pub(crate) broke: bool,
-    /// What each end has sent that takes a receive.
+    /// Messages of each end that take a receive.
     pub(crate) sent: [Vec<Sent>; 2],
 }
 

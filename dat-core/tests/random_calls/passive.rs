@@ -107,11 +107,11 @@ impl World {
         let unseen = self.links.iter().filter(|l| l.may_be_unseen(side)).count();
         let s = &self.sides[side];
         let found = ep.and_then(|ep| s.ep(ep));
-        let stranger = ep.is_some() && found.is_none();
+        let unknown = ep.is_some() && found.is_none();
         let unfit = found.filter(|m| !matches!(m.state, U | UU));
         let mut verdict = self
             .listening(side, evd, Point::Rsp(Rsp::from_raw(1)))
-            .no_as(stranger, DatType::InvalidHandle, DatSubtype::InvalidHandleEp)
+            .no_as(unknown, DatType::InvalidHandle, DatSubtype::InvalidHandleEp)
             .no(qual == 0 || qual > 65535, DatType::InvalidParameter)
             .no(in_use, DatType::ConnQualInUse)
             .no(ep.is_none() && s.eps.len() >= EPS, DatType::InsufficientResources)
@@ -196,13 +196,13 @@ impl World {
                     m.asked(false);
                 }
             }
-            // What is on its way may come too late now.
+            // Requests on the way may come too late now.
             for link in &mut self.links {
                 if link.target == Some(side) && link.port == m.port && !link.arrived {
                     link.refusable = true;
                 }
             }
-            self.unheard(side, m.port, false);
+            self.lost_point(side, m.port, false);
         }
         Ok(())
     }
@@ -351,8 +351,8 @@ impl World {
         if state == Ok(EpState::Disconnected) && excused {
             self.end(side, ep, kind::ACCEPT_ERROR, false);
         }
-        // An Endpoint that has just begun a life first hears what the device has to tell of others.
-        self.news(side, Some(ep))
+        // An accept first processes the device's events, which may concern other Endpoints.
+        self.apply_state_changes(side, Some(ep))
     }
 
     pub(crate) fn cr_reject(&mut self, side: usize, cr: Cr) -> Done {

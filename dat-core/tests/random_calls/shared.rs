@@ -24,7 +24,7 @@ impl SideM {
         let at = m.posted.iter().position(|&posted| posted == cookie);
         m.posted.remove(at.ok_or("it was never posted, or came back before")?);
         m.outstanding = m.outstanding.checked_sub(1).ok_or("more came than went")?;
-        m.settle();
+        m.forget_if_idle();
         Ok(Dto {
             cookie,
             op: Op::Recv,
@@ -39,8 +39,8 @@ impl SideM {
 }
 
 impl SrqM {
-    /// With nothing outstanding, nothing can come back, and nothing fail.
-    fn settle(&mut self) {
+    /// With nothing outstanding, no receive can come back or fail.
+    fn forget_if_idle(&mut self) {
         if self.outstanding == 0 {
             self.posted.clear();
             self.tainted = false;
@@ -49,8 +49,8 @@ impl SrqM {
 }
 
 impl World {
-    /// What an Endpoint had taken from a common queue, and nobody dequeued, has gone back with its
-    /// queue pair.
+    /// Receives that an Endpoint had taken from a common queue, and nobody dequeued, have gone back
+    /// with its queue pair.
     pub(crate) fn sweep(&mut self, side: usize, srq: Option<Srq>) -> Done {
         let Some(srq) = srq else { return Ok(()) };
         let s = &mut self.sides[side];
@@ -60,7 +60,7 @@ impl World {
             return Err(format!("{left} outstanding of {m:?}"));
         }
         m.outstanding = left;
-        m.settle();
+        m.forget_if_idle();
         Ok(())
     }
 
@@ -74,7 +74,7 @@ impl World {
         m.load + outstanding + 2 * EPS < m.qlen as usize
     }
 
-    /// What is outstanding in a common queue may complete there.
+    /// Outstanding receives of a common queue may complete there.
     pub(crate) fn shared_load(&mut self, side: usize, srq: Option<Srq>, evd: Option<Evd>) {
         let s = &mut self.sides[side];
         let outstanding = srq.and_then(|srq| s.srq(srq)).map(|m| m.outstanding);
@@ -222,9 +222,9 @@ impl World {
         let (Ok(found), Some(m)) = (answer, self.sides[side].srq(srq)) else {
             return Ok(());
         };
-        let told = (found.state, found.pz, found.attr, found.outstanding as usize);
+        let state = (found.state, found.pz, found.attr, found.outstanding as usize);
         let possible = found.available.is_none_or(|left| left <= found.outstanding);
-        if told != (SrqState::Operational, m.pz, m.attr, m.outstanding) || !possible {
+        if state != (SrqState::Operational, m.pz, m.attr, m.outstanding) || !possible {
             return Err(format!("query of SRQ: {found:?}, expected {m:?}"));
         }
         Ok(())
@@ -242,7 +242,7 @@ impl World {
         }
         let s = &self.sides[side];
         let pz = s.srq(srq).map(|m| m.pz);
-        let steady = |m: &&LmrM| m.settled && m.is_usable() && m.kind != LmrKind::All;
+        let steady = |m: &&LmrM| m.applied && m.is_usable() && m.kind != LmrKind::All;
         let lmrs = s.lmrs.iter().filter(steady);
         let fit = lmrs.clone().filter(|m| Some(m.pz) == pz).copied();
         let fit: Vec<LmrM> = fit.collect();

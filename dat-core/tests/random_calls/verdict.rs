@@ -1,4 +1,4 @@
-//! What a call may answer: success if nothing is wrong with it, else any one of the reasons that
+//! Allowed results of a call: success if nothing is wrong with it, else any of the reasons that
 //! apply.
 //!
 //! The manual pages do not say which of two faults is reported, so the model does not either.

@@ -1,5 +1,4 @@
-//! What Endpoints hold of receives, watermarks of it and of Shared Receive Queues, and what is
-//! counted.
+//! Receives that Endpoints hold, watermarks of Endpoints and Shared Receive Queues, and counters.
 
 use dat_core::*;
 
@@ -9,8 +8,8 @@ use crate::world::{Done, World};
 
 impl SideM {
     /// Most receives that an Endpoint may hold, and whether it is just as many: not where some may
-    /// have completed that have not been dequeued. What came from a common queue cannot be told
-    /// from what still lies there.
+    /// have completed that have not been dequeued. Receives taken from a common queue cannot be
+    /// distinguished from those still in it.
     fn held(&self, m: &EpM) -> (u32, bool) {
         match self.srq_of(m) {
             None if m.state == EpState::Disconnected => (0, true),
@@ -45,7 +44,7 @@ impl World {
         }
     }
 
-    /// An asynchronous event is to come; or may come, whoever takes them then.
+    /// An asynchronous event is to come; or may come, on whichever dispatcher takes them then.
     pub(crate) fn warn(&mut self, side: usize, mark: AsyncEvent, certain: bool) {
         let evd = self.sides[side].ia.async_evd();
         let full = self.backlog(side, evd);
@@ -111,7 +110,7 @@ impl World {
             self.warn(side, AsyncEvent::EpSoftHighWatermark(ep), false);
         }
         self.passed(side, Some(ep));
-        self.news(side, None)
+        self.apply_state_changes(side, None)
     }
 
     fn ep_recv_query(&mut self, side: usize) -> Done {
@@ -124,20 +123,20 @@ impl World {
             return Ok(());
         }
         let s = &self.sides[side];
-        let (Ok(told), Some(m)) = (answer, s.ep(ep)) else {
+        let (Ok(found), Some(m)) = (answer, s.ep(ep)) else {
             return Ok(());
         };
         let (most, exact) = s.held(m);
-        let right = match told.nbufs_allocated {
+        let right = match found.nbufs_allocated {
             Some(held) if exact => held == most,
             Some(held) => held <= most,
             // The reaper is out.
             None => true,
         };
-        if !right || told.bufs_alloc_span != told.nbufs_allocated {
-            return Err(format!("{told:?}, expected {most}, exact {exact}"));
+        if !right || found.bufs_alloc_span != found.nbufs_allocated {
+            return Err(format!("{found:?}, expected {most}, exact {exact}"));
         }
-        self.seen.held += u64::from(told.nbufs_allocated.is_some_and(|held| held != 0));
+        self.seen.held += u64::from(found.nbufs_allocated.is_some_and(|held| held != 0));
         Ok(())
     }
 
@@ -164,10 +163,10 @@ impl World {
         if !self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())? {
             return Ok(());
         }
-        if let (Ok(told), Some(m)) = (answer, self.sides[side].ep_mut(ep)) {
+        if let (Ok(counters), Some(m)) = (answer, self.sides[side].ep_mut(ep)) {
             let tally = &mut m.tally[range];
-            if told != tally {
-                return Err(format!("{ep:?} counted {told:?}, expected {tally:?}"));
+            if counters != tally {
+                return Err(format!("{ep:?} counted {counters:?}, expected {tally:?}"));
             }
             if reset {
                 tally.fill(0);
@@ -190,11 +189,11 @@ impl World {
         if !self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())? {
             return Ok(());
         }
-        if let (Ok(told), Some(m)) = (answer, self.sides[side].evd_mut(evd)) {
-            let of = |counter: EvdCounter| told[counter as usize];
+        if let (Ok(counters), Some(m)) = (answer, self.sides[side].evd_mut(evd)) {
+            let of = |counter: EvdCounter| counters[counter as usize];
             let (found, empty) = (of(EvdCounter::DequeueFound), of(EvdCounter::DequeueNotFound));
             if found != m.found || of(EvdCounter::Dequeue) != found + empty {
-                return Err(format!("{evd:?} counted {told:?}, expected {}", m.found));
+                return Err(format!("{evd:?} counted {counters:?}, expected {}", m.found));
             }
             if reset {
                 m.found = 0;
@@ -206,18 +205,18 @@ impl World {
 
     fn ia_counters(&mut self, side: usize) -> Done {
         let s = &mut self.sides[side];
-        let told = s.ia.ia_query_counters(false).map_err(|e| e.to_string())?;
+        let values = s.ia.ia_query_counters(false).map_err(|e| e.to_string())?;
         use IaCounter as C;
         let (dead, late) = (&s.dead, s.retiring.len());
-        for (what, counters, [lives, gone, late]) in [
+        for (what, counters, [alive, gone, late]) in [
             ("PZ", [C::PzCreate, C::PzFree], [s.pzs.len(), dead.pz.len(), 0]),
             ("LMR", [C::LmrCreate, C::LmrFree], [s.lmrs.len(), dead.lmr.len(), 0]),
             ("RMR", [C::RmrCreate, C::RmrFree], [s.rmrs.len(), dead.rmr.len(), late]),
             ("SRQ", [C::SrqCreate, C::SrqFree], [s.srqs.len(), dead.srq.len(), 0]),
             ("EVD", [C::EvdCreate, C::EvdFree], [s.evds.len(), dead.evd.len(), 0]),
         ] {
-            let [made, freed] = counters.map(|counter| told[counter as usize] as usize);
-            if made != lives + gone || !(gone - late..=gone).contains(&freed) {
+            let [made, freed] = counters.map(|counter| values[counter as usize] as usize);
+            if made != alive + gone || !(gone - late..=gone).contains(&freed) {
                 return Err(format!("{what}: {made} made, {freed} freed"));
             }
         }

@@ -38,15 +38,15 @@ pub(crate) struct World {
     pub(crate) cookie: u64,
     /// How many times rarer than usual wrong arguments are.
     pub(crate) calm: usize,
-    /// What was called, newest last; kept only when a failure is being told.
+    /// The calls, newest last; kept only when a failure is being reported.
     pub(crate) log: Option<VecDeque<String>>,
-    /// Connection calls since both sides were last quiet, and attempts since the last long pause.
+    /// Connection calls since both sides were last idle, and attempts since the last long pause.
     pub(crate) restless: usize,
     pub(crate) attempts: usize,
     pub(crate) seen: Seen,
 }
 
-/// What a run came across, to see that it is not empty.
+/// Counts of a run, to see that it is not empty.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) calls: u64,
@@ -123,7 +123,7 @@ impl World {
         }
     }
 
-    /// The Endpoint at the other end, if it lives.
+    /// The Endpoint at the other end, if it exists.
     pub(crate) fn peer(&self, link: usize, end: usize) -> Option<(usize, &EpM)> {
         let (side, ep) = self.links[link].ends[1 - end]?;
         let m = self.sides[side].ep(ep)?;
@@ -185,7 +185,7 @@ impl World {
         }
     }
 
-    /// The Endpoint is DISCONNECTED, and the model says by which events that may be told.
+    /// The Endpoint is DISCONNECTED, and the model says which events may report that.
     pub(crate) fn end(&mut self, side: usize, ep: Ep, kinds: u16, perhaps_established: bool) {
         if perhaps_established {
             self.expect(side, ep, kind::ESTABLISHED, true);
@@ -234,8 +234,8 @@ impl World {
                 let qlen = s.evd(point.evd).map_or(0, |m| m.qlen as usize);
                 // Connection events of the same turn may take the last places.
                 let busy = |m: &&EpM| {
-                    let quiet = [EpState::Unconnected, EpState::Disconnected];
-                    m.connect == Some(point.evd) && !quiet.contains(&m.state)
+                    let idle = [EpState::Unconnected, EpState::Disconnected];
+                    m.connect == Some(point.evd) && !idle.contains(&m.state)
                 };
                 let ends = |m: &&EpM| m.srq.is_some() && s.ia.async_evd() == point.evd;
                 let coming =
@@ -259,12 +259,13 @@ impl World {
         let next = self.sides[side].ia.advance(now);
         self.note(|| format!("{side}: advance -> {next:?}"));
         self.passed(side, None);
-        self.news(side, None)?;
+        self.apply_state_changes(side, None)?;
         Ok(next.work)
     }
 
-    /// Whatever the adapter has heard has done something to Endpoints, that one apart.
-    pub(crate) fn news(&mut self, side: usize, apart: Option<Ep>) -> Done {
+    /// Applies the state changes that the adapter's events made to the model, except of one
+    /// Endpoint.
+    pub(crate) fn apply_state_changes(&mut self, side: usize, apart: Option<Ep>) -> Done {
         for at in 0..self.sides[side].eps.len() {
             let (ep, old) = (self.sides[side].eps[at].ep, self.sides[side].eps[at].state);
             if Some(ep) == apart {
@@ -280,7 +281,8 @@ impl World {
         Ok(())
     }
 
-    /// News took an Endpoint from one state to another: was there a reason, and what must follow?
+    /// An event took an Endpoint from one state to another: was there a reason, and what must
+    /// follow?
     fn moved(&mut self, side: usize, ep: Ep, old: EpState, new: EpState) -> Done {
         use EpState::{
             ActiveConnectionPending as A, CompletionPending as CP, Connected as C,
@@ -392,18 +394,18 @@ impl World {
 
     /// Lets both sides do what is due, without letting time pass, and looks that nothing is left
     /// half done.
-    pub(crate) fn settle(&mut self) -> Done {
-        let mut quiet = false;
+    pub(crate) fn run_until_idle(&mut self) -> Done {
+        let mut idle = false;
         for _ in 0..200 {
             let a = self.advance(0)?;
             let b = self.advance(1)?;
             if !a && !b {
-                quiet = true;
+                idle = true;
                 break;
             }
         }
-        if !quiet {
-            return Err("never quiet".into());
+        if !idle {
+            return Err("never idle".into());
         }
         self.restless = 0;
         let strict = self.attempts < 2 * EPS - 2;
@@ -423,7 +425,7 @@ impl World {
                 };
                 if stuck && strict && !link.is_old(self.now) {
                     return Err(format!(
-                        "{:?} stays in {:?} when all is quiet: {link:?}",
+                        "{:?} stays in {:?} when all is idle: {link:?}",
                         m.ep, m.state
                     ));
                 }
@@ -436,7 +438,7 @@ impl World {
     pub(crate) fn pause(&mut self) -> Done {
         for _ in 0..60 {
             self.now = self.now + Duration::from_secs(2);
-            self.settle()?;
+            self.run_until_idle()?;
         }
         let open = self.links.iter().filter(|l| l.up[0] && !(l.left[0] && l.left[1]));
         self.attempts =
@@ -457,8 +459,8 @@ impl World {
             }
             for (direction, idle) in [(REQUEST, status.request_idle), (RECV, status.recv_idle)] {
                 let (_, most) = m.outstanding(direction);
-                // What has completed is not outstanding, dequeued or not; after the end of a
-                // connection nothing is.
+                // Completed requests are not outstanding, dequeued or not; after the end of a
+                // connection none is.
                 let ended = m.state == EpState::Disconnected;
                 if !idle && (most == 0 || ended) {
                     return Err(format!("{:?} idle {idle}: {:?}", m.ep, m.queue[direction]));

@@ -236,7 +236,7 @@ impl<'p, P: Platform> Cq<'p, P> {
         Polled::Received(index, owner.wqe_counter(), len)
     }
 
-    /// What an entry of a receive that succeeded tells besides.
+    /// Returns the extension of a successful receive's entry.
     fn extra(&self, at: u32, owner: Owner) -> Extra {
         let entries = self.entries;
         let sender = u32::from_be(entries.load32::<{ cqe::SENDER_AT }>(at));
@@ -255,7 +255,7 @@ impl<'p, P: Platform> Cq<'p, P> {
         }
     }
 
-    /// What an entry that the device has written says, without taking it. Nothing if it makes no
+    /// Decodes an entry that the device has written, without taking it. Nothing if it makes no
     /// sense.
     fn read(&self, at: u32, owner: Owner) -> Option<Completion> {
         let word = |word: u32| u32::from_be(word);
@@ -456,8 +456,8 @@ impl<P: Platform> Cq<'_, P> {
         self.entries.store_words::<8, 0>(to, &words);
     }
 
-    /// What an entry is of: the queue pair's index, the queue, the request; none of an entry that
-    /// is of no queue pair.
+    /// Returns the queue pair's index, the queue and the request of an entry; none if the entry is
+    /// of no queue pair.
     fn subject(&self, at: u32) -> Option<(u32, Direction, u16)> {
         let owner = u32::from_be(self.entries.load32::<{ cqe::OWNER_AT }>(at));
         let owner = Owner::from_word(owner);

@@ -10,8 +10,8 @@ use crate::platform::Span;
 /// Where a ring lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ring {
-    /// Offset of its first byte in units of [`LINE`]: whoever computes a place in it then sees
-    /// that it is aligned.
+    /// Offset of its first byte in units of [`LINE`], so that the compiler sees that computed
+    /// offsets are aligned.
     line: usize,
     mask: u32,
 }

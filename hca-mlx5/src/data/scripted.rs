@@ -154,7 +154,7 @@ impl<const WC: bool> Scripted<WC> {
             requests: heapless::Deque::new(),
             counter_set: None,
             disowned: heapless::Vec::new(),
-            death_told: false,
+            loss_reported: false,
         }
     }
 

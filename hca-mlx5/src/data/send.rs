@@ -10,7 +10,7 @@
 //! outstanding, so no post looks for room. A request's token is the free-running index of its first
 //! block, which is what the CQE names.
 //!
-//! Length: the kinds of requests are as many ways to fill the same block, and read best side by
+//! Length: each kind of request fills the same block in its own form, and they read best side by
 //! side.
 
 use core::fmt;
@@ -73,8 +73,7 @@ type Block = [u64; 8];
 /// The two words that say what a bind changes, in the order of the device's bytes.
 const BOUND: [u64; 2] =
     [UmrHead::bind(wqe::BIND_OCTOWORDS).word().to_be(), wqe::mask::BIND.to_be()];
-/// What a WQE after a bind carries in the second word of its control segment, in the order of the
-/// device's bytes.
+/// Second word of the control segment of a WQE after a bind, in the order of the device's bytes.
 const AFTER_BIND: u64 = CtrlTail::new(wqe::FENCE_SMALL, 0).word().to_be();
 
 /// The key a bind makes, for any queue pair and without rights.
@@ -117,7 +116,7 @@ impl Doorbell {
     }
 }
 
-/// What payload is read inline from without ado.
+/// The range of payload that can be sent inline.
 #[derive(Clone, Copy)]
 struct Payload<E> {
     /// As much of the arena as is a power of two.
@@ -159,7 +158,7 @@ pub struct Sq<'p, P: Platform> {
     register: P::Register<'p>,
     /// Whole blocks may be written to the register.
     blueflame: bool,
-    /// The next WQE may be rung by itself, the short way: no WQE waits for its doorbell, and no
+    /// The next WQE may be rung by itself, on the fast path: no WQE waits for its doorbell, and no
     /// fence is due.
     direct: bool,
     /// First word of the last WQE that waits for its doorbell; 0 if none does.
@@ -471,7 +470,7 @@ impl<'p, P: Platform> Sq<'p, P> {
         immediate: u32,
         flags: PostFlags,
     ) -> u16 {
-        // What the widest WQE has room for behind the control segment.
+        // Room of the widest WQE behind the control segment.
         let room = usize::from(MAX_SEGMENTS + 1).saturating_sub(fixed.len());
         let segments = segments.get(..room).unwrap_or(segments);
         let ds = 1 + fixed.len() + segments.len();
@@ -663,7 +662,7 @@ impl<P: Platform> SendQueue for Sq<'_, P> {
                 key.set_qpn(CtrlHead::from_word(self.send).qpn());
                 let first = UmrHead::bind_free(wqe::BIND_OCTOWORDS);
                 let head = if bound {
-                    // What is bound already is bound anew as a window of type 1 is.
+                    // A bound window of type 2 is bound anew as one of type 1 is.
                     UmrHead::bind(wqe::BIND_OCTOWORDS)
                 } else {
                     first
@@ -683,7 +682,7 @@ impl<P: Platform> SendQueue for Sq<'_, P> {
         let [first, second] = wqe::data(bind.addr, len, bind.lkey).map(u64::to_be);
         let third = [first, second, 0, 0, 0, 0, 0, 0];
         self.store(self.head.wrapping_add(2), &third);
-        // What follows may use the new key, so it starts only when the change has taken effect.
+        // Later requests may use the new key, so they start only when the change has taken effect.
         self.fence = true;
         self.finish(3, head, flags)
     }

@@ -3,7 +3,7 @@
 //!
 //! PRM "Receive memory pool", linked list. Free slots and posted ones are one chain: posting takes
 //! the slot at its front, a slot that comes back is hung on its end. The device follows the same
-//! links, so the last slot of the chain is never posted: whom it will name is not known yet. Hence
+//! links, so the last slot of the chain is never posted: its successor is not known yet. Hence
 //! there is one slot more than there may be receives.
 //!
 //! A slot's number is the token of its receive, and what the CQE names. There is no doorbell

@@ -31,7 +31,7 @@ use crate::prm::pages::Need;
 #[cfg(test)]
 mod tests;
 
-/// Time limit of the firmware after it was told the command page, where the device names none.
+/// Time limit of the firmware after it was given the command page, where the device names none.
 const COMMAND_QUEUE_TIMEOUT: core::time::Duration = core::time::Duration::from_secs(2);
 
 /// Log2 of the entries of the asynchronous event queue.
@@ -39,7 +39,7 @@ const LOG_ASYNC_EVENTS: u8 = 8;
 /// Log2 of the entries of the event queues of commands and of page requests: a page of memory each.
 const LOG_FEW_EVENTS: u8 = 6;
 
-/// What the asynchronous event queue is for.
+/// Types of events of the asynchronous event queue.
 const ASYNC_EVENTS: u64 = EventType::CommunicationEstablished.bit()
     | EventType::SendQueueDrained.bit()
     | EventType::CqError.bit()
@@ -77,12 +77,12 @@ impl<'p, P: Platform> Device<'p, P> {
             events: Deque::new(),
             requests: Deque::new(),
             disowned: heapless::Vec::new(),
-            death_told: false,
+            loss_reported: false,
         };
         match device.bring_up(config) {
             Ok(()) => Ok(device),
             Err(fault) => {
-                // The first failure is the one to tell; those of the way back follow from it.
+                // The first failure is reported; failures while undoing follow from it.
                 let _ = device.close();
                 Err(fault)
             }
@@ -191,7 +191,7 @@ impl<'p, P: Platform> Device<'p, P> {
         Ok(())
     }
 
-    /// SET_HCA_CAP atomic: answers in the order of the host, where the device can be told so.
+    /// SET_HCA_CAP atomic: answers in the byte order of the host, where the device can be set so.
     fn set_atomic_cap(&mut self) -> Result<(), Fault> {
         if !self.caps.general.atomic() {
             return Ok(());
@@ -210,7 +210,7 @@ impl<'p, P: Platform> Device<'p, P> {
     }
 
     /// SET_HCA_CAP RoCE: the UDP source port comes from the queue pair, where the device can be
-    /// told so.
+    /// set so.
     fn set_roce_cap(&mut self) -> Result<(), Fault> {
         let mut block = EMPTY_CAP;
         self.query_cap(CapType::Roce.max(), &mut block)?;
@@ -248,7 +248,7 @@ impl<'p, P: Platform> Device<'p, P> {
             self.query_cap(CapType::Atomic.current(), &mut block)?;
             self.caps.atomic.load(&block, BLOCK_AT);
         }
-        // Nothing here goes by those two: they are for whoever asks what the card can do.
+        // The driver does not use these two: they tell callers what the card can do.
         if self.caps.general.eth_net_offloads() {
             self.query_cap(CapType::Ethernet.current(), &mut block)?;
             self.caps.ethernet.load(&block, BLOCK_AT);
@@ -268,13 +268,13 @@ impl<'p, P: Platform> Device<'p, P> {
 
     /// SET_HCA_CAP: an edited answer.
     fn set_cap(&mut self, cap: CapType, block: &mut CapMessage) -> Result<(), Fault> {
-        // What goes in must not carry the answer's status.
+        // The input must not carry the answer's status.
         OutputHead::new().write(block, 0);
         self.exec(Opcode::SetHcaCap, cap.max(), 0, block, &mut OutputHead::new().0)
     }
 }
 
-/// Waits for the firmware's own start and reads who it is.
+/// Waits for the firmware's own start and reads its identity.
 fn await_firmware<P: Platform>(
     platform: &P,
     config: &Config<'_>,
@@ -312,7 +312,7 @@ fn await_ready<P: Platform>(platform: &P, limit: core::time::Duration) -> Result
             return Ok(());
         }
         if now >= deadline {
-            // Its interface is disabled in any case, until it is told where its commands are.
+            // Its interface is disabled in any case, until it is given the address of its commands.
             return Err(health::verdict(platform).unwrap_or_else(|| {
                 fault!(
                     Timeout,

@@ -7,15 +7,15 @@ use dat_core::provider::Mtu;
 
 use crate::device::cmd::dump::Observer;
 
-/// What a RoCEv2 packet carries around its payload at most: Ethernet 14, VLAN 4, IPv6 40, UDP 8,
-/// BTH 12, RETH and immediate or AtomicETH 28, ICRC 4, FCS 4.
+/// Bytes around the payload of a RoCEv2 packet at most: Ethernet 14, VLAN 4, IPv6 40, UDP 8, BTH
+/// 12, RETH and immediate or AtomicETH 28, ICRC 4, FCS 4.
 pub(super) const ROCE_HEADERS: u32 = 14 + 4 + 40 + 8 + 12 + 28 + 4 + 4;
 
 /// A frame that holds a RoCEv2 packet with 4,096 bytes of payload.
 const ROCE_FRAME_4096: u16 = 4096 + 114;
 const _: () = assert!(ROCE_FRAME_4096 as u32 == 4096 + ROCE_HEADERS);
 
-/// What the caller chooses at bring-up.
+/// Choices of the caller at bring-up.
 #[derive(Clone, Copy)]
 pub struct Config<'p> {
     /// Lowers the number of queue pairs the firmware makes room for: its pages follow from it.

@@ -1,10 +1,9 @@
-//! What the device counts: a set of counters for all queue pairs of this driver, and those of its
-//! port.
+//! Counters of the device: a set for all queue pairs of this driver, and those of its port.
 //!
 //! PRM "ALLOC_Q_COUNTER", "QUERY_Q_COUNTER", "QUERY_VPORT_COUNTER". The set is taken at bring-up
 //! and named in every queue pair's context. A function that is refused one does without: its queue
 //! pairs count into set 0, which is nobody's, and the driver says 0. They are never cleared:
-//! whoever wants a new start subtracts.
+//! a caller that wants a new start subtracts.
 
 use dat_core::provider::{Fault, FaultKind, HcaCounters};
 
@@ -40,12 +39,12 @@ impl<P: Platform> Device<'_, P> {
         }
     }
 
-    /// What a queue pair's context says of the set.
+    /// Returns the number of the set for a queue pair's context.
     pub(crate) fn counter_set(&self) -> u8 {
         self.counter_set.unwrap_or_default()
     }
 
-    /// What has been counted, in dat-core's order.
+    /// Returns the counts, in dat-core's order.
     pub(crate) fn counters(&mut self) -> Result<HcaCounters, Fault> {
         let mut counters = HcaCounters::default();
         if let Some(set) = self.counter_set {

@@ -11,13 +11,13 @@
 //!   needed, so it is read to its end and armed by every command that waits or returns, and no
 //!   number of commands can overrun it;
 //! * asynchronous events and completion events: read only as far as the driver's user takes them,
-//!   so that none is lost. One who does not look for a while, or a burst on the port, fills them
-//!   and stops the reading;
+//!   so that none is lost. A user that does not look for a while, or a burst on the port, fills
+//!   them and stops the reading;
 //! * page requests: behind such a burst they would wait for the user, while the firmware waits for
 //!   the pages. In a ring of their own they are answered by each `service`, and by a command
-//!   refused for want of memory, whoever reads what.
+//!   refused for want of memory, independent of the other queues.
 //!
-//! What it does not do: act. Page requests in particular are only decoded here; answering one takes
+//! It does not act. Page requests in particular are only decoded here; answering one takes
 //! commands.
 
 mod create;
@@ -34,7 +34,7 @@ use crate::prm::eq::{
 };
 use crate::prm::pages::PageRequestWord;
 
-/// One event, as the rest of the driver hears of it.
+/// One event, as the rest of the driver gets it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// An armed completion queue has entries.
@@ -47,7 +47,7 @@ pub enum Event {
     Qp {
         /// Its number.
         qpn: u32,
-        /// What.
+        /// The event.
         what: QpEvent,
     },
     /// Something happened to a shared receive queue.
@@ -75,7 +75,7 @@ pub enum Event {
     Dead(Fault),
 }
 
-/// What happened to a queue pair.
+/// Event of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QpEvent {
     /// First packet of the peer arrived in RTR.
@@ -192,8 +192,8 @@ pub(crate) struct EventQueue {
     doorbells: usize,
     /// Free-running position of the reader.
     consumer: u32,
-    /// The position the device was told last.
-    told: u32,
+    /// The position written to the device last.
+    acknowledged: u32,
     /// The position at which it was armed last.
     armed: Option<u32>,
 }
@@ -227,8 +227,8 @@ impl EventQueue {
         let head = EqeHead(u32::from_be(platform.load32(at)));
         platform.read_bytes(at + EQE_DATA, data);
         self.consumer = self.consumer.wrapping_add(1);
-        // The device counts entries as free only when it is told.
-        if self.consumer.wrapping_sub(self.told) >= 1 << (self.log_size - 2) {
+        // The device counts entries as free only when the position is written to it.
+        if self.consumer.wrapping_sub(self.acknowledged) >= 1 << (self.log_size - 2) {
             self.ring(platform, UAR_EQ_UPDATE);
         }
         Some(head)
@@ -264,6 +264,6 @@ impl EventQueue {
         platform.before_doorbell();
         health::write(platform, self.doorbells + doorbell, word.0);
         platform.after_mmio();
-        self.told = self.consumer;
+        self.acknowledged = self.consumer;
     }
 }

@@ -6,7 +6,7 @@
 //! word). The first two are looked at inside every wait; the others from the caller's tick, see
 //! [`Monitor`].
 //!
-//! What it does not do: recover. A lost device needs a reset, which is the host's.
+//! It does not recover. A lost device needs a reset, which is the host's task.
 
 use core::time::Duration;
 

@@ -87,7 +87,7 @@ pub struct Uar {
     pub offset: usize,
 }
 
-/// What the device says it can do: current values, by the manual's names.
+/// Capabilities of the device: current values, by the manual's names.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Caps {
     /// General.
@@ -117,7 +117,7 @@ impl Caps {
     }
 }
 
-/// Who the port is.
+/// Identity of the port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     /// MAC of the port.
@@ -186,7 +186,7 @@ pub struct Device<'p, P: Platform> {
     /// Memory of what would not be destroyed.
     pub(crate) disowned: Vec<Span, DISOWNED>,
     /// [`Event::Dead`] has been queued.
-    pub(crate) death_told: bool,
+    pub(crate) loss_reported: bool,
 }
 
 impl<P: Platform> fmt::Debug for Device<'_, P> {
@@ -204,13 +204,13 @@ impl<'p, P: Platform> Device<'p, P> {
         self.platform
     }
 
-    /// What the device can do.
+    /// Returns the device's capabilities.
     #[must_use]
     pub fn caps(&self) -> &Caps {
         &self.caps
     }
 
-    /// Who the port is.
+    /// Returns the port's identity.
     #[must_use]
     pub fn identity(&self) -> &Identity {
         &self.identity
@@ -364,7 +364,7 @@ impl<'p, P: Platform> Device<'p, P> {
         match self.queue.dead() {
             None => self.monitor.due(),
             // A command found it: at once, to tell.
-            Some(_) if !self.death_told => Instant::ZERO,
+            Some(_) if !self.loss_reported => Instant::ZERO,
             Some(_) => Instant::NEVER,
         }
     }
@@ -382,10 +382,10 @@ impl<'p, P: Platform> Device<'p, P> {
         }
         // It may also have been a command, here or elsewhere, that found the device lost.
         if let Some(fault) = self.queue.dead()
-            && !self.death_told
+            && !self.loss_reported
             && self.events.push_back(Event::Dead(fault)).is_ok()
         {
-            self.death_told = true;
+            self.loss_reported = true;
         }
     }
 
@@ -411,7 +411,7 @@ impl<'p, P: Platform> Device<'p, P> {
         for (place, queue) in self.event_queues.iter_mut().enumerate() {
             let for_the_user = place != PAGE_EVENTS;
             for _ in 0..PER_CALL {
-                // Page requests do not wait for the user. One place is kept for the news that the
+                // Page requests do not wait for the user. One entry is kept for the event that the
                 // device is lost.
                 let unread = for_the_user && self.events.len() + 1 >= EVENTS;
                 if unread || self.requests.is_full() {
@@ -443,8 +443,7 @@ impl<'p, P: Platform> Device<'p, P> {
 
     fn answer_requests(&mut self) {
         while let Some(request) = self.requests.pop_front() {
-            // Pages it cannot have are the firmware's to live with: it has been told, and says so
-            // by its next refusal.
+            // The firmware was answered that it gets no pages; its next refusal says so.
             let _ = self.answer(request);
         }
     }

@@ -57,7 +57,7 @@ impl<P: Platform> Device<'_, P> {
         }
     }
 
-    /// Answers a page request event. A failure is the firmware's to live with: it has been told.
+    /// Answers a page request event. On a failure the firmware is notified that it gets no pages.
     pub(crate) fn answer(&mut self, request: PageRequest) -> Result<(), Fault> {
         let own = request.function_id == self.pages.function_id
             && request.embedded_cpu == self.pages.embedded_cpu;

@@ -31,7 +31,7 @@ const INFINIBAND: u8 = 0;
 const ROCE_V2: u8 = 2;
 
 impl<P: Platform> Device<'_, P> {
-    /// Brings the port up: frame size, RoCE, link; and learns who it is.
+    /// Brings the port up: frame size, RoCE, link; and reads its identity.
     pub(crate) fn open_port(&mut self, frame_size: u16) -> Result<(), Fault> {
         if self.caps.general.port_type() == INFINIBAND {
             return Err(fault!(

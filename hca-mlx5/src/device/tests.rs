@@ -133,11 +133,11 @@ fn a_counter_that_stands_still_is_a_dead_firmware_after_eight_looks() {
         platform.advance(1_000_000_000);
         device.service(now(&platform));
     }
-    let Some(Event::Dead(fault)) = device.next_event() else { panic!("not told") };
+    let Some(Event::Dead(fault)) = device.next_event() else { panic!("not reported") };
     assert!(fault.cause().contains("counter"), "{fault}");
     assert_eq!(device.alloc_pd().unwrap_err().kind(), FaultKind::Gone);
     device.service(now(&platform));
-    assert_eq!(device.next_event(), None, "told once");
+    assert_eq!(device.next_event(), None, "reported once");
     assert_eq!(device.next_deadline(), Instant::NEVER);
 }
 
@@ -217,7 +217,7 @@ fn an_internal_error_event_makes_it_look_at_once() {
 }
 
 #[test]
-fn a_death_found_by_a_command_is_told_by_service() {
+fn a_loss_found_by_a_command_is_reported_by_service() {
     let platform = Scripted::new();
     let mut device = open(&platform);
     platform.script(|_| Reply::Sick(1));

@@ -42,7 +42,7 @@ const GRH: usize = 40;
 const RECEIVES: u16 = 512;
 /// Sends in flight at most. A power of two likewise.
 const SENDS: u16 = 64;
-/// What a completion must say was received.
+/// Byte count that a good receive completion must report.
 const RECEIVED: u32 = 40 + 256;
 const _: () = assert!(GRH + MAD == RECEIVED as usize && MAD == MAD_LEN as usize, "lengths differ");
 /// Spacing of receive buffers: header and MAD, up to a whole number of cache lines.
@@ -54,7 +54,7 @@ const BUFFERS: usize = SEND_AT + MAD * SENDS as usize;
 /// QP1 of the peer.
 const QP1: u32 = 1;
 
-/// What the device holds for it, in the order of making.
+/// Objects of the device, in the order of making.
 #[derive(Debug, Default)]
 struct Parts {
     pd: Option<u32>,
@@ -91,7 +91,7 @@ impl Parts {
     }
 }
 
-/// What is used to talk.
+/// Posting and polling ends.
 struct Ends<'p, P: Platform> {
     send_cq: Cq<'p, P>,
     recv_cq: Cq<'p, P>,
@@ -259,7 +259,8 @@ impl<'p, P: Platform> Gsi<'p, P> {
         if let Some(qp) = self.parts.qp {
             qp::reset(device, qp.qpn)?;
         }
-        // Nothing completes any more; what did so before is of the life that ended.
+        // Nothing completes any more; earlier completions belong to the queue pair before the
+        // reset.
         while self.ends.send_cq.poll().is_some() {}
         while self.ends.recv_cq.poll().is_some() {}
         self.ends.sq.restart();
@@ -374,7 +375,7 @@ fn address<P: Platform>(platform: &P, offset: usize) -> u64 {
     platform.arena_addr().wrapping_add(offset as u64)
 }
 
-/// What a bad completion says.
+/// Returns the fault of a bad completion.
 fn failure(completion: &Completion) -> Fault {
     static WORDS: Words =
         Words::new(FaultKind::BadState, "QP1\0a datagram completed in error\0", &fault::OWN)
@@ -382,7 +383,7 @@ fn failure(completion: &Completion) -> Fault {
     Fault::new(&WORDS).said(completion.syndrome, completion.vendor.into())
 }
 
-/// Who sent the packet whose network header the device left in `grh`.
+/// Returns the sender of the packet whose network header the device left in `grh`.
 fn source(grh: &[u8; GRH]) -> Option<IpAddr> {
     let (_, last) = grh.split_last_chunk::<20>()?;
     let v4 = Ipv4Packet::new_unchecked(last);

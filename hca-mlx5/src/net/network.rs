@@ -166,7 +166,7 @@ impl<'p, P: Platform> Network<'p, P> {
     pub(crate) fn service(&mut self, device: &mut Device<'p, P>, now: Instant) {
         if !self.port.works() && now >= self.rebuild {
             self.rebuild = now + REBUILD;
-            // What fails here is tried again; the device's own loss is told by its events.
+            // A failure here is tried again; the device's events report its own loss.
             let _ = self.port.close(device).and_then(|()| self.open_port(device));
         }
         let mut frame = [0; FRAME_MAX];

@@ -196,7 +196,7 @@ layout! {
 pub const FLOW_TABLE_NIC_RECEIVE: usize = 0x40;
 
 layout! {
-    /// What flow tables of one kind can do.
+    /// Capabilities of flow tables of one kind.
     FlowTableCap, 64;
     0x00[31] ft_support, set_ft_support: bool;
     0x00[28] flow_modify_en, set_flow_modify_en: bool;

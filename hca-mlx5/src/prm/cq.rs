@@ -17,7 +17,7 @@ pub const RESIZE: u16 = 1;
 pub const NUMBER_AT: usize = 0x08;
 /// Offset of the field select in a MODIFY_CQ input.
 pub const SELECT_AT: usize = 0x0c;
-/// What a resize selects: size, place in the first page, page size.
+/// Fields that a resize selects: size, offset in the first page, page size.
 pub const SELECT_RING: u32 = 7;
 
 layout! {
@@ -41,7 +41,7 @@ layout! {
     0x0c[23:0] uar_page, set_uar_page: u32;
     0x10[27:16] cq_period, set_cq_period: u16;
     0x10[15:0] cq_max_count, set_cq_max_count: u16;
-    /// The event queue that hears of it.
+    /// The event queue that gets its events.
     0x14(32) c_eqn_or_apu_element, set_c_eqn_or_apu_element: u32;
     /// Page size, 0 for 4 KiB.
     0x18[28:24] log_page_size, set_log_page_size: u8;

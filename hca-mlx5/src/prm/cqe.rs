@@ -13,7 +13,7 @@ use dat_core::provider::Status;
 pub const CQE: usize = 64;
 /// Where the dword with the user index stands.
 pub const INDEX_AT: usize = 0x20;
-/// Where a datagram's entry says who sent it, a dword.
+/// Where a datagram's entry names its sender, a dword.
 pub const SENDER_AT: usize = 0x18;
 /// Where the immediate stands, a dword.
 pub const IMMEDIATE_AT: usize = 0x24;
@@ -58,7 +58,7 @@ bitfield! {
     u8;
     /// Signature or validity iteration; never part of a decision.
     pub signature, _: 15, 8;
-    /// What the entry is.
+    /// Kind of the entry.
     pub opcode, _: 7, 4;
     /// 0 plain; inline data or compressed otherwise.
     pub format, _: 3, 2;

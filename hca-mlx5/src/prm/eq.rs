@@ -48,7 +48,7 @@ bitfield::bitfield! {
     #[derive(Clone, Copy, Default, PartialEq, Eq)]
     pub struct EqeHead(pub u32);
     impl Debug;
-    /// What happened.
+    /// Type of the event.
     pub u8, event_type, set_event_type: 23, 16;
     /// Detail of some types.
     pub u8, event_sub_type, set_event_sub_type: 7, 0;

@@ -2,7 +2,7 @@
 //!
 //! PRM chapter "Command interface, return status"; Linux `mlx5_cmd_stat_err`,
 //! `deliv_status_to_str`. The 32-bit syndrome is the firmware's own and unpublished; the table
-//! below holds the few whose cause was told by the vendor, or found by somebody, in public. It only
+//! below holds the few whose cause the vendor or somebody else has published. It only
 //! ever adds advice: nothing in the driver depends on it.
 
 use dat_core::provider::nth;
@@ -102,7 +102,7 @@ pub struct KnownSyndrome {
     pub opcode: Opcode,
     /// The number.
     pub syndrome: u32,
-    /// What to do.
+    /// The remedy.
     pub advice: &'static str,
 }
 

@@ -25,7 +25,7 @@ fn command(fault: &Fault) -> Option<Opcode> {
     Opcode::from_code(fault.command())
 }
 
-/// What every fault of this driver falls back on.
+/// Words of every fault of this driver that has no others.
 pub(crate) static OWN: Vocabulary = Vocabulary::new(read);
 /// Of a command that the device refused.
 static REFUSED: Vocabulary = Vocabulary::new(refused).with_kind(kind);

@@ -110,7 +110,7 @@ bitfield::bitfield! {
     impl Debug;
     /// Which core of the firmware reported.
     pub u8, irisc_index, set_irisc_index: 31, 24;
-    /// What is wrong, 0 if nothing.
+    /// The syndrome, 0 if nothing is wrong.
     pub u8, synd, set_synd: 23, 16;
     /// Detail.
     pub u16, ext_synd, set_ext_synd: 15, 0;

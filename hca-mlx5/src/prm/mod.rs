@@ -98,7 +98,7 @@ pub(crate) const fn place(first: usize, width: usize) -> u32 {
     (first << 8 | width) as u32
 }
 
-/// What a layout lies in: its own bytes, or those of a message.
+/// Bytes of a layout: its own, or part of a message.
 pub trait Bytes {
     /// All of them.
     fn bytes(&self) -> &[u8];
@@ -192,7 +192,7 @@ impl<B: Bytes + ?Sized> Bytes for &B {
     }
 }
 
-/// What lies in a message from byte `AT` on.
+/// Bytes of a message from byte `AT` on.
 #[derive(Clone, Copy, Debug)]
 pub struct At<B, const AT: usize>(pub B);
 

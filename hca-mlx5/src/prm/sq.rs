@@ -41,7 +41,7 @@ layout! {
     /// Segments may carry the reserved lkey.
     0x00[31] rlky, set_rlky: bool;
     0x00[29] fre, set_fre: bool;
-    /// What is posted to a queue in error completes as flushed.
+    /// Posts to a queue in error complete as flushed.
     0x00[28] flush_in_error_en, set_flush_in_error_en: bool;
     0x00[27] allow_multi_pkt_send_wqe, set_allow_multi_pkt_send_wqe: bool;
     /// Which headers stand in the WQE itself: [`InlineMode`].

@@ -49,7 +49,7 @@ bitfield! {
     /// Free-running index of the WQE's first basic block.
     pub wqe_index, set_wqe_index: 55, 40;
     u8;
-    /// What to do.
+    /// The opcode.
     pub opcode, set_opcode: 39, 32;
     u32;
     /// Number of the queue pair.
@@ -175,7 +175,7 @@ pub const fn next(slot: u16) -> u64 {
     (slot as u64) << 32
 }
 
-/// What [`next`] was made of.
+/// Returns the index that [`next`] was made of.
 #[must_use]
 #[expect(clippy::cast_possible_truncation, reason = "fields of a word")]
 pub const fn next_of(word: u64) -> u16 {
@@ -275,15 +275,16 @@ pub mod mask {
     /// Bound or free.
     pub const FREE: u64 = 1 << 29;
 
-    /// What a type 1 bind sets. Local read is not among it: it was given when the window was made.
+    /// Fields that a type 1 bind sets. Local read is not among them: it was given when the window
+    /// was made.
     pub const BIND: u64 = FREE | A | RW | RR | LW | KEY | START | LEN;
-    /// What an unbind sets.
+    /// Fields that an unbind sets.
     pub const UNBIND: u64 = FREE | KEY;
-    /// What a bind of a type 2 window sets.
+    /// Fields that a bind of a type 2 window sets.
     pub const BIND_OWN: u64 = BIND | QPN;
-    /// What its unbind sets.
+    /// Fields that its unbind sets.
     pub const UNBIND_OWN: u64 = UNBIND | QPN;
-    /// What a fast registration sets.
+    /// Fields that a fast registration sets.
     pub const REGISTER: u64 = FREE | A | RW | RR | LW | LR | KEY | START | PAGE_SIZE | LEN;
 }
 
@@ -377,7 +378,7 @@ bitfield! {
     pub flow_label, set_flow_label: 19, 0;
 }
 
-/// What an address vector says.
+/// Fields of an address vector.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Av {
     /// Q_Key of the destination.

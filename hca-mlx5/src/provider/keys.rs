@@ -15,7 +15,7 @@ use crate::prm::fault::fault;
 use crate::prm::mkey::Mkey;
 use crate::prm::object;
 use crate::prm::wqe;
-use crate::provider::{Mlx5, full, stranger, twice};
+use crate::provider::{Mlx5, full, no_such_object, twice};
 use crate::verbs::mkey::{self, Chain, Wanted};
 use crate::verbs::window;
 
@@ -47,11 +47,9 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
 {
     fn known_key(&self, key: u32, kinds: &[KeyKind]) -> Result<KeyEntry, Fault> {
         let entry = self.keys.get(Mkey(key).index()).copied();
-        entry.filter(|entry| entry.key.0 == key && kinds.contains(&entry.kind)).ok_or(stranger(
-            Opcode::DestroyMkey,
-            object::MKEY,
-            key,
-        ))
+        entry
+            .filter(|entry| entry.key.0 == key && kinds.contains(&entry.kind))
+            .ok_or(no_such_object(Opcode::DestroyMkey, object::MKEY, key))
     }
 
     /// That there is room for so many keys, and their domain is known.
@@ -249,7 +247,7 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
         ))?;
         let made = self.allocated(pd, pages, list);
         if made.is_err() {
-            // Whatever happened, no request names the list.
+            // In any case no request names the list now.
             self.device.platform().free(list);
         }
         made
@@ -286,7 +284,7 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
         let entry = self.known_key(mr.lkey, &[KeyKind::Registered])?;
         let platform = self.device.platform();
         let (Some(list), Some(reader)) = (entry.list, entry.below) else {
-            return Err(stranger(Opcode::CreateMkey, object::MKEY, mr.lkey));
+            return Err(no_such_object(Opcode::CreateMkey, object::MKEY, mr.lkey));
         };
         if !mkey::owns(platform, pages, log_page) || pages.len().saturating_mul(8) > list.len {
             return Err(fault!(

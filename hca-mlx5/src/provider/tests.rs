@@ -53,7 +53,7 @@ fn limits_are_the_devices_and_the_tables() {
 }
 
 #[test]
-fn a_whole_life() {
+fn every_object_from_creation_to_destruction() {
     let p = Scripted::<false>::new();
     let mut hca = open(&p);
     let held = p.held();
@@ -98,7 +98,7 @@ fn completions_come_back_by_index() {
 }
 
 #[test]
-fn strangers_are_refused_without_a_command() {
+fn unknown_objects_are_refused_without_a_command() {
     let p = Scripted::<false>::new();
     let mut hca = open(&p);
     let pd = hca.pd_create().unwrap();
@@ -127,7 +127,7 @@ fn strangers_are_refused_without_a_command() {
 }
 
 #[test]
-fn what_is_in_use_is_not_destroyed() {
+fn an_object_in_use_is_not_destroyed() {
     let p = Scripted::<false>::new();
     let mut hca = open(&p);
     let pd = hca.pd_create().unwrap();
@@ -205,7 +205,7 @@ fn a_full_completion_queue_is_not_resized() {
     assert!(p.of(Opcode::ModifyCq).is_empty());
 }
 
-/// What a queue of shared receives tells: that it runs low, or that it failed.
+/// A queue of shared receives reports that it runs low, and that it failed.
 #[test]
 fn events_of_shared_queues_become_notices() {
     let p = Scripted::<false>::new();

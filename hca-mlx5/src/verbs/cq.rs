@@ -1,8 +1,8 @@
 //! Completion queues as objects of the device: their memory, CREATE_CQ, MODIFY_CQ, DESTROY_CQ.
 //!
 //! PRM "CREATE_CQ", "MODIFY_CQ". Entries of 64 bytes, overrun checked, no moderation, no
-//! compression; the completion event queue hears of each. The ring's entries are marked empty
-//! before the command, so that nothing old can look like a completion. The reaping end is
+//! compression; the completion event queue gets an event for each. The ring's entries are marked
+//! empty before the command, so that nothing old can look like a completion. The reaping end is
 //! `data::cq`.
 //!
 //! A queue that is given another size gets another ring, and keeps its number, its doorbell record,
@@ -32,7 +32,7 @@ use crate::verbs::memory::Pages;
 pub(crate) struct CqObject {
     /// Its number.
     pub(crate) cqn: Cqn,
-    /// What it was made with: a ring, and the doorbell record behind it.
+    /// Memory that it was made with: a ring, and the doorbell record behind it.
     home: Span,
     /// The ring it has now, if that is another.
     moved: Option<Span>,
@@ -152,7 +152,7 @@ pub(crate) fn resize<'p, P: Platform>(
     }
 }
 
-/// The command that moves the device to another ring, which the reaping end has to be told of
+/// The command that moves the device to another ring; the reaping end must be switched to it
 /// afterwards.
 fn command<'p, P: Platform>(
     device: &mut Device<'p, P>,

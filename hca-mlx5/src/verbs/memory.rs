@@ -2,8 +2,8 @@
 //! a cache line of its own.
 //!
 //! A ring no longer than a page lies inside one page; a longer one starts on a page. So a small
-//! queue takes no more of the arena than it needs, and every ring's place in its first page can be
-//! told to the device.
+//! queue takes no more of the arena than it needs, and the device can be given every ring's
+//! offset in its first page.
 
 use dat_core::provider::Fault;
 
@@ -30,8 +30,7 @@ pub(crate) fn take<P: Platform>(platform: &P, len: usize) -> Result<Span, Fault>
     platform.alloc(len, align).ok_or(FULL)
 }
 
-/// The same for a queue that the device only reads: it is told of work there, and says elsewhere
-/// what became of it.
+/// The same for a queue that the device only reads: it reports completions in another queue.
 pub(crate) fn take_read_only<P: Platform>(platform: &P, len: usize) -> Result<Span, Fault> {
     let (len, align) = room(len);
     platform.alloc_read_only(len, align).ok_or(FULL)
@@ -52,7 +51,7 @@ fn room(len: usize) -> (usize, usize) {
     (len.saturating_add(LINE), align)
 }
 
-/// What to say when the platform finds no entries in a span of its own.
+/// Returns the fault for a platform that finds no entries in a span of its own.
 pub(crate) const fn unseen() -> Fault {
     fault!(Nonsense, "queue memory", "the platform finds no entries in memory of its own arena")
 }

@@ -69,7 +69,7 @@ fn span<P: Platform>(platform: &P, region: Region) -> Option<Span> {
     (offset.checked_add(len)? <= platform.arena_len()).then_some(Span { offset, len })
 }
 
-/// What a key is to be, but for its translation.
+/// Attributes of a key, without its translation.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
     /// Its protection domain.
@@ -78,7 +78,7 @@ pub struct Wanted {
     pub start: u64,
     /// Bytes.
     pub len: u64,
-    /// What it grants.
+    /// Rights that it grants.
     pub access: Access,
 }
 

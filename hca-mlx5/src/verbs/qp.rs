@@ -1,5 +1,4 @@
-//! Queue pairs as objects of the device: their memory, CREATE_QP, the steps of their life,
-//! DESTROY_QP.
+//! Queue pairs as objects of the device: their memory, CREATE_QP, state transitions, DESTROY_QP.
 //!
 //! PRM "CREATE_QP", "QP state machine". Each step is one command that carries the fields of that
 //! transition and an optional parameter mask of 0: required fields are taken without being named.
@@ -40,7 +39,7 @@ const LOG_UNIT: u8 = 4;
 /// log2 of a block of the send queue.
 const LOG_WQEBB: u8 = 6;
 
-/// What a queue pair is for.
+/// Service of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Service {
     /// Reliable connected; the number comes back in every completion.
@@ -57,7 +56,7 @@ pub(crate) enum Service {
     Gsi,
 }
 
-/// What a queue pair is made of.
+/// Attributes of a queue pair.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QpSpec {
     pub(crate) service: Service,
@@ -294,7 +293,7 @@ pub(crate) fn reset<P: Platform>(device: &mut Device<'_, P>, qpn: Qpn) -> Result
 /// Destroys a queue pair in any state. Its memory goes back to the arena only if the device let go
 /// of it.
 pub(crate) fn destroy<P: Platform>(device: &mut Device<'_, P>, qp: &QpObject) -> Result<(), Fault> {
-    // By way of Reset, as every driver known to work on cards does it. Refused where the queue pair
+    // Through Reset, as every driver known to work on cards does it. Refused where the queue pair
     // is beyond that, which the destroy itself will tell.
     optional(reset(device, qp.qpn))?;
     device.end(Opcode::DestroyQp, qp.qpn.0)?;

@@ -89,7 +89,7 @@ impl Doorbells {
     /// Gives all pages back.
     pub(crate) fn close<P: Platform>(&mut self, device: &mut Device<'_, P>) {
         while let Some(page) = self.pages.pop() {
-            // What the device keeps, its teardown ends.
+            // A page that the device keeps ends with its teardown.
             let _ = device.dealloc_uar(page.uar);
         }
     }

@@ -10,7 +10,7 @@ use crate::watch::{Observer, Seen};
 use rand::rngs::SmallRng;
 use std::collections::BTreeSet;
 
-/// What a DMA write carries; a fault hook sees it before it leaves.
+/// Kinds of DMA writes; a fault hook sees each before it leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Wrote {
     /// Output bytes or status byte of a command entry.
@@ -169,12 +169,12 @@ impl Bus {
         core::mem::take(&mut self.vectors).into_iter().collect()
     }
 
-    /// One who looks on, from now on.
+    /// Adds an observer, from now on.
     pub(crate) fn observe(&mut self, observer: Box<dyn Observer>) {
         self.observers.push(observer);
     }
 
-    /// Shows something to all who look on.
+    /// Shows something to all observers.
     pub(crate) fn show(&mut self, seen: &Seen<'_>) {
         for observer in &mut self.observers {
             observer.saw(seen);

@@ -162,7 +162,7 @@ const SMALL: Values = &[
 /// Outer headers that a flow entry can match.
 const FIELDS: [u8; 4] = [0xff, 0x0f, 0xfe, 0x00];
 
-/// What SET_HCA_CAP may change in the general block.
+/// Fields of the general block that SET_HCA_CAP may change.
 const SETTABLE: &[Field] = &[
     g::log_max_qp,
     g::log_max_cq,
@@ -218,7 +218,7 @@ impl Caps {
         at::atomic_operations.set(&mut atomic, 3);
         at::atomic_size_qp.set(&mut atomic, 8);
         at::supported_atomic_req_8B_endianness_mode_1.set(&mut atomic, 1);
-        // What mode may be set; the power-on mode is 0, below.
+        // Modes that may be set; the power-on mode is 0, below.
         at::atomic_req_8B_endianness_mode.set(&mut atomic, 1);
         let mut roce = vec![0; BLOCK];
         ro::l3_type.set(&mut roce, 7);

@@ -1,4 +1,4 @@
-//! What a device is built as.
+//! Configuration of a device.
 
 use crate::host::Nanos;
 
@@ -15,7 +15,7 @@ pub enum Personality {
 /// Which set of capabilities it starts from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
-    /// What a ConnectX-4 with firmware 14.12.1220 said of itself.
+    /// The capabilities that a ConnectX-4 with firmware 14.12.1220 reported.
     Big,
     /// The least that stock Linux brings up as an RDMA-capable network interface.
     Small,

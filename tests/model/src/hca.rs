@@ -22,7 +22,7 @@ use rand::rngs::SmallRng;
 
 /// One mlx5 function, plugged into a host's memory and a wire.
 pub struct Hca {
-    /// What it was built as; never changes.
+    /// The configuration that it was built with; never changes.
     pub(crate) config: Config,
     /// DMA, interrupts, time, books.
     pub(crate) bus: Bus,
@@ -50,7 +50,7 @@ pub struct Hca {
     pub(crate) port: PortRegisters,
     /// RoCE address table.
     pub(crate) roce: RoceTable,
-    /// What passed port and vport.
+    /// Traffic of port and vport.
     pub(crate) traffic: TrafficCounters,
     /// Queues, keys, steering: everything with a number.
     pub(crate) objects: Objects,
@@ -105,7 +105,7 @@ impl Hca {
         self.reset_function();
     }
 
-    /// What both kinds of reset do to the function behind the BAR.
+    /// Resets the function behind the BAR; part of both kinds of reset.
     pub(crate) fn reset_function(&mut self) {
         self.bus.stats.resets += 1;
         let gone = if self.config.hardware_like { 50_000_000 } else { 0 };
@@ -177,12 +177,12 @@ impl Hca {
         self.eqs.raise(&mut self.bus, event);
     }
 
-    /// What the device counted.
+    /// Returns the device's counters.
     pub fn stats(&self) -> &Stats {
         &self.bus.stats
     }
 
-    /// What silicon would let pass although it is wrong, in words, in order.
+    /// Returns the driver's faults that silicon would not report, in words, in order.
     pub fn complaints(&self) -> &[String] {
         self.bus.complaints()
     }

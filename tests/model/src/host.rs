@@ -1,4 +1,4 @@
-//! What the device needs from the machine it is plugged into.
+//! The machine that the device is plugged into, as the device uses it.
 
 /// Why a DMA access failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

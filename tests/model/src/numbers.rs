@@ -1,4 +1,4 @@
-//! Numbers the device hands out, and who still refers to them.
+//! Numbers that the device hands out, and their references.
 //!
 //! The firmware refuses to destroy what something else refers to; every kind of object does that
 //! the same way, so it is done here once.

@@ -1,8 +1,7 @@
 //! Port and system registers, reached by ACCESS_REG.
 //!
-//! What is state is stored; what a port would measure follows from the link. Registers not listed
-//! do not exist here and answer "bad parameter", which drivers tolerate where a register is
-//! optional.
+//! State is stored; values that a port would measure follow from the link. Registers not listed do
+//! not exist here and answer "bad parameter", which drivers tolerate where a register is optional.
 
 use crate::cmd::{Command, Refusal, Stage, Status};
 use crate::config::{Config, Personality};
@@ -29,7 +28,7 @@ const MAX_MTU: u16 = 10_000;
 /// 100GBASE-CR4, 50GBASE-CR2, 40GBASE-CR4, 25GBASE-CR, 10GBASE-CR.
 const SPEEDS: u32 = 1 << 20 | 1 << 30 | 1 << 6 | 1 << 27 | 1 << 12;
 
-/// What of the registers is state.
+/// State of the registers.
 #[derive(Debug)]
 pub(crate) struct PortRegisters {
     admin: u32,

@@ -1,4 +1,4 @@
-//! What the device counted: the economy of a driver, seen from the other side.
+//! Counters of the device: the economy of a driver, seen from the other side.
 
 use crate::cmd::table;
 use std::collections::BTreeMap;

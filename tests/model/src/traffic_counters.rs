@@ -1,4 +1,4 @@
-//! What passed the port and the vport, by kind of destination, size and priority.
+//! Traffic of the port and the vport, by kind of destination, size and priority.
 //!
 //! The port counts every frame on the wire, with its frame check sequence; the vport counts what
 //! its own queues sent and took, Ethernet and RDMA apart, without it. A frame that turns round

@@ -58,8 +58,8 @@ impl Vport {
         vport
     }
 
-    /// What the owner of the physical function does for a virtual one; a physical one has done it
-    /// itself.
+    /// Gives a virtual function its address, as the owner of the physical function does; a physical
+    /// function does so itself.
     pub(crate) fn give_address(&mut self, mac: [u8; 6]) {
         let guid = guid_of(mac);
         self.mac = mac;

@@ -12,7 +12,7 @@ const SEND: Said = Said::Request(0x0a, 1);
 const BIND: Said = Said::Request(0x25, 3);
 const MESSAGE: Said = Said::Received(64);
 
-/// What is measured in a case.
+/// The measured operation of a case.
 #[derive(Clone, Copy, Debug)]
 pub enum Measured {
     /// Something a connected Endpoint does.
@@ -21,11 +21,11 @@ pub enum Measured {
         said: Option<(Said, bool)>,
         /// Operations under one completion.
         per: usize,
-        /// What comes before the measured part, not counted.
+        /// Runs before the measured part, not counted.
         before: Option<fn(&mut Lane, u64)>,
         /// The measured part.
         block: fn(&mut Lane, u64),
-        /// What comes after it, not counted.
+        /// Runs after it, not counted.
         after: Option<fn(&mut Lane, u64)>,
         /// Asserts the bytes of the last block's first request.
         golden: Option<golden::Expected>,
@@ -45,15 +45,14 @@ pub struct Case {
     pub ops: usize,
     /// Most instructions an operation may take; 0 where they are only reported.
     pub goal: u32,
-    /// The goal is one of half an operation, or of a habit: one to work towards, which fails
-    /// nothing while it is missed.
+    /// The goal is one to work towards: nothing fails while it is missed.
     pub aim: bool,
     /// Most time it may take, in hundredths of the limit's; 0 where it is only reported.
     pub time_goal: u32,
     /// Instructions of uDAPL over libmlx5 for the same, default and single-threaded; 0 where there
     /// is no such peer.
     pub peer: (u32, u32),
-    /// What is run.
+    /// The measured operation.
     pub measured: Measured,
 }
 

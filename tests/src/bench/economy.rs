@@ -1,4 +1,4 @@
-//! What the device does per operation, counted by the model: no clock, no instruction, no noise.
+//! Work of the device per operation, counted by the model: no clock, no instruction, no noise.
 
 use dat_core::{CompletionFlags, MemPriv};
 
@@ -86,8 +86,8 @@ fn burst(rig: &mut Rig, lane: &mut Lane) {
 fn unsignalled(rig: &mut Rig, lane: &mut Lane) {
     for _ in 0..OPS / BURST {
         for n in 1..BURST {
-            let quiet = CompletionFlags::DEFER | CompletionFlags::SUPPRESS;
-            lane.poster.post_rdma_write(&lane.word, n, &lane.far, quiet).unwrap();
+            let flags = CompletionFlags::DEFER | CompletionFlags::SUPPRESS;
+            lane.poster.post_rdma_write(&lane.word, n, &lane.far, flags).unwrap();
         }
         lane.poster.post_rdma_write(&lane.word, 0, &lane.far, NONE).unwrap();
         reap(rig, lane, 1, false);

@@ -26,7 +26,7 @@ use crate::host::inproc::{Member, World, enable, lock};
 const IOVA: u64 = 0x10_0000_0000;
 /// Device address of the firmware reserve.
 const FIRMWARE: u64 = 0x80_0000_0000;
-/// Address of memory that was lent: nothing is there, and nobody looks.
+/// Address of lent memory: nothing is there, and it is never read.
 pub const LENT: u64 = 0x7f00_0000_1000;
 /// And its length.
 pub const LENT_LEN: u64 = 0x1000;
@@ -51,7 +51,7 @@ pub fn store_fence() {
     mmio::after_mmio(true);
 }
 
-/// The device's way to the memory; nothing is allocated through it.
+/// The device's access to the memory; nothing is allocated through it.
 struct Shared(RawArena<1>);
 
 impl HostMemory for Shared {
@@ -85,7 +85,7 @@ struct Bell {
 }
 
 impl Bell {
-    /// Hands what was stored since the last look to the device.
+    /// Hands the stores since the last call to the device.
     fn pass(&self, hca: &mut Hca) {
         for half in if self.half == 0 { vec![0] } else { vec![0, self.half] } {
             let block = [0, 1, 2, 3, 4, 5, 6, 7].map(|word| {
@@ -112,7 +112,7 @@ struct Plugged {
 }
 
 impl Member for Plugged {
-    fn settle(&self) {
+    fn drain_stores(&self) {
         let mut hca = lock(&self.hca);
         lock(&self.bells).iter().for_each(|bell| bell.pass(&mut hca));
     }

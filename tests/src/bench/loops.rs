@@ -1,10 +1,10 @@
-//! What is measured: each function here is one block of operations, and callgrind counts from its
+//! Measured code: each function here is one block of operations, and callgrind counts from its
 //! entry to its return.
 //!
-//! The functions are never inlined, so that they have a beginning and an end; what they call is
-//! inlined as in any program. What is posted passes through `black_box`, so that nothing of it is
-//! known to the compiler; flags are constants, as in any program. Of each event, cookie and
-//! status are compared with what is expected: that belongs to the operation.
+//! The functions are never inlined, so that they have a beginning and an end; their callees are
+//! inlined as in any program. Arguments of posts pass through `black_box`, so that the compiler
+//! knows nothing of them; flags are constants, as in any program. Cookie and status of each event
+//! are compared with the expected ones, as part of the operation.
 
 use std::hint::black_box;
 
@@ -166,9 +166,9 @@ pub fn unsig_1of32(lane: &mut Lane, ops: u64) {
     let far: &RmrTriplet = black_box(&lane.far);
     let mut wrong = 0;
     for burst in 0..ops / BURST {
-        let quiet = CompletionFlags::DEFER.union(CompletionFlags::SUPPRESS);
+        let flags = CompletionFlags::DEFER.union(CompletionFlags::SUPPRESS);
         for n in 1..BURST {
-            let posted = lane.poster.post_rdma_write(word, n, far, quiet);
+            let posted = lane.poster.post_rdma_write(word, n, far, flags);
             wrong |= u64::from(posted.is_err());
         }
         let cookie = COOKIE + burst;

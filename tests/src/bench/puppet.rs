@@ -1,5 +1,4 @@
-//! The device's part, played by the benchmark: completions written where the device would write
-//! them.
+//! A stand-in for the device: the benchmark writes completions where the device would.
 //!
 //! Where the rings are is learnt as a device learns it, from the CREATE_CQ and CREATE_QP commands
 //! that go by while the model is still there. Offsets are those of the commands' published layouts,
@@ -23,7 +22,7 @@ pub struct Ring {
     pub offset: usize,
     /// log2 of its entries (completion queue) or 64-byte blocks (send queue).
     pub log_size: u32,
-    /// What its completions carry: the user index of a queue pair, 0 of a completion queue.
+    /// Tag of its completions: the user index of a queue pair, 0 of a completion queue.
     pub user_index: u32,
 }
 
@@ -111,7 +110,7 @@ pub struct Puppet<'h> {
     receive: u16,
 }
 
-/// What a completion says.
+/// Content of a completion.
 #[derive(Clone, Copy, Debug)]
 pub enum Said {
     /// A request of this WQE opcode, this many blocks long, succeeded.

@@ -1,7 +1,6 @@
-//! Two Interface Adapters over two emulated HCAs, connected, with the data halves taken out.
+//! Two Interface Adapters over two emulated HCAs, connected, with posters and reapers taken out.
 //!
-//! Everything is leaked: a benchmark's process is short, and what lives for ever can go to any
-//! thread.
+//! Everything is leaked: a benchmark's process is short, and `'static` values can go to any thread.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -62,8 +61,8 @@ impl std::fmt::Debug for Rig {
     }
 }
 
-/// One connected Endpoint of side 0: its handles, its data halves, and the puppets that complete
-/// what it posts.
+/// One connected Endpoint of side 0: its handles, its poster and reapers, and the puppets that
+/// complete what it posts.
 pub struct Lane {
     /// The Endpoint.
     pub ep: Ep,
@@ -73,7 +72,7 @@ pub struct Lane {
     pub request_evd: Evd,
     /// Where its receives complete.
     pub receive_evd: Evd,
-    /// Posting half.
+    /// Poster.
     pub poster: EpPoster<'static, Driver>,
     /// Reaping half of requests.
     pub requests: EvdReaper<'static, Driver>,
@@ -261,7 +260,7 @@ impl Rig {
         self.hosts[0].detach(true);
     }
 
-    /// Puts a lane's data halves back, for calls by handle.
+    /// Puts a lane's poster and reapers back, for calls by handle.
     pub fn give_back(&mut self, lane: Lane) -> Handles {
         let ia = &mut self.ias[0];
         ia.ep_return_poster(lane.poster).unwrap();
@@ -296,7 +295,7 @@ impl Rig {
     }
 }
 
-/// One connected Endpoint whose data halves are with its adapter.
+/// One connected Endpoint whose poster and reapers are with its adapter.
 #[derive(Debug)]
 pub struct Handles {
     /// The Endpoint.

@@ -62,8 +62,8 @@ fn main() -> ExitCode {
     }
     if options.time {
         threads::pin(0);
-        // Whatever else the machine does only ever adds, to some cases of a round and not to
-        // others: so the best round of each counts.
+        // Other work of the machine only adds time, to some cases of a round and not to others: so
+        // the best round of each counts.
         let blocks = options.blocks.div_ceil(ROUNDS);
         let mut best = vec![f64::INFINITY; cases::CASES.len()];
         for _ in 0..ROUNDS {

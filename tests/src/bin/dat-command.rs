@@ -1,5 +1,5 @@
-//! The `dat` command, as a program of this package: a test is told the path of no other package's
-//! programs.
+//! The `dat` command, as a program of this package: Cargo gives a test only the paths of its own
+//! package's programs.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! What `cargo xtask qemu-test` runs in its guests.
+//! The program that `cargo xtask qemu-test` runs in its guests.
 
 use std::process::ExitCode;
 

@@ -48,7 +48,7 @@ fn main() -> ExitCode {
     let provider = if args.model { Provider::Model } else { Provider::Loop };
     let wanted = |law: &Law| args.law.as_ref().is_none_or(|name| name == law.name());
     let mut failed = false;
-    // A panic of an episode is told with its seed.
+    // A panic of an episode is reported with its seed.
     std::panic::set_hook(Box::new(|_| {}));
     for law in Law::ALL.into_iter().filter(wanted) {
         if let Some(seed) = args.episode {

@@ -85,7 +85,7 @@ fn run() -> Result<String> {
 fn main() -> Result<()> {
     let text = run()?;
     match io::stdout().write_all(text.as_bytes()) {
-        // Whoever reads may have seen enough.
+        // The reader may have seen enough.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         other => Ok(other?),
     }

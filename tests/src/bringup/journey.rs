@@ -38,7 +38,7 @@ impl fmt::Display for Step {
 }
 
 /// Opens the device, makes one of everything, destroys it, closes. Where a step fails the device is
-/// closed at once, and the failure is told with the step; a second failure, of that close, is not.
+/// closed at once, and the failure is reported with the step; a failure of that close is not.
 ///
 /// # Errors
 /// The first failure.

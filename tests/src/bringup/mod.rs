@@ -75,8 +75,7 @@ impl Rig {
         self.slot.hca().config_write(PCI_COMMAND.0, &PCI_COMMAND.1);
     }
 
-    /// What a host does with a function it does not trust any more: resets it. All memory is its
-    /// own again.
+    /// Resets a function that the host does not trust any more. All memory is the host's own again.
     pub fn reset(&self) {
         self.slot.hca().set_command_hook(None);
         self.slot.hca().set_mangle(None);
@@ -111,7 +110,7 @@ impl Rig {
         }
     }
 
-    /// What is not the host's own at this moment.
+    /// Memory that the device holds at this moment.
     #[must_use]
     pub fn taken(&self) -> Taken {
         Taken { arena: self.slot.in_use(), pages: self.slot.views().pages_out() }
@@ -142,8 +141,8 @@ pub fn light() -> Card {
     Card { init_pages: Some(40), ..Card::default() }
 }
 
-/// What the driver is told: the usual, with a command time limit that keeps a thousand timeouts
-/// short.
+/// Configuration of the driver: the usual one, with a command time limit that keeps a thousand
+/// timeouts short.
 #[must_use]
 pub fn patience<'p>() -> Config<'p> {
     Config {

@@ -20,9 +20,10 @@ pub const OPENS: usize = 4;
 /// 8 Endpoints, 16 Event Dispatchers, 16 LMRs, 32 DTOs each way, 16 events.
 pub type Room<P> = Storage<P, 8, 16, 16, 32, 16>;
 
-/// What DAT leaves to the surroundings of an adapter: its HCA, its memory, and how time passes.
+/// Environment of an adapter, which DAT does not define: its HCA, its memory, and the passing of
+/// time.
 pub trait Side {
-    /// What the adapter is opened on.
+    /// The HCA that the adapter is opened on.
     type Hca: Provider;
 
     /// Brings the HCA up. Once the adapter on it has been closed, it can be brought up again.
@@ -43,7 +44,7 @@ pub trait Side {
     fn memory(&self, len: usize) -> Region;
     /// Stores into such memory.
     fn store(&self, addr: u64, bytes: &[u8]);
-    /// What stands in such memory, with everything that peers have written.
+    /// Returns the contents of such memory, with all that peers have written.
     fn load(&self, addr: u64, len: usize) -> Vec<u8>;
     /// As [`Side::store`], without a fence: the HCA may see the bytes late.
     fn store_unfenced(&self, addr: u64, bytes: &[u8]) {
@@ -80,7 +81,7 @@ pub fn net(side: usize) -> Net {
 pub struct Party<'s, S: Side> {
     /// The adapter.
     pub ia: Ia<'s, S::Hca>,
-    /// What it stands on.
+    /// Its environment.
     pub side: S,
     index: usize,
     spare: Vec<&'s mut Room<S::Hca>>,
@@ -177,14 +178,14 @@ impl<S: Side> DerefMut for Party<'_, S> {
     }
 }
 
-/// What a case is played on. Fields `a` and `b` for calls, or `ias[side]` where the side is a
+/// Environment of a case. Fields `a` and `b` for calls, or `ias[side]` where the side is a
 /// variable.
 pub struct Adapters<'s, S: Side> {
     /// Side [`A`].
     pub a: Party<'s, S>,
     /// Side [`B`].
     pub b: Party<'s, S>,
-    /// The case leaves a half of an Endpoint or Event Dispatcher out when it closes: what hangs on
+    /// The case leaves a poster or reaper out when it closes: what hangs on
     /// it goes with the device.
     pub untidy: bool,
     /// The case has a device refuse a work request. (The model complains of each.)
@@ -361,7 +362,7 @@ impl<'s, S: Side> Adapters<'s, S> {
 
     /// Drives both sides for a while and insists that nothing comes to these Event Dispatchers.
     #[track_caller]
-    pub fn quiet(&mut self, span: Duration, evds: &[(usize, Evd)]) {
+    pub fn expect_no_event(&mut self, span: Duration, evds: &[(usize, Evd)]) {
         self.pass(span);
         for &(side, evd) in evds {
             if let Some(event) = self.look(side, evd) {

@@ -174,7 +174,7 @@ pub fn triggers_are_merged(ias: &mut Adapters<'_, impl Side>) {
     post(ias, two, 0..2);
     assert_eq!(wait(ias, cno, NOW), Ok(Some(one)));
     assert_eq!(wait(ias, cno, NOW), Err(NOBODY));
-    // Who was woken looks at all.
+    // A woken waiter looks at both.
     for evd in [one, two] {
         assert_eq!(ias.look(A, evd), Some(Event::Software(0)));
         assert_eq!(ias.look(A, evd), Some(Event::Software(1)));
@@ -222,7 +222,7 @@ pub fn a_wait_without_end(ias: &mut Adapters<'_, impl Side>) {
     assert_eq!(peek(ias, &mut under), Poll::Ready(Ok(Some(evd))));
 }
 
-/// Who waits for an Event Dispatcher has it to himself.
+/// While a wait for an Event Dispatcher is under way, its events do not trigger the CNO.
 pub fn a_waiter_preempts_the_cno(ias: &mut Adapters<'_, impl Side>) {
     let cno = plain(ias);
     let evd = on(ias, cno);
@@ -266,7 +266,7 @@ pub fn every_stream_triggers(ias: &mut Adapters<'_, impl Side>) {
     }
 }
 
-/// What comes while earlier events still lie there triggers as well.
+/// Events that come while earlier ones are still queued trigger as well.
 pub fn completions_behind_others_trigger(ias: &mut Adapters<'_, impl Side>) {
     let cno = plain(ias);
     let [to, from] = ias.connected();
@@ -287,14 +287,14 @@ pub fn completions_behind_others_trigger(ias: &mut Adapters<'_, impl Side>) {
 
 /// Unsignalled and suppressed successes do not, failures always do.
 pub fn only_what_notifies_triggers(ias: &mut Adapters<'_, impl Side>) {
-    let quiet = CompletionFlags::UNSIGNALLED;
+    let unsignalled = CompletionFlags::UNSIGNALLED;
     let cno = plain(ias);
-    let [from, to] = pair(ias, NONE, quiet);
+    let [from, to] = pair(ias, NONE, unsignalled);
     ias.a.evd_modify_cno(from.request, Some(cno)).unwrap();
     let mem = ias.mem(A, from.pz, 64, MemPriv::ALL);
     let there = ias.mem(B, to.pz, 64, MemPriv::ALL);
     let seg = [mem.seg(0, 8)];
-    for (cookie, flags) in [(1, quiet), (2, CompletionFlags::SUPPRESS)] {
+    for (cookie, flags) in [(1, unsignalled), (2, CompletionFlags::SUPPRESS)] {
         ias.recv(&to, &there, 0, 8, cookie);
         ias.a.ep_post_send(from.ep, &seg, cookie, flags).unwrap();
         ias.done(&to, DtoOperation::Receive, cookie);
@@ -310,7 +310,7 @@ pub fn only_what_notifies_triggers(ias: &mut Adapters<'_, impl Side>) {
     assert_eq!(ias.event(A, from.conn), Event::Disconnected(from.ep));
     ias.pass(MOMENT);
     assert_eq!(ias.a.cno_trigger(cno), Err(NOBODY));
-    ias.a.ep_post_send(from.ep, &seg, 4, quiet).unwrap();
+    ias.a.ep_post_send(from.ep, &seg, 4, unsignalled).unwrap();
     assert_eq!(triggered(ias, cno), from.request);
 }
 
@@ -338,7 +338,7 @@ pub fn only_solicited_receives_trigger(ias: &mut Adapters<'_, impl Side>) {
     }
 }
 
-/// What comes back flushed triggers, though no completion tells of it.
+/// Flushed requests trigger, though no completion tells of them.
 pub fn flushes_trigger(ias: &mut Adapters<'_, impl Side>) {
     let cno = plain(ias);
     let [to, _] = ias.connected();
@@ -352,8 +352,8 @@ pub fn flushes_trigger(ias: &mut Adapters<'_, impl Side>) {
     assert_eq!(ias.dto(A, to.recv).cookie, 1);
 }
 
-/// A thread that has the reaper asks for the notice itself.
-pub fn a_reaper_elsewhere_is_told(ias: &mut Adapters<'_, impl Side>) {
+/// A thread that has the reaper arms the notification itself.
+pub fn a_reaper_in_another_thread_triggers(ias: &mut Adapters<'_, impl Side>) {
     let cno = ias.a.cno_create(agent(9)).unwrap();
     let [to, from] = ias.connected();
     ias.a.evd_modify_cno(to.recv, Some(cno)).unwrap();
@@ -465,7 +465,7 @@ pub fn the_last_to_leave_wakes_the_waiters(ias: &mut Adapters<'_, impl Side>) {
     }
 }
 
-/// Waiters and agents are told of none.
+/// Waiters wake and agents are called without an Event Dispatcher.
 pub fn close_wakes_the_waiters(ias: &mut Adapters<'_, impl Side>) {
     let cno = ias.a.cno_create(agent(3)).unwrap();
     on(ias, cno);
@@ -484,7 +484,7 @@ pub fn a_graceful_close_minds_it(ias: &mut Adapters<'_, impl Side>) {
     ias.a.close(CloseFlag::Graceful).unwrap();
 }
 
-/// dat_cno_trigger(3): who triggered it, once.
+/// dat_cno_trigger(3): the Event Dispatcher that triggered it, once.
 pub fn trigger_tells_without_waiting(ias: &mut Adapters<'_, impl Side>) {
     let cno = ias.a.cno_fd_create().unwrap();
     let evd = ias.a.evd_create_with_cno(4, Some(cno), EvdFlags::SOFTWARE).unwrap();
@@ -531,7 +531,7 @@ macro_rules! cno_cases {
             only_what_notifies_triggers
             only_solicited_receives_trigger
             flushes_trigger
-            a_reaper_elsewhere_is_told
+            a_reaper_in_another_thread_triggers
             the_agent_is_called_once
             a_replaced_agent_is_not_called
             an_agent_is_called_beside_waiters

@@ -160,7 +160,7 @@ pub fn connection_messages_are_counted_by_kind(ias: &mut Adapters<'_, impl Side>
         (A, IaCounter::CmDrepRx),
     ] {
         let counted = ia(ias, side, counter);
-        // Who hurries says a thing again before the answer has come.
+        // A hurried side may repeat a message before the answer has come.
         let again = ias.hurried && counted > 1;
         assert!(counted == 1 || again, "side {side}: {} {counted}", counter.name());
     }
@@ -261,7 +261,7 @@ pub fn extended_dtos_have_their_own_counters(ias: &mut Adapters<'_, impl Side>) 
     }
 }
 
-/// Connects and disconnects, over a reset; a new Endpoint starts at 0 wherever it lives.
+/// Connects and disconnects, over a reset; a new Endpoint starts at 0 in whichever slot.
 pub fn an_endpoints_counters_last_as_long_as_it(ias: &mut Adapters<'_, impl Side>) {
     let ends = ias.connected();
     ias.disconnect(&ends[A], CloseFlag::Abrupt);
@@ -281,7 +281,7 @@ pub fn an_endpoints_counters_last_as_long_as_it(ias: &mut Adapters<'_, impl Side
     assert_eq!(ias.a.ep_query_counters(new.ep, true).unwrap(), [0; 24]);
 }
 
-/// What was flushed or failed did not arrive.
+/// Flushed and failed messages did not arrive.
 pub fn only_what_arrives_well_counts_as_received(ias: &mut Adapters<'_, impl Side>) {
     let (ends, mems) = rig(ias);
     for cookie in 0..2 {
@@ -388,15 +388,15 @@ pub fn waits_count_and_those_that_sleep(ias: &mut Adapters<'_, impl Side>) {
     assert_eq!(counted(ias), [3, 1]);
 }
 
-/// Reset tells what was, and starts over: of all or of one.
+/// A reset returns the counts and starts over: of all or of one.
 pub fn a_reset_starts_over(ias: &mut Adapters<'_, impl Side>) {
     let (ends, mems) = rig(ias);
     let a = ends[A];
     ias.recv(&ends[B], &mems[B], 0, 8, 1);
     ias.send(&a, &mems[A], 0, 8, 1);
     ias.done(&a, DtoOperation::Send, 1);
-    let told = ias.a.ep_query_counters(a.ep, true).unwrap();
-    assert_eq!(told[EpCounter::PostSend as usize], 1);
+    let counters = ias.a.ep_query_counters(a.ep, true).unwrap();
+    assert_eq!(counters[EpCounter::PostSend as usize], 1);
     assert_eq!(ias.a.ep_query_counters(a.ep, false).unwrap(), [0; 24]);
     assert!(ia(ias, A, IaCounter::PzCreate) > 0);
     assert_eq!(ias.a.ia_query_counter(IaCounter::PzCreate, true).unwrap(), 1);
@@ -434,21 +434,21 @@ pub fn counters_of_a_type_start_and_stop(ias: &mut Adapters<'_, impl Side>) {
 /// not goes on.
 pub fn fault_42_each_type_of_counters_has_its_own_calls(ias: &mut Adapters<'_, impl Side>) {
     let types = [CounterType::Cm, CounterType::Link, CounterType::Diag];
-    let told = [IaCounter::CmReqTx, IaCounter::LnkErrRcv, IaCounter::DiagErrSqRae];
+    let counters = [IaCounter::CmReqTx, IaCounter::LnkErrRcv, IaCounter::DiagErrSqRae];
     for (at, of) in types.into_iter().enumerate() {
         for other in types {
             ias.a.ia_start_counters(other).unwrap();
         }
         connect_and_be_refused(ias);
-        assert_eq!(told.map(|counter| ia(ias, A, counter)), [1, 0, 1]);
+        assert_eq!(counters.map(|counter| ia(ias, A, counter)), [1, 0, 1]);
         ias.a.ia_stop_counters(of).unwrap();
         connect_and_be_refused(ias);
         let mut counted = [2, 0, 2];
         counted[at] = counted[at].min(1);
-        assert_eq!(told.map(|counter| ia(ias, A, counter)), counted, "{of:?}");
+        assert_eq!(counters.map(|counter| ia(ias, A, counter)), counted, "{of:?}");
         ias.a.ia_start_counters(of).unwrap();
         counted[at] = 0;
-        assert_eq!(told.map(|counter| ia(ias, A, counter)), counted, "{of:?}");
+        assert_eq!(counters.map(|counter| ia(ias, A, counter)), counted, "{of:?}");
     }
 }
 
@@ -509,17 +509,17 @@ pub fn printed_counters_are_lines_of_names_and_numbers(ias: &mut Adapters<'_, im
 
 /// Halves: an Endpoint is read while they are out but not reset, an Event Dispatcher is counted by
 /// its reaper.
-pub fn counters_and_halves(ias: &mut Adapters<'_, impl Side>) {
+pub fn counters_with_poster_and_reaper_out(ias: &mut Adapters<'_, impl Side>) {
     let (ends, mems) = rig(ias);
     let a = ends[A];
-    let mut half = ias.a.ep_take_poster(a.ep).unwrap();
+    let mut poster = ias.a.ep_take_poster(a.ep).unwrap();
     ias.recv(&ends[B], &mems[B], 0, 8, 1);
-    half.post_send(&[mems[A].seg(0, 8)], 1, NONE).unwrap();
+    poster.post_send(&[mems[A].seg(0, 8)], 1, NONE).unwrap();
     assert_eq!(ep(ias, &a, EpCounter::PostSend), 1);
     let ret = ias.a.ep_query_counters(a.ep, true).map_err(|error| error.ret());
     refused(ret, DatType::InvalidState, DatSubtype::InvalidStateEpProviderControl);
     assert_eq!(ep(ias, &a, EpCounter::PostSend), 1);
-    ias.a.ep_return_poster(half).unwrap();
+    ias.a.ep_return_poster(poster).unwrap();
     ias.done(&a, DtoOperation::Send, 1);
     let reaper = ias.a.evd_take_reaper(a.request).unwrap();
     let ret = ias.a.evd_query_counters(a.request, false).map_err(|error| error.ret());
@@ -550,7 +550,7 @@ macro_rules! counters_cases {
             fault_42_each_type_of_counters_has_its_own_calls
             the_device_counts_what_the_transport_refuses
             printed_counters_are_lines_of_names_and_numbers
-            counters_and_halves
+            counters_with_poster_and_reaper_out
         }
     };
 }

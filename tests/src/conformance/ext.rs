@@ -145,9 +145,9 @@ pub fn atomics_that_cannot_be_are_refused(ias: &mut Adapters<'_, impl Side>) {
         refused(atomic(ias, &ends[A], swaps, here, odd, NONE), BAD, far_place);
         let unknown = CompletionFlags::from_bits_retain(0x40);
         refused(atomic(ias, &ends[A], swaps, here, far, unknown), BAD, flags_place);
-        let stranger = LmrTriplet { context: u32::MAX, ..here };
+        let nothing = LmrTriplet { context: u32::MAX, ..here };
         for (segment, ty, subtype) in [
-            (stranger, DatType::PrivilegesViolation, DatSubtype::PrivilegesRdmaRead),
+            (nothing, DatType::PrivilegesViolation, DatSubtype::PrivilegesRdmaRead),
             (only_read.seg(0, 8), DatType::PrivilegesViolation, DatSubtype::PrivilegesRdmaRead),
             (foreign.seg(0, 8), DatType::ProtectionViolation, DatSubtype::ProtectionRdmaRead),
             (mems[A].seg(4092, 8), BAD, DatSubtype::InvalidArg3),
@@ -210,7 +210,7 @@ pub fn suppressed_atomics_and_immediates_are_silent(ias: &mut Adapters<'_, impl 
         .ep_post_rdma_write_immed(ends[A].ep, &[here], 2, &mems[B].far(128, 8), 3, suppress)
         .unwrap();
     extended(ias, B, ends[B].recv);
-    ias.quiet(Duration::from_millis(5), &[(A, ends[A].request)]);
+    ias.expect_no_event(Duration::from_millis(5), &[(A, ends[A].request)]);
     assert!(ias.a.ep_get_status(ends[A].ep).unwrap().request_idle);
     let wrong = RmrTriplet { context: far.context ^ 0xff, ..far };
     atomic(ias, &ends[A], false, here, wrong, suppress).unwrap();
@@ -233,15 +233,15 @@ pub fn a_write_with_immediate_takes_a_receive(ias: &mut Adapters<'_, impl Side>)
         let event = extended(ias, B, ends[B].recv);
         assert_eq!((event.ep, event.cookie, event.len as usize), (ends[B].ep, 5, len));
         assert_eq!(event.operation, IbOperation::RecvRdmaWriteImmed);
-        let told = ias.b.evd_extension(ends[B].recv).unwrap();
-        assert_eq!((told.arrived, told.immediate), (Arrived::WriteImmediate, immediate));
+        let extension = ias.b.evd_extension(ends[B].recv).unwrap();
+        assert_eq!((extension.arrived, extension.immediate), (Arrived::WriteImmediate, immediate));
         assert_eq!(ias.bytes(&mems[B], 0, len), vec![n as u8 + 1; len]);
         assert_eq!(ias.bytes(&mems[B], 3000, 64), [0xee; 64]);
         assert_eq!(done(ias, &ends[A], IbOperation::RdmaWriteImmed, 4) as usize, len);
     }
 }
 
-/// What a write refuses, a write with immediate refuses.
+/// A write with immediate refuses the same arguments as a write.
 pub fn a_write_with_immediate_is_checked_as_a_write(ias: &mut Adapters<'_, impl Side>) {
     let (ends, mems) = rig(ias);
     let most = ias.a.ep_query(ends[A].ep).unwrap().attr.max_rdma_write_iov;
@@ -257,9 +257,9 @@ pub fn a_write_with_immediate_is_checked_as_a_write(ias: &mut Adapters<'_, impl 
     refused(post(&outside, far, NONE), BAD, DatSubtype::InvalidArg3);
     let unknown = CompletionFlags::from_bits_retain(0x40);
     refused(post(&[mems[A].seg(0, 8)], far, unknown), BAD, DatSubtype::InvalidArg6);
-    let stranger = [LmrTriplet { context: u32::MAX, ..mems[A].seg(0, 8) }];
+    let nothing = [LmrTriplet { context: u32::MAX, ..mems[A].seg(0, 8) }];
     refused(
-        post(&stranger, far, NONE),
+        post(&nothing, far, NONE),
         DatType::PrivilegesViolation,
         DatSubtype::PrivilegesRdmaWrite,
     );
@@ -350,8 +350,8 @@ pub fn a_datagram_tells_who_sent_it(ias: &mut Adapters<'_, impl Side>) {
         };
         assert_eq!((event.operation, event.cookie), (operation, 5));
         assert_eq!(event.len as usize, GRH_LEN + 5);
-        let told = ias.b.evd_extension(ends[B].recv).unwrap();
-        assert_eq!((told.source_qpn, told.immediate), (own, immediate.unwrap_or(0)));
+        let extension = ias.b.evd_extension(ends[B].recv).unwrap();
+        assert_eq!((extension.source_qpn, extension.immediate), (own, immediate.unwrap_or(0)));
         let bytes = ias.bytes(&mems[B], 0, GRH_LEN + 5);
         assert_eq!(sender(bytes.first_chunk().unwrap()), Some(ias.a.address()));
         assert_eq!(&bytes[GRH_LEN..], b"hello");
@@ -368,7 +368,7 @@ pub fn a_datagram_that_nobody_takes_is_lost(ias: &mut Adapters<'_, impl Side>) {
         }
         ias.a.ep_post_send_ud(ends[A].ep, &[mems[A].seg(0, 8)], &to, None, 4, NONE).unwrap();
         done(ias, &ends[A], IbOperation::SendUd, 4);
-        ias.quiet(Duration::from_millis(5), &[(B, ends[B].recv)]);
+        ias.expect_no_event(Duration::from_millis(5), &[(B, ends[B].recv)]);
         if receives {
             // That one is still there for the next.
             let to = address(ias, &ends[B], QKEY);
@@ -486,8 +486,8 @@ macro_rules! ext_cases {
             an_endpoint_for_datagrams_ends_and_opens_again
             address_handles_are_given_back
             operations_have_the_numbers_of_the_header
-            who_asks_a_service_point_can_send_to_its_endpoint
-            who_is_refused_an_address_learns_why
+            a_look_up_of_a_service_point_leads_to_its_endpoint
+            a_refused_address_has_a_reason
             a_question_is_handed_to_another_service_point
             an_address_that_does_not_come_is_an_error
             many_questions_have_an_answer_each

@@ -46,7 +46,7 @@ impl<'p, P: Platform> Hosted<'p, P> {
         self.platform
     }
 
-    /// What stands at `addr`: the buffer, and the offset in it.
+    /// Finds the buffer at `addr`, and the offset in it.
     fn find<T>(&self, addr: u64, act: impl FnOnce(&Buffer<'p, P>, usize) -> T) -> T {
         let buffers = self.buffers.borrow();
         let of = |buffer: &&Buffer<'p, P>| {
@@ -59,8 +59,7 @@ impl<'p, P: Platform> Hosted<'p, P> {
         act(buffer, (addr - buffer.region().addr) as usize)
     }
 
-    /// A consumer that is not told of a peer's access passes a point of order of its own before it
-    /// looks.
+    /// Orders the consumer's reads after a peer's accesses that no completion reports.
     fn fence(&self) {
         self.platform.before_doorbell();
         self.platform.after_ownership();
@@ -144,13 +143,13 @@ fn share(side: &Hosted<'_, Slot>, name: &[u8; 40]) -> Region {
     region
 }
 
-/// Plays a case on the driver over the model in process, and insists that closing leaves nothing
-/// behind and that the models have nothing to complain of.
+/// Runs a case on the driver over the model in process, and asserts that closing leaves nothing
+/// behind and that the models do not complain.
 ///
 /// # Panics
 /// If the case fails.
-pub fn play(case: impl FnOnce(&mut Adapters<'_, Hosted<'_, Slot>>)) {
-    play_on(OPENS, case);
+pub fn run(case: impl FnOnce(&mut Adapters<'_, Hosted<'_, Slot>>)) {
+    run_on(OPENS, case);
 }
 
 /// The same with storage for one adapter on each side, for a case that has the device refuse work
@@ -158,14 +157,14 @@ pub fn play(case: impl FnOnce(&mut Adapters<'_, Hosted<'_, Slot>>)) {
 ///
 /// # Panics
 /// If the case fails.
-pub fn play_refusing(case: impl FnOnce(&mut Adapters<'_, Hosted<'_, Slot>>)) {
-    play_on(1, |ias| {
+pub fn run_refusing(case: impl FnOnce(&mut Adapters<'_, Hosted<'_, Slot>>)) {
+    run_on(1, |ias| {
         ias.refusing = true;
         case(ias);
     });
 }
 
-fn play_on(opens: usize, case: impl FnOnce(&mut Adapters<'_, Hosted<'_, Slot>>)) {
+fn run_on(opens: usize, case: impl FnOnce(&mut Adapters<'_, Hosted<'_, Slot>>)) {
     let stage = Stage {
         cards: [light(), light()],
         memory: Memory { arena: 512, firmware: 2048 },

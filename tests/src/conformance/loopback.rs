@@ -82,12 +82,12 @@ impl<'f> Side for Port<'f> {
     }
 }
 
-/// Plays a case on the loop provider, and insists that closing leaves nothing behind.
+/// Runs a case on the loop provider, and asserts that closing leaves nothing behind.
 ///
 /// # Panics
 /// If the case fails.
-pub fn play(case: impl FnOnce(&mut Adapters<'_, Port<'_>>)) {
-    play_on(OPENS, case);
+pub fn run(case: impl FnOnce(&mut Adapters<'_, Port<'_>>)) {
+    run_on(OPENS, case);
 }
 
 /// The same with storage for one adapter on each side, which is faster to make: nothing can be
@@ -95,11 +95,11 @@ pub fn play(case: impl FnOnce(&mut Adapters<'_, Port<'_>>)) {
 ///
 /// # Panics
 /// If the case fails.
-pub fn play_small(case: impl FnOnce(&mut Adapters<'_, Port<'_>>)) {
-    play_on(1, case);
+pub fn run_small(case: impl FnOnce(&mut Adapters<'_, Port<'_>>)) {
+    run_on(1, case);
 }
 
-fn play_on(opens: usize, case: impl FnOnce(&mut Adapters<'_, Port<'_>>)) {
+fn run_on(opens: usize, case: impl FnOnce(&mut Adapters<'_, Port<'_>>)) {
     let fabric = Box::new(Fabric::new());
     let now = Cell::new(Instant::from_nanos(1_000_000_000));
     let mut rooms = [A, B].map(|_| Vec::from_iter((0..opens).map(|_| Room::new())));

@@ -1,4 +1,4 @@
-//! What almost every case needs: Endpoints with their Event Dispatchers, connections, registered
+//! Helpers of almost every case: Endpoints with their Event Dispatchers, connections, registered
 //! memory, refusals.
 
 use std::time::Duration;
@@ -75,7 +75,7 @@ impl Mem {
     }
 }
 
-/// Insists on a refusal with exactly this word: class, type and subtype.
+/// Asserts a refusal with exactly this code: class, type and subtype.
 #[track_caller]
 pub fn refused<T: std::fmt::Debug, E: Into<DatReturn>>(
     result: Result<T, E>,
@@ -223,7 +223,7 @@ impl<S: Side> Adapters<'_, S> {
         self[mem.side].side.store(addr, bytes);
     }
 
-    /// What stands in it.
+    /// Returns bytes of it.
     #[must_use]
     pub fn bytes(&self, mem: &Mem, at: usize, len: usize) -> Vec<u8> {
         let addr = mem.lmr.region.addr + at as u64;

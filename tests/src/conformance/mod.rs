@@ -2,7 +2,7 @@
 //! on, and a case for each.
 //!
 //! A case is a function `pub fn name(ias: &mut Adapters<'_, impl Side>)` in the file of its group.
-//! It plays on a [`Adapters`]: two adapters on one wire, fresh for every case, on whatever the
+//! It runs on [`Adapters`]: two adapters on one wire, fresh for every case, on whatever the
 //! [`Side`] stands on: the loop provider ([`loopback`]), the driver on the model in process, or the
 //! driver on a device of this machine ([`hosted`]). It uses DAT calls and the two adapters, nothing
 //! else, so it runs on all of them; in a guest its time is real time, so it waits for events, not

@@ -22,7 +22,7 @@ pub fn a_zone_is_made_and_freed(ias: &mut Adapters<'_, impl Side>) {
     ias.a.close(CloseFlag::Graceful).unwrap();
 }
 
-/// Zones are told apart.
+/// Two zones have different handles.
 pub fn zones_differ(ias: &mut Adapters<'_, impl Side>) {
     let [one, other] = [(); 2].map(|()| ias.a.pz_create().unwrap());
     assert_ne!(one, other);
@@ -53,7 +53,7 @@ pub fn query_of_a_freed_zone(ias: &mut Adapters<'_, impl Side>) {
 pub fn free_of_a_freed_zone(ias: &mut Adapters<'_, impl Side>) {
     let pz = freed(ias);
     refused(ias.a.pz_free(pz), STALE.0, STALE.1);
-    // Also when another zone lives in its place.
+    // Also when its slot is in use again.
     let next = ias.a.pz_create().unwrap();
     refused(ias.a.pz_free(pz), STALE.0, STALE.1);
     ias.a.pz_query(next).unwrap();
@@ -72,7 +72,7 @@ pub fn nothing_is_made_in_a_freed_zone(ias: &mut Adapters<'_, impl Side>) {
     ias.a.evd_free(evd).unwrap();
 }
 
-/// The zone of another adapter is a stranger.
+/// The zone of another adapter is unknown.
 pub fn the_zone_of_another_adapter_is_refused(ias: &mut Adapters<'_, impl Side>) {
     let pz = ias.a.pz_create().unwrap();
     refused(ias.b.pz_query(pz), STALE.0, STALE.1);

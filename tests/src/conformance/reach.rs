@@ -1,4 +1,4 @@
-//! What the cases of memory share: attempts at memory of the other side, and connections made anew
+//! Helpers of the cases of memory: attempts at memory of the other side, and connections made anew
 //! after a refused one.
 
 use dat_core::{DtoStatus, EpState, Event, LmrTriplet, MemPriv, Rmr, RmrTriplet, VaType};
@@ -6,7 +6,7 @@ use dat_core::{DtoStatus, EpState, Event, LmrTriplet, MemPriv, Rmr, RmrTriplet, 
 use super::adapters::{Adapters, Side};
 use super::means::{End, Mem, NONE};
 
-/// What is tried.
+/// Kind of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Try {
     /// An RDMA read.

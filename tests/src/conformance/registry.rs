@@ -5,7 +5,7 @@ use dat_core::{CloseFlag, DatSubtype, DatType, HaRelationship, ProviderInfo, Reg
 
 use super::{A, Adapters, B, Side, refused};
 
-/// Three places.
+/// A registry with three entries.
 type Sides<'n> = Registry<'n, usize, 3>;
 
 /// A provider of DAT 2.0.
@@ -48,7 +48,7 @@ pub fn a_short_list_is_refused(_: &mut Adapters<'_, impl Side>) {
     assert_eq!(list, [Some(info("a")), Some(info("b"))]);
 }
 
-/// A list of no places is refused; how many are needed can be asked.
+/// A list of no entries is refused; how many are needed can be asked.
 pub fn a_list_of_no_places_is_refused(_: &mut Adapters<'_, impl Side>) {
     let registry = both();
     let listed = registry.list_providers(&mut []);
@@ -102,7 +102,7 @@ pub fn names_have_a_length_that_fits(_: &mut Adapters<'_, impl Side>) {
     assert_eq!(registry.len(), 1);
 }
 
-/// A registry has as many places as it was made with.
+/// A registry has as many entries as it was made with.
 pub fn a_full_registry_refuses(_: &mut Adapters<'_, impl Side>) {
     let mut registry = both();
     registry.add_provider(info("c"), A).unwrap();
@@ -112,7 +112,7 @@ pub fn a_full_registry_refuses(_: &mut Adapters<'_, impl Side>) {
     registry.add_provider(info("d"), A).unwrap();
 }
 
-/// A provider that was removed is not found any more, and comes back to whoever registered it.
+/// A provider that was removed is not found any more, and is returned to its owner.
 pub fn a_removed_provider_is_gone(_: &mut Adapters<'_, impl Side>) {
     let mut registry = both();
     assert_eq!(registry.remove_provider(&info("b")), Ok(B));
@@ -123,11 +123,11 @@ pub fn a_removed_provider_is_gone(_: &mut Adapters<'_, impl Side>) {
 }
 
 /// A provider that was never registered cannot be removed; name, version and thread safety count.
-pub fn a_stranger_cannot_be_removed(_: &mut Adapters<'_, impl Side>) {
+pub fn an_unregistered_provider_cannot_be_removed(_: &mut Adapters<'_, impl Side>) {
     let mut registry = both();
     let safe = ProviderInfo { is_thread_safe: true, ..info("a") };
-    for stranger in [info("c"), safe] {
-        let removed = registry.remove_provider(&stranger);
+    for unknown in [info("c"), safe] {
+        let removed = registry.remove_provider(&unknown);
         refused(removed, DatType::ProviderNotFound, DatSubtype::NameNotFound);
     }
     assert_eq!(registry.len(), 2);
@@ -161,11 +161,11 @@ pub fn a_provider_is_in_use_until_its_last_user_closes(_: &mut Adapters<'_, impl
 }
 
 /// A provider that nobody has open cannot be closed.
-pub fn what_is_not_open_cannot_be_closed(_: &mut Adapters<'_, impl Side>) {
+pub fn a_provider_that_is_not_open_cannot_be_closed(_: &mut Adapters<'_, impl Side>) {
     let mut registry = both();
     refused(registry.close(&info("a")), DatType::InvalidState, DatSubtype::None);
-    let stranger = registry.close(&info("c"));
-    refused(stranger, DatType::ProviderNotFound, DatSubtype::NameNotFound);
+    let unknown = registry.close(&info("c"));
+    refused(unknown, DatType::ProviderNotFound, DatSubtype::NameNotFound);
 }
 
 /// Adapters found by name are the ones that were registered: they connect.
@@ -228,7 +228,7 @@ pub fn a_larger_minor_version_serves(_: &mut Adapters<'_, impl Side>) {
     assert_eq!(registry.find(&safe), Ok(safe));
 }
 
-/// Who was served by another version closes that one: the users of each are counted apart.
+/// A user of another version closes that one: the users of each are counted apart.
 pub fn a_provider_is_closed_by_its_own_info(_: &mut Adapters<'_, impl Side>) {
     let newer = ProviderInfo { dapl_version: (2, 1), ..info("a") };
     let mut registry = Sides::new();
@@ -253,7 +253,7 @@ pub fn thread_safety_that_is_not_there_is_not_found(_: &mut Adapters<'_, impl Si
     refused(opened, DatType::ProviderNotFound, DatSubtype::ThreadSafetyNotFound);
 }
 
-/// A provider that is safe for threads serves also who does not ask for that.
+/// A provider that is safe for threads serves consumers that do not ask for that, too.
 pub fn a_thread_safe_provider_serves_everybody(_: &mut Adapters<'_, impl Side>) {
     let mut registry = Sides::new();
     let safe = ProviderInfo { is_thread_safe: true, ..info("a") };
@@ -287,10 +287,10 @@ macro_rules! registry_cases {
             names_have_a_length_that_fits
             a_full_registry_refuses
             a_removed_provider_is_gone
-            a_stranger_cannot_be_removed
+            an_unregistered_provider_cannot_be_removed
             a_provider_in_use_cannot_be_removed
             a_provider_is_in_use_until_its_last_user_closes
-            what_is_not_open_cannot_be_closed
+            a_provider_that_is_not_open_cannot_be_closed
             adapters_are_opened_by_name
             an_unknown_name_is_not_found
             an_unknown_version_is_not_found

@@ -1,14 +1,14 @@
 //! Cases of dat_rmr_*(3).
 
 mod bind;
+mod create;
 mod free;
-mod life;
 mod own;
 mod replays;
 
 pub use bind::*;
+pub use create::*;
 pub use free::*;
-pub use life::*;
 pub use own::*;
 pub use replays::*;
 

@@ -1,4 +1,4 @@
-//! The acts, in the order they are played.
+//! The acts, in the order in which they run.
 
 use std::time::Duration;
 
@@ -7,49 +7,49 @@ use dat_core::{CloseFlag, DtoEvent, DtoOperation, DtoStatus, EpState, Event, Mem
 use hca_mlx5::platform::Platform;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::ground::Ground;
-use super::play::{Done, Play};
+use super::environment::Environment;
+use super::run::{Done, Run};
 use super::table::{
     NONE, SMALL, Side, Table, check, expect_dto, expect_event, fill, local, post_recv, remote,
 };
 
-/// Plays everything.
+/// Runs all acts.
 ///
 /// # Errors
 /// The first thing that was not as it should be.
-pub fn all<'s, G: Ground<'s>>(play: &mut Play<'_, G>) -> Result<()> {
+pub fn all<'s, G: Environment<'s>>(run: &mut Run<'_, G>) -> Result<()> {
     let mut set = None;
-    play.act("objects of both sides", |play| {
-        set = Some(Table::set(play)?);
+    run.act("objects of both sides", |run| {
+        set = Some(Table::set(run)?);
         Ok(Done::new(2, 0, "PZ, EVDs, EP, two LMRs each"))
     })?;
     let table = set.context("there is no table")?;
     let [a, b] = &table.sides;
-    play.act("address resolution and connect", |play| {
-        table.connect(play)?;
-        let kind = if play.options.ipv6 { "IPv6 ND" } else { "ARP" };
+    run.act("address resolution and connect", |run| {
+        table.connect(run)?;
+        let kind = if run.options.ipv6 { "IPv6 ND" } else { "ARP" };
         Ok(Done::new(1, 0, format!("{kind}, REQ/REP/RTU; private data both ways")))
     })?;
-    play.act("send and receive", |play| send_receive(play, a, b))?;
-    play.act("RDMA write", |play| write(play, a, b))?;
-    play.act("RDMA read", |play| read(play, a, b))?;
-    bulk(play, a, b)?;
-    play.act("RMR bind, write inside the window", |play| window(play, a, b))?;
-    play.act("reset of both, reconnect", |play| {
+    run.act("send and receive", |run| send_receive(run, a, b))?;
+    run.act("RDMA write", |run| write(run, a, b))?;
+    run.act("RDMA read", |run| read(run, a, b))?;
+    bulk(run, a, b)?;
+    run.act("RMR bind, write inside the window", |run| window(run, a, b))?;
+    run.act("reset of both, reconnect", |run| {
         for (side, ep) in [(0, a.ep), (1, b.ep)] {
-            play.ground.ia(side).ep_reset(ep).map_err(|e| anyhow!("{e}"))?;
+            run.env.ia(side).ep_reset(ep).map_err(|e| anyhow!("{e}"))?;
         }
-        table.connect(play)?;
-        send_receive(play, a, b)?;
+        table.connect(run)?;
+        send_receive(run, a, b)?;
         Ok(Done::new(1, 0, "new queue pair state, new PSNs; traffic flows"))
     })?;
-    play.act("graceful disconnect under load", |play| graceful(play, a, b))?;
+    run.act("graceful disconnect under load", |run| graceful(run, a, b))?;
 
-    table.free(play)
+    table.free(run)
 }
 
-fn send_receive<'s, G: Ground<'s>>(
-    play: &mut Play<'_, G>,
+fn send_receive<'s, G: Environment<'s>>(
+    run: &mut Run<'_, G>,
     a: &Side<'s, G>,
     b: &Side<'s, G>,
 ) -> Result<Done> {
@@ -58,16 +58,16 @@ fn send_receive<'s, G: Ground<'s>>(
     for (n, &len) in sizes.iter().enumerate() {
         for (from, to, sender, receiver) in [(0, 1, a, b), (1, 0, b, a)] {
             let cookie = (n as u64) << 8 | from as u64;
-            post_recv(play, to, receiver, 0, 8192, cookie)?;
+            post_recv(run, to, receiver, 0, 8192, cookie)?;
             let content = (100 * n + from) as u32;
             fill(content, &mut bytes[..len]);
             sender.small.copy_in(8192, &bytes[..len]);
-            play.ground
+            run.env
                 .ia(from)
                 .ep_post_send(sender.ep, &local(&sender.lmr, 8192, len), cookie, NONE)
                 .map_err(|e| anyhow!("post_send: {e}"))?;
-            expect_dto(play, from, sender.dto, DtoOperation::Send, cookie)?;
-            let got = expect_dto(play, to, receiver.dto, DtoOperation::Receive, cookie)?;
+            expect_dto(run, from, sender.dto, DtoOperation::Send, cookie)?;
+            let got = expect_dto(run, to, receiver.dto, DtoOperation::Receive, cookie)?;
             ensure!(got as usize == len, "{got} bytes received, {len} sent");
             receiver.small.copy_out(0, &mut bytes[..len]);
             check(content, &bytes[..len], "receive")?;
@@ -76,8 +76,8 @@ fn send_receive<'s, G: Ground<'s>>(
     Ok(Done::new(2 * sizes.len() as u64, 0, "both ways, 0 to 8000 bytes"))
 }
 
-fn write<'s, G: Ground<'s>>(
-    play: &mut Play<'_, G>,
+fn write<'s, G: Environment<'s>>(
+    run: &mut Run<'_, G>,
     a: &Side<'s, G>,
     b: &Side<'s, G>,
 ) -> Result<Done> {
@@ -86,7 +86,7 @@ fn write<'s, G: Ground<'s>>(
     for n in 0..16 {
         fill(1000 + n, &mut bytes);
         a.small.copy_in(0, &bytes);
-        play.ground
+        run.env
             .ia(0)
             .ep_post_rdma_write(
                 a.ep,
@@ -96,16 +96,16 @@ fn write<'s, G: Ground<'s>>(
                 NONE,
             )
             .map_err(|e| anyhow!("post_rdma_write: {e}"))?;
-        expect_dto(play, 0, a.dto, DtoOperation::RdmaWrite, n.into())?;
-        seen(play, 1);
+        expect_dto(run, 0, a.dto, DtoOperation::RdmaWrite, n.into())?;
+        seen(run, 1);
         b.small.copy_out(4096, &mut bytes);
         check(1000 + n, &bytes, "written memory")?;
     }
     Ok(Done::new(16, len as u64, "verified at the target"))
 }
 
-fn read<'s, G: Ground<'s>>(
-    play: &mut Play<'_, G>,
+fn read<'s, G: Environment<'s>>(
+    run: &mut Run<'_, G>,
     a: &Side<'s, G>,
     b: &Side<'s, G>,
 ) -> Result<Done> {
@@ -114,8 +114,8 @@ fn read<'s, G: Ground<'s>>(
     for n in 0..16 {
         fill(2000 + n, &mut bytes);
         b.small.copy_in(0, &bytes);
-        seen(play, 1);
-        play.ground
+        seen(run, 1);
+        run.env
             .ia(0)
             .ep_post_rdma_read(
                 a.ep,
@@ -125,7 +125,7 @@ fn read<'s, G: Ground<'s>>(
                 NONE,
             )
             .map_err(|e| anyhow!("post_rdma_read: {e}"))?;
-        let got = expect_dto(play, 0, a.dto, DtoOperation::RdmaRead, n.into())?;
+        let got = expect_dto(run, 0, a.dto, DtoOperation::RdmaRead, n.into())?;
         ensure!(got as usize == len, "{got} bytes read");
         a.small.copy_out(8192, &mut bytes);
         check(2000 + n, &bytes, "memory read")?;
@@ -133,17 +133,16 @@ fn read<'s, G: Ground<'s>>(
     Ok(Done::new(16, len as u64, "verified at the reader"))
 }
 
-/// What a consumer that is not told of a peer's access has to do before it looks: pass a point of
-/// order of its own.
-fn seen<'s, G: Ground<'s>>(play: &Play<'_, G>, side: usize) {
-    let slot = play.ground.platform(side);
+/// Orders a side's reads after a peer's accesses that no completion reports.
+fn seen<'s, G: Environment<'s>>(run: &Run<'_, G>, side: usize) {
+    let slot = run.env.platform(side);
     slot.before_doorbell();
     slot.after_ownership();
 }
 
-fn bar<'s, G: Ground<'s>>(play: &Play<'_, G>, label: &'static str) -> ProgressBar {
-    let bar = ProgressBar::new(u64::from(play.options.count));
-    if play.options.json {
+fn bar<'s, G: Environment<'s>>(run: &Run<'_, G>, label: &'static str) -> ProgressBar {
+    let bar = ProgressBar::new(u64::from(run.options.count));
+    if run.options.json {
         bar.set_draw_target(ProgressDrawTarget::hidden());
     }
     if let Ok(style) = ProgressStyle::with_template("{msg:<12} {wide_bar} {pos}/{len} {eta}") {
@@ -155,12 +154,16 @@ fn bar<'s, G: Ground<'s>>(play: &Play<'_, G>, label: &'static str) -> ProgressBa
 
 /// Many transfers with several in flight: written to the peer, verified there, read back, verified
 /// here.
-fn bulk<'s, G: Ground<'s>>(play: &mut Play<'_, G>, a: &Side<'s, G>, b: &Side<'s, G>) -> Result<()> {
-    let (size, count, depth) = (play.options.size, play.options.count, play.depth as u32);
+fn bulk<'s, G: Environment<'s>>(
+    run: &mut Run<'_, G>,
+    a: &Side<'s, G>,
+    b: &Side<'s, G>,
+) -> Result<()> {
+    let (size, count, depth) = (run.options.size, run.options.count, run.depth as u32);
     let mut bytes = vec![0; size];
     let slice = |n: u32| (n % depth) as usize * size;
-    play.act("bulk RDMA write", |play| {
-        let bar = bar(play, "bulk write");
+    run.act("bulk RDMA write", |run| {
+        let bar = bar(run, "bulk write");
         let (mut posted, mut done) = (0, 0);
         while done < count {
             while posted < count && posted < done + depth {
@@ -170,14 +173,14 @@ fn bulk<'s, G: Ground<'s>>(play: &mut Play<'_, G>, a: &Side<'s, G>, b: &Side<'s,
                     local(&a.bulk_lmr, slice(posted), size),
                     remote(&b.bulk_lmr, slice(posted), size),
                 );
-                play.ground
+                run.env
                     .ia(0)
                     .ep_post_rdma_write(a.ep, &from, posted.into(), &to, NONE)
                     .map_err(|e| anyhow!("post_rdma_write {posted}: {e}"))?;
                 posted += 1;
             }
-            expect_dto(play, 0, a.dto, DtoOperation::RdmaWrite, done.into())?;
-            seen(play, 1);
+            expect_dto(run, 0, a.dto, DtoOperation::RdmaWrite, done.into())?;
+            seen(run, 1);
             b.bulk.copy_out(slice(done), &mut bytes);
             check(done, &bytes, "bulk write")?;
             done += 1;
@@ -190,25 +193,25 @@ fn bulk<'s, G: Ground<'s>>(play: &mut Play<'_, G>, a: &Side<'s, G>, b: &Side<'s,
             format!("{depth} in flight, verified at the target"),
         ))
     })?;
-    play.act("bulk RDMA read", |play| {
-        let bar = bar(play, "bulk read");
+    run.act("bulk RDMA read", |run| {
+        let bar = bar(run, "bulk read");
         let (mut posted, mut done) = (0, 0);
         while done < count {
             while posted < count && posted < done + depth {
                 fill(!posted, &mut bytes);
                 b.bulk.copy_in(slice(posted), &bytes);
-                seen(play, 1);
+                seen(run, 1);
                 let (to, from) = (
                     local(&a.bulk_lmr, slice(posted), size),
                     remote(&b.bulk_lmr, slice(posted), size),
                 );
-                play.ground
+                run.env
                     .ia(0)
                     .ep_post_rdma_read(a.ep, &to, posted.into(), &from, NONE)
                     .map_err(|e| anyhow!("post_rdma_read {posted}: {e}"))?;
                 posted += 1;
             }
-            expect_dto(play, 0, a.dto, DtoOperation::RdmaRead, done.into())?;
+            expect_dto(run, 0, a.dto, DtoOperation::RdmaRead, done.into())?;
             a.bulk.copy_out(slice(done), &mut bytes);
             check(!done, &bytes, "bulk read")?;
             done += 1;
@@ -224,19 +227,19 @@ fn bulk<'s, G: Ground<'s>>(play: &mut Play<'_, G>, a: &Side<'s, G>, b: &Side<'s,
 }
 
 /// A window: what lies inside can be written, what lies outside breaks the connection.
-fn window<'s, G: Ground<'s>>(
-    play: &mut Play<'_, G>,
+fn window<'s, G: Environment<'s>>(
+    run: &mut Run<'_, G>,
     a: &Side<'s, G>,
     b: &Side<'s, G>,
 ) -> Result<Done> {
-    let rmr = play.ground.ia(1).rmr_create(b.pz).map_err(|e| anyhow!("rmr_create: {e}"))?;
+    let rmr = run.env.ia(1).rmr_create(b.pz).map_err(|e| anyhow!("rmr_create: {e}"))?;
     let opened = local(&b.lmr, 4096, 1024)[0];
-    let context = play
-        .ground
+    let context = run
+        .env
         .ia(1)
         .rmr_bind(rmr, &opened, MemPriv::REMOTE_WRITE, b.ep, 77, NONE)
         .map_err(|e| anyhow!("rmr_bind: {e}"))?;
-    match expect_event(play, 1, b.dto)? {
+    match expect_event(run, 1, b.dto)? {
         Event::RmrBind { rmr: r, cookie: 77, status: DtoStatus::Success } if r == rmr => {}
         other => bail!("expected the bind's completion, got {other:?}"),
     }
@@ -244,12 +247,12 @@ fn window<'s, G: Ground<'s>>(
     fill(3000, &mut bytes);
     a.small.copy_in(0, &bytes);
     let inside = RmrTriplet { addr: opened.addr, len: 1024, context };
-    play.ground
+    run.env
         .ia(0)
         .ep_post_rdma_write(a.ep, &local(&a.lmr, 0, 1024), 1, &inside, NONE)
         .map_err(|e| anyhow!("write inside: {e}"))?;
-    expect_dto(play, 0, a.dto, DtoOperation::RdmaWrite, 1)?;
-    seen(play, 1);
+    expect_dto(run, 0, a.dto, DtoOperation::RdmaWrite, 1)?;
+    seen(run, 1);
     b.small.copy_out(4096, &mut bytes);
     check(3000, &bytes, "window")?;
 
@@ -259,20 +262,20 @@ fn window<'s, G: Ground<'s>>(
         b.small.copy_out(0, &mut all);
         all
     };
-    post_recv(play, 0, a, 0, 64, 90)?;
-    post_recv(play, 1, b, 0, 64, 91)?;
+    post_recv(run, 0, a, 0, 64, 90)?;
+    post_recv(run, 1, b, 0, 64, 91)?;
     let outside = RmrTriplet { addr: opened.addr + 1, len: 1024, context };
-    play.ground
+    run.env
         .ia(0)
         .ep_post_rdma_write(a.ep, &local(&a.lmr, 0, 1024), 2, &outside, NONE)
         .map_err(|e| anyhow!("write outside: {e}"))?;
-    play.ground
+    run.env
         .ia(0)
         .ep_post_rdma_write(a.ep, &local(&a.lmr, 0, 8), 3, &inside, NONE)
         .map_err(|e| anyhow!("write behind it: {e}"))?;
     let mut said = Vec::new();
     for _ in 0..3 {
-        match expect_event(play, 0, a.dto)? {
+        match expect_event(run, 0, a.dto)? {
             Event::Dto(dto) => said.push((dto.cookie, dto.status)),
             other => bail!("expected completions, got {other:?}"),
         }
@@ -280,33 +283,33 @@ fn window<'s, G: Ground<'s>>(
     said.sort_by_key(|(cookie, _)| *cookie);
     let wanted =
         [(2, DtoStatus::ErrRemoteAccess), (3, DtoStatus::ErrFlushed), (90, DtoStatus::ErrFlushed)];
-    // The NAK is said once and may be lost: then the peer's disconnect is all this side hears.
-    let unheard = [(2, DtoStatus::ErrFlushed), wanted[1], wanted[2]];
-    let lossy = play.options.loss > 0.0;
+    // The NAK is sent once and may be lost: then this side sees only the peer's disconnect.
+    let without_nak = [(2, DtoStatus::ErrFlushed), wanted[1], wanted[2]];
+    let lossy = run.options.loss > 0.0;
     ensure!(
-        said == wanted || lossy && said == unheard,
+        said == wanted || lossy && said == without_nak,
         "the write outside and what followed it completed as {said:?}"
     );
     for (side, own) in [(0, a), (1, b)] {
-        let event = expect_event(play, side, own.conn)?;
+        let event = expect_event(run, side, own.conn)?;
         let ended = matches!(event, Event::Broken(ep) | Event::Disconnected(ep) if ep == own.ep);
         ensure!(ended, "side {side}: expected the end of the connection, got {event:?}");
-        let state = play.ground.ia(side).ep_get_status(own.ep).map_err(|e| anyhow!("{e}"))?.state;
+        let state = run.env.ia(side).ep_get_status(own.ep).map_err(|e| anyhow!("{e}"))?.state;
         ensure!(state == EpState::Disconnected, "side {side} is in {state:?}");
     }
-    match expect_event(play, 1, b.dto)? {
+    match expect_event(run, 1, b.dto)? {
         Event::Dto(DtoEvent { cookie: 91, status: DtoStatus::ErrFlushed, .. }) => {}
         other => bail!("the target's receive came back as {other:?}"),
     }
     let mut after = vec![0; SMALL];
     b.small.copy_out(0, &mut after);
     ensure!(before == after, "the refused write changed the target's memory");
-    play.ground.ia(1).rmr_free(rmr).map_err(|e| anyhow!("rmr_free: {e}"))?;
+    run.env.ia(1).rmr_free(rmr).map_err(|e| anyhow!("rmr_free: {e}"))?;
     Ok(Done::new(3, 0, "one byte outside: REMOTE_ACCESS, flushed, broken"))
 }
 
-fn graceful<'s, G: Ground<'s>>(
-    play: &mut Play<'_, G>,
+fn graceful<'s, G: Environment<'s>>(
+    run: &mut Run<'_, G>,
     a: &Side<'s, G>,
     b: &Side<'s, G>,
 ) -> Result<Done> {
@@ -315,29 +318,29 @@ fn graceful<'s, G: Ground<'s>>(
     let mut bytes = vec![0; len];
     fill(4000, &mut bytes);
     a.small.copy_in(0, &bytes);
-    post_recv(play, 0, a, 8192, 64, 500)?;
+    post_recv(run, 0, a, 8192, 64, 500)?;
     for n in 0..load {
-        play.ground
+        run.env
             .ia(0)
             .ep_post_rdma_write(a.ep, &local(&a.lmr, 0, len), n, &remote(&b.lmr, 0, len), NONE)
             .map_err(|e| anyhow!("post_rdma_write {n}: {e}"))?;
     }
-    let now = play.ground.now();
-    play.ground.ia(0).ep_disconnect(now, a.ep, CloseFlag::Graceful).map_err(|e| anyhow!("{e}"))?;
+    let now = run.env.now();
+    run.env.ia(0).ep_disconnect(now, a.ep, CloseFlag::Graceful).map_err(|e| anyhow!("{e}"))?;
     for n in 0..load {
-        expect_dto(play, 0, a.dto, DtoOperation::RdmaWrite, n)?;
+        expect_dto(run, 0, a.dto, DtoOperation::RdmaWrite, n)?;
     }
-    match expect_event(play, 0, a.dto)? {
+    match expect_event(run, 0, a.dto)? {
         Event::Dto(DtoEvent { cookie: 500, status: DtoStatus::ErrFlushed, .. }) => {}
         other => bail!("the receive came back as {other:?}"),
     }
     for (side, own) in [(0, a), (1, b)] {
-        let event = expect_event(play, side, own.conn)?;
+        let event = expect_event(run, side, own.conn)?;
         ensure!(event == Event::Disconnected(own.ep), "side {side}: got {event:?}");
-        let more = play.ground.first(&[(side, own.conn)], Duration::from_millis(50))?;
+        let more = run.env.first(&[(side, own.conn)], Duration::from_millis(50))?;
         ensure!(more.is_none(), "side {side}: a second event {more:?} after the last one");
     }
-    seen(play, 1);
+    seen(run, 1);
     b.small.copy_out(0, &mut bytes);
     check(4000, &bytes, "memory after the disconnect")?;
     Ok(Done::new(load, len as u64, "all requests succeeded first; one DISCONNECTED each"))

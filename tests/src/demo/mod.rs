@@ -6,25 +6,25 @@
 //! received them; the first thing that is not as it should be ends the demo with an error.
 
 mod acts;
-mod ground;
+mod environment;
 mod options;
-mod play;
 mod report;
+mod run;
 mod stage;
 pub(crate) mod table;
 
 pub use acts::all;
-pub use ground::{Ground, Tally};
+pub use environment::{Environment, Tally};
 pub use options::Options;
-pub use play::{Play, depth};
 pub use report::{Report, Row};
+pub use run::{Run, depth};
 
 use anyhow::Result;
 
-/// Plays all acts.
+/// Runs all acts.
 ///
 /// # Errors
 /// The first thing that was not as it should be.
 pub fn run(options: &Options) -> Result<Report> {
-    stage::play(options)
+    stage::run(options)
 }

@@ -1,15 +1,15 @@
-//! What the demo tells at the end.
+//! The report at the end of the demo.
 
 use std::fmt;
 
 use serde::Serialize;
 
-use super::ground::Tally;
+use super::environment::Tally;
 
 /// One act.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Row {
-    /// What was done.
+    /// Name of the act.
     pub act: String,
     /// How often.
     pub operations: u64,
@@ -27,7 +27,7 @@ pub struct Row {
     pub dma_writes: u64,
     /// Device commands of both sides.
     pub commands: u64,
-    /// What came out of it.
+    /// Its result, in words.
     pub result: String,
 }
 

@@ -14,8 +14,8 @@ use mlx5_model::wire::Wire;
 use mlx5_model::wire::impair::Rates;
 use mlx5_model::wire::pcap::Tap;
 
-use super::ground::{Ground, Tally};
-use super::play::{Play, depth};
+use super::environment::{Environment, Tally};
+use super::run::{Run, depth};
 use super::{Options, Report, Row, acts};
 use crate::host::inproc::{Memory, Slot, lock};
 use crate::pair::{Driver, Pair, Room, Stage};
@@ -51,8 +51,8 @@ fn create(path: &Path) -> Result<BufWriter<File>> {
     Ok(BufWriter::with_capacity(1 << 20, file))
 }
 
-/// Brings both sides up, plays, and takes everything down.
-pub(super) fn play(options: &Options) -> Result<Report> {
+/// Brings both sides up, runs all acts, and takes everything down.
+pub(super) fn run(options: &Options) -> Result<Report> {
     let depth = depth(options.size);
     let arena = (options.size * depth * 2).div_ceil(4096) + 2048;
     let stage = Stage {
@@ -112,9 +112,9 @@ pub(super) fn play(options: &Options) -> Result<Report> {
     report.rows.push(row);
 
     let pair = Pair { world, slots: [&slots[0], &slots[1]], ias: [a, b], stage };
-    let mut play = Play { ground: pair, options, report, depth };
-    acts::all(&mut play)?;
-    let mut report = play.finish()?;
+    let mut run = Run { env: pair, options, report, depth };
+    acts::all(&mut run)?;
+    let mut report = run.finish()?;
 
     let (mut sent, mut got) = (0, 0);
     for slot in &slots {
@@ -143,7 +143,7 @@ pub(super) fn play(options: &Options) -> Result<Report> {
     Ok(report)
 }
 
-/// What the models did.
+/// Returns the counts of the models.
 fn tally(slots: &[&Slot; 2]) -> Tally {
     let mut sum = Tally { time: slots[0].world().now(), ..Tally::default() };
     for slot in slots {
@@ -157,7 +157,7 @@ fn tally(slots: &[&Slot; 2]) -> Tally {
     sum
 }
 
-impl<'s> Ground<'s> for Pair<'s> {
+impl<'s> Environment<'s> for Pair<'s> {
     type Platform = Slot;
     type Driver = Driver<'s>;
 

@@ -7,12 +7,12 @@ use dat_core::{
 };
 use hca_mlx5::dma::Buffer;
 
-use super::ground::Ground;
-use super::play::{LIMIT, Play};
+use super::environment::Environment;
+use super::run::{LIMIT, Run};
 
 /// The service point the passive side listens at.
 const QUALIFIER: u64 = 4711;
-/// What the active side says with its request, and the passive side with its acceptance.
+/// Private data of the active side's request, and of the passive side's acceptance.
 const HELLO: &[u8] = b"hello over QP1";
 const WELCOME: &[u8] = b"welcome";
 /// Bytes of the small buffers at each side.
@@ -25,7 +25,7 @@ const ATTEMPTS: usize = 8;
 pub(crate) const NONE: CompletionFlags = CompletionFlags::empty();
 
 /// One side's objects.
-pub(crate) struct Side<'s, G: Ground<'s>> {
+pub(crate) struct Side<'s, G: Environment<'s>> {
     pub(crate) pz: Pz,
     pub(crate) dto: Evd,
     pub(crate) conn: Evd,
@@ -37,17 +37,17 @@ pub(crate) struct Side<'s, G: Ground<'s>> {
 }
 
 /// Both sides, and what the passive one listens with.
-pub(crate) struct Table<'s, G: Ground<'s>> {
+pub(crate) struct Table<'s, G: Environment<'s>> {
     pub(crate) sides: [Side<'s, G>; 2],
     cr: Evd,
     psp: Psp,
 }
 
-impl<'s, G: Ground<'s>> Table<'s, G> {
+impl<'s, G: Environment<'s>> Table<'s, G> {
     /// Makes everything.
-    pub(crate) fn set(play: &mut Play<'_, G>) -> Result<Self> {
-        let sides = [objects(play, 0)?, objects(play, 1)?];
-        let ia = play.ground.ia(1);
+    pub(crate) fn set(run: &mut Run<'_, G>) -> Result<Self> {
+        let sides = [objects(run, 0)?, objects(run, 1)?];
+        let ia = run.env.ia(1);
         let mut listen = || {
             let cr = ia.evd_create(16, EvdFlags::CR)?;
             Ok::<_, dat_core::Error>((cr, ia.psp_create(QUALIFIER, cr, PspFlag::Consumer)?))
@@ -57,54 +57,55 @@ impl<'s, G: Ground<'s>> Table<'s, G> {
     }
 
     /// Connects the two Endpoints.
-    pub(crate) fn connect(&self, play: &mut Play<'_, G>) -> Result<()> {
+    pub(crate) fn connect(&self, run: &mut Run<'_, G>) -> Result<()> {
         let [a, b] = &self.sides;
-        let (from, to) = (play.ground.address(0), play.ground.address(1));
+        let (from, to) = (run.env.address(0), run.env.address(1));
         let mut asked = None;
         for _ in 0..ATTEMPTS {
-            let now = play.ground.now();
-            play.ground
+            let now = run.env.now();
+            run.env
                 .ia(0)
                 .ep_connect(now, a.ep, to, QUALIFIER, LIMIT, HELLO, Qos::BestEffort)
                 .map_err(|e| anyhow!("{e}"))?;
-            let first = play.ground.first(&[(1, self.cr), (0, a.conn)], LIMIT)?;
+            let first = run.env.first(&[(1, self.cr), (0, a.conn)], LIMIT)?;
             asked = first.map(|(_, event)| event);
             if asked != Some(Event::NonPeerRejected(a.ep)) {
                 break;
             }
-            // On a lossy wire the peer may not have heard of the end of the last connection yet,
-            // and takes this one for a ghost of it. Now it knows.
-            play.ground.ia(0).ep_reset(a.ep).map_err(|e| anyhow!("{e}"))?;
+            // On a lossy wire the peer may have missed the end of the last connection, and rejects
+            // this one as stale. That also ends its old connection, so that the next attempt
+            // passes.
+            run.env.ia(0).ep_reset(a.ep).map_err(|e| anyhow!("{e}"))?;
         }
         let Some(Event::ConnectionRequest { cr, conn_qual, .. }) = asked else {
             bail!("no connection request came to the passive side, but {asked:?}")
         };
         ensure!(conn_qual == QUALIFIER, "the request is for {conn_qual}");
-        let request = play.ground.ia(1).cr_query(cr).map_err(|e| anyhow!("{e}"))?;
+        let request = run.env.ia(1).cr_query(cr).map_err(|e| anyhow!("{e}"))?;
         ensure!(
             request.private_data.starts_with(HELLO),
             "the request's private data is not what was sent"
         );
         ensure!(request.remote == from, "the request came from {}", request.remote);
-        let now = play.ground.now();
-        play.ground.ia(1).cr_accept(now, cr, Some(b.ep), WELCOME).map_err(|e| anyhow!("{e}"))?;
+        let now = run.env.now();
+        run.env.ia(1).cr_accept(now, cr, Some(b.ep), WELCOME).map_err(|e| anyhow!("{e}"))?;
         for (side, own) in self.sides.iter().enumerate() {
-            let event = expect_event(play, side, own.conn)?;
+            let event = expect_event(run, side, own.conn)?;
             ensure!(
                 event == Event::Established(own.ep),
                 "side {side}: expected ESTABLISHED, got {event:?}"
             );
         }
-        let private = play.ground.ia(0).ep_private_data(a.ep).map_err(|e| anyhow!("{e}"))?;
+        let private = run.env.ia(0).ep_private_data(a.ep).map_err(|e| anyhow!("{e}"))?;
         ensure!(private.starts_with(WELCOME), "the acceptance's private data is not what was sent");
         Ok(())
     }
 
     /// Frees everything.
-    pub(crate) fn free(self, play: &mut Play<'_, G>) -> Result<()> {
+    pub(crate) fn free(self, run: &mut Run<'_, G>) -> Result<()> {
         for (side, own) in self.sides.into_iter().enumerate() {
-            let now = play.ground.now();
-            let ia = play.ground.ia(side);
+            let now = run.env.now();
+            let ia = run.env.ia(side);
             let mut free = || -> Result<(), dat_core::Error> {
                 ia.ep_free(now, own.ep)?;
                 if side == 1 {
@@ -146,13 +147,13 @@ pub(super) fn check(n: u32, bytes: &[u8], what: &str) -> Result<()> {
     }
 }
 
-fn objects<'s, G: Ground<'s>>(play: &mut Play<'_, G>, side: usize) -> Result<Side<'s, G>> {
-    let depth = play.depth;
-    let slot = play.ground.platform(side);
-    let ia = play.ground.ia(side);
+fn objects<'s, G: Environment<'s>>(run: &mut Run<'_, G>, side: usize) -> Result<Side<'s, G>> {
+    let depth = run.depth;
+    let slot = run.env.platform(side);
+    let ia = run.env.ia(side);
     let small = Buffer::zeroed(slot, SMALL).context("no memory for the small buffers")?;
-    let bulk = Buffer::zeroed(slot, play.options.size * depth)
-        .context("no memory for the bulk buffers")?;
+    let bulk =
+        Buffer::zeroed(slot, run.options.size * depth).context("no memory for the bulk buffers")?;
     let mut make = || {
         let pz = ia.pz_create()?;
         let dto = ia.evd_create(256, EvdFlags::DTO | EvdFlags::RMR_BIND)?;
@@ -177,26 +178,26 @@ pub(crate) fn remote(lmr: &LmrParam, at: usize, len: usize) -> RmrTriplet {
 }
 
 /// The next event of a side.
-pub(crate) fn expect_event<'s, G: Ground<'s>>(
-    play: &mut Play<'_, G>,
+pub(crate) fn expect_event<'s, G: Environment<'s>>(
+    run: &mut Run<'_, G>,
     side: usize,
     evd: Evd,
 ) -> Result<Event> {
-    let first = play.ground.first(&[(side, evd)], LIMIT)?;
+    let first = run.env.first(&[(side, evd)], LIMIT)?;
     let (_, event) =
         first.ok_or_else(|| anyhow!("side {side}: no event within {} s", LIMIT.as_secs()))?;
     Ok(event)
 }
 
 /// The success of a request, and its bytes.
-pub(crate) fn expect_dto<'s, G: Ground<'s>>(
-    play: &mut Play<'_, G>,
+pub(crate) fn expect_dto<'s, G: Environment<'s>>(
+    run: &mut Run<'_, G>,
     side: usize,
     evd: Evd,
     operation: DtoOperation,
     cookie: u64,
 ) -> Result<u32> {
-    match expect_event(play, side, evd)? {
+    match expect_event(run, side, evd)? {
         Event::Dto(DtoEvent {
             status: DtoStatus::Success, len, operation: o, cookie: c, ..
         }) if o == operation && c == cookie => Ok(len),
@@ -205,15 +206,15 @@ pub(crate) fn expect_dto<'s, G: Ground<'s>>(
 }
 
 /// Posts a receive into the small buffer.
-pub(crate) fn post_recv<'s, G: Ground<'s>>(
-    play: &mut Play<'_, G>,
+pub(crate) fn post_recv<'s, G: Environment<'s>>(
+    run: &mut Run<'_, G>,
     side: usize,
     own: &Side<'s, G>,
     at: usize,
     len: usize,
     cookie: u64,
 ) -> Result<()> {
-    play.ground
+    run.env
         .ia(side)
         .ep_post_recv(own.ep, &local(&own.lmr, at, len), cookie, NONE)
         .map_err(|e| anyhow!("post_recv: {e}"))

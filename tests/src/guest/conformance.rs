@@ -22,7 +22,7 @@ const NAP: Duration = Duration::from_micros(500);
 /// Below this, nothing is slept at all.
 const SHORT: Duration = Duration::from_micros(50);
 
-/// Plays all cases.
+/// Runs all cases.
 pub(super) struct Conformance {
     /// Only those with this in their name.
     pub(super) only: String,
@@ -43,14 +43,14 @@ fn share<H: Host>(side: &Hosted<'_, H>, name: &[u8; 40]) -> Region {
     shared.unwrap_or_else(|error| panic!("share: {error}"))
 }
 
-/// Plays the cases from number `next` on, until one fails; its name then. HCAs stay up.
+/// Runs the cases from number `next` on, until one fails; its name then. HCAs stay up.
 fn batch<H: Host>(hosts: &[H; 2], next: &mut usize, chosen: &[usize]) -> Option<&'static str> {
     let mut up = [None, None];
     while let Some(&index) = chosen.get(*next) {
         *next += 1;
         let name = all::<Hosted<'_, H>>()[index].0;
         let start = Wall::now();
-        let played = catch_unwind(AssertUnwindSafe(|| {
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
             let mut rooms = [A, B].map(|_| Vec::from_iter((0..OPENS).map(|_| Room::new())));
             let [a, b] = &mut rooms;
             let open = |index: usize, up: Option<_>, rooms| {
@@ -65,7 +65,7 @@ fn batch<H: Host>(hosts: &[H; 2], next: &mut usize, chosen: &[usize]) -> Option<
             up = ias.leave();
         }));
         println!("{name} {} ms", start.elapsed().as_millis());
-        if played.is_err() {
+        if outcome.is_err() {
             return Some(name);
         }
     }
@@ -77,7 +77,7 @@ fn batch<H: Host>(hosts: &[H; 2], next: &mut usize, chosen: &[usize]) -> Option<
 }
 
 impl Part for Conformance {
-    fn play<H: Host>(&self, hosts: &mut [H]) -> Result<()> {
+    fn run<H: Host>(&self, hosts: &mut [H]) -> Result<()> {
         let hosts = two(hosts)?;
         let cases = all::<Hosted<'_, H>>();
         let named = cases.iter().map(|(name, _)| name.contains(&self.only));

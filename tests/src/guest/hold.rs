@@ -1,5 +1,5 @@
-//! A device held with memory mapped for it, while somebody who has the device in hand looks what it
-//! can reach.
+//! Holds a device with memory mapped for it, while the owner of the device checks what it can
+//! reach.
 //!
 //! Some of it is the program's own, lent, to be written and to be read.
 //!
@@ -14,8 +14,8 @@ use dat_core::{CloseFlag, EvdFlags, MemPriv};
 use hca_mlx5::Config;
 use vfio_host::{Host, Nic, Reach, Room};
 
-use super::ground::net;
 use super::hosts::Part;
+use super::sides::net;
 use crate::bytes::Bytes;
 
 /// Bytes of a consumer's buffer.
@@ -33,16 +33,16 @@ fn ledger<H: Host>(host: &H) {
     println!("@@held");
 }
 
-fn told(word: &str) -> Result<()> {
+fn await_word(word: &str) -> Result<()> {
     let mut line = String::new();
     std::io::stdin().lock().read_line(&mut line)?;
-    ensure!(line.trim() == word, "told {line:?} instead of {word}");
+    ensure!(line.trim() == word, "got {line:?} instead of {word}");
     Ok(())
 }
 
 impl Part for Hold {
     #[expect(unsafe_code, reason = "what is lent here is taken back before it goes")]
-    fn play<H: Host>(&self, hosts: &mut [H]) -> Result<()> {
+    fn run<H: Host>(&self, hosts: &mut [H]) -> Result<()> {
         let host = hosts.first().context("this takes a device")?;
         let mut room = Box::new(Room::new());
         let mut nic = Nic::open(host, room.parts(), net(0), &Config::default())
@@ -64,13 +64,13 @@ impl Part for Hold {
             bail!("objects: {error}");
         }
         ledger(host);
-        told("close")?;
+        await_word("close")?;
         nic.close(CloseFlag::Abrupt).map_err(|error| anyhow!("close: {error}"))?;
         buffer.release();
         for bytes in &own {
             host.take_back(bytes.addr(), OWN as u64);
         }
         ledger(host);
-        told("end")
+        await_word("end")
     }
 }

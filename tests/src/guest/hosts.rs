@@ -1,15 +1,15 @@
-//! Opening devices, whatever kind of host they have.
+//! Opens devices of either kind of host.
 
 use anyhow::{Context, Result, anyhow, bail};
 use vfio_host::{Address, Host, Opened, Options};
 
-/// What is done with open devices.
+/// A part of the guest's tests, which runs on open devices.
 pub(super) trait Part {
-    /// Does it.
-    fn play<H: Host>(&self, hosts: &mut [H]) -> Result<()>;
+    /// Runs the part.
+    fn run<H: Host>(&self, hosts: &mut [H]) -> Result<()>;
 }
 
-/// Opens the devices, which are all of one kind, and plays the part.
+/// Opens the devices, which are all of one kind, and runs the part.
 pub(super) fn with(addresses: &[Address], options: &Options, part: &impl Part) -> Result<()> {
     let (mut vfio, mut user) = (Vec::new(), Vec::new());
     for address in addresses {
@@ -19,8 +19,8 @@ pub(super) fn with(addresses: &[Address], options: &Options, part: &impl Part) -
         }
     }
     match (vfio.as_mut_slice(), user.as_mut_slice()) {
-        (hosts, []) => part.play(hosts),
-        ([], hosts) => part.play(hosts),
+        (hosts, []) => part.run(hosts),
+        ([], hosts) => part.run(hosts),
         _ => bail!("give devices of one kind"),
     }
 }

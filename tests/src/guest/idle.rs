@@ -1,4 +1,4 @@
-//! Interrupts: whoever waits sleeps, and what ends the sleep is an eventfd.
+//! Interrupts: a waiter sleeps, and an eventfd ends the sleep.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use dat_core::{DtoEvent, DtoStatus, Event};
 use rustix::time::{ClockId, clock_gettime};
 use vfio_host::Host;
 
-use super::ground::{Sides, rooms};
 use super::hosts::{Part, two};
+use super::sides::{Sides, rooms};
 use crate::demo::table::{NONE, Table, local, remote};
-use crate::demo::{self, Ground, Options, Play, Report};
+use crate::demo::{self, Environment, Options, Report, Run};
 
 /// How long is waited for nothing.
 const NOTHING: Duration = Duration::from_secs(2);
-/// What that may cost of CPU time: timers of the adapters, under emulation.
+/// CPU time that this may cost: timers of the adapters, under emulation.
 const COST: Duration = Duration::from_millis(200);
 /// Requests one by one, each with its own sleep.
 const REQUESTS: u64 = 32;
@@ -39,40 +39,40 @@ fn interrupts<H: Host>(sides: &Sides<'_, '_, H>) -> u64 {
 }
 
 impl Part for Idle {
-    fn play<H: Host>(&self, hosts: &mut [H]) -> Result<()> {
+    fn run<H: Host>(&self, hosts: &mut [H]) -> Result<()> {
         let options = Options::try_parse_from(["demo", "--json"])?;
         let mut rooms = rooms();
-        let mut play = Play {
-            ground: Sides::open(two(hosts)?, &mut rooms)?,
+        let mut run = Run {
+            env: Sides::open(two(hosts)?, &mut rooms)?,
             options: &options,
             report: Report::default(),
             depth: demo::depth(options.size),
         };
-        let table = Table::set(&mut play)?;
-        table.connect(&mut play)?;
+        let table = Table::set(&mut run)?;
+        table.connect(&mut run)?;
         let [a, b] = &table.sides;
         let dto = a.dto;
-        // Long enough that whoever asked is asleep when it is done.
-        let size = options.size * play.depth;
+        // Long enough that the waiter is asleep when it is done.
+        let size = options.size * run.depth;
 
-        let before = (spent(), play.ground.sleeps);
-        let nothing = play.ground.first(&[(0, dto)], NOTHING)?;
-        let (cost, sleeps) = (spent() - before.0, play.ground.sleeps - before.1);
+        let before = (spent(), run.env.sleeps);
+        let nothing = run.env.first(&[(0, dto)], NOTHING)?;
+        let (cost, sleeps) = (spent() - before.0, run.env.sleeps - before.1);
         ensure!(nothing.is_none(), "an event nobody caused: {nothing:?}");
         ensure!(
             cost < COST,
             "waiting {NOTHING:?} for nothing took {cost:?} of CPU time in {sleeps} sleeps: somebody polls"
         );
 
-        let before = (interrupts(&play.ground), play.ground.sleeps);
+        let before = (interrupts(&run.env), run.env.sleeps);
         for n in 0..REQUESTS {
             let (from, to) = (local(&a.bulk_lmr, 0, size), remote(&b.bulk_lmr, 0, size));
-            play.ground
+            run.env
                 .ia(0)
                 .ep_post_rdma_write(a.ep, &from, n, &to, NONE)
                 .map_err(|error| anyhow!("post_rdma_write {n}: {error}"))?;
-            let (_, event) = play
-                .ground
+            let (_, event) = run
+                .env
                 .first(&[(0, dto)], Duration::from_secs(5))?
                 .ok_or_else(|| anyhow!("request {n} did not complete"))?;
             ensure!(
@@ -80,14 +80,14 @@ impl Part for Idle {
                 "request {n} ended as {event:?}"
             );
         }
-        let (raised, slept) = (interrupts(&play.ground) - before.0, play.ground.sleeps - before.1);
+        let (raised, slept) = (interrupts(&run.env) - before.0, run.env.sleeps - before.1);
         ensure!(raised >= REQUESTS / 2, "{REQUESTS} requests raised {raised} interrupts");
         ensure!(
             slept <= SLEEPS * REQUESTS,
             "{REQUESTS} requests took {slept} sleeps: somebody polls"
         );
-        table.free(&mut play)?;
-        play.finish()?;
+        table.free(&mut run)?;
+        run.finish()?;
         println!(
             "@@idle {NOTHING:?} of waiting took {} ms of CPU; {REQUESTS} requests, {raised} interrupts, {slept} sleeps",
             cost.as_millis()

@@ -9,11 +9,11 @@ use dat_core::{
 };
 use vfio_host::{Host, Mapping, Reach};
 
-use super::ground::{Sides, rooms};
 use super::hosts::{Part, two};
+use super::sides::{Sides, rooms};
 use crate::bytes::Bytes;
 use crate::demo::table::{NONE, Table};
-use crate::demo::{Ground, Options, Play, Report, depth};
+use crate::demo::{Environment, Options, Report, Run, depth};
 
 /// Bytes of each piece of memory, and where in it the lent ones begin and how many these are:
 /// nothing is a multiple of anything.
@@ -65,11 +65,11 @@ fn process<H: Host>(host: &H) -> Vec<Mapping> {
 
 /// The next completion of a side's requests, which has to be that one.
 fn done<H: Host>(
-    play: &mut Play<'_, Sides<'_, '_, H>>,
+    run: &mut Run<'_, Sides<'_, '_, H>>,
     of: &[(usize, Evd)],
     cookie: u64,
 ) -> Result<()> {
-    let event = play.ground.first(of, LIMIT)?;
+    let event = run.env.first(of, LIMIT)?;
     let status = match event {
         Some((_, Event::Dto(dto))) if dto.cookie == cookie => dto.status,
         Some((_, Event::IbDto(dto))) if dto.cookie == cookie => dto.status(),
@@ -81,7 +81,7 @@ fn done<H: Host>(
 
 /// All operations between two pieces of memory.
 fn operations<H: Host>(
-    play: &mut Play<'_, Sides<'_, '_, H>>,
+    run: &mut Run<'_, Sides<'_, '_, H>>,
     eps: [(Ep, Evd); 2],
     [a, b]: &[Mem<'_>; 2],
 ) -> Result<u32> {
@@ -92,37 +92,37 @@ fn operations<H: Host>(
         let at = round * 3 + 1;
         let sent = text(len, len);
         a.bytes.put(AT + at, &sent);
-        let ia = play.ground.ia(1);
+        let ia = run.env.ia(1);
         ia.ep_post_recv(far_ep, &b.near(at + 1, len), 1, NONE).map_err(said("post_recv"))?;
-        let ia = play.ground.ia(0);
+        let ia = run.env.ia(0);
         ia.ep_post_send(ep, &a.near(at, len), 2, NONE).map_err(said("post_send"))?;
-        done(play, &[(0, dto)], 2)?;
-        done(play, &[(1, far_dto)], 1)?;
+        done(run, &[(0, dto)], 2)?;
+        done(run, &[(1, far_dto)], 1)?;
         ensure!(b.bytes.get(AT + at + 1, len) == sent, "send of {len} bytes");
 
         let written = text(len, 77);
         a.bytes.put(AT + at, &written);
-        let ia = play.ground.ia(0);
+        let ia = run.env.ia(0);
         ia.ep_post_rdma_write(ep, &a.near(at, len), 3, &b.far(at, len), NONE)
             .map_err(said("post_rdma_write"))?;
-        done(play, &[(0, dto)], 3)?;
+        done(run, &[(0, dto)], 3)?;
         ensure!(b.bytes.get(AT + at, len) == written, "write of {len} bytes");
 
         a.bytes.put(AT + at, &text(len, 5));
-        let ia = play.ground.ia(0);
+        let ia = run.env.ia(0);
         ia.ep_post_rdma_read(ep, &a.near(at, len), 4, &b.far(at, len), NONE)
             .map_err(said("post_rdma_read"))?;
-        done(play, &[(0, dto)], 4)?;
+        done(run, &[(0, dto)], 4)?;
         ensure!(a.bytes.get(AT + at, len) == written, "read of {len} bytes");
         count += 3;
     }
     let at = b.lmr.region.addr.next_multiple_of(8) - b.lmr.region.addr;
     let at = at as usize;
     b.bytes.put(AT + at, &40u64.to_ne_bytes());
-    let ia = play.ground.ia(0);
+    let ia = run.env.ia(0);
     ia.ep_post_fetch_add(ep, 2, &a.near(11, 8)[0], 5, &b.far(at, 8), NONE)
         .map_err(said("post_fetch_add"))?;
-    done(play, &[(0, dto)], 5)?;
+    done(run, &[(0, dto)], 5)?;
     let pair = (a.bytes.get(AT + 11, 8), b.bytes.get(AT + at, 8));
     ensure!(
         pair == (40u64.to_ne_bytes().into(), 42u64.to_ne_bytes().into()),
@@ -133,19 +133,19 @@ fn operations<H: Host>(
 
 impl Part for Lent {
     #[expect(unsafe_code, reason = "what is lent here is taken back before it goes")]
-    fn play<H: Host>(&self, hosts: &mut [H]) -> Result<()> {
+    fn run<H: Host>(&self, hosts: &mut [H]) -> Result<()> {
         let hosts = two(hosts)?;
         let options = Options::try_parse_from(["demo", "--json"])?;
         let before = [0, 1].map(|side| hosts[side].maps().len());
         let mut rooms = rooms();
-        let mut play = Play {
-            ground: Sides::open(hosts, &mut rooms)?,
+        let mut run = Run {
+            env: Sides::open(hosts, &mut rooms)?,
             options: &options,
             report: Report::default(),
             depth: depth(options.size),
         };
-        let table = Table::set(&mut play)?;
-        table.connect(&mut play)?;
+        let table = Table::set(&mut run)?;
+        table.connect(&mut run)?;
         let eps = [0, 1].map(|side| (table.sides[side].ep, table.sides[side].dto));
         let heap = Box::new(Bytes::<ALL>::new());
         let stack = Bytes::<ALL>::new();
@@ -166,14 +166,14 @@ impl Part for Lent {
                 ensure!(inside, "side {side}: {map:?} for {region:?}");
                 let rights = MemPriv::ALL | MemPriv::REMOTE_ATOMIC;
                 let pz = table.sides[side].pz;
-                let lmr = play.ground.ia(side).lmr_create(pz, region, rights);
+                let lmr = run.env.ia(side).lmr_create(pz, region, rights);
                 let lmr = lmr.map_err(|error| anyhow!("lmr_create: {error}"))?;
                 mems.push(Mem { bytes, lmr });
             }
             let mems: [Mem<'_>; 2] = mems.try_into().ok().context("two sides")?;
-            count += operations(&mut play, eps, &mems)?;
+            count += operations(&mut run, eps, &mems)?;
             for (side, mem) in mems.iter().enumerate() {
-                let ia = play.ground.ia(side);
+                let ia = run.env.ia(side);
                 ia.lmr_free(mem.lmr.lmr).map_err(|error| anyhow!("lmr_free: {error}"))?;
                 hosts[side].take_back(mem.lmr.region.addr, LEN as u64);
                 ensure!(process(&hosts[side]).is_empty(), "side {side}: something is left");
@@ -190,18 +190,18 @@ impl Part for Lent {
         let refused = unsafe { hosts[0].lend(4096, 4096, Reach::ReadWrite) };
         let error = refused.err().context("memory that is not there was lent")?;
         ensure!(error.to_string().contains("process has no memory"), "{error}");
-        by_name(hosts, &mut play, &table, eps)?;
+        by_name(hosts, &mut run, &table, eps)?;
 
         for side in 0..2 {
-            let now = play.ground.now();
-            let closed = play.ground.ia(side).close(now, CloseFlag::Abrupt);
+            let now = run.env.now();
+            let closed = run.env.ia(side).close(now, CloseFlag::Abrupt);
             closed.map_err(|error| anyhow!("close: {error}"))?;
         }
         for own in table.sides {
             own.small.release();
             own.bulk.release();
         }
-        drop(play);
+        drop(run);
         let after = [0, 1].map(|side| hosts[side].maps().len());
         ensure!(after == before, "{before:?} mappings before, {after:?} after");
         println!(
@@ -214,7 +214,7 @@ impl Part for Lent {
 /// Two sides share memory by name, and register it so.
 fn by_name<'s, 'p: 's, H: Host>(
     hosts: &[H; 2],
-    play: &mut Play<'_, Sides<'s, 'p, H>>,
+    run: &mut Run<'_, Sides<'s, 'p, H>>,
     table: &Table<'s, Sides<'s, 'p, H>>,
     [(ep, dto), _]: [(Ep, Evd); 2],
 ) -> Result<()> {
@@ -223,7 +223,7 @@ fn by_name<'s, 'p: 's, H: Host>(
     for (side, host) in hosts.iter().enumerate() {
         let region = host.share(&name, 8192).map_err(|error| anyhow!("share: {error}"))?;
         let memory = Memory::SharedVirtual(region, &name);
-        let (ia, pz) = (play.ground.ia(side), table.sides[side].pz);
+        let (ia, pz) = (run.env.ia(side), table.sides[side].pz);
         let lmr = ia.lmr_create_from(pz, memory, MemPriv::ALL, VaType::Va);
         mems.push(lmr.map_err(|error| anyhow!("lmr_create_from: {error}"))?);
     }
@@ -238,21 +238,21 @@ fn by_name<'s, 'p: 's, H: Host>(
     let first = RmrTriplet { addr: to.addr, ..far };
     own.small.copy_in(4096, &[0; 4096]);
     let back = [LmrTriplet { addr: own.small.addr() + 4096, ..put[0] }];
-    let ia = play.ground.ia(0);
+    let ia = run.env.ia(0);
     let post = |error| anyhow!("post: {error}");
     ia.ep_post_rdma_write(ep, &put, 1, &first, NONE).map_err(post)?;
-    done(play, &[(0, dto)], 1)?;
-    let ia = play.ground.ia(0);
+    done(run, &[(0, dto)], 1)?;
+    let ia = run.env.ia(0);
     ia.ep_post_rdma_write(ep, &near, 2, &far, NONE).map_err(post)?;
-    done(play, &[(0, dto)], 2)?;
-    let ia = play.ground.ia(0);
+    done(run, &[(0, dto)], 2)?;
+    let ia = run.env.ia(0);
     ia.ep_post_rdma_read(ep, &back, 3, &far, NONE).map_err(post)?;
-    done(play, &[(0, dto)], 3)?;
+    done(run, &[(0, dto)], 3)?;
     let mut seen = vec![0; 4096];
     own.small.copy_out(4096, &mut seen);
     ensure!(seen == text(4096, 3), "the two mappings are not of the same memory");
     for (side, host) in hosts.iter().enumerate() {
-        let freed = play.ground.ia(side).lmr_free(mems[side].lmr);
+        let freed = run.env.ia(side).lmr_free(mems[side].lmr);
         freed.map_err(|error| anyhow!("lmr_free: {error}"))?;
         host.unshare(mems[side].region);
     }

@@ -1,13 +1,12 @@
 //! The program that guests run: a consumer on a real host, of the driver's two adapters side by
 //! side.
 //!
-//! What it does is chosen by a subcommand. Lines that begin with `@@` are for the host that watches
-//! the guest's console; the exit code says whether all was as it should be. Everything here is
-//! generic over [`vfio_host::Host`], so the same runs on `vfio-user:PATH` without a guest.
+//! A subcommand chooses the part. Lines that begin with `@@` are for the host that watches the
+//! guest's console; the exit code says whether all was as it should be. Everything here is generic
+//! over [`vfio_host::Host`], so the same runs on `vfio-user:PATH` without a guest.
 #![expect(clippy::print_stdout, reason = "a program whose lines are what it is for")]
 
 mod conformance;
-mod ground;
 mod hold;
 mod hosts;
 mod idle;
@@ -15,6 +14,7 @@ mod lent;
 mod parts;
 mod reopen;
 mod reset;
+mod sides;
 mod trouble;
 
 use std::os::unix::process::CommandExt;
@@ -34,7 +34,7 @@ struct Cli {
     part: Part,
 }
 
-/// What is played.
+/// Parts that can run.
 #[derive(Subcommand, Debug)]
 enum Part {
     /// The acts of the demo between two devices
@@ -84,8 +84,7 @@ enum Part {
         #[arg(long, default_value_t = 100)]
         times: u32,
     },
-    /// Holds a device with registered memory, tells its maps and does what it is told on standard
-    /// input
+    /// Holds a device with registered memory, prints its maps and obeys words on standard input
     Hold {
         /// The device
         device: Address,
@@ -115,7 +114,7 @@ enum Part {
 #[must_use]
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    match play(cli.part) {
+    match run(cli.part) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -124,7 +123,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn play(part: Part) -> Result<()> {
+fn run(part: Part) -> Result<()> {
     let usual = vfio_host::Options::default();
     match part {
         Part::Demo { devices, size, count } => {
@@ -139,7 +138,7 @@ fn play(part: Part) -> Result<()> {
         Part::Idle { devices } => hosts::with(&devices, &usual, &idle::Idle),
         Part::Lent { devices } => hosts::with(&devices, &usual, &lent::Lent),
         Part::Flr { devices } => hosts::with(&devices, &usual, &reset::Flr),
-        Part::Reopen { device, times } => reopen::play(&device, times),
+        Part::Reopen { device, times } => reopen::run(&device, times),
         Part::Hold { device } => hosts::with(&[device], &usual, &hold::Hold),
         Part::As { user, command } => {
             let (program, args) = command.split_first().context("no program")?;

@@ -7,26 +7,25 @@ use dat_core::CloseFlag;
 use hca_mlx5::Config;
 use vfio_host::{Host, Nic, Room};
 
-use super::ground::{Sides, net, rooms};
 use super::hosts::{Part, two};
-use crate::demo::{self, Options, Play, Report};
+use super::sides::{Sides, net, rooms};
+use crate::demo::{self, Options, Report, Run};
 
 /// The acts of the demo.
 pub(super) struct Demo {
     pub(super) options: Options,
 }
 
-/// Plays the acts and prints their table.
+/// Runs the acts and prints their table.
 pub(super) fn demo<H: Host>(hosts: &mut [H; 2], options: &Options) -> Result<Report> {
     let start = Wall::now();
     let mut rooms = rooms();
-    let ground = Sides::open(hosts, &mut rooms)?;
+    let env = Sides::open(hosts, &mut rooms)?;
     let up = start.elapsed();
-    let mut play =
-        Play { ground, options, report: Report::default(), depth: demo::depth(options.size) };
-    demo::all(&mut play)?;
-    let sleeps = play.ground.sleeps;
-    let report = play.finish()?;
+    let mut run = Run { env, options, report: Report::default(), depth: demo::depth(options.size) };
+    demo::all(&mut run)?;
+    let sleeps = run.env.sleeps;
+    let report = run.finish()?;
     print!("{report}");
     println!(
         "@@demo up in {:.2} s, {} acts, all contents verified, {sleeps} sleeps",
@@ -37,7 +36,7 @@ pub(super) fn demo<H: Host>(hosts: &mut [H; 2], options: &Options) -> Result<Rep
 }
 
 impl Part for Demo {
-    fn play<H: Host>(&self, hosts: &mut [H]) -> Result<()> {
+    fn run<H: Host>(&self, hosts: &mut [H]) -> Result<()> {
         demo(two(hosts)?, &self.options).map(drop)
     }
 }
@@ -46,7 +45,7 @@ impl Part for Demo {
 pub(super) struct Open;
 
 impl Part for Open {
-    fn play<H: Host>(&self, hosts: &mut [H]) -> Result<()> {
+    fn run<H: Host>(&self, hosts: &mut [H]) -> Result<()> {
         for host in hosts {
             let mut room = Box::new(Room::new());
             let nic = Nic::open(host, room.parts(), net(0), &Config::default())

@@ -7,13 +7,13 @@ use dat_core::{CloseFlag, EvdFlags, MemPriv};
 use hca_mlx5::Config;
 use vfio_host::{Address, Host, Nic, Options, Room};
 
-use super::ground::net;
 use super::hosts::{Part, with};
+use super::sides::net;
 
 /// Rounds before which a process may still grow: allocators keep a little.
 const WARM: u32 = 3;
 
-/// What a process holds of its machine.
+/// Resources of the machine that a process holds.
 #[derive(Debug, PartialEq, Eq)]
 struct Held {
     /// Open files.
@@ -42,7 +42,7 @@ impl Held {
 struct Round;
 
 impl Part for Round {
-    fn play<H: Host>(&self, hosts: &mut [H]) -> Result<()> {
+    fn run<H: Host>(&self, hosts: &mut [H]) -> Result<()> {
         let host = hosts.first().context("this takes a device")?;
         let mut room = Box::new(Room::new());
         let mut nic = Nic::open(host, room.parts(), net(0), &Config::default())
@@ -62,8 +62,8 @@ impl Part for Round {
     }
 }
 
-/// Plays all rounds.
-pub(super) fn play(device: &Address, times: u32) -> Result<()> {
+/// Runs all rounds.
+pub(super) fn run(device: &Address, times: u32) -> Result<()> {
     // Small enough for a few huge pages, so that most of the time goes into opening and closing,
     // not into mappings.
     let options = Options { arena: 4 << 20, read_only: 2 << 20, firmware: 32 << 20 };

@@ -8,11 +8,11 @@ use clap::Parser;
 use dat_core::{CloseFlag, DtoEvent, DtoStatus, Event};
 use vfio_host::Host;
 
-use super::ground::{Sides, rooms};
 use super::hosts::{Part, two};
 use super::parts::demo;
+use super::sides::{Sides, rooms};
 use crate::demo::table::{NONE, Table, local, remote};
-use crate::demo::{Ground, Options, Play, Report, depth};
+use crate::demo::{Environment, Options, Report, Run, depth};
 
 /// Requests under way when it happens.
 const LOAD: u64 = 48;
@@ -23,7 +23,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 pub(super) struct Flr;
 
 impl Part for Flr {
-    fn play<H: Host>(&self, hosts: &mut [H]) -> Result<()> {
+    fn run<H: Host>(&self, hosts: &mut [H]) -> Result<()> {
         let hosts = two(hosts)?;
         let options = Options::try_parse_from(["demo", "--json", "--count", "8"])?;
         let (good, flushed, end) = struck(hosts, &options)?;
@@ -42,19 +42,19 @@ impl Part for Flr {
 /// Endpoint ended.
 fn struck<H: Host>(hosts: &[H; 2], options: &Options) -> Result<(u64, u64, &'static str)> {
     let mut rooms = rooms();
-    let mut play = Play {
-        ground: Sides::open(hosts, &mut rooms)?,
+    let mut run = Run {
+        env: Sides::open(hosts, &mut rooms)?,
         options,
         report: Report::default(),
         depth: depth(options.size),
     };
-    let table = Table::set(&mut play)?;
-    table.connect(&mut play)?;
+    let table = Table::set(&mut run)?;
+    table.connect(&mut run)?;
     let [a, b] = &table.sides;
     let size = options.size;
     for n in 0..LOAD {
-        let at = (n as usize % play.depth) * size;
-        play.ground
+        let at = (n as usize % run.depth) * size;
+        run.env
             .ia(0)
             .ep_post_rdma_write(
                 a.ep,
@@ -70,10 +70,9 @@ fn struck<H: Host>(hosts: &[H; 2], options: &Options) -> Result<(u64, u64, &'sta
     }
     let (mut good, mut flushed, mut end) = (0, 0, None);
     while good + flushed < LOAD || end.is_none() {
-        let (_, event) =
-            play.ground.first(&[(0, a.dto), (0, a.conn)], LIMIT)?.ok_or_else(|| {
-                anyhow!("{good} writes done, {flushed} flushed, end {end:?}, and then nothing")
-            })?;
+        let (_, event) = run.env.first(&[(0, a.dto), (0, a.conn)], LIMIT)?.ok_or_else(|| {
+            anyhow!("{good} writes done, {flushed} flushed, end {end:?}, and then nothing")
+        })?;
         match event {
             Event::Dto(DtoEvent { cookie, status, .. }) => {
                 ensure!(cookie == good + flushed, "request {cookie} came back out of order");
@@ -91,9 +90,9 @@ fn struck<H: Host>(hosts: &[H; 2], options: &Options) -> Result<(u64, u64, &'sta
     ensure!(flushed > 0, "the reset struck nothing");
     let mut said = Vec::new();
     for side in 0..2 {
-        let now = play.ground.now();
+        let now = run.env.now();
         // A driver whose device was taken from under it says so.
-        if let Err(error) = play.ground.ia(side).close(now, CloseFlag::Abrupt) {
+        if let Err(error) = run.env.ia(side).close(now, CloseFlag::Abrupt) {
             said.push(format!("side {side}: {error}"));
         }
     }

@@ -8,12 +8,12 @@ use clap::Parser;
 use dat_core::{DtoEvent, DtoStatus, Event};
 use vfio_host::Host;
 
-use super::ground::{Sides, rooms};
 use super::hosts::{Part, two};
+use super::sides::{Sides, rooms};
 use crate::demo::table::{NONE, Table, local, remote};
-use crate::demo::{Ground, Options, Play, Report, depth};
+use crate::demo::{Environment, Options, Report, Run, depth};
 
-/// Longest life without trouble.
+/// Time limit for the trouble to come.
 const LONGEST: Duration = Duration::from_secs(120);
 /// A completion takes less.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -22,24 +22,24 @@ const LIMIT: Duration = Duration::from_secs(20);
 pub(super) struct Trouble;
 
 impl Part for Trouble {
-    fn play<H: Host>(&self, hosts: &mut [H]) -> Result<()> {
+    fn run<H: Host>(&self, hosts: &mut [H]) -> Result<()> {
         let hosts = two(hosts)?;
         let options = Options::try_parse_from(["demo", "--json"])?;
         let mut rooms = rooms();
-        let mut play = Play {
-            ground: Sides::open(hosts, &mut rooms)?,
+        let mut run = Run {
+            env: Sides::open(hosts, &mut rooms)?,
             options: &options,
             report: Report::default(),
             depth: depth(options.size),
         };
-        let table = Table::set(&mut play)?;
-        table.connect(&mut play)?;
+        let table = Table::set(&mut run)?;
+        table.connect(&mut run)?;
         println!("@@traffic");
         let start = Wall::now();
-        let mut what = until_trouble(&mut play, &table);
-        // Why, in the driver's words: it refuses whatever is asked of a lost device.
+        let mut what = until_trouble(&mut run, &table);
+        // The driver's reason: every call on a lost device is refused with it.
         for side in 0..2 {
-            if let Err(error) = play.ground.ia(side).pz_create() {
+            if let Err(error) = run.env.ia(side).pz_create() {
                 let _ = write!(what, "; side {side}: {error}");
             }
         }
@@ -56,14 +56,14 @@ impl Part for Trouble {
     }
 }
 
-fn until_trouble<'s, G: Ground<'s>>(play: &mut Play<'_, G>, table: &Table<'s, G>) -> String {
+fn until_trouble<'s, G: Environment<'s>>(run: &mut Run<'_, G>, table: &Table<'s, G>) -> String {
     let [a, b] = &table.sides;
     let start = Wall::now();
     for n in 0.. {
         if start.elapsed() > LONGEST {
             break;
         }
-        let posted = play.ground.ia(0).ep_post_rdma_write(
+        let posted = run.env.ia(0).ep_post_rdma_write(
             a.ep,
             &local(&a.lmr, 0, 4096),
             n,
@@ -73,7 +73,7 @@ fn until_trouble<'s, G: Ground<'s>>(play: &mut Play<'_, G>, table: &Table<'s, G>
         if let Err(error) = posted {
             return format!("post_rdma_write: {error}");
         }
-        let event = play.ground.first(&[(0, a.dto), (0, a.conn), (1, b.conn)], LIMIT);
+        let event = run.env.first(&[(0, a.dto), (0, a.conn), (1, b.conn)], LIMIT);
         match event {
             Ok(Some((_, Event::Dto(DtoEvent { status: DtoStatus::Success, .. })))) => {}
             Ok(Some((side, event))) => return format!("side {side}: {event:?}"),

@@ -26,7 +26,7 @@ pub const ARENA: u64 = 0x5000_0000_0000;
 pub const BAR: usize = 32 << 20;
 /// The clock goes on by at least this much in a wait.
 const TICK: Nanos = 1_000;
-/// And by at most this much in one turn, so that nobody sleeps through a deadline of his own.
+/// And by at most this much in one turn, so that no member sleeps through its deadline.
 const LEAP: Nanos = 1_000_000;
 
 /// Locks, whatever happened to another holder: a poisoned test has failed already.
@@ -47,10 +47,10 @@ impl std::fmt::Debug for World {
     }
 }
 
-/// What takes part in the passing of time.
+/// A device for which time passes.
 pub trait Member: Send + Sync {
-    /// Time passes for the host's stores that no fence has pushed out yet.
-    fn settle(&self);
+    /// Makes some of the host's unfenced stores visible, as time would.
+    fn drain_stores(&self);
     /// Does what is due at `now`; when it wants to be called again.
     fn step(&self, now: Nanos) -> Option<Nanos>;
 }
@@ -101,21 +101,21 @@ impl World {
     pub fn turn_by(&self, leap: Nanos) {
         let members = lock(&self.members).clone();
         let now = self.now();
-        members.iter().for_each(|member| member.settle());
+        members.iter().for_each(|member| member.drain_stores());
         let next = members.iter().filter_map(|member| member.step(now)).min();
         let next = next.unwrap_or(now + leap).clamp(now + TICK.min(leap), now + leap);
         self.clock.set(next);
     }
 }
 
-/// A model and the memory it lives with.
+/// A model and its memory.
 struct Plugged {
     hca: Arc<Mutex<Hca>>,
     views: Arc<Mutex<Views>>,
 }
 
 impl Member for Plugged {
-    fn settle(&self) {
+    fn drain_stores(&self) {
         lock(&self.views).drain_one();
     }
 
@@ -124,7 +124,7 @@ impl Member for Plugged {
     }
 }
 
-/// The device's way to the memory of its host.
+/// The device's access to the memory of its host.
 struct Shared(Arc<Mutex<Views>>);
 
 impl HostMemory for Shared {
@@ -153,14 +153,14 @@ impl Default for Memory {
     }
 }
 
-/// One model in its slot: what the driver takes for its machine.
+/// One model in its slot, which the driver takes for its machine.
 pub struct Slot {
     world: Arc<World>,
     hca: Arc<Mutex<Hca>>,
     views: Arc<Mutex<Views>>,
     free: Mutex<BTreeMap<usize, usize>>,
     entropy: Mutex<SmallRng>,
-    /// What is shared under a name.
+    /// Memory shared under a name.
     shared: Mutex<BTreeMap<[u8; 40], Span>>,
     total: usize,
 }
@@ -172,7 +172,7 @@ impl std::fmt::Debug for Slot {
 }
 
 impl Slot {
-    /// Plugs a model into the world. `build` gets the memory it will live with.
+    /// Plugs a model into the world. `build` gets its memory.
     pub fn plug(
         world: &Arc<World>,
         memory: Memory,
@@ -218,9 +218,8 @@ impl Slot {
         &self.world
     }
 
-    /// Takes all memory back, arena and firmware pages. For after a reset of the function, when the
-    /// driver over it is gone: what a device that stopped answering might still have written to
-    /// is the host's again.
+    /// Takes all memory back, arena and firmware pages, also what a device that stopped answering
+    /// might still have written to. For after a reset of the function, when its driver is gone.
     pub fn reclaim(&self) {
         lock(&self.views).reclaim();
         *lock(&self.free) = BTreeMap::from([(0, self.total)]);

@@ -1,8 +1,8 @@
 //! One arena, two views: what the CPU has stored and what the device can see are different bytes
 //! until a fence.
 //!
-//! On a real machine a missing barrier goes wrong once in a million, on another architecture, on
-//! someone else's desk. Here it goes wrong every time:
+//! On a real machine a missing barrier fails once in a million times, on another architecture, at a
+//! user's. Here it fails every time:
 //!
 //! * A CPU store reaches the device's view at [`Views::release`] (before a doorbell). Without one
 //!   it still arrives, as it would, but the *newest* store first ([`Views::drain_one`]), which is
@@ -122,8 +122,8 @@ impl Views {
         known
     }
 
-    /// Takes everything back that the device still holds: it has been reset, and reaches nothing
-    /// until it is told anew.
+    /// Takes back all memory that the device still holds: a reset device reaches none until it is
+    /// given addresses again.
     pub fn reclaim(&mut self) {
         let pages: Vec<u64> = self.firmware.drain().map(|(page, _)| page << 12).collect();
         self.reserve.extend(pages);

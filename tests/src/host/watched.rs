@@ -1,5 +1,5 @@
-//! A platform with a lens over its registers, fences that can be taken away, and a limit to
-//! patience.
+//! A platform whose register reads can be changed, whose fences can be taken away, and whose waits
+//! are limited.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use hca_mlx5::platform::{ByOffset, Platform, RegisterByOffset, Span};
 
 use super::inproc::{Slot, lock};
 
-/// What a register read gives: offset and the value as a number, in; the number to give, out.
+/// Changes the result of a register read: takes offset and value, returns the value to give.
 type Lens<'s> = Box<dyn FnMut(usize, u32) -> u32 + Send + 's>;
 
 /// More than this many waits in one test mean that the driver waits for ever.
@@ -27,7 +27,7 @@ pub enum Fence {
 /// The slot, with its registers seen through a lens, and all its fences but one that was taken
 /// away.
 pub struct Watched<'s> {
-    /// What is watched.
+    /// The watched slot.
     pub slot: &'s Slot,
     lens: Mutex<Option<Lens<'s>>>,
     /// The [`Fence`] that does nothing; 0 is none.

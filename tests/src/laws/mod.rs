@@ -27,7 +27,7 @@ pub use run::{Failure, Law, Plan, Provider, Report};
 pub struct Violation {
     /// Name of the rule, for counting.
     pub rule: &'static str,
-    /// What happened.
+    /// The violation, in words.
     pub text: String,
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn violation<T>(rule: &'static str, text: impl Into<String>) -> Resul
     Err(Violation { rule, text: text.into() })
 }
 
-/// What an episode is made of.
+/// Parameters of an episode.
 #[derive(Clone, Copy, Debug)]
 pub struct Episode {
     /// Seed of all its choices.
@@ -50,7 +50,7 @@ pub struct Episode {
     pub verbose: bool,
 }
 
-/// What came of an episode.
+/// Result of an episode.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Calls made in all.

@@ -32,7 +32,7 @@ impl Law {
     }
 }
 
-/// What the adapters stand on.
+/// Provider below the adapters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Provider {
     /// The loop provider.
@@ -67,7 +67,7 @@ pub struct Failure {
     pub episode: u64,
     /// Fewest steps of its program that fail.
     pub cut: u64,
-    /// What failed.
+    /// The violation.
     pub violation: Violation,
 }
 
@@ -89,7 +89,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What a run found.
+/// Result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// Calls made.
@@ -136,8 +136,8 @@ fn program<S: Side>(law: Law, ias: &mut Adapters<'_, S>, episode: Episode) -> Ou
 pub fn once(law: Law, provider: Provider, episode: Episode) -> Outcome {
     let mut outcome = None;
     let ran = catch_unwind(AssertUnwindSafe(|| match provider {
-        Provider::Loop => loopback::play_small(|ias| outcome = Some(program(law, ias, episode))),
-        Provider::Model => hosted::play_refusing(|ias| outcome = Some(program(law, ias, episode))),
+        Provider::Loop => loopback::run_small(|ias| outcome = Some(program(law, ias, episode))),
+        Provider::Model => hosted::run_refusing(|ias| outcome = Some(program(law, ias, episode))),
     }));
     let text = match ran {
         Ok(()) => None,

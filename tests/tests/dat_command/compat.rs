@@ -100,7 +100,7 @@ fn rping_with_packets_that_the_server_s_port_does_not_have() {
 }
 
 #[test]
-fn rping_servers_wait_no_longer_than_they_are_told() {
+fn rping_servers_wait_no_longer_than_their_option_says() {
     let stage = Stage::new();
     let run = serve(&stage, "rping", "--wait 0.5").end();
     let run = run.fails(1, &["a rping -c client did not come within 0.5 s", "help:"]);
@@ -208,8 +208,8 @@ fn pingpong_sides_that_disagree() {
     client.fails(1, &["hung up"]);
 }
 
-/// What a server says of a TCP client that says this, and hangs up or not.
-fn stranger(says: &[u8], stays: bool) -> Run {
+/// Runs a server with a TCP client that sends these bytes, and stays connected or hangs up.
+fn foreign_client(says: &[u8], stays: bool) -> Run {
     let stage = Stage::of(1);
     let port = free_port();
     let more = format!("-p {port} --timeout 1 --wait 5");
@@ -224,17 +224,18 @@ fn stranger(says: &[u8], stays: bool) -> Run {
 }
 
 #[test]
-fn pingpong_servers_and_strangers_on_their_port() {
+fn pingpong_servers_refuse_other_clients_on_their_port() {
     let http = "GET / HTTP/1.1\r\nHost: somewhere\r\nUser-Agent: somebody\r\n\r\n";
-    stranger(http.as_bytes(), true).fails(1, &["which is no LID:QPN:PSN:GID", "help: is it"]);
-    stranger(b"0000:000011:", false).fails(1, &["hung up before it said its queue pairs"]);
-    stranger(b"0000:000011:", true)
+    foreign_client(http.as_bytes(), true).fails(1, &["which is no LID:QPN:PSN:GID", "help: is it"]);
+    foreign_client(b"0000:000011:", false).fails(1, &["hung up before it said its queue pairs"]);
+    foreign_client(b"0000:000011:", true)
         .fails(1, &["did not say its queue pairs within 1 s", "help: is it"]);
-    stranger(&line(0x11, &Ipv6Addr::UNSPECIFIED), true).fails(1, &["no GID", "help: give it -g N"]);
-    stranger(&line(0x11, &"fd00::2".parse().unwrap()), true)
+    foreign_client(&line(0x11, &Ipv6Addr::UNSPECIFIED), true)
+        .fails(1, &["no GID", "help: give it -g N"]);
+    foreign_client(&line(0x11, &"fd00::2".parse().unwrap()), true)
         .fails(1, &["the peer's GID is fd00::2", "an IPv4 GID"]);
     // Nobody has that address.
-    stranger(&line(0x11, &"::ffff:192.168.7.9".parse().unwrap()), true)
+    foreign_client(&line(0x11, &"::ffff:192.168.7.9".parse().unwrap()), true)
         .fails(1, &["192.168.7.9 does not answer", "help: is it up"]);
 }
 
@@ -256,19 +257,19 @@ fn pingpong_clients_and_what_answers_them() {
     let port = server.local_addr().unwrap().port();
     let server = thread::spawn(move || {
         let (mut stream, _) = server.accept().unwrap();
-        let mut heard = [0; 52];
-        stream.read_exact(&mut heard).unwrap();
+        let mut received = [0; 52];
+        stream.read_exact(&mut received).unwrap();
         let gid = "::ffff:192.168.7.1".parse().unwrap();
         stream.write_all(&line(0xf00, &gid)).unwrap();
         let mut done = Vec::new();
         stream.read_to_end(&mut done).unwrap();
-        (heard, done)
+        (received, done)
     });
     let client = call(&stage, "pingpong rc", &format!("--client 127.0.0.1 -p {port}"));
     client.fails(1, &["a send to 192.168.7.1 failed: no acknowledgement"]);
-    let (heard, done) = server.join().unwrap();
-    let heard = String::from_utf8(heard.to_vec()).unwrap();
-    assert!(heard.ends_with(":00000000000000000000ffffc0a80702\0"), "{heard:?}");
+    let (received, done) = server.join().unwrap();
+    let received = String::from_utf8(received.to_vec()).unwrap();
+    assert!(received.ends_with(":00000000000000000000ffffc0a80702\0"), "{received:?}");
     assert_eq!(done, b"done\0");
     drop(listener);
 }

@@ -28,11 +28,11 @@ fn udaddy_over_ipv6_a_vlan_and_another_port() {
     let client = format!("--ip fd00:7::2/64 --client fd00:7::1 {more}");
     let client = stage.run("compat udaddy", 1, &client).well().json();
     let server = server.end().well().json();
-    for (told, role, peer) in
+    for (report, role, peer) in
         [(client, "client", "[fd00:7::1]:7000"), (server, "server", "fd00:7::2")]
     {
-        assert_eq!((&told["role"], &told["peer"]), (&role.into(), &peer.into()));
-        assert_eq!((&told["messages"], &told["size"]), (&10.into(), &4096.into()));
+        assert_eq!((&report["role"], &report["peer"]), (&role.into(), &peer.into()));
+        assert_eq!((&report["messages"], &report["size"]), (&10.into(), &4096.into()));
     }
 }
 

@@ -44,8 +44,8 @@ fn verify(number: u64, addr: u64, key: u32, len: u32) -> Vec<u8> {
     bytes
 }
 
-/// An adapter in this process.
-struct Stranger<'h> {
+/// A peer that is not the command: an adapter in this process.
+struct ForeignPeer<'h> {
     nic: Nic<'h, 'h, VfioUser>,
     pz: Pz,
     evd: Evd,
@@ -53,9 +53,9 @@ struct Stranger<'h> {
     lmr: LmrParam,
 }
 
-impl Stranger<'_> {
-    /// Plays on HCA `nth` of the stage.
-    fn play<T>(stage: &Stage, nth: usize, play: impl FnOnce(&mut Stranger<'_>) -> T) -> T {
+impl ForeignPeer<'_> {
+    /// Runs `act` on HCA `nth` of the stage.
+    fn run<T>(stage: &Stage, nth: usize, act: impl FnOnce(&mut ForeignPeer<'_>) -> T) -> T {
         let host = VfioUser::open(&stage.sockets[nth], &Options::default()).unwrap();
         let mut room = Box::new(Room::new());
         let net = Net {
@@ -69,7 +69,7 @@ impl Stranger<'_> {
         let evd = nic.evd_create(64, EvdFlags::DEFAULT).unwrap();
         let buffer = nic.buffer(1 << 16).unwrap();
         let lmr = nic.lmr_create(pz, buffer.region(), MemPriv::ALL).unwrap();
-        play(&mut Stranger { nic, pz, evd, buffer, lmr })
+        act(&mut ForeignPeer { nic, pz, evd, buffer, lmr })
     }
 
     fn endpoint(&mut self) -> Ep {
@@ -145,10 +145,10 @@ impl Stranger<'_> {
 }
 
 #[test]
-fn a_stranger_is_refused_in_words() {
+fn another_program_is_refused_in_words() {
     let stage = Stage::of(3);
     let listener = stage.listen("");
-    Stranger::play(&stage, 2, |stranger| {
+    ForeignPeer::run(&stage, 2, |peer| {
         let mut version = hello(2);
         version[4] = 2;
         let mut endless = hello(3);
@@ -166,12 +166,12 @@ fn a_stranger_is_refused_in_words() {
             (&huge, "1 byte to 1M"),
             (&tail, "behind the hello"),
         ] {
-            let (ep, event, private) = stranger.call(bytes);
+            let (ep, event, private) = peer.call(bytes);
             assert_eq!(event, Event::PeerRejected(ep), "{words}");
             assert_eq!(private[..5], *b"dat-\x01");
             let said = String::from_utf8_lossy(&private[5..]);
             assert!(said.contains(words), "{said}");
-            stranger.nic.ep_free(ep).unwrap();
+            peer.nic.ep_free(ep).unwrap();
         }
     });
     stage.client("ping", 1, "--count 10").well();
@@ -184,16 +184,16 @@ fn a_stranger_is_refused_in_words() {
 fn a_liar_fails_its_own_test_only() {
     let stage = Stage::of(3);
     let listener = stage.listen("");
-    Stranger::play(&stage, 2, |liar| {
-        // A message of another length, and one with other contents: the liar is told which.
+    ForeignPeer::run(&stage, 2, |liar| {
+        // A message of another length, and one with other contents: the answer says which.
         let (ep, _) = liar.agree(2);
         liar.send(ep, b"short");
         liar.ends(ep);
         let (ep, _) = liar.agree(2);
         liar.send(ep, &[0; SIZE as usize]);
-        let Event::Dto(told) = liar.event() else { panic!() };
+        let Event::Dto(dto) = liar.event() else { panic!() };
         let mut words = [0; 16];
-        liar.buffer.copy_out(4096 * usize::try_from(told.cookie).unwrap(), &mut words);
+        liar.buffer.copy_out(4096 * usize::try_from(dto.cookie).unwrap(), &mut words);
         assert_eq!(words, *b"dat:\x03\0\0\0\0\0\0\0\0\0\0\0");
         liar.ends(ep);
 
@@ -257,30 +257,29 @@ fn a_liar_fails_its_own_test_only() {
 }
 
 #[test]
-fn what_listens_need_not_be_dat() {
+fn a_listener_need_not_be_dat() {
     let stage = Stage::new();
     let answer = |answer: Option<&'static [u8]>, ping: &dyn Fn()| {
         let (ready, go) = mpsc::channel();
         thread::scope(|scope| {
             scope.spawn(|| {
-                Stranger::play(&stage, 0, |stranger| {
-                    let evd = stranger.evd;
-                    stranger.nic.psp_create(4711, evd, PspFlag::Consumer).unwrap();
+                ForeignPeer::run(&stage, 0, |peer| {
+                    let evd = peer.evd;
+                    peer.nic.psp_create(4711, evd, PspFlag::Consumer).unwrap();
                     ready.send(()).unwrap();
-                    let Event::ConnectionRequest { cr, .. } = stranger.event() else { panic!() };
+                    let Event::ConnectionRequest { cr, .. } = peer.event() else { panic!() };
                     let Some(private) = answer else {
-                        stranger.nic.cr_reject(cr, b"go away").unwrap();
+                        peer.nic.cr_reject(cr, b"go away").unwrap();
                         // The rejection goes out when the adapter is driven.
-                        let _ =
-                            stranger.nic.evd_wait(evd, std::time::Duration::from_millis(200), 1);
+                        let _ = peer.nic.evd_wait(evd, std::time::Duration::from_millis(200), 1);
                         return;
                     };
-                    let ep = stranger.endpoint();
-                    stranger.nic.cr_accept(cr, Some(ep), private).unwrap();
-                    while !stranger.event().is_terminal() {
-                        // Whatever is asked, the answer is the same.
-                        let segment = stranger.segment(0, SIZE as usize);
-                        let _ = stranger.nic.ep_post_send(ep, &segment, 5, NONE);
+                    let ep = peer.endpoint();
+                    peer.nic.cr_accept(cr, Some(ep), private).unwrap();
+                    while !peer.event().is_terminal() {
+                        // The answer to anything is the same.
+                        let segment = peer.segment(0, SIZE as usize);
+                        let _ = peer.nic.ep_post_send(ep, &segment, 5, NONE);
                     }
                 });
             });

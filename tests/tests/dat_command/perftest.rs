@@ -76,7 +76,7 @@ fn receivers_short_of_receives() {
 }
 
 #[test]
-fn what_is_told_and_where_it_goes() {
+fn output_and_where_it_goes() {
     let stage = Stage::new();
     for (test, own) in [("write_bw", false), ("send_bw", true), ("write_lat", true)] {
         let port = free_port();
@@ -165,32 +165,32 @@ fn sides_with_other_connections_or_tests() {
         let server = serve(&stage, &format!("perftest {own}"), &format!("{few} -p {port}"));
         let more = format!("{few} -p {port} --client 127.0.0.1");
         let client = call(&stage, &format!("perftest {other}"), &more);
-        // Whoever notices first says so, and the other misses it.
+        // The first side to notice reports it, and the other misses it.
         let server = server.end().fails(1, &["help:"]);
         client.fails(1, &["help:"]);
         assert!(server.took < Duration::from_secs(20), "{server:?}");
     }
 }
 
-/// A server of a test, and what a stranger says to it.
-fn stranger(test: &str, play: impl FnOnce(&mut TcpStream)) -> Run {
+/// Runs a server of a test, to which a foreign client talks.
+fn foreign_client(test: &str, talk: impl FnOnce(&mut TcpStream)) -> Run {
     let stage = Stage::of(1);
     let port = free_port();
     let more = format!("-p {port} --timeout 1 --wait 3");
     let server = serve(&stage, &format!("perftest {test}"), &more);
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
-    play(&mut stream);
+    talk(&mut stream);
     let run = server.end();
     assert!(run.took < Duration::from_secs(15), "{run:?}");
     run
 }
 
-/// Says something, and hears as much.
+/// Sends bytes, and receives as many.
 fn swap(stream: &mut TcpStream, bytes: &[u8]) -> Vec<u8> {
     stream.write_all(bytes).unwrap();
-    let mut heard = vec![0; bytes.len()];
-    stream.read_exact(&mut heard).unwrap();
-    heard
+    let mut received = vec![0; bytes.len()];
+    stream.read_exact(&mut received).unwrap();
+    received
 }
 
 fn version(text: &str) -> Vec<u8> {
@@ -217,14 +217,15 @@ const NOWHERE: &str = "00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00";
 const V6: &str = "fd:00:00:00:00:00:00:00:00:00:00:00:00:00:00:02";
 
 #[test]
-fn servers_and_strangers_on_their_port() {
+fn servers_refuse_other_clients_on_their_port() {
     let http = b"GET / HTTP/1.1\r\nHost: somewhere\r\n\r\n";
-    stranger("write_bw", |stream| stream.write_all(http).unwrap())
+    foreign_client("write_bw", |stream| stream.write_all(http).unwrap())
         .fails(1, &["which is no version of perftest", "help: is it"]);
-    stranger("write_bw", |stream| stream.write_all(&version("5.4")).unwrap())
+    foreign_client("write_bw", |stream| stream.write_all(&version("5.4")).unwrap())
         .fails(1, &["speaks version 5.4 of perftest's exchange", "help: 5.70 is the oldest"]);
-    stranger("send_bw", |_| ()).fails(1, &["did not say its version within 1 s", "help: is it"]);
-    stranger("send_bw", |stream| {
+    foreign_client("send_bw", |_| ())
+        .fails(1, &["did not say its version within 1 s", "help: is it"]);
+    foreign_client("send_bw", |stream| {
         stream.write_all(b"6.").unwrap();
         stream.shutdown(std::net::Shutdown::Write).unwrap();
     })
@@ -234,20 +235,20 @@ fn servers_and_strangers_on_their_port() {
         (u32::MAX, "that its page size is 4294967295"),
         (5000, "that its page size is 5000"),
     ] {
-        stranger("read_bw", |stream| {
+        foreign_client("read_bw", |stream| {
             swap(stream, &version("6.24"));
             stream.write_all(&said.to_be_bytes()).unwrap();
         })
         .fails(1, &[words, "help:"]);
     }
-    stranger("read_bw", |stream| {
+    foreign_client("read_bw", |stream| {
         swap(stream, &version("6.24"));
         swap(stream, &4096_u32.to_be_bytes());
         stream.write_all(&4096_u32.to_be_bytes()).unwrap();
     })
     .fails(1, &["that the length of its cache lines is 4096", "help:"]);
     for mtu in [b"9\0", b"00", b"\0\0", b"33"] {
-        stranger("read_bw", |stream| {
+        foreign_client("read_bw", |stream| {
             swap(stream, &version("6.24"));
             swap(stream, &4096_u32.to_be_bytes());
             swap(stream, &64_u32.to_be_bytes());
@@ -266,13 +267,13 @@ fn servers_and_keys_that_cannot_be() {
         (key(0x11, V6), "the peer's GID is fd00::2"),
         (key(0x11, NOBODY), "192.168.7.9 does not answer"),
     ] {
-        stranger("atomic_bw", |stream| {
+        foreign_client("atomic_bw", |stream| {
             agree(stream);
             swap(stream, &key);
         })
         .fails(1, &[words, "help:"]);
     }
-    stranger("read_lat", |stream| {
+    foreign_client("read_lat", |stream| {
         agree(stream);
         swap(stream, &key(0x11, NOBODY));
         swap(stream, &key(0x12, NOBODY));
@@ -371,11 +372,11 @@ fn clients_and_what_answers_them() {
                 [&version("6.24")[..], &4096_u32.to_be_bytes(), &64_u32.to_be_bytes(), b"5\0"];
             let mut said = Vec::new();
             for (nth, length) in lengths.into_iter().enumerate() {
-                let mut heard = vec![0; length];
-                if stream.read_exact(&mut heard).is_err() {
+                let mut received = vec![0; length];
+                if stream.read_exact(&mut received).is_err() {
                     break;
                 }
-                said.push(heard);
+                said.push(received);
                 stream.write_all(answers.get(nth).unwrap_or(&&key[..])).unwrap();
             }
             said

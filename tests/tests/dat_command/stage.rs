@@ -76,7 +76,7 @@ impl Stage {
         process
     }
 
-    /// What the models have to complain of.
+    /// Returns the complaints of the models.
     pub(crate) fn complaints(&self) -> Vec<String> {
         let server = self.server.as_ref().unwrap();
         (0..self.sockets.len())

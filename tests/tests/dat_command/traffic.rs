@@ -1,11 +1,11 @@
-//! What goes well: every test, every kind of network, several at a time.
+//! Successful runs: every test, every kind of network, several at a time.
 
 use std::process::Stdio;
 
 use crate::stage::{Process, Stage};
 
 #[test]
-fn ping_is_served_and_told() {
+fn ping_is_served_and_reported() {
     let stage = Stage::new();
     let listener = stage.listen("--count 2");
     let ping = stage.client("ping", 1, "--count 200").well();

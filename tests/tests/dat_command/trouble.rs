@@ -1,4 +1,4 @@
-//! What goes wrong, and what the user hears of it: cause, remedy, exit code, within seconds.
+//! Failures and their messages: cause, remedy and exit code, within seconds.
 
 use std::time::Duration;
 
@@ -81,7 +81,7 @@ fn ctrl_c_gives_everything_back() {
     let ping = ping.end().well();
     assert!(ping.out.contains("round trips"), "{}", ping.out);
 
-    // The listener in mid-test: the client hears of it.
+    // The listener is interrupted in mid-test: the client reports it.
     let ping = pinging(&stage);
     listener.interrupt();
     let listener = listener.end().well();
@@ -155,7 +155,7 @@ fn arguments_that_cannot_be() {
 }
 
 #[test]
-fn a_virtual_function_without_a_mac_is_told_what_its_owner_must_do() {
+fn doctor_says_what_the_owner_of_a_virtual_function_without_a_mac_must_do() {
     let stage = Stage::with(&mlx5_model::Config::vf(), 1);
     let run = stage.run("doctor", 0, "");
     assert_eq!(run.code, 1, "{run:?}");

@@ -1,5 +1,4 @@
-//! Bring-up and its way back, on the model: every kind of card it may meet, all pages given and
-//! taken, many times over.
+//! Bring-up and teardown on the model: every kind of card, all pages given and taken, many times.
 #![expect(clippy::unwrap_used, reason = "test code: a panic here is a failed test")]
 
 use std::time::Duration;
@@ -118,7 +117,7 @@ fn event_queues_that_are_made_armed_do_no_harm() {
 }
 
 #[test]
-fn a_hundred_lives_leave_nothing_behind() {
+fn a_hundred_openings_leave_nothing_behind() {
     let rig = Rig::light();
     for _ in 0..100 {
         round(&rig, &patience());
@@ -149,7 +148,7 @@ fn a_lower_log_max_qp_saves_pages() {
 }
 
 #[test]
-fn a_reserve_too_small_or_a_budget_too_low_is_told_and_undone() {
+fn a_reserve_too_small_or_a_budget_too_low_is_reported_and_undone() {
     let memory = Memory { firmware: 20, ..Memory::default() };
     let rig = Rig::with(light(), memory);
     let fault = Device::open(&rig.slot, &patience()).unwrap_err();
@@ -166,7 +165,7 @@ fn a_reserve_too_small_or_a_budget_too_low_is_told_and_undone() {
 }
 
 #[test]
-fn an_arena_of_any_size_is_enough_or_is_told_to_be_too_small() {
+fn an_arena_of_any_size_is_enough_or_is_reported_as_too_small() {
     let mut enough = 0;
     for arena in 1..128 {
         let rig = Rig::with(light(), Memory { arena, firmware: 64 });
@@ -241,7 +240,7 @@ fn several_page_requests_at_once_are_all_answered() {
 }
 
 #[test]
-fn an_impossible_page_request_is_refused_and_the_device_lives_on() {
+fn an_impossible_page_request_is_refused_and_the_device_works_on() {
     for count in [i32::MAX, 40_000] {
         let rig = Rig::light();
         let mut device = Device::open(&rig.slot, &patience()).unwrap();
@@ -264,7 +263,7 @@ fn the_link_goes_down_and_up_and_the_provider_tells() {
         rig.slot.hca().set_link(up);
         rig.pass(Duration::from_millis(1));
         driver.service(rig.now());
-        let told: Vec<bool> = std::iter::from_fn(|| driver.notice())
+        let reported: Vec<bool> = std::iter::from_fn(|| driver.notice())
             .filter_map(|notice| {
                 let Notice::Link(up) = notice else {
                     return None;
@@ -272,7 +271,7 @@ fn the_link_goes_down_and_up_and_the_provider_tells() {
                 Some(up)
             })
             .collect();
-        assert_eq!(told, [up]);
+        assert_eq!(reported, [up]);
     }
     driver.close().unwrap();
 }
@@ -295,18 +294,17 @@ fn port_events_are_decoded_for_the_device_s_user() {
 }
 
 #[test]
-fn a_reset_under_the_driver_is_noticed_and_the_next_life_begins_clean() {
+fn a_reset_under_the_driver_is_noticed_and_the_next_opening_begins_clean() {
     let rig = Rig::light();
     let mut driver = Driver::open(&rig.slot, &patience()).unwrap();
     driver.set_net(&net(), rig.now()).unwrap();
-    // Somebody else resets the function: every object, page and command is forgotten.
+    // Another owner resets the function: every object, page and command is forgotten.
     rig.reset();
     let fault = driver.pd_create().unwrap_err();
     assert!(matches!(fault.kind(), FaultKind::Timeout | FaultKind::Gone), "{fault}");
     assert!(driver.close().is_err());
     drop(driver);
-    // The same memory is not used again by anyone who has not reset the card; a new slot's driver
-    // comes up.
+    // The same memory is not used again without a reset of the card; a new slot's driver comes up.
     let rig = Rig::light();
     rig.reset();
     round(&rig, &patience());

@@ -1,5 +1,5 @@
-//! What breaks at DAT level, how it is told, and that everything comes back: one terminal event
-//! after all that was posted.
+//! Broken connections at DAT level: how each is reported, and that every posted request comes back,
+//! followed by one terminal event.
 #![expect(
     clippy::indexing_slicing,
     clippy::panic,
@@ -17,20 +17,20 @@ use dat_core::{
 };
 use dat_tests::host::inproc::enable;
 use dat_tests::pair::{Room, Stage};
-use dat_tests::play::{NONE, Play, Scene, ending};
+use dat_tests::session::{NONE, Session, Setup, ending};
 use mlx5_model::faults::{Log, Script};
 use mlx5_model::{Event as DeviceEvent, event as kind};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Everything that comes on an Event Dispatcher up to the end of the connection of `ep`:
-/// completions, and the end.
+/// Returns all events of an Event Dispatcher up to the end of the connection of `ep`: completions,
+/// and the end.
 #[track_caller]
-fn to_the_end(play: &mut Play<'_>, side: usize, ep: Ep) -> (Vec<(u64, DtoStatus)>, Event) {
-    let evd = play.sides[side].request;
+fn to_the_end(session: &mut Session<'_>, side: usize, ep: Ep) -> (Vec<(u64, DtoStatus)>, Event) {
+    let evd = session.sides[side].request;
     let mut said = Vec::new();
     loop {
-        match play.event(side, evd) {
+        match session.event(side, evd) {
             event @ (Event::Dto(_) | Event::RmrBind { .. }) => said.push(ending(&event)),
             end @ (Event::Broken(e) | Event::Disconnected(e)) if e == ep => return (said, end),
             other => panic!("{other:?}"),
@@ -38,37 +38,37 @@ fn to_the_end(play: &mut Play<'_>, side: usize, ep: Ep) -> (Vec<(u64, DtoStatus)
     }
 }
 
-fn merged() -> Scene {
-    Scene { merged: true, ..Scene::default() }
+fn merged() -> Setup {
+    Setup { merged: true, ..Setup::default() }
 }
 
 /// The requests among completions, and the receives; the cookies of receives begin at 1000.
-fn halves(said: &[(u64, DtoStatus)]) -> (Vec<(u64, DtoStatus)>, Vec<(u64, DtoStatus)>) {
+fn by_queue(said: &[(u64, DtoStatus)]) -> (Vec<(u64, DtoStatus)>, Vec<(u64, DtoStatus)>) {
     said.iter().partition(|(cookie, _)| *cookie < 1000)
 }
 
 #[test]
 fn an_access_outside_with_work_outstanding_on_both_sides() {
     for culprit in 0..2 {
-        merged().connected(|play| {
+        merged().connected(|session| {
             let (me, peer) = (culprit, 1 - culprit);
             for side in 0..2 {
-                (0..20).for_each(|n| play.recv(side, 0, 64, 1000 + n));
+                (0..20).for_each(|n| session.recv(side, 0, 64, 1000 + n));
             }
-            (0..5).for_each(|n| play.write(me, 0, 3000, n));
-            (5..8).for_each(|n| play.send(me, 0, 64, n));
+            (0..5).for_each(|n| session.write(me, 0, 3000, n));
+            (5..8).for_each(|n| session.send(me, 0, 64, n));
             let outside = RmrTriplet {
-                addr: play.far(peer, 0, 0).addr + (64 << 10) - 1,
-                ..play.far(peer, 0, 2)
+                addr: session.far(peer, 0, 0).addr + (64 << 10) - 1,
+                ..session.far(peer, 0, 2)
             };
-            play.write_to(me, 0, 2, outside, 8);
-            (9..12).for_each(|n| play.write(me, 0, 3000, n));
-            (12..15).for_each(|n| play.send(me, 0, 64, n));
-            play.read(me, 0, 100, 15);
-            let (mine, yours) = (play.sides[me].ep, play.sides[peer].ep);
-            let (said, end) = to_the_end(play, me, mine);
+            session.write_to(me, 0, 2, outside, 8);
+            (9..12).for_each(|n| session.write(me, 0, 3000, n));
+            (12..15).for_each(|n| session.send(me, 0, 64, n));
+            session.read(me, 0, 100, 15);
+            let (mine, yours) = (session.sides[me].ep, session.sides[peer].ep);
+            let (said, end) = to_the_end(session, me, mine);
             assert_eq!(end, Event::Broken(mine));
-            let (requests, receives) = halves(&said);
+            let (requests, receives) = by_queue(&said);
             let wanted = |n| match n {
                 0..=7 => DtoStatus::Success,
                 8 => DtoStatus::ErrRemoteAccess,
@@ -79,20 +79,20 @@ fn an_access_outside_with_work_outstanding_on_both_sides() {
                 receives,
                 (1000..1020).map(|n| (n, DtoStatus::ErrFlushed)).collect::<Vec<_>>()
             );
-            let (said, end) = to_the_end(play, peer, yours);
+            let (said, end) = to_the_end(session, peer, yours);
             assert!(matches!(end, Event::Broken(_) | Event::Disconnected(_)));
             let wanted = |n| {
                 if n < 1003 { DtoStatus::Success } else { DtoStatus::ErrFlushed }
             };
             assert_eq!(said, (1000..1020).map(|n| (n, wanted(n))).collect::<Vec<_>>());
-            play.quiet(2 * SECOND);
+            session.expect_no_event(2 * SECOND);
             assert_eq!(
-                (play.state(0), play.state(1)),
+                (session.state(0), session.state(1)),
                 (EpState::Disconnected, EpState::Disconnected)
             );
-            let cause = play.pair.ias[me].ep_cause(mine).unwrap().unwrap();
+            let cause = session.pair.ias[me].ep_cause(mine).unwrap().unwrap();
             let words = cause.to_string();
-            let qpn = play.pair.ias[me].ep_query(mine).unwrap().qp.unwrap().number;
+            let qpn = session.pair.ias[me].ep_query(mine).unwrap().qp.unwrap().number;
             assert!(words.contains(&format!("{qpn:#x}")), "{words}");
             // The device's own code, remote access error, and above it what the vendor adds.
             assert_eq!(cause.syndrome() & 0xff, 0x13, "{cause:?}");
@@ -104,19 +104,19 @@ fn an_access_outside_with_work_outstanding_on_both_sides() {
 
 #[test]
 fn posts_after_the_break_come_back_in_order() {
-    merged().connected(|play| {
-        let wrong = RmrTriplet { context: 0, ..play.far(1, 0, 8) };
-        play.write_to(0, 0, 8, wrong, 0);
-        let ep = play.sides[0].ep;
-        to_the_end(play, 0, ep);
+    merged().connected(|session| {
+        let wrong = RmrTriplet { context: 0, ..session.far(1, 0, 8) };
+        session.write_to(0, 0, 8, wrong, 0);
+        let ep = session.sides[0].ep;
+        to_the_end(session, 0, ep);
         for round in 0..10 {
             for n in 0..10 {
-                play.write(0, 0, 8, n);
-                play.recv(0, 0, 8, 1000 + n);
+                session.write(0, 0, 8, n);
+                session.recv(0, 0, 8, 1000 + n);
             }
-            let evd = play.sides[0].request;
-            let said: Vec<_> = (0..20).map(|_| ending(&play.event(0, evd))).collect();
-            let (requests, receives) = halves(&said);
+            let evd = session.sides[0].request;
+            let said: Vec<_> = (0..20).map(|_| ending(&session.event(0, evd))).collect();
+            let (requests, receives) = by_queue(&said);
             assert_eq!(
                 requests,
                 (0..10).map(|n| (n, DtoStatus::ErrFlushed)).collect::<Vec<_>>(),
@@ -127,37 +127,37 @@ fn posts_after_the_break_come_back_in_order() {
                 (1000..1010).map(|n| (n, DtoStatus::ErrFlushed)).collect::<Vec<_>>()
             );
         }
-        play.ended_quietly();
+        session.ends_once();
     });
 }
 
-trait Quiet {
-    fn ended_quietly(&mut self);
+trait EndsOnce {
+    fn ends_once(&mut self);
 }
 
-impl Quiet for Play<'_> {
-    fn ended_quietly(&mut self) {
+impl EndsOnce for Session<'_> {
+    fn ends_once(&mut self) {
         let (evd, ep) = (self.sides[1].conn, self.sides[1].ep);
         let end = self.event(1, evd);
         assert!(matches!(end, Event::Broken(e) | Event::Disconnected(e) if e == ep));
-        self.quiet(SECOND);
+        self.expect_no_event(SECOND);
     }
 }
 
 #[test]
 fn one_broken_connection_leaves_the_others_alone() {
-    Scene::default().connected(|play| {
-        let (a, b) = (play.endpoint(0), play.endpoint(1));
-        play.connect_eps(a, b);
-        let wrong = RmrTriplet { context: 0, ..play.far(1, 0, 8) };
-        let own = [play.seg(0, 0, 8)];
-        play.pair.ias[0].ep_post_rdma_write(a, &own, 77, &wrong, NONE).unwrap();
-        play.traffic_around(77);
-        assert_eq!(play.connection(0), Event::Broken(a));
-        let end = play.connection(1);
+    Setup::default().connected(|session| {
+        let (a, b) = (session.endpoint(0), session.endpoint(1));
+        session.connect_eps(a, b);
+        let wrong = RmrTriplet { context: 0, ..session.far(1, 0, 8) };
+        let own = [session.seg(0, 0, 8)];
+        session.pair.ias[0].ep_post_rdma_write(a, &own, 77, &wrong, NONE).unwrap();
+        session.traffic_around(77);
+        assert_eq!(session.connection(0), Event::Broken(a));
+        let end = session.connection(1);
         assert!(matches!(end, Event::Broken(e) | Event::Disconnected(e) if e == b));
-        play.traffic(5);
-        assert_eq!(play.state(0), EpState::Connected);
+        session.traffic(5);
+        assert_eq!(session.state(0), EpState::Connected);
     });
 }
 
@@ -165,7 +165,7 @@ trait Around {
     fn traffic_around(&mut self, bad: u64);
 }
 
-impl Around for Play<'_> {
+impl Around for Session<'_> {
     /// Writes on the first Endpoint that succeed while the request `bad` of another one fails.
     fn traffic_around(&mut self, bad: u64) {
         (0..10).for_each(|n| self.write(0, 0x1000, 500, n));
@@ -178,16 +178,16 @@ impl Around for Play<'_> {
 
 #[test]
 fn a_graceful_disconnect_whose_requests_fail_ends_once() {
-    merged().connected(|play| {
-        (0..5).for_each(|n| play.write(0, 0, 64, n));
-        let wrong = RmrTriplet { context: 0, ..play.far(1, 0, 8) };
-        play.write_to(0, 0, 8, wrong, 5);
-        (6..9).for_each(|n| play.write(0, 0, 64, n));
-        play.recv(0, 0, 64, 1000);
-        play.disconnect(0, CloseFlag::Graceful);
-        let ep = play.sides[0].ep;
-        let (said, _) = to_the_end(play, 0, ep);
-        let (requests, receives) = halves(&said);
+    merged().connected(|session| {
+        (0..5).for_each(|n| session.write(0, 0, 64, n));
+        let wrong = RmrTriplet { context: 0, ..session.far(1, 0, 8) };
+        session.write_to(0, 0, 8, wrong, 5);
+        (6..9).for_each(|n| session.write(0, 0, 64, n));
+        session.recv(0, 0, 64, 1000);
+        session.disconnect(0, CloseFlag::Graceful);
+        let ep = session.sides[0].ep;
+        let (said, _) = to_the_end(session, 0, ep);
+        let (requests, receives) = by_queue(&said);
         let wanted = |n| match n {
             0..=4 => DtoStatus::Success,
             5 => DtoStatus::ErrRemoteAccess,
@@ -195,21 +195,21 @@ fn a_graceful_disconnect_whose_requests_fail_ends_once() {
         };
         assert_eq!(requests, (0..9).map(|n| (n, wanted(n))).collect::<Vec<_>>());
         assert_eq!(receives, [(1000, DtoStatus::ErrFlushed)]);
-        play.ended_quietly();
+        session.ends_once();
     });
 }
 
 #[test]
 fn a_graceful_disconnect_from_a_peer_that_is_gone_ends() {
-    merged().connected(|play| {
-        play.lines[1].cut(true);
-        (0..5).for_each(|n| play.write(0, 0, 64, n));
-        play.disconnect(0, CloseFlag::Graceful);
-        let ep = play.sides[0].ep;
-        let (said, _) = to_the_end(play, 0, ep);
+    merged().connected(|session| {
+        session.lines[1].cut(true);
+        (0..5).for_each(|n| session.write(0, 0, 64, n));
+        session.disconnect(0, CloseFlag::Graceful);
+        let ep = session.sides[0].ep;
+        let (said, _) = to_the_end(session, 0, ep);
         assert_eq!(said[0], (0, DtoStatus::ErrTransport));
         assert_eq!(said[1..], [1, 2, 3, 4].map(|n| (n, DtoStatus::ErrFlushed)));
-        let post = play.pair.ias[0].ep_get_status(ep).unwrap();
+        let post = session.pair.ias[0].ep_get_status(ep).unwrap();
         assert!(post.request_idle && post.recv_idle);
     });
 }
@@ -218,22 +218,22 @@ fn a_graceful_disconnect_from_a_peer_that_is_gone_ends() {
 fn an_abrupt_disconnect_returns_everything_before_its_event() {
     for seed in 0..8 {
         let stage = Stage { seed, ..Stage::default() };
-        Scene { stage, ..merged() }.connected(|play| {
+        Setup { stage, ..merged() }.connected(|session| {
             for side in 0..2 {
-                (0..30).for_each(|n| play.recv(side, 0, 64, 1000 + n));
-                (0..30).for_each(|n| play.write(side, 0, 4000, n));
+                (0..30).for_each(|n| session.recv(side, 0, 64, 1000 + n));
+                (0..30).for_each(|n| session.write(side, 0, 4000, n));
             }
-            play.pass(Duration::from_micros(seed * 7));
-            play.disconnect(0, CloseFlag::Abrupt);
+            session.pass(Duration::from_micros(seed * 7));
+            session.disconnect(0, CloseFlag::Abrupt);
             for side in 0..2 {
-                let ep = play.sides[side].ep;
-                let (said, end) = to_the_end(play, side, ep);
+                let ep = session.sides[side].ep;
+                let (said, end) = to_the_end(session, side, ep);
                 // The peer's requests may have run into the queue pair that is gone.
                 assert!(
                     end == Event::Disconnected(ep) || side == 1 && end == Event::Broken(ep),
                     "{end:?}"
                 );
-                let (requests, receives) = halves(&said);
+                let (requests, receives) = by_queue(&said);
                 assert_eq!(
                     requests.iter().map(|s| s.0).collect::<Vec<_>>(),
                     (0..30).collect::<Vec<_>>()
@@ -245,7 +245,7 @@ fn an_abrupt_disconnect_returns_everything_before_its_event() {
                     (1000..1030).map(|n| (n, DtoStatus::ErrFlushed)).collect::<Vec<_>>()
                 );
             }
-            play.quiet(SECOND);
+            session.expect_no_event(SECOND);
         });
     }
 }
@@ -261,8 +261,8 @@ enum Loss {
 const LOSSES: [Loss; 4] =
     [Loss::Firmware(0x01), Loss::Firmware(0x10), Loss::OffTheBus, Loss::Reset];
 
-fn lose(play: &Play<'_>, side: usize, loss: Loss) {
-    let mut hca = play.pair.slots[side].hca();
+fn lose(session: &Session<'_>, side: usize, loss: Loss) {
+    let mut hca = session.pair.slots[side].hca();
     match loss {
         Loss::Firmware(syndrome) => hca.die(syndrome),
         Loss::OffTheBus => hca.config_write(4, &[0, 0]),
@@ -274,27 +274,27 @@ fn lose(play: &Play<'_>, side: usize, loss: Loss) {
 fn a_device_lost_in_mid_traffic() {
     for loss in LOSSES {
         for side in 0..2 {
-            merged().connected(|play| {
-                play.traffic_merged();
-                play.lost[side] = true;
-                play.forgive = true;
-                (0..10).for_each(|n| play.recv(side, 0, 64, 1000 + n));
-                (0..30).for_each(|n| play.write(side, 0, 4000, n));
-                lose(play, side, loss);
-                let start = play.now();
-                let evd = play.pair.ias[side].async_evd();
+            merged().connected(|session| {
+                session.traffic_merged();
+                session.lost[side] = true;
+                session.forgive = true;
+                (0..10).for_each(|n| session.recv(side, 0, 64, 1000 + n));
+                (0..30).for_each(|n| session.write(side, 0, 4000, n));
+                lose(session, side, loss);
+                let start = session.now();
+                let evd = session.pair.ias[side].async_evd();
                 assert_eq!(
-                    play.event(side, evd),
+                    session.event(side, evd),
                     Event::Async(AsyncEvent::IaCatastrophic),
                     "{loss:?}"
                 );
-                let took = play.now().since(start);
+                let took = session.now().since(start);
                 assert!(took <= 4 * SECOND, "{loss:?}: {took:?}");
-                assert!(play.pair.ias[side].lost().is_some());
-                let ep = play.sides[side].ep;
-                let (said, end) = to_the_end(play, side, ep);
+                assert!(session.pair.ias[side].lost().is_some());
+                let ep = session.sides[side].ep;
+                let (said, end) = to_the_end(session, side, ep);
                 assert_eq!(end, Event::Broken(ep));
-                let (requests, receives) = halves(&said);
+                let (requests, receives) = by_queue(&said);
                 assert_eq!(
                     requests.iter().map(|s| s.0).collect::<Vec<_>>(),
                     (0..30).collect::<Vec<_>>()
@@ -303,20 +303,20 @@ fn a_device_lost_in_mid_traffic() {
                     receives,
                     (1000..1010).map(|n| (n, DtoStatus::ErrFlushed)).collect::<Vec<_>>()
                 );
-                let words = play.pair.ias[side].ep_cause(ep).unwrap().unwrap();
+                let words = session.pair.ias[side].ep_cause(ep).unwrap().unwrap();
                 assert_eq!(words.kind(), FaultKind::Gone, "{words}");
                 // Calls still return, in time, and say so.
-                let before = play.now();
-                let pz = play.pair.ias[side].pz_create();
+                let before = session.now();
+                let pz = session.pair.ias[side].pz_create();
                 assert!(pz.is_err(), "{loss:?}");
-                assert!(play.now().since(before) < 60 * SECOND);
-                let before = play.now();
-                let now = play.now();
-                let _ = play.pair.ias[side].close(now, CloseFlag::Abrupt);
+                assert!(session.now().since(before) < 60 * SECOND);
+                let before = session.now();
+                let now = session.now();
+                let _ = session.pair.ias[side].close(now, CloseFlag::Abrupt);
                 assert!(
-                    play.now().since(before) < 120 * SECOND,
+                    session.now().since(before) < 120 * SECOND,
                     "{loss:?}: close took {:?}",
-                    play.now().since(before)
+                    session.now().since(before)
                 );
             });
         }
@@ -327,9 +327,9 @@ trait Merged {
     fn traffic_merged(&mut self);
 }
 
-impl Merged for Play<'_> {
-    /// Some writes both ways; with one Event Dispatcher for all there is no telling whose
-    /// completion comes first.
+impl Merged for Session<'_> {
+    /// Some writes both ways; with one Event Dispatcher for all, completions of both Endpoints may
+    /// come in any order.
     fn traffic_merged(&mut self) {
         for side in 0..2 {
             self.fill(side, 0, 4000, 1);
@@ -342,15 +342,15 @@ impl Merged for Play<'_> {
 
 #[test]
 fn the_peer_of_a_lost_device_learns_of_it_by_its_own_requests() {
-    merged().connected(|play| {
-        (play.lost[1], play.forgive) = (true, true);
-        lose(play, 1, Loss::Firmware(1));
-        (0..3).for_each(|n| play.write(0, 0, 64, n));
-        let ep = play.sides[0].ep;
-        let (said, end) = to_the_end(play, 0, ep);
+    merged().connected(|session| {
+        (session.lost[1], session.forgive) = (true, true);
+        lose(session, 1, Loss::Firmware(1));
+        (0..3).for_each(|n| session.write(0, 0, 64, n));
+        let ep = session.sides[0].ep;
+        let (said, end) = to_the_end(session, 0, ep);
         assert_eq!(end, Event::Broken(ep));
         assert_eq!(said[0], (0, DtoStatus::ErrTransport));
-        assert!(play.pair.ias[0].lost().is_none());
+        assert!(session.pair.ias[0].lost().is_none());
     });
 }
 
@@ -385,14 +385,14 @@ fn a_lost_device_works_again_after_reset_and_open() {
 /// Records the commands of `make` at side 0; the number that the n-th command of that opcode
 /// returned.
 fn number_made<T>(
-    play: &mut Play<'_>,
+    session: &mut Session<'_>,
     opcode: u16,
-    make: impl FnOnce(&mut Play<'_>) -> T,
+    make: impl FnOnce(&mut Session<'_>) -> T,
 ) -> (u32, T) {
     let log = Log::new(Script::new());
-    play.pair.slots[0].hca().set_command_hook(Some(Box::new(log.clone())));
-    let made = make(play);
-    play.pair.slots[0].hca().set_command_hook(None);
+    session.pair.slots[0].hca().set_command_hook(Some(Box::new(log.clone())));
+    let made = make(session);
+    session.pair.slots[0].hca().set_command_hook(None);
     let record = log.records().into_iter().find(|record| record.opcode == opcode).unwrap();
     let number = u32::from_be_bytes(record.output[8..12].try_into().unwrap()) & 0xff_ffff;
     (number, made)
@@ -401,97 +401,97 @@ fn number_made<T>(
 const CREATE_CQ: u16 = 0x400;
 
 #[test]
-fn a_failed_completion_queue_is_told_as_an_overflow_of_its_dispatcher() {
-    Scene::default().connected(|play| {
-        let (cqn, evd) = number_made(play, CREATE_CQ, |play| {
-            play.pair.ias[0].evd_create(64, EvdFlags::DTO).unwrap()
+fn a_failed_completion_queue_is_reported_as_an_overflow_of_its_dispatcher() {
+    Setup::default().connected(|session| {
+        let (cqn, evd) = number_made(session, CREATE_CQ, |session| {
+            session.pair.ias[0].evd_create(64, EvdFlags::DTO).unwrap()
         });
         for syndrome in [1, 2] {
-            play.pair.slots[0].hca().inject_event(None, &DeviceEvent::cq_error(cqn, syndrome));
-            let events = play.pair.ias[0].async_evd();
-            assert_eq!(play.event(0, events), Event::Async(AsyncEvent::EvdOverflow(evd)));
+            session.pair.slots[0].hca().inject_event(None, &DeviceEvent::cq_error(cqn, syndrome));
+            let events = session.pair.ias[0].async_evd();
+            assert_eq!(session.event(0, events), Event::Async(AsyncEvent::EvdOverflow(evd)));
         }
-        // Of a queue that is not there: nothing.
-        play.pair.slots[0].hca().inject_event(None, &DeviceEvent::cq_error(0xabcdef, 1));
-        play.pass(SECOND);
-        play.quiet(SECOND);
-        play.traffic(1);
-        play.pair.ias[0].evd_free(evd).unwrap();
+        // An error of a queue that does not exist raises nothing.
+        session.pair.slots[0].hca().inject_event(None, &DeviceEvent::cq_error(0xabcdef, 1));
+        session.pass(SECOND);
+        session.expect_no_event(SECOND);
+        session.traffic(1);
+        session.pair.ias[0].evd_free(evd).unwrap();
     });
 }
 
 #[test]
 fn a_dispatcher_that_really_overflows() {
-    Scene::default().play(|play| {
-        play.forgive = true;
-        let (ia, own) = (&mut play.pair.ias[0], &mut play.sides[0]);
+    Setup::default().run(|session| {
+        session.forgive = true;
+        let (ia, own) = (&mut session.pair.ias[0], &mut session.sides[0]);
         let small = ia.evd_create(2, EvdFlags::DTO).unwrap();
         own.ep =
             ia.ep_create(Some(own.pz), Some(own.recv), Some(small), Some(own.conn), None).unwrap();
-        play.connect();
-        (0..64).for_each(|n| play.write(0, 0, 64, n));
-        let events = play.pair.ias[0].async_evd();
-        assert_eq!(play.event(0, events), Event::Async(AsyncEvent::EvdOverflow(small)));
-        let (now, ep) = (play.now(), play.sides[0].ep);
-        play.pair.ias[0].ep_free(now, ep).unwrap();
-        play.pair.ias[0].evd_free(small).unwrap();
+        session.connect();
+        (0..64).for_each(|n| session.write(0, 0, 64, n));
+        let events = session.pair.ias[0].async_evd();
+        assert_eq!(session.event(0, events), Event::Async(AsyncEvent::EvdOverflow(small)));
+        let (now, ep) = (session.now(), session.sides[0].ep);
+        session.pair.ias[0].ep_free(now, ep).unwrap();
+        session.pair.ias[0].evd_free(small).unwrap();
     });
 }
 
 #[test]
 fn a_queue_pair_that_the_device_reports_broken() {
     for what in [kind::WQ_CATASTROPHIC, kind::WQ_INVALID_REQUEST, kind::WQ_ACCESS_ERROR] {
-        merged().connected(|play| {
-            let ep = play.sides[0].ep;
-            let qpn = play.pair.ias[0].ep_query(ep).unwrap().qp.unwrap().number;
-            (0..4).for_each(|n| play.recv(0, 0, 64, 1000 + n));
-            play.lines[1].cut(true);
-            (0..4).for_each(|n| play.write(0, 0, 64, n));
-            play.pair.slots[0].hca().inject_event(None, &DeviceEvent::queue(what, 0, qpn));
-            let (said, end) = to_the_end(play, 0, ep);
+        merged().connected(|session| {
+            let ep = session.sides[0].ep;
+            let qpn = session.pair.ias[0].ep_query(ep).unwrap().qp.unwrap().number;
+            (0..4).for_each(|n| session.recv(0, 0, 64, 1000 + n));
+            session.lines[1].cut(true);
+            (0..4).for_each(|n| session.write(0, 0, 64, n));
+            session.pair.slots[0].hca().inject_event(None, &DeviceEvent::queue(what, 0, qpn));
+            let (said, end) = to_the_end(session, 0, ep);
             assert_eq!(end, Event::Broken(ep));
-            let (requests, receives) = halves(&said);
+            let (requests, receives) = by_queue(&said);
             assert_eq!(requests, (0..4).map(|n| (n, DtoStatus::ErrFlushed)).collect::<Vec<_>>());
             assert_eq!(
                 receives,
                 (1000..1004).map(|n| (n, DtoStatus::ErrFlushed)).collect::<Vec<_>>()
             );
-            let words = play.pair.ias[0].ep_cause(ep).unwrap().unwrap().to_string();
+            let words = session.pair.ias[0].ep_cause(ep).unwrap().unwrap().to_string();
             assert!(words.contains(&format!("{qpn:#x}")), "{words}");
-            // Of a queue pair that is not there: nothing.
-            play.pair.slots[0].hca().inject_event(None, &DeviceEvent::queue(what, 0, 0xabcdef));
-            play.pass(SECOND);
+            // An error of a queue pair that does not exist raises nothing.
+            session.pair.slots[0].hca().inject_event(None, &DeviceEvent::queue(what, 0, 0xabcdef));
+            session.pass(SECOND);
         });
     }
 }
 
 #[test]
 fn a_queue_pair_without_a_connection_that_the_device_reports_broken() {
-    Scene::default().play(|play| {
-        let ep = play.sides[0].ep;
-        let qpn = play.pair.ias[0].ep_query(ep).unwrap().qp.unwrap().number;
-        // News that come in the turn in which a queue pair was made are of an earlier one of its
-        // number.
-        play.pair.turn();
-        play.pair.slots[0]
+    Setup::default().run(|session| {
+        let ep = session.sides[0].ep;
+        let qpn = session.pair.ias[0].ep_query(ep).unwrap().qp.unwrap().number;
+        // Events in the turn in which a queue pair was made belong to an earlier queue pair of the
+        // same number.
+        session.pair.turn();
+        session.pair.slots[0]
             .hca()
             .inject_event(None, &DeviceEvent::queue(kind::WQ_CATASTROPHIC, 0, qpn));
-        let evd = play.pair.ias[0].async_evd();
-        assert_eq!(play.event(0, evd), Event::Async(AsyncEvent::EpBroken(ep)));
+        let evd = session.pair.ias[0].async_evd();
+        assert_eq!(session.event(0, evd), Event::Async(AsyncEvent::EpBroken(ep)));
     });
 }
 
 #[test]
-fn link_news_without_a_cause_hurt_nobody() {
-    Scene::default().connected(|play| {
+fn link_events_without_a_cause_do_no_harm() {
+    Setup::default().connected(|session| {
         for round in 0..5 {
             for side in 0..2 {
                 for up in [false, true, true, false, true] {
-                    play.pair.slots[side].hca().set_link(up);
+                    session.pair.slots[side].hca().set_link(up);
                 }
             }
-            play.traffic(round);
+            session.traffic(round);
         }
-        play.quiet(SECOND);
+        session.expect_no_event(SECOND);
     });
 }

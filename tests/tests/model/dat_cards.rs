@@ -10,28 +10,28 @@ use std::time::Duration;
 
 use dat_core::{CloseFlag, DatType, Event};
 use dat_tests::pair::{Room, Stage};
-use dat_tests::play::{Play, Scene};
+use dat_tests::session::{Session, Setup};
 use mlx5_model::Config as Card;
 use mlx5_model::wire::impair::Rates;
 
 /// Connects, moves data, ends, connects again.
-fn life(play: &mut Play<'_>) {
+fn connect_move_end(session: &mut Session<'_>) {
     for n in 0..3 {
-        play.connect();
-        play.traffic(n);
-        play.disconnect(usize::from(n == 1), CloseFlag::Graceful);
-        let ended = play.ended();
-        assert_eq!(ended, [0, 1].map(|side| Event::Disconnected(play.sides[side].ep)));
+        session.connect();
+        session.traffic(n);
+        session.disconnect(usize::from(n == 1), CloseFlag::Graceful);
+        let ended = session.ended();
+        assert_eq!(ended, [0, 1].map(|side| Event::Disconnected(session.sides[side].ep)));
         for side in 0..2 {
-            let ep = play.sides[side].ep;
-            play.pair.ias[side].ep_reset(ep).unwrap();
+            let ep = session.sides[side].ep;
+            session.pair.ias[side].ep_reset(ep).unwrap();
         }
     }
 }
 
 fn on(cards: [Card; 2], seed: u64) {
     let stage = Stage { cards, seed, ..Stage::default() };
-    Scene { stage, ..Scene::default() }.play(life);
+    Setup { stage, ..Setup::default() }.run(connect_move_end);
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn cards_that_take_their_time_on_a_bad_wire() {
         let card = Card { hardware_like: true, ..Card::default() };
         let rates = Rates { drop: 50, duplicate: 50, corrupt: 20, reorder: 50, ..Rates::default() };
         let stage = Stage { cards: [card.clone(), card], seed, rates, ..Stage::default() };
-        Scene { stage, ..Scene::default() }.play(life);
+        Setup { stage, ..Setup::default() }.run(connect_move_end);
     }
 }
 
@@ -61,7 +61,7 @@ fn a_virtual_function_without_an_address_says_so() {
     for word in ["MAC", "vf N mac"] {
         assert!(error.to_string().contains(word), "{error}");
     }
-    // And what it had taken by then is given back.
+    // All that it had taken by then is given back.
     assert_eq!((slots[0].in_use(), slots[0].views().pages_out()), (0, 0));
 }
 
@@ -87,26 +87,26 @@ fn cards_with_slow_commands() {
 fn a_card_without_windows_has_no_windows_and_says_so() {
     let cards = [Card { umr: false, ..Card::default() }, Card::default()];
     let stage = Stage { cards, ..Stage::default() };
-    Scene { stage, ..Scene::default() }.connected(|play| {
-        assert_eq!(play.pair.ias[0].query().0.max_rmrs, 0);
-        assert!(play.pair.ias[1].query().0.max_rmrs > 0);
-        let pz = play.sides[0].pz;
-        let refused = play.pair.ias[0].rmr_create(pz).unwrap_err().ret();
+    Setup { stage, ..Setup::default() }.connected(|session| {
+        assert_eq!(session.pair.ias[0].query().0.max_rmrs, 0);
+        assert!(session.pair.ias[1].query().0.max_rmrs > 0);
+        let pz = session.sides[0].pz;
+        let refused = session.pair.ias[0].rmr_create(pz).unwrap_err().ret();
         assert_eq!(refused.ty(), DatType::ModelNotSupported);
-        play.traffic(1);
+        session.traffic(1);
     });
 }
 
 #[test]
-fn cards_that_want_pages_in_mid_life() {
-    Scene::default().connected(|play| {
+fn cards_that_want_pages_while_running() {
+    Setup::default().connected(|session| {
         for (n, pages) in [100, -60, 7, -40].into_iter().enumerate() {
-            let before = play.pair.slots[0].views().pages_out();
-            play.pair.slots[0].hca().request_pages(pages);
-            play.pass(Duration::from_millis(100));
-            let after = play.pair.slots[0].views().pages_out();
+            let before = session.pair.slots[0].views().pages_out();
+            session.pair.slots[0].hca().request_pages(pages);
+            session.pass(Duration::from_millis(100));
+            let after = session.pair.slots[0].views().pages_out();
             assert_eq!(after.cast_signed() - before.cast_signed(), isize::try_from(pages).unwrap());
-            play.traffic(u32::try_from(n).unwrap());
+            session.traffic(u32::try_from(n).unwrap());
         }
     });
 }

@@ -1,9 +1,8 @@
-//! The fences have teeth: a host that ignores one of them makes a plain transfer go wrong, every
-//! time.
+//! A host that ignores one of the fences makes a plain transfer go wrong, every time.
 //!
 //! The in-process host lets stores and device writes cross only at the fences, so a driver that
-//! forgets one is found out. This is the proof: the same transfer with every fence, and with one of
-//! them taken away under the driver's feet.
+//! lacks one fails. This is the proof: the same transfer with every fence, and with one of them
+//! ignored by the host.
 #![expect(
     clippy::indexing_slicing,
     clippy::large_stack_arrays,
@@ -20,7 +19,7 @@ use dat_core::{
 };
 use dat_tests::host::watched::{Fence, Watched};
 use dat_tests::pair::Stage;
-use dat_tests::play::contents;
+use dat_tests::session::contents;
 use hca_mlx5::Mlx5;
 use hca_mlx5::dma::Buffer;
 
@@ -31,8 +30,8 @@ const LEN: usize = 1500;
 const ROUNDS: u64 = 8;
 const NONE: CompletionFlags = CompletionFlags::empty();
 
-/// A few messages from one side to the other and back, over hosts that lack a fence once the
-/// connection is there. What went wrong, if anything did.
+/// Sends a few messages from one side to the other and back, over hosts that lack a fence once the
+/// connection is established. Returns the failure, if there is one.
 fn transfer(seed: u64, without: Option<Fence>) -> Result<(), String> {
     let stage = Stage { seed, ..Stage::default() };
     let (world, slots) = stage.plug(&mut |_, wire| wire);
@@ -133,7 +132,7 @@ fn transfer(seed: u64, without: Option<Fence>) -> Result<(), String> {
                     }
                     turn(&mut ias);
                 }
-                // No fence here: the completion that was dequeued is the point of order.
+                // No fence here: the dequeued completion orders the reads.
                 let mut got = vec![0; LEN];
                 made[peer].3.copy_out(0, &mut got);
                 if got != contents(n, LEN) {

@@ -1,7 +1,5 @@
-//! Strangers on the wire and devices that lie: contents stay right, nobody else ends a connection,
-//! nothing is counted twice.
-//!
-//! Long because it is a list: many short tests over one harness, and one binary less to link.
+//! Foreign hosts on the wire and devices that lie: contents stay right, no foreign host ends a
+//! connection, nothing is counted twice.
 //!
 //! Length: one test per rule of hostile peers and devices, on one harness.
 #![expect(
@@ -21,21 +19,22 @@ use std::time::Duration;
 
 use dat_core::{CloseFlag, DtoOperation, DtoStatus, EpState, Evd, Event, IbOperation, Qos};
 use dat_tests::pair::Stage;
-use dat_tests::play::line::{attribute, attribute_id, mad, packet};
-use dat_tests::play::{LIMIT, Play, QUALIFIER, Scene};
+use dat_tests::session::line::{attribute, attribute_id, mad, packet};
+use dat_tests::session::{LIMIT, QUALIFIER, Session, Setup};
 use mlx5_model::Wrote;
 use mlx5_model::wire::frame::Packet;
 use proptest::prelude::*;
 
 const SECOND: Duration = Duration::from_secs(1);
-const STRANGER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 168, 7, 66));
+const OTHER_HOST: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 168, 7, 66));
 
-/// Connects, and keeps what each side said meanwhile.
-fn overheard(play: &mut Play<'_>) -> [Vec<Packet>; 2] {
-    play.lines.iter().for_each(dat_tests::play::Line::record);
-    play.connect();
-    [0, 1]
-        .map(|side| play.lines[side].recorded().iter().filter_map(|frame| packet(frame)).collect())
+/// Connects, and keeps the packets that each side sent meanwhile.
+fn overheard(session: &mut Session<'_>) -> [Vec<Packet>; 2] {
+    session.lines.iter().for_each(dat_tests::session::Line::record);
+    session.connect();
+    [0, 1].map(|side| {
+        session.lines[side].recorded().iter().filter_map(|frame| packet(frame)).collect()
+    })
 }
 
 fn message(said: &[Packet], id: u16) -> Packet {
@@ -43,7 +42,7 @@ fn message(said: &[Packet], id: u16) -> Packet {
     found.unwrap_or_else(|| panic!("no message {id:#x}")).clone()
 }
 
-/// A request of its own from a host of the network, for the same service.
+/// A separate request from another host of the network, for the same service.
 fn foreign_request(req: &Packet, id: u32, host: u8) -> Packet {
     let mut forged = req.clone();
     let (from, to) = ([192, 168, 7, 1], [192, 168, 7, host]);
@@ -66,16 +65,16 @@ fn disconnect_request(rep: &Packet, qpn: u32) -> Packet {
     forged
 }
 
-fn qpn(play: &Play<'_>, side: usize) -> u32 {
-    play.pair.ias[side].ep_query(play.sides[side].ep).unwrap().qp.unwrap().number
+fn qpn(session: &Session<'_>, side: usize) -> u32 {
+    session.pair.ias[side].ep_query(session.sides[side].ep).unwrap().qp.unwrap().number
 }
 
 #[test]
 fn nobody_but_the_peer_ends_a_connection() {
-    Scene::default().play(|play| {
-        let said = overheard(play);
+    Setup::default().run(|session| {
+        let said = overheard(session);
         let rep = message(&said[1], attribute::REP);
-        let own = qpn(play, 0);
+        let own = qpn(session, 0);
         let good = disconnect_request(&rep, own);
         let mut forged = vec![disconnect_request(&rep, own ^ 1), disconnect_request(&rep, 0)];
         for id in [
@@ -87,7 +86,7 @@ fn nobody_but_the_peer_ends_a_connection() {
             attribute::MRA,
         ] {
             let mut foreign = good.clone();
-            foreign.net.src = STRANGER;
+            foreign.net.src = OTHER_HOST;
             foreign.payload[17] = id as u8;
             forged.push(foreign);
         }
@@ -97,170 +96,172 @@ fn nobody_but_the_peer_ends_a_connection() {
             forged.push(wrong);
         }
         for (n, frame) in forged.iter().enumerate() {
-            play.lines[0].inject(frame.build());
-            play.quiet(Duration::from_millis(20));
-            assert_eq!(play.state(0), EpState::Connected, "forgery {n}");
-            play.traffic(n as u32);
+            session.lines[0].inject(frame.build());
+            session.expect_no_event(Duration::from_millis(20));
+            assert_eq!(session.state(0), EpState::Connected, "forgery {n}");
+            session.traffic(n as u32);
         }
-        // And the same bytes from the peer do end it, so the forgeries above were well made.
-        play.lines[0].inject(good.build());
-        let ep = play.sides[0].ep;
-        assert_eq!(play.connection(0), Event::Disconnected(ep));
+        // The same bytes from the peer do end it, so the forgeries above were well made.
+        session.lines[0].inject(good.build());
+        let ep = session.sides[0].ep;
+        assert_eq!(session.connection(0), Event::Disconnected(ep));
     });
 }
 
 #[test]
 fn nobody_but_the_peer_answers_a_request() {
-    Scene::default().play(|play| {
-        // What an answer looks like is learned from an earlier connection.
-        let said = overheard(play);
+    Setup::default().run(|session| {
+        // An earlier connection gives a sample of an answer.
+        let said = overheard(session);
         let (rep, req) = (message(&said[1], attribute::REP), message(&said[0], attribute::REQ));
-        play.disconnect(0, CloseFlag::Abrupt);
-        play.ended();
+        session.disconnect(0, CloseFlag::Abrupt);
+        session.ended();
         for side in 0..2 {
-            let ep = play.sides[side].ep;
-            play.pair.ias[side].ep_reset(ep).unwrap();
+            let ep = session.sides[side].ep;
+            session.pair.ias[side].ep_reset(ep).unwrap();
         }
-        let (a, b) = (play.sides[0].ep, play.sides[1].ep);
-        play.lines[0].record();
-        play.ask(a, b"hello", LIMIT);
-        let cr = play.request();
-        let asked: Vec<_> = play.lines[0].recorded().iter().filter_map(|f| packet(f)).collect();
+        let (a, b) = (session.sides[0].ep, session.sides[1].ep);
+        session.lines[0].record();
+        session.ask(a, b"hello", LIMIT);
+        let cr = session.request();
+        let asked: Vec<_> = session.lines[0].recorded().iter().filter_map(|f| packet(f)).collect();
         let new_req = message(&asked, attribute::REQ);
         assert_ne!(new_req.payload[24..28], req.payload[24..28], "communication IDs differ");
         for id in [attribute::REP, attribute::REJ, attribute::MRA] {
-            // With the right ID from a stranger, and with wrong IDs from the peer.
+            // With the right ID from another host, and with wrong IDs from the peer.
             let mut foreign = rep.clone();
             foreign.payload[17] = id as u8;
             foreign.payload[28..32].copy_from_slice(&new_req.payload[24..28]);
-            foreign.net.src = STRANGER;
+            foreign.net.src = OTHER_HOST;
             let mut stale = rep.clone();
             stale.payload[17] = id as u8;
             for forged in [foreign, stale] {
-                play.lines[0].inject(forged.build());
-                play.quiet(Duration::from_millis(20));
-                assert_eq!(play.state(0), EpState::ActiveConnectionPending, "{id:#x}");
+                session.lines[0].inject(forged.build());
+                session.expect_no_event(Duration::from_millis(20));
+                assert_eq!(session.state(0), EpState::ActiveConnectionPending, "{id:#x}");
             }
         }
-        let now = play.now();
-        play.pair.ias[1].cr_accept(now, cr, Some(b), b"").unwrap();
-        assert_eq!(play.connection(0), Event::Established(a));
-        assert_eq!(play.connection(1), Event::Established(b));
-        play.traffic(1);
+        let now = session.now();
+        session.pair.ias[1].cr_accept(now, cr, Some(b), b"").unwrap();
+        assert_eq!(session.connection(0), Event::Established(a));
+        assert_eq!(session.connection(1), Event::Established(b));
+        session.traffic(1);
     });
 }
 
 #[test]
 fn a_flood_of_requests_leaves_connections_alone_and_passes() {
-    Scene::default().play(|play| {
-        let said = overheard(play);
+    Setup::default().run(|session| {
+        let said = overheard(session);
         let req = message(&said[0], attribute::REQ);
         for n in 0..500_u32 {
             let forged = foreign_request(&req, 0x5000_0000 + n, 100 + (n % 50) as u8);
-            play.lines[1].inject(forged.build());
+            session.lines[1].inject(forged.build());
             if n % 50 == 0 {
-                play.traffic(n);
+                session.traffic(n);
             }
         }
-        play.pass(SECOND);
-        assert_eq!((play.state(0), play.state(1)), (EpState::Connected, EpState::Connected));
-        play.traffic(1);
-        // The consumer turns them all away.
+        session.pass(SECOND);
+        assert_eq!((session.state(0), session.state(1)), (EpState::Connected, EpState::Connected));
+        session.traffic(1);
+        // The consumer rejects them all.
         let mut turned = 0;
         for _ in 0..40 {
-            let evd = play.sides[1].cr;
-            while let Ok(Event::ConnectionRequest { cr, .. }) = play.pair.ias[1].evd_dequeue(evd) {
-                let now = play.now();
-                play.pair.ias[1].cr_reject(now, cr, b"").unwrap();
+            let evd = session.sides[1].cr;
+            while let Ok(Event::ConnectionRequest { cr, .. }) = session.pair.ias[1].evd_dequeue(evd)
+            {
+                let now = session.now();
+                session.pair.ias[1].cr_reject(now, cr, b"").unwrap();
                 turned += 1;
             }
-            play.pass(SECOND);
+            session.pass(SECOND);
         }
         assert!(turned > 0);
-        // And now there is room for one that means it.
-        play.pass(Duration::from_secs(100));
-        let (a, b) = (play.endpoint(0), play.endpoint(1));
-        play.connect_eps(a, b);
-        play.traffic(2);
+        // Now there is room for a real one.
+        session.pass(Duration::from_secs(100));
+        let (a, b) = (session.endpoint(0), session.endpoint(1));
+        session.connect_eps(a, b);
+        session.traffic(2);
     });
 }
 
 #[test]
-fn answers_to_strangers_that_do_not_exist_hold_up_connections_for_a_while_only() {
-    Scene::default().play(|play| {
-        let said = overheard(play);
+fn answers_to_peers_that_do_not_exist_delay_connections_for_a_while_only() {
+    Setup::default().run(|session| {
+        let said = overheard(session);
         let req = message(&said[0], attribute::REQ);
         for n in 0..100_u32 {
             let mut forged = foreign_request(&req, 0x5000_0000 + n, 100 + n as u8);
-            // To a port nobody listens on: each is answered at once, to an address that is nowhere.
+            // To a port without a listener: each is answered at once, to an address that does not
+            // exist.
             forged.payload[39] ^= 0x40;
-            play.lines[1].inject(forged.build());
+            session.lines[1].inject(forged.build());
             if n % 10 == 9 {
-                play.pass(Duration::from_millis(2));
+                session.pass(Duration::from_millis(2));
             }
         }
-        let evd = play.sides[1].cr;
+        let evd = session.sides[1].cr;
         assert!(
-            play.pair.ias[1].evd_dequeue(evd).is_err(),
+            session.pair.ias[1].evd_dequeue(evd).is_err(),
             "a request for another port came through"
         );
-        assert!(play.pair.ias[1].cm_counters().received >= 100);
-        // What is connected does not notice. New requests are turned away while the flood holds
+        assert!(session.pair.ias[1].cm_counters().received >= 100);
+        // Existing connections do not notice. New requests are turned away while the flood holds
         // every slot, and served soon.
-        play.traffic(1);
-        play.pass(Duration::from_secs(60));
-        let (a, b) = (play.endpoint(0), play.endpoint(1));
-        play.connect_eps(a, b);
+        session.traffic(1);
+        session.pass(Duration::from_secs(60));
+        let (a, b) = (session.endpoint(0), session.endpoint(1));
+        session.connect_eps(a, b);
     });
 }
 
 #[test]
 fn replays_of_an_earlier_connection() {
-    Scene::default().play(|play| {
-        play.lines.iter().for_each(dat_tests::play::Line::record);
-        play.connect();
-        play.traffic(1);
-        play.disconnect(0, CloseFlag::Abrupt);
-        play.ended();
-        play.pass(SECOND);
-        let old = [0, 1].map(|side| play.lines[side].recorded());
+    Setup::default().run(|session| {
+        session.lines.iter().for_each(dat_tests::session::Line::record);
+        session.connect();
+        session.traffic(1);
+        session.disconnect(0, CloseFlag::Abrupt);
+        session.ended();
+        session.pass(SECOND);
+        let old = [0, 1].map(|side| session.lines[side].recorded());
         for side in 0..2 {
-            let ep = play.sides[side].ep;
-            play.pair.ias[side].ep_reset(ep).unwrap();
+            let ep = session.sides[side].ep;
+            session.pair.ias[side].ep_reset(ep).unwrap();
         }
-        play.connect();
-        play.traffic(2);
-        let before = [play.all(0), play.all(1)];
+        session.connect();
+        session.traffic(2);
+        let before = [session.all(0), session.all(1)];
         for (side, frames) in old.iter().enumerate() {
             for frame in frames {
                 // Data of the earlier connection, and its answers, ends and acknowledgements.
                 if mad(frame).is_none_or(|m| attribute_id(&m) != attribute::REQ) {
-                    play.lines[1 - side].inject(frame.clone());
+                    session.lines[1 - side].inject(frame.clone());
                 }
             }
         }
-        play.pass(SECOND);
-        assert!(before == [play.all(0), play.all(1)], "a replay changed memory");
-        assert_eq!((play.state(0), play.state(1)), (EpState::Connected, EpState::Connected));
-        play.traffic(3);
-        play.quiet(SECOND);
+        session.pass(SECOND);
+        assert!(before == [session.all(0), session.all(1)], "a replay changed memory");
+        assert_eq!((session.state(0), session.state(1)), (EpState::Connected, EpState::Connected));
+        session.traffic(3);
+        session.expect_no_event(SECOND);
     });
 }
 
-/// A frame of a stranger.
+/// A frame from another host.
 #[derive(Clone, Debug)]
 enum Stray {
     /// Bytes behind an Ethernet header, to a side's own address or to all.
     Bytes(Vec<u8>, bool, u16),
-    /// Something that was said once, cut short.
+    /// A recorded frame, cut short.
     Short(usize, usize),
-    /// Something that was said once, some bytes changed, checksums wrong.
+    /// A recorded frame, some bytes changed, checksums wrong.
     Broken(usize, Vec<(usize, u8)>),
-    /// A message of connection management from a stranger, some bytes changed.
+    /// A message of connection management from another host, some bytes changed.
     Message(usize, Vec<(usize, u8)>),
     /// A datagram to QP1 of another length.
     Odd(usize, Vec<u8>),
-    /// A packet to a queue pair that is not there, or not of its kind.
+    /// A packet to a queue pair that does not exist, or has another type.
     Lost(usize, u32),
 }
 
@@ -284,7 +285,7 @@ fn build(stray: &Stray, side: usize, frames: &[Vec<u8>], qpns: &[u32]) -> Option
     let messages: Vec<_> = frames.iter().filter(|f| mad(f).is_some()).collect();
     let message = |n: usize| {
         let mut p = packet(messages[n % messages.len()]).unwrap();
-        p.net.src = STRANGER;
+        p.net.src = OTHER_HOST;
         p
     };
     Some(match stray {
@@ -318,7 +319,7 @@ fn build(stray: &Stray, side: usize, frames: &[Vec<u8>], qpns: &[u32]) -> Option
         }
         Stray::Lost(n, to) => {
             let mut p = packet(pick(*n))?;
-            p.net.src = STRANGER;
+            p.net.src = OTHER_HOST;
             p.bth.dest_qp = to & 0xff_ffff;
             (!qpns.contains(&p.bth.dest_qp)).then(|| p.build())?
         }
@@ -333,31 +334,31 @@ proptest! {
         runs in prop::collection::vec((prop::collection::vec(stray(), 1..30), 0_usize..2), 1..6),
     ) {
         let stage = Stage { seed, ..Stage::default() };
-        Scene { stage, ..Scene::default() }.play(|play| {
-            play.lines.iter().for_each(dat_tests::play::Line::record);
-            play.connect();
-            play.traffic(0);
-            let frames = [0, 1].map(|side| play.lines[side].recorded());
-            let qpns = [qpn(play, 0), qpn(play, 1)];
+        Setup { stage, ..Setup::default() }.run(|session| {
+            session.lines.iter().for_each(dat_tests::session::Line::record);
+            session.connect();
+            session.traffic(0);
+            let frames = [0, 1].map(|side| session.lines[side].recorded());
+            let qpns = [qpn(session, 0), qpn(session, 1)];
             for (round, (strays, side)) in runs.iter().enumerate() {
                 for stray in strays {
                     if let Some(frame) = build(stray, *side, &frames[1 - side], &qpns) {
-                        play.lines[*side].inject(frame);
+                        session.lines[*side].inject(frame);
                     }
                 }
-                play.traffic(round as u32 + 1);
-                assert_eq!((play.state(0), play.state(1)), (EpState::Connected, EpState::Connected));
+                session.traffic(round as u32 + 1);
+                assert_eq!((session.state(0), session.state(1)), (EpState::Connected, EpState::Connected));
             }
         });
     }
 }
 
 #[test]
-fn a_stranger_who_claims_the_peer_s_address_does_not_get_its_traffic() {
-    Scene::default().connected(|play| {
-        play.traffic(1);
-        let IpAddr::V4(peer) = play.address(1) else { panic!() };
-        let IpAddr::V4(own) = play.address(0) else { panic!() };
+fn another_host_that_claims_the_peer_s_address_does_not_get_its_traffic() {
+    Setup::default().connected(|session| {
+        session.traffic(1);
+        let IpAddr::V4(peer) = session.address(1) else { panic!() };
+        let IpAddr::V4(own) = session.address(0) else { panic!() };
         for operation in [1_u8, 2] {
             let mut frame =
                 vec![2, 0xc9, 3, 0, 0, 1, 2, 9, 9, 9, 9, 9, 8, 6, 0, 1, 8, 0, 6, 4, 0, operation];
@@ -366,20 +367,20 @@ fn a_stranger_who_claims_the_peer_s_address_does_not_get_its_traffic() {
             frame.extend([2, 0xc9, 3, 0, 0, 1]);
             frame.extend(own.octets());
             frame.resize(60, 0);
-            play.lines[0].inject(frame);
+            session.lines[0].inject(frame);
         }
-        play.pass(Duration::from_millis(50));
-        // What is connected stays with whom it is connected to.
-        play.lines[0].record();
-        play.traffic(2);
-        let data = play.lines[0].recorded();
+        session.pass(Duration::from_millis(50));
+        // An existing connection stays with its peer.
+        session.lines[0].record();
+        session.traffic(2);
+        let data = session.lines[0].recorded();
         assert!(data.iter().filter_map(|f| packet(f)).all(|p| p.net.dmac == [2, 0xc9, 3, 0, 0, 2]));
     });
 }
 
 // ---- devices that lie ----
 
-/// What is outstanding, and what may be said of it.
+/// Outstanding requests, and the results that they may have.
 #[derive(Default)]
 struct Ledger {
     open: BTreeMap<u64, (DtoOperation, usize)>,
@@ -387,8 +388,8 @@ struct Ledger {
 }
 
 impl Ledger {
-    /// Takes what came; panics at a cookie nobody gave or gave back already, and at a length beyond
-    /// the buffer.
+    /// Takes the events; panics at a cookie that was never given or has come back already, and at a
+    /// length beyond the buffer.
     fn take(&mut self, event: &Event) {
         match event {
             Event::Dto(dto) => {
@@ -422,15 +423,15 @@ impl Ledger {
     }
 }
 
-fn drain(play: &mut Play<'_>, ledgers: &mut [Ledger; 2]) {
+fn drain(session: &mut Session<'_>, ledgers: &mut [Ledger; 2]) {
     for side in 0..2 {
-        let own = &play.sides[side];
-        let evds: [Evd; 4] = [own.recv, own.request, own.conn, play.pair.ias[side].async_evd()];
+        let own = &session.sides[side];
+        let evds: [Evd; 4] = [own.recv, own.request, own.conn, session.pair.ias[side].async_evd()];
         for evd in evds {
-            while let Ok(event) = play.pair.ias[side].evd_dequeue(evd) {
+            while let Ok(event) = session.pair.ias[side].evd_dequeue(evd) {
                 ledgers[side].take(&event);
             }
-            let _ = play.pair.ias[side].evd_arm(evd, false);
+            let _ = session.pair.ias[side].evd_arm(evd, false);
         }
     }
 }
@@ -458,15 +459,15 @@ fn lies() -> impl Strategy<Value = Vec<Lie>> {
 fn lied_to(kind: Wrote, lies: Vec<Lie>) {
     // The length of a receive is held against the longest message of its Endpoint, not against its
     // own segments.
-    Scene { tweak: |attr| attr.max_message_size = 400, ..Scene::default() }.connected(|play| {
-        // The model may complain of what a driver does that believed it, and a queue that is not
-        // read may overflow.
-        play.forgive = true;
+    Setup { tweak: |attr| attr.max_message_size = 400, ..Setup::default() }.connected(|session| {
+        // The model may complain about a driver that believed the lie, and a queue that is not read
+        // may overflow.
+        session.forgive = true;
         let mut ledgers = [Ledger::default(), Ledger::default()];
-        drain(play, &mut ledgers);
-        let told = Arc::new(Mutex::new(0_u32));
-        let count = Arc::clone(&told);
-        play.pair.slots[0].hca().set_mangle(Some(Box::new(move |wrote, _, bytes| {
+        drain(session, &mut ledgers);
+        let writes = Arc::new(Mutex::new(0_u32));
+        let count = Arc::clone(&writes);
+        session.pair.slots[0].hca().set_mangle(Some(Box::new(move |wrote, _, bytes| {
             if wrote != kind {
                 return true;
             }
@@ -487,13 +488,13 @@ fn lied_to(kind: Wrote, lies: Vec<Lie>) {
         let mut cookie = 0;
         for round in 0..16_usize {
             for side in 0..2 {
-                let ep = play.sides[side].ep;
+                let ep = session.sides[side].ep;
                 for n in 0..2 {
-                    let own = [play.seg(side, 0x1000 * n, 300)];
-                    let there = play.far(1 - side, 0x4000, 300);
-                    let room = [play.seg(side, 0x8000 + 0x1000 * n, 400)];
-                    let flags = dat_tests::play::NONE;
-                    let ia = &mut play.pair.ias[side];
+                    let own = [session.seg(side, 0x1000 * n, 300)];
+                    let there = session.far(1 - side, 0x4000, 300);
+                    let room = [session.seg(side, 0x8000 + 0x1000 * n, 400)];
+                    let flags = dat_tests::session::NONE;
+                    let ia = &mut session.pair.ias[side];
                     let posts = [
                         (ia.ep_post_recv(ep, &room, cookie, flags), DtoOperation::Receive, 400),
                         (ia.ep_post_send(ep, &own, cookie + 1, flags), DtoOperation::Send, 300),
@@ -516,29 +517,32 @@ fn lied_to(kind: Wrote, lies: Vec<Lie>) {
                     cookie += 4;
                 }
             }
-            play.pass(Duration::from_micros(300 + 50 * (round as u64 % 3)));
-            drain(play, &mut ledgers);
+            session.pass(Duration::from_micros(300 + 50 * (round as u64 % 3)));
+            drain(session, &mut ledgers);
         }
-        play.pass(Duration::from_millis(100));
-        drain(play, &mut ledgers);
+        session.pass(Duration::from_millis(100));
+        drain(session, &mut ledgers);
         assert!(
-            *told.lock().unwrap() > 10 || kind != Wrote::Cqe,
-            "nothing was said that could be a lie"
+            *writes.lock().unwrap() > 10 || kind != Wrote::Cqe,
+            "the device wrote too little to lie in"
         );
-        play.pair.slots[0].hca().set_mangle(None);
-        // Whatever the device said or kept to itself: the end brings back all that is outstanding,
+        session.pair.slots[0].hca().set_mangle(None);
+        // Whatever the device wrote or withheld, the end brings back all outstanding requests,
         // once.
         for side in 0..2 {
-            let (ep, now) = (play.sides[side].ep, play.now());
-            let _ = play.pair.ias[side].ep_disconnect(now, ep, CloseFlag::Abrupt);
+            let (ep, now) = (session.sides[side].ep, session.now());
+            let _ = session.pair.ias[side].ep_disconnect(now, ep, CloseFlag::Abrupt);
         }
-        play.pass(SECOND);
-        drain(play, &mut ledgers);
+        session.pass(SECOND);
+        drain(session, &mut ledgers);
         for (side, ledger) in ledgers.iter().enumerate() {
             assert!(ledger.open.is_empty(), "side {side}: {:?} never came back", ledger.open);
-            assert!(ledger.broken || play.pair.ias[side].lost().is_some(), "side {side}: no end");
+            assert!(
+                ledger.broken || session.pair.ias[side].lost().is_some(),
+                "side {side}: no end"
+            );
         }
-        play.lost = [play.pair.ias[0].lost().is_some(), play.pair.ias[1].lost().is_some()];
+        session.lost = [session.pair.ias[0].lost().is_some(), session.pair.ias[1].lost().is_some()];
     });
 }
 
@@ -568,20 +572,20 @@ fn a_device_that_lies_all_the_time() {
 #[test]
 fn an_address_that_only_a_liar_answers_for() {
     // A request to a host that does not exist, and frames that pretend to be answers to it.
-    Scene::default().play(|play| {
-        let (ep, now) = (play.sides[0].ep, play.now());
-        play.pair.ias[0]
-            .ep_connect(now, ep, STRANGER, QUALIFIER, LIMIT, b"", Qos::BestEffort)
+    Setup::default().run(|session| {
+        let (ep, now) = (session.sides[0].ep, session.now());
+        session.pair.ias[0]
+            .ep_connect(now, ep, OTHER_HOST, QUALIFIER, LIMIT, b"", Qos::BestEffort)
             .unwrap();
         for bad in [0xff_u8, 0x01, 0x00] {
-            // A group address, and none at all, are nobody's.
+            // A group address and an empty one belong to no host.
             let mut frame =
                 vec![2, 0xc9, 3, 0, 0, 1, 2, 9, 9, 9, 9, 9, 8, 6, 0, 1, 8, 0, 6, 4, 0, 2];
             frame.extend(if bad == 0 { [0; 6] } else { [bad, 0xff, 0xff, 0xff, 0xff, 0xff] });
             frame.extend([192, 168, 7, 66, 2, 0xc9, 3, 0, 0, 1, 192, 168, 7, 1]);
             frame.resize(60, 0);
-            play.lines[0].inject(frame);
+            session.lines[0].inject(frame);
         }
-        assert_eq!(play.connection(0), Event::Unreachable(ep));
+        assert_eq!(session.connection(0), Event::Unreachable(ep));
     });
 }

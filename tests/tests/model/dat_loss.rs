@@ -1,5 +1,5 @@
-//! Bad wires at DAT level: whatever is lost, doubled, reordered or corrupted, the consumers' bytes
-//! are right and in order.
+//! Impaired wires at DAT level: with frames lost, duplicated, reordered or corrupted, the
+//! consumers' bytes are right and in order.
 #![expect(
     clippy::cast_possible_truncation,
     clippy::indexing_slicing,
@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use dat_core::{CloseFlag, DtoOperation, DtoStatus, Event};
 use dat_tests::pair::Stage;
-use dat_tests::play::line::packet;
-use dat_tests::play::{Play, Scene};
+use dat_tests::session::line::packet;
+use dat_tests::session::{Session, Setup};
 use mlx5_model::Stats;
 use mlx5_model::wire::impair::{Fault, Rates};
 use proptest::prelude::*;
@@ -22,14 +22,14 @@ const SLICES: usize = 6;
 const SLICE: usize = 0x1000;
 
 /// Both sides send, write and read at once, with several in flight, and everything is checked.
-fn storm(play: &mut Play<'_>, rounds: u32, lengths: &[usize]) {
+fn storm(session: &mut Session<'_>, rounds: u32, lengths: &[usize]) {
     let base = |kind: usize| kind * SLICES * SLICE;
     let len_of =
         |round: u32, n: usize| lengths[(round as usize * 7 + n) % lengths.len()].min(SLICE);
     for round in 0..rounds {
         for side in 0..2 {
             for n in 0..SLICES {
-                play.recv(side, base(0) + n * SLICE, SLICE, n as u64);
+                session.recv(side, base(0) + n * SLICE, SLICE, n as u64);
             }
         }
         // Memory: received here, written here by the peer, read by the peer, read from the peer,
@@ -38,46 +38,46 @@ fn storm(play: &mut Play<'_>, rounds: u32, lengths: &[usize]) {
             for n in 0..SLICES {
                 let (at, len) = (n * SLICE, len_of(round, n));
                 let id = (round * 2 + side as u32) * 100 + n as u32;
-                play.fill(side, base(4) + at, len, id);
-                play.fill(1 - side, base(2) + at, len, id + 50);
-                play.send(side, base(4) + at, len, n as u64);
-                let to = play.far(1 - side, base(1) + at, len);
-                play.write_to(side, base(4) + at, len, to, n as u64 + 100);
-                let from = play.far(1 - side, base(2) + at, len);
-                play.read_from(side, base(3) + at, len, from, n as u64 + 200);
+                session.fill(side, base(4) + at, len, id);
+                session.fill(1 - side, base(2) + at, len, id + 50);
+                session.send(side, base(4) + at, len, n as u64);
+                let to = session.far(1 - side, base(1) + at, len);
+                session.write_to(side, base(4) + at, len, to, n as u64 + 100);
+                let from = session.far(1 - side, base(2) + at, len);
+                session.read_from(side, base(3) + at, len, from, n as u64 + 200);
             }
         }
         for side in 0..2 {
             for n in 0..SLICES {
                 let (at, len) = (n * SLICE, len_of(round, n));
                 let id = (round * 2 + side as u32) * 100 + n as u32;
-                play.requested(side, DtoOperation::Send, n as u64);
-                play.requested(side, DtoOperation::RdmaWrite, n as u64 + 100);
+                session.requested(side, DtoOperation::Send, n as u64);
+                session.requested(side, DtoOperation::RdmaWrite, n as u64 + 100);
                 assert_eq!(
-                    play.requested(side, DtoOperation::RdmaRead, n as u64 + 200) as usize,
+                    session.requested(side, DtoOperation::RdmaRead, n as u64 + 200) as usize,
                     len
                 );
-                assert_eq!(play.received(1 - side, n as u64) as usize, len);
-                play.check(1 - side, base(0) + at, len, id);
-                play.check(1 - side, base(1) + at, len, id);
-                play.check(side, base(3) + at, len, id + 50);
+                assert_eq!(session.received(1 - side, n as u64) as usize, len);
+                session.check(1 - side, base(0) + at, len, id);
+                session.check(1 - side, base(1) + at, len, id);
+                session.check(side, base(3) + at, len, id + 50);
             }
         }
     }
 }
 
-fn scene(mtu: u16, seed: u64) -> Scene {
+fn setup(mtu: u16, seed: u64) -> Setup {
     let stage = Stage { mtu: Some(mtu), seed, ..Stage::default() };
-    Scene { stage, bytes: 5 * SLICES * SLICE, ..Scene::default() }
+    Setup { stage, bytes: 5 * SLICES * SLICE, ..Setup::default() }
 }
 
 const LENGTHS: [usize; 7] = [4096, 1, 256, 1000, 0, 2049, 64];
 
-fn through(scene: &Scene, rates: Rates, rounds: u32) {
-    scene.connected(|play| {
-        play.lines.iter().for_each(|line| line.rates(rates));
-        storm(play, rounds, &LENGTHS);
-        for line in &play.lines {
+fn through(setup: &Setup, rates: Rates, rounds: u32) {
+    setup.connected(|session| {
+        session.lines.iter().for_each(|line| line.rates(rates));
+        storm(session, rounds, &LENGTHS);
+        for line in &session.lines {
             let struck = line.struck();
             for (rate, count) in [
                 (rates.drop, struck.drop),
@@ -90,9 +90,9 @@ fn through(scene: &Scene, rates: Rates, rounds: u32) {
             }
         }
         let again: u64 =
-            play.pair.slots.iter().map(|slot| slot.hca().stats().retransmissions).sum();
+            session.pair.slots.iter().map(|slot| slot.hca().stats().retransmissions).sum();
         let counted = |count: fn(&Stats) -> u64| -> u64 {
-            let slots = play.pair.slots.iter();
+            let slots = session.pair.slots.iter();
             slots.map(|slot| count(slot.hca().stats())).sum()
         };
         let wrong = counted(|stats| stats.frames_wrong_pkey);
@@ -101,55 +101,55 @@ fn through(scene: &Scene, rates: Rates, rounds: u32) {
         assert_eq!(rates.corrupt == 0, others == 0, "{others} dropped");
         let lossy = rates.drop + rates.corrupt + rates.pkey != 0;
         assert!(again != 0 || !lossy, "nothing was sent again");
-        // And it is the same connection still, over a good wire.
-        play.lines.iter().for_each(|line| line.rates(Rates::default()));
-        storm(play, 1, &LENGTHS);
-        play.quiet(Duration::from_millis(5));
+        // It is still the same connection, over a good wire.
+        session.lines.iter().for_each(|line| line.rates(Rates::default()));
+        storm(session, 1, &LENGTHS);
+        session.expect_no_event(Duration::from_millis(5));
     });
 }
 
 #[test]
 fn frames_of_another_partition_are_dropped_and_nothing_else_happens() {
     for seed in 0..3 {
-        through(&scene(1024, 90 + seed), Rates { pkey: 100, ..Rates::default() }, 4);
+        through(&setup(1024, 90 + seed), Rates { pkey: 100, ..Rates::default() }, 4);
     }
 }
 
 #[test]
 fn losses() {
     for (n, drop) in [10, 50, 100, 150].into_iter().enumerate() {
-        through(&scene([256, 512, 1024, 4096][n], n as u64), Rates { drop, ..Rates::default() }, 8);
+        through(&setup([256, 512, 1024, 4096][n], n as u64), Rates { drop, ..Rates::default() }, 8);
     }
 }
 
 #[test]
 fn duplicates() {
     for (n, duplicate) in [20, 150, 500].into_iter().enumerate() {
-        through(&scene(256 << n, 10 + n as u64), Rates { duplicate, ..Rates::default() }, 8);
+        through(&setup(256 << n, 10 + n as u64), Rates { duplicate, ..Rates::default() }, 8);
     }
 }
 
 #[test]
 fn reordering() {
     for (n, reorder) in [20, 80, 150].into_iter().enumerate() {
-        through(&scene(256 << n, 20 + n as u64), Rates { reorder, ..Rates::default() }, 8);
+        through(&setup(256 << n, 20 + n as u64), Rates { reorder, ..Rates::default() }, 8);
     }
 }
 
 #[test]
 fn corruption() {
     for (n, corrupt) in [20, 80, 150].into_iter().enumerate() {
-        through(&scene(256 << n, 30 + n as u64), Rates { corrupt, ..Rates::default() }, 8);
+        through(&setup(256 << n, 30 + n as u64), Rates { corrupt, ..Rates::default() }, 8);
     }
 }
 
 #[test]
 fn everything_at_once() {
     for seed in 0..6 {
-        let mut scene = scene(1024, 40 + seed);
-        (scene.stage.ipv6, scene.stage.vlan) = (seed % 2 == 1, (seed % 3 == 0).then_some(9));
+        let mut setup = setup(1024, 40 + seed);
+        (setup.stage.ipv6, setup.stage.vlan) = (seed % 2 == 1, (seed % 3 == 0).then_some(9));
         through(
-            &scene,
+            &setup,
             Rates { drop: 40, duplicate: 40, corrupt: 40, reorder: 40, ..Rates::default() },
             8,
         );
@@ -165,16 +165,16 @@ proptest! {
         mtu in prop::sample::select(vec![256_u16, 512, 1024, 2048, 4096]),
         lengths in prop::collection::vec(0_usize..=SLICE, 1..20),
     ) {
-        scene(mtu, seed).connected(|play| {
-            play.lines.iter().for_each(|line| line.rates(Rates { drop, duplicate, corrupt, reorder, ..Rates::default() }));
-            storm(play, 4, &lengths);
+        setup(mtu, seed).connected(|session| {
+            session.lines.iter().for_each(|line| line.rates(Rates { drop, duplicate, corrupt, reorder, ..Rates::default() }));
+            storm(session, 4, &lengths);
         });
     }
 }
 
 #[test]
 fn one_fault_at_each_packet_of_each_operation() {
-    scene(256, 50).connected(|play| {
+    setup(256, 50).connected(|session| {
         let faults = [
             Fault::Drop,
             Fault::Duplicate,
@@ -187,41 +187,44 @@ fn one_fault_at_each_packet_of_each_operation() {
             for side in 0..2 {
                 for fault in faults {
                     for nth in 0..7 {
-                        play.lines[side].rule(nth, 1, fault, |frame| {
+                        session.lines[side].rule(nth, 1, fault, |frame| {
                             packet(frame).is_some_and(|p| p.bth.dest_qp != 1)
                         });
-                        let n = u32::from(play.look(0, 0, 1)[0]) + nth;
+                        let n = u32::from(session.look(0, 0, 1)[0]) + nth;
                         let cookie = u64::from(nth);
                         match kind {
                             0 => {
-                                play.fill(0, 0, 1500, n);
-                                play.recv(1, SLICE, SLICE, cookie);
-                                play.send(0, 0, 1500, cookie);
-                                play.requested(0, DtoOperation::Send, cookie);
-                                assert_eq!(play.received(1, cookie), 1500);
-                                play.check(1, SLICE, 1500, n);
+                                session.fill(0, 0, 1500, n);
+                                session.recv(1, SLICE, SLICE, cookie);
+                                session.send(0, 0, 1500, cookie);
+                                session.requested(0, DtoOperation::Send, cookie);
+                                assert_eq!(session.received(1, cookie), 1500);
+                                session.check(1, SLICE, 1500, n);
                             }
                             1 => {
-                                play.fill(0, 0, 1500, n);
-                                play.write(0, 0, 1500, cookie);
-                                play.requested(0, DtoOperation::RdmaWrite, cookie);
-                                play.check(1, 0, 1500, n);
+                                session.fill(0, 0, 1500, n);
+                                session.write(0, 0, 1500, cookie);
+                                session.requested(0, DtoOperation::RdmaWrite, cookie);
+                                session.check(1, 0, 1500, n);
                             }
                             _ => {
-                                play.fill(1, 0, 1500, n);
-                                play.read(0, 0, 1500, cookie);
-                                assert_eq!(play.requested(0, DtoOperation::RdmaRead, cookie), 1500);
-                                play.check(0, 0, 1500, n);
+                                session.fill(1, 0, 1500, n);
+                                session.read(0, 0, 1500, cookie);
+                                assert_eq!(
+                                    session.requested(0, DtoOperation::RdmaRead, cookie),
+                                    1500
+                                );
+                                session.check(0, 0, 1500, n);
                             }
                         }
-                        // What is held back or was doubled arrives, and hurts nobody.
-                        play.quiet(Duration::from_millis(60));
+                        // Delayed and duplicated frames arrive, and do no harm.
+                        session.expect_no_event(Duration::from_millis(60));
                     }
                 }
             }
         }
         for side in 0..2 {
-            let s = play.lines[side].struck();
+            let s = session.lines[side].struck();
             struck[side] = s.drop + s.duplicate + s.corrupt + s.reorder + s.delay;
         }
         assert!(struck[0] > 60 && struck[1] > 30, "{struck:?}");
@@ -231,22 +234,22 @@ fn one_fault_at_each_packet_of_each_operation() {
 #[test]
 fn a_link_that_is_down_for_a_while_in_mid_traffic() {
     for lengths in [[4096, 100], [0, 10]] {
-        scene(1024, 60).connected(|play| {
-            storm(play, 2, &lengths);
+        setup(1024, 60).connected(|session| {
+            storm(session, 2, &lengths);
             for side in 0..2 {
-                play.fill(0, 0, SLICE, side as u32);
+                session.fill(0, 0, SLICE, side as u32);
                 for n in 0..20 {
-                    play.write(0, 0, SLICE, n);
+                    session.write(0, 0, SLICE, n);
                 }
-                play.pair.slots[side].hca().set_link(false);
-                play.pass(Duration::from_millis(100));
-                play.pair.slots[side].hca().set_link(true);
+                session.pair.slots[side].hca().set_link(false);
+                session.pass(Duration::from_millis(100));
+                session.pair.slots[side].hca().set_link(true);
                 assert_eq!(
-                    play.requests(0, 20),
+                    session.requests(0, 20),
                     (0..20).map(|n| (n, DtoStatus::Success)).collect::<Vec<_>>()
                 );
-                play.check(1, 0, SLICE, side as u32);
-                storm(play, 1, &lengths);
+                session.check(1, 0, SLICE, side as u32);
+                storm(session, 1, &lengths);
             }
         });
     }
@@ -254,19 +257,19 @@ fn a_link_that_is_down_for_a_while_in_mid_traffic() {
 
 #[test]
 fn a_plug_out_for_a_while() {
-    scene(1024, 61).connected(|play| {
+    setup(1024, 61).connected(|session| {
         for side in 0..2 {
             for n in 0..20 {
-                play.write(0, 0, SLICE, n);
+                session.write(0, 0, SLICE, n);
             }
-            play.lines[side].cut(true);
-            play.pass(Duration::from_millis(200));
-            play.lines[side].cut(false);
+            session.lines[side].cut(true);
+            session.pass(Duration::from_millis(200));
+            session.lines[side].cut(false);
             assert_eq!(
-                play.requests(0, 20),
+                session.requests(0, 20),
                 (0..20).map(|n| (n, DtoStatus::Success)).collect::<Vec<_>>()
             );
-            storm(play, 2, &LENGTHS);
+            storm(session, 2, &LENGTHS);
         }
     });
 }
@@ -274,28 +277,28 @@ fn a_plug_out_for_a_while() {
 #[test]
 fn graceful_disconnects_under_load_and_loss_lose_nothing() {
     for seed in 0..10 {
-        scene(512, 70 + seed).connected(|play| {
+        setup(512, 70 + seed).connected(|session| {
             let rates =
                 Rates { drop: 80, duplicate: 30, corrupt: 30, reorder: 30, ..Rates::default() };
-            play.lines.iter().for_each(|line| line.rates(rates));
+            session.lines.iter().for_each(|line| line.rates(rates));
             for n in 0..12 {
-                play.fill(0, n * SLICE, SLICE, n as u32 + 1);
-                play.write(0, n * SLICE, SLICE, n as u64);
+                session.fill(0, n * SLICE, SLICE, n as u32 + 1);
+                session.write(0, n * SLICE, SLICE, n as u64);
             }
-            play.recv(0, 13 * SLICE, 64, 99);
-            play.disconnect(0, CloseFlag::Graceful);
+            session.recv(0, 13 * SLICE, 64, 99);
+            session.disconnect(0, CloseFlag::Graceful);
             assert_eq!(
-                play.requests(0, 12),
+                session.requests(0, 12),
                 (0..12).map(|n| (n, DtoStatus::Success)).collect::<Vec<_>>()
             );
-            assert_eq!(play.receives(0, 1), [(99, DtoStatus::ErrFlushed)]);
-            let [a, b] = play.ended();
-            assert_eq!(a, Event::Disconnected(play.sides[0].ep));
-            assert_eq!(b, Event::Disconnected(play.sides[1].ep));
+            assert_eq!(session.receives(0, 1), [(99, DtoStatus::ErrFlushed)]);
+            let [a, b] = session.ended();
+            assert_eq!(a, Event::Disconnected(session.sides[0].ep));
+            assert_eq!(b, Event::Disconnected(session.sides[1].ep));
             for n in 0..12 {
-                play.check(1, n * SLICE, SLICE, n as u32 + 1);
+                session.check(1, n * SLICE, SLICE, n as u32 + 1);
             }
-            play.quiet(Duration::from_secs(2));
+            session.expect_no_event(Duration::from_secs(2));
         });
     }
 }

@@ -1,7 +1,5 @@
-//! Memory at DAT level over the driver and the model: what a key opens, to whom, how far and how
-//! long.
-//!
-//! Long because it is a list: many short tests over one harness, and one binary less to link.
+//! Memory at DAT level over the driver and the model: what a key opens, for which peer, how far and
+//! how long.
 //!
 //! Length: one test per rule of memory, on one harness.
 #![expect(
@@ -20,32 +18,40 @@ use dat_core::{
     CompletionFlags, DatSubtype, DatType, DtoOperation, DtoStatus, Event, LmrTriplet, MemPriv, Rmr,
     RmrTriplet,
 };
-use dat_tests::play::{NONE, Play, Scene, contents, far, seg};
+use dat_tests::session::{NONE, Session, Setup, contents, far, seg};
 use hca_mlx5::dma::Buffer;
 use hca_mlx5::platform::Platform;
 
-/// Posts a bind at side 1 and waits for it; the triplet that a peer uses.
+/// Posts a bind at side 1 and waits for it; returns the triplet that a peer uses.
 #[track_caller]
-fn bind(play: &mut Play<'_>, rmr: Rmr, at: usize, len: usize, rights: MemPriv) -> RmrTriplet {
-    let range = play.seg(1, at, len);
-    bind_range(play, rmr, &range, rights)
+fn bind(session: &mut Session<'_>, rmr: Rmr, at: usize, len: usize, rights: MemPriv) -> RmrTriplet {
+    let range = session.seg(1, at, len);
+    bind_range(session, rmr, &range, rights)
 }
 
 #[track_caller]
-fn bind_range(play: &mut Play<'_>, rmr: Rmr, range: &LmrTriplet, rights: MemPriv) -> RmrTriplet {
-    let ep = play.sides[1].ep;
-    let context = play.pair.ias[1].rmr_bind(rmr, range, rights, ep, 7, NONE).unwrap();
-    let evd = play.sides[1].request;
-    assert_eq!(play.event(1, evd), Event::RmrBind { rmr, cookie: 7, status: DtoStatus::Success });
+fn bind_range(
+    session: &mut Session<'_>,
+    rmr: Rmr,
+    range: &LmrTriplet,
+    rights: MemPriv,
+) -> RmrTriplet {
+    let ep = session.sides[1].ep;
+    let context = session.pair.ias[1].rmr_bind(rmr, range, rights, ep, 7, NONE).unwrap();
+    let evd = session.sides[1].request;
+    assert_eq!(
+        session.event(1, evd),
+        Event::RmrBind { rmr, cookie: 7, status: DtoStatus::Success }
+    );
     RmrTriplet { addr: range.addr, len: range.len, context }
 }
 
-fn window(play: &mut Play<'_>) -> Rmr {
-    let pz = play.sides[1].pz;
-    play.pair.ias[1].rmr_create(pz).unwrap()
+fn window(session: &mut Session<'_>) -> Rmr {
+    let pz = session.sides[1].pz;
+    session.pair.ias[1].rmr_create(pz).unwrap()
 }
 
-/// What an access of side 0 to memory of side 1 leads to.
+/// Kind of an access of side 0 to memory of side 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Access {
     Read,
@@ -55,41 +61,43 @@ enum Access {
 /// Tries an access. If it is refused the connection breaks on both sides, no byte of the target has
 /// changed, and both are connected anew.
 #[track_caller]
-fn allowed(play: &mut Play<'_>, access: Access, to: RmrTriplet) -> bool {
+fn allowed(session: &mut Session<'_>, access: Access, to: RmrTriplet) -> bool {
     let len = to.len as usize;
-    let before = [play.all(0), play.all(1)];
-    let (ep, local) = (play.sides[0].ep, [play.seg(0, 0x100, len)]);
+    let before = [session.all(0), session.all(1)];
+    let (ep, local) = (session.sides[0].ep, [session.seg(0, 0x100, len)]);
     let cookie = 42;
     match access {
-        Access::Read => play.pair.ias[0].ep_post_rdma_read(ep, &local, cookie, &to, NONE).unwrap(),
+        Access::Read => {
+            session.pair.ias[0].ep_post_rdma_read(ep, &local, cookie, &to, NONE).unwrap()
+        }
         Access::Write => {
             let n = u32::from(before[0][0x100]) + 1;
-            play.fill(0, 0x100, len, n);
-            play.pair.ias[0].ep_post_rdma_write(ep, &local, cookie, &to, NONE).unwrap();
+            session.fill(0, 0x100, len, n);
+            session.pair.ias[0].ep_post_rdma_write(ep, &local, cookie, &to, NONE).unwrap();
         }
     }
-    match play.requests(0, 1)[0] {
+    match session.requests(0, 1)[0] {
         (42, DtoStatus::Success) => {
-            let lmr = play.sides[1].lmr.region;
+            let lmr = session.sides[1].lmr.region;
             let at = (to.addr - lmr.addr) as usize;
-            let there = play.look(1, at, len);
-            assert_eq!(there, play.look(0, 0x100, len), "{access:?} of other bytes");
-            let mut after = play.all(1);
+            let there = session.look(1, at, len);
+            assert_eq!(there, session.look(0, 0x100, len), "{access:?} of other bytes");
+            let mut after = session.all(1);
             after[at..at + len].copy_from_slice(&before[1][at..at + len]);
             assert!(after == before[1], "bytes beside the target changed");
             true
         }
         (42, DtoStatus::ErrRemoteAccess) => {
-            assert!(play.all(1) == before[1], "a refused access changed the target");
+            assert!(session.all(1) == before[1], "a refused access changed the target");
             if access == Access::Read {
-                assert!(play.all(0) == before[0], "a refused read brought something");
+                assert!(session.all(0) == before[0], "a refused read brought something");
             }
-            play.ended();
+            session.ended();
             for side in 0..2 {
-                let ep = play.sides[side].ep;
-                play.pair.ias[side].ep_reset(ep).unwrap();
+                let ep = session.sides[side].ep;
+                session.pair.ias[side].ep_reset(ep).unwrap();
             }
-            play.connect();
+            session.connect();
             false
         }
         other => panic!("{access:?} at {to:?}: {other:?}"),
@@ -101,40 +109,40 @@ const RIGHTS: [MemPriv; 4] =
 
 #[test]
 fn each_right_of_a_region() {
-    Scene::default().connected(|play| {
+    Setup::default().connected(|session| {
         for rights in RIGHTS {
-            let lmr = play.register(1, rights | MemPriv::LOCAL_READ | MemPriv::LOCAL_WRITE);
+            let lmr = session.register(1, rights | MemPriv::LOCAL_READ | MemPriv::LOCAL_WRITE);
             assert_eq!(lmr.rmr_context == 0, rights.is_empty());
             let to = far(&lmr, 0x2000, 700);
             assert_eq!(
-                allowed(play, Access::Read, to),
+                allowed(session, Access::Read, to),
                 rights.contains(MemPriv::REMOTE_READ),
                 "{rights:?}"
             );
             assert_eq!(
-                allowed(play, Access::Write, to),
+                allowed(session, Access::Write, to),
                 rights.contains(MemPriv::REMOTE_WRITE),
                 "{rights:?}"
             );
-            play.pair.ias[1].lmr_free(lmr.lmr).unwrap();
+            session.pair.ias[1].lmr_free(lmr.lmr).unwrap();
         }
     });
 }
 
 #[test]
 fn each_right_of_a_window() {
-    Scene::default().connected(|play| {
-        let rmr = window(play);
+    Setup::default().connected(|session| {
+        let rmr = window(session);
         for rights in RIGHTS {
-            let to = bind(play, rmr, 0x2000, 700, rights);
+            let to = bind(session, rmr, 0x2000, 700, rights);
             assert_eq!(
-                allowed(play, Access::Read, to),
+                allowed(session, Access::Read, to),
                 rights.contains(MemPriv::REMOTE_READ),
                 "{rights:?}"
             );
-            let to = bind(play, rmr, 0x2000, 700, rights);
+            let to = bind(session, rmr, 0x2000, 700, rights);
             assert_eq!(
-                allowed(play, Access::Write, to),
+                allowed(session, Access::Write, to),
                 rights.contains(MemPriv::REMOTE_WRITE),
                 "{rights:?}"
             );
@@ -144,14 +152,14 @@ fn each_right_of_a_window() {
 
 #[test]
 fn a_window_opens_its_range_and_not_a_byte_more() {
-    Scene::default().connected(|play| {
-        let rmr = window(play);
+    Setup::default().connected(|session| {
+        let rmr = window(session);
         for (at, len) in
             [(0x2000, 0x1000), (0x2003, 1), (0x1fff, 2), (0x2abc, 5000), (0, 1), (0xfffe, 2)]
         {
             for access in [Access::Read, Access::Write] {
-                let whole = bind(play, rmr, at, len, MemPriv::REMOTE);
-                assert!(allowed(play, access, whole));
+                let whole = bind(session, rmr, at, len, MemPriv::REMOTE);
+                assert!(allowed(session, access, whole));
                 for (shift, len) in [
                     (-1, whole.len),
                     (1, whole.len),
@@ -164,13 +172,13 @@ fn a_window_opens_its_range_and_not_a_byte_more() {
                     let to =
                         RmrTriplet { addr: whole.addr.wrapping_add_signed(shift), len, ..whole };
                     assert!(
-                        !allowed(play, access, to),
+                        !allowed(session, access, to),
                         "{access:?} of a window of {} bytes: {shift} {len}",
                         whole.len
                     );
                 }
-                // The window stands, for its connection's end was not its own.
-                assert!(allowed(play, access, RmrTriplet { len: 1, ..whole }));
+                // The window is still bound: another connection ended.
+                assert!(allowed(session, access, RmrTriplet { len: 1, ..whole }));
             }
         }
     });
@@ -178,22 +186,23 @@ fn a_window_opens_its_range_and_not_a_byte_more() {
 
 #[test]
 fn a_region_opens_its_range_and_not_a_byte_more() {
-    Scene::default().connected(|play| {
-        let whole = play.sides[1].mem.region();
+    Setup::default().connected(|session| {
+        let whole = session.sides[1].mem.region();
         for (at, len) in [(0x1001, 1), (0x1fff, 2), (0x2345, 6789)] {
             let region = Region { addr: whole.addr + at, len };
-            let lmr = play.pair.ias[1].lmr_create(play.sides[1].pz, region, MemPriv::ALL).unwrap();
+            let lmr =
+                session.pair.ias[1].lmr_create(session.sides[1].pz, region, MemPriv::ALL).unwrap();
             // The driver may register more than was asked, but says so; here it does not.
             assert_eq!(lmr.region, region);
             let all = far(&lmr, 0, len as usize);
             for access in [Access::Read, Access::Write] {
-                assert!(allowed(play, access, all));
+                assert!(allowed(session, access, all));
                 for (shift, len) in
                     [(-1, all.len), (1, all.len), (0, all.len + 1), (-1, 1), (len as i64, 1)]
                 {
                     let to = RmrTriplet { addr: all.addr.wrapping_add_signed(shift), len, ..all };
                     assert!(
-                        !allowed(play, access, to),
+                        !allowed(session, access, to),
                         "{access:?} of a region of {} bytes: {shift} {len}",
                         all.len
                     );
@@ -205,33 +214,33 @@ fn a_region_opens_its_range_and_not_a_byte_more() {
 
 #[test]
 fn two_regions_on_one_page_do_not_open_each_other() {
-    Scene::default().connected(|play| {
-        let base = play.sides[1].mem.region().addr;
-        let pz = play.sides[1].pz;
+    Setup::default().connected(|session| {
+        let base = session.sides[1].mem.region().addr;
+        let pz = session.sides[1].pz;
         let halves = [0, 0x800].map(|at| {
-            play.pair.ias[1]
+            session.pair.ias[1]
                 .lmr_create(pz, Region { addr: base + at, len: 0x800 }, MemPriv::ALL)
                 .unwrap()
         });
         let [first, second] = halves.map(|lmr| far(&lmr, 0, 0x800));
-        assert!(allowed(play, Access::Write, first) && allowed(play, Access::Write, second));
-        assert!(!allowed(play, Access::Write, RmrTriplet { context: first.context, ..second }));
-        assert!(!allowed(play, Access::Read, RmrTriplet { context: second.context, ..first }));
-        assert!(!allowed(play, Access::Read, RmrTriplet { len: 0x801, ..first }));
+        assert!(allowed(session, Access::Write, first) && allowed(session, Access::Write, second));
+        assert!(!allowed(session, Access::Write, RmrTriplet { context: first.context, ..second }));
+        assert!(!allowed(session, Access::Read, RmrTriplet { context: second.context, ..first }));
+        assert!(!allowed(session, Access::Read, RmrTriplet { len: 0x801, ..first }));
     });
 }
 
 #[test]
 fn each_bind_has_a_key_of_its_own() {
-    Scene::default().connected(|play| {
-        let rmr = window(play);
+    Setup::default().connected(|session| {
+        let rmr = window(session);
         let mut last = 0;
         let mut seen = std::collections::BTreeSet::new();
         for n in 0..300 {
-            let key = bind(play, rmr, n, 64, MemPriv::REMOTE).context;
+            let key = bind(session, rmr, n, 64, MemPriv::REMOTE).context;
             assert_ne!(key & 0xff, last & 0xff, "bind {n}");
             assert!(n == 0 || key >> 8 == last >> 8);
-            assert_eq!(play.pair.ias[1].rmr_query(rmr).unwrap().rmr_context, key);
+            assert_eq!(session.pair.ias[1].rmr_query(rmr).unwrap().rmr_context, key);
             seen.insert(key & 0xff);
             last = key;
         }
@@ -243,11 +252,11 @@ fn each_bind_has_a_key_of_its_own() {
 fn keys_of_windows_do_not_follow_each_other() {
     // The same steps under two seeds: the low bytes are not the same.
     let keys = [1, 2].map(|seed| {
-        Scene::seed(seed).connected(|play| {
+        Setup::seed(seed).connected(|session| {
             (0..8)
                 .map(|n| {
-                    let rmr = window(play);
-                    bind(play, rmr, n, 64, MemPriv::REMOTE).context & 0xff
+                    let rmr = window(session);
+                    bind(session, rmr, n, 64, MemPriv::REMOTE).context & 0xff
                 })
                 .collect::<Vec<_>>()
         })
@@ -257,57 +266,57 @@ fn keys_of_windows_do_not_follow_each_other() {
 
 #[test]
 fn a_key_is_dead_after_the_next_bind() {
-    Scene::default().connected(|play| {
-        let rmr = window(play);
-        let old = bind(play, rmr, 0x2000, 64, MemPriv::REMOTE);
-        assert!(allowed(play, Access::Write, old));
-        let new = bind(play, rmr, 0x3000, 64, MemPriv::REMOTE);
-        assert!(allowed(play, Access::Write, new));
-        assert!(!allowed(play, Access::Write, old));
-        assert!(!allowed(play, Access::Read, RmrTriplet { context: old.context, ..new }));
-        assert!(!allowed(play, Access::Read, RmrTriplet { context: new.context, ..old }));
-        // To the same place under the same rights: dead all the same.
-        let again = bind(play, rmr, 0x3000, 64, MemPriv::REMOTE);
-        assert!(!allowed(play, Access::Read, new));
-        assert!(allowed(play, Access::Read, again));
+    Setup::default().connected(|session| {
+        let rmr = window(session);
+        let old = bind(session, rmr, 0x2000, 64, MemPriv::REMOTE);
+        assert!(allowed(session, Access::Write, old));
+        let new = bind(session, rmr, 0x3000, 64, MemPriv::REMOTE);
+        assert!(allowed(session, Access::Write, new));
+        assert!(!allowed(session, Access::Write, old));
+        assert!(!allowed(session, Access::Read, RmrTriplet { context: old.context, ..new }));
+        assert!(!allowed(session, Access::Read, RmrTriplet { context: new.context, ..old }));
+        // Bound to the same range with the same rights: the old key is dead all the same.
+        let again = bind(session, rmr, 0x3000, 64, MemPriv::REMOTE);
+        assert!(!allowed(session, Access::Read, new));
+        assert!(allowed(session, Access::Read, again));
     });
 }
 
 #[test]
 fn a_key_is_dead_after_the_unbind() {
-    Scene::default().connected(|play| {
-        let rmr = window(play);
-        let key = bind(play, rmr, 0x2000, 64, MemPriv::REMOTE);
-        let nothing = bind_range(play, rmr, &LmrTriplet::default(), MemPriv::REMOTE);
-        assert_eq!(play.pair.ias[1].rmr_query(rmr).unwrap().bound, None);
+    Setup::default().connected(|session| {
+        let rmr = window(session);
+        let key = bind(session, rmr, 0x2000, 64, MemPriv::REMOTE);
+        let nothing = bind_range(session, rmr, &LmrTriplet::default(), MemPriv::REMOTE);
+        assert_eq!(session.pair.ias[1].rmr_query(rmr).unwrap().bound, None);
         for context in [key.context, nothing.context] {
             for access in [Access::Read, Access::Write] {
-                assert!(!allowed(play, access, RmrTriplet { context, ..key }));
+                assert!(!allowed(session, access, RmrTriplet { context, ..key }));
             }
         }
-        let key = bind(play, rmr, 0x2000, 64, MemPriv::REMOTE);
-        assert!(allowed(play, Access::Write, key));
+        let key = bind(session, rmr, 0x2000, 64, MemPriv::REMOTE);
+        assert!(allowed(session, Access::Write, key));
     });
 }
 
 #[test]
 fn a_key_is_dead_when_the_free_of_its_window_returns() {
-    Scene::default().connected(|play| {
+    Setup::default().connected(|session| {
         for unbound_first in [true, false] {
-            let rmr = window(play);
-            let key = bind(play, rmr, 0x2000, 64, MemPriv::REMOTE);
-            assert!(allowed(play, Access::Write, key));
+            let rmr = window(session);
+            let key = bind(session, rmr, 0x2000, 64, MemPriv::REMOTE);
+            assert!(allowed(session, Access::Write, key));
             if unbound_first {
-                bind_range(play, rmr, &LmrTriplet::default(), MemPriv::REMOTE);
+                bind_range(session, rmr, &LmrTriplet::default(), MemPriv::REMOTE);
             }
-            play.pair.ias[1].rmr_free(rmr).unwrap();
-            assert!(!allowed(play, Access::Write, key));
-            // Another window in its place takes another key.
-            let next = window(play);
-            let new = bind(play, next, 0x2000, 64, MemPriv::REMOTE);
-            assert!(!allowed(play, Access::Read, key));
-            assert!(allowed(play, Access::Read, new));
-            play.pair.ias[1].rmr_free(next).unwrap();
+            session.pair.ias[1].rmr_free(rmr).unwrap();
+            assert!(!allowed(session, Access::Write, key));
+            // Another window in its slot gets another key.
+            let next = window(session);
+            let new = bind(session, next, 0x2000, 64, MemPriv::REMOTE);
+            assert!(!allowed(session, Access::Read, key));
+            assert!(allowed(session, Access::Read, new));
+            session.pair.ias[1].rmr_free(next).unwrap();
         }
     });
 }
@@ -315,115 +324,116 @@ fn a_key_is_dead_when_the_free_of_its_window_returns() {
 #[test]
 fn a_window_outlives_the_connection_it_was_bound_on() {
     // Its scope is the Protection Zone.
-    Scene::default().connected(|play| {
-        let rmr = window(play);
-        let key = bind(play, rmr, 0x2000, 64, MemPriv::REMOTE);
-        assert!(!allowed(play, Access::Write, RmrTriplet { len: 65, ..key }));
-        assert!(allowed(play, Access::Write, key));
-        let (a, b) = (play.endpoint(0), play.endpoint(1));
-        play.connect_eps(a, b);
-        play.sides[0].ep = a;
-        assert!(allowed(play, Access::Read, key));
+    Setup::default().connected(|session| {
+        let rmr = window(session);
+        let key = bind(session, rmr, 0x2000, 64, MemPriv::REMOTE);
+        assert!(!allowed(session, Access::Write, RmrTriplet { len: 65, ..key }));
+        assert!(allowed(session, Access::Write, key));
+        let (a, b) = (session.endpoint(0), session.endpoint(1));
+        session.connect_eps(a, b);
+        session.sides[0].ep = a;
+        assert!(allowed(session, Access::Read, key));
     });
 }
 
 #[test]
 fn a_bind_under_way_when_the_connection_ends() {
     for n in 0..6 {
-        Scene::seed(n).connected(|play| {
-            let rmr = window(play);
-            let old = bind(play, rmr, 0x2000, 64, MemPriv::REMOTE);
-            play.lines[1].cut(true);
-            play.write(1, 0, 64, 1);
-            let (ep, range) = (play.sides[1].ep, play.seg(1, 0x3000, 64));
-            play.pair.ias[1].rmr_bind(rmr, &range, MemPriv::REMOTE, ep, 2, NONE).unwrap();
-            play.pass(Duration::from_millis(n));
-            play.lines[1].cut(false);
-            play.disconnect(1, dat_core::CloseFlag::Abrupt);
-            let said = play.requests(1, 2);
+        Setup::seed(n).connected(|session| {
+            let rmr = window(session);
+            let old = bind(session, rmr, 0x2000, 64, MemPriv::REMOTE);
+            session.lines[1].cut(true);
+            session.write(1, 0, 64, 1);
+            let (ep, range) = (session.sides[1].ep, session.seg(1, 0x3000, 64));
+            session.pair.ias[1].rmr_bind(rmr, &range, MemPriv::REMOTE, ep, 2, NONE).unwrap();
+            session.pass(Duration::from_millis(n));
+            session.lines[1].cut(false);
+            session.disconnect(1, dat_core::CloseFlag::Abrupt);
+            let said = session.requests(1, 2);
             assert_eq!((said[0].0, said[1].0), (1, 2));
-            play.ended();
+            session.ended();
             for side in 0..2 {
-                let ep = play.sides[side].ep;
-                play.pair.ias[side].ep_reset(ep).unwrap();
+                let ep = session.sides[side].ep;
+                session.pair.ias[side].ep_reset(ep).unwrap();
             }
-            play.connect();
-            // Whatever became of that bind, the next one is good and the keys before it are dead.
-            let new = bind(play, rmr, 0x4000, 64, MemPriv::REMOTE);
-            assert!(allowed(play, Access::Write, new));
-            assert!(!allowed(play, Access::Write, old));
-            play.pair.ias[1].rmr_free(rmr).unwrap();
-            let lmr = play.sides[1].lmr.lmr;
-            play.pair.ias[1].lmr_free(lmr).unwrap();
+            session.connect();
+            // In any case the next bind is good and the keys before it are dead.
+            let new = bind(session, rmr, 0x4000, 64, MemPriv::REMOTE);
+            assert!(allowed(session, Access::Write, new));
+            assert!(!allowed(session, Access::Write, old));
+            session.pair.ias[1].rmr_free(rmr).unwrap();
+            let lmr = session.sides[1].lmr.lmr;
+            session.pair.ias[1].lmr_free(lmr).unwrap();
         });
     }
 }
 
 #[test]
 fn a_free_while_the_bind_is_under_way() {
-    Scene::default().connected(|play| {
+    Setup::default().connected(|session| {
         for _ in 0..20 {
-            let rmr = window(play);
-            let (ep, range) = (play.sides[1].ep, play.seg(1, 0x3000, 64));
+            let rmr = window(session);
+            let (ep, range) = (session.sides[1].ep, session.seg(1, 0x3000, 64));
             let context =
-                play.pair.ias[1].rmr_bind(rmr, &range, MemPriv::REMOTE, ep, 2, NONE).unwrap();
-            play.pair.ias[1].rmr_free(rmr).unwrap();
-            assert!(play.pair.ias[1].rmr_query(rmr).is_err());
+                session.pair.ias[1].rmr_bind(rmr, &range, MemPriv::REMOTE, ep, 2, NONE).unwrap();
+            session.pair.ias[1].rmr_free(rmr).unwrap();
+            assert!(session.pair.ias[1].rmr_query(rmr).is_err());
             // The completion of the bind is still one of an operation.
-            assert_eq!(play.requests(1, 1), [(2, DtoStatus::Success)]);
-            play.pass(Duration::from_millis(1));
+            assert_eq!(session.requests(1, 1), [(2, DtoStatus::Success)]);
+            session.pass(Duration::from_millis(1));
             let to = RmrTriplet { addr: range.addr, len: 64, context };
-            assert!(!allowed(play, Access::Write, to));
+            assert!(!allowed(session, Access::Write, to));
         }
-        let lmr = play.sides[1].lmr.lmr;
-        play.pair.ias[1].lmr_free(lmr).unwrap();
+        let lmr = session.sides[1].lmr.lmr;
+        session.pair.ias[1].lmr_free(lmr).unwrap();
     });
 }
 
 #[test]
 fn a_region_is_held_by_the_windows_over_it() {
-    Scene::default().connected(|play| {
-        let (first, second) = (play.register(1, MemPriv::ALL), play.register(1, MemPriv::ALL));
-        let rmr = window(play);
-        bind_range(play, rmr, &seg(&first, 0, 64), MemPriv::REMOTE);
-        let held = play.pair.ias[1].lmr_free(first.lmr).unwrap_err().ret();
+    Setup::default().connected(|session| {
+        let (first, second) =
+            (session.register(1, MemPriv::ALL), session.register(1, MemPriv::ALL));
+        let rmr = window(session);
+        bind_range(session, rmr, &seg(&first, 0, 64), MemPriv::REMOTE);
+        let held = session.pair.ias[1].lmr_free(first.lmr).unwrap_err().ret();
         assert_eq!(held.subtype(), DatSubtype::InvalidStateLmrInUse);
         // The hold moves with the next bind.
-        let key = bind_range(play, rmr, &seg(&second, 0x2000, 64), MemPriv::REMOTE);
-        play.pair.ias[1].lmr_free(first.lmr).unwrap();
-        assert!(play.pair.ias[1].lmr_free(second.lmr).is_err());
-        assert!(allowed(play, Access::Write, key));
-        play.pair.ias[1].rmr_free(rmr).unwrap();
-        play.pair.ias[1].lmr_free(second.lmr).unwrap();
-        assert!(!allowed(play, Access::Write, key));
+        let key = bind_range(session, rmr, &seg(&second, 0x2000, 64), MemPriv::REMOTE);
+        session.pair.ias[1].lmr_free(first.lmr).unwrap();
+        assert!(session.pair.ias[1].lmr_free(second.lmr).is_err());
+        assert!(allowed(session, Access::Write, key));
+        session.pair.ias[1].rmr_free(rmr).unwrap();
+        session.pair.ias[1].lmr_free(second.lmr).unwrap();
+        assert!(!allowed(session, Access::Write, key));
     });
 }
 
 #[test]
 fn a_freed_region_is_closed_to_both_sides() {
-    Scene::default().connected(|play| {
-        let lmr = play.register(1, MemPriv::ALL);
+    Setup::default().connected(|session| {
+        let lmr = session.register(1, MemPriv::ALL);
         let key = far(&lmr, 0x2000, 64);
-        assert!(allowed(play, Access::Write, key));
-        play.pair.ias[1].lmr_free(lmr.lmr).unwrap();
-        assert!(!allowed(play, Access::Write, key));
-        let ep = play.sides[1].ep;
-        let got = play.pair.ias[1].ep_post_send(ep, &[seg(&lmr, 0, 8)], 1, NONE).unwrap_err();
+        assert!(allowed(session, Access::Write, key));
+        session.pair.ias[1].lmr_free(lmr.lmr).unwrap();
+        assert!(!allowed(session, Access::Write, key));
+        let ep = session.sides[1].ep;
+        let got = session.pair.ias[1].ep_post_send(ep, &[seg(&lmr, 0, 8)], 1, NONE).unwrap_err();
         assert_eq!(got.ty(), DatType::PrivilegesViolation);
-        // Its place is taken again: the old key stays dead.
+        // Its slot is in use again: the old key stays dead.
         for _ in 0..4 {
-            let next = play.register(1, MemPriv::ALL);
+            let next = session.register(1, MemPriv::ALL);
             assert_ne!(next.rmr_context, lmr.rmr_context);
-            assert!(!allowed(play, Access::Read, key));
-            play.pair.ias[1].lmr_free(next.lmr).unwrap();
+            assert!(!allowed(session, Access::Read, key));
+            session.pair.ias[1].lmr_free(next.lmr).unwrap();
         }
     });
 }
 
 #[test]
 fn keys_that_were_never_given_out() {
-    Scene::default().connected(|play| {
-        let good = play.far(1, 0x2000, 8);
+    Setup::default().connected(|session| {
+        let good = session.far(1, 0x2000, 8);
         for other in [
             0,
             1,
@@ -436,29 +446,29 @@ fn keys_that_were_never_given_out() {
             good.context ^ 0x100,
         ] {
             assert!(
-                !allowed(play, Access::Write, RmrTriplet { context: other, ..good }),
+                !allowed(session, Access::Write, RmrTriplet { context: other, ..good }),
                 "{other:#x}"
             );
         }
-        let lkey = play.sides[1].lmr.lmr_context;
-        assert!(!allowed(play, Access::Read, RmrTriplet { context: lkey, ..good }));
+        let lkey = session.sides[1].lmr.lmr_context;
+        assert!(!allowed(session, Access::Read, RmrTriplet { context: lkey, ..good }));
     });
 }
 
 #[test]
 fn zones_are_apart() {
-    Scene::default().connected(|play| {
-        let other = play.pair.ias[1].pz_create().unwrap();
-        let region = play.sides[1].mem.region();
-        let lmr = play.pair.ias[1].lmr_create(other, region, MemPriv::ALL).unwrap();
+    Setup::default().connected(|session| {
+        let other = session.pair.ias[1].pz_create().unwrap();
+        let region = session.sides[1].mem.region();
+        let lmr = session.pair.ias[1].lmr_create(other, region, MemPriv::ALL).unwrap();
         // A peer whose Endpoint is in one zone does not reach memory in another.
         for access in [Access::Read, Access::Write] {
-            assert!(!allowed(play, access, far(&lmr, 0x2000, 64)));
+            assert!(!allowed(session, access, far(&lmr, 0x2000, 64)));
         }
         // Nor does this side itself.
-        let (ep, own) = (play.sides[1].ep, [seg(&lmr, 0, 64)]);
-        let there = play.far(0, 0, 64);
-        let ia = &mut play.pair.ias[1];
+        let (ep, own) = (session.sides[1].ep, [seg(&lmr, 0, 64)]);
+        let there = session.far(0, 0, 64);
+        let ia = &mut session.pair.ias[1];
         for got in [
             ia.ep_post_send(ep, &own, 1, NONE),
             ia.ep_post_recv(ep, &own, 1, NONE),
@@ -468,27 +478,28 @@ fn zones_are_apart() {
             assert_eq!(got.unwrap_err().ty(), DatType::ProtectionViolation);
         }
         let rmr = ia.rmr_create(other).unwrap();
-        let mine = seg(&play.sides[1].lmr, 0, 64);
+        let mine = seg(&session.sides[1].lmr, 0, 64);
         for range in [mine, own[0]] {
             let got = ia.rmr_bind(rmr, &range, MemPriv::REMOTE, ep, 1, NONE);
             assert_eq!(got.unwrap_err().ty(), DatType::ProtectionViolation);
         }
-        let inner = ia.rmr_create(play.sides[1].pz).unwrap();
+        let inner = ia.rmr_create(session.sides[1].pz).unwrap();
         let got = ia.rmr_bind(inner, &own[0], MemPriv::REMOTE, ep, 1, NONE);
         assert_eq!(got.unwrap_err().ty(), DatType::ProtectionViolation);
-        play.traffic(1);
+        session.traffic(1);
     });
 }
 
 #[test]
 fn a_bind_cannot_give_more_than_the_region_has() {
-    Scene::default().connected(|play| {
-        let rmr = window(play);
-        let read_only = play.register(1, MemPriv::LOCAL_READ);
+    Setup::default().connected(|session| {
+        let rmr = window(session);
+        let read_only = session.register(1, MemPriv::LOCAL_READ);
         let whole = read_only.region.len;
-        let ep = play.sides[1].ep;
-        let mut bind =
-            |range: LmrTriplet, rights| play.pair.ias[1].rmr_bind(rmr, &range, rights, ep, 1, NONE);
+        let ep = session.sides[1].ep;
+        let mut bind = |range: LmrTriplet, rights| {
+            session.pair.ias[1].rmr_bind(rmr, &range, rights, ep, 1, NONE)
+        };
         let got = bind(seg(&read_only, 0, 64), MemPriv::REMOTE_WRITE).unwrap_err();
         assert_eq!(got.ty(), DatType::PrivilegesViolation);
         for (at, len) in [(whole - 63, 64), (whole, 1), (u64::MAX, 1), (whole, u64::from(u32::MAX))]
@@ -502,158 +513,158 @@ fn a_bind_cannot_give_more_than_the_region_has() {
             assert_eq!(got.ty(), DatType::InvalidParameter, "{at} {len}");
         }
         bind(seg(&read_only, (whole - 64) as usize, 64), MemPriv::REMOTE_READ).unwrap();
-        let evd = play.sides[1].request;
-        play.event(1, evd);
-        play.quiet(Duration::from_millis(5));
+        let evd = session.sides[1].request;
+        session.event(1, evd);
+        session.expect_no_event(Duration::from_millis(5));
     });
 }
 
 #[test]
 fn a_key_sent_right_behind_its_bind_is_good_when_it_arrives() {
-    Scene::default().connected(|play| {
-        let rmr = window(play);
+    Setup::default().connected(|session| {
+        let rmr = window(session);
         for n in 0..30_u32 {
-            play.recv(0, 0, 4, 1);
-            let (ep, range) = (play.sides[1].ep, play.seg(1, 0x2000 + 64 * n as usize, 64));
+            session.recv(0, 0, 4, 1);
+            let (ep, range) = (session.sides[1].ep, session.seg(1, 0x2000 + 64 * n as usize, 64));
             let context =
-                play.pair.ias[1].rmr_bind(rmr, &range, MemPriv::REMOTE, ep, 2, NONE).unwrap();
-            play.sides[1].mem.copy_in(0, &context.to_be_bytes());
-            play.send(1, 0, 4, 3);
-            play.received(0, 1);
-            let key = play.look(0, 0, 4);
+                session.pair.ias[1].rmr_bind(rmr, &range, MemPriv::REMOTE, ep, 2, NONE).unwrap();
+            session.sides[1].mem.copy_in(0, &context.to_be_bytes());
+            session.send(1, 0, 4, 3);
+            session.received(0, 1);
+            let key = session.look(0, 0, 4);
             let context = u32::from_be_bytes(key.try_into().unwrap());
-            play.fill(0, 0x1000, 64, n);
-            play.write_to(0, 0x1000, 64, RmrTriplet { addr: range.addr, len: 64, context }, 4);
-            play.requested(0, DtoOperation::RdmaWrite, 4);
-            play.check(1, 0x2000 + 64 * n as usize, 64, n);
-            assert_eq!(play.requests(1, 2), [(2, DtoStatus::Success), (3, DtoStatus::Success)]);
+            session.fill(0, 0x1000, 64, n);
+            session.write_to(0, 0x1000, 64, RmrTriplet { addr: range.addr, len: 64, context }, 4);
+            session.requested(0, DtoOperation::RdmaWrite, 4);
+            session.check(1, 0x2000 + 64 * n as usize, 64, n);
+            assert_eq!(session.requests(1, 2), [(2, DtoStatus::Success), (3, DtoStatus::Success)]);
         }
     });
 }
 
 #[test]
 fn suppressed_binds_are_silent_and_good() {
-    Scene::default().connected(|play| {
-        let rmr = window(play);
-        let ep = play.sides[1].ep;
+    Setup::default().connected(|session| {
+        let rmr = window(session);
+        let ep = session.sides[1].ep;
         for n in 0..100_usize {
-            let range = play.seg(1, 0x2000 + n, 64);
+            let range = session.seg(1, 0x2000 + n, 64);
             let flags = CompletionFlags::SUPPRESS;
             let context =
-                play.pair.ias[1].rmr_bind(rmr, &range, MemPriv::REMOTE, ep, 2, flags).unwrap();
+                session.pair.ias[1].rmr_bind(rmr, &range, MemPriv::REMOTE, ep, 2, flags).unwrap();
             if n % 10 == 9 {
-                play.write(1, 0, 1, 5);
-                play.requested(1, DtoOperation::RdmaWrite, 5);
+                session.write(1, 0, 1, 5);
+                session.requested(1, DtoOperation::RdmaWrite, 5);
                 assert!(allowed(
-                    play,
+                    session,
                     Access::Write,
                     RmrTriplet { addr: range.addr, len: 64, context }
                 ));
             }
         }
-        play.quiet(Duration::from_millis(5));
+        session.expect_no_event(Duration::from_millis(5));
     });
 }
 
 #[test]
 fn as_many_windows_as_there_is_room_for() {
-    Scene::default().connected(|play| {
+    Setup::default().connected(|session| {
         let mut keys = Vec::new();
         for n in 0..64 {
-            let rmr = window(play);
-            keys.push((rmr, bind(play, rmr, 0x1000 + 100 * n, 100, MemPriv::REMOTE)));
+            let rmr = window(session);
+            keys.push((rmr, bind(session, rmr, 0x1000 + 100 * n, 100, MemPriv::REMOTE)));
         }
-        let pz = play.sides[1].pz;
-        let full = play.pair.ias[1].rmr_create(pz).unwrap_err().ret();
+        let pz = session.sides[1].pz;
+        let full = session.pair.ias[1].rmr_create(pz).unwrap_err().ret();
         assert_eq!(full.ty(), DatType::InsufficientResources);
         for (n, (_, key)) in keys.iter().enumerate() {
-            play.fill(0, 0, 100, n as u32);
-            play.write_to(0, 0, 100, *key, 1);
-            play.requested(0, DtoOperation::RdmaWrite, 1);
+            session.fill(0, 0, 100, n as u32);
+            session.write_to(0, 0, 100, *key, 1);
+            session.requested(0, DtoOperation::RdmaWrite, 1);
         }
         for n in 0..64 {
-            play.check(1, 0x1000 + 100 * n, 100, n as u32);
+            session.check(1, 0x1000 + 100 * n, 100, n as u32);
         }
         let (first, second) = (keys[0].1, keys[1].1);
-        assert!(!allowed(play, Access::Write, RmrTriplet { context: first.context, ..second }));
+        assert!(!allowed(session, Access::Write, RmrTriplet { context: first.context, ..second }));
         for (rmr, _) in keys {
-            play.pair.ias[1].rmr_free(rmr).unwrap();
+            session.pair.ias[1].rmr_free(rmr).unwrap();
         }
     });
 }
 
 #[test]
 fn regions_and_windows_over_memory_that_is_scattered_for_the_device() {
-    let scene = Scene { bytes: 1 << 20, ..Scene::default() };
-    scene.connected(|play| {
+    let setup = Setup { bytes: 1 << 20, ..Setup::default() };
+    setup.connected(|session| {
         // The buffer is one piece for the consumer and several for the device.
-        let slot = play.pair.slots[1];
-        let start = (play.sides[1].mem.addr() - slot.arena_addr()) as usize;
+        let slot = session.pair.slots[1];
+        let start = (session.sides[1].mem.addr() - slot.arena_addr()) as usize;
         let (_, run) = slot.iova(start).unwrap();
         assert!(run < 1 << 20);
-        let rmr = window(play);
-        let key = bind(play, rmr, run - 3000, 9000, MemPriv::REMOTE);
-        play.fill(0, 0, 9000, 1);
-        play.write_to(0, 0, 9000, key, 1);
-        play.requested(0, DtoOperation::RdmaWrite, 1);
-        play.check(1, run - 3000, 9000, 1);
-        assert_eq!(play.look(1, run - 3001, 1), [0]);
-        assert_eq!(play.look(1, run + 6000, 1), [0]);
-        assert!(!allowed(play, Access::Write, RmrTriplet { len: 9001, ..key }));
+        let rmr = window(session);
+        let key = bind(session, rmr, run - 3000, 9000, MemPriv::REMOTE);
+        session.fill(0, 0, 9000, 1);
+        session.write_to(0, 0, 9000, key, 1);
+        session.requested(0, DtoOperation::RdmaWrite, 1);
+        session.check(1, run - 3000, 9000, 1);
+        assert_eq!(session.look(1, run - 3001, 1), [0]);
+        assert_eq!(session.look(1, run + 6000, 1), [0]);
+        assert!(!allowed(session, Access::Write, RmrTriplet { len: 9001, ..key }));
         // All of it, by its region, both ways.
-        play.fill(0, 0, 1 << 20, 2);
-        play.write(0, 0, 1 << 20, 1);
-        play.requested(0, DtoOperation::RdmaWrite, 1);
-        play.check(1, 0, 1 << 20, 2);
-        play.fill(1, 0, 1 << 20, 3);
-        play.read(0, 0, 1 << 20, 1);
-        play.requested(0, DtoOperation::RdmaRead, 1);
-        assert!(play.look(0, 0, 1 << 20) == contents(3, 1 << 20));
+        session.fill(0, 0, 1 << 20, 2);
+        session.write(0, 0, 1 << 20, 1);
+        session.requested(0, DtoOperation::RdmaWrite, 1);
+        session.check(1, 0, 1 << 20, 2);
+        session.fill(1, 0, 1 << 20, 3);
+        session.read(0, 0, 1 << 20, 1);
+        session.requested(0, DtoOperation::RdmaRead, 1);
+        assert!(session.look(0, 0, 1 << 20) == contents(3, 1 << 20));
     });
 }
 
 #[test]
 fn regions_of_more_pages_than_a_command_carries() {
-    let mut scene = Scene { bytes: 9 << 20, ..Scene::default() };
-    scene.stage.memory.arena = 8192;
-    scene.connected(|play| {
+    let mut setup = Setup { bytes: 9 << 20, ..Setup::default() };
+    setup.stage.memory.arena = 8192;
+    setup.connected(|session| {
         // Pages of 4 KiB are the largest that fit, so the list has more than the 2,016 that one
         // command carries.
-        let slot = play.pair.slots[1];
-        let start = (play.sides[1].mem.addr() - slot.arena_addr()) as usize;
+        let slot = session.pair.slots[1];
+        let start = (session.sides[1].mem.addr() - slot.arena_addr()) as usize;
         let place = |at: usize| slot.iova(start + at).unwrap().0;
         let odd = |at: usize| (place(at) >> 12) % 2 != (at >> 12) as u64 % 2;
         let pages = (0..9 << 20).step_by(4096);
         let odd = pages.clone().filter(|&at| odd(at)).count();
         assert!(odd != 0 && odd != pages.count(), "not scattered enough");
         let border = 2016 * 4096;
-        play.fill(0, 0, 1 << 20, 1);
+        session.fill(0, 0, 1 << 20, 1);
         for at in [0, border - 5000, (9 << 20) - 9000] {
-            play.write(0, 0, 9000, 1);
-            play.requested(0, DtoOperation::RdmaWrite, 1);
-            play.check(1, 0, 9000, 1);
+            session.write(0, 0, 9000, 1);
+            session.requested(0, DtoOperation::RdmaWrite, 1);
+            session.check(1, 0, 9000, 1);
             let far = RmrTriplet {
-                addr: play.sides[1].lmr.region.addr + at as u64,
+                addr: session.sides[1].lmr.region.addr + at as u64,
                 len: 9000,
-                context: play.sides[1].lmr.rmr_context,
+                context: session.sides[1].lmr.rmr_context,
             };
-            play.write_to(0, 0, 9000, far, 1);
-            play.requested(0, DtoOperation::RdmaWrite, 1);
-            play.check(1, at, 9000, 1);
+            session.write_to(0, 0, 9000, far, 1);
+            session.requested(0, DtoOperation::RdmaWrite, 1);
+            session.check(1, at, 9000, 1);
         }
-        let rmr = window(play);
-        let key = bind(play, rmr, border - 100, 200, MemPriv::REMOTE);
-        play.fill(0, 0, 200, 2);
-        play.write_to(0, 0, 200, key, 1);
-        play.requested(0, DtoOperation::RdmaWrite, 1);
-        play.check(1, border - 100, 200, 2);
-        assert!(!allowed(play, Access::Write, RmrTriplet { len: 201, ..key }));
-        // And it is given back whole.
-        play.pair.ias[1].rmr_free(rmr).unwrap();
-        let lmr = play.sides[1].lmr;
-        play.pair.ias[1].lmr_free(lmr.lmr).unwrap();
-        let made = play.pair.ias[1].lmr_create(lmr.pz, lmr.region, MemPriv::ALL);
-        play.sides[1].lmr = made.unwrap();
+        let rmr = window(session);
+        let key = bind(session, rmr, border - 100, 200, MemPriv::REMOTE);
+        session.fill(0, 0, 200, 2);
+        session.write_to(0, 0, 200, key, 1);
+        session.requested(0, DtoOperation::RdmaWrite, 1);
+        session.check(1, border - 100, 200, 2);
+        assert!(!allowed(session, Access::Write, RmrTriplet { len: 201, ..key }));
+        // It is given back whole.
+        session.pair.ias[1].rmr_free(rmr).unwrap();
+        let lmr = session.sides[1].lmr;
+        session.pair.ias[1].lmr_free(lmr.lmr).unwrap();
+        let made = session.pair.ias[1].lmr_create(lmr.pz, lmr.region, MemPriv::ALL);
+        session.sides[1].lmr = made.unwrap();
     });
 }
 
@@ -665,35 +676,35 @@ fn memory_that_the_host_refuses_the_device() {
         (false, DtoOperation::RdmaRead),
         (false, DtoOperation::Receive),
     ] {
-        Scene::default().connected(|play| {
-            let slot = play.pair.slots[0];
+        Setup::default().connected(|session| {
+            let slot = session.pair.slots[0];
             let (iova, _) = slot
-                .iova((play.sides[0].mem.addr() - slot.arena_addr()) as usize + 0x3000)
+                .iova((session.sides[0].mem.addr() - slot.arena_addr()) as usize + 0x3000)
                 .unwrap();
             if source {
-                play.refusals[0].reads(iova..iova + 0x1000);
+                session.refusals[0].reads(iova..iova + 0x1000);
             } else {
-                play.refusals[0].writes(iova..iova + 0x1000);
+                session.refusals[0].writes(iova..iova + 0x1000);
             }
             let at = 0x2800;
             let got = match op {
                 DtoOperation::Send => {
-                    play.recv(1, 0, 8192, 1);
-                    play.send(0, at, 4096, 2);
-                    play.requests(0, 1)[0]
+                    session.recv(1, 0, 8192, 1);
+                    session.send(0, at, 4096, 2);
+                    session.requests(0, 1)[0]
                 }
                 DtoOperation::RdmaWrite => {
-                    play.write(0, at, 4096, 2);
-                    play.requests(0, 1)[0]
+                    session.write(0, at, 4096, 2);
+                    session.requests(0, 1)[0]
                 }
                 DtoOperation::RdmaRead => {
-                    play.read(0, at, 4096, 2);
-                    play.requests(0, 1)[0]
+                    session.read(0, at, 4096, 2);
+                    session.requests(0, 1)[0]
                 }
                 DtoOperation::Receive => {
-                    play.recv(0, at, 4096, 2);
-                    play.send(1, 0, 4096, 1);
-                    play.receives(0, 1)[0]
+                    session.recv(0, at, 4096, 2);
+                    session.send(1, 0, 4096, 1);
+                    session.receives(0, 1)[0]
                 }
                 other @ (DtoOperation::ReceiveWithInvalidate
                 | DtoOperation::BindMw
@@ -701,17 +712,17 @@ fn memory_that_the_host_refuses_the_device() {
                 | DtoOperation::LmrInvalidate) => panic!("{other:?} is not among them"),
             };
             assert_eq!(got, (2, DtoStatus::ErrLocalProtection), "{op:?}");
-            assert!(play.refusals[0].count() > 0);
-            play.ended();
-            play.refusals[0].clear();
-            while play.pair.ias[1].evd_dequeue(play.sides[1].recv).is_ok() {}
-            while play.pair.ias[1].evd_dequeue(play.sides[1].request).is_ok() {}
+            assert!(session.refusals[0].count() > 0);
+            session.ended();
+            session.refusals[0].clear();
+            while session.pair.ias[1].evd_dequeue(session.sides[1].recv).is_ok() {}
+            while session.pair.ias[1].evd_dequeue(session.sides[1].request).is_ok() {}
             for side in 0..2 {
-                let ep = play.sides[side].ep;
-                play.pair.ias[side].ep_reset(ep).unwrap();
+                let ep = session.sides[side].ep;
+                session.pair.ias[side].ep_reset(ep).unwrap();
             }
-            play.connect();
-            play.traffic(1);
+            session.connect();
+            session.traffic(1);
         });
     }
 }
@@ -719,34 +730,34 @@ fn memory_that_the_host_refuses_the_device() {
 #[test]
 fn a_target_that_the_host_refuses_the_device() {
     for access in [Access::Read, Access::Write] {
-        Scene::default().connected(|play| {
-            let slot = play.pair.slots[1];
+        Setup::default().connected(|session| {
+            let slot = session.pair.slots[1];
             let (iova, _) = slot
-                .iova((play.sides[1].mem.addr() - slot.arena_addr()) as usize + 0x3000)
+                .iova((session.sides[1].mem.addr() - slot.arena_addr()) as usize + 0x3000)
                 .unwrap();
-            play.refusals[1].reads(iova..iova + 0x1000);
-            play.refusals[1].writes(iova..iova + 0x1000);
-            let to = play.far(1, 0x2800, 4096);
+            session.refusals[1].reads(iova..iova + 0x1000);
+            session.refusals[1].writes(iova..iova + 0x1000);
+            let to = session.far(1, 0x2800, 4096);
             match access {
-                Access::Read => play.read_from(0, 0, 4096, to, 2),
-                Access::Write => play.write_to(0, 0, 4096, to, 2),
+                Access::Read => session.read_from(0, 0, 4096, to, 2),
+                Access::Write => session.write_to(0, 0, 4096, to, 2),
             }
-            let (cookie, status) = play.requests(0, 1)[0];
+            let (cookie, status) = session.requests(0, 1)[0];
             assert_eq!(cookie, 2);
             assert!(
                 matches!(status, DtoStatus::ErrRemoteAccess | DtoStatus::ErrRemoteResponder),
                 "{access:?}: {status:?}"
             );
-            assert!(play.refusals[1].count() > 0);
-            play.ended();
+            assert!(session.refusals[1].count() > 0);
+            session.ended();
         });
     }
 }
 
 #[test]
 fn memory_that_is_not_the_platform_s_is_not_registered() {
-    Scene::default().play(|play| {
-        let (pz, slot) = (play.sides[0].pz, play.pair.slots[0]);
+    Setup::default().run(|session| {
+        let (pz, slot) = (session.sides[0].pz, session.pair.slots[0]);
         let (base, len) = (slot.arena_addr(), slot.arena_len() as u64);
         let commands = slot.hca().commands();
         for (addr, size) in [
@@ -760,12 +771,12 @@ fn memory_that_is_not_the_platform_s_is_not_registered() {
             (u64::MAX - 10, 100),
             (base, u64::MAX),
         ] {
-            let got = play.pair.ias[0]
+            let got = session.pair.ias[0]
                 .lmr_create(pz, Region { addr, len: size }, MemPriv::ALL)
                 .unwrap_err();
             assert_eq!(got.ret().ty(), DatType::InvalidParameter, "{addr:#x} {size:#x}");
         }
-        let none = play.pair.ias[0]
+        let none = session.pair.ias[0]
             .lmr_create(pz, Region { addr: base, len: 0 }, MemPriv::ALL)
             .unwrap_err();
         assert_eq!(none.ret().ty(), DatType::LengthError);
@@ -775,17 +786,17 @@ fn memory_that_is_not_the_platform_s_is_not_registered() {
 
 #[test]
 fn registrations_come_and_go_without_a_trace() {
-    Scene::default().play(|play| {
-        let pz = play.sides[0].pz;
+    Setup::default().run(|session| {
+        let pz = session.sides[0].pz;
         let mut held = None;
         for n in 0..200_usize {
-            let buffer = Buffer::zeroed(play.pair.slots[0], 1 + n * 177).unwrap();
-            let lmr = play.pair.ias[0].lmr_create(pz, buffer.region(), MemPriv::ALL).unwrap();
-            assert_eq!(play.pair.ias[0].lmr_query(lmr.lmr).unwrap(), lmr);
-            play.pair.ias[0].lmr_free(lmr.lmr).unwrap();
-            assert!(play.pair.ias[0].lmr_query(lmr.lmr).is_err());
+            let buffer = Buffer::zeroed(session.pair.slots[0], 1 + n * 177).unwrap();
+            let lmr = session.pair.ias[0].lmr_create(pz, buffer.region(), MemPriv::ALL).unwrap();
+            assert_eq!(session.pair.ias[0].lmr_query(lmr.lmr).unwrap(), lmr);
+            session.pair.ias[0].lmr_free(lmr.lmr).unwrap();
+            assert!(session.pair.ias[0].lmr_query(lmr.lmr).is_err());
             buffer.release();
-            let now = (play.pair.slots[0].in_use(), play.pair.slots[0].views().pages_out());
+            let now = (session.pair.slots[0].in_use(), session.pair.slots[0].views().pages_out());
             assert_eq!(*held.get_or_insert(now), now);
         }
     });

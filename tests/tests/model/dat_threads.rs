@@ -1,5 +1,5 @@
-//! The two halves in two threads over the model: one posts, one reaps, a third lets time pass and
-//! plays the peer.
+//! A poster and a reaper in two threads over the model: one posts, one reaps, a third lets time
+//! pass and is the peer.
 #![expect(
     clippy::cast_possible_truncation,
     reason = "test code: a panic here is a failed test with a line number"
@@ -12,14 +12,14 @@ use dat_core::{
     CompletionFlags, DatType, DtoEvent, DtoOperation, DtoStatus, Event, LmrTriplet, RmrTriplet,
 };
 use dat_tests::host::inproc::Slot;
-use dat_tests::play::{NONE, Scene, contents, pattern};
+use dat_tests::session::{NONE, Setup, contents, pattern};
 
 const OPERATIONS: u64 = 10_000;
-/// Places that messages take turns in.
+/// Slots of memory that messages use in turn.
 const PLACES: u64 = 32;
 const SIZE: usize = 96;
 
-/// What the n-th operation is: three kinds in turn.
+/// Kind of the n-th operation: three kinds in turn.
 fn kind(n: u64) -> DtoOperation {
     match n % 3 {
         0 => DtoOperation::Send,
@@ -37,21 +37,21 @@ fn is_sync<T: Sync>(_: &T) {}
 
 #[test]
 fn ten_thousand_operations_by_two_threads() {
-    Scene::default().connected(|play| {
-        is_sync::<Slot>(play.pair.slots[0]);
+    Setup::default().connected(|session| {
+        is_sync::<Slot>(session.pair.slots[0]);
         let place = |n: u64| (n % PLACES) as usize * SIZE;
         // Side 1: 0x0000 received here, 0x4000 written here, 0x8000 read from here. Side 0: 0x0000
         // sources, 0x8000 sinks.
         for n in 0..PLACES {
-            play.fill(1, 0x8000 + place(n), SIZE, 1_000_000 + n as u32);
-            play.recv(1, place(n), SIZE, n);
+            session.fill(1, 0x8000 + place(n), SIZE, 1_000_000 + n as u32);
+            session.recv(1, place(n), SIZE, n);
         }
-        let (ep, evd) = (play.sides[0].ep, play.sides[0].request);
-        let mut poster = play.pair.ias[0].ep_take_poster(ep).unwrap();
-        let mut reaper = play.pair.ias[0].evd_take_reaper(evd).unwrap();
+        let (ep, evd) = (session.sides[0].ep, session.sides[0].request);
+        let mut poster = session.pair.ias[0].ep_take_poster(ep).unwrap();
+        let mut reaper = session.pair.ias[0].evd_take_reaper(evd).unwrap();
         let (done, stop) = (AtomicU64::new(0), AtomicBool::new(false));
-        let (lmr, peer) = (play.sides[0].lmr, play.sides[1].lmr);
-        let (slot, base) = (play.pair.slots[0], play.sides[0].mem.addr());
+        let (lmr, peer) = (session.sides[0].lmr, session.sides[1].lmr);
+        let (slot, base) = (session.pair.slots[0], session.sides[0].mem.addr());
         let deadline = Instant::now() + Duration::from_secs(60);
         let late = || Instant::now() > deadline || stop.load(Ordering::Relaxed);
         let write = |at: usize, bytes: &[u8]| {
@@ -65,7 +65,7 @@ fn ten_thousand_operations_by_two_threads() {
         let (poster, reaper) = std::thread::scope(|threads| {
             let posting = threads.spawn(|| {
                 for n in 0..OPERATIONS {
-                    // A place is used again when what used it last is known to be done.
+                    // A slot is used again when its last request is known to have completed.
                     while n >= done.load(Ordering::Acquire) + PLACES - 1 {
                         assert!(!late(), "operation {n} is not posted in time");
                         std::thread::yield_now();
@@ -151,7 +151,7 @@ fn ten_thousand_operations_by_two_threads() {
                 }
                 reaper
             });
-            // The peer: takes what is sent, looks at it, posts the receive again. And time.
+            // The peer takes each message, checks it, and posts the receive again; and time passes.
             let mut sent = (0..OPERATIONS).filter(|&n| kind(n) == DtoOperation::Send);
             let mut cookie = 0;
             let mut expected = sent.next();
@@ -164,8 +164,8 @@ fn ten_thousand_operations_by_two_threads() {
                     stop.store(true, Ordering::Relaxed);
                     break;
                 }
-                play.pair.turn_by(2_000);
-                while let Ok(event) = play.pair.ias[1].evd_dequeue(play.sides[1].recv) {
+                session.pair.turn_by(2_000);
+                while let Ok(event) = session.pair.ias[1].evd_dequeue(session.sides[1].recv) {
                     let Event::Dto(DtoEvent { cookie: c, status: DtoStatus::Success, len, .. }) =
                         event
                     else {
@@ -174,16 +174,16 @@ fn ten_thousand_operations_by_two_threads() {
                     };
                     let n = expected.unwrap();
                     assert_eq!((c, len as usize), (cookie % PLACES, SIZE));
-                    play.check(1, place(c), SIZE, n as u32);
-                    play.recv(1, place(c), SIZE, c);
+                    session.check(1, place(c), SIZE, n as u32);
+                    session.recv(1, place(c), SIZE, c);
                     (cookie, expected) = (cookie + 1, sent.next());
                 }
             }
             (posting.join().unwrap(), reaping.join().unwrap())
         });
-        play.pair.ias[0].ep_return_poster(poster).unwrap();
-        play.pair.ias[0].evd_return_reaper(reaper).unwrap();
-        // The last write into each place is there.
+        session.pair.ias[0].ep_return_poster(poster).unwrap();
+        session.pair.ias[0].evd_return_reaper(reaper).unwrap();
+        // The last write into each slot has arrived.
         for n in
             (OPERATIONS - 3 * PLACES..OPERATIONS).filter(|&n| kind(n) == DtoOperation::RdmaWrite)
         {
@@ -191,10 +191,10 @@ fn ten_thousand_operations_by_two_threads() {
                 .step_by(PLACES as usize)
                 .all(|m| kind(m) != DtoOperation::RdmaWrite);
             if last {
-                play.check(1, 0x4000 + place(n), SIZE, n as u32);
+                session.check(1, 0x4000 + place(n), SIZE, n as u32);
             }
         }
-        play.write(0, 0, 64, 5);
-        play.requested(0, DtoOperation::RdmaWrite, 5);
+        session.write(0, 0, 64, 5);
+        session.requested(0, DtoOperation::RdmaWrite, 5);
     });
 }

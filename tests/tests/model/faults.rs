@@ -1,7 +1,7 @@
-//! Nonsense from below, as far as it reaches the driver without DAT above it: events lost,
-//! invented, mangled; registers that say the firmware died; bytes of answers, events and
-//! completions thrown by dice. Never a panic, never a wait without end, and where the driver can
-//! tell, a word about it.
+//! Faults of the device, as far as they reach the driver without DAT above it: events lost,
+//! invented, mangled; registers that say the firmware died; random bytes in answers, events and
+//! completions. The driver never panics, never waits without end, and reports the faults that it
+//! can detect.
 //!
 //! Length: one test per rule of the fault menu, on one harness.
 #![expect(
@@ -17,7 +17,7 @@ use dat_core::provider::{Fault, FaultKind, Notice, Provider};
 use dat_tests::bringup::{Driver, Rig, Taken, journey, light, net, patience};
 use dat_tests::host::inproc::{Slot, enable};
 use dat_tests::host::watched::Watched;
-use hca_mlx5::eq::{Event as Told, QpEvent};
+use hca_mlx5::eq::{Event as Reported, QpEvent};
 use hca_mlx5::{Config, Device};
 use mlx5_model::faults::When;
 use mlx5_model::{Config as Card, Event, Mangle, Status, Verdict, Wrote, event};
@@ -61,7 +61,7 @@ fn ghost_command_events_end_no_command() {
     for slots in [1, 1 << 31, u32::MAX, 0] {
         rig.slot.hca().inject_event(None, &Event::new(event::COMMAND, 0).with(0, slots));
     }
-    // A slow command with a ghost in the middle of it.
+    // A slow command with an invented event in the middle of it.
     rig.script(|first, script| script.on(When::From(first), Verdict::Late(20_000_000)));
     let start = rig.now();
     driver.service(rig.now());
@@ -111,7 +111,7 @@ fn every_command_wakes_by_the_vector_of_commands_and_by_no_other() {
         driver.pd_destroy(pd).unwrap();
         assert_eq!(rig.slot.hca().interrupts(), [3]);
     }
-    // Firmware that wants pages is heard on its own vector; giving them takes a command.
+    // A page request of the firmware has its own vector; giving pages takes a command.
     rig.slot.hca().request_pages(5);
     assert_eq!(rig.slot.hca().interrupts(), [2]);
     driver.service(rig.now());
@@ -163,7 +163,7 @@ fn every_type_of_event_on_every_queue_does_no_harm() {
 }
 
 #[test]
-fn events_of_queues_that_do_not_exist_are_not_told() {
+fn events_of_queues_that_do_not_exist_are_not_reported() {
     let rig = Rig::light();
     let mut driver = up(&rig);
     for number in [0, 0x7777, 0xff_ffff] {
@@ -183,7 +183,7 @@ fn events_are_decoded_each_to_its_meaning() {
     let rig = Rig::light();
     let mut device = Device::open(&rig.slot, &patience()).unwrap();
     let queue = |kind| Event::queue(kind, 0, 0x4d);
-    let qp = |what| Told::Qp { qpn: 0x4d, what };
+    let qp = |what| Reported::Qp { qpn: 0x4d, what };
     let table = [
         (queue(event::COMM_ESTABLISHED), qp(QpEvent::Established)),
         (queue(event::SQ_DRAINED), qp(QpEvent::Drained)),
@@ -191,15 +191,15 @@ fn events_are_decoded_each_to_its_meaning() {
         (queue(event::WQ_CATASTROPHIC), qp(QpEvent::Catastrophic)),
         (queue(event::WQ_INVALID_REQUEST), qp(QpEvent::InvalidRequest)),
         (queue(event::WQ_ACCESS_ERROR), qp(QpEvent::AccessError)),
-        (Event::cq_error(0x401, 2), Told::CqError { cqn: 0x401, syndrome: 2 }),
-        (Event::completion(0x402), Told::Completion { cqn: 0x402 }),
+        (Event::cq_error(0x401, 2), Reported::CqError { cqn: 0x401, syndrome: 2 }),
+        (Event::completion(0x402), Reported::Completion { cqn: 0x402 }),
     ];
     for (sent, _) in &table {
         rig.slot.hca().inject_event(Some(ASYNC), sent);
     }
     device.service(rig.now());
-    for (_, told) in table {
-        assert_eq!(device.next_event(), Some(told));
+    for (_, reported) in table {
+        assert_eq!(device.next_event(), Some(reported));
     }
     assert_eq!(device.next_event(), None);
     device.close().unwrap();
@@ -207,7 +207,7 @@ fn events_are_decoded_each_to_its_meaning() {
 
 #[test]
 fn subscribed_events_arrive_without_being_put_into_a_queue_by_hand() {
-    // By the mask that the driver sent with CREATE_EQ.
+    // The device filters by the mask that the driver sent with CREATE_EQ.
     for kind in [
         event::COMM_ESTABLISHED,
         event::SQ_DRAINED,
@@ -230,7 +230,7 @@ fn subscribed_events_arrive_without_being_put_into_a_queue_by_hand() {
 fn a_flood_of_events_loses_none_that_fits_the_queue() {
     let rig = Rig::light();
     let mut device = Device::open(&rig.slot, &patience()).unwrap();
-    let mut told = 0;
+    let mut count = 0;
     for burst in 0..40 {
         for n in 0..200 {
             let event = Event::queue(event::COMM_ESTABLISHED, 0, burst * 200 + n);
@@ -239,12 +239,12 @@ fn a_flood_of_events_loses_none_that_fits_the_queue() {
         for _ in 0..8 {
             device.service(rig.now());
             while let Some(event) = device.next_event() {
-                assert_eq!(event, Told::Qp { qpn: told, what: QpEvent::Established });
-                told += 1;
+                assert_eq!(event, Reported::Qp { qpn: count, what: QpEvent::Established });
+                count += 1;
             }
         }
     }
-    assert_eq!(told, 8000);
+    assert_eq!(count, 8000);
     device.close().unwrap();
     rig.content();
 }
@@ -262,8 +262,8 @@ fn a_user_who_reads_no_events_still_learns_of_the_loss() {
     rig.slot.hca().die(1);
     rig.pass(Duration::from_secs(2));
     device.service(rig.now());
-    let events: Vec<Told> = std::iter::from_fn(|| device.next_event()).collect();
-    assert!(matches!(events.last(), Some(Told::Dead(_))), "{:?}", events.last());
+    let events: Vec<Reported> = std::iter::from_fn(|| device.next_event()).collect();
+    assert!(matches!(events.last(), Some(Reported::Dead(_))), "{:?}", events.last());
     device.close().unwrap_err();
 }
 
@@ -323,7 +323,7 @@ fn a_broken_ethernet_port_is_made_anew_as_soon_as_the_deadline_says() {
 }
 
 #[test]
-fn a_loss_found_by_a_command_is_told_at_once_and_then_nothing_is_due() {
+fn a_loss_found_by_a_command_is_reported_at_once_and_then_nothing_is_due() {
     let rig = Rig::light();
     let mut driver = up(&rig);
     let _ = driver.resolve("192.168.7.9".parse().unwrap(), rig.now());
@@ -333,7 +333,7 @@ fn a_loss_found_by_a_command_is_told_at_once_and_then_nothing_is_due() {
     assert!(driver.next_deadline().unwrap() <= rig.now());
     driver.service(rig.now());
     assert!(lost(&mut driver).is_some());
-    // Not even the question to a neighbour, which nobody can repeat any more.
+    // Not even the question to a neighbour, which cannot be repeated any more.
     assert_eq!(driver.next_deadline(), Some(dat_core::Instant::NEVER));
     driver.close().unwrap_err();
 }
@@ -350,14 +350,14 @@ fn lost(driver: &mut Driver<'_, impl hca_mlx5::platform::Platform>) -> Option<Fa
 }
 
 #[test]
-fn each_health_syndrome_is_told_by_its_name_within_two_seconds() {
+fn each_health_syndrome_is_reported_by_its_name_within_two_seconds() {
     for syndrome in [1, 7, 8, 9, 0xa, 0xb, 0xc, 0xd, 0xe, 0xf, 0x12, 0x77] {
         let rig = Rig::light();
         let mut driver = up(&rig);
         rig.slot.hca().die(syndrome);
         rig.pass(Duration::from_secs(2));
         driver.service(rig.now());
-        let fault = lost(&mut driver).expect("a lost device is told");
+        let fault = lost(&mut driver).expect("a lost device is reported");
         assert_eq!((fault.kind(), fault.syndrome()), (FaultKind::Gone, u32::from(syndrome)));
         assert!(!fault.cause().is_empty());
         let start = rig.now();
@@ -369,22 +369,23 @@ fn each_health_syndrome_is_told_by_its_name_within_two_seconds() {
 }
 
 #[test]
-fn a_device_that_was_reset_from_outside_is_told_within_two_seconds() {
-    // After the reset nobody has set a command page, or somebody else has.
-    for (page, told) in [(None, "disabled its interface"), (Some(0x1000_0000u32), "has been reset")]
+fn a_reset_from_outside_is_reported_within_two_seconds() {
+    // After the reset no command page is set, or another owner's.
+    for (page, cause) in
+        [(None, "disabled its interface"), (Some(0x1000_0000u32), "has been reset")]
     {
         let rig = Rig::light();
         let mut driver = up(&rig);
         rig.slot.hca().flr();
-        // Whoever resets a function puts its configuration back.
+        // A host that resets a function restores its configuration.
         enable(&mut rig.slot.hca());
         if let Some(page) = page {
             rig.slot.hca().bar_write(0x14, &page.to_be_bytes());
         }
         rig.pass(Duration::from_secs(2));
         driver.service(rig.now());
-        let fault = lost(&mut driver).expect("a lost device is told");
-        assert!(fault.cause().contains(told), "{fault}");
+        let fault = lost(&mut driver).expect("a lost device is reported");
+        assert!(fault.cause().contains(cause), "{fault}");
         assert_eq!(driver.pd_create().unwrap_err().kind(), FaultKind::Gone);
         driver.close().unwrap_err();
     }
@@ -427,14 +428,14 @@ fn a_counter_that_stands_still_is_a_dead_firmware_but_a_pause_is_not() {
 }
 
 #[test]
-fn a_device_that_leaves_the_bus_is_told() {
+fn a_device_that_leaves_the_bus_is_reported() {
     let rig = Rig::light();
     let watched = Watched::new(&rig.slot);
     let mut driver = Driver::open(&watched, &patience()).unwrap();
     watched.look(|_, _| u32::MAX);
     rig.pass(Duration::from_secs(2));
     driver.service(rig.now());
-    let fault = lost(&mut driver).expect("told");
+    let fault = lost(&mut driver).expect("reported");
     assert!(fault.cause().contains("all ones"), "{fault}");
     assert_eq!(driver.next_deadline(), Some(dat_core::Instant::NEVER));
     driver.close().unwrap_err();
@@ -486,7 +487,7 @@ fn pages_asked_back_that_the_firmware_does_not_give_end_in_time() {
     for count in [1, 100, 0x7fff_ffff, 0x8000_0000_u32] {
         let rig = Rig::light();
         let mut device = Device::open(&rig.slot, &patience()).unwrap();
-        // It offers pages it cannot spare: each take brings none.
+        // It offers pages that it cannot spare: each take returns none.
         let event = Event::new(event::PAGE_REQUEST, 0).with(4, count.wrapping_neg());
         rig.slot.hca().inject_event(Some(ASYNC), &event);
         let start = rig.now();
@@ -507,7 +508,7 @@ fn a_refusal_for_want_of_pages_is_met_with_pages_and_tried_again() {
     rig.slot.hca().request_pages(64);
     driver.pd_create().unwrap();
     assert_eq!(driver.device().firmware_pages(), held + 64);
-    // Without a request behind it, it is what it says.
+    // Without a page request behind it, the refusal is reported as it is.
     rig.script(|first, script| script.refuse(When::Nth(first), Status::NoResources));
     assert_eq!(driver.pd_create().unwrap_err().kind(), FaultKind::Resources);
     driver.close().unwrap();
@@ -516,7 +517,7 @@ fn a_refusal_for_want_of_pages_is_met_with_pages_and_tried_again() {
 
 // ---- dice ----
 
-/// Throws `flips` bits of every `one_in`th write of the kinds in `kinds`.
+/// Flips `flips` bits in every `one_in`th write of the kinds in `kinds`.
 fn dice(
     seed: u64,
     kinds: &'static [Wrote],
@@ -543,7 +544,7 @@ fn thrown(seed: u64, kinds: &'static [Wrote], one_in: u32, flips: usize) {
     rig.slot.hca().set_mangle(Some(dice(seed, kinds, one_in, flips, Arc::clone(&count))));
     let start = rig.now();
     let watched = Watched::new(&rig.slot);
-    // Whatever comes of it: it comes, and in time.
+    // Any result is fine, if it comes in time.
     let _ = journey(&watched, &patience());
     assert!(rig.now() - start < Duration::from_secs(60), "seed {seed}: {:?}", rig.now() - start);
 }

@@ -1,11 +1,9 @@
 //! A device that stops answering, refuses, or never starts: at every command and every register
-//! step the driver gives up within its deadline, says which command it was, and leaves nothing
-//! behind that it may not keep.
+//! step the driver gives up within its deadline, names the command, and frees all that it may free.
 //!
-//! What it may keep: after a command without an answer the device may still write to host memory,
-//! so the arena's mailboxes, the queues it was told of and the firmware's pages stay taken until
-//! the host resets the function. After a refusal the device holds nothing new: there all of it
-//! comes back.
+//! After a command without an answer the device may still write to host memory, so the arena's
+//! mailboxes, the queues that it knows and the firmware's pages stay taken until the host resets
+//! the function. After a refusal the device holds nothing new: there all of it comes back.
 #![expect(clippy::unwrap_used, reason = "test code: a panic here is a failed test")]
 
 use std::time::Duration;
@@ -35,7 +33,7 @@ const BOUND: Duration = Duration::from_millis(300);
 
 const NOTHING: Taken = Taken { arena: 0, pages: 0 };
 
-/// Journey over a device that goes mute at the `n`th command by `verdict`.
+/// Journey over a device that stops answering at the `n`th command by `verdict`.
 fn muted(
     n: usize,
     verdict: Verdict,
@@ -81,8 +79,8 @@ fn the_device_falls_mute_at_every_command() {
 
 #[test]
 fn one_command_without_an_answer_is_enough() {
-    // Only that one: the device would answer the next, but nothing may build on what nobody knows
-    // the outcome of.
+    // Only that one: the device would answer the next, but its result could depend on the command
+    // without a known outcome.
     for (n, op) in commands().iter().enumerate() {
         let rig = Rig::light();
         rig.script(|first, script| script.on(When::Nth(first + n as u64), Verdict::Mute));
@@ -146,23 +144,23 @@ impl Here for Script {
 }
 
 #[test]
-fn after_the_loss_the_user_is_told_once_and_service_takes_nothing_more() {
+fn a_loss_is_reported_once_and_service_takes_nothing_more() {
     let rig = Rig::light();
     let mut driver = Driver::open(&rig.slot, &patience()).unwrap();
     driver.set_net(&net(), rig.now()).unwrap();
     rig.script(Script::mute_from_here);
     driver.pd_create().unwrap_err();
     let taken = rig.taken();
-    let mut told = 0;
+    let mut count = 0;
     for _ in 0..200 {
         rig.pass(Duration::from_millis(100));
         driver.service(rig.now());
         while let Some(notice) = driver.notice() {
             assert!(matches!(notice, Notice::Catastrophic(_)), "{notice:?}");
-            told += 1;
+            count += 1;
         }
     }
-    assert_eq!(told, 1);
+    assert_eq!(count, 1);
     assert_eq!(rig.taken(), taken, "a lost device takes no more memory");
     let fault = driver.cq_create(16).map(drop).unwrap_err();
     assert_eq!(fault.kind(), FaultKind::Gone, "{fault}");
@@ -193,7 +191,7 @@ fn optional(op: Opcode) -> bool {
 }
 
 #[test]
-fn every_status_at_every_command_is_told_by_name_and_undone() {
+fn every_status_at_every_command_is_reported_by_name_and_undone() {
     let all = commands();
     // Without the second SET_HCA_CAP there are no atomics, and all else works.
     let sets = all.iter().enumerate().filter(|(_, op)| **op == Opcode::SetHcaCap);
@@ -224,7 +222,7 @@ fn every_status_at_every_command_is_told_by_name_and_undone() {
 }
 
 #[test]
-fn every_opcode_refused_for_ever_is_told_by_name_and_undone() {
+fn every_opcode_refused_for_ever_is_reported_by_name_and_undone() {
     let mut seen = commands();
     seen.sort_by_key(|op| op.code());
     seen.dedup();
@@ -269,7 +267,7 @@ fn every_delivery_failure_at_every_command_is_undone() {
 const INITIALIZING: usize = 0x1fc;
 
 #[test]
-fn a_firmware_that_never_starts_is_told_at_its_deadline() {
+fn a_firmware_that_never_starts_is_reported_at_its_deadline() {
     let rig = Rig::light();
     let watched = Watched::new(&rig.slot);
     watched.look(|at, value| if at == INITIALIZING { value | 1 << 31 } else { value });
@@ -283,7 +281,7 @@ fn a_firmware_that_never_starts_is_told_at_its_deadline() {
 }
 
 #[test]
-fn a_firmware_that_stays_busy_after_the_command_page_is_told() {
+fn a_firmware_that_stays_busy_after_the_command_page_is_reported() {
     let rig = Rig::light();
     let watched = Watched::new(&rig.slot);
     let mut reads = 0;
@@ -295,7 +293,7 @@ fn a_firmware_that_stays_busy_after_the_command_page_is_told() {
     let fault = Device::open(&watched, &patience()).unwrap_err();
     assert_eq!(fault.kind(), FaultKind::Timeout);
     assert!(rig.now() - start < Duration::from_millis(2100));
-    // It was told the page, and nothing else: no command ran.
+    // It was given the page, and nothing else: no command ran.
     assert_eq!(rig.slot.hca().commands(), 0);
 }
 
@@ -320,8 +318,7 @@ fn at_every_register_read_the_device_may_leave_the_bus() {
         let result = journey(&watched, &patience());
         let took = rig.now() - start;
         assert!(took < Duration::from_secs(3), "read {n}: {took:?}");
-        // The last command's answer is in memory: whether its registers can be read is nobody's
-        // concern any more.
+        // The last command's answer is in memory: its registers are not needed any more.
         if let Err((step, fault)) = result {
             assert!(
                 matches!(fault.kind(), FaultKind::Gone | FaultKind::Timeout | FaultKind::Nonsense),

@@ -15,7 +15,7 @@ use clap::Parser;
 use dat_tests::demo::{self, Options, Report};
 use pcap_file::pcap::PcapReader;
 
-fn play(words: &[&str]) -> Report {
+fn run(words: &[&str]) -> Report {
     let options = Options::parse_from(["demo", "--json"].iter().chain(words));
     demo::run(&options).unwrap_or_else(|e| panic!("{words:?}: {e:#}"))
 }
@@ -27,7 +27,7 @@ fn scratch(name: &str) -> PathBuf {
 
 #[test]
 fn the_demo_runs() {
-    let report = play(&[]);
+    let report = run(&[]);
     assert!(report.rows.len() >= 11, "{report}");
     assert!(report.complaints.is_empty(), "{report}");
     let up = &report.rows[0];
@@ -44,7 +44,7 @@ fn every_mtu_and_address_family_and_a_vlan() {
         &["--mtu", "1024", "--vlan", "5"],
         &["--mtu", "2048", "--vlan", "4094", "--ipv6"],
     ] {
-        let report = play(&[words, &["--count", "8"]].concat());
+        let report = run(&[words, &["--count", "8"]].concat());
         assert!(report.complaints.is_empty(), "{words:?}: {report}");
     }
 }
@@ -54,7 +54,7 @@ fn loss_is_repaired_whatever_the_dice_say() {
     for seed in 1..8 {
         let seed = seed.to_string();
         let rest = ["--size", "200K", "--count", "12", "--mtu", "1024", "--seed", &seed];
-        let report = play(&[["--loss", "8"].as_slice(), &rest].concat());
+        let report = run(&[["--loss", "8"].as_slice(), &rest].concat());
         assert!(report.lost > 0 && report.retransmitted > 0, "{report}");
     }
 }
@@ -138,7 +138,7 @@ fn captured_frames_have_the_right_icrc_and_decode() {
     ] {
         let path = scratch(name);
         let file = path.to_str().unwrap();
-        play(&[words, &["--size", "64K", "--count", "6", "--pcap", file]].concat());
+        run(&[words, &["--size", "64K", "--count", "6", "--pcap", file]].concat());
         assert!(check_capture(&path) > 100);
         check_by_tshark(&path);
         std::fs::remove_file(&path).unwrap();
@@ -148,7 +148,7 @@ fn captured_frames_have_the_right_icrc_and_decode() {
 #[test]
 fn the_trace_has_every_command_in_the_kernel_s_form() {
     let path = scratch("trace");
-    play(&["--count", "1", "--size", "1K", "--trace", path.to_str().unwrap()]);
+    run(&["--count", "1", "--size", "1K", "--trace", path.to_str().unwrap()]);
     let text = std::fs::read_to_string(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
     for name in ["ENABLE_HCA(0x104) INPUT", "INIT_HCA(0x102) OUTPUT", "CREATE_QP(0x500) INPUT"] {

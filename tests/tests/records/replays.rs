@@ -3,7 +3,7 @@
 //! Windows of both scopes are bound, bound anew, unbound and freed at random, and Endpoints are
 //! reset, which each refused replay makes necessary; whatever context any of that made stale is
 //! kept and tried again later. Connections are made without a connection manager: what is tried
-//! here is the table of keys. On the loop provider the whole million is played in every run of
+//! here is the table of keys. On the loop provider the whole million runs in every run of
 //! the suite; on the model, where each replay is two queue pairs through all their states, a share
 //! of it, and the whole where the compiler optimizes (`cargo xtask calls`).
 #![expect(
@@ -173,20 +173,20 @@ impl Replays {
 }
 
 fn replays<S: Side>(ias: &mut Adapters<'_, S>, count: usize) {
-    let mut play = Replays::new(ias);
-    while play.stale.len() < 64 {
-        play.change(ias);
+    let mut state = Replays::new(ias);
+    while state.stale.len() < 64 {
+        state.change(ias);
     }
     for round in 0..count {
         if round % 4 == 0 {
-            play.change(ias);
+            state.change(ias);
         }
-        play.replay(ias);
+        state.replay(ias);
         if round % 64 == 0 {
-            play.unharmed(ias);
+            state.unharmed(ias);
         }
     }
-    play.unharmed(ias);
+    state.unharmed(ias);
 }
 
 /// Replays on the model.
@@ -194,10 +194,10 @@ const ON_THE_MODEL: usize = if cfg!(debug_assertions) { 25_000 } else { 1_000_00
 
 #[test]
 fn a_million_stale_contexts_reach_nothing_on_the_loop_provider() {
-    loopback::play(|ias| replays(ias, 1_000_000));
+    loopback::run(|ias| replays(ias, 1_000_000));
 }
 
 #[test]
 fn stale_contexts_reach_nothing_on_the_model() {
-    hosted::play(|ias| replays(ias, ON_THE_MODEL));
+    hosted::run(|ias| replays(ias, ON_THE_MODEL));
 }

@@ -168,7 +168,7 @@ fn differing(
     for (layout, at) in layouts {
         let (real, own) = (real.get(*at..).unwrap_or(&[]), own.get(*at..).unwrap_or(&[]));
         for (name, field) in layout.leaves().into_iter().filter(|(_, field)| field.width != 0) {
-            // What stands in a block begins there; the head before it is the head's.
+            // The contents of a block begin there; the head before it belongs to the head.
             let bytes = at + field.bit / 8..at + (field.bit + field.width).div_ceil(8);
             if bytes.start >= named.len()
                 || named[bytes.start..bytes.end.min(named.len())].iter().all(|n| *n)
@@ -194,7 +194,7 @@ fn differing(
             }
         }
     }
-    // What no layout names.
+    // Bits without a name in any layout.
     for at in (0..named.len()).filter(|at| !named[*at]) {
         let (a, b) = (real.get(at).copied().unwrap_or(0), own.get(at).copied().unwrap_or(0));
         if a != b {

@@ -1,6 +1,6 @@
-//! Ten bugs planted in the model's layouts, and who catches each.
+//! Ten bugs planted in the model's layouts, and the referees that catch each.
 //!
-//! `data/seeds.txt` says of each bug which referees catch it. Three of them are played here: the
+//! `data/seeds.txt` says of each bug which referees catch it. Three of them run here: the
 //! **cross-test** of the two notations, the **driver** on the model in process, and **recorded**
 //! frames of Linux Soft-RoCE; what the file says of them must be so, no less and no more. The
 //! fourth, stock **linux** on the model, is a scenario of `cargo xtask qemu-test --linux`. A bug
@@ -36,8 +36,8 @@ fn cross_test() -> bool {
 /// model counts.
 fn driver() -> bool {
     let options = Options::parse_from(["demo", "--count", "4", "--size", "4K"]);
-    let played = catch_unwind(AssertUnwindSafe(|| demo::run(&options)));
-    match played {
+    let outcome = catch_unwind(AssertUnwindSafe(|| demo::run(&options)));
+    match outcome {
         Ok(Ok(report)) => !report.complaints.is_empty(),
         Ok(Err(_)) | Err(_) => true,
     }
@@ -58,7 +58,7 @@ fn recorded() -> bool {
     })
 }
 
-/// What the file says: number and name of the bug, who catches it.
+/// Rows of the file: number and name of the bug, and the referees that catch it.
 fn listed() -> BTreeMap<usize, (String, BTreeSet<String>)> {
     let mut bugs = BTreeMap::new();
     for line in include_str!("../../data/seeds.txt").lines() {

@@ -57,7 +57,7 @@ fn two_hcas_connect_and_move_data_by_every_operation() {
         assert_eq!(pair.sides[1].look(32768, 8), text[..8]);
         pair.sides[1].nic.rmr_free(rmr).unwrap();
 
-        // It was interrupts that told: completions have a vector of their own, and commands.
+        // Interrupts reported them: completions have a vector of their own, and commands.
         for side in &mut pair.sides {
             let [_, completions, mut commands] = interrupts(side.nic.host());
             assert!(completions >= 4, "{completions} interrupts");
@@ -117,7 +117,7 @@ fn few_vectors_are_shared() {
 }
 
 #[test]
-fn what_is_only_sent_from_cannot_be_written_by_the_device() {
+fn send_only_memory_cannot_be_written_by_the_device() {
     let rig = Rig::new();
     rig.connected(|pair| {
         let [a, b] = &mut pair.sides;
@@ -168,7 +168,7 @@ fn the_device_can_reach_what_the_ledger_says_and_nothing_else() {
             let device = |at: u64, write: bool| {
                 let tried = rig.server().with(0, move |function| {
                     if write {
-                        // What is there, so that the driver's own state survives.
+                        // Rewrites the present byte, so that the driver's own state survives.
                         let byte = function.dma_read(at, 1)?;
                         function.dma_write(at, &byte)
                     } else {

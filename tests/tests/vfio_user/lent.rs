@@ -63,9 +63,13 @@ fn text(len: usize, seed: u8) -> Vec<u8> {
 static STATIC: Bytes<20_000> = Bytes::new();
 
 /// Every operation from and to it, at addresses that are no multiples of anything.
-fn play<const N: usize, const M: usize>(pair: &mut Pair<'_>, ours: &Bytes<N>, theirs: &Bytes<M>) {
+fn move_data<const N: usize, const M: usize>(
+    pair: &mut Pair<'_>,
+    ours: &Bytes<N>,
+    theirs: &Bytes<M>,
+) {
     let [a, b] = &mut pair.sides;
-    // What stands beside the memory on its pages stays.
+    // Other data on the pages of the memory stays.
     ours.put(0, b"before");
     ours.put(N - 5, b"after");
     let near = Mem::of(a, ours, 7, N - 13);
@@ -163,7 +167,7 @@ fn memory_of_the_heap_serves_every_operation() {
     Rig::new().connected(|pair| {
         let (ours, theirs) = (on_heap::<10_007>(), on_heap::<12_345>());
         for _ in 0..3 {
-            play(pair, &ours, &theirs);
+            move_data(pair, &ours, &theirs);
         }
     });
 }
@@ -173,12 +177,12 @@ fn static_memory_and_a_stack_s_serve_too() {
     Rig::new().connected(|pair| {
         let stack: Bytes<11_111> = Bytes::new();
         for _ in 0..3 {
-            play(pair, &stack, &STATIC);
+            move_data(pair, &stack, &STATIC);
         }
     });
 }
 
-/// Whether the device can write there now, told by what it can do.
+/// Whether the device can write there now, found by trying.
 fn reaches(rig: &Rig, side: usize, iova: u64) -> bool {
     let tried = rig.server().with(side, move |function| {
         let byte = function.dma_read(iova, 1)?;
@@ -195,7 +199,7 @@ fn process(host: &impl Host) -> Vec<vfio_host::Mapping> {
 }
 
 #[test]
-fn what_was_taken_back_the_device_cannot_reach() {
+fn memory_taken_back_is_out_of_the_devices_reach() {
     let rig = Rig::new();
     rig.connected(|pair| {
         let bytes = on_heap::<5000>();
@@ -209,7 +213,7 @@ fn what_was_taken_back_the_device_cannot_reach() {
         assert!(!reaches(&rig, 1, map.iova - 1) && !reaches(&rig, 1, map.iova + map.len));
 
         // Taken from under its registration: the IOMMU refuses, and the Endpoint at the other end
-        // is told.
+        // gets the error.
         bytes.put(1, b"untouched");
         b.nic.host().take_back(far.lmr.region.addr, 4990);
         assert!(process(b.nic.host()).is_empty() && !reaches(&rig, 1, map.iova));
@@ -326,7 +330,7 @@ fn a_further_reach_is_given_beside_the_lesser() {
 }
 
 #[test]
-fn what_cannot_be_lent_is_said() {
+fn memory_that_cannot_be_lent_is_refused_with_a_reason() {
     let rig = Rig::new();
     let host = rig.host(0);
     let lend = |addr: u64, len: u64, reach| {
@@ -338,7 +342,7 @@ fn what_cannot_be_lent_is_said() {
     let constant = CONSTANT.as_ptr().expose_provenance() as u64;
     let (kind, text) = lend(constant, 8192, Reach::ReadWrite);
     assert!(kind == Kind::Unsupported && text.contains("may not write"), "{text}");
-    let code = what_cannot_be_lent_is_said as fn() as usize as u64;
+    let code = memory_that_cannot_be_lent_is_refused_with_a_reason as fn() as usize as u64;
     let (kind, text) = lend(code, 1, Reach::Read);
     assert!(kind == Kind::Unsupported && text.contains("code"), "{text}");
     let (kind, text) = lend(4096, 1, Reach::Read);
@@ -425,7 +429,7 @@ fn a_host_that_ends_or_is_renewed_takes_everything_back() {
         };
         let fds = || std::fs::read_dir("/proc/self/fd").unwrap().count();
         let mut first = None;
-        for life in 0..20 {
+        for round in 0..20 {
             {
                 let mut host = rig.host(0);
                 let before = (fds(), host.maps());
@@ -435,7 +439,7 @@ fn a_host_that_ends_or_is_renewed_takes_everything_back() {
                 }
                 // The server has the files too.
                 assert!(shared() >= 2 && fds() > before.0);
-                if life % 2 == 1 {
+                if round % 2 == 1 {
                     host.renew().unwrap();
                     assert_eq!(host.maps(), before.1);
                     host.take_back(bytes.addr(), 30_000);

@@ -36,8 +36,8 @@ fn put(at: u64, bytes: &[u8]) {
 }
 
 #[test]
-fn what_another_process_writes_is_sent_from_here() {
-    const TEST: &str = "named::what_another_process_writes_is_sent_from_here";
+fn bytes_written_by_another_process_are_sent() {
+    const TEST: &str = "named::bytes_written_by_another_process_are_sent";
     const MARK: &str = "VFIO_USER_SHARES";
     if let Some(said) = std::env::var_os(MARK) {
         let said = said.into_string().unwrap();

@@ -47,8 +47,8 @@ fn a_dropped_future_leaves_the_buffer_with_the_device() {
         assert_eq!((done.status, done.len), (DtoStatus::Success, 11));
         assert_eq!(done.buffer.to_vec(11), b"it was kept");
 
-        // What is in a program's hand goes home when it is dropped; what is out when the Endpoint
-        // ends, with that.
+        // A buffer in the program's hand is freed when it is dropped; one that is posted when the
+        // Endpoint ends, with that.
         let mut answer = done.buffer;
         assert_eq!(answer.copy_in(120, b"more than fits"), 8);
         poster.post_recv(answer, NONE).unwrap();

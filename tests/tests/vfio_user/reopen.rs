@@ -1,5 +1,5 @@
-//! Nothing leaks: a hundred lives of a device, by reset and by reopening, in one process with its
-//! server.
+//! Nothing leaks: a device is opened a hundred times, after a reset or a close, in one process with
+//! its server.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,10 +25,10 @@ pub(crate) fn held() -> (BTreeMap<String, usize>, usize) {
 }
 
 /// In a process of its own, or another test's descriptors would be counted.
-pub(crate) fn alone(name: &str, play: impl FnOnce()) {
+pub(crate) fn alone(name: &str, test: impl FnOnce()) {
     const MARK: &str = "VFIO_USER_ALONE";
     if std::env::var_os(MARK).is_some() {
-        return play();
+        return test();
     }
     let me = std::env::current_exe().unwrap();
     let status = std::process::Command::new(me)
@@ -39,16 +39,16 @@ pub(crate) fn alone(name: &str, play: impl FnOnce()) {
 }
 
 #[test]
-fn a_hundred_lives_leave_nothing_behind() {
-    alone("reopen::a_hundred_lives_leave_nothing_behind", || {
+fn a_hundred_openings_leave_nothing_behind() {
+    alone("reopen::a_hundred_openings_leave_nothing_behind", || {
         let rig = Rig::new();
         let mut before = None;
-        for life in 0..100 {
+        for round in 0..100 {
             {
                 let mut host = rig.host(0);
                 // By turns: closed in good order, or reset under the driver and made new for
                 // another.
-                if life % 2 == 1 {
+                if round % 2 == 1 {
                     {
                         let mut room = Box::new(Room::new());
                         let _side = Side::open(&host, &mut room, 0);
@@ -65,7 +65,7 @@ fn a_hundred_lives_leave_nothing_behind() {
             while rig.server().with(0, |function| function.has_client()).unwrap() {
                 std::thread::yield_now();
             }
-            if life == 1 {
+            if round == 1 {
                 before = Some(held());
             }
         }

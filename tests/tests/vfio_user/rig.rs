@@ -56,11 +56,11 @@ impl Rig {
         self.server.as_ref().unwrap()
     }
 
-    /// Runs `play` on two adapters that are connected.
-    pub(crate) fn connected(&self, play: impl FnOnce(&mut Pair<'_>)) {
+    /// Runs `test` on two connected adapters.
+    pub(crate) fn connected(&self, test: impl FnOnce(&mut Pair<'_>)) {
         let hosts = [self.host(0), self.host(1)];
         let mut rooms = [Box::new(Room::new()), Box::new(Room::new())];
-        play(&mut Pair::open(&hosts, &mut rooms));
+        test(&mut Pair::open(&hosts, &mut rooms));
     }
 }
 

@@ -1,5 +1,5 @@
-//! What goes wrong: servers that are not there, hang up or fall silent, devices that are reset,
-//! lost or asked for.
+//! Failures: servers that are not there, hang up or fall silent, devices that are reset, lost or
+//! asked for.
 
 use std::net::SocketAddr;
 use std::os::unix::net::UnixListener;
@@ -15,7 +15,7 @@ use vfio_host::{Host, Kind, Nic, Options, Room, Trouble, WaitError};
 
 use crate::rig::{LONG, NONE, Pair, Rig, Side, address, net};
 
-/// What a user may be made to wait for news.
+/// The longest that a user may wait for a report.
 const SOON: Duration = Duration::from_secs(10);
 
 fn refused(path: &Path) -> vfio_host::Error {
@@ -36,7 +36,7 @@ fn a_server_that_is_not_there_is_named() {
 }
 
 #[test]
-fn a_second_user_of_a_device_is_told() {
+fn a_second_user_of_a_device_is_refused() {
     let rig = Rig::new();
     let first = rig.host(0);
     let error = refused(&rig.sockets[0]);
@@ -51,7 +51,7 @@ fn a_second_user_of_a_device_is_told() {
 }
 
 #[test]
-fn who_asks_a_dispatcher_that_goes_is_turned_away() {
+fn requests_at_a_freed_dispatcher_are_rejected() {
     let rig = Rig::new();
     rig.connected(|pair| {
         let [a, b] = &mut pair.sides;
@@ -72,14 +72,14 @@ fn who_asks_a_dispatcher_that_goes_is_turned_away() {
         assert_eq!(queued(a), 1);
         a.nic.psp_free(psp).unwrap();
         a.nic.evd_free(requests).unwrap();
-        let told = loop {
+        let event = loop {
             a.nic.advance();
             match b.nic.evd_wait(b.evd, Duration::from_millis(10), 1) {
                 Ok(event) => break event,
                 Err(_) => assert!(start.elapsed() < SOON),
             }
         };
-        assert_eq!(told, Event::PeerRejected(ep));
+        assert_eq!(event, Event::PeerRejected(ep));
     });
 }
 
@@ -199,7 +199,7 @@ fn a_device_that_vanishes_is_noticed() {
 }
 
 #[test]
-fn the_owner_who_wants_the_device_back_is_heard() {
+fn a_request_to_release_the_device_is_reported() {
     let rig = Rig::new();
     let host = rig.host(0);
     let mut room = Box::new(Room::new());

@@ -200,7 +200,7 @@ fn the_descriptor_of_an_idle_adapter_does_not_spin() {
     let rig = Rig::new();
     rig.connected(|pair| {
         let side = &mut pair.sides[0];
-        // Whatever the connection left to be done is done.
+        // The rest of the connection's work is done.
         let start = Instant::now();
         let mut turns = 0;
         while start.elapsed() < Duration::from_millis(500) {
@@ -231,7 +231,7 @@ fn by_turns() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let [a, b] = pair.sides;
     // Each sends what it received and 1 more, by turns.
-    async fn play(side: Side<'_>, starts: bool) {
+    async fn bounce(side: Side<'_>, starts: bool) {
         let (near, far) = (side.near(0, 64), side.near(64, 64));
         let (evd, ep, buffer) = (side.evd, side.ep, side.buffer);
         let mut nic = AsyncNic::new(side.nic).unwrap();
@@ -267,7 +267,7 @@ fn by_turns() {
         }
     }
     runtime.unwrap().block_on(async {
-        let both = async { tokio::join!(play(a, true), play(b, false)) };
+        let both = async { tokio::join!(bounce(a, true), bounce(b, false)) };
         tokio::time::timeout(LONG, both).await.unwrap();
     });
 }

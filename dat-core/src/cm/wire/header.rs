@@ -1,5 +1,4 @@
-//! What all messages have in common: the header of a MAD, what is wrong with one, and addresses as
-//! GIDs.
+//! Common parts of all messages: the header of a MAD, its errors, and addresses as GIDs.
 
 use core::net::{IpAddr, Ipv6Addr};
 
@@ -60,7 +59,7 @@ impl<'a> Header<'a> {
         mad
     }
 
-    /// Transaction ID: chosen by who asks, echoed by who answers. Nothing is matched by it.
+    /// Transaction ID: chosen by the requester, echoed by the responder. Nothing is matched by it.
     #[must_use]
     pub fn transaction(&self) -> u64 {
         Self::TRANSACTION.get(self.0)

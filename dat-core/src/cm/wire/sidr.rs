@@ -1,8 +1,8 @@
 //! SIDR_REQ and SIDR_REP: the queue pair of a service for datagrams is looked up ("service ID
 //! resolution").
 //!
-//! Neither makes a connection, so neither has communication IDs: the request ID, chosen by who
-//! asks, stands in both.
+//! Neither makes a connection, so neither has communication IDs: the request ID, chosen by the
+//! requester, stands in both.
 
 use crate::cm::wire::field::view;
 use crate::cm::wire::header::{Header, MAD_LEN, WireError};
@@ -118,7 +118,7 @@ impl SidrStatus {
         }
     }
 
-    /// What comes nearest to a reason for which a connection is refused.
+    /// Returns the status that is nearest to a reason for which a connection is refused.
     #[must_use]
     pub const fn of(reason: Reason) -> Self {
         match reason {

@@ -295,7 +295,7 @@ fn a_number_that_the_last_event_may_have_is_not_used_again() {
 }
 
 #[test]
-fn what_has_been_asked_for_is_asked_again_only_when_something_came() {
+fn an_armed_queue_is_armed_again_only_after_an_event() {
     let p = Scripted::<false>::new();
     let mut q = cq(&p);
     q.arm(false);

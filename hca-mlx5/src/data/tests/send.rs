@@ -312,7 +312,7 @@ fn a_fast_registration_is_the_wqe_of_linux() {
     assert_eq!(wqe[120..128], [0, 0, 0, 12, 0, 0, 0, 0]);
     assert_eq!(wqe[128..144], [0, 0, 0, 64, 0, 0x99, 0x88, 0x11, 0, 0, 0x7f, 0, 0, 0, 0x20, 0]);
     assert_eq!(wqe[144..192], [0; 48]);
-    // What follows waits for it.
+    // The next request waits for it.
     q.send(&[far(100)], SIGNALED);
     assert_eq!(p.bytes(RING + 192 + 11, 1), [8 | 1 << 5]);
 }
@@ -542,8 +542,9 @@ fn post() -> impl Strategy<Value = (Post, bool)> {
 }
 
 proptest! {
-    /// Whatever is posted: tokens advance by the WQE's blocks and no more than the widest, stores stay inside the ring,
-    /// the device can walk the ring from WQE to WQE by DS, and the record never runs ahead of the blocks stored.
+    /// After any sequence of posts tokens advance by the WQE's blocks and no more than the widest, stores
+    /// stay inside the ring, the device can walk the ring from WQE to WQE by DS, and the record never
+    /// runs ahead of the blocks stored.
     #[test]
     fn any_sequence_keeps_the_ring_walkable(posts in prop::collection::vec(post(), 1..80)) {
         let p = Scripted::<true>::new();

@@ -55,7 +55,8 @@ fn a_receive_is_its_list_behind_the_link_then_the_counter() {
 }
 
 proptest! {
-    /// What a device sees that follows the links from slot 0: each receive in the order of posting, whatever came back when.
+    /// A device that follows the links from slot 0 sees each receive in the order of posting, in
+    /// whichever order receives came back.
     #[test]
     fn the_device_finds_receives_in_posting_order(steps in prop::collection::vec((any::<bool>(), 0..3_usize), 1..200)) {
         let p = Scripted::new();

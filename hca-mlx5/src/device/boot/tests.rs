@@ -1,4 +1,4 @@
-//! Bring-up and teardown: their order, their choices, and the way back from every failure.
+//! Bring-up and teardown: their order, their choices, and what every failure undoes.
 //!
 //! Length: one scripted firmware, and each of its answers with what has to be undone then.
 
@@ -96,7 +96,7 @@ fn after_the_end_nothing_more_is_sent() {
 }
 
 #[test]
-fn who_it_is() {
+fn the_identity_of_the_port() {
     let platform = Scripted::new();
     let identity = *open(&platform).identity();
     assert_eq!(identity.firmware, (14, 12, 1220));

@@ -17,9 +17,9 @@ use crate::prm::cmd::{CommandEntry, Opcode};
 /// Which half of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// What the driver sends.
+    /// Sent by the driver.
     Input,
-    /// What the device answers.
+    /// Answered by the device.
     Output,
 }
 

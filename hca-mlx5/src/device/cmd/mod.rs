@@ -4,16 +4,16 @@
 //! PRM chapter "Command interface". The truth about a command is the ownership bit of its entry;
 //! command events (EQE type 0x0a) only say that somebody should look there, may get lost and may
 //! come for nothing: each merely ends a sleep of the host early. The queue they come in is this
-//! one's from its creation to the way back to polling; it is read to its end and armed before each
+//! one's from its creation to the return to polling; it is read to its end and armed before each
 //! sleep and after each command, so that the next event wakes again and none can overrun it.
 //!
 //! Signatures are computed although cards ignore them by default.
 //!
 //! A command that does not come back in time keeps its slot and its mailboxes for good: the device
-//! may still write there, and a second command in the same place would be answered by the first
-//! one's reply. There are as many lives as the device has slots.
+//! may still write there, and a second command in the same slot would be answered by the first
+//! one's reply. So at most as many commands may time out as the device has slots.
 //!
-//! What it does not do: retry, reset, several commands at once.
+//! It does not retry, reset, or run several commands at once.
 
 pub mod dump;
 pub(crate) mod mailbox;
@@ -120,7 +120,8 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
             log_stride,
             free: u32::MAX >> (32 - (1 << log_size)),
             lost: 0,
-            // Any token will do; a start of chance tells one driver's life from the one before it.
+            // Any token will do; a random first one distinguishes this driver instance from the
+            // last.
             token: platform.entropy().to_le_bytes()[0],
             pool,
             timeout: timeout.unwrap_or(DEFAULT_TIMEOUT),
@@ -156,7 +157,7 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
         self.lost != 0
     }
 
-    /// From now on the events in `events` wake who waits for a command.
+    /// From now on the events in `events` wake a wait for a command.
     pub(crate) fn use_events(&mut self, events: EventQueue) {
         self.events = Some(events);
         self.drain_events();

@@ -20,7 +20,7 @@ fn nop(queue: &mut CommandQueue<'_, Scripted>) -> Result<(), Fault> {
 }
 
 #[test]
-fn the_page_is_told_high_word_first_and_the_geometry_survives() {
+fn the_page_is_written_high_word_first_and_the_geometry_survives() {
     let platform = Scripted::new();
     let _queue = queue(&platform);
     assert_eq!(platform.get(init_seg::CMDQ_ADDR_H), 7);

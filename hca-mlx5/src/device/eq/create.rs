@@ -33,7 +33,7 @@ impl EventQueue {
                 .during(Opcode::CreateEq.code())
         })?;
         let number = Self::submit(device, span, log_size, mask, vector)
-            // A command without an answer, or a firmware that lost its way, may have made the
+            // A command without an answer, or a confused firmware, may have made the
             // queue.
             .inspect_err(|fault| give_up(device, span, fault))?;
         // Event queue numbers are 8 bits wide.
@@ -44,7 +44,7 @@ impl EventQueue {
             number,
             doorbells: device.uar().offset,
             consumer: 0,
-            told: 0,
+            acknowledged: 0,
             armed: None,
         })
     }

@@ -87,9 +87,9 @@ fn entries_come_in_order_through_many_passes() {
         assert_eq!(queue(&mut device).next(&platform), None);
     }
     // A quarter of the ring at a time, so that it can never fill behind the reader.
-    let told = platform.rung(UAR_EQ_UPDATE);
-    assert_eq!(told.len(), 1000 / 16);
-    assert_eq!(told[..3], [0x0600_0010, 0x0600_0020, 0x0600_0030]);
+    let written = platform.rung(UAR_EQ_UPDATE);
+    assert_eq!(written.len(), 1000 / 16);
+    assert_eq!(written[..3], [0x0600_0010, 0x0600_0020, 0x0600_0030]);
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn a_failed_completion_queue_says_how() {
 }
 
 #[test]
-fn a_port_goes_down_and_up_and_its_other_news_are_of_no_interest() {
+fn a_port_goes_down_and_up_and_its_other_events_are_ignored() {
     let data = [0, 0, 0, 0, 0, 0, 0, 0, 0x10];
     assert_eq!(
         decoded(EventType::PortChange, 1, &data),
@@ -237,7 +237,7 @@ fn command_events_are_read_and_armed_in_every_wait_and_after_every_command() {
         "none of them ended the wait"
     );
     assert_eq!(armed()[1..], [0x0300_0002], "once: the next one wakes");
-    // What comes behind the answer is read by whoever is next.
+    // The next reader reads the entries behind the answer.
     platform.event(COMMANDS, EventType::Command, 0, &[0, 0, 0, 1]);
     device.service(dat_core::Instant::ZERO);
     assert_eq!(armed()[2..], [0x0300_0003]);

@@ -25,7 +25,7 @@ fn batches(platform: &Scripted, op: PageOp) -> std::vec::Vec<u32> {
 }
 
 #[test]
-fn what_bring_up_needs_is_given_in_batches() {
+fn pages_for_bring_up_are_given_in_batches() {
     let platform = Scripted::new();
     let device = open(&platform);
     assert_eq!(batches(&platform, PageOp::Give), [6, 512, 512, 76]);
@@ -150,7 +150,7 @@ fn an_impossible_offer_takes_no_more_than_was_given() {
 }
 
 #[test]
-fn a_request_beyond_the_budget_is_refused_and_the_device_told() {
+fn a_request_beyond_the_budget_is_refused_and_answered() {
     let platform = Scripted::new();
     let mut device =
         Device::open(&platform, &Config { page_budget: 1200, ..Config::default() }).unwrap();

@@ -1,4 +1,4 @@
-//! What a raw Ethernet port is made of, and its sizes.
+//! Configuration of a raw Ethernet port, and its sizes.
 
 use crate::net::neigh::Mac;
 
@@ -9,7 +9,7 @@ pub const GROUPS_MAX: usize = 7;
 
 /// Bytes of a page.
 pub(super) const PAGE: usize = 4096;
-/// What a port is made of.
+/// Configuration of a port.
 #[derive(Clone, Copy, Debug)]
 pub struct Config<'a> {
     /// Protection domain of the key.

@@ -63,7 +63,7 @@ mod place {
     pub(super) const END: usize = 0x8000;
 }
 
-/// What went by, in numbers that wrap around.
+/// Counts of frames, which wrap around.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Frames sent, as the device confirmed.
@@ -89,7 +89,7 @@ pub struct Port<'p, P: Platform> {
     platform: &'p P,
     cq: Option<CqObject>,
     memory: Option<Span>,
-    /// What else was made, in that order: its number, and the command that ends it.
+    /// The other objects, in the order of making: number, and the command that destroys each.
     made: Vec<(Opcode, u32), 5>,
     /// Numbers of the queues; [`NONE`] while there are none.
     rqn: u32,
@@ -140,8 +140,7 @@ impl<'p, P: Platform> Port<'p, P> {
         let built = self.build(device, config);
         if let Err(fault) = built {
             match fault.kind() {
-                // A queue the device was still making when it was given up on may yet come to life
-                // there.
+                // The device may still complete the command that timed out, and then use the queue.
                 FaultKind::Timeout | FaultKind::Gone | FaultKind::Nonsense => {
                     if let Some(memory) = self.memory.take() {
                         device.disown(memory);
@@ -176,7 +175,7 @@ impl<'p, P: Platform> Port<'p, P> {
         number == self.sqn || number == self.rqn
     }
 
-    /// What went by.
+    /// Returns the counts.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
@@ -206,8 +205,8 @@ impl<'p, P: Platform> Port<'p, P> {
     }
 
     /// The next received frame and its length, if one is there that fits `to`; call until `None`.
-    /// Also takes note of what was sent, so it must be called now and then even by those who
-    /// only send.
+    /// Also processes completions of sends, so a caller that only sends must call it now and then,
+    /// too.
     pub fn recv(&mut self, to: &mut [u8]) -> Option<usize> {
         for _ in 0..CQ_ENTRIES {
             let completion = self.ends.as_mut()?.cq.poll()?;
@@ -466,7 +465,7 @@ fn ready<P: Platform>(device: &mut Device<'_, P>, op: Opcode, number: u32) -> Re
     device.run(op, number, &mut input)
 }
 
-/// What an error completion says.
+/// Returns the fault of an error completion.
 fn failure(completion: &Completion, sqn: u32, rqn: u32) -> Fault {
     /// The words of a failure of one of the two queues.
     const fn words(queue: Object) -> Words {

@@ -30,7 +30,7 @@ const LOG_ENTRIES: u8 = 3;
 /// Entry of the embedded switch's MAC table that holds our MAC.
 const L2_INDEX: u32 = 0;
 
-/// What has been set up so far, for undoing it.
+/// Objects that have been set up so far, for undoing it.
 #[derive(Debug, Default)]
 pub(super) struct Steering {
     table: Option<u32>,

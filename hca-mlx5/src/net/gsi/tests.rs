@@ -205,7 +205,7 @@ fn receives_go_round_the_ring() {
 }
 
 #[test]
-fn what_is_no_mad_is_dropped_and_counted() {
+fn a_packet_that_is_no_mad_is_dropped_and_counted() {
     let p = Scripted::<false>::new();
     let (_device, mut gsi) = up(&p);
     let good = v4([10, 0, 0, 2]);

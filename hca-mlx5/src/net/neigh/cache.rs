@@ -1,8 +1,8 @@
-//! The neighbour cache: who is known, who is being asked for and when to ask again.
+//! The neighbour cache: known addresses, pending ones, and when to ask again.
 //!
 //! An entry is `Pending` from the first [`Cache::ask`] until an answer or the last deadline of
-//! [`WAITS`]; then `Known` for [`LIFETIME`], or `Failed` until somebody has been told. When the
-//! cache is full the entry goes that was asked for longest ago, but never a pending one.
+//! [`WAITS`]; then `Known` for [`LIFETIME`], or `Failed` until the failure has been reported. When
+//! the cache is full the entry goes that was asked for longest ago, but never a pending one.
 
 use core::time::Duration;
 
@@ -22,11 +22,11 @@ pub const WAITS: [Duration; 4] = [
 ];
 /// How long an answer is believed.
 pub const LIFETIME: Duration = Duration::from_secs(60);
-/// How long a failure is told to others after the first to hear of it, before the address is asked
-/// for anew.
+/// How long a failure is reported again after the first report, before the address is asked for
+/// anew.
 const HOLD: Duration = Duration::from_secs(1);
 
-/// What the cache knows of an address.
+/// State of an address in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     Known(Mac),
@@ -48,7 +48,7 @@ enum State {
         mac: Mac,
         until: Instant,
     },
-    /// `until` once somebody has been told.
+    /// `until` is set once the failure has been reported.
     Failed {
         until: Option<Instant>,
     },
@@ -95,7 +95,7 @@ impl<const N: usize> Cache<N> {
         }
     }
 
-    /// What is known of `addr`; starts asking if nothing is.
+    /// Returns the state of `addr`; starts asking if there is none.
     pub(super) fn ask(&mut self, addr: Gid, now: Instant) -> Answer {
         let fresh = State::Pending { asked: 0, due: now };
         let Some(entry) = self.find(addr) else {
@@ -137,7 +137,7 @@ impl<const N: usize> Cache<N> {
         believe
     }
 
-    /// `addr` asked for us and thereby told its MAC.
+    /// `addr` asked for us and thereby gave its MAC.
     pub(super) fn insert(&mut self, addr: Gid, mac: Mac, now: Instant) {
         let state = State::Known { mac, until: now + LIFETIME };
         if let Some(entry) = self.find(addr) {
@@ -184,7 +184,7 @@ impl<const N: usize> Cache<N> {
         self.entries.len()
     }
 
-    /// What is known of `addr`, without asking.
+    /// Returns the MAC of `addr` if it is known, without asking.
     #[cfg(test)]
     pub(super) fn peek(&self, addr: core::net::IpAddr) -> Option<Mac> {
         self.entries.iter().find(|entry| entry.addr == addr.into()).and_then(|entry| {

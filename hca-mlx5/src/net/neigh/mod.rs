@@ -51,7 +51,7 @@ const ANSWERS: usize = 8;
 /// Own addresses: the configured one and, with IPv6, the link-local one.
 const OWN: usize = 2;
 
-/// What happened, in numbers that wrap around.
+/// Counts, which wrap around.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Frames that parsed and concerned neighbour discovery here.
@@ -201,7 +201,7 @@ impl<const N: usize> Neighbours<N> {
         Ok(this)
     }
 
-    /// What happened so far.
+    /// Returns the counts so far.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
@@ -250,8 +250,8 @@ impl<const N: usize> Neighbours<N> {
     /// question is out; then call again after frames came in or [`Self::next_deadline`] passed,
     /// having sent what [`Self::transmit`] gives.
     ///
-    /// When nobody answers, the fault names the address that was asked for. It is told at least
-    /// once, and again for a second to whoever asks; after that the search starts over.
+    /// When no answer comes, the fault names the address that was asked for. It is reported at
+    /// least once, and again to every call for a second; after that the search starts over.
     pub fn resolve(&mut self, remote: IpAddr, now: Instant) -> Poll<Result<Mac, Fault>> {
         let to = Gid::from(remote);
         if self.is_own(to) {
@@ -281,7 +281,7 @@ impl<const N: usize> Neighbours<N> {
             self.counters.malformed = self.counters.malformed.wrapping_add(1);
             return;
         };
-        // What this port sent itself may come back by loopback.
+        // Frames that this port sent may come back by loopback.
         if header.vlan != self.tag.vlan() || header.source == self.mac {
             self.counters.ignored = self.counters.ignored.wrapping_add(1);
             return;
@@ -396,12 +396,12 @@ impl<const N: usize> Neighbours<N> {
         link_local || apart.leading_zeros() >= u32::from(self.prefix)
     }
 
-    /// What a neighbour told us about itself in answer to a question, or unasked.
+    /// Processes a neighbour's address from an answer, solicited or not.
     fn answer_came(&mut self, addr: Gid, mac: Mac, now: Instant) -> Verdict {
         if self.cache.answer(addr, mac, now) { Verdict::Accepted } else { Verdict::Unsolicited }
     }
 
-    /// What a neighbour told us about itself in asking for us.
+    /// Processes a neighbour's address from its question for ours.
     fn question_came(&mut self, addr: Gid, mac: Mac, now: Instant) {
         if self.is_host(addr) && self.on_link(addr) {
             self.cache.insert(addr, mac, now);
@@ -473,7 +473,7 @@ impl<const N: usize> Neighbours<N> {
     }
 }
 
-/// What became of a frame.
+/// Result of processing a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Accepted,

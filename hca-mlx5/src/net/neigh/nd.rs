@@ -193,8 +193,8 @@ impl<const N: usize> Neighbours<N> {
             return Verdict::Conflict;
         }
         if from.is_unspecified() {
-            // Duplicate address detection of somebody who wants our address: tell everybody whose
-            // it is.
+            // Duplicate address detection of another host that wants our address: announce to all
+            // that it is ours.
             if lladdr.is_some() || to != solicited_node(target) {
                 return Verdict::Malformed;
             }

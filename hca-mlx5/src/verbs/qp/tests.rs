@@ -95,7 +95,7 @@ fn the_ends_are_where_the_device_looks() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_before_any_command() {
+fn impossible_attributes_are_refused_before_any_command() {
     let p = Scripted::<false>::new();
     let mut device = p.device();
     let held = p.held();

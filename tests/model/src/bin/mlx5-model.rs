@@ -37,7 +37,7 @@ struct Cli {
     /// MSI-X vectors
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     vectors: Option<u16>,
-    /// What joins the HCAs: `switch`, or `dgram:LOCAL,REMOTE` for the switch and a socket as of
+    /// Wire between the HCAs: `switch`, or `dgram:LOCAL,REMOTE` for the switch and a socket as of
     /// `-netdev dgram`
     #[arg(long, default_value = "switch", value_parser = link)]
     wire: Link,
@@ -154,7 +154,7 @@ fn serve(cli: Cli) -> Result<(), Box<dyn Error>> {
         if woken(0) || woken(1) {
             break;
         }
-        // What is typed does not matter, that it ends does.
+        // The input itself does not matter, only its end.
         if woken(2) && rustix::io::read(&input, &mut [0; 512])? == 0 {
             break;
         }

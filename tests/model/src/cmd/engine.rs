@@ -17,7 +17,7 @@ use crate::watch::Seen;
 use rand::Rng;
 use std::collections::BTreeSet;
 
-/// What a hook decides about a command about to run.
+/// Decision of a hook about a command about to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Let it run.
@@ -48,7 +48,7 @@ pub trait CommandHook: Send {
     fn completed(&mut self, _nth: u64, _opcode: u16, _input: &[u8], _output: &[u8]) {}
 }
 
-/// What a slot waits for.
+/// State of a command slot.
 #[derive(Debug)]
 enum Phase {
     /// The device has not looked yet.

@@ -31,7 +31,7 @@ pub(super) struct Message {
     pub(super) blocks: Vec<u64>,
 }
 
-/// What goes back.
+/// Output of a command.
 #[derive(Debug, Default)]
 pub(super) struct Delivered {
     pub(super) entry: u64,

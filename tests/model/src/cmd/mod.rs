@@ -12,9 +12,9 @@ pub use status::Status;
 
 use crate::hca::Hca;
 
-/// What a command handler gets: the whole input message, mailboxes joined, at least as long as the
-/// table says; and the output buffer, zeroed, as long as the driver declared (at least as long as
-/// the table says). Handlers write their answer from byte 8 on; status and syndrome belong to the
+/// Runs a command. It gets the whole input message, mailboxes joined, at least as long as the table
+/// says; and the output buffer, zeroed, as long as the driver declared (at least as long as the
+/// table says). Handlers write their answer from byte 8 on; status and syndrome belong to the
 /// engine.
 pub(crate) type Handler = fn(&mut Hca, &[u8], &mut [u8]) -> Result<(), Refusal>;
 

@@ -1,4 +1,4 @@
-//! What stands between a driver and its device.
+//! Faults between a driver and the BAR of its device.
 
 use crate::eq::Event;
 use crate::hca::Hca;
@@ -89,7 +89,7 @@ pub struct Trouble {
 pub struct Faulty {
     /// The device.
     pub hca: Hca,
-    /// What is wrong now.
+    /// The present trouble.
     pub trouble: Trouble,
     schedule: Vec<(Nanos, Happening)>,
     health: Option<u32>,

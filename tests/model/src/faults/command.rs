@@ -112,7 +112,7 @@ impl Log {
         Self { records: Arc::default(), script }
     }
 
-    /// What was recorded so far.
+    /// Returns the records so far.
     pub fn records(&self) -> Vec<Record> {
         self.records.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
     }

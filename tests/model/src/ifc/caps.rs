@@ -177,7 +177,7 @@ layouts! {
         lro_timer_supported_periods: 4, reserved_at_184: 28,
         reserved_at_1a0: 32352,
     }
-    /// What one kind of flow table can do.
+    /// Capabilities of one kind of flow table.
     flow_table_prop_layout[64] {
         ft_support: 1, reserved_at_1: 1, flow_counter: 1, flow_modify_en: 1, modify_root: 1,
         identified_miss_table_mode: 1, flow_table_modify: 1, encap: 1, decap: 1,

@@ -1,7 +1,7 @@
 //! Flow steering: match sets, tables, groups and entries.
 
 layouts! {
-    /// What an entry compares of the outer headers.
+    /// Outer headers that an entry compares.
     fte_match_set_lyr_2_4[64] {
         smac_47_16: 32, smac_15_0: 16, ethertype: 16, dmac_47_16: 32, dmac_15_0: 16,
         first_prio: 3, first_cfi: 1, first_vid: 12, ip_protocol: 8, ip_dscp: 6, ip_ecn: 2,
@@ -20,7 +20,7 @@ layouts! {
         destination_type: 8, destination_id: 24, reserved_at_20: 1, packet_reformat: 1,
         reserved_at_22: 6, destination_table_type: 8, reserved_at_30: 16,
     }
-    /// What an entry matches and does, with the destinations behind.
+    /// Match values and actions of an entry, with the destinations behind.
     flow_context[768] {
         push_vlan: 32, group_id: 32, reserved_at_40: 8, flow_tag: 24, reserved_at_60: 16,
         action: 16, extended_destination: 1, reserved_at_81: 1, flow_source: 2,

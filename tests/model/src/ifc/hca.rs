@@ -66,7 +66,7 @@ layouts! {
         reserved_at_40: 64,
         query_adapter_struct: 2048,
     }
-    /// What QUERY_ADAPTER tells.
+    /// Output of QUERY_ADAPTER.
     query_adapter_param_block[256] {
         reserved_at_0: 192,
         reserved_at_c0: 8, ieee_vendor_id: 24,

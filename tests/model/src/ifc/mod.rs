@@ -80,7 +80,7 @@ impl Field {
         self.heeded().declared(bytes)
     }
 
-    /// The same, where the field is declared to be: for who looks on and is no part of the device.
+    /// The same, where the field is declared to be: for observers that are no part of the device.
     pub(crate) fn declared(self, bytes: &[u8]) -> u64 {
         let end = self.bit + self.width;
         let first = if self.width > 64 { end - 64 } else { self.bit };

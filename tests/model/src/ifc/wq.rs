@@ -118,7 +118,7 @@ layouts! {
         opcode: 16, uid: 16, reserved_at_20: 16, op_mod: 16, number: 32, reserved_at_60: 32,
         modify_bitmask: 64, reserved_at_c0: 64, tirc: tirc,
     }
-    /// What MODIFY_TIR changes.
+    /// Fields that MODIFY_TIR changes.
     modify_tir_bitmask[8] {
         reserved_at_0: 32, reserved_at_20: 27, self_lb_en: 1, reserved_at_3c: 1, hash: 1,
         reserved_at_3e: 1, packet_merge: 1,

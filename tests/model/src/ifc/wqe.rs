@@ -32,6 +32,6 @@ layouts! {
         swp_inner_l3_offset: 8, cs_flags: 8, swp_flags: 8, mss: 16, flow_table_metadata: 32,
         insert_vlan: 1, vlan_type: 5, inline_hdr_size: 10, inline_hdr_start_vlan: 16,
     }
-    /// What a shared receive queue's entry begins with.
+    /// First segment of an entry of a shared receive queue.
     wqe_srq_next[16] { reserved_at_0: 16, next_wqe_index: 16, signature: 8, reserved_at_28: 88 }
 }

@@ -12,7 +12,7 @@ use super::cqe::{CQE_BYTES, Cqe, CqeOpcode};
 use crate::bus::{Bus, Wrote};
 use crate::queue_memory::QueueMemory;
 
-/// What an armed CQ waits for.
+/// Completions for which a CQ is armed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Armed {
     /// Nothing.
@@ -35,7 +35,7 @@ pub(crate) enum CqFault {
     AccessViolation = 2,
 }
 
-/// What came of a new entry.
+/// Result of posting an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Posted {
     /// Written; no event.

@@ -9,7 +9,7 @@ use crate::transport::host::Syndrome;
 /// Size of an entry (`cqe_sz` 0).
 pub(crate) const CQE_BYTES: usize = l::BYTES;
 
-/// What an entry reports (upper half of byte 0x3f).
+/// Opcode of an entry (upper half of byte 0x3f).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum CqeOpcode {
@@ -54,7 +54,7 @@ pub(crate) const fn vendor_syndrome(syndrome: Syndrome) -> u8 {
 /// One entry, every field the model ever sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cqe {
-    /// What it reports.
+    /// Its opcode.
     pub(crate) opcode: CqeOpcode,
     /// Number of the queue it belongs to (24 bits); of a frame in a raw receive queue the flow
     /// tag.
@@ -75,7 +75,7 @@ pub(crate) struct Cqe {
     pub(crate) check_sum: u16,
     /// Hash of a packet from a raw receive queue.
     pub(crate) rss_hash: u32,
-    /// What of the packet was hashed (byte 0x10).
+    /// Headers of the packet that were hashed (byte 0x10).
     pub(crate) rss_kind: u8,
     /// L2, L3, L4 verdict (byte 0x1c).
     pub(crate) hds_ip_ext: u8,

@@ -156,7 +156,7 @@ impl<'a> Device<'a> {
         Some(Owner { qpn, pd, rlky })
     }
 
-    /// What a peer's access asks of the table.
+    /// Returns the key access that a peer's request asks for.
     fn remote_access(
         &self,
         qpn: u32,

@@ -10,7 +10,7 @@ const VLAN: u16 = 0x8100;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
-/// What a parser knows of a frame.
+/// Headers that a parser found in a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Headers {
     /// VLAN tag control information.

@@ -87,7 +87,7 @@ impl Counters {
         }
     }
 
-    /// What one stands at.
+    /// Returns the counts of one counter.
     pub(crate) fn get(&mut self, id: u32) -> Option<&mut Tally> {
         self.live.get_mut(&id).map(|(tally, _)| tally)
     }

@@ -233,7 +233,7 @@ pub(crate) fn set_entry(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Resu
     Ok(())
 }
 
-/// What an entry held on to.
+/// Releases the objects that an entry refers to.
 fn release(hca: &mut Hca, entry: &Entry) {
     hca.objects.flow_counters.release(&entry.counters);
     for one in &entry.to {

@@ -1,4 +1,5 @@
-//! The translation and protection table: which key may touch which bus address, for whom.
+//! The translation and protection table: which key may access which bus address, for which queue
+//! pair.
 //!
 //! A key is looked up by its index (upper 24 bits) and compared in all 32 bits, so a stale key
 //! never reaches memory. Order of the checks: allocated, free bit, key byte, PD, QPN, rights,
@@ -102,7 +103,7 @@ pub(crate) struct Mkey {
     pub(crate) translation: Vec<u64>,
 }
 
-/// Who wants to touch what.
+/// An access to memory, and its origin.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Access {
     /// Key, all 32 bits.

@@ -2,8 +2,8 @@
 //!
 //! [`Objects`] holds the tables. A command handler (`*_cmd` functions, listed in [`COMMANDS`])
 //! checks everything before it takes a number or a reference, so a refused command leaves no trace.
-//! What happens on the data path goes through [`device::Device`], which borrows the tables beside
-//! the bus and is the host of the transport's engines.
+//! The data path goes through [`device::Device`], which borrows the tables beside the bus and is
+//! the host of the transport's engines.
 
 mod buffer;
 mod cq;

@@ -52,7 +52,7 @@ pub(crate) struct Qp {
     pub(crate) rq_producer: u16,
     /// Next receive WQE to take.
     pub(crate) rq_head: u16,
-    /// What speaks the wire; away while it runs.
+    /// Its transport engine; taken out while it runs.
     pub(crate) engine: Option<Engine>,
 }
 
@@ -215,7 +215,7 @@ impl Qp {
         })
     }
 
-    /// What the transport needs to know.
+    /// Returns the attributes that the transport needs.
     pub(crate) fn attr(&self) -> QpAttr {
         let mac_high = self.get(path(ads::rmac_47_32)).to_be_bytes();
         let mac_low = self.get(path(ads::rmac_31_0)).to_be_bytes();

@@ -225,7 +225,7 @@ pub(crate) fn transition(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Res
     Ok(())
 }
 
-/// What the transition may not ask for.
+/// Refuses values that the transition may not set.
 fn check_values(hca: &mut Hca, opcode: u32, qpn: u32, context: &[u8]) -> Result<(), Refusal> {
     let get = |field: crate::ifc::Field| field.get(context);
     // RC, UC and XRC have a peer and a path to it.

@@ -1,9 +1,9 @@
 //! The queue pairs of a function, by number, and which of them have something to do.
 //!
 //! There may be thousands, nearly all of them idle, and every message of the host's asks what is
-//! due: so they stand in line by time, and whoever was changed since is put in its place again
-//! before anybody asks. Nothing tells that a receive was posted to a QP in error: its record has to
-//! be looked at.
+//! due: so they stand in line by time, and a changed one is put into its new position before the
+//! next query. Nothing reports that a receive was posted to a QP in error: its record has to be
+//! read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -121,7 +121,7 @@ impl Qps {
     }
 }
 
-/// What is due of one.
+/// Work that is due for one queue pair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Due {
     /// Its engine's timer.

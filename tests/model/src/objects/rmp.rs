@@ -31,7 +31,7 @@ pub(crate) enum Kind {
         cqn: u32,
         /// Its domain.
         xrcd: u32,
-        /// What its completions name.
+        /// The index that its completions name.
         user_index: u32,
     },
     /// SRQ of ISSI 0.
@@ -41,7 +41,7 @@ pub(crate) enum Kind {
 /// One shared receive queue.
 #[derive(Debug)]
 pub(crate) struct Rmp {
-    /// What it is.
+    /// Its kind.
     pub(crate) kind: Kind,
     /// The ring.
     pub(crate) wq: Wq,
@@ -233,7 +233,7 @@ fn set_limit(hca: &mut Hca, number: u32, limit: u16) {
 }
 
 impl Rmp {
-    /// What a completion says in `srqn_or_user_index` if the queue itself names it.
+    /// Returns `srqn_or_user_index` of a completion if the queue itself names it.
     pub(crate) fn completion_index(&self, number: u32) -> u32 {
         match self.kind {
             Kind::Xrc { user_index, .. } if user_index != NO_USER_INDEX => user_index,

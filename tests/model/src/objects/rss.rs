@@ -12,7 +12,7 @@ const KEY_BYTES: usize = 40;
 const TOEPLITZ: u32 = 2;
 const INVERTED_XOR8: u32 = 1;
 
-/// What a TIR hashes, and how.
+/// Headers and function of a TIR's hash.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Hashing {
     function: u32,
@@ -26,7 +26,7 @@ pub(crate) struct Hashing {
 pub(crate) struct Hash {
     /// The result.
     pub(crate) result: u32,
-    /// What was hashed: bits 3:2 layer 3 (1 IPv4, 2 IPv6), bits 7:6 layer 4 (1 TCP, 2 UDP).
+    /// Hashed headers: bits 3:2 layer 3 (1 IPv4, 2 IPv6), bits 7:6 layer 4 (1 TCP, 2 UDP).
     pub(crate) kind: u8,
 }
 

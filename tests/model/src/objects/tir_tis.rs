@@ -20,7 +20,7 @@ pub(crate) enum Dispatch {
 pub(crate) struct Tir {
     /// Where packets go.
     pub(crate) dispatch: Dispatch,
-    /// What spreads packets over the queues of a table.
+    /// Hash that spreads packets over the queues of a table.
     pub(crate) hashing: Hashing,
     /// Frames of its own transport domain that it takes: bit 0 unicast, bit 1 multicast. The
     /// interface header calls the field `self_lb_block`, but three drivers set it where they

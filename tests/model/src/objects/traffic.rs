@@ -162,7 +162,7 @@ fn sent(hca: &mut Hca, outgoing: Outgoing) {
         frame.resize(frame.len().max(LEAST_FRAME), 0);
         hca.traffic.port_out.add(&frame);
         hca.wire.send(&frame);
-        // What goes to a multicast group goes to the own members, too.
+        // Multicast goes to the own members of the group, too.
         if rdma
             && frame[0] & 1 == 1
             && let Demux::Roce(packet) = demux(&frame, |net| hca.objects.groups.has(net.dst))

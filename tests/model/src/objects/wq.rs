@@ -37,7 +37,7 @@ pub(crate) struct Wq {
     pub(crate) head: u16,
 }
 
-/// What a work queue is made of, whichever context said so.
+/// Geometry of a work queue, from any of the contexts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     /// Linked list (0) or cyclic (1).

@@ -58,8 +58,8 @@ pub(crate) fn create_sq(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Resul
     Ok(())
 }
 
-/// What bits 31 to 28 of the number word and the context ask for, checked against the present
-/// state.
+/// Returns the state that bits 31 to 28 of the number word and the context ask for, checked against
+/// the present state.
 fn next_state(input: &[u8], present: WqState, wanted: u32) -> Result<WqState, Refusal> {
     let from = WqState::from_code(head_in::number.get(input) >> 28)
         .ok_or(Status::BadParam.because(0x90_5001))?;

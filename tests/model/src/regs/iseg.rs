@@ -6,7 +6,7 @@ use crate::hca::Hca;
 use crate::host::Nanos;
 use rand::Rng;
 
-/// What of the segment is state.
+/// State of the segment.
 #[derive(Debug, Default)]
 pub(crate) struct Registers {
     /// `initializing` reads 1 until then.

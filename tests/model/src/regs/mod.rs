@@ -1,4 +1,4 @@
-//! What the BAR and the configuration space show.
+//! The BAR and the configuration space.
 
 mod bar;
 mod config_space;

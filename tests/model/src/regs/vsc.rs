@@ -3,7 +3,7 @@
 //!
 //! Words of the capability, from its start: 0x04 control (bits 15:0 the space, 28 its size is
 //! known, 31:29 not zero when there is such a space), 0x08 a counter that is new at every read,
-//! 0x0c a semaphore that whoever finds it free takes by writing such a number, 0x10 address (bit 31
+//! 0x0c a semaphore that is taken, when free, by writing such a number, 0x10 address (bit 31
 //! flag), 0x14 data. An address written with its flag set stores the data there and clears the
 //! flag; with the flag clear the data are fetched and the flag is set. Right after the choice of a
 //! space the address reads as its size. Linux lib/pci_vsc.c.
@@ -26,7 +26,7 @@ const DATA: usize = 0x14;
 const SCAN: u16 = 7;
 const SEMAPHORES: u16 = 0xa;
 const FLAG: u32 = 1 << 31;
-/// What address and flag leave of a word.
+/// Address bits of a word.
 const ADDRESS_BITS: u32 = 0x3fff_ffff;
 /// Bytes of the space to be dumped.
 const SCAN_BYTES: u32 = 0x2000;

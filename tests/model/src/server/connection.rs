@@ -14,7 +14,7 @@ use std::os::unix::net::UnixStream;
 /// Replies that a client has not fetched, at the most; it is hung up on beyond.
 const MOST_UNSENT: usize = 4 * MOST_BYTES;
 
-/// What came.
+/// Result of a receive.
 #[derive(Debug)]
 pub(super) enum Received {
     /// A message, whole.
@@ -130,7 +130,7 @@ impl Connection {
         while let Some(rest) = self.unsent.get(sent..).filter(|rest| !rest.is_empty()) {
             match self.stream.write(rest) {
                 Ok(n) => sent += n,
-                // What else went wrong shows at the next receive.
+                // Any other error shows at the next receive.
                 Err(_) => break,
             }
         }

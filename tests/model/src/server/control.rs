@@ -17,7 +17,7 @@ const LONGEST: usize = 4096;
 /// Longest probe.
 const MOST_PROBE: u64 = 1 << 20;
 
-/// Who is connected, and the listener.
+/// The listener and its clients.
 #[derive(Debug)]
 pub(super) struct Control {
     listener: UnixListener,
@@ -32,7 +32,7 @@ struct Client {
     unsent: Vec<u8>,
 }
 
-/// What a line did.
+/// Result of a line.
 enum Done {
     Said(String),
     Quit,
@@ -48,8 +48,7 @@ impl Control {
         self.listener.as_fd()
     }
 
-    /// Descriptors of who is connected, in their order, and whether answers wait there to be
-    /// fetched.
+    /// Descriptors of the clients, in their order, and whether answers wait there to be fetched.
     pub(super) fn connections(&self) -> impl Iterator<Item = (BorrowedFd<'_>, bool)> {
         let all = self.clients.iter().flatten();
         all.map(|client| (client.stream.as_fd(), !client.unsent.is_empty()))
@@ -82,7 +81,7 @@ impl Control {
         running
     }
 
-    /// Forgets who has gone. Not while a turn still counts connections.
+    /// Forgets clients that have gone. Not while a turn still counts connections.
     pub(super) fn sweep(&mut self) {
         self.clients.retain(Option::is_some);
     }

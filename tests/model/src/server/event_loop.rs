@@ -1,5 +1,4 @@
-//! One thread that owns everything: it steps the devices, waits for what is due, and serves who is
-//! there.
+//! One thread that owns everything: it steps the devices, waits for due work, and serves clients.
 //!
 //! No call here blocks but the one wait. All functions share the thread, so a frame from one is in
 //! the other before the next message is read, and nothing needs a lock for company.
@@ -26,7 +25,7 @@ pub(super) type Job = Box<dyn FnOnce(&mut EventLoop) + Send>;
 /// Rounds of stepping in one turn, while frames keep going to and fro.
 const MOST_ROUNDS: usize = 16;
 
-/// What woke the thread.
+/// Source of a wake-up.
 #[derive(Clone, Copy, Debug)]
 enum Ready {
     Jobs,
@@ -152,7 +151,8 @@ impl EventLoop {
         who.extend(self.fabric.inward().map(|fd| (Ready::Frames, reads(fd))));
         who.extend(self.fabric.outward().map(|fd| (Ready::Frames, writes(fd))));
         for (nth, one) in self.functions.iter().enumerate() {
-            // The client before the listener: who comes back must not meet himself.
+            // The client before the listener: a client that reconnects must not find its old
+            // connection.
             if let Some(client) = one.connection() {
                 who.push((Ready::Client(nth), reads(client.fd())));
                 if client.is_behind() {

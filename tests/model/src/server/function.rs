@@ -32,9 +32,9 @@ const READ_WRITE: u32 = 3;
 const PCI_RESETTABLE: u32 = 3;
 /// Messages handled before the device is stepped again.
 const MOST_MESSAGES: usize = 64;
-/// How long a second client waits for the first to go. A descriptor may live on for a moment in a
-/// process that is being started, and whoever closed it and comes back must not be turned away for
-/// that.
+/// How long a second client waits for the first to go. A descriptor may stay open for a moment in a
+/// process that is being started, and a client that closed it and comes back must not be turned
+/// away for that.
 const GRACE: Nanos = 500_000_000;
 /// Notes kept; a client that is wrong in a loop must not eat the machine's memory.
 const MOST_NOTES: usize = 100;
@@ -47,7 +47,7 @@ pub struct Function {
     listener: UnixListener,
     _file: SocketFile,
     connection: Option<Connection>,
-    /// Who waits for the present client to go, and how long.
+    /// The client that waits for the present one to go, and its time limit.
     waiting: Option<(UnixStream, Nanos)>,
     greeted: bool,
     maps: Maps,
@@ -107,14 +107,14 @@ impl Function {
         })
     }
 
-    // What a test asks of it.
+    // Methods for tests.
 
     /// The device itself.
     pub fn hca(&mut self) -> &mut Hca {
         &mut self.device.hca
     }
 
-    /// What the client has mapped, by address.
+    /// Returns the client's mappings, by address.
     pub fn maps(&self) -> Vec<Map> {
         self.maps.list()
     }
@@ -139,12 +139,12 @@ impl Function {
         self.device.hca.dma_write(iova, bytes)
     }
 
-    /// What the device counted.
+    /// Returns the device's counters.
     pub fn stats(&self) -> &Stats {
         self.device.hca.stats()
     }
 
-    /// What silicon would let pass although it is wrong.
+    /// Returns the driver's faults that silicon would not report.
     pub fn complaints(&self) -> &[String] {
         self.device.hca.complaints()
     }
@@ -186,7 +186,7 @@ impl Function {
         }
     }
 
-    // What the event loop does with it.
+    // Methods for the event loop.
 
     pub(super) fn listener(&self) -> BorrowedFd<'_> {
         self.listener.as_fd()
@@ -246,10 +246,9 @@ impl Function {
         }
     }
 
-    /// Takes in who connects. A second client waits a moment for the first to go, then it is turned
-    /// away.
+    /// Accepts a client. A second one waits a moment for the first to go, then it is turned away.
     pub(super) fn accept(&mut self) {
-        // Whoever connects after hanging up must not find himself in the way.
+        // A client that hangs up and connects again must not find its old connection here.
         self.serve();
         while let Ok((stream, _)) = self.listener.accept() {
             if self.connection.is_none() {

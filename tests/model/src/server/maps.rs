@@ -1,4 +1,4 @@
-//! What a client has mapped, and DMA through it.
+//! A client's mappings, and DMA through them.
 //!
 //! The table goes from bus address to a piece of a file; a file is mapped whole, once, for as long
 //! as a mapping refers to it, and one descriptor of it kept. A vIOMMU maps page by page, each time
@@ -208,7 +208,7 @@ impl Table {
         let at = usize::try_from(offset).map_err(|_| Errno::INVAL)?;
         let key = (stat.dev(), stat.ino());
         let known = self.files.get(&key).and_then(Weak::upgrade);
-        // A file that has grown is mapped anew; who mapped it before keeps what there was.
+        // A file that has grown is mapped anew; earlier mappings stay as they were.
         if let Some(region) = known.filter(|region| region.size() as u64 >= end) {
             return Ok((region, at));
         }

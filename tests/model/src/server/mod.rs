@@ -96,7 +96,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 
-/// What the functions of a server are joined by.
+/// Wire between the functions of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Link {
     /// A switch inside the process.
@@ -112,19 +112,19 @@ pub enum Link {
     },
 }
 
-/// What a server offers.
+/// Settings of a server.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     /// A socket and a device for each function.
     pub functions: Vec<(PathBuf, Config)>,
-    /// What joins them.
+    /// The wire between them.
     pub link: Link,
     /// Every frame that is sent, and every one that comes in by the uplink, goes into this capture
     /// file.
     pub pcap: Option<PathBuf>,
     /// Where the control socket listens.
     pub control: Option<PathBuf>,
-    /// What goes wrong, in every function.
+    /// Faults of every function.
     pub rude: Vec<Rude>,
     /// Notes of the fields that pass.
     pub fields: Option<Fields>,

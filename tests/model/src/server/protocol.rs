@@ -22,7 +22,7 @@ const ERROR: u32 = 1 << 5;
 /// The low bits say command or reply.
 const KIND: u32 = 0xf;
 
-/// What stands before every message.
+/// Header of every message.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Header {
     id: u16,
@@ -51,7 +51,7 @@ impl Header {
         self.flags & NO_REPLY != 0
     }
 
-    /// What is asked for.
+    /// Parses the request.
     pub(super) fn request<'a>(&self, body: &'a [u8]) -> Result<Request<'a>, Errno> {
         if self.flags & KIND != 0 {
             return Err(Errno::INVAL);
@@ -76,7 +76,7 @@ impl Header {
     }
 }
 
-/// What a client can ask for.
+/// Requests of a client.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Request<'a> {
     /// The greeting; its capabilities bind the client, not us.

@@ -1,11 +1,11 @@
-//! What a server has to say at its end.
+//! Report of a server at its end.
 
 use super::maps::Map;
 use crate::stats::Stats;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
-/// What happened to one function.
+/// Report of one function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionReport {
     /// Its socket.
@@ -20,11 +20,11 @@ pub struct FunctionReport {
     pub commands: u64,
     /// DMA accesses refused for want of a mapping or a right.
     pub dma_refused: u64,
-    /// What is mapped now.
+    /// Present mappings.
     pub maps: Vec<Map>,
-    /// What the device counted.
+    /// Counters of the device.
     pub stats: Stats,
-    /// What silicon would let pass although it is wrong.
+    /// The driver's faults that silicon would not report.
     pub complaints: Vec<String>,
     /// Requests refused, clients lost: what the socket saw that it should not have.
     pub notes: Vec<String>,
@@ -88,7 +88,7 @@ impl FunctionReport {
     }
 }
 
-/// What happened to a server.
+/// Report of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Its functions, in the order of their sockets.

@@ -1,4 +1,4 @@
-//! What goes wrong on purpose, of the kind that only the other side of the socket can do.
+//! Deliberate faults that only the other side of the socket can make.
 
 use std::str::FromStr;
 

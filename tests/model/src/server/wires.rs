@@ -42,7 +42,7 @@ impl Wire for Void {
 /// One capture file for all wires. Unbuffered: what was captured survives a kill.
 type Capture = Arc<Mutex<Tap<Void, File>>>;
 
-/// What is wrong with all wires of a server: how often, and whether RoCE only.
+/// Fault rates of all wires of a server, and whether only RoCE is hit.
 pub(super) type Impairment = Arc<Mutex<(Rates, bool)>>;
 
 /// A function's end of the switch.
@@ -75,7 +75,7 @@ impl Wire for Plug {
 /// The datagram socket of `-netdev dgram`: a frame in each datagram.
 ///
 /// Two sockets, so that a peer may come back as another socket of the same name: one is bound and
-/// takes frames from anybody, the other is connected to whoever has the name now.
+/// takes frames from anybody, the other is connected to the present owner of the name.
 #[derive(Debug)]
 struct Uplink {
     plug: Plug,
@@ -215,12 +215,12 @@ impl Fabric {
         self.uplink.as_ref().map_or(0, |uplink| uplink.lost)
     }
 
-    /// What to wait on for arriving frames.
+    /// Descriptor that is readable when frames arrive.
     pub(super) fn inward(&self) -> Option<BorrowedFd<'_>> {
         self.uplink.as_ref().map(|uplink| uplink.inward.as_fd())
     }
 
-    /// What to wait on for room, while frames wait for it.
+    /// Descriptor that is writable when there is room, while frames wait for it.
     pub(super) fn outward(&self) -> Option<BorrowedFd<'_>> {
         let uplink = self.uplink.as_ref()?;
         (!uplink.waiting.is_empty()).then(|| uplink.outward.as_fd())

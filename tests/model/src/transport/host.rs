@@ -1,4 +1,4 @@
-//! What a transport engine asks of the device around it, and the plain values both sides pass.
+//! Interface between a transport engine and its device, and the plain values that both pass.
 //!
 //! An [`Engine`](super::Engine) knows packets, sequence numbers and timers. It knows no WQE
 //! layout, no CQE, no memory key and no command: those are the device's, reached by [`Host`].
@@ -114,7 +114,7 @@ pub struct DataSegment {
     pub addr: u64,
 }
 
-/// What a SEND or WRITE carries.
+/// Data of a SEND or WRITE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Payload {
     /// Bytes to fetch when the packet is built, and again when it is sent again.
@@ -158,7 +158,7 @@ pub struct RemoteAddress {
     pub pool: Option<u32>,
 }
 
-/// What follows the data of a SEND.
+/// Part of a SEND after its data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Trailer {
     /// Nothing.
@@ -244,11 +244,11 @@ pub struct SendWqe {
     pub opcode: u8,
     /// Whether a successful end makes a completion.
     pub signaled: bool,
-    /// What it waits for.
+    /// The requests that it waits for.
     pub fence: Fence,
     /// Whether the peer's completion is a solicited one.
     pub solicited: bool,
-    /// What to do.
+    /// The operation.
     pub operation: Operation,
     /// Where to, on a datagram QP.
     pub av: Option<Datagram>,
@@ -259,7 +259,7 @@ pub struct SendWqe {
 /// A send queue entry that makes no sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadWqe {
-    /// What is wrong.
+    /// The error.
     pub syndrome: Syndrome,
     /// WQEBBs to skip to the next entry, as far as that is known; 0 counts as 1.
     pub bbs: u16,
@@ -317,7 +317,7 @@ impl Default for Path {
 /// The destination of one datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram {
-    /// The way there.
+    /// The path.
     pub path: Path,
     /// The peer's QP.
     pub qpn: u32,
@@ -371,7 +371,7 @@ pub struct SendCompletion {
     pub result: Result<(), Syndrome>,
 }
 
-/// What came in.
+/// Kind of an arrived message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecvKind {
     /// SEND.
@@ -384,7 +384,7 @@ pub enum RecvKind {
     WriteImm(u32),
 }
 
-/// Who sent a datagram.
+/// Sender of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatagramSource {
     /// The source QP.
@@ -437,7 +437,7 @@ pub struct RecvCompletion {
     pub result: Result<Received, Syndrome>,
 }
 
-/// What a port counts of the transport, by the names of the queue counters.
+/// Transport counters of a port, by the names of the queue counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "the names are the PRM's")]
 pub enum Tally {
@@ -488,7 +488,7 @@ pub struct QpAttr {
     pub rq_psn: u32,
     /// First PSN to send (set at RTS).
     pub sq_psn: u32,
-    /// The way to the peer.
+    /// The path to the peer.
     pub path: Path,
     /// Retransmissions for want of an answer or after a sequence NAK, 0 to 7.
     pub retry_count: u8,

@@ -90,7 +90,7 @@ impl Pace {
     /// Bytes around a payload on the wire, preamble and gap included.
     const AROUND: u64 = 100;
 
-    /// Forgets that a packet was held back: whoever asks next looks anew.
+    /// Forgets that a packet was held back: the next query computes it anew.
     pub(crate) fn look(&mut self) {
         self.held = false;
     }

@@ -51,7 +51,7 @@ impl fmt::Display for Line {
     }
 }
 
-/// What differs, in order. `all`: values that say nothing are compared too.
+/// Returns the differences, in order. `all`: values that say nothing are compared too.
 #[must_use]
 pub fn compare(first: &[Command], second: &[Command], all: bool) -> Vec<Line> {
     let names = |run: &[Command]| run.iter().map(Command::name).collect::<Vec<_>>();

@@ -1,4 +1,4 @@
-//! Notes of every field that was ever set, by whom it was written and in what.
+//! Notes of every field that was ever set, its writer and its message.
 //!
 //! A note is a class, a place and a path: `in CREATE_QP qpc.log_sq_size`, `wqe RDMA_WRITE
 //! wqe_raddr.rkey`, `cqe plain byte_cnt`. Values stand behind it, the four smallest, or a word that

@@ -1,4 +1,4 @@
-//! Which layouts a command's two halves are made of, and what their fields mean to who compares
+//! Layouts of the two parts of each command, and the meaning of their fields for comparisons of
 //! runs.
 
 use crate::cmd::table;
@@ -9,9 +9,9 @@ use crate::ifc::{
 /// Half of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Half {
-    /// What the driver sends.
+    /// Sent by the driver.
     Input,
-    /// What the device answers.
+    /// Answered by the device.
     Output,
 }
 
@@ -37,7 +37,7 @@ pub enum Means {
     Handle,
     /// Chosen at random, or the time of day.
     Random,
-    /// Who somebody is: MAC, GID, GUID.
+    /// An identity: MAC, GID, GUID.
     Identity,
 }
 
@@ -148,7 +148,7 @@ impl Means {
 
 /// A layout, and the byte of the message at which it begins.
 pub(super) struct Part {
-    /// What stands before the names of its fields.
+    /// Prefix of the names of its fields.
     pub(super) prefix: String,
     pub(super) layout: &'static Layout,
     pub(super) at: usize,
@@ -261,8 +261,8 @@ fn op_mod(input: &[u8]) -> u16 {
     half_word(input, 6)
 }
 
-/// What a command is called in notes and comparisons: the PRM's name, and the modifier or register
-/// where those make it another command.
+/// Name of a command in notes and comparisons: the PRM's name, and the modifier or register where
+/// those make it another command.
 #[must_use]
 pub fn name(opcode: u16, input: &[u8]) -> String {
     let name = table::find(opcode)
@@ -403,7 +403,7 @@ pub fn leaves(opcode: u16, input: &[u8], message: &[u8], half: Half) -> Vec<Leaf
     out
 }
 
-/// What is set and has no name, dword by dword.
+/// Appends the bits that are set and have no name, dword by dword.
 pub(super) fn unnamed_bits(bytes: &[u8], seen: &[bool], out: &mut Vec<Leaf>) {
     for (n, bit) in seen.iter().enumerate() {
         let byte = bytes.get(n / 8).copied().unwrap_or(0);

@@ -20,7 +20,7 @@ pub use fields::Fields;
 pub use messages::{Half, Leaf, Means, leaves, name};
 pub use trace::Tracer;
 
-/// What a send queue carries, where its work requests do not say it themselves.
+/// Content of a send queue, where its work requests do not say it themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sends {
     /// Messages of a connection, or edits of keys.
@@ -47,7 +47,7 @@ pub enum Seen<'a> {
     },
     /// A send work request, as long as its DS says.
     Send {
-        /// What its queue carries.
+        /// Content of its queue.
         kind: Sends,
         /// All of it.
         bytes: &'a [u8],

@@ -81,7 +81,7 @@ fn work_requests_are_taken_apart_by_segment() {
 }
 
 #[test]
-fn what_a_capability_write_repeats_is_not_set_by_it() {
+fn a_capability_write_does_not_set_the_fields_it_repeats() {
     use crate::ifc::caps::cmd_hca_cap as cap;
     let fields = Fields::default();
     let mut query = [0; 16];

@@ -32,7 +32,7 @@ pub struct Command {
 }
 
 impl Command {
-    /// What it is called: [`name`].
+    /// Its name: [`name`].
     #[must_use]
     pub fn name(&self) -> String {
         name(self.opcode, &self.input)

@@ -161,8 +161,8 @@ pub struct Packet {
     pub ext: Extended,
     /// Payload without padding.
     pub payload: Vec<u8>,
-    /// What a datagram QP writes before the payload: 20 zero bytes and the IPv4 header, or the
-    /// IPv6 header. Filled by parsing, ignored by building.
+    /// Bytes that a datagram QP writes before the payload: 20 zero bytes and the IPv4 header, or
+    /// the IPv6 header. Filled by parsing, ignored by building.
     pub grh: [u8; 40],
 }
 
@@ -495,7 +495,7 @@ pub(crate) fn with_pkey(frame: &[u8], pkey: u16) -> Option<Vec<u8>> {
     Some(other)
 }
 
-/// What an IP header says about the packet.
+/// Fields of an IP header.
 struct L3 {
     header: usize,
     total: usize,

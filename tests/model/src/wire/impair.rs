@@ -21,7 +21,7 @@ const SPARED: usize = 14;
 /// A P_Key that no port of RoCE has, of a full member.
 const OTHER_PKEY: u16 = 0x9234;
 
-/// What happens to one frame.
+/// Fault of one frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// It is lost.
@@ -149,7 +149,7 @@ impl<W: Wire> Impaired<W> {
         self.rules.push(Rule { matches: Box::new(matches), nth, times, seen: 0, fault });
     }
 
-    /// What struck so far.
+    /// Returns the faults so far.
     #[must_use]
     pub fn struck(&self) -> Struck {
         self.struck

@@ -33,7 +33,7 @@ impl<W: Wire + ?Sized> Wire for Box<W> {
     }
 }
 
-/// Model time, shared: whoever runs the model sets it, wires and taps read it.
+/// Model time, shared: the runner of the model sets it, wires and taps read it.
 #[derive(Clone, Debug, Default)]
 pub struct ModelClock(Arc<AtomicU64>);
 

@@ -1,5 +1,5 @@
-//! What a client sees of the device: regions, configuration space, BAR, resets. By the `vfio_user`
-//! crate's client where it can say it.
+//! The device as a client sees it: regions, configuration space, BAR, resets. Uses the `vfio_user`
+//! crate's client where it can express the request.
 
 use crate::rig::{Dir, EINVAL, Raw, command, fields, quick, serve};
 use mlx5_model::server::{Server, Settings};

@@ -86,7 +86,7 @@ fn a_refused_probe_writes_nothing() {
 }
 
 #[test]
-fn what_may_be_mapped() {
+fn mappings_that_are_accepted() {
     let dir = Dir::new();
     let server = serve(&dir);
     let mut raw = mastering(&dir);
@@ -118,7 +118,7 @@ fn what_may_be_mapped() {
 }
 
 #[test]
-fn what_may_be_unmapped() {
+fn unmappings_that_are_accepted() {
     let dir = Dir::new();
     let server = serve(&dir);
     let mut raw = mastering(&dir);

@@ -78,7 +78,7 @@ fn unannounced_types_answer_bad_parameter() {
 }
 
 #[test]
-fn what_is_set_is_read_back() {
+fn set_values_are_read_back() {
     let mut rig = enabled(Config::default());
     let mut current = block(&mut rig, 0, true);
     current[0x13] = current[0x13] & !0x1f | 12;

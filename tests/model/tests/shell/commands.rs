@@ -226,7 +226,7 @@ fn command_memory_inside_a_firmware_page_is_complained_of() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever a driver puts into an entry, the device neither panics nor hangs.
+    /// Arbitrary command entries make the device neither panic nor hang.
     #[test]
     fn garbage_entries(
         entries in prop::collection::vec(any::<[u8; 32]>(), 32),

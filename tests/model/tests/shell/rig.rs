@@ -66,7 +66,7 @@ pub(crate) const OUT_BOXES: u64 = 0x1040_0000;
 pub(crate) const RING: u64 = 0x1080_0000;
 pub(crate) const PAGES: u64 = 0x4000_0000;
 
-/// What came back.
+/// Output of a command.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Answer {
     pub(crate) delivery: u8,

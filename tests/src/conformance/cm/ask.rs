@@ -73,7 +73,7 @@ pub fn dup_connect_checks_its_arguments(ias: &mut Adapters<'_, impl Side>) {
     assert_eq!(ias.state(&twin), EpState::Unconnected);
 }
 
-/// Who was asked knows no service point of the peer: its port there is nothing that listens.
+/// The accepting side knows no service point of the peer: nothing listens at its port there.
 pub fn fault_39_dup_connect_of_an_accepted_endpoint_is_refused(ias: &mut Adapters<'_, impl Side>) {
     let (_, server, _) = linked(ias);
     let (twin, now) = (ias.end(B), ias.now());

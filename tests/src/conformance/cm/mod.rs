@@ -33,7 +33,7 @@ macro_rules! cm_cases {
             an_accepted_request_is_used_up
             accept_needs_an_endpoint
             fault_27_a_refused_accept_changes_nothing
-            accept_settles_the_number_of_reads
+            accept_negotiates_the_number_of_reads
             a_rejected_request_is_used_up
             reject_refuses_too_much_private_data
             a_request_outlives_its_client

@@ -131,8 +131,8 @@ pub fn a_freed_psp_leaves_its_requests(ias: &mut Adapters<'_, impl Side>) {
     assert_eq!(ias.event(A, client.conn), Event::Established(client.ep));
 }
 
-/// A service point that was freed with a living connection is gone: its qualifier is free, and
-/// serves whoever takes it next.
+/// A service point that was freed with a live connection is gone: its qualifier is free, and can be
+/// taken again.
 pub fn fault_38_a_freed_psp_is_gone(ias: &mut Adapters<'_, impl Side>) {
     let (point, client, server) = (ias.listen(B), ias.end(A), ias.end(B));
     ias.ask(&client, point.qualifier, LIMIT, b"");
@@ -160,7 +160,7 @@ pub fn rsp_query_tells_what_it_is(ias: &mut Adapters<'_, impl Side>) {
     assert_eq!((param.conn_qual, param.evd, param.ep), (4000, evd, end.ep));
 }
 
-/// What it refuses.
+/// Wrong arguments are refused.
 pub fn rsp_create_checks_its_arguments(ias: &mut Adapters<'_, impl Side>) {
     let (end, evd) = (ias.end(A), ias.a.evd_create(8, EvdFlags::CR).unwrap());
     let made = ias.a.rsp_create(7, Some(end.ep), end.recv);
@@ -210,7 +210,7 @@ pub fn csp_query_tells_what_it_is(ias: &mut Adapters<'_, impl Side>) {
     assert_eq!((param.comm, param.address, param.evd), (Comm::tcp(false), address, evd));
 }
 
-/// What it does not speak, and where it cannot listen.
+/// Unknown protocols, wrong addresses and wrong Event Dispatchers are refused.
 pub fn csp_create_checks_its_arguments(ias: &mut Adapters<'_, impl Side>) {
     let (own, nobody) = (ias.a.address(), ias.nobody());
     let evd = ias.a.evd_create(8, EvdFlags::CR).unwrap();

@@ -12,7 +12,7 @@ use super::super::{A, Adapters, B, End, LIMIT, Point, Side, refused};
 
 const HANDLE: DatType = DatType::InvalidHandle;
 
-/// A client that has asked, and what of it has arrived.
+/// A client that has sent a request, and the request that has arrived.
 fn asked(ias: &mut Adapters<'_, impl Side>) -> (End, Point, Cr) {
     let (client, point) = (ias.end(A), ias.listen(B));
     ias.ask(&client, point.qualifier, LIMIT, b"who goes there");
@@ -20,7 +20,7 @@ fn asked(ias: &mut Adapters<'_, impl Side>) -> (End, Point, Cr) {
     (client, point, cr)
 }
 
-/// A handle of a request is of no use any more.
+/// Asserts that the handle of a request is stale.
 fn used_up(ias: &mut Adapters<'_, impl Side>, cr: Cr) {
     let gone = DatSubtype::InvalidHandleCr;
     let now = ias.now();
@@ -31,7 +31,7 @@ fn used_up(ias: &mut Adapters<'_, impl Side>, cr: Cr) {
     refused(ia.cr_handoff(now, cr, 7), HANDLE, gone);
 }
 
-/// Who asks, and with what words.
+/// It returns the address of the asking side, and its private data.
 pub fn cr_query_tells_who_asks(ias: &mut Adapters<'_, impl Side>) {
     let (client, _, cr) = asked(ias);
     let port = ias.a.ep_query(client.ep).unwrap().local_port;
@@ -81,8 +81,8 @@ pub fn fault_27_a_refused_accept_changes_nothing(ias: &mut Adapters<'_, impl Sid
     assert_eq!(data, &long[1..]);
 }
 
-/// Reads of both sides are limited to what both can do.
-pub fn accept_settles_the_number_of_reads(ias: &mut Adapters<'_, impl Side>) {
+/// Each side's number of reads becomes the lesser of both limits.
+pub fn accept_negotiates_the_number_of_reads(ias: &mut Adapters<'_, impl Side>) {
     let client = ias.end_with(A, false, |attr| {
         (attr.max_rdma_read_in, attr.max_rdma_read_out) = (1, 2);
     });
@@ -95,7 +95,7 @@ pub fn accept_settles_the_number_of_reads(ias: &mut Adapters<'_, impl Side>) {
     assert_eq!(ias.b.ep_query(server.ep).unwrap().attr, suggested);
 }
 
-/// Rejected, a request is used up, and its words go along.
+/// A rejected request is used up, and the rejection carries its private data.
 pub fn a_rejected_request_is_used_up(ias: &mut Adapters<'_, impl Side>) {
     let (client, _, cr) = asked(ias);
     let now = ias.now();
@@ -106,7 +106,7 @@ pub fn a_rejected_request_is_used_up(ias: &mut Adapters<'_, impl Side>) {
     assert_eq!(ias.a.ep_private_data(client.ep).unwrap(), data);
 }
 
-/// Too many words are refused, and the request waits on.
+/// Too much private data is refused, and the request stays.
 pub fn reject_refuses_too_much_private_data(ias: &mut Adapters<'_, impl Side>) {
     let (client, _, cr) = asked(ias);
     let now = ias.now();
@@ -117,7 +117,7 @@ pub fn reject_refuses_too_much_private_data(ias: &mut Adapters<'_, impl Side>) {
     ias.b.cr_reject(now, cr, b"").unwrap();
 }
 
-/// Who asked has gone: the request can still be answered, for nothing.
+/// The asking side has gone: the request can still be answered, for nothing.
 pub fn a_request_outlives_its_client(ias: &mut Adapters<'_, impl Side>) {
     let (client, _, cr) = asked(ias);
     ias.disconnect(&client, CloseFlag::Abrupt);

@@ -40,7 +40,7 @@ pub fn connect_starts_an_attempt(ias: &mut Adapters<'_, impl Side>) {
     assert_ne!(param.local_port, 0);
 }
 
-/// What the network cannot do is said at once.
+/// Requests that the network cannot serve are refused at once.
 pub fn connect_refuses_what_it_cannot_do(ias: &mut Adapters<'_, impl Side>) {
     let (client, now, to) = (ias.end(A), ias.now(), ias.b.address());
     let (ia, ep, model) = (&mut ias.a.ia, client.ep, DatType::ModelNotSupported);
@@ -84,7 +84,7 @@ pub fn connect_refuses_bad_numbers(ias: &mut Adapters<'_, impl Side>) {
 
 /// The most private data is what the provider's attributes say: of the 64 bytes of the manual page
 /// 8 carry addresses here.
-pub fn fault_15_private_data_has_the_length_that_is_told(ias: &mut Adapters<'_, impl Side>) {
+pub fn fault_15_private_data_has_the_reported_length(ias: &mut Adapters<'_, impl Side>) {
     let most = ias.a.query().1.max_private_data_size as usize;
     assert_eq!(most, MAX_CONNECT_PRIVATE);
     let (client, point) = (ias.end(A), ias.listen(B));
@@ -105,7 +105,7 @@ pub fn fault_29_too_much_private_data_is_refused(ias: &mut Adapters<'_, impl Sid
     ias.connect(&client, &peer);
 }
 
-/// The peer accepts: both sides hear of it, and its private data comes along and stays.
+/// The peer accepts: both sides get the event, and its private data arrives and stays.
 pub fn an_accepted_attempt_is_established(ias: &mut Adapters<'_, impl Side>) {
     let (client, server, point) = (ias.end(A), ias.end(B), ias.listen(B));
     ias.ask(&client, point.qualifier, LIMIT, b"");
@@ -122,7 +122,7 @@ pub fn an_accepted_attempt_is_established(ias: &mut Adapters<'_, impl Side>) {
     assert!(ias.a.ep_private_data(client.ep).unwrap().is_empty());
 }
 
-/// The peer's consumer says no, with its reasons.
+/// The peer's consumer rejects, with private data.
 pub fn a_rejected_attempt_is_over(ias: &mut Adapters<'_, impl Side>) {
     let (client, point) = (with_receive(ias, A), ias.listen(B));
     ias.ask(&client, point.qualifier, LIMIT, b"");
@@ -198,7 +198,7 @@ pub fn fault_28_a_timeout_spares_a_connection(ias: &mut Adapters<'_, impl Side>)
     let now = ias.now();
     ias.b.cr_accept(now, cr, Some(server.ep), b"").unwrap();
     assert_eq!(ias.event(A, client.conn), Event::Established(client.ep));
-    ias.quiet(patience * 2, &[(A, client.conn)]);
+    ias.expect_no_event(patience * 2, &[(A, client.conn)]);
     assert_eq!(ias.state(&client), EpState::Connected);
 }
 
@@ -213,7 +213,7 @@ pub fn a_disconnect_ends_an_attempt(ias: &mut Adapters<'_, impl Side>) {
     }
 }
 
-/// An answer that comes too late finds nobody, and the peer hears of that.
+/// An answer after the client has disconnected fails at the server.
 pub fn a_late_answer_finds_nobody(ias: &mut Adapters<'_, impl Side>) {
     let (client, server, point) = (ias.end(A), with_receive(ias, B), ias.listen(B));
     ias.ask(&client, point.qualifier, LIMIT, b"");
@@ -227,7 +227,7 @@ pub fn a_late_answer_finds_nobody(ias: &mut Adapters<'_, impl Side>) {
     assert_eq!(ias.state(&client), EpState::Disconnected);
 }
 
-/// A freed Endpoint asks for nothing any more, at once.
+/// A free ends the attempt at once.
 pub fn fault_12_free_ends_an_attempt_at_once(ias: &mut Adapters<'_, impl Side>) {
     let client = with_receive(ias, A);
     let (now, nobody) = (ias.now(), ias.nobody());
@@ -240,7 +240,7 @@ pub fn fault_12_free_ends_an_attempt_at_once(ias: &mut Adapters<'_, impl Side>) 
     }
 }
 
-/// What can be done with an Endpoint while it asks: post receives, and wait.
+/// An Endpoint that asks may post receives and wait, and nothing else.
 pub fn an_asking_endpoint_refuses_everything_else(ias: &mut Adapters<'_, impl Side>) {
     let (client, point) = (ias.end(A), ias.listen(B));
     ias.ask(&client, point.qualifier, LIMIT, b"");

@@ -1,4 +1,4 @@
-//! Creation, query and what a handle is worth.
+//! Creation, query and validity of handles.
 
 use dat_core::{
     CloseFlag, CompletionFlags, DatSubtype, DatType, DtoOperation, EpModify, EpState, EvdFlags,
@@ -116,7 +116,7 @@ pub fn without_zone_or_evds_it_is_unconfigured(ias: &mut Adapters<'_, impl Side>
     ias.b.ep_free(now, bare).unwrap();
 }
 
-/// What is missing can be given later, piece by piece.
+/// Missing parts can be given later, piece by piece.
 pub fn modify_configures_it(ias: &mut Adapters<'_, impl Side>) {
     let mut end = ias.end(A);
     let bare = ias.a.ep_create(None, None, None, None, None).unwrap();
@@ -168,7 +168,7 @@ pub fn a_sender_needs_no_receives(ias: &mut Adapters<'_, impl Side>) {
     assert_eq!(ias.done(&peer, DtoOperation::Receive, 2), 0);
 }
 
-/// What an Endpoint is made from cannot be freed before it.
+/// Objects that an Endpoint is made from cannot be freed before it.
 pub fn an_endpoint_holds_its_zone_and_evds(ias: &mut Adapters<'_, impl Side>) {
     let end = ias.end(A);
     let freed = ias.a.pz_free(end.pz);

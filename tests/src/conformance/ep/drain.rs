@@ -25,7 +25,7 @@ pub fn a_graceful_disconnect_completes_every_request(ias: &mut Adapters<'_, impl
     ias.a.rmr_bind(rmr, &range, MemPriv::REMOTE_READ, from.ep, 5, NONE).unwrap();
     ias.disconnect(&from, CloseFlag::Graceful);
     for cookie in 1..5 {
-        ias.quiet(MOMENT, &[(A, from.conn), (B, to.conn)]);
+        ias.expect_no_event(MOMENT, &[(A, from.conn), (B, to.conn)]);
         assert_eq!(ias.state(&from), EpState::DisconnectPending);
         ias.b.ep_post_recv(to.ep, &[], cookie, NONE).unwrap();
         ias.done(&to, DtoOperation::Receive, cookie);
@@ -81,7 +81,7 @@ pub fn a_graceful_disconnect_completes_suppressed_requests(ias: &mut Adapters<'_
     ias.a.rmr_bind(rmr, &range, MemPriv::REMOTE_READ, from.ep, 3, SUPPRESS).unwrap();
     ias.disconnect(&from, CloseFlag::Graceful);
     for cookie in 0..3 {
-        ias.quiet(MOMENT, &[(A, from.conn), (B, to.conn)]);
+        ias.expect_no_event(MOMENT, &[(A, from.conn), (B, to.conn)]);
         assert_eq!(ias.state(&from), EpState::DisconnectPending);
         ias.b.ep_post_recv(to.ep, &[], cookie, NONE).unwrap();
         ias.done(&to, DtoOperation::Receive, cookie);
@@ -109,7 +109,7 @@ pub fn a_graceful_disconnect_needs_no_dequeue(ias: &mut Adapters<'_, impl Side>)
             ias.done(&to, DtoOperation::Receive, cookie);
         }
         ias.disconnect(&from, CloseFlag::Graceful);
-        ias.quiet(MOMENT, &[(A, from.conn)]);
+        ias.expect_no_event(MOMENT, &[(A, from.conn)]);
         assert_eq!(ias.state(&from), EpState::DisconnectPending);
         for cookie in 12..16 {
             ias.b.ep_post_recv(to.ep, &[], cookie, NONE).unwrap();
@@ -154,7 +154,7 @@ pub fn a_graceful_disconnect_does_not_wait_for_events_of_others(ias: &mut Adapte
         ias.a.ep_post_send(second.ep, &[], cookie, NONE).unwrap();
     }
     ias.disconnect(&second, CloseFlag::Graceful);
-    ias.quiet(MOMENT, &[(A, second.conn)]);
+    ias.expect_no_event(MOMENT, &[(A, second.conn)]);
     for cookie in 0..3 {
         ias.b.ep_post_recv(far.ep, &[], cookie, NONE).unwrap();
     }
@@ -243,7 +243,7 @@ pub fn a_graceful_disconnect_without_progress_becomes_abrupt(ias: &mut Adapters<
         ias.a.ep_post_send(from.ep, &[], cookie, NONE).unwrap();
     }
     ias.disconnect(&from, CloseFlag::Graceful);
-    ias.quiet(Duration::from_secs(2), &[(A, from.conn), (B, to.conn)]);
+    ias.expect_no_event(Duration::from_secs(2), &[(A, from.conn), (B, to.conn)]);
     ias.b.ep_post_recv(to.ep, &[], 1, NONE).unwrap();
     ias.done(&from, DtoOperation::Send, 1);
     let (progress, slack) = (ias.now(), Duration::from_secs(1));

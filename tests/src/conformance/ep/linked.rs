@@ -60,7 +60,7 @@ pub fn a_failed_request_breaks_the_connection(ias: &mut Adapters<'_, impl Side>)
     ias.broken(A, from.conn, from.ep);
     assert_eq!(ias.state(&from), EpState::Disconnected);
     assert!(ias.a.ep_cause(from.ep).unwrap().is_some());
-    ias.quiet(Duration::from_millis(50), &[(A, from.conn)]);
+    ias.expect_no_event(Duration::from_millis(50), &[(A, from.conn)]);
     let _ = to;
 }
 
@@ -122,9 +122,9 @@ pub fn the_peers_disconnect_ends_the_connection(ias: &mut Adapters<'_, impl Side
     assert_eq!(ias.state(&to), EpState::Disconnected);
     flushed(ias, &to, to.recv, 1);
     flushed(ias, &to, to.recv, 2);
-    // Who asked for it hears the same.
+    // The side that disconnected gets the same event.
     assert_eq!(ias.event(A, from.conn), Event::Disconnected(from.ep));
-    ias.quiet(Duration::from_millis(50), &[(A, from.conn), (B, to.conn)]);
+    ias.expect_no_event(Duration::from_millis(50), &[(A, from.conn), (B, to.conn)]);
 }
 
 /// An abrupt end: what is outstanding comes back in order, then the event, on one Event Dispatcher.
@@ -155,7 +155,7 @@ fn draining(ias: &mut Adapters<'_, impl Side>) -> [End; 2] {
 /// Requests may finish; then the connection ends like any other.
 pub fn fault_19_a_graceful_disconnect_waits_for_requests(ias: &mut Adapters<'_, impl Side>) {
     let [from, to] = draining(ias);
-    ias.quiet(Duration::from_millis(50), &[(A, from.conn), (B, to.conn)]);
+    ias.expect_no_event(Duration::from_millis(50), &[(A, from.conn), (B, to.conn)]);
     assert_eq!(ias.state(&from), EpState::DisconnectPending);
     ias.b.ep_post_recv(to.ep, &[], 2, NONE).unwrap();
     ias.done(&to, DtoOperation::Receive, 2);
@@ -184,7 +184,7 @@ pub fn fault_18_a_second_graceful_disconnect_does_nothing(ias: &mut Adapters<'_,
     ias.b.ep_post_recv(to.ep, &[], 2, NONE).unwrap();
     ias.done(&from, DtoOperation::Send, 1);
     assert_eq!(ias.event(A, from.conn), Event::Disconnected(from.ep));
-    ias.quiet(Duration::from_millis(50), &[(A, from.conn)]);
+    ias.expect_no_event(Duration::from_millis(50), &[(A, from.conn)]);
 }
 
 /// An abrupt one ends the waiting.
@@ -194,7 +194,7 @@ pub fn an_abrupt_disconnect_ends_the_drain(ias: &mut Adapters<'_, impl Side>) {
     flushed(ias, &from, from.request, 1);
     assert_eq!(ias.event(A, from.conn), Event::Disconnected(from.ep));
     ias.event(B, to.conn);
-    ias.quiet(Duration::from_millis(50), &[(A, from.conn)]);
+    ias.expect_no_event(Duration::from_millis(50), &[(A, from.conn)]);
 }
 
 /// No new requests while it drains; receives as ever.
@@ -216,7 +216,7 @@ pub fn a_draining_endpoint_takes_no_requests(ias: &mut Adapters<'_, impl Side>) 
     assert_eq!(back, [1, 7]);
 }
 
-/// What fails while it drains ends in the one event, which is no other than that of the disconnect.
+/// A failure during the drain ends in one event, which is that of the disconnect.
 pub fn a_failure_while_draining_ends_in_disconnected(ias: &mut Adapters<'_, impl Side>) {
     let [from, to] = ias.merged();
     let (source, sink) =
@@ -227,7 +227,7 @@ pub fn a_failure_while_draining_ends_in_disconnected(ias: &mut Adapters<'_, impl
     let dto = ias.dto(A, from.request);
     assert_eq!((dto.cookie, dto.status), (1, DtoStatus::ErrRemoteResponder));
     assert_eq!(ias.event(A, from.conn), Event::Disconnected(from.ep));
-    ias.quiet(Duration::from_millis(50), &[(A, from.conn)]);
+    ias.expect_no_event(Duration::from_millis(50), &[(A, from.conn)]);
 }
 
 /// Both sides at once: one event each.
@@ -240,7 +240,7 @@ pub fn crossing_disconnects_end_in_one_event_each(ias: &mut Adapters<'_, impl Si
     let ends = [DtoStatus::ErrFlushed, DtoStatus::ErrTransport];
     assert!(dto.cookie == 1 && ends.contains(&dto.status), "{dto:?}");
     assert_eq!(ias.event(A, from.conn), Event::Disconnected(from.ep));
-    ias.quiet(Duration::from_millis(50), &[(A, from.conn), (B, to.conn)]);
+    ias.expect_no_event(Duration::from_millis(50), &[(A, from.conn), (B, to.conn)]);
 }
 
 /// A connection is not connected again.
@@ -285,7 +285,7 @@ pub fn a_disconnected_endpoint_may_be_disconnected_again(ias: &mut Adapters<'_, 
         ias.disconnect(&from, flag);
         ias.disconnect(&to, flag);
     }
-    ias.quiet(Duration::from_millis(50), &[(A, from.conn), (B, to.conn)]);
+    ias.expect_no_event(Duration::from_millis(50), &[(A, from.conn), (B, to.conn)]);
 }
 
 /// Markers: what is posted to a disconnected Endpoint comes back flushed behind everything that was
@@ -316,7 +316,7 @@ pub fn fault_11_markers_come_back_last(ias: &mut Adapters<'_, impl Side>) {
     assert_eq!((cookie, status), (7, DtoStatus::ErrFlushed));
 }
 
-/// After a reset the Endpoint is as new, and nothing of before is heard of it.
+/// After a reset the Endpoint is as new, and no event of before comes.
 pub fn reset_makes_it_usable_again(ias: &mut Adapters<'_, impl Side>) {
     let [from, to] = ias.connected();
     ias.a.ep_post_recv(from.ep, &[], 1, NONE).unwrap();
@@ -335,9 +335,9 @@ pub fn reset_makes_it_usable_again(ias: &mut Adapters<'_, impl Side>) {
     ias.done(&to, DtoOperation::Receive, 2);
 }
 
-/// Completions that lie there at a reset are those of another life: none is taken for one of the
-/// new one.
-pub fn completions_of_an_earlier_life_are_dropped(ias: &mut Adapters<'_, impl Side>) {
+/// Completions in the queue at a reset belong to the earlier connection: none is taken for one of
+/// the next.
+pub fn completions_of_an_earlier_connection_are_dropped(ias: &mut Adapters<'_, impl Side>) {
     let [from, to] = ias.connected();
     for cookie in 0..4 {
         ias.b.ep_post_recv(to.ep, &[], cookie, NONE).unwrap();
@@ -405,10 +405,10 @@ pub fn fault_20_a_flush_is_no_loop(ias: &mut Adapters<'_, impl Side>) {
         flushed(ias, &from, from.recv, cookie);
     }
     ias.event(B, to.conn);
-    ias.quiet(Duration::from_millis(10), &[(A, from.recv)]);
+    ias.expect_no_event(Duration::from_millis(10), &[(A, from.recv)]);
 }
 
-/// More receives than the soft watermark: told once, until it is set again.
+/// More receives than the soft watermark: one event, until it is set again.
 pub fn fault_13_the_soft_watermark_tells_once(ias: &mut Adapters<'_, impl Side>) {
     let [_, to] = ias.connected();
     let asynchronous = ias.b.async_evd();
@@ -417,13 +417,13 @@ pub fn fault_13_the_soft_watermark_tells_once(ias: &mut Adapters<'_, impl Side>)
     for cookie in 0..2 {
         ias.b.ep_post_recv(to.ep, &[], cookie, NONE).unwrap();
     }
-    ias.quiet(Duration::from_millis(5), &[(B, asynchronous)]);
+    ias.expect_no_event(Duration::from_millis(5), &[(B, asynchronous)]);
     ias.b.ep_post_recv(to.ep, &[], 2, NONE).unwrap();
     let high = Event::Async(AsyncEvent::EpSoftHighWatermark(to.ep));
     assert_eq!(ias.event(B, asynchronous), high);
     assert_eq!(AsyncEvent::EpSoftHighWatermark(to.ep).reason(), 2);
     ias.b.ep_post_recv(to.ep, &[], 3, NONE).unwrap();
-    ias.quiet(Duration::from_millis(5), &[(B, asynchronous)]);
+    ias.expect_no_event(Duration::from_millis(5), &[(B, asynchronous)]);
     // Set again below what it has, it tells at once.
     ias.b.ep_set_watermark(now, to.ep, Some(1), None).unwrap();
     assert_eq!(ias.event(B, asynchronous), high);
@@ -436,7 +436,7 @@ pub fn the_hard_watermark_breaks_the_connection(ias: &mut Adapters<'_, impl Side
     let now = ias.now();
     ias.b.ep_set_watermark(now, to.ep, None, Some(1)).unwrap();
     ias.b.ep_post_recv(to.ep, &[], 0, NONE).unwrap();
-    ias.quiet(Duration::from_millis(5), &[(B, to.conn)]);
+    ias.expect_no_event(Duration::from_millis(5), &[(B, to.conn)]);
     ias.b.ep_post_recv(to.ep, &[], 1, NONE).unwrap();
     ias.broken(B, to.conn, to.ep);
     assert_eq!(ias.state(&to), EpState::Disconnected);
@@ -453,13 +453,13 @@ pub fn watermarks_are_for_any_state(ias: &mut Adapters<'_, impl Side>) {
     for cookie in 0..4 {
         ias.a.ep_post_recv(end.ep, &[], cookie, NONE).unwrap();
     }
-    ias.quiet(Duration::from_millis(5), &[(A, asynchronous)]);
+    ias.expect_no_event(Duration::from_millis(5), &[(A, asynchronous)]);
     let now = ias.now();
     // Without a connection there is none to break.
     ias.a.ep_set_watermark(now, end.ep, None, Some(2)).unwrap();
-    ias.quiet(Duration::from_millis(5), &[(A, end.conn)]);
+    ias.expect_no_event(Duration::from_millis(5), &[(A, end.conn)]);
     ias.a.ep_set_watermark(now, end.ep, None, None).unwrap();
     let peer = ias.end(B);
     ias.connect(&end, &peer);
-    ias.quiet(Duration::from_millis(5), &[(A, end.conn)]);
+    ias.expect_no_event(Duration::from_millis(5), &[(A, end.conn)]);
 }

@@ -3,24 +3,24 @@
 mod asking;
 mod create;
 mod drain;
+mod generations;
 mod linked;
-mod lives;
 mod modify;
 mod order;
 mod posts;
-mod quiet;
 mod status;
+mod unconnected;
 
 pub use asking::*;
 pub use create::*;
 pub use drain::*;
+pub use generations::*;
 pub use linked::*;
-pub use lives::*;
 pub use modify::*;
 pub use order::*;
 pub use posts::*;
-pub use quiet::*;
 pub use status::*;
+pub use unconnected::*;
 
 use dat_core::{Cr, DtoStatus, Evd, EvdFlags, Event, Rsp};
 
@@ -105,7 +105,7 @@ macro_rules! ep_cases {
             connect_refuses_what_it_cannot_do
             connect_refuses_bad_addresses
             connect_refuses_bad_numbers
-            fault_15_private_data_has_the_length_that_is_told
+            fault_15_private_data_has_the_reported_length
             fault_29_too_much_private_data_is_refused
             an_accepted_attempt_is_established
             a_rejected_attempt_is_over
@@ -143,7 +143,7 @@ macro_rules! ep_cases {
             a_disconnected_endpoint_may_be_disconnected_again
             fault_11_markers_come_back_last
             reset_makes_it_usable_again
-            completions_of_an_earlier_life_are_dropped
+            completions_of_an_earlier_connection_are_dropped
             a_disconnected_endpoint_is_not_connected_again
             closing_the_adapter_ends_connections
             fault_20_a_flush_is_no_loop
@@ -155,10 +155,10 @@ macro_rules! ep_cases {
             a_read_into_an_rmr_is_checked
             a_read_into_an_rmr_needs_the_right_to_write
             a_send_that_invalidates_nothing_is_a_send
-            a_send_that_invalidates_a_strangers_context_breaks
-            a_break_right_after_a_reset_is_heard
-            a_break_right_after_an_accept_is_heard
-            the_cause_of_a_break_is_told_in_words
+            a_send_that_invalidates_an_unknown_context_breaks
+            a_break_right_after_a_reset_is_reported
+            a_break_right_after_an_accept_is_reported
+            the_cause_of_a_break_is_described_in_words
             idle_flags_do_not_wait_for_a_dequeue
             request_idle_counts_suppressed_requests
             request_idle_counts_requests_of_every_kind
@@ -183,7 +183,7 @@ macro_rules! ep_cases {
             connection_events_outlive_their_endpoints
             after_a_failed_completion_none_of_its_direction_succeeds
             markers_make_a_reset_lossless
-            what_a_reset_drops_takes_no_room
+            completions_dropped_by_a_reset_take_no_room
             reset_is_refused_while_a_connection_comes_or_goes
             an_attempt_ends_at_its_timeout
             a_duplicate_attempt_ends_at_its_timeout

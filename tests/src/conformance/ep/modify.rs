@@ -1,4 +1,4 @@
-//! What may be changed, and when.
+//! Attributes that may be changed, and in which states.
 
 use dat_core::{
     CloseFlag, CompletionFlags, DatSubtype, DatType, DtoOperation, DtoStatus, EpModify, EpState,
@@ -23,7 +23,7 @@ pub fn attributes_change_before_the_connection(ias: &mut Adapters<'_, impl Side>
     ias.connect(&end, &peer);
     let long = ias.a.ep_post_send(end.ep, &[mem.seg(0, 101)], 2, NONE);
     refused(long, DatType::LengthError, DatSubtype::None);
-    // What it sends is short; what it receives is as long as its receives.
+    // Its sends are short; its receives take more.
     let source = ias.mem(B, peer.pz, 200, MemPriv::ALL);
     ias.send(&peer, &source, 0, 150, 3);
     let dto = ias.dto(A, end.recv);
@@ -53,7 +53,7 @@ pub fn event_dispatchers_change_before_the_connection(ias: &mut Adapters<'_, imp
     ias.done(&end, DtoOperation::Send, 2);
 }
 
-/// What is posted stays posted.
+/// Posted receives stay posted.
 pub fn receives_stay_posted(ias: &mut Adapters<'_, impl Side>) {
     let (from, mut to) = (ias.end(A), ias.end(B));
     let source = ias.mem(A, from.pz, 16, MemPriv::ALL);
@@ -111,7 +111,7 @@ pub fn the_zone_changes_only_in_quiescence(ias: &mut Adapters<'_, impl Side>) {
     assert_eq!(ias.a.ep_query(end.ep).unwrap().connect_evd, Some(conn));
 }
 
-/// How receives complete is settled when the first is posted.
+/// The completion flags of receives are fixed when the first one is posted.
 pub fn receive_flags_change_before_receives(ias: &mut Adapters<'_, impl Side>) {
     let end = ias.end(A);
     let mut attr = ias.a.ep_attr_default();

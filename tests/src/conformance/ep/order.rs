@@ -115,7 +115,7 @@ pub fn events_of_successive_connections_come_in_order(ias: &mut Adapters<'_, imp
         let [d, e] = [Event::Disconnected(from.ep), Event::Established(from.ep)];
         let of_connections = events.iter().filter(|event| [d, e].contains(event));
         assert!(of_connections.eq(&[d, e, d, e, d, e]), "{events:?}");
-        // What completed on the last connection comes behind the end of the one before.
+        // Completions of the last connection come behind the end of the one before.
         let at = |wanted: &dyn Fn(&Event) -> bool| events.iter().rposition(wanted).unwrap();
         let received = at(&|event| matches!(event, Event::Dto(dto) if dto.cookie == 30));
         assert!(at(&|event| *event == d) < received, "{events:?}");
@@ -177,7 +177,7 @@ pub fn a_full_evd_loses_no_terminal_event(ias: &mut Adapters<'_, impl Side>) {
         until_state(ias, &end, EpState::Disconnected);
         ias.pass(MOMENT);
         full_and(ias, conn, event);
-        ias.quiet(MOMENT, &[(A, conn), (A, asynchronous)]);
+        ias.expect_no_event(MOMENT, &[(A, conn), (A, asynchronous)]);
         let now = ias.now();
         ias.a.ep_free(now, end.ep).unwrap();
         ias.a.ep_free(now, like.ep).unwrap();
@@ -213,7 +213,7 @@ pub fn neither_free_nor_reset_loses_a_terminal_event(ias: &mut Adapters<'_, impl
         }
         ias.pass(MOMENT);
         full_and(ias, conn, Event::Disconnected(end.ep));
-        ias.quiet(MOMENT, &[(A, conn)]);
+        ias.expect_no_event(MOMENT, &[(A, conn)]);
         if !free {
             ias.a.ep_free(now, end.ep).unwrap();
         }
@@ -267,7 +267,7 @@ pub fn connection_events_outlive_their_endpoints(ias: &mut Adapters<'_, impl Sid
         of_ep.unwrap().1.push(event);
     }
     assert_eq!(came, expected);
-    ias.quiet(MOMENT, &[(A, first.conn)]);
+    ias.expect_no_event(MOMENT, &[(A, first.conn)]);
 }
 
 /// A connection is ended while requests are in progress: once one of them has failed, none behind
@@ -342,14 +342,14 @@ pub fn markers_make_a_reset_lossless(ias: &mut Adapters<'_, impl Side>) {
     assert_eq!(seen[0], [0, 1, 2, 3, 100]);
     assert_eq!(seen[1], [0, 1, 2, 3, 4, 5, 6, 100]);
     ias.a.ep_reset(ep).unwrap();
-    ias.quiet(MOMENT, &[(A, from.recv), (A, from.request), (A, from.conn)]);
+    ias.expect_no_event(MOMENT, &[(A, from.recv), (A, from.request), (A, from.conn)]);
 }
 
-/// What a reset drops takes no room where completions wait: life after life with completions that
-/// nobody dequeues, and no queue overruns.
-pub fn what_a_reset_drops_takes_no_room(ias: &mut Adapters<'_, impl Side>) {
+/// Completions that a reset drops take no room in the queue: connection after connection leaves
+/// completions that nobody dequeues, and no queue overruns.
+pub fn completions_dropped_by_a_reset_take_no_room(ias: &mut Adapters<'_, impl Side>) {
     let [from, to] = [ias.end(A), ias.end(B)];
-    for life in 0..12 {
+    for turn in 0..12 {
         ias.connect(&from, &to);
         for cookie in 0..16 {
             ias.b.ep_post_recv(to.ep, &[], cookie, NONE).unwrap();
@@ -357,7 +357,7 @@ pub fn what_a_reset_drops_takes_no_room(ias: &mut Adapters<'_, impl Side>) {
         for cookie in 0..16 {
             ias.a.ep_post_send(from.ep, &[], cookie, NONE).unwrap();
         }
-        if life == 11 {
+        if turn == 11 {
             break;
         }
         for cookie in 0..16 {
@@ -373,7 +373,7 @@ pub fn what_a_reset_drops_takes_no_room(ias: &mut Adapters<'_, impl Side>) {
         ias.done(&from, DtoOperation::Send, cookie);
     }
     let errors = ias.a.async_evd();
-    ias.quiet(MOMENT, &[(A, from.request), (A, errors)]);
+    ias.expect_no_event(MOMENT, &[(A, from.request), (A, errors)]);
     assert_eq!(ias.state(&from), EpState::Connected);
 }
 

@@ -86,13 +86,12 @@ pub fn a_send_that_invalidates_nothing_is_a_send(ias: &mut Adapters<'_, impl Sid
     ias.done(&to, DtoOperation::Receive, 1);
 }
 
-/// What the peer does not have it cannot close: the connection breaks there, and this side hears of
-/// it.
-pub fn a_send_that_invalidates_a_strangers_context_breaks(ias: &mut Adapters<'_, impl Side>) {
+/// The peer cannot invalidate a context that it does not have: the connection breaks at both sides.
+pub fn a_send_that_invalidates_an_unknown_context_breaks(ias: &mut Adapters<'_, impl Side>) {
     let [from, to] = ias.connected();
     ias.b.ep_post_recv(to.ep, &[], 1, NONE).unwrap();
-    let stranger = Some(0xffff_ff00);
-    ias.a.ep_post_send_with_invalidate(from.ep, &[], 2, NONE, stranger).unwrap();
+    let unknown = Some(0xffff_ff00);
+    ias.a.ep_post_send_with_invalidate(from.ep, &[], 2, NONE, unknown).unwrap();
     let dto = ias.dto(B, to.recv);
     assert!(dto.cookie == 1 && dto.status != DtoStatus::Success);
     ias.broken(B, to.conn, to.ep);

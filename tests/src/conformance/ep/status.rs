@@ -90,7 +90,7 @@ pub fn request_idle_counts_suppressed_requests(ias: &mut Adapters<'_, impl Side>
         assert!(!request_idle(ias, &from), "{round}");
         ias.b.ep_post_recv(to.ep, &[], round, NONE).unwrap();
         until_request_idle(ias, &from);
-        ias.quiet(MOMENT, &[(A, from.request)]);
+        ias.expect_no_event(MOMENT, &[(A, from.request)]);
     }
 }
 
@@ -127,8 +127,8 @@ pub fn request_idle_counts_requests_of_every_kind(ias: &mut Adapters<'_, impl Si
     }
 }
 
-/// What the end of a connection flushed has completed: nothing is outstanding, though nothing was
-/// dequeued.
+/// DTOs that the end of a connection flushed have completed: nothing is outstanding, though nothing
+/// was dequeued.
 pub fn flushed_dtos_are_not_outstanding(ias: &mut Adapters<'_, impl Side>) {
     let [from, to] = ias.connected();
     for cookie in 0..3 {
@@ -182,11 +182,11 @@ pub fn watermarks_count_receives_that_have_not_completed(ias: &mut Adapters<'_, 
         }
         ias.b.ep_post_recv(to.ep, &[], cookie, NONE).unwrap();
     }
-    ias.quiet(MOMENT, &[(B, asynchronous), (B, to.conn)]);
+    ias.expect_no_event(MOMENT, &[(B, asynchronous), (B, to.conn)]);
     ias.b.ep_post_recv(to.ep, &[], 4, NONE).unwrap();
     let high = Event::Async(AsyncEvent::EpSoftHighWatermark(to.ep));
     assert_eq!(ias.event(B, asynchronous), high);
-    ias.quiet(MOMENT, &[(B, to.conn)]);
+    ias.expect_no_event(MOMENT, &[(B, to.conn)]);
     ias.b.ep_post_recv(to.ep, &[], 5, NONE).unwrap();
     ias.broken(B, to.conn, to.ep);
     for cookie in 0..2 {
@@ -206,12 +206,12 @@ pub fn as_many_receives_as_a_watermark_do_not_exceed_it(ias: &mut Adapters<'_, i
     }
     let nothing = [(B, asynchronous), (B, to.conn)];
     ias.b.ep_set_watermark(now, to.ep, Some(2), Some(3)).unwrap();
-    ias.quiet(MOMENT, &nothing);
+    ias.expect_no_event(MOMENT, &nothing);
     ias.b.ep_post_recv(to.ep, &[], 2, NONE).unwrap();
     assert_eq!(ias.event(B, asynchronous), high);
-    ias.quiet(MOMENT, &nothing);
+    ias.expect_no_event(MOMENT, &nothing);
     ias.b.ep_set_watermark(now, to.ep, Some(3), Some(3)).unwrap();
-    ias.quiet(MOMENT, &nothing);
+    ias.expect_no_event(MOMENT, &nothing);
     // The hard one alone is exceeded by one receive more.
     ias.b.ep_set_watermark(now, to.ep, None, Some(3)).unwrap();
     ias.b.ep_post_recv(to.ep, &[], 3, NONE).unwrap();

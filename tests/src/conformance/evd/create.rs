@@ -61,7 +61,7 @@ pub fn create_with_a_cno(ias: &mut Adapters<'_, impl Side>) {
     refused(made, DatType::InvalidHandle, DatSubtype::InvalidHandleCno);
 }
 
-/// What it is at first.
+/// State of a new one.
 pub fn a_new_one_is_enabled_waitable_and_empty(ias: &mut Adapters<'_, impl Side>) {
     let evd = soft(ias, 4);
     let state = ias.a.evd_query(evd).unwrap().state;
@@ -122,7 +122,7 @@ pub fn streams_go_where_they_are_taken(ias: &mut Adapters<'_, impl Side>) {
     refused(psp, ty, DatSubtype::InvalidHandleEvdCr);
 }
 
-/// Everything that can be asked.
+/// Every field of the query.
 pub fn query_tells_every_field(ias: &mut Adapters<'_, impl Side>) {
     let cno = ias.a.cno_create(None).unwrap();
     let evd = soft(ias, 5);

@@ -14,14 +14,14 @@ pub fn post_se_needs_its_stream(ias: &mut Adapters<'_, impl Side>) {
     assert_eq!(ias.look(A, evd), None);
 }
 
-/// What does not fit is refused, and nobody else hears of it.
+/// An event that does not fit is refused, and no other event reports it.
 pub fn fault_07_a_full_queue_is_no_overflow(ias: &mut Adapters<'_, impl Side>) {
     let evd = soft(ias, 3);
     post(ias, evd, 0..3);
     let posted = ias.a.evd_post_se(evd, 3);
     refused(posted, DatType::QueueFull, DatSubtype::None);
     let events = ias.a.async_evd();
-    ias.quiet(MOMENT, &[(A, events)]);
+    ias.expect_no_event(MOMENT, &[(A, events)]);
     assert_eq!(drained(ias, evd), [0, 1, 2]);
     post(ias, evd, 4..7);
     assert_eq!(drained(ias, evd), [4, 5, 6]);
@@ -51,7 +51,7 @@ pub fn dequeue_of_an_empty_one(ias: &mut Adapters<'_, impl Side>) {
     refused(none, DatType::QueueEmpty, DatSubtype::None);
 }
 
-/// Who waits has the events to himself.
+/// A waiter has the events to itself.
 pub fn dequeue_while_somebody_waits(ias: &mut Adapters<'_, impl Side>) {
     let evd = soft(ias, 4);
     let mut wait = begin(ias, evd, MOMENT, 2);
@@ -62,7 +62,7 @@ pub fn dequeue_while_somebody_waits(ias: &mut Adapters<'_, impl Side>) {
     assert_eq!(drained(ias, evd), [0]);
 }
 
-/// A reaping half in another thread is as good as a waiter.
+/// A reaper in another thread counts as a waiter.
 pub fn dequeue_while_a_thread_has_the_reaper(ias: &mut Adapters<'_, impl Side>) {
     let evd = soft(ias, 4);
     let mut reaper = ias.a.evd_take_reaper(evd).unwrap();

@@ -19,7 +19,7 @@ pub fn a_disabled_one_triggers_nothing(ias: &mut Adapters<'_, impl Side>) {
     assert_eq!(wait(ias, evd, MOMENT, 2), Ok(dat_core::Event::Software(0)));
     assert_eq!(drained(ias, evd), [1]);
     post(ias, evd, 2..3);
-    // What came before does not trigger afterwards.
+    // Earlier events do not trigger afterwards.
     ias.a.evd_enable(evd).unwrap();
     ias.pass(MOMENT);
     assert_eq!(ias.a.cno_trigger(cno), Err(NOBODY));

@@ -42,7 +42,7 @@ pub fn fault_44_an_overflow_names_its_dispatcher(ias: &mut Adapters<'_, impl Sid
     assert_eq!(event.number(), 0x8001);
     let names = (about.handle(), about.reason());
     assert_eq!(names, (AnyHandle::Evd(end.conn), 0));
-    ias.quiet(MOMENT, &[(A, events)]);
+    ias.expect_no_event(MOMENT, &[(A, events)]);
     assert_eq!(AsyncEvent::EpBroken(end.ep).handle(), AnyHandle::Ep(end.ep));
 }
 
@@ -57,7 +57,7 @@ pub fn an_overflow_harms_nothing_else(ias: &mut Adapters<'_, impl Side>) {
     assert_eq!(drained(ias, end.conn), [8]);
 }
 
-/// The last place to complain is full.
+/// The asynchronous Event Dispatcher itself is full.
 pub fn an_overflowing_async_dispatcher_is_dead(ias: &mut Adapters<'_, impl Side>) {
     let flags = EvdFlags::ASYNC | EvdFlags::SOFTWARE;
     let events: Evd = ias.a.evd_create(1, flags).unwrap();
@@ -133,11 +133,11 @@ pub fn no_connection_event_is_lost_within_the_length(ias: &mut Adapters<'_, impl
     }
     assert_eq!((waiting, seen), (requests, [2; 8]));
     let asynchronous = ias.a.async_evd();
-    ias.quiet(MOMENT, &[(A, evd), (A, asynchronous)]);
+    ias.expect_no_event(MOMENT, &[(A, evd), (A, asynchronous)]);
 }
 
-/// Whatever other streams it takes, as many software events as the length says find room; a length
-/// that cannot be is refused when it is made, not when it is used.
+/// Whatever other streams it takes, it has room for as many software events as its length says; an
+/// impossible length is refused when it is made, not when it is used.
 pub fn software_events_have_the_whole_length(ias: &mut Adapters<'_, impl Side>) {
     let most = ias.a.query().0.max_software_evd_qlen;
     let all = EvdFlags::DEFAULT - EvdFlags::ASYNC;

@@ -98,7 +98,7 @@ pub fn resize_keeps_completions(ias: &mut Adapters<'_, impl Side>) {
         }
         cookie += 4;
     }
-    ias.quiet(MOMENT, &[(A, from.request), (B, to.recv)]);
+    ias.expect_no_event(MOMENT, &[(A, from.request), (B, to.recv)]);
 }
 
 /// While requests are on their way.

@@ -89,7 +89,7 @@ fn modify<S: Side>(
     ias.a.evd_modify_upcall(evd, policy, None, flag)
 }
 
-/// The flag of a change; whom to call is kept where none is given.
+/// The flag of a change; without a new upcall the old one is kept.
 pub fn upcalls_for_what_is_queued_or_only_for_what_comes(ias: &mut Adapters<'_, impl Side>) {
     let single = UpcallPolicy::SingleInstance;
     let evd = made(ias, UpcallPolicy::Disable);

@@ -166,7 +166,7 @@ pub fn waits_on_an_unwaitable_one(ias: &mut Adapters<'_, impl Side>) {
     assert_eq!(wait(ias, evd, NOW, 1), Ok(Event::Software(1)));
 }
 
-/// Who waits already is told.
+/// A waiter that waits already wakes.
 pub fn set_unwaitable_wakes_the_waiter(ias: &mut Adapters<'_, impl Side>) {
     let evd = soft(ias, 4);
     let mut under = begin(ias, evd, LIMIT, 2);
@@ -177,7 +177,7 @@ pub fn set_unwaitable_wakes_the_waiter(ias: &mut Adapters<'_, impl Side>) {
     assert_eq!(drained(ias, evd), [0]);
 }
 
-/// And so is who waits when everything ends.
+/// A close does so, too.
 pub fn close_aborts_the_waiter(ias: &mut Adapters<'_, impl Side>) {
     let evd = soft(ias, 4);
     let mut under = begin(ias, evd, LIMIT, 1);
@@ -228,15 +228,15 @@ pub fn fault_24_thresholds_are_for_those_who_do_not_decide(ias: &mut Adapters<'_
 
 /// It is queued, and comes first when a signalled one wakes.
 pub fn fault_31_an_unsignalled_completion_wakes_nobody(ias: &mut Adapters<'_, impl Side>) {
-    let quiet = CompletionFlags::UNSIGNALLED;
-    let [from, to] = pair(ias, NONE, quiet);
+    let unsignalled = CompletionFlags::UNSIGNALLED;
+    let [from, to] = pair(ias, NONE, unsignalled);
     let mem = ias.mem(A, from.pz, 64, MemPriv::ALL);
     let there = ias.mem(B, to.pz, 64, MemPriv::ALL);
     let mut under = begin(ias, from.request, LIMIT, 1);
     assert_eq!(look(ias, &mut under), Poll::Pending);
     ias.recv(&to, &there, 0, 8, 1);
     let seg = [mem.seg(0, 8)];
-    ias.a.ep_post_send(from.ep, &seg, 1, quiet).unwrap();
+    ias.a.ep_post_send(from.ep, &seg, 1, unsignalled).unwrap();
     ias.done(&to, DtoOperation::Receive, 1);
     ias.pass(MOMENT);
     assert_eq!(look(ias, &mut under), Poll::Pending);
@@ -247,20 +247,20 @@ pub fn fault_31_an_unsignalled_completion_wakes_nobody(ias: &mut Adapters<'_, im
     assert_eq!((first.cookie, first.status), (1, DtoStatus::Success));
     ias.done(&from, DtoOperation::Send, 2);
     // Where the Endpoint was not made for it, the flag is refused.
-    let posted = ias.b.ep_post_send(to.ep, &[there.seg(0, 8)], 3, quiet);
+    let posted = ias.b.ep_post_send(to.ep, &[there.seg(0, 8)], 3, unsignalled);
     refused(posted, DatType::InvalidParameter, DatSubtype::InvalidArg5);
 }
 
 /// The same of receives.
 pub fn an_unsignalled_receive_wakes_nobody(ias: &mut Adapters<'_, impl Side>) {
-    let quiet = CompletionFlags::UNSIGNALLED;
-    let [to, from] = pair(ias, quiet, NONE);
+    let unsignalled = CompletionFlags::UNSIGNALLED;
+    let [to, from] = pair(ias, unsignalled, NONE);
     let there = ias.mem(A, to.pz, 64, MemPriv::ALL);
     let mem = ias.mem(B, from.pz, 64, MemPriv::ALL);
     let mut under = begin(ias, to.recv, LIMIT, 1);
     assert_eq!(look(ias, &mut under), Poll::Pending);
     let seg = [there.seg(0, 8)];
-    ias.a.ep_post_recv(to.ep, &seg, 1, quiet).unwrap();
+    ias.a.ep_post_recv(to.ep, &seg, 1, unsignalled).unwrap();
     ias.recv(&to, &there, 0, 8, 2);
     ias.send(&from, &mem, 0, 8, 1);
     ias.done(&from, DtoOperation::Send, 1);
@@ -275,8 +275,8 @@ pub fn an_unsignalled_receive_wakes_nobody(ias: &mut Adapters<'_, impl Side>) {
 /// The same of as many as an Endpoint takes, over several turns of its queue, signalled ones among
 /// them.
 pub fn any_number_of_unsignalled_receives_wake_nobody(ias: &mut Adapters<'_, impl Side>) {
-    let quiet = CompletionFlags::UNSIGNALLED;
-    let [to, from] = pair(ias, quiet, NONE);
+    let unsignalled = CompletionFlags::UNSIGNALLED;
+    let [to, from] = pair(ias, unsignalled, NONE);
     let there = ias.mem(A, to.pz, 64, MemPriv::ALL);
     let mem = ias.mem(B, from.pz, 64, MemPriv::ALL);
     let most = u64::from(ias.a.ep_query(to.ep).unwrap().attr.max_recv_dtos);
@@ -284,20 +284,20 @@ pub fn any_number_of_unsignalled_receives_wake_nobody(ias: &mut Adapters<'_, imp
     let seg = [there.seg(0, 8)];
     for turn in 0..3 {
         // One in the midst wakes, another one in each turn.
-        let loud = most / 2 + turn;
+        let signalled = most / 2 + turn;
         for cookie in 0..most {
-            let flags = if cookie == loud { NONE } else { quiet };
+            let flags = if cookie == signalled { NONE } else { unsignalled };
             ias.a.ep_post_recv(to.ep, &seg, cookie, flags).unwrap();
         }
         let mut under = begin(ias, to.recv, LIMIT, 1);
         assert_eq!(look(ias, &mut under), Poll::Pending);
-        for cookie in 0..loud {
+        for cookie in 0..signalled {
             ias.send(&from, &mem, 0, 8, cookie);
             ias.done(&from, DtoOperation::Send, cookie);
         }
         ias.pass(MOMENT);
         assert_eq!(look(ias, &mut under), Poll::Pending, "turn {turn}");
-        for cookie in loud..most {
+        for cookie in signalled..most {
             ias.send(&from, &mem, 0, 8, cookie);
             ias.done(&from, DtoOperation::Send, cookie);
         }
@@ -367,7 +367,7 @@ pub fn suppressed_successes_are_no_events(ias: &mut Adapters<'_, impl Side>) {
     ias.done(&from, DtoOperation::Send, 99);
 }
 
-/// What a connection leaves behind is queued as much as what completed.
+/// Flushes at the end of a connection count as much as completions.
 pub fn flushes_are_counted(ias: &mut Adapters<'_, impl Side>) {
     let [from, _] = ias.connected();
     let mem = ias.mem(A, from.pz, 64, MemPriv::ALL);

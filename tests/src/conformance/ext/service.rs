@@ -1,4 +1,4 @@
-//! Endpoints for datagrams and service points: who asks is told where to send.
+//! Endpoints for datagrams and service points: the answer to a request says where to send.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ fn ask(
     asked.map_err(|error| error.ret())
 }
 
-/// The next request at a service point, which has to be of somebody who looks for a queue pair.
+/// The next request at a service point, which must be a look-up of a queue pair.
 #[track_caller]
 fn look_up(ias: &mut Adapters<'_, impl Side>, point: &Point) -> Cr {
     match ias.event(point.side, point.evd) {
@@ -68,10 +68,9 @@ fn tell(ias: &mut Adapters<'_, impl Side>, cr: Cr, end: &End, private: &[u8]) {
     ias[end.side].cr_accept(now, cr, Some(end.ep), private).unwrap();
 }
 
-/// Asked, told, sent: the address is that of the accepting Endpoint, the words of both sides come
-/// along, and the Endpoint that asked stays CONNECTED to everybody. The accepting one may be told
-/// to many.
-pub fn who_asks_a_service_point_can_send_to_its_endpoint(ias: &mut Adapters<'_, impl Side>) {
+/// The answer has the address of the accepting Endpoint, private data arrives at both sides, and
+/// the Endpoint that asked stays CONNECTED to everybody. Many may get the accepting one's address.
+pub fn a_look_up_of_a_service_point_leads_to_its_endpoint(ias: &mut Adapters<'_, impl Side>) {
     let (ends, mems) = datagrams(ias);
     let point = ias.listen(B);
     for round in 0..2 {
@@ -79,9 +78,9 @@ pub fn who_asks_a_service_point_can_send_to_its_endpoint(ias: &mut Adapters<'_, 
         assert!(ias.a.ep_ud_address(ends[A].ep).is_err());
         assert_eq!(ias.a.ep_private_data(ends[A].ep).unwrap(), b"");
         let cr = look_up(ias, &point);
-        let told = ias.b.cr_query(cr).unwrap();
-        assert_eq!((told.remote, told.local_ep), (ias.a.address(), None));
-        assert!(told.private_data.starts_with(b"who\0"));
+        let request = ias.b.cr_query(cr).unwrap();
+        assert_eq!((request.remote, request.local_ep), (ias.a.address(), None));
+        assert!(request.private_data.starts_with(b"who\0"));
         tell(ias, cr, &ends[B], b"here");
         assert!(ias.b.cr_query(cr).is_err());
         let accepted = Event::UdAccepted(ends[B].ep);
@@ -102,12 +101,12 @@ pub fn who_asks_a_service_point_can_send_to_its_endpoint(ias: &mut Adapters<'_, 
     let resolved = IaCounter::CmAhResolved;
     let resolved = [A, B].map(|side| ias[side].ia_query_counter(resolved, false).unwrap());
     assert_eq!(resolved, [2, 0]);
-    // Nobody at the other side hears more of it.
-    ias.quiet(Duration::from_millis(5), &[(B, ends[B].conn)]);
+    // The other side gets no more events.
+    ias.expect_no_event(Duration::from_millis(5), &[(B, ends[B].conn)]);
 }
 
 /// Nobody listens, the consumer says no, or the service point has Endpoints for connections only.
-pub fn who_is_refused_an_address_learns_why(ias: &mut Adapters<'_, impl Side>) {
+pub fn a_refused_address_has_a_reason(ias: &mut Adapters<'_, impl Side>) {
     let (ends, _) = datagrams(ias);
     let a = ends[A].ep;
     let nobody = ias.free_qualifier();
@@ -132,7 +131,7 @@ pub fn who_is_refused_an_address_learns_why(ias: &mut Adapters<'_, impl Side>) {
     ask(ias, &ends[A], provided, LIMIT, b"").unwrap();
     denied(ias, &ends[A]);
     assert_eq!(ias.a.ep_reject_reason(a).unwrap(), Some(Reason::NO_QP));
-    ias.quiet(Duration::from_millis(5), &[(B, point.evd)]);
+    ias.expect_no_event(Duration::from_millis(5), &[(B, point.evd)]);
 }
 
 /// Handed to another service point, a question arrives there like a new one; to one that is for
@@ -154,14 +153,17 @@ pub fn a_question_is_handed_to_another_service_point(ias: &mut Adapters<'_, impl
     let gone = ias.b.cr_query(cr);
     refused(gone, DatType::InvalidHandle, DatSubtype::InvalidHandleCr);
     let cr = look_up(ias, &other);
-    let told = ias.b.cr_query(cr).unwrap();
-    assert_eq!((told.remote, told.local_ep), (ias.a.address(), None));
-    assert!(told.private_data.starts_with(b"where to\0"));
+    let request = ias.b.cr_query(cr).unwrap();
+    assert_eq!((request.remote, request.local_ep), (ias.a.address(), None));
+    assert!(request.private_data.starts_with(b"where to\0"));
     tell(ias, cr, &ends[B], b"here");
     answered(ias, &ends[A]);
     let to = ias.a.ep_ud_address(ends[A].ep).unwrap();
     assert_eq!(to.qpn, qpn(ias, B, ends[B].ep));
-    ias.quiet(Duration::from_millis(5), &[(B, one.evd), (B, other.evd), (A, ends[A].conn)]);
+    ias.expect_no_event(
+        Duration::from_millis(5),
+        &[(B, one.evd), (B, other.evd), (A, ends[A].conn)],
+    );
 }
 
 /// Several questions at a time: the event of each tells which, with its own address and words, in
@@ -177,8 +179,8 @@ pub fn many_questions_have_an_answer_each(ias: &mut Adapters<'_, impl Side>) {
     }
     let crs = [(); 4].map(|()| {
         let cr = look_up(ias, &point);
-        let told = ias.b.cr_query(cr).unwrap();
-        (told.private_data.first().copied(), cr)
+        let request = ias.b.cr_query(cr).unwrap();
+        (request.private_data.first().copied(), cr)
     });
     assert_eq!(ias.event(A, ends[A].conn), Event::UdError(a));
     let cr = |word| crs.iter().find(|(said, _)| *said == Some(word)).unwrap().1;
@@ -197,7 +199,7 @@ pub fn many_questions_have_an_answer_each(ias: &mut Adapters<'_, impl Side>) {
     assert!(ias.a.ep_ud_answer(a, third).is_err());
     ias.disconnect(&ends[A], CloseFlag::Abrupt);
     assert_eq!(ias.event(A, ends[A].conn), Event::Disconnected(a));
-    ias.quiet(Duration::from_millis(5), &[(A, ends[A].conn)]);
+    ias.expect_no_event(Duration::from_millis(5), &[(A, ends[A].conn)]);
     assert!(ias.a.ep_ud_answer(a, first).is_ok());
     ias.a.ep_reset(a).unwrap();
     assert!(ias.a.ep_ud_answer(a, first).is_err());
@@ -213,12 +215,12 @@ pub fn an_address_that_does_not_come_is_an_error(ias: &mut Adapters<'_, impl Sid
     let event = ias.event(A, ends[A].conn);
     assert_eq!((event, event.number()), (Event::UdError(ends[A].ep), 0x4_0004));
     tell(ias, cr, &ends[B], b"");
-    ias.quiet(Duration::from_millis(20), &[(A, ends[A].conn)]);
+    ias.expect_no_event(Duration::from_millis(20), &[(A, ends[A].conn)]);
     let address = ias.a.ep_ud_address(ends[A].ep).map_err(|error| error.ret());
     refused(address, STATE, DatSubtype::InvalidStateEpNotReady);
 }
 
-/// Private data that fits, and an answer with an Endpoint for datagrams that lives.
+/// Private data that does not fit, and an answer without a live Endpoint for datagrams.
 pub fn questions_and_answers_that_cannot_be_are_refused(ias: &mut Adapters<'_, impl Side>) {
     let (ends, _) = datagrams(ias);
     let connected = ias.end(B);
@@ -248,7 +250,7 @@ pub fn questions_and_answers_that_cannot_be_are_refused(ias: &mut Adapters<'_, i
     tell(ias, cr, &ends[B], &most[1..]);
     answered(ias, &ends[A]);
     assert!(ias.a.ep_private_data(ends[A].ep).unwrap().starts_with(&most[1..]));
-    // Who asks for a connection gets none of an Endpoint for datagrams.
+    // A request for a connection gets none of an Endpoint for datagrams.
     let client = ias.end(A);
     ias.ask(&client, point.qualifier, LIMIT, b"");
     let cr = ias.request(&point);
@@ -268,7 +270,7 @@ pub fn an_endpoint_that_ends_asks_no_more(ias: &mut Adapters<'_, impl Side>) {
         ias.disconnect(&ends[A], flag);
         tell(ias, cr, &ends[B], b"");
         assert_eq!(ias.event(A, ends[A].conn), Event::Disconnected(a));
-        ias.quiet(Duration::from_millis(20), &[(A, ends[A].conn)]);
+        ias.expect_no_event(Duration::from_millis(20), &[(A, ends[A].conn)]);
         let over = ask(ias, &ends[A], point.qualifier, LIMIT, b"");
         refused(over, STATE, DatSubtype::InvalidStateEpDisconnected);
         ias.a.ep_reset(a).unwrap();
@@ -283,7 +285,7 @@ pub fn an_endpoint_that_ends_asks_no_more(ias: &mut Adapters<'_, impl Side>) {
     let now = ias.now();
     ias.a.ep_free(now, a).unwrap();
     tell(ias, cr, &ends[B], b"");
-    ias.quiet(Duration::from_millis(20), &[(A, ends[A].conn)]);
+    ias.expect_no_event(Duration::from_millis(20), &[(A, ends[A].conn)]);
 }
 
 /// Each message is measured by the receive that takes it, whatever others have: to the byte, over

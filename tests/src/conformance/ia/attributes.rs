@@ -28,8 +28,8 @@ pub fn adapter_vendor_and_provider_have_names(ias: &mut Adapters<'_, impl Side>)
     }
 }
 
-/// Versions are told, of device, firmware, provider and DAT, which is 2.0.
-pub fn versions_are_told(ias: &mut Adapters<'_, impl Side>) {
+/// Versions of device, firmware, provider and DAT, which is 2.0.
+pub fn versions_are_reported(ias: &mut Adapters<'_, impl Side>) {
     let (ia, provider) = ias.a.query();
     assert_ne!(ia.firmware_version, (0, 0));
     assert_ne!(provider.provider_version, (0, 0));
@@ -98,7 +98,7 @@ pub fn max_rmrs_is_where_windows_end(ias: &mut Adapters<'_, impl Side>) {
     assert_eq!(made, (most, FULL));
 }
 
-/// An Event Dispatcher has no more places than the longest.
+/// An Event Dispatcher has no more entries than the longest.
 pub fn max_evd_qlen_is_the_longest_event_dispatcher(ias: &mut Adapters<'_, impl Side>) {
     let most = ias.a.query().0.max_evd_qlen;
     assert!(most >= 64);
@@ -396,8 +396,7 @@ pub fn streams_merge_as_announced(ias: &mut Adapters<'_, impl Side>) {
     assert!(symmetric);
 }
 
-/// What has several paths or stands in for others is announced as absent, and the call that asks
-/// says so.
+/// Several paths and fail-over are announced as absent, and the call that asks says so.
 pub fn high_availability_is_out(ias: &mut Adapters<'_, impl Side>) {
     let provider = ias.a.query().1;
     assert!(!provider.supports_multipath && !provider.ha_supported);
@@ -466,7 +465,7 @@ pub fn windows_of_a_zone_are_announced(ias: &mut Adapters<'_, impl Side>) {
 }
 
 /// Threads and signals: an adapter belongs to one thread at a time, which the attributes say.
-pub fn thread_and_signal_safety_are_told(ias: &mut Adapters<'_, impl Side>) {
+pub fn thread_and_signal_safety_are_reported(ias: &mut Adapters<'_, impl Side>) {
     let provider = ias.a.query().1;
     assert!(!provider.is_thread_safe && !provider.is_signal_safe);
 }

@@ -107,7 +107,7 @@ pub fn abrupt_close_frees_everything(ias: &mut Adapters<'_, impl Side>) {
     ias.connected();
 }
 
-/// Abrupt close ends connections: the peer hears of it once.
+/// Abrupt close ends connections: the peer gets one event.
 pub fn abrupt_close_disconnects_the_peer(ias: &mut Adapters<'_, impl Side>) {
     let [_, b] = ias.connected();
     let mem = ias.mem(B, b.pz, 64, MemPriv::ALL);
@@ -125,7 +125,7 @@ pub fn abrupt_close_aborts_connecting(ias: &mut Adapters<'_, impl Side>) {
     ias.ask(&end, point.qualifier, LIMIT, b"");
     let cr = ias.request(&point);
     ias.a.close(CloseFlag::Abrupt).unwrap();
-    // The request is still there to be answered; nobody is left to hear the answer.
+    // The request is still there to be answered; nobody is left to receive the answer.
     let other = ias.end(B);
     let now = ias.now();
     match ias.b.cr_accept(now, cr, Some(other.ep), b"") {
@@ -172,14 +172,14 @@ pub fn memory_of_a_closed_adapter_is_out_of_reach(ias: &mut Adapters<'_, impl Si
     assert_eq!(ias.bytes(&near, 0, 64), [0; 64]);
 }
 
-/// A posting half that is out when its adapter closes is useless, and does no harm.
-pub fn a_half_that_is_out_outlives_its_adapter_harmlessly(ias: &mut Adapters<'_, impl Side>) {
+/// A poster that is out when its adapter closes is useless, and does no harm.
+pub fn a_poster_that_is_out_outlives_its_adapter_harmlessly(ias: &mut Adapters<'_, impl Side>) {
     let [a, b] = ias.connected();
     let mem = ias.mem(A, a.pz, 64, MemPriv::ALL);
-    let mut half = ias.a.ep_take_poster(a.ep).unwrap();
+    let mut poster = ias.a.ep_take_poster(a.ep).unwrap();
     ias.untidy = true;
     ias.a.close(CloseFlag::Abrupt).unwrap();
-    let posted = half.post_send(&[mem.seg(0, 64)], 1, NONE);
+    let posted = poster.post_send(&[mem.seg(0, 64)], 1, NONE);
     assert!(posted.is_err(), "a post on a closed adapter");
     assert_eq!(ias.event(B, b.conn), Event::Disconnected(b.ep));
 }

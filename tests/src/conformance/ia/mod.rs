@@ -20,7 +20,7 @@ macro_rules! ia_cases {
     ($with:ident) => {
         $with! { ia:
             open_makes_an_async_evd
-            the_async_evd_hears_of_errors
+            the_async_evd_receives_errors
             an_async_evd_of_no_length_is_refused
             an_async_evd_too_long_is_refused
             an_adapter_without_an_async_evd_works
@@ -28,7 +28,7 @@ macro_rules! ia_cases {
             the_consumers_async_evd_stays_the_consumers
             an_evd_for_other_streams_is_no_async_evd
             the_async_evd_cannot_be_freed
-            handles_of_one_adapter_are_strangers_to_another
+            handles_of_one_adapter_are_unknown_to_another
             graceful_close_of_an_empty_adapter
             graceful_close_with_a_zone
             graceful_close_with_an_evd
@@ -41,10 +41,10 @@ macro_rules! ia_cases {
             a_closed_adapter_makes_nothing
             closing_twice_is_refused
             memory_of_a_closed_adapter_is_out_of_reach
-            a_half_that_is_out_outlives_its_adapter_harmlessly
+            a_poster_that_is_out_outlives_its_adapter_harmlessly
             an_adapter_opened_again_connects_again
             adapter_vendor_and_provider_have_names
-            versions_are_told
+            versions_are_reported
             the_address_is_the_one_that_peers_use
             a_second_query_says_the_same
             max_eps_is_where_endpoints_end
@@ -80,7 +80,7 @@ macro_rules! ia_cases {
             a_read_needs_no_write_privilege_for_peers
             an_lmr_exposes_what_its_privileges_say
             windows_of_a_zone_are_announced
-            thread_and_signal_safety_are_told
+            thread_and_signal_safety_are_reported
             fault_14_every_attribute_is_set
             fault_17_connections_need_no_lid
             a_context_is_nothing_at_first
@@ -97,7 +97,7 @@ macro_rules! ia_cases {
             every_word_has_its_strings
             no_two_words_have_the_same_strings
             success_has_its_string
-            what_is_no_return_code_has_no_strings
+            a_value_that_is_no_return_code_has_no_strings
             return_codes_have_the_numbers_of_the_header
             subtypes_have_the_numbers_of_the_header
             refusals_carry_the_error_class

@@ -33,7 +33,7 @@ pub fn a_context_is_nothing_at_first(ias: &mut Adapters<'_, impl Side>) {
     }
 }
 
-/// What was set is what is got, 64 bits of it, for objects of every kind, and each object has its
+/// A word of 64 bits that was set comes back, for objects of every kind, and each object has its
 /// own.
 pub fn a_context_comes_back_as_it_was_set(ias: &mut Adapters<'_, impl Side>) {
     let objects = one_of_each(ias);

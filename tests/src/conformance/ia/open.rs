@@ -48,8 +48,8 @@ pub fn open_makes_an_async_evd(ias: &mut Adapters<'_, impl Side>) {
     assert_eq!(ias.look(A, ias.a.async_evd()), None);
 }
 
-/// The Event Dispatcher that the provider made gets what goes wrong, and goes with the adapter.
-pub fn the_async_evd_hears_of_errors(ias: &mut Adapters<'_, impl Side>) {
+/// The Event Dispatcher that the provider made gets errors, and is freed with the adapter.
+pub fn the_async_evd_receives_errors(ias: &mut Adapters<'_, impl Side>) {
     let full = overflow(ias);
     let asynchronous = ias.a.async_evd();
     assert_eq!(ias.event(A, asynchronous), Event::Async(AsyncEvent::EvdOverflow(full)));
@@ -89,7 +89,7 @@ pub fn an_adapter_without_an_async_evd_works(ias: &mut Adapters<'_, impl Side>) 
     refused(ias.a.evd_query(none), stale.0, stale.1);
     refused(ias.a.evd_dequeue(none), stale.0, stale.1);
     refused(ias.a.evd_free(none), stale.0, stale.1);
-    // What goes wrong is told nobody, and hurts nobody.
+    // Errors are not reported, and do no harm.
     let full = overflow(ias);
     assert_eq!(ias.look(A, full), Some(Event::Software(1)));
     assert!(matches!(ias.look(A, full), Some(Event::Disconnected(_))));
@@ -151,7 +151,7 @@ pub fn the_async_evd_cannot_be_freed(ias: &mut Adapters<'_, impl Side>) {
 }
 
 /// Handles of an adapter mean nothing to the next one on the same HCA, nor to another adapter.
-pub fn handles_of_one_adapter_are_strangers_to_another(ias: &mut Adapters<'_, impl Side>) {
+pub fn handles_of_one_adapter_are_unknown_to_another(ias: &mut Adapters<'_, impl Side>) {
     let end = ias.end(A);
     let stale = |ia: &mut dat_core::Ia<'_, _>| {
         for handle in [AnyHandle::Pz(end.pz), end.ep.into(), end.recv.into()] {

@@ -6,7 +6,7 @@ use dat_core::{CloseFlag, DatSubtype, DatType, Event, ProviderInfo, Registry};
 
 use crate::conformance::{A, Adapters, B, LIMIT, Side, refused};
 
-/// What it tells is what the adapter told, and will tell.
+/// It returns what the open adapter's query returned, and will return.
 pub fn a_query_tells_what_the_adapter_tells(ias: &mut Adapters<'_, impl Side>) {
     let open = ias.a.query();
     ias.a.close(CloseFlag::Graceful).unwrap();
@@ -18,7 +18,7 @@ pub fn a_query_tells_what_the_adapter_tells(ias: &mut Adapters<'_, impl Side>) {
     assert_eq!(ias.a.query(), open);
 }
 
-/// Peers do not see it: who asks its address for a connection finds nobody there.
+/// Peers do not see it: a request to its address finds no listener.
 pub fn a_query_is_not_on_the_network(ias: &mut Adapters<'_, impl Side>) {
     ias.b.close(CloseFlag::Graceful).unwrap();
     let asked = ias.b.open_query();
@@ -39,7 +39,7 @@ pub fn a_query_that_is_closed_makes_way(ias: &mut Adapters<'_, impl Side>) {
     let ends = ias.connected();
     ias.disconnect(&ends[A], CloseFlag::Abrupt);
     assert_eq!(ias.event(B, ends[B].conn), Event::Disconnected(ends[B].ep));
-    ias.quiet(Duration::from_millis(1), &[(B, ends[B].conn)]);
+    ias.expect_no_event(Duration::from_millis(1), &[(B, ends[B].conn)]);
 }
 
 /// Asked by name: the provider is in use until the query is closed, and an unknown name has none.

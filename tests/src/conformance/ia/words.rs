@@ -39,8 +39,8 @@ pub fn success_has_its_string(_: &mut Adapters<'_, impl Side>) {
     assert_eq!(strerror(0), Ok(("success", "")));
 }
 
-/// What is no DAT_RETURN is refused: a wrong class, a type or a subtype that nobody knows.
-pub fn what_is_no_return_code_has_no_strings(_: &mut Adapters<'_, impl Side>) {
+/// A value that is no DAT_RETURN is refused: a wrong class, an unknown type or subtype.
+pub fn a_value_that_is_no_return_code_has_no_strings(_: &mut Adapters<'_, impl Side>) {
     let known = DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleEp).raw();
     assert!(strerror(known).is_ok());
     let unknown = [
@@ -113,7 +113,7 @@ pub fn subtypes_have_the_numbers_of_the_header(_: &mut Adapters<'_, impl Side>) 
     }
 }
 
-/// A value carries the error class always: who compares the type alone, and who looks at the class,
+/// A value always carries the error class: a comparison of the type alone and a test of the class
 /// agree.
 pub fn refusals_carry_the_error_class(ias: &mut Adapters<'_, impl Side>) {
     let pz = ias.a.pz_create().unwrap();

@@ -218,8 +218,8 @@ pub fn a_region_over_a_region_takes_no_other(ias: &mut Adapters<'_, impl Side>) 
     );
 }
 
-/// Memory that the host shares is registered by its name, all 40 bytes of it, by anybody who shares
-/// it.
+/// Shared memory of the host is registered by its name, all 40 bytes of it, by any process that
+/// shares it.
 pub fn shared_memory_by_its_whole_name(ias: &mut Adapters<'_, impl Side>) {
     let (ends, mems) = ias.armed();
     let mut name = [7; 40];

@@ -90,7 +90,7 @@ pub fn free_leaves_the_memory_as_it_is(ias: &mut Adapters<'_, impl Side>) {
     ias.a.lmr_create(pz, mem.lmr.region, MemPriv::ALL).unwrap();
 }
 
-/// The contexts of a region are no others' after it, even if that has its place.
+/// The contexts of a region are no others' after it, even if that has its slot.
 pub fn keys_of_one_slot_differ(ias: &mut Adapters<'_, impl Side>) {
     let (ends, mems) = ias.armed();
     let far = mems[B].far(0, 64);
@@ -98,7 +98,7 @@ pub fn keys_of_one_slot_differ(ias: &mut Adapters<'_, impl Side>) {
     let region = mems[B].lmr.region;
     let again = ias.b.lmr_create(ends[B].pz, region, MemPriv::ALL).unwrap();
     assert_ne!(again.lmr_context, mems[B].lmr.lmr_context);
-    // The low byte is drawn; a draw may repeat, and then nothing tells the two apart.
+    // The low byte is random; it may repeat, and then the two cannot be distinguished.
     if again.rmr_context != far.context {
         assert!(!ias.allowed(&ends, Try::Write, mems[A].seg(0, 64), far));
         assert_eq!(ias.bytes(&mems[B], 0, 64), pattern(B, 8192)[..64]);

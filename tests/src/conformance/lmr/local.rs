@@ -1,4 +1,4 @@
-//! What a post checks of its local segments.
+//! Checks of local segments at the post.
 
 use dat_core::{
     DatReturn, DatSubtype as Sub, DatType as Ty, DtoOperation, EpState, LmrTriplet, MemPriv,
@@ -55,7 +55,7 @@ pub fn fault_30_segments_are_checked_when_posted(ias: &mut Adapters<'_, impl Sid
         for what in POSTS {
             for list in [&[outside][..], &[inside, outside][..]] {
                 let posted = post(ias, &ends[A], what, list);
-                // What is no message at all may be told by its length as well.
+                // A length beyond any message may be refused for its length as well.
                 let ret = posted.expect_err("outside");
                 assert!(
                     ret.ty() == Ty::InvalidParameter && ret.subtype() == Sub::InvalidArg3
@@ -132,7 +132,7 @@ pub fn a_segment_without_the_privilege_is_refused(ias: &mut Adapters<'_, impl Si
     }
 }
 
-/// What is only to be sent needs LOCAL_READ and no more.
+/// Memory that is only sent from needs LOCAL_READ and no more.
 pub fn local_read_is_asked_for_what_is_sent(ias: &mut Adapters<'_, impl Side>) {
     let ends = ias.connected();
     let from = ias.mem(A, ends[A].pz, 64, MemPriv::LOCAL_READ);

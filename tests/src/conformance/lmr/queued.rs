@@ -39,7 +39,7 @@ const fn far(contexts: Contexts, addr: u64) -> RmrTriplet {
     RmrTriplet { addr, len: 64, context: contexts.rmr_context }
 }
 
-/// What was allocated has no memory: no contexts, nothing bound, until a request registers some.
+/// An allocated region has no memory: no contexts, nothing bound, until a request registers some.
 pub fn an_allocated_region_opens_nothing(ias: &mut Adapters<'_, impl Side>) {
     let pz = ias.a.pz_create().unwrap();
     let lmr = ias.a.lmr_allocate(pz, 8).unwrap();

@@ -66,7 +66,7 @@ fn completed(ias: &mut Adapters<'_, impl Side>, from: &End, cookie: u64) {
     }
 }
 
-/// What side B's provider has counted.
+/// Returns the counts of side B's provider.
 fn syncs(ias: &Adapters<'_, impl Side>) -> [u32; 2] {
     ias.b.side.syncs().unwrap_or_default()
 }

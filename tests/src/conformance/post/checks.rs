@@ -1,4 +1,4 @@
-//! What a post refuses, and that a refusal changes nothing.
+//! Refusals of a post, and that a refusal changes nothing.
 
 use dat_core::{
     CloseFlag, CompletionFlags, DatReturn, DatSubtype, DatType, DtoOperation, LmrTriplet, MemPriv,
@@ -69,9 +69,9 @@ pub fn unknown_contexts_are_refused(ias: &mut Adapters<'_, impl Side>) {
     let (ends, mems) = rig(ias);
     let freed = ias.mem(A, ends[A].pz, 64, MemPriv::ALL);
     ias.a.lmr_free(freed.lmr.lmr).unwrap();
-    let stranger = LmrTriplet { context: u32::MAX, ..mems[A].seg(0, 64) };
+    let unknown = LmrTriplet { context: u32::MAX, ..mems[A].seg(0, 64) };
     for dto in Dto::ALL {
-        for segment in [stranger, freed.seg(0, 64)] {
+        for segment in [unknown, freed.seg(0, 64)] {
             let ret = dto.post(ias, &ends[A], &[segment], 1, &mems[B].far(0, 64), NONE);
             refused(ret, DatType::PrivilegesViolation, subtypes(dto).0);
         }
@@ -80,7 +80,7 @@ pub fn unknown_contexts_are_refused(ias: &mut Adapters<'_, impl Side>) {
     crosses(ias, &ends, &mems);
 }
 
-/// What sends and writes must be readable; what takes receives and reads must be writable.
+/// Memory of sends and writes must be readable; memory of receives and reads must be writable.
 pub fn segments_without_the_right_are_refused(ias: &mut Adapters<'_, impl Side>) {
     let (ends, mems) = rig(ias);
     let only_read = ias.mem(A, ends[A].pz, 64, MemPriv::LOCAL_READ);
@@ -247,8 +247,7 @@ pub fn a_full_queue_refuses_and_a_dequeue_makes_room(ias: &mut Adapters<'_, impl
     }
 }
 
-/// The handle of an Endpoint that was freed is one of nothing, also when another one lives in its
-/// place.
+/// The handle of a freed Endpoint is stale, also when its slot is in use again.
 pub fn a_freed_endpoint_takes_nothing(ias: &mut Adapters<'_, impl Side>) {
     let (ends, mems) = rig(ias);
     let now = ias.now();
@@ -283,8 +282,8 @@ pub fn too_many_segments_and_unknown_flags_are_refused_in_full_words(
     crosses(ias, &ends, &mems);
 }
 
-/// A bad segment is told at once and costs no connection, wherever in the list it stands.
-pub fn what_can_be_checked_is_checked_at_the_post(ias: &mut Adapters<'_, impl Side>) {
+/// A bad segment is refused at once and breaks no connection, wherever in the list it stands.
+pub fn segments_are_checked_at_the_post(ias: &mut Adapters<'_, impl Side>) {
     let (ends, mems) = rig(ias);
     let other = ias.a.pz_create().unwrap();
     let foreign = ias.mem(A, other, 64, MemPriv::ALL);

@@ -103,7 +103,7 @@ pub fn a_read_without_a_key_is_refused_by_the_peer(ias: &mut Adapters<'_, impl S
     denied(ias, Dto::Read);
 }
 
-/// Connects with little patience, and without anybody who would tell the other side of an end.
+/// Connects with short timeouts, and without a message that would report an end to the other side.
 fn impatient(ias: &mut Adapters<'_, impl Side>) -> [End; 2] {
     let ends = [ias.end(A), ias.end(B)];
     for end in &ends {
@@ -151,7 +151,7 @@ pub fn a_peer_without_receives_ends_the_patience(ias: &mut Adapters<'_, impl Sid
 
 /// After the first failure every later request of the direction is flushed, in order, then the
 /// connection is reported broken.
-pub fn what_follows_a_failure_is_flushed_in_order(ias: &mut Adapters<'_, impl Side>) {
+pub fn requests_after_a_failure_are_flushed_in_order(ias: &mut Adapters<'_, impl Side>) {
     for merged in [false, true] {
         let ends = if merged { ias.merged() } else { ias.connected() };
         let mems = memory(ias, &ends);
@@ -243,7 +243,7 @@ pub fn posts_on_a_disconnected_endpoint_are_flushed(ias: &mut Adapters<'_, impl 
     ended(ias, A, ends[A].request, 99, DtoStatus::ErrFlushed);
 }
 
-/// DISCONNECT_PENDING: a receive is legal in every state, and goes the way of the others.
+/// DISCONNECT_PENDING: a receive is legal in every state, and is flushed with the others.
 pub fn receives_posted_while_draining_are_flushed(ias: &mut Adapters<'_, impl Side>) {
     let (ends, mems) = rig(ias);
     ias.send(&ends[A], &mems[A], 0, 8, 1);
@@ -256,7 +256,7 @@ pub fn receives_posted_while_draining_are_flushed(ias: &mut Adapters<'_, impl Si
     assert_eq!(ias.event(A, ends[A].conn), Event::Disconnected(ends[A].ep));
 }
 
-/// On one Event Dispatcher for everything the disconnect is the last word: successes, then flushes,
+/// On one Event Dispatcher for everything the disconnect comes last: successes, then flushes,
 /// then the end.
 pub fn successes_come_before_the_end_of_a_merged_dispatcher(ias: &mut Adapters<'_, impl Side>) {
     let ends = ias.merged();
@@ -278,11 +278,11 @@ pub fn successes_come_before_the_end_of_a_merged_dispatcher(ias: &mut Adapters<'
         ended(ias, A, ends[A].conn, cookie, DtoStatus::Success);
     }
     assert_eq!(ias.event(A, ends[A].conn), Event::Disconnected(ends[A].ep));
-    ias.quiet(Duration::from_millis(5), &[(A, ends[A].conn), (B, evd)]);
+    ias.expect_no_event(Duration::from_millis(5), &[(A, ends[A].conn), (B, evd)]);
 }
 
-/// Completions that nobody dequeued before a reset are of another life: they never come, and the
-/// new life starts clean.
+/// Completions that nobody dequeued before a reset never come, and the next connection starts
+/// clean.
 pub fn nothing_of_before_a_reset_comes_after_it(ias: &mut Adapters<'_, impl Side>) {
     let (ends, mems) = rig(ias);
     for cookie in 0..4 {
@@ -298,7 +298,7 @@ pub fn nothing_of_before_a_reset_comes_after_it(ias: &mut Adapters<'_, impl Side
         assert_eq!(ias.state(end), EpState::Unconnected);
         super::idle(ias, end);
     }
-    ias.quiet(
+    ias.expect_no_event(
         Duration::from_millis(5),
         &[(A, ends[A].recv), (A, ends[A].request), (B, ends[B].recv)],
     );

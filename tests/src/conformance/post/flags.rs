@@ -60,7 +60,7 @@ pub fn unsignalled_wants_the_endpoints_consent(ias: &mut Adapters<'_, impl Side>
 /// own, and tells of it.
 pub fn suppressed_successes_are_silent(ias: &mut Adapters<'_, impl Side>) {
     let (ends, mems) = rig(ias);
-    ias.fill(&mems[A], 0, b"quiet!");
+    ias.fill(&mems[A], 0, b"silent");
     for (n, dto) in Dto::REQUESTS.into_iter().enumerate() {
         ias.recv(&ends[B], &mems[B], 64, 6, 1);
         let (here, far) = (mems[A].seg(16 * n, 6), mems[B].far(32 * n, 6));
@@ -74,10 +74,10 @@ pub fn suppressed_successes_are_silent(ias: &mut Adapters<'_, impl Side>) {
         if dto == Dto::Send {
             assert_eq!(ias.done(&ends[B], DtoOperation::Receive, 2), 6);
         }
-        // What the later completion covers is done with: nothing is outstanding.
+        // Requests before the later completion have ended: nothing is outstanding.
         idle(ias, &ends[A]);
     }
-    ias.quiet(Duration::from_millis(20), &[(A, ends[A].request)]);
+    ias.expect_no_event(Duration::from_millis(20), &[(A, ends[A].request)]);
 }
 
 /// The failure of a suppressed request has an event.
@@ -140,7 +140,7 @@ pub fn a_deferred_request_waits_for_the_bell(ias: &mut Adapters<'_, impl Side>) 
         for cookie in [1, 2] {
             ias.a.ep_post_rdma_write(ends[A].ep, &[here], cookie, &far, defer).unwrap();
         }
-        ias.quiet(Duration::from_millis(5), &[(A, ends[A].request)]);
+        ias.expect_no_event(Duration::from_millis(5), &[(A, ends[A].request)]);
         if bell {
             ias.a.ep_ring(ends[A].ep).unwrap();
         } else {
@@ -159,7 +159,7 @@ pub fn suppressed_binds_and_unbinds_are_silent_alike(ias: &mut Adapters<'_, impl
     for len in [64, 0, 128, 0] {
         let target = mems[A].seg(0, len);
         ias.a.rmr_bind(rmr, &target, MemPriv::REMOTE_WRITE, ends[A].ep, 1, SUPPRESS).unwrap();
-        ias.quiet(Duration::from_millis(5), &[(A, ends[A].request)]);
+        ias.expect_no_event(Duration::from_millis(5), &[(A, ends[A].request)]);
     }
     // The same without the flag tells.
     for len in [64, 0] {

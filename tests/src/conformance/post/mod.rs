@@ -66,14 +66,14 @@ impl Dto {
     }
 }
 
-/// Insists that nothing is outstanding: what was refused took no place.
+/// Asserts that nothing is outstanding: a refused post took no slot.
 #[track_caller]
 fn idle(ias: &mut Adapters<'_, impl Side>, end: &End) {
     let status = ias[end.side].ep_get_status(end.ep).unwrap();
     assert!(status.recv_idle && status.request_idle, "{status:?}");
 }
 
-/// A message of 16 bytes crosses from A to B: the connection lives.
+/// A message of 16 bytes crosses from A to B: the connection works.
 #[track_caller]
 fn crosses(ias: &mut Adapters<'_, impl Side>, ends: &[End; 2], mems: &[Mem; 2]) {
     use dat_core::DtoOperation;
@@ -115,7 +115,7 @@ macro_rules! post_cases {
             a_full_queue_refuses_and_a_dequeue_makes_room
             a_freed_endpoint_takes_nothing
             too_many_segments_and_unknown_flags_are_refused_in_full_words
-            what_can_be_checked_is_checked_at_the_post
+            segments_are_checked_at_the_post
             flags_that_are_not_for_receives_are_refused
             unsignalled_wants_the_endpoints_consent
             suppressed_successes_are_silent
@@ -143,7 +143,7 @@ macro_rules! post_cases {
             a_read_without_a_key_is_refused_by_the_peer
             a_peer_that_is_gone_ends_the_retries
             a_peer_without_receives_ends_the_patience
-            what_follows_a_failure_is_flushed_in_order
+            requests_after_a_failure_are_flushed_in_order
             a_disconnect_flushes_receives_in_order
             posts_on_a_disconnected_endpoint_are_flushed
             receives_posted_while_draining_are_flushed
@@ -153,7 +153,7 @@ macro_rules! post_cases {
             a_refused_buffer_comes_back_at_once
             a_made_up_event_brings_no_buffer
             a_reset_brings_back_what_is_out
-            a_posting_half_excludes_the_handle
+            a_poster_excludes_the_handle
         }
     };
 }

@@ -1,4 +1,4 @@
-//! What moves where, in which order, and what the completions say of it.
+//! Bytes that move, in which order, and their completions.
 
 use dat_core::{DtoOperation, DtoStatus, MemPriv, RdmaWrite, RmrTriplet};
 

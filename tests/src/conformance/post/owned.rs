@@ -1,4 +1,4 @@
-//! The posting half that owns its buffers, and the halves at all.
+//! The poster that owns its buffers, and posters in general.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -52,8 +52,8 @@ fn over<'s, S: Side>(
 pub fn a_buffer_comes_back_with_its_completion(ias: &mut Adapters<'_, impl Side>) {
     let (ends, mems) = rig(ias);
     let alive = Rc::default();
-    let half = ias.b.ep_take_poster(ends[B].ep).unwrap();
-    let mut poster = OwningPoster::<_, Piece, 4>::new(half).unwrap();
+    let taken = ias.b.ep_take_poster(ends[B].ep).unwrap();
+    let mut poster = OwningPoster::<_, Piece, 4>::new(taken).unwrap();
     for at in [0, 64, 128] {
         poster.post_recv(piece(&mems[B], at, &alive), NONE).unwrap();
     }
@@ -84,12 +84,12 @@ pub fn a_buffer_comes_back_with_its_completion(ias: &mut Adapters<'_, impl Side>
     assert_eq!(alive.get(), 0);
 }
 
-/// What is refused comes back as it went in: a bad segment, SUPPRESS, a full queue.
+/// A refused buffer comes back unchanged: a bad segment, SUPPRESS, a full queue.
 pub fn a_refused_buffer_comes_back_at_once(ias: &mut Adapters<'_, impl Side>) {
     let (ends, mems) = rig(ias);
     let alive = Rc::default();
-    let half = ias.a.ep_take_poster(ends[A].ep).unwrap();
-    let mut poster = OwningPoster::<_, Piece, 4>::new(half).unwrap();
+    let taken = ias.a.ep_take_poster(ends[A].ep).unwrap();
+    let mut poster = OwningPoster::<_, Piece, 4>::new(taken).unwrap();
     let beyond = piece(&mems[A], super::BYTES, &alive);
     let back = poster.post_recv(beyond, NONE).unwrap_err();
     assert_eq!(back.ret.ty(), DatType::InvalidParameter);
@@ -114,8 +114,8 @@ pub fn a_refused_buffer_comes_back_at_once(ias: &mut Adapters<'_, impl Side>) {
 pub fn a_made_up_event_brings_no_buffer(ias: &mut Adapters<'_, impl Side>) {
     let (ends, mems) = rig(ias);
     let alive = Rc::default();
-    let half = ias.b.ep_take_poster(ends[B].ep).unwrap();
-    let mut poster = OwningPoster::<_, Piece, 4>::new(half).unwrap();
+    let taken = ias.b.ep_take_poster(ends[B].ep).unwrap();
+    let mut poster = OwningPoster::<_, Piece, 4>::new(taken).unwrap();
     for at in [0, 64] {
         poster.post_recv(piece(&mems[B], at, &alive), NONE).unwrap();
     }
@@ -141,13 +141,13 @@ pub fn a_made_up_event_brings_no_buffer(ias: &mut Adapters<'_, impl Side>) {
     over(ias, B, poster, 1);
 }
 
-/// A reset ends what was posted, so it brings all buffers back; the half posts on in the new life.
+/// A reset ends what was posted, so it brings all buffers back; the poster posts on afterwards.
 pub fn a_reset_brings_back_what_is_out(ias: &mut Adapters<'_, impl Side>) {
     let ends = [ias.end(A), ias.end(B)];
     let mems = memory(ias, &ends);
     let alive = Rc::default();
-    let half = ias.b.ep_take_poster(ends[B].ep).unwrap();
-    let mut poster = OwningPoster::<_, Piece, 4>::new(half).unwrap();
+    let taken = ias.b.ep_take_poster(ends[B].ep).unwrap();
+    let mut poster = OwningPoster::<_, Piece, 4>::new(taken).unwrap();
     for at in [0, 64] {
         poster.post_recv(piece(&mems[B], at, &alive), NONE).unwrap();
     }
@@ -176,11 +176,11 @@ pub fn a_reset_brings_back_what_is_out(ias: &mut Adapters<'_, impl Side>) {
     over(ias, B, poster, 1);
 }
 
-/// While the half is out, posts by handle, a reset and a free are refused: the Endpoint belongs to
-/// it.
-pub fn a_posting_half_excludes_the_handle(ias: &mut Adapters<'_, impl Side>) {
+/// While the poster is out, posts by handle, a reset and a free are refused: the Endpoint belongs
+/// to it.
+pub fn a_poster_excludes_the_handle(ias: &mut Adapters<'_, impl Side>) {
     let (ends, mems) = rig(ias);
-    let half = ias.a.ep_take_poster(ends[A].ep).unwrap();
+    let taken = ias.a.ep_take_poster(ends[A].ep).unwrap();
     let controlled = DatSubtype::InvalidStateEpProviderControl;
     for dto in Dto::ALL {
         let ret = dto.post(ias, &ends[A], &[mems[A].seg(0, 8)], 1, &mems[B].far(0, 8), NONE);
@@ -191,6 +191,6 @@ pub fn a_posting_half_excludes_the_handle(ias: &mut Adapters<'_, impl Side>) {
     let now = ias.now();
     let freed = ias.a.ep_free(now, ends[A].ep).map_err(|error| error.ret());
     refused(freed, DatType::InvalidState, controlled);
-    ias.a.ep_return_poster(half).unwrap();
+    ias.a.ep_return_poster(taken).unwrap();
     super::crosses(ias, &ends, &mems);
 }

@@ -129,9 +129,9 @@ pub fn fault_31_flags_of_a_bind(ias: &mut Adapters<'_, impl Side>) {
         refused(bound, Ty::InvalidParameter, Sub::InvalidArg8);
     }
     // Binds and unbinds alike.
-    let quiet = CompletionFlags::SUPPRESS;
+    let suppress = CompletionFlags::SUPPRESS;
     for range in [range, NOTHING] {
-        ias.b.rmr_bind(rmr, &range, MemPriv::REMOTE, ep, 1, quiet).unwrap();
+        ias.b.rmr_bind(rmr, &range, MemPriv::REMOTE, ep, 1, suppress).unwrap();
     }
     let fence = CompletionFlags::BARRIER_FENCE;
     ias.b.rmr_bind(rmr, &range, MemPriv::REMOTE, ep, 2, fence).unwrap();
@@ -195,16 +195,16 @@ pub fn a_bind_comes_before_what_is_posted_behind_it(ias: &mut Adapters<'_, impl 
     for round in 0..5 {
         ias.recv(&ends[A], &mems[A], 4096, 4, 1);
         let range = mems[B].seg(64 * round, 64);
-        let quiet = CompletionFlags::SUPPRESS;
-        let bound = ias.b.rmr_bind(rmr, &range, MemPriv::REMOTE, ends[B].ep, 2, quiet);
+        let suppress = CompletionFlags::SUPPRESS;
+        let bound = ias.b.rmr_bind(rmr, &range, MemPriv::REMOTE, ends[B].ep, 2, suppress);
         ias.fill(&mems[B], 8000, &bound.unwrap().to_be_bytes());
         ias.send(&ends[B], &mems[B], 8000, 4, 3);
         ias.done(&ends[A], DtoOperation::Receive, 1);
-        let told = ias.bytes(&mems[A], 4096, 4);
+        let sent = ias.bytes(&mems[A], 4096, 4);
         let to = RmrTriplet {
             addr: range.addr,
             len: 64,
-            context: u32::from_be_bytes([told[0], told[1], told[2], told[3]]),
+            context: u32::from_be_bytes([sent[0], sent[1], sent[2], sent[3]]),
         };
         assert!(ias.allowed(&ends, Try::Write, mems[A].seg(0, 64), to));
         ias.done(&ends[B], DtoOperation::Send, 3);
@@ -326,7 +326,7 @@ pub fn unbinding_is_a_bind_of_no_bytes(ias: &mut Adapters<'_, impl Side>) {
     ias.b.lmr_free(mems[B].lmr.lmr).unwrap();
 }
 
-/// What is bound to nothing may be unbound.
+/// A window that is bound to nothing may be unbound.
 pub fn unbinding_nothing_is_a_request_too(ias: &mut Adapters<'_, impl Side>) {
     let (ends, mems) = ias.armed();
     for own in [false, true] {

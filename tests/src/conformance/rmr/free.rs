@@ -154,7 +154,7 @@ pub fn free_closes_a_window_whose_bind_was_suppressed(ias: &mut Adapters<'_, imp
         setup.closed(ias, far);
         ias.b.lmr_free(setup.lmr).unwrap();
         ias.done(&setup.ends[B], DtoOperation::Send, 4);
-        ias.quiet(MOMENT, &[(B, setup.ends[B].request)]);
+        ias.expect_no_event(MOMENT, &[(B, setup.ends[B].request)]);
     }
 }
 
@@ -171,7 +171,7 @@ pub fn free_closes_a_window_whose_bind_is_in_flight(ias: &mut Adapters<'_, impl 
         if flags == NONE {
             assert_eq!(setup.completion(ias, 1), DtoStatus::Success);
         }
-        ias.quiet(MOMENT, &[(B, setup.ends[B].request)]);
+        ias.expect_no_event(MOMENT, &[(B, setup.ends[B].request)]);
     }
 }
 
@@ -196,7 +196,7 @@ pub fn free_closes_a_window_whose_bind_cannot_complete(ias: &mut Adapters<'_, im
 }
 
 /// Two Endpoints have a bind of the window under way, and neither can complete: both connections
-/// are broken. A third that has none of it lives on.
+/// are broken. A third without a bind of it stays connected.
 pub fn free_breaks_each_connection_whose_bind_cannot_complete(ias: &mut Adapters<'_, impl Side>) {
     let setup = Windowed::new(ias, false);
     let mut pairs = vec![setup.ends];
@@ -259,7 +259,7 @@ pub fn free_of_a_window_whose_bind_failed(ias: &mut Adapters<'_, impl Side>) {
     ias.refusing = true;
     let ends = ias.connected();
     let end = ends[B];
-    // A registration that the device was not told of: a bind over it is taken, and fails there.
+    // A registration that the device does not have yet: a bind over it is posted, and fails there.
     let lmr = ias.b.lmr_allocate(end.pz, 1).unwrap();
     let mem = ias.mem(B, end.pz, 4096, MemPriv::ALL);
     let pages = ias.b.side.pages(mem.lmr.region);

@@ -192,8 +192,8 @@ pub fn a_peer_closes_an_own_rmr_with_a_send(ias: &mut Adapters<'_, impl Side>) {
             (ends[B].ep, round, DtoStatus::Success, 9)
         );
         assert_eq!(dto.operation, DtoOperation::ReceiveWithInvalidate);
-        let told = ias.b.evd_extension(ends[B].recv).unwrap();
-        assert_eq!((told.arrived, told.immediate), (Arrived::Invalidation, far.context));
+        let extension = ias.b.evd_extension(ends[B].recv).unwrap();
+        assert_eq!((extension.arrived, extension.immediate), (Arrived::Invalidation, far.context));
         ias.done(&ends[A], DtoOperation::Send, 7);
         assert_eq!(ias.bytes(&mems[B], 4096, 9), pattern(A, 9));
         assert_eq!(ias.b.rmr_query(rmr).unwrap().bound, None);
@@ -226,7 +226,7 @@ pub fn an_own_rmr_whose_unbind_was_flushed_stays(ias: &mut Adapters<'_, impl Sid
     for _ in 0..2 {
         let bound = ias.b.rmr_bind(rmr, &range, MemPriv::REMOTE, other, 3, NONE);
         refused(bound, Ty::InvalidState, Sub::None);
-        // The first time nobody has been told of the break yet.
+        // The first time no event has reported the break yet.
         ias.until(|ias| (ias.state(&ends[B]) == EpState::Disconnected).then_some(()));
     }
     assert_eq!(ias.state(&others[B]), EpState::Connected);

@@ -89,7 +89,7 @@ pub fn an_empty_queue_makes_messages_wait(ias: &mut Adapters<'_, impl Side>) {
     let (from, to) = (ias.end(A), member(ias, B, srq));
     ias.connect(&from, &to);
     ias.a.ep_post_send(from.ep, &[], 1, NONE).unwrap();
-    ias.quiet(Duration::from_millis(20), &[(A, from.request), (B, to.recv)]);
+    ias.expect_no_event(Duration::from_millis(20), &[(A, from.request), (B, to.recv)]);
     ias.b.srq_post_recv(srq, &[sink.seg(0, 8)], 2).unwrap();
     ias.done(&to, DtoOperation::Receive, 2);
     ias.done(&from, DtoOperation::Send, 1);
@@ -123,7 +123,7 @@ pub fn query_counts_available_and_outstanding(ias: &mut Adapters<'_, impl Side>)
     ias.until(completed);
 }
 
-/// Fewer receives than the low watermark are told of, once.
+/// Fewer receives than the low watermark raise one event.
 pub fn the_low_watermark_tells_once(ias: &mut Adapters<'_, impl Side>) {
     let (srq, from, to) = two(ias, 4);
     let asynchronous = ias.b.async_evd();
@@ -134,13 +134,13 @@ pub fn the_low_watermark_tells_once(ias: &mut Adapters<'_, impl Side>) {
     assert_eq!(AsyncEvent::SrqBroken(srq).reason(), 0);
     ias.a.ep_post_send(from[0].ep, &[], 1, NONE).unwrap();
     ias.dto(B, to[0].recv);
-    ias.quiet(Duration::from_millis(5), &[(B, asynchronous)]);
+    ias.expect_no_event(Duration::from_millis(5), &[(B, asynchronous)]);
     ias.a.ep_post_send(from[1].ep, &[], 1, NONE).unwrap();
     ias.dto(B, to[1].recv);
     assert_eq!(ias.event(B, asynchronous), low);
     ias.a.ep_post_send(from[1].ep, &[], 2, NONE).unwrap();
     ias.dto(B, to[1].recv);
-    ias.quiet(Duration::from_millis(5), &[(B, asynchronous)]);
+    ias.expect_no_event(Duration::from_millis(5), &[(B, asynchronous)]);
     assert_eq!(ias.b.srq_query(srq).unwrap().attr.low_watermark, 3);
     // Set again, it tells again: at once, as fewer are there already.
     ias.b.srq_set_lw(srq, 2).unwrap();
@@ -154,7 +154,7 @@ pub fn the_low_watermark_has_bounds(ias: &mut Adapters<'_, impl Side>) {
     let set = ias.a.srq_set_lw(srq, 5);
     refused(set, DatType::InvalidParameter, DatSubtype::InvalidArg2);
     ias.a.srq_set_lw(srq, 0).unwrap();
-    ias.quiet(Duration::from_millis(5), &[(A, asynchronous)]);
+    ias.expect_no_event(Duration::from_millis(5), &[(A, asynchronous)]);
     ias.a.srq_set_lw(srq, 1).unwrap();
     let low = Event::Async(AsyncEvent::SrqLowWatermark(srq));
     assert_eq!(ias.event(A, asynchronous), low);
@@ -168,18 +168,18 @@ pub fn as_many_receives_as_the_low_watermark_are_enough(ias: &mut Adapters<'_, i
     let low = Event::Async(AsyncEvent::SrqLowWatermark(srq));
     for left in [4, 3, 2] {
         ias.b.srq_set_lw(srq, left).unwrap();
-        ias.quiet(Duration::from_millis(5), &[(B, asynchronous)]);
+        ias.expect_no_event(Duration::from_millis(5), &[(B, asynchronous)]);
         ias.a.ep_post_send(from[0].ep, &[], 1, NONE).unwrap();
         ias.dto(B, to[0].recv);
         assert_eq!(ias.event(B, asynchronous), low);
     }
     // One is left. A watermark of 1 is reached by it, and passed by the last.
     ias.b.srq_set_lw(srq, 1).unwrap();
-    ias.quiet(Duration::from_millis(5), &[(B, asynchronous)]);
+    ias.expect_no_event(Duration::from_millis(5), &[(B, asynchronous)]);
     ias.a.ep_post_send(from[0].ep, &[], 1, NONE).unwrap();
     ias.dto(B, to[0].recv);
     assert_eq!(ias.event(B, asynchronous), low);
-    ias.quiet(Duration::from_millis(5), &[(B, asynchronous)]);
+    ias.expect_no_event(Duration::from_millis(5), &[(B, asynchronous)]);
 }
 
 /// A queue made with a low watermark tells at once, being empty; one without does not.
@@ -187,7 +187,7 @@ pub fn a_queue_made_with_a_low_watermark_tells(ias: &mut Adapters<'_, impl Side>
     let pz = ias.a.pz_create().unwrap();
     let asynchronous = ias.a.async_evd();
     ias.a.srq_create(pz, &attr(4)).unwrap();
-    ias.quiet(Duration::from_millis(5), &[(A, asynchronous)]);
+    ias.expect_no_event(Duration::from_millis(5), &[(A, asynchronous)]);
     let mut low = attr(4);
     low.low_watermark = 1;
     let srq = ias.a.srq_create(pz, &low).unwrap();
@@ -200,7 +200,7 @@ pub fn a_disconnect_flushes_nothing_of_the_queue(ias: &mut Adapters<'_, impl Sid
     let (srq, from, to) = two(ias, 4);
     ias.disconnect(&from[0], CloseFlag::Abrupt);
     assert_eq!(ias.event(B, to[0].conn), Event::Disconnected(to[0].ep));
-    ias.quiet(Duration::from_millis(20), &[(B, to[0].recv)]);
+    ias.expect_no_event(Duration::from_millis(20), &[(B, to[0].recv)]);
     assert_eq!(ias.b.srq_query(srq).unwrap().outstanding, 4);
     // The other Endpoint takes them.
     for _ in 0..4 {
@@ -210,13 +210,13 @@ pub fn a_disconnect_flushes_nothing_of_the_queue(ias: &mut Adapters<'_, impl Sid
     }
 }
 
-/// The end of an Endpoint with a queue is an asynchronous event too, one for each life, whoever
-/// ends it; of the peer's, which has receives of its own, there is none.
+/// The end of a connection over a shared queue is an asynchronous event too, one for each
+/// connection, whichever side ends it; the peer, with receives of its own, gets none.
 pub fn an_endpoint_says_once_that_it_takes_nothing_more(ias: &mut Adapters<'_, impl Side>) {
     let (_, from, to) = two(ias, 4);
     let [here, there] = [A, B].map(|side| ias[side].async_evd());
     let ended = |n: usize| Event::Async(AsyncEvent::EpBroken(to[n].ep));
-    ias.quiet(Duration::from_millis(10), &[(B, there)]);
+    ias.expect_no_event(Duration::from_millis(10), &[(B, there)]);
     ias.disconnect(&from[0], CloseFlag::Abrupt);
     assert_eq!(ias.event(B, there), ended(0));
     assert_eq!(ias.event(B, to[0].conn), Event::Disconnected(to[0].ep));
@@ -225,22 +225,22 @@ pub fn an_endpoint_says_once_that_it_takes_nothing_more(ias: &mut Adapters<'_, i
     assert_eq!(ias.event(B, there), ended(1));
     // Ended already.
     ias.disconnect(&to[1], CloseFlag::Abrupt);
-    ias.quiet(Duration::from_millis(20), &[(A, here), (B, there)]);
+    ias.expect_no_event(Duration::from_millis(20), &[(A, here), (B, there)]);
     for end in [&from[0], &to[0]] {
         ias[end.side].ep_reset(end.ep).unwrap();
     }
     ias.connect(&from[0], &to[0]);
-    // What breaks it is told of once as well.
+    // A break is reported once as well.
     let source = ias.mem(A, from[0].pz, 64, MemPriv::ALL);
     ias.send(&from[0], &source, 0, 17, 1);
     assert_eq!(ias.dto(B, to[0].recv).status, DtoStatus::ErrLocalLength);
     assert_eq!(ias.event(B, there), ended(0));
     ias.broken(B, to[0].conn, to[0].ep);
-    ias.quiet(Duration::from_millis(20), &[(A, here), (B, there)]);
+    ias.expect_no_event(Duration::from_millis(20), &[(A, here), (B, there)]);
 }
 
-/// What an Endpoint took and nobody dequeued comes back to the queue when the Endpoint is reset or
-/// freed.
+/// Receives that an Endpoint took and nobody dequeued come back to the queue when the Endpoint is
+/// reset or freed.
 pub fn a_reset_gives_back_what_was_taken(ias: &mut Adapters<'_, impl Side>) {
     let (srq, from, to) = two(ias, 4);
     for n in [0, 1, 0] {
@@ -298,13 +298,13 @@ pub fn the_zones_may_differ(ias: &mut Adapters<'_, impl Side>) {
     refused(posted, DatType::ProtectionViolation, DatSubtype::ProtectionRead);
 }
 
-/// What an Endpoint holds of the queue counts against its watermarks.
+/// Receives of the queue that an Endpoint holds count against its watermarks.
 pub fn watermarks_count_what_an_endpoint_took(ias: &mut Adapters<'_, impl Side>) {
     let (_, from, to) = two(ias, 6);
     let (now, asynchronous) = (ias.now(), ias.b.async_evd());
     ias.b.ep_set_watermark(now, to[0].ep, Some(1), Some(2)).unwrap();
     ias.a.ep_post_send(from[0].ep, &[], 1, NONE).unwrap();
-    ias.quiet(Duration::from_millis(10), &[(B, asynchronous)]);
+    ias.expect_no_event(Duration::from_millis(10), &[(B, asynchronous)]);
     ias.a.ep_post_send(from[0].ep, &[], 2, NONE).unwrap();
     let high = Event::Async(AsyncEvent::EpSoftHighWatermark(to[0].ep));
     assert_eq!(ias.event(B, asynchronous), high);

@@ -1,4 +1,4 @@
-//! Making, asking, resizing and freeing.
+//! Create, query, resize and free.
 
 use dat_core::{
     DatSubtype, DatType, DtoOperation, EpModify, EpState, EvdFlags, LmrTriplet, MemPriv, SrqState,
@@ -99,7 +99,7 @@ pub fn a_queue_in_use_is_not_freed(ias: &mut Adapters<'_, impl Side>) {
     refused(ias.a.srq_free(srq), DatType::InvalidState, in_use);
     ias.a.ep_free(now, two.ep).unwrap();
     ias.a.srq_post_recv(srq, &[], 1).unwrap();
-    // What is posted goes with it.
+    // Its posted receives are freed with it.
     ias.a.srq_free(srq).unwrap();
 }
 
@@ -210,18 +210,18 @@ pub fn an_endpoint_with_a_queue_needs_a_receive_evd(ias: &mut Adapters<'_, impl 
     assert_eq!(state, EpState::Unconnected);
 }
 
-/// The posting half can be elsewhere.
-pub fn the_posting_half_can_be_taken_out(ias: &mut Adapters<'_, impl Side>) {
+/// The poster can be with another thread.
+pub fn the_poster_can_be_taken_out(ias: &mut Adapters<'_, impl Side>) {
     let (srq, mem) = queue(ias, B, 4);
     let (from, to) = (ias.end(A), member(ias, B, srq));
-    let mut half = ias.b.srq_take_poster(srq).unwrap();
-    assert_eq!(half.srq(), srq);
-    half.post_recv(&[mem.seg(0, 8)], 5).unwrap();
+    let mut poster = ias.b.srq_take_poster(srq).unwrap();
+    assert_eq!(poster.srq(), srq);
+    poster.post_recv(&[mem.seg(0, 8)], 5).unwrap();
     assert!(ias.b.srq_post_recv(srq, &[], 6).is_err());
     assert!(ias.b.srq_take_poster(srq).is_err());
     ias.connect(&from, &to);
     ias.a.ep_post_send(from.ep, &[], 1, NONE).unwrap();
     ias.done(&to, DtoOperation::Receive, 5);
-    ias.b.srq_return_poster(half).unwrap();
+    ias.b.srq_return_poster(poster).unwrap();
     ias.b.srq_post_recv(srq, &[], 6).unwrap();
 }

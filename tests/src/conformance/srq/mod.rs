@@ -55,7 +55,7 @@ macro_rules! srq_cases {
             an_endpoint_knows_its_queue
             an_endpoint_with_a_queue_takes_no_receives
             an_endpoint_with_a_queue_needs_a_receive_evd
-            the_posting_half_can_be_taken_out
+            the_poster_can_be_taken_out
             fault_22_events_name_the_endpoint
             fault_16_several_endpoints_share_a_queue
             messages_of_a_connection_stay_in_order

@@ -109,24 +109,24 @@ impl<S: Side> Program<'_, '_, S> {
     ) -> Check {
         let consumer = &mut self.sides[side];
         let index = (cookie & 0xff) as usize;
-        let told = format_args!("side {side}, end {index}: {cookie:#x} {status:?}").to_string();
+        let what = format_args!("side {side}, end {index}: {cookie:#x} {status:?}").to_string();
         let Some(end) = consumer.ends.get_mut(index) else {
-            return violation("unknown-completion", told);
+            return violation("unknown-completion", what);
         };
         let (at, posted) =
             if recv { (end.recv, &mut end.receives) } else { (end.request, &mut end.requests) };
         if at != queue || ep.is_some_and(|ep| ep != end.ep) {
             return violation(
                 "unknown-completion",
-                format!("{told} of {ep:?} on queue {queue}, not of {:?} on {at}", end.ep),
+                format!("{what} of {ep:?} on queue {queue}, not of {:?} on {at}", end.ep),
             );
         }
         if !posted.iter().any(|item| item.cookie == cookie) {
-            return violation("unknown-completion", format!("{told} came twice, or was never due"));
+            return violation("unknown-completion", format!("{what} came twice, or was never due"));
         }
         let item = loop {
             let Some(item) = posted.pop_front() else {
-                return violation("unknown-completion", told);
+                return violation("unknown-completion", what);
             };
             consumer.queues[queue].charged -= 1;
             if item.dropped {
@@ -136,7 +136,7 @@ impl<S: Side> Program<'_, '_, S> {
                 break item;
             }
             if !item.suppressed && !item.dropped {
-                return violation(skipped(item), format!("{told} came before {item:?}"));
+                return violation(skipped(item), format!("{what} came before {item:?}"));
             }
         };
         let Some(index) = item.connection else {
@@ -149,7 +149,7 @@ impl<S: Side> Program<'_, '_, S> {
         if connection.terminal_seen && !item.late {
             return violation(
                 "terminal-order",
-                format!("{told} came after the terminal event of its connection"),
+                format!("{what} came after the terminal event of its connection"),
             );
         }
         // A message of the peer may overtake the end of the handshake: no page says that it comes
@@ -157,7 +157,7 @@ impl<S: Side> Program<'_, '_, S> {
         if !connection.established_seen && !recv {
             connection.early += 1;
             if status == DtoStatus::Success && !consumer.queues[queue].crowded {
-                return violation("established-order", format!("{told} came before Established"));
+                return violation("established-order", format!("{what} came before Established"));
             }
         }
         Ok(())
@@ -173,17 +173,17 @@ impl<S: Side> Program<'_, '_, S> {
         status: DtoStatus,
     ) -> Check {
         let consumer = &mut self.sides[side];
-        let told = format!("side {side}: shared {cookie:#x} {status:?} of {ep:?}");
+        let what = format!("side {side}: shared {cookie:#x} {status:?} of {ep:?}");
         let posted = &mut consumer.shared[0].posted;
         let Some(at) = posted.iter().position(|&other| other == cookie) else {
-            return violation("unknown-completion", told);
+            return violation("unknown-completion", what);
         };
         posted.swap_remove(at);
         let Some(end) = consumer.ends.iter().find(|end| end.ep == ep) else {
-            return violation("unknown-completion", told);
+            return violation("unknown-completion", what);
         };
         if end.recv != queue || end.srq.is_none() {
-            return violation("unknown-completion", told);
+            return violation("unknown-completion", what);
         }
         // Which connection it belongs to is known only of an Endpoint's first.
         if end.conn == queue
@@ -196,7 +196,7 @@ impl<S: Side> Program<'_, '_, S> {
             if connection.terminal_seen {
                 return violation(
                     "terminal-order",
-                    format!("{told} came after the terminal event"),
+                    format!("{what} came after the terminal event"),
                 );
             }
         }

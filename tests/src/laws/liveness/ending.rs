@@ -1,4 +1,4 @@
-//! What follows a program: the consumer of each side does one thing only, and everything that was
+//! The end of a program: the consumer of each side does one thing only, and everything that was
 //! accepted ends.
 
 use std::task::Poll;
@@ -18,7 +18,7 @@ pub(super) const DEADLINE: Duration = Duration::from_secs(75);
 /// Longest step of time while nothing happens.
 const LEAP: Duration = Duration::from_millis(50);
 
-/// What a consumer does after the program.
+/// Behaviour of a consumer after the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
     /// Dequeues its connection Event Dispatchers.
@@ -51,13 +51,13 @@ impl<S: Side> Program<'_, '_, S> {
         ];
         let endings = [A, B].map(|_| self.rng.of(&endings));
         self.note(|| format!("ending: {endings:?}"));
-        self.settle(endings)?;
+        self.await_endings(endings)?;
         for side in [A, B] {
             if endings[side] != Ending::Everything {
                 self.idle(side, "idle-undequeued")?;
             }
         }
-        self.settle([Ending::Everything; 2])?;
+        self.await_endings([Ending::Everything; 2])?;
         self.complete()
     }
 
@@ -71,7 +71,7 @@ impl<S: Side> Program<'_, '_, S> {
     }
 
     /// Runs until everything due has ended, or the deadline has passed.
-    fn settle(&mut self, endings: [Ending; 2]) -> Check {
+    fn await_endings(&mut self, endings: [Ending; 2]) -> Check {
         let start = self.ias.now();
         let mut leap = Duration::from_nanos(500);
         // Everything that has been posted gets some time in any case.
@@ -285,7 +285,7 @@ impl<S: Side> Program<'_, '_, S> {
                 self.free(side, end)?;
             }
         }
-        self.settle([Ending::Everything; 2])
+        self.await_endings([Ending::Everything; 2])
     }
 
     /// Endpoints without outstanding requests or receives say so.

@@ -1,4 +1,4 @@
-//! What the consumers of an episode know.
+//! State of the consumers of an episode.
 
 use std::collections::VecDeque;
 
@@ -47,7 +47,7 @@ pub(super) struct Posted {
     pub(super) kind: Kind,
 }
 
-/// What was posted.
+/// Kind of a posted request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Send,

@@ -16,7 +16,7 @@ pub(super) const UNITS: usize = BLOCK * BLOCKS;
 /// A bit that public bytes do not have.
 const SECRET: u8 = 0x80;
 
-/// What a unit holds while it is not exposed.
+/// Content of a unit while it is not exposed.
 fn secret(unit: usize, epoch: u8) -> [u8; UNIT] {
     let mut bytes = [0; UNIT];
     for (at, byte) in bytes.iter_mut().enumerate() {

@@ -17,7 +17,7 @@
 //! |---|---|
 //! | `written` | a remote write changed memory that is not exposed |
 //! | `read` | a remote read returned bytes of memory that is not exposed |
-//! | `bind-completion` | the completion of a bind that is not suppressed comes exactly once, whether its RMR lives or not |
+//! | `bind-completion` | the completion of a bind that is not suppressed comes exactly once, even if its RMR is freed |
 //! | `bad-input` | a freed handle or a context of an earlier registration is refused |
 //! | `free` | `rmr_free`, `ep_free` and `ep_reset` succeed in the states in which the pages allow them |
 

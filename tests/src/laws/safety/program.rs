@@ -1,4 +1,4 @@
-//! What side B does with its memory, and what it knows.
+//! Side B: uses of its memory, and its state.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What side A fires, completions of both sides, and connections made anew.
+//! Requests of side A, completions of both sides, and connections made anew.
 
 use std::time::Duration;
 

@@ -124,7 +124,7 @@ fn without_room_in_the_arena_nothing_is_asked_of_the_device() {
 }
 
 #[test]
-fn memory_of_a_queue_that_may_yet_come_to_life_is_not_given_back() {
+fn memory_of_a_queue_that_may_yet_become_active_is_not_given_back() {
     let nic = Nic::new();
     let mut device = nic.device(false);
     let before = nic.spans();

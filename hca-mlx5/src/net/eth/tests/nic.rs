@@ -27,7 +27,7 @@ const ARENA: usize = 1 << 20;
 /// Device address of the arena.
 pub(super) const IOVA: u64 = 0x4_0000_0000;
 
-/// A ring the device was told of.
+/// A ring that the device knows.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ring {
     base: usize,
@@ -54,7 +54,7 @@ pub(super) struct Nic {
     pub(super) refuse_nth: Cell<Option<usize>>,
     /// Opcode never answered.
     pub(super) silent: Cell<Option<Opcode>>,
-    /// What exists: kind (the create opcode) and number.
+    /// Objects that exist: kind (the create opcode) and number.
     objects: RefCell<Vec<(Opcode, u32)>>,
     numbers: Cell<u32>,
     cq: RefCell<Ring>,
@@ -121,7 +121,7 @@ impl Nic {
             requests: Deque::new(),
             counter_set: None,
             disowned: heapless::Vec::new(),
-            death_told: false,
+            loss_reported: false,
         }
     }
 
@@ -136,7 +136,7 @@ impl Nic {
         self.spans.borrow().len()
     }
 
-    /// What exists on the device.
+    /// Returns the objects that exist on the device.
     pub(super) fn objects(&self) -> Vec<(Opcode, u32)> {
         self.objects.borrow().clone()
     }

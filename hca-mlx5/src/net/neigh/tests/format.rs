@@ -42,7 +42,7 @@ fn golden_solicitation_and_advertisement() {
 #[test]
 fn golden_vlan_tag() {
     let config = Net { vlan: Some(5), ..net("192.168.7.1", 24) };
-    let mut a = quiet(MAC_A, &config);
+    let mut a = announced(MAC_A, &config);
     let _ = a.resolve(ip("192.168.7.2"), ms(0));
     let question = a.transmit(ms(0)).unwrap();
     let start = hex("ffffffffffff 02000000000a 8100 0005 0806 0001 0800 0604 0001");
@@ -58,10 +58,10 @@ fn no_frame_is_longer_than_the_bound_and_the_bound_is_reached() {
 }
 
 #[test]
-fn only_the_own_vlan_is_heard() {
+fn only_the_own_vlan_is_received() {
     let on = |vlan| Net { vlan, ..net("192.168.7.1", 24) };
     let peer = |vlan| Net { vlan, ..net("192.168.7.2", 24) };
-    for (ours, theirs, heard) in [
+    for (ours, theirs, received) in [
         (Some(5), Some(5), true),
         (Some(5), Some(6), false),
         (Some(5), None, false),
@@ -71,8 +71,8 @@ fn only_the_own_vlan_is_heard() {
         let (mut a, mut b) = pair(&on(ours), &peer(theirs));
         let _ = a.resolve(ip("192.168.7.2"), ms(0));
         exchange(&mut a, &mut b, ms(0), &mut never);
-        assert_eq!(a.resolve(ip("192.168.7.2"), ms(0)).is_ready(), heard, "{ours:?} {theirs:?}");
-        assert_eq!(b.counters().ignored, u32::from(!heard));
+        assert_eq!(a.resolve(ip("192.168.7.2"), ms(0)).is_ready(), received, "{ours:?} {theirs:?}");
+        assert_eq!(b.counters().ignored, u32::from(!received));
     }
 }
 
@@ -87,7 +87,7 @@ fn a_priority_tag_is_no_vlan_and_priority_bits_do_not_hide_one() {
     let (mut a, _) = v4();
     a.receive(&tagged([0xe0, 0]), ms(0));
     assert_eq!(a.counters().answered, 1);
-    let mut a = quiet(MAC_A, &Net { vlan: Some(0x123), ..net("192.168.7.1", 24) });
+    let mut a = announced(MAC_A, &Net { vlan: Some(0x123), ..net("192.168.7.1", 24) });
     a.receive(&tagged([0xb1, 0x23]), ms(0));
     assert_eq!(a.counters().answered, 1);
     let reply = a.transmit(ms(0)).unwrap();

@@ -41,7 +41,7 @@ fn our_own_frames_coming_back_are_ignored() {
 }
 
 #[test]
-fn strangers_off_the_link_are_answered_and_not_learned() {
+fn hosts_off_the_link_are_answered_and_not_learned() {
     let (mut a, _) = v4();
     let own = Ipv4Addr::new(192, 168, 7, 1);
     let question =
@@ -164,7 +164,7 @@ fn frames_cut_at_any_byte_never_teach() {
     let (_, frame) = advertisement();
     let config = net("2001:db8::1", 64);
     for len in 0..frame.len() {
-        let mut a = quiet(MAC_A, &config);
+        let mut a = announced(MAC_A, &config);
         let _ = a.resolve(ip("2001:db8::2"), ms(0));
         a.receive(&frame[..len], ms(0));
         assert!(a.resolve(ip("2001:db8::2"), ms(0)).is_pending(), "{len}");

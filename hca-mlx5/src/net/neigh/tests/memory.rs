@@ -1,10 +1,10 @@
-//! What the cache keeps and what it lets go.
+//! Which entries the cache keeps, and which it drops.
 
 use super::*;
 use dat_core::provider::{FaultKind, Host};
 
 #[test]
-fn what_was_learned_ages() {
+fn learned_entries_age() {
     let (mut a, mut b) = v4();
     let peer = ip("192.168.7.2");
     let _ = a.resolve(peer, ms(0));
@@ -46,7 +46,7 @@ fn pending_searches_are_never_evicted() {
 }
 
 #[test]
-fn strangers_that_ask_push_out_each_other_and_not_our_peers() {
+fn unknown_hosts_that_ask_replace_each_other_and_not_our_peers() {
     let (mut a, mut b) = v4();
     for last in [2, 3, 4] {
         let _ = a.resolve(host(last), ms(1));

@@ -38,14 +38,14 @@ fn ms(millis: u64) -> Instant {
 }
 
 /// A station whose announcements are over.
-fn quiet(mac: Mac, net: &Net) -> Station {
+fn announced(mac: Mac, net: &Net) -> Station {
     let mut station = Station::new(mac, net, Instant::ZERO).unwrap();
     station.announcement = None;
     station
 }
 
 fn pair(a: &Net, b: &Net) -> (Station, Station) {
-    (quiet(MAC_A, a), quiet(MAC_B, b))
+    (announced(MAC_A, a), announced(MAC_B, b))
 }
 
 /// Carries frames both ways until there are none; each is lost if `lost` says so. Returns how many
@@ -166,7 +166,7 @@ fn settings_that_cannot_work_are_refused() {
 }
 
 #[test]
-fn the_port_is_told_which_groups_to_receive() {
+fn the_port_receives_its_groups() {
     let (a, _) = v4();
     assert_eq!(a.groups(), [[0xff; 6]]);
     let (a, _) = v6();
@@ -174,7 +174,7 @@ fn the_port_is_told_which_groups_to_receive() {
         a.groups(),
         [[0x33, 0x33, 0, 0, 0, 1], [0x33, 0x33, 0xff, 0, 0, 0x01], [0x33, 0x33, 0xff, 0, 0, 0x0a],]
     );
-    let shared = quiet(MAC_A, &net("2001:db8::ff:fe00:a", 64));
+    let shared = announced(MAC_A, &net("2001:db8::ff:fe00:a", 64));
     assert_eq!(shared.groups().len(), 2, "both addresses end alike");
 }
 

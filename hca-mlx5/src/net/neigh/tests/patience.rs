@@ -31,7 +31,7 @@ fn questions_are_repeated_on_schedule_and_then_given_up() {
 #[test]
 fn a_silent_gateway_is_named_as_such() {
     let config = Net { gateway: Some(ip("2001:db8::fe")), ..net("2001:db8::1", 64) };
-    let mut a = quiet(MAC_A, &config);
+    let mut a = announced(MAC_A, &config);
     let remote = ip("2001:db8:9::1");
     let _ = a.resolve(remote, ms(0));
     for now in [0, 200, 1200, 2200, 3200] {
@@ -59,7 +59,7 @@ fn resolving_fails_at_the_last_deadline_itself() {
 }
 
 #[test]
-fn a_failure_is_told_late_and_to_several_and_then_forgotten() {
+fn a_failure_is_reported_late_and_to_several_and_then_forgotten() {
     let (mut a, _) = v4();
     let peer = ip("192.168.7.2");
     let _ = a.resolve(peer, ms(0));

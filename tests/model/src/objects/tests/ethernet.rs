@@ -142,7 +142,7 @@ impl Port {
         self.rig.run(0x901, &input).unwrap();
     }
 
-    /// What of the next frame on the wire is not padding.
+    /// Returns the next frame on the wire without its padding.
     fn wired(&self) -> Vec<u8> {
         let sent = self.rig.sent.lock().unwrap().pop_front();
         let mut sent = sent.unwrap_or_default();

@@ -1,5 +1,5 @@
-//! What the raw queues do for software: large sends, sums, hashes, counters, and what keeps a frame
-//! from passing.
+//! Offloads of the raw queues: large sends, sums, hashes, counters, and the reasons why a frame
+//! does not pass.
 
 use super::ethernet::{PEER, Port, port};
 use super::flow::udp;
@@ -56,7 +56,7 @@ impl Port {
         self.rig.hca.step(0);
     }
 
-    /// What a query answers.
+    /// Runs a query and returns its output.
     fn answer(&mut self, opcode: u16, input: &[u8], length: usize) -> Vec<u8> {
         let mut output = vec![0; length];
         self.rig.query(opcode, input, &mut output).unwrap();

@@ -7,7 +7,7 @@ use crate::ifc::qp::{ads, qp_in, qpc};
 use crate::ifc::vport::{roce_addr_layout as layout, set_roce_address_in};
 
 #[test]
-fn what_is_referred_to_stays() {
+fn an_object_with_references_stays() {
     let mut port = super::ethernet::port();
     let (cqn, tis, sqn, pd, eqn, td) =
         (port.cqn, port.tis, port.sqn, port.rig.pd, port.rig.eqn, port.rig.td);
@@ -173,7 +173,7 @@ fn a_move_to_error_flushes_both_queues_in_order() {
         let cqe = rig.cqe(n);
         assert_eq!((cqe[0x3f] >> 4, cqe[0x37], u64::from(cqe[0x3d])), (14, 5, n));
     }
-    // What is posted afterwards is flushed as well.
+    // Later posts are flushed as well.
     rig.poke32(CQ_DBR, 3);
     rig.poke32(OTHER_DBR, 4);
     rig.hca.step(1);

@@ -1,4 +1,4 @@
-//! What queue pairs share: receive queues of all kinds, multicast groups, counters.
+//! Objects that queue pairs share: receive queues of all kinds, multicast groups, counters.
 
 use super::{CQ_DBR, DATA, Rig, put_page};
 use crate::ifc::Field;

@@ -1,4 +1,4 @@
-//! The way bytes reach shared memory.
+//! How bytes reach shared memory.
 
 use super::*;
 use std::sync::atomic::AtomicBool;
@@ -51,7 +51,7 @@ fn every_length_at_every_place_arrives_and_touches_nothing_else() {
 }
 
 #[test]
-fn whoever_sees_the_end_of_an_entry_sees_all_of_it() {
+fn a_reader_of_the_end_of_an_entry_sees_all_of_it() {
     let (mut maps, file) = mapped(1);
     let region: MmapRegion = MmapRegion::from_file(FileOffset::new(file, 0), 4096).unwrap();
     let done = AtomicBool::new(false);

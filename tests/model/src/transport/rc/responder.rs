@@ -1,8 +1,8 @@
 //! The responder: checks in the order of IBTA, executes, answers.
 //!
-//! What a peer does wrong is answered with a NAK and, if fatal, ends the QP once the answer is
-//! out. Where Linux Soft-RoCE differs from IBTA (NAK 0x60 after an RNR NAK, 0x63 for a message
-//! longer than its buffer), this follows IBTA.
+//! A peer's error is answered with a NAK and, if fatal, ends the QP once the answer is out. Where
+//! Linux Soft-RoCE differs from IBTA (NAK 0x60 after an RNR NAK, 0x63 for a message longer than its
+//! buffer), this follows IBTA.
 //! Reference: IBTA volume 1, 9.7.4 (validation), 9.7.5 (responses), 9.9 (errors).
 
 use super::super::host::{
@@ -25,7 +25,7 @@ enum Message {
     Write { reth: Reth, offset: u32 },
 }
 
-/// What a request packet is, seen from its place in a message.
+/// Kind of a request packet, by its position in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Request {
     Send { first: bool, last: bool },
@@ -455,7 +455,7 @@ impl Responder {
     }
 }
 
-/// What a READ asks for: where, and how much.
+/// Returns address and length of a READ.
 fn remote(packet: &Packet, reth: Reth) -> (RemoteAddress, u32) {
     let at = RemoteAddress { va: reth.va, rkey: reth.rkey, pool: packet.ext.xrc_srqn };
     (at, reth.len)

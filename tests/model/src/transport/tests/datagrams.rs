@@ -83,7 +83,7 @@ fn a_privileged_key_in_the_request_means_that_of_the_qp() {
 }
 
 #[test]
-fn what_cannot_be_received_is_dropped() {
+fn a_datagram_that_cannot_be_received_is_dropped() {
     let (mut a, mut b) = (station(1), station(2));
     datagram(&mut a, send(&[1; 8]), |_| {});
     let p = a.take();

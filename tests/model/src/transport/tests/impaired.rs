@@ -17,7 +17,7 @@ const SLOT: u64 = 1000;
 const RESULTS: u64 = 60_000;
 /// Where SENDs and WRITEs of the peer arrive.
 const ARRIVALS: u64 = 120_000;
-/// What the atomics of the peer count up.
+/// Address that the peer's atomics increment.
 const COUNTER: u64 = 180_000;
 
 /// Both sides send MESSAGES messages of random kind and length, up to 1000 bytes at an MTU of 256.

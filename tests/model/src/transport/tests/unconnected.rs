@@ -102,7 +102,7 @@ fn writes_arrive_and_a_wrong_key_is_only_dropped() {
 }
 
 #[test]
-fn what_the_service_has_not_ends_the_send_queue_alone() {
+fn an_unsupported_operation_ends_the_send_queue_alone() {
     let mut a = unreliable(1);
     a.post(read_into(0, 8, 0));
     assert_eq!(a.send_results(), [(0, Err(Syndrome::LocalQpOperation))]);

@@ -158,7 +158,7 @@ fn vlan_tags_are_carried_and_not_covered() {
 }
 
 #[test]
-fn what_routers_change_is_not_covered() {
+fn fields_that_routers_change_are_not_covered() {
     let fix_ip = |f: &mut Vec<u8>| {
         f[24..26].fill(0);
         let sum = !ones_complement(&f[14..34]);
@@ -177,7 +177,7 @@ fn what_routers_change_is_not_covered() {
 }
 
 #[test]
-fn what_routers_must_not_change_is_covered() {
+fn fields_that_routers_must_not_change_are_covered() {
     for at in [18, 19, 34, 35, 43, 45, 47, 50, 51, 53, 54, 57, 61] {
         let mut frame = hex(V1);
         frame[at] ^= 1;

@@ -1,21 +1,21 @@
-//! A play of acts, and the books of each.
+//! A run of the demo's acts, and the row of each.
 
 use std::time::{Duration, Instant as Wall};
 
 use anyhow::{Context, Result, anyhow};
 
-use super::ground::Ground;
+use super::environment::Environment;
 use super::{Options, Report, Row};
 
 /// Everything takes less time than this, or it has failed.
 pub(super) const LIMIT: Duration = Duration::from_secs(60);
 
-/// A play under way.
+/// A demo under way.
 #[derive(Debug)]
-pub struct Play<'o, G> {
-    /// What it is played on.
-    pub ground: G,
-    /// How.
+pub struct Run<'o, G> {
+    /// Adapters and clock.
+    pub env: G,
+    /// Options of the command line.
     pub options: &'o Options,
     /// The rows so far.
     pub report: Report,
@@ -42,15 +42,15 @@ impl Done {
     }
 }
 
-impl<'s, G: Ground<'s>> Play<'_, G> {
-    /// Plays one act and keeps its books.
+impl<'s, G: Environment<'s>> Run<'_, G> {
+    /// Runs one act and adds its row.
     pub(super) fn act(
         &mut self,
         name: &str,
-        play: impl FnOnce(&mut Self) -> Result<Done>,
+        run: impl FnOnce(&mut Self) -> Result<Done>,
     ) -> Result<()> {
-        let (before, start) = (self.ground.tally(), Wall::now());
-        let done = play(self).with_context(|| format!("act \"{name}\""))?;
+        let (before, start) = (self.env.tally(), Wall::now());
+        let done = run(self).with_context(|| format!("act \"{name}\""))?;
         let mut row = Row {
             act: name.into(),
             operations: done.operations,
@@ -59,17 +59,17 @@ impl<'s, G: Ground<'s>> Play<'_, G> {
             result: done.result,
             ..Row::default()
         };
-        row.charge(&(self.ground.tally() - before));
+        row.charge(&(self.env.tally() - before));
         self.report.rows.push(row);
         Ok(())
     }
 
     /// Closes both adapters, which must have nothing left.
     pub fn finish(mut self) -> Result<Report> {
-        self.act("close of both adapters", |play| {
+        self.act("close of both adapters", |run| {
             for side in 0..2 {
-                let now = play.ground.now();
-                play.ground
+                let now = run.env.now();
+                run.env
                     .ia(side)
                     .close(now, dat_core::CloseFlag::Graceful)
                     .map_err(|e| anyhow!("closing side {side}: {e}"))?;

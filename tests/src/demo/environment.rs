@@ -1,4 +1,4 @@
-//! What the acts are played on: two adapters, a clock, and a way to wait.
+//! Environment of the demo's acts: two adapters, a clock, and a wait for events.
 
 use std::net::IpAddr;
 use std::ops::Sub;
@@ -9,7 +9,7 @@ use dat_core::provider::Provider;
 use dat_core::{Evd, Event, Ia, Instant};
 use hca_mlx5::platform::Platform;
 
-/// What devices did so far, of both sides. A ground that cannot look into its devices leaves zeros.
+/// What the devices of both sides did so far; zeros where the environment cannot inspect them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Nanoseconds of the devices' own time.
@@ -39,7 +39,7 @@ impl Sub for Tally {
 }
 
 /// Two sides, each with an adapter of its own.
-pub trait Ground<'s> {
+pub trait Environment<'s> {
     /// Where the adapters' memory is.
     type Platform: Platform + 's;
     /// What the adapters are opened on.

@@ -1,5 +1,5 @@
-//! One life of an Endpoint after another: what breaks it is of the life it happens in, and says
-//! why.
+//! Connections of one Endpoint, with resets between them: a break belongs to the connection in
+//! which it happens, and has a cause.
 
 use core::time::Duration;
 
@@ -41,8 +41,8 @@ fn trespass(ias: &mut Adapters<'_, impl Side>, end: &End, from: &Mem) {
 }
 
 /// The Endpoint is reset and connected by hand with nothing driven in between, again and again;
-/// each break is heard.
-pub fn a_break_right_after_a_reset_is_heard(ias: &mut Adapters<'_, impl Side>) {
+/// each break is reported.
+pub fn a_break_right_after_a_reset_is_reported(ias: &mut Adapters<'_, impl Side>) {
     let ends = [ias.end(A), ias.end(B)];
     let mem = ias.mem(A, ends[A].pz, 64, MemPriv::ALL);
     for _ in 0..3 {
@@ -59,7 +59,7 @@ pub fn a_break_right_after_a_reset_is_heard(ias: &mut Adapters<'_, impl Side>) {
 
 /// The same of an Endpoint that accepts: the peer, driven alone, breaks the connection before this
 /// side looks up again.
-pub fn a_break_right_after_an_accept_is_heard(ias: &mut Adapters<'_, impl Side>) {
+pub fn a_break_right_after_an_accept_is_reported(ias: &mut Adapters<'_, impl Side>) {
     let [client, server] = ias.connected();
     let mem = ias.mem(A, client.pz, 64, MemPriv::ALL);
     trespass(ias, &client, &mem);
@@ -99,9 +99,9 @@ pub fn a_break_right_after_an_accept_is_heard(ias: &mut Adapters<'_, impl Side>)
     assert_eq!(ias.state(&server), EpState::Disconnected);
 }
 
-/// Why a connection broke can be asked, in words that name the queue pair, what failed and what to
-/// do; until the reset.
-pub fn the_cause_of_a_break_is_told_in_words(ias: &mut Adapters<'_, impl Side>) {
+/// Until the reset, `ep_cause` describes why a connection broke: it names the queue pair, what
+/// failed and what to do.
+pub fn the_cause_of_a_break_is_described_in_words(ias: &mut Adapters<'_, impl Side>) {
     let ends = ias.connected();
     let mem = ias.mem(A, ends[A].pz, 64, MemPriv::ALL);
     for end in &ends {

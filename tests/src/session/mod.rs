@@ -1,14 +1,11 @@
-//! Plays at DAT level: two sides on two models, ready to connect, with the wire and the host's
+//! Sessions at DAT level: two sides on two models, ready to connect, with the wire and the host's
 //! memory under control.
 //!
-//! [`Scene::play`] brings everything up, runs a test and takes everything down, and then insists
-//! that no model had anything to complain of and that every byte and every firmware page came back.
-//! [`Scene::connected`] connects first.
+//! [`Setup::run`] brings everything up, runs a test and takes everything down, and then
+//! asserts that no model complained and that every byte and every firmware page was given back.
+//! [`Setup::connected`] connects first.
 //!
-//! Long because a play is one vocabulary: short calls that post, wait and compare, each with its
-//! panic at the caller's line.
-//!
-//! Length: the vocabulary of the DAT tests in one place; each word is a few lines.
+//! Length: the calls that DAT tests share stand in one place; each is a few lines.
 
 pub mod line;
 mod side;
@@ -40,9 +37,9 @@ pub const QUALIFIER: u64 = 4711;
 /// No flags.
 pub const NONE: CompletionFlags = CompletionFlags::empty();
 
-/// What a play is set up with.
+/// Settings of a session.
 #[derive(Clone)]
-pub struct Scene {
+pub struct Setup {
     /// Cards, wire, addresses.
     pub stage: Stage,
     /// Bytes of each side's memory.
@@ -53,33 +50,33 @@ pub struct Scene {
     pub tweak: fn(&mut EpAttr),
 }
 
-impl Default for Scene {
+impl Default for Setup {
     fn default() -> Self {
         Self { stage: Stage::default(), bytes: 64 << 10, merged: false, tweak: |_| {} }
     }
 }
 
-impl std::fmt::Debug for Scene {
+impl std::fmt::Debug for Setup {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Scene").field("stage", &self.stage.seed).finish_non_exhaustive()
+        f.debug_struct("Setup").field("stage", &self.stage.seed).finish_non_exhaustive()
     }
 }
 
-/// A play under way.
+/// A running session.
 #[derive(Debug)]
-pub struct Play<'s> {
+pub struct Session<'s> {
     /// Time, cards, adapters.
     pub pair: Pair<'s>,
     /// The plug of each side.
     pub lines: [Line; 2],
-    /// What each side's host memory refuses the device.
+    /// Accesses that each side's host memory refuses to the device.
     pub refusals: [Refusals; 2],
     /// The objects of each side.
     pub sides: [Side<'s>; 2],
     /// The device of that side is lost or its test leaves it unfit: close may fail, and memory may
     /// stay taken.
     pub lost: [bool; 2],
-    /// The model is expected to complain: the test looks for itself.
+    /// The model is expected to complain: the test checks the complaints itself.
     pub forgive: bool,
     tweak: fn(&mut EpAttr),
 }
@@ -97,15 +94,15 @@ impl HostMemory for Host {
     }
 }
 
-impl Scene {
-    /// The scene with another seed.
+impl Setup {
+    /// The setup with another seed.
     #[must_use]
     pub fn seed(seed: u64) -> Self {
         Self { stage: Stage { seed, ..Stage::default() }, ..Self::default() }
     }
 
-    /// Plays `act` on it.
-    pub fn play<T>(&self, act: impl FnOnce(&mut Play<'_>) -> T) -> T {
+    /// Runs `act` in a new session.
+    pub fn run<T>(&self, act: impl FnOnce(&mut Session<'_>) -> T) -> T {
         let stage = &self.stage;
         let world = World::new();
         let mut ports = switch::switch(2).into_iter();
@@ -136,7 +133,7 @@ impl Scene {
                 ias,
                 stage: stage.clone(),
             };
-            let mut play = Play {
+            let mut session = Session {
                 pair,
                 lines,
                 refusals,
@@ -145,8 +142,8 @@ impl Scene {
                 forgive: false,
                 tweak: self.tweak,
             };
-            let result = act(&mut play);
-            (result, play.lost, play.close())
+            let result = act(&mut session);
+            (result, session.lost, session.close())
         };
         for (side, slot) in slots.iter().enumerate() {
             let complaints = slot.hca().complaints().to_vec();
@@ -166,11 +163,11 @@ impl Scene {
         result
     }
 
-    /// Connects the Endpoints of both sides, then plays `act`.
-    pub fn connected<T>(&self, act: impl FnOnce(&mut Play<'_>) -> T) -> T {
-        self.play(|play| {
-            play.connect();
-            act(play)
+    /// Connects the Endpoints of both sides, then runs `act`.
+    pub fn connected<T>(&self, act: impl FnOnce(&mut Session<'_>) -> T) -> T {
+        self.run(|session| {
+            session.connect();
+            act(session)
         })
     }
 }
@@ -199,7 +196,7 @@ pub fn ending(event: &Event) -> (u64, DtoStatus) {
     }
 }
 
-impl<'s> Play<'s> {
+impl<'s> Session<'s> {
     /// The time now.
     #[must_use]
     pub fn now(&self) -> Instant {
@@ -238,8 +235,7 @@ impl<'s> Play<'s> {
         self.fence(side);
     }
 
-    /// What a consumer that is not told of a peer's access does before it looks: it passes a point
-    /// of order of its own.
+    /// Orders the side's reads after a peer's accesses that no completion reports.
     pub fn fence(&self, side: usize) {
         let slot = self.pair.slots[side];
         slot.before_doorbell();
@@ -261,7 +257,7 @@ impl<'s> Play<'s> {
         self.look(side, 0, self.sides[side].mem.len())
     }
 
-    /// Insists on the contents numbered `n`.
+    /// Asserts the contents numbered `n`.
     #[track_caller]
     pub fn check(&self, side: usize, at: usize, len: usize, n: u32) {
         let bytes = self.look(side, at, len);
@@ -310,14 +306,14 @@ impl<'s> Play<'s> {
         self.pair.ias[side].ep_post_send(ep, &seg, cookie, NONE).unwrap();
     }
 
-    /// Posts an RDMA write to the same place at the other side.
+    /// Posts an RDMA write to the same offset at the other side.
     #[track_caller]
     pub fn write(&mut self, side: usize, at: usize, len: usize, cookie: u64) {
         let to = self.far(1 - side, at, len);
         self.write_to(side, at, len, to, cookie);
     }
 
-    /// Posts an RDMA write to any place.
+    /// Posts an RDMA write to any address.
     #[track_caller]
     pub fn write_to(&mut self, side: usize, at: usize, len: usize, to: RmrTriplet, cookie: u64) {
         let seg = [self.seg(side, at, len)];
@@ -325,14 +321,14 @@ impl<'s> Play<'s> {
         self.pair.ias[side].ep_post_rdma_write(ep, &seg, cookie, &to, NONE).unwrap();
     }
 
-    /// Posts an RDMA read of the same place at the other side.
+    /// Posts an RDMA read of the same offset at the other side.
     #[track_caller]
     pub fn read(&mut self, side: usize, at: usize, len: usize, cookie: u64) {
         let from = self.far(1 - side, at, len);
         self.read_from(side, at, len, from, cookie);
     }
 
-    /// Posts an RDMA read of any place.
+    /// Posts an RDMA read of any address.
     #[track_caller]
     pub fn read_from(&mut self, side: usize, at: usize, len: usize, from: RmrTriplet, cookie: u64) {
         let seg = [self.seg(side, at, len)];
@@ -348,7 +344,7 @@ impl<'s> Play<'s> {
         self.event_within(side, evd, LIMIT)
     }
 
-    /// As [`Play::event`], with another limit.
+    /// As [`Session::event`], with another limit.
     #[track_caller]
     pub fn event_within(&mut self, side: usize, evd: Evd, limit: Duration) -> Event {
         match self.pair.wait(side, evd, limit) {
@@ -409,16 +405,16 @@ impl<'s> Play<'s> {
         self.event(side, evd)
     }
 
-    /// Insists that nothing comes for a while, on any Event Dispatcher of either side.
+    /// Asserts that no event comes for a while, on any Event Dispatcher of either side.
     #[track_caller]
-    pub fn quiet(&mut self, time: Duration) {
+    pub fn expect_no_event(&mut self, time: Duration) {
         self.pass(time);
         for side in 0..2 {
             let own = &self.sides[side];
             let all = [own.recv, own.request, own.conn, own.cr, self.pair.ias[side].async_evd()];
             for evd in all {
                 if let Ok(event) = self.pair.ias[side].evd_dequeue(evd) {
-                    panic!("side {side}: {event:?} came, nothing was to");
+                    panic!("side {side}: {event:?} came, none was expected");
                 }
             }
         }

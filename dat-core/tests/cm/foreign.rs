@@ -8,17 +8,17 @@ use proptest::prelude::*;
 
 use crate::pair::*;
 
-/// Every message of a whole life, for replay.
+/// Every message of a whole connection, for replay.
 fn past(reject: bool) -> Vec<Sent> {
     let mut pair = Pair::new();
     if reject {
         pair.nodes[B].consumer = Consumer::Unwilling(Reason::CONSUMER);
     }
     let a = pair.connect(QPN_A);
-    pair.settle();
+    pair.exchange();
     if !reject {
         pair.nodes[A].cm.disconnect(pair.now, a).unwrap();
-        pair.settle();
+        pair.exchange();
     }
     pair.log
 }
@@ -31,33 +31,33 @@ fn from_another_address_nothing_counts() {
     pair.nodes[A].consumer = Consumer::Silent;
     pair.nodes[B].consumer = Consumer::Silent;
     let spoof = |pair: &mut Pair| {
-        let (log, told) = (pair.log.len(), [A, B].map(|who| pair.nodes[who].events.len()));
+        let (log, events) = (pair.log.len(), [A, B].map(|who| pair.nodes[who].events.len()));
         for sent in &all {
             pair.inject(1 - sent.by, v4(66), &sent.mad);
         }
-        assert_eq!([A, B].map(|who| pair.nodes[who].events.len()), told);
-        // Whatever was answered went to the stranger, not to the peer.
+        assert_eq!([A, B].map(|who| pair.nodes[who].events.len()), events);
+        // All answers went to the spoofing address, not to the peer.
         let new: Vec<_> = pair.kinds()[log..].to_vec();
         assert!(new.iter().all(|kind| matches!(kind, Kind::Rej | Kind::Drep)), "{new:?}");
     };
     let a = pair.connect(QPN_A);
     pair.turn();
     spoof(&mut pair);
-    pair.settle();
+    pair.exchange();
     spoof(&mut pair);
     let b = pair.request().conn;
     pair.nodes[B].cm.accept(pair.now, b, &Pair::accept_params()).unwrap();
     pair.turn();
     spoof(&mut pair);
-    pair.settle();
+    pair.exchange();
     spoof(&mut pair);
     pair.nodes[A].cm.ready(pair.now, a).unwrap();
-    pair.settle();
+    pair.exchange();
     spoof(&mut pair);
     pair.nodes[A].cm.disconnect(pair.now, a).unwrap();
     pair.turn();
     spoof(&mut pair);
-    pair.settle();
+    pair.exchange();
     spoof(&mut pair);
     assert!(pair.nodes[A].cm.counters().foreign > 20);
     assert!(matches!(pair.last(A, a), Some(CmEvent::Disconnected { .. })));
@@ -84,7 +84,7 @@ fn a_wrong_peer_id_is_foreign() {
     pair.inject(B, v4(1), &RtuRepr { local_id: wrong, remote_id, private_data: [0; 224] }.emit(0));
     let dreq = DreqRepr { local_id: wrong, remote_id, remote_qpn: QPN_B, private_data: [0; 220] };
     pair.inject(B, v4(1), &dreq.emit(0));
-    assert_eq!((pair.told(B, b).len(), pair.log.len()), (2, 3));
+    assert_eq!((pair.events_of(B, b).len(), pair.log.len()), (2, 3));
     assert_eq!(pair.nodes[B].cm.counters().foreign, 2);
 }
 
@@ -100,7 +100,7 @@ fn the_id_of_an_earlier_connection_in_the_slot_is_unknown() {
         private_data: [0; 220],
     };
     pair.inject(B, v4(1), &dreq.emit(0));
-    assert_eq!(pair.told(B, b).len(), 2);
+    assert_eq!(pair.events_of(B, b).len(), 2);
     assert_eq!(pair.nodes[B].cm.counters().unknown, 1);
 }
 
@@ -121,8 +121,8 @@ fn refused_reqs_are_answered_with_their_reason() {
         let mut req = pair.nodes[A].cm.poll_transmit(pair.now).unwrap().mad;
         change(&mut Req::new_unchecked(&mut req));
         pair.inject(B, v4(1), &req);
-        pair.settle();
-        assert_eq!(pair.told(A, a), [CmEvent::Rejected { conn: a, reason }]);
+        pair.exchange();
+        assert_eq!(pair.events_of(A, a), [CmEvent::Rejected { conn: a, reason }]);
         assert_eq!(pair.nodes[B].cm.counters().malformed, 1);
         assert_eq!(pair.nodes[B].events, []);
     }
@@ -146,7 +146,7 @@ fn a_rej_for_timeout_needs_the_right_guid_and_address() {
     let mut pair = Pair::new();
     pair.nodes[B].consumer = Consumer::Silent;
     let a = pair.connect(QPN_A);
-    pair.settle();
+    pair.exchange();
     pair.lose(Kind::Rej, 1);
     pair.nodes[A].cm.abort(pair.now, a);
     pair.turn();
@@ -156,7 +156,7 @@ fn a_rej_for_timeout_needs_the_right_guid_and_address() {
     pair.inject(B, v4(1), &RejRepr { ari, ..good }.emit(0));
     pair.inject(B, v4(66), &good.emit(0));
     pair.inject(B, v4(1), &RejRepr { local_id: 9, ..good }.emit(0));
-    assert_eq!(pair.told(B, b).len(), 1);
+    assert_eq!(pair.events_of(B, b).len(), 1);
     pair.inject(B, v4(1), &good.emit(0));
     assert_eq!(pair.last(B, b), Some(CmEvent::Rejected { conn: b, reason: Reason::TIMEOUT }));
 }
@@ -206,29 +206,29 @@ proptest! {
             pair.run(core::time::Duration::from_millis(pause));
         }
         pair.exhaust();
-        // Each connection was told at most one end, and nothing after it.
+        // Each connection got at most one end, and nothing after it.
         for who in [A, B] {
             for event in &pair.nodes[who].events {
-                let told = pair.told(who, event.conn());
+                let events = pair.events_of(who, event.conn());
                 let end = |event: &CmEvent| matches!(event,
                     CmEvent::Rejected { .. } | CmEvent::Unreachable { .. } | CmEvent::Disconnected { .. });
-                let first = told.iter().position(end).unwrap_or(told.len());
-                prop_assert!(first + 1 >= told.len(), "{:?}", told);
+                let first = events.iter().position(end).unwrap_or(events.len());
+                prop_assert!(first + 1 >= events.len(), "{:?}", events);
             }
         }
     }
 }
 
 #[test]
-fn a_stranger_with_a_peers_guid_and_queue_pair_does_not_stand_in_its_way() {
+fn another_host_with_a_peers_guid_and_queue_pair_does_not_block_it() {
     let mut pair = Pair::new();
     let mut params = pair.params(QPN_A);
     params.local = v4(66);
-    let mut stranger = cm(1, GUIDS[A], 5);
-    stranger.connect(pair.now, &params).unwrap();
-    let req = stranger.poll_transmit(pair.now).unwrap();
+    let mut spoofer = cm(1, GUIDS[A], 5);
+    spoofer.connect(pair.now, &params).unwrap();
+    let req = spoofer.poll_transmit(pair.now).unwrap();
     pair.inject(B, v4(66), &req.mad);
     let a = pair.connect(QPN_A);
-    pair.settle();
+    pair.exchange();
     assert_eq!(pair.nodes[A].ready, [a]);
 }

@@ -1,5 +1,5 @@
-//! One life of an Endpoint after another: what its end, its reset and questions about its status
-//! leave behind.
+//! Connections of one Endpoint, one after another: what its end, its reset and queries of its
+//! status leave behind.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
@@ -15,7 +15,7 @@ use DtoStatus::{ErrFlushed, Success};
 
 fn disconnect(p: &mut Pair) {
     p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt).unwrap();
-    p.settle();
+    p.run_until_idle();
 }
 
 /// Resets both sides, whose connection has ended.
@@ -29,7 +29,7 @@ fn reset(p: &mut Pair) {
 /// A status that says idle lets the slots of suppressed requests go.
 #[test]
 fn suppressed_requests_cost_no_slots_where_somebody_asks_for_the_status() {
-    let p = Pair::strangers(Merge::Apart, None);
+    let p = Pair::unconnected(Merge::Apart, None);
     let mut attr = p.a.ia.ep_attr_default();
     attr.max_request_dtos = 8;
     let mut p = Pair::connected_as(Merge::Apart, Some(&attr));
@@ -38,7 +38,7 @@ fn suppressed_requests_cost_no_slots_where_somebody_asks_for_the_status() {
             p.b.post_recv(cookie).unwrap();
             assert_eq!(p.a.send(cookie, SUPPRESS), Ok(()), "{round}");
         }
-        // What has completed already is known in the same call.
+        // Earlier completions are known in the same call.
         assert!(p.a.ia.ep_get_status(p.a.ep).unwrap().request_idle);
         p.b.drain(p.b.recv);
     }
@@ -82,15 +82,15 @@ fn the_status_of_a_disconnected_endpoint_leaves_its_queue_pair_alone() {
 /// Each change that replaces the queue pair uses the next index, so that all are used before one
 /// comes again; a reset replaces none.
 #[test]
-fn the_lives_of_an_endpoint_are_counted_one_by_one() {
-    let mut p = Pair::strangers(Merge::Apart, None);
+fn each_new_queue_pair_of_an_endpoint_uses_the_next_index() {
+    let mut p = Pair::unconnected(Merge::Apart, None);
     let index = |p: &Pair| {
         let Qp { number } = p.a.ia.ep_query(p.a.ep).unwrap().qp.unwrap();
         p.fabric.index(0, Qp { number }).unwrap()
     };
     let first = index(&p);
     let mut attr = p.a.ia.ep_query(p.a.ep).unwrap().attr;
-    for life in 1..=4 {
+    for round in 1..=4 {
         attr.max_recv_dtos -= 1;
         let attr = Some(attr);
         let change = EpModify { attr, ..EpModify::default() };
@@ -100,14 +100,14 @@ fn the_lives_of_an_endpoint_are_counted_one_by_one() {
         disconnect(&mut p);
         reset(&mut p);
         // The storage has room for 8 Endpoints, whose slots are the low bits.
-        assert_eq!(index(&p), first + 8 * life);
+        assert_eq!(index(&p), first + 8 * round);
     }
 }
 
 /// An Endpoint that is reset keeps no place for events of a connection that nobody has asked for.
 #[test]
 fn a_reset_reserves_nothing_for_a_connection_to_come() {
-    let mut p = Pair::strangers(Merge::Apart, None);
+    let mut p = Pair::unconnected(Merge::Apart, None);
     let [recv, request, conn] = [p.a.recv, p.a.request, p.a.conn].map(Some);
     let other = p.a.ia.ep_create(Some(p.a.pz), recv, request, conn, None).unwrap();
     let second = Duration::from_secs(1);
@@ -125,7 +125,7 @@ fn a_reset_reserves_nothing_for_a_connection_to_come() {
 /// The deadline of an attempt ends with it.
 #[test]
 fn an_earlier_attempt_leaves_no_deadline() {
-    let mut p = Pair::strangers(Merge::Apart, None);
+    let mut p = Pair::unconnected(Merge::Apart, None);
     // `b` tries to connect, in vain, and then waits for `a`.
     let second = Duration::from_secs(1);
     p.b.ia.ep_connect(p.now, p.b.ep, addr(7), PORT, second, b"", Qos::BestEffort).unwrap();
@@ -133,7 +133,7 @@ fn an_earlier_attempt_leaves_no_deadline() {
     p.b.drain(p.b.conn);
     p.now = p.now + Duration::from_secs(2);
     p.ask(b"").unwrap();
-    p.settle();
+    p.run_until_idle();
     let cr = p.request().unwrap();
     p.fabric.silent(true);
     p.b.ia.cr_accept(p.now, cr, Some(p.b.ep), b"").unwrap();
@@ -141,7 +141,7 @@ fn an_earlier_attempt_leaves_no_deadline() {
     let next = p.b.ia.advance(p.now);
     assert!(next.deadline.is_none_or(|at| at > p.now), "{next:?}");
     p.fabric.silent(false);
-    p.settle();
+    p.run_until_idle();
     assert_eq!(p.b.drain(p.b.conn), [Event::Established(p.b.ep)]);
 }
 
@@ -157,7 +157,7 @@ fn the_end_of_a_connection_that_was_reset_comes_before_what_completed_since() {
     }
     p.connect();
     p.a.ia.ep_disconnect(p.now, firsts[0], CloseFlag::Abrupt).unwrap();
-    p.settle();
+    p.run_until_idle();
     p.b.post_recv(1).unwrap();
     p.a.send(2, FLAGS).unwrap();
     p.a.ia.ep_reset(firsts[0]).unwrap();
@@ -165,17 +165,17 @@ fn the_end_of_a_connection_that_was_reset_comes_before_what_completed_since() {
     assert_eq!(p.a.dtos(p.a.conn), [(2, Success)]);
 }
 
-/// What a thread posts after the end is flushed; the adapter's thread learns of it when the posting
-/// half comes back.
+/// A post of another thread after the end is flushed; the adapter's thread learns of it when the
+/// poster comes back.
 #[test]
-fn a_posting_half_that_comes_back_after_the_end_is_work() {
+fn a_poster_that_comes_back_after_the_end_is_work() {
     let mut p = Pair::connected();
-    let mut half = p.a.ia.ep_take_poster(p.a.ep).unwrap();
+    let mut poster = p.a.ia.ep_take_poster(p.a.ep).unwrap();
     disconnect(&mut p);
     assert!(!p.a.ia.advance(p.now).work);
     let seg = p.a.seg(1024, 64);
-    half.post_recv(&[seg], 1, FLAGS).unwrap();
-    p.a.ia.ep_return_poster(half).unwrap();
+    poster.post_recv(&[seg], 1, FLAGS).unwrap();
+    p.a.ia.ep_return_poster(poster).unwrap();
     assert!(p.a.ia.advance(p.now).work);
     assert_eq!(p.a.dtos(p.a.recv), [(1, ErrFlushed)]);
 }
@@ -204,7 +204,7 @@ fn private_data_stays_until_the_endpoint_is_reset() {
     let mut p = Pair::connected();
     let data = p.a.ia.ep_private_data(p.a.ep).unwrap().to_vec();
     p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt).unwrap();
-    p.settle();
+    p.run_until_idle();
     p.pass(Duration::from_secs(100));
     let (pz, recv, request, conn) = (p.a.pz, p.a.recv, p.a.request, p.a.conn);
     let long = Duration::from_secs(1);
@@ -213,19 +213,19 @@ fn private_data_stays_until_the_endpoint_is_reset() {
             p.a.ia.ep_create(Some(pz), Some(recv), Some(request), Some(conn), None).unwrap();
         let qos = Qos::BestEffort;
         p.a.ia.ep_connect(p.now, other, addr(1), PORT, long, b"", qos).unwrap();
-        p.settle();
+        p.run_until_idle();
         p.a.ia.ep_free(p.now, other).unwrap();
-        p.settle();
+        p.run_until_idle();
     }
     assert_eq!(p.a.ia.ep_private_data(p.a.ep).unwrap(), data);
     p.a.ia.ep_reset(p.a.ep).unwrap();
     assert_eq!(p.a.ia.ep_private_data(p.a.ep).unwrap(), b"");
 }
 
-/// Ends of connections that no peer confirms make way for new ones.
+/// Ends of connections that no peer confirms free their slots for new ones.
 #[test]
 fn an_end_that_nobody_confirms_makes_way() {
-    let mut p = Pair::strangers(Merge::Apart, None);
+    let mut p = Pair::unconnected(Merge::Apart, None);
     let small = open_of::<2>(p.fabric, 0);
     p.a = Side::on(small, p.fabric, 0, Merge::Apart, None);
     p.fabric.filter(|mad| match Message::parse(mad) {
@@ -250,7 +250,7 @@ fn an_end_that_nobody_confirms_makes_way() {
 /// refused, and nothing has changed.
 #[test]
 fn a_connection_without_a_slot_is_refused() {
-    let mut p = Pair::strangers(Merge::Apart, None);
+    let mut p = Pair::unconnected(Merge::Apart, None);
     let small = open_of::<2>(p.fabric, 0);
     p.a = Side::on(small, p.fabric, 0, Merge::Apart, None);
     p.a.ia.psp_create(PORT, p.a.cr, PspFlag::Consumer).unwrap();
@@ -264,7 +264,7 @@ fn a_connection_without_a_slot_is_refused() {
     for ep in [p.b.ep, other.unwrap()] {
         p.b.ia.ep_connect(now, ep, addr(0), PORT, long, b"", qos).unwrap();
     }
-    p.settle();
+    p.run_until_idle();
     assert_eq!(p.a.drain(p.a.cr).len(), 2);
     let (recv, request, conn) = (p.a.recv, p.a.request, Some(p.a.conn));
     let asking = p.a.ia.ep_create_ud(p.a.pz, recv, request, conn, None, 5).unwrap();

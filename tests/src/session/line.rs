@@ -1,4 +1,4 @@
-//! One end of a wire under a test's control while the play goes on.
+//! One end of a wire under a test's control.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -94,12 +94,12 @@ impl Line {
         self.inner().sent = Some(Vec::new());
     }
 
-    /// What was kept, and keeps no more.
+    /// Returns the copies, and ends the recording.
     pub fn recorded(&self) -> Vec<Vec<u8>> {
         self.inner().sent.take().unwrap_or_default()
     }
 
-    /// What struck so far.
+    /// Returns the faults so far.
     pub fn struck(&self) -> Struck {
         self.inner().wire.struck()
     }
@@ -141,7 +141,7 @@ pub fn mad(frame: &[u8]) -> Option<Vec<u8>> {
     packet(frame).filter(|p| p.bth.dest_qp == 1 && p.payload.len() == 256).map(|p| p.payload)
 }
 
-/// Which message a MAD is.
+/// Attribute ID of a MAD.
 #[must_use]
 pub fn attribute_id(mad: &[u8]) -> u16 {
     u16::from_be_bytes([mad[16], mad[17]])

@@ -127,8 +127,8 @@ pub fn free_of_a_bound_rmr_lets_its_region_go(ias: &mut Adapters<'_, impl Side>)
     }
 }
 
-/// The bind is over a region whose registration the device has not been told of yet: it fails
-/// there, after it was queued. (The model refuses a window over a key that is not in use; no manual
+/// The bind is over a region whose registration the device does not have yet: it fails there, after
+/// it was queued. (The model refuses a window over a key that is not in use; no manual
 /// of a card says whether that looks as early.)
 pub fn a_bind_that_fails_after_it_was_queued_breaks_the_connection(
     ias: &mut Adapters<'_, impl Side>,

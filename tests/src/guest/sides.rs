@@ -10,7 +10,7 @@ use hca_mlx5::{Config, Mlx5};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use vfio_host::{Host, Nic, Room};
 
-use crate::demo::{Ground, Tally};
+use crate::demo::{Environment, Tally};
 
 /// The network address of a side.
 fn address(side: usize) -> IpAddr {
@@ -57,7 +57,7 @@ fn sleep<H: Host>(nics: &[Nic<'_, '_, H>; 2], limit: Duration) {
     let _ = poll(&mut fds, Some(&limit));
 }
 
-impl<'s, 'p: 's, H: Host> Ground<'s> for Sides<'s, 'p, H> {
+impl<'s, 'p: 's, H: Host> Environment<'s> for Sides<'s, 'p, H> {
     type Platform = H;
     type Driver = Mlx5<'p, H>;
 

@@ -3,7 +3,7 @@
 use dat_core::{Ep, Evd, EvdFlags, Ia, LmrParam, MemPriv, Psp, PspFlag, Pz};
 use hca_mlx5::dma::Buffer;
 
-use super::{QUALIFIER, Scene};
+use super::{QUALIFIER, Setup};
 use crate::host::inproc::Slot;
 use crate::pair::Driver;
 
@@ -31,10 +31,10 @@ pub struct Side<'s> {
 }
 
 impl<'s> Side<'s> {
-    pub(super) fn make(ia: &mut Ia<'s, Driver<'s>>, slot: &'s Slot, scene: &Scene) -> Self {
+    pub(super) fn make(ia: &mut Ia<'s, Driver<'s>>, slot: &'s Slot, setup: &Setup) -> Self {
         let pz = ia.pz_create().unwrap();
         let completions = EvdFlags::DTO | EvdFlags::RMR_BIND;
-        let [recv, request, conn] = if scene.merged {
+        let [recv, request, conn] = if setup.merged {
             [ia.evd_create(512, completions | EvdFlags::CONNECTION).unwrap(); 3]
         } else {
             [completions, completions, EvdFlags::CONNECTION].map(|flags| {
@@ -44,10 +44,10 @@ impl<'s> Side<'s> {
         let cr = ia.evd_create(16, EvdFlags::CR).unwrap();
         let psp = ia.psp_create(QUALIFIER, cr, PspFlag::Consumer).unwrap();
         let mut attr = ia.ep_attr_default();
-        (scene.tweak)(&mut attr);
+        (setup.tweak)(&mut attr);
         let ep =
             ia.ep_create(Some(pz), Some(recv), Some(request), Some(conn), Some(&attr)).unwrap();
-        let mem = Buffer::zeroed(slot, scene.bytes).unwrap();
+        let mem = Buffer::zeroed(slot, setup.bytes).unwrap();
         let lmr = ia.lmr_create(pz, mem.region(), MemPriv::ALL).unwrap();
         Self { pz, recv, request, conn, cr, psp: Some(psp), ep, mem, lmr }
     }
