@@ -158,7 +158,7 @@ impl Kit {
 
     /// The libraries that a file is loaded with.
     fn libraries(&self, file: &Path) -> Result<BTreeSet<PathBuf>> {
-        let mut command = if self.own_loader {
+        let command = if self.own_loader {
             let words = self.words(file);
             let (loader, rest) = words.split_first().context("no loader")?;
             let mut command = Command::new(loader);

@@ -43,7 +43,7 @@ pub(super) struct Player<'p, 'k, G> {
     stays: Option<Program>,
 }
 
-impl<'k, 'm, G: Ground<'m>> Player<'p, 'k, G> {
+impl<'p, 'k, 'm, G: Ground<'m>> Player<'p, 'k, G> {
     /// Nothing runs yet.
     pub(super) fn new(
         ground: &'p mut G,
@@ -186,7 +186,7 @@ impl<'k, 'm, G: Ground<'m>> Player<'p, 'k, G> {
 }
 
 /// An error whose first line is its cause, and whose rest are what the sides said.
-fn first_cause(error: anyhow::Error) -> anyhow::Error {
+fn first_cause(error: Error) -> Error {
     let cause = error.root_cause().to_string();
     anyhow!("{cause}\n{error}")
 }
