@@ -13,7 +13,7 @@ use dat_core::{
 use hca_mlx5::Config;
 use hca_mlx5::dma::Buffer;
 use vfio_host::user::VfioUser;
-use vfio_host::{Nic, Options, Room};
+use vfio_host::{Nic, NicStorage, Options};
 
 use crate::stage::{LONG, Stage};
 
@@ -57,7 +57,7 @@ impl Stranger<'_> {
     /// Plays on HCA `nth` of the stage.
     fn play<T>(stage: &Stage, nth: usize, play: impl FnOnce(&mut Stranger<'_>) -> T) -> T {
         let host = VfioUser::open(&stage.sockets[nth], &Options::default()).unwrap();
-        let mut room = Box::new(Room::new());
+        let mut room = Box::new(NicStorage::new());
         let net = Net {
             addr: Ipv4Addr::new(192, 168, 7, 1 + u8::try_from(nth).unwrap()).into(),
             prefix: 24,

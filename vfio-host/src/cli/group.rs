@@ -51,7 +51,7 @@ impl Member {
 /// The devices of a group.
 pub(crate) fn members(tree: &Tree, group: u32) -> Vec<Member> {
     let kernel = tree.kernel();
-    let blocking = kernel.in_the_way(group);
+    let blocking = kernel.blocking(group);
     kernel
         .members(group)
         .into_iter()
