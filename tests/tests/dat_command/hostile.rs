@@ -246,7 +246,7 @@ fn a_liar_fails_its_own_test_only() {
         "FAILED: operation 0 has wrong contents from byte 0 on",
         "FAILED: the peer claims 11 operations of 10 after 0",
         "FAILED: the peer claims 0 operations of 10 after 0",
-        "FAILED: the peer said something that makes no sense",
+        "FAILED: the peer sent a malformed message",
         "FAILED: the connection broke",
         "FAILED: the peer's device refused its memory",
         "FAILED: the peer's window has 4294967295 bytes instead of 64",
@@ -303,6 +303,6 @@ fn what_listens_need_not_be_dat() {
     });
     answer(Some(b"dat!\x01\x02\0\x10"), &|| {
         let run = stage.client("perf", 1, "--kind send --count 100");
-        run.fails(1, &["the peer said something that makes no sense"]);
+        run.fails(1, &["the peer sent a malformed message"]);
     });
 }

@@ -35,7 +35,7 @@ pub(super) use args::Dapltest;
 use super::super::End;
 use super::super::failure::Failure;
 use super::super::out::Out;
-use super::super::traffic::adapter::{self, Play};
+use super::super::traffic::adapter::{self, Task};
 use crate::Host;
 use crate::cli::Nic;
 use args::Wish;
@@ -76,10 +76,10 @@ struct Playing<'a> {
     out: Out,
 }
 
-impl Play for Playing<'_> {
-    type Told = Ended;
+impl Task for Playing<'_> {
+    type Report = Ended;
 
-    fn play<'p, H: Host>(self, nic: &mut Nic<'_, 'p, H>) -> Result<Ended, Failure> {
+    fn run<'p, H: Host>(self, nic: &mut Nic<'_, 'p, H>) -> Result<Ended, Failure> {
         let Self { dapltest, wish, out } = self;
         let hub = Hub::new(nic, &dapltest.patience)?;
         let ended = match &wish {
