@@ -309,7 +309,7 @@ impl Apt {
     pub(crate) fn update(&self) -> Result<()> {
         let mut update = self.command("apt-get");
         update.args(["update", "-qq", "-o", "APT::Update::Error-Mode=any"]);
-        run::quiet(update)
+        run::capture(update)
             .map(drop)
             .context(
                 "the machine's package mirror did not give what is needed (a signature that cannot be verified means: \
@@ -321,7 +321,7 @@ impl Apt {
     pub(crate) fn download(&self, suite: &str, packages: &[&str]) -> Result<Vec<PathBuf>> {
         let mut get = self.command("apt-get");
         get.args(["install", "-qq", "-y", "--download-only", "-t", suite]).args(packages);
-        run::quiet(get)?;
+        run::capture(get)?;
         found(&self.folder.join("archives"))
     }
 
@@ -344,7 +344,7 @@ impl Apt {
     pub(crate) fn one(&self, package: &str) -> Result<PathBuf> {
         let mut get = self.command("apt-get");
         get.args(["download", "-qq", package]);
-        run::quiet(get)?;
+        run::capture(get)?;
         found(&self.folder.join("kernel"))?
             .pop()
             .ok_or_else(|| anyhow!("apt-get has downloaded no {package}"))

@@ -41,7 +41,7 @@ impl Programs {
             .args(GUEST.iter().flat_map(|name: &&str| ["--bin", *name]))
             .env("CARGO_TARGET_DIR", &target)
             .env("RUSTFLAGS", "-C target-feature=+crt-static -C strip=debuginfo");
-        run::quiet(build)?;
+        run::capture(build)?;
         let built = target.join(TARGET).join("release");
         let guest = GUEST.map(|name| {
             let path = built.join(name);
@@ -66,6 +66,6 @@ pub(crate) fn seeded() -> Result<PathBuf> {
         .args(["build", "--quiet", "--release", "-p", SERVER])
         .args(["--features", "vfio-user,seeded", "--bin", SERVER])
         .env("CARGO_TARGET_DIR", &target);
-    run::quiet(build)?;
+    run::capture(build)?;
     Ok(target.join("release").join(SERVER))
 }

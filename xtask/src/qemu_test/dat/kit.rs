@@ -279,7 +279,7 @@ const PROFILE: &str = "provider";
 fn build() -> Result<PathBuf> {
     let mut build = run::cargo();
     build.args(["build", "--quiet", "--profile", PROFILE, "-p", PACKAGE]);
-    run::quiet(build)?;
+    run::capture(build)?;
     let metadata =
         cargo_metadata::MetadataCommand::new().current_dir(run::root()).no_deps().exec()?;
     let library = metadata.target_directory.join(PROFILE).join(LIBRARY);
