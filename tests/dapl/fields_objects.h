@@ -219,11 +219,11 @@ static void soft_watermark(void)
 	CHECK("the report says it is the watermark",
 	      event.event_data.asynch_error_event_data.reason == DAT_SRQ_SOFT_HIGH_WATERMARK_EVENT);
 	MUST(DAT_EP_SET_WATERMARK(ep, 9, DAT_WATERMARK_INFINITE));
-	CHECK("a watermark that was set is told", attr_of(ep).srq_soft_hw == 9);
+	CHECK("a query returns a watermark that was set", attr_of(ep).srq_soft_hw == 9);
 	MUST(DAT_EP_RESET(ep));
 	CHECK("it stays over a reset", attr_of(ep).srq_soft_hw == 9);
 	MUST(DAT_EP_SET_WATERMARK(ep, DAT_WATERMARK_INFINITE, DAT_WATERMARK_INFINITE));
-	CHECK("none is told as infinite", attr_of(ep).srq_soft_hw == DAT_WATERMARK_INFINITE);
+	CHECK("a query returns no watermark as infinite", attr_of(ep).srq_soft_hw == DAT_WATERMARK_INFINITE);
 	MUST(DAT_EP_FREE(ep));
 	MUST(DAT_EVD_FREE(recv));
 	MUST(DAT_EVD_FREE(request));
@@ -248,7 +248,7 @@ static void endpoints(void)
 	MUST(DAT_EP_QUERY(ep, DAT_EP_FIELD_ALL, &param));
 	CHECK("an Endpoint's adapter", param.ia_handle == a.ia);
 	CHECK("an Endpoint's state", param.ep_state == DAT_EP_STATE_UNCONNECTED);
-	CHECK("an Endpoint's way of communicating", memcmp(&param.comm, &comm, sizeof comm) == 0);
+	CHECK("communication parameters of an Endpoint", memcmp(&param.comm, &comm, sizeof comm) == 0);
 	CHECK("an Endpoint's address", param.local_ia_address_ptr == a.attr.ia_address_ptr);
 	CHECK("an Endpoint's zone", param.pz_handle == a.pz);
 	CHECK("an Endpoint's Event Dispatchers", param.recv_evd_handle == recv_evd &&
@@ -258,11 +258,11 @@ static void endpoints(void)
 	CHECK("an Endpoint without a peer", param.remote_ia_address_ptr == NULL);
 	MUST(DAT_EP_FREE(ep));
 
-	/* A size of RDMA that is less than the adapter's is raised, as stock programs need it, and told so. */
+	/* An RDMA size below the adapter's is raised, as stock programs need it; a query returns the raised size. */
 	attr = wanted;
 	attr.max_rdma_size = 4096;
 	MUST(create(&attr, &ep));
-	CHECK("a smaller size of RDMA is told as the adapter's", attr_of(ep).max_rdma_size == a.usual.max_rdma_size);
+	CHECK("a query returns the adapter's size for a smaller size of RDMA", attr_of(ep).max_rdma_size == a.usual.max_rdma_size);
 	MUST(DAT_EP_FREE(ep));
 	/* 0 leaves the choice to the provider, which tells it. */
 	attr.max_message_size = 0;
@@ -380,7 +380,7 @@ static void shared_memory(void)
 
 static void memory(void)
 {
-	/* What may be asked for, and what comes of it: local read comes with every registration, and is told. */
+	/* Requested and resulting privileges: every registration includes local read, and a query returns it. */
 	static const int privileges[] = {
 		DAT_MEM_PRIV_LOCAL_READ_FLAG, DAT_MEM_PRIV_LOCAL_WRITE_FLAG, DAT_MEM_PRIV_REMOTE_READ_FLAG,
 		DAT_MEM_PRIV_LOCAL_WRITE_FLAG | DAT_MEM_PRIV_REMOTE_WRITE_FLAG, DAT_MEM_PRIV_ALL_FLAG,
@@ -395,7 +395,7 @@ static void memory(void)
 	for (size_t at = 0; at < COUNT(privileges); at++) {
 		MUST(lmr_of(DAT_MEM_TYPE_VIRTUAL, region, 3000, privileges[at], &lmr, &out));
 		MUST(DAT_LMR_QUERY(lmr, DAT_LMR_FIELD_ALL, &param));
-		CHECK("privileges are told as they are",
+		CHECK("a query returns the resulting privileges",
 		      param.mem_priv == (DAT_MEM_PRIV_FLAGS) (privileges[at] | DAT_MEM_PRIV_LOCAL_READ_FLAG));
 		CHECK("without remote privileges there is no context for peers",
 		      (param.rmr_context != 0) == ((privileges[at] & remote) != 0));
@@ -658,7 +658,7 @@ static void modifications(void)
 	param.comm = old.comm;
 	MUST(DAT_EP_MODIFY(ep, DAT_EP_FIELD_COMM, &param));
 	param.comm.type = SOCK_DGRAM;
-	EXPECT("another way of communicating", DAT_EP_MODIFY(ep, DAT_EP_FIELD_COMM, &param), DAT_COMM_NOT_SUPPORTED, 0);
+	EXPECT("other communication parameters", DAT_EP_MODIFY(ep, DAT_EP_FIELD_COMM, &param), DAT_COMM_NOT_SUPPORTED, 0);
 	MUST(DAT_EP_FREE(ep));
 	MUST(DAT_PZ_FREE(pz));
 }

@@ -1,6 +1,6 @@
 /*
  * The corner cases of the manual pages, through the stock registry: what idle means, which streams share an Event Dispatcher, posts
- * on an Endpoint that is disconnected, private data, attributes that nobody has filled, handles that are dead or of another kind.
+ * on an Endpoint that is disconnected, private data, uninitialized attributes, stale handles, handles of another kind.
  *
  *     probe SERVER_IA CLIENT_IA      two names of dat.conf; both adapters are opened in this process
  *
@@ -175,7 +175,7 @@ static void attributes(void)
 	memset(&ia, 0xa5, sizeof ia);
 	memset(&it, 0xa5, sizeof it);
 	MUST(dat_ia_query(s->ia, &async, DAT_IA_FIELD_ALL, &ia, DAT_PROVIDER_FIELD_ALL, &it));
-	CHECK("the async Event Dispatcher is told", async == s->async);
+	CHECK("a query returns the async Event Dispatcher", async == s->async);
 	/* But for the gaps between them, which nobody has to fill. */
 	CHECK("every attribute of the adapter is set",
 	      all_filled(&ia, 512, 572) && all_filled(&ia, 576, 660) && all_filled(&ia, 672, 676));
@@ -203,7 +203,7 @@ static void attributes(void)
 	EXPECT("attributes to nowhere", dat_ia_query(s->ia, NULL, DAT_IA_FIELD_ALL, NULL, 0, NULL), DAT_INVALID_PARAMETER);
 	EXPECT("provider attributes to nowhere", dat_ia_query(s->ia, NULL, 0, NULL, DAT_PROVIDER_FIELD_ALL, NULL),
 	       DAT_INVALID_PARAMETER);
-	EXPECT("nothing asked, nothing told", dat_ia_query(s->ia, NULL, 0, NULL, 0, NULL), DAT_SUCCESS);
+	EXPECT("a query of nothing", dat_ia_query(s->ia, NULL, 0, NULL, 0, NULL), DAT_SUCCESS);
 }
 
 /* Whatever memory holds: refused or taken, but never a crash, and what is taken can be freed. */
@@ -245,7 +245,7 @@ static void unfilled_attributes(void)
 			wrong += (got & 0xc0000000u) != 0x80000000u;
 		}
 	}
-	CHECK("attributes with bytes of chance", !wrong && taken < 2000);
+	CHECK("attributes with random bytes", !wrong && taken < 2000);
 	MUST(dat_ep_create(s->ia, s->pz, evd, evd, evd, NULL, &ep));
 	memset(&param, 0xa5, sizeof param);
 	EXPECT("a change that nobody filled", dat_ep_modify(ep, DAT_EP_FIELD_EP_ATTR_ALL, &param), DAT_INVALID_PARAMETER);
@@ -354,7 +354,7 @@ static void memory(void)
 	range.segment_length = 64;
 	range.lmr_context = context;
 	EXPECT("a sync of what there is", dat_lmr_sync_rdma_read(s->ia, &range, 1), DAT_SUCCESS);
-	EXPECT("a sync the other way", dat_lmr_sync_rdma_write(s->ia, &range, 1), DAT_SUCCESS);
+	EXPECT("a sync in the other direction", dat_lmr_sync_rdma_write(s->ia, &range, 1), DAT_SUCCESS);
 	range.segment_length = 8192;
 	EXPECT("a sync of more than there is", dat_lmr_sync_rdma_read(s->ia, &range, 1), DAT_INVALID_PARAMETER);
 	EXPECT("a sync of nothing", dat_lmr_sync_rdma_write(s->ia, NULL, 0), DAT_SUCCESS);
@@ -401,7 +401,7 @@ static void described(void)
 	EXPECT("a trigger to nowhere", DAT_CNO_TRIGGER(cno, NULL), DAT_INVALID_PARAMETER);
 	hint = DAT_HANDLE_NULL;
 	EXPECT("the trigger is taken", DAT_CNO_TRIGGER(cno, &hint), DAT_SUCCESS);
-	CHECK("and tells by whom", hint == evd && !readable(fd, 0));
+	CHECK("and returns the Event Dispatcher that did", hint == evd && !readable(fd, 0));
 	MUST(dat_evd_post_se(evd, &event));
 	CHECK("it is triggered again", readable(fd, 5000));
 	EXPECT("a wait takes it as well", dat_cno_wait(cno, LIMIT, &hint), DAT_SUCCESS);
@@ -415,7 +415,7 @@ static void described(void)
 	EXPECT("a trigger of a CNO that is freed", DAT_CNO_TRIGGER(cno, &hint), DAT_INVALID_HANDLE);
 }
 
-/* The completion of a write, told by the descriptor. */
+/* Waits for the completion of a write by the descriptor. */
 static void described_completions(void)
 {
 	DAT_IA_HANDLE real;
@@ -532,7 +532,7 @@ static void dispatchers(void)
 	EXPECT_SUB("a CNO in use", dat_cno_free(cno), DAT_INVALID_STATE, DAT_INVALID_STATE_CNO_IN_USE);
 	MUST(dat_evd_post_se(evd, &event));
 	EXPECT("a CNO that is triggered", dat_cno_wait(cno, LIMIT, &hint), DAT_SUCCESS);
-	CHECK("and by whom", hint == evd);
+	CHECK("and returns the Event Dispatcher", hint == evd);
 	MUST(dat_evd_free(evd));
 	MUST(dat_cno_free(cno));
 	described();
@@ -668,7 +668,7 @@ static void posts_when_disconnected(void)
 	EXPECT("a reset of the other", dat_ep_reset(b.ep), DAT_SUCCESS);
 	CHECK("connected again after a reset", link_up(&a, &b));
 	EXPECT_SUB("a reset when connected", dat_ep_reset(a.ep), DAT_INVALID_STATE, DAT_INVALID_STATE_EP_CONNECTED);
-	/* Its peer hears of it. */
+	/* Its peer gets an event. */
 	MUST(dat_ep_free(a.ep));
 	a.ep = DAT_HANDLE_NULL;
 	CHECK("a free disconnects", next(b.conn, &event, LIMIT) == DAT_CONNECTION_EVENT_DISCONNECTED);
@@ -714,7 +714,7 @@ static void merged(void)
 	CHECK("requests finish before it", writes == 8);
 	CHECK("receives come back before it", flushed == 4);
 	CHECK("nothing comes after it", !after);
-	CHECK("the peer hears of it", next(b.conn, &event, LIMIT) == DAT_CONNECTION_EVENT_DISCONNECTED);
+	CHECK("the peer gets the disconnect", next(b.conn, &event, LIMIT) == DAT_CONNECTION_EVENT_DISCONNECTED);
 	MUST(dat_ep_free(a.ep));
 	MUST(dat_evd_free(all));
 	end_close(&b);
@@ -772,7 +772,7 @@ static void private_data(void)
 	CHECK("a request is a handle of its kind", dat_get_handle_type(cr, &type) == DAT_SUCCESS && type == DAT_HANDLE_TYPE_CR);
 	MUST(dat_cr_query(cr, DAT_CR_FIELD_ALL, &param));
 	CHECK("its private data", param.private_data_size >= most && !memcmp(param.private_data, sent, (size_t) most));
-	CHECK("who asks", param.remote_ia_address_ptr->sa_family == ((struct sockaddr *) &client.address)->sa_family &&
+	CHECK("the address of the requesting peer", param.remote_ia_address_ptr->sa_family == ((struct sockaddr *) &client.address)->sa_family &&
 				  param.local_ep_handle == DAT_HANDLE_NULL);
 	kept = param.private_data;
 	MUST(dat_cr_query(cr, DAT_CR_FIELD_ALL, &again));
@@ -785,7 +785,7 @@ static void private_data(void)
 	EXPECT("the answer", dat_cr_accept(cr, b.ep, sizeof back, back), DAT_SUCCESS);
 	EXPECT_SUB("a second answer", dat_cr_accept(cr, b.ep, 0, NULL), DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_CR);
 	EXPECT("a look at an answered request", dat_cr_query(cr, DAT_CR_FIELD_ALL, &param), DAT_INVALID_HANDLE);
-	CHECK("the accepting side is told", next(b.conn, &event, LIMIT) == DAT_CONNECTION_EVENT_ESTABLISHED &&
+	CHECK("the accepting side gets ESTABLISHED", next(b.conn, &event, LIMIT) == DAT_CONNECTION_EVENT_ESTABLISHED &&
 						   made->ep_handle == b.ep && made->private_data_size == 0);
 	CHECK("the asking side gets the answer", next(a.conn, &event, LIMIT) == DAT_CONNECTION_EVENT_ESTABLISHED &&
 							made->private_data_size >= (DAT_COUNT) sizeof back &&
@@ -931,7 +931,7 @@ static void service_points(void)
 				       event.event_data.connect_event_data.ep_handle == param.local_ep_handle &&
 				       next(a.conn, &event, LIMIT) == DAT_CONNECTION_EVENT_ESTABLISHED);
 	EXPECT("an Endpoint of the provider's is freed", dat_ep_free(param.local_ep_handle), DAT_SUCCESS);
-	CHECK("its peer is told", next(a.conn, &event, LIMIT) == DAT_CONNECTION_EVENT_DISCONNECTED);
+	CHECK("its peer gets a disconnect", next(a.conn, &event, LIMIT) == DAT_CONNECTION_EVENT_DISCONNECTED);
 	MUST(dat_ep_reset(a.ep));
 	MUST(dat_ep_connect(a.ep, to, 3001, LIMIT, 0, NULL, DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG));
 	CHECK("another with an Endpoint", next(requests, &event, LIMIT) == DAT_CONNECTION_REQUEST_EVENT);
@@ -977,7 +977,7 @@ static void service_points(void)
 	       DAT_HANDLE_TO_PROVIDER(real)->csp_create_func(real, &comm, (DAT_IA_ADDRESS_PTR) &place, requests, &csp),
 	       DAT_PORT_IN_USE);
 	comm.type = SOCK_DGRAM;
-	EXPECT("a way of speaking that is not spoken",
+	EXPECT("an unsupported kind of communication",
 	       DAT_HANDLE_TO_PROVIDER(real)->csp_create_func(real, &comm, (DAT_IA_ADDRESS_PTR) &place, requests, &csp),
 	       DAT_COMM_NOT_SUPPORTED);
 	EXPECT("high availability",
@@ -1237,13 +1237,13 @@ static void datagrams(void)
 	MUST(dat_psp_create(server.ia, 4000, requests, DAT_PSP_CONSUMER_FLAG, &psp));
 	MUST(dat_ep_connect(a.ep, (DAT_IA_ADDRESS_PTR) &server.address, 4000, LIMIT, 4, "who", DAT_QOS_BEST_EFFORT,
 			    DAT_CONNECT_DEFAULT_FLAG));
-	CHECK("who asks for datagrams is asked about", next(requests, &event, LIMIT) == (unsigned) DAT_IB_UD_CONNECTION_REQUEST_EVENT &&
+	CHECK("a request for datagrams arrives", next(requests, &event, LIMIT) == (unsigned) DAT_IB_UD_CONNECTION_REQUEST_EVENT &&
 							       extra->type == DAT_IB_UD_CONNECT_REQUEST);
 	MUST(dat_cr_accept(event.event_data.cr_arrival_event_data.cr_handle, b.ep, 5, "here"));
-	CHECK("who answers is told", next(b.conn, &event, LIMIT) == (unsigned) DAT_IB_UD_CONNECTION_EVENT_ESTABLISHED &&
+	CHECK("the answering side gets an event", next(b.conn, &event, LIMIT) == (unsigned) DAT_IB_UD_CONNECTION_EVENT_ESTABLISHED &&
 					     extra->type == DAT_IB_UD_PASSIVE_REMOTE_AH &&
 					     event.event_data.connect_event_data.ep_handle == b.ep);
-	CHECK("who asked gets an address", next(a.conn, &event, LIMIT) == (unsigned) DAT_IB_UD_CONNECTION_EVENT_ESTABLISHED &&
+	CHECK("the requesting side gets an address", next(a.conn, &event, LIMIT) == (unsigned) DAT_IB_UD_CONNECTION_EVENT_ESTABLISHED &&
 						  extra->type == DAT_IB_UD_REMOTE_AH && extra->remote_ah.ah != NULL &&
 						  extra->remote_ah.qpn != 0 &&
 						  !strcmp(event.event_data.connect_event_data.private_data, "here"));

@@ -3,7 +3,7 @@
  *
  *     threads SERVER_IA CLIENT_IA CONNECTIONS THREADS      two names of dat.conf, both opened in this process
  *
- * First so many connections one after another, each of Endpoints of its own: what the process holds is told after the first hundred
+ * First so many connections one after another, each of Endpoints of its own: what the process holds is printed after the first hundred
  * and from then on at every ten times as many, and must not grow. Then as many threads at once, each of which connects, writes and
  * disconnects again and again, while all completions of all of them come to one Event Dispatcher that all of them dequeue from.
  * Then waits that a signal interrupts. Lines and result as those of `probe`.

@@ -1,15 +1,15 @@
-//! Sends back whatever comes: buffers that are posted by ownership.
+//! An echo server that posts buffers by ownership.
 //!
 //! ```text
 //! cargo run --example owned -- 0000:3b:00.0 192.168.7.1/24
 //! cargo run --example owned -- vfio-user:/run/hca0 192.168.7.1/24
 //! ```
 //!
-//! Sixteen receives are out at all times. A message is sent back from where it came to lie, without
-//! a copy, and its buffer is posted again when that send is done. At no point does the program hold
-//! a buffer that the device uses: there is no variable with which it could.
+//! Sixteen receives are posted at all times. A message is sent back from its receive buffer,
+//! without a copy, and the buffer is posted again after the send. The program never holds a buffer
+//! that the device uses, because posting moves it.
 
-#![expect(clippy::print_stdout, reason = "a program that says what it does")]
+#![expect(clippy::print_stdout, reason = "a program that prints its progress")]
 
 use std::error::Error;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use dat_core::{
     CompletionFlags, DtoOperation, DtoStatus, EvdFlags, Event, MemPriv, OwningPoster, PspFlag,
 };
 use vfio_host::owned::{Piece, Pool};
-use vfio_host::{Host, Nic, Opened, Options, Room};
+use vfio_host::{Host, Nic, NicStorage, Opened, Options};
 
 const NONE: CompletionFlags = CompletionFlags::empty();
 const PORT: u64 = 4711;
@@ -38,8 +38,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn serve<H: Host>(host: &H, net: Net) -> Result<(), Box<dyn Error>> {
-    let mut room = Box::new(Room::new());
-    let mut nic = Nic::open(host, room.parts(), net, &hca_mlx5::Config::default())?;
+    let mut storage = Box::new(NicStorage::new());
+    let mut nic = Nic::open(host, storage.parts(), net, &hca_mlx5::Config::default())?;
     let pz = nic.pz_create()?;
     let evd = nic.evd_create(128, EvdFlags::DTO | EvdFlags::CONNECTION | EvdFlags::CR)?;
     let ep = nic.ep_create(Some(pz), Some(evd), Some(evd), Some(evd), None)?;
@@ -57,7 +57,7 @@ fn serve<H: Host>(host: &H, net: Net) -> Result<(), Box<dyn Error>> {
             Ok(event) => event,
             Err(error) => return Err(error.to_string().into()),
         };
-        // The buffer comes out of the completion, and of nothing else.
+        // Only the completion returns the buffer.
         let done = match poster.complete(event) {
             Ok(done) => done,
             Err(Event::ConnectionRequest { cr, .. }) => {

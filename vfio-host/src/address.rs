@@ -1,7 +1,7 @@
-//! What a user calls a device: a PCI address, or the socket of a vfio-user server.
+//! Device addresses: a PCI address, or the socket of a vfio-user server.
 //!
 //! `0000:3b:00.0` (or `3b:00.0`, in domain 0) is a function bound to vfio-pci; `vfio-user:PATH` is
-//! a device that another process offers on a UNIX socket. Nothing here looks whether the device
+//! a device that another process offers on a UNIX socket. Parsing does not check that the device
 //! exists.
 
 use std::fmt;
@@ -63,7 +63,7 @@ fn parse(text: &str) -> Option<PciAddress> {
     (address.device < 32 && address.function < 8).then_some(address)
 }
 
-/// A device, wherever it is.
+/// The address of a device of either kind of host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// A PCI function of this machine, bound to vfio-pci.
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_kinds_are_read_and_written_back() {
+    fn both_kinds_parse_and_print() {
         for text in ["0000:3b:00.0", "10002:ff:1f.7", "vfio-user:/run/hca0"] {
             let address: Address = text.parse().unwrap();
             assert_eq!(address.to_string(), text);
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_refused_in_words() {
+    fn anything_else_is_refused_with_a_reason() {
         for text in ["", "3b", "3b:00", "3b:00.8", "3b:20.0", "0:0:0:0.0", "3b:+0.0", "x3b:00.0"] {
             let error = text.parse::<Address>().unwrap_err();
             assert_eq!(error.kind(), Kind::Address, "{text}");

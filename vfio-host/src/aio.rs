@@ -1,12 +1,12 @@
 //! The waits as futures, on tokio's reactor (feature `tokio`).
 //!
-//! [`AsyncNic`] is a [`Nic`] whose one descriptor tokio watches. Its waits are the same
-//! [`turn`](crate::wait::turn)s, with the reactor in the place of the sleep; a time limit is the
-//! runtime's own (`tokio::time::timeout`). A wait that is dropped loses nothing: a wait takes
-//! nothing before it is over, and ends with its future.
+//! [`AsyncNic`] is a [`Nic`] whose one descriptor tokio watches. Its waits run the same
+//! [`turn`](crate::wait::turn)s and await the reactor instead of sleeping. Use the runtime's
+//! `tokio::time::timeout` for a time limit. Dropping the future of a wait loses no event: a wait
+//! takes its event in its last step only.
 #![expect(
     unsafe_code,
-    reason = "tokio takes any type for a descriptor, and has to be told that this one is sound"
+    reason = "tokio accepts any type as a descriptor; the caller asserts that this one is sound"
 )]
 
 use std::io;
@@ -32,7 +32,7 @@ pub struct AsyncNic<
     const KEYS: usize = 512,
 > {
     nic: Nic<'s, 'p, H, QPS, CQS, KEYS>,
-    /// A descriptor of our own, for tokio to keep.
+    /// A duplicate of the descriptor, owned by tokio's registration.
     fd: AsyncFd<OwnedFd>,
 }
 
@@ -77,7 +77,7 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
         }
     }
 
-    /// Waits until one of the dispatchers has an event, and says which.
+    /// Waits until one of the dispatchers has an event, and returns that dispatcher.
     pub async fn wait_any(&mut self, evds: &[Evd]) -> Result<Evd, WaitError> {
         loop {
             if let Some(found) = self.nic.any(evds) {
@@ -87,18 +87,19 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
         }
     }
 
-    /// [`Nic::close`].
+    /// Closes the adapter, as [`Nic::close`].
     #[doc(alias = "dat_ia_close")]
     pub fn close(self, flag: CloseFlag) -> Result<(), dat_core::Error> {
         self.nic.close(flag)
     }
 }
 
-/// Until something may have come.
+/// Waits until the descriptor is readable.
 async fn woken(fd: &AsyncFd<OwnedFd>) -> Result<(), WaitError> {
     match fd.readable().await {
-        // ORDER: the reactor's mark is cleared before the turn, as the turn clears ours before it
-        // looks. Only the mark of what woke us: one that came since is another, and stays.
+        // ORDER: the reactor's readiness is cleared before the turn, as the turn clears the
+        // wake-ups before it looks. Only the readiness that ended this wait is cleared; a
+        // later one stays.
         Ok(mut ready) => {
             ready.clear_ready();
             Ok(())

@@ -1,11 +1,11 @@
-//! What went wrong before there was an adapter: the object, the cause in words, and the remedy.
+//! Errors of opening a device: the object, the cause and the remedy.
 //!
 //! Once an adapter is open, failures are `dat_core`'s: a `DatReturn`, and a `Fault` with the
 //! device's own account.
 
 use std::fmt;
 
-/// What sort of failure, for programs.
+/// The kind of an error, for programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// The address is malformed.
@@ -16,11 +16,11 @@ pub enum Kind {
     NoIommu,
     /// The device is bound to another driver, or to none.
     NotBound,
-    /// Other members of the device's IOMMU group are in the kernel's hands.
+    /// Other members of the device's IOMMU group are bound to kernel drivers.
     Group,
     /// The user may not open the device.
     Permission,
-    /// Somebody else has the device open.
+    /// Another program has the device open.
     Busy,
     /// Less memory may be locked than the device needs.
     Memlock,
@@ -40,7 +40,7 @@ pub enum Kind {
     Refused,
 }
 
-/// An error that says what to do.
+/// An error with its object, cause and remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     kind: Kind,
@@ -50,7 +50,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// The object, the cause, and what to do about it.
+    /// Makes an error of a kind from its object, cause and remedy.
     pub fn new(
         kind: Kind,
         object: impl Into<String>,
@@ -60,25 +60,25 @@ impl Error {
         Self { kind, object: object.into(), cause: cause.into(), remedy: remedy.into() }
     }
 
-    /// What sort of failure.
+    /// Returns the kind of the error.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// What failed.
+    /// Returns the name of the object that failed.
     #[must_use]
     pub fn object(&self) -> &str {
         &self.object
     }
 
-    /// Why.
+    /// Returns the cause.
     #[must_use]
     pub fn cause(&self) -> &str {
         &self.cause
     }
 
-    /// What to do about it.
+    /// Returns the remedy; empty if none is known.
     #[must_use]
     pub fn remedy(&self) -> &str {
         &self.remedy

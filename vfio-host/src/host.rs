@@ -1,9 +1,8 @@
-//! What hosts have beyond the driver's platform: interrupts as file descriptors, reset,
-//! configuration space, the list of maps.
+//! The [`Host`] trait, which extends the driver's platform: interrupts as file descriptors, reset,
+//! configuration space, the list of maps, lent memory.
 //!
-//! [`Host`] is implemented by [`crate::vfio::Vfio`] and [`crate::user::VfioUser`]. A program that
-//! takes either is generic over it, so that the data path stays a mapped register and raw memory
-//! where it can be.
+//! [`crate::vfio::Vfio`] and [`crate::user::VfioUser`] implement [`Host`]. A program that takes
+//! either is generic over it, so that under VFIO the data path is mapped registers and raw memory.
 
 use std::fmt;
 
@@ -14,7 +13,7 @@ use crate::error::Error;
 use crate::pci::ConfigSpace;
 use crate::wakeups::Wakeups;
 
-/// How much memory the device gets.
+/// The memory sizes of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Bytes of the arena: queues, mailboxes and buffers of [`Nic::buffer`](crate::Nic::buffer).
@@ -24,7 +23,7 @@ pub struct Options {
     /// pairs, and buffers that are only sent from. When they are used up, such memory comes
     /// from the rest.
     pub read_only: usize,
-    /// Bytes the firmware may hold at the most. Locked as it asks for them.
+    /// Upper limit of the bytes that the firmware may hold. Locked as it asks for them.
     pub firmware: usize,
 }
 
@@ -35,7 +34,7 @@ impl Default for Options {
     }
 }
 
-/// What the device may do with memory.
+/// The device's access rights to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reach {
     /// Read it.
@@ -60,15 +59,15 @@ pub struct Mapping {
     pub iova: u64,
     /// Length in bytes.
     pub len: u64,
-    /// What the device may do there.
+    /// The device's access rights.
     pub reach: Reach,
-    /// What it is for: `"arena"`, `"firmware"` or `"process"`, which is memory that was lent.
+    /// Its purpose: `"arena"`, `"firmware"` or `"process"` (lent memory).
     pub purpose: &'static str,
-    /// It consists of huge pages for certain; the kernel may have joined small ones.
+    /// Whether it was allocated as huge pages. The kernel may use huge pages even if false.
     pub huge: bool,
 }
 
-/// Something happened to the device itself.
+/// A condition of the device itself that ends its use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
     /// The machine's owner wants the device back: close it soon.
@@ -94,95 +93,93 @@ impl fmt::Display for Trouble {
 }
 
 /// A host of one device. Bus mastering is on, the device has been reset, its interrupts are wired
-/// to file descriptors. Dropping it takes all of that back: the device is silenced and reset before
-/// its memory goes.
+/// to file descriptors. Dropping it undoes all of that: it stops bus mastering and resets the
+/// device before it unmaps memory.
 pub trait Host: Platform + Sync {
-    /// The device's name in messages.
+    /// Returns the device's name in messages.
     fn name(&self) -> &str;
 
-    /// How many interrupt vectors are wired; at least 1. [`crate::Nic::open`] deals them out:
-    /// asynchronous events have the first, completions the second, commands the third, and who
-    /// has none of his own shares the first.
+    /// Returns the number of wired interrupt vectors, at least 1. [`crate::Nic::open`] assigns
+    /// them: the first to asynchronous events, the second to completions, the third to
+    /// commands. Without a vector of their own, completions and commands share the first.
     fn vectors(&self) -> u16;
 
-    /// Where interrupts, deadlines and trouble make themselves felt.
+    /// Returns the file descriptors by which interrupts, deadlines and trouble end a sleep.
     fn wakeups(&self) -> &Wakeups;
 
-    /// A copy of configuration space as it is now.
+    /// Reads a copy of configuration space.
     fn config_space(&self) -> Result<ConfigSpace, Error>;
 
-    /// Resets the function, under a driver that may still live: what that had in the device is
-    /// gone, so from here on it finds all registers reading ones, as of a device that was
-    /// pulled. [`Host::renew`] makes the device usable again.
+    /// Resets the function, even while a driver uses it. The driver's device state is lost, so from
+    /// then on all its register reads return ones, as for a removed device. [`Host::renew`] makes
+    /// the device usable again.
     fn reset(&self) -> Result<(), Error>;
 
-    /// Makes the host as new for another driver: resets the function, takes all memory back,
-    /// switches bus mastering on. By exclusive reference, so that no driver lives.
+    /// Prepares the host for another driver: resets the function, takes all memory back, switches
+    /// bus mastering on. Takes an exclusive reference, so no driver can exist.
     fn renew(&mut self) -> Result<(), Error>;
 
-    /// What is wrong with the device, if something is.
+    /// Returns the trouble of the device, if any.
     fn trouble(&self) -> Option<Trouble>;
 
-    /// Why the firmware last got fewer pages than it asked for.
+    /// Returns the error for which the firmware last got fewer pages than it asked for.
     fn shortage(&self) -> Option<Error>;
 
-    /// Everything that is mapped for the device.
+    /// Returns all memory that is mapped for the device.
     fn maps(&self) -> Vec<Mapping>;
 
-    /// Lends memory of the process to the device: `len` bytes at `addr`, wherever they are, of the
-    /// heap, of a stack or static. After it a region inside can be registered as one of the
-    /// arena is ([`Ia::lmr_create`](dat_core::Ia::lmr_create)). The device is given whole
-    /// pages, those that the bytes touch, for itself to read or also to write; what of them is
-    /// not registered no peer can reach.
+    /// Lends memory of the process to the device: `len` bytes at `addr`, on the heap, on a stack or
+    /// static. Afterwards a region inside can be registered like a region of the arena
+    /// ([`Ia::lmr_create`](dat_core::Ia::lmr_create)). The device gets access to the whole pages
+    /// that the bytes touch, read-only or read-write. Peers reach registered bytes only.
     ///
-    /// What is lent twice is taken back twice; other ranges may overlap it. Memory of the arena is
-    /// the device's anyway, and nothing is done for it. Errors name the range, and leave it as
-    /// it was.
+    /// A range that was lent twice has to be taken back twice; ranges may overlap. Nothing is done
+    /// for memory of the arena, which the device can access already. After an error, which names
+    /// the range, the memory is unchanged.
     ///
-    /// [`Vfio`](crate::vfio::Vfio) has the kernel lock the pages, and map them as one entry of the
+    /// [`Vfio`](crate::vfio::Vfio) has the kernel lock the pages and map them as one entry of the
     /// IOMMU. Nothing else changes for the process.
     ///
-    /// [`VfioUser`](crate::user::VfioUser) puts pages in their place that the server can map too,
-    /// with the same contents, and at the end pages of the process alone, again with the same
-    /// contents. It takes memory that is the process's own: of the heap, stacks, data segments,
-    /// private mappings; and memory that is shared with others by a file that can be found;
-    /// neither code nor huge pages of the process's own. In the moment in which pages are
-    /// exchanged, other threads may read them, and a thread that writes to one waits, where the
-    /// kernel helps with it (`userfaultfd`, for memory without a file of its own, Linux
-    /// 5.7). Where it does not - a data segment, a container that forbids the call - what another
-    /// thread writes to these pages in that moment may be lost. Taking back loses nothing in
-    /// any case. While it is lent, a child after a `fork` shares these pages with its parent;
-    /// one that only executes another program is none the worse for it.
+    /// [`VfioUser`](crate::user::VfioUser) replaces the pages by pages with the same contents that
+    /// the server can map too, and when they are taken back by private pages, again with the same
+    /// contents. It accepts private memory (heap, stacks, data segments, private mappings) and
+    /// memory shared by a file that can be found. It refuses code and private huge pages. During
+    /// the exchange other threads may read the pages. A thread that writes to one waits, if the
+    /// kernel supports it (`userfaultfd`, for memory without a file, Linux 5.7). Otherwise (a data
+    /// segment, a container that forbids the call) a concurrent write of another thread may be
+    /// lost. Taking back never loses a write. While memory is lent, a child after a `fork` shares
+    /// these pages with its parent; a child that only executes another program is not affected.
     ///
     /// # Safety
-    /// Until it has been taken back, by [`Host::take_back`], [`Host::renew`] or the host's end, the
-    /// pages stay mapped as they are, and the program expects that the device writes to what is
-    /// registered for that.
+    /// Until the memory has been taken back, by [`Host::take_back`], [`Host::renew`] or dropping
+    /// the host, its pages must stay mapped unchanged, and the program must expect the device
+    /// to write to the regions registered for writing.
     #[expect(unsafe_code, reason = "what memory is lent is the caller's affair")]
     unsafe fn lend(&self, addr: u64, len: u64, reach: Reach) -> Result<(), Error>;
 
-    /// Takes back what [`Host::lend`] was called with, byte for byte. Only when no registration
-    /// lies in it any more: when this returns, the device cannot reach it, unless it was lent
-    /// more often or as a part of other memory. What was not lent is left alone.
+    /// Takes back memory that was lent by [`Host::lend`] with the same arguments. Call it only when
+    /// no registration lies in the memory any more. Afterwards the device cannot reach it, unless
+    /// it was lent more often or as part of another range. Does nothing for memory that was not
+    /// lent.
     fn take_back(&self, addr: u64, len: u64);
 
-    /// Lends memory that the process shares with others by a mapping of its own, under the name
-    /// that they agree upon: the 40 bytes of a `DAT_LMR_COOKIE`. After it a region inside can
-    /// be registered as [`Memory::SharedVirtual`](dat_core::Memory::SharedVirtual) of that
-    /// name, the latest if several have it. Memory that is the process's alone is refused.
-    /// [`Host::take_back`] ends it and the name with it.
+    /// Lends memory that the process shares with others by a mapping of its own, under a name that
+    /// they agree on: the 40 bytes of a `DAT_LMR_COOKIE`. Afterwards a region inside can be
+    /// registered as [`Memory::SharedVirtual`](dat_core::Memory::SharedVirtual) of that name; the
+    /// latest memory if several have it. Refuses private memory. [`Host::take_back`] ends it and
+    /// removes the name.
     ///
     /// # Safety
-    /// As of [`Host::lend`].
+    /// As for [`Host::lend`].
     #[expect(unsafe_code, reason = "what memory is lent is the caller's affair")]
     unsafe fn lend_shared(&self, name: &[u8; 40], addr: u64, len: u64) -> Result<(), Error>;
 
-    /// Maps memory that all processes of this user share which give the same name, lends it, and
-    /// says where it is: zeroed by the first of them, who also says how long it is; gone with
-    /// the last. To be registered as in [`Host::lend_shared`], or like any other memory.
+    /// Maps memory shared by all processes of this user that pass the same name, lends it and
+    /// returns its address. The first process sets the length and gets zeroed memory; the memory is
+    /// freed with the last. Register it as in [`Host::lend_shared`], or like any other memory.
     fn share(&self, name: &[u8; 40], len: u64) -> Result<Region, Error>;
 
-    /// Ends one [`Host::share`], by what that returned. The same promise as of [`Host::take_back`];
-    /// the memory is unmapped.
+    /// Ends one [`Host::share`], by the region that it returned, and unmaps the memory. The same
+    /// condition holds as for [`Host::take_back`].
     fn unshare(&self, region: Region);
 }

@@ -1,24 +1,24 @@
-//! Where in the device's address space the memory goes.
+//! Allocation of device addresses for memory.
 //!
-//! The IOMMU says which ranges it translates; the window of message-signalled interrupts is not
-//! among them on any machine that reports it, and is kept clear of on those that do not. Memory is
-//! placed above 4 GiB where there is room, away from everything that firmware and bridges put
-//! below; never at 0, which too many devices take for "none".
+//! The IOMMU reports which ranges it translates. The window of message-signalled interrupts is not
+//! among them on machines that report it, and is excluded here on machines that do not. Memory is
+//! placed above 4 GiB if there is space, away from what firmware and bridges place below, and never
+//! at 0, which many devices take for "none".
 
 use std::ops::RangeInclusive;
 
-/// Placement is on boundaries of huge pages, so that the IOMMU can use them.
+/// Alignment of ranges: a huge page, so that the IOMMU can use huge pages.
 const ALIGN: u64 = 2 << 20;
-/// Nothing is placed below.
+/// Lowest device address that is used.
 const LOWEST: u64 = 1 << 20;
-/// Nothing is placed below, if it can be helped.
+/// Lowest device address that is used while there is space above.
 const PREFERRED: u64 = 1 << 32;
-/// Where writes are interrupts.
+/// Addresses where a write is a message-signalled interrupt.
 const INTERRUPTS: RangeInclusive<u64> = 0xfee0_0000..=0xfeef_ffff;
 /// Assumed when the IOMMU does not report its range: 39 bits are the fewest in use.
 pub(crate) const DEFAULT_APERTURE: RangeInclusive<u64> = 0..=(1 << 39) - 1;
 
-/// The device addresses that nobody has been given.
+/// The free device addresses.
 #[derive(Debug)]
 pub(crate) struct Space {
     /// In ascending order; none touches the next.
@@ -26,7 +26,7 @@ pub(crate) struct Space {
 }
 
 impl Space {
-    /// All of `ranges` (both ends inclusive).
+    /// Makes a space of all `ranges` (both ends inclusive).
     pub(crate) fn new(ranges: &[RangeInclusive<u64>]) -> Self {
         let mut space = Self { free: Vec::new() };
         for range in ranges.iter().flat_map(around_interrupts) {
@@ -35,7 +35,7 @@ impl Space {
         space
     }
 
-    /// Takes `len` bytes that lie in their huge page as `like` does.
+    /// Allocates `len` bytes at the same offset in a huge page as `like`.
     pub(crate) fn take(&mut self, len: u64, like: u64) -> Option<u64> {
         let (index, start) =
             [PREFERRED, LOWEST].iter().find_map(|lowest| self.first_fit(len, like, *lowest))?;
@@ -52,7 +52,7 @@ impl Space {
         Some(start)
     }
 
-    /// Gives back what was taken.
+    /// Frees an allocated range.
     pub(crate) fn give(&mut self, start: u64, len: u64) {
         if let Some(last) = len.checked_sub(1).and_then(|less| start.checked_add(less)) {
             self.put(start..=last);
@@ -76,7 +76,7 @@ impl Space {
         self.free.splice(gone, [start..=end]);
     }
 
-    /// The first place for `len` bytes at or above `lowest`: which range, and where in it.
+    /// Finds the first free `len` bytes at or above `lowest`: index of the range, and address.
     fn first_fit(&self, len: u64, like: u64, lowest: u64) -> Option<(usize, u64)> {
         let last = len.checked_sub(1)?;
         self.free.iter().enumerate().find_map(|(index, range)| {
@@ -87,7 +87,7 @@ impl Space {
     }
 }
 
-/// What of a range lies before and behind the interrupts' window.
+/// Returns the parts of a range before and after the interrupt window.
 fn around_interrupts(range: &RangeInclusive<u64>) -> impl Iterator<Item = RangeInclusive<u64>> {
     let (start, end) = (*range.start(), *range.end());
     let before = start..=end.min(INTERRUPTS.start() - 1);
@@ -106,11 +106,11 @@ mod tests {
         lens.iter().map(|len| space.take(*len, 0)).collect()
     }
 
-    /// What a vIOMMU of 48 bits reports.
+    /// The ranges that a 48-bit vIOMMU reports.
     const VTD: [RangeInclusive<u64>; 2] = [0x1000..=0xfedf_ffff, 0xfef0_0000..=0xffff_ffff_ffff];
 
     #[test]
-    fn memory_goes_above_four_gigabytes_where_there_is_room() {
+    fn memory_goes_above_four_gigabytes_if_there_is_space() {
         assert_eq!(place(&VTD, &[16 << 20, 128 << 20]).unwrap(), [1 << 32, (1 << 32) + (16 << 20)]);
     }
 
@@ -120,14 +120,14 @@ mod tests {
     }
 
     #[test]
-    fn the_interrupt_window_is_avoided_even_if_nobody_says_so() {
+    fn the_interrupt_window_is_avoided_even_if_unreported() {
         let gap = 0xfec0_0000..=0xff1f_ffff;
         assert_eq!(place(std::slice::from_ref(&gap), &[2 << 20]).unwrap(), [0xfec0_0000]);
         assert_eq!(place(&[gap], &[2 << 20, 2 << 20]).unwrap(), [0xfec0_0000, 0xff00_0000]);
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn lengths_that_do_not_fit_are_refused() {
         assert_eq!(place(&VTD, &[u64::MAX]), None);
         assert_eq!(place(&VTD, &[0]), None);
         assert_eq!(place(&[], &[4096]), None);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_back_joins_its_neighbours() {
+    fn freed_ranges_join_their_neighbours() {
         let mut space = Space::new(&VTD);
         let all = space.free.clone();
         let taken: Vec<_> = (0..4).map(|n| space.take(4096, n * 4096).unwrap()).collect();
@@ -146,12 +146,12 @@ mod tests {
         }
         assert_eq!(space.free, all);
         let whole = Space::new(&[0..=99, 200..=u64::MAX, 100..=199]);
-        assert_eq!(whole.free.len(), 2, "{:?}: but for the interrupts", whole.free);
+        assert_eq!(whole.free.len(), 2, "{:?}: split by the interrupt window only", whole.free);
     }
 
     proptest! {
         #[test]
-        fn pieces_lie_as_wanted_and_all_come_back(
+        fn ranges_have_the_wanted_offset_and_can_all_be_freed(
             steps in proptest::collection::vec((any::<bool>(), 1u64..1 << 22, any::<u64>()), 1..60),
         ) {
             let mut space = Space::new(&VTD);
@@ -175,7 +175,7 @@ mod tests {
         }
 
         #[test]
-        fn places_are_inside_aligned_and_disjoint(
+        fn ranges_are_inside_aligned_and_disjoint(
             ends in proptest::collection::vec(0u64..1 << 40, 2..12),
             lens in proptest::collection::vec(1u64..64 << 20, 1..6),
         ) {

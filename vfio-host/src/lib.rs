@@ -4,12 +4,12 @@
 //! ```no_run
 //! use std::time::Duration;
 //! use dat_core::{Event, EvdFlags};
-//! use vfio_host::{Nic, Room, vfio::Vfio};
+//! use vfio_host::{Nic, NicStorage, vfio::Vfio};
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let host = Vfio::open("0000:3b:00.0".parse()?, &vfio_host::Options::default())?;
-//! let mut room = Box::new(Room::new());
+//! let mut storage = Box::new(NicStorage::new());
 //! let net = dat_core::provider::Net { addr: "192.168.7.1".parse()?, prefix: 24, gateway: None, vlan: None };
-//! let mut nic = Nic::open(&host, room.parts(), net, &hca_mlx5::Config::default())?;
+//! let mut nic = Nic::open(&host, storage.parts(), net, &hca_mlx5::Config::default())?;
 //! let pz = nic.pz_create()?;
 //! let evd = nic.evd_create(64, EvdFlags::DTO | EvdFlags::CONNECTION)?;
 //! let ep = nic.ep_create(Some(pz), Some(evd), Some(evd), Some(evd), None)?;
@@ -23,10 +23,10 @@
 //!
 //! * [`host`] - the trait that both hosts implement on top of `hca_mlx5::platform::Platform`.
 //! * [`vfio`], [`user`] - the two hosts. [`open`] picks one by address.
-//! * [`nic`] - an adapter with the calls that wait, `aio` the same as futures; [`wait`],
-//!   [`wakeups`] - how they do it.
-//! * [`owned`] - registered memory whose pieces are owned, by the program or by the device.
-//! * [`pci`] - configuration space; [`sysfs`] - what the kernel says of PCI functions.
+//! * [`nic`] - an adapter with the calls that wait; `aio` - the same calls as futures; [`wait`],
+//!   [`wakeups`] - their implementation.
+//! * [`owned`] - registered memory in pieces that the program or the device owns.
+//! * [`pci`] - configuration space; [`sysfs`] - the kernel's view of PCI functions.
 //!
 //! No opcode, no offset and no constant of the device or of the wire is in this crate. `unsafe` is
 //! in `map.rs` (memory and registers), `user/swap.rs` (memory of the process), `vfio/ioctl.rs` (the
@@ -54,11 +54,10 @@ pub mod wakeups;
 pub use address::{Address, PciAddress};
 pub use error::{Error, Kind};
 pub use host::{Host, Mapping, Options, Reach, Trouble};
-pub use nic::{Nic, Room, WaitError};
+pub use nic::{Nic, NicStorage, WaitError};
 
-/// Devices by the names that a program gives them, as dat_registry_add_provider(3) and
-/// dat_ia_open(3) have it: an application names `"storage"`, its configuration says which device
-/// that is.
+/// A table from names to devices, as in dat_registry_add_provider(3) and dat_ia_open(3): an
+/// application opens `"storage"`, its configuration maps that name to a device.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -79,8 +78,8 @@ pub enum Opened {
     User(user::VfioUser),
 }
 
-/// Opens the device at `address`: takes hold of it, resets it, gives it memory and interrupts. The
-/// driver is not started.
+/// Opens the device at `address`: resets it, maps its memory and wires its interrupts. Does not
+/// start the driver.
 pub fn open(address: &Address, options: &Options) -> Result<Opened, Error> {
     match address {
         Address::Pci(address) => vfio::Vfio::open(*address, options).map(Opened::Vfio),

@@ -1,4 +1,4 @@
-//! Time, chance and short waits of the machine that the driver runs on.
+//! Clock, random numbers and short waits of the machine that the driver runs on.
 
 use std::fs::File;
 use std::io::Read;
@@ -8,23 +8,23 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, Kind};
 use crate::wakeups::Wakeups;
 
-/// Where the kernel gives unpredictable bytes.
+/// The kernel's source of random bytes.
 const RANDOM: &str = "/dev/urandom";
-/// For so long a wait only lets others run.
+/// Nanoseconds for which a wait yields before it sleeps.
 const BRISK: u64 = 100_000;
-/// Two calls that are further apart belong to two waits.
+/// Nanoseconds between two calls above which they belong to two waits.
 const APART: u64 = 5_000_000;
-/// A sleep in a wait.
+/// A sleep in a wait, if an interrupt can end it.
 const NAP: Duration = Duration::from_millis(1);
-/// A sleep that nothing ends early.
+/// A sleep in a wait, if nothing can end it early.
 const BLIND_NAP: Duration = Duration::from_micros(100);
 
-/// The machine.
+/// The clock, the random source and the state of the current wait.
 #[derive(Debug)]
 pub(crate) struct Machine {
     start: Instant,
     random: File,
-    /// When the current wait began, and when it was last gone on with.
+    /// When the current wait began, and when it last called `relax`.
     began: AtomicU64,
     last: AtomicU64,
 }
@@ -55,16 +55,16 @@ impl Machine {
     /// `Platform::entropy`.
     pub(crate) fn entropy(&self) -> u64 {
         let mut bytes = [0; 8];
-        // The kernel's generator does not fail once it is open. If it did, the time and the process
-        // are left.
+        // The kernel's generator does not fail once it is open. If it did, time and process ID
+        // remain.
         if (&self.random).read_exact(&mut bytes).is_err() {
             return self.now() ^ u64::from(std::process::id()).rotate_left(40);
         }
         u64::from_ne_bytes(bytes)
     }
 
-    /// `Platform::relax`: lets others run for a moment, then sleeps between looks; the vector of
-    /// commands ends such a sleep.
+    /// `Platform::relax`: yields at first, later sleeps; the interrupt of the command vector ends
+    /// such a sleep.
     pub(crate) fn relax(&self, wakeups: &Wakeups) {
         let now = self.now();
         let last = self.last.swap(now, Ordering::Relaxed);

@@ -1,9 +1,7 @@
-//! Memory for the device, and its registers, as the kernel maps them: pages, the arena over them,
-//! the BAR.
+//! Mappings of memory for the device and of its registers: pages, the arena over them, the BAR.
 //!
-//! All that is `unsafe` about mapped memory is here. A mapping lives as long as the value that made
-//! it and everything that points into it is a field of the same value, in an order that drops the
-//! pointers first.
+//! All `unsafe` code of mapped memory is here. A mapping lasts as long as the value that made it.
+//! All pointers into it are fields of the same value, in an order that drops the pointers first.
 #![expect(unsafe_code, reason = "mappings are made and ended here")]
 
 use std::ffi::c_void;
@@ -23,36 +21,36 @@ use rustix::param::page_size;
 pub(crate) const HUGE: usize = 2 << 20;
 const RW: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
 
-/// Memory of the process that its owner keeps as it is for as long as the device has it.
+/// Pages of the process that their owner keeps mapped unchanged while the device can access them.
 #[derive(Clone, Debug)]
 pub(crate) struct Promised {
     pages: Range<u64>,
 }
 
 impl Promised {
-    /// The pages that `len` bytes at `addr` touch. None if there are no bytes, or no such
-    /// addresses.
+    /// Returns the pages that `len` bytes at `addr` touch; `None` if `len` is 0 or the range
+    /// overflows.
     ///
     /// # Safety
-    /// As of [`Host::lend`](crate::Host::lend).
+    /// As for [`Host::lend`](crate::Host::lend).
     pub(crate) unsafe fn new(addr: u64, len: u64) -> Option<Self> {
         touched(addr, len).map(|pages| Self { pages })
     }
 
-    /// A mapping of ours, which its holder keeps until it has been taken back.
+    /// Returns the pages of one of this crate's mappings, whose holder keeps it until it has been
+    /// taken back.
     pub(crate) fn of(pages: &Pages) -> Option<Self> {
         touched(pages.addr(), pages.len() as u64).map(|pages| Self { pages })
     }
 
-    /// Where they are.
+    /// Returns the address range.
     pub(crate) fn pages(&self) -> Range<u64> {
         self.pages.clone()
     }
 
-    /// Has the kernel give the process a page of its own wherever one could be shared with others
-    /// still: kernels before Linux 6.2 show the device what the process shared then, even if
-    /// the process writes to it later. Nothing to do, or nothing that can be done, is as well:
-    /// the mapping of it says what is wrong.
+    /// Makes every page private that is still shared copy-on-write: kernels before Linux 6.2 would
+    /// map the shared page for the device, which would miss later writes of the process. Errors are
+    /// ignored: mapping the pages reports them.
     pub(crate) fn own(&self) {
         let [start, end] = [self.pages.start, self.pages.end].map(usize::try_from);
         let (Ok(start), Ok(end)) = (start, end) else {
@@ -64,14 +62,14 @@ impl Promised {
     }
 }
 
-/// The pages that `len` bytes at `addr` touch. None if there are no bytes, or no such addresses.
+/// Returns the pages that `len` bytes at `addr` touch; `None` if `len` is 0 or the range overflows.
 pub(crate) fn touched(addr: u64, len: u64) -> Option<Range<u64>> {
     let page = page_size() as u64;
     let end = addr.checked_add(len).filter(|_| len > 0)?;
     Some(addr - addr % page..end.checked_next_multiple_of(page)?)
 }
 
-/// Zeroed pages that the device may be given.
+/// Zeroed pages that can be mapped for the device.
 #[derive(Debug)]
 pub(crate) struct Pages {
     base: NonNull<u8>,
@@ -81,18 +79,18 @@ pub(crate) struct Pages {
     file: Option<OwnedFd>,
 }
 
-// SAFETY: the value is a mapping and its length; nothing is read or written through it here.
+// SAFETY: the value is a mapping and its length; this module does not read or write through it.
 unsafe impl Send for Pages {}
 // SAFETY: as above.
 unsafe impl Sync for Pages {}
 
 impl Pages {
-    /// Memory of this process alone, `len` bytes rounded up to huge pages: of that size where the
-    /// machine has some to give.
+    /// Maps private memory, `len` bytes rounded up to huge pages; uses huge pages if the machine
+    /// has free ones.
     pub(crate) fn private(len: usize) -> io::Result<Self> {
         let len = rounded(len)?;
         let huge = MapFlags::PRIVATE | MapFlags::HUGETLB | MapFlags::HUGE_2MB;
-        // SAFETY: a new mapping, wherever the kernel likes.
+        // SAFETY: a new mapping at an address that the kernel chooses.
         if let Ok(place) = unsafe { mmap_anonymous(null_mut(), len, RW, huge) } {
             return Self::over(place, len, true, None);
         }
@@ -105,19 +103,18 @@ impl Pages {
         let start = place.wrapping_byte_add(skip);
         for (part, len) in [(place, skip), (start.wrapping_byte_add(len), HUGE - skip)] {
             if len > 0 {
-                // SAFETY: a part of the new mapping that nobody has seen.
+                // SAFETY: a part of the new mapping, to which no pointer exists yet.
                 unsafe { munmap(part, len) }?;
             }
         }
         let pages = Self::over(start, len, false, None)?;
-        // SAFETY: advice on our own mapping. A machine that cannot follow it goes on with small
-        // pages.
+        // SAFETY: advice on our own mapping. If the machine cannot follow it, small pages stay.
         let _ = unsafe { madvise(start, len, Advice::LinuxHugepage) };
         Ok(pages)
     }
 
-    /// Memory with a file behind it, `len` bytes rounded up to huge pages, that another process can
-    /// be given.
+    /// Maps memory backed by a memory file, `len` bytes rounded up to huge pages, which another
+    /// process can map too.
     pub(crate) fn shared(len: usize) -> io::Result<Self> {
         let len = rounded(len)?;
         let huge = MemfdFlags::CLOEXEC | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
@@ -133,8 +130,8 @@ impl Pages {
         Self::over(place, len, huge, Some(file))
     }
 
-    /// The first `len` bytes of a file that other processes map too, rounded up to pages; the file
-    /// has as many.
+    /// Maps the first `len` bytes, rounded up to pages, of a file that other processes map too. The
+    /// file must be at least that long.
     pub(crate) fn of_file(file: OwnedFd, len: usize) -> io::Result<Self> {
         let len = len.checked_next_multiple_of(page_size()).ok_or(io::ErrorKind::OutOfMemory)?;
         // SAFETY: a new mapping.
@@ -144,28 +141,28 @@ impl Pages {
 
     fn over(place: *mut c_void, len: usize, huge: bool, file: Option<OwnedFd>) -> io::Result<Self> {
         let base = NonNull::new(place.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        // SAFETY: advice on our own mapping: after a fork the child would take pages over that the
-        // device knows as ours. It cannot fail, but for a kernel without the advice.
+        // SAFETY: advice on our own mapping. Without it a child after a fork could take over pages
+        // that are mapped for the device. It fails only on a kernel without this advice.
         let _ = unsafe { madvise(place, len, Advice::LinuxDontFork) };
         Ok(Self { base, len, huge, file })
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// They are huge pages for certain.
+    /// Returns whether they were allocated as huge pages.
     pub(crate) fn huge(&self) -> bool {
         self.huge
     }
 
-    /// Address of the first byte.
+    /// Returns the address of the first byte.
     pub(crate) fn addr(&self) -> u64 {
         self.base.as_ptr().expose_provenance() as u64
     }
 
-    /// The file behind them.
+    /// Returns the file that backs them, if any.
     pub(crate) fn file(&self) -> Option<BorrowedFd<'_>> {
         self.file.as_ref().map(AsFd::as_fd)
     }
@@ -173,8 +170,7 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: our own mapping, and whatever pointed into it is gone: see the module's front
-        // page.
+        // SAFETY: our own mapping, and all pointers into it are dropped (module documentation).
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
     }
 }
@@ -183,35 +179,36 @@ fn rounded(len: usize) -> io::Result<usize> {
     len.max(1).checked_next_multiple_of(HUGE).ok_or(io::Error::from(io::ErrorKind::OutOfMemory))
 }
 
-/// Holes between spans that the device only reads: one beside the queues of each Endpoint of the
-/// greatest adapter that there is, and those of the rest. What is freed where there is no room for
-/// another hole is lost, so there must be enough.
+/// Holes between read-only spans that the allocator can record: one for the queues of each Endpoint
+/// of the largest adapter, and those of other objects. A freed span that cannot be recorded is
+/// lost, so there must be enough.
 const HOLES: usize = (1 << 14) + 512;
 
-/// The driver's arena: a part that the device only reads, and behind it one that it may write.
+/// The driver's arena: a part that is read-only for the device, followed by a part that it may
+/// write.
 #[derive(Debug)]
 pub(crate) struct Arena {
-    /// All of it, for loads and stores. It hands out nothing.
+    /// All of it, for loads and stores. Allocates nothing.
     whole: RawArena<0>,
     /// The two parts, for their allocators.
     read_only: Box<RawArena<HOLES>>,
     writable: RawArena<1024>,
     split: usize,
-    // Last: what is above points into it.
+    // Last: the fields above point into it.
     pages: Pages,
 }
 
 impl Arena {
-    /// Over `pages`, of which the device only reads the first `split` bytes, a multiple of the page
-    /// size.
+    /// Makes an arena of `pages`. The first `split` bytes, a multiple of the page size, are
+    /// read-only for the device.
     pub(crate) fn new(pages: Pages, split: usize) -> Self {
         let split = split.min(pages.len);
         // SAFETY: `split` is inside the mapping or at its end.
         let second = unsafe { pages.base.byte_add(split) };
         Self {
-            // SAFETY: the mapping is page aligned, lives as long as this value and is touched by no
-            // reference; all three go by raw pointers and volatile accesses, and the
-            // two that hand out spans have disjoint parts.
+            // SAFETY: the mapping is page aligned, lasts as long as this value and no reference
+            // points into it; all three use raw pointers and volatile accesses, and the two that
+            // allocate spans cover disjoint parts.
             whole: unsafe { RawArena::new(pages.base, pages.len) },
             // SAFETY: as above.
             read_only: Box::new(unsafe { RawArena::new(pages.base, split) }),
@@ -222,30 +219,30 @@ impl Arena {
         }
     }
 
-    /// For loads and stores.
+    /// Returns the whole arena, for loads and stores.
     #[inline(always)]
     pub(crate) fn raw(&self) -> &RawArena<0> {
         &self.whole
     }
 
-    /// The pages beneath.
+    /// Returns the pages beneath.
     pub(crate) fn pages(&self) -> &Pages {
         &self.pages
     }
 
-    /// Memory that the device may write.
+    /// Allocates memory that the device may write.
     pub(crate) fn alloc(&self, len: usize, align: usize) -> Option<Span> {
         let span = self.writable.alloc(len, align)?;
         Some(Span { offset: span.offset.checked_add(self.split)?, len: span.len })
     }
 
-    /// Memory that the device only reads; of the other part when that is used up.
+    /// Allocates memory that the device only reads, from the other part if the first is full.
     pub(crate) fn alloc_read_only(&self, len: usize, align: usize) -> Option<Span> {
         let span = self.read_only.alloc(len, align);
         span.or_else(|| self.alloc(len, align))
     }
 
-    /// Takes a span back.
+    /// Frees a span.
     pub(crate) fn free(&self, span: Span) {
         match span.offset.checked_sub(self.split) {
             Some(offset) => self.writable.free(Span { offset, len: span.len }),
@@ -253,7 +250,7 @@ impl Arena {
         }
     }
 
-    /// Takes all spans back.
+    /// Frees all spans.
     pub(crate) fn reclaim(&self) {
         self.read_only.reclaim();
         self.writable.reclaim();
@@ -277,19 +274,18 @@ unsafe impl Sync for Bar {}
 impl Bar {
     /// Maps `len` bytes of device registers that `device` offers at `offset`.
     pub(crate) fn map(device: BorrowedFd<'_>, offset: u64, len: usize) -> io::Result<Self> {
-        // SAFETY: a new mapping. What the device does when its registers are written is confined by
-        // the IOMMU.
+        // SAFETY: a new mapping. The IOMMU confines the DMA that register writes can start.
         let place = unsafe { mmap(null_mut(), len, RW, MapFlags::SHARED, device, offset) }?;
         let base = NonNull::new(place).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Self {
-            // SAFETY: page aligned, mapped for as long as this value lives, and of registers.
+            // SAFETY: page aligned, mapped for as long as this value exists, and of registers.
             registers: unsafe { MappedBar::new(base.cast(), len) },
             base,
             len,
         })
     }
 
-    /// The registers.
+    /// Returns the registers.
     #[inline(always)]
     pub(crate) fn registers(&self) -> &MappedBar {
         &self.registers
@@ -343,14 +339,14 @@ mod tests {
     }
 
     #[test]
-    fn the_two_parts_are_kept_apart() {
+    fn spans_of_the_two_parts_do_not_overlap() {
         let arena = Arena::new(Pages::private(HUGE).unwrap(), 8192);
         let read = arena.alloc_read_only(4096, 4096).unwrap();
         let write = arena.alloc(4096, 4096).unwrap();
         assert_eq!((read.offset, write.offset), (0, 8192));
         let more = arena.alloc_read_only(4096, 4096).unwrap();
         assert_eq!(more.offset, 4096);
-        // The first part is used up: the second serves.
+        // The first part is full: spans come from the second.
         let other = arena.alloc_read_only(64, 64).unwrap();
         assert_eq!(other.offset, 8192 + 4096);
         for span in [read, write, more, other] {

@@ -1,12 +1,11 @@
-//! The device's memory on a machine with an IOMMU: the arena, the firmware's pages, and the ledger
-//! of what is mapped.
+//! The device's memory on a machine with an IOMMU: the arena, the firmware's pages, lent memory,
+//! and the ledger of mappings.
 //!
-//! The arena is mapped when the host opens, in two pieces: what the device only reads, and what it
-//! may also write. The firmware's pages are a window of their own that is mapped piece by piece as
-//! the firmware asks, each piece as long as all before it, so that a few entries of the IOMMU do
-//! for any amount and no more memory is locked than is used. When the firmware has given
-//! its last page back, the window is unmapped. Memory of the process is mapped when it is lent
-//! (`lent.rs`).
+//! The arena is mapped when the host opens, in two pieces: read-only and read-write for the device.
+//! The firmware's pages are a separate window that is mapped piece by piece on demand. Each piece
+//! is as long as all before it, so a few IOMMU entries suffice and little more memory is locked
+//! than is used. When the firmware has returned its last page, the window is unmapped. Memory of
+//! the process is mapped when it is lent (`lent.rs`).
 
 use std::ops::RangeInclusive;
 use std::os::fd::BorrowedFd;
@@ -28,25 +27,25 @@ mod lent;
 mod named;
 
 const PAGE: usize = 4096;
-/// What mappings are for.
+/// Purposes of mappings.
 const ARENA: &str = "arena";
 const FIRMWARE: &str = "firmware";
-/// First piece of the firmware's window.
+/// Length of the first piece of the firmware's window.
 const FIRST: usize = 4 << 20;
 
 /// Memory to be mapped for the device.
 #[derive(Debug)]
 pub(crate) struct Area<'a> {
-    /// Where, how long, what for.
+    /// Device address, length, access rights and purpose.
     pub(crate) mapping: Mapping,
     /// CPU address of its first byte.
     pub(crate) addr: u64,
-    /// The file behind it and where in that it starts, if there is one.
+    /// The file that backs it and the offset there, if there is one.
     pub(crate) file: Option<(BorrowedFd<'a>, u64)>,
 }
 
 impl<'a> Area<'a> {
-    /// What of `pages` begins at `offset`.
+    /// Makes the area of `pages` that begins at `offset`.
     fn of(mapping: Mapping, pages: &'a Pages, offset: usize) -> Self {
         let offset = offset as u64;
         Self {
@@ -57,41 +56,40 @@ impl<'a> Area<'a> {
     }
 }
 
-/// Who maps memory for the device.
+/// Maps memory for the device.
 pub(crate) trait Iommu {
-    /// Maps it.
+    /// Maps an area.
     fn map(&self, area: &Area<'_>) -> Result<(), Error>;
     /// Ends a mapping.
     fn unmap(&self, mapping: &Mapping) -> Result<(), Error>;
-    /// Mappings that can still be made, if that is known.
+    /// Returns how many more mappings fit, if that is known.
     fn entries_left(&self) -> Option<u32>;
-    /// Makes memory of the process fit to be mapped: its pieces, in their order.
+    /// Prepares memory of the process for mapping. Returns its pieces in address order.
     fn hold(&self, memory: &Promised, reach: Reach) -> Result<Vec<Piece>, Error>;
-    /// Undoes one [`Iommu::hold`], when the mappings have ended.
+    /// Undoes one [`Iommu::hold`], after the mappings have ended.
     fn let_go(&self, memory: &Promised);
 }
 
 /// All memory of one device.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    /// Boxed: its list of holes is long.
+    /// Boxed because its list of holes is long.
     arena: Box<Arena>,
     iova: u64,
     firmware: Mutex<Firmware>,
     lent: Mutex<Lent>,
-    /// What is shared by name, the latest last.
+    /// Named shared memory, the latest last.
     names: Mutex<Vec<Name>>,
-    /// What is mapped.
+    /// All current mappings.
     ledger: Mutex<Vec<Mapping>>,
 }
 
-/// Memory that is lent and has a name.
+/// Lent memory that has a name.
 #[derive(Debug)]
 struct Name {
     name: [u8; 40],
     region: Region,
-    /// Our own mapping of it, and how often it was asked for; none of what the program maps
-    /// itself.
+    /// Our own mapping of it and its number of users; `None` if the program maps it itself.
     own: Option<(Named, usize)>,
 }
 
@@ -100,23 +98,23 @@ struct Name {
 struct Firmware {
     pages: Pages,
     iova: u64,
-    /// Bytes that are mapped, from the start.
+    /// Number of mapped bytes, from the start.
     mapped: usize,
-    /// Numbers of the pages that are mapped and not given out.
+    /// Numbers of the pages that are mapped and free.
     free: Vec<usize>,
-    /// By number: given out.
+    /// Whether the firmware holds the page, by number.
     given: Vec<bool>,
-    /// Why there were too few.
+    /// Why the last request got too few pages.
     shortage: Option<Error>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing panics while it holds one of these.
+    // No code panics while it holds one of these locks.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Memory {
-    /// Makes and maps the arena, in `ranges` of device addresses. `pages` makes pages.
+    /// Makes and maps the arena, in `ranges` of device addresses. `pages` allocates pages.
     pub(crate) fn new(
         options: &Options,
         ranges: &[RangeInclusive<u64>],
@@ -128,7 +126,7 @@ impl Memory {
                 Error::new(
                     Kind::Memory,
                     format!("{purpose} of {len} bytes"),
-                    format!("no memory for it: {error}"),
+                    format!("cannot allocate memory: {error}"),
                     "ask for less, or free some memory",
                 )
             })
@@ -142,11 +140,11 @@ impl Memory {
             return Err(Error::new(
                 Kind::Iova,
                 "device addresses",
-                format!("no room for {lens:?} bytes in the IOMMU's ranges {ranges:x?}"),
+                format!("no space for {lens:?} bytes in the IOMMU's ranges {ranges:x?}"),
                 "ask for less memory",
             ));
         };
-        // The device has to have something to write to.
+        // The device needs some memory that it may write.
         let most = arena.len().saturating_sub(HUGE);
         let split = options.read_only.checked_next_multiple_of(HUGE);
         let split = split.map_or(most, |split| split.min(most));
@@ -187,7 +185,7 @@ impl Memory {
         Ok(memory)
     }
 
-    /// The arena.
+    /// Returns the arena.
     #[inline(always)]
     pub(crate) fn arena(&self) -> &Arena {
         &self.arena
@@ -221,8 +219,7 @@ impl Memory {
         taken
     }
 
-    /// `Platform::pages_return`. When the firmware has none left, it cannot reach any of them
-    /// either.
+    /// `Platform::pages_return`. Unmaps all of the firmware's pages once it holds none.
     pub(crate) fn pages_return(&self, iommu: &impl Iommu, pages: &[u64]) -> usize {
         let mut firmware = lock(&self.firmware);
         let known = pages.iter().filter(|page| firmware.give_back(**page)).count();
@@ -232,7 +229,7 @@ impl Memory {
         known
     }
 
-    /// Why the firmware last got fewer pages than it asked for.
+    /// Returns the error for which the firmware last got fewer pages than it asked for.
     pub(crate) fn shortage(&self) -> Option<Error> {
         lock(&self.firmware).shortage.clone()
     }
@@ -247,8 +244,8 @@ impl Memory {
         let memory = memory.ok_or(Error::new(
             Kind::Address,
             "memory of the process",
-            "it has no bytes, or goes beyond the last address",
-            "lend what there is",
+            "the range is empty or exceeds the address space",
+            "lend a valid range",
         ))?;
         if self.is_arena(&memory) {
             return Ok(());
@@ -326,7 +323,7 @@ impl Memory {
             return;
         }
         let name = names.remove(at);
-        // The mapping goes when the device cannot reach it any more.
+        // The mapping is dropped only after the device cannot reach it any more.
         self.end_of(iommu, region);
         drop(name);
     }
@@ -338,7 +335,7 @@ impl Memory {
         latest.map(|known| known.region)
     }
 
-    /// The device has nothing of the process any more.
+    /// Takes back all lent memory.
     fn take_all_back(&self, iommu: &impl Iommu) {
         lock(&self.lent).take_all_back(iommu, &self.ledger);
         lock(&self.names).clear();
@@ -349,27 +346,27 @@ impl Memory {
         lock(&self.lent).find(region)
     }
 
-    /// The device has it anyway.
+    /// Returns whether the memory lies in the arena, which is always mapped.
     fn is_arena(&self, memory: &Promised) -> bool {
         let (pages, arena) = (memory.pages(), self.arena.pages());
         let end = arena.addr().saturating_add(arena.len() as u64);
         arena.addr() <= pages.start && pages.end <= end
     }
 
-    /// Takes everything back, when no driver lives and the device has been reset. What is mapped
-    /// stays mapped, but for what was lent.
+    /// Frees all allocations. No driver may exist, and the device must have been reset. Mappings
+    /// stay, except those of lent memory.
     pub(crate) fn reclaim(&self, iommu: &impl Iommu) {
         self.take_all_back(iommu);
         self.arena.reclaim();
         lock(&self.firmware).reclaim();
     }
 
-    /// What is mapped.
+    /// Returns the current mappings.
     pub(crate) fn maps(&self) -> Vec<Mapping> {
         lock(&self.ledger).clone()
     }
 
-    /// Ends all mappings, the newest first; the first error, if there was one.
+    /// Ends all mappings, the newest first. Returns the first error.
     pub(crate) fn unmap(&self, iommu: &impl Iommu) -> Result<(), Error> {
         self.take_all_back(iommu);
         let mut first = Ok(());
@@ -392,13 +389,13 @@ impl Firmware {
                 "give the firmware more (Options::firmware), or tell it to expect fewer queues (Config::log_max_qp)",
             ));
         }
-        // The last entry of the IOMMU has to do for all.
+        // With one IOMMU entry left, that mapping takes all the rest.
         let len = match iommu.entries_left() {
             Some(..=1) => left,
             Some(_) | None => self.mapped.max(FIRST).min(left),
         };
         let mapped = self.map(len, ledger, iommu);
-        // Where there is no memory for a long piece there may be for a short one.
+        // If a long piece cannot be locked, a short one may be.
         let short = FIRST.min(left);
         match mapped {
             Err(error) if len > short => self.map(short, ledger, iommu).map_err(|_| error),
@@ -422,21 +419,21 @@ impl Firmware {
         let area = Area::of(mapping, &self.pages, self.mapped);
         map(ledger, iommu, &area)?;
         let first = self.mapped / PAGE;
-        // The lowest on top.
+        // The lowest page is taken first.
         self.free.splice(0..0, (first..first + len / PAGE).rev());
         self.mapped += len;
         Ok(())
     }
 
-    /// Ends the mappings, the last piece first; none of their pages is given out.
+    /// Ends the mappings, the last piece first. The firmware must hold none of the pages.
     fn shrink(&mut self, ledger: &Mutex<Vec<Mapping>>, iommu: &impl Iommu) {
         let mut ledger = lock(ledger);
-        // The pieces were mapped one behind the other.
+        // The pieces were mapped in ascending order.
         while let Some(at) = ledger.iter().rposition(|one| one.purpose == FIRMWARE) {
             let Some((last, Ok(len))) = ledger.get(at).map(|m| (m, usize::try_from(m.len))) else {
                 return;
             };
-            // What the kernel keeps stays in the ledger, and in use.
+            // A piece that cannot be unmapped stays in the ledger and in use.
             if iommu.unmap(last).is_err() {
                 return;
             }
@@ -447,7 +444,7 @@ impl Firmware {
         }
     }
 
-    /// Whether the page was given out.
+    /// Frees a page. Returns whether the firmware held it.
     fn give_back(&mut self, page: u64) -> bool {
         let number = page
             .checked_sub(self.iova)
@@ -477,9 +474,9 @@ fn map(ledger: &Mutex<Vec<Mapping>>, iommu: &impl Iommu, area: &Area<'_>) -> Res
     Ok(())
 }
 
-/// The methods of `Platform` that are the same over any [`Memory`]: the arena, the firmware's
-/// pages, the fences of ordinary memory, time and chance. Expects fields `memory`, `machine`,
-/// `wakeups` and `iommu`.
+/// Defines the methods of `Platform` that are the same over any [`Memory`]: the arena, the
+/// firmware's pages, the fences of ordinary memory, time and random numbers. Expects fields
+/// `memory`, `machine`, `wakeups` and `iommu`.
 macro_rules! platform_over_memory {
     () => {
         hca_mlx5::forward_arena!(except alloc, free: memory.arena().raw());
@@ -522,8 +519,8 @@ macro_rules! platform_over_memory {
 }
 pub(crate) use platform_over_memory;
 
-/// The methods of `Host` that are the same over any [`Memory`]. Expects fields `memory`, `wakeups`,
-/// `severed` and `name`, and a method `enable` that makes the device usable after its reset.
+/// Defines the methods of `Host` that are the same over any [`Memory`]. Expects fields `memory`,
+/// `wakeups`, `severed` and `name`, and a method `enable` that makes the device usable after reset.
 macro_rules! host_over_memory {
     () => {
         fn name(&self) -> &str {

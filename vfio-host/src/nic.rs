@@ -1,17 +1,17 @@
 //! An Interface Adapter on a host, with the calls that wait: dat_evd_wait(3), dat_cno_wait(3).
 //!
-//! `dat_core::Ia` never waits and is told the time. [`Nic`] joins it with its [`Host`]: it supplies
-//! the time, and waits by sleeping on the host's wake-ups. What a wait is for, and when it is over,
-//! is the `Ia`'s affair: a wait here begins one there, looks at it once a turn, sleeps in between,
-//! and ends it. All other calls are the `Ia`'s own, by dereference.
+//! `dat_core::Ia` never sleeps and takes the time as an argument. [`Nic`] joins it with its
+//! [`Host`]: it supplies the time, and waits by sleeping on the host's wake-ups. The `Ia` decides
+//! when a wait is over: a wait here begins one in the `Ia`, polls it once a turn, sleeps in between
+//! and ends it. All other calls are those of the `Ia`, by dereference.
 //!
-//! A program with an event loop of its own polls the descriptor of [`Nic::as_fd`](AsFd) and calls
-//! [`Nic::prepare`] before each sleep: `true` says that something is there already.
+//! A program with its own event loop polls the descriptor of [`Nic::as_fd`](AsFd) and calls
+//! [`Nic::prepare`] before each sleep: `true` says that an event is pending already.
 //!
-//! Waits belong to the control half. Threads share an adapter by its halves: while one waits here,
-//! others post with an `EpPoster`. A thread that took a reaping half away arms it, sleeps as it
-//! likes, and is woken by the agent of a CNO that its Event Dispatcher is attached to: the thread
-//! that waits here, or drives the adapter, calls it.
+//! Waits need the `Nic` itself. Other threads share the adapter through its posters and reapers:
+//! while one thread waits here, others post with an `EpPoster`. A thread that took an `EvdReaper`
+//! arms it and sleeps by its own means. The agent of the CNO that its Event Dispatcher is attached
+//! to wakes it: the thread that waits here, or drives the adapter, calls the agent.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::{Deref, DerefMut};
@@ -32,29 +32,29 @@ use crate::error::{Error, Kind};
 use crate::host::{Host, Trouble};
 use crate::wait::{Waiting, turn};
 
-/// Times that one look drives an adapter which keeps finding work.
+/// Upper limit of the times that one look drives an adapter which keeps finding work.
 const DRIVES: usize = 64;
 /// Longest sleep: nothing relies on it.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// The storage of an adapter of ordinary size: 64 Endpoints with 128 requests each way, 16 Event
-/// Dispatchers, 256 LMRs.
-pub type Room<'p, H> = Storage<Mlx5<'p, H>, 64, 16, 256, 128>;
+/// The storage of an adapter of ordinary size: 64 Endpoints with 128 requests in each direction, 16
+/// Event Dispatchers, 256 LMRs.
+pub type NicStorage<'p, H> = Storage<Mlx5<'p, H>, 64, 16, 256, 128>;
 
 /// Why a wait ended without an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WaitError {
     /// `TIMEOUT_EXPIRED`, or the call was wrong.
     Dat(DatReturn),
-    /// The device is in trouble. Events that were there have been delivered. That it is to be
-    /// removed is told once; what is worse, by every wait.
+    /// The device is in trouble. Pending events have been delivered before. A removal request is
+    /// reported by one wait, other trouble by every wait.
     Device(Trouble),
 }
 
 impl WaitError {
-    /// The time is over.
+    /// The timeout has expired.
     pub const TIMEOUT: Self = Self::Dat(DatReturn::of(DatType::TimeoutExpired));
-    /// The same of a CNO.
+    /// The timeout of a wait for a CNO has expired.
     pub const UNTRIGGERED: Self = Self::Dat(DatReturn::QUEUE_EMPTY);
 }
 
@@ -94,15 +94,15 @@ pub struct Nic<
     ia: Ia<'s, Mlx5<'p, H, QPS, CQS, KEYS>>,
     host: &'p H,
     next: Next,
-    /// The program knows that the device is to be removed.
-    told: bool,
+    /// A wait has reported that the device is to be removed.
+    removal_reported: bool,
 }
 
 impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
     Nic<'s, 'p, H, QPS, CQS, KEYS>
 {
-    /// Brings the device up and opens an adapter on it. The interrupt vectors of `config` are the
-    /// host's affair.
+    /// Brings the device up and opens an adapter on it. The interrupt vectors of `config` are
+    /// replaced by those of the host.
     #[doc(alias = "dat_ia_open")]
     pub fn open(
         host: &'p H,
@@ -127,40 +127,41 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
         let now = Instant::from_nanos(host.now());
         let ia = Ia::open(driver, parts, net, now, host.entropy())
             .map_err(|error| failed(error.to_string()))?;
-        Ok(Self { ia, host, next: Next { deadline: None, work: true }, told: false })
+        Ok(Self { ia, host, next: Next { deadline: None, work: true }, removal_reported: false })
     }
 
-    /// The host beneath.
+    /// Returns the host beneath.
     #[must_use]
     pub fn host(&self) -> &'p H {
         self.host
     }
 
-    /// The host's time.
+    /// Returns the host's time.
     #[must_use]
     pub fn now(&self) -> Instant {
         Instant::from_nanos(self.host.now())
     }
 
-    /// Zeroed memory to register, page aligned.
+    /// Allocates zeroed, page-aligned memory to register.
     #[must_use]
     pub fn buffer(&self, len: usize) -> Option<Buffer<'p, H>> {
         Buffer::zeroed(self.host, len)
     }
 
-    /// The same, of memory that the device can only send from.
+    /// Allocates zeroed, page-aligned memory that the device can only send from.
     #[must_use]
     pub fn send_buffer(&self, len: usize) -> Option<Buffer<'p, H>> {
         Buffer::read_only(self.host, len)
     }
 
-    /// [`Ia::advance`], now.
+    /// Calls [`Ia::advance`] with the present time.
     pub fn advance(&mut self) -> Next {
         self.next = self.ia.advance(self.now());
         self.next
     }
 
-    /// [`Ia::ep_connect`], now, to the service point `remote.port()` of `remote.ip()`.
+    /// Calls [`Ia::ep_connect`] with the present time, to the service point `remote.port()` of
+    /// `remote.ip()`.
     #[doc(alias = "dat_ep_connect")]
     pub fn ep_connect(
         &mut self,
@@ -174,7 +175,7 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
         self.ia.ep_connect(now, ep, ip, port, timeout, private_data, Qos::BestEffort)
     }
 
-    /// [`Ia::ep_connect_direct`], now.
+    /// Calls [`Ia::ep_connect_direct`] with the present time.
     pub fn ep_connect_direct(
         &mut self,
         ep: Ep,
@@ -186,36 +187,36 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
         self.ia.ep_connect_direct(now, ep, remote, terms, timeout)
     }
 
-    /// [`Ia::ep_disconnect`], now.
+    /// Calls [`Ia::ep_disconnect`] with the present time.
     #[doc(alias = "dat_ep_disconnect")]
     pub fn ep_disconnect(&mut self, ep: Ep, flag: CloseFlag) -> Result<(), dat_core::Error> {
         let now = self.now();
         self.ia.ep_disconnect(now, ep, flag)
     }
 
-    /// [`Ia::ep_free`], now.
+    /// Calls [`Ia::ep_free`] with the present time.
     #[doc(alias = "dat_ep_free")]
     pub fn ep_free(&mut self, ep: Ep) -> Result<(), dat_core::Error> {
         let now = self.now();
         self.ia.ep_free(now, ep)
     }
 
-    /// [`Ia::evd_free`]. Who asks for a connection and is still queued there is turned away: nobody
-    /// could answer him any more.
+    /// Calls [`Ia::evd_free`] after rejecting the connection requests still queued there, which
+    /// could not be answered any more.
     #[doc(alias = "dat_evd_free")]
     pub fn evd_free(&mut self, evd: Evd) -> Result<(), dat_core::Error> {
         let mut requests = Vec::new();
-        // Where they cannot be looked at, the free says why.
+        // If they cannot be dequeued, the free reports the reason.
         let _ = self.ia.evd_requests(evd, |cr| requests.push(cr));
         self.ia.evd_free(evd)?;
         for cr in requests {
-            // He may have gone meanwhile.
+            // The peer may have given up meanwhile.
             let _ = self.cr_reject(cr, &[]);
         }
         Ok(())
     }
 
-    /// [`Ia::cr_accept`], now.
+    /// Calls [`Ia::cr_accept`] with the present time.
     #[doc(alias = "dat_cr_accept")]
     pub fn cr_accept(
         &mut self,
@@ -227,25 +228,25 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
         self.ia.cr_accept(now, cr, ep, private_data)
     }
 
-    /// [`Ia::cr_reject`], now.
+    /// Calls [`Ia::cr_reject`] with the present time.
     #[doc(alias = "dat_cr_reject")]
     pub fn cr_reject(&mut self, cr: Cr, private_data: &[u8]) -> Result<(), dat_core::Error> {
         let now = self.now();
         self.ia.cr_reject(now, cr, private_data)
     }
 
-    /// [`Ia::close`], now. If it succeeds, the host is ready for another adapter; if not, after
-    /// [`Host::renew`].
+    /// Calls [`Ia::close`] with the present time. After success the host is ready for another
+    /// adapter; after an error, [`Host::renew`] makes it so.
     #[doc(alias = "dat_ia_close")]
     pub fn close(mut self, flag: CloseFlag) -> Result<(), dat_core::Error> {
         let now = self.now();
         self.ia.close(now, flag)
     }
 
-    /// Waits until `evd` has `threshold` events and returns the first; [`Ia::evd_more`] tells how
+    /// Waits until `evd` has `threshold` events and returns the first; [`Ia::evd_more`] returns how
     /// many are left.
     ///
-    /// `TIMEOUT_EXPIRED` after `timeout`, which leaves what came in its place. Other errors as for
+    /// Returns `TIMEOUT_EXPIRED` after `timeout`; events that came stay queued. Other errors as for
     /// [`Ia::evd_wait`].
     #[doc(alias = "dat_evd_wait")]
     pub fn evd_wait(
@@ -259,8 +260,8 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
         self.under(wait, EvdWait::until)
     }
 
-    /// Waits until the CNO is triggered, and says by whom; by none if the last Event Dispatcher
-    /// left it. `QUEUE_EMPTY` after `timeout`.
+    /// Waits until the CNO is triggered and returns the Event Dispatcher that triggered it; `None`
+    /// if the last Event Dispatcher was detached. `QUEUE_EMPTY` after `timeout`.
     #[doc(alias = "dat_cno_wait")]
     pub fn cno_wait(&mut self, cno: Cno, timeout: Duration) -> Result<Option<Evd>, WaitError> {
         let now = self.now();
@@ -268,7 +269,7 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
         self.under(wait, CnoWait::until)
     }
 
-    /// Waits until it is over.
+    /// Runs a wait until it is over.
     fn under<W: Awaited<Self>>(
         &mut self,
         wait: W,
@@ -283,9 +284,9 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
         }
     }
 
-    /// A CNO with a descriptor, which becomes readable when the CNO may have been triggered, when
-    /// the adapter wants to be driven, and when the device is in trouble. Before each sleep on
-    /// it, and after, ask [`Nic::cno_trigger`].
+    /// Creates a CNO with a descriptor, which becomes readable when the CNO may have been
+    /// triggered, when the adapter has to be driven, and when the device is in trouble. Call
+    /// [`Nic::cno_trigger`] before and after each sleep on it.
     #[doc(alias = "dat_cno_fd_create")]
     pub fn cno_fd_create(&mut self) -> Result<(OwnedFd, Cno), dat_core::Error> {
         let none = DatReturn::of(DatType::InsufficientResources);
@@ -294,8 +295,8 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
         Ok((fd, self.ia.cno_fd_create()?))
     }
 
-    /// Drives the adapter and says which Event Dispatcher triggered the CNO; `QUEUE_EMPTY` if none
-    /// did, and then a sleep on the descriptor is safe.
+    /// Drives the adapter and returns the Event Dispatcher that triggered the CNO. After
+    /// `QUEUE_EMPTY` a sleep on the descriptor is safe.
     #[doc(alias = "dat_cno_trigger")]
     pub fn cno_trigger(&mut self, cno: Cno) -> Result<Evd, WaitError> {
         self.ia.cno_query(cno)?;
@@ -303,8 +304,8 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
         found.unwrap_or(Err(WaitError::UNTRIGGERED))
     }
 
-    /// Waits until one of the dispatchers has an event, and says which: extension, a CNO for this
-    /// call.
+    /// Waits until one of the dispatchers has an event and returns that dispatcher. An extension of
+    /// this crate: it acts like a CNO for one call.
     pub fn wait_any(&mut self, evds: &[Evd], timeout: Duration) -> Result<Evd, WaitError> {
         let until = self.now() + timeout;
         loop {
@@ -318,14 +319,14 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
         }
     }
 
-    /// Before a sleep on the descriptor: whether something is there already. If not, the descriptor
-    /// becomes readable when an event may have come to one of `evds`, when the adapter wants to
-    /// be driven, or when the device is in trouble.
+    /// Prepares a sleep on the descriptor. Returns whether an event is pending already. If not, the
+    /// descriptor becomes readable when an event may have come to one of `evds`, when the adapter
+    /// has to be driven, or when the device is in trouble.
     pub fn prepare(&mut self, evds: &[Evd]) -> Result<bool, WaitError> {
         Ok(self.any(evds).transpose()?.is_some())
     }
 
-    /// One turn of a wait for any of the dispatchers.
+    /// Runs one turn of a wait for any of the dispatchers.
     pub(crate) fn any(&mut self, evds: &[Evd]) -> Option<Result<Evd, WaitError>> {
         let look = |nic: &mut Self, _| {
             evds.iter().find_map(|evd| match nic.ia.evd_more(*evd) {
@@ -337,7 +338,7 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
         self.turn(look, |nic| nic.arm(evds))
     }
 
-    /// What a dispatcher refuses, the next look reports.
+    /// Arms the dispatchers. Errors are ignored: the next look reports them.
     fn arm(&mut self, evds: &[Evd]) {
         for evd in evds {
             let _ = self.ia.evd_arm(*evd, false);
@@ -349,7 +350,7 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
         self.host.wakeups().sleep(left.min(LONGEST));
     }
 
-    /// One turn of a wait, with the timer set for what is due next.
+    /// Runs one turn of a wait and sets the timer for the next deadline.
     fn turn<T>(
         &mut self,
         look: impl FnMut(&mut Self, Instant) -> Option<Result<T, WaitError>>,
@@ -369,7 +370,7 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
         found
     }
 
-    /// Drives the adapter for as long as it finds work, within bounds.
+    /// Drives the adapter while it finds work, at most [`DRIVES`] times.
     fn drive(&mut self) {
         for _ in 0..DRIVES {
             if !self.advance().work {
@@ -379,16 +380,15 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
     }
 }
 
-/// Something of the adapter that can be waited for: how it is looked at and ended, and what has to
-/// be armed.
+/// A wait that the `Ia` supports: for an Event Dispatcher or for a CNO.
 pub(crate) trait Awaited<N> {
-    /// What it gives.
+    /// The result of the wait.
     type Found;
-    /// Looks whether it is over.
+    /// Polls whether the wait is over.
     fn look(&mut self, nic: &mut N, now: Instant) -> Poll<Result<Self::Found, WaitError>>;
-    /// Has the device announce what it is waited for.
+    /// Has the device interrupt when the wait may be over.
     fn arm(&mut self, nic: &mut N);
-    /// Ends it.
+    /// Ends the wait.
     fn end(&mut self, nic: &mut N);
 }
 
@@ -427,7 +427,7 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
         nic.ia.cno_waited(now, self).map_err(WaitError::from)
     }
 
-    /// The adapter arms what is attached to a CNO each time it is driven.
+    /// Does nothing: the adapter arms the queues attached to a CNO each time it is driven.
     fn arm(&mut self, _nic: &mut Nic<'s, 'p, H, QPS, CQS, KEYS>) {}
 
     fn end(&mut self, nic: &mut Nic<'s, 'p, H, QPS, CQS, KEYS>) {
@@ -435,7 +435,7 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
     }
 }
 
-/// A wait under way, which ends with this value: also where a future is dropped.
+/// A wait in progress. Dropping it ends the wait, also when a future is dropped.
 pub(crate) struct Under<'n, N, W: Awaited<N>> {
     pub(crate) nic: &'n mut N,
     pub(crate) what: W,
@@ -452,7 +452,7 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize, W>
 where
     W: Awaited<Nic<'s, 'p, H, QPS, CQS, KEYS>>,
 {
-    /// One turn of it.
+    /// Runs one turn.
     pub(crate) fn turn(&mut self) -> Option<Result<W::Found, WaitError>> {
         let what = std::cell::RefCell::new(&mut self.what);
         self.nic.turn(
@@ -471,7 +471,7 @@ impl<N, W: Awaited<N>> Drop for Under<'_, N, W> {
     }
 }
 
-/// A wait for something of an adapter.
+/// The steps of a turn: `look` polls, `arm` arms.
 struct Look<'n, N, L, A> {
     nic: &'n mut N,
     look: L,
@@ -498,11 +498,15 @@ where
             return Some(found);
         }
         match self.nic.host.trouble()? {
-            // The driver finds out by itself, within its period of looking, and everything posted
-            // comes back first.
+            // The driver detects this within its health check period, and all posted requests
+            // complete first.
             Trouble::Gone(_) if self.nic.ia.lost().is_none() => None,
-            // Told once: the program may still want to wait for its connections to end.
-            Trouble::RemovalRequested if std::mem::replace(&mut self.nic.told, true) => None,
+            // Reported once: the program may still wait for its connections to end.
+            Trouble::RemovalRequested
+                if std::mem::replace(&mut self.nic.removal_reported, true) =>
+            {
+                None
+            }
             trouble @ (Trouble::Gone(_) | Trouble::BusError | Trouble::RemovalRequested) => {
                 Some(Err(WaitError::Device(trouble)))
             }
@@ -532,7 +536,7 @@ impl<H: Host, const QPS: usize, const CQS: usize, const KEYS: usize> DerefMut
     }
 }
 
-/// Readable when [`Nic::prepare`] should be called again.
+/// The descriptor is readable when [`Nic::prepare`] should be called again.
 impl<H: Host, const QPS: usize, const CQS: usize, const KEYS: usize> AsFd
     for Nic<'_, '_, H, QPS, CQS, KEYS>
 {

@@ -1,11 +1,10 @@
-//! Registered memory in pieces that are owned: what an [`OwningPoster`](dat_core::OwningPoster)
-//! posts.
+//! Registered memory in owned pieces, which an [`OwningPoster`](dat_core::OwningPoster) posts.
 //!
-//! A [`Pool`] is a buffer and its registration, which cannot be told apart any more: the memory
-//! went into the pool, and comes out when the registration has ended. A [`Piece`] of it is a value.
-//! Who has it may fill and read it; who posts it has it no more, until its completion; who drops it
-//! puts it back. So nothing that the device may still reach is ever in two hands, and no
-//! future, wait or error on the way frees it: what is dropped is the wait.
+//! A [`Pool`] owns a buffer and its registration: the memory moves into the pool and comes back
+//! when the registration has ended. A [`Piece`] is a value. Its owner may fill and read it. Posting
+//! moves it into the poster until its completion; dropping it returns it to the pool. So the
+//! program and the device never use a piece at the same time, and no dropped future, wait or error
+//! frees a piece that the device may still reach.
 //!
 //! ```no_run
 //! # use std::time::Duration;
@@ -39,22 +38,21 @@ struct Inner<'p, H: Host> {
     lmr: LmrParam,
     /// Bytes of a piece.
     len: usize,
-    /// Pieces that are at home.
+    /// Free pieces.
     free: Mutex<Vec<u32>>,
     pieces: u32,
 }
 
 impl<H: Host> Inner<'_, H> {
     fn with_free<T>(&self, act: impl FnOnce(&mut Vec<u32>) -> T) -> T {
-        // Nothing panics while it holds this.
+        // No code panics while it holds this lock.
         act(&mut self.free.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// Registered memory in pieces of one length. Clones are the same pool.
+/// Registered memory in pieces of one length. Clones refer to the same pool.
 ///
-/// Dropped without [`Pool::close`] its memory stays registered, and is the host's again when that
-/// is renewed.
+/// Without [`Pool::close`] the memory stays registered after the drop, until the host is renewed.
 pub struct Pool<'p, H: Host>(Arc<Inner<'p, H>>);
 
 impl<H: Host> Clone for Pool<'_, H> {
@@ -74,8 +72,8 @@ impl<H: Host> fmt::Debug for Pool<'_, H> {
 }
 
 impl<'p, H: Host> Pool<'p, H> {
-    /// Takes memory for `pieces` pieces of `len` bytes and registers it. Errors are those of
-    /// [`dat_core::Ia::lmr_create`], and `INSUFFICIENT_RESOURCES` if the host has not so much.
+    /// Allocates memory for `pieces` pieces of `len` bytes and registers it. Errors are those of
+    /// [`dat_core::Ia::lmr_create`], and `INSUFFICIENT_RESOURCES` if the host lacks memory.
     pub fn register<const QPS: usize, const CQS: usize, const KEYS: usize>(
         nic: &mut Nic<'_, 'p, H, QPS, CQS, KEYS>,
         pz: Pz,
@@ -84,7 +82,7 @@ impl<'p, H: Host> Pool<'p, H> {
         rights: MemPriv,
     ) -> Result<Self, Error> {
         let none = Error::new(DatType::InsufficientResources, DatSubtype::ResourceMemory);
-        // Pieces that a device writes share no cache line.
+        // Two pieces must not share a cache line that the device writes.
         let len = len.max(1).checked_next_multiple_of(64).ok_or(none)?;
         let bytes = usize::try_from(pieces).ok().and_then(|n| n.checked_mul(len));
         let memory = bytes.and_then(|bytes| nic.buffer(bytes)).ok_or(none)?;
@@ -94,7 +92,7 @@ impl<'p, H: Host> Pool<'p, H> {
         })
     }
 
-    /// The same of memory that is there already, which comes back with the error.
+    /// Registers existing memory as a pool. An error returns the memory.
     pub fn over<const QPS: usize, const CQS: usize, const KEYS: usize>(
         nic: &mut Nic<'_, 'p, H, QPS, CQS, KEYS>,
         pz: Pz,
@@ -116,21 +114,21 @@ impl<'p, H: Host> Pool<'p, H> {
         }
     }
 
-    /// A piece, if one is at home.
+    /// Takes a piece, if one is free.
     #[must_use]
     pub fn take(&self) -> Option<Piece<'p, H>> {
         let at = self.0.with_free(Vec::pop)?;
         Some(Piece { pool: Arc::clone(&self.0), at })
     }
 
-    /// Pieces that are at home.
+    /// Returns the number of free pieces.
     #[must_use]
     pub fn left(&self) -> usize {
         self.0.with_free(|free| free.len())
     }
 
-    /// Ends the registration and gives the memory back. Refused with `INVALID_STATE`, and the pool
-    /// back, while a piece is out, or another clone is there to take one.
+    /// Ends the registration and returns the memory. Refused with `INVALID_STATE`, returning the
+    /// pool, while a piece is in use or another clone exists.
     pub fn close<const QPS: usize, const CQS: usize, const KEYS: usize>(
         self,
         nic: &mut Nic<'_, 'p, H, QPS, CQS, KEYS>,
@@ -149,7 +147,7 @@ impl<'p, H: Host> Pool<'p, H> {
     }
 }
 
-/// A piece of a [`Pool`]: bytes that are its owner's alone. Dropped, it is at home again.
+/// A piece of a [`Pool`]: bytes that only its owner uses. Dropping it returns it to the pool.
 pub struct Piece<'p, H: Host> {
     pool: Arc<Inner<'p, H>>,
     at: u32,
@@ -165,9 +163,9 @@ impl<H: Host> fmt::Debug for Piece<'_, H> {
 }
 
 impl<H: Host> Piece<'_, H> {
-    /// Bytes.
+    /// Returns its length in bytes.
     #[must_use]
-    #[expect(clippy::len_without_is_empty, reason = "none is")]
+    #[expect(clippy::len_without_is_empty, reason = "no piece is empty")]
     pub fn len(&self) -> usize {
         self.pool.len
     }
@@ -176,21 +174,21 @@ impl<H: Host> Piece<'_, H> {
         usize::try_from(self.at).unwrap_or(usize::MAX).saturating_mul(self.pool.len)
     }
 
-    /// Copies bytes in at `at`. What does not fit is left out; returns how many were copied.
+    /// Copies bytes in at `at`, as many as fit. Returns how many were copied.
     pub fn copy_in(&mut self, at: usize, from: &[u8]) -> usize {
         let count = self.pool.len.saturating_sub(at).min(from.len());
         let from = from.get(..count).unwrap_or_default();
         self.pool.memory.copy_in(self.offset().saturating_add(at), from)
     }
 
-    /// Copies bytes out from `at`. Returns how many there were.
+    /// Copies bytes out from `at`, as many as there are. Returns how many were copied.
     pub fn copy_out(&self, at: usize, to: &mut [u8]) -> usize {
         let count = self.pool.len.saturating_sub(at).min(to.len());
         let to = to.get_mut(..count).unwrap_or_default();
         self.pool.memory.copy_out(self.offset().saturating_add(at), to)
     }
 
-    /// Its first `len` bytes; no more than it has.
+    /// Returns a copy of the first `len` bytes, or of all if the piece is shorter.
     #[must_use]
     pub fn to_vec(&self, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len.min(self.pool.len)];
@@ -198,8 +196,8 @@ impl<H: Host> Piece<'_, H> {
         bytes
     }
 
-    /// All of it as a peer names it. Of use to the peer if the pool was registered with remote
-    /// rights, and then the piece stays out, here, for as long as the peer has the name.
+    /// Returns the triplet by which a peer reaches the piece. The pool has to be registered with
+    /// remote rights. Keep the piece for as long as the peer may use the triplet.
     #[must_use]
     pub fn remote(&self) -> RmrTriplet {
         let LmrTriplet { addr, len, .. } = self.segment();

@@ -1,7 +1,7 @@
-//! Configuration space: a copy of its bytes, and what they say.
+//! Configuration space: a copy of its bytes, and the registers in it.
 //!
-//! The bytes come through whatever host the device has; `pci-driver` reads registers and walks
-//! capabilities in the copy. Writes go to the host itself: a copy has no effects.
+//! The host of the device supplies the bytes; `pci-driver` reads registers and walks capabilities
+//! in the copy. Writes go to the host itself: a copy has no effect on the device.
 
 use std::io;
 
@@ -9,11 +9,11 @@ use pci_driver::config::PciConfig;
 use pci_driver::config::caps::{MsiXCapability, PciExpressCapability};
 use pci_driver::regions::{BackedByPciSubregion, PciMemoryRegion};
 
-/// Length of the registers that name vendor and device, the first ones.
+/// Length of the first registers, which hold the vendor and device IDs.
 pub(crate) const ID: usize = 4;
-/// Offset of the command register, for hosts: the one register that they write.
+/// Offset of the command register, the only register that hosts write.
 pub(crate) const COMMAND: u64 = 0x04;
-/// Its bits for decoding memory and for being a bus master.
+/// Bits of the command register: memory decoding and bus mastering.
 pub(crate) const MEMORY_SPACE: u16 = 1 << 1;
 pub(crate) const BUS_MASTER: u16 = 1 << 2;
 /// Length of configuration space with its extended part.
@@ -25,21 +25,21 @@ pub struct ConfigSpace {
     bytes: Vec<u8>,
 }
 
-/// What the link to the device is.
+/// The PCI Express capability.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Express {
-    /// The function can be reset alone.
+    /// The function supports function level reset.
     pub function_reset: bool,
 }
 
 impl ConfigSpace {
-    /// Over the bytes as they were read, 256 or 4096 of them.
+    /// Wraps the bytes as they were read, 256 or 4096 of them.
     #[must_use]
     pub fn new(bytes: Vec<u8>) -> Self {
         Self { bytes }
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
@@ -50,27 +50,27 @@ impl ConfigSpace {
         what(PciConfig::backed_by(&region)).ok()
     }
 
-    /// Vendor and device, if the device answers: one that is gone reads all ones.
+    /// Returns vendor and device ID; `None` if they read as all ones, as of a removed device.
     #[must_use]
     pub fn id(&self) -> Option<(u16, u16)> {
         let id = self.read(|c| Ok((c.vendor_id().read()?, c.device_id().read()?)))?;
         (id.0 != u16::MAX).then_some(id)
     }
 
-    /// Vendor and device of the board.
+    /// Returns the subsystem's vendor and device ID.
     #[must_use]
     pub fn subsystem(&self) -> Option<(u16, u16)> {
         self.read(|c| Ok((c.subsystem_vendor_id().read()?, c.subsystem_id().read()?)))
     }
 
-    /// Revision of the device.
+    /// Returns the revision of the device.
     #[must_use]
     pub fn revision(&self) -> Option<u8> {
         self.read(|c| c.revision_id().read())
     }
 
-    /// Class, subclass and programming interface. (Not by `pci-driver`, which has the three in
-    /// reverse order.)
+    /// Returns class, subclass and programming interface. (Not by `pci-driver`, which returns the
+    /// three in reverse order.)
     #[must_use]
     pub fn class(&self) -> Option<(u8, u8, u8)> {
         let bytes = self.bytes.get(0x09..0x0c)?;
@@ -78,13 +78,13 @@ impl ConfigSpace {
         Some((class, subclass, interface))
     }
 
-    /// The function may read and write memory.
+    /// Returns whether bus mastering is on.
     #[must_use]
     pub fn bus_master(&self) -> bool {
         self.read(|c| c.command().bus_master_enable().read()) == Some(true)
     }
 
-    /// It has MSI-X.
+    /// Returns whether the function has MSI-X.
     #[must_use]
     pub fn msix(&self) -> bool {
         let found = self.read(|c| {
@@ -94,7 +94,7 @@ impl ConfigSpace {
         found == Some(true)
     }
 
-    /// Its PCI Express capability, if it has one.
+    /// Returns the PCI Express capability, if there is one.
     #[must_use]
     pub fn express(&self) -> Option<Express> {
         self.read(|c| {
@@ -116,8 +116,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A function with power management, MSI-X and PCI Express, the last with or without its own
-    /// reset.
+    /// A function with power management, MSI-X and PCI Express, the last with or without function
+    /// level reset.
     fn function(reset: bool) -> ConfigSpace {
         let mut bytes = vec![0; EXTENDED];
         let mut put = |at: usize, these: &[u8]| bytes[at..at + these.len()].copy_from_slice(these);
@@ -154,7 +154,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_are_too_odd(bytes in proptest::collection::vec(any::<u8>(), 0..512)) {
+        fn arbitrary_bytes_do_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..512)) {
             let config = ConfigSpace::new(bytes);
             let _ = (config.id(), config.subsystem(), config.revision(), config.class());
             let _ = (config.bus_master(), config.msix(), config.express());

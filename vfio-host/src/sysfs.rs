@@ -1,8 +1,8 @@
-//! What the kernel says of PCI functions: who drives them, which IOMMU group they are in, and
-//! whether that group can be used.
+//! PCI functions as sysfs shows them: their driver, their IOMMU group, and whether that group can
+//! be used.
 //!
-//! Only files are read here, under a root that tests replace; binding is done by whoever owns the
-//! machine, with the commands that the errors name.
+//! This module only reads files, under a root that tests replace. The administrator of the machine
+//! binds drivers, with the commands that the errors name.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -11,17 +11,17 @@ use std::path::{Path, PathBuf};
 use crate::address::PciAddress;
 use crate::error::{Error, Kind};
 
-/// The driver that hands functions to programs.
+/// The kernel driver that gives programs access to functions.
 pub const VFIO_PCI: &str = "vfio-pci";
-/// How many mappings a container takes.
+/// The file with the limit of mappings for each container.
 pub const ENTRY_LIMIT: &str = "/sys/module/vfio_iommu_type1/parameters/dma_entry_limit";
-/// Drivers of group members that do not stand in the way: they do no DMA.
+/// Drivers that group members may have: they do no DMA.
 const HARMLESS: [&str; 3] = [VFIO_PCI, "pcieport", "pci-stub"];
 
 /// A PCI function as the kernel shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function {
-    /// Where it is.
+    /// Its address.
     pub address: PciAddress,
     /// The driver that it is bound to.
     pub driver: Option<String>,
@@ -42,22 +42,22 @@ impl Default for Sysfs {
 }
 
 impl Sysfs {
-    /// The trees `sys` and `dev` under `root`.
+    /// Reads the trees `sys` and `dev` under `root`.
     pub fn at(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
     }
 
-    /// Where the functions are.
+    /// Returns the directory of all functions.
     fn devices(&self) -> PathBuf {
         self.root.join("sys/bus/pci/devices")
     }
 
-    /// The directory of a function.
+    /// Returns the directory of a function.
     pub fn path(&self, address: PciAddress) -> PathBuf {
         self.devices().join(address.to_string())
     }
 
-    /// One function.
+    /// Reads one function.
     pub fn function(&self, address: PciAddress) -> Result<Function, Error> {
         self.look_at(address).ok_or_else(|| {
             Error::new(
@@ -78,7 +78,7 @@ impl Sysfs {
         })
     }
 
-    /// The functions of an IOMMU group.
+    /// Reads the functions of an IOMMU group.
     pub fn members(&self, group: u32) -> Vec<Function> {
         let path = format!("sys/kernel/iommu_groups/{group}/devices");
         let mut found: Vec<_> = names(&self.root.join(path))
@@ -89,8 +89,8 @@ impl Sysfs {
         found
     }
 
-    /// Whether a program could take hold of the function: it is behind an IOMMU, bound to vfio-pci,
-    /// and so are all that share its group. Returns the group.
+    /// Checks that a program can open the function: it is behind an IOMMU and bound to vfio-pci,
+    /// and all members of its group are usable. Returns the group.
     pub fn check(&self, address: PciAddress) -> Result<u32, Error> {
         let function = self.function(address)?;
         let Some(group) = function.group else {
@@ -99,14 +99,14 @@ impl Sysfs {
         if function.driver.as_deref() != Some(VFIO_PCI) {
             return Err(not_bound(&function));
         }
-        match self.in_the_way(group) {
+        match self.blocking(group) {
             others if others.is_empty() => Ok(group),
             others => Err(not_viable(address, group, &others)),
         }
     }
 
-    /// Members of a group whose drivers keep it from being used.
-    pub fn in_the_way(&self, group: u32) -> Vec<Function> {
+    /// Returns the members of a group whose drivers block its use.
+    pub fn blocking(&self, group: u32) -> Vec<Function> {
         let harmless = |driver: &str| HARMLESS.contains(&driver);
         let mut members = self.members(group);
         members.retain(|member| !member.driver.as_deref().is_none_or(harmless));
@@ -114,19 +114,19 @@ impl Sysfs {
     }
 }
 
-/// Contents of a file, without white space around it.
+/// Returns the contents of a file, trimmed.
 pub fn text(file: &Path) -> Option<String> {
     let bytes = fs::read(file).ok()?;
     Some(String::from_utf8_lossy(&bytes).trim().to_owned())
 }
 
-/// Name of what a symbolic link points at.
+/// Returns the file name of a symbolic link's target.
 pub fn link(file: &Path) -> Option<String> {
     let target = fs::read_link(file).ok()?;
     Some(target.file_name()?.to_string_lossy().into_owned())
 }
 
-/// Names in a folder, sorted; none if it is not there.
+/// Returns the names in a folder, sorted; none if it does not exist.
 pub fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut names: Vec<String> =
@@ -135,7 +135,7 @@ pub fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// The shell line that gives a function to vfio-pci.
+/// Returns the shell command that binds a function to vfio-pci.
 pub(crate) fn bind_command(function: &Function) -> String {
     let address = function.address;
     let mut line = format!("echo {VFIO_PCI} > /sys/bus/pci/devices/{address}/driver_override; ");

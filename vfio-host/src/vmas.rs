@@ -1,4 +1,4 @@
-//! What of the process's memory lies where: `/proc/self/maps`.
+//! The memory mappings of the process, from `/proc/self/maps`.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -16,18 +16,18 @@ use crate::host::Reach;
 pub(crate) struct Vma {
     pub(crate) range: Range<u64>,
     pub(crate) rights: ProtFlags,
-    /// Others may have it too.
+    /// Other processes may share it.
     pub(crate) shared: bool,
-    /// Where in the file it begins.
+    /// Its offset in the file.
     pub(crate) offset: u64,
-    /// The number of the file behind it; 0 if there is none.
+    /// The inode number of the file that backs it; 0 if there is none.
     pub(crate) inode: u64,
-    /// What the kernel calls it.
+    /// The kernel's name for it.
     pub(crate) name: String,
 }
 
 impl Vma {
-    /// None if the line is none of that file's.
+    /// Parses a line; `None` if it is malformed.
     fn parse(line: &str) -> Option<Self> {
         let mut words = line.splitn(6, ' ');
         let (start, end) = words.next()?.split_once('-')?;
@@ -53,13 +53,13 @@ impl Vma {
         })
     }
 
-    /// Why the device cannot be given pages of it, if it cannot.
+    /// Returns why its pages cannot be lent to the device, if they cannot.
     pub(crate) fn refusal(&self, reach: Reach) -> Option<&'static str> {
         let lacks = |right| !self.rights.contains(right);
         if lacks(ProtFlags::READ) {
             Some("the process itself may not read it")
         } else if !lacks(ProtFlags::EXEC) && lacks(ProtFlags::WRITE) {
-            // Data that could be run as well is data: under valgrind, all of a heap is.
+            // Writable memory counts as data even if executable: under valgrind, all of a heap is.
             Some("it is code")
         } else if reach == Reach::ReadWrite && lacks(ProtFlags::WRITE) {
             Some("the process itself may not write to it")
@@ -70,18 +70,18 @@ impl Vma {
         }
     }
 
-    /// It is the stack that grows downwards by itself.
+    /// Returns whether it is the main stack, which grows downwards by itself.
     pub(crate) fn grows(&self) -> bool {
         self.name == "[stack]"
     }
 
-    /// The file behind it, wherever it can be found: by its path, among the descriptors of the
-    /// process, or by the kernel's own link, which it shows the privileged.
+    /// Opens the file that backs it: by its path, by a descriptor of the process, or by the
+    /// kernel's link, which only privileged processes can open.
     pub(crate) fn file(&self) -> Option<File> {
         let Range { start, end } = self.range;
         let own = std::fs::read_dir("/proc/self/fd").into_iter().flatten();
         let own = own.flatten().map(|entry| entry.path());
-        // Only those of that name are looked into.
+        // Only descriptors of that name are inspected.
         let own = own.filter(|path| {
             let target = std::fs::read_link(path);
             target.is_ok_and(|target| target == Path::new(&self.name))
@@ -93,7 +93,7 @@ impl Vma {
             .chain([link]);
         places.find_map(|path| {
             let there = std::fs::metadata(&path).ok()?;
-            // Nothing but the file itself is opened: to open a device may do something.
+            // Only a regular file is opened: opening a device may have side effects.
             if there.ino() != self.inode || !there.is_file() {
                 return None;
             }
@@ -103,7 +103,7 @@ impl Vma {
     }
 }
 
-/// The mappings that `pages` touch, in ascending order.
+/// Returns the mappings that `pages` touch, in ascending order.
 pub(crate) fn of(pages: &Range<u64>) -> io::Result<Vec<Vma>> {
     let text = std::fs::read_to_string("/proc/self/maps")?;
     let all = text.lines().filter_map(Vma::parse);
@@ -111,7 +111,7 @@ pub(crate) fn of(pages: &Range<u64>) -> io::Result<Vec<Vma>> {
     Ok(near.collect())
 }
 
-/// That all of the pages are shared with other processes.
+/// Checks that all pages are shared with other processes.
 pub(crate) fn shared(pages: &Range<u64>) -> Result<(), Error> {
     let vmas = of(pages).unwrap_or_default();
     let mut at = pages.start;
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_found_touches_what_is_asked_for() {
+    fn the_mappings_found_touch_the_pages_asked_for() {
         let value = Box::new(7u64);
         let addr = std::ptr::from_ref(&*value).addr() as u64;
         let found = of(&(addr..addr + 8)).unwrap();

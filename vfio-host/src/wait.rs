@@ -1,27 +1,26 @@
 //! Waiting without a lost wake-up: clear, look, arm, look again.
 //!
 //! Every wait of this crate - blocking, by file descriptor, as a future - is a loop of [`turn`] and
-//! a sleep. Two orders are all that matters, and `tests/wakeup.rs` has every interleaving of them
-//! tried:
-//! * wake-ups are forgotten *before* looking, so that one which comes during the look is still
-//!   there to end the sleep;
-//! * a second look follows the arming, because what came between the first look and the arming
-//!   wakes nobody.
+//! a sleep. Its correctness depends on two orders; `tests/wakeup.rs` tests every interleaving:
+//! * wake-ups are cleared *before* the look, so that one which comes during the look still ends the
+//!   sleep;
+//! * a second look follows the arming, because an event between the first look and the arming
+//!   causes no wake-up.
 
-/// Something that can be waited for.
+/// A condition that can be waited for.
 pub trait Waiting {
-    /// What the wait is for.
+    /// The result of the wait.
     type Found;
 
-    /// Forgets the wake-ups that have come so far.
+    /// Clears the wake-ups that have come so far.
     fn clear(&mut self);
-    /// Takes what is there.
+    /// Polls for the result and takes it.
     fn look(&mut self) -> Option<Self::Found>;
-    /// Asks to be woken by what comes from now on.
+    /// Requests a wake-up for the next event.
     fn arm(&mut self);
 }
 
-/// One turn. `None` says that a sleep is safe: whatever comes after the last look ends it.
+/// Runs one turn. After `None` a sleep is safe: an event after the last look ends it.
 pub fn turn<W: Waiting>(waiting: &mut W) -> Option<W::Found> {
     // ORDER: the clearing precedes the look.
     waiting.clear();

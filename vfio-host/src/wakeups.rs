@@ -1,9 +1,9 @@
-//! Everything that may end a sleep, behind one file descriptor.
+//! All wake-ups of one device behind one file descriptor.
 //!
-//! A device's interrupt vectors and its troubles are eventfds, the next deadline is a timerfd, the
-//! death of a server is a hang-up of its socket; an epoll set holds them all, so that a program
-//! polls one descriptor whatever the host is. A wake-up stays until [`Wakeups::clear`]; see
-//! [`crate::wait`] for the order.
+//! Interrupt vectors and trouble of the device are eventfds, the next deadline is a timerfd, the
+//! end of a server is a hang-up of its socket. An epoll set holds them all, so that a program polls
+//! one descriptor for either kind of host. A wake-up stays until [`Wakeups::clear`]; see
+//! [`crate::wait`] for the order of calls.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,9 +18,9 @@ use rustix::time::{
 use crate::error::{Error, Kind};
 use crate::host::Trouble;
 
-/// Interrupt vectors that are wired at the most: asynchronous events, completions, commands.
+/// Largest number of wired interrupt vectors: asynchronous events, completions, commands.
 pub const VECTORS: usize = 3;
-/// The vector of commands, where there are that many.
+/// The vector of commands, if there are that many.
 const COMMANDS: usize = 2;
 
 /// Marks in the epoll set, above those of the vectors.
@@ -28,7 +28,7 @@ const TIMER: u64 = 16;
 const ERROR: u64 = 17;
 const REMOVAL: u64 = 18;
 const PEER: u64 = 19;
-/// Descriptors in the set at the most.
+/// Largest number of descriptors in the set.
 const MEMBERS: usize = 8;
 
 /// The file descriptors of one device.
@@ -37,16 +37,16 @@ pub struct Wakeups {
     set: OwnedFd,
     timer: OwnedFd,
     vectors: Vec<OwnedFd>,
-    /// Interrupts taken, by vector.
+    /// Number of interrupts taken, by vector.
     taken: [AtomicU64; VECTORS],
     error: OwnedFd,
     removal: OwnedFd,
-    /// Bits of [`ERROR`], [`REMOVAL`], [`PEER`] that were seen.
+    /// Bits of the marks [`ERROR`], [`REMOVAL`], [`PEER`] that were seen.
     seen: AtomicU64,
 }
 
 impl Wakeups {
-    /// Descriptors for `vectors` vectors, [`VECTORS`] at the most.
+    /// Makes descriptors for `vectors` vectors, at most [`VECTORS`].
     pub(crate) fn new(vectors: usize) -> Result<Self, Error> {
         Self::make(vectors.clamp(1, VECTORS)).map_err(|errno| {
             Error::new(
@@ -73,7 +73,7 @@ impl Wakeups {
             removal: eventfd(0, flags)?,
             seen: AtomicU64::new(0),
         };
-        // The vector of commands wakes only who waits for a command.
+        // The vector of commands is not in the set: it wakes waits for commands only.
         for (mark, fd) in (0..).zip(&made.vectors).take(COMMANDS) {
             made.watch(fd, mark, epoll::EventFlags::IN)?;
         }
@@ -87,34 +87,34 @@ impl Wakeups {
         epoll::add(&self.set, fd, epoll::EventData::new_u64(mark), flags)
     }
 
-    /// Watches the socket of a server for its end, which is told once.
+    /// Watches the socket of a server for a hang-up, which is reported once.
     pub(crate) fn watch_peer(&self, socket: impl AsFd) -> Result<(), Errno> {
         let flags = epoll::EventFlags::RDHUP | epoll::EventFlags::ONESHOT;
         self.watch(socket, PEER, flags)
     }
 
-    /// The vectors' eventfds, in order.
+    /// Returns the eventfds of the vectors, in order.
     pub(crate) fn vectors(&self) -> &[OwnedFd] {
         &self.vectors
     }
 
-    /// Where the bus reports errors.
+    /// Returns the eventfd for bus errors.
     pub(crate) fn error(&self) -> &OwnedFd {
         &self.error
     }
 
-    /// Where the kernel asks for the device.
+    /// Returns the eventfd by which the kernel requests the device's removal.
     pub(crate) fn removal(&self) -> &OwnedFd {
         &self.removal
     }
 
-    /// Interrupts that were taken so far on `vector`.
+    /// Returns the number of interrupts taken so far on `vector`.
     #[must_use]
     pub fn interrupts(&self, vector: usize) -> u64 {
         self.taken.get(vector).map_or(0, |taken| taken.load(Ordering::Relaxed))
     }
 
-    /// What was reported of the device.
+    /// Returns the trouble that was reported, if any.
     pub(crate) fn trouble(&self) -> Option<Trouble> {
         if self.saw(ERROR) {
             return Some(Trouble::BusError);
@@ -122,7 +122,7 @@ impl Wakeups {
         self.saw(REMOVAL).then_some(Trouble::RemovalRequested)
     }
 
-    /// The server has hung up.
+    /// Returns whether the server has hung up.
     pub(crate) fn saw_peer_end(&self) -> bool {
         self.saw(PEER)
     }
@@ -131,7 +131,7 @@ impl Wakeups {
         self.seen.load(Ordering::Acquire) & (1 << mark) != 0
     }
 
-    /// Forgets wake-ups. Trouble is remembered.
+    /// Clears all wake-ups. Trouble is remembered.
     pub fn clear(&self) {
         let mut found = [const { None }; MEMBERS];
         for mark in self.ready(&mut found) {
@@ -148,7 +148,7 @@ impl Wakeups {
         }
     }
 
-    /// The marks of what is ready now.
+    /// Returns the marks of the descriptors that are ready.
     fn ready<'m>(&self, marks: &'m mut [Option<u64>; MEMBERS]) -> impl Iterator<Item = u64> + 'm {
         let empty =
             epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
@@ -161,13 +161,13 @@ impl Wakeups {
         marks.iter().copied().flatten()
     }
 
-    /// Sleeps until something wakes, or for `limit`. What woke stays until it is cleared.
+    /// Sleeps until a wake-up, or for `limit`. The wake-up stays until it is cleared.
     pub fn sleep(&self, limit: Duration) {
         sleep_on(&self.set, limit);
     }
 
-    /// Sleeps until the device reports a command as done, or for `limit`. Whether there is a vector
-    /// for that.
+    /// Sleeps until the device reports a command as done, or for `limit`. Returns whether there is
+    /// a vector for that.
     pub(crate) fn sleep_for_command(&self, limit: Duration) -> bool {
         let Some(fd) = self.vectors.get(COMMANDS) else {
             return false;
@@ -177,13 +177,13 @@ impl Wakeups {
         true
     }
 
-    /// Wakes when `after` has passed; never, if there is none.
+    /// Sets the timer to wake after a time; `None` switches it off.
     pub fn set_timer(&self, after: Option<Duration>) {
-        // A timer of 0 would be switched off.
+        // A time of 0 would switch the timer off.
         let after = after.map_or(Duration::ZERO, |after| after.max(Duration::from_nanos(1)));
         let setting = Itimerspec { it_interval: Timespec::default(), it_value: timespec(after) };
-        // Cannot fail: the descriptor is a timer and the value a time. If it did, `sleep` has its
-        // own limit.
+        // Cannot fail: the descriptor is a timer and the value a valid time. Even if it did,
+        // `sleep` has its own limit.
         let _ = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &setting);
     }
 
@@ -195,7 +195,7 @@ impl Wakeups {
     }
 }
 
-/// Readable when something woke and was not cleared.
+/// The descriptor is readable while a wake-up has not been cleared.
 impl AsFd for Wakeups {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.set.as_fd()
@@ -204,7 +204,7 @@ impl AsFd for Wakeups {
 
 fn sleep_on(fd: &OwnedFd, limit: Duration) {
     let mut fds = [PollFd::new(fd, PollFlags::IN)];
-    // An interrupted sleep is a short one: its caller looks and sleeps again.
+    // A sleep that a signal interrupts is a short one: the caller looks and sleeps again.
     let _ = poll(&mut fds, Some(&timespec(limit)));
 }
 
@@ -215,7 +215,7 @@ fn timespec(span: Duration) -> Timespec {
     }
 }
 
-/// The count of an eventfd or timerfd, which goes to 0.
+/// Reads the count of an eventfd or timerfd, which resets it to 0.
 fn drain(fd: &OwnedFd) -> u64 {
     let mut count = [0; 8];
     match rustix::io::read(fd, &mut count) {
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_wakes_only_who_waits_for_one() {
+    fn the_command_vector_wakes_waits_for_commands_only() {
         let wakeups = Wakeups::new(3).unwrap();
         fire(&wakeups.vectors()[2]);
         assert!(!wakes(&wakeups));
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_wakes_and_can_be_taken_back() {
+    fn a_deadline_wakes_and_can_be_cancelled() {
         let wakeups = Wakeups::new(1).unwrap();
         wakeups.set_timer(Some(Duration::ZERO));
         let start = Instant::now();
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn trouble_is_told_once_and_remembered() {
+    fn trouble_wakes_once_and_is_remembered() {
         let wakeups = Wakeups::new(1).unwrap();
         let (socket, peer) = UnixStream::pair().unwrap();
         wakeups.watch_peer(&socket).unwrap();

@@ -1,10 +1,9 @@
-//! No wake-up is lost: every interleaving of a wait with a device, by loom.
+//! Tests with loom that no interleaving of a wait with a device loses a wake-up.
 //!
-//! The device here is the weakest that the waits have to do with: arming it does not report what is
-//! there already, and it interrupts once for each arming. A sleep is lost if the device has done
-//! all that it will ever do, something is there, and nothing woke. The tests also show that they
-//! would notice: with either of the two orders of `vfio_host::wait` turned round, such an
-//! interleaving is found.
+//! The device here has the weakest guarantees that waits may rely on: arming it does not report
+//! pending events, and it interrupts once for each arming. A wake-up is lost if the device is done,
+//! an event is pending, and the program sleeps. The tests also check themselves: with either of the
+//! two orders of `vfio_host::wait` reversed, they find such an interleaving.
 #![expect(
     clippy::unwrap_used,
     reason = "test code: a panic here is a failed test with a line number"
@@ -20,7 +19,7 @@ use vfio_host::wait::{Waiting, turn};
 const EVENTS: usize = 2;
 
 struct Device {
-    /// Events so far.
+    /// Number of events so far.
     raised: AtomicUsize,
     armed: AtomicBool,
     /// The eventfd: set until it is cleared.
@@ -29,7 +28,7 @@ struct Device {
 
 impl Device {
     fn raise(&self) {
-        // The event is written before the device looks whether it is to interrupt.
+        // The event is written before the device checks whether it is armed.
         self.raised.fetch_add(1, Ordering::SeqCst);
         if self.armed.swap(false, Ordering::SeqCst) {
             self.woken.swap(true, Ordering::SeqCst);
@@ -61,8 +60,8 @@ impl Waiting for Program {
     }
 }
 
-/// Waits for every event by `turn`, with a device at work beside. How many interleavings end in a
-/// sleep that nothing ends.
+/// Waits for every event with `turn`, while a device raises them. Returns the number of
+/// interleavings that end in a sleep which nothing ends.
 fn lost(turn: fn(&mut Program) -> Option<()>) -> u32 {
     let lost = std::sync::Arc::new(AtomicU32::new(0));
     let count = std::sync::Arc::clone(&lost);
@@ -81,8 +80,7 @@ fn lost(turn: fn(&mut Program) -> Option<()>) -> u32 {
             if turn(&mut program).is_some() {
                 continue;
             }
-            // The sleep. Where it has not ended before, it ends when the device is through, or
-            // never.
+            // The sleep. It ends at the latest when the device is done, or never.
             if !program.device.woken.load(Ordering::SeqCst) {
                 if let Some(raiser) = raiser.take() {
                     raiser.join().unwrap();
@@ -106,7 +104,7 @@ fn no_interleaving_sleeps_for_ever() {
 }
 
 #[test]
-fn without_the_second_look_one_does() {
+fn without_the_second_look_a_wake_up_is_lost() {
     let lost = lost(|program| {
         program.clear();
         if let Some(found) = program.look() {
@@ -119,7 +117,7 @@ fn without_the_second_look_one_does() {
 }
 
 #[test]
-fn with_the_clearing_behind_the_looks_one_does() {
+fn with_the_clearing_after_the_looks_a_wake_up_is_lost() {
     let lost = lost(|program| {
         if let Some(found) = program.look() {
             return Some(found);

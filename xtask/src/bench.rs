@@ -11,7 +11,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use dat_lab::images::valgrind;
 use dat_lab::run;
 
-/// The page that carries the table, and what stands above it there.
+/// The page of the table, and the text above the table.
 const PAGE: &str = "docs/generated/benchmarks.md";
 const HEAD: &str = "\
 # Cost of the data path
@@ -33,7 +33,7 @@ struct Case {
     name: String,
     ops: usize,
     goal: f64,
-    /// The goal is to be worked towards, and fails nothing while it is missed.
+    /// The goal is an aim: missing it is not a failure.
     aim: bool,
     time_goal: f64,
     peer: (u32, u32),
@@ -43,7 +43,7 @@ struct Case {
 struct Row {
     case: Case,
     instructions: Option<f64>,
-    /// Of the best round, as a multiple of the limit's.
+    /// Time of the best round, as a multiple of the limit loop's.
     ratio: f64,
     nanoseconds: f64,
     economy: Option<Vec<f64>>,
@@ -53,7 +53,7 @@ struct Row {
 pub(crate) fn bench(bless: bool) -> Result<()> {
     let mut build = run::cargo();
     build.args(["build", "--profile", "bench", "-p", "dat-tests", "--bin", "bench"]);
-    run::quiet(build)?;
+    run::capture(build)?;
     let binary = binary()?;
     let missing = valgrind::command().err();
     let counting = missing.is_none();
@@ -90,16 +90,16 @@ pub(crate) fn bench(bless: bool) -> Result<()> {
     if missed.is_empty() { Ok(()) } else { bail!("goals missed: {}", missed.join("; ")) }
 }
 
-/// Where cargo has put the binary.
+/// Returns the path of the binary that cargo has built.
 fn binary() -> Result<PathBuf> {
     Ok(run::target()?.join("release").join("bench"))
 }
 
-/// The records that the binary prints, one a line, fields separated by tabs.
+/// Runs the binary and parses its records, one a line, fields separated by tabs.
 fn records(binary: &PathBuf, args: &[&str]) -> Result<Vec<Vec<String>>> {
     let mut command = Command::new(binary);
     command.args(args);
-    let text = run::quiet(command)?;
+    let text = run::capture(command)?;
     Ok(text.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect())
 }
 
@@ -125,7 +125,7 @@ fn field(records: &[Vec<String>], kind: &str, name: &str, at: usize) -> Result<f
         .ok_or_else(|| anyhow!("the bench printed no {kind} of {name}"))
 }
 
-/// Instructions per operation, everything below the case's function counted.
+/// Counts the instructions per operation, of everything that the case's function calls.
 fn count(binary: &PathBuf, case: &Case) -> Result<f64> {
     let mut command = valgrind::command()?;
     command

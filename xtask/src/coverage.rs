@@ -1,10 +1,8 @@
-//! `docs/dat-coverage.md`: every rule of DAT that the conformance suite checks, and what has to be
-//! checked.
+//! `docs/dat-coverage.md`: every rule of DAT that the conformance suite has to check, and its case.
 //!
-//! Beside the cases in `tests/src/conformance` stand tables of rules, `rules/<group>.txt`, and
-//! `required.txt`: every call, transition, event and memory rule of DAT. `cargo xtask tidy` holds
-//! them against each other and against the sources, and the page against them; `--bless` writes the
-//! page.
+//! Beside the cases, `tests/src/conformance` has tables of rules, `rules/<group>.txt`, and
+//! `required.txt`: every call, transition, event and memory rule of DAT. `cargo xtask tidy`
+//! compares them with each other, with the sources and with the page; `--bless` writes the page.
 
 mod pages;
 
@@ -18,13 +16,13 @@ use anyhow::{Context, Result};
 use crate::record;
 use pages::{Pages, Source};
 
-/// Where cases and tables are.
+/// The folder of cases and tables.
 const SUITE: &str = "tests/src/conformance";
-/// What they make.
+/// The generated page.
 const PAGE: &str = "docs/dat-coverage.md";
-/// Where the methods of the calls are, the first one that has it being named.
+/// Folders of the methods of calls; the first that has a method is named.
 const SOURCES: &[&str] = &["dat-core/src/", "vfio-host/src/"];
-/// Faults of the C implementation that have a case each.
+/// Number of faults of the C implementation, each of which has a case.
 const FAULTS: usize = 44;
 
 /// The sources of the workspace by name.
@@ -39,7 +37,7 @@ struct Rule {
     case: String,
 }
 
-/// What has to be covered.
+/// The items that have to be covered.
 #[derive(Debug, Default)]
 struct Required {
     /// Name.
@@ -50,7 +48,7 @@ struct Required {
     points: Vec<(Section, [String; 3])>,
 }
 
-/// A section of points that a test of its own stands for.
+/// A section of points that tests outside the suite cover.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Section {
     Transition,
@@ -168,7 +166,7 @@ pub(crate) fn names(root: &Path) -> Result<Vec<(&'static str, String)>> {
     Ok(names)
 }
 
-/// The file of a group's case, if there is such a function.
+/// Returns the file of a group's case, if there is such a function.
 fn case_file<'t>(texts: &'t Texts, case: &str) -> Option<&'t str> {
     let (group, name) = case.split_once("::")?;
     let (file, folder) = (format!("{SUITE}/{group}.rs"), format!("{SUITE}/{group}/"));
@@ -177,7 +175,7 @@ fn case_file<'t>(texts: &'t Texts, case: &str) -> Option<&'t str> {
     of_group.find(|(_, text)| text.contains(&function)).map(|(path, _)| path.as_str())
 }
 
-/// Cases that a group's lists name.
+/// Returns the cases that the groups' lists name.
 fn listed(texts: &Texts) -> BTreeSet<String> {
     let mut listed = BTreeSet::new();
     for (_, text) in texts.iter().filter(|(path, _)| path.starts_with(SUITE)) {
@@ -191,7 +189,7 @@ fn listed(texts: &Texts) -> BTreeSet<String> {
     listed
 }
 
-/// The file that has the method of a call.
+/// Returns the file that has the method of a call.
 fn call_file<'t>(texts: &'t Texts, call: &str) -> Option<&'t str> {
     let alias = format!("doc(alias = \"{call}\")");
     SOURCES.iter().find_map(|source| {
@@ -200,7 +198,7 @@ fn call_file<'t>(texts: &'t Texts, call: &str) -> Option<&'t str> {
     })
 }
 
-/// Numbers of the faults that have a case.
+/// Returns the numbers of the faults that have a case.
 fn fault_cases(listed: &BTreeSet<String>) -> BTreeMap<usize, Vec<&String>> {
     let mut found: BTreeMap<usize, Vec<&String>> = BTreeMap::new();
     for case in listed {
@@ -213,7 +211,7 @@ fn fault_cases(listed: &BTreeSet<String>) -> BTreeMap<usize, Vec<&String>> {
     found
 }
 
-/// Holds everything against everything; the page as it has to be.
+/// Compares tables and sources. Returns the expected page.
 fn check(tables: &Tables, texts: &Texts, faults: &mut Vec<String>) -> String {
     let listed = listed(texts);
     let mut missing: Vec<String> = Vec::new();
@@ -277,7 +275,7 @@ fn page(tables: &Tables, texts: &Texts, listed: &BTreeSet<String>) -> String {
         of.map(|(_, columns)| columns)
     };
     let by_fault = fault_cases(listed);
-    // A page in memory cannot be out of room.
+    // Writing to a string cannot fail.
     let _ = write!(
         page,
         "| | |\n|---|---|\n| calls | {} |\n| rules | {} |\n| cases | {} |\n| transitions | {} |\n| events | {} |\n\
@@ -385,13 +383,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_complete_has_no_faults() {
+    fn complete_tables_have_no_faults() {
         let (tables, texts) = suite();
         assert_eq!(said(&tables, &texts), Vec::<String>::new());
     }
 
     #[test]
-    fn what_is_missing_is_told() {
+    fn missing_entries_are_reported() {
         let (mut tables, texts) = suite();
         tables.required("memory | lmr.b | text |", &mut Vec::new());
         assert_eq!(said(&tables, &texts), ["DAT coverage: lmr.b is missing"]);

@@ -1,12 +1,11 @@
-//! `cargo xtask fields`: which fields of the device's interface our driver uses, and who else does.
+//! `cargo xtask fields`: which fields of the device's interface our driver and others use.
 //!
 //! The model notes every field that a driver sets. Three files of such notes are checked in: of
 //! stock Linux on the model, of Linux on a real ConnectX-4 (from its recorded trace), and of our
-//! driver. What only ours sets is the honest size of what nobody but us has checked, so each such
-//! field has a line in `tests/data/fields-review.txt` that names the driver known to run on silicon
-//! which sets it too, or why it must be set. This verb writes `docs/field-coverage.md` from the
-//! files; `cargo xtask tidy` fails when the page is not what they say, or a line is missing or too
-//! many.
+//! driver. The fields that only ours sets are unconfirmed by other drivers, so each has a line in
+//! `tests/data/fields-review.txt` that names a driver known to run on silicon which sets it too, or
+//! the reason to set it. This verb writes `docs/field-coverage.md` from the files; `cargo xtask
+//! tidy` fails if the page is out of date, or a line is missing or needless.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -17,18 +16,18 @@ use anyhow::{Context, Result, bail, ensure};
 
 use dat_lab::run;
 
-/// Where the notes are.
+/// The folder of the notes.
 const DATA: &str = "tests/data";
-/// What they make.
+/// The generated page.
 const PAGE: &str = "docs/field-coverage.md";
-/// Notes of others: column, files.
+/// Notes of other drivers: column, files.
 const OTHERS: &[(&str, &[&str])] = &[
     ("Linux", &["fields-linux-6.1.txt", "fields-linux-6.12.txt"]),
     ("card", &["fields-connectx4.txt"]),
 ];
-/// Notes of ours.
+/// Notes of our driver.
 const OURS: &str = "fields-ours.txt";
-/// The reasons.
+/// The reviewed reasons.
 const REVIEW: &str = "fields-review.txt";
 /// Tests whose runs make our notes, beside the demo's: modules of the test program `model`.
 const TESTS: &[&str] =
@@ -55,13 +54,13 @@ pub(crate) fn record() -> Result<()> {
         command.args(["run", "--quiet", "-p", "dat-tests"]);
         command.args(["--features", "seeded", "--bin", "demo", "--"]);
         command.args(*demo).env("DAT_FIELDS", &file);
-        run::quiet(command)?;
+        run::capture(command)?;
     }
     let mut command = run::cargo();
     command.args(["test", "--quiet", "-p", "dat-tests", "--features", "seeded"]);
     command.args(["--test", "model", "--"]).args(TESTS);
     command.env("DAT_FIELDS", &file);
-    run::quiet(command)?;
+    run::capture(command)?;
     println!("  {}", file.display());
     Ok(())
 }
@@ -75,7 +74,7 @@ pub(crate) fn write() -> Result<()> {
     Ok(())
 }
 
-/// What is wrong with the page, if anything.
+/// Returns the faults of the page.
 pub(crate) fn faults(root: &Path) -> Vec<String> {
     let fault = match page(root) {
         Err(error) => format!("{error:#}"),
@@ -125,7 +124,7 @@ fn load(root: &Path, files: &[&str]) -> Result<Notes> {
     Ok(notes)
 }
 
-/// Field to reason: `FIELD - SOURCE: reason`.
+/// Parses lines `FIELD - SOURCE: reason` to a map from field to reason.
 fn review(root: &Path) -> Result<Notes> {
     let mut reasons = Notes::new();
     for line in text(root, REVIEW)?.lines() {
@@ -142,7 +141,7 @@ fn review(root: &Path) -> Result<Notes> {
     Ok(reasons)
 }
 
-/// What a driver sets, apart from what the device writes and from what the model reads.
+/// Returns the fields that a driver sets, without those that the device writes or the model reads.
 fn driver(notes: &Notes) -> impl Iterator<Item = (&Key, &String)> {
     notes.iter().filter(|(key, _)| key.starts_with("in ") || key.starts_with("wqe "))
 }
@@ -208,12 +207,12 @@ fn summary(out: &mut String, ours: &Notes, others: &[(&str, Notes)]) -> Result<(
     Ok(())
 }
 
-/// Whether the model was seen to look at the field in our runs; its notes are by layout.
+/// Returns whether the model read the field in our runs; its notes are by layout.
 fn read_by_model(ours: &Notes, key: &str) -> bool {
     let (_, path) = parts(key);
     let mut names = path.rsplit('.');
     let field = names.next().unwrap_or(path).trim_end_matches("[]");
-    // A context stands in its command under a name of its own.
+    // A context has its own name inside its command.
     let layout = names.next().map(|entry| match entry {
         "memory_key_mkey_entry" => "mkc",
         "eq_context_entry" => "eqc",
@@ -279,7 +278,7 @@ fn values(out: &mut String, ours: &Notes, others: &[(&str, Notes)]) -> Result<()
             .filter_map(|(_, notes)| notes.get(key))
             .flat_map(|values| values.split(' '))
             .collect();
-        // Where either has more values than are kept, nothing follows from those that are.
+        // If either has more values than are recorded, they cannot be compared.
         if seen.is_empty() || seen.contains(&"...") || values.ends_with("...") {
             continue;
         }
@@ -294,7 +293,7 @@ fn values(out: &mut String, ours: &Notes, others: &[(&str, Notes)]) -> Result<()
     Ok(())
 }
 
-/// What Linux says where we say something else, or nothing.
+/// Lists the fields that Linux sets and our driver does not, or sets otherwise.
 fn left_out(out: &mut String, ours: &Notes, others: &[(&str, Notes)]) -> Result<()> {
     writeln!(
         out,
@@ -327,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_ours_sets_needs_a_reason_and_nothing_else_may_have_one() {
+    fn fields_set_by_our_driver_alone_need_a_reason_and_others_must_not_have_one() {
         let ours = notes(&[("in A x", "0x1"), ("in A y", "0x2"), ("out A z", "0x3")]);
         let others = [("Linux", notes(&[("in A x", "0x1")]))];
         let review = notes(&[("in A y", "driver: it does it too")]);

@@ -44,10 +44,9 @@ enum Verb {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
-    /// Everything a reviewer runs: formatting, clippy, tidy, nostd, documentation, all tests,
-    /// guests
+    /// All checks and tests: formatting, clippy, tidy, nostd, documentation, all tests, guests
     Test {
-        /// Leave out what runs in guests under QEMU
+        /// Skip the tests in guests under QEMU
         #[arg(long)]
         no_guests: bool,
     },
@@ -67,8 +66,8 @@ enum Verb {
     /// The driver in guests under QEMU, on emulated HCAs: VFIO behind an IOMMU, two guests, bare
     /// metal, faults
     QemuTest(dat_lab::Options),
-    /// Write docs/field-coverage.md: which fields of the device's interface we use, and who else
-    /// does
+    /// Write docs/field-coverage.md: which fields of the device's interface we and other drivers
+    /// use
     Fields {
         /// First run our driver and note what it sets
         #[arg(long)]
@@ -118,7 +117,7 @@ fn verb() -> Result<ExitCode> {
             let status = run::cargo()
                 .args(["run", "--release", "-p", "dat-tests", "--bin", "demo", "--"])
                 .args(args)
-                // The files the demo writes are named from where the user stands.
+                // File names of the demo are relative to the user's current folder.
                 .current_dir(std::env::current_dir()?)
                 .status()?;
             return Ok(status

@@ -1,10 +1,9 @@
-//! `cargo xtask nostd`: links dat-core and hca-mlx5 into freestanding static images: one for the
-//! proof, and one that boots.
+//! `cargo xtask nostd`: links dat-core and hca-mlx5 into freestanding static images: one with every
+//! call, and one that boots.
 //!
-//! The link is the proof. std anywhere in the graph is a duplicate panic handler, alloc is a
-//! missing allocator, and any symbol of a C library is undefined. What the linker let through is
-//! then looked at once more. The images are what `[profile.image]` makes of the sources: no other
-//! compiler flag is given.
+//! The link fails if std is in the graph (duplicate panic handler), if alloc is (missing
+//! allocator), or if a symbol of a C library is needed (undefined). Afterwards the symbols of the
+//! image are checked once more. Only the flags of `[profile.image]` are used.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +14,7 @@ use anyhow::{Context, Result, ensure};
 use dat_lab::images::programs;
 use dat_lab::run;
 
-/// The images, and what each is.
+/// The images, with a description.
 const IMAGES: [(&str, &str); 2] =
     [("dat-metal", "boots as a DAT peer"), ("dat-unikernel", "has every call of DAT")];
 /// Symbols no freestanding image has.
@@ -32,7 +31,7 @@ pub(crate) fn nostd() -> Result<()> {
     Ok(())
 }
 
-/// A static executable without a symbol that is foreign or missing.
+/// Checks that an image is a static executable without foreign or undefined symbols.
 fn freestanding(image: &Path) -> Result<()> {
     let bytes = fs::read(image).with_context(|| format!("{}", image.display()))?;
     ensure!(
@@ -41,7 +40,7 @@ fn freestanding(image: &Path) -> Result<()> {
     );
     let mut nm = Command::new("nm");
     nm.arg(image);
-    let names = run::quiet(nm)?;
+    let names = run::capture(nm)?;
     for line in names.lines() {
         let name = line.rsplit(' ').next().unwrap_or_default();
         ensure!(!line.trim_start().starts_with("U "), "undefined symbol {name}");
@@ -50,11 +49,11 @@ fn freestanding(image: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Bytes of text and of read-only data of an image.
+/// Returns the bytes of text and of read-only data of an image.
 fn sizes(image: &Path) -> Result<(u64, u64)> {
     let mut size = Command::new("size");
     size.arg("-A").arg(image);
-    let sections = run::quiet(size)?;
+    let sections = run::capture(size)?;
     let section = |wanted: &str| -> Result<u64> {
         let mut lines = sections.lines().map(str::split_whitespace);
         let line = lines.find_map(|mut words| (words.next() == Some(wanted)).then_some(words));

@@ -16,9 +16,9 @@ use crate::coverage;
 /// The file: a kind, a tab and a name in each line.
 const FILE: &str = "docs/generated/record.txt";
 const HEAD: &str = "# Made by `cargo xtask record --bless`: kind, name.\n";
-/// Bugs that can be planted in the model, and who catches each.
+/// The bugs that can be planted in the model, and the referees that catch each.
 const SEEDS: &str = "tests/data/seeds.txt";
-/// Kinds of names that are the first argument of a call: the file, and the calls.
+/// Kinds of names that are first arguments of calls: kind, file, calls.
 const NAMED: [(&str, &str, &[&str]); 3] = [
     ("demo act", "tests/src/demo/acts.rs", &["act("]),
     ("DAT corner", "tests/dapl/probe.c", &["EXPECT(", "EXPECT_SUB(", "CHECK("]),
@@ -90,13 +90,13 @@ impl Record {
         self.0.iter().filter(|(of, _)| of == kind).count()
     }
 
-    /// The entries of `old` that are missing here.
+    /// Returns the entries of `old` that are missing here.
     fn missing<'o>(&'o self, old: &'o Self) -> Vec<&'o (String, String)> {
         old.0.difference(&self.0).collect()
     }
 }
 
-/// Checks the file, writes it, or compares with an earlier one.
+/// Checks or writes the file, or compares it with an earlier one.
 pub(crate) fn record(options: &Options) -> Result<()> {
     let root = run::root();
     let record = Record::read(&root)?;
@@ -107,7 +107,7 @@ pub(crate) fn record(options: &Options) -> Result<()> {
     if let Some(revision) = &options.against {
         let mut show = Command::new("git");
         show.current_dir(&root).args(["show", &format!("{revision}:{FILE}")]);
-        let old = Record::parse(&run::quiet(show)?);
+        let old = Record::parse(&run::capture(show)?);
         let missing = record.missing(&old);
         faults.extend(missing.iter().map(|(kind, name)| format!("missing {kind}: {name}")));
     }
@@ -119,7 +119,7 @@ pub(crate) fn record(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// What the file does not say as the sources do.
+/// Returns the differences between the file and the sources.
 pub(crate) fn faults(root: &Path) -> Result<Vec<String>> {
     let record = Record::read(root)?;
     let text = fs::read_to_string(root.join(FILE)).unwrap_or_default();
@@ -128,7 +128,7 @@ pub(crate) fn faults(root: &Path) -> Result<Vec<String>> {
     Ok(if is_current { Vec::new() } else { vec![fault] })
 }
 
-/// Bugs by number and name, each with those who catch it.
+/// Parses the bugs: an entry for each, and one for each referee that catches it.
 fn seeded(text: &str) -> Vec<(&'static str, String)> {
     let bugs = text.lines().filter(|line| !line.starts_with('#'));
     let bugs = bugs.filter_map(|line| {
@@ -144,7 +144,7 @@ fn seeded(text: &str) -> Vec<(&'static str, String)> {
     names
 }
 
-/// Rules in the first column of a table on a front page, and those that a violation names.
+/// Returns the rules in the first column of tables on a front page, and those named by violations.
 fn law_rules(text: &str) -> BTreeSet<String> {
     let rows = text.lines().filter_map(|line| line.strip_prefix("//! | `"));
     let cells = rows.filter_map(|row| row.split(" | ").next());
@@ -152,13 +152,13 @@ fn law_rules(text: &str) -> BTreeSet<String> {
     listed.chain(first_arguments(text, &["violation("])).map(str::to_owned).collect()
 }
 
-/// The string literals that are first arguments of these calls.
+/// Returns the string literals that are first arguments of these calls.
 fn first_arguments<'t>(text: &'t str, calls: &[&str]) -> impl Iterator<Item = &'t str> {
     let behind = calls.iter().flat_map(|call| text.split(*call).skip(1));
     behind.filter_map(|rest| rest.trim_start().strip_prefix('"')?.split('"').next())
 }
 
-/// The subcommands of the program that guests run.
+/// Returns the subcommands of the program that guests run.
 fn guest_runs(text: &str) -> Result<Vec<(&'static str, String)>> {
     let syntax = syn::parse_file(text).with_context(|| GUEST.to_owned())?;
     let mut runs = Vec::new();

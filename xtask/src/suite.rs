@@ -1,4 +1,4 @@
-//! `cargo xtask test`: everything a reviewer runs, in the order of what fails soonest.
+//! `cargo xtask test`: all checks and tests, the fastest to fail first.
 
 use std::time::Instant;
 
@@ -7,10 +7,10 @@ use dat_lab::run;
 
 use crate::{mutants, nostd, tidy};
 
-/// Fewer tests than this means that some were lost on the way.
+/// Fewer tests than this means that some did not run.
 const LEAST: usize = 300;
 
-/// Everything; with `guests` also what runs in guests.
+/// Runs everything; with `guests` also the tests in guests.
 pub(crate) fn test(guests: bool) -> Result<()> {
     let start = Instant::now();
     let cargo = |args: &[&str]| {
@@ -18,17 +18,17 @@ pub(crate) fn test(guests: bool) -> Result<()> {
         command.args(args);
         command
     };
-    run::quiet(cargo(&["fmt", "--all", "--", "--check", "-l"]))?;
+    run::capture(cargo(&["fmt", "--all", "--", "--check", "-l"]))?;
     tidy::tidy(&tidy::Options::default())?;
     let mut clippy =
         cargo(&["clippy", "--quiet", "--workspace", "--all-targets", "--all-features"]);
     clippy.args(["--", "-D", "warnings"]);
-    run::quiet(clippy)?;
+    run::capture(clippy)?;
     nostd::nostd()?;
     let mut doc =
         cargo(&["doc", "--quiet", "--workspace", "--no-deps", "--document-private-items"]);
     doc.env("RUSTDOCFLAGS", "-D warnings -A rustdoc::private-intra-doc-links");
-    run::quiet(doc)?;
+    run::capture(doc)?;
     mutants::short()?;
 
     let mut tests = cargo(&["test", "--quiet", "--workspace", "--all-features", "--no-fail-fast"]);
@@ -59,7 +59,7 @@ pub(crate) fn test(guests: bool) -> Result<()> {
     Ok(())
 }
 
-/// What the test binaries said, added up.
+/// The sum of the results of test binaries.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Sum {
     pub(crate) passed: usize,

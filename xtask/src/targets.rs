@@ -31,9 +31,9 @@ const BARE: [&str; 4] = [
 ];
 const CRATES: [&str; 4] = ["-p", "dat-core", "-p", "hca-mlx5"];
 const BIG: &str = "s390x-unknown-linux-gnu";
-/// Where newer toolchains' sources are, oldest first.
+/// The distribution's suites with sources of newer toolchains, oldest first.
 const SUITES: [&str; 2] = ["trixie", "trixie-backports"];
-/// What links and runs programs of the big-endian CPU.
+/// Packages that link and run programs of the big-endian CPU.
 const CROSS: [&str; 3] = ["gcc-s390x-linux-gnu", "libc6-dev-s390x-cross", "qemu-user-static"];
 
 pub(crate) fn targets() -> Result<()> {
@@ -45,7 +45,7 @@ pub(crate) fn targets() -> Result<()> {
         let start = Instant::now();
         let mut build = toolchain.cargo();
         build.args(["build", "--quiet", "-Zbuild-std=core", "--target", target]).args(CRATES);
-        run::quiet(build)?;
+        run::capture(build)?;
         println!("  {target}: core only, {} s", start.elapsed().as_secs());
     }
     let start = Instant::now();
@@ -53,7 +53,7 @@ pub(crate) fn targets() -> Result<()> {
     test.args(["test", "--quiet", "-Zbuild-std", "--target", BIG])
         .args(CRATES)
         .envs(cross(&folder)?);
-    let sum = Sum::of(&run::quiet(test)?);
+    let sum = Sum::of(&run::capture(test)?);
     ensure!(sum.passed > 0, "no test ran on {BIG}");
     println!(
         "  {BIG}: {} tests passed on a big-endian CPU, {} s",
@@ -66,7 +66,7 @@ pub(crate) fn targets() -> Result<()> {
 /// A toolchain with the sources of its library.
 struct Toolchain {
     root: PathBuf,
-    /// Where it builds.
+    /// Its build folder.
     build: PathBuf,
 }
 
@@ -104,19 +104,18 @@ impl Toolchain {
             .env("RUSTC_BOOTSTRAP", "1")
             .env("CARGO_TARGET_DIR", &self.build)
             .env_remove("RUSTUP_TOOLCHAIN")
-            // Set by the cargo that runs this: it would lead the compiler back to that one's
-            // library.
+            // Set by the cargo that runs this; it would select the library of that toolchain.
             .env_remove("LD_LIBRARY_PATH");
         command
     }
 }
 
-/// Where a toolchain has the sources of its library.
+/// Returns the path of the library sources of a toolchain.
 fn library(sysroot: &Path) -> PathBuf {
     sysroot.join("lib/rustlib/src/rust/library")
 }
 
-/// A copy of the toolchain with the distribution's sources: the one that is there, or a new one.
+/// Returns a copy of the toolchain with the distribution's sources, made if it does not exist.
 fn beside(sysroot: &Path, version: &str, folder: &Path) -> Result<PathBuf> {
     let root = folder.join(format!("rust-{version}"));
     if library(&root).join("Cargo.lock").exists() {
@@ -141,14 +140,14 @@ fn beside(sysroot: &Path, version: &str, folder: &Path) -> Result<PathBuf> {
     if root.exists() {
         fs::remove_dir_all(&root)?;
     }
-    // Hard links cost nothing; on another file system they cannot be.
+    // Hard links need no space, but are impossible across file systems.
     let mut copy = Command::new("cp");
     copy.arg("-al").arg(sysroot).arg(&root);
     if run::silent(copy).is_err() {
         let _ = fs::remove_dir_all(&root);
         let mut copy = Command::new("cp");
         copy.arg("-a").arg(sysroot).arg(&root);
-        run::quiet(copy)?;
+        run::capture(copy)?;
     }
     let place = root.join("lib/rustlib/src");
     fs::create_dir_all(&place)?;
@@ -160,15 +159,14 @@ fn beside(sysroot: &Path, version: &str, folder: &Path) -> Result<PathBuf> {
     Ok(root)
 }
 
-/// The version of the package for this version of the compiler, out of what `apt-cache madison`
-/// prints.
+/// Finds the package version for this compiler version in the output of `apt-cache madison`.
 fn package<'a>(text: &'a str, version: &str) -> Option<&'a str> {
     text.lines().filter_map(|line| line.split('|').nth(1)).map(str::trim).find(|package| {
         package.strip_prefix(version).is_some_and(|rest| rest.starts_with(['+', '-', '~']))
     })
 }
 
-/// What cargo must know to link and run programs of the big-endian CPU.
+/// Returns the environment for cargo to link and run programs of the big-endian CPU.
 fn cross(folder: &Path) -> Result<BTreeMap<String, OsString>> {
     let linker = on_path(&["s390x-linux-gnu-gcc"]);
     let emulator = on_path(&["qemu-s390x", "qemu-s390x-static"]);
@@ -201,7 +199,8 @@ fn unpacked(folder: &Path) -> Result<(PathBuf, PathBuf, PathBuf)> {
         let apt = Apt::new(folder, &[release.as_str()])?;
         apt.update()?;
         packages::unpack(&apt.download(&release, &CROSS)?, &tree)?;
-        // The compiler finds its parts by where it stands, those find their libraries by this.
+        // The compiler finds its parts relative to its own path; those find their libraries by
+        // this.
         let script = format!(
             "#!/bin/sh\nLD_LIBRARY_PATH={0}/usr/lib/x86_64-linux-gnu exec {0}/usr/bin/s390x-linux-gnu-gcc --sysroot={0} \"$@\"\n",
             tree.display()

@@ -10,7 +10,7 @@ use clap::{Subcommand, ValueEnum};
 
 use dat_lab::run;
 
-/// Recordings that are checked in, by the names they go by on the command line.
+/// Recordings that are checked in, by their names on the command line.
 const KEPT: &[(&str, &str)] = &[
     ("connectx4", "tests/data/connectx4-linux.txt"),
     ("linux-6.12", "tests/data/trace-linux-6.12.txt"),
@@ -82,7 +82,7 @@ pub(crate) fn trace(verb: Trace) -> Result<()> {
     }
 }
 
-/// The file of a recording that is kept, or the file named.
+/// Returns the file of a recording that is checked in, or the named file.
 fn kept(name: &Path) -> PathBuf {
     match KEPT.iter().find(|(known, _)| Path::new(known) == name) {
         Some((_, file)) => run::root().join(file),
@@ -95,14 +95,14 @@ fn ours(file: &Path) -> Result<()> {
     command.args(["run", "--quiet", "-p", "dat-tests", "--bin", "demo", "--"]);
     command.args(["--count", "1", "--size", "4K", "--trace"]);
     command.arg(file);
-    run::quiet(command)?;
+    run::capture(command)?;
     Ok(())
 }
 
 fn decode(args: &[PathBuf]) -> Result<()> {
     let mut command = run::cargo();
     command.args(["run", "--quiet", "-p", "dat-tests", "--bin", "trace", "--"]);
-    // Files are named from where the user stands.
+    // File names are relative to the user's current folder.
     let status = command.args(args).current_dir(std::env::current_dir()?).status()?;
     if !status.success() {
         bail!("`{}` ended with {status}", run::shown(&command));

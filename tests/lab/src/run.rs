@@ -5,25 +5,25 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// The folder of the workspace.
+/// Returns the folder of the workspace.
 pub fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap_or_default()
 }
 
-/// Where cargo puts what it builds.
+/// Returns the folder of what cargo builds.
 pub fn target() -> Result<PathBuf> {
     let metadata = cargo_metadata::MetadataCommand::new().current_dir(root()).no_deps().exec()?;
     Ok(metadata.target_directory.into_std_path_buf())
 }
 
-/// The cargo that runs this, in the workspace.
+/// Makes a command of the cargo that runs this, in the workspace.
 pub fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
     command
 }
 
-/// The command as one would type it.
+/// Formats a command as one would type it.
 pub fn shown(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let mut line = String::new();
@@ -37,13 +37,13 @@ pub fn shown(command: &Command) -> String {
     line
 }
 
-/// Runs a command to its end; what it printed is shown only if it fails.
-pub fn quiet(command: Command) -> Result<String> {
+/// Prints a command, runs it and returns its output. Prints the output only if it fails.
+pub fn capture(command: Command) -> Result<String> {
     println!("$ {}", shown(&command));
     silent(command)
 }
 
-/// As [`quiet`], for commands that nobody would want to type.
+/// Runs a command like [`capture`], but does not print it.
 pub fn silent(mut command: Command) -> Result<String> {
     let out = command
         .stdin(Stdio::null())

@@ -12,7 +12,7 @@ use std::io::BufRead;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use dat_core::{CloseFlag, EvdFlags, MemPriv};
 use hca_mlx5::Config;
-use vfio_host::{Host, Nic, Reach, Room};
+use vfio_host::{Host, Nic, NicStorage, Reach};
 
 use super::hosts::Part;
 use super::sides::net;
@@ -44,7 +44,7 @@ impl Part for Hold {
     #[expect(unsafe_code, reason = "what is lent here is taken back before it goes")]
     fn run<H: Host>(&self, hosts: &mut [H]) -> Result<()> {
         let host = hosts.first().context("this takes a device")?;
-        let mut room = Box::new(Room::new());
+        let mut room = Box::new(NicStorage::new());
         let mut nic = Nic::open(host, room.parts(), net(0), &Config::default())
             .map_err(|error| anyhow!("{error}"))?;
         let own = [Bytes::<OWN>::new(), Bytes::new()];

@@ -5,7 +5,7 @@ use std::time::Instant as Wall;
 use anyhow::{Result, anyhow};
 use dat_core::CloseFlag;
 use hca_mlx5::Config;
-use vfio_host::{Host, Nic, Room};
+use vfio_host::{Host, Nic, NicStorage};
 
 use super::hosts::{Part, two};
 use super::sides::{Sides, net, rooms};
@@ -47,7 +47,7 @@ pub(super) struct Open;
 impl Part for Open {
     fn run<H: Host>(&self, hosts: &mut [H]) -> Result<()> {
         for host in hosts {
-            let mut room = Box::new(Room::new());
+            let mut room = Box::new(NicStorage::new());
             let nic = Nic::open(host, room.parts(), net(0), &Config::default())
                 .map_err(|error| anyhow!("{error}"))?;
             println!("@@open {}", nic.host().name());

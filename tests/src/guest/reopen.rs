@@ -5,7 +5,7 @@ use std::fs;
 use anyhow::{Context, Result, anyhow, ensure};
 use dat_core::{CloseFlag, EvdFlags, MemPriv};
 use hca_mlx5::Config;
-use vfio_host::{Address, Host, Nic, Options, Room};
+use vfio_host::{Address, Host, Nic, NicStorage, Options};
 
 use super::hosts::{Part, with};
 use super::sides::net;
@@ -44,7 +44,7 @@ struct Round;
 impl Part for Round {
     fn run<H: Host>(&self, hosts: &mut [H]) -> Result<()> {
         let host = hosts.first().context("this takes a device")?;
-        let mut room = Box::new(Room::new());
+        let mut room = Box::new(NicStorage::new());
         let mut nic = Nic::open(host, room.parts(), net(0), &Config::default())
             .map_err(|error| anyhow!("{error}"))?;
         let buffer = nic.buffer(64 << 10).context("no memory for a buffer")?;

@@ -8,7 +8,7 @@ use dat_core::provider::Net;
 use dat_core::{Evd, Event, Ia, Instant};
 use hca_mlx5::{Config, Mlx5};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use vfio_host::{Host, Nic, Room};
+use vfio_host::{Host, Nic, NicStorage};
 
 use crate::demo::{Environment, Tally};
 
@@ -23,8 +23,8 @@ pub(super) fn net(side: usize) -> Net {
 }
 
 /// Storage of two adapters.
-pub(super) fn rooms<'p, H: Host>() -> [Box<Room<'p, H>>; 2] {
-    [Box::new(Room::new()), Box::new(Room::new())]
+pub(super) fn rooms<'p, H: Host>() -> [Box<NicStorage<'p, H>>; 2] {
+    [Box::new(NicStorage::new()), Box::new(NicStorage::new())]
 }
 
 /// Two adapters.
@@ -36,7 +36,10 @@ pub(super) struct Sides<'s, 'p, H: Host> {
 
 impl<'s, 'p, H: Host> Sides<'s, 'p, H> {
     /// Brings both devices up.
-    pub(super) fn open(hosts: &'p [H; 2], rooms: &'s mut [Box<Room<'p, H>>; 2]) -> Result<Self> {
+    pub(super) fn open(
+        hosts: &'p [H; 2],
+        rooms: &'s mut [Box<NicStorage<'p, H>>; 2],
+    ) -> Result<Self> {
         let [a, b] = rooms;
         let open = |side: usize, parts| {
             Nic::open(&hosts[side], parts, net(side), &Config::default())

@@ -13,7 +13,7 @@ use dat_core::{
 use hca_mlx5::Config;
 use hca_mlx5::dma::Buffer;
 use vfio_host::user::VfioUser;
-use vfio_host::{Nic, Options, Room};
+use vfio_host::{Nic, NicStorage, Options};
 
 use crate::stage::{LONG, Stage};
 
@@ -57,7 +57,7 @@ impl ForeignPeer<'_> {
     /// Runs `act` on HCA `nth` of the stage.
     fn run<T>(stage: &Stage, nth: usize, act: impl FnOnce(&mut ForeignPeer<'_>) -> T) -> T {
         let host = VfioUser::open(&stage.sockets[nth], &Options::default()).unwrap();
-        let mut room = Box::new(Room::new());
+        let mut room = Box::new(NicStorage::new());
         let net = Net {
             addr: Ipv4Addr::new(192, 168, 7, 1 + u8::try_from(nth).unwrap()).into(),
             prefix: 24,
@@ -246,7 +246,7 @@ fn a_liar_fails_its_own_test_only() {
         "FAILED: operation 0 has wrong contents from byte 0 on",
         "FAILED: the peer claims 11 operations of 10 after 0",
         "FAILED: the peer claims 0 operations of 10 after 0",
-        "FAILED: the peer said something that makes no sense",
+        "FAILED: the peer sent a malformed message",
         "FAILED: the connection broke",
         "FAILED: the peer's device refused its memory",
         "FAILED: the peer's window has 4294967295 bytes instead of 64",
@@ -302,6 +302,6 @@ fn a_listener_need_not_be_dat() {
     });
     answer(Some(b"dat!\x01\x02\0\x10"), &|| {
         let run = stage.client("perf", 1, "--kind send --count 100");
-        run.fails(1, &["the peer said something that makes no sense"]);
+        run.fails(1, &["the peer sent a malformed message"]);
     });
 }

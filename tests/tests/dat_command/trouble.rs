@@ -141,7 +141,7 @@ fn arguments_that_cannot_be() {
         ("ping", "192.168.7.1 --ip 192.168.7.2", "prefix is missing"),
         ("ping", "192.168.7.2 --ip 192.168.7.2/24", "own address"),
         ("ping", "fd00::1 --ip 192.168.7.2/24", "different kinds"),
-        ("ping", "224.0.0.1 --ip 192.168.7.2/24", "nobody's address"),
+        ("ping", "224.0.0.1 --ip 192.168.7.2/24", "not the address of a host"),
         ("perf", "192.168.7.1 --ip 192.168.7.2/24 --size 2M", "1 to 1M"),
         ("perf", "192.168.7.1 --ip 192.168.7.2/24 --size 1M --depth 48", "too much"),
         ("perf", "192.168.7.1 --ip 192.168.7.2/24 --kind ping", "--kind"),
@@ -163,7 +163,7 @@ fn doctor_says_what_the_owner_of_a_virtual_function_without_a_mac_must_do() {
         assert!(run.out.contains(words), "{words}: {}", run.out);
     }
     let run = stage.run("listen", 0, "--ip 192.168.7.1/24");
-    run.fails(1, &["MAC", "help: dat doctor vfio-user:"]);
+    run.fails(1, &["MAC", "help: run dat doctor vfio-user:"]);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use dat_core::provider::Region;
 use dat_core::{CloseFlag, DatType, DtoStatus, Event, LmrParam, LmrTriplet, MemPriv, RmrTriplet};
 use dat_tests::bytes::Bytes;
 use hca_mlx5::platform::Platform;
-use vfio_host::{Host, Kind, Reach, Room};
+use vfio_host::{Host, Kind, NicStorage, Reach};
 
 use crate::reopen::alone;
 use crate::rig::{NONE, Pair, Rig, Side};
@@ -365,7 +365,7 @@ fn memory_that_cannot_be_lent_is_refused_with_a_reason() {
 fn a_gibibyte_is_one_registration() {
     let rig = Rig::new();
     let host = rig.host(0);
-    let mut room = Box::new(Room::new());
+    let mut room = Box::new(NicStorage::new());
     let mut side = Side::open(&host, &mut room, 0);
     // Never touched, and so it costs nothing.
     let all: Vec<u8> = vec![0; 1 << 30];
@@ -462,7 +462,7 @@ fn closing_ends_registrations_of_it() {
     let host = rig.host(0);
     let bytes = on_heap::<5000>();
     for _ in 0..3 {
-        let mut room = Box::new(Room::new());
+        let mut room = Box::new(NicStorage::new());
         let mut side = Side::open(&host, &mut room, 0);
         let mem = Mem::of(&mut side, &bytes, 5, 100);
         side.buffer.release();

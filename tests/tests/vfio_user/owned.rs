@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use dat_core::{CloseFlag, DtoStatus, MemPriv, OwningPoster};
-use vfio_host::Room;
+use vfio_host::NicStorage;
 use vfio_host::aio::AsyncNic;
 use vfio_host::owned::{Piece, Pool};
 use vfio_host::user::VfioUser;
@@ -18,7 +18,7 @@ type Poster<'h> = OwningPoster<'h, hca_mlx5::Mlx5<'h, VfioUser>, Piece<'h, VfioU
 fn a_dropped_future_leaves_the_buffer_with_the_device() {
     let rig = Rig::new();
     let hosts = [rig.host(0), rig.host(1)];
-    let mut rooms = [Box::new(Room::new()), Box::new(Room::new())];
+    let mut rooms = [Box::new(NicStorage::new()), Box::new(NicStorage::new())];
     let [mut a, b] = Pair::open(&hosts, &mut rooms).sides;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.unwrap().block_on(async {

@@ -6,7 +6,7 @@ use std::fs;
 
 use dat_core::CloseFlag;
 use hca_mlx5::platform::Platform;
-use vfio_host::{Host, Options, Room};
+use vfio_host::{Host, NicStorage, Options};
 
 use crate::rig::{Rig, Side};
 
@@ -50,13 +50,13 @@ fn a_hundred_openings_leave_nothing_behind() {
                 // another.
                 if round % 2 == 1 {
                     {
-                        let mut room = Box::new(Room::new());
+                        let mut room = Box::new(NicStorage::new());
                         let _side = Side::open(&host, &mut room, 0);
                         host.reset().unwrap();
                     }
                     host.renew().unwrap();
                 }
-                let mut room = Box::new(Room::new());
+                let mut room = Box::new(NicStorage::new());
                 let side = Side::open(&host, &mut room, 0);
                 side.buffer.release();
                 side.nic.close(CloseFlag::Abrupt).unwrap();
@@ -81,7 +81,7 @@ fn a_driver_that_is_closed_leaves_the_host_to_the_next() {
     let rig = Rig::new();
     let host = rig.host(0);
     for _ in 0..3 {
-        let mut room = Box::new(Room::new());
+        let mut room = Box::new(NicStorage::new());
         let mut side = Side::open(&host, &mut room, 0);
         side.nic.ep_free(side.ep).unwrap();
         side.nic.lmr_free(side.lmr.lmr).unwrap();

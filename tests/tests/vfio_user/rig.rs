@@ -15,7 +15,7 @@ use mlx5_model::Config as Card;
 use mlx5_model::server::{Handle, Server, Settings};
 use tempfile::TempDir;
 use vfio_host::user::VfioUser;
-use vfio_host::{Host, Nic, Options, Room, WaitError};
+use vfio_host::{Host, Nic, NicStorage, Options, WaitError};
 
 /// Longer than anything here takes.
 pub(crate) const LONG: Duration = Duration::from_secs(20);
@@ -59,7 +59,7 @@ impl Rig {
     /// Runs `test` on two connected adapters.
     pub(crate) fn connected(&self, test: impl FnOnce(&mut Pair<'_>)) {
         let hosts = [self.host(0), self.host(1)];
-        let mut rooms = [Box::new(Room::new()), Box::new(Room::new())];
+        let mut rooms = [Box::new(NicStorage::new()), Box::new(NicStorage::new())];
         test(&mut Pair::open(&hosts, &mut rooms));
     }
 }
@@ -83,7 +83,11 @@ pub(crate) struct Side<'h> {
 }
 
 impl<'h> Side<'h> {
-    pub(crate) fn open(host: &'h VfioUser, room: &'h mut Room<'h, VfioUser>, side: usize) -> Self {
+    pub(crate) fn open(
+        host: &'h VfioUser,
+        room: &'h mut NicStorage<'h, VfioUser>,
+        side: usize,
+    ) -> Self {
         let mut nic = Nic::open(host, room.parts(), net(side), &Config::default()).unwrap();
         let pz = nic.pz_create().unwrap();
         let evd = nic.evd_create(64, EvdFlags::DEFAULT).unwrap();
@@ -128,7 +132,7 @@ impl<'h> Pair<'h> {
     /// Opens both and connects them.
     pub(crate) fn open(
         hosts: &'h [VfioUser; 2],
-        rooms: &'h mut [Box<Room<'h, VfioUser>>; 2],
+        rooms: &'h mut [Box<NicStorage<'h, VfioUser>>; 2],
     ) -> Self {
         let [a, b] = rooms;
         let sides = [Side::open(&hosts[0], a, 0), Side::open(&hosts[1], b, 1)];

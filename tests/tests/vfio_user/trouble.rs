@@ -11,7 +11,7 @@ use hca_mlx5::Config;
 use hca_mlx5::platform::Platform;
 use mlx5_model::Config as Card;
 use vfio_host::user::VfioUser;
-use vfio_host::{Host, Kind, Nic, Options, Room, Trouble, WaitError};
+use vfio_host::{Host, Kind, Nic, NicStorage, Options, Trouble, WaitError};
 
 use crate::rig::{LONG, NONE, Pair, Rig, Side, address, net};
 
@@ -89,7 +89,7 @@ fn a_server_that_dies_in_mid_traffic_ends_the_wait() {
     let server = rig.server.take();
     let sockets = rig.sockets.clone();
     let hosts = sockets.map(|path| VfioUser::open(&path, &Options::default()).unwrap());
-    let mut rooms = [Box::new(Room::new()), Box::new(Room::new())];
+    let mut rooms = [Box::new(NicStorage::new()), Box::new(NicStorage::new())];
     let mut pair = Pair::open(&hosts, &mut rooms);
     let Side { nic, evd, ep, .. } = &mut pair.sides[0];
     let place = [];
@@ -126,7 +126,7 @@ fn a_reset_in_mid_traffic_is_reported_and_recovered_from() {
     let rig = Rig::new();
     let mut hosts = [rig.host(0), rig.host(1)];
     {
-        let mut rooms = [Box::new(Room::new()), Box::new(Room::new())];
+        let mut rooms = [Box::new(NicStorage::new()), Box::new(NicStorage::new())];
         let mut pair = Pair::open(&hosts, &mut rooms);
         let Side { nic, evd, ep, .. } = &mut pair.sides[0];
         nic.ep_post_recv(*ep, &[], 1, NONE).unwrap();
@@ -145,7 +145,7 @@ fn a_reset_in_mid_traffic_is_reported_and_recovered_from() {
     for host in &mut hosts {
         host.renew().unwrap();
     }
-    let mut rooms = [Box::new(Room::new()), Box::new(Room::new())];
+    let mut rooms = [Box::new(NicStorage::new()), Box::new(NicStorage::new())];
     let mut pair = Pair::open(&hosts, &mut rooms);
     let [a, b] = &mut pair.sides;
     let place = b.near(0, 8);
@@ -184,7 +184,7 @@ fn a_device_that_vanishes_is_noticed() {
     let rig = Rig::new();
     let mut host = rig.host(0);
     {
-        let mut room = Box::new(Room::new());
+        let mut room = Box::new(NicStorage::new());
         let mut side = Side::open(&host, &mut room, 0);
         let gone = rig.server().with(0, |function| function.set_gone(true));
         gone.unwrap();
@@ -202,7 +202,7 @@ fn a_device_that_vanishes_is_noticed() {
 fn a_request_to_release_the_device_is_reported() {
     let rig = Rig::new();
     let host = rig.host(0);
-    let mut room = Box::new(Room::new());
+    let mut room = Box::new(NicStorage::new());
     let mut side = Side::open(&host, &mut room, 0);
     rig.server().with(0, |function| function.request_back()).unwrap();
     let error = side.nic.evd_wait(side.evd, LONG, 1);
@@ -225,7 +225,7 @@ fn a_firmware_that_gets_too_few_pages_is_explained() {
     let rig = Rig::new();
     let options = Options { firmware: 4 << 20, ..Options::default() };
     let host = VfioUser::open(&rig.sockets[0], &options).unwrap();
-    let mut room = Box::new(Room::new());
+    let mut room = Box::new(NicStorage::new());
     let error = Nic::open(&host, room.parts(), net(0), &Config::default()).unwrap_err();
     let text = error.to_string();
     assert!(text.contains("firmware's reserve") && text.contains("Options::firmware"), "{text}");

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use dat_core::{DatType, EvdFlags, Event, PspFlag};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use vfio_host::aio::AsyncNic;
-use vfio_host::{Room, WaitError};
+use vfio_host::{NicStorage, WaitError};
 
 use crate::rig::{LONG, NONE, Pair, Rig, SERVICE, Side, address};
 
@@ -18,7 +18,7 @@ const SHORT: Duration = Duration::from_millis(30);
 fn a_wait_ends_in_time_and_what_came_stays() {
     let rig = Rig::new();
     let host = rig.host(0);
-    let mut room = Box::new(Room::new());
+    let mut room = Box::new(NicStorage::new());
     let Side { mut nic, .. } = Side::open(&host, &mut room, 0);
     let evd = nic.evd_create(4, EvdFlags::SOFTWARE).unwrap();
     let other = nic.evd_create(4, EvdFlags::SOFTWARE).unwrap();
@@ -55,7 +55,7 @@ fn a_wait_ends_in_time_and_what_came_stays() {
 fn a_cno_gathers_dispatchers_and_has_a_descriptor() {
     let rig = Rig::new();
     let host = rig.host(0);
-    let mut room = Box::new(Room::new());
+    let mut room = Box::new(NicStorage::new());
     let Side { mut nic, .. } = Side::open(&host, &mut room, 0);
     let (fd, cno) = nic.cno_fd_create().unwrap();
     let [one, two] =
@@ -90,7 +90,7 @@ fn a_thread_with_the_reaper_sleeps_until_an_agent_wakes_it() {
     }
     let rig = Rig::new();
     let host = rig.host(0);
-    let mut room = Box::new(Room::new());
+    let mut room = Box::new(NicStorage::new());
     let Side { mut nic, .. } = Side::open(&host, &mut room, 0);
     let (request, reply) = std::sync::mpsc::channel();
     let cno = nic.cno_create(None).unwrap();
@@ -137,7 +137,7 @@ fn two_threads_wait_for_each_other() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let host = rig.host(1);
-            let mut room = Box::new(Room::new());
+            let mut room = Box::new(NicStorage::new());
             let mut side = Side::open(&host, &mut room, 1);
             let (evd, ep) = (side.evd, side.ep);
             side.nic.psp_create(SERVICE.into(), evd, PspFlag::Consumer).unwrap();
@@ -163,7 +163,7 @@ fn two_threads_wait_for_each_other() {
             assert!(event.is_ok_and(|event| !matches!(event, Event::Established(_))));
         });
         let host = rig.host(0);
-        let mut room = Box::new(Room::new());
+        let mut room = Box::new(NicStorage::new());
         let mut side = Side::open(&host, &mut room, 0);
         let (evd, ep) = (side.evd, side.ep);
         let remote = SocketAddr::new(address(1), SERVICE);
@@ -226,7 +226,7 @@ fn by_turns() {
     const MESSAGES: u64 = 100;
     let rig = Rig::new();
     let hosts = [rig.host(0), rig.host(1)];
-    let mut rooms = [Box::new(Room::new()), Box::new(Room::new())];
+    let mut rooms = [Box::new(NicStorage::new()), Box::new(NicStorage::new())];
     let pair = Pair::open(&hosts, &mut rooms);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let [a, b] = pair.sides;

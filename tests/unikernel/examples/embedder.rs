@@ -1,13 +1,13 @@
-//! What an embedder writes: the whole of [`Platform`], over ordinary memory.
+//! A complete implementation of [`Platform`] by an embedder, over ordinary memory.
 //!
-//! Copy it, and replace what the comments say. The host here has everything but a device: its "BAR
-//! 0" is a piece of memory in which nobody answers, so bring-up ends, in words, when its time is
-//! over. `cargo run -p dat-unikernel --example embedder` shows that.
+//! Copy it, and replace the parts that the comments name. The host here has no device: its "BAR 0"
+//! is memory that never answers, so bring-up ends with an error after its timeout.
+//! `cargo run -p dat-unikernel --example embedder` shows that.
 //!
-//! What an embedder has done before it makes the platform: found the function on the bus, reset it
-//! (FLR), sized and mapped BAR 0 uncached, switched memory space and bus mastering on.
+//! Before it makes the platform, an embedder finds the function on the bus, resets it (FLR), sizes
+//! BAR 0, maps it uncached, and switches memory decoding and bus mastering on.
 #![expect(unsafe_code, reason = "raw memory becomes safe in Host::new")]
-#![expect(clippy::print_stdout, reason = "an example talks")]
+#![expect(clippy::print_stdout, reason = "an example prints")]
 
 use std::cell::UnsafeCell;
 use std::ptr::NonNull;
@@ -23,14 +23,14 @@ use hca_mlx5::{Config, Mlx5};
 
 const MIB: usize = 1 << 20;
 
-/// Memory that the device may reach: a static here, huge pages or a reserved range elsewhere.
+/// Memory that the device may access: a static here, huge pages or a reserved range elsewhere.
 #[repr(C, align(4096))]
 struct Memory(UnsafeCell<[u8; MIB]>);
 
 // SAFETY: only the arena, the BAR and the device touch the bytes, through raw pointers.
 unsafe impl Sync for Memory {}
 
-/// Queues, doorbell records and the consumers' buffers come out of the arena.
+/// Queues, doorbell records and the consumers' buffers are allocated from the arena.
 static ARENA: Memory = Memory(UnsafeCell::new([0; MIB]));
 /// Pages for the firmware: 16 to 32 MiB for a real card, less with a smaller `Config::log_max_qp`.
 static FIRMWARE: Memory = Memory(UnsafeCell::new([0; MIB]));
@@ -48,10 +48,10 @@ impl Host {
     /// Made once: there is one arena.
     fn new() -> Self {
         Self {
-            // SAFETY: in a real host, the mapping of BAR 0. This one is aligned, lives for ever,
-            // and nobody else uses it.
+            // SAFETY: in a real host, the mapping of BAR 0. This static is aligned and used only
+            // here.
             bar: unsafe { MappedBar::new(NonNull::from(&BAR).cast(), MIB) },
-            // SAFETY: page aligned, lives for ever, and nobody else uses it.
+            // SAFETY: a page-aligned static that is used only here.
             arena: unsafe { RawArena::new(NonNull::from(&ARENA).cast(), MIB) },
             given: AtomicUsize::new(0),
             start: Instant::now(),
@@ -74,14 +74,14 @@ impl Platform for Host {
     // them on this CPU.
     hca_mlx5::forward_order!();
 
-    /// Where the device sees the arena, and how far it goes on: here at the CPU's address. Behind
-    /// an IOMMU: at its IOVA.
+    /// Returns the device address of the arena at `offset`, and how many contiguous bytes follow:
+    /// here the CPU's address, behind an IOMMU the IOVA.
     fn iova(&self, offset: usize) -> Option<(u64, usize)> {
         self.arena.iova(self.arena.addr(), offset)
     }
 
-    // Pages for the firmware: taken once and never reused here; a host that opens the device again
-    // keeps a list.
+    // Pages for the firmware: each is used once here. A host that opens the device again needs a
+    // free list.
     fn pages_take(&self, to: &mut [u64]) -> usize {
         let base = FIRMWARE.0.get().expose_provenance();
         let first = self.given.load(Ordering::Relaxed);
@@ -96,22 +96,22 @@ impl Platform for Host {
         pages.len()
     }
 
-    /// Nanoseconds that never go back: a calibrated counter in firmware.
+    /// Returns monotonic time in nanoseconds: in firmware, a calibrated counter.
     fn now(&self) -> u64 {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
-    /// In every bounded wait: firmware would halt until an interrupt, or do nothing.
+    /// Called in every bounded wait: firmware would halt until an interrupt, or do nothing.
     fn relax(&self) {
         std::thread::sleep(Duration::from_micros(100));
     }
-    /// Keys and sequence numbers come from it: a hardware generator in firmware.
+    /// Returns random bits for keys and sequence numbers: in firmware, from a hardware generator.
     fn entropy(&self) -> u64 {
         use std::hash::{BuildHasher, RandomState};
         RandomState::new().hash_one(self.now())
     }
 }
 
-/// Brings up the device that is not there.
+/// Tries to bring up the missing device.
 fn open(limit: Duration) -> Result<(), Fault> {
     static HOST: LazyLock<Host> = LazyLock::new(Host::new);
     let config = Config { init_timeout: limit, ..Config::default() };
@@ -128,7 +128,7 @@ fn main() {
 }
 
 #[test]
-fn without_a_device_bring_up_ends_in_time_and_in_words() {
+fn bring_up_without_a_device_times_out_with_an_error() {
     let start = Instant::now();
     let fault = open(Duration::from_millis(50)).unwrap_err().to_string();
     assert!(start.elapsed() < Duration::from_secs(5));

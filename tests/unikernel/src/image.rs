@@ -1,9 +1,8 @@
-//! The image proper: entry, panic handler, and an adapter on a machine with nothing beneath it.
+//! The image: entry, panic handler, and an adapter on a machine without an operating system.
 //!
-//! The machine is the least there can be: BAR 0 at a fixed address, memory that the device sees
-//! where the CPU does, the time stamp counter for a clock. It is here for the linker, which must
-//! pull in every call of both crates and find all it needs; finding the device on a bus is not part
-//! of it.
+//! The machine is minimal: BAR 0 at a fixed address, device addresses equal to CPU addresses, the
+//! time stamp counter as clock. The image exists for the linker, which must find everything that
+//! the calls of both crates need. It does not search a bus for the device.
 #![expect(unsafe_code, reason = "the entry of a freestanding image, and memory at fixed addresses")]
 
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -36,10 +35,10 @@ fn panic(_info: &core::panic::PanicInfo<'_>) -> ! {
 /// Bytes of the arena, and of the firmware's reserve.
 const ARENA: usize = 4 << 20;
 const FIRMWARE: usize = 64 << 20;
-/// Where firmware has put BAR 0, and its length.
+/// The address of BAR 0, assigned by firmware, and its length.
 const BAR: usize = 0xf000_0000;
 const BAR_LEN: usize = 32 << 20;
-/// Time stamps of a microsecond.
+/// Time stamp ticks per microsecond.
 const TICKS: u64 = 2_000;
 
 #[repr(C, align(4096))]
@@ -83,7 +82,7 @@ impl Platform for Machine {
         done
     }
     fn pages_return(&self, pages: &[u64]) -> usize {
-        // The reserve is given out once: this machine opens one device, once.
+        // Pages are not reused: this machine opens one device, once.
         pages.len()
     }
     fn now(&self) -> u64 {
@@ -100,13 +99,13 @@ impl Platform for Machine {
 
 type Driver = Mlx5<'static, Machine, 8, 16, 32>;
 
-/// All state of the adapter, made by the compiler.
-struct Room(core::cell::UnsafeCell<Storage<Driver, 4, 8, 16, 64>>);
+/// All state of the adapter, in a static.
+struct StaticStorage(core::cell::UnsafeCell<Storage<Driver, 4, 8, 16, 64>>);
 
 // SAFETY: the image has one thread.
-unsafe impl Sync for Room {}
+unsafe impl Sync for StaticStorage {}
 
-static ROOM: Room = Room(core::cell::UnsafeCell::new(Storage::new()));
+static STORAGE: StaticStorage = StaticStorage(core::cell::UnsafeCell::new(Storage::new()));
 
 /// Called by the assembly with a stack and nothing else.
 // SAFETY: no other symbol of the image has this name.
@@ -119,18 +118,18 @@ extern "C" fn image_main() {
     let machine = Machine {
         // SAFETY: firmware has put the BAR there, and this is its only mapping.
         bar: unsafe { MappedBar::new(bar, BAR_LEN) },
-        // SAFETY: the static lives for ever and is touched by nobody else.
+        // SAFETY: a static that is used only here.
         arena: unsafe { RawArena::new(memory.cast(), ARENA) },
         taken: AtomicUsize::new(0),
     };
     static PLACE: Once<Machine> = Once::new();
     let machine = PLACE.put(machine);
     // SAFETY: this is called once, so nobody else holds a reference.
-    let room = unsafe { &mut *ROOM.0.get() };
-    let _ = serve(machine, room);
+    let storage = unsafe { &mut *STORAGE.0.get() };
+    let _ = serve(machine, storage);
 }
 
-/// A value that is put into a static once, by the one thread there is.
+/// A static that is initialized once, by the only thread.
 struct Once<T>(core::cell::UnsafeCell<Option<T>>);
 
 // SAFETY: the image has one thread.
@@ -149,13 +148,13 @@ impl<T> Once<T> {
 /// Opens the adapter, answers one connection and uses every call once.
 fn serve(
     machine: &'static Machine,
-    room: &'static mut Storage<Driver, 4, 8, 16, 64>,
+    storage: &'static mut Storage<Driver, 4, 8, 16, 64>,
 ) -> Result<(), Error> {
     let now = || Instant::from_nanos(machine.now());
     let driver = Driver::open(machine, &Config::default())?;
     let addr = IpAddr::V4(Ipv4Addr::new(192, 168, 7, 2));
     let net = Net { addr, prefix: 24, gateway: None, vlan: None };
-    let mut ia = Ia::open(driver, room.parts(), net, now(), machine.entropy())?;
+    let mut ia = Ia::open(driver, storage.parts(), net, now(), machine.entropy())?;
     let pz = ia.pz_create()?;
     let evd = ia.evd_create(64, EvdFlags::DEFAULT | EvdFlags::SOFTWARE)?;
     let ep = ia.ep_create(Some(pz), Some(evd), Some(evd), Some(evd), None)?;
@@ -230,7 +229,7 @@ fn share(
     Ok((srq, other))
 }
 
-/// Every call of memory that is not used below.
+/// Every memory call that is not used below.
 fn memory(
     ia: &mut Ia<'_, Driver>,
     pz: Pz,
@@ -281,7 +280,7 @@ fn exercise(
     counters(ia, ep)
 }
 
-/// What serves objects of every kind, and what an adapter tells of itself.
+/// Calls for objects of every kind, and queries of the adapter.
 fn objects(ia: &mut Ia<'_, Driver>, ep: Ep) -> Result<(), Error> {
     ia.set_consumer_context(ep.into(), 1)?;
     let word = ia.get_consumer_context(ep.into())?;
@@ -307,7 +306,7 @@ fn objects(ia: &mut Ia<'_, Driver>, ep: Ep) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whoever prints them.
+/// A sink for formatted text.
 struct Nowhere;
 
 impl core::fmt::Write for Nowhere {
@@ -316,7 +315,7 @@ impl core::fmt::Write for Nowhere {
     }
 }
 
-/// Counters, and what is left of datagrams.
+/// Counters, and the remaining calls for datagrams.
 fn counters(ia: &mut Ia<'_, Driver>, ep: Ep) -> Result<(), Error> {
     let evd = ia.async_evd();
     ia.ia_start_counters(CounterType::Cm)?;

@@ -1,4 +1,4 @@
-//! The parameter string of a line of `dat.conf`: which device, which address, which options.
+//! The parameter string of a line of `dat.conf`: device, address and options.
 //!
 //! ```text
 //! hca0 u2.0 nonthreadsafe default /usr/lib/libdapldat.so dapldat.2.0 "vfio-user:/run/hca0 ip=192.168.7.1/24" ""
@@ -7,10 +7,10 @@
 //! Words between blanks. The first is the device: a PCI address, or `vfio-user:` and the path of a
 //! socket. The others:
 //!
-//! | word | says | if it is left out |
+//! | word | meaning | default |
 //! |---|---|---|
-//! | `ip=ADDRESS/PREFIX` | the adapter's own address, and how much of it is the network's | has to be there |
-//! | `gateway=ADDRESS` | next hop for everything outside that network | there is none |
+//! | `ip=ADDRESS/PREFIX` | the adapter's own address and the length of the network prefix | required |
+//! | `gateway=ADDRESS` | next hop for everything outside that network | none |
 //! | `vlan=NUMBER` | 802.1Q VLAN of all frames | none |
 //! | `mtu=BYTES` | greatest payload of a packet: 256, 512, 1024, 2048 or 4096 | what the port has |
 //! | `endpoints=NUMBER` | Endpoints, and as many zones and service points: 16 to 16384 | 1024 |
@@ -24,47 +24,47 @@ use vfio_host::{Address, Options};
 
 use crate::log::Level;
 
-/// Endpoints, where nothing else is said.
+/// Default number of Endpoints.
 const ENDPOINTS: u16 = 1024;
-/// The most that can be asked for: as many queue pairs as the driver has room for.
+/// Largest number of Endpoints: the number of queue pairs of the driver.
 pub(crate) const MOST_ENDPOINTS: u16 = 1 << 14;
-/// DTOs of one direction of all Endpoints together, each of which takes memory of the process from
-/// the beginning.
+/// DTOs of one direction of all Endpoints together. Memory for each is allocated when the adapter
+/// opens.
 const ALL_DTOS: u32 = 1 << 20;
 /// DTOs of one direction of an Endpoint, at most.
 const MOST_DTOS: u32 = 1024;
-/// Events besides completions of all Event Dispatchers together, and of one at least.
+/// Events other than completions: of all Event Dispatchers together, and the least of one.
 const ALL_EVENTS: u32 = 10 << 20;
 const EVENTS: u32 = 4096;
-/// Memory for the queues of [`ENDPOINTS`], in MiB, and that for as many more: half of the first is
-/// for completion queues.
+/// Memory for the queues of [`ENDPOINTS`] in MiB, half of it for completion queues, and for as many
+/// Endpoints more.
 const MEMORY: usize = 96;
 const MORE_MEMORY: usize = 48;
-/// The least that can be asked for.
+/// Least memory for queues in MiB.
 const LEAST_MEMORY: usize = 8;
 
-/// What such a string says.
+/// The parsed parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Config {
     /// The device.
     pub(crate) device: Address,
-    /// Its address.
+    /// Its network configuration.
     pub(crate) net: Net,
-    /// Greatest payload of a packet, if it is limited.
+    /// Upper limit of the path MTU, if any.
     pub(crate) mtu: Option<Mtu>,
     /// Endpoints, and as many zones and service points.
     pub(crate) endpoints: u16,
-    /// MiB of memory for queues, if that was said.
+    /// Memory for queues in MiB, if stated.
     memory: Option<usize>,
-    /// How much is said.
+    /// The log level.
     pub(crate) log: Level,
 }
 
 impl Config {
-    /// Reads one.
+    /// Parses a parameter string.
     pub(crate) fn read(text: &str) -> Result<Self, String> {
         let mut words = text.split_whitespace();
-        let device = words.next().ok_or("it is empty: a device and ip= have to be there")?;
+        let device = words.next().ok_or("it is empty: a device and ip= are required")?;
         let device = device.parse::<Address>().map_err(|error| error.to_string())?;
         let mut config = Self {
             device,
@@ -92,7 +92,7 @@ impl Config {
         }
     }
 
-    /// Whether two lines mean the same adapter.
+    /// Returns whether two lines mean the same adapter.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         let loud = Self { log: self.log, ..other.clone() };
         loud == *self
@@ -139,22 +139,22 @@ impl Config {
         Ok(())
     }
 
-    /// DTOs of one direction of an Endpoint: the more Endpoints, the fewer, so that their memory
-    /// stays what it is.
+    /// Returns the DTOs of one direction of an Endpoint: fewer with more Endpoints, so that their
+    /// memory stays constant.
     pub(crate) const fn dtos(&self) -> u16 {
         let each = ALL_DTOS / self.endpoints as u32;
         let each = if each < MOST_DTOS { each } else { MOST_DTOS };
         1 << each.ilog2()
     }
 
-    /// Events besides completions that an Event Dispatcher holds: beginning and end of the
+    /// Returns the events other than completions of an Event Dispatcher: beginning and end of the
     /// connections of all Endpoints.
     pub(crate) const fn events(&self) -> u32 {
         let each = (2 * self.endpoints as u32).next_power_of_two();
         if each > EVENTS { each } else { EVENTS }
     }
 
-    /// Event Dispatchers, and CNOs: the more events each holds, the fewer.
+    /// Returns the number of Event Dispatchers, and of CNOs: fewer if each holds more events.
     #[expect(
         clippy::cast_possible_truncation,
         reason = "events() is EVENTS at least, which leaves 2560"
@@ -163,13 +163,13 @@ impl Config {
         (ALL_EVENTS / self.events()) as u16
     }
 
-    /// How much memory the device gets.
+    /// Returns the memory sizes of the host.
     pub(crate) fn options(&self) -> Options {
         let more = self.endpoints.saturating_sub(ENDPOINTS).div_ceil(ENDPOINTS);
         let all = MEMORY + MORE_MEMORY * usize::from(more);
         let arena = self.memory.unwrap_or(all);
-        // Completion queues are what the device writes to. They do not grow with the Endpoints, as
-        // work queues do.
+        // The device writes completion queues only. Unlike work queues, they do not grow with the
+        // number of Endpoints.
         let written = (arena * (MEMORY / 2)).div_ceil(all).max(LEAST_MEMORY / 2);
         Options { arena: arena << 20, read_only: (arena - written) << 20, ..Options::default() }
     }
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_the_wrong_word() {
         for (text, named) in [
             ("", "empty"),
             ("vfio-user:/x", "ip="),

@@ -1,22 +1,20 @@
-//! The halves that handles hold, and who may use them when.
+//! Gates: access to the posters and reapers in handles without a lock.
 //!
-//! A posting or reaping half lives in the handle of its Endpoint or Event Dispatcher while it is
-//! *out*: a call on the data path enters the gate, uses the half and leaves, without a lock.
-//! Whoever holds the control half and needs a data half there *recalls* it: he shuts the gate,
-//! waits until nobody is inside, and takes it home. It goes out again with a later call.
+//! An open gate holds the poster or reaper of an Endpoint, Event Dispatcher or Shared Receive
+//! Queue. A call on the data path enters the gate, uses the value and leaves. A call that holds the
+//! adapter's lock and needs the value *recalls* it: it shuts the gate, waits until no thread is
+//! inside, and takes the value out. A later call opens the gate again.
 //!
-//! Entering costs two stores and a load. That they are seen in the right order is the business of
-//! who recalls, who has the kernel put a barrier into every thread of the process. Where the kernel
-//! has no such thing, halves never go out, and every call takes the way of the control half. A
-//! consumer that asked for thread safety may enter from several threads at once: then a gate is
-//! a lock.
+//! Entering costs two stores and a load without a barrier. `recall` makes their order visible: it
+//! has the kernel execute a barrier in every thread of the process (membarrier). If the kernel
+//! lacks that call, gates never open and every call takes the adapter's lock. If the consumer asked
+//! for thread safety, several threads may enter at once; then `busy` is a spin lock.
 //!
-//! Inside are a few hundred instructions, and nothing that waits. Who stays there has died or is
-//! stopped by a debugger: whoever waits for him gives up after a while, and the half stays where it
-//! is.
+//! A thread is inside for a few hundred instructions and never waits there. A thread that stays has
+//! died or is stopped by a debugger: `recall` times out, and the value stays in the gate.
 #![expect(
     unsafe_code,
-    reason = "a half is changed through a shared reference by the one who is inside"
+    reason = "the thread that is inside changes the value through a shared reference"
 )]
 
 use std::cell::UnsafeCell;
@@ -26,29 +24,29 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::{MembarrierCommand, membarrier};
 
-/// Looks at a busy gate before the processor is left to others.
+/// Polls of a busy gate before the thread yields.
 const SPINS: u32 = 64;
 
-/// Longest wait for who is inside, however little of a processor he gets.
+/// Longest wait for a thread inside, long enough for one that is not scheduled for a while.
 const LONGEST: Duration =
     if cfg!(test) { Duration::from_millis(200) } else { Duration::from_secs(5) };
 
-/// Somebody is inside and does not leave.
+/// A thread is inside and does not leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Occupied;
 
-/// The place of a half.
+/// Holds a value for one thread at a time.
 #[derive(Debug)]
 pub(crate) struct Gate<T> {
-    /// Somebody is inside.
+    /// A thread is inside.
     busy: AtomicBool,
-    /// Nobody may enter: there is no half, or it is being recalled.
+    /// No thread may enter: the gate is empty, or the value is being recalled.
     shut: AtomicBool,
-    half: UnsafeCell<Option<T>>,
+    value: UnsafeCell<Option<T>>,
 }
 
-// SAFETY: the half is reached by one thread at a time: inside the gate, or with the gate shut and
-// nobody inside.
+// SAFETY: one thread at a time accesses the value: inside the gate, or with the gate shut and no
+// thread inside.
 unsafe impl<T: Send> Sync for Gate<T> {}
 
 impl<T> Gate<T> {
@@ -56,46 +54,47 @@ impl<T> Gate<T> {
         Self {
             busy: AtomicBool::new(false),
             shut: AtomicBool::new(true),
-            half: UnsafeCell::new(None),
+            value: UnsafeCell::new(None),
         }
     }
 
-    /// Uses the half, if it is out and can be had. `locked`: several threads may call this at once;
-    /// else the consumer sees to it that they do not, as it is the rule for a provider that is
-    /// not thread safe.
+    /// Calls `with` on the value; returns `None` if the gate is shut or stays busy. If `locked`,
+    /// several threads may call this at once; otherwise the consumer must serialize the calls, as
+    /// for any provider that is not thread safe.
     #[inline(always)]
     pub(crate) fn enter<R>(&self, locked: bool, with: impl FnOnce(&mut T) -> R) -> Option<R> {
         if locked {
-            if self.busy.swap(true, Ordering::Acquire) && !self.queue() {
+            if self.busy.swap(true, Ordering::Acquire) && !self.wait_until_free() {
                 return None;
             }
         } else {
             self.busy.store(true, Ordering::Relaxed);
-            // ORDER: `busy` is stored before `shut` is loaded. For the compiler; the processor's
-            // part is the barrier of `recall`.
+            // ORDER: `busy` is stored before `shut` is loaded. This fence orders the compiler; the
+            // barrier of `recall` orders the processor.
             compiler_fence(Ordering::SeqCst);
         }
         let result = if self.shut.load(Ordering::Acquire) {
             None
         } else {
-            // SAFETY: the gate is open and `busy` is ours, so nobody else is here, and who recalls
-            // waits for us.
-            let half = unsafe { &mut *self.half.get() };
-            // SAFETY: it was put there before the gate was opened, and is taken after it was shut.
-            Some(with(unsafe { half.as_mut().unwrap_unchecked() }))
+            // SAFETY: the gate is open and this thread set `busy`, so no other thread is inside,
+            // and `recall` waits for this one.
+            let value = unsafe { &mut *self.value.get() };
+            // SAFETY: the value is stored before the gate opens and taken out after it is shut.
+            Some(with(unsafe { value.as_mut().unwrap_unchecked() }))
         };
-        // ORDER: what was done with the half precedes the word that the next one waits for.
+        // ORDER: the changes of the value precede the store that lets the next thread in.
         self.busy.store(false, Ordering::Release);
         result
     }
 
-    /// Waits until one is the only one inside, if that can be had.
+    /// Waits until this thread is the only one inside. Returns false after the time limit.
     #[cold]
-    fn queue(&self) -> bool {
+    fn wait_until_free(&self) -> bool {
         left(|| !self.busy.swap(true, Ordering::Acquire)).is_ok()
     }
 
-    /// Takes the half home, if it is out. For who holds the control half.
+    /// Shuts the gate and takes the value out; `None` if the gate is shut already. The caller holds
+    /// the adapter's lock.
     pub(crate) fn recall(&self, locked: bool) -> Result<Option<T>, Occupied> {
         if self.shut.load(Ordering::Relaxed) {
             return Ok(None);
@@ -104,41 +103,40 @@ impl<T> Gate<T> {
         let left = if locked {
             left(|| !self.busy.swap(true, Ordering::Acquire))
         } else {
-            // ORDER: after it, a thread either has seen `shut`, or its `busy` is seen here.
+            // ORDER: after the barrier, each thread has seen `shut`, or its `busy` is visible here.
             barrier();
             left(|| !self.busy.load(Ordering::Acquire))
         };
         if let Err(occupied) = left {
-            // ORDER: the half is where it was, so nothing has to precede this.
+            // ORDER: the value was not touched, so nothing has to precede this.
             self.shut.store(false, Ordering::Release);
             return Err(occupied);
         }
-        // SAFETY: the gate is shut and nobody is inside; others that recall are kept away by the
-        // lock of the control half.
-        let half = unsafe { &mut *self.half.get() }.take();
+        // SAFETY: the gate is shut and no thread is inside; the adapter's lock excludes other
+        // recalls.
+        let value = unsafe { &mut *self.value.get() }.take();
         if locked {
             self.busy.store(false, Ordering::Release);
         }
-        Ok(half)
+        Ok(value)
     }
 
-    /// Sends a half out. For who holds the control half, into a gate that is shut.
-    pub(crate) fn send_out(&self, half: T) {
-        // SAFETY: the gate is shut, so nobody enters; others that send out are kept away by the
-        // lock of the control half. Who came in before it was shut has left: `recall`
-        // waited for that.
-        unsafe { *self.half.get() = Some(half) };
-        // ORDER: the half is there before the gate is seen open.
+    /// Stores a value and opens the gate, which must be shut. The caller holds the adapter's lock.
+    pub(crate) fn open(&self, value: T) {
+        // SAFETY: the gate is shut, so no thread enters; the adapter's lock excludes other calls of
+        // this; `recall` waited until threads that entered before had left.
+        unsafe { *self.value.get() = Some(value) };
+        // ORDER: the value is stored before the gate is seen open.
         self.shut.store(false, Ordering::Release);
     }
 
-    /// Whether the half is out.
-    pub(crate) fn is_out(&self) -> bool {
+    /// Returns whether the gate is open.
+    pub(crate) fn is_open(&self) -> bool {
         !self.shut.load(Ordering::Relaxed)
     }
 }
 
-/// Looks until whoever is inside has left.
+/// Polls until the thread inside has left.
 fn left(mut has: impl FnMut() -> bool) -> Result<(), Occupied> {
     for _ in 0..SPINS {
         if has() {
@@ -156,8 +154,8 @@ fn left(mut has: impl FnMut() -> bool) -> Result<(), Occupied> {
     Ok(())
 }
 
-/// Whether halves may go out: the kernel makes barriers in other threads.
-pub(crate) fn halves_go_out(locked: bool) -> bool {
+/// Returns whether gates may open: a locked gate always, another if the kernel has the barrier.
+pub(crate) fn gates_may_open(locked: bool) -> bool {
     static REGISTERED: OnceLock<bool> = OnceLock::new();
     locked
         || *REGISTERED
@@ -166,7 +164,7 @@ pub(crate) fn halves_go_out(locked: bool) -> bool {
 
 /// A full barrier in every running thread of the process.
 fn barrier() {
-    // It was registered before any half went out, and cannot fail since.
+    // Cannot fail: the process registered for it before any gate opened.
     let _ = membarrier(MembarrierCommand::PrivateExpedited);
 }
 
@@ -177,10 +175,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_out_is_used_there_and_what_is_home_is_not() {
+    fn only_an_open_gate_can_be_entered() {
         let gate = Gate::new();
         assert_eq!(gate.enter(false, |n: &mut u32| *n), None);
-        gate.send_out(5);
+        gate.open(5);
         assert_eq!(
             gate.enter(false, |n| {
                 *n += 1;
@@ -194,11 +192,11 @@ mod tests {
     }
 
     fn counts(locked: bool) {
-        if !halves_go_out(locked) {
+        if !gates_may_open(locked) {
             return;
         }
         let gate = Gate::new();
-        gate.send_out(0_u64);
+        gate.open(0_u64);
         let stop = AtomicBool::new(false);
         let done = std::thread::scope(|threads| {
             let enters = threads.spawn(|| {
@@ -208,34 +206,34 @@ mod tests {
                 }
                 done
             });
-            let mut home = 0;
+            let mut recalled = 0;
             for _ in 0..2_000 {
                 if let Ok(Some(n)) = gate.recall(locked) {
-                    home += 1;
-                    gate.send_out(n + 1);
+                    recalled += 1;
+                    gate.open(n + 1);
                 }
                 std::thread::yield_now();
             }
             stop.store(true, Ordering::Relaxed);
-            enters.join().unwrap_or(0) + home
+            enters.join().unwrap_or(0) + recalled
         });
         assert_eq!(gate.recall(locked), Ok(Some(done)));
     }
 
     #[test]
-    fn nothing_that_is_done_inside_is_lost_by_a_recall() {
+    fn a_recall_loses_no_change_made_inside() {
         counts(false);
         counts(true);
     }
 
     #[test]
-    fn nobody_waits_for_ever_for_who_stays_inside() {
+    fn a_wait_for_a_thread_that_stays_inside_times_out() {
         for locked in [false, true] {
-            if !halves_go_out(locked) {
+            if !gates_may_open(locked) {
                 continue;
             }
             let gate = Gate::new();
-            gate.send_out(1_u64);
+            gate.open(1_u64);
             let (inside, is_inside) = channel();
             let (leave, may_leave) = channel();
             std::thread::scope(|threads| {
@@ -248,7 +246,7 @@ mod tests {
                 });
                 assert!(is_inside.recv().is_ok());
                 assert_eq!(gate.recall(locked), Err(Occupied));
-                assert!(gate.is_out());
+                assert!(gate.is_open());
                 if locked {
                     assert_eq!(gate.enter(locked, |n| *n), None);
                 }

@@ -6,11 +6,10 @@
 //! dispatch table that each handle begins with ([`call`]).
 //!
 //! * [`abi`] - what C sees: types, numbers, layouts.
-//! * [`object`] - handles. [`gate`] - the data halves of Endpoints and Event Dispatchers, which
-//!   handles hold.
-//! * [`adapter`] - one HCA, shared by all Interface Adapters that the process has open on it, and
-//!   its control half under a lock.
-//! * [`progress`] - the thread that keeps connections going while nobody calls. [`sleep`] - waits.
+//! * [`object`] - handles. [`gate`] - access to the posters and reapers in handles.
+//! * [`adapter`] - one HCA under a lock, shared by all Interface Adapters that the process has open
+//!   on it.
+//! * [`progress`] - the thread that drives the adapter between calls. [`sleep`] - waits.
 //! * [`call`] - the calls, a file for each kind of object; its front page says how one is written.
 //!
 //! # Where stock programs and the manual differ
@@ -33,10 +32,9 @@
 //! `dat_rmr_free` of one handle, which the manual leaves open, returns `DAT_INVALID_HANDLE` with
 //! `DAT_INVALID_HANDLE_RMR`.
 //!
-//! `unsafe` is in `abi/pointer.rs` and `abi/va_list.rs` (what consumers hand over), `gate.rs`,
-//! `object.rs`, `adapter/hold.rs` (what lives as long as an adapter), `adapter/lent.rs` (memory of
-//! the consumer's), `registry.rs` (what the registry exports) and `progress.rs` (the signals of a
-//! thread).
+//! `unsafe` is in `abi/pointer.rs` and `abi/va_list.rs` (arguments of consumers), `gate.rs`,
+//! `object.rs`, `adapter/hold.rs` (host, memory and driver), `adapter/lent.rs` (the consumer's
+//! memory), `registry.rs` (functions of the registry) and `progress.rs` (signals of a thread).
 
 mod abi;
 mod adapter;

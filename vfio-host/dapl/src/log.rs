@@ -5,16 +5,16 @@ use std::fmt;
 use std::io::Write;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// How much is said. What is said at one level is said at all after it.
+/// The log level. Each level includes those before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Level {
     /// Nothing.
     Off,
-    /// What keeps an adapter from working.
+    /// Errors that keep an adapter from working.
     #[default]
     Error,
-    /// Calls that were refused for a reason that their code cannot tell.
+    /// Calls refused for a reason that their return code does not state.
     Warn,
     /// Adapters that open and close.
     Info,
@@ -23,7 +23,7 @@ pub(crate) enum Level {
 }
 
 impl Level {
-    /// By its name.
+    /// Returns the level of a name.
     pub(crate) fn of(name: &str) -> Option<Self> {
         let levels = [
             ("off", Self::Off),
@@ -39,21 +39,21 @@ impl Level {
 /// The level of the process: the highest that any adapter asked for.
 static LEVEL: AtomicU8 = AtomicU8::new(Level::Error as u8);
 
-/// Says more from now on, if `level` does.
+/// Raises the level of the process to `level`, if that is higher.
 pub(crate) fn raise(level: Level) {
     LEVEL.fetch_max(level as u8, Ordering::Relaxed);
 }
 
-/// Whether lines of that level are said.
+/// Returns whether lines of that level are printed.
 pub(crate) fn says(level: Level) -> bool {
     level as u8 <= LEVEL.load(Ordering::Relaxed)
 }
 
-/// One line.
+/// Prints a line of a level.
 #[cold]
 pub(crate) fn say(level: Level, line: fmt::Arguments<'_>) {
     if says(level) {
-        // Nobody is there to be told that this failed.
+        // An error of standard error cannot be reported anywhere.
         let _ = writeln!(std::io::stderr().lock(), "libdapldat[{}]: {line}", std::process::id());
     }
 }

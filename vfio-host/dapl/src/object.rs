@@ -1,13 +1,13 @@
-//! Handles: what a consumer holds is the address of an [`Object`].
+//! Handles: the handle that a consumer holds is the address of an [`Object`].
 //!
-//! An object begins with the address of its dispatch table, which the registry follows without
-//! looking. So the place of an object is never given back to the system, and a place that was freed
-//! is used again only after many others: a handle that a consumer kept too long finds something
-//! that says "freed". What kind it is, and what `dat_core` calls it, stands in it. The generation
-//! in that name makes a stale one known to `dat_core` as well.
+//! An object begins with the address of its dispatch table, which the registry dereferences without
+//! a check. So the memory of an object is never returned to the system, and a freed object is
+//! reused only after many others: a stale handle finds an object of kind `Freed`. An object holds
+//! its kind and its `dat_core` handle, whose generation lets `dat_core` detect stale handles as
+//! well.
 #![expect(
     unsafe_code,
-    reason = "an address that a consumer hands over becomes a reference, once it is known to be of an object"
+    reason = "turns an address from a consumer into a reference, after checking that it is of an object"
 )]
 
 use std::collections::VecDeque;
@@ -25,18 +25,18 @@ use crate::abi::sockaddr::SockAddr;
 use crate::abi::{Count, DatHandle};
 use crate::adapter::Adapter;
 use crate::gate::Gate;
-use crate::variant::{Half, Table, Variant};
+use crate::variant::{DataQueue, Table, Variant};
 
-/// Objects made at a time.
+/// Number of objects allocated at a time.
 const CHUNK: usize = 64;
-/// Freed objects that lie still before the first of them is used again.
+/// Number of objects that must be freed after an object before that is reused.
 const REST: usize = 1024;
 
-/// What kind of object it is.
+/// The kind of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Kind {
-    /// None any more.
+    /// Freed.
     Freed,
     Ia,
     Pz,
@@ -53,7 +53,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// How many there are.
+    /// Number of kinds.
     pub(crate) const COUNT: usize = 13;
 
     const ALL: [Self; Self::COUNT] = [
@@ -77,7 +77,7 @@ impl Kind {
         Self::ALL.get(place).copied().unwrap_or(Self::Freed)
     }
 
-    /// `INVALID_HANDLE` of that kind.
+    /// Returns `INVALID_HANDLE` of that kind.
     pub(crate) const fn invalid(self) -> DatReturn {
         let subtype = match self {
             Self::Freed => DatSubtype::None,
@@ -98,15 +98,15 @@ impl Kind {
     }
 }
 
-/// What `dat_core` calls an object of one kind.
+/// A `dat_core` handle of one kind.
 pub(crate) trait Name: Copy + Into<AnyHandle> {
     /// The kind.
     const KIND: Kind;
-    /// The name of that word.
+    /// Makes the handle of a word.
     fn of(raw: u64) -> Self;
-    /// Its word.
+    /// Returns its word.
     fn word(self) -> u64;
-    /// Its place among those of its kind.
+    /// Returns its index in the table of its kind.
     fn place(self) -> u32;
 }
 
@@ -129,59 +129,57 @@ macro_rules! names {
 
 names!(Cno, Cr, Csp, Ep, Evd, Lmr, Psp, Pz, Rmr, Rsp, Srq);
 
-/// One object, as C holds it.
+/// The object behind a C handle.
 #[repr(C)]
 pub(crate) struct Object<V: Variant> {
-    /// What the registry calls through. First, and never null.
+    /// The dispatch table that the registry calls through. The first field, never null.
     table: AtomicPtr<Table>,
     kind: AtomicU32,
-    /// What `dat_core` calls it.
+    /// Its `dat_core` handle.
     name: AtomicU64,
-    /// The data half, of an Endpoint, an Event Dispatcher or a Shared Receive Queue, while it is
-    /// out.
-    pub(crate) half: Gate<Half<V>>,
-    /// The Interface Adapter it was made on; null of one of those.
+    /// The poster or reaper of an Endpoint, an Event Dispatcher or a Shared Receive Queue.
+    pub(crate) queue: Gate<DataQueue<V>>,
+    /// The Interface Adapter that it belongs to; null for an Interface Adapter.
     ia: AtomicPtr<Object<V>>,
-    /// The HCA beneath.
+    /// The HCA.
     adapter: AtomicPtr<Adapter<V>>,
-    /// The consumer's own word.
+    /// The consumer context.
     pub(crate) context: AtomicU64,
-    /// Of an Event Dispatcher: what a dequeue returns that finds nothing.
+    /// Event Dispatcher: the code that a dequeue of an empty queue returns.
     pub(crate) nothing: AtomicU32,
-    /// Of an Event Dispatcher: flags that `dat_core` has no streams for.
+    /// Event Dispatcher: flags for which `dat_core` has no streams.
     pub(crate) more_flags: AtomicU32,
-    /// Of an Endpoint: soft and hard high watermark, as C has them.
+    /// Endpoint: soft and hard high watermark, as C has them.
     watermarks: [AtomicI32; 2],
-    /// Of an Interface Adapter: objects made on it.
+    /// Interface Adapter: number of its objects.
     pub(crate) children: AtomicU32,
-    /// What goes with one kind of object only.
+    /// Data of one kind of object only.
     note: Mutex<Note>,
-    /// Whom it is connected to, for who asks for the address of the address.
+    /// Address of the peer, which queries return a pointer to.
     peer: Mutex<Option<Box<SockAddr>>>,
 }
 
-/// What goes with one kind of object only.
+/// Data of one kind of object only.
 #[derive(Debug, Default)]
 pub(crate) enum Note {
     /// Nothing.
     #[default]
     None,
-    /// Bytes that an event or a query has given the address of: they stay until the object is
-    /// freed, or the note replaced.
+    /// Bytes whose address an event or a query has returned. Kept until the object is freed or the
+    /// note replaced.
     Bytes(Box<[u8]>),
-    /// Of an Interface Adapter: its asynchronous Event Dispatcher, and whether that was made with
-    /// it.
+    /// Of an Interface Adapter.
     Ia {
         /// The name it was opened by.
         name: &'static CStr,
-        /// The Event Dispatcher's handle, null if another one serves.
+        /// The handle of its asynchronous Event Dispatcher; null if another one serves.
         async_evd: DatHandle,
-        /// It goes with the Interface Adapter.
+        /// The Event Dispatcher is freed with the Interface Adapter.
         own: bool,
     },
-    /// Of an LMR: what it was made of.
+    /// Of an LMR: the arguments of its creation.
     Lmr(crate::call::LmrMade),
-    /// Of a Common Service Point: what it was made with.
+    /// Of a Common Service Point: the arguments of its creation.
     Csp(Box<crate::call::CspMade>),
     /// Of a CNO: its agent, as C has it: instance and function.
     Agent(crate::call::Agent),
@@ -193,7 +191,7 @@ impl<V: Variant> Object<V> {
             table: AtomicPtr::new(std::ptr::from_ref(V::TABLE).cast_mut()),
             kind: AtomicU32::new(Kind::Freed as u32),
             name: AtomicU64::new(0),
-            half: Gate::new(),
+            queue: Gate::new(),
             ia: AtomicPtr::new(std::ptr::null_mut()),
             adapter: AtomicPtr::new(std::ptr::null_mut()),
             context: AtomicU64::new(0),
@@ -206,41 +204,40 @@ impl<V: Variant> Object<V> {
         }
     }
 
-    /// The handle of this object.
+    /// Returns the handle of this object.
     pub(crate) fn handle(&'static self) -> DatHandle {
         DatHandle(std::ptr::from_ref(self).cast_mut().cast())
     }
 
-    /// The object behind the first handle of a call: the registry has followed it to a table of
-    /// ours.
+    /// Returns the object of the first handle of a call. The registry has called through its table,
+    /// so it is an object of this library.
     #[inline(always)]
     pub(crate) fn called(handle: DatHandle) -> &'static Self {
-        // SAFETY: the registry has read our table's address where this points, and called this
-        // library through it. Our objects alone begin with it, and are never given back.
+        // SAFETY: the registry has read our table's address there and called this library through
+        // it. Only our objects begin with that address, and they are never freed.
         unsafe { &*handle.0.cast::<Self>().cast_const() }
     }
 
-    /// The object of that handle, whatever it is by now; `None` if the address is of no object.
+    /// Returns the object at the address of a handle, of any kind; `None` if there is none.
     pub(crate) fn find(handle: DatHandle) -> Option<&'static Self> {
         V::objects().at(handle)
     }
 
-    /// The object in a place of a table of objects.
+    /// Returns the object of an entry in a table of objects.
     #[inline(always)]
     pub(crate) fn of_place(object: *mut Self) -> Option<&'static Self> {
-        // SAFETY: it is null or the address of an object, which are never given back.
+        // SAFETY: it is null or the address of an object, and objects are never freed.
         unsafe { object.as_ref() }
     }
 
-    /// Whether `dat_core` calls it that.
+    /// Returns whether its `dat_core` handle is `name`.
     #[inline(always)]
     pub(crate) fn is<N: Name>(&self, name: N) -> bool {
         self.name.load(Ordering::Relaxed) == name.word()
     }
 
-    /// What `dat_core` calls the object of another handle of a call. It has to be of the same HCA,
-    /// on whatever Interface Adapter it was made: consumers that open one several times mix
-    /// them.
+    /// Returns the `dat_core` handle of another handle of a call. It has to be of the same HCA, but
+    /// may be of another Interface Adapter: consumers that open an HCA several times mix them.
     pub(crate) fn sibling<N: Name>(&'static self, handle: DatHandle) -> Result<N, DatReturn> {
         let object = Self::find(handle).ok_or(N::KIND.invalid())?;
         let name = object.name()?;
@@ -251,7 +248,7 @@ impl<V: Variant> Object<V> {
         }
     }
 
-    /// The same of a handle that may be null.
+    /// Returns the same for a handle that may be null.
     pub(crate) fn sibling_or_none<N: Name>(
         &'static self,
         handle: DatHandle,
@@ -262,12 +259,12 @@ impl<V: Variant> Object<V> {
         self.sibling(handle).map(Some)
     }
 
-    /// What it is now.
+    /// Returns its current kind.
     pub(crate) fn kind(&self) -> Kind {
         Kind::of_word(self.kind.load(Ordering::Acquire))
     }
 
-    /// What `dat_core` calls it, if it is of that kind.
+    /// Returns its `dat_core` handle, if it is of that kind.
     pub(crate) fn name<N: Name>(&self) -> Result<N, DatReturn> {
         if self.kind() == N::KIND {
             Ok(N::of(self.name.load(Ordering::Acquire)))
@@ -276,25 +273,25 @@ impl<V: Variant> Object<V> {
         }
     }
 
-    /// What `dat_core` called it while it lived, or calls it.
+    /// Returns its `dat_core` handle, also after it was freed.
     pub(crate) fn former<N: Name>(&self) -> N {
         N::of(self.name.load(Ordering::Acquire))
     }
 
-    /// The Interface Adapter it belongs to; itself, if it is one.
+    /// Returns the Interface Adapter that it belongs to; itself, if it is one.
     pub(crate) fn ia(&'static self) -> &'static Self {
         Self::of_place(self.ia.load(Ordering::Acquire)).unwrap_or(self)
     }
 
-    /// The HCA beneath. `INVALID_HANDLE` of a place that never was an object.
+    /// Returns the HCA. `INVALID_HANDLE` if it was never in use.
     #[inline]
     pub(crate) fn adapter(&self) -> Result<&'static Adapter<V>, DatReturn> {
         let adapter = self.adapter.load(Ordering::Acquire);
-        // SAFETY: it is null or the address of an adapter, which are never given back.
+        // SAFETY: it is null or the address of an adapter, and adapters are never freed.
         unsafe { adapter.as_ref() }.ok_or(Kind::Ia.invalid())
     }
 
-    /// The kind of handle in DAT's number; `None` if it is freed.
+    /// Returns DAT's handle type; `None` if it is freed.
     pub(crate) fn handle_type(&self) -> Option<HandleType> {
         Some(match self.kind() {
             Kind::Freed => return None,
@@ -313,8 +310,8 @@ impl<V: Variant> Object<V> {
         })
     }
 
-    /// Keeps bytes with the object and gives their address: the same for as long as they are the
-    /// same. Others that it kept before go.
+    /// Stores bytes with the object and returns their address, which stays the same while the bytes
+    /// do. Frees other bytes stored before.
     pub(crate) fn keep(&self, bytes: &[u8]) -> *const u8 {
         let mut note = self.note();
         if let Note::Bytes(kept) = &*note
@@ -328,7 +325,7 @@ impl<V: Variant> Object<V> {
         at
     }
 
-    /// Notes the soft and the hard high watermark of an Endpoint.
+    /// Stores the soft and the hard high watermark of an Endpoint.
     pub(crate) fn set_watermarks(&self, marks: [Count; 2]) {
         for (place, mark) in self.watermarks.iter().zip(marks) {
             place.store(mark, Ordering::Relaxed);
@@ -340,8 +337,7 @@ impl<V: Variant> Object<V> {
         self.watermarks.each_ref().map(|place| place.load(Ordering::Relaxed))
     }
 
-    /// Keeps the address of a peer with the object, until it is freed, and gives the address of
-    /// that.
+    /// Stores the address of the peer until the object is freed. Returns a pointer to it.
     pub(crate) fn keep_peer(&self, peer: SockAddr) -> *const SockAddr {
         let mut kept = self.peer.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = kept.get_or_insert_default();
@@ -349,12 +345,12 @@ impl<V: Variant> Object<V> {
         std::ptr::from_ref(&**kept)
     }
 
-    /// What goes with it.
+    /// Locks its note.
     pub(crate) fn note(&self) -> std::sync::MutexGuard<'_, Note> {
         self.note.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes a fresh place an object.
+    /// Initializes an unused object.
     pub(crate) fn begin(
         &'static self,
         kind: Kind,
@@ -368,22 +364,22 @@ impl<V: Variant> Object<V> {
         self.adapter.store(std::ptr::from_ref(adapter).cast_mut(), Ordering::Relaxed);
         self.context.store(0, Ordering::Relaxed);
         self.children.store(0, Ordering::Relaxed);
-        // What an earlier object in this place has left.
+        // Reset fields that the previous use has left.
         self.nothing.store(DatReturn::QUEUE_EMPTY.raw(), Ordering::Relaxed);
         self.more_flags.store(0, Ordering::Relaxed);
         self.set_watermarks([DAT_WATERMARK_INFINITE; 2]);
-        // ORDER: everything about it precedes the kind, without which nobody looks.
+        // ORDER: all other fields precede the kind, which makes the object visible.
         self.kind.store(kind as u32, Ordering::Release);
     }
 
-    /// Makes a fresh place an Interface Adapter. Its table has the name in it that it was opened
-    /// by, which the registry looks for when it is closed.
+    /// Initializes an unused object as an Interface Adapter. Its table has the name that it was
+    /// opened by, which the registry looks up when it is closed.
     pub(crate) fn begin_ia(&'static self, table: &'static Table, adapter: &'static Adapter<V>) {
         self.table.store(std::ptr::from_ref(table).cast_mut(), Ordering::Release);
         self.begin(Kind::Ia, 0, None, adapter);
     }
 
-    /// Ends an object whose half is home. The place stays readable.
+    /// Frees an object whose gate is shut. Its memory stays readable.
     pub(crate) fn end(&'static self) {
         self.kind.store(Kind::Freed as u32, Ordering::Release);
         let table = std::ptr::from_ref(V::TABLE).cast_mut();
@@ -392,7 +388,7 @@ impl<V: Variant> Object<V> {
         V::objects().give_back(self);
     }
 
-    /// Its handle is dead from now on, though the place is not free yet.
+    /// Invalidates its handle, although the object is not free for reuse yet.
     pub(crate) fn bury(&self) {
         self.kind.store(Kind::Freed as u32, Ordering::Release);
     }
@@ -406,9 +402,9 @@ impl<V: Variant> std::fmt::Debug for Object<V> {
 
 /// All objects of one variant of the library.
 pub(crate) struct Objects<V: Variant> {
-    /// Never shortened, and their elements never moved.
+    /// Never shortened; elements are never moved.
     chunks: RwLock<Vec<&'static [Object<V>]>>,
-    /// Those that are free, the one that has been so for longest first.
+    /// Free objects, the one freed first at the front.
     free: Mutex<VecDeque<&'static Object<V>>>,
 }
 
@@ -417,11 +413,11 @@ impl<V: Variant> Objects<V> {
         Self { chunks: RwLock::new(Vec::new()), free: Mutex::new(VecDeque::new()) }
     }
 
-    /// A place for an object.
+    /// Takes an unused object.
     pub(crate) fn take(&self) -> &'static Object<V> {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            // A fresh place goes before one that was used a short while ago.
+            // A new object is preferred to a recently freed one.
             let rested = free.len() > REST
                 || free
                     .front()
@@ -435,7 +431,8 @@ impl<V: Variant> Objects<V> {
         }
     }
 
-    /// Fresh places, made where they stay: a consumer's threads may have small stacks.
+    /// Allocates new objects in place, not on the stack: threads of a consumer may have small
+    /// stacks.
     fn more(&self) -> &'static [Object<V>] {
         let chunk: Vec<_> = std::iter::repeat_with(Object::new).take(CHUNK).collect();
         let chunk: &'static [Object<V>] = chunk.leak();
@@ -450,7 +447,7 @@ impl<V: Variant> Objects<V> {
         free.push_back(object);
     }
 
-    /// The object at that address, if there is one.
+    /// Returns the object at that address, if there is one.
     fn at(&self, handle: DatHandle) -> Option<&'static Object<V>> {
         let chunks = self.chunks.read().unwrap_or_else(PoisonError::into_inner);
         let wanted = handle.0.cast::<Object<V>>().cast_const();
@@ -463,7 +460,7 @@ impl<V: Variant> Objects<V> {
         chunk.get(distance / size_of::<Object<V>>())
     }
 
-    /// Every place that there is.
+    /// Calls a function for every object, free or in use.
     pub(crate) fn each(&self, mut see: impl FnMut(&'static Object<V>)) {
         let chunks = self.chunks.read().unwrap_or_else(PoisonError::into_inner);
         for object in chunks.iter().flat_map(|chunk| chunk.iter()) {

@@ -1,6 +1,6 @@
-//! The thread of an open adapter: it drives the adapter when the device interrupts or a deadline
-//! has come, so that connections go on and waits end while no consumer is in a call. It sleeps
-//! otherwise, and ends with the adapter.
+//! The progress thread of an open adapter. It drives the adapter on interrupts and deadlines, so
+//! that connections proceed and waits end while no consumer is in a call. It sleeps otherwise, and
+//! ends with the adapter.
 #![expect(unsafe_code, reason = "a thread's signals are masked by the C library")]
 
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(crate) fn start<V: Variant>(
     stop: Arc<AtomicBool>,
 ) -> Result<JoinHandle<()>, Error> {
     let run = move || {
-        deaf();
+        block_signals();
         while !stop.load(Ordering::Acquire) {
             if let Some(open) = adapter.lock().as_mut() {
                 open.drive();
@@ -39,11 +39,11 @@ pub(crate) fn start<V: Variant>(
     })
 }
 
-/// Signals are the consumer's, and go to its threads.
-fn deaf() {
+/// Blocks all signals in this thread: the consumer's threads handle them.
+fn block_signals() {
     let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: it is written to, and cannot fail.
+    // SAFETY: the call only writes the set, and cannot fail.
     unsafe { libc::sigfillset(all.as_mut_ptr()) };
-    // SAFETY: the set has been filled; the one before is not asked for.
+    // SAFETY: the set is initialized; the previous set is not requested.
     unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), std::ptr::null_mut()) };
 }

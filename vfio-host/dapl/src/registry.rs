@@ -1,7 +1,8 @@
-//! The way in: what the stock registry looks for in a provider, and what it offers one.
+//! The interface to the stock registry: the symbols that it looks up in a provider, and its calls
+//! for providers.
 //!
-//! The registry exports its calls to the process; they are looked up by name, so that this library
-//! needs none of it to be loaded.
+//! The registry's calls are looked up by name in the process, so this library can be loaded without
+//! it.
 #![expect(unsafe_code, reason = "names exported to C, and calls of another library by name")]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -26,15 +27,14 @@ pub struct ProviderInfo {
 const _: () = assert!(size_of::<ProviderInfo>() == 268);
 
 impl ProviderInfo {
-    /// Whether the line is of the one version that this library implements: layouts of others
-    /// differ, and the version is a part of the registry's key that calls do not carry.
+    /// Returns whether the line has the one version that this library implements. Layouts of other
+    /// versions differ, and calls do not carry the version.
     fn is_ours(&self) -> bool {
         (self.dapl_version_major, self.dapl_version_minor) == (2, 0)
     }
 }
 
-/// The registry asks for a symbol of that name in a provider with extensions, and does nothing with
-/// it.
+/// The symbol that the registry requires of a provider with extensions. Its value is not used.
 #[unsafe(no_mangle)]
 pub static dapl_extensions: c_int = 1;
 
@@ -43,9 +43,9 @@ type OfProvider = extern "C" fn(*const Table, *const ProviderInfo) -> Ret;
 /// `dats_get_ia_handle`.
 type OfHandle = extern "C" fn(DatHandle, *mut DatHandle) -> Ret;
 
-/// A symbol of the process.
+/// Looks up a symbol in the process.
 fn symbol(name: &CStr) -> Option<*mut c_void> {
-    // SAFETY: the name is a text that ends.
+    // SAFETY: the name is terminated.
     let symbol = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     (!symbol.is_null()).then_some(symbol)
 }
@@ -55,7 +55,8 @@ fn of_provider(name: &CStr) -> Option<OfProvider> {
     symbol(name).map(|symbol| unsafe { std::mem::transmute::<*mut c_void, OfProvider>(symbol) })
 }
 
-/// The handle by which consumers know an Interface Adapter: the registry's, if there is a registry.
+/// Returns the handle that consumers have for an Interface Adapter: the registry's, if there is
+/// one.
 pub(crate) fn ia_handle(ours: DatHandle) -> DatHandle {
     let Some(symbol) = symbol(c"dats_get_ia_handle") else {
         return ours;
@@ -66,27 +67,26 @@ pub(crate) fn ia_handle(ours: DatHandle) -> DatHandle {
     if translate(ours, &raw mut theirs) == 0 { theirs } else { ours }
 }
 
-/// Has this library stay in the process when the registry unloads it, to be the same when it is
-/// loaded again: what handles point at is never given back, so it has to be found again, and not
-/// made anew.
+/// Pins this library in the process, so that unloading and loading it again finds the same objects:
+/// handles keep pointing to them.
 fn stay() {
     let here: *const c_void = (&raw const dapl_extensions).cast();
     let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: the address is of this library, and the other of a place for what is known of it.
+    // SAFETY: the first address is of this library, the second of memory for the result.
     if unsafe { libc::dladdr(here, info.as_mut_ptr()) } == 0 {
         return;
     }
-    // SAFETY: words of 0 are a value of it; where it is filled, it is filled whole.
+    // SAFETY: all-zero bytes are a valid value, and the call fills it completely.
     let file = unsafe { info.assume_init() }.dli_fname;
     if file.is_null() {
         return;
     }
     let how = libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE;
-    // SAFETY: the name is the loader's own, and lasts as long as the library. Nothing is loaded
-    // that is not there.
+    // SAFETY: the loader owns the name, which lasts as long as the library. The library is loaded
+    // already.
     let handle = unsafe { libc::dlopen(file, how) };
     if !handle.is_null() {
-        // SAFETY: it has just been opened. That it is not to be deleted is not undone by that.
+        // SAFETY: it has just been opened. Closing it does not undo RTLD_NODELETE.
         unsafe { libc::dlclose(handle) };
     }
 }
@@ -95,16 +95,16 @@ fn stay() {
 struct Entry<V: Variant> {
     name: &'static CStr,
     adapter: &'static Adapter<V>,
-    /// With the name in it. Never given back: the registry keeps its address.
+    /// Its dispatch table with the name. Never freed, because the registry keeps its address.
     table: &'static Table,
 }
 
-/// The providers of one variant: lines of `dat.conf`, by name.
+/// The providers of one variant: lines of `dat.conf` by name.
 pub(crate) struct Providers<V: Variant> {
     entries: Mutex<Vec<Entry<V>>>,
-    /// All that there ever were: lines that name the same device in the same way share one.
+    /// All adapters ever made. Lines with equal parameters share one.
     adapters: Mutex<Vec<&'static Adapter<V>>>,
-    /// The tables of all names that there ever were.
+    /// The tables of all names ever registered.
     tables: Mutex<Vec<(&'static CStr, &'static Table)>>,
 }
 
@@ -131,7 +131,7 @@ impl<V: Variant> Providers<V> {
         Some((found.adapter, (found.name, found.table)))
     }
 
-    /// Takes a line up.
+    /// Adds a line. Returns its table.
     fn add(&self, name: &CStr, config: Config) -> &'static Table {
         let mut adapters = self.adapters.lock().unwrap_or_else(PoisonError::into_inner);
         let known = adapters.iter().copied().find(|known| known.config.is_same(&config));
@@ -157,7 +157,7 @@ impl<V: Variant> Providers<V> {
         table
     }
 
-    /// Forgets a name. An adapter that no name leads to any more is closed.
+    /// Removes a name. Closes an adapter that has no name any more.
     fn remove(&self, name: &CStr) -> Option<&'static Table> {
         let mut entries = self.entries();
         let place = entries.iter().position(|entry| entry.name == name)?;
@@ -171,7 +171,8 @@ impl<V: Variant> Providers<V> {
     }
 }
 
-/// The registry has loaded the library for a line of `dat.conf`: `ia_params` are its parameters.
+/// Called by the registry after it has loaded the library for a line of `dat.conf` with parameters
+/// `ia_params`.
 ///
 /// # Safety
 /// Both are null or the addresses that the registry passes.
@@ -181,19 +182,19 @@ pub unsafe extern "C" fn dat_provider_init(info: *const ProviderInfo, ia_params:
         return;
     }
     // SAFETY: it is the registry's, for the time of the call.
-    let told = unsafe { &*info };
+    let info = unsafe { &*info };
     // SAFETY: the registry ends the name.
-    let name = unsafe { CStr::from_ptr(told.ia_name.as_ptr()) };
-    // SAFETY: the registry ends the text.
+    let name = unsafe { CStr::from_ptr(info.ia_name.as_ptr()) };
+    // SAFETY: the registry terminates the text.
     let params = unsafe { CStr::from_ptr(ia_params) };
-    if !told.is_ours() {
+    if !info.is_ours() {
         say(
             Level::Error,
             format_args!(
                 "dat.conf, {}: version {}.{} is not of this provider; write u2.0",
                 name.to_string_lossy(),
-                told.dapl_version_major,
-                told.dapl_version_minor
+                info.dapl_version_major,
+                info.dapl_version_minor
             ),
         );
         return;
@@ -207,7 +208,7 @@ pub unsafe extern "C" fn dat_provider_init(info: *const ProviderInfo, ia_params:
     };
     raise(config.log);
     stay();
-    let locked = told.is_thread_safe != 0;
+    let locked = info.is_thread_safe != 0;
     let table = match (&config.device, locked) {
         (vfio_host::Address::Pci(_), false) => begin::<Pci>(name, config),
         (vfio_host::Address::Pci(_), true) => begin::<PciLocked>(name, config),
@@ -227,10 +228,9 @@ pub unsafe extern "C" fn dat_provider_init(info: *const ProviderInfo, ia_params:
                 );
             }
         }
-        None => say(
-            Level::Error,
-            format_args!("there is no registry in this process: libdat2 has to be loaded"),
-        ),
+        None => {
+            say(Level::Error, format_args!("no registry in this process: libdat2 has to be loaded"))
+        }
     }
 }
 
@@ -238,7 +238,7 @@ fn begin<V: Variant>(name: &CStr, config: Config) -> *const Table {
     V::providers().add(name, config)
 }
 
-/// The registry is about to unload the library, as far as that line of `dat.conf` is concerned.
+/// Called by the registry before it unloads the library for a line of `dat.conf`.
 ///
 /// # Safety
 /// The address is null or the one that the registry passes.
@@ -248,20 +248,20 @@ pub unsafe extern "C" fn dat_provider_fini(info: *const ProviderInfo) {
         return;
     }
     // SAFETY: it is the registry's, for the time of the call.
-    let told = unsafe { &*info };
+    let info = unsafe { &*info };
     // SAFETY: the registry ends the name.
-    let name = unsafe { CStr::from_ptr(told.ia_name.as_ptr()) };
-    if !told.is_ours() {
-        // The line was never registered. A line of the same name may be.
+    let name = unsafe { CStr::from_ptr(info.ia_name.as_ptr()) };
+    if !info.is_ours() {
+        // This line was never registered, but another one of the same name may be.
         return;
     }
-    let table = if told.is_thread_safe == 0 {
+    let table = if info.is_thread_safe == 0 {
         end::<Pci>(name).or_else(|| end::<User>(name))
     } else {
         end::<PciLocked>(name).or_else(|| end::<UserLocked>(name))
     };
     if let (Some(table), Some(remove)) = (table, of_provider(c"dat_registry_remove_provider")) {
-        // It does not know it only if it never took it.
+        // The registry knows the table unless it refused it.
         let _ = remove(table, info);
     }
 }

@@ -1,9 +1,9 @@
-//! Waits: who sleeps, for what, and how he is woken.
+//! Blocking waits.
 //!
-//! `dat_core` begins a wait, looks at it and ends it; in between the caller sleeps here, without
-//! the control half. What comes from the device wakes the adapter's thread, which drives the
-//! adapter and rings for those whose wait may be over; they look themselves. As everywhere in this
-//! driver a wait arms before it looks for the last time, so nothing comes unnoticed.
+//! `dat_core` begins a wait, polls it and ends it; in between the caller sleeps here without the
+//! adapter's lock. An interrupt of the device wakes the adapter's thread, which drives the adapter
+//! and wakes the sleepers whose wait may be over; they poll again. As everywhere in this driver, a
+//! wait arms before its last poll, so no event is missed.
 
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -26,20 +26,20 @@ const ABORT: DatReturn = DatReturn::of(DatType::Abort);
 const INTERRUPTED: DatReturn = DatReturn::of(DatType::InterruptedCall);
 const NO_BELL: DatReturn = DatReturn::of(DatType::InsufficientResources);
 
-/// What wakes one sleeper.
+/// An eventfd that wakes one sleeper.
 #[derive(Debug)]
 pub(crate) struct Bell(OwnedFd);
 
-/// How a sleep ended.
+/// The end of a sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Slept {
-    /// By the bell, or by time.
+    /// By the bell or the timeout.
     Out,
     /// By a signal.
     Interrupted,
 }
 
-/// The descriptor of a CNO: it can be read as long as the CNO is triggered.
+/// The descriptor of a CNO, readable while the CNO is triggered.
 #[derive(Debug)]
 pub(crate) struct Descriptor {
     cno: Cno,
@@ -48,23 +48,23 @@ pub(crate) struct Descriptor {
 }
 
 impl Descriptor {
-    /// One that cannot be read yet; `INSUFFICIENT_RESOURCES`.
+    /// Makes a descriptor that is not readable; `INSUFFICIENT_RESOURCES`.
     pub(crate) fn new(cno: Cno) -> Result<Self, Error> {
         Ok(Self { cno, bell: Bell::new().map_err(|_| NO_BELL)?, readable: false })
     }
 
-    /// Whose it is.
+    /// Returns the CNO.
     pub(crate) fn cno(&self) -> Cno {
         self.cno
     }
 
-    /// Its number. It stays open, and the provider's, until the CNO is freed.
+    /// Returns the file descriptor. The provider closes it when the CNO is freed.
     pub(crate) fn number(&self) -> c_int {
         self.bell.0.as_raw_fd()
     }
 
-    /// Has it tell what is so. False if there is no such CNO any more.
-    pub(crate) fn tell<V: Variant>(&mut self, nic: &Driver<V>) -> bool {
+    /// Updates whether it is readable. Returns false if the CNO has been freed.
+    pub(crate) fn update<V: Variant>(&mut self, nic: &Driver<V>) -> bool {
         let Ok(now) = nic.cno_query(self.cno) else {
             return false;
         };
@@ -85,9 +85,9 @@ impl Bell {
         eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map(Self)
     }
 
-    /// Wakes who sleeps, or is about to.
+    /// Wakes the sleeper, also if it is about to sleep.
     pub(crate) fn ring(&self) {
-        // It can fail only where it has been rung 2^64 times.
+        // Fails only after 2^64 rings without a read.
         let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
     }
 
@@ -108,18 +108,18 @@ impl Bell {
     }
 }
 
-/// What a sleeper waits for.
+/// The object that a sleeper waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
-    /// Events.
+    /// Events of an Event Dispatcher.
     Evd(Evd),
-    /// A trigger.
+    /// A trigger of a CNO.
     Cno(Cno),
 }
 
 impl What {
-    /// Whether its wait may be over.
-    pub(crate) fn stirs<V: Variant>(self, nic: &mut Driver<V>) -> bool {
+    /// Returns whether the wait may be over.
+    pub(crate) fn may_be_over<V: Variant>(self, nic: &mut Driver<V>) -> bool {
         match self {
             Self::Evd(evd) => nic.evd_more(evd) != Ok(0),
             Self::Cno(cno) => nic.cno_query(cno).map_or(true, |cno| cno.triggered || cno.evds == 0),
@@ -127,33 +127,33 @@ impl What {
     }
 }
 
-/// Somebody who waits.
+/// A thread that waits.
 pub(crate) struct Sleeper<V: Variant> {
-    /// What for.
+    /// The object that it waits for.
     pub(crate) what: What,
-    /// Its object.
+    /// The C object of that.
     pub(crate) object: &'static Object<V>,
-    /// What wakes him.
+    /// Wakes the thread.
     pub(crate) bell: Arc<Bell>,
 }
 
 /// A wait that `dat_core` has begun.
 pub(crate) trait Awaited {
-    /// What it gives.
+    /// The result.
     type Found;
-    /// What it is for.
+    /// Returns the object that the wait is for.
     fn what(&self) -> What;
-    /// When it is over.
+    /// Returns the deadline.
     fn until(&self) -> Instant;
-    /// Looks whether it is over.
+    /// Polls whether the wait is over.
     fn look<V: Variant>(
         &mut self,
         nic: &mut Driver<V>,
         now: Instant,
     ) -> Poll<Result<Self::Found, DatReturn>>;
-    /// Has the device announce what it is for.
+    /// Has the device interrupt when the wait may be over.
     fn arm<V: Variant>(&mut self, open: &mut Open<V>);
-    /// Ends it.
+    /// Ends the wait.
     fn end<V: Variant>(&mut self, nic: &mut Driver<V>);
 }
 
@@ -174,7 +174,7 @@ impl Awaited for EvdWait {
         nic.evd_waited(now, self)
     }
     fn arm<V: Variant>(&mut self, open: &mut Open<V>) {
-        // What it refuses, the next look reports.
+        // The next poll reports errors.
         let _ = open.nic().evd_arm(self.evd(), false);
     }
     fn end<V: Variant>(&mut self, nic: &mut Driver<V>) {
@@ -207,10 +207,10 @@ impl Awaited for CnoWait {
     }
 }
 
-/// Waits on `object`: `begin` begins, `finish` makes of the end what the call returns; both have
-/// the control half.
+/// Waits on `object`: `begin` begins the wait, `finish` converts its result; both run with the
+/// adapter locked.
 ///
-/// `ABORT` where the object goes under the wait, `INTERRUPTED_CALL` by a signal.
+/// `ABORT` if the object is freed during the wait, `INTERRUPTED_CALL` after a signal.
 pub(crate) fn wait<V: Variant, W: Awaited, R>(
     object: &'static Object<V>,
     begin: impl FnOnce(&mut Open<V>) -> Result<W, Error>,
@@ -237,7 +237,7 @@ pub(crate) fn wait<V: Variant, W: Awaited, R>(
     open.sleepers.push(Sleeper { what: what.what(), object, bell: Arc::clone(&bell) });
     let mut interrupted = false;
     let found = loop {
-        // The adapter is not closed while somebody waits.
+        // The adapter normally is not closed while a thread waits.
         let Some(open) = control.as_mut() else {
             return Err(ABORT.into());
         };
@@ -266,7 +266,7 @@ pub(crate) fn wait<V: Variant, W: Awaited, R>(
     finish(open, found)
 }
 
-/// A `DAT_TIMEOUT`.
+/// Converts a `DAT_TIMEOUT`.
 pub(crate) fn duration(timeout: Timeout) -> Duration {
     if timeout == TIMEOUT_INFINITE { Duration::MAX } else { Duration::from_micros(timeout.into()) }
 }

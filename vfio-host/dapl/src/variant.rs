@@ -1,8 +1,7 @@
-//! The four variants of the library: for each kind of host, and with or without a lock around the
-//! data halves.
+//! The four variants of the library: for each kind of host, and with or without locked gates.
 //!
-//! They differ in types alone, so that a post reaches the device's registers without asking what
-//! kind of device it is. A handle begins with the table of its variant; nothing else has to choose.
+//! They differ in types only, so that a post needs no run-time check of the kind of device. A
+//! handle begins with the dispatch table of its variant, which selects the code.
 
 use dat_core::{EpPoster, EvdReaper, SrqPoster};
 use hca_mlx5::Mlx5;
@@ -21,14 +20,14 @@ pub(crate) type Table = DatProvider;
 /// The driver of a variant.
 pub(crate) type Hca<V> = Mlx5<'static, <V as Variant>::Host, QPS, CQS, KEYS>;
 
-/// A data half of an object.
+/// The poster or reaper of an object.
 #[derive(Debug)]
-pub(crate) enum Half<V: Variant> {
-    /// Of an Endpoint.
+pub(crate) enum DataQueue<V: Variant> {
+    /// The poster of an Endpoint.
     Ep(EpPoster<'static, Hca<V>>),
-    /// Of an Event Dispatcher.
+    /// The reaper of an Event Dispatcher.
     Evd(EvdReaper<'static, Hca<V>>),
-    /// Of a Shared Receive Queue.
+    /// The poster of a Shared Receive Queue.
     Srq(SrqPoster<'static, Hca<V>>),
 }
 

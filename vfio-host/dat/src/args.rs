@@ -1,4 +1,4 @@
-//! The arguments, which are the manual as well: every line of `dat --help` stands here.
+//! The arguments and the help texts: every line of `dat --help` is here.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -13,13 +13,13 @@ use super::failure::Failure;
 use super::traffic::Kind;
 use super::tree::Tree;
 
-/// Where dat listen listens if it is not told.
+/// The default port of `dat listen`.
 const PORT: u16 = 4711;
 
 const EXAMPLES: &str = "\
 Examples:
   dat list                                       what is in this machine
-  dat doctor 0000:3b:00.0                        what stands between it and traffic
+  dat doctor 0000:3b:00.0                        check its conditions for traffic
   sudo dat bind --check 0000:3b:00.0             what binding it to vfio-pci would do
   sudo dat bind 0000:3b:00.0
 
@@ -33,27 +33,27 @@ vfio-user:PATH, a device that another process serves on the UNIX socket PATH.
 Units: sizes are bytes, or with K and M times 1024 and 1024 * 1024; times are seconds unless the name
 says otherwise; rates are in MB/s, millions of payload bytes per second.
 
-Exit status: 0 everything asked for was done; 1 a check or the traffic failed, or the device could not be
+Exit status: 0 success; 1 a check or the traffic failed, or the device could not be
 used; 2 the arguments are wrong.
 
 Results go to standard output, progress and messages to standard error.";
 
-/// RDMA without a kernel driver: looks after mlx5 HCAs on VFIO and moves verified data between them
+/// RDMA without a kernel driver: manages mlx5 HCAs on VFIO and moves verified data between them
 #[derive(Parser, Clone, Debug)]
 #[command(name = "dat", version, after_help = EXAMPLES, disable_help_subcommand = true)]
 pub(crate) struct Args {
     /// Results as JSON
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// Says more: what is done (-v), each step (-vv), each command of the device as mlx5_core
-    /// prints it (-vvv)
+    /// Logs more: main steps (-v), each event (-vv), each device command as mlx5_core prints it
+    /// (-vvv)
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub(crate) verbose: u8,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
-/// What is asked for. What each does, its arguments say: that is its help.
+/// The subcommands. The documentation of their arguments is the help text.
 #[derive(Subcommand, Clone, Debug)]
 pub(crate) enum Command {
     List(List),
@@ -69,16 +69,16 @@ pub(crate) enum Command {
     Compat(Compat),
 }
 
-/// The tree that the machine is looked at through.
+/// The root of the files that describe the machine.
 #[derive(Group, Clone, Debug)]
 pub(crate) struct Root {
-    /// Looks at a copy of /sys, /proc and /dev below DIR instead of at this machine
+    /// Reads a copy of /sys, /proc and /dev below DIR instead of those of this machine
     #[arg(long, value_name = "DIR", default_value = "/", hide_default_value = true)]
     root: PathBuf,
 }
 
 impl Root {
-    /// The tree.
+    /// Returns the tree.
     pub(crate) fn tree(&self) -> Tree {
         Tree::new(&self.root)
     }
@@ -86,19 +86,19 @@ impl Root {
 
 /// Lists the HCAs of this machine
 ///
-/// PCI address, name, driver bound, IOMMU group, link, NUMA node, firmware (where the kernel driver
-/// or vfio says it) and network interfaces. A machine without an HCA is no error: the list is
-/// empty.
+/// PCI address, name, bound driver, IOMMU group, link, NUMA node, firmware (if the kernel driver
+/// shows it) and network interfaces. On a machine without an HCA the list is empty, which is no
+/// error.
 #[derive(Group, Clone, Debug)]
 pub(crate) struct List {
     #[command(flatten)]
     pub(crate) root: Root,
 }
 
-/// Says everything that is known of a device
+/// Shows everything known about a device
 ///
-/// What the kernel knows of it, and, if it is bound to vfio-pci or is vfio-user:PATH, what the
-/// device says itself: it is reset, brought up, asked and given back.
+/// What the kernel knows about it and, if it is bound to vfio-pci or is vfio-user:PATH, what the
+/// device reports: the command resets it, brings it up, queries it and closes it.
 #[derive(Group, Clone, Debug)]
 pub(crate) struct Info {
     /// The device
@@ -110,12 +110,12 @@ pub(crate) struct Info {
     pub(crate) root: Root,
 }
 
-/// Hands devices from their kernel driver to vfio-pci
+/// Binds devices to vfio-pci
 ///
 /// Sets driver_override, unbinds the present driver and lets the kernel probe again. Needs root.
-/// Refused, unless --force is given: a device whose network interface carries addresses or routes,
+/// Refuses, unless --force is given, a device whose network interface carries addresses or routes,
 /// and one with virtual functions, which would vanish. All devices of an IOMMU group have to be
-/// handed over before one can be used.
+/// bound before one can be used.
 #[derive(Group, Clone, Debug)]
 pub(crate) struct Bind {
     /// PCI addresses
@@ -124,14 +124,14 @@ pub(crate) struct Bind {
     /// Only says what it would do; changes nothing, needs no root
     #[arg(long)]
     pub(crate) check: bool,
-    /// Does it even if this machine loses network connections or virtual functions by it
+    /// Binds even if this machine loses network connections or virtual functions
     #[arg(long)]
     pub(crate) force: bool,
     #[command(flatten)]
     pub(crate) root: Root,
 }
 
-/// Hands devices back to their kernel driver
+/// Returns devices to their kernel driver
 ///
 /// Clears driver_override, unbinds vfio-pci and lets the kernel probe again. Needs root.
 #[derive(Group, Clone, Debug)]
@@ -146,15 +146,15 @@ pub(crate) struct Unbind {
     pub(crate) root: Root,
 }
 
-/// Checks everything between this user and traffic, and says how to mend it
+/// Checks all conditions for RDMA traffic and names remedies
 ///
 /// IOMMU, VFIO modules, locked memory, DMA entries, huge pages; of each HCA its driver, its IOMMU
-/// group, the rights to its file, its PCI link. With DEVICE only that one; if all is well so far it
-/// is opened and asked for firmware, link type, GUID and MTU, which resets it. Exit status 1 if
-/// anything stands in the way.
+/// group, the rights to its file, its PCI link. With DEVICE only that one. If no check failed,
+/// DEVICE is opened, which resets it, and its firmware, link type, GUID and MTU are read. Exit
+/// status 1 if a check failed.
 #[derive(Group, Clone, Debug)]
 pub(crate) struct Doctor {
-    /// The device; all HCAs of the machine if left out
+    /// The device [default: all HCAs of the machine]
     pub(crate) device: Option<Address>,
     /// Does not open the device
     #[arg(long)]
@@ -163,7 +163,7 @@ pub(crate) struct Doctor {
     pub(crate) root: Root,
 }
 
-/// A device with an address in a network.
+/// A device and its address in a network.
 #[derive(Group, Clone, Debug)]
 pub(crate) struct Adapter {
     /// The device
@@ -177,19 +177,18 @@ pub(crate) struct Adapter {
     /// 802.1Q VLAN, 1 to 4094
     #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u16).range(1..=4094))]
     vlan: Option<u16>,
-    /// Greatest payload of a packet: 256, 512, 1024, 2048 or 4096; a client's must not be above
-    /// its listener's
+    /// Path MTU: 256, 512, 1024, 2048 or 4096; a client's must not exceed its listener's
     #[arg(long, value_name = "BYTES", value_parser = mtu)]
     pub(crate) mtu: Option<Mtu>,
 }
 
 impl Adapter {
-    /// The same, with this MTU unless the user has said another.
+    /// Sets the MTU, unless the user has given one.
     pub(crate) fn with_mtu(self, mtu: Option<Mtu>) -> Self {
         Self { mtu: self.mtu.or(mtu), ..self }
     }
 
-    /// The network it is in.
+    /// Returns the network configuration.
     pub(crate) fn net(&self) -> Result<Net, Failure> {
         let (addr, prefix) = self.ip;
         if let Some(gateway) = self.gateway
@@ -203,7 +202,7 @@ impl Adapter {
     }
 }
 
-/// Where dat listen is.
+/// The address and port of the peer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer {
     ip: IpAddr,
@@ -211,12 +210,12 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// Somebody's port.
+    /// Makes it of an address and a port.
     pub(crate) fn new(ip: IpAddr, port: u16) -> Self {
         Self { ip, port }
     }
 
-    /// Its address, seen from this adapter.
+    /// Checks the address against that of this adapter and returns it.
     pub(crate) fn address(&self, adapter: &Adapter) -> Result<SocketAddr, Failure> {
         let Self { ip, port } = *self;
         let (own, _) = adapter.ip;
@@ -229,7 +228,7 @@ impl Peer {
             return Err(Failure::usage(format!("the peer {ip} is this adapter's own address")));
         }
         if ip.is_unspecified() || ip.is_multicast() {
-            return Err(Failure::usage(format!("{ip} is nobody's address")));
+            return Err(Failure::usage(format!("{ip} is not the address of a host")));
         }
         Ok(SocketAddr::new(ip, port))
     }
@@ -237,9 +236,9 @@ impl Peer {
 
 /// Serves the tests of dat ping and dat perf
 ///
-/// Any number of tests, up to eight at a time, each verified here as well; a line for each at its
-/// end. Ends with a Ctrl-C, or after --count tests. Exit status 1 if a test had wrong contents or
-/// its connection broke.
+/// Serves any number of tests, up to eight at a time, verifies each on this side too and prints a
+/// line at its end. Ends on Ctrl-C, or after --count tests. Exit status 1 if a test had wrong
+/// contents or its connection broke.
 #[derive(Group, Clone, Debug)]
 pub(crate) struct Listen {
     #[command(flatten)]
@@ -250,14 +249,14 @@ pub(crate) struct Listen {
     /// Ends after so many tests
     #[arg(long, value_name = "TESTS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
-    /// Spins while a test is under way instead of sleeping until the device interrupts
+    /// Polls while a test is running instead of sleeping until the device interrupts
     #[arg(long)]
     pub(crate) poll: bool,
 }
 
-/// Sends messages there and back, one after the other, and says how long they took
+/// Measures the time of message round trips, one after the other
 ///
-/// Both sides verify every byte. A Ctrl-C ends it early, with the times so far.
+/// Both sides verify every byte. Ctrl-C ends it early, with the times so far.
 #[derive(Group, Clone, Debug)]
 pub(crate) struct Ping {
     #[command(flatten)]
@@ -284,8 +283,9 @@ pub(crate) struct Ping {
 
 /// Measures bandwidth and rate of operations
 ///
-/// Both sides verify every byte, within the time measured: what is told is what arrived and was
-/// right. A bind opens a piece of memory to the peer, which reads through the last of each batch.
+/// Both sides verify every byte, within the measured time: the result counts operations that
+/// arrived with correct contents. A bind gives the peer access to a piece of memory; the peer reads
+/// through the last window of each batch.
 #[derive(Group, Clone, Debug)]
 pub(crate) struct Perf {
     #[command(flatten)]
@@ -293,13 +293,13 @@ pub(crate) struct Perf {
     /// Where dat listen is: ADDRESS, ADDRESS:PORT, for IPv6 `[ADDRESS]:PORT`
     #[arg(value_parser = peer)]
     pub(crate) peer: Peer,
-    /// What is done
+    /// Kind of operation
     #[arg(long, value_enum, default_value_t = Kind::Write)]
     pub(crate) kind: Kind,
-    /// Operations
+    /// Number of operations
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: u64,
-    /// Bytes of one, 1 to 1M
+    /// Bytes of one operation, 1 to 1M
     #[arg(long, value_name = "BYTES", default_value = "4K", value_parser = size)]
     pub(crate) size: u32,
     /// Operations in flight, 1 to 48; size times depth is 4M at the most
@@ -313,17 +313,17 @@ pub(crate) struct Perf {
     pub(crate) poll: bool,
 }
 
-/// Lines of dat.conf.
+/// Arguments for lines of dat.conf.
 #[derive(Group, Clone, Debug)]
 pub(crate) struct Registrations {
-    /// Devices; all HCAs that are bound to vfio-pci if left out
+    /// Devices [default: all HCAs that are bound to vfio-pci]
     #[arg(value_name = "DEVICE")]
     pub(crate) devices: Vec<Address>,
     /// A device's own address and the length of the network's prefix; once for each device, in
     /// their order
     #[arg(long, value_name = "ADDRESS/PREFIX", value_parser = network)]
     pub(crate) ip: Vec<(IpAddr, u8)>,
-    /// What consumers open; with several devices, the beginning of it: dat0, dat1
+    /// The name that consumers open; with several devices, its beginning: dat0, dat1
     #[arg(long, default_value = "dat")]
     pub(crate) name: String,
     /// For consumers that ask for a thread-safe provider, which most do not
@@ -335,37 +335,37 @@ pub(crate) struct Registrations {
     /// 802.1Q VLAN, 1 to 4094
     #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u16).range(1..=4094))]
     pub(crate) vlan: Option<u16>,
-    /// Greatest payload of a packet: 256, 512, 1024, 2048 or 4096
+    /// Path MTU: 256, 512, 1024, 2048 or 4096
     #[arg(long, value_name = "BYTES", value_parser = mtu)]
     pub(crate) mtu: Option<Mtu>,
-    /// Endpoints that there can be; 1024 if left out
+    /// Largest number of Endpoints [default: 1024]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(16..=16384))]
     pub(crate) endpoints: Option<u16>,
-    /// Memory for queues; 96 if left out, and 48 for each 1024 Endpoints more
+    /// Memory for queues [default: 96, and 48 for each 1024 Endpoints more]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(8..=65536))]
     pub(crate) memory: Option<u32>,
-    /// What the provider says on standard error; error if left out
+    /// What the provider logs on standard error [default: error]
     #[arg(long, value_enum, value_name = "LEVEL")]
     pub(crate) log: Option<Log>,
 }
 
-/// How much a provider says.
+/// The log level of a provider.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Log {
     /// Nothing
     Off,
-    /// What keeps an adapter from working
+    /// Errors that keep an adapter from working
     Error,
-    /// Calls that are refused for a reason that their code cannot tell as well
+    /// Also calls refused for a reason that their return code does not state
     Warn,
-    /// Adapters that open and close as well
+    /// Also adapters that open and close
     Info,
-    /// Every call that returns an error as well
+    /// Also every call that returns an error
     Debug,
 }
 
 impl Log {
-    /// As the provider reads it.
+    /// Returns the word of the parameter string.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Off => "off",
@@ -377,16 +377,16 @@ impl Log {
     }
 }
 
-/// Prints lines of dat.conf, by which DAT programs in C find HCAs
+/// Prints lines of dat.conf, with which DAT programs in C find HCAs
 ///
 /// A registry (libdat2) reads /etc/dat.conf, or the file that DAT_OVERRIDE names; each line there
-/// is an Interface Adapter. The last field but one is what the provider is told: docs/udapl.md has
-/// all of it.
+/// is an Interface Adapter. The last field but one has the parameters of the provider, which
+/// docs/udapl.md describes.
 #[derive(Group, Clone, Debug)]
 pub(crate) struct Conf {
     #[command(flatten)]
     pub(crate) lines: Registrations,
-    /// The provider: a file, or a name that the loader finds
+    /// The provider: a path, or a name that the loader finds
     #[arg(long, value_name = "FILE", default_value = super::conf::LIBRARY)]
     pub(crate) library: PathBuf,
     #[command(flatten)]
@@ -395,8 +395,8 @@ pub(crate) struct Conf {
 
 /// Installs the uDAPL provider, and its lines of dat.conf
 ///
-/// The provider goes to DIR/lib, the lines to DIR/etc/dat.conf, where lines of other providers stay
-/// as they are. Doing it again changes what is asked for otherwise, and nothing else.
+/// Copies the provider to DIR/lib and adds the lines to DIR/etc/dat.conf, where lines of other
+/// providers stay unchanged. Running it again changes only what differs.
 #[derive(Group, Clone, Debug)]
 pub(crate) struct InstallProvider {
     #[command(flatten)]
@@ -404,10 +404,10 @@ pub(crate) struct InstallProvider {
     /// The folder
     #[arg(long, value_name = "DIR")]
     pub(crate) prefix: PathBuf,
-    /// The provider's file; the one beside this program if left out
+    /// The provider's file [default: the one beside this program]
     #[arg(long, value_name = "FILE")]
     pub(crate) library: Option<PathBuf>,
-    /// Instead of DIR/etc/dat.conf
+    /// The file for the lines, instead of DIR/etc/dat.conf
     #[arg(long, value_name = "FILE")]
     pub(crate) conf: Option<PathBuf>,
     #[command(flatten)]

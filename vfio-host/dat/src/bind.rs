@@ -1,7 +1,6 @@
-//! `dat bind` and `dat unbind`: a plan of writes to tree, told or carried out.
+//! `dat bind` and `dat unbind`: a plan of writes to the tree, printed or executed.
 //!
-//! All devices are looked at before the first is touched. A device that cannot be handed over is
-//! given back.
+//! All devices are checked before the first is changed. A device that fails halfway is restored.
 
 use std::io;
 use std::thread;
@@ -19,11 +18,11 @@ use super::out::Out;
 use super::tree::Tree;
 use super::{End, group, netdev};
 
-/// Where that driver is, once its module is loaded.
+/// The folder of that driver, once its module is loaded.
 const VFIO_FOLDER: &str = "/sys/bus/pci/drivers/vfio-pci";
-/// Where the kernel is told to look for a driver again.
+/// The file that makes the kernel probe for a driver again.
 const PROBE: &str = "/sys/bus/pci/drivers_probe";
-/// So long a driver may take to appear, or to go.
+/// Longest wait for a driver to bind or unbind.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// One write.
@@ -38,7 +37,7 @@ impl Step {
         Self { path: path.into(), value: value.into() }
     }
 
-    /// As a shell does it.
+    /// Returns it as a shell command.
     fn words(&self) -> String {
         let Self { path, value } = self;
         if value.is_empty() {
@@ -60,13 +59,13 @@ impl Step {
     }
 }
 
-/// What is to be done to one device, or has been.
+/// The steps for one device.
 #[derive(Debug, Serialize)]
 struct Plan {
     device: String,
     driver_before: Option<String>,
     driver_after: Option<String>,
-    /// Why it is not done; empty if nothing stands against it.
+    /// Reasons to refuse; empty if there are none.
     objections: Vec<String>,
     steps: Vec<Step>,
     done: bool,
@@ -87,7 +86,7 @@ impl Plan {
         }
     }
 
-    /// The steps that leave the present driver and look for another one, with this override.
+    /// Adds the steps that unbind the present driver and probe for another one with this override.
     fn hand_over(&mut self, to: &str) {
         let folder = folder(&self.address);
         self.steps.push(Step::new(format!("{folder}/driver_override"), to));
@@ -97,12 +96,11 @@ impl Plan {
         self.steps.push(Step::new(PROBE, self.device.clone()));
     }
 
-    /// Does it, and waits until the driver is another one than before. What fails in the middle is
-    /// undone.
+    /// Executes the steps and waits until the driver has changed. Undoes them after a failure.
     fn run(&mut self, tree: &Tree) -> Result<(), Failure> {
         for step in &self.steps {
             if let Err(failure) = step.run(tree) {
-                // As it was before, as far as it goes: the first failure is the one to tell.
+                // Restore as far as possible; the first failure is the one to report.
                 let over = format!("{}/driver_override", folder(&self.address));
                 let _ = tree.write(&over, "");
                 if self.driver_before.is_some() {
@@ -116,8 +114,8 @@ impl Plan {
         loop {
             self.driver_after = tree.link(&link);
             let changed = self.driver_after != self.driver_before;
-            // The kernel answers at once; only a driver's own start may take a while. No driver at
-            // all is an answer too.
+            // The kernel acts at once; only the start of a driver may take a while. No driver at
+            // all is a possible result too.
             let patience = match self.driver_after {
                 Some(_) => PATIENCE,
                 None => PATIENCE / 10,
@@ -130,7 +128,7 @@ impl Plan {
     }
 }
 
-/// Hands devices to vfio-pci.
+/// Binds devices to vfio-pci.
 pub(crate) fn bind(args: &Bind, out: &Out) -> Result<End, Failure> {
     let tree = args.root.tree();
     let hcas = hcas(&tree, &args.devices)?;
@@ -150,7 +148,7 @@ pub(crate) fn bind(args: &Bind, out: &Out) -> Result<End, Failure> {
     }
     let refused = !args.force && plans.iter().any(|plan| !plan.objections.is_empty());
     if args.check || refused {
-        return told(&tree, &hcas, &plans, args, out);
+        return report(&tree, &hcas, &plans, args, out);
     }
     for plan in &mut plans {
         if plan.steps.is_empty() {
@@ -182,8 +180,14 @@ pub(crate) fn bind(args: &Bind, out: &Out) -> Result<End, Failure> {
     Ok(End::Ok)
 }
 
-/// Tells what would be done, or why it is not.
-fn told(tree: &Tree, hcas: &[Hca], plans: &[Plan], args: &Bind, out: &Out) -> Result<End, Failure> {
+/// Prints what would be done, or why it is refused.
+fn report(
+    tree: &Tree,
+    hcas: &[Hca],
+    plans: &[Plan],
+    args: &Bind,
+    out: &Out,
+) -> Result<End, Failure> {
     let mut text = String::new();
     let mut line = |words: &str| {
         text.push_str(words);
@@ -223,14 +227,14 @@ fn told(tree: &Tree, hcas: &[Hca], plans: &[Plan], args: &Bind, out: &Out) -> Re
     }
     if objected {
         line(
-            "help: --force does it nevertheless; a machine reached through that interface is lost by it",
+            "help: --force does it anyway; you lose a machine that you reach through that interface",
         );
     }
     out.result(&plans, &text)?;
     Ok(if refused || objected { End::Failed } else { End::Ok })
 }
 
-/// What this machine would lose.
+/// Returns what this machine would lose.
 fn objections(tree: &Tree, hca: &Hca) -> Vec<String> {
     let mut found: Vec<String> =
         hca.netdevs.iter().flat_map(|name| netdev::carries(tree, name)).collect();
@@ -243,7 +247,7 @@ fn objections(tree: &Tree, hca: &Hca) -> Vec<String> {
     found
 }
 
-/// Devices of the same groups that still stand in the way, those `asked` for left out.
+/// Returns messages about devices of the same groups that still block them, except `asked`.
 fn leftovers(tree: &Tree, hcas: &[Hca], asked: &[String]) -> Vec<String> {
     let mut groups: Vec<u32> = hcas.iter().filter_map(|hca| hca.iommu_group).collect();
     groups.sort_unstable();
@@ -266,7 +270,7 @@ fn leftovers(tree: &Tree, hcas: &[Hca], asked: &[String]) -> Vec<String> {
     said
 }
 
-/// Hands devices back.
+/// Unbinds devices from vfio-pci.
 pub(crate) fn unbind(args: &Unbind, out: &Out) -> Result<End, Failure> {
     let tree = args.root.tree();
     let mut plans = Vec::new();

@@ -17,21 +17,21 @@ use super::{End, hca};
 
 /// The provider's file.
 pub(crate) const LIBRARY: &str = "libdapldat.so";
-/// What the registry compares with what a consumer was built for.
+/// The interface version, which the registry compares with that of the consumer.
 const INTERFACE: &str = "u2.0";
-/// The provider's name and version, which the registry keeps and nobody compares.
+/// The provider's name and version, which the registry does not check.
 const VERSION: &str = "dapldat.2.0";
 
-/// A line.
+/// A line of `dat.conf`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Line {
-    /// What a consumer opens.
+    /// The name that a consumer opens.
     pub(crate) name: String,
-    /// For consumers that ask for a provider whose handles any thread may use at any time.
+    /// Whether it is for consumers that ask for a thread-safe provider.
     pub(crate) threadsafe: bool,
     /// The provider's file.
     pub(crate) library: String,
-    /// What the provider is told.
+    /// The parameters of the provider.
     pub(crate) parameters: String,
 }
 
@@ -46,11 +46,11 @@ impl fmt::Display for Line {
     }
 }
 
-/// A word that stands in a line without quoting, and in the parameters between blanks.
+/// Checks that a word needs no quoting in a line and contains no blanks.
 fn word(what: &str, text: &str) -> Result<String, Failure> {
     let odd = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '"' | '\\' | '#');
     if text.is_empty() || text.contains(odd) {
-        return Err(Failure::usage(format!("{what} {text:?} cannot stand in dat.conf"))
+        return Err(Failure::usage(format!("{what} {text:?} cannot be written to dat.conf"))
             .remedy("choose one without blanks, quotes, backslashes and #"));
     }
     Ok(text.to_owned())
@@ -63,7 +63,7 @@ fn path(what: &str, path: &Path) -> Result<String, Failure> {
     word(what, text)
 }
 
-/// The devices asked for, or all that are bound to vfio-pci.
+/// Returns the requested devices, or all that are bound to vfio-pci.
 fn devices(asked: &Registrations, tree: &Tree) -> Result<Vec<Address>, Failure> {
     if !asked.devices.is_empty() {
         return Ok(asked.devices.clone());
@@ -81,7 +81,7 @@ fn devices(asked: &Registrations, tree: &Tree) -> Result<Vec<Address>, Failure> 
     Ok(bound)
 }
 
-/// The lines asked for.
+/// Returns the requested lines.
 pub(crate) fn lines(
     asked: &Registrations,
     tree: &Tree,
@@ -115,7 +115,7 @@ pub(crate) fn lines(
     Ok(lines)
 }
 
-/// What the provider is told of a device.
+/// Returns the parameters of the provider for a device.
 fn parameters(
     asked: &Registrations,
     device: &Address,
@@ -148,7 +148,7 @@ fn parameters(
     Ok(text)
 }
 
-/// Lines as a text.
+/// Formats lines as a text.
 pub(crate) fn text(lines: &[Line]) -> String {
     lines.iter().map(|line| format!("{line}\n")).collect()
 }

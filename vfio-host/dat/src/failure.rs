@@ -1,40 +1,40 @@
-//! Why a subcommand gave up: the cause, and what to do about it.
+//! The error of a subcommand: cause and remedy.
 
 use std::fmt;
 
 use dat_core::Fault;
 use vfio_host::Trouble;
 
-/// A failure as the user reads it.
+/// A failure with texts for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     /// The arguments are wrong: exit code 2 instead of 1.
     pub(crate) usage: bool,
-    /// What failed and why, naming the object.
+    /// The cause, which names the object.
     pub(crate) cause: String,
-    /// What to do about it; empty if nothing is known.
+    /// The remedy; empty if none is known.
     pub(crate) remedy: String,
 }
 
 impl Failure {
-    /// Something failed.
+    /// Makes a failure.
     pub(crate) fn new(cause: impl Into<String>) -> Self {
         Self { usage: false, cause: cause.into(), remedy: String::new() }
     }
 
-    /// The arguments contradict each other or the machine.
+    /// Makes a failure because arguments contradict each other or the machine.
     pub(crate) fn usage(cause: impl Into<String>) -> Self {
         Self { usage: true, ..Self::new(cause) }
     }
 
-    /// Adds what to do about it.
+    /// Sets the remedy.
     #[must_use]
     pub(crate) fn remedy(mut self, remedy: impl Into<String>) -> Self {
         self.remedy = remedy.into();
         self
     }
 
-    /// What the device said, about `object`.
+    /// Makes a failure of a fault of `object`.
     pub(crate) fn fault(object: &str, fault: Fault) -> Self {
         let (text, advice) = (fault.to_string(), fault.advice());
         let ends = text.strip_suffix(advice);
@@ -42,7 +42,7 @@ impl Failure {
         Self::new(format!("{object}: {}", silent.unwrap_or(&text))).remedy(advice)
     }
 
-    /// The exit code.
+    /// Returns the exit code.
     pub(crate) fn code(&self) -> u8 {
         if self.usage { 2 } else { 1 }
     }

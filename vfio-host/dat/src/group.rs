@@ -1,7 +1,8 @@
-//! IOMMU groups: the smallest set of devices that the IOMMU can tell apart, and so all or nothing.
+//! IOMMU groups: the smallest sets of devices that the IOMMU isolates. One owner uses a whole
+//! group.
 //!
-//! Which member stands in the way is the library's to say: it refuses to open a device for the same
-//! reason.
+//! The library decides which members block a group, because it refuses to open a device for the
+//! same reason.
 
 use serde::Serialize;
 use vfio_host::sysfs::Function;
@@ -19,9 +20,9 @@ pub(crate) struct Member {
     pub(crate) address: String,
     /// The driver bound to it.
     pub(crate) driver: Option<String>,
-    /// It keeps the group from being used.
+    /// It blocks the use of the group.
     pub(crate) blocks: bool,
-    /// What it is, by vendor and device.
+    /// Its kind, with vendor and device ID.
     pub(crate) kind: String,
 }
 
@@ -37,21 +38,21 @@ impl Member {
         Self { address: function.address.to_string(), driver: function.driver, blocks, kind }
     }
 
-    /// For a person.
+    /// Returns it as text.
     pub(crate) fn words(&self) -> String {
         let driver = match &self.driver {
             Some(driver) => format!("driver {driver}"),
             None => "no driver".into(),
         };
-        let blocks = if self.blocks { ", in the way" } else { "" };
+        let blocks = if self.blocks { ", blocks the group" } else { "" };
         format!("{} ({}, {driver}{blocks})", self.address, self.kind)
     }
 }
 
-/// The devices of a group.
+/// Returns the devices of a group.
 pub(crate) fn members(tree: &Tree, group: u32) -> Vec<Member> {
     let kernel = tree.kernel();
-    let blocking = kernel.in_the_way(group);
+    let blocking = kernel.blocking(group);
     kernel
         .members(group)
         .into_iter()
@@ -62,7 +63,7 @@ pub(crate) fn members(tree: &Tree, group: u32) -> Vec<Member> {
         .collect()
 }
 
-/// The command that makes a group of these members usable, if one stands in the way.
+/// Returns the command that makes a group of these members usable, if one blocks it.
 pub(crate) fn mend(members: &[Member]) -> Option<String> {
     let blocking: Vec<&str> = members
         .iter()

@@ -1,4 +1,4 @@
-//! The HCAs of a machine, as its kernel shows them without anybody opening them.
+//! The HCAs of a machine, as sysfs shows them without opening them.
 
 use serde::Serialize;
 use vfio_host::PciAddress;
@@ -38,23 +38,23 @@ const NAMES: &[(u64, &str)] = &[
 /// The PCI link of a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Link {
-    /// As the kernel words it, such as `8.0 GT/s PCIe`.
+    /// The kernel's text, such as `8.0 GT/s PCIe`.
     pub(crate) speed: Option<String>,
     /// Lanes.
     pub(crate) width: Option<u64>,
-    /// The best that the device can do.
+    /// The highest speed of the device.
     pub(crate) max_speed: Option<String>,
-    /// Its lanes.
+    /// Lanes of the device.
     pub(crate) max_width: Option<u64>,
 }
 
 impl Link {
-    /// For a person: `8.0 GT/s x16`.
+    /// Returns it as text: `8.0 GT/s x16`.
     pub(crate) fn words(&self) -> Option<String> {
         words(self.speed.as_deref()?, self.width?)
     }
 
-    /// What it could be, if that is more than it is.
+    /// Returns the best link of the device, if the present one is worse.
     pub(crate) fn missed(&self) -> Option<String> {
         let rate = |speed: &Option<String>| -> Option<f64> {
             speed.as_ref()?.split_whitespace().next()?.parse().ok()
@@ -66,7 +66,7 @@ impl Link {
 }
 
 fn words(speed: &str, width: u64) -> Option<String> {
-    // "Unknown" is what an emulated or a sleeping link has.
+    // An emulated or sleeping link has "Unknown".
     if !speed.starts_with(|first: char| first.is_ascii_digit()) || width == 0 {
         return None;
     }
@@ -81,9 +81,9 @@ pub(crate) struct Hca {
     pub(crate) address: PciAddress,
     /// PCI device ID.
     pub(crate) device_id: u64,
-    /// What it is sold as.
+    /// Product name.
     pub(crate) name: &'static str,
-    /// This driver knows it.
+    /// Whether this driver supports it.
     pub(crate) supported: bool,
     /// The kernel driver bound to it.
     pub(crate) driver: Option<String>,
@@ -93,15 +93,15 @@ pub(crate) struct Hca {
     pub(crate) link: Link,
     /// Its NUMA node.
     pub(crate) numa_node: Option<u64>,
-    /// Its firmware, where the kernel driver says it.
+    /// Its firmware version, if the kernel driver shows it.
     pub(crate) firmware: Option<String>,
-    /// Its board, where the kernel driver says it.
+    /// Its board ID, if the kernel driver shows it.
     pub(crate) board: Option<String>,
     /// Network interfaces of its kernel driver.
     pub(crate) netdevs: Vec<String>,
-    /// Of a virtual function, its physical one.
+    /// The physical function of a virtual function.
     pub(crate) physical_function: Option<String>,
-    /// Virtual functions switched on.
+    /// Number of enabled virtual functions.
     pub(crate) virtual_functions: u64,
 }
 
@@ -109,7 +109,7 @@ fn text<S: serde::Serializer>(value: &PciAddress, to: S) -> Result<S::Ok, S::Err
     to.collect_str(value)
 }
 
-/// Folder of a PCI device.
+/// Returns the sysfs folder of a PCI device.
 pub(crate) fn folder(address: &PciAddress) -> String {
     format!("/sys/bus/pci/devices/{address}")
 }
@@ -152,20 +152,20 @@ impl Hca {
         })
     }
 
-    /// It is bound to vfio-pci.
+    /// Returns whether it is bound to vfio-pci.
     pub(crate) fn on_vfio(&self) -> bool {
         self.driver.as_deref() == Some(VFIO_PCI)
     }
 }
 
-/// All HCAs of the machine, by address.
+/// Returns all HCAs of the machine, ordered by address.
 pub(crate) fn all(tree: &Tree) -> Vec<Hca> {
     let names = tree.names("/sys/bus/pci/devices");
     let addresses = names.iter().filter_map(|name| name.parse().ok());
     addresses.filter_map(|address| Hca::read(tree, address)).collect()
 }
 
-/// The HCA at an address.
+/// Returns the HCA at an address.
 pub(crate) fn one(tree: &Tree, address: PciAddress) -> Result<Hca, Failure> {
     let folder = folder(&address);
     if !tree.exists(&folder) {

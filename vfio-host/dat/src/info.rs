@@ -1,4 +1,4 @@
-//! `dat info`, and what `dat doctor` asks of an open device.
+//! `dat info`, and the checks of `dat doctor` that need an open device.
 
 use dat_core::provider::{Fault, Provider};
 use hca_mlx5::{Config, Mlx5};
@@ -13,7 +13,7 @@ use super::hca::{self, Hca};
 use super::out::{Out, table};
 use super::traffic::{bring_up_config, open_device};
 
-/// What an open device says of itself.
+/// Properties read from the open device.
 #[derive(Clone, Debug, Serialize)]
 struct Said {
     pci_id: Option<String>,
@@ -35,14 +35,14 @@ struct Said {
     interrupt_vectors: u16,
     /// 4 KiB pages that the firmware holds.
     firmware_pages: u32,
-    /// The MAC is there: a virtual function may have none before its owner gives it one.
+    /// It has a MAC address; a virtual function may have none before the host sets one.
     #[serde(skip)]
     has_mac: bool,
 }
 
-/// All that is known.
+/// The result of the command.
 #[derive(Debug, Serialize)]
-struct Told {
+struct Report {
     device: String,
     machine: Option<Hca>,
     said: Option<Said>,
@@ -60,7 +60,7 @@ pub(crate) fn run(info: &Info, out: &Out) -> Result<End, Failure> {
         match ask(&info.device) {
             Ok(said) => Some(said),
             Err(failure) => {
-                // What is known without it is worth telling all the same.
+                // Print what the kernel knows even if the device cannot be opened.
                 out.say(table(&rows).trim_end())?;
                 return Err(failure);
             }
@@ -71,11 +71,11 @@ pub(crate) fn run(info: &Info, out: &Out) -> Result<End, Failure> {
     if let Some(said) = &said {
         rows.extend(of_device(said));
     } else if !info.closed {
-        let driver = "bind it to vfio-pci to hear what it says itself: dat bind --check".into();
+        let driver = "bind it to vfio-pci to read more from the device: dat bind --check".into();
         rows.push(vec!["(closed)".into(), driver]);
     }
-    let told = Told { device: info.device.to_string(), machine, said };
-    out.result(&told, &table(&rows))?;
+    let report = Report { device: info.device.to_string(), machine, said };
+    out.result(&report, &table(&rows))?;
     Ok(End::Ok)
 }
 
@@ -137,7 +137,7 @@ fn of_device(said: &Said) -> Vec<Vec<String>> {
     ]
 }
 
-/// Opens a device, asks it, and gives it back.
+/// Opens a device, reads its properties and closes it.
 fn ask(device: &Address) -> Result<Said, Failure> {
     match open_device(device)? {
         Opened::Vfio(host) => asked(&host),
@@ -166,7 +166,7 @@ fn asked<H: Host>(host: &H) -> Result<Said, Failure> {
     Ok(Said {
         pci_id: id.map(|(vendor, device)| format!("{vendor:04x}:{device:04x}")),
         firmware: format!("{major}.{minor}.{sub:04}"),
-        // Any other kind of port is refused when it is brought up, in words.
+        // Bring-up refuses any other kind of port with an error.
         link_type: "Ethernet",
         link_up,
         mac: identity.mac.map(|byte| format!("{byte:02x}")).join(":"),
@@ -184,7 +184,7 @@ fn asked<H: Host>(host: &H) -> Result<Said, Failure> {
     })
 }
 
-/// The checks of `dat doctor` that only an open device can answer.
+/// Returns the checks of `dat doctor` that need an open device.
 pub(crate) fn checks(device: &Address) -> Vec<Check> {
     let said = match ask(device) {
         Ok(said) => said,

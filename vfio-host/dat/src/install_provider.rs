@@ -1,8 +1,7 @@
-//! `dat install-provider`: the uDAPL provider and its lines of `dat.conf`, below a folder of the
-//! user's choice.
+//! `dat install-provider`: installs the uDAPL provider and its lines of `dat.conf` below a folder.
 //!
-//! Done again it changes nothing, or what was asked for otherwise this time. Files are replaced
-//! whole, by renaming, so that a consumer that starts meanwhile finds the old or the new one.
+//! Running it again changes only what differs. Files are replaced by renaming, so that a consumer
+//! that starts meanwhile finds either the old or the new file.
 
 use std::fs;
 use std::io;
@@ -16,10 +15,10 @@ use super::conf::{self, LIBRARY, Line};
 use super::failure::Failure;
 use super::out::Out;
 
-/// The file that registries read unless told otherwise.
+/// The default file of registries.
 const USUAL: &str = "/etc/dat.conf";
 
-/// What was done.
+/// The result of the command.
 #[derive(Debug, Serialize)]
 struct Done {
     library: PathBuf,
@@ -36,13 +35,13 @@ fn failed(what: &str, path: &Path, error: &io::Error) -> Failure {
     failure
 }
 
-/// Where the provider comes from: the file named, or the one beside this program.
+/// Returns the provider's file: the named one, or the one beside this program.
 fn source(install: &InstallProvider) -> Result<PathBuf, Failure> {
     if let Some(named) = &install.library {
         return Ok(named.clone());
     }
     let own = std::env::current_exe().map_err(|error| {
-        Failure::new(format!("this program does not know its own place: {error}"))
+        Failure::new(format!("the path of this program cannot be read: {error}"))
     })?;
     let beside = own.parent().unwrap_or(Path::new("/")).join(LIBRARY);
     if beside.exists() {
@@ -55,7 +54,7 @@ fn source(install: &InstallProvider) -> Result<PathBuf, Failure> {
     )
 }
 
-/// Puts contents into a file, unless it has them: whether it was changed.
+/// Replaces the contents of a file if they differ. Returns whether it was changed.
 fn put(path: &Path, contents: &[u8]) -> Result<bool, Failure> {
     if fs::read(path).is_ok_and(|old| old == contents) {
         return Ok(false);
@@ -70,8 +69,7 @@ fn put(path: &Path, contents: &[u8]) -> Result<bool, Failure> {
     Ok(true)
 }
 
-/// The file's text with these lines in it: lines of the same names that are ours are replaced, all
-/// else stays.
+/// Merges lines into the text of a file: replaces our lines of the same names and keeps all others.
 fn merged(old: &str, lines: &[Line], at: &Path) -> Result<String, Failure> {
     let ours = |words: &[&str]| {
         let library = words.get(4).map(Path::new).and_then(Path::file_name);
@@ -96,7 +94,7 @@ fn merged(old: &str, lines: &[Line], at: &Path) -> Result<String, Failure> {
                 ))
                 .remedy("choose another name with --name, or take that line out"));
             }
-            // A second one of the same name would be a second choice of the registry's.
+            // The registry would use a second line of the same name too.
             if let Some(place) = left.iter().position(|it| it.name == line.name) {
                 left.remove(place);
                 text.push_str(&format!("{line}\n"));
@@ -118,12 +116,12 @@ pub(crate) fn run(install: &InstallProvider, out: &Out) -> Result<End, Failure> 
         Some(named) => std::path::absolute(named).map_err(|e| failed("found", named, &e))?,
         None => prefix.join("etc/dat.conf"),
     };
-    // All that can be wrong with what was asked for comes before the first change.
+    // Check all arguments before the first change.
     let lines = conf::lines(&install.lines, &install.root.tree(), &library)?;
     let source = source(install)?;
     let provider = fs::read(&source).map_err(|error| failed("read", &source, &error))?;
     if !provider.starts_with(b"\x7fELF") {
-        return Err(Failure::new(format!("{}: this is no library", source.display()))
+        return Err(Failure::new(format!("{}: not a library", source.display()))
             .remedy("--library names libdapldat.so"));
     }
     let old = match fs::read_to_string(&file) {
@@ -134,7 +132,7 @@ pub(crate) fn run(install: &InstallProvider, out: &Out) -> Result<End, Failure> 
     let new = merged(&old, &lines, &file)?;
 
     let changed = [put(&library, &provider)?, put(&file, new.as_bytes())?];
-    let word = |changed: bool| if changed { "written" } else { "as it was" };
+    let word = |changed: bool| if changed { "written" } else { "unchanged" };
     let mut text = format!(
         "{}: {}\n{}: {}\n{}",
         library.display(),

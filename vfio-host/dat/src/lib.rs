@@ -1,4 +1,4 @@
-//! The `dat` command: from a machine with a NIC in it to verified traffic between two of them.
+//! The `dat` command: sets up a machine with a NIC and runs verified traffic between two.
 //!
 //! `list`, `doctor`, `bind` and `unbind` read and write `/sys`, `/proc` and `/dev` through one
 //! [`tree::Tree`] value, so that they run against a copied tree as well. `info`, `listen`, `ping`
@@ -6,9 +6,9 @@
 //! socket, which is the same to them. `conf` and `install-provider` register HCAs with uDAPL
 //! programs.
 //!
-//! Every subcommand is a file. A subcommand returns its exit code, or a [`failure::Failure`];
-//! nothing here panics on what a user, a file system, a device or a peer says. What it does not do:
-//! anything that a program could not do with the library; the traffic commands are its first users.
+//! Every subcommand is a file. It returns its exit code, or a [`failure::Failure`]. Nothing here
+//! panics on input of a user, a file system, a device or a peer. The traffic commands use only what
+//! the library offers to any program.
 
 mod args;
 mod bind;
@@ -38,12 +38,12 @@ use args::{Args, Command};
 use out::Out;
 use traffic::adapter::Nic;
 
-/// How a subcommand ended: a number of the table in `dat --help`.
+/// The result of a subcommand: an exit status of `dat --help`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// Everything asked for was done, every check passed.
+    /// Success: every check passed.
     Ok,
-    /// A check or the traffic failed, and has been told.
+    /// A check or the traffic failed, and the failure has been printed.
     Failed,
 }
 
@@ -59,8 +59,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args = match Args::try_parse_from(args) {
         Ok(args) => args,
         Err(error) => {
-            // Help and version go to standard output and are a success. A closed pipe is nobody's
-            // fault.
+            // Help and version go to standard output and are a success. A closed pipe is no error.
             let _ = error.print();
             return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
         }

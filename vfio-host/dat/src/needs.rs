@@ -1,24 +1,23 @@
-//! What opening a device asks of the machine.
+//! Resources of the machine that opening a device needs.
 
 use super::traffic::options;
 
 /// Bytes of a huge page.
 const HUGE: u64 = 2 << 20;
 
-/// Two pieces of the arena, one for the firmware: with more than that it takes more, with as many
-/// it makes do.
+/// Least number of DMA entries: two for the arena, one for the firmware.
 const DMA_ENTRIES: u64 = 3;
 
-/// What one open device takes.
+/// The resources of one open device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Needs {
     /// Bytes locked at once.
     pub(crate) arena: u64,
-    /// Bytes the firmware may ask for besides, at the most.
+    /// Upper limit of further bytes for the firmware.
     pub(crate) firmware: u64,
     /// Entries of the container's DMA table.
     pub(crate) dma_entries: u64,
-    /// Huge pages, if there are any.
+    /// Huge pages, if available.
     pub(crate) huge_pages: u64,
 }
 

@@ -1,20 +1,20 @@
-//! What this machine would lose with a network interface: addresses and routes, its own and those
-//! of what is built on it.
+//! Addresses and routes that this machine would lose with a network interface, including those of
+//! interfaces stacked on it.
 //!
-//! From `/proc/net`, which has no list of IPv4 addresses by interface: an address shows by the
-//! network it makes reachable. A lone /32 is not seen.
+//! Read from `/proc/net`, which has no list of IPv4 addresses by interface: an address shows as the
+//! route to its network. A /32 address without a route is not found.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::tree::Tree;
 
-/// Flag of an IPv6 route that refuses.
+/// Flag of an IPv6 reject route.
 const REJECT: u64 = 0x200;
 /// Scope of a global IPv6 address.
 const GLOBAL: &str = "00";
 
-/// What goes over the interface `name` and those above it, in words; nothing if it is idle.
+/// Returns texts about the addresses and routes of the interface `name` and those stacked on it.
 pub(crate) fn carries(tree: &Tree, name: &str) -> Vec<String> {
     let mut names = BTreeSet::new();
     let mut found = vec![name.to_owned()];
@@ -53,7 +53,7 @@ fn routes_v4(tree: &Tree, name: &str) -> Vec<String> {
         if to == 0 && mask == 0 {
             return Some(format!("{name} carries the default IPv4 route"));
         }
-        // The table shows addresses as words of this machine, whose bytes are in network order.
+        // The table prints addresses as native words whose bytes are in network order.
         let net = Ipv4Addr::from(to.to_ne_bytes());
         let length = mask.count_ones();
         let what = if gateway == 0 { "network" } else { "route to" };

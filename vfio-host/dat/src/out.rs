@@ -1,7 +1,6 @@
-//! Where words go: results to standard output, everything else to standard error.
+//! Output of the command: results go to standard output, everything else to standard error.
 //!
-//! A reader that closed its end of the pipe is not an error: the command goes on without it. A full
-//! disk is.
+//! A closed pipe is not an error: the command continues without output. A full disk is an error.
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
@@ -12,24 +11,24 @@ use tracing::level_filters::LevelFilter;
 
 use super::failure::Failure;
 
-/// The way out.
+/// The output of a command.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Out {
     json: bool,
 }
 
 impl Out {
-    /// Results as JSON, or as text.
+    /// Makes an output of JSON or of text.
     pub(crate) fn new(json: bool) -> Self {
         Self { json }
     }
 
-    /// Whether results are wanted as JSON.
+    /// Returns whether results are JSON.
     pub(crate) fn json(self) -> bool {
         self.json
     }
 
-    /// A result: `value` as one JSON document, or `text`.
+    /// Prints a result: `value` as one JSON document, or `text`.
     pub(crate) fn result(self, value: &impl Serialize, text: &str) -> Result<(), Failure> {
         if !self.json {
             return print(text);
@@ -40,12 +39,12 @@ impl Out {
         print(&text)
     }
 
-    /// Whether progress may be drawn: somebody is watching, and nothing else is written there.
+    /// Returns whether to draw progress: only on a terminal without other output.
     fn draws(self) -> bool {
         !self.json && io::stderr().is_terminal() && LevelFilter::current() < LevelFilter::INFO
     }
 
-    /// Something said on the way, for a person: nothing if results are JSON.
+    /// Prints an intermediate message; nothing if results are JSON.
     pub(crate) fn say(self, text: &str) -> Result<(), Failure> {
         if self.json {
             return Ok(());
@@ -53,24 +52,24 @@ impl Out {
         print(&format!("{text}\n"))
     }
 
-    /// Tells why the command gave up.
+    /// Prints why the command failed.
     pub(crate) fn failure(self, failure: &Failure) -> ExitCode {
         #[derive(Serialize)]
-        struct Told<'a> {
+        struct Report<'a> {
             error: &'a str,
             help: &'a str,
         }
-        let told = Told { error: &failure.cause, help: &failure.remedy };
+        let report = Report { error: &failure.cause, help: &failure.remedy };
         if self.json {
-            // What cannot be written here cannot be told anywhere else either.
-            let _ = self.result(&told, "");
+            // If this cannot be written, nothing else can report it.
+            let _ = self.result(&report, "");
         }
         note(&format!("dat: {failure}"));
         ExitCode::from(failure.code())
     }
 }
 
-/// Writes a line to standard error, if anybody reads there.
+/// Writes a line to standard error. Errors are ignored.
 pub(crate) fn note(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
@@ -85,7 +84,7 @@ fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Logs of the given verbosity go to standard error.
+/// Starts logging of the given verbosity to standard error.
 pub(crate) fn logs(verbose: u8) {
     let level = match verbose {
         0 => LevelFilter::WARN,
@@ -98,14 +97,14 @@ pub(crate) fn logs(verbose: u8) {
         .with_max_level(level)
         .with_target(false)
         .with_ansi(false)
-        .with_writer(|| Quiet)
+        .with_writer(|| LossyStderr)
         .try_init();
 }
 
-/// Standard error that nobody may read: what cannot be written is dropped.
-struct Quiet;
+/// Standard error that drops what cannot be written.
+struct LossyStderr;
 
-impl Write for Quiet {
+impl Write for LossyStderr {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let _ = io::stderr().write_all(bytes);
         Ok(bytes.len())
@@ -116,8 +115,8 @@ impl Write for Quiet {
     }
 }
 
-/// A bar for `count` operations, on a terminal where nothing else is written; 0 for a number that
-/// is not known.
+/// Makes a progress bar for `count` operations, 0 for an unknown number. Hidden unless progress may
+/// be drawn.
 pub(crate) fn progress(out: Out, count: u64, what: &'static str) -> ProgressBar {
     if !out.draws() {
         return ProgressBar::hidden();
@@ -132,7 +131,7 @@ pub(crate) fn progress(out: Out, count: u64, what: &'static str) -> ProgressBar 
     bar.with_message(what)
 }
 
-/// Columns of text, as wide as their widest cell.
+/// Formats columns of text, as wide as their widest cell.
 pub(crate) fn table(rows: &[Vec<String>]) -> String {
     let mut widths = Vec::new();
     for row in rows {

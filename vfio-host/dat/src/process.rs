@@ -1,22 +1,22 @@
-//! What this process may do, as `/proc/self` says.
+//! Limits and capabilities of this process, from `/proc/self`.
 
 use super::tree::{Rights, Tree};
 
-/// `CAP_DAC_OVERRIDE`: permission bits do not count.
+/// `CAP_DAC_OVERRIDE`: permission bits do not apply.
 const DAC_OVERRIDE: u32 = 1;
-/// `CAP_IPC_LOCK`: the limit of locked memory does not count.
+/// `CAP_IPC_LOCK`: the limit of locked memory does not apply.
 const IPC_LOCK: u32 = 14;
 
 /// Limit of locked memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Memlock {
-    /// What holds now, in bytes; `None` for no limit.
+    /// The soft limit in bytes; `None` for no limit.
     pub(crate) soft: Option<u64>,
-    /// What the process may raise it to.
+    /// The hard limit.
     pub(crate) hard: Option<u64>,
 }
 
-/// Who this process is.
+/// The identity of this process.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Process {
     uid: Option<u32>,
@@ -25,7 +25,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// As `/proc/self/status` says.
+    /// Reads `/proc/self/status`.
     pub(crate) fn new(tree: &Tree) -> Self {
         let status = tree.text("/proc/self/status").unwrap_or_default();
         let line = |name: &str| {
@@ -34,7 +34,7 @@ impl Process {
                 .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
                 .unwrap_or_default()
         };
-        // Real, effective, saved, file system: files ask for the last.
+        // Real, effective, saved, file system: the last one applies to files.
         let last = |name| line(name).split_whitespace().nth(3)?.parse().ok();
         let mut gids: Vec<u32> =
             line("Groups").split_whitespace().filter_map(|gid| gid.parse().ok()).collect();
@@ -50,12 +50,12 @@ impl Process {
         self.capabilities >> capability & 1 == 1
     }
 
-    /// The limit of locked memory does not count for it.
+    /// Returns whether the limit of locked memory does not apply.
     pub(crate) fn locks_freely(&self) -> bool {
         self.has(IPC_LOCK)
     }
 
-    /// It may read and write that file; `None` if who it is is not known.
+    /// Returns whether it may read and write a file; `None` if its identity is unknown.
     pub(crate) fn may_use(&self, file: &Rights) -> Option<bool> {
         if self.has(DAC_OVERRIDE) {
             return Some(true);
@@ -70,13 +70,13 @@ impl Process {
         Some(file.mode >> class & 0o6 == 0o6)
     }
 
-    /// Its user's number, for words.
+    /// Returns its user as text.
     pub(crate) fn user(&self) -> String {
         self.uid.map_or_else(|| "this user".into(), |uid| format!("user {uid}"))
     }
 }
 
-/// The limit of locked memory, as `/proc/self/limits` says.
+/// Reads the limit of locked memory from `/proc/self/limits`.
 pub(crate) fn memlock(tree: &Tree) -> Option<Memlock> {
     let limits = tree.text("/proc/self/limits")?;
     let rest = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"))?;

@@ -1,8 +1,7 @@
 //! The machine as files: `/sys`, `/proc` and `/dev` below one root.
 //!
-//! All that the commands which open no device know of the machine goes through here, so that they
-//! run against a tree in a folder as well as against the machine. Paths are given as on the
-//! machine, from `/`.
+//! Commands that do not open the device read the machine only through this module, so that they
+//! also run against a copy of the tree in a folder. Paths are absolute, as on the machine.
 
 use std::fs;
 use std::io::{self, Write};
@@ -17,7 +16,7 @@ pub(crate) struct Tree {
     root: PathBuf,
 }
 
-/// Who may do what to a file.
+/// Owner and permissions of a file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rights {
     /// Permission bits.
@@ -29,17 +28,17 @@ pub(crate) struct Rights {
 }
 
 impl Tree {
-    /// The tree below `root`.
+    /// Makes a tree below `root`.
     pub(crate) fn new(root: &Path) -> Self {
         Self { root: root.to_path_buf() }
     }
 
-    /// The tree is this machine's own.
+    /// Returns whether the tree is this machine's own.
     pub(crate) fn is_machine(&self) -> bool {
         self.root == Path::new("/")
     }
 
-    /// What the library reads of it: IOMMU groups.
+    /// Returns the library's view of it, for IOMMU groups.
     pub(crate) fn kernel(&self) -> Sysfs {
         Sysfs::at(&self.root)
     }
@@ -48,17 +47,17 @@ impl Tree {
         self.root.join(path.trim_start_matches('/'))
     }
 
-    /// There is such a file or folder, or a link to one.
+    /// Returns whether a file or folder, or a link to one, exists.
     pub(crate) fn exists(&self, path: &str) -> bool {
         self.at(path).exists()
     }
 
-    /// Contents of a file, without white space around it.
+    /// Returns the contents of a file, trimmed.
     pub(crate) fn text(&self, path: &str) -> Option<String> {
         sysfs::text(&self.at(path))
     }
 
-    /// A decimal number, or a hexadecimal one after `0x`.
+    /// Reads a decimal number, or a hexadecimal one after `0x`.
     pub(crate) fn number(&self, path: &str) -> Option<u64> {
         let text = self.text(path)?;
         match text.strip_prefix("0x") {
@@ -67,26 +66,26 @@ impl Tree {
         }
     }
 
-    /// Name of what a symbolic link points at.
+    /// Returns the file name of a symbolic link's target.
     pub(crate) fn link(&self, path: &str) -> Option<String> {
         sysfs::link(&self.at(path))
     }
 
-    /// Names in a folder, sorted; none if it is not there.
+    /// Returns the names in a folder, sorted; none if it does not exist.
     pub(crate) fn names(&self, path: &str) -> Vec<String> {
         sysfs::names(&self.at(path))
     }
 
-    /// Owner and permission bits.
+    /// Reads owner and permission bits.
     pub(crate) fn rights(&self, path: &str) -> Option<Rights> {
         let meta = fs::metadata(self.at(path)).ok()?;
         Some(Rights { mode: meta.mode(), uid: meta.uid(), gid: meta.gid() })
     }
 
-    /// Writes to a file that is there.
+    /// Writes to an existing file.
     pub(crate) fn write(&self, path: &str, value: &str) -> io::Result<()> {
         let mut file = fs::OpenOptions::new().write(true).truncate(true).open(self.at(path))?;
-        // One write: an attribute takes its value in one piece.
+        // A single write: a sysfs attribute needs its value in one piece.
         file.write_all(format!("{value}\n").as_bytes())
     }
 }

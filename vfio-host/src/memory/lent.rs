@@ -1,10 +1,10 @@
 //! Memory of the process that is lent to the device.
 //!
-//! What is lent are whole pages: those that a consumer's bytes touch. Each range of pages that was
-//! asked for is mapped once, by itself, at a device address that lies in its huge page as the
-//! memory does, so that its registration needs few and large pages. Ranges may overlap, and each is
-//! mapped and unmapped without regard to the others; the same range lent twice is counted. A
-//! registration goes by the smallest range that it lies in.
+//! Whole pages are lent: those that a consumer's bytes touch. Each range of pages is mapped once,
+//! at a device address with the same offset in a huge page as the memory, so that its registration
+//! needs few, large pages. Ranges may overlap; each is mapped and unmapped independently of the
+//! others. Lending the same range again increases its count. A registration uses the smallest range
+//! that contains it.
 
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,37 +18,37 @@ use crate::host::{Mapping, Reach};
 use crate::iova::Space;
 use crate::map::Promised;
 
-/// What its mappings are for.
+/// The purpose of its mappings.
 const PROCESS: &str = "process";
 
-/// A part of what was lent, as it can be mapped.
+/// A part of a lent range that can be mapped at once.
 #[derive(Clone, Debug)]
 pub(crate) struct Piece {
-    /// Bytes.
+    /// Length in bytes.
     pub(crate) len: u64,
-    /// The file behind them and where in it they start, if there is one.
+    /// The file that backs it and the offset there, if there is one.
     pub(crate) file: Option<(Arc<OwnedFd>, u64)>,
 }
 
-/// One range.
+/// One lent range.
 #[derive(Debug)]
 struct Held {
     memory: Promised,
-    /// How often it was lent.
+    /// How often it is lent.
     count: usize,
-    /// Where it is mapped: once, or a second time with a further reach.
+    /// Its mappings: one, or a second one with more access rights.
     maps: Vec<(Reach, u64)>,
 }
 
 impl Held {
-    /// Device address of its first byte, where the device can reach furthest.
+    /// Returns the device address of its first byte in the mapping with the most access rights.
     fn iova(&self) -> Option<u64> {
         let furthest = self.maps.iter().find(|(r, _)| *r == Reach::ReadWrite);
         furthest.or(self.maps.first()).map(|(_, iova)| *iova)
     }
 }
 
-/// All ranges.
+/// All lent ranges.
 #[derive(Debug)]
 pub(crate) struct Lent {
     space: Space,
@@ -61,7 +61,7 @@ fn object(pages: &Range<u64>) -> String {
 }
 
 impl Lent {
-    /// None yet. `space` is of the device addresses that are nobody else's.
+    /// Makes an empty list. `space` has the device addresses that are free for lent memory.
     pub(crate) fn new(space: Space) -> Self {
         Self { space, held: Vec::new() }
     }
@@ -71,7 +71,7 @@ impl Lent {
         self.held.iter().position(same)
     }
 
-    /// Lends it. What is written to the ledger is mapped.
+    /// Lends a range and records its mappings in the ledger.
     pub(crate) fn lend(
         &mut self,
         iommu: &impl Iommu,
@@ -91,7 +91,7 @@ impl Lent {
         let iova = self.space.take(len, pages.start).ok_or(Error::new(
             Kind::Iova,
             object(&pages),
-            "the IOMMU's ranges have no room for it",
+            "the IOMMU's ranges have no space for it",
             "take other memory back first, or lend it piece by piece",
         ))?;
         if let Err(error) = mapped(iommu, ledger, &memory, reach, iova) {
@@ -108,7 +108,7 @@ impl Lent {
         Ok(())
     }
 
-    /// Takes it back once; at the last time the device can no longer reach it.
+    /// Takes a range back once; after the last time the device can no longer reach it.
     pub(crate) fn take_back(
         &mut self,
         iommu: &impl Iommu,
@@ -126,7 +126,7 @@ impl Lent {
         self.end(iommu, ledger, &held);
     }
 
-    /// Takes everything back.
+    /// Takes all ranges back.
     pub(crate) fn take_all_back(&mut self, iommu: &impl Iommu, ledger: &Mutex<Vec<Mapping>>) {
         while let Some(held) = self.held.pop() {
             self.end(iommu, ledger, &held);
@@ -137,7 +137,7 @@ impl Lent {
         let pages = held.memory.pages();
         let len = pages.end - pages.start;
         for (_, iova) in &held.maps {
-            // An address that may still be mapped is not given to others.
+            // An address that may still be mapped must not be allocated again.
             if unmapped(iommu, ledger, *iova, len) {
                 self.space.give(*iova, len);
             }
@@ -194,7 +194,8 @@ fn mapped(
     Ok(())
 }
 
-/// Ends the mappings there. False if one could not be ended; it stays in the ledger.
+/// Ends the mappings in a range. Returns false if one could not be ended, which stays in the
+/// ledger.
 fn unmapped(iommu: &impl Iommu, ledger: &Mutex<Vec<Mapping>>, iova: u64, len: u64) -> bool {
     let range = iova..iova.saturating_add(len);
     let mut all = true;

@@ -1,8 +1,8 @@
-//! Memory that processes share under a name: the 40 bytes of a `DAT_LMR_COOKIE`.
+//! Memory that processes share by a name: the 40 bytes of a `DAT_LMR_COOKIE`.
 //!
-//! The name is that of a file in memory, and who opens it gets the same bytes. Who uses it holds a
-//! lock on it that others may hold too; the last one, who can have the lock alone, removes it. A
-//! process that is killed leaves the file to the next that uses the name.
+//! The name determines a memory file; all processes that open it share the same bytes. Each holds a
+//! shared lock on the file. The last one, which can take the lock exclusively, removes the file.
+//! The file of a killed process is reused by the next process that uses the name.
 
 use std::fmt::Write;
 use std::fs::{File, OpenOptions, remove_file};
@@ -18,14 +18,14 @@ use rustix::param::page_size;
 use crate::error::{Error, Kind};
 use crate::map::Pages;
 
-/// Where such files are, if the machine has it; else with other temporary ones.
+/// The directory of such files, if the machine has it; otherwise they are temporary files.
 const SHM: &str = "/dev/shm";
-/// Longest wait for somebody who makes or removes the file.
+/// Longest wait for another process that creates or removes the file.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// And the time between two looks.
+/// Time between two attempts.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// The file under a name, mapped.
+/// The mapped file of a name.
 #[derive(Debug)]
 pub(super) struct Named {
     pages: Pages,
@@ -33,16 +33,15 @@ pub(super) struct Named {
 }
 
 impl Named {
-    /// Opens it, or makes it, with room for `len` bytes.
+    /// Opens the file, or creates it with a length of `len` bytes.
     pub(super) fn open(name: &[u8; 40], len: u64) -> Result<Self, Error> {
         let path = path(name);
         let object = || format!("shared memory {}", path.display());
         let failed = |error: io::Error| {
             let denied = error.kind() == io::ErrorKind::PermissionDenied;
             let kind = if denied { Kind::Permission } else { Kind::Memory };
-            let remedy =
-                "let all who share it be one user, and ask for no more than the machine has";
-            Error::new(kind, object(), format!("cannot be had: {error}"), remedy)
+            let remedy = "share it between processes of one user, with a length that the machine has memory for";
+            Error::new(kind, object(), format!("cannot be opened: {error}"), remedy)
         };
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -53,7 +52,7 @@ impl Named {
                         Kind::Memory,
                         object(),
                         format!("it has {there} bytes, and {len} are asked for"),
-                        "agree on a length; who comes first sets it",
+                        "agree on a length; the first process sets it",
                     ));
                 }
                 let bytes = usize::try_from(len).unwrap_or(usize::MAX);
@@ -64,7 +63,7 @@ impl Named {
                 return Err(Error::new(
                     Kind::Busy,
                     object(),
-                    "somebody keeps it locked for himself",
+                    "another process holds it locked exclusively",
                     "end the process that has it open (`fuser`), or remove the file",
                 ));
             }
@@ -72,7 +71,7 @@ impl Named {
         }
     }
 
-    /// The mapping.
+    /// Returns the mapping.
     pub(super) fn pages(&self) -> &Pages {
         &self.pages
     }
@@ -84,7 +83,8 @@ impl Drop for Named {
             && flock(file, FlockOperation::NonBlockingLockExclusive).is_ok()
             && is_at(&self.path, file)
         {
-            // The last one. Who opened it meanwhile looks again, because the path leads elsewhere.
+            // The last user. A process that opened the file meanwhile opens it again, because its
+            // path no longer leads to the same file.
             let _ = remove_file(&self.path);
         }
     }
@@ -100,8 +100,8 @@ fn path(name: &[u8; 40]) -> PathBuf {
     if shm.is_dir() { shm } else { &temp }.join(file)
 }
 
-/// The file, with the lock that all users hold and its length set, in whole pages; none if somebody
-/// is just making or removing it.
+/// Opens the file, takes the shared lock and sets the length, in whole pages. Returns `None` if
+/// another process is creating or removing it.
 fn taken(path: &Path, len: u64) -> io::Result<Option<File>> {
     let file = OpenOptions::new()
         .read(true)
@@ -116,7 +116,7 @@ fn taken(path: &Path, len: u64) -> io::Result<Option<File>> {
         Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) => Ok(false),
         Err(errno) => Err(io::Error::from(errno)),
     };
-    // Nobody else has it, so nobody relies on a length.
+    // No other process has it open, so its length can change.
     if lock(FlockOperation::NonBlockingLockExclusive)? && file.metadata()?.len() == 0 {
         file.set_len(len.next_multiple_of(page_size() as u64))?;
     }
@@ -126,7 +126,7 @@ fn taken(path: &Path, len: u64) -> io::Result<Option<File>> {
     Ok(ready.then_some(file))
 }
 
-/// The path still leads to that file.
+/// Returns whether the path still leads to that file.
 fn is_at(path: &Path, file: std::os::fd::BorrowedFd<'_>) -> bool {
     let there = std::fs::symlink_metadata(path);
     let here = rustix::fs::fstat(file);
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn who_opens_it_gets_the_same_bytes_and_the_last_removes_it() {
+    fn users_share_the_bytes_and_the_last_removes_the_file() {
         let name = name(1);
         let one = Named::open(&name, 100).unwrap();
         let two = Named::open(&name, 100).unwrap();
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_dead_process_left_is_used_again() {
+    fn the_file_of_a_killed_process_is_reused() {
         let name = name(2);
         std::fs::write(path(&name), [7; 4096]).unwrap();
         let named = Named::open(&name, 4096).unwrap();
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn many_come_and_go() {
+    fn many_users_open_and_close_at_once() {
         let name = name(3);
         std::thread::scope(|scope| {
             for _ in 0..4 {
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn who_keeps_it_for_himself_is_not_waited_for_forever() {
+    fn a_wait_for_an_exclusive_lock_times_out() {
         let name = name(4);
         let file = File::create(path(&name)).unwrap();
         flock(&file, FlockOperation::LockExclusive).unwrap();

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// An IOMMU that takes so many entries and so many bytes.
+/// An IOMMU with limits of entries and bytes.
 struct Fake {
     entries: RefCell<u32>,
     bytes: RefCell<u64>,
@@ -94,7 +94,7 @@ fn the_arena_is_two_mappings_and_the_firmware_grows() {
 }
 
 #[test]
-fn what_the_firmware_gave_back_it_cannot_reach() {
+fn returned_firmware_pages_are_unmapped() {
     let iommu = Fake::new(65_535, 1 << 40);
     let memory = memory(&iommu).unwrap();
     for _ in 0..3 {
@@ -110,7 +110,7 @@ fn what_the_firmware_gave_back_it_cannot_reach() {
 }
 
 #[test]
-fn any_limit_of_entries_that_can_do_does() {
+fn any_sufficient_limit_of_entries_works() {
     for (limit, tells) in [(3, true), (4, true), (8, true), (8, false)] {
         let mut iommu = Fake::new(limit, 1 << 40);
         iommu.tells = tells;
@@ -121,7 +121,7 @@ fn any_limit_of_entries_that_can_do_does() {
 }
 
 #[test]
-fn little_memory_is_used_to_the_last_piece_and_then_explained() {
+fn scarce_memory_is_used_up_before_an_error() {
     // The arena, and three first pieces: too little for the doubled one.
     let iommu = Fake::new(65_535, (16 << 20) + (12 << 20));
     let memory = memory(&iommu).unwrap();
@@ -135,13 +135,13 @@ fn little_memory_is_used_to_the_last_piece_and_then_explained() {
 fn memory_error(bytes: u64) -> Error {
     let iommu = Fake::new(65_535, bytes);
     let error = memory(&iommu).unwrap_err();
-    // What was mapped before the error is given back.
+    // Mappings made before the error are ended.
     assert_eq!(*iommu.entries.borrow() + 1, 65_535);
     error
 }
 
 #[test]
-fn no_room_for_addresses_is_an_error() {
+fn no_space_for_addresses_is_an_error() {
     let ranges = [0..=(8 << 20) - 1];
     let iommu = Fake::new(8, 1 << 40);
     let error = Memory::new(&Options::default(), &ranges, Pages::private, &iommu).unwrap_err();
@@ -150,7 +150,7 @@ fn no_room_for_addresses_is_an_error() {
 
 fn lent(from: u64, len: u64) -> Option<Promised> {
     // SAFETY: this IOMMU does nothing to memory.
-    #[expect(unsafe_code, reason = "the promise of a test")]
+    #[expect(unsafe_code, reason = "the contract is trivial for this IOMMU")]
     unsafe {
         Promised::new(from, len)
     }
@@ -175,7 +175,7 @@ fn lent_memory_has_an_entry_for_each_range_and_is_counted() {
     assert_eq!(map.iova % HUGE as u64, base % HUGE as u64);
     assert_eq!(memory.lent(region(base + 7, 9)), Some(map.iova + 7));
     assert_eq!(memory.lent(region(base + 7, 0x2000)), None);
-    // The same pages, more than these, and some of them.
+    // The same pages, a superset and a subset.
     lend(base, 0x2000).unwrap();
     assert_eq!((entries(), *iommu.held.borrow()), (1, 1));
     lend(base - 0x3000, 0x9000).unwrap();
@@ -189,8 +189,8 @@ fn lent_memory_has_an_entry_for_each_range_and_is_counted() {
     assert_eq!(entries(), 3);
     back(base, 0x1fff);
     assert_eq!((entries(), *iommu.held.borrow()), (2, 2));
-    assert!(memory.lent(region(base + 7, 9)).is_some(), "by the longer one");
-    // Firmware's pages go away between them.
+    assert!(memory.lent(region(base + 7, 9)).is_some(), "by the longer range");
+    // Firmware pages are unmapped in between.
     let pages = take(&memory, &iommu, 3);
     lend(0x1000, 1).unwrap();
     assert_eq!(memory.pages_return(&iommu, &pages), 3);
@@ -204,7 +204,7 @@ fn lent_memory_has_an_entry_for_each_range_and_is_counted() {
 }
 
 #[test]
-fn what_cannot_be_lent_leaves_nothing() {
+fn a_failed_lend_changes_nothing() {
     let iommu = Fake::new(3, (16 << 20) + 0x2000);
     let memory = memory(&iommu).unwrap();
     let lend = |from, len| {
@@ -220,14 +220,14 @@ fn what_cannot_be_lent_leaves_nothing() {
     assert_eq!(lend(0x1000, 0), Err(Kind::Address));
     assert_eq!(lend(u64::MAX, 1), Err(Kind::Address));
     let arena = memory.arena().pages().addr();
-    assert_eq!(lend(arena + 5000, 100), Ok(()), "the device has it");
+    assert_eq!(lend(arena + 5000, 100), Ok(()), "already mapped");
     assert_eq!((memory.maps().len(), *iommu.held.borrow()), (3, 1));
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
     #[test]
-    fn pages_are_nobody_elses_and_come_back_once(
+    fn pages_are_allocated_once_and_freed_once(
         steps in proptest::collection::vec((any::<bool>(), 0usize..3000), 1..20),
         stray: u64,
     ) {

@@ -2,7 +2,7 @@ use std::os::unix::fs::symlink;
 
 use super::*;
 
-/// A tree of files like the kernel's.
+/// A tree of files like sysfs.
 struct Tree(tempfile::TempDir);
 
 impl Tree {
@@ -38,7 +38,7 @@ fn refused(tree: &Tree) -> (Kind, String) {
 }
 
 #[test]
-fn a_function_alone_or_with_harmless_company_can_be_had() {
+fn a_function_alone_or_with_harmless_members_is_usable() {
     let tree = Tree::new()
         .add("0000:3b:00.0", Some("vfio-pci"), Some(7))
         .add("0000:3a:00.0", Some("pcieport"), Some(7))
@@ -48,7 +48,7 @@ fn a_function_alone_or_with_harmless_company_can_be_had() {
 }
 
 #[test]
-fn what_is_not_there_is_said() {
+fn a_missing_function_is_named() {
     let (kind, text) = refused(&Tree::new());
     assert_eq!(kind, Kind::NotFound);
     assert_eq!(
@@ -80,7 +80,7 @@ fn another_driver_is_named_with_the_command_that_takes_the_function() {
 }
 
 #[test]
-fn a_shared_group_names_its_members_and_what_to_do_with_each() {
+fn a_shared_group_names_its_members_and_a_remedy_for_each() {
     let tree = Tree::new().add("0000:3b:00.0", Some("vfio-pci"), Some(7)).add(
         "0000:3b:00.1",
         Some("mlx5_core"),

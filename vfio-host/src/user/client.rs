@@ -1,13 +1,12 @@
-//! The client's end of a vfio-user socket.
+//! The client of a vfio-user socket.
 //!
-//! One request is outstanding at a time and every reply has a deadline. Whatever goes wrong on the
-//! socket ends the connection for good, with an error that says what: after a reply that did not
-//! come, none that comes can be trusted to be ours.
+//! One request is outstanding at a time and every reply has a deadline. Any failure of the socket
+//! ends the connection permanently, with an error that names the failure: after a missing reply, a
+//! later one cannot be matched with its request.
 //!
-//! By hand, because the `vfio_user` crate's client can say neither that the device may only read a
-//! mapping nor how long to wait, takes error replies for success, and asserts on what the server
-//! sends. Only eventfds and the files behind mappings are sent; descriptors that a server sends are
-//! dropped.
+//! Written by hand, because the client of the `vfio_user` crate supports neither read-only mappings
+//! nor deadlines, takes error replies for success, and panics on malformed replies. The client
+//! sends eventfds and the files behind mappings only; it closes descriptors that a server sends.
 
 use std::io::{self, IoSlice, Read};
 use std::mem::MaybeUninit;
@@ -32,10 +31,10 @@ use crate::error::{Error, Kind};
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Longest body of a reply.
 const LONGEST: usize = 1 << 16;
-/// What the client can do. One descriptor per message is all it needs.
+/// The client's capabilities. One descriptor per message is all it needs.
 const CAPABILITIES: &[u8] = b"{\"capabilities\":{\"max_msg_fds\":1}}\0";
 
-/// What to do about a device that somebody else has.
+/// The remedy if another client has the device.
 const ONE_AT_A_TIME: &str = "end the program that has the device, or give this one another socket of the server's: \
                              each is one device, for one program at a time";
 
@@ -54,12 +53,12 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Connects and agrees on the version.
+    /// Connects and negotiates the version.
     pub(crate) fn connect(path: &Path) -> Result<Self, Error> {
         Self::connect_within(path, PATIENCE)
     }
 
-    /// The same, with another patience.
+    /// Connects with the given limit for each reply.
     fn connect_within(path: &Path, patience: Duration) -> Result<Self, Error> {
         let stream = reach(path, patience).map_err(|errno| unreachable(path, &errno.into()))?;
         let mut client = Self {
@@ -72,8 +71,8 @@ impl Client {
         };
         let (major, minor) = (0u16.to_ne_bytes(), 1u16.to_ne_bytes());
         let body = client.ask(Command::Version, &[&major, &minor, CAPABILITIES], None)?;
-        // Major in the lower half on the machines that exist, minor in the upper; only the major
-        // has to agree.
+        // The major version is in the lower 16 bits (little-endian), the minor in the upper; only
+        // the major has to match.
         let [low, high, ..] = *body else {
             return Err(client.end("its version reply is too short"));
         };
@@ -88,12 +87,12 @@ impl Client {
         }
     }
 
-    /// The socket.
+    /// Returns the socket.
     pub(crate) fn socket(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }
 
-    /// Why the connection ended, if it has.
+    /// Returns why the connection ended, if it has.
     pub(crate) fn ended(&self) -> Option<&Error> {
         self.ended.as_ref()
     }
@@ -102,21 +101,21 @@ impl Client {
         format!("vfio-user:{}", self.path.display())
     }
 
-    /// Whether the device can be reset.
+    /// Asks whether the device can be reset.
     pub(crate) fn resettable(&mut self) -> Result<bool, Error> {
         let body = words(&[16, 0, 0, 0]);
         let reply = self.ask(Command::DeviceGetInfo, &[&body], None)?;
         Ok(word(&reply, 1) & VFIO_DEVICE_FLAGS_RESET != 0)
     }
 
-    /// Length of region `index`; 0 if there is none.
+    /// Asks for the length of region `index`; 0 if there is none.
     pub(crate) fn region_len(&mut self, index: u32) -> Result<u64, Error> {
         let body = words(&[32, 0, index, 0, 0, 0, 0, 0]);
         let reply = self.ask(Command::DeviceGetRegionInfo, &[&body], None)?;
         Ok(long(&reply, 4))
     }
 
-    /// How many interrupts there are of a kind.
+    /// Asks for the number of interrupts of a kind.
     pub(crate) fn interrupts(&mut self, index: u32) -> Result<u32, Error> {
         let body = words(&[16, 0, index, 0]);
         let reply = self.ask(Command::DeviceGetIrqInfo, &[&body], None)?;
@@ -136,7 +135,7 @@ impl Client {
         self.ask(Command::DeviceSetIrqs, &[&body], fd).map(drop)
     }
 
-    /// Maps `len` bytes of `file` from `offset` on for the device at `iova`.
+    /// Maps `len` bytes of `file` at `offset` for the device at `iova`.
     pub(crate) fn dma_map(
         &mut self,
         flags: u32,
@@ -172,7 +171,7 @@ impl Client {
         Ok(())
     }
 
-    /// Writes to a region; `posted` without waiting for an answer.
+    /// Writes to a region; if `posted`, without waiting for a reply.
     pub(crate) fn write(
         &mut self,
         region: u32,
@@ -190,7 +189,7 @@ impl Client {
         }
     }
 
-    /// A request and the body of its reply.
+    /// Sends a request and returns the body of its reply.
     fn ask(
         &mut self,
         command: Command,
@@ -209,7 +208,7 @@ impl Client {
             match reply.error {
                 None if reply.id == id => return Ok(body),
                 Some(errno) if reply.id == id => return Err(self.refused(command, errno)),
-                // Complaints about a write that nobody waited for.
+                // An error reply to a posted write, for which no call waits.
                 Some(_) => {}
                 None => return Err(self.end("it answered a request that was not made")),
             }
@@ -237,7 +236,7 @@ impl Client {
         }
     }
 
-    /// The next `len` bytes.
+    /// Receives the next `len` bytes.
     fn receive(
         &mut self,
         command: Command,
@@ -260,7 +259,7 @@ impl Client {
         Ok(std::mem::replace(&mut self.pending, rest))
     }
 
-    /// The server refused a request: the connection is sound.
+    /// Makes the error of a request that the server refused. The connection stays usable.
     fn refused(&self, command: Command, errno: u32) -> Error {
         let errno = i32::try_from(errno).unwrap_or(0);
         if command == Command::Version && errno == libc::EBUSY {
@@ -282,7 +281,7 @@ impl Client {
         Error::new(kind, self.name(), cause, remedy)
     }
 
-    /// The socket failed.
+    /// Ends the connection after a failure of the socket.
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "of the kinds of errors, those that have a remedy"
@@ -298,8 +297,8 @@ impl Client {
         }
     }
 
-    /// The server has hung up. On who has just said hello it does so if it serves another, and not
-    /// every server says that it does.
+    /// Ends the connection after the server has hung up. A server that has another client hangs up
+    /// during the version exchange, and not every server states that reason.
     fn closed(&mut self, command: Command) -> Error {
         if command == Command::Version {
             let error = Error::new(
@@ -313,7 +312,7 @@ impl Client {
         self.end("it closed the connection")
     }
 
-    /// Ends the connection.
+    /// Ends the connection and returns the error.
     pub(crate) fn end(&mut self, cause: &str) -> Error {
         let error = Error::new(
             Kind::Gone,
@@ -366,8 +365,8 @@ fn unreachable(path: &Path, error: &io::Error) -> Error {
     Error::new(kind, name, cause, remedy)
 }
 
-/// A connected socket on which nothing takes longer than `patience`, a full queue of listeners
-/// included.
+/// Connects a socket with `patience` as the limit of every operation, including a wait for a full
+/// backlog of the listener.
 fn reach(path: &Path, patience: Duration) -> Result<UnixStream, Errno> {
     let kind = SocketType::STREAM;
     let socket = socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;

@@ -1,8 +1,7 @@
-//! What goes over a vfio-user socket: a header of 16 bytes and a body of fixed fields, in the
-//! machine's own byte order.
+//! Messages of vfio-user: a header of 16 bytes and a body of fixed fields, in native byte order.
 //!
-//! The protocol is VFIO's interface in messages: regions, interrupts and DMA by the same numbers as
-//! the kernel's.
+//! The protocol carries VFIO's interface in messages: regions, interrupts and DMA have the numbers
+//! of the kernel's interface.
 
 /// Bytes of a header.
 pub(crate) const HEADER: usize = 16;
@@ -24,7 +23,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Its name in messages.
+    /// Returns its name for error messages.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Version => "VERSION",
@@ -43,14 +42,14 @@ impl Command {
 
 /// The message is a reply.
 const REPLY: u32 = 1;
-/// Bits of the message's kind.
+/// Bits of the flags that hold the message type.
 const KIND: u32 = 0xf;
 /// No reply is wanted.
 const NO_REPLY: u32 = 1 << 4;
 /// The reply is an error.
 const ERROR: u32 = 1 << 5;
 
-/// A request: its header, and behind it the fields of its body.
+/// Encodes a request: its header, followed by the fields of its body.
 pub(crate) fn request(id: u16, command: Command, posted: bool, body: &[&[u8]]) -> Vec<u8> {
     let len = body.iter().fold(HEADER, |len, part| len.saturating_add(part.len()));
     let mut message = Vec::with_capacity(len);
@@ -69,14 +68,14 @@ pub(crate) fn request(id: u16, command: Command, posted: bool, body: &[&[u8]]) -
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reply {
     pub(crate) id: u16,
-    /// Bytes behind the header.
+    /// Length of the body in bytes.
     pub(crate) body: usize,
-    /// The error number, if it is an error; 0 is one too.
+    /// The error number of an error reply, which may be 0; `None` for success.
     pub(crate) error: Option<u32>,
 }
 
 impl Reply {
-    /// None if these are no bytes of a reply, or of one longer than `most`.
+    /// Parses a header; `None` if it is not that of a reply, or of one longer than `most`.
     pub(crate) fn parse(bytes: &[u8; HEADER], most: usize) -> Option<Self> {
         let [a, b, _, _, rest @ ..] = bytes;
         let (words, _) = rest.as_chunks::<4>();
@@ -94,13 +93,13 @@ impl Reply {
     }
 }
 
-/// Field `index` of a body of 32-bit words; 0 beyond its end.
+/// Returns field `index` of a body of 32-bit words; 0 beyond its end.
 pub(crate) fn word(body: &[u8], index: usize) -> u32 {
     let (words, _) = body.as_chunks::<4>();
     words.get(index).map_or(0, |word| u32::from_ne_bytes(*word))
 }
 
-/// The 64-bit field at word `index`.
+/// Returns the 64-bit field at word `index`.
 pub(crate) fn long(body: &[u8], index: usize) -> u64 {
     let at = index.saturating_mul(4);
     let bytes = body.get(at..).and_then(<[u8]>::first_chunk);
@@ -123,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_errors_and_nonsense_are_told_apart() {
+    fn replies_errors_and_malformed_messages_are_distinguished() {
         let make = |size: u32, flags: u32, error: u32| {
             let mut bytes = [0; HEADER];
             bytes[0..2].copy_from_slice(&7u16.to_ne_bytes());
@@ -143,7 +142,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_are_too_odd(bytes: [u8; HEADER], body: Vec<u8>, index in 0usize..64) {
+        fn arbitrary_bytes_do_not_panic(bytes: [u8; HEADER], body: Vec<u8>, index in 0usize..64) {
             if let Some(reply) = Reply::parse(&bytes, 4096) {
                 prop_assert!(reply.body <= 4096);
             }

@@ -1,11 +1,11 @@
 //! A device that another process offers over a vfio-user socket.
 //!
-//! The same device, the same driver, no kernel in between: registers by messages, memory as a file
-//! that both processes map, interrupts as eventfds. No privilege is needed. Stores to registers are
-//! posted, and a load is answered after all stores before it, as on a bus.
+//! The same driver runs without a kernel in between: registers are accessed by messages, memory is
+//! a file that both processes map, interrupts are eventfds. No privilege is needed. Register stores
+//! are posted, and a load completes after all earlier stores, as on a bus.
 //!
-//! A server that dies, falls silent or speaks nonsense ends the connection: every load gives all
-//! ones from then on, as from a device that was pulled, and [`Host::trouble`] names it.
+//! The connection ends if the server exits, stops answering or sends malformed messages. From then
+//! on every load returns all ones, as for a removed device, and [`Host::trouble`] names the cause.
 
 mod client;
 mod message;
@@ -37,9 +37,9 @@ use crate::memory::{Area, Iommu, Memory, Piece, host_over_memory, platform_over_
 use crate::pci::{self, ConfigSpace};
 use crate::wakeups::{VECTORS, Wakeups};
 
-/// Longest wait for a device to come back from its reset: twice what PCI Express allows it.
+/// Longest wait for a device after its reset: twice the limit of PCI Express.
 const BACK: Duration = Duration::from_secs(2);
-/// And the time between two looks.
+/// Time between two polls of that wait.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// A device behind a socket.
@@ -50,21 +50,21 @@ pub struct VfioUser {
     memory: Memory,
     machine: Machine,
     wakeups: Wakeups,
-    /// The function was reset under its driver.
+    /// The function was reset while a driver used it.
     severed: AtomicBool,
     name: String,
 }
 
-/// The connection, shared by all who use the device.
+/// The connection, shared by all parts of the host.
 #[derive(Debug)]
 struct Connection {
     client: Mutex<Client>,
-    /// Why it ended.
+    /// Why it ended, if it has.
     gone: OnceLock<Error>,
 }
 
 impl Connection {
-    /// Does something on the connection, unless it has ended. Notes its end.
+    /// Runs `what` on the connection, unless it has ended. Records its end.
     fn with<T>(&self, what: impl FnOnce(&mut Client) -> Result<T, Error>) -> Result<T, Error> {
         if let Some(error) = self.gone.get() {
             return Err(error.clone());
@@ -78,11 +78,12 @@ impl Connection {
     }
 
     fn lock(&self) -> MutexGuard<'_, Client> {
-        // Nothing panics while it holds it.
+        // No code panics while it holds this lock.
         self.client.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wires the vectors to their eventfds, and those of trouble where the server has them.
+    /// Wires the vectors to their eventfds, and the error and removal interrupts if the server has
+    /// them.
     fn wire(&self, wakeups: &Wakeups) -> Result<(), Error> {
         let flags = VFIO_IRQ_SET_DATA_EVENTFD | VFIO_IRQ_SET_ACTION_TRIGGER;
         for (vector, fd) in (0..).zip(wakeups.vectors()) {
@@ -91,7 +92,7 @@ impl Connection {
         for (index, fd) in
             [(VFIO_PCI_ERR_IRQ_INDEX, wakeups.error()), (VFIO_PCI_REQ_IRQ_INDEX, wakeups.removal())]
         {
-            // A server need not know of these kinds.
+            // A server need not support these kinds.
             let known = self.with(|client| Ok(client.interrupts(index).unwrap_or(0)))?;
             if known > 0 {
                 self.with(|client| client.set_irqs(flags, index, 0, 1, Some(fd.as_fd())))?;
@@ -104,7 +105,7 @@ impl Connection {
         self.first_of_config(pci::EXTENDED)
     }
 
-    /// The first `len` bytes of configuration space, if it has as many.
+    /// Reads up to `len` bytes of configuration space.
     fn first_of_config(&self, len: usize) -> Result<ConfigSpace, Error> {
         let mut bytes = vec![0xff; len];
         let index = VFIO_PCI_CONFIG_REGION_INDEX;
@@ -164,7 +165,7 @@ impl Iommu for Connection {
 }
 
 impl VfioUser {
-    /// Connects to the server at `path`, resets its device, gives it memory and interrupts.
+    /// Connects to the server at `path`, resets its device, maps memory and wires interrupts.
     pub fn open(path: &Path, options: &Options) -> Result<Self, Error> {
         let name = format!("vfio-user:{}", path.display());
         let mut client = Client::connect(path)?;
@@ -203,8 +204,8 @@ impl VfioUser {
         Ok(host)
     }
 
-    /// After a reset: waits until the device answers again, wires interrupts, then switches memory
-    /// and bus mastering on.
+    /// Enables the device after a reset: waits until it answers, wires interrupts, then switches
+    /// memory decoding and bus mastering on.
     fn enable(&self) -> Result<(), Error> {
         let deadline = Instant::now() + BACK;
         while self.iommu.first_of_config(pci::ID)?.id().is_none() {
@@ -227,9 +228,9 @@ impl VfioUser {
         self.iommu.with(|c| c.read(index, offset as u64, to))
     }
 
-    /// A store to a register. What is lost with the server, the next load tells.
-    // Never inline: counts of instructions leave out this much of a doorbell, which is one store on
-    // a card.
+    /// Stores to a register. If the server is gone, the next load shows it.
+    // Never inline: instruction counts subtract this function, since a doorbell is a single store
+    // on a real card.
     #[inline(never)]
     fn write(&self, offset: usize, data: &[u8]) {
         let inside = offset.checked_add(data.len()).is_some_and(|end| end <= self.bar_len);
@@ -241,7 +242,7 @@ impl VfioUser {
 }
 
 impl Platform for VfioUser {
-    // Stores are messages: there is nothing to combine.
+    // Register stores are messages, which cannot be combined.
     const WRITE_COMBINING: bool = false;
 
     fn bar_len(&self) -> usize {
@@ -300,8 +301,8 @@ impl Host for VfioUser {
 
 impl Drop for VfioUser {
     fn drop(&mut self) {
-        // The device is silenced before its memory goes. A server that is gone has nothing to be
-        // told.
+        // Bus mastering stops before the memory is unmapped. If the server is gone, nothing is
+        // left to do.
         let _ = self.iommu.command(0, pci::BUS_MASTER);
         let _ = self.iommu.with(Client::reset);
         let flags = VFIO_IRQ_SET_DATA_NONE | VFIO_IRQ_SET_ACTION_TRIGGER;

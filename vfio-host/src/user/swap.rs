@@ -1,22 +1,20 @@
-//! Pages of the process, exchanged for pages of a file that the server can map, and back.
+//! Exchanges pages of the process for pages of a file that the server can map, and back.
 //!
-//! There is no file behind the memory of a process, and a server reaches only files. So each page
-//! that is lent gets, in its place and with its contents, a page of a memory file, which both
-//! processes map.
+//! Private memory of a process has no file, and a server can only map files. So each lent page is
+//! replaced by a page of a memory file with the same contents, which both processes map.
 //!
-//! Out: the contents are copied to the file, and the file is mapped over them, piece by piece. A
-//! store in between would be lost, so other threads that store wait: `userfaultfd` protects the
-//! piece from writing and lets those who tried go on when its descriptor is closed. It serves
-//! memory without a file, which stacks and heaps are; elsewhere, and where a container forbids
-//! it, there is no protection. It is a thread of its own that does all this, with signals off and
-//! no memory in use but its own stack: what is exchanged may be the stack of the caller, or the
-//! page on which the allocator keeps its books.
+//! Exchange: piece by piece, the contents are copied to the file and the file is mapped over them.
+//! A store between copy and mapping would be lost, so storing threads have to wait: `userfaultfd`
+//! write-protects the piece and resumes waiting threads when its descriptor is closed. It works for
+//! memory without a file (stacks, heaps); otherwise, and where a container forbids the call, there
+//! is no protection. A separate thread does the exchange, with signals blocked and using no memory
+//! but its own stack: the exchanged pages may be the caller's stack or the allocator's own data.
 //!
-//! Back: the same file is mapped over itself, as the process's own. That is one step, the contents
-//! stay, and no store is lost. Then the kernel is told to copy what there is to pages of the
-//! process, and the file gives its own up.
+//! Return: the same file is mapped over itself as a private mapping. That is one step, the contents
+//! stay, and no store is lost. Then the kernel copies the contents to private pages, and the file's
+//! pages are freed.
 //!
-//! Pages are counted, because ranges that are lent may overlap, of one device or of several.
+//! Users of each page are counted, because lent ranges of one device or of several may overlap.
 #![expect(unsafe_code, reason = "memory of the process is mapped over here")]
 
 use std::collections::BTreeMap;
@@ -41,36 +39,36 @@ use crate::map::Promised;
 use crate::memory::Piece;
 use crate::vmas::{self, Vma};
 
-/// Bytes that are exchanged at once: what other threads may have to wait for.
+/// Bytes that are exchanged at once; other threads may have to wait for so many.
 const CHUNK: usize = 1 << 20;
 
-/// Pages in a row that are pages of a file.
+/// Consecutive pages that have been exchanged.
 #[derive(Clone, Debug)]
 struct Run {
     end: u64,
-    /// By how many ranges they are held.
+    /// Number of lent ranges that hold them.
     count: usize,
     file: Arc<OwnedFd>,
-    /// Where in the file they start.
+    /// Their offset in the file.
     offset: u64,
-    /// They were the process's own before; others were of the file always.
+    /// They were private before the exchange; otherwise they belonged to the file already.
     exchanged: bool,
 }
 
-/// All pages that are exchanged, by the address at which a run of them starts.
+/// All exchanged pages, by the start address of each run.
 #[derive(Debug)]
 pub(super) struct Swapped(Mutex<BTreeMap<u64, Run>>);
 
-/// Those of the process, whichever device has them: two devices may be lent the same page.
+/// The exchanged pages of the process, for all devices: two devices may be lent the same page.
 pub(super) static SWAPPED: Swapped = Swapped(Mutex::new(BTreeMap::new()));
 
 impl Swapped {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Run>> {
-        // Nothing panics while it holds it.
+        // No code panics while it holds this lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Exchanges what of the pages is not exchanged yet, and holds all of them once more.
+    /// Exchanges the pages that have not been exchanged yet, and counts one more user of all.
     pub(super) fn hold(&self, memory: &Promised, reach: Reach) -> Result<Vec<Piece>, Error> {
         let pages = memory.pages();
         let len = pages.end - pages.start;
@@ -92,7 +90,7 @@ impl Swapped {
             parts.into_iter().partition(|part| part.file.is_none());
         if !own.is_empty() {
             let file = Arc::new(file(len).map_err(|error| failed(&error))?);
-            let (done, result) = in_peace(|| exchange(&own, file.as_fd(), pages.start));
+            let (done, result) = in_own_thread(|| exchange(&own, file.as_fd(), pages.start));
             for part in done_of(&own, done) {
                 let run = Run {
                     end: part.end,
@@ -143,7 +141,7 @@ impl Swapped {
     }
 }
 
-/// Cuts the run that goes across `at` in two.
+/// Splits the run that extends across `at`.
 fn cut(runs: &mut BTreeMap<u64, Run>, at: u64) {
     let Some((start, run)) = runs.range_mut(..at).next_back() else {
         return;
@@ -155,7 +153,7 @@ fn cut(runs: &mut BTreeMap<u64, Run>, at: u64) {
     }
 }
 
-/// What of the pages is in no run. No run goes across their ends.
+/// Returns the parts of `pages` that are in no run. No run may extend across their ends.
 fn gaps(runs: &BTreeMap<u64, Run>, pages: &Range<u64>) -> Vec<Range<u64>> {
     let mut gaps = Vec::new();
     let mut at = pages.start;
@@ -168,18 +166,18 @@ fn gaps(runs: &BTreeMap<u64, Run>, pages: &Range<u64>) -> Vec<Range<u64>> {
     gaps
 }
 
-/// Pages of one mapping, to be exchanged, or of a file that others have too.
+/// Pages of one mapping, private or of a shared file.
 #[derive(Debug)]
 struct Part {
     range: Range<u64>,
-    /// That file, and where in it they start.
+    /// The shared file and the offset in it, if they are of one.
     file: Option<(Arc<OwnedFd>, u64)>,
     rights: ProtFlags,
-    /// The mapping begins here, and has to grow downwards.
+    /// They begin a mapping that has to keep growing downwards.
     grows: bool,
 }
 
-/// The gaps by the mappings they are in; why not, if the device cannot be given one.
+/// Splits the gaps by the mappings that contain them. An error names a page that cannot be lent.
 fn parts(gaps: &[Range<u64>], vmas: &[Vma], reach: Reach) -> Result<Vec<Part>, String> {
     let mut parts = Vec::new();
     for gap in gaps {
@@ -220,7 +218,7 @@ fn parts(gaps: &[Range<u64>], vmas: &[Vma], reach: Reach) -> Result<Vec<Part>, S
     Ok(parts)
 }
 
-/// The first `done` bytes of the parts.
+/// Returns the ranges of the first `done` bytes of the parts.
 fn done_of(parts: &[Part], done: u64) -> Vec<Range<u64>> {
     let mut left = done;
     let cut = |part: &Part| {
@@ -233,16 +231,16 @@ fn done_of(parts: &[Part], done: u64) -> Vec<Range<u64>> {
     done
 }
 
-/// A memory file.
+/// Creates a memory file.
 fn file(len: u64) -> io::Result<OwnedFd> {
     let file = memfd_create("dat-process", MemfdFlags::CLOEXEC)?;
     ftruncate(&file, len)?;
     Ok(file)
 }
 
-/// Does it in a thread of its own while the caller, whose stack may be what it is done to, sleeps
-/// and takes no signals.
-fn in_peace(what: impl FnOnce() -> (u64, io::Result<()>) + Send) -> (u64, io::Result<()>) {
+/// Runs `what` in a separate thread while the caller sleeps with signals blocked, because `what`
+/// may exchange the caller's stack.
+fn in_own_thread(what: impl FnOnce() -> (u64, io::Result<()>) + Send) -> (u64, io::Result<()>) {
     let signals = match Signals::off() {
         Ok(signals) => signals,
         Err(error) => return (0, Err(error)),
@@ -250,8 +248,8 @@ fn in_peace(what: impl FnOnce() -> (u64, io::Result<()>) + Send) -> (u64, io::Re
     let (over, other) = (AtomicU32::new(0), AtomicU32::new(0));
     let done = std::thread::scope(|scope| {
         let asleep = || {
-            // Who waits in the kernel can be moved to another word. He looks at nothing of his own
-            // before he is woken.
+            // The kernel moves the sleeping caller to another futex word. The caller does not touch
+            // its stack before it is woken.
             let flags = futex::Flags::PRIVATE;
             while futex::cmp_requeue(&over, flags, 0, 1, &other, 0) == Ok(0) {
                 std::thread::yield_now();
@@ -272,7 +270,7 @@ fn in_peace(what: impl FnOnce() -> (u64, io::Result<()>) + Send) -> (u64, io::Re
     done.unwrap_or_else(|error| (0, Err(error)))
 }
 
-/// Wakes who sleeps on either word, whatever happens.
+/// Wakes the sleepers on both words when dropped, also after a panic.
 struct Awake<'a>(&'a AtomicU32, &'a AtomicU32);
 
 impl Drop for Awake<'_> {
@@ -284,12 +282,12 @@ impl Drop for Awake<'_> {
     }
 }
 
-/// All signals of this thread are off, and those of threads that it starts.
+/// Blocks all signals of this thread and of threads that it starts, until dropped.
 struct Signals(libc::sigset_t);
 
 impl Signals {
     fn off() -> io::Result<Self> {
-        // SAFETY: a set of signals is plain bits.
+        // SAFETY: all-zero bytes are a valid signal set.
         let [mut all, mut before] = [unsafe { std::mem::zeroed::<libc::sigset_t>() }; 2];
         // SAFETY: the set is ours.
         unsafe { libc::sigfillset(&raw mut all) };
@@ -314,18 +312,18 @@ fn place(addr: u64) -> *mut c_void {
     with_exposed_provenance_mut(usize::try_from(addr).unwrap_or(0))
 }
 
-/// Puts pages of `file`, in which the byte at address `start` is the first, in the place of the
-/// parts'. How many bytes are done.
+/// Replaces the pages of the parts by pages of `file`, in which offset 0 belongs to address
+/// `start`. Returns the number of exchanged bytes.
 ///
-/// Nothing here allocates: it could be the allocator's own pages.
+/// Must not allocate: the pages may be the allocator's own.
 fn exchange(parts: &[Part], file: BorrowedFd<'_>, start: u64) -> (u64, io::Result<()>) {
     let mut done = 0;
     for part in parts {
         if part.grows {
-            // The stack below needs a page of its mapping left, by which it goes on growing.
-            // Reading lets it grow by one.
+            // A stack keeps growing only if a page of its mapping is left below. Reading below it
+            // makes it grow by a page.
             let below = part.range.start - 1;
-            // SAFETY: the kernel reads the byte, or says that it is not there.
+            // SAFETY: the kernel reads the byte, or returns an error if it is not mapped.
             unsafe { libc::pwrite(file.as_raw_fd(), place(below), 1, 0) };
         }
         let mut at = part.range.start;
@@ -345,14 +343,14 @@ fn one(at: u64, len: u64, rights: ProtFlags, file: BorrowedFd<'_>, offset: u64) 
     let size = usize::try_from(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
     let protection = Protection::of(at, len);
     copy(at, size, file, offset)?;
-    // SAFETY: the memory is its owner's, who keeps it (`Promised`); what is put in its place has
-    // its contents and its rights.
+    // SAFETY: the owner keeps the memory mapped (`Promised`); the new pages have the same contents
+    // and access rights.
     unsafe { mmap(place(at), size, rights, MapFlags::SHARED | MapFlags::FIXED, file, offset) }?;
     drop(protection);
     Ok(())
 }
 
-/// Copies memory to the file, but for pages of zeros, which it has anyway.
+/// Copies memory to the file, except pages of zeros, which a new file has already.
 fn copy(at: u64, len: usize, file: BorrowedFd<'_>, offset: u64) -> io::Result<()> {
     let page = page_size();
     let mut done = 0;
@@ -380,18 +378,18 @@ fn copy(at: u64, len: usize, file: BorrowedFd<'_>, offset: u64) -> io::Result<()
     Ok(())
 }
 
-/// A piece of memory that no thread can write to until this value goes: who tries sleeps.
+/// Write protection of a piece of memory until dropped: threads that write to it sleep.
 struct Protection {
-    /// Those who tried sleep until it is closed.
+    /// The userfaultfd. Writing threads sleep until it is closed.
     _fd: OwnedFd,
 }
 
 impl Protection {
-    /// None where the kernel does not do it.
+    /// Protects a piece; `None` if the kernel does not support it.
     fn of(at: u64, len: u64) -> Option<Self> {
-        // What the kernel itself writes for a thread waits too, if it lets us.
+        // Writes by the kernel on behalf of a thread wait too, if we have the privilege.
         let flags = UserfaultfdFlags::CLOEXEC | UserfaultfdFlags::NONBLOCK;
-        // SAFETY: a descriptor that so far does nothing.
+        // SAFETY: a new descriptor without effect on memory yet.
         let whole = unsafe { userfaultfd(flags) };
         let fd = whole.or_else(|_| {
             // SAFETY: as above.
@@ -409,7 +407,7 @@ impl Protection {
     }
 }
 
-/// Calls of `linux/userfaultfd.h`: group 0xaa, both ways, and so many bytes.
+/// Returns the number of an ioctl of `linux/userfaultfd.h`: group 0xaa, read and write, and a size.
 const fn call(number: u64, words: u64) -> u64 {
     3 << 30 | (words * 8) << 16 | 0xaa << 8 | number
 }
@@ -427,7 +425,7 @@ fn control<const N: usize>(fd: &OwnedFd, request: u64, words: &mut [u64; N]) -> 
     }
 }
 
-/// Gives the process pages of its own again in the place of those that nobody holds.
+/// Makes the pages private again that have no user.
 fn give_back(runs: &mut BTreeMap<u64, Run>, pages: &Range<u64>) {
     let free: Vec<u64> = runs
         .range(pages.clone())
@@ -441,12 +439,13 @@ fn give_back(runs: &mut BTreeMap<u64, Run>, pages: &Range<u64>) {
     }
 }
 
-/// Makes pages of a file the process's own, as far as they still are that file's.
+/// Makes pages of a file private, as far as they still are mappings of that file.
 fn restore(start: u64, run: &Run) {
     let (Ok(vmas), Ok(stat)) = (vmas::of(&(start..run.end)), fstat(&run.file)) else {
         return;
     };
-    // What its owner has unmapped meanwhile, or mapped over, against his promise, is left alone.
+    // Pages that the owner has unmapped or mapped over meanwhile, against the contract, are
+    // skipped.
     let own = vmas.iter().filter(|vma| vma.shared && vma.inode == stat.st_ino);
     for vma in own {
         let range = start.max(vma.range.start)..run.end.min(vma.range.end);
@@ -455,8 +454,8 @@ fn restore(start: u64, run: &Run) {
             continue;
         };
         let flags = MapFlags::PRIVATE | MapFlags::FIXED;
-        // SAFETY: pages of our file, which nobody else would map, are replaced by the same as the
-        // process's own.
+        // SAFETY: pages of our file, which only this module maps, are replaced by private pages
+        // with the same contents.
         let mapped = unsafe { mmap(place(range.start), len, vma.rights, flags, &run.file, offset) };
         if mapped.is_ok() && vma.rights.contains(ProtFlags::WRITE) {
             detach(range.start, run.file.as_fd(), offset..offset + len as u64);
@@ -464,8 +463,8 @@ fn restore(start: u64, run: &Run) {
     }
 }
 
-/// Has the process copy what there is of a part of the file, mapped at `at`, and the file give it
-/// up.
+/// Copies a part of the file, mapped privately at `at`, to private pages, and frees the file's
+/// pages.
 fn detach(at: u64, file: BorrowedFd<'_>, part: Range<u64>) {
     let mut from = part.start;
     while let Ok(data) = seek(file, SeekFrom::Data(from)) {
@@ -475,9 +474,9 @@ fn detach(at: u64, file: BorrowedFd<'_>, part: Range<u64>) {
         };
         let first = place(at + (data - part.start));
         let size = usize::try_from(len).unwrap_or(0);
-        // SAFETY: a page of the process's own takes the place of each of these, with its contents.
+        // SAFETY: a private page with the same contents replaces each of these.
         if unsafe { madvise(first, size, Advice::LinuxPopulateWrite) }.is_err() {
-            // Without memory, or before Linux 5.14, pages are copied when they are written to.
+            // If memory is short, or before Linux 5.14, pages are copied when they are written to.
             return;
         }
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;

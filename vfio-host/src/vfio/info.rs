@@ -1,30 +1,28 @@
-//! What the kernel's IOMMU says of itself: which addresses it translates, and how many mappings it
-//! still takes.
+//! Properties of the IOMMU: the addresses that it translates, and the number of mappings left.
 //!
-//! `VFIO_IOMMU_GET_INFO`: a fixed part, and capabilities chained behind it by their offsets.
+//! `VFIO_IOMMU_GET_INFO` returns a fixed part, followed by capabilities chained by their offsets.
 
 use std::ops::RangeInclusive;
 
 use vfio_bindings::bindings::vfio::{VFIO_IOMMU_INFO_CAPS, VFIO_IOMMU_TYPE1_INFO_CAP_IOVA_RANGE};
 
-/// Number of the capability that counts the mappings left (`VFIO_IOMMU_TYPE1_INFO_DMA_AVAIL`, which
-/// the bindings have as a structure only).
+/// ID of the capability with the number of mappings left (`VFIO_IOMMU_TYPE1_INFO_DMA_AVAIL`; the
+/// bindings define only its structure).
 const DMA_AVAIL: u16 = 3;
 /// Bytes of a capability's header.
 const CAP_HEADER: usize = 8;
 
-/// The IOMMU.
+/// Properties of the IOMMU.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct IommuInfo {
-    /// What it translates, both ends inclusive; empty if it does not say.
+    /// The ranges that it translates, both ends inclusive; empty if not reported.
     pub(crate) ranges: Vec<RangeInclusive<u64>>,
-    /// Mappings that it still takes, if it says.
+    /// Number of mappings left, if reported.
     pub(crate) entries: Option<u32>,
 }
 
 impl IommuInfo {
-    /// Reads the buffer as the kernel filled it. What is cut off or chained in a circle is left
-    /// out.
+    /// Parses the buffer that the kernel filled. Truncated capabilities and cycles are ignored.
     pub(crate) fn parse(bytes: &[u8]) -> Self {
         let mut info = Self::default();
         let flags = word(bytes, 4).unwrap_or(0);
@@ -32,13 +30,13 @@ impl IommuInfo {
             return info;
         }
         let mut at = word(bytes, 16).unwrap_or(0);
-        // Capabilities lie one behind the other, so a chain that goes back is no chain.
+        // Capabilities have ascending offsets, so a chain that goes back is malformed.
         let mut last = 0;
         while at > last {
             let Some(cap) = usize::try_from(at).ok().and_then(|at| bytes.get(at..)) else {
                 break;
             };
-            let (Some(id), Some(next)) = (half(cap, 0), word(cap, 4)) else {
+            let (Some(id), Some(next)) = (u16_at(cap, 0), word(cap, 4)) else {
                 break;
             };
             if u32::from(id) == VFIO_IOMMU_TYPE1_INFO_CAP_IOVA_RANGE {
@@ -52,7 +50,7 @@ impl IommuInfo {
     }
 }
 
-/// The ranges of that capability that are there and are ranges.
+/// Returns the valid ranges of a range capability.
 fn ranges(cap: &[u8]) -> Vec<RangeInclusive<u64>> {
     let count = word(cap, CAP_HEADER).unwrap_or(0);
     (0..usize::try_from(count).unwrap_or(0))
@@ -64,7 +62,7 @@ fn ranges(cap: &[u8]) -> Vec<RangeInclusive<u64>> {
         .collect()
 }
 
-fn half(bytes: &[u8], at: usize) -> Option<u16> {
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
@@ -108,20 +106,20 @@ mod tests {
     }
 
     #[test]
-    fn an_old_kernel_says_nothing() {
+    fn an_old_kernel_reports_nothing() {
         assert_eq!(IommuInfo::parse(&words(&[16, 1, 0x1000, 0])), IommuInfo::default());
         assert_eq!(IommuInfo::parse(&[]), IommuInfo::default());
     }
 
     #[test]
-    fn a_chain_in_a_circle_ends() {
+    fn a_cyclic_chain_ends() {
         let mut bytes = words(&[40, 2, 0, 0, 24, 0]);
         bytes.extend(words(&[0x1_0003, 24, 9]));
         assert_eq!(IommuInfo::parse(&bytes).entries, Some(9));
     }
 
     #[test]
-    fn what_is_cut_off_is_left_out() {
+    fn truncated_capabilities_are_ignored() {
         for len in 0..linux().len() {
             let info = IommuInfo::parse(&linux()[..len]);
             assert!(info.ranges.len() <= 2);
@@ -131,7 +129,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_are_too_odd(bytes: Vec<u8>, flags in 2u32..4, offset in 0u32..64) {
+        fn arbitrary_bytes_do_not_panic(bytes: Vec<u8>, flags in 2u32..4, offset in 0u32..64) {
             let mut bytes = bytes;
             for (at, value) in [(4, flags), (16, offset)] {
                 if let Some(place) = bytes.get_mut(at..at + 4) {

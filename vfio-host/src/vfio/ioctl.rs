@@ -1,5 +1,5 @@
-//! The kernel's VFIO calls that `vfio-ioctls` has not, or whose errors it keeps to itself.
-#![expect(unsafe_code, reason = "ioctl takes a pointer to whatever the request says")]
+//! VFIO ioctls that `vfio-ioctls` does not provide, or whose errors it does not return.
+#![expect(unsafe_code, reason = "ioctl takes a pointer to a structure that depends on the request")]
 
 use std::io;
 use std::mem::size_of;
@@ -13,7 +13,7 @@ use vfio_bindings::bindings::vfio::{
 
 use crate::host::{Mapping, Reach};
 
-/// Numbers of the calls, from VFIO's base.
+/// Numbers of the ioctls, relative to VFIO's base.
 const SET_IRQS: u8 = 10;
 const RESET: u8 = 11;
 const IOMMU_GET_INFO: u8 = 12;
@@ -26,7 +26,7 @@ const fn request(number: u8) -> Opcode {
     opcode::none(group, base.wrapping_add(number))
 }
 
-/// A call with an argument that the kernel may write back to.
+/// Calls an ioctl with an argument that the kernel may write to.
 fn call<T: ?Sized>(fd: &impl AsRawFd, number: u8, argument: &mut T) -> io::Result<()> {
     let argument: *mut T = argument;
     // SAFETY: every caller below gives the structure that its request takes, whole, and with its
@@ -46,9 +46,9 @@ const fn size<T>() -> u32 {
     size
 }
 
-/// What the container's IOMMU says of itself: the fixed part and the capabilities behind it.
+/// Returns the properties of the container's IOMMU: the fixed part and the capabilities.
 pub(super) fn iommu_info(container: &impl AsRawFd) -> io::Result<Vec<u8>> {
-    // The kernel fills in as much as fits and says how much there is.
+    // The kernel fills in as much as fits and returns the full length.
     let mut words = vec![0u64; 512];
     for _ in 0..2 {
         let bytes = u32::try_from(words.len() * 8).unwrap_or(0);
@@ -72,7 +72,7 @@ pub(super) fn iommu_info(container: &impl AsRawFd) -> io::Result<Vec<u8>> {
     Ok(words.iter().flat_map(|word| word.to_ne_bytes()).collect())
 }
 
-/// Maps memory at `addr` for the device, with the rights that it is to have.
+/// Maps memory at `addr` for the device, with the access rights of the mapping.
 pub(super) fn map_dma(container: &impl AsRawFd, mapping: &Mapping, addr: u64) -> io::Result<()> {
     let mut argument = vfio_iommu_type1_dma_map {
         argsz: size::<vfio_iommu_type1_dma_map>(),
@@ -104,7 +104,7 @@ pub(super) fn reset(device: &impl AsRawFd) -> io::Result<()> {
     call(device, RESET, &mut [0u8; 0])
 }
 
-/// Wires `fds` to the first interrupts of a kind, or takes all of that kind back if there are none.
+/// Wires `fds` to the first interrupts of a kind, or disables all of that kind if `fds` is empty.
 pub(super) fn set_irqs(
     device: &impl AsRawFd,
     flags: u32,
@@ -118,9 +118,9 @@ pub(super) fn set_irqs(
     call(device, SET_IRQS, argument.as_mut_slice())
 }
 
-/// A descriptor of our own for the file behind that of `owner`.
+/// Duplicates the descriptor of `owner`.
 pub(super) fn duplicate(owner: &impl AsRawFd) -> io::Result<OwnedFd> {
-    // SAFETY: `owner` lives through the call, and its descriptor with it.
+    // SAFETY: `owner` and its descriptor are valid during the call.
     let fd = unsafe { BorrowedFd::borrow_raw(owner.as_raw_fd()) };
     fd.try_clone_to_owned()
 }

@@ -1,12 +1,12 @@
-//! A function bound to vfio-pci, behind the machine's IOMMU.
+//! The host of a function bound to vfio-pci, behind the machine's IOMMU.
 //!
-//! The kernel's container, group and device are `vfio-ioctls`'; what it cannot say - rights of a
-//! mapping, the IOMMU's ranges, the reset's error - goes to the file descriptors directly
-//! (`ioctl.rs`). The BAR is mapped and the arena is ordinary memory, so the data path has no call
-//! of any kind.
+//! `vfio-ioctls` manages the kernel's container, group and device. What it does not support (access
+//! rights of a mapping, the IOMMU's ranges, the error of a reset) uses the file descriptors
+//! directly (`ioctl.rs`). The BAR is mapped and the arena is ordinary memory, so the data path
+//! makes no system call.
 //!
-//! Taken in the order open, reset, memory, registers, interrupts, bus mastering, and given back in
-//! the reverse: whatever the device still had in flight is over before the first page goes.
+//! Setup runs in the order open, reset, memory, registers, interrupts, bus mastering; teardown runs
+//! in reverse, so all DMA in flight ends before the first page is unmapped.
 
 mod info;
 mod ioctl;
@@ -41,23 +41,23 @@ use crate::pci::{self, ConfigSpace};
 use crate::sysfs::Sysfs;
 use crate::wakeups::{VECTORS, Wakeups};
 
-/// Longest wait for a device to come back from its reset.
+/// Longest wait for a device after its reset.
 const BACK: Duration = Duration::from_secs(10);
-/// And the time between two looks.
+/// Time between two polls of that wait.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// A function in our hands.
+/// An open function.
 #[derive(Debug)]
 pub struct Vfio {
-    // In the order in which they go: the kernel gives a group back only when nothing of its device
-    // is open or mapped.
+    // In drop order: the kernel releases a group only when nothing of its device is open or
+    // mapped.
     bar: Bar,
     device: Device,
     iommu: Container,
     memory: Memory,
     machine: Machine,
     wakeups: Wakeups,
-    /// The function was reset under its driver.
+    /// The function was reset while a driver used it.
     severed: AtomicBool,
     name: String,
 }
@@ -71,7 +71,7 @@ struct Device {
     name: String,
 }
 
-/// What `vfio-ioctls` holds.
+/// The device as `vfio-ioctls` holds it.
 struct Held(Option<VfioDevice>);
 
 impl std::fmt::Debug for Held {
@@ -82,9 +82,8 @@ impl std::fmt::Debug for Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // It looks the group up once more, and panics if the kernel has removed a device that was
-        // asked for in the moment since its file was closed. The container's own end gives
-        // the group back then.
+        // Dropping it looks the group up once more, and panics if the kernel has removed the device
+        // since its file was closed. In that case dropping the container releases the group.
         let device = self.0.take();
         let _ = catch_unwind(AssertUnwindSafe(|| drop(device)));
     }
@@ -94,7 +93,7 @@ impl Drop for Held {
 struct Container {
     container: Arc<VfioContainer>,
     locked: AtomicU64,
-    /// Bytes that may come to be locked.
+    /// Upper limit of the bytes that will be locked.
     wanted: u64,
 }
 
@@ -138,7 +137,7 @@ impl Iommu for Container {
         self.info().ok()?.entries
     }
 
-    /// The kernel holds the pages itself, by their mapping.
+    /// Returns the pages as one piece: the kernel pins them when they are mapped.
     fn hold(&self, memory: &Promised, _reach: Reach) -> Result<Vec<Piece>, Error> {
         memory.own();
         let pages = memory.pages();
@@ -163,8 +162,8 @@ impl Device {
         self.first_of_config(pci::EXTENDED)
     }
 
-    /// The first `len` bytes of configuration space. The kernel reads them from the function by
-    /// four, each a transaction.
+    /// Reads the first `len` bytes of configuration space. The kernel reads four bytes at a time
+    /// from the function, each a bus transaction.
     fn first_of_config(&self, len: usize) -> Result<ConfigSpace, Error> {
         let mut bytes = vec![0; len];
         let count = rustix::io::pread(&self.fd, &mut bytes, self.config);
@@ -191,7 +190,7 @@ impl Device {
             Some(libc::EINVAL | libc::ENOTTY) => Error::new(
                 Kind::Unsupported,
                 &self.name,
-                "the kernel knows no way to reset this function alone",
+                "the kernel cannot reset this function alone",
                 "see reset_method in its sysfs directory; FLR or a slot of its own is needed",
             ),
             _ => self.refused("reset the function", &error),
@@ -219,14 +218,14 @@ impl Device {
 
     fn unwire(&self, index: u32) {
         let flags = VFIO_IRQ_SET_DATA_NONE | VFIO_IRQ_SET_ACTION_TRIGGER;
-        // On the way out; a device that is gone has no interrupts any more.
+        // Errors are ignored during teardown: a removed device has no interrupts any more.
         let _ = ioctl::set_irqs(&self.fd, flags, index, &[]);
     }
 }
 
 impl Vfio {
-    /// Takes hold of the function at `address`: checks that it can be had, resets it, gives it
-    /// memory and interrupts.
+    /// Opens the function at `address`: checks that it is usable, resets it, maps memory and wires
+    /// interrupts.
     pub fn open(address: PciAddress, options: &Options) -> Result<Self, Error> {
         let sysfs = Sysfs::default();
         let group = sysfs.check(address)?;
@@ -246,7 +245,7 @@ impl Vfio {
         let config = held.get_region_offset(VFIO_PCI_CONFIG_REGION_INDEX);
         let interrupts = |index| held.get_irq_info(index).map_or(0, |irq| irq.count);
         let vectors = interrupts(VFIO_PCI_MSIX_IRQ_INDEX);
-        let told = [VFIO_PCI_ERR_IRQ_INDEX, VFIO_PCI_REQ_IRQ_INDEX].map(|i| interrupts(i) > 0);
+        let reports = [VFIO_PCI_ERR_IRQ_INDEX, VFIO_PCI_REQ_IRQ_INDEX].map(|i| interrupts(i) > 0);
         let bar = (
             held.get_region_offset(VFIO_PCI_BAR0_REGION_INDEX),
             held.get_region_size(VFIO_PCI_BAR0_REGION_INDEX),
@@ -269,7 +268,7 @@ impl Vfio {
             locked: AtomicU64::new(0),
             wanted: options.arena.saturating_add(options.firmware) as u64,
         };
-        let info = iommu.info().map_err(|error| failed("the IOMMU's own account", error))?;
+        let info = iommu.info().map_err(|error| failed("cannot query the IOMMU", error))?;
         let ranges = match info.ranges {
             ranges if ranges.is_empty() => vec![iova::DEFAULT_APERTURE],
             ranges => ranges,
@@ -282,7 +281,7 @@ impl Vfio {
         })?;
         let wakeups = Wakeups::new(usize::try_from(vectors).unwrap_or(VECTORS))?;
         device.wire(VFIO_PCI_MSIX_IRQ_INDEX, wakeups.vectors())?;
-        let [errors, removals] = told;
+        let [errors, removals] = reports;
         if errors {
             device.wire(VFIO_PCI_ERR_IRQ_INDEX, std::slice::from_ref(wakeups.error()))?;
         }
@@ -303,8 +302,8 @@ impl Vfio {
         Ok(host)
     }
 
-    /// After a reset: the kernel restores configuration space and MSI-X; the command register is
-    /// set again in case it did not.
+    /// Enables the device after a reset. The kernel restores configuration space and MSI-X; this
+    /// sets the command register in case it did not.
     fn enable(&self) -> Result<(), Error> {
         let on = pci::MEMORY_SPACE | pci::BUS_MASTER;
         self.device.command(on, 0)
@@ -342,8 +341,8 @@ impl Host for Vfio {
 
 impl Drop for Vfio {
     fn drop(&mut self) {
-        // The device is silenced before its memory goes. On a device that is gone each step fails,
-        // and there is nothing to undo.
+        // Bus mastering stops before the memory is unmapped. On a removed device each step fails,
+        // and nothing is left to do.
         let _ = self.device.command(0, pci::BUS_MASTER);
         let _ = ioctl::reset(&self.device.fd);
         for index in [VFIO_PCI_MSIX_IRQ_INDEX, VFIO_PCI_ERR_IRQ_INDEX, VFIO_PCI_REQ_IRQ_INDEX] {
@@ -358,7 +357,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_function_that_is_not_there_is_named() {
+    fn a_missing_function_is_named() {
         let address = "ffff:ff:1f.7".parse().unwrap();
         let error = Vfio::open(address, &Options::default()).unwrap_err();
         assert_eq!(error.kind(), Kind::NotFound);

@@ -1,4 +1,4 @@
-//! The kernel's refusals in words: what stands in the way, and what mends it.
+//! Errors for requests that the kernel refuses, with cause and remedy.
 
 use std::io;
 
@@ -9,21 +9,21 @@ use crate::error::{Error, Kind};
 use crate::host::Mapping;
 use crate::sysfs::{self, ENTRY_LIMIT, Sysfs, not_viable};
 
-/// What may be mapped and locked, as far as it is known.
+/// Limits of mapped and locked memory, as far as they are known.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Limits {
-    /// Bytes that are locked for the device already.
+    /// Bytes already locked for the device.
     pub(super) locked: u64,
-    /// Bytes that it may come to need in all.
+    /// Upper limit of the bytes that it will need in all.
     pub(super) wanted: u64,
-    /// `RLIMIT_MEMLOCK`; none if unlimited.
+    /// `RLIMIT_MEMLOCK`; `None` if unlimited.
     pub(super) memlock: Option<u64>,
-    /// Mappings that a container takes.
+    /// Largest number of mappings of a container.
     pub(super) entries: Option<u32>,
 }
 
 impl Limits {
-    /// As they are for this process.
+    /// Reads the limits of this process.
     pub(super) fn now(locked: u64, wanted: u64) -> Self {
         let memlock = rustix::process::getrlimit(rustix::process::Resource::Memlock).current;
         let entries = sysfs::text(ENTRY_LIMIT.as_ref());
@@ -35,7 +35,7 @@ fn kib(bytes: u64) -> u64 {
     bytes.div_ceil(1024)
 }
 
-/// A mapping was refused.
+/// Makes the error of a refused mapping.
 pub(super) fn map(error: &io::Error, mapping: &Mapping, limits: Limits) -> Error {
     let Mapping { iova, len, reach, purpose, .. } = mapping;
     let object = format!("{purpose} of {} KiB at {iova:#x} ({reach})", kib(*len));
@@ -87,7 +87,7 @@ pub(super) fn map(error: &io::Error, mapping: &Mapping, limits: Limits) -> Error
     }
 }
 
-/// The container was refused.
+/// Makes the error of a refused container.
 #[expect(clippy::wildcard_enum_match_arm, reason = "of the errors, those that have a remedy")]
 pub(super) fn container(error: &VfioError) -> Error {
     let object = "/dev/vfio/vfio";
@@ -116,7 +116,7 @@ pub(super) fn container(error: &VfioError) -> Error {
     }
 }
 
-/// The device was refused.
+/// Makes the error of a refused device.
 #[expect(clippy::wildcard_enum_match_arm, reason = "of the errors, those that have a remedy")]
 pub(super) fn device(error: &VfioError, address: PciAddress, group: u32, sysfs: &Sysfs) -> Error {
     let node = format!("/dev/vfio/{group}");
@@ -142,7 +142,7 @@ pub(super) fn device(error: &VfioError, address: PciAddress, group: u32, sysfs: 
             ),
             _ => Error::new(Kind::Refused, node, format!("cannot be opened: {error}"), ""),
         },
-        VfioError::GroupViable => not_viable(address, group, &sysfs.in_the_way(group)),
+        VfioError::GroupViable => not_viable(address, group, &sysfs.blocking(group)),
         VfioError::ContainerSetIOMMU(error) if error.errno() == libc::EPERM => Error::new(
             Kind::NoIommu,
             address.to_string(),

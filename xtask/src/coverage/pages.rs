@@ -1,4 +1,4 @@
-//! `docs/dat-seed-pages.md`: the sentences of four manual pages, and what guards each.
+//! `docs/dat-seed-pages.md`: the sentences of four manual pages, and the guard of each.
 //!
 //! `tests/src/conformance/pages.txt` has the sentences by number. A rule names those that it was
 //! written from in its source.
@@ -10,7 +10,7 @@ use super::{Rule, Texts, columns, lines};
 
 /// The sentences, beside the cases.
 pub(super) const TABLE: &str = "pages.txt";
-/// What is made of them.
+/// The generated page.
 pub(super) const PAGE: &str = "docs/dat-seed-pages.md";
 
 /// One sentence of a page.
@@ -19,7 +19,7 @@ struct Sentence {
     call: String,
     number: u32,
     fact: String,
-    /// A guard besides the rules.
+    /// A guard other than the rules.
     other: String,
 }
 
@@ -50,7 +50,7 @@ impl<'r> Source<'r> {
         Some(Self { kind, call, numbers })
     }
 
-    /// The page, as people write it, with the numbers of its sentences.
+    /// Returns the name of the page with the numbers of its sentences.
     pub(super) fn page(&self) -> String {
         let Some(call) = self.call else {
             return String::new();
@@ -80,14 +80,14 @@ impl Pages {
         }
     }
 
-    /// The number of the next sentence of that page.
+    /// Returns the number of the next sentence of that page.
     fn next(&self, call: &str) -> u32 {
         let last = self.sentences.iter().rev().find(|s| s.call == call);
         last.map_or(1, |sentence| sentence.number + 1)
     }
 
-    /// Checks that rules name sentences that exist, and that each sentence has a guard; the page as
-    /// it has to be.
+    /// Checks that rules name existing sentences, and that each sentence has a guard. Returns the
+    /// expected page.
     pub(super) fn check(&self, rules: &[Rule], texts: &Texts, faults: &mut Vec<String>) -> String {
         let known: BTreeSet<(&str, u32)> = self
             .sentences
@@ -115,8 +115,8 @@ impl Pages {
         }
         let mut page = String::from(
             "# Four manual pages, sentence by sentence\n\n\
-            Made by `cargo xtask tidy --bless` from `tests/src/conformance/pages.txt` and the rules beside it. Each sentence is told in\n\
-            our own words. A case fails where the rule is broken; every case runs on the loop provider, on the driver over the device\n\
+            Made by `cargo xtask tidy --bless` from `tests/src/conformance/pages.txt` and the rules beside it. Each sentence is in our\n\
+            own words. A case fails if the rule is broken; every case runs on the loop provider, on the driver over the device\n\
             model, and in a guest through `/dev/vfio`. The pages are those of section 3DAT of the illumos and Oracle Solaris manuals.\n",
         );
         let mut call = "";
@@ -152,7 +152,7 @@ impl Pages {
             if !sentence.other.is_empty() {
                 let (number, fact) = lead;
                 let _ = writeln!(page, "| {number} | {fact} | | {} | |", sentence.other);
-                // What looks like a test has to be one.
+                // A guard in backticks has to be a test.
                 for name in sentence.other.split('`').skip(1).step_by(2) {
                     let test = name.chars().all(|c| c == '_' || c.is_ascii_lowercase());
                     let found = |text: &String| text.contains(&format!("fn {name}("));

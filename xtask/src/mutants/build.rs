@@ -1,5 +1,4 @@
-//! The instrumented copy of a workspace: written, compiled, and rid of the mutants that do not
-//! compile.
+//! Writes and compiles the instrumented copy of a workspace, and drops mutants that do not compile.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,7 +16,7 @@ use super::splice::{Mark, splice};
 
 /// The module that is added to the innermost crate.
 const SWITCH: &str = include_str!("switch.rs");
-/// Builds until no mutant is in the way any more.
+/// Largest number of builds until all remaining mutants compile.
 const ROUNDS: usize = 60;
 
 /// A crate whose sources are instrumented.
@@ -25,17 +24,17 @@ const ROUNDS: usize = 60;
 pub(crate) struct Source {
     /// Folder of its sources in the workspace, with a slash.
     pub(crate) folder: String,
-    /// How its code names the switch.
+    /// The path of the switch module in its code.
     pub(crate) switch: &'static str,
 }
 
-/// A workspace, where its copy is, and what of it is instrumented.
+/// A workspace, the folder of its copy, and its instrumented crates.
 #[derive(Debug, Clone)]
 pub(crate) struct Tree {
     pub(crate) from: PathBuf,
     pub(crate) to: PathBuf,
     pub(crate) target: PathBuf,
-    /// The first one has the switch.
+    /// The first one gets the switch module.
     pub(crate) sources: Vec<Source>,
     /// Arguments of `cargo test --no-run`.
     pub(crate) tests: Vec<String>,
@@ -55,31 +54,31 @@ pub(crate) struct Program {
     pub(crate) target: String,
     pub(crate) path: PathBuf,
     pub(crate) folder: PathBuf,
-    /// Whether it is of the crate's own unit tests.
+    /// Whether it has the crate's unit tests.
     pub(crate) unit: bool,
     pub(crate) package: String,
 }
 
 #[derive(Debug)]
 pub(crate) struct Built {
-    /// Number `i + 1` is at `i`.
+    /// The mutants; number `i + 1` is at index `i`.
     pub(crate) mutants: Vec<Mutant>,
     pub(crate) programs: Vec<Program>,
     /// Keys of mutants that do not compile.
     pub(crate) dropped: BTreeSet<String>,
     pub(crate) left_out: LeftOut,
-    /// Of all files that tests may depend on, without mutants.
+    /// Hash of all files that tests may depend on, without mutants.
     pub(crate) stamp: u64,
 }
 
-/// A file that holds tests or serves them.
+/// Returns whether a file has tests or fixtures.
 fn is_test(name: &str) -> bool {
     let last = name.rsplit('/').next().unwrap_or(name);
     ["/tests/", "/testing/", "/scripted"].iter().any(|part| name.contains(part))
         || last.ends_with("tests.rs")
 }
 
-/// All files of a workspace but what was built, by name.
+/// Returns all files of a workspace by name, except build results.
 fn files(root: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
     let mut found = BTreeMap::new();
     let mut folders = vec![root.to_path_buf()];
@@ -100,7 +99,7 @@ fn files(root: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
     Ok(found)
 }
 
-/// Makes the folder hold these files and no other. Files that are right already keep their time.
+/// Makes the folder contain exactly these files. Unchanged files keep their modification time.
 fn sync(to: &Path, wanted: &BTreeMap<String, Vec<u8>>) -> Result<()> {
     fs::create_dir_all(to)?;
     let have = files(to)?;
@@ -117,7 +116,7 @@ fn sync(to: &Path, wanted: &BTreeMap<String, Vec<u8>>) -> Result<()> {
     Ok(())
 }
 
-/// The choice of mutants to compile in, among all that compile.
+/// Chooses the mutants to compile in, among all that compile.
 pub(crate) type Choose<'a> = &'a dyn Fn(&[Mutant]) -> Vec<Mutant>;
 
 struct Copy<'a> {
@@ -128,7 +127,7 @@ struct Copy<'a> {
     parsed: BTreeMap<String, Sites>,
     dropped: BTreeSet<String>,
     mutants: Vec<Mutant>,
-    /// By file: mutants and functions in the text that the compiler sees.
+    /// By file: mutants and functions in the instrumented text.
     marks: BTreeMap<String, (Vec<Mark>, Vec<Mark>)>,
 }
 
@@ -141,7 +140,7 @@ pub(crate) fn build(tree: &Tree, choose: Choose<'_>) -> Result<Built> {
         if name.ends_with(".rs")
             && let Ok(text) = std::str::from_utf8(bytes)
         {
-            // Sources that are not of this edition alone decide nothing.
+            // Files that do not parse contribute no names.
             if syn::parse_file(text).is_ok() {
                 all.push(text);
             }
@@ -239,7 +238,7 @@ impl Copy<'_> {
         sync(&self.tree.to, &wanted)
     }
 
-    /// Compiles the tests: the programs, or what the compiler says against mutants.
+    /// Compiles the tests. Returns the programs, or the errors caused by mutants.
     fn cargo(&self) -> Result<(Vec<Program>, Vec<Diagnostic>)> {
         let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         command
@@ -248,7 +247,7 @@ impl Copy<'_> {
             .current_dir(&self.tree.to)
             .env("CARGO_TARGET_DIR", &self.tree.target)
             .env("CARGO_PROFILE_DEV_DEBUG", "0")
-            // Mutants are allowed to look odd.
+            // Mutants may cause lint warnings.
             .env("RUSTFLAGS", "--cap-lints=allow")
             .stdin(Stdio::null());
         let out = command.output()?;
@@ -286,12 +285,12 @@ impl Copy<'_> {
         Ok((programs, errors))
     }
 
-    /// Takes mutants out that these errors are about.
+    /// Drops the mutants that caused these errors.
     fn drop(&mut self, errors: &[Diagnostic]) -> Result<()> {
         let (before, kept) = (self.dropped.len(), self.names.constant.len());
         for error in errors {
             if error.code.as_ref().is_some_and(|code| code.code == "E0015") {
-                // A constant needs the function whose `const` was taken.
+                // A constant calls the function whose `const` was removed.
                 self.names.constant.extend(called(&error.message));
                 continue;
             }
@@ -321,7 +320,7 @@ impl Copy<'_> {
         Ok(())
     }
 
-    /// Mutants of the innermost sites around these spans, or of the functions around them.
+    /// Returns the mutants of the innermost sites around these spans, or of the functions around.
     fn at(&self, spans: &[&DiagnosticSpan], functions: bool) -> Vec<u32> {
         let mut ids = Vec::new();
         for span in spans {
@@ -340,7 +339,7 @@ impl Copy<'_> {
     }
 }
 
-/// The function of the compiler's sentence about a call that is not const.
+/// Returns the function named in the compiler's message about a non-const call.
 fn called(message: &str) -> Option<String> {
     let path = message.split('`').nth(1)?;
     let name = path.rsplit("::").find(|part| !part.starts_with('<'))?;
@@ -363,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_are_told_from_sources() {
+    fn tests_are_distinguished_from_sources() {
         for (name, test) in [
             ("dat-core/src/types/ep_state/tests.rs", true),
             ("dat-core/src/testing/hca.rs", true),

@@ -1,4 +1,4 @@
-//! `cargo xtask mutants`: whether the tests notice small faults.
+//! `cargo xtask mutants`: checks whether the tests notice small faults.
 //!
 //! A copy of the workspace in `target/mutants` gets all chosen faults at once, each behind a
 //! switch, so that one build serves all. Every test runs once to record which mutants it reaches;
@@ -96,14 +96,13 @@ pub(crate) struct Options {
     /// Only those that docs/generated/mutants.md lists as survivors
     #[arg(long)]
     survivors: bool,
-    /// Only the tests of this package: faster, and enough to see that a new test of it catches
-    /// what it should
+    /// Only the tests of this package: faster, and enough to check a new test of it
     #[arg(long, value_name = "NAME")]
     package: Option<String>,
     /// Test every mutant in every layer, not only until one catches it
     #[arg(long)]
     layers: bool,
-    /// Mutants of a small crate only: whether this verb itself works
+    /// Mutants of a small crate only: tests this verb itself
     #[arg(long)]
     short: bool,
     /// Runs at a time
@@ -115,7 +114,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Whether the numbers are those that the goals are about.
+    /// Returns whether the run covers everything that the goals are defined for.
     const fn is_whole(&self) -> bool {
         self.only.is_none() && !self.survivors && self.package.is_none()
     }
@@ -146,8 +145,8 @@ fn group_of(file: &str) -> usize {
     }
 }
 
-/// Where a mutant stands in a random order. It depends on nothing but the key, so that a draw
-/// changes little when code does (FNV-1a, mixed as in SplitMix64).
+/// Returns the rank of a mutant in a random order. It depends only on seed and key, so that a draw
+/// changes little when code changes (FNV-1a, mixed as in SplitMix64).
 fn rank(seed: u64, key: &str) -> u64 {
     let mut z = key.bytes().fold(seed ^ 0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -157,7 +156,7 @@ fn rank(seed: u64, key: &str) -> u64 {
     z ^ z >> 31
 }
 
-/// The mutants to test: all of the first group, and so many of the others.
+/// Returns the mutants to test: all of the first group, and a number of the others.
 fn choose(all: &[Mutant], seed: u64, equal: &Equal<'_>) -> Vec<Mutant> {
     let mut chosen = Vec::new();
     for group in 0..GROUPS.len() {
@@ -173,7 +172,7 @@ fn choose(all: &[Mutant], seed: u64, equal: &Equal<'_>) -> Vec<Mutant> {
     chosen
 }
 
-/// The workspace, with the test programs that are run.
+/// Returns the workspace with the test programs to run.
 fn workspace(package: Option<&str>) -> Result<Tree> {
     let root = run::root();
     let folder = root.join("target/mutants");
@@ -274,7 +273,7 @@ fn full(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Records what the tests reach, tests the mutants and sorts what became of them into groups.
+/// Records the mutants that tests reach, tests the mutants and groups the results.
 fn run_tests(
     built: &Built,
     folder: PathBuf,
@@ -285,7 +284,7 @@ fn run_tests(
     let (tests, time) = suite.size();
     println!("  {tests} tests, {} s one after another", time.as_secs());
     let keys: Vec<String> = built.mutants.iter().map(|m| m.key.clone()).collect();
-    // An interrupted run of the same sources and the same options goes on where it was.
+    // Continue an interrupted run of the same sources and the same options.
     let past = folder.with_file_name("outcomes.tsv");
     let names = LAYERS.map(|layer| layer.name);
     let stamp = format!("{:016x} {} {names:?} {tests}", built.stamp, options.layers);
@@ -303,7 +302,7 @@ fn run_tests(
         if !known.contains_key(key) {
             let line = format!("{key}\t{}\n", outcome.written());
             let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
-            // Without it the next run is slower, nothing else.
+            // Errors are ignored: without the file the next run is only slower.
             let _ = file.write_all(line.as_bytes());
         }
     })?;
@@ -329,7 +328,7 @@ fn run_tests(
     Ok(groups)
 }
 
-/// Tests all mutants of a small crate and compares what becomes of them with what should.
+/// Tests all mutants of a small crate and compares the results with the expected ones.
 pub(crate) fn short() -> Result<()> {
     const MANIFEST: &str =
         "[package]\nname = \"specimen\"\nversion = \"0.1.0\"\nedition = \"2024\"\n[workspace]\n";

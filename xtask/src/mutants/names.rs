@@ -1,5 +1,5 @@
-//! Reads what has to be known of all files before one of them is mutated: names of constants, and
-//! of functions that have to stay `const`.
+//! Collects names from all files before one of them is mutated: constants, and functions that have
+//! to stay `const`.
 
 use std::collections::BTreeSet;
 
@@ -9,10 +9,10 @@ use syn::{Block, Expr};
 
 use super::sites::type_name;
 
-/// What cannot be switched, by reason.
+/// Number of changes that cannot be switched, by reason.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LeftOut {
-    /// Changes in what the compiler evaluates.
+    /// Changes in constant expressions.
     pub(crate) constant: usize,
     /// Uses of macros.
     pub(crate) macros: usize,
@@ -33,7 +33,7 @@ impl LeftOut {
     }
 }
 
-/// What is known of all crates while one file is read.
+/// Names of all crates.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Names {
     /// Functions that stay `const`, by name.
@@ -42,7 +42,7 @@ pub(crate) struct Names {
     pub(crate) integers: BTreeSet<String>,
 }
 
-/// Constants of integer types, and functions that constants are made with, in all files.
+/// Collects constants of integer types, and functions that constants call, of all files.
 pub(crate) fn names(texts: &[&str]) -> Result<Names> {
     let mut found = Called::default();
     for text in texts {
@@ -68,7 +68,7 @@ pub(crate) fn names(texts: &[&str]) -> Result<Names> {
 #[derive(Default)]
 struct Called {
     integers: BTreeSet<String>,
-    /// Called from what the compiler evaluates.
+    /// Functions called in constant expressions.
     roots: BTreeSet<String>,
     /// `const` functions and what they call.
     bodies: Vec<(String, BTreeSet<String>)>,

@@ -1,4 +1,4 @@
-//! What became of the mutants, as text and as `docs/generated/mutants.md`.
+//! The results of the mutants, as text and as `docs/generated/mutants.md`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -25,12 +25,12 @@ impl Group {
         100.0 * self.caught() as f64 / self.rows.len().max(1) as f64
     }
 
-    /// Whether as many are caught as have to be.
+    /// Returns whether the goal is reached.
     pub(crate) fn is_good(&self) -> bool {
         self.percent() >= self.goal
     }
 
-    /// One line of numbers.
+    /// Returns one line of numbers.
     pub(crate) fn line(&self) -> String {
         format!(
             "{}: {} mutants, {} change nothing, {} viable, {} caught, {:.1} % (goal {} %)",
@@ -49,7 +49,7 @@ impl Group {
     }
 }
 
-/// Why a mutant survived.
+/// Returns why a mutant survived.
 pub(crate) fn why(outcome: &Outcome) -> &'static str {
     if outcome.reached { "SURVIVED" } else { "SURVIVED, no test reaches it" }
 }
@@ -62,12 +62,12 @@ fn caught_by(outcome: &Outcome, layers: &[&str]) -> String {
     names.join(", ")
 }
 
-/// Text as it stands in a table.
+/// Escapes a text for a table cell.
 pub(crate) fn cell(text: &str) -> String {
     text.replace('|', "\\|")
 }
 
-/// The page.
+/// Returns the page.
 pub(crate) fn page(
     command: &str,
     seed: u64,
@@ -133,9 +133,9 @@ fn table<'a>(out: &mut String, rows: impl Iterator<Item = &'a (Mutant, Outcome)>
     }
 }
 
-/// The mutants that change nothing, with reasons: lines of key, change and reason between tabs. The
-/// change is part of the name here, so that a line does not come to mean another mutant when code
-/// is inserted.
+/// Parses the list of mutants that change nothing: lines of key, change and reason, separated by
+/// tabs. The change is part of the name here, so that inserted code does not make a line name
+/// another mutant.
 pub(crate) fn equals(text: &str) -> BTreeMap<(&str, &str), &str> {
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     let rows = lines.filter_map(|line| {
@@ -146,7 +146,7 @@ pub(crate) fn equals(text: &str) -> BTreeMap<(&str, &str), &str> {
     rows.filter(|(_, reason)| !reason.trim().is_empty()).collect()
 }
 
-/// The survivors that a page lists, by key and change as it stands there.
+/// Returns the survivors that a page lists, by key and change.
 pub(crate) fn survivors(page: &str) -> BTreeSet<(String, String)> {
     let mut found = BTreeSet::new();
     let (mut file, mut listed) = ("", false);

@@ -1,4 +1,4 @@
-//! Runs tests with one mutant on at a time.
+//! Runs tests with one active mutant at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,19 +15,19 @@ use anyhow::{Context, Result, bail};
 
 use super::build::Program;
 
-/// Which tests make a layer.
+/// A layer of tests.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Layer {
     pub(crate) name: &'static str,
     /// Folder of the package, and test program; `*` is any that no other layer names.
     pub(crate) tests: &'static [(&'static str, &'static str)],
-    /// How the tests' names begin. A test belongs to the first layer that fits.
+    /// Prefix of the tests' names. A test belongs to the first layer that fits.
     pub(crate) prefix: &'static str,
 }
 
 /// Tests that compile code of their own, which no mutant reaches.
 const SKIPPED: &[&str] = &["misuse_does_not_compile"];
-/// What a test may take besides ten times what the slowest of its run takes without a mutant.
+/// Time limit of a run, in addition to ten times the slowest test of the run without a mutant.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Memory of a test program, in KiB.
 const MEMORY: &str = "16777216";
@@ -54,7 +54,7 @@ pub(crate) struct Suite {
     jobs: usize,
 }
 
-/// What became of a mutant.
+/// The result of a mutant.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
     /// Whether any test reaches it.
@@ -69,7 +69,7 @@ enum End {
     Failed,
 }
 
-/// Runs some tests of a program, until one fails or nothing ends for that time.
+/// Runs some tests of a program until one fails or none ends within `limit`.
 fn run(program: &Program, names: &[&str], variable: (&str, &str), limit: Duration) -> Result<End> {
     let mut child = Command::new("sh")
         .args(["-c", &format!("ulimit -v {MEMORY}; exec \"$0\" \"$@\"")])
@@ -105,7 +105,7 @@ fn run(program: &Program, names: &[&str], variable: (&str, &str), limit: Duratio
     };
     drop(lines);
     if !done {
-        // It may have ended by itself.
+        // Errors are ignored: it may have ended already.
         let _ = child.kill();
     }
     let status = child.wait()?;
@@ -113,7 +113,7 @@ fn run(program: &Program, names: &[&str], variable: (&str, &str), limit: Duratio
     Ok(if done && status.success() { End::Passed } else { End::Failed })
 }
 
-/// Does `work` for each number below `count` on several threads.
+/// Runs `work` for each number below `count` on several threads.
 fn parallel<T: Send>(
     jobs: usize,
     count: usize,
@@ -203,13 +203,13 @@ impl Suite {
         Ok(Self { programs, tests, layers: layers.len(), jobs })
     }
 
-    /// Number of tests, and how long all of them take one after another.
+    /// Returns the number of tests, and the sum of their times.
     pub(crate) fn size(&self) -> (usize, Duration) {
         (self.tests.len(), self.tests.iter().map(|test| test.time).sum())
     }
 
-    /// Tests these mutants; with `whole` in every layer, else until one catches. What `known` has
-    /// of an earlier run is not tested again; `report` is called for each.
+    /// Tests these mutants; with `whole` in every layer, otherwise until one catches it. Skips
+    /// those in `known` from an earlier run; calls `report` for each.
     pub(crate) fn test(
         &self,
         keys: &[String],
@@ -257,7 +257,7 @@ impl Suite {
         Ok(outcome)
     }
 
-    /// Whether one of these tests catches it.
+    /// Returns whether one of these tests catches it.
     fn caught(&self, mutant: u32, tests: &[&Test]) -> Result<bool> {
         let mut programs: Vec<usize> = Vec::new();
         for test in tests {
@@ -285,7 +285,7 @@ impl Suite {
 }
 
 impl Outcome {
-    /// As a word of a file.
+    /// Formats it as a word for a file.
     pub(crate) fn written(&self) -> String {
         let caught: Vec<String> = self.caught.iter().map(ToString::to_string).collect();
         format!("{}:{}", u8::from(self.reached), caught.join(","))
@@ -299,7 +299,7 @@ impl Outcome {
 }
 
 impl Test {
-    /// How likely it is to catch another mutant, by time.
+    /// Returns the estimated probability to catch another mutant, per time.
     fn promise(&self) -> f64 {
         let (caught, tested) =
             (self.caught.load(Ordering::Relaxed), self.tested.load(Ordering::Relaxed));

@@ -15,7 +15,7 @@ use syn::{BinOp, Block, Expr, Item, Lit, Pat, Stmt, UnOp};
 
 use super::names::{LeftOut, Names};
 
-/// How the text of a site is rewritten.
+/// The form of a site, which determines its rewriting.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Form {
     /// An expression of type `bool`.
@@ -45,9 +45,9 @@ pub(crate) struct Change {
     /// change.
     pub(crate) key: String,
     pub(crate) function: String,
-    /// What the mutant does, for people.
+    /// Description of the mutant.
     pub(crate) what: String,
-    /// For a condition: what it is forced to.
+    /// For a condition: the forced value.
     pub(crate) forced: bool,
 }
 
@@ -62,9 +62,9 @@ pub(crate) struct Site {
 
 #[derive(Debug)]
 pub(crate) struct Sites {
-    /// By where they begin, outer ones first.
+    /// In order of their start, outer ones first.
     pub(crate) sites: Vec<Site>,
-    /// Where each function is.
+    /// The range of each function.
     pub(crate) functions: Vec<Range<usize>>,
     pub(crate) left_out: LeftOut,
 }
@@ -135,7 +135,7 @@ fn has_let(e: &Expr) -> bool {
     }
 }
 
-/// Whether an expression is evaluated for its effect when it stands as a statement.
+/// Returns whether an expression statement is evaluated for its effect.
 fn is_effect(e: &Expr) -> bool {
     match e {
         Expr::MethodCall(_) | Expr::Call(_) | Expr::Assign(_) => true,
@@ -162,7 +162,7 @@ fn is_assignment(op: &BinOp) -> bool {
     )
 }
 
-/// The comparison that is one off.
+/// Returns the comparison operator that is off by one.
 fn shifted(op: &BinOp) -> Option<&'static str> {
     Some(match op {
         BinOp::Lt(_) => "<=",
@@ -175,7 +175,7 @@ fn shifted(op: &BinOp) -> Option<&'static str> {
     })
 }
 
-/// Text in one short line.
+/// Shortens a text to one line.
 fn brief(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut short: String = line.chars().take(60).collect();
@@ -186,8 +186,8 @@ fn brief(text: &str) -> String {
 }
 
 impl Finder<'_> {
-    /// Notes a site with its changes, each a word for the key, a text and what a condition is
-    /// forced to.
+    /// Records a site with its changes: for each the suffix of the key, a description and the
+    /// forced value of a condition.
     fn site(
         &mut self,
         at: Range<usize>,
@@ -228,8 +228,8 @@ impl Finder<'_> {
         brief(self.text.get(at.clone()).unwrap_or_default())
     }
 
-    /// A condition that may be forced true, forced false or both. Of the operands of `&&` only the
-    /// forced truth is a mutant of its own, of those of `||` only the forced falsehood.
+    /// Records a condition that may be forced true, false or both. An operand of `&&` is a separate
+    /// mutant only if forced true, an operand of `||` only if forced false.
     fn condition(&mut self, e: &Expr, truth: bool, falsehood: bool) {
         match e {
             Expr::Paren(inner) => self.condition(&inner.expr, truth, falsehood),
@@ -287,7 +287,7 @@ impl Finder<'_> {
         self.site(at, form, "statement", &[("", what, false)]);
     }
 
-    /// The value of the block is `()`: so is that of its last expression.
+    /// Records that the value of a block, and so of its last expression, is `()`.
     fn unit_block(&mut self, block: &Block) {
         if let Some(Stmt::Expr(e, None)) = block.stmts.last() {
             self.unit_expr(e);
@@ -357,7 +357,7 @@ fn behind_cfg(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|a| a.path().is_ident("cfg") || a.path().is_ident("test"))
 }
 
-/// The last name of a type.
+/// Returns the last name of a type's path.
 pub(crate) fn type_name(ty: &syn::Type) -> String {
     match ty {
         syn::Type::Path(path) => {

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::sites::{Change, Form, Site, Sites};
 
-/// Where a mutant is in the text that the compiler sees.
+/// The range of a mutant in the instrumented text.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Mark {
     pub(crate) range: Range<usize>,
@@ -17,11 +17,11 @@ pub(crate) struct Mark {
 pub(crate) struct Spliced {
     pub(crate) text: String,
     pub(crate) marks: Vec<Mark>,
-    /// Where each function with mutants is, with all their numbers.
+    /// The range of each function with mutants, with all their numbers.
     pub(crate) functions: Vec<Mark>,
 }
 
-/// Writes the file. `id` says which number the change has, if it is compiled in.
+/// Writes the file. `id` returns the number of a change, if it is compiled in.
 pub(crate) fn splice(
     text: &str,
     sites: &Sites,
@@ -79,12 +79,12 @@ struct Writer<'a> {
     nodes: Vec<(&'a Site, Vec<(u32, bool)>)>,
     out: String,
     marks: Vec<Mark>,
-    /// Ends of functions in the source, and where they came to be.
+    /// Ends of functions in the source, and in the output.
     ends: Vec<(usize, usize)>,
 }
 
 impl Writer<'_> {
-    /// Copies source text that has no site.
+    /// Copies source text without a site.
     fn copy(&mut self, range: Range<usize>) {
         for (end, out) in &mut self.ends {
             if range.contains(end) || *end == range.end {
@@ -188,7 +188,7 @@ mod tests {
     use super::super::sites::sites;
     use super::*;
 
-    /// The text with all its mutants, and what they are called.
+    /// Returns the text with all its mutants, and their keys.
     fn all(text: &str, names: &Names) -> (String, Vec<String>, Sites) {
         let found = sites(text, names).unwrap();
         let keys: Vec<String> =
@@ -200,7 +200,7 @@ mod tests {
         for mark in spliced.marks.iter().chain(&spliced.functions) {
             assert!(spliced.text.get(mark.range.clone()).is_some());
         }
-        // What comes out can be read again.
+        // The output can be parsed again.
         syn::parse_file(&spliced.text).unwrap();
         (spliced.text, keys, found)
     }
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn operands_are_forced_where_that_is_a_mutant_of_its_own() {
+    fn operands_are_forced_if_that_is_a_separate_mutant() {
         check(
             "fn f() -> bool { a && b }",
             "fn f() -> bool { (m::on(1) || !m::on(2) && ((m::on(3) || (a)) && (m::on(4) || (b)))) }",
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_compiler_evaluates_is_counted_only() {
+    fn constant_expressions_are_only_counted() {
         let text = "const A: [u8; 2] = [1; 2]; const fn f(a: u8) -> bool { a < 1 } fn g() { h!(3); let 4 = i else { return }; } \
                     #[cfg(test)] fn j() { k(); } impl Debug for B { fn fmt(&self) { l(); } } enum C { D = 5 }";
         let found =

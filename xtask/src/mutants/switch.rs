@@ -1,23 +1,23 @@
-//! The switch of the mutants. It exists in the instrumented copy only, where it is a module of the innermost crate.
+//! Selects the active mutant. Exists in the instrumented copy only, as a module of the innermost crate.
 //!
-//! `MUTANT` names the mutant that is on. `MUTANT_REACH` names a file instead, to which the number of each
-//! mutant is appended when its site is reached for the first time.
+//! The variable `MUTANT` has the number of the active mutant. `MUTANT_REACH` names a file instead, to
+//! which the number of each mutant is appended when its site is reached for the first time.
 
 extern crate std;
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::io::Write;
 
-/// Nobody has read the environment yet.
+/// The environment has not been read yet.
 const UNREAD: u32 = u32::MAX;
-/// No mutant is on; reached sites are recorded.
+/// No mutant is active; reached sites are recorded.
 const RECORDS: u32 = u32::MAX - 1;
 
 static MUTANT: AtomicU32 = AtomicU32::new(UNREAD);
 static SEEN: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
 static FILE: std::sync::OnceLock<std::fs::File> = std::sync::OnceLock::new();
 
-/// Whether that mutant is on.
+/// Returns whether that mutant is active.
 #[inline(always)]
 pub fn on(mutant: u32) -> bool {
     let now = MUTANT.load(Ordering::Relaxed);
@@ -57,7 +57,7 @@ macro_rules! shift {
 }
 shift!(u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize);
 
-/// A constant, or the next number if that mutant is on.
+/// Returns a constant, or the next number if that mutant is active.
 #[inline(always)]
 pub fn next<T: Shift>(mutant: u32, value: T) -> T {
     if on(mutant) { value.shift() } else { value }

@@ -63,16 +63,16 @@ const LIMITS: &str = "xtask/src/tidy/limits.tsv";
 const OTHER_FLAGS: [&str; 4] =
     ["target-feature=+crt-static", "strip=debuginfo", "build-std", "build-std=core"];
 
-/// How a measure is judged.
+/// The criterion of a measure.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// Against its limit.
     Checked,
     /// Against its limit, but only from above: every change of prose alters it.
     Capped,
-    /// By its reader.
+    /// Only printed.
     Printed,
-    /// By another command, which prints it.
+    /// Printed by another command.
     Measured(&'static str),
 }
 use Kind::{Capped, Checked, Measured, Printed};
@@ -115,10 +115,10 @@ const GOALS: &[Goal] = &[
     ("cold test run", "11 to 19 min", "at least a third shorter", Measured("cargo xtask test")),
 ];
 
-/// The state of the code.
+/// The measured figures.
 #[derive(Default)]
 pub(super) struct Figures {
-    /// By measure: the figure, and what else there is to say of it.
+    /// By measure: the figure, and details.
     now: BTreeMap<&'static str, (usize, String)>,
     /// Circles and upward imports with their files and names, by measure.
     lines: BTreeMap<&'static str, Vec<String>>,

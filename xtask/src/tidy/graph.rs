@@ -14,7 +14,7 @@ pub(super) type Floors = [&'static str];
 /// Imports by file and defining file: the names.
 type Edges<'c> = BTreeMap<(&'c str, &'c str), BTreeSet<&'c str>>;
 
-/// What is found in a crate.
+/// The findings of a crate.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     /// Sizes of the circles above three files, the largest first.

@@ -20,7 +20,7 @@ use crate::{coverage, fields, record};
 /// The sources of the workspace by name.
 type Texts = BTreeMap<String, String>;
 
-/// What to check, and what to print.
+/// Options of the verb.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct Options {
     /// Write docs/dat-coverage.md, docs/dat-seed-pages.md and docs/generated/api.txt, and lower the
@@ -35,7 +35,7 @@ pub(crate) struct Options {
     verbose: bool,
 }
 
-/// Who may know whom, of our own crates.
+/// Which of our crates may depend on which.
 const MAY_KNOW: &[(&str, &[&str])] = &[
     ("dat-core", &[]),
     ("hca-mlx5", &["dat-core"]),
@@ -73,7 +73,7 @@ const EMPTY_NAMES: &[&str] = &["util", "utils", "common", "helper", "helpers", "
 /// Lines of a file at the most, and lines above which its front page gives a reason.
 const MOST_LINES: usize = 1000;
 const MANY_LINES: usize = 600;
-/// What stands at the top level of the repository.
+/// Required entries at the top level of the repository.
 const TOP: &[&str] = &["Cargo.toml", "dat-core", "hca-mlx5", "vfio-host", "tests", "xtask"];
 
 pub(crate) fn tidy(options: &Options) -> Result<()> {
@@ -137,7 +137,7 @@ fn dependencies(faults: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
-/// The files of the workspace whose names end so.
+/// Returns the files of the workspace whose names end with `ending`.
 fn files(root: &Path, ending: &str) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut folders = vec![root.to_path_buf()];
@@ -208,7 +208,7 @@ fn one_file(name: &str, text: &str, faults: &mut Vec<String>) {
     }
 }
 
-/// Each fence says which store precedes which load.
+/// Checks that each fence has a comment that names the ordered accesses.
 fn fences(body: &str, say: &mut impl FnMut(String)) {
     let lines: Vec<&str> = body.lines().collect();
     for (number, line) in lines.iter().enumerate() {
@@ -225,7 +225,7 @@ fn fences(body: &str, say: &mut impl FnMut(String)) {
     }
 }
 
-/// Lines that are not comments, with their numbers.
+/// Returns the lines that are not comments, with their numbers.
 fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.lines()
         .enumerate()
@@ -245,7 +245,7 @@ fn median(texts: &BTreeMap<String, String>) {
     }
 }
 
-/// Every call of the table `docs/man-pages.tsv` has its file, its alias and its tests.
+/// Checks that every call of the table `docs/man-pages.tsv` has its file, its alias and its tests.
 fn man_pages(
     root: &Path,
     texts: &BTreeMap<String, String>,
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn unsafe_is_found_where_it_must_not_be() {
+    fn unsafe_outside_the_allowed_files_is_found() {
         let text = "//! x\nfn f() { unsafe { g() } }\n// unsafe in words\n";
         assert_eq!(faults_of("hca-mlx5/src/device/eq.rs", text).len(), 1);
         assert_eq!(faults_of("hca-mlx5/src/platform/dma.rs", text).len(), 0);

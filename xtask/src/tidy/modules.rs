@@ -16,7 +16,7 @@ pub(super) type Syntax = BTreeMap<String, syn::File>;
 /// Longest chain of re-exports that is followed.
 const LONGEST: usize = 16;
 
-/// What a name in a module stands for.
+/// The meaning of a name in a module.
 enum Binding {
     Item,
     Macro,
@@ -48,11 +48,11 @@ enum Kind {
     Path,
     /// All names of the module at the path are imported.
     Glob,
-    /// The name is only passed on: who uses it is what counts.
+    /// A re-export: only uses of the name count.
     ReExport,
 }
 
-/// Where a path leads.
+/// The target of a path.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Target {
     Module(usize),

@@ -11,7 +11,7 @@ use super::{Texts, files};
 /// The words: a row is `banned` or `ordinary`, the word's forms, and a remark.
 const LIST: &str = include_str!("words.tsv");
 
-/// How often banned words stand in sources and pages, and how often each.
+/// Counts the banned words in sources and pages: the sum, and a line for each word.
 pub(super) fn count(root: &Path, texts: &Texts) -> Result<(usize, Vec<String>)> {
     let mut counts = forms(LIST);
     for text in texts.values() {
@@ -31,7 +31,7 @@ pub(super) fn count(root: &Path, texts: &Texts) -> Result<(usize, Vec<String>)> 
     Ok((sum, by_word.iter().map(|(word, count)| format!("{word} {count}")).collect()))
 }
 
-/// By each form of a banned word: the word, and a count.
+/// Returns a map from each form of a banned word to the word and a count of 0.
 fn forms(list: &str) -> BTreeMap<&str, (&str, usize)> {
     let rows = list.lines().filter_map(|row| row.strip_prefix("banned\t"));
     let words = rows.map(|row| row.split('\t').next().unwrap_or_default());
@@ -39,7 +39,7 @@ fn forms(list: &str) -> BTreeMap<&str, (&str, usize)> {
     forms.flat_map(|(word, forms)| forms.map(move |form| (form, (word, 0)))).collect()
 }
 
-/// Counts words, the parts of identifiers being words too. An option such as `--quiet` is none.
+/// Counts banned words, also as parts of identifiers, but not as command line options.
 fn count_in(text: &str, counts: &mut BTreeMap<&str, (&str, usize)>) {
     let mut rest = text;
     while let Some(start) = rest.find(|c: char| c.is_ascii_alphabetic()) {
@@ -54,7 +54,7 @@ fn count_in(text: &str, counts: &mut BTreeMap<&str, (&str, usize)>) {
     }
 }
 
-/// Where the word ends that `text` begins with: `EndOf` has two, `END` one.
+/// Returns the length of the word at the start of `text`: `EndOf` has two words, `END` one.
 fn end_of_word(text: &str) -> usize {
     let bytes = text.as_bytes();
     let mut end = 1;
@@ -73,9 +73,9 @@ mod tests {
 
     #[test]
     fn parts_of_identifiers_are_words_and_options_are_not() {
-        let list = "banned\tbed beds\tx\nordinary\tway\tx\n";
+        let list = "banned\tfoo foos\tx\nordinary\tway\tx\n";
         let mut counts = forms(list);
-        count_in("Bed beds go_to_bed BED2 TestBed embedded --bed way", &mut counts);
-        assert_eq!(counts, BTreeMap::from([("bed", ("bed", 4)), ("beds", ("bed", 1))]));
+        count_in("Foo foos go_to_foo FOO2 TestFoo confoosed --foo way", &mut counts);
+        assert_eq!(counts, BTreeMap::from([("foo", ("foo", 4)), ("foos", ("foo", 1))]));
     }
 }

@@ -305,7 +305,7 @@ impl Apt {
     pub fn update(&self) -> Result<()> {
         let mut update = self.command("apt-get");
         update.args(["update", "-qq", "-o", "APT::Update::Error-Mode=any"]);
-        run::quiet(update)
+        run::capture(update)
             .map(drop)
             .context(
                 "the machine's package mirror did not give what is needed (a signature that cannot be verified means: \
@@ -317,7 +317,7 @@ impl Apt {
     pub fn download(&self, suite: &str, packages: &[&str]) -> Result<Vec<PathBuf>> {
         let mut get = self.command("apt-get");
         get.args(["install", "-qq", "-y", "--download-only", "-t", suite]).args(packages);
-        run::quiet(get)?;
+        run::capture(get)?;
         found(&self.folder.join("archives"))
     }
 
@@ -340,7 +340,7 @@ impl Apt {
     pub fn one(&self, package: &str) -> Result<PathBuf> {
         let mut get = self.command("apt-get");
         get.args(["download", "-qq", package]);
-        run::quiet(get)?;
+        run::capture(get)?;
         found(&self.folder.join("kernel"))?
             .pop()
             .ok_or_else(|| anyhow!("apt-get has downloaded no {package}"))

@@ -39,7 +39,7 @@ impl Programs {
         let mut build = run::cargo();
         build.args(["build", "--quiet", "--workspace", "--all-features", "--test", TEST]);
         build.args([SERVER, GUEST[0], GUEST[1]].iter().flat_map(|name| ["--bin", *name]));
-        run::quiet(build)?;
+        run::capture(build)?;
         let built = run::target()?.join("debug");
         let folder = folder.join("programs");
         fs::create_dir_all(&folder)?;
@@ -97,6 +97,6 @@ pub fn freestanding(bin: &str) -> Result<PathBuf> {
         .args(["--profile", "image", "--target", TARGET])
         .env("CARGO_TARGET_DIR", &target)
         .env("RUSTFLAGS", "--cfg dat_image");
-    run::quiet(build)?;
+    run::capture(build)?;
     Ok(target.join(TARGET).join("image").join(bin))
 }

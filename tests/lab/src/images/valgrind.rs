@@ -1,5 +1,5 @@
-//! Valgrind, which counts instructions and looks for errors of memory: the machine's own, or an
-//! unpacked one.
+//! Valgrind, which counts instructions and finds memory errors: the installed one, or an unpacked
+//! package.
 
 use std::ffi::OsString;
 use std::fs;
@@ -12,17 +12,17 @@ use crate::folder;
 use crate::images::packages::{Apt, LIBRARIES, alone, codename, unpack};
 use crate::run;
 
-/// The program where it is installed.
+/// The name of the installed program.
 const NAME: &str = "valgrind";
-/// What an unpacked one has: the program (beside it is a script that wants to be installed), its
-/// tools, symbols as their package has them, and the folder below which it looks for them where
-/// they are not installed: as far from it as the library is from the root.
+/// Paths of an unpacked package: the program (the script beside it works only if installed), its
+/// tools, symbols as their package has them, and the folder in which it searches symbols if they
+/// are not installed, with the same layout as the root.
 const PROGRAM: &str = "usr/bin/valgrind.bin";
 const TOOLS: &str = "usr/libexec/valgrind";
 const PACKED: &str = "usr/lib/debug/.build-id";
 const SYMBOLS: &str = "symbols";
 
-/// A command that runs what its further words say under valgrind.
+/// Makes a command that runs its further arguments under valgrind.
 pub fn command() -> Result<Command> {
     if installed() {
         return Ok(Command::new(NAME));
@@ -40,8 +40,8 @@ fn installed() -> bool {
     asked.is_ok_and(|status| status.success())
 }
 
-/// Unpacks it. Memcheck takes the place of functions of the loader, whose names are in a package of
-/// their own: that of the very C library that the machine has.
+/// Unpacks valgrind and symbols. Memcheck replaces functions of the loader, whose names are in the
+/// symbol package of exactly the machine's C library.
 fn tree() -> Result<PathBuf> {
     let mut ask = Command::new("dpkg-query");
     ask.args(["--show", "--showformat=${Version}", "libc6:amd64"]);

@@ -1,16 +1,16 @@
-//! The three things this image wants of ACPI: where configuration space is mapped, a timer of known
-//! speed, and the way off.
+//! The three ACPI facts that this image needs: the address of configuration space, a timer of known
+//! speed, and how to switch off.
 //!
 //! RSDP -> XSDT or RSDT -> MCFG (ECAM) and FADT (timer, power) -> DSDT (the sleep type of S5, found
-//! by its name; there is no interpreter here). Tables with a wrong length or sum are passed over.
+//! by its name; there is no interpreter here). Tables with a wrong length or checksum are skipped.
 
 use crate::memory::Memory;
 use crate::ports;
 
-/// What was found.
+/// The facts found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Acpi {
-    /// Configuration space in memory.
+    /// The mapped configuration space.
     pub(crate) ecam: Option<Ecam>,
     /// The power management timer.
     pub(crate) timer: Option<Timer>,
@@ -37,7 +37,7 @@ impl Timer {
     /// Its speed on every machine.
     pub(crate) const HERTZ: u64 = 3_579_545;
 
-    /// Its count, of which 24 bits are always there.
+    /// Returns its count, of which at least 24 bits are valid.
     pub(crate) fn count(self) -> u32 {
         ports::read32(self.0) & 0xff_ffff
     }
@@ -53,7 +53,7 @@ pub(crate) struct Power {
 }
 
 impl Power {
-    /// Switches the machine off. Comes back only if that failed.
+    /// Switches the machine off. Returns only if that failed.
     pub(crate) fn off(&self) {
         let [first, _] = self.control;
         if let Some((port, value)) = self.enable
@@ -69,21 +69,21 @@ impl Power {
     }
 }
 
-/// A table with its heading checked.
+/// A table with a valid header.
 #[derive(Clone, Copy)]
 struct Table {
     at: u64,
     len: u64,
 }
 
-/// Bytes of the heading of a table.
+/// Bytes of the header of a table.
 const HEADING: u64 = 36;
-/// Longest table that is believed.
+/// Longest table that is accepted.
 const LONGEST: u64 = 4 << 20;
 
 impl Acpi {
-    /// Reads what there is, from the root pointer at `rsdp`; searches the BIOS area for one if that
-    /// is 0.
+    /// Reads the tables from the root pointer at `rsdp`; if that is 0, searches the BIOS area for
+    /// it.
     pub(crate) fn read(memory: &impl Memory, rsdp: u64) -> Self {
         let mut found = Self::default();
         let Some(rsdp) = root(memory, rsdp) else {
@@ -175,12 +175,12 @@ fn power(memory: &impl Memory, table: Table) -> Option<Power> {
     Some(Power { control, sleep, enable: enable.filter(|(port, value)| *port != 0 && *value != 0) })
 }
 
-/// The first two elements of the package named `_S5_`.
+/// Returns the first two elements of the package `_S5_`.
 fn sleep_type(memory: &impl Memory, table: Table) -> Option<[u8; 2]> {
     let name = (table.at + HEADING..table.at + table.len)
         .find(|at| memory.bytes(*at) == Some(*b"_S5_") && memory.byte(at + 4) == Some(0x12))?;
-    // A package: its length in one byte, and as many more as that byte's upper two bits say; then
-    // the count.
+    // A package: its length in one byte, plus the number of bytes in that byte's upper two bits;
+    // then the count.
     let mut at = name + 5;
     at += 2 + u64::from(memory.byte(at)? >> 6);
     let mut element = || {
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn no_table_however_cut_does_harm() {
+    fn truncated_tables_do_not_panic() {
         for at in 0..64 {
             for value in [0, 0x7f, 0xff] {
                 for table in [0xf_5260, 0x1000, 0x2000, 0x3000, 0x4100] {

@@ -1,12 +1,11 @@
-//! What the loader left: command line, ACPI root pointer and memory map, in a PVH start information
-//! block.
+//! The PVH start information of the loader: command line, ACPI root pointer and memory map.
 //!
 //! The layout is Xen's `hvm_start_info`, version 1; every loader of PVH images fills it.
 
 use crate::memory::Memory;
 
 const MAGIC: u32 = 0x336e_c578;
-/// Entries of the memory map that are looked at.
+/// Largest number of memory map entries that are read.
 const MAP_ENTRIES: u64 = 128;
 /// A map entry of ordinary memory.
 const RAM: u32 = 1;
@@ -21,13 +20,12 @@ pub(crate) struct StartInfo {
     len: usize,
     /// Address of the ACPI root pointer, 0 if the loader knows none.
     pub(crate) rsdp: u64,
-    /// First address above everything in the memory map that lies below the reserved ranges on
-    /// top.
+    /// End of the highest RAM entry of the memory map.
     pub(crate) ram_end: u64,
 }
 
 impl StartInfo {
-    /// Reads it. None if there is no such block at `at`.
+    /// Reads it; `None` if there is no such block at `at`.
     pub(crate) fn read(memory: &impl Memory, at: u64) -> Option<Self> {
         if memory.read32(at)? != MAGIC {
             return None;

@@ -1,4 +1,4 @@
-//! Time: the time stamp counter, measured once against the ACPI timer.
+//! The clock: the time stamp counter, calibrated against the ACPI timer.
 
 use core::arch::x86_64::_rdtsc;
 
@@ -7,7 +7,7 @@ use crate::acpi::Timer;
 /// Ticks of the ACPI timer to measure for: 10 ms.
 const MEASURED: u32 = 35_795;
 
-/// A clock that counts nanoseconds from its making.
+/// A clock that counts nanoseconds since its creation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     start: u64,
@@ -16,11 +16,11 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// Measures the time stamp counter. None if the timer stands still.
+    /// Calibrates the time stamp counter; `None` if the timer stands still.
     pub(crate) fn calibrate(timer: Timer) -> Option<Self> {
         let first = timer.count();
         let start = ticks();
-        // A timer that stands still ends this, too: no counter is so slow.
+        // Also ends if the timer stands still: no counter is so slow.
         for _ in 0..100_000_000 {
             let passed = timer.count().wrapping_sub(first) & 0xff_ffff;
             if passed >= MEASURED {
@@ -42,7 +42,7 @@ impl Clock {
         (1_000_000_000 << 32) / self.scale.max(1)
     }
 
-    /// Lets time pass.
+    /// Busy-waits.
     pub(crate) fn spin(&self, nanos: u64) {
         let end = self.now().saturating_add(nanos);
         while self.now() < end {

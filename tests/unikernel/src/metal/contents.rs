@@ -1,19 +1,19 @@
-//! What operations carry: bytes that follow from the test's seed and the operation's number, as the
-//! `dat` command has it.
+//! The contents of operations: bytes computed from the test's seed and the operation's number, as
+//! in the `dat` command.
 
 use hca_mlx5::dma::Buffer;
 use hca_mlx5::platform::Platform;
 
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The mixing of splitmix64: each bit of the result depends on all of the argument.
+/// Mixes a word as splitmix64 does: each bit of the result depends on all of the argument.
 pub(crate) fn mixed(word: u64) -> u64 {
     let word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     word ^ word >> 31
 }
 
-/// The words of operation `number`, with where they stand and how many of their bytes count.
+/// Returns the words of operation `number`, each with its offset and its number of valid bytes.
 fn words(seed: u64, number: u64, len: u32) -> impl Iterator<Item = (usize, [u8; 8], usize)> {
     let start = mixed(seed ^ number.wrapping_mul(GOLDEN));
     (0..u64::from(len.div_ceil(8))).map(move |index| {
@@ -30,7 +30,7 @@ pub(crate) fn fill<P: Platform>(to: &Buffer<'_, P>, at: usize, len: u32, seed: u
     }
 }
 
-/// Where the bytes at `at` first differ from the contents of operation `number`.
+/// Returns where the bytes at `at` first differ from the contents of operation `number`.
 pub(crate) fn differ<P: Platform>(
     of: &Buffer<'_, P>,
     at: usize,

@@ -1,8 +1,8 @@
-//! Random numbers: the CPU's own where it has them, else what can be had from the jitter of its
-//! time stamp counter.
+//! Random numbers: from the CPU's generator if it has one, otherwise from the jitter of its time
+//! stamp counter.
 //!
-//! The second kind is a stopgap: an observer of the machine could narrow it down. The image says
-//! which one it uses.
+//! The second kind is weak: an observer of the machine could narrow it down. The image prints which
+//! one it uses.
 
 use core::arch::asm;
 use core::arch::x86_64::__cpuid;
@@ -22,7 +22,7 @@ pub(crate) struct Entropy {
 }
 
 impl Entropy {
-    /// Finds out what the CPU has.
+    /// Detects the CPU's generator.
     pub(crate) fn new() -> Self {
         Self {
             instruction: __cpuid(1).ecx & 1 << 30 != 0 && rdrand().is_some(),
@@ -30,7 +30,7 @@ impl Entropy {
         }
     }
 
-    /// Where the numbers come from.
+    /// Returns the name of the source.
     pub(crate) fn source(&self) -> &'static str {
         if self.instruction {
             "RDRAND"
@@ -39,14 +39,14 @@ impl Entropy {
         }
     }
 
-    /// 64 bits.
+    /// Returns 64 random bits.
     pub(crate) fn next(&self) -> u64 {
         let mut pool = self.pool.load(Ordering::Relaxed);
         for _ in 0..ROUNDS {
             pool = mix(pool ^ clock::ticks());
             core::hint::spin_loop();
         }
-        // Mixed with the other kind, not replaced: no single source is believed alone.
+        // Mixed with the other kind, not replaced: no single source is trusted alone.
         if let Some(number) = self.instruction.then(rdrand).flatten() {
             pool = mix(pool ^ number);
         }
@@ -60,7 +60,7 @@ fn mix(word: u64) -> u64 {
     mixed(word.wrapping_add(0x9e37_79b9_7f4a_7c15))
 }
 
-/// A number of the CPU's. It may run dry for a moment, so ten attempts.
+/// Reads the CPU's generator. It may be empty for a moment, so this tries ten times.
 fn rdrand() -> Option<u64> {
     (0..10).find_map(|_| {
         let (number, good): (u64, u8);

@@ -1,11 +1,11 @@
-//! What two `dat` tests tell each other, version 1: hello, welcome or refusal in the private data
-//! of the connection, and messages about the test. The table of it stands with the `dat` command,
-//! in `vfio-host/dat/src/traffic/hello.rs`; this is a second writing of it, for an image without a
-//! heap, of the tests that the image knows: ping, write and read.
+//! The messages between two sides of a `dat` test, version 1: hello, welcome or refusal in the
+//! private data of the connection, and messages about the test. The layout is documented with the
+//! `dat` command, in `vfio-host/dat/src/traffic/hello.rs`; this is an independent implementation
+//! for an image without a heap, of the tests ping, write and read.
 //!
 //! Numbers are big-endian; private data is padded with zeros.
 
-/// The version of all of this.
+/// The version of the protocol.
 const VERSION: u8 = 1;
 const HELLO: [u8; 4] = *b"dat?";
 const WELCOME: [u8; 4] = *b"dat!";
@@ -24,7 +24,7 @@ pub(crate) const MOST_DEPTH: u16 = 48;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
-    /// A message each way, one after the other.
+    /// A message in each direction, one after the other.
     Ping = 1,
     /// RDMA writes to the listener's memory.
     Write = 3,
@@ -33,7 +33,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// All that the image knows.
+    /// All kinds that the image supports.
     pub(crate) const ALL: [Self; 3] = [Self::Ping, Self::Write, Self::Read];
 
     /// Its name.
@@ -46,7 +46,7 @@ impl Kind {
     }
 }
 
-/// What a test is asked to be.
+/// The request for a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
     pub(crate) kind: Kind,
@@ -54,16 +54,16 @@ pub(crate) struct Hello {
     pub(crate) depth: u16,
     /// Bytes of one.
     pub(crate) size: u32,
-    /// How many; 0 of a ping without end.
+    /// Number of operations; 0 for a ping without end.
     pub(crate) count: u64,
-    /// What the contents follow from.
+    /// Seed of the contents.
     pub(crate) seed: u64,
-    /// Greatest payload of the packets of who says hello.
+    /// Path MTU of the client.
     pub(crate) mtu: u16,
 }
 
 impl Hello {
-    /// As it travels.
+    /// Encodes it.
     pub(crate) fn bytes(&self) -> [u8; 30] {
         let mut bytes = [0; 30];
         let (depth, size) = (self.depth.to_be_bytes(), self.size.to_be_bytes());
@@ -83,7 +83,7 @@ impl Hello {
         bytes
     }
 
-    /// Reads private data; what is wrong with it, in words for the peer.
+    /// Decodes private data. An error is a text for the peer.
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, &'static str> {
         let rest = &mut { bytes };
         if take(rest) != Some(HELLO) {
@@ -114,13 +114,13 @@ impl Hello {
         Ok(Self { kind, depth, size, count, seed, mtu })
     }
 
-    /// Bytes from the start of one operation's memory to the next one's.
+    /// Returns the bytes from the start of one operation's memory to the next one's.
     pub(crate) fn stride(&self) -> u32 {
         self.size.next_multiple_of(64)
     }
 
-    /// How many operations' memory the listener offers: twice what is in flight, or one more than
-    /// that.
+    /// Returns the number of operations whose memory the listener offers: twice the depth, or one
+    /// more than the depth.
     pub(crate) fn offered(&self) -> u32 {
         let depth = u32::from(self.depth);
         match self.kind {
@@ -131,7 +131,7 @@ impl Hello {
     }
 }
 
-/// What the listener answers: the memory that it offers.
+/// The listener's answer: the memory that it offers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Welcome {
     pub(crate) addr: u64,
@@ -140,7 +140,7 @@ pub(crate) struct Welcome {
 }
 
 impl Welcome {
-    /// As it travels, in answer to `hello`.
+    /// Encodes it, in answer to `hello`.
     pub(crate) fn bytes(&self, hello: &Hello) -> [u8; 28] {
         let mut bytes = [0; 28];
         let depth = hello.depth.to_be_bytes();
@@ -150,7 +150,7 @@ impl Welcome {
         bytes
     }
 
-    /// Reads private data, which must answer `hello`.
+    /// Decodes private data, which must answer `hello`.
     pub(crate) fn read(bytes: &[u8], hello: &Hello) -> Option<Self> {
         let rest = &mut { bytes };
         let head = (take(rest)?, take(rest)?, take(rest)?);
@@ -167,21 +167,21 @@ impl Welcome {
     }
 }
 
-/// The private data of a refusal.
+/// Encodes the private data of a refusal.
 pub(crate) fn refusal(words: &str) -> [u8; REFUSAL_LEN] {
     let mut bytes = [0; REFUSAL_LEN];
     put(&mut bytes, &[&REFUSAL, &[VERSION], words.as_bytes()]);
     bytes
 }
 
-/// The words of a refusal.
+/// Returns the text of a refusal.
 pub(crate) fn refusal_words(bytes: &[u8]) -> Option<&str> {
     let words = bytes.strip_prefix(&REFUSAL)?.get(1..)?;
     let len = words.iter().position(|byte| !(b' '..=b'~').contains(byte));
     core::str::from_utf8(words.get(..len.unwrap_or(words.len()))?).ok()
 }
 
-/// What a message says of operations up to a number.
+/// The kind of a message about operations up to a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Saying {
@@ -200,7 +200,7 @@ pub(crate) fn message(saying: Saying, number: u64) -> [u8; MESSAGE_LEN as usize]
     bytes
 }
 
-/// Reads one.
+/// Decodes a message.
 pub(crate) fn read_message(bytes: &[u8]) -> Option<(Saying, u64)> {
     let rest = &mut { bytes };
     if take(rest)? != MESSAGE {
@@ -222,7 +222,7 @@ fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
     Some(*head)
 }
 
-/// Puts fields one after the other; what does not fit is left out.
+/// Writes fields one after the other, truncated at the end of `to`.
 fn put(to: &mut [u8], fields: &[&[u8]]) {
     for (place, byte) in to.iter_mut().zip(fields.iter().copied().flatten()) {
         *place = *byte;
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beyond_the_limits_is_refused() {
+    fn requests_beyond_the_limits_are_refused() {
         for (at, byte) in
             [(0, b'x'), (4, 2), (5, 2), (5, 1), (7, 0), (7, 49), (9, 0x11), (11, 0), (19, 0)]
         {
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_and_messages_survive_the_way() {
+    fn refusals_and_messages_are_decoded_as_encoded() {
         assert_eq!(refusal_words(&refusal("no room")), Some("no room"));
         assert_eq!(refusal_words(b"dat"), None);
         assert_eq!(refusal(&"x".repeat(500))[REFUSAL_LEN - 1], b'x');

@@ -1,4 +1,4 @@
-//! The way from the boot code to the peer, and the ways out.
+//! The main function between the boot code and the peer, and the ends of the image.
 
 use core::arch::asm;
 use core::cell::UnsafeCell;
@@ -18,18 +18,18 @@ use crate::machine::Machine;
 use crate::memory::Mapped;
 use crate::options::{Options, Wrong};
 use crate::pci::{self, Bar, Config, Function};
-use crate::peer::{self, Room};
+use crate::peer::{self, PeerStorage};
 use crate::serial::{Serial, say};
 use crate::{paging, ports};
 
 /// Vendor of the HCAs.
 const MELLANOX: u32 = 0x15b3;
-/// Where the device may be that ends QEMU.
+/// The port of the device that ends QEMU.
 const DEBUG_EXIT: u16 = 0xf4;
-/// How long a machine may take to switch itself off.
+/// Longest wait for the machine to switch off.
 const OFF: u64 = 10_000_000_000;
 
-/// Why the image ends early.
+/// Why the image failed.
 type Failed = &'static str;
 
 #[cfg(dat_image)]
@@ -55,7 +55,7 @@ extern "C" fn metal_exception(frame: &Frame) -> ! {
     fail()
 }
 
-/// Called by the boot code, with the address of what the loader left.
+/// Called by the boot code, with the address of the start information.
 // SAFETY: no other symbol of the image has this name.
 #[cfg_attr(dat_image, unsafe(no_mangle))]
 extern "C" fn metal_main(start: u32) -> ! {
@@ -67,7 +67,7 @@ extern "C" fn metal_main(start: u32) -> ! {
             say!("dat-metal: result ok");
             if let Some((power, clock)) = off {
                 power.off();
-                // It takes a moment, in which this CPU goes on.
+                // Switching off takes a moment, during which this CPU continues.
                 clock.spin(OFF);
             }
             say!("dat-metal: the machine does not switch off");
@@ -80,17 +80,17 @@ extern "C" fn metal_main(start: u32) -> ! {
     }
 }
 
-/// The end of an image that failed.
+/// Ends a failed image.
 fn fail() -> ! {
     say!("dat-metal: result failed");
     ports::write32(DEBUG_EXIT, 1);
     loop {
-        // SAFETY: with interrupts off this stops the CPU, which is what is wanted.
+        // SAFETY: with interrupts off this stops the CPU, as intended.
         unsafe { asm!("cli", "hlt", options(nomem, nostack)) };
     }
 }
 
-/// Everything, in order. Leaves in `off` what the way out needs.
+/// Sets up the machine and runs the peer. Stores in `off` how to switch the machine off.
 fn run(start: u32, off: &mut Option<(Power, Clock)>) -> Result<(), Failed> {
     let info =
         StartInfo::read(&Mapped, start.into()).ok_or("the loader left no PVH start information")?;
@@ -140,13 +140,13 @@ fn with_bus<C: Config>(
     say!("interrupts: {}", if interrupts.is_some() { "MSI-X" } else { "none, polling" });
 
     static PLACE: Only<Option<Machine>> = Only::new(None);
-    // Made where it stays: on the way over the stack it would take more of that than all the rest.
-    static ROOM: Only<Room> = Only::new(Storage::new());
+    // Initialized in place: a move over the stack would need more stack than all the rest.
+    static STORAGE: Only<PeerStorage> = Only::new(Storage::new());
     let twice = "there is only one arena";
     let machine = Machine::new(registers, clock, entropy, interrupts).zip(PLACE.take());
     let machine: &'static Machine = machine.map(|(made, place)| place.insert(made)).ok_or(twice)?;
-    let room = ROOM.take().ok_or(twice)?;
-    let done = peer::run(machine, room, options);
+    let storage = STORAGE.take().ok_or(twice)?;
+    let done = peer::run(machine, storage, options);
     function.msix(false);
     function.stop();
     if let Some(interrupts) = &machine.interrupts {
@@ -155,7 +155,7 @@ fn with_bus<C: Config>(
     }
     done.map_err(|error| {
         say!("dat-metal: {error}");
-        "the peer did not do what it was told"
+        "the peer failed"
     })?;
     say!("given back: {} pages and {} bytes still out", machine.held(), machine.used());
     if machine.held() != 0 || machine.used() != 0 {
@@ -164,17 +164,18 @@ fn with_bus<C: Config>(
     Ok(())
 }
 
-/// BAR 0, above 4 GiB.
+/// Returns BAR 0, moved above 4 GiB if needed.
 fn place<C: Config>(function: &Function<'_, C>, ram_end: u64, moved: bool) -> Result<Bar, Failed> {
     let bar = function.bar(0).ok_or("the HCA has no BAR 0")?;
     if bar.base >= 1 << 32 && !moved {
         say!("bar 0: {} MiB at {:#x}", bar.len >> 20, bar.base);
         return Ok(bar);
     }
-    // A quarter up the CPU's physical addresses: above memory, below what is reserved at the top.
+    // At a quarter of the CPU's physical addresses: above memory, below the reserved range at the
+    // top.
     let base = 1_u64.checked_shl(paging::address_bits().saturating_sub(2)).unwrap_or(0);
     if base < ram_end.max(1 << 32) || bar.len > base {
-        return Err("there is no room for BAR 0 above the memory");
+        return Err("there is no space for BAR 0 above the memory");
     }
     let now = function.place(0, bar, base).ok_or("BAR 0 cannot be moved")?;
     say!("bar 0: {} MiB moved from {:#x} to {:#x}", bar.len >> 20, bar.base, now.base);
@@ -189,12 +190,11 @@ fn map(bar: Bar) -> Result<MappedBar, Failed> {
         .ok()
         .and_then(|base| NonNull::new(core::ptr::with_exposed_provenance_mut(base)));
     let base = base.filter(|_| paging::map_uncached(bar.base, bar.len)).ok_or(none)?;
-    // SAFETY: mapped a moment ago, for good, at an address where a device answers, aligned as BARs
-    // are.
+    // SAFETY: just mapped, never unmapped, at the address of a device, aligned as BARs are.
     Ok(unsafe { MappedBar::new(base, len) })
 }
 
-/// Leads the HCA's vectors to this CPU.
+/// Routes the HCA's interrupt vectors to this CPU.
 fn route<C: Config>(
     function: &Function<'_, C>,
     registers: &MappedBar,
@@ -230,13 +230,13 @@ impl fmt::Display for Id {
     }
 }
 
-/// A value that lives for ever and is given out once.
+/// A static value that can be taken once.
 struct Only<T> {
     value: UnsafeCell<T>,
     taken: AtomicBool,
 }
 
-// SAFETY: whoever takes it first is the only one who ever has it.
+// SAFETY: only the first call of `take` gets a reference.
 unsafe impl<T: Send> Sync for Only<T> {}
 
 impl<T> Only<T> {
@@ -244,13 +244,13 @@ impl<T> Only<T> {
         Self { value: UnsafeCell::new(value), taken: AtomicBool::new(false) }
     }
 
-    /// The value, if nobody has it yet.
-    #[expect(clippy::mut_from_ref, reason = "given out once")]
+    /// Returns the value on the first call, `None` afterwards.
+    #[expect(clippy::mut_from_ref, reason = "returned once")]
     fn take(&'static self) -> Option<&'static mut T> {
         if self.taken.swap(true, Ordering::Relaxed) {
             return None;
         }
-        // SAFETY: `taken` was false, so nobody else has been here, or ever will.
+        // SAFETY: `taken` was false, so this is the only call that gets here.
         Some(unsafe { &mut *self.value.get() })
     }
 }

@@ -1,9 +1,9 @@
 //! Exceptions, which end the image, and interrupts, which end a sleep.
 //!
-//! Interrupts are let in only while the CPU halts in [`Interrupts::sleep`]; those that come at any
-//! other time wait in the local APIC and end the next sleep at once, so none is missed and none
-//! ever interrupts Rust code. The handlers are in `boot.s`: they count and acknowledge. The APIC's
-//! own timer ends a sleep in which nothing else happens.
+//! Interrupts are enabled only while the CPU halts in [`Interrupts::sleep`]. At any other time they
+//! stay pending in the local APIC and end the next sleep at once, so none is missed and none
+//! interrupts Rust code. The handlers are in `boot.s`: they count and acknowledge. The APIC's timer
+//! ends a sleep without other interrupts.
 
 use core::arch::asm;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -19,10 +19,10 @@ pub(crate) const HCA_VECTORS: u16 = 2;
 const FIRST: u8 = 0x40;
 /// Which of them is the timer's.
 const TIMER: u8 = 3;
-/// Vector of interrupts that were taken back before they came.
+/// Vector of spurious interrupts.
 const SPURIOUS: u8 = 0xff;
 
-/// Where every local APIC is until somebody moves it.
+/// The default address of the local APIC.
 pub(crate) const APIC: u64 = 0xfee0_0000;
 /// Its registers.
 const ID: usize = 0x20;
@@ -50,7 +50,7 @@ unsafe extern "C" {
     static HANDLERS: [u64; 5];
 }
 
-/// From now on an exception is told before the image ends.
+/// Installs exception handlers, which print the exception and end the image.
 pub(crate) fn catch_exceptions() {
     // SAFETY: tables of the boot code, never written.
     let entries = unsafe { &EXCEPTIONS };
@@ -64,7 +64,7 @@ pub(crate) fn catch_exceptions() {
     }
     let pointer =
         Pointer { limit: 4095, base: core::ptr::from_ref(&GATES).expose_provenance() as u64 };
-    // SAFETY: the table lives for ever, and each gate that is present leads to an entry of the boot
+    // SAFETY: the table is static, and each gate that is present leads to an entry of the boot
     // code.
     unsafe {
         asm!("lidt [{}]", in(reg) &raw const pointer, options(readonly, nostack, preserves_flags))
@@ -78,7 +78,7 @@ fn fill([low, high]: &[AtomicU64; 2], entry: u64) {
     low.store(word, Ordering::Relaxed);
 }
 
-/// The local APIC, on.
+/// The enabled local APIC.
 #[derive(Debug)]
 pub(crate) struct Interrupts {
     apic: MappedBar,
@@ -87,7 +87,7 @@ pub(crate) struct Interrupts {
 }
 
 impl Interrupts {
-    /// Whether the local APIC is on and where the handlers expect it.
+    /// Returns whether the local APIC is on and at its default address.
     pub(crate) fn possible() -> bool {
         let (low, high): (u32, u32);
         // SAFETY: every x86-64 has this register (IA32_APIC_BASE), and reading it changes nothing.
@@ -123,13 +123,13 @@ impl Interrupts {
         Self { apic, millisecond }
     }
 
-    /// What a device writes where to raise interrupt `number`.
+    /// Returns address and data of the write by which a device raises interrupt `number`.
     pub(crate) fn message(&self, number: u16) -> Option<(u64, u32)> {
         let cpu = u64::from(self.apic.read32(ID) >> 24);
         (number < HCA_VECTORS).then(|| (APIC | cpu << 12, u32::from(FIRST) + u32::from(number)))
     }
 
-    /// Halts until an interrupt comes, or one has come since the last sleep, or the time is over.
+    /// Halts until an interrupt, which may be pending already, or until the timeout.
     pub(crate) fn sleep(&self, nanos: u64) {
         let counts = u128::from(nanos) * u128::from(self.millisecond) / 1_000_000;
         let counts = u32::try_from(counts).unwrap_or(u32::MAX).max(1);
@@ -140,14 +140,14 @@ impl Interrupts {
         unsafe { asm!("sti", "hlt", "cli", options(nostack)) };
     }
 
-    /// Interrupts so far: commands and events, completions, timer.
+    /// Returns the number of interrupts so far: commands and events, completions, timer.
     pub(crate) fn arrivals(&self) -> [u32; 3] {
         let [first, second, _, timer] = &ARRIVALS;
         [first, second, timer].map(|count| count.load(Ordering::Relaxed))
     }
 }
 
-/// What the boot code pushed for an exception.
+/// The stack frame that the boot code pushes for an exception.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Frame {

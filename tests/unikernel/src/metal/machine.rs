@@ -1,5 +1,5 @@
-//! The machine as the driver's platform: registers and memory where they are, and nobody else who
-//! uses them.
+//! The machine as the driver's platform: registers and memory at their physical addresses, used by
+//! the driver alone.
 //!
 //! The arena and the pages for the firmware are statics; the device sees them at the addresses the
 //! CPU does, since no IOMMU is switched on. `tests/unikernel/examples/embedder.rs` says what each
@@ -17,7 +17,7 @@ use crate::entropy::Entropy;
 use crate::interrupts::Interrupts;
 use crate::reserve::{PAGE, Reserve};
 
-/// Bytes of the arena: the greatest test that the `dat` command asks for, and the driver's queues.
+/// Bytes of the arena: enough for the largest test of the `dat` command and the driver's queues.
 const ARENA: usize = 16 << 20;
 /// Pages for the firmware: 32 MiB. A ConnectX-4 asks for half of that.
 const FIRMWARE: usize = 8192;
@@ -35,7 +35,7 @@ static MEMORY: Pages<ARENA> = Pages(UnsafeCell::new([0; ARENA]));
 #[cfg_attr(dat_image, unsafe(link_section = ".arena"))]
 static RESERVE: Pages<{ FIRMWARE * PAGE }> = Pages(UnsafeCell::new([0; FIRMWARE * PAGE]));
 
-/// Everything the driver needs of its host.
+/// The host of the driver.
 #[derive(Debug)]
 pub(crate) struct Machine {
     bar: MappedBar,
@@ -58,7 +58,7 @@ impl Machine {
         let memory = NonNull::new(MEMORY.0.get())?;
         Some(Self {
             bar,
-            // SAFETY: the static lives for ever and is touched by nobody else.
+            // SAFETY: a static that is used only here.
             arena: unsafe { RawArena::new(memory.cast(), ARENA) },
             reserve: Reserve::new(RESERVE.0.get().expose_provenance() as u64),
             clock,
@@ -67,7 +67,8 @@ impl Machine {
         })
     }
 
-    /// Lets time pass: until an interrupt, for so long at most; polling, for a moment.
+    /// Sleeps until an interrupt, for at most `nanos`; without interrupts, only pauses for a
+    /// moment.
     pub(crate) fn rest(&self, nanos: u64) {
         match &self.interrupts {
             Some(interrupts) => interrupts.sleep(nanos),
@@ -75,12 +76,12 @@ impl Machine {
         }
     }
 
-    /// Pages of the reserve that the firmware holds.
+    /// Returns the number of pages that the firmware holds.
     pub(crate) fn held(&self) -> u32 {
         self.reserve.held()
     }
 
-    /// Bytes of the arena that are taken.
+    /// Returns the number of allocated bytes of the arena.
     pub(crate) fn used(&self) -> usize {
         ARENA - self.arena.available()
     }

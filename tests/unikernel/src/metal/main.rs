@@ -1,4 +1,4 @@
-//! A DAT peer on bare metal: this image is the whole of what runs.
+//! A DAT peer on bare metal: nothing else runs on the machine.
 //!
 //! A loader of PVH images starts it; `boot.s` enters long mode; then, in order: start information
 //! and command line, exceptions, ACPI, clock, the HCA on the bus, a reset of it, its BAR,

@@ -1,11 +1,11 @@
-//! Physical memory as firmware tables are read: byte by byte, checked, aligned or not.
+//! Checked reads of physical memory for firmware tables, byte by byte, aligned or not.
 
-/// Memory that can be read at any address, or refuses.
+/// Memory that can be read at any address, with a check.
 pub(crate) trait Memory {
-    /// One byte; None where there is no memory to read.
+    /// Reads one byte; `None` if there is no memory.
     fn byte(&self, at: u64) -> Option<u8>;
 
-    /// `N` bytes.
+    /// Reads `N` bytes.
     fn bytes<const N: usize>(&self, at: u64) -> Option<[u8; N]> {
         let mut bytes = [0; N];
         for (index, byte) in (0..).zip(&mut bytes) {
@@ -13,21 +13,21 @@ pub(crate) trait Memory {
         }
         Some(bytes)
     }
-    /// A little-endian word of 16 bits.
+    /// Reads a little-endian word of 16 bits.
     fn read16(&self, at: u64) -> Option<u16> {
         self.bytes(at).map(u16::from_le_bytes)
     }
-    /// A little-endian word of 32 bits.
+    /// Reads a little-endian word of 32 bits.
     fn read32(&self, at: u64) -> Option<u32> {
         self.bytes(at).map(u32::from_le_bytes)
     }
-    /// A little-endian word of 64 bits.
+    /// Reads a little-endian word of 64 bits.
     fn read64(&self, at: u64) -> Option<u64> {
         self.bytes(at).map(u64::from_le_bytes)
     }
 }
 
-/// What the boot code has mapped one to one: the first 4 GiB. (Firmware puts tables even into the
+/// The first 4 GiB, which the boot code has mapped one to one. (Firmware puts tables even into the
 /// lowest page, but none at 0.)
 #[derive(Debug)]
 pub(crate) struct Mapped;
@@ -38,8 +38,8 @@ impl Memory for Mapped {
             return None;
         }
         let at = core::ptr::with_exposed_provenance::<u8>(usize::try_from(at).ok()?);
-        // SAFETY: mapped, and only memory that firmware or the loader wrote before this image ran
-        // is ever asked for.
+        // SAFETY: mapped, and callers only read memory that firmware or the loader wrote before
+        // this image ran.
         Some(unsafe { at.read_volatile() })
     }
 }
@@ -48,7 +48,7 @@ impl Memory for Mapped {
 pub(crate) mod tests {
     use super::*;
 
-    /// Memory from address 0 on, for tests of what reads tables.
+    /// Memory from address 0 on, for tests of table readers.
     pub(crate) struct Bytes(Vec<u8>);
 
     impl Bytes {
@@ -64,7 +64,7 @@ pub(crate) mod tests {
         pub(crate) fn put64(&mut self, at: usize, value: u64) {
             self.put(at, &value.to_le_bytes());
         }
-        /// Makes the bytes from `at` on sum up to 0, by the one at `sum`.
+        /// Sets the byte at `sum` so that the `len` bytes at `at` sum up to 0.
         pub(crate) fn seal(&mut self, at: usize, len: usize, sum: usize) {
             self.0[sum] = 0;
             let total = self.0[at..at + len].iter().fold(0u8, |a, b| a.wrapping_add(*b));

@@ -5,10 +5,10 @@ use core::time::Duration;
 
 use crate::hello::{Kind, MOST_SIZE};
 
-/// What the image is told to do.
+/// The options of the image.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Options {
-    /// Which HCA, in the order of the buses.
+    /// Index of the HCA, in the order of the buses.
     pub(crate) hca: usize,
     /// Own address.
     pub(crate) ip: IpAddr,
@@ -18,33 +18,33 @@ pub(crate) struct Options {
     pub(crate) gateway: Option<IpAddr>,
     /// 802.1Q VLAN.
     pub(crate) vlan: Option<u16>,
-    /// Where to connect; without one the image listens.
+    /// Address of the peer; without one the image listens.
     pub(crate) peer: Option<IpAddr>,
     /// Connection qualifier, own or the peer's.
     pub(crate) port: u64,
     /// Tests to serve.
     pub(crate) serve: u32,
-    /// The one test to run; all, one after the other, if none is named.
+    /// The test to run; all, one after the other, if `None`.
     pub(crate) test: Option<Kind>,
     /// Operations of a test.
     pub(crate) count: u64,
-    /// Operations in flight, but for a ping.
+    /// Operations in flight, except for a ping.
     pub(crate) depth: u16,
     /// Bytes of an operation.
     pub(crate) size: u32,
     /// Sleep until MSI-X interrupts come instead of polling.
     pub(crate) interrupts: bool,
-    /// Move BAR 0 even if firmware has put it above 4 GiB.
+    /// Move BAR 0 even if firmware has assigned it above 4 GiB.
     pub(crate) move_bar: bool,
-    /// The image ends after that long, whatever happens.
+    /// Time after which the image ends in any case.
     pub(crate) timeout: Duration,
 }
 
-/// A word that makes no sense, and why.
+/// An invalid word, and the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wrong<'a>(pub(crate) &'a str, pub(crate) &'static str);
 
-/// Most operations in flight: so many requests fit the adapter's storage, with messages about the
+/// Most operations in flight, limited by the adapter's storage, which also holds messages about the
 /// test.
 const DEEPEST: u16 = 16;
 
@@ -138,7 +138,7 @@ impl Options {
     }
 }
 
-/// Puts a value to its place, or says what it should have been.
+/// Stores a value, or returns what was expected.
 fn put<T>(place: &mut T, value: Option<T>, wanted: &'static str) -> Option<&'static str> {
     match value {
         Some(value) => {
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_word_is_understood() {
+    fn every_option_is_parsed() {
         let options = Options::parse(
             "hca=1 ip=10.1.2.3/16 gateway=10.1.0.1 vlan=5 peer=10.1.2.4 port=99 serve=3 test=read count=7 depth=16 size=100 irq=poll bar=move timeout=9",
         )

@@ -40,14 +40,14 @@ unsafe extern "C" {
     static LEVEL4: Table;
 }
 
-/// Maps `len` bytes of registers from `base` on. False if there are no tables left, or no such
-/// addresses.
+/// Maps `len` bytes of registers from `base` on. Returns false if no tables are left, or the
+/// addresses are out of range.
 pub(crate) fn map_uncached(base: u64, len: u64) -> bool {
     let Some(end) = base.checked_add(len).filter(|end| *end <= 1 << 47) else {
         return false;
     };
-    // SAFETY: the boot code defines it with that alignment and length; its entries are only touched
-    // here.
+    // SAFETY: the boot code defines it with that alignment and length; its entries are accessed
+    // only here.
     let top = unsafe { &LEVEL4 };
     let start = base & !(PAGE - 1);
     for address in (start..end).step_by(2 << 20) {
@@ -63,15 +63,14 @@ pub(crate) fn map_uncached(base: u64, len: u64) -> bool {
         };
         entry.store(address | LARGE | UNCACHED | PRESENT, Ordering::Relaxed);
     }
-    // SAFETY: the same tables again. What was mapped before is still where it was, so nothing in
-    // use moves.
+    // SAFETY: the same tables again. Existing mappings are unchanged.
     unsafe {
         asm!("mov {r}, cr3", "mov cr3, {r}", r = out(reg) _, options(nostack, preserves_flags))
     };
     true
 }
 
-/// The table that `entry` points to; a new one if it points to none.
+/// Returns the table that `entry` points to; allocates one if it points to none.
 fn below(entry: &AtomicU64) -> Option<&'static Table> {
     let value = entry.load(Ordering::Relaxed);
     if value & 1 == 0 {
@@ -86,7 +85,7 @@ fn below(entry: &AtomicU64) -> Option<&'static Table> {
     Some(unsafe { &*table })
 }
 
-/// Bits of a physical address on this CPU.
+/// Returns the number of bits of a physical address on this CPU.
 pub(crate) fn address_bits() -> u32 {
     let leaf = core::arch::x86_64::__cpuid(0x8000_0000);
     if leaf.eax < 0x8000_0008 {

@@ -1,9 +1,9 @@
-//! Configuration space, and the way to one function in it.
+//! Configuration space, and the setup of one function.
 //!
-//! [`Config`] reads and writes it: mapped ([`Mapped`]), or through the ports 0xcf8 and 0xcfc where
+//! [`Config`] reads and writes it: mapped ([`Mapped`]), or through the ports 0xcf8 and 0xcfc if
 //! ACPI names no mapping ([`Ports`], 256 bytes of each function). [`find`] walks the buses that
-//! firmware has numbered, [`Function`] does to the function found what a host does before it hands
-//! it to the driver: place BAR 0, reset, memory and bus master on.
+//! firmware has numbered. [`Function`] prepares the function for the driver: place BAR 0, reset,
+//! memory decoding and bus mastering on.
 
 use hca_mlx5::mmio::MappedBar;
 use heapless::Vec;
@@ -11,7 +11,7 @@ use heapless::Vec;
 use crate::acpi::Ecam;
 use crate::ports;
 
-/// Where a function is.
+/// The address of a function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Address {
     pub(crate) bus: u8,
@@ -25,8 +25,8 @@ impl core::fmt::Display for Address {
     }
 }
 
-/// Reads and writes 32 bits of configuration space; `offset` is a multiple of 4. All ones where
-/// nothing is.
+/// Reads and writes 32 bits of configuration space; `offset` is a multiple of 4. Absent functions
+/// read as all ones.
 pub(crate) trait Config {
     fn read(&self, at: Address, offset: u16) -> u32;
     fn write(&self, at: Address, offset: u16, value: u32);
@@ -91,7 +91,7 @@ impl Config for Ports {
 /// Bridges between the root and a function, at most.
 const DEPTH: usize = 8;
 
-/// A function, and the bridges on the way to it, the root's first.
+/// A function, and the bridges above it, the root's first.
 #[derive(Debug)]
 pub(crate) struct Function<'c, C> {
     config: &'c C,
@@ -99,21 +99,21 @@ pub(crate) struct Function<'c, C> {
     bridges: Vec<Address, DEPTH>,
 }
 
-/// A BAR: where it is and how long.
+/// A BAR: its address and length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bar {
     pub(crate) base: u64,
     pub(crate) len: u64,
 }
 
-/// The `nth` function, in the order of the buses, that `wanted` (vendor in the lower half, device
-/// in the upper) likes.
+/// Returns the `nth` function, in the order of the buses, whose ID `wanted` accepts (vendor in the
+/// lower 16 bits, device in the upper).
 pub(crate) fn find<C: Config>(
     config: &C,
     mut nth: usize,
     wanted: impl Fn(u32) -> bool,
 ) -> Option<Function<'_, C>> {
-    // What is still to be looked at: a bus, and the bridges to it.
+    // Buses still to search, each with the bridges above it.
     let mut buses: Vec<(u8, Vec<Address, DEPTH>), 32> = Vec::new();
     buses.push((0, Vec::new())).ok()?;
     while let Some((bus, bridges)) = buses.pop() {
@@ -121,8 +121,7 @@ pub(crate) fn find<C: Config>(
             for function in 0..8 {
                 let at = Address { bus, device, function };
                 let id = config.read(at, 0);
-                // 0 is what an address without any configuration space behind it reads as, on some
-                // machines.
+                // On some machines an address without configuration space reads as 0.
                 if id == u32::MAX || id == 0 {
                     if function == 0 {
                         break;
@@ -138,10 +137,10 @@ pub(crate) fn find<C: Config>(
                 let [_, _, kind, _] = config.read(at, 0x0c).to_le_bytes();
                 let [_, secondary, _, _] = config.read(at, 0x18).to_le_bytes();
                 if kind & 0x7f == 1 && secondary > bus {
-                    let mut way = bridges.clone();
-                    if way.push(at).is_ok() {
-                        // More bridges than there is room for: those behind are not seen.
-                        let _ = buses.push((secondary, way));
+                    let mut path = bridges.clone();
+                    if path.push(at).is_ok() {
+                        // Buses behind too many bridges are not searched.
+                        let _ = buses.push((secondary, path));
                     }
                 }
                 if function == 0 && kind & 0x80 == 0 {
@@ -154,10 +153,10 @@ pub(crate) fn find<C: Config>(
 }
 
 impl<C: Config> Function<'_, C> {
-    /// Offset of capability `id`.
+    /// Returns the offset of capability `id`.
     fn capability(&self, id: u8) -> Option<u16> {
         let mut at = self.read(0x34) & 0xfc;
-        // No more than fit, so that a ring of them ends.
+        // At most as many as fit, so that a cycle ends.
         for _ in 0..48 {
             let offset = u16::try_from(at).ok().filter(|at| *at >= 0x40)?;
             let [this, next, ..] = self.read(offset).to_le_bytes();
@@ -177,14 +176,14 @@ impl<C: Config> Function<'_, C> {
         self.config.write(self.at, offset, value);
     }
 
-    /// Command register: memory and bus master on or off. Writing zeros to the status half clears
-    /// nothing.
+    /// Writes the command register: memory decoding and bus mastering on or off. Writing zeros to
+    /// the status register clears nothing.
     fn enable(&self, memory: bool, master: bool) {
         let keep = self.read(4) & 0xfff8;
         self.write(4, keep | u32::from(memory) << 1 | u32::from(master) << 2);
     }
 
-    /// Memory and bus master on, for the function and all bridges before it.
+    /// Switches memory decoding and bus mastering on, for the function and all bridges above it.
     pub(crate) fn start(&self) {
         for bridge in &self.bridges {
             let command = self.config.read(*bridge, 4) & 0xffff;
@@ -193,12 +192,13 @@ impl<C: Config> Function<'_, C> {
         self.enable(true, true);
     }
 
-    /// Bus master off: the function reaches no memory any more.
+    /// Switches bus mastering off, after which the function accesses no memory.
     pub(crate) fn stop(&self) {
         self.enable(true, false);
     }
 
-    /// Memory BAR `index` (the lower half of a 64-bit one), measured. None if it is not there.
+    /// Returns memory BAR `index` (the lower one of a 64-bit BAR) with its length; `None` if
+    /// absent.
     pub(crate) fn bar(&self, index: u16) -> Option<Bar> {
         let at = 0x10 + 4 * index;
         let low = self.read(at);
@@ -207,7 +207,7 @@ impl<C: Config> Function<'_, C> {
             return None;
         }
         let high = if wide { self.read(at + 4) } else { 0 };
-        // While it is all ones it must not answer.
+        // The function must not decode memory while the BAR is all ones.
         let command = self.read(4) & 0xffff;
         self.write(4, command & !3);
         self.write(at, u32::MAX);
@@ -225,7 +225,8 @@ impl<C: Config> Function<'_, C> {
         len.is_power_of_two().then_some(Bar { base, len })
     }
 
-    /// Puts 64-bit BAR `index` to `base`, and the prefetchable windows of the bridges around it.
+    /// Moves 64-bit BAR `index` to `base`, and sets the prefetchable windows of the bridges around
+    /// it.
     pub(crate) fn place(&self, index: u16, bar: Bar, base: u64) -> Option<Bar> {
         let at = 0x10 + 4 * index;
         if self.read(at) & 0xf != 0xc || !base.is_multiple_of(bar.len.max(1 << 20)) {
@@ -233,23 +234,22 @@ impl<C: Config> Function<'_, C> {
         }
         let last = base.checked_add(bar.len.max(1 << 20) - 1)?;
         self.enable(false, false);
-        let half = |value: u64| u32::try_from(value & 0xffff_ffff).unwrap_or(0);
-        self.write(at, half(base));
-        self.write(at + 4, half(base >> 32));
+        let low = |value: u64| u32::try_from(value & 0xffff_ffff).unwrap_or(0);
+        self.write(at, low(base));
+        self.write(at + 4, low(base >> 32));
         for bridge in &self.bridges {
-            // Base and limit: bits 31..20 of each in 15..4, and the upper halves in registers of
-            // their own.
-            let window = half(base) >> 16 & 0xfff0 | half(last) & 0xfff0_0000;
+            // Base and limit: bits 31..20 of each in 15..4, and bits 63..32 in separate registers.
+            let window = low(base) >> 16 & 0xfff0 | low(last) & 0xfff0_0000;
             self.config.write(*bridge, 0x24, window);
-            self.config.write(*bridge, 0x28, half(base >> 32));
-            self.config.write(*bridge, 0x2c, half(last >> 32));
+            self.config.write(*bridge, 0x28, low(base >> 32));
+            self.config.write(*bridge, 0x2c, low(last >> 32));
         }
         let now = u64::from(self.read(at) & !0xf) | u64::from(self.read(at + 4)) << 32;
         (now == base).then_some(Bar { base, ..bar })
     }
 
-    /// Function level reset. `wait` lets so many milliseconds pass. False if the function has none
-    /// or does not come back.
+    /// Does a function level reset. `wait` waits for some milliseconds. Returns false if the
+    /// function has none or does not answer afterwards.
     pub(crate) fn reset(&self, mut wait: impl FnMut(u32)) -> bool {
         let Some(express) = self.capability(0x10) else {
             return false;
@@ -259,7 +259,7 @@ impl<C: Config> Function<'_, C> {
         }
         let bars = [0x10, 0x14, 0x18, 0x1c, 0x20, 0x24].map(|at| (at, self.read(at)));
         self.enable(true, false);
-        // What is on its way arrives before the reset, which nothing but time can then undo.
+        // Requests in flight must complete before the reset.
         for _ in 0..100 {
             if self.read(express + 8) & 1 << 21 == 0 {
                 break;
@@ -268,8 +268,8 @@ impl<C: Config> Function<'_, C> {
         }
         let control = self.read(express + 8) & 0xffff;
         self.write(express + 8, control | 1 << 15);
-        // The specification gives it 100 ms; until then, and on some cards long after, it reads as
-        // ones.
+        // The specification allows 100 ms. Until then, and on some cards much longer, it reads as
+        // all ones.
         wait(100);
         for _ in 0..500 {
             if self.read(0) != u32::MAX {
@@ -283,7 +283,7 @@ impl<C: Config> Function<'_, C> {
         false
     }
 
-    /// Where the MSI-X table is: BAR, offset, entries.
+    /// Returns the location of the MSI-X table: BAR, offset, entries.
     pub(crate) fn msix_table(&self) -> Option<(u16, usize, u16)> {
         let at = self.capability(0x11)?;
         let place = self.read(at + 4);
@@ -292,7 +292,7 @@ impl<C: Config> Function<'_, C> {
         Some((bar, usize::try_from(place & !7).ok()?, entries))
     }
 
-    /// MSI-X on or off.
+    /// Switches MSI-X on or off.
     pub(crate) fn msix(&self, on: bool) {
         if let Some(at) = self.capability(0x11) {
             let word = self.read(at) & !(3 << 30);

@@ -1,12 +1,9 @@
 //! The DAT peer: brings the HCA up, then serves tests or runs them against another peer, of bare
 //! metal or a `dat` command.
 //!
-//! Here are the adapter, its events and a connection with its memory; `serve` is the passive side
-//! of a test, `call` the active one. One connection at a time, one event dispatcher for everything.
-#![expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "any event that does not belong where it came means the same: the end"
-)]
+//! This file has the adapter, its events and a connection with its memory; `serve` is the passive
+//! side of a test, `call` the active one. One connection at a time, one Event Dispatcher for all.
+#![expect(clippy::wildcard_enum_match_arm, reason = "any unexpected event means the same: the end")]
 
 use core::fmt;
 use core::time::Duration;
@@ -29,36 +26,36 @@ use crate::serial::say;
 mod call;
 mod serve;
 
-/// The driver, with tables for what one peer makes.
+/// The driver, with tables for the objects of one peer.
 pub(crate) type Driver = Mlx5<'static, Machine, 8, 16, 32>;
 /// The adapter's storage.
-pub(crate) type Room = Storage<Driver, 4, 8, 16, 64, 64>;
+pub(crate) type PeerStorage = Storage<Driver, 4, 8, 16, 64, 64>;
 
-/// Receives for messages about a test, and bytes of each.
+/// Number of receives for messages about a test, and bytes of each.
 const NOTES: (u32, u32) = (4, 64);
-/// Events that one connection can have outstanding, and requests for others besides.
+/// Events that one connection can have outstanding, and connection requests in addition.
 const EVENTS: u32 = 64;
-/// Longest rest without a look around.
+/// Longest sleep between two calls of `advance`.
 const PAUSE: Duration = Duration::from_millis(100);
 
 const NONE: CompletionFlags = CompletionFlags::empty();
 
-/// What went wrong.
+/// Why a test failed.
 #[derive(Debug)]
 pub(crate) enum Trouble {
     /// A call was refused.
     Dat(Error),
-    /// No room for the buffers.
+    /// The arena has no memory for the buffers.
     Memory,
-    /// The time of the command line is over.
+    /// The timeout of the command line has expired.
     Late(&'static str),
-    /// Another event than the one that belongs here.
+    /// An unexpected event.
     Unexpected(&'static str, Event),
-    /// The peer said no; its words have been printed.
+    /// The peer refused; its text has been printed.
     Refused,
-    /// What the peer says makes no sense.
+    /// The peer sent malformed data.
     Nonsense(&'static str),
-    /// A byte is not what was sent: kind, operation, place.
+    /// A byte differs from the one sent: kind, operation, offset.
     Content(&'static str, u64, usize),
 }
 
@@ -78,12 +75,12 @@ impl fmt::Display for Trouble {
                 let (number, cookie) = (done.status.number(), done.cookie);
                 write!(f, "instead of {what} DTO {cookie} ended with status {number}")
             }
-            // The names of all events would be as long as some of the code that makes them.
+            // Only the number: the names of all events would take much space.
             Self::Unexpected(what, event) => {
                 write!(f, "instead of {what} came event {:#x} of dat.h", event.number())
             }
             Self::Refused => f.write_str("the peer refused the test"),
-            Self::Nonsense(what) => write!(f, "the peer's {what} makes no sense"),
+            Self::Nonsense(what) => write!(f, "the peer's {what} is invalid"),
             Self::Content(what, number, at) => {
                 write!(f, "{what} {number} has wrong contents from byte {at} on")
             }
@@ -107,37 +104,37 @@ impl Memory {
     }
 }
 
-/// One connection, of one test.
+/// The connection of one test.
 struct Conn {
     ep: Ep,
     hello: Hello,
-    /// Receives, then places for data or answers, then messages about the test.
+    /// Receives, then data or answers, then messages about the test.
     own: Memory,
-    /// What the peer may reach.
+    /// Memory that the peer may access.
     far: Option<Memory>,
-    /// Receives: how many, and bytes of each.
+    /// Number of receives, and bytes of each.
     recv: (u32, u32),
-    /// Messages about the test so far.
+    /// Number of messages about the test so far.
     said: u32,
-    /// All that the test counts has been done and verified; its connection may still be open.
+    /// All operations of the test are done and verified; the connection may still be open.
     complete: bool,
 }
 
 impl Conn {
-    /// Where the receive is that operation or message `number` comes to.
+    /// Returns the offset of the receive for operation or message `number`.
     fn recv_at(&self, number: u64) -> u32 {
         let (count, stride) = self.recv;
         u32::try_from(number % u64::from(count)).unwrap_or(0) * stride
     }
 
-    /// Where the data of operation `number` are.
+    /// Returns the offset of the data of operation `number`.
     fn data_at(&self, number: u64) -> u32 {
         let (count, stride) = self.recv;
         let place = number % u64::from(self.hello.depth.max(2));
         count * stride + u32::try_from(place).unwrap_or(0) * self.hello.stride()
     }
 
-    /// Where in the listener's memory operation `number` lies.
+    /// Returns the offset of operation `number` in the listener's memory.
     fn far_at(&self, number: u64) -> u32 {
         let place = number % u64::from(self.hello.offered().max(1));
         u32::try_from(place).unwrap_or(0) * self.hello.stride()
@@ -164,7 +161,7 @@ impl Conn {
     }
 }
 
-/// The adapter and what it needs for one connection after the other.
+/// The adapter and its state for one connection after the other.
 struct Peer<'a> {
     machine: &'static Machine,
     options: &'a Options,
@@ -172,16 +169,16 @@ struct Peer<'a> {
     pz: Pz,
     evd: Evd,
     end: Instant,
-    /// The next completion interrupts.
+    /// Whether the next completion interrupts.
     armed: bool,
-    /// The request that waits for the end of the connection of a complete test.
+    /// A request that waits until the connection of a complete test ends.
     next: Option<Cr>,
 }
 
-/// Plays the part that the options name.
+/// Opens the adapter, runs the role of the options and closes the adapter.
 pub(crate) fn run(
     machine: &'static Machine,
-    room: &'static mut Room,
+    storage: &'static mut PeerStorage,
     options: &Options,
 ) -> Result<(), Trouble> {
     let start = machine.now();
@@ -201,14 +198,14 @@ pub(crate) fn run(
         vlan: options.vlan,
     };
     let now = || Instant::from_nanos(machine.now());
-    let mut ia = Ia::open(driver, room.parts(), net, now(), machine.entropy())?;
-    let played = play(machine, &mut ia, options);
+    let mut ia = Ia::open(driver, storage.parts(), net, now(), machine.entropy())?;
+    let done = run_role(machine, &mut ia, options);
     let closed = ia.close(now(), CloseFlag::Abrupt);
-    played?;
+    done?;
     Ok(closed?)
 }
 
-fn play(
+fn run_role(
     machine: &'static Machine,
     ia: &mut Ia<'static, Driver>,
     options: &Options,
@@ -230,12 +227,12 @@ impl Peer<'_> {
         Instant::from_nanos(self.machine.now())
     }
 
-    /// Greatest payload of a packet of the port.
+    /// Returns the path MTU of the port.
     fn mtu(&self) -> u16 {
         u16::try_from(self.ia.provider().limits().mtu.bytes()).unwrap_or(u16::MAX)
     }
 
-    /// The next event.
+    /// Waits for the next event.
     fn event(&mut self, what: &'static str) -> Result<Event, Trouble> {
         loop {
             let now = self.now();
@@ -251,7 +248,7 @@ impl Peer<'_> {
             }
             self.armed &= !self.ia.evd_take_notice(self.evd);
             if self.machine.interrupts.is_some() && !self.armed {
-                // A completion between the look and the arming interrupts at once.
+                // A completion between the poll and the arming interrupts at once.
                 self.ia.evd_arm(self.evd, false)?;
                 self.armed = true;
             }
@@ -262,10 +259,10 @@ impl Peer<'_> {
         }
     }
 
-    /// The next event of a test under way: a completion, or None at the end of the connection.
-    /// Another request is refused meanwhile. If the test is complete, one waits: the peer may
-    /// ask for the next test before the end of this connection is dequeued, which comes behind
-    /// the completions of its receives.
+    /// Waits for the next completion of a test; `None` at the end of the connection. Rejects other
+    /// requests meanwhile, but keeps one if the test is complete: the peer may request the next
+    /// test before the end of this connection is dequeued, which follows the completions of its
+    /// receives.
     fn step(&mut self, conn: &Conn, what: &'static str) -> Result<Option<DtoEvent>, Trouble> {
         loop {
             match self.event(what)? {
@@ -283,11 +280,11 @@ impl Peer<'_> {
 
     /// Rejects a request that comes during a test.
     fn refuse(&mut self, cr: Cr) -> Result<(), Trouble> {
-        let words = hello::refusal("as many tests as it serves at a time are under way");
+        let words = hello::refusal("too many tests are running; try again later");
         Ok(self.ia.cr_reject(self.now(), cr, &words)?)
     }
 
-    /// The next receive of a test; None at the end of the connection.
+    /// Waits for the next receive of a test; `None` at the end of the connection.
     fn received(&mut self, conn: &Conn, what: &'static str) -> Result<Option<DtoEvent>, Trouble> {
         loop {
             match self.step(conn, what)? {
@@ -297,7 +294,7 @@ impl Peer<'_> {
         }
     }
 
-    /// A message about the test; None at the end of the connection.
+    /// Waits for a message about the test; `None` at the end of the connection.
     fn message(&mut self, conn: &Conn) -> Result<Option<(Saying, u64)>, Trouble> {
         let Some(done) = self.received(conn, "a message about the test")? else {
             return Ok(None);
@@ -309,7 +306,7 @@ impl Peer<'_> {
         message.ok_or(Trouble::Nonsense("message")).map(Some)
     }
 
-    /// Says something about the test.
+    /// Sends a message about the test.
     fn say(&mut self, conn: &mut Conn, saying: Saying, number: u64) -> Result<(), Trouble> {
         let (count, stride) = NOTES;
         let at = conn.data_at(0) + u32::from(conn.hello.depth.max(2)) * conn.hello.stride();
@@ -342,8 +339,8 @@ impl Peer<'_> {
         Ok(())
     }
 
-    /// An Endpoint with its memory, of which the peer gets `offered` bytes with these rights;
-    /// receives are posted.
+    /// Makes an Endpoint with its memory, of which the peer gets `offered` bytes with these rights,
+    /// and posts receives.
     fn conn(&mut self, hello: Hello, offered: u32, rights: MemPriv) -> Result<Conn, Trouble> {
         let recv = match hello.kind {
             hello::Kind::Ping => (2, hello.stride()),
@@ -373,7 +370,7 @@ impl Peer<'_> {
         Ok(conn)
     }
 
-    /// Gives everything of a connection back.
+    /// Frees everything of a connection.
     fn free(&mut self, conn: Conn) -> Result<(), Trouble> {
         self.ia.ep_free(self.now(), conn.ep)?;
         self.unregister(conn.own)?;

@@ -1,27 +1,27 @@
-//! The I/O ports of a PC: the four instructions, and nothing of what is behind them.
+//! The instructions for I/O ports of a PC.
 
 use core::arch::asm;
 
-/// One byte from a port.
+/// Reads one byte from a port.
 pub(crate) fn read8(port: u16) -> u8 {
     let value;
-    // SAFETY: reading a port touches no memory; what it does to the device is the caller's
-    // business.
+    // SAFETY: reading a port does not access memory. The caller is responsible for side effects on
+    // the device.
     unsafe {
         asm!("in al, dx", in("dx") port, out("al") value, options(nomem, nostack, preserves_flags))
     };
     value
 }
 
-/// One byte to a port.
+/// Writes one byte to a port.
 pub(crate) fn write8(port: u16, value: u8) {
-    // SAFETY: as in `read8`; no port written here makes a device touch memory of its own accord.
+    // SAFETY: as in `read8`; no port written here makes a device access memory.
     unsafe {
         asm!("out dx, al", in("dx") port, in("al") value, options(nomem, nostack, preserves_flags))
     };
 }
 
-/// Sixteen bits from a port.
+/// Reads 16 bits from a port.
 pub(crate) fn read16(port: u16) -> u16 {
     let value;
     // SAFETY: as in `read8`.
@@ -31,7 +31,7 @@ pub(crate) fn read16(port: u16) -> u16 {
     value
 }
 
-/// Sixteen bits to a port.
+/// Writes 16 bits to a port.
 pub(crate) fn write16(port: u16, value: u16) {
     // SAFETY: as in `write8`.
     unsafe {
@@ -39,7 +39,7 @@ pub(crate) fn write16(port: u16, value: u16) {
     };
 }
 
-/// Thirty-two bits from a port.
+/// Reads 32 bits from a port.
 pub(crate) fn read32(port: u16) -> u32 {
     let value;
     // SAFETY: as in `read8`.
@@ -49,7 +49,7 @@ pub(crate) fn read32(port: u16) -> u32 {
     value
 }
 
-/// Thirty-two bits to a port.
+/// Writes 32 bits to a port.
 pub(crate) fn write32(port: u16, value: u32) {
     // SAFETY: as in `write8`.
     unsafe {

@@ -1,8 +1,8 @@
-//! The pages that the firmware gets: which of them it holds, a bit for each.
+//! The pages for the HCA's firmware: a bitmap of those that it holds.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes of a page, whatever the CPU's are.
+/// Bytes of a device page.
 pub(crate) const PAGE: usize = 4096;
 
 /// A run of `64 * WORDS` pages.
@@ -13,18 +13,18 @@ pub(crate) struct Reserve<const WORDS: usize> {
 }
 
 impl<const WORDS: usize> Reserve<WORDS> {
-    /// Pages from the address `first` on, none of them held.
+    /// Makes a reserve of free pages from address `first`.
     pub(crate) const fn new(first: u64) -> Self {
         Self { first, held: [const { AtomicU64::new(0) }; WORDS] }
     }
 
-    /// Pages that are out.
+    /// Returns the number of held pages.
     pub(crate) fn held(&self) -> u32 {
         let ones = |word: &AtomicU64| word.load(Ordering::Relaxed).count_ones();
         self.held.iter().map(ones).sum()
     }
 
-    /// Gives pages out, as many as there are places and pages. Returns how many.
+    /// Allocates pages, as many as fit into `to` and are free. Returns how many.
     pub(crate) fn take(&self, to: &mut [u64]) -> usize {
         let mut places = to.iter_mut();
         let mut done = 0;
@@ -45,7 +45,7 @@ impl<const WORDS: usize> Reserve<WORDS> {
         done
     }
 
-    /// Takes pages back. Returns how many of them were out.
+    /// Frees pages. Returns how many of them were held.
     pub(crate) fn give(&self, pages: &[u64]) -> usize {
         let known = |page: &&u64| {
             let offset = page.checked_sub(self.first)?;
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_page_is_given_out_once_and_again_when_it_is_back() {
+    fn every_page_is_allocated_once_and_again_after_a_free() {
         let reserve = Reserve::<2>::new(0x10_0000);
         let mut pages = [0; 200];
         assert_eq!((reserve.take(&mut pages[..70]), reserve.take(&mut pages[70..])), (70, 58));
@@ -76,7 +76,7 @@ mod tests {
         );
 
         let back = [pages[3], pages[100], pages[3], 0x10_0001, 0xf_f000, 0x18_0000, 0, u64::MAX];
-        assert_eq!(reserve.give(&back), 2, "twice, crooked and foreign ones are not known");
+        assert_eq!(reserve.give(&back), 2, "duplicate, misaligned and foreign pages are ignored");
         assert_eq!(reserve.take(&mut pages), 2);
         assert_eq!(pages[..2], [0x10_3000, 0x16_4000]);
     }

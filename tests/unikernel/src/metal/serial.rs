@@ -1,17 +1,16 @@
-//! The first serial port of a PC: what the image says, line by line.
+//! The first serial port of a PC, for the image's output.
 //!
-//! A 16550 at 0x3f8, 115,200 baud, eight bits, polled. Where no such port answers, the words are
-//! lost and nothing waits.
+//! A 16550 at 0x3f8, 115,200 baud, eight bits, polled. Without such a port the output is dropped.
 
 use core::fmt;
 
 use crate::ports;
 
 const PORT: u16 = 0x3f8;
-/// Looks at the line status before a byte is given up.
+/// Polls of the line status before a byte is dropped.
 const PATIENCE: u32 = 100_000;
 
-/// The port, as something that can be written to.
+/// The port, as a `fmt::Write`.
 #[derive(Debug)]
 pub(crate) struct Serial;
 
@@ -51,7 +50,7 @@ fn send(byte: u8) {
 macro_rules! say {
     ($($words:tt)*) => {{
         use core::fmt::Write as _;
-        // The port takes everything: there is nobody to tell that it does not.
+        // Cannot fail: `write_str` drops what the port does not take.
         let _ = writeln!($crate::serial::Serial, $($words)*);
     }};
 }

@@ -9,17 +9,17 @@ use super::sockaddr::SockAddr;
 use super::structs::{DatEpAttr, DatIaAttr, DatProviderAttr, DatSrqAttr};
 use super::{Boolean, Count, number};
 
-/// As much of a number as a `DAT_COUNT` holds.
+/// Converts a number to a `DAT_COUNT`, at most its maximum.
 pub(crate) fn count(number: impl TryInto<Count>) -> Count {
     number.try_into().unwrap_or(Count::MAX)
 }
 
-/// As much of a length as a `DAT_SEG_LENGTH` holds.
+/// Converts a length to a `DAT_SEG_LENGTH`, at most its maximum.
 fn length(bytes: u64) -> u32 {
     bytes.try_into().unwrap_or(u32::MAX)
 }
 
-/// A text in its place of fixed length, cut if it has to be.
+/// Converts a text to an array of fixed length, truncated if too long.
 pub(crate) fn name(text: &str) -> [c_char; 256] {
     let mut place = [0; 256];
     // The last byte stays 0.
@@ -38,16 +38,16 @@ pub(crate) enum ServiceType {
     Ud,
 }
 
-/// What becomes of the size of RDMA that a consumer states.
+/// How to treat the maximal RDMA size that a consumer states.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Sizes {
-    /// It holds, as dat_ep_create_with_srq(3) has it.
+    /// Use it, as dat_ep_create_with_srq(3) requires.
     Exact,
-    /// It is raised to the adapter's: stock dtest states 64 KiB, and writes 4 MiB at a time.
+    /// Raise it to the adapter's: stock dtest states 64 KiB, but writes 4 MiB at a time.
     Raised,
 }
 
-/// Quality of service, if the number is one.
+/// Converts a quality of service; `None` for an unknown number.
 pub(crate) fn qos(number: u32) -> Option<Qos> {
     Some(match number {
         0 => Qos::BestEffort,
@@ -178,7 +178,7 @@ impl DatEpAttr {
 }
 
 impl DatSrqAttr {
-    /// Of attributes that may be anything, what `dat_core` can judge.
+    /// Converts attributes for `dat_core`; `None` for values that it has no type for.
     pub(crate) fn read(&self) -> Option<SrqAttr> {
         Some(SrqAttr {
             max_recv_dtos: self.max_recv_dtos.try_into().ok()?,

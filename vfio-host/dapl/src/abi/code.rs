@@ -8,7 +8,7 @@ pub(crate) type Ret = u32;
 /// `DAT_SUCCESS`.
 pub(crate) const SUCCESS: Ret = 0;
 
-/// `INVALID_PARAMETER` of the argument at that place, counted from 1.
+/// Returns `INVALID_PARAMETER` for the argument at a position, counted from 1.
 pub(crate) const fn bad_arg(place: u16) -> DatReturn {
     let first = DatSubtype::InvalidArg1.number();
     let subtype = match DatSubtype::from_number(first + place - 1) {
@@ -18,12 +18,12 @@ pub(crate) const fn bad_arg(place: u16) -> DatReturn {
     DatReturn::new(DatType::InvalidParameter, subtype)
 }
 
-/// `INVALID_HANDLE`, of what kind.
+/// Returns `INVALID_HANDLE` with a subtype.
 pub(crate) const fn bad_handle(subtype: DatSubtype) -> DatReturn {
     DatReturn::new(DatType::InvalidHandle, subtype)
 }
 
-/// A handle that is of no Event Dispatcher for requests.
+/// The code for a handle that is not of an Event Dispatcher for requests.
 pub(crate) const EVD_CR: DatReturn = bad_handle(DatSubtype::InvalidHandleEvdCr);
 
 /// Refuses a mask, the second argument of a query, with bits that name no field.
@@ -31,7 +31,7 @@ pub(crate) fn masked(mask: u64, all: u64) -> Result<(), DatReturn> {
     masked_at(2, mask, all)
 }
 
-/// Refuses a mask, the argument at that place, with bits that name no field.
+/// Refuses a mask, the argument at a position, with bits that name no field.
 pub(crate) fn masked_at(place: u16, mask: u64, all: u64) -> Result<(), DatReturn> {
     if mask & !all == 0 { Ok(()) } else { Err(bad_arg(place)) }
 }

@@ -50,7 +50,7 @@ layouts! {
         8 reason: Count,
     }
 
-    /// What the consumer posted.
+    /// An event that the consumer posted.
     SoftwareData = "DAT_SOFTWARE_EVENT_DATA" [8] {
         0 pointer: *mut c_void,
     }
@@ -63,7 +63,7 @@ layouts! {
         56 event_extension_data: IbExtension,
     }
 
-    /// What stands in `event_extension_data`. The immediate is the only value.
+    /// The contents of `event_extension_data`. The immediate is the only value.
     IbExtension = "DAT_IB_EXTENSION_EVENT_DATA" [64] {
         0 r#type: u32,
         4 status: u32,
@@ -73,7 +73,7 @@ layouts! {
     }
 }
 
-/// What an event of an ordinary completion has: the beginning of a [`DatEvent`].
+/// The event of an ordinary completion: the beginning of a [`DatEvent`].
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct DtoHead {
@@ -131,27 +131,27 @@ mod ext {
 /// `DAT_IB_OP_ERR`.
 const IB_OP_ERR: u32 = 1;
 
-/// What events refer to, as C consumers have it. Memory that is named here lasts as DAT says: what
-/// came with a request until that is answered, what came for an Endpoint until that is reset or
+/// Converts what events refer to for C consumers. Memory returned here is valid as long as DAT
+/// requires: data of a request until it is answered, data of an Endpoint until it is reset or
 /// freed.
 pub(crate) trait Surroundings {
-    /// The handle of an object. One that C has not seen yet, a request or an Endpoint that came
-    /// with one, gets its handle now.
+    /// Returns the handle of an object. Makes one for a request, or for an Endpoint that came with
+    /// a request, if it has none yet.
     fn handle(&mut self, of: AnyHandle) -> DatHandle;
 
-    /// Private data that came for an Endpoint with its reply or rejection, and its bytes.
+    /// Returns length and address of the private data of an Endpoint's reply or rejection.
     fn private_data(&mut self, ep: dat_core::Ep) -> (Count, *const u8);
 
-    /// The adapter's own address.
+    /// Returns the address of the adapter's own socket address.
     fn local_address(&mut self) -> *const SockAddr;
 
-    /// What an Endpoint for datagrams was answered: its private data, and where to send (see
-    /// `DAT_IB_UD_REMOTE_AH`). What tells of it is asked for once.
+    /// Takes the answer to a look-up by an Endpoint for datagrams: private data and destination
+    /// (see `DAT_IB_UD_REMOTE_AH`).
     fn answer(&mut self, ep: dat_core::Ep, of: LookUp) -> (Count, *const u8, DatIbAddrHandle);
 }
 
 impl DtoHead {
-    /// The event of an ordinary completion, and nothing else: this is what the quick way needs.
+    /// Makes the event of an ordinary completion, for the fast path.
     #[inline(always)]
     pub(crate) fn new(evd: DatHandle, ep: DatHandle, dto: &DtoEvent) -> Self {
         Self {
@@ -169,13 +169,13 @@ impl DtoHead {
     }
 }
 
-/// The `rmr_context` that a receive tells of: the window that the peer's message closed.
+/// Returns the `rmr_context` of a receive: the window that the peer's message invalidated.
 pub(crate) fn closed_window(extra: &Extra) -> u32 {
     extra.immediate
 }
 
 impl IbExtension {
-    /// Where there is no extension.
+    /// No extension.
     pub(crate) const NONE: Self = Self::of(0);
 
     const fn of(r#type: u32) -> Self {
@@ -183,8 +183,8 @@ impl IbExtension {
     }
 }
 
-/// The event as C consumers get it, from the Event Dispatcher of handle `evd`. `extra` is what is
-/// known besides of the completion: see `Ia::evd_extension`.
+/// Converts an event of the Event Dispatcher `evd` to C. `extra` is additional data of a
+/// completion: see `Ia::evd_extension`.
 pub(crate) fn event(
     event: &Event,
     evd: DatHandle,
@@ -270,17 +270,17 @@ fn of_ib_dto(
         operation: u32::from(dto.operation as u8),
         rmr_context: 0,
     };
-    // The four bytes of the wire, in the order in which they come to lie in memory.
-    let told = u32::from_be(extra.immediate);
+    // The four bytes of the wire, in memory order.
+    let received = u32::from_be(extra.immediate);
     let (r#type, immediate, qpn) = match dto.operation {
         IbOperation::RdmaWriteImmed => (ext::RDMA_WRITE_IMMED, 0, 0),
         IbOperation::FetchAdd => (ext::FETCH_AND_ADD, 0, 0),
         IbOperation::CmpSwap => (ext::CMP_AND_SWAP, 0, 0),
         IbOperation::SendUd => (ext::UD_SEND, 0, 0),
-        IbOperation::RecvRdmaWriteImmed => (ext::RDMA_WRITE_IMMED_DATA, told, 0),
-        IbOperation::RecvMsgImmed => (ext::RECV_IMMED_DATA, told, 0),
+        IbOperation::RecvRdmaWriteImmed => (ext::RDMA_WRITE_IMMED_DATA, received, 0),
+        IbOperation::RecvMsgImmed => (ext::RECV_IMMED_DATA, received, 0),
         IbOperation::RecvMsgUd => (ext::UD_RECV, 0, extra.source_qpn),
-        IbOperation::RecvMsgUdImmed => (ext::UD_RECV, told, extra.source_qpn),
+        IbOperation::RecvMsgUdImmed => (ext::UD_RECV, received, extra.source_qpn),
     };
     let extension = IbExtension {
         status: if status == 0 { 0 } else { IB_OP_ERR },
@@ -314,7 +314,7 @@ fn connection(ep: dat_core::Ep, around: &mut impl Surroundings) -> EventData {
     EventData { connect: data }
 }
 
-/// Of an answer to an Endpoint for datagrams.
+/// Converts an answer to an Endpoint for datagrams.
 fn answered(
     ep: dat_core::Ep,
     of: LookUp,
@@ -328,7 +328,7 @@ fn answered(
     (EventData { connect }, Some(extension))
 }
 
-/// Of a connection event that tells nothing of the peer.
+/// Converts a connection event without private data.
 fn bare(ep: dat_core::Ep, around: &mut impl Surroundings) -> EventData {
     let data = ConnectionData {
         ep_handle: around.handle(ep.into()),
@@ -346,7 +346,7 @@ fn of_async(what: &AsyncEvent, around: &mut impl Surroundings) -> EventData {
 /// `DAT_SOFTWARE_EVENT`.
 const SOFTWARE: u32 = 0x10001;
 
-/// What a consumer posts itself, if that is what it is. Only its number and the pointer count.
+/// Returns the pointer of a software event that a consumer posts; `None` for another event number.
 pub(crate) fn software(event: In<DatEvent>) -> Option<u64> {
     let head = event.head::<SoftwareHead>()?;
     (head.event_number == SOFTWARE).then_some(head.pointer)

@@ -1,5 +1,5 @@
-//! How structures of C are written down: with the place of each field, which is asserted, and kept
-//! for the test that asks a C compiler the same.
+//! Macros that define C structures with the offset of each field. The offsets are asserted here,
+//! and a test compares them with a C compiler.
 
 /// Offsets and sizes of the fields of a structure of C.
 pub(crate) trait Places: Copy {
@@ -22,7 +22,7 @@ pub(crate) trait Fields: Places {
     }
 }
 
-/// What was stated of one structure.
+/// The stated layout of a structure.
 #[cfg(test)]
 #[derive(Debug)]
 pub(crate) struct Layout {

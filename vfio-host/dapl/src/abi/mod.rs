@@ -1,14 +1,14 @@
-//! uDAPL 2.0 as C sees it: types, numbers and layouts of `udat.h` on 64-bit Linux, and the ways
-//! between them and `dat_core`.
+//! The C interface of uDAPL 2.0: types, numbers and layouts of `udat.h` on 64-bit Linux, and
+//! conversions to and from `dat_core`.
 //!
-//! Structures carry the names of the header's fields and state the place of each; a wrong one does
-//! not compile, and a test compares all of them with the headers of a distribution. Enumerations of
-//! C are plain words here, because a consumer may put any number into them; what `dat_core` has no
-//! value for is the caller's to refuse.
+//! Structures have the header's field names and state the offset of each. A wrong offset does not
+//! compile, and a test compares all of them with the headers of a distribution. C enumerations are
+//! plain integers here, because a consumer may pass any number; the caller refuses numbers that
+//! `dat_core` has no value for.
 //!
-//! * [`mod@pointer`], [`va_list`], [`sockaddr`] - what a consumer hands over by address. All
-//!   `unsafe` of this folder is in these.
-//! * [`structs`], [`event`], [`table`] - layouts. [`layout`] is how they are written.
+//! * [`mod@pointer`], [`va_list`], [`sockaddr`] - pointers from consumers. All `unsafe` of this
+//!   folder is in these.
+//! * [`structs`], [`event`], [`table`] - layouts. [`layout`] - the macros that define them.
 //! * [`code`] - `DAT_RETURN`. [`number`] - masks and enumerations.
 //! * [`attr`], [`param`], [`named`] - attributes and parameters of objects, from and to `dat_core`.
 

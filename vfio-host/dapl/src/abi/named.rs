@@ -1,4 +1,4 @@
-//! Named attributes: texts of C in memory that lasts as long as the adapter.
+//! Named attributes as C texts, in memory that lasts as long as the adapter.
 
 use std::ffi::CString;
 
@@ -11,7 +11,7 @@ use super::structs::DatNamedAttr;
 /// A list of named attributes with the texts that it points at.
 pub(crate) struct Named {
     list: Box<[DatNamedAttr]>,
-    /// What the list points at.
+    /// The texts.
     _texts: Vec<(CString, CString)>,
 }
 
@@ -22,7 +22,7 @@ impl std::fmt::Debug for Named {
 }
 
 impl Named {
-    /// Names and values.
+    /// Makes a list of names and values.
     pub(crate) fn new<'t>(attrs: impl IntoIterator<Item = (&'t str, String)>) -> Self {
         let text = |text: &str| CString::new(text).unwrap_or_default();
         let texts: Vec<_> =
@@ -34,17 +34,17 @@ impl Named {
         Self { list, _texts: texts }
     }
 
-    /// Those of `dat_core`.
+    /// Makes a list of `dat_core`'s attributes.
     pub(crate) fn of(attrs: &[NamedAttr]) -> Self {
         Self::new(attrs.iter().map(|attr| (attr.name, attr.value.to_string())))
     }
 
-    /// How many there are.
+    /// Returns the number of attributes.
     pub(crate) fn count(&self) -> Count {
         count(self.list.len())
     }
 
-    /// The first of them; null, if there is none.
+    /// Returns the address of the list; null if it is empty.
     pub(crate) fn list(&self) -> *const DatNamedAttr {
         if self.list.is_empty() { core::ptr::null() } else { self.list.as_ptr() }
     }

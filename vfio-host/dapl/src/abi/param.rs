@@ -1,5 +1,5 @@
-//! Parameters of objects, as C has them. Which of them a query hands over is said by its mask:
-//! `Out::put_named`.
+//! Converts parameters of objects to C. `Out::put_named` stores those that the mask of a query
+//! selects.
 
 use core::ffi::c_int;
 
@@ -19,7 +19,7 @@ use super::structs::{
 };
 use super::{Count, VALUE_UNKNOWN, number};
 
-/// The handle of an object that may not be there.
+/// Returns the handle of an optional object.
 fn maybe<H: Into<AnyHandle>>(handle: Option<H>, around: &mut impl Surroundings) -> DatHandle {
     handle.map_or(DatHandle::NULL, |handle| around.handle(handle.into()))
 }

@@ -1,14 +1,11 @@
-//! What a C consumer hands over by address.
+//! Pointers from C consumers.
 //!
-//! Values of these types come into being as arguments of a DAT call, and as fields of structures
-//! that such arguments point at. That an address is null, or good for the call, is what DAT asks of
-//! the consumer; no provider can tell otherwise. So it is stated here once, and the calls read and
-//! write through these types without saying it again.
+//! Values of these types are arguments of DAT calls, or fields of structures that such arguments
+//! point to. DAT requires that the consumer passes null or an address that is valid for the call;
+//! no provider can check that. This module relies on it in one place, so that the calls need no
+//! `unsafe`.
 
-#![expect(
-    unsafe_code,
-    reason = "addresses that a consumer of another language hands over are followed here"
-)]
+#![expect(unsafe_code, reason = "dereferences addresses from C consumers")]
 
 use core::ffi::{CStr, c_char, c_void};
 use core::fmt;
@@ -17,14 +14,14 @@ use dat_core::{LmrTriplet, RmrTriplet};
 
 use super::layout::Fields;
 
-/// A handle as C has it: the address of an object of this library, or whatever else a consumer
-/// passes. It is only looked at by the registry of objects, which knows its own.
+/// A handle as C has it: the address of an object of this library, or any other address that a
+/// consumer passes. Only the table of objects interprets it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
 pub(crate) struct DatHandle(pub(crate) *mut c_void);
 
-// SAFETY: a handle is a name; to follow it is the business of the registry of objects, which has
-// locks of its own.
+// SAFETY: a handle is only a number; the table of objects, which has its own locks, dereferences
+// it.
 unsafe impl Send for DatHandle {}
 // SAFETY: as above.
 unsafe impl Sync for DatHandle {}
@@ -33,7 +30,7 @@ impl DatHandle {
     /// `DAT_HANDLE_NULL`.
     pub(crate) const NULL: Self = Self(core::ptr::null_mut());
 
-    /// Whether it names nothing.
+    /// Returns whether it is null.
     pub(crate) fn is_null(self) -> bool {
         self.0.is_null()
     }
@@ -45,10 +42,10 @@ impl fmt::Debug for DatHandle {
     }
 }
 
-/// Types of which every pattern of bits is a value.
+/// Types for which every bit pattern is valid.
 ///
 /// # Safety
-/// That is so.
+/// Every bit pattern must be a valid value.
 pub(crate) unsafe trait Plain: Copy {}
 
 macro_rules! plain {
@@ -85,13 +82,13 @@ unsafe impl Head<super::event::DatEvent> for super::event::DtoHead {}
 // SAFETY: as above; the data of a software event is an address.
 unsafe impl Head<super::event::DatEvent> for super::event::SoftwareHead {}
 
-/// The address of a value that a call reads; null, if there is none.
+/// The address of a value that a call reads, or null.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct In<T>(pub(crate) *const T);
 
 impl<T: Plain> In<T> {
-    /// The value, if there is one.
+    /// Reads the value; `None` if null.
     #[inline(always)]
     pub(crate) fn get(self) -> Option<T> {
         if self.0.is_null() {
@@ -105,47 +102,46 @@ impl<T: Plain> In<T> {
 }
 
 impl<T> In<T> {
-    /// The beginning of the value, if there is one.
+    /// Reads the beginning of the value; `None` if null.
     pub(crate) fn head<H: Head<T> + Plain>(self) -> Option<H> {
         In(self.0.cast::<H>()).get()
     }
 }
 
 impl In<c_char> {
-    /// The text, if there is one.
+    /// Returns the text; `None` if null.
     pub(crate) fn text(&self) -> Option<&CStr> {
         if self.0.is_null() {
             return None;
         }
-        // SAFETY: it is not null, so the consumer has a text there for the time of the call, and
-        // ended it.
+        // SAFETY: it is not null, so the consumer has a terminated text there for the time of the
+        // call.
         Some(unsafe { CStr::from_ptr(self.0) })
     }
 }
 
-/// The address of a place that a call fills; null, if the consumer does not want to know.
+/// The address where a call stores a result, or null if the consumer does not want it.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct Out<T>(pub(crate) *mut T);
 
 impl<T: Copy> Out<T> {
-    /// Whether the consumer does not want to know.
+    /// Returns whether it is null.
     pub(crate) fn is_null(self) -> bool {
         self.0.is_null()
     }
 
-    /// Fills the place, if there is one.
+    /// Stores a value, unless null.
     #[inline(always)]
     pub(crate) fn put(self, value: T) {
         if !self.0.is_null() {
-            // SAFETY: it is not null, so the consumer has a place of that type there for the time
+            // SAFETY: it is not null, so the consumer has memory for that type there for the time
             // of the call.
             unsafe { self.0.write_unaligned(value) };
         }
     }
 
-    /// Fills the beginning of the place, if there is one: what has to be quick leaves the rest as
-    /// it is.
+    /// Stores the beginning of a value, unless null. The fast path leaves the rest unchanged.
     #[inline(always)]
     pub(crate) fn put_head<H: Head<T>>(self, head: H) {
         Out(self.0.cast::<H>()).put(head);
@@ -153,8 +149,8 @@ impl<T: Copy> Out<T> {
 }
 
 impl<T: Fields> Out<T> {
-    /// Fills the fields that the mask of a query names, if there is a place, and leaves the others
-    /// alone; a list brings its number. Bytes between fields are not touched.
+    /// Stores the fields that the mask of a query selects, unless null, and for a list also its
+    /// length. Other fields and padding stay unchanged.
     pub(crate) fn put_named(self, mask: u64, value: &T) {
         if self.0.is_null() {
             return;
@@ -170,49 +166,49 @@ impl<T: Fields> Out<T> {
                 continue;
             }
             let (from, to) = (from.wrapping_byte_add(at), to.wrapping_byte_add(at));
-            // SAFETY: both ranges lie inside a `T`, as was just looked at: one in `value`, the
-            // other in the consumer's place, which is there for the time of the call.
-            // The provider's own value is no part of that place.
+            // SAFETY: both ranges lie inside a `T`, as was just checked: one in `value`, the other
+            // in the consumer's memory, which is valid for the time of the call and does not
+            // overlap `value`.
             unsafe { core::ptr::copy_nonoverlapping(from, to, len) };
         }
     }
 }
 
 impl<T: Plain> Out<T> {
-    /// What is in the place before, of an argument that goes in as well as out.
+    /// Reads the present value, of an argument that is both input and output.
     pub(crate) fn get(self) -> Option<T> {
         In(self.0.cast_const()).get()
     }
 
-    /// Fills as many places as the list is long.
+    /// Stores a list of values.
     pub(crate) fn put_all(self, values: &[T]) {
         if !self.0.is_null() {
-            // SAFETY: it is not null, so the consumer has room for all that the call gives; nobody
-            // else has it meanwhile.
+            // SAFETY: it is not null, so the consumer has memory for all values of the call, which
+            // nothing else uses meanwhile.
             unsafe { core::ptr::copy_nonoverlapping(values.as_ptr(), self.0, values.len()) };
         }
     }
 }
 
-/// The address of the first of several values, whose number is another argument.
+/// The address of a list; its length is another argument.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct List<T>(pub(crate) *const T);
 
 impl<T: Plain> List<T> {
-    /// The value of a list of one; `None` for an address of null or that no value can have.
+    /// Returns the value of a list of one; `None` for a null or misaligned address.
     #[inline(always)]
     pub(crate) fn one(&self) -> Option<&[T; 1]> {
         if !self.0.is_aligned() {
             return None;
         }
-        // SAFETY: it is null, or aligned and the consumer has a value there, and leaves it for the
-        // time of the call.
+        // SAFETY: it is null, or it is aligned and the consumer has a value there, unchanged for
+        // the time of the call.
         unsafe { self.0.cast::<[T; 1]>().as_ref() }
     }
 
-    /// The values; `count` is the argument that goes with the address. `None` for a number below 0,
-    /// and for an address of null or that no value can have, if there are any.
+    /// Returns `count` values. `None` for a negative count, and for a null or misaligned address
+    /// unless the count is 0.
     #[inline(always)]
     pub(crate) fn values(&self, count: i32) -> Option<&[T]> {
         if count == 0 {

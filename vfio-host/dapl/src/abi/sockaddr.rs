@@ -50,7 +50,7 @@ impl SockAddr {
     pub(crate) const NONE: Self =
         Self { family: [0; 2], port: [0; 2], v4: [0; 4], v6: [0; 16], scope: [0; 4] };
 
-    /// That address.
+    /// Makes it of an address and a port.
     pub(crate) fn new(address: IpAddr, port: u16) -> Self {
         let port = port.to_be_bytes();
         match address {
@@ -63,8 +63,7 @@ impl SockAddr {
         }
     }
 
-    /// What it says; `None` for a family that is neither. An address of IPv4 written as one of IPv6
-    /// is one of IPv4.
+    /// Returns the address; `None` for another family. An IPv4-mapped IPv6 address becomes IPv4.
     pub(crate) fn read(&self) -> Option<SocketAddr> {
         let ip: IpAddr = match u16::from_ne_bytes(self.family) {
             INET => Ipv4Addr::from(self.v4).into(),
@@ -75,7 +74,7 @@ impl SockAddr {
     }
 }
 
-/// An address that a consumer passes: that of a structure whose length its family tells.
+/// A pointer from a consumer to a socket address, whose family determines its length.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct SockAddrPtr(*const SockAddr);
@@ -87,7 +86,7 @@ impl fmt::Debug for SockAddrPtr {
 }
 
 impl SockAddrPtr {
-    /// What it says; `None` of no address, and of a family that is neither.
+    /// Returns the address; `None` for a null pointer and for another family.
     pub(crate) fn get(self) -> Option<SocketAddr> {
         let family = In(self.0.cast::<u16>()).get()?;
         if family == INET6 {

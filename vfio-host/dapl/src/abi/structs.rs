@@ -1,7 +1,6 @@
-//! The structures of `dat.h` and `udat.h`. Each field stands behind its place; names are those of
-//! the headers.
+//! The structures of `dat.h` and `udat.h`: the offset and name of each field as in the headers.
 //!
-//! Length: all of them, so that one look compares them with the header.
+//! Length: all structures in one file, for comparison with the header.
 
 use core::ffi::{c_char, c_void};
 
@@ -16,32 +15,32 @@ use super::{Boolean, Count};
 pub(crate) type AgentFunc = extern "C" fn(instance: *mut c_void, evd: DatHandle);
 
 layouts! {
-    /// What an attribute is called, and its value as text.
+    /// Name and value of an attribute, as texts.
     DatNamedAttr = "DAT_NAMED_ATTR" [16] {
         0 name: *const c_char,
         8 value: *const c_char,
     }
 
-    /// Whom a CNO tells.
+    /// The agent that a CNO calls.
     DatOsWaitProxyAgent = "DAT_OS_WAIT_PROXY_AGENT" [16] {
         0 instance_data: *mut c_void,
         8 proxy_agent_func: Option<AgentFunc>,
     }
 
-    /// Memory that is shared, and under which name: 40 bytes.
+    /// Shared memory and its name of 40 bytes.
     DatSharedMemory = "DAT_SHARED_MEMORY" [16] {
         0 virtual_address: *mut c_void,
         8 shared_memory_id: super::pointer::In<[u8; 40]>,
     }
 
-    /// By what a Common Service Point is reached.
+    /// The address of a Common Service Point.
     DatComm = "DAT_COMM" [12] {
         0 domain: i32,
         4 r#type: i32,
         8 protocol: i32,
     }
 
-    /// What an Endpoint is made for.
+    /// Attributes of an Endpoint.
     DatEpAttr = "DAT_EP_ATTR" [88] {
         0 service_type: u32,
         4 max_message_size: u32,
@@ -64,7 +63,7 @@ layouts! {
         80 ep_provider_specific: *const DatNamedAttr,
     }
 
-    /// What an Endpoint is.
+    /// Parameters of an Endpoint.
     DatEpParam = "DAT_EP_PARAM" [184] {
         0 ia_handle: DatHandle,
         8 ep_state: u32,
@@ -81,14 +80,14 @@ layouts! {
         96 ep_attr: DatEpAttr,
     }
 
-    /// What a Shared Receive Queue is made for.
+    /// Attributes of a Shared Receive Queue.
     DatSrqAttr = "DAT_SRQ_ATTR" [12] {
         0 max_recv_dtos: Count,
         4 max_recv_iov: Count,
         8 low_watermark: Count,
     }
 
-    /// What a Shared Receive Queue is.
+    /// Parameters of a Shared Receive Queue.
     DatSrqParam = "DAT_SRQ_PARAM" [48] {
         0 ia_handle: DatHandle,
         8 srq_state: u32,
@@ -100,12 +99,12 @@ layouts! {
         40 outstanding_dto_count: Count,
     }
 
-    /// What a Protection Zone is.
+    /// Parameters of a Protection Zone.
     DatPzParam = "DAT_PZ_PARAM" [8] {
         0 ia_handle: DatHandle,
     }
 
-    /// What a Public Service Point is.
+    /// Parameters of a Public Service Point.
     DatPspParam = "DAT_PSP_PARAM" [32] {
         0 ia_handle: DatHandle,
         8 conn_qual: u64,
@@ -113,7 +112,7 @@ layouts! {
         24 psp_flags: u32,
     }
 
-    /// What a Reserved Service Point is.
+    /// Parameters of a Reserved Service Point.
     DatRspParam = "DAT_RSP_PARAM" [32] {
         0 ia_handle: DatHandle,
         8 conn_qual: u64,
@@ -121,7 +120,7 @@ layouts! {
         24 ep_handle: DatHandle,
     }
 
-    /// What a Common Service Point is.
+    /// Parameters of a Common Service Point.
     DatCspParam = "DAT_CSP_PARAM" [32] {
         0 ia_handle: DatHandle,
         8 comm: *const DatComm,
@@ -129,7 +128,7 @@ layouts! {
         24 evd_handle: DatHandle,
     }
 
-    /// What a Connection Request is.
+    /// Parameters of a Connection Request.
     DatCrParam = "DAT_CR_PARAM" [40] {
         0 remote_ia_address_ptr: *const SockAddr,
         8 remote_port_qual: u64,
@@ -138,7 +137,7 @@ layouts! {
         32 local_ep_handle: DatHandle,
     }
 
-    /// What an Event Dispatcher is.
+    /// Parameters of an Event Dispatcher.
     DatEvdParam = "DAT_EVD_PARAM" [32] {
         0 ia_handle: DatHandle,
         8 evd_qlen: Count,
@@ -147,14 +146,14 @@ layouts! {
         24 evd_flags: u32,
     }
 
-    /// What a CNO is. The proxy is an agent, or a descriptor in the first half of the first word.
+    /// Parameters of a CNO. The proxy is an agent, or a descriptor in the first 4 bytes.
     DatCnoParam = "DAT_CNO_PARAM" [32] {
         0 ia_handle: DatHandle,
         8 proxy_type: u32,
         16 proxy: DatOsWaitProxyAgent,
     }
 
-    /// What an LMR is.
+    /// Parameters of an LMR.
     DatLmrParam = "DAT_LMR_PARAM" [80] {
         0 ia_handle: DatHandle,
         8 mem_type: u32,
@@ -169,7 +168,7 @@ layouts! {
         72 registered_address: u64,
     }
 
-    /// What an RMR is.
+    /// Parameters of an RMR.
     DatRmrParam = "DAT_RMR_PARAM" [48] {
         0 ia_handle: DatHandle,
         8 pz_handle: DatHandle,
@@ -180,7 +179,7 @@ layouts! {
         44 va_type: u32,
     }
 
-    /// What a provider is found by.
+    /// Name and version of a provider.
     DatProviderInfo = "DAT_PROVIDER_INFO" [268] {
         0 ia_name: [c_char; 256],
         256 dapl_version_major: u32,
@@ -188,7 +187,7 @@ layouts! {
         264 is_thread_safe: Boolean,
     }
 
-    /// What an adapter can do.
+    /// Attributes of an adapter.
     DatIaAttr = "DAT_IA_ATTR" [688] {
         0 adapter_name: [c_char; 256],
         256 vendor_name: [c_char; 256],
@@ -230,7 +229,7 @@ layouts! {
         680 vendor_attr: *const DatNamedAttr,
     }
 
-    /// What a provider can do.
+    /// Attributes of a provider.
     DatProviderAttr = "DAT_PROVIDER_ATTR" [520] {
         0 provider_name: [c_char; 256],
         256 provider_version_major: u32,
@@ -265,7 +264,7 @@ layouts! {
         512 provider_specific_attr: *const DatNamedAttr,
     }
 
-    /// Where a datagram goes.
+    /// The destination of datagrams.
     DatIbAddrHandle = "DAT_IB_ADDR_HANDLE" [40] {
         0 ah: *mut c_void,
         8 qpn: u32,
@@ -313,7 +312,7 @@ impl Fields for DatEpParam {
 pub(crate) type DatRegionDescription = DatSharedMemory;
 
 impl DatIbAddrHandle {
-    /// Where there is none.
+    /// No region.
     pub(crate) const NONE: Self =
         Self { ah: core::ptr::null_mut(), qpn: 0, ia_addr: SockAddr::NONE };
 }

@@ -1,6 +1,6 @@
-//! `DAT_PROVIDER`: the 2.0 dispatch table of uDAPL, whose address every handle begins with.
+//! `DAT_PROVIDER`: the uDAPL 2.0 dispatch table. Every object begins with its address.
 //!
-//! The registry follows every entry without a look, so there is no such thing as an empty one.
+//! The registry calls entries without a check, so none may be null.
 
 use core::ffi::{c_char, c_int, c_void};
 
@@ -25,9 +25,9 @@ macro_rules! call {
 type H = DatHandle;
 /// A post of segments: Endpoint, segments, cookie, flags.
 type Post = call!(H, Count, List<LmrTriplet>, u64, u32);
-/// The same with a far end.
+/// A post with a remote segment.
 type PostRdma = call!(H, Count, List<LmrTriplet>, u64, In<RmrTriplet>, u32);
-/// Whatever takes nothing but its object.
+/// A call without further arguments.
 type Plainly = call!(H);
 
 layouts! {

@@ -1,4 +1,4 @@
-//! Layouts and numbers, as a C compiler finds them in the headers of `libdapl-dev`.
+//! Compares layouts and numbers with those that a C compiler finds in the headers of `libdapl-dev`.
 //!
 //! The compiler is the one that links Rust here. The headers are those of the machine, or stand
 //! below the folder that `DAT_HEADERS` names; `cargo xtask test` unpacks the package and names it.
@@ -19,7 +19,7 @@ use super::sockaddr::SockAddr;
 use super::va_list::VaList;
 use super::{event, number, structs, table};
 
-/// Where the folder `dat2` is.
+/// Returns the folder that contains `dat2`.
 fn headers() -> PathBuf {
     let folder = std::env::var_os("DAT_HEADERS").map_or("/usr/include".into(), PathBuf::from);
     assert!(
@@ -158,7 +158,7 @@ fn arguments_of_an_extension_are_read_in_their_order() {
         for place in 1..=8 {
             sum = sum.wrapping_mul(31).wrapping_add(list.word() * place);
         }
-        sum.wrapping_mul(31).wrapping_add(u64::from(list.half()))
+        sum.wrapping_mul(31).wrapping_add(u64::from(list.word32()))
     }
     let folder = tempfile::tempdir().unwrap();
     let (file, library) = (folder.path().join("pass.c"), folder.path().join("pass.so"));

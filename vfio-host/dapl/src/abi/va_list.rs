@@ -5,7 +5,7 @@
 //! the registers and the stack of those are read. On both processors a function gets the address of
 //! the structure.
 
-#![expect(unsafe_code, reason = "the arguments stand where the calling convention has put them")]
+#![expect(unsafe_code, reason = "reads arguments where the calling convention has stored them")]
 
 use core::ffi::c_void;
 use core::fmt;
@@ -16,7 +16,7 @@ use super::pointer::{In, List, Out};
 #[cfg(target_arch = "x86_64")]
 #[repr(C)]
 struct Tag {
-    /// Bytes of the save area that are used up; 48 is its end.
+    /// Bytes of the save area that have been read; 48 is its end.
     gp_offset: u32,
     fp_offset: u32,
     overflow_arg_area: *const u64,
@@ -40,7 +40,7 @@ const _: () = assert!(size_of::<Tag>() == 24);
 #[cfg(target_arch = "aarch64")]
 const _: () = assert!(size_of::<Tag>() == 32);
 
-/// The arguments that are left. A value of it is an argument of `handle_extendedop`.
+/// The remaining arguments, a parameter of `handle_extendedop`.
 #[repr(transparent)]
 pub(crate) struct VaList(*mut Tag);
 
@@ -78,26 +78,26 @@ impl VaList {
         }
     }
 
-    /// The next argument, as a word.
+    /// Returns the next argument, as a word.
     pub(crate) fn word(&mut self) -> u64 {
-        // SAFETY: who calls handle_extendedop has made the structure, and nobody else uses it until
-        // that returns.
+        // SAFETY: the caller of handle_extendedop made the structure, and nothing else uses it
+        // until that returns.
         let tag = unsafe { &mut *self.0 };
         let at = Self::place(tag);
-        // SAFETY: an argument of each operation is asked for once, in its order: the macros of the
-        // header pass them all.
+        // SAFETY: each argument of an operation is read once, in order: the macros of the header
+        // pass them all.
         unsafe { at.read_unaligned() }
     }
 
-    /// The next argument, of 32 bits.
+    /// Returns the next argument, of 32 bits.
     #[expect(clippy::cast_possible_truncation, reason = "what is above is not defined")]
-    pub(crate) fn half(&mut self) -> u32 {
+    pub(crate) fn word32(&mut self) -> u32 {
         self.word() as u32
     }
 
-    /// The next argument, a `DAT_COUNT`.
+    /// Returns the next argument, a `DAT_COUNT`.
     pub(crate) fn count(&mut self) -> i32 {
-        self.half().cast_signed()
+        self.word32().cast_signed()
     }
 
     fn address<T>(&mut self) -> *mut T {
@@ -106,17 +106,17 @@ impl VaList {
         core::ptr::with_exposed_provenance_mut(address)
     }
 
-    /// The next argument, the address of something to read.
+    /// Returns the next argument, the address of an input.
     pub(crate) fn input<T>(&mut self) -> In<T> {
         In(self.address::<T>().cast_const())
     }
 
-    /// The next argument, the address of several things to read.
+    /// Returns the next argument, the address of a list.
     pub(crate) fn list<T>(&mut self) -> List<T> {
         List(self.address::<T>().cast_const())
     }
 
-    /// The next argument, the address of a place to fill.
+    /// Returns the next argument, the address of an output.
     pub(crate) fn output<T>(&mut self) -> Out<T> {
         Out(self.address())
     }

@@ -1,5 +1,5 @@
-//! Where datagrams go: what C consumers have is a word that stands for it, in the place of the
-//! address of a `struct ibv_ah`.
+//! Destinations of datagrams. C consumers have a token for each, in the field for the address of a
+//! `struct ibv_ah`.
 
 use dat_core::Ep;
 use dat_core::provider::Destination;
@@ -8,14 +8,14 @@ use crate::abi::Count;
 use crate::abi::sockaddr::SockAddr;
 use crate::abi::structs::DatIbAddrHandle;
 
-/// Bits of a word that are the place; above them is how often that was used.
+/// Bits of a token that are the index; the bits above count the reuses of the index.
 const PLACE: u32 = 20;
 
 #[derive(Debug)]
 struct Address {
-    /// How often the place was used: another word each time.
+    /// Number of uses of the index, so that each use has another token.
     turn: u32,
-    /// Who found it, what, and the words that came with it.
+    /// The Endpoint that found it, the destination, and the private data of the answer.
     found: Option<(Ep, Destination, Box<[u8]>)>,
 }
 
@@ -26,8 +26,8 @@ pub(crate) struct Addresses {
 }
 
 impl Addresses {
-    /// Keeps what an Endpoint has found, and gives the private data and the address handle for it;
-    /// none, if there are too many.
+    /// Stores the destination that an Endpoint has found. Returns its private data and address
+    /// handle; none if there are too many.
     pub(crate) fn keep(
         &mut self,
         ep: Ep,
@@ -47,7 +47,7 @@ impl Addresses {
         let Some(address) = self.places.get_mut(place) else {
             return NONE;
         };
-        // Never 0, so that no word is.
+        // Never 0, so that no token is 0.
         address.turn = address.turn.wrapping_add(1).max(1);
         let private: Box<[u8]> = private.into();
         let size = Count::try_from(private.len()).unwrap_or(0);
@@ -68,18 +68,18 @@ impl Addresses {
         (place.turn as usize == word >> PLACE).then_some(place)
     }
 
-    /// What an address handle stands for. The consumer may have put another QPN into it.
+    /// Returns the destination of an address handle. The consumer may have replaced its QPN.
     pub(crate) fn find(&mut self, handle: &DatIbAddrHandle) -> Option<Destination> {
         let (_, to, _) = self.place(handle)?.found.as_ref()?;
         Some(Destination { qpn: handle.qpn, ..*to })
     }
 
-    /// Forgets an address; whether there was one.
+    /// Removes a destination. Returns whether there was one.
     pub(crate) fn free(&mut self, handle: &DatIbAddrHandle) -> bool {
         self.place(handle).is_some_and(|address| address.found.take().is_some())
     }
 
-    /// Forgets what an Endpoint that is no more has found.
+    /// Removes the destinations of a freed Endpoint.
     pub(crate) fn forget(&mut self, gone: Ep) {
         for address in &mut self.places {
             address.found.take_if(|(ep, ..)| *ep == gone);

@@ -1,4 +1,5 @@
-//! What events and parameters refer to, as C consumers of one Interface Adapter have it.
+//! Handles, addresses and private data that events and parameters refer to, for C consumers of one
+//! Interface Adapter.
 
 use dat_core::{AnyHandle, Ep, LookUp};
 
@@ -10,14 +11,14 @@ use crate::abi::{Count, DatHandle};
 use crate::object::Object;
 use crate::variant::Variant;
 
-/// The control half, as one Interface Adapter sees it.
+/// The open adapter, seen from one Interface Adapter.
 pub(crate) struct Around<'o, V: Variant> {
     open: &'o mut Open<V>,
     ia: &'static Object<V>,
 }
 
 impl<V: Variant> Open<V> {
-    /// The surroundings of an object.
+    /// Returns the surroundings of an object.
     pub(crate) fn around(&mut self, object: &'static Object<V>) -> Around<'_, V> {
         Around { open: self, ia: object.ia() }
     }
@@ -32,7 +33,7 @@ impl<V: Variant> Surroundings for Around<'_, V> {
         if !known.is_null() {
             return known;
         }
-        // These come into being by a request of a peer.
+        // A peer's request creates these objects.
         if let AnyHandle::Cr(cr) = of {
             return self.open.adopt(self.ia, cr);
         }
@@ -61,26 +62,26 @@ impl<V: Variant> Surroundings for Around<'_, V> {
         &raw const self.open.adapter.address
     }
 
-    /// From here on it is the consumer's, and nothing of it is needed below.
+    /// Moves the answer to the consumer and frees it in `dat_core`.
     fn answer(&mut self, ep: Ep, of: LookUp) -> (Count, *const u8, DatIbAddrHandle) {
         const NOTHING: (Count, *const u8, DatIbAddrHandle) =
             (0, std::ptr::null(), DatIbAddrHandle::NONE);
         let object = self.open.adapter.object_of(ep);
         let (nic, addresses) = self.open.nic_and_addresses();
-        let told = match nic.ep_ud_answer(ep, of) {
-            Ok(answer) => match (answer.address, object) {
-                (Ok(to), _) => addresses.keep(ep, to, answer.private_data),
+        let answer = match nic.ep_ud_answer(ep, of) {
+            Ok(found) => match (found.address, object) {
+                (Ok(to), _) => addresses.keep(ep, to, found.private_data),
                 (Err(_), Some(object)) => {
-                    let at = object.keep(answer.private_data);
-                    let size = Count::try_from(answer.private_data.len()).unwrap_or(0);
+                    let at = object.keep(found.private_data);
+                    let size = Count::try_from(found.private_data.len()).unwrap_or(0);
                     (size, at, DatIbAddrHandle::NONE)
                 }
                 (Err(_), None) => NOTHING,
             },
             Err(_) => NOTHING,
         };
-        // It was looked at just now: this refuses nothing.
+        // Cannot fail: the answer exists.
         let _ = nic.ud_cm_free(ep, of);
-        told
+        answer
     }
 }

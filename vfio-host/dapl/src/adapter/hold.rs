@@ -1,5 +1,5 @@
-//! What lives as long as an adapter is open: the host of its device, the memory of its objects, and
-//! the driver that refers to both.
+//! Owns the host of a device, the memory of the adapter's objects, and the driver that refers to
+//! both, while the adapter is open.
 #![expect(unsafe_code, reason = "the driver refers to a host and to memory that lie beside it")]
 
 use std::mem::ManuallyDrop;
@@ -14,18 +14,18 @@ use vfio_host::{Error, Nic};
 
 use super::{CQS, KEYS, LMRS, QPS, SRQS};
 use crate::config::Config;
-use crate::variant::{Half, Variant};
+use crate::variant::{DataQueue, Variant};
 
-/// Stack of the thread that brings an adapter up, and of the one that closes it: the driver's
-/// tables pass over it.
+/// Stack size of the threads that bring an adapter up and close it: the driver's tables are moved
+/// over the stack.
 const STACK: usize = 32 << 20;
-/// Log2 of the completion queues that may be armed at once: all that there are, and the driver's
-/// own.
+/// Log2 of the number of completion queues that may be armed at once: all of the adapter, and the
+/// driver's own.
 const LOG_COMPLETION_EVENTS: u8 = 12;
 
 const _: () = assert!(CQS < 1 << LOG_COMPLETION_EVENTS);
 
-/// How much of everything there is room for.
+/// Returns the table sizes of an adapter.
 const fn sizes(config: &Config) -> Sizes {
     Sizes {
         eps: config.endpoints,
@@ -42,7 +42,7 @@ pub(crate) type Driver<V> = Nic<'static, 'static, <V as Variant>::Host, QPS, CQS
 
 const fn is_send<T: Send>() {}
 
-/// What makes the two below true, for each kind of host.
+/// Checks the claims of the two `unsafe impl`s below, for each kind of host.
 const _: () = {
     is_send::<Nic<'static, 'static, Vfio, QPS, CQS, KEYS>>();
     is_send::<Nic<'static, 'static, VfioUser, QPS, CQS, KEYS>>();
@@ -54,16 +54,16 @@ const _: () = {
     is_send::<SrqPoster<'static, Mlx5<'static, VfioUser, QPS, CQS, KEYS>>>();
 };
 
-// SAFETY: its parts are, with the host of every variant that there is.
+// SAFETY: its parts are `Send`, with the host of every variant.
 unsafe impl<V: Variant> Send for Hold<V> {}
 
 // SAFETY: as above.
-unsafe impl<V: Variant> Send for Half<V> {}
+unsafe impl<V: Variant> Send for DataQueue<V> {}
 
 // SAFETY: it owns the value as a box does.
 unsafe impl<T: Send> Send for Held<T> {}
 
-/// A box that something beside it refers to.
+/// A box whose contents other fields refer to.
 struct Held<T>(*mut T);
 
 impl<T> Held<T> {
@@ -74,7 +74,7 @@ impl<T> Held<T> {
 
 impl<T> Drop for Held<T> {
     fn drop(&mut self) {
-        // SAFETY: it is the address of a box, given up here alone.
+        // SAFETY: it is the address of a box, which is freed only here.
         drop(unsafe { Box::from_raw(self.0) });
     }
 }
@@ -82,7 +82,7 @@ impl<T> Drop for Held<T> {
 /// The memory of an adapter's objects.
 #[derive(Default)]
 struct Heap {
-    /// Each gives a piece back.
+    /// Functions that free the pieces.
     pieces: Vec<Box<dyn FnOnce() + Send>>,
 }
 
@@ -93,11 +93,12 @@ impl Heap {
         let len = piece.len();
         self.pieces.push(Box::new(move || {
             let first = std::ptr::with_exposed_provenance_mut::<T>(address);
-            // SAFETY: it was a box of that many, and nobody refers to it any more: the heap goes
-            // after the driver.
+            // SAFETY: it was a box of that length, and nothing refers to it any more: the heap is
+            // dropped after the driver.
             drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(first, len)) });
         }));
-        // SAFETY: it lives until the heap goes, after the driver, which alone refers to it.
+        // SAFETY: it is valid until the heap is dropped, after the driver, which alone refers to
+        // it.
         unsafe { &mut *piece }
     }
 }
@@ -117,28 +118,28 @@ impl Supply<'static> for Heap {
 
     fn words<T>(&mut self, len: usize, new: fn() -> T) -> &'static mut [T] {
         let one = new();
-        // SAFETY: it is a value of words, which have no gaps between them.
+        // SAFETY: the type consists of words without padding.
         let bytes =
             unsafe { std::slice::from_raw_parts((&raw const one).cast::<u8>(), size_of::<T>()) };
         if bytes.iter().any(|byte| *byte != 0) {
             return self.slice(len, new);
         }
-        // SAFETY: bytes of 0 are such a value, as has just been seen of one.
+        // SAFETY: all-zero bytes are a valid value, as was just compared with a new one.
         self.lend(unsafe { Box::new_zeroed_slice(len).assume_init() })
     }
 }
 
-/// The three, in the order in which they end.
+/// The three, in drop order.
 pub(super) struct Hold<V: Variant> {
     pub(super) nic: Box<Driver<V>>,
-    /// After the driver.
+    /// Dropped after the driver.
     heap: Heap,
-    /// Last.
+    /// Dropped last.
     host: Held<V::Host>,
 }
 
 impl<V: Variant> Hold<V> {
-    /// Takes hold of the device and brings it up.
+    /// Opens the device and brings it up.
     pub(super) fn open(config: &Config) -> Result<Self, Error> {
         deep(|| Self::build(config))
             .map_err(|what| Error::new(Kind::Memory, config.device.to_string(), what, ""))?
@@ -152,7 +153,7 @@ impl<V: Variant> Hold<V> {
         if let Some(mtu) = config.mtu {
             bringup = bringup.with_path_mtu(mtu);
         }
-        // SAFETY: it lives in a box that is dropped after the driver.
+        // SAFETY: it is in a box that is dropped after the driver.
         let on: &'static V::Host = unsafe { &*host.0 };
         let parts = Parts::supplied(&mut heap, &sizes(config)).map_err(|error| {
             Error::new(Kind::Memory, config.device.to_string(), error.to_string(), "")
@@ -161,9 +162,9 @@ impl<V: Variant> Hold<V> {
         Ok(Self { nic: Box::new(nic), heap, host })
     }
 
-    /// Closes the adapter, and gives the device back; or says why not, also where no thread was
-    /// left to do it. With a stray half the memory that it refers to stays, the device's
-    /// registers too: there is no other use for them.
+    /// Closes the adapter and the device. Returns why that failed, also if no thread could be
+    /// started for it. With `stray`, the memory and registers that a poster or reaper refers to are
+    /// leaked.
     pub(super) fn close(self, stray: bool) -> Result<(), String> {
         let all = self;
         let closed = deep(move || {
@@ -182,15 +183,15 @@ impl<V: Variant> Hold<V> {
     }
 }
 
-/// Does something on a thread that has stack enough for it.
+/// Runs a function on a thread with a large stack.
 fn deep<T: Send>(what: impl FnOnce() -> T + Send) -> Result<T, String> {
     thread::scope(|threads| {
         thread::Builder::new()
             .name("dapldat-deep".into())
             .stack_size(STACK)
             .spawn_scoped(threads, what)
-            .map_err(|error| format!("there is no thread for it: {error}"))?
+            .map_err(|error| format!("cannot start a thread: {error}"))?
             .join()
-            .map_err(|_| "it ended early".into())
+            .map_err(|_| "the thread panicked".into())
     })
 }

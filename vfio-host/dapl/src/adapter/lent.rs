@@ -1,6 +1,5 @@
-//! Memory of the consumer's that the device may reach: what is registered is lent to it for as
-//! long.
-#![expect(unsafe_code, reason = "the device is given memory that the consumer has said is there")]
+//! Lends the consumer's memory to the device for as long as it is registered.
+#![expect(unsafe_code, reason = "lends memory for which the consumer guarantees")]
 
 use dat_core::provider::Region;
 use dat_core::{DatReturn, DatSubtype, DatType, Error};
@@ -13,32 +12,30 @@ use crate::log::{Level, say};
 use crate::variant::Variant;
 
 impl<V: Variant> Open<V> {
-    /// Lends memory to the device. `INVALID_PARAMETER` of what is no memory of the process, or none
-    /// that can be lent; `INSUFFICIENT_RESOURCES`.
+    /// Lends memory to the device. `INVALID_PARAMETER` if the process has no memory there, or it
+    /// cannot be lent; `INSUFFICIENT_RESOURCES`.
     pub(crate) fn lend(&mut self, region: Region, reach: Reach) -> Result<(), Error> {
-        // SAFETY: dat_lmr_create(3) asks of the consumer that the memory is there until the LMR is
-        // freed, and is the device's to write to where its privileges say so.
+        // SAFETY: dat_lmr_create(3) requires of the consumer that the memory stays mapped until the
+        // LMR is freed, and that the device may write to it as its privileges allow.
         let lent = unsafe { self.nic().host().lend(region.addr, region.len, reach) };
         lent.map_err(|error| refused(&error, code::bad_arg(3)))
     }
 
-    /// Lends memory that is shared under that name. `INVALID_STATE` of memory that is the process's
-    /// alone; other errors as of [`Open::lend`].
+    /// Lends memory that is shared under a name. `INVALID_STATE` for private memory; other errors
+    /// as for [`Open::lend`].
     pub(crate) fn lend_shared(&mut self, region: Region, name: &[u8; 40]) -> Result<(), Error> {
-        // SAFETY: as of `lend`.
+        // SAFETY: as for `lend`.
         let lent = unsafe { self.nic().host().lend_shared(name, region.addr, region.len) };
         lent.map_err(|error| refused(&error, DatReturn::of(DatType::InvalidState)))
     }
 
-    /// Takes back what was lent, when nothing that is registered lies in it for the sake of that
-    /// any more.
+    /// Takes lent memory back. The registration that it was lent for must have ended.
     pub(crate) fn take_back(&mut self, region: Region) {
         self.nic().host().take_back(region.addr, region.len);
     }
 }
 
-/// What a consumer is told of memory that cannot be lent: `unsupported`, if it is of the wrong
-/// kind.
+/// Returns the error for memory that cannot be lent: `unsupported` if it is of the wrong kind.
 fn refused(error: &vfio_host::Error, unsupported: DatReturn) -> Error {
     say(Level::Warn, format_args!("dat_lmr_create: {error}"));
     let full = DatType::InsufficientResources;

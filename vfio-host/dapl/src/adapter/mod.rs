@@ -1,20 +1,20 @@
-//! One HCA of this process, and its control half under a lock.
+//! One HCA of this process, with its driver under a lock.
 //!
 //! However many Interface Adapters a process opens on a line of `dat.conf`, the HCA is brought up
-//! once: the first opens it, the last to close gives it back. Each sees only its own objects. The
-//! control half, [`Open`], is entered by [`Adapter::with`] and [`Adapter::drive`]; the data halves
-//! live in handles, see [`crate::gate`].
+//! once: the first opens it, the last to close closes it. Each sees only its own objects.
+//! [`Adapter::with`] and [`Adapter::drive`] lock the open adapter, [`Open`]. Posters and reapers
+//! are in the gates of handles, see [`crate::gate`].
 
 mod address;
 mod around;
-mod halves;
 mod hold;
 mod lent;
-mod life;
+mod lifecycle;
 mod open;
+mod queues;
 
 pub(crate) use hold::Driver;
-pub(crate) use life::AsyncEvd;
+pub(crate) use lifecycle::AsyncEvd;
 pub(crate) use open::Open;
 
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -28,27 +28,27 @@ use crate::config::{Config, MOST_ENDPOINTS};
 use crate::object::{Kind, Name, Object};
 use crate::variant::Variant;
 
-/// LMRs, and RMRs.
+/// Largest number of LMRs, and of RMRs.
 pub(crate) const LMRS: u32 = 4096;
-/// Shared Receive Queues.
+/// Largest number of Shared Receive Queues.
 pub(crate) const SRQS: u16 = 16;
-/// Queue pairs, completion queues and keys of the driver.
+/// Table sizes of the driver: queue pairs, completion queues and keys.
 pub(crate) const QPS: usize = MOST_ENDPOINTS as usize;
 pub(crate) const CQS: usize = 2048;
 pub(crate) const KEYS: usize = 8192;
 
-/// One HCA, open or not. It is never given back.
+/// One HCA, open or not. Never freed.
 pub(crate) struct Adapter<V: Variant> {
-    /// What `dat.conf` says of it.
+    /// Its parameters in `dat.conf`.
     pub(crate) config: Config,
     /// Its own address, as C has it.
     pub(crate) address: SockAddr,
-    /// Held while it opens and closes.
+    /// Held while an Interface Adapter is opened or closed.
     opening: Mutex<()>,
     control: Mutex<Option<Open<V>>>,
-    /// The objects of each kind, by the place in their names.
+    /// The objects of each kind, by the index in their `dat_core` handle.
     places: [Box<[AtomicPtr<Object<V>>]>; Kind::COUNT],
-    /// Agents of CNOs that are to be called, by whoever drives the adapter and holds no lock.
+    /// Agents of CNOs to call. The thread that drives the adapter calls them without a lock.
     pub(crate) due: Mutex<Vec<crate::call::Due>>,
 }
 
@@ -76,12 +76,12 @@ impl<V: Variant> Adapter<V> {
         }
     }
 
-    /// The control half, or nothing while no Interface Adapter is open.
+    /// Locks the open adapter; `None` while no Interface Adapter is open.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Option<Open<V>>> {
         self.control.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does something with the control half. `INVALID_HANDLE`/`IA`, if the adapter is closed.
+    /// Calls a function with the adapter locked. `INVALID_HANDLE`/`IA` if the adapter is closed.
     pub(crate) fn with<R>(
         &self,
         what: impl FnOnce(&mut Open<V>) -> Result<R, Error>,
@@ -90,7 +90,8 @@ impl<V: Variant> Adapter<V> {
         what(control.as_mut().ok_or(Kind::Ia.invalid())?)
     }
 
-    /// The same for calls that may set something going: connections, events, timers.
+    /// Calls a function like [`Adapter::with`], then drives the adapter. For calls that may start
+    /// connections, events or timers.
     pub(crate) fn drive<R>(
         &self,
         what: impl FnOnce(&mut Open<V>) -> Result<R, Error>,
@@ -102,8 +103,7 @@ impl<V: Variant> Adapter<V> {
         })
     }
 
-    /// Calls the agents of CNOs that are due. For who holds no lock: they may call whatever they
-    /// like.
+    /// Calls the due agents of CNOs. The caller must not hold the lock: agents may make any call.
     pub(crate) fn call_agents(&self) {
         let due = std::mem::take(&mut *self.due.lock().unwrap_or_else(PoisonError::into_inner));
         for due in due {
@@ -111,18 +111,18 @@ impl<V: Variant> Adapter<V> {
         }
     }
 
-    /// No agent is due.
+    /// Returns whether no agent is due.
     fn nothing_due(&self) -> bool {
         self.due.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
-    /// The handle of that object, or null if C has none for it.
+    /// Returns the C handle of an object; null if it has none.
     #[inline(always)]
     pub(crate) fn handle_of<N: Name>(&self, name: N) -> DatHandle {
         self.object_of(name).map_or(DatHandle::NULL, Object::handle)
     }
 
-    /// The object of that name.
+    /// Returns the object of a `dat_core` handle.
     #[inline(always)]
     pub(crate) fn object_of<N: Name>(&self, name: N) -> Option<&'static Object<V>> {
         let object = self.place(N::KIND, name.place())?.load(Ordering::Acquire);
@@ -135,7 +135,7 @@ impl<V: Variant> Adapter<V> {
         }
     }
 
-    /// Notes which object has that name.
+    /// Records the object of a `dat_core` handle.
     fn put<N: Name>(&self, name: N, object: Option<&'static Object<V>>) {
         if let Some(place) = self.place(N::KIND, name.place()) {
             let object = object.map_or(std::ptr::null_mut(), |o| std::ptr::from_ref(o).cast_mut());
@@ -148,7 +148,7 @@ impl<V: Variant> Adapter<V> {
         self.places.get(kind as usize)?.get(place as usize)
     }
 
-    /// The same of any name.
+    /// Returns the C handle of an object of any kind.
     pub(crate) fn handle_of_any(&self, handle: AnyHandle) -> DatHandle {
         match handle {
             AnyHandle::Ia => DatHandle::NULL,

@@ -1,4 +1,4 @@
-//! The control half of an adapter that is open.
+//! An open adapter: the state under the adapter's lock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,10 +18,10 @@ use crate::object::{Name, Note, Object};
 use crate::sleep::{Bell, Descriptor, Sleeper};
 use crate::variant::{Hca, Variant};
 
-/// Times that one look drives an adapter which keeps finding work.
+/// Upper limit of the times that one call drives an adapter which keeps finding work.
 const DRIVES: usize = 64;
 
-/// The attributes by name.
+/// Named attributes.
 #[derive(Debug)]
 pub(crate) struct NamedAttrs {
     /// Of the transport.
@@ -35,23 +35,23 @@ pub(crate) struct NamedAttrs {
 /// An adapter that is open.
 pub(crate) struct Open<V: Variant> {
     hold: Hold<V>,
-    /// Where it belongs.
+    /// The adapter that owns it.
     pub(crate) adapter: &'static Adapter<V>,
     /// Interface Adapters open on it.
     pub(super) ias: Vec<&'static Object<V>>,
-    /// Where datagrams go.
+    /// Destinations of datagrams.
     pub(crate) addresses: Addresses,
-    /// Who waits.
+    /// Threads that wait.
     pub(crate) sleepers: Vec<Sleeper<V>>,
     /// Descriptors of CNOs.
     pub(crate) descriptors: Vec<Descriptor>,
-    /// Bells that nobody uses now.
+    /// Unused bells.
     pub(crate) bells: Vec<Arc<Bell>>,
-    /// Endpoints that drain, whose halves stay home until they have.
+    /// Endpoints that drain, whose gates stay shut until they have.
     pub(super) drains: Vec<Ep>,
-    /// A half is out for good, and somebody may still use it.
+    /// A poster or reaper could not be recalled, and a thread may still use it.
     pub(super) stray: bool,
-    /// Attributes by name, whose texts consumers are given the addresses of.
+    /// Named attributes; consumers get the addresses of the texts.
     pub(crate) named: NamedAttrs,
     pub(super) thread: Option<JoinHandle<()>>,
     pub(super) stop: Arc<AtomicBool>,
@@ -101,17 +101,17 @@ impl<V: Variant> Open<V> {
         }
     }
 
-    /// The driver.
+    /// Returns the driver.
     pub(crate) fn nic(&mut self) -> &mut Driver<V> {
         &mut self.hold.nic
     }
 
-    /// That, and where datagrams go.
+    /// Returns the driver and the destinations of datagrams.
     pub(crate) fn nic_and_addresses(&mut self) -> (&mut Driver<V>, &mut Addresses) {
         (&mut self.hold.nic, &mut self.addresses)
     }
 
-    /// What it drives, for the calls that wait there and do not here.
+    /// Returns the `Ia`, for calls that `Nic` replaces by calls that wait.
     pub(crate) fn ia(&mut self) -> &mut Ia<'static, Hca<V>> {
         &mut self.hold.nic
     }
@@ -121,7 +121,8 @@ impl<V: Variant> Open<V> {
         self.hold.nic.host().wakeups().set_timer(Some(Duration::ZERO));
     }
 
-    /// Makes an object of what `dat_core` has made, for the Interface Adapter `ia`: its handle.
+    /// Makes the C object of a new `dat_core` object of the Interface Adapter `ia`. Returns its
+    /// handle.
     pub(crate) fn adopt<N: Name>(&mut self, ia: &'static Object<V>, name: N) -> DatHandle {
         let object = V::objects().take();
         let ia = ia.ia();
@@ -131,14 +132,14 @@ impl<V: Variant> Open<V> {
         object.handle()
     }
 
-    /// Ends an object that `dat_core` has freed.
+    /// Frees the C object of an object that `dat_core` has freed.
     pub(crate) fn disown<N: Name>(&mut self, object: &'static Object<V>, name: N) {
         self.adapter.put(name, None);
         object.ia().children.fetch_sub(1, Ordering::Relaxed);
         object.end();
     }
 
-    /// Does what is due, tells who waits, and sets the timer for what comes next.
+    /// Drives the adapter, wakes waiters, and sets the timer for the next deadline.
     pub(crate) fn drive(&mut self) {
         self.hold.nic.host().wakeups().clear();
         let mut next = Next { deadline: None, work: true };
@@ -151,7 +152,7 @@ impl<V: Variant> Open<V> {
         self.pass_on();
         self.drained();
         self.wake();
-        self.tell_descriptors();
+        self.update_descriptors();
         let now = self.hold.nic.now();
         let due = !self.adapter.nothing_due();
         let after = match next.deadline {
@@ -162,13 +163,13 @@ impl<V: Variant> Open<V> {
         self.hold.nic.host().wakeups().set_timer(after);
     }
 
-    /// Passes asynchronous events on to the Interface Adapters that they concern: those of an
-    /// object to its own, all others to all.
+    /// Passes asynchronous events on: those of an object to its own Interface Adapter, others to
+    /// all.
     fn pass_on(&mut self) {
         let all = self.hold.nic.async_evd();
         while let Ok(event) = self.hold.nic.evd_dequeue(all) {
             let Event::Async(what) = event else { continue };
-            // With a shared queue every connection ends like that.
+            // With a Shared Receive Queue, every connection ends with this event.
             let level =
                 if matches!(what, AsyncEvent::EpBroken(_)) { Level::Info } else { Level::Warn };
             say(level, format_args!("{}: {what:?}", self.adapter.config.device));
@@ -187,7 +188,7 @@ impl<V: Variant> Open<V> {
         }
     }
 
-    /// Tells an Interface Adapter's async Event Dispatcher.
+    /// Queues an event on the async Event Dispatcher of an Interface Adapter.
     pub(super) fn raise(&mut self, ia: &'static Object<V>, what: AsyncEvent) {
         let Note::Ia { async_evd, .. } = *ia.note() else {
             return;
@@ -198,7 +199,7 @@ impl<V: Variant> Open<V> {
         }
     }
 
-    /// Forgets the drains that are over.
+    /// Removes the Endpoints that have drained.
     fn drained(&mut self) {
         let nic = &self.hold.nic;
         self.drains.retain(|ep| {
@@ -206,25 +207,25 @@ impl<V: Variant> Open<V> {
         });
     }
 
-    /// Rings for those who wait for something that may have come.
+    /// Wakes the sleepers whose wait may be over.
     fn wake(&mut self) {
         for place in 0..self.sleepers.len() {
             let Some(sleeper) = self.sleepers.get(place) else {
                 return;
             };
-            if sleeper.what.stirs::<V>(&mut self.hold.nic) {
+            if sleeper.what.may_be_over::<V>(&mut self.hold.nic) {
                 sleeper.bell.ring();
             }
         }
     }
 
-    /// Has the descriptors of CNOs tell what is so, and closes those of CNOs that are gone.
-    pub(crate) fn tell_descriptors(&mut self) {
+    /// Updates the descriptors of CNOs, and closes those of freed CNOs.
+    pub(crate) fn update_descriptors(&mut self) {
         let nic = &self.hold.nic;
-        self.descriptors.retain_mut(|one| one.tell::<V>(nic));
+        self.descriptors.retain_mut(|one| one.update::<V>(nic));
     }
 
-    /// Rings for all who wait for that object: it is not what it was.
+    /// Wakes all waiters on an object, because its state has changed.
     pub(crate) fn rouse(&mut self, object: &'static Object<V>) {
         for sleeper in self.sleepers.iter().filter(|sleeper| std::ptr::eq(sleeper.object, object)) {
             sleeper.bell.ring();

@@ -24,7 +24,7 @@ impl std::fmt::Debug for Agent {
     }
 }
 
-/// An agent that is to be called, and of which Event Dispatcher it is to be told.
+/// A due call of an agent, with the Event Dispatcher to pass to it.
 #[derive(Debug)]
 pub(crate) struct Due {
     agent: Agent,
@@ -32,7 +32,7 @@ pub(crate) struct Due {
 }
 
 impl Due {
-    /// Calls it.
+    /// Calls the agent.
     pub(crate) fn call(self) {
         if let Some(function) = self.agent.0.proxy_agent_func {
             function(self.agent.0.instance_data, self.evd);
@@ -40,8 +40,8 @@ impl Due {
     }
 }
 
-/// What `dat_core` calls: it notes that the agent of the CNO at that address is due. It runs with
-/// the control half, which an agent must not.
+/// The upcall of `dat_core`: records that the agent of the CNO at that address is due. It runs with
+/// the adapter locked, unlike the agent itself.
 fn triggered<V: Variant>(object: u64, evd: Option<Evd>) {
     let Ok(address) = usize::try_from(object) else {
         return;
@@ -61,22 +61,22 @@ fn triggered<V: Variant>(object: u64, evd: Option<Evd>) {
 }
 
 impl<V: Variant> Open<V> {
-    /// Gives a CNO that agent, or none.
+    /// Sets the agent of a CNO, or removes it.
     fn set_agent(
         &mut self,
         object: &'static Object<V>,
         cno: Cno,
         agent: DatOsWaitProxyAgent,
     ) -> Result<(), dat_core::Error> {
-        let told = agent.proxy_agent_func.map(|_| dat_core::Agent::Function {
+        let agent_of_core = agent.proxy_agent_func.map(|_| dat_core::Agent::Function {
             instance: object.handle().0.expose_provenance() as u64,
             function: triggered::<V>,
         });
-        *object.note() = match told {
+        *object.note() = match agent_of_core {
             Some(_) => Note::Agent(Agent(agent)),
             None => Note::None,
         };
-        self.nic().cno_modify_agent(cno, told)
+        self.nic().cno_modify_agent(cno, agent_of_core)
     }
 }
 
@@ -113,8 +113,8 @@ pub(super) extern "C" fn modify_agent<V: Variant>(
     })
 }
 
-/// What the masks of the header have in common. That of the proxy is 3, which is also the union of
-/// the other two, so any mask but 0 asks for all fields.
+/// The valid bits of the mask. The mask of the proxy is 3, which is also the union of the other
+/// two, so any mask except 0 requests all fields.
 const CNO_MASKS: u64 = DAT_CNO_FIELD_ALL | 0x3;
 
 pub(super) extern "C" fn query<V: Variant>(
@@ -130,13 +130,13 @@ pub(super) extern "C" fn query<V: Variant>(
         }
         code::masked(mask.into(), CNO_MASKS)?;
         object.adapter()?.with(|open| {
-            let told = open.nic().cno_query(name)?;
+            let state = open.nic().cno_query(name)?;
             let agent = if let Note::Agent(agent) = &*object.note() { Some(agent.0) } else { None };
             let mut descriptors = open.descriptors.iter();
             let fd = descriptors.find(|one| one.cno() == name);
             let fd = fd.map(Descriptor::number);
             let around = &mut open.around(object);
-            let found = DatCnoParam::new(&told, agent, fd, around);
+            let found = DatCnoParam::new(&state, agent, fd, around);
             if mask != 0 {
                 param.put(found);
             }
@@ -152,7 +152,7 @@ pub(super) extern "C" fn free<V: Variant>(cno: DatHandle) -> Ret {
             let cno = object.name()?;
             open.nic().cno_free(cno)?;
             open.disown(object, cno);
-            open.tell_descriptors();
+            open.update_descriptors();
             Ok(())
         })
     })
@@ -180,7 +180,7 @@ pub(super) extern "C" fn wait_for<V: Variant>(
             if let Some(found) = found? {
                 evd.put(open.adapter.handle_of(found));
             }
-            open.tell_descriptors();
+            open.update_descriptors();
             Ok(())
         })
     })

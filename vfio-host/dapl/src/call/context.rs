@@ -9,7 +9,7 @@ use crate::abi::{DatHandle, Out, Ret, code};
 use crate::object::Object;
 use crate::variant::Variant;
 
-/// The handle is of nothing that lives.
+/// The code for a handle of a freed object.
 const STALE: DatReturn = code::bad_handle(DatSubtype::InvalidHandle1);
 
 pub(super) extern "C" fn set<V: Variant>(handle: DatHandle, context: u64) -> Ret {

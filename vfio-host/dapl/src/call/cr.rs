@@ -35,11 +35,11 @@ pub(super) extern "C" fn query<V: Variant>(
     })
 }
 
-/// What a request is for, fetched home: its own Endpoint, or the one that is named.
+/// Recalls the queues of the Endpoint for a request: its own, or `ep`. Returns the own one.
 fn fetch<V: Variant>(open: &mut Open<V>, cr: Cr, ep: Option<Ep>) -> Result<Option<Ep>, Error> {
     let own = open.nic().cr_query(cr)?.local_ep;
     if let Some(ep) = own.or(ep) {
-        open.home_ep(ep)?;
+        open.recall_ep(ep)?;
     }
     Ok(own)
 }
@@ -94,7 +94,7 @@ pub(super) extern "C" fn handoff<V: Variant>(cr: DatHandle, conn_qual: u64) -> R
     })
 }
 
-/// A request is over, and with it an Endpoint that was made for it.
+/// Frees the object of a finished request, and of an Endpoint that was made for it.
 fn leave<V: Variant>(open: &mut Open<V>, object: &'static Object<V>, cr: Cr, own: Option<Ep>) {
     open.disown(object, cr);
     if let Some(ep) = own {
@@ -102,7 +102,7 @@ fn leave<V: Variant>(open: &mut Open<V>, object: &'static Object<V>, cr: Cr, own
     }
 }
 
-/// Ends the object of an Endpoint that was not the consumer's own, if `dat_core` has let it go.
+/// Frees the object of an Endpoint that the consumer did not create, if `dat_core` has freed it.
 pub(super) fn forget_ep<V: Variant>(open: &mut Open<V>, ep: Ep) {
     if open.nic().ep_query(ep).is_err()
         && let Some(object) = open.adapter.object_of(ep)

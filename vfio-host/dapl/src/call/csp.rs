@@ -9,7 +9,7 @@ use crate::abi::{DatHandle, In, Out, Ret, code};
 use crate::object::{Note, Object};
 use crate::variant::Variant;
 
-/// What a Common Service Point was made with, as C has it.
+/// The arguments of a Common Service Point, as C has them.
 #[derive(Clone, Copy)]
 pub(crate) struct Made {
     comm: DatComm,

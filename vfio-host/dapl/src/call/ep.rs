@@ -18,11 +18,11 @@ use crate::object::Object;
 use crate::sleep::duration;
 use crate::variant::Variant;
 
-/// The Q_Key of Endpoints for datagrams: that of the stock providers, whose consumers have no way
-/// to agree on another.
+/// The Q_Key of Endpoints for datagrams: that of the stock providers, because consumers cannot
+/// agree on another one.
 const QKEY: u32 = 0x1d51_1d51;
 
-/// The other handles that an Endpoint is made of.
+/// The other handles of a new Endpoint.
 struct Made {
     pz: Option<Pz>,
     recv: Option<Evd>,
@@ -74,7 +74,7 @@ pub(super) extern "C" fn create_with_srq<V: Variant>(
     call("dat_ep_create_with_srq", || created::<V>(ia, of, Some(srq), attr, ep))
 }
 
-/// Both of them: with a Shared Receive Queue, there has to be one, and attributes as well.
+/// Creates an Endpoint. With a Shared Receive Queue, that handle and attributes are required.
 fn created<V: Variant>(
     ia: DatHandle,
     of: [DatHandle; 4],
@@ -82,7 +82,7 @@ fn created<V: Variant>(
     attr: In<DatEpAttr>,
     ep: Out<DatHandle>,
 ) -> Result<(), Error> {
-    // Places of the last two arguments.
+    // Positions of the last two arguments.
     let [bad_attr, bad_ep] = if srq.is_some() { [7, 8] } else { [6, 7] }.map(code::bad_arg);
     let ia = ia_called::<V>(ia)?;
     let made = Made::of(ia, of)?;
@@ -150,20 +150,20 @@ pub(super) extern "C" fn query<V: Variant>(
         }
         code::masked(mask, number::DAT_EP_FIELD_ALL)?;
         object.adapter()?.with(|open| {
-            let told = open.nic().ep_query(name)?;
-            let remote = told.remote.map_or(std::ptr::null(), |remote| {
-                object.keep_peer(SockAddr::new(remote, told.remote_port))
+            let current = open.nic().ep_query(name)?;
+            let remote = current.remote.map_or(std::ptr::null(), |remote| {
+                object.keep_peer(SockAddr::new(remote, current.remote_port))
             });
             let [soft, _] = object.watermarks();
             let around = &mut open.around(object);
-            let found = DatEpParam::new(&told, service(&told), soft, remote, around);
+            let found = DatEpParam::new(&current, service(&current), soft, remote, around);
             param.put_named(mask, &found);
             Ok(())
         })
     })
 }
 
-/// What `dat_ep_modify` never changes.
+/// Fields that `dat_ep_modify` never changes.
 const FIXED: u64 = number::DAT_EP_FIELD_IA_HANDLE
     | number::DAT_EP_FIELD_EP_STATE
     | number::DAT_EP_FIELD_LOCAL_IA_ADDRESS_PTR
@@ -199,7 +199,7 @@ pub(super) extern "C" fn modify<V: Variant>(
         )?;
         object.adapter()?.drive(|open| {
             let ep = object.name::<Ep>()?;
-            open.home_ep(ep)?;
+            open.recall_ep(ep)?;
             let old = open.nic().ep_query(ep)?;
             if mask & number::DAT_EP_FIELD_COMM != 0 {
                 same_comm(&new.comm, &old)?;
@@ -224,8 +224,8 @@ pub(super) extern "C" fn modify<V: Variant>(
                 Some(read)
             };
             let Made { pz, recv, request, connect } = made;
-            open.home_named(recv)?;
-            open.home_named(request)?;
+            open.recall_named(recv)?;
+            open.recall_named(request)?;
             let change =
                 EpModify { pz, recv_evd: recv, request_evd: request, connect_evd: connect, attr };
             open.nic().ep_modify(ep, &change)?;
@@ -237,7 +237,7 @@ pub(super) extern "C" fn modify<V: Variant>(
     })
 }
 
-/// An Endpoint communicates in one way, and may be told so. `COMM_NOT_SUPPORTED` for another.
+/// Accepts the communication parameters that the Endpoint has. `COMM_NOT_SUPPORTED` for others.
 fn same_comm(new: &DatComm, old: &EpParam) -> Result<(), DatReturn> {
     let comm = Comm::tcp(old.local.is_ipv6());
     let protocol = new.protocol == comm.protocol || new.protocol == 0;
@@ -248,8 +248,8 @@ fn same_comm(new: &DatComm, old: &EpParam) -> Result<(), DatReturn> {
     }
 }
 
-/// Refuses a handle of null for what the Endpoint has: a zone or an Event Dispatcher is exchanged
-/// for another, and not taken away.
+/// Refuses a null handle for a zone or an Event Dispatcher that the Endpoint has: it can be
+/// replaced, but not removed.
 fn nothing_taken(mask: u64, new: &DatEpParam, old: &EpParam) -> Result<(), DatReturn> {
     for (bit, new, has, subtype) in [
         (
@@ -285,8 +285,8 @@ fn nothing_taken(mask: u64, new: &DatEpParam, old: &EpParam) -> Result<(), DatRe
 }
 
 impl<V: Variant> Open<V> {
-    /// Sets the soft and the hard high watermark of an Endpoint whose halves are home, and notes
-    /// them for queries.
+    /// Sets the soft and the hard high watermark of an Endpoint, whose queues have been recalled,
+    /// and stores them for queries.
     fn watch(
         &mut self,
         object: &Object<V>,
@@ -301,7 +301,7 @@ impl<V: Variant> Open<V> {
     }
 }
 
-/// The private data of a call, which is the argument at `place` and its length the one before.
+/// Returns the private data of a call: the argument at `place`, with its length in the one before.
 fn private_data(data: &List<u8>, size: Count, place: u16) -> Result<&[u8], DatReturn> {
     data.values(size).ok_or_else(|| code::bad_arg(place))
 }
@@ -399,8 +399,8 @@ pub(super) extern "C" fn disconnect<V: Variant>(ep: DatHandle, flags: u32) -> Re
         object.adapter()?.drive(|open| {
             let ep = object.name::<Ep>()?;
             if flag == CloseFlag::Graceful {
-                // What drains is followed with its halves at home.
-                open.home_ep(ep)?;
+                // Draining needs its poster and reapers in the `Ia`.
+                open.recall_ep(ep)?;
             }
             open.nic().ep_disconnect(ep, flag)?;
             if open.nic().ep_query(ep)?.state == EpState::DisconnectPending {
@@ -416,7 +416,7 @@ pub(super) extern "C" fn reset<V: Variant>(ep: DatHandle) -> Ret {
         let object = Object::<V>::called(ep);
         object.adapter()?.drive(|open| {
             let ep = object.name()?;
-            open.home_ep(ep)?;
+            open.recall_ep(ep)?;
             open.nic().ep_reset(ep)
         })
     })
@@ -435,7 +435,7 @@ pub(super) extern "C" fn free<V: Variant>(ep: DatHandle) -> Ret {
 impl<V: Variant> Open<V> {
     /// Frees an Endpoint.
     pub(crate) fn free_ep(&mut self, object: &'static Object<V>, ep: Ep) -> Result<(), Error> {
-        self.home_ep(ep)?;
+        self.recall_ep(ep)?;
         self.nic().ep_free(ep)?;
         self.addresses.forget(ep);
         self.disown(object, ep);
@@ -455,8 +455,8 @@ pub(super) extern "C" fn get_status<V: Variant>(
             let ep = object.name()?;
             let mut status = open.nic().ep_get_status(ep)?;
             if !(status.recv_idle && status.request_idle) {
-                // What has completed and was not dequeued shows only with the halves at home.
-                open.home_ep(ep)?;
+                // Completions that were not dequeued are visible only after the recall.
+                open.recall_ep(ep)?;
                 status = open.nic().ep_get_status(ep)?;
             }
             state.put(status.state as u32);
@@ -476,10 +476,10 @@ pub(super) extern "C" fn recv_query<V: Variant>(
         let object = Object::<V>::called(ep);
         object.adapter()?.with(|open| {
             let ep = object.name()?;
-            open.home_ep(ep)?;
-            let told = open.nic().ep_recv_query(ep)?;
-            buffers.put(told.nbufs_allocated.map_or(VALUE_UNKNOWN, count));
-            span.put(told.bufs_alloc_span.map_or(VALUE_UNKNOWN, count));
+            open.recall_ep(ep)?;
+            let found = open.nic().ep_recv_query(ep)?;
+            buffers.put(found.nbufs_allocated.map_or(VALUE_UNKNOWN, count));
+            span.put(found.bufs_alloc_span.map_or(VALUE_UNKNOWN, count));
             Ok(())
         })
     })
@@ -496,7 +496,7 @@ pub(super) extern "C" fn set_watermark<V: Variant>(ep: DatHandle, soft: Count, h
         let (soft, hard) = (mark(soft, 2)?, mark(hard, 3)?);
         object.adapter()?.drive(|open| {
             let ep = object.name()?;
-            open.home_ep(ep)?;
+            open.recall_ep(ep)?;
             open.watch(object, ep, [soft, hard])
         })
     })

@@ -15,7 +15,7 @@ use crate::adapter::Open;
 use crate::log::{Level, say, says};
 use crate::object::{Note, Object};
 use crate::sleep::{duration, wait};
-use crate::variant::{Half, Variant};
+use crate::variant::{DataQueue, Variant};
 
 const TIMEOUT: DatReturn = DatReturn::of(DatType::TimeoutExpired);
 
@@ -31,7 +31,7 @@ pub(super) extern "C" fn create<V: Variant>(
         let qlen = u32::try_from(min_qlen).ok().filter(|qlen| *qlen != 0);
         let qlen = qlen.ok_or_else(|| code::bad_arg(2))?;
         let cno = ia.sibling_or_none::<Cno>(cno)?;
-        // Events of the extensions come by the streams of what they are about.
+        // Events of the extensions use the streams of the operations that they concern.
         let more = flags & DAT_IB_EVD_EXTENSION_FLAG;
         let flags = EvdFlags::from_bits(flags & !DAT_IB_EVD_EXTENSION_FLAG);
         let flags = flags.ok_or_else(|| code::bad_arg(4))?;
@@ -50,8 +50,8 @@ pub(super) extern "C" fn create<V: Variant>(
     })
 }
 
-/// What a dequeue returns that finds nothing. One that takes completions says so without the class
-/// of an error: the other provider does, and there are programs that compare the whole word.
+/// Returns the code for a dequeue of an empty queue. An Event Dispatcher with completions omits the
+/// error class, as the stock provider does: some programs compare the whole word.
 fn nothing(flags: EvdFlags) -> Ret {
     let empty = DatReturn::QUEUE_EMPTY.raw();
     if flags.intersects(EvdFlags::DTO | EvdFlags::RMR_BIND) {
@@ -75,16 +75,16 @@ pub(super) extern "C" fn query<V: Variant>(
         let mask = u64::from(mask);
         code::masked(mask, DAT_EVD_FIELD_ALL)?;
         object.adapter()?.with(|open| {
-            let told = open.nic().evd_query(evd)?;
+            let found = open.nic().evd_query(evd)?;
             let more = object.more_flags.load(Ordering::Relaxed);
-            let found = DatEvdParam::new(&told, more, &mut open.around(object));
+            let found = DatEvdParam::new(&found, more, &mut open.around(object));
             param.put_named(mask, &found);
             Ok(())
         })
     })
 }
 
-/// A call that changes an Event Dispatcher, with its half home.
+/// Runs a call that changes an Event Dispatcher, after recalling its reaper.
 fn change<V: Variant>(
     name: &str,
     evd: DatHandle,
@@ -94,7 +94,7 @@ fn change<V: Variant>(
         let object = Object::<V>::called(evd);
         object.adapter()?.drive(|open| {
             let evd = object.name()?;
-            open.home(object)?;
+            open.recall(object)?;
             how(open, object, evd)?;
             open.rouse(object);
             Ok(())
@@ -146,7 +146,7 @@ pub(super) extern "C" fn post_se<V: Variant>(evd: DatHandle, event: In<DatEvent>
     })
 }
 
-/// Says why a connection did not come about, or broke: of that the event tells nothing.
+/// Logs why a connection failed or broke, which the event does not contain.
 fn failed<V: Variant>(open: &mut Open<V>, event: &Event) {
     let (Event::PeerRejected(ep)
     | Event::NonPeerRejected(ep)
@@ -168,8 +168,8 @@ fn failed<V: Variant>(open: &mut Open<V>, event: &Event) {
     say(Level::Warn, format_args!("{event:?}: {text}"));
 }
 
-/// An event as C has it.
-fn told<V: Variant>(
+/// Converts an event to its C structure.
+fn event_in_c<V: Variant>(
     open: &mut Open<V>,
     object: &'static Object<V>,
     event: &Event,
@@ -200,7 +200,7 @@ pub(super) extern "C" fn wait_for<V: Variant>(
         }
         let begin = |open: &mut Open<V>| {
             let evd = object.name()?;
-            open.home(object)?;
+            open.recall(object)?;
             let now = open.nic().now();
             open.ia().evd_wait(now, evd, duration(timeout), threshold)
         };
@@ -213,19 +213,19 @@ pub(super) extern "C" fn wait_for<V: Variant>(
                 nmore.put(Count::try_from(more).unwrap_or(Count::MAX));
             }
             let extra = open.nic().evd_extension(evd).unwrap_or_default();
-            event.put(told(open, object, &found?, &extra));
+            event.put(event_in_c(open, object, &found?, &extra));
             Ok(())
         })
     })
 }
 
-/// What became of a quick dequeue.
+/// The result of a dequeue by the fast path.
 enum Quick {
-    /// An ordinary completion is told.
-    Told,
-    /// There is something else, with what is known besides.
+    /// An ordinary completion was stored.
+    Done,
+    /// Another event, with extra data.
     Other(Event, Extra),
-    /// There is nothing.
+    /// The queue is empty, or an error.
     Refused(DatReturn),
 }
 
@@ -234,24 +234,24 @@ pub(super) extern "C" fn dequeue<V: Variant>(evd: DatHandle, event: Out<DatEvent
     if event.is_null() {
         return dequeued(object, None, event);
     }
-    let quick = object.half.enter(V::LOCKED, |half| {
-        let Half::Evd(reaper) = half else {
+    let quick = object.queue.enter(V::LOCKED, |queue| {
+        let DataQueue::Evd(reaper) = queue else {
             return Quick::Refused(DatReturn::QUEUE_EMPTY);
         };
         match reaper.dequeue() {
             Ok(Event::Dto(dto)) if dto.operation != DtoOperation::ReceiveWithInvalidate => {
-                // Told from here, where it is still in registers.
+                // Stored here, while it is still in registers.
                 let ep =
                     object.adapter().map_or(DatHandle::NULL, |adapter| adapter.handle_of(dto.ep));
                 event.put_head(DtoHead::new(evd, ep, &dto));
-                Quick::Told
+                Quick::Done
             }
             Ok(event) => Quick::Other(event, reaper.extension()),
             Err(why) => Quick::Refused(why),
         }
     });
     match quick {
-        Some(Quick::Told) => SUCCESS,
+        Some(Quick::Done) => SUCCESS,
         Some(Quick::Other(found, extra)) => dequeued(object, Some((found, extra)), event),
         Some(Quick::Refused(DatReturn::QUEUE_EMPTY)) => object.nothing.load(Ordering::Relaxed),
         Some(Quick::Refused(why)) => why.raw(),
@@ -259,8 +259,8 @@ pub(super) extern "C" fn dequeue<V: Variant>(evd: DatHandle, event: Out<DatEvent
     }
 }
 
-/// The rest of a dequeue: of an event that is no ordinary completion, or of an Event Dispatcher
-/// whose half is home.
+/// The slow path of a dequeue: for an event other than an ordinary completion, or with the gate
+/// shut.
 #[cold]
 #[inline(never)]
 fn dequeued<V: Variant>(
@@ -280,11 +280,11 @@ fn dequeued<V: Variant>(
                 None => {
                     let found = open.nic().evd_dequeue(evd);
                     let extra = open.nic().evd_extension(evd).unwrap_or_default();
-                    open.send_out(object);
+                    open.open_gate(object);
                     (found?, extra)
                 }
             };
-            event.put(told(open, object, &found, &extra));
+            event.put(event_in_c(open, object, &found, &extra));
             Ok(())
         })
     };
@@ -307,7 +307,7 @@ pub(super) extern "C" fn free<V: Variant>(evd: DatHandle) -> Ret {
             {
                 return Err(Error::new(DatType::InvalidState, DatSubtype::InvalidStateEvdInUse));
             }
-            open.home(object)?;
+            open.recall(object)?;
             open.nic().evd_free(evd)?;
             open.disown(object, evd);
             Ok(())

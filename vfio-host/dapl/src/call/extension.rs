@@ -1,5 +1,5 @@
 //! `handle_extendedop` of the dispatch table: the InfiniBand extensions. The macros of
-//! `dat_ib_extensions.h` say which arguments each operation has.
+//! `dat_ib_extensions.h` define the arguments of each operation.
 
 use std::ffi::{c_char, c_int};
 
@@ -34,7 +34,7 @@ pub(super) extern "C" fn operation<V: Variant>(handle: DatHandle, op: c_int, lis
         number::DAT_IB_UD_AH_FREE_OP => ah_free::<V>(handle, list),
         number::DAT_IB_OPEN_QUERY_OP => open_query::<V>(handle, list),
         number::DAT_IB_CLOSE_QUERY_OP => super::ia::close::<V>(handle, super::ia::ABRUPT),
-        // Collectives are a provider's of their own.
+        // Collectives belong to another provider.
         _ => code::NOT_IMPLEMENTED.raw(),
     }
 }
@@ -42,8 +42,8 @@ pub(super) extern "C" fn operation<V: Variant>(handle: DatHandle, op: c_int, lis
 /// Bytes of an atomic.
 const ATOMIC: u32 = 8;
 
-/// A segment and the far end of an atomic, which both have to be there. Of what the peer offers the
-/// first word is meant: consumers pass on a triplet of more as it came.
+/// Checks the local and remote segment of an atomic, which are both required. An atomic uses the
+/// first word of the remote segment: consumers may pass a longer one.
 fn both(
     local: In<LmrTriplet>,
     remote: In<RmrTriplet>,
@@ -57,7 +57,7 @@ fn both(
 fn fetch_add<V: Variant>(ep: DatHandle, list: &mut VaList) -> Ret {
     const NAME: &str = "dat_ib_post_fetch_and_add";
     let (add, local, cookie, remote, how) =
-        (list.word(), list.input(), list.word(), list.input(), list.half());
+        (list.word(), list.input(), list.word(), list.input(), list.word32());
     let checked = both(local, remote).and_then(|both| Ok((both, flags(how, 7)?)));
     match checked {
         Err(why) => super::refused(NAME, &why.into()),
@@ -73,7 +73,7 @@ fn fetch_add<V: Variant>(ep: DatHandle, list: &mut VaList) -> Ret {
 fn cmp_swap<V: Variant>(ep: DatHandle, list: &mut VaList) -> Ret {
     const NAME: &str = "dat_ib_post_cmp_and_swap";
     let (compare, swap, local) = (list.word(), list.word(), list.input());
-    let (cookie, remote, how) = (list.word(), list.input(), list.half());
+    let (cookie, remote, how) = (list.word(), list.input(), list.word32());
     let checked = both(local, remote).and_then(|both| Ok((both, flags(how, 8)?)));
     match checked {
         Err(why) => super::refused(NAME, &why.into()),
@@ -90,9 +90,8 @@ fn write_immed<V: Variant>(ep: DatHandle, list: &mut VaList) -> Ret {
     const NAME: &str = "dat_ib_post_rdma_write_immed";
     let (count, segments): (i32, List<LmrTriplet>) = (list.count(), list.list());
     let (cookie, remote): (u64, In<RmrTriplet>) = (list.word(), list.input());
-    // On the wire it is the consumer's four bytes in their order in memory, as the other provider
-    // sends them.
-    let (immediate, how) = (list.half().to_be(), list.half());
+    // The wire carries the consumer's four bytes in memory order, as the stock provider sends them.
+    let (immediate, how) = (list.word32().to_be(), list.word32());
     let checked = || {
         let segments = segments.values(count).ok_or(code::bad_arg(4))?;
         let remote = remote.get().ok_or(code::bad_arg(6))?;
@@ -113,7 +112,7 @@ fn send_ud<V: Variant>(ep: DatHandle, list: &mut VaList) -> Ret {
     const NAME: &str = "dat_ib_post_send_ud";
     let (count, segments): (i32, List<LmrTriplet>) = (list.count(), list.list());
     let to: In<DatIbAddrHandle> = list.input();
-    let (cookie, how) = (list.word(), list.half());
+    let (cookie, how) = (list.word(), list.word32());
     let checked = || {
         let segments = segments.values(count).ok_or(code::bad_arg(4))?;
         let to = to.get().ok_or(code::bad_arg(5))?;
@@ -133,7 +132,8 @@ fn send_ud<V: Variant>(ep: DatHandle, list: &mut VaList) -> Ret {
     }
 }
 
-/// What a look-up found stays until its address is freed: nothing else is kept of it.
+/// Succeeds: the result of a look-up stays until its address handle is freed, and nothing else is
+/// kept of it.
 fn cm_free<V: Variant>(ep: DatHandle) -> Ret {
     call("dat_ib_ud_cm_free", || {
         Object::<V>::called(ep).name::<Ep>()?;
@@ -154,7 +154,7 @@ fn ah_free<V: Variant>(ep: DatHandle, list: &mut VaList) -> Ret {
     })
 }
 
-/// Whose counters they are.
+/// The kind of object that has counters.
 #[derive(Clone, Copy)]
 enum Counters {
     Ia,
@@ -162,7 +162,7 @@ enum Counters {
     Evd,
 }
 
-/// The handle is of nothing that counts.
+/// The code for a handle of an object without counters.
 const STALE: DatReturn = code::bad_handle(DatSubtype::InvalidHandle1);
 
 impl Counters {
@@ -184,7 +184,7 @@ impl Counters {
         }
     }
 
-    /// Their names.
+    /// Returns the names of the counters.
     fn names(self) -> Vec<&'static str> {
         match self {
             Self::Ia => IaCounter::ALL.map(IaCounter::name).to_vec(),
@@ -194,7 +194,7 @@ impl Counters {
     }
 }
 
-/// Counters of an object, all or one of them, if there is such a one.
+/// Returns all counters of an object or one of them.
 fn counted<V: Variant>(
     open: &mut Open<V>,
     object: &'static Object<V>,
@@ -202,10 +202,10 @@ fn counted<V: Variant>(
     reset: bool,
 ) -> Result<Vec<u64>, Error> {
     if reset {
-        // Who counts in a handle is not interrupted.
+        // A reset must not race with a thread that counts inside a gate.
         match object.name::<Ep>() {
-            Ok(ep) => open.home_ep(ep)?,
-            Err(_) => open.home(object)?,
+            Ok(ep) => open.recall_ep(ep)?,
+            Err(_) => open.recall(object)?,
         }
     }
     let which = usize::try_from(which).map_err(|_| code::bad_arg(3))?;
@@ -260,13 +260,13 @@ fn print_counters<V: Variant>(handle: DatHandle, list: &mut VaList) -> Ret {
             let counters = Counters::of(object.kind()).ok_or(STALE)?;
             Ok(lines(counters, which, &counts))
         })?;
-        // Where the consumer's own output goes; if nobody reads it, nobody is told.
+        // Errors of standard output are ignored.
         let _ = std::io::Write::write_all(&mut std::io::stdout().lock(), text.as_bytes());
         Ok(())
     })
 }
 
-/// A line for the counter that was asked for, or for each that is not 0.
+/// Formats a line for the requested counter, or for each that is not 0.
 fn lines(counters: Counters, which: i32, counts: &[u64]) -> String {
     let names = counters.names();
     let first = if counts.len() == 1 { usize::try_from(which).unwrap_or(0) } else { 0 };
@@ -277,7 +277,7 @@ fn lines(counters: Counters, which: i32, counts: &[u64]) -> String {
 }
 
 fn run_counters<V: Variant>(handle: DatHandle, list: &mut VaList, run: bool) -> Ret {
-    let of = list.half();
+    let of = list.word32();
     call("dat_ib_start_counters", || {
         let ia = ia_called::<V>(handle)?;
         let of = match of {
@@ -292,8 +292,8 @@ fn run_counters<V: Variant>(handle: DatHandle, list: &mut VaList, run: bool) -> 
     })
 }
 
-/// Here the handle is the name of the adapter, and the arguments are those behind it. What is
-/// opened is the provider's own handle: the registry has no index for it.
+/// Opens and queries an adapter. The handle is the name of the adapter here. It opens the
+/// provider's own handle, for which the registry has no index.
 fn open_query<V: Variant>(name: DatHandle, list: &mut VaList) -> Ret {
     let ia: Out<DatHandle> = list.output();
     let (ia_mask, ia_attr): (u64, Out<DatIaAttr>) = (list.word(), list.output());
@@ -313,7 +313,7 @@ fn open_query<V: Variant>(name: DatHandle, list: &mut VaList) -> Ret {
     if got == SUCCESS {
         ia.put(opened);
     } else {
-        // The refusal of the query is the one to tell.
+        // The error of the query is returned.
         let _ = super::ia::close::<V>(opened, super::ia::ABRUPT);
     }
     got

@@ -26,19 +26,19 @@ pub(super) fn va_type(number: u32) -> Option<VaType> {
     }
 }
 
-/// What an LMR was made of, as the consumer said it, and which memory was lent for it.
+/// The arguments of an LMR, and the memory that was lent for it.
 #[derive(Clone)]
 pub(crate) struct Made {
     mem_type: u32,
     region: DatRegionDescription,
-    /// The name of shared memory. The consumer's own is there for the time of the call that makes
-    /// the LMR, this for as long as that lives.
+    /// The name of shared memory, copied: the consumer's is valid only during the call that
+    /// creates the LMR.
     name: Option<Arc<[u8; 40]>>,
     lent: Region,
 }
 
 impl Made {
-    /// Returns the description as the consumer gave it, with the name where it lasts.
+    /// Returns the description as the consumer gave it, with the copied name.
     fn region(&self) -> DatRegionDescription {
         match &self.name {
             Some(name) => {
@@ -55,7 +55,7 @@ impl std::fmt::Debug for Made {
     }
 }
 
-/// What the device needs to do with memory of those privileges.
+/// Returns the access rights that the device needs for those privileges.
 fn reach(privileges: MemPriv) -> Reach {
     let written = MemPriv::LOCAL_WRITE | MemPriv::REMOTE_WRITE | MemPriv::REMOTE_ATOMIC;
     if privileges.intersects(written) { Reach::ReadWrite } else { Reach::Read }
@@ -78,8 +78,7 @@ pub(super) extern "C" fn create<V: Variant>(
     call("dat_lmr_create", || {
         let ia = ia_called::<V>(ia)?;
         let pz: Pz = ia.sibling(pz)?;
-        // Consumers take it for granted that whatever is registered can be sent: so it is with
-        // every other provider.
+        // Consumers rely on sending from any registered memory, which all other providers allow.
         let privileges =
             MemPriv::from_bits(privileges).ok_or(code::bad_arg(6))? | MemPriv::LOCAL_READ;
         let va_type = va_type(va).ok_or(code::bad_arg(7))?;
@@ -144,7 +143,7 @@ pub(super) extern "C" fn create<V: Variant>(
     })
 }
 
-/// What an LMR was made of.
+/// Returns the arguments of an LMR.
 fn made<V: Variant>(object: &Object<V>) -> Option<Made> {
     match &*object.note() {
         Note::Lmr(made) => Some(made.clone()),
@@ -185,7 +184,7 @@ pub(super) extern "C" fn free<V: Variant>(lmr: DatHandle) -> Ret {
     })
 }
 
-/// Ends an LMR and what was lent for it.
+/// Frees an LMR and takes back the memory that was lent for it.
 pub(crate) fn end<V: Variant>(
     open: &mut Open<V>,
     object: &'static Object<V>,

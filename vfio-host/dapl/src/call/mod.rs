@@ -1,14 +1,14 @@
 //! The calls, as the dispatch table has them: a file for each kind of object.
 //!
-//! How one is written. A call is generic over the [`Variant`], takes the types of [`crate::abi`],
-//! and is the body of [`call`], which makes a `DAT_RETURN` of a `Result` and says the cause of a
-//! refusal where that is wanted:
+//! How to write one: a call is generic over the [`Variant`] and takes the types of [`crate::abi`].
+//! Its body is a closure for [`call`], which converts a `Result` to a `DAT_RETURN` and logs the
+//! cause of a refusal:
 //!
 //! ```text
 //! pub(super) extern "C" fn pz_create<V: Variant>(ia: DatHandle, pz: Out<DatHandle>) -> Ret {
 //!     call("dat_pz_create", || {
 //!         let ia = ia_called::<V>(ia)?;          // the first handle: the registry has followed it, so it is an object of ours
-//!         ia.adapter()?.with(|open| {            // the control half, under its lock; `drive` for what sets something going
+//!         ia.adapter()?.with(|open| {            // the adapter, locked; `drive` for calls that start something
 //!             let made = open.nic().pz_create()?;
 //!             pz.put(open.adopt(ia, made));      // an object for it, and its handle
 //!             Ok(())
@@ -17,16 +17,14 @@
 //! }
 //! ```
 //!
-//! * Parameters are looked at first, the state of things with the control half:
-//!   `object.name::<Pz>()?` is what `dat_core` calls an object, or `INVALID_HANDLE` of its kind;
-//!   `object.sibling(handle)?` and `sibling_or_none` do it for the other handles of a call, which
-//!   may be anything.
-//! * Whatever needs a data half home fetches it: [`Open::home`](crate::adapter::Open::home) that of
-//!   an object, `home_ep` all that belongs to an Endpoint. Before a free, before whatever changes
-//!   queue pairs, before a count of events.
-//! * What is freed is disowned: `open.disown(object, name)`.
-//! * Events and parameters of C come from `crate::abi` with `open.around(object)` as their
-//!   surroundings.
+//! * Check parameters first, object state with the adapter locked: `object.name::<Pz>()?` returns
+//!   the `dat_core` handle, or `INVALID_HANDLE` of its kind; `object.sibling(handle)?` and
+//!   `sibling_or_none` do it for the other handles of a call, which may be any address.
+//! * Recall posters and reapers that the `Ia` needs: [`Open::recall`](crate::adapter::Open::recall)
+//!   that of an object, `recall_ep` all that belong to an Endpoint. Do so before a free, a change
+//!   of queue pairs or a count of events.
+//! * Disown freed objects: `open.disown(object, name)`.
+//! * Convert events and parameters to C with `crate::abi` and `open.around(object)`.
 
 mod cno;
 mod context;
@@ -55,7 +53,7 @@ use crate::log::{Level, say, says};
 use crate::object::{Kind, Object};
 use crate::variant::{Table, Variant};
 
-/// What a call returns.
+/// Runs a call and returns its code.
 #[inline]
 fn call(name: &str, body: impl FnOnce() -> Result<(), Error>) -> Ret {
     match body() {
@@ -66,7 +64,7 @@ fn call(name: &str, body: impl FnOnce() -> Result<(), Error>) -> Ret {
 
 #[cold]
 fn refused(name: &str, error: &Error) -> Ret {
-    // What the device said of it, no code can tell.
+    // The code cannot contain the error of the device.
     let level = if error.fault().is_some() { Level::Warn } else { Level::Debug };
     if says(level) {
         say(level, format_args!("{name}: {error}"));
@@ -74,13 +72,13 @@ fn refused(name: &str, error: &Error) -> Ret {
     error.ret().raw()
 }
 
-/// The Interface Adapter that is called.
+/// Returns the Interface Adapter of a call.
 fn ia_called<V: Variant>(handle: DatHandle) -> Result<&'static Object<V>, DatReturn> {
     let object = Object::called(handle);
     if object.kind() == Kind::Ia { Ok(object) } else { Err(Kind::Ia.invalid()) }
 }
 
-/// A Connection Qualifier, the argument at `place`. The wire has 16 bits for it:
+/// Checks a Connection Qualifier, the argument at `place`. The wire has 16 bits for it:
 /// `INVALID_PARAMETER` for a greater one.
 fn port(conn_qual: u64, place: u16) -> Result<u64, DatReturn> {
     if conn_qual <= u64::from(u16::MAX) { Ok(conn_qual) } else { Err(code::bad_arg(place)) }

@@ -1,20 +1,20 @@
-//! dat_ep_post_*(3): the quick way through the half that the handle holds, and the way of the
-//! control half where that is home.
+//! dat_ep_post_*(3): the fast path through the gate of the handle, and the slow path under the
+//! adapter's lock while the gate is shut.
 
 use dat_core::{CompletionFlags, DatReturn, Ep, EpPoster, Error, LmrTriplet, RmrTriplet};
 
 use crate::abi::{Boolean, Count, DatHandle, In, List, Ret, SUCCESS, code};
 use crate::adapter::Driver;
 use crate::object::Object;
-use crate::variant::{Half, Hca, Variant};
+use crate::variant::{DataQueue, Hca, Variant};
 
-/// Flags that a post of C may carry; others are no concern of its.
+/// The flags that a post may carry.
 const FLAGS: u32 = 0x3f;
 
 /// `DAT_COMPLETION_DEFAULT_FLAG`.
 const USUAL: CompletionFlags = CompletionFlags::empty();
 
-/// The one segment of a post without flags, if it is such a one and nothing is wrong with it.
+/// Returns the segment of a post that has one valid segment and no flags.
 #[inline(always)]
 fn usual(list: &List<LmrTriplet>, count: Count, how: u32) -> Option<&[LmrTriplet]> {
     if count == 1 && how == USUAL.bits() { list.one().map(<[_; 1]>::as_slice) } else { None }
@@ -22,7 +22,7 @@ fn usual(list: &List<LmrTriplet>, count: Count, how: u32) -> Option<&[LmrTriplet
 
 type Poster<V> = EpPoster<'static, Hca<V>>;
 
-/// A post, both ways.
+/// Posts by the fast path, or by the slow path if the gate is shut.
 #[inline(always)]
 pub(super) fn post<V: Variant>(
     name: &str,
@@ -32,11 +32,11 @@ pub(super) fn post<V: Variant>(
 ) -> Ret {
     match posted::<V>(name, ep, quick) {
         Some(ret) => ret,
-        None => posted_at_home(name, Object::<V>::called(ep), slow),
+        None => post_locked(name, Object::<V>::called(ep), slow),
     }
 }
 
-/// The quick way; `None` where the half is home.
+/// Posts by the fast path; `None` if the gate is shut.
 #[inline(always)]
 fn posted<V: Variant>(
     name: &str,
@@ -44,9 +44,9 @@ fn posted<V: Variant>(
     quick: impl FnOnce(&mut Poster<V>) -> Result<(), DatReturn>,
 ) -> Option<Ret> {
     let object = Object::<V>::called(ep);
-    let posted = object.half.enter(V::LOCKED, |half| match half {
-        Half::Ep(poster) => quick(poster).map(|()| poster.is_flushing()),
-        Half::Evd(_) | Half::Srq(_) => Err(crate::object::Kind::Ep.invalid()),
+    let posted = object.queue.enter(V::LOCKED, |queue| match queue {
+        DataQueue::Ep(poster) => quick(poster).map(|()| poster.is_flushing()),
+        DataQueue::Evd(_) | DataQueue::Srq(_) => Err(crate::object::Kind::Ep.invalid()),
     });
     match posted {
         Some(Ok(false)) => Some(SUCCESS),
@@ -56,18 +56,18 @@ fn posted<V: Variant>(
     }
 }
 
-/// A post came back flushed at once: who waits for that is told.
+/// Drives the adapter after a post that was flushed at once, to wake waiters for its completion.
 #[cold]
 #[inline(never)]
 fn flushed<V: Variant>(object: &'static Object<V>) -> Ret {
-    // The post itself has succeeded.
+    // Errors are ignored: the post itself has succeeded.
     let _ = object.adapter().map_err(Error::from).and_then(|adapter| adapter.drive(|_| Ok(())));
     SUCCESS
 }
 
 #[cold]
 #[inline(never)]
-fn posted_at_home<V: Variant>(
+fn post_locked<V: Variant>(
     name: &str,
     object: &'static Object<V>,
     slow: impl FnOnce(&mut Driver<V>, Ep) -> Result<(), DatReturn>,
@@ -76,7 +76,7 @@ fn posted_at_home<V: Variant>(
         object.adapter()?.drive(|open| {
             let ep = object.name()?;
             slow(open.nic(), ep)?;
-            open.send_out(object);
+            open.open_gate(object);
             Ok(())
         })
     })
@@ -91,7 +91,7 @@ pub(super) fn flags(flags: u32, place: u16) -> Result<CompletionFlags, DatReturn
     }
 }
 
-/// Segments and flags of a post, or what is wrong with them.
+/// Checks segments and flags of a post; returns from the call if they are invalid.
 macro_rules! arguments {
     ($name:expr, $list:ident[$count:ident], $flags:ident @ $place:literal) => {
         let Some($list) = $list.values($count) else {
@@ -104,7 +104,7 @@ macro_rules! arguments {
     };
 }
 
-/// The far end of a post, or what is wrong with it.
+/// Checks the remote segment of a post; returns from the call if it is invalid.
 macro_rules! far {
     ($name:expr, $remote:ident @ $place:literal) => {
         let Some($remote) = $remote.get() else {
@@ -113,9 +113,8 @@ macro_rules! far {
     };
 }
 
-/// Posts of a list, some of them to or from a far end. What most of them are, one segment and no
-/// flag, has code of its own, in which that is known: a third of the instructions of a post are
-/// about the others.
+/// Defines posts of a segment list, some with a remote segment. The common shape, one segment and
+/// no flags, has its own code: checks for other shapes are a third of the instructions of a post.
 macro_rules! posts {
     ($($call:ident: $aside:ident, $text:literal, $quick:ident, $slow:ident(how @ $how:literal $(, $remote:ident @ $far:literal)?);)*) => {
         $(
@@ -128,7 +127,7 @@ macro_rules! posts {
                 how: u32,
             ) -> Ret {
                 if let Some(one) = usual(&list, count, how)
-                    // What is captured by value stays in registers; this has an address.
+                    // Passed by address; values captured by move stay in registers.
                     $(&& let Some(far) = $remote.get() && let $remote = &far)?
                     && let Some(ret) = posted::<V>($text, ep, move |poster| {
                         poster.$quick(one, cookie, $($remote,)? USUAL)

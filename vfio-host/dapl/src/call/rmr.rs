@@ -6,7 +6,7 @@ use super::call;
 use crate::abi::structs::DatRmrParam;
 use crate::abi::{DatHandle, In, Out, Ret, code};
 use crate::object::Object;
-use crate::variant::{Half, Variant};
+use crate::variant::{DataQueue, Variant};
 
 pub(super) extern "C" fn create<V: Variant>(pz: DatHandle, rmr: Out<DatHandle>) -> Ret {
     make::<V>("dat_rmr_create", pz, rmr, false)
@@ -76,7 +76,7 @@ pub(super) extern "C" fn bind<V: Variant>(
         let flags = CompletionFlags::from_bits(flags).ok_or(code::bad_arg(8))?;
         let ep: Ep = object.sibling(ep)?;
         let adapter = object.adapter()?;
-        // What unbinds names no memory.
+        // An unbind has no memory.
         if range.len != 0 {
             let lmr: Lmr = object.sibling(lmr)?;
             let known = adapter.with(|open| open.nic().lmr_query(lmr))?;
@@ -86,15 +86,17 @@ pub(super) extern "C" fn bind<V: Variant>(
         }
         let endpoint = adapter.object_of(ep);
         let quick = endpoint.filter(|_| va_type == VaType::Va).and_then(|endpoint| {
-            endpoint.half.enter(V::LOCKED, |half| match half {
-                Half::Ep(poster) => Some(poster.rmr_bind(rmr, &range, privileges, cookie, flags)),
-                Half::Evd(_) | Half::Srq(_) => None,
+            endpoint.queue.enter(V::LOCKED, |queue| match queue {
+                DataQueue::Ep(poster) => {
+                    Some(poster.rmr_bind(rmr, &range, privileges, cookie, flags))
+                }
+                DataQueue::Evd(_) | DataQueue::Srq(_) => None,
             })
         });
         let bound = match quick.flatten() {
             Some(bound) => bound?,
             None => adapter.drive(|open| {
-                open.home_named(Some(ep))?;
+                open.recall_named(Some(ep))?;
                 let nic = open.nic();
                 Ok(nic.rmr_bind_as(rmr, &range, privileges, va_type, ep, cookie, flags)?)
             })?,
@@ -110,8 +112,8 @@ pub(super) extern "C" fn free<V: Variant>(rmr: DatHandle) -> Ret {
         object.adapter()?.drive(|open| {
             let rmr = object.name::<Rmr>()?;
             if let Some(ep) = open.nic().rmr_binder(rmr)? {
-                // Whether its bind has been carried out shows in the completion queue.
-                open.home_ep(ep)?;
+                // The completion queue shows whether its bind has completed.
+                open.recall_ep(ep)?;
             }
             open.nic().rmr_free(rmr)?;
             open.disown(object, rmr);

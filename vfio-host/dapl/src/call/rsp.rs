@@ -59,8 +59,8 @@ pub(super) extern "C" fn free<V: Variant>(rsp: DatHandle) -> Ret {
         object.adapter()?.drive(|open| {
             let rsp = object.name::<Rsp>()?;
             let ep = open.nic().rsp_query(rsp)?.ep;
-            // It goes as well, if it was made with the service point.
-            open.home_ep(ep)?;
+            // The Endpoint is freed too, if it was made with the service point.
+            open.recall_ep(ep)?;
             let now = open.nic().now();
             open.nic().rsp_free(now, rsp)?;
             open.disown(object, rsp);

@@ -6,7 +6,7 @@ use super::{call, ia_called};
 use crate::abi::structs::{DatSrqAttr, DatSrqParam};
 use crate::abi::{Count, DatHandle, In, List, Out, Ret, SUCCESS, code};
 use crate::object::Object;
-use crate::variant::{Half, Variant};
+use crate::variant::{DataQueue, Variant};
 
 pub(super) extern "C" fn create<V: Variant>(
     ia: DatHandle,
@@ -35,7 +35,7 @@ pub(super) extern "C" fn free<V: Variant>(srq: DatHandle) -> Ret {
         let object = Object::<V>::called(srq);
         object.adapter()?.with(|open| {
             let srq = object.name::<Srq>()?;
-            open.home(object)?;
+            open.recall(object)?;
             open.nic().srq_free(srq)?;
             open.disown(object, srq);
             Ok(())
@@ -53,9 +53,9 @@ pub(super) extern "C" fn post_recv<V: Variant>(
     let Some(segments) = segments.values(count) else {
         return code::bad_arg(3).raw();
     };
-    let quick = object.half.enter(V::LOCKED, |half| match half {
-        Half::Srq(poster) => Some(poster.post_recv(segments, cookie)),
-        Half::Ep(_) | Half::Evd(_) => None,
+    let quick = object.queue.enter(V::LOCKED, |queue| match queue {
+        DataQueue::Srq(poster) => Some(poster.post_recv(segments, cookie)),
+        DataQueue::Ep(_) | DataQueue::Evd(_) => None,
     });
     match quick.flatten() {
         Some(Ok(())) => SUCCESS,
@@ -64,7 +64,7 @@ pub(super) extern "C" fn post_recv<V: Variant>(
             object.adapter()?.with(|open| {
                 let srq = object.name::<Srq>()?;
                 open.nic().srq_post_recv(srq, segments, cookie)?;
-                open.send_out(object);
+                open.open_gate(object);
                 Ok(())
             })
         }),
@@ -92,7 +92,7 @@ pub(super) extern "C" fn query<V: Variant>(
     })
 }
 
-/// A number of receives as `dat_core` has it.
+/// Converts a number of receives.
 fn receives(count: Count) -> Result<u16, DatReturn> {
     u16::try_from(count).map_err(|_| code::bad_arg(2))
 }
@@ -102,7 +102,7 @@ pub(super) extern "C" fn resize<V: Variant>(srq: DatHandle, receives_wanted: Cou
         let object = Object::<V>::called(srq);
         object.adapter()?.with(|open| {
             let srq = object.name::<Srq>()?;
-            open.home(object)?;
+            open.recall(object)?;
             open.nic().srq_resize(srq, receives(receives_wanted)?)
         })
     })
@@ -113,7 +113,7 @@ pub(super) extern "C" fn set_lw<V: Variant>(srq: DatHandle, low_watermark: Count
         let object = Object::<V>::called(srq);
         object.adapter()?.drive(|open| {
             let srq = object.name::<Srq>()?;
-            open.home(object)?;
+            open.recall(object)?;
             open.nic().srq_set_lw(srq, receives(low_watermark)?)
         })
     })

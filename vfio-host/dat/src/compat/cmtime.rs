@@ -18,7 +18,7 @@ use vfio_host::Host;
 use super::super::End;
 use super::super::failure::Failure;
 use super::super::out::{Out, progress};
-use super::super::traffic::adapter::{self, Play, SIZES};
+use super::super::traffic::adapter::{self, SIZES, Task};
 use super::super::traffic::histogram::{Histogram, Latency};
 use super::args::Cmtime;
 use super::ends::Makings;
@@ -77,10 +77,10 @@ struct Playing<'a> {
     out: &'a Out,
 }
 
-impl Play for Playing<'_> {
-    type Told = Told;
+impl Task for Playing<'_> {
+    type Report = Told;
 
-    fn play<'p, H: Host>(self, nic: &mut Nic<'_, 'p, H>) -> Result<Told, Failure> {
+    fn run<'p, H: Host>(self, nic: &mut Nic<'_, 'p, H>) -> Result<Told, Failure> {
         let Self { cmtime, server, out } = self;
         let all = cmtime.connections as usize;
         let makings = Makings {

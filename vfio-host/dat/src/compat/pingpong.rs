@@ -22,7 +22,7 @@ use vfio_host::Host;
 use super::super::End;
 use super::super::failure::Failure;
 use super::super::out::{Out, progress};
-use super::super::traffic::adapter::{self, Play};
+use super::super::traffic::adapter::{self, Task};
 use super::super::traffic::contents;
 use super::super::traffic::memory::Memory;
 use super::args::{Kind, Pingpong};
@@ -104,10 +104,10 @@ struct Playing<'a> {
     out: &'a Out,
 }
 
-impl Play for Playing<'_> {
-    type Told = Told;
+impl Task for Playing<'_> {
+    type Report = Told;
 
-    fn play<'p, H: Host>(self, nic: &mut Nic<'_, 'p, H>) -> Result<Told, Failure> {
+    fn run<'p, H: Host>(self, nic: &mut Nic<'_, 'p, H>) -> Result<Told, Failure> {
         let Self { pingpong, out } = self;
         let bar = || progress(*out, pingpong.iters, "pingpong");
         let (peer, seconds, connections) = if pingpong.kind == Kind::Ud {

@@ -22,7 +22,7 @@ use super::super::End;
 use super::super::failure::Failure;
 use super::super::out::{Out, progress};
 use super::super::signals;
-use super::super::traffic::adapter::{self, Play};
+use super::super::traffic::adapter::{self, Task};
 use super::super::traffic::histogram::{Histogram, Latency};
 use super::super::traffic::memory::Memory;
 use super::args::{Patience, Rping};
@@ -79,10 +79,10 @@ struct Playing<'a> {
     out: &'a Out,
 }
 
-impl Play for Playing<'_> {
-    type Told = Told;
+impl Task for Playing<'_> {
+    type Report = Told;
 
-    fn play<'p, H: Host>(self, nic: &mut Nic<'_, 'p, H>) -> Result<Told, Failure> {
+    fn run<'p, H: Host>(self, nic: &mut Nic<'_, 'p, H>) -> Result<Told, Failure> {
         let Self { rping, server, out } = self;
         let mut table = Table::new(nic, &rping.patience, server.is_some())?;
         let mut times = Histogram::new();

@@ -15,7 +15,7 @@ use vfio_host::Host;
 use super::super::End;
 use super::super::failure::Failure;
 use super::super::out::Out;
-use super::super::traffic::adapter::{self, Play};
+use super::super::traffic::adapter::{self, Task};
 use super::super::traffic::memory::Memory;
 use super::args::Udaddy;
 use super::datagram::{Came, Datagrams, Heard};
@@ -53,10 +53,10 @@ struct Playing<'a> {
     server: Option<SocketAddr>,
 }
 
-impl Play for Playing<'_> {
-    type Told = Told;
+impl Task for Playing<'_> {
+    type Report = Told;
 
-    fn play<'p, H: Host>(self, nic: &mut Nic<'_, 'p, H>) -> Result<Told, Failure> {
+    fn run<'p, H: Host>(self, nic: &mut Nic<'_, 'p, H>) -> Result<Told, Failure> {
         let Self { udaddy, server } = self;
         let mtu = adapter::path_mtu(nic);
         if udaddy.message_size > u32::from(mtu) {

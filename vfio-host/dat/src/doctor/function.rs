@@ -6,7 +6,7 @@ use super::super::process::Process;
 use super::super::tree::Tree;
 use super::{Check, State};
 
-/// All of them.
+/// Returns all checks of a function.
 pub(super) fn checks(tree: &Tree, hca: &Hca) -> Vec<Check> {
     let mut checks = vec![what(hca), driver(hca), viable(tree, hca)];
     checks.extend(file(tree, hca));
@@ -50,7 +50,7 @@ fn driver(hca: &Hca) -> Check {
 fn viable(tree: &Tree, hca: &Hca) -> Check {
     const NAME: &str = "IOMMU group";
     let Some(number) = hca.iommu_group else {
-        return Check::new(NAME, State::Fail, "it is in none: no IOMMU stands before it")
+        return Check::new(NAME, State::Fail, "it is in none: it is not behind an IOMMU")
             .remedy("see the check IOMMU");
     };
     let members = group::members(tree, number);
@@ -64,19 +64,19 @@ fn viable(tree: &Tree, hca: &Hca) -> Check {
     } else {
         format!("together with {}", others.join(", "))
     };
-    // Its own driver is a check of its own.
-    let in_the_way =
+    // The driver of the function itself is a separate check.
+    let blocked =
         members.iter().any(|member| member.blocks && member.address != hca.address.to_string());
     let found = format!("{number}, {with}");
     match group::mend(&members) {
-        Some(command) if in_the_way => {
+        Some(command) if blocked => {
             Check::new(NAME, State::Fail, found).remedy(format!("{command} (first with --check)"))
         }
         Some(_) | None => Check::new(NAME, State::Ok, found),
     }
 }
 
-/// The file of the group; there once a device of it is bound.
+/// Checks the rights to the file of the group, which exists once a device of it is bound.
 fn file(tree: &Tree, hca: &Hca) -> Option<Check> {
     const NAME: &str = "rights";
     let path = format!("/dev/vfio/{}", hca.iommu_group?);
@@ -105,7 +105,7 @@ fn file(tree: &Tree, hca: &Hca) -> Option<Check> {
         )
         .remedy(format!("until it is bound anew: sudo chown $USER {path}"))
         .remedy("for good, in /etc/udev/rules.d: SUBSYSTEM==\"vfio\", GROUP=\"your-group\", MODE=\"0660\""),
-        None => Check::new(NAME, State::Warn, format!("who this is cannot be read; {path} is there")),
+        None => Check::new(NAME, State::Warn, format!("the user ID cannot be read; {path} exists")),
     })
 }
 
@@ -115,6 +115,6 @@ fn link(hca: &Hca) -> Option<Check> {
     Some(match hca.link.missed() {
         None => Check::new(NAME, State::Ok, words),
         Some(best) => Check::new(NAME, State::Warn, format!("{words}; the device can do {best}"))
-            .remedy("another slot, if bandwidth matters"),
+            .remedy("use another slot if bandwidth matters"),
     })
 }

@@ -12,7 +12,7 @@ use super::{Check, State};
 /// A MiB.
 const MIB: u64 = 1 << 20;
 
-/// All of them.
+/// Returns all checks of the machine.
 pub(super) fn checks(tree: &Tree) -> Vec<Check> {
     let needs = Needs::default();
     let mut checks = vec![iommu(tree)];
@@ -26,7 +26,7 @@ pub(super) fn checks(tree: &Tree) -> Vec<Check> {
     checks
 }
 
-/// What the kernel calls its IOMMUs, and what people do.
+/// Returns the common name of an IOMMU that the kernel names.
 fn kind(name: &str) -> &'static str {
     if name.starts_with("dmar") {
         "Intel VT-d"
@@ -77,7 +77,7 @@ fn iommu(tree: &Tree) -> Check {
     }
 }
 
-/// VFIO's mode without an IOMMU, which this driver does not use.
+/// Warns about VFIO's mode without an IOMMU, which this driver does not use.
 fn unsafe_mode(tree: &Tree) -> Option<Check> {
     let on = tree.text("/sys/module/vfio/parameters/enable_unsafe_noiommu_mode")? == "Y";
     on.then(|| {
@@ -113,7 +113,7 @@ fn modules(tree: &Tree) -> Check {
         .remedy(format!("sudo modprobe -a {}", missing.join(" ")))
 }
 
-/// Bytes for a person, rounded up: a need rounded down would not do.
+/// Formats bytes in MiB, rounded up, because a need must not be rounded down.
 fn mib(bytes: u64) -> String {
     if bytes < MIB {
         return format!("{} KiB", bytes.div_ceil(1024));

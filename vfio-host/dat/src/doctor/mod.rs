@@ -1,8 +1,7 @@
-//! `dat doctor`: what stands between this user and traffic, and how to mend it.
+//! `dat doctor`: checks all conditions for RDMA traffic and names remedies.
 //!
-//! Every check is a row: its name, the device it is about, how it came out, what was found, what to
-//! do. The checks of the machine and of a device read files; only what the device itself says needs
-//! it opened, and that only if all else is well.
+//! Every check is a row: its name, its device, the result, the finding, the remedies. The checks of
+//! the machine and of a device read files. The device is opened only if all other checks pass.
 
 mod function;
 mod machine;
@@ -18,15 +17,15 @@ use super::info;
 use super::out::Out;
 use super::tree::Tree;
 
-/// How a check came out.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum State {
-    /// As it should be.
+    /// Passed.
     Ok,
-    /// It works, but not as well as it could, or something is worth knowing.
+    /// Usable with a restriction, or a remark.
     Warn,
-    /// It stands in the way.
+    /// Prevents traffic.
     Fail,
 }
 
@@ -43,32 +42,32 @@ impl State {
 /// One check.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Check {
-    /// What was looked at.
+    /// Name of the check.
     pub(crate) check: &'static str,
-    /// The device it is about, if about one.
+    /// The device that it concerns, if any.
     pub(crate) device: Option<String>,
-    /// How it came out.
+    /// The result.
     pub(crate) state: State,
-    /// What was found.
+    /// The finding.
     pub(crate) found: String,
-    /// What to do, one thing a line.
+    /// Remedies, one a line.
     pub(crate) remedy: Vec<String>,
 }
 
 impl Check {
-    /// A check of the machine.
+    /// Makes a check of the machine.
     pub(crate) fn new(check: &'static str, state: State, found: impl Into<String>) -> Self {
         Self { check, device: None, state, found: found.into(), remedy: Vec::new() }
     }
 
-    /// Names the device it is about.
+    /// Sets the device that it concerns.
     #[must_use]
     pub(crate) fn of(mut self, device: &impl ToString) -> Self {
         self.device = Some(device.to_string());
         self
     }
 
-    /// Adds something to do.
+    /// Adds a remedy.
     #[must_use]
     pub(crate) fn remedy(mut self, remedy: impl Into<String>) -> Self {
         self.remedy.push(remedy.into());
@@ -76,9 +75,9 @@ impl Check {
     }
 }
 
-/// What there is to tell at the end.
+/// The result of the command.
 #[derive(Debug, Serialize)]
-struct Told {
+struct Report {
     well: bool,
     checks: Vec<Check>,
 }
@@ -99,7 +98,7 @@ pub(crate) fn run(doctor: &Doctor, out: &Out) -> Result<End, Failure> {
             checks.extend(machine::checks(&tree));
             checks.extend(function::checks(&tree, &hca::one(&tree, *address)?));
         }
-        // Nothing of this machine is asked of such a device but its socket.
+        // Such a device needs nothing of this machine except the socket.
         Some(Address::User(_)) => {}
     }
     if let Some(device) = &doctor.device
@@ -109,9 +108,9 @@ pub(crate) fn run(doctor: &Doctor, out: &Out) -> Result<End, Failure> {
     {
         checks.extend(info::checks(device));
     }
-    let told = Told { well: well(&checks), checks };
-    out.result(&told, &words(&told, &tree))?;
-    Ok(if told.well { End::Ok } else { End::Failed })
+    let report = Report { well: well(&checks), checks };
+    out.result(&report, &words(&report, &tree))?;
+    Ok(if report.well { End::Ok } else { End::Failed })
 }
 
 fn well(checks: &[Check]) -> bool {
@@ -133,10 +132,10 @@ fn present(all: &[Hca]) -> Check {
     )
 }
 
-fn words(told: &Told, tree: &Tree) -> String {
+fn words(report: &Report, tree: &Tree) -> String {
     let mut text = String::new();
     let mut about = None;
-    for check in &told.checks {
+    for check in &report.checks {
         if check.device != about {
             about.clone_from(&check.device);
             if let Some(device) = &about {
@@ -148,12 +147,12 @@ fn words(told: &Told, tree: &Tree) -> String {
             text.push_str(&format!("      {:<16} -> {remedy}\n", ""));
         }
     }
-    let failed = told.checks.iter().filter(|check| check.state == State::Fail).count();
+    let failed = report.checks.iter().filter(|check| check.state == State::Fail).count();
     let tree = if tree.is_machine() { "" } else { " (of a copy; the device was not opened)" };
     text.push_str(&match failed {
-        0 => format!("\nnothing stands in the way{tree}\n"),
-        1 => format!("\n1 thing stands in the way{tree}\n"),
-        n => format!("\n{n} things stand in the way{tree}\n"),
+        0 => format!("\nno problem found{tree}\n"),
+        1 => format!("\n1 problem found{tree}\n"),
+        n => format!("\n{n} problems found{tree}\n"),
     });
     text
 }

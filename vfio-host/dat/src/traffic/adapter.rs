@@ -1,4 +1,4 @@
-//! The device, open and with an address: what every traffic command starts from and ends with.
+//! Opens and closes the device with its network address, for every traffic command.
 
 use std::time::{Duration, Instant};
 
@@ -14,28 +14,27 @@ use super::super::args::Adapter;
 use super::super::failure::Failure;
 use super::super::signals;
 
-/// Memory for the buffers of tests, besides what the library suggests: in all, and of it what the
-/// device only reads.
+/// Memory for the buffers of tests, in addition to the default: in all, and the part of it that is
+/// read-only for the device.
 const BUFFERS: usize = 24 << 20;
 const SEND_BUFFERS: usize = 8 << 20;
-/// What an adapter holds: Endpoints by the thousand, as those programs have that a command is the
-/// other side of, memory regions for each of them, and an Event Dispatcher for what they tell all
-/// at once.
+/// Table sizes of an adapter: a thousand Endpoints, as the peers' programs have, memory regions for
+/// each, and an Event Dispatcher long enough for events of all at once.
 pub(crate) const SIZES: Sizes =
     Sizes { eps: 1024, evds: 16, lmrs: 2048, dtos: 128, events: 4096, srqs: 4 };
-/// Places of the device for as many Endpoints, and for queues and keys beside them.
+/// Table sizes of the driver: queue pairs for the Endpoints, completion queues and keys.
 const QPS: usize = SIZES.eps as usize;
 const CQS: usize = 64;
 const KEYS: usize = 4096;
-/// Longest sleep: so soon a Ctrl-C is heeded.
+/// Longest sleep, which bounds the reaction time to Ctrl-C.
 pub(crate) const SLICE: Duration = Duration::from_millis(100);
-/// Looks at an empty queue between two looks at everything else.
+/// Polls of an empty queue between two calls of `advance`.
 const LOOKS: u32 = 64;
 
 /// The adapter of a command.
 pub(crate) type Nic<'s, 'p, H> = vfio_host::Nic<'s, 'p, H, QPS, CQS, KEYS>;
 
-/// The memory of an adapter's objects: none of them has anything to do when it goes.
+/// The memory of an adapter's objects, which need no drop.
 struct Heap<'s>(&'s Bump);
 
 impl<'s> Supply<'s> for Heap<'s> {
@@ -44,16 +43,16 @@ impl<'s> Supply<'s> for Heap<'s> {
     }
 }
 
-/// What a command does on an open adapter of either kind of host.
-pub(crate) trait Play {
-    /// What comes of it.
-    type Told;
+/// The work of a command on an open adapter of either kind of host.
+pub(crate) trait Task {
+    /// The result.
+    type Report;
 
-    /// Does it. What it made goes with the adapter if it fails.
-    fn play<'p, H: Host>(self, nic: &mut Nic<'_, 'p, H>) -> Result<Self::Told, Failure>;
+    /// Runs it. After an error, closing the adapter frees the objects that it made.
+    fn run<'p, H: Host>(self, nic: &mut Nic<'_, 'p, H>) -> Result<Self::Report, Failure>;
 }
 
-/// How much memory the device gets.
+/// Returns the memory sizes of the host.
 pub(crate) fn options() -> Options {
     let suggested = Options::default();
     Options {
@@ -63,7 +62,7 @@ pub(crate) fn options() -> Options {
     }
 }
 
-/// Commands of the device go to the log.
+/// Logs the commands of the device.
 struct Log;
 
 impl Observer for Log {
@@ -72,13 +71,13 @@ impl Observer for Log {
     }
 }
 
-/// How the device is brought up.
+/// Returns the configuration for bring-up.
 pub(crate) fn bring_up_config() -> Config<'static> {
     Config { observer: Some(&Log), ..Config::default() }
 }
 
-/// Opens the device, plays, and gives everything back.
-pub(crate) fn with<P: Play>(adapter: &Adapter, play: P) -> Result<P::Told, Failure> {
+/// Opens the device, runs the task and closes the device.
+pub(crate) fn with<T: Task>(adapter: &Adapter, task: T) -> Result<T::Report, Failure> {
     signals::watch()?;
     let net = adapter.net()?;
     let mut config = bring_up_config();
@@ -86,8 +85,8 @@ pub(crate) fn with<P: Play>(adapter: &Adapter, play: P) -> Result<P::Told, Failu
         config = config.with_path_mtu(mtu);
     }
     match open(&adapter.device)? {
-        Opened::Vfio(host) => on(&host, net, &config, play),
-        Opened::User(host) => on(&host, net, &config, play),
+        Opened::Vfio(host) => on(&host, net, &config, task),
+        Opened::User(host) => on(&host, net, &config, task),
     }
 }
 
@@ -97,36 +96,36 @@ pub(crate) fn open(device: &Address) -> Result<Opened, Failure> {
     vfio_host::open(device, &options()).map_err(Failure::from)
 }
 
-fn on<'p, H: Host, P: Play>(
+fn on<'p, H: Host, T: Task>(
     host: &'p H,
     net: Net,
     config: &Config<'p>,
-    play: P,
-) -> Result<P::Told, Failure> {
+    task: T,
+) -> Result<T::Report, Failure> {
     let bump = Bump::new();
     let parts = Parts::supplied(&mut Heap(&bump), &SIZES)
         .map_err(|error| Failure::new(format!("memory of {}: {error}", host.name())))?;
     let mut nic = Nic::open(host, parts, net, config).map_err(|error| {
         let failure = Failure::from(error);
         if failure.remedy.is_empty() {
-            return failure.remedy(format!("dat doctor {} looks closer", host.name()));
+            return failure.remedy(format!("run dat doctor {}", host.name()));
         }
         failure
     })?;
     info!("{} is up, with the address {}", host.name(), net.addr);
-    let told = play.play(&mut nic);
-    let flag = match told {
+    let done = task.run(&mut nic);
+    let flag = match done {
         Ok(_) => CloseFlag::Graceful,
         Err(_) => CloseFlag::Abrupt,
     };
     let closed = nic.close(flag);
     info!("{} is closed", host.name());
-    let told = told?;
+    let report = done?;
     closed.map_err(|error| Failure::new(format!("closing {}: {error}", host.name())))?;
-    Ok(told)
+    Ok(report)
 }
 
-/// Why nothing works any more, if the device is lost.
+/// Returns the failure if the device is in trouble or lost.
 pub(crate) fn trouble<H: Host>(nic: &Nic<'_, '_, H>) -> Option<Failure> {
     if let Some(trouble) = nic.host().trouble() {
         return Some(trouble.into());
@@ -135,7 +134,7 @@ pub(crate) fn trouble<H: Host>(nic: &Nic<'_, '_, H>) -> Option<Failure> {
     Some(Failure::fault(nic.host().name(), *fault))
 }
 
-/// The next event of an Event Dispatcher, if one comes within `limit`. Spins if told to, else
+/// Returns the next event of an Event Dispatcher, `None` after `limit`. Polls if `spin`, otherwise
 /// sleeps until the device interrupts.
 pub(crate) fn next<H: Host>(
     nic: &mut Nic<'_, '_, H>,
@@ -187,24 +186,24 @@ fn spin_for<H: Host>(
     }
 }
 
-/// Greatest payload of a packet of this adapter's port.
+/// Returns the path MTU of this adapter's port.
 pub(crate) fn path_mtu<H: Host>(nic: &Nic<'_, '_, H>) -> u16 {
     u16::try_from(nic.provider().limits().mtu.bytes()).unwrap_or(u16::MAX)
 }
 
-/// A number that no two tests share.
+/// Returns a random seed for the contents of a test.
 pub(crate) fn seed<H: Host>(nic: &Nic<'_, '_, H>) -> u64 {
     nic.host().entropy()
 }
 
-/// A DAT call failed.
+/// Makes the failure of a DAT call.
 pub(crate) fn dat(call: &str, error: impl std::fmt::Display) -> Failure {
     Failure::new(format!("{call}: {error}"))
 }
 
-/// Why a connection is no more, as far as this side knows.
+/// Returns why a connection broke, as far as this side knows.
 pub(crate) fn broken<H: Host>(nic: &mut Nic<'_, '_, H>, ep: Ep, peer: &str) -> Failure {
-    // The news of the device itself may come after that of the connection.
+    // Trouble of the device itself may be reported after the broken connection.
     nic.advance();
     if let Some(trouble) = trouble(nic) {
         return trouble;
@@ -216,7 +215,7 @@ pub(crate) fn broken<H: Host>(nic: &mut Nic<'_, '_, H>, ep: Ep, peer: &str) -> F
     }
 }
 
-/// Why an operation failed, in words, and what to do.
+/// Returns cause and remedy of a failed operation.
 pub(crate) fn status(status: DtoStatus) -> (&'static str, &'static str) {
     match status {
         DtoStatus::Success => ("it succeeded", ""),
@@ -233,7 +232,7 @@ pub(crate) fn status(status: DtoStatus) -> (&'static str, &'static str) {
             ("the device refused local memory", "this is a bug: run it again with -vvv")
         }
         DtoStatus::ErrBadResponse => {
-            ("the peer's answer makes no sense", "is another device using that address?")
+            ("the peer's answer is malformed", "is another device using that address?")
         }
         DtoStatus::ErrRemoteAccess => {
             ("the peer's device refused its memory", "are both dat of the same version?")
@@ -250,7 +249,7 @@ pub(crate) fn status(status: DtoStatus) -> (&'static str, &'static str) {
             "the peer hangs, or its machine is too busy",
         ),
         DtoStatus::ErrPartialPacket | DtoStatus::ErrLocalMmError => {
-            ("the device says something that does not exist here", "")
+            ("the device reported a status that cannot occur here", "")
         }
         DtoStatus::RmrOperationFailed => (
             "the device refused to bind a memory window",

@@ -1,4 +1,4 @@
-//! The client's side of a connection: finding the peer, saying hello, and parting.
+//! The client's side of a connection: connect, hello and disconnect.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -15,22 +15,22 @@ use super::conn::Conn;
 use super::hello::{Hello, Welcome, refusal_words};
 use crate::Nic;
 
-/// Attempts to connect that the peer may take for ghosts of an earlier connection.
+/// Attempts to connect that the peer may reject because it still holds an earlier connection.
 const ATTEMPTS: usize = 4;
-/// The peer may take so long to hear of the end.
+/// Longest wait for a graceful disconnect.
 const PARTING: Duration = Duration::from_secs(2);
 
-/// What to do about a peer that is not the one meant.
+/// The remedy if the peer is not a `dat listen`.
 const OTHER_PORT: &str = "start dat listen there, or give the port it was started with: PEER:PORT";
 
-/// Whom to call, and how patiently.
+/// The peer to call, and how to wait for it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Callee {
-    /// Where it listens.
+    /// Its address and port.
     pub(super) peer: SocketAddr,
-    /// Longest silence.
+    /// Longest wait for an event.
     pub(super) timeout: Duration,
-    /// Spin instead of sleeping.
+    /// Poll instead of sleeping.
     pub(super) spin: bool,
 }
 
@@ -39,14 +39,13 @@ pub(super) struct Callee {
 pub(super) struct Call<'p, H: Host> {
     /// The connection.
     pub(super) conn: Conn<'p, H>,
-    /// What the peer lets us reach.
+    /// The peer's memory that this side may access.
     pub(super) welcome: Welcome,
     callee: Callee,
 }
 
 impl<'p, H: Host> Call<'p, H> {
-    /// Connects and agrees on the test. The contents of its messages, and what their path carries,
-    /// are settled here.
+    /// Connects and agrees on the test. Sets the seed and the path MTU of the hello.
     pub(super) fn new(
         nic: &mut Nic<'_, 'p, H>,
         callee: Callee,
@@ -58,8 +57,8 @@ impl<'p, H: Host> Call<'p, H> {
         Ok(Self { conn, welcome, callee })
     }
 
-    /// The next event that is not the end: that is a failure. `None` if somebody asked for the end;
-    /// a failure as well if nothing comes for too long.
+    /// Returns the next event, or `None` after Ctrl-C. The end of the connection and a timeout are
+    /// failures.
     pub(super) fn next(&self, nic: &mut Nic<'_, 'p, H>) -> Result<Option<Event>, Failure> {
         let Callee { peer, timeout, spin } = self.callee;
         let until = Instant::now() + timeout;
@@ -81,7 +80,7 @@ impl<'p, H: Host> Call<'p, H> {
                 && dto.status != DtoStatus::Success
             {
                 if dto.status == DtoStatus::ErrFlushed {
-                    // The event that ends the connection says more, and comes behind.
+                    // The event that ends the connection follows and has the cause.
                     continue;
                 }
                 return Err(self.failed(nic, dto.status));
@@ -117,7 +116,7 @@ impl<'p, H: Host> Call<'p, H> {
             .remedy(remedy)
     }
 
-    /// Parts in good order: what was posted finishes first, and the peer hears of it.
+    /// Disconnects gracefully: posted requests complete first, and the peer gets the disconnect.
     pub(super) fn part(self, nic: &mut Nic<'_, 'p, H>) -> Result<(), Failure> {
         let ep = self.conn.ep;
         nic.ep_disconnect(ep, CloseFlag::Graceful)
@@ -161,7 +160,8 @@ fn connect<'p, H: Host>(
         debug!("attempt {attempt}: {event:?}");
         let reason = nic.ep_reject_reason(conn.ep).ok().flatten();
         if reason == Some(Reason::STALE) && attempt + 1 < ATTEMPTS && Instant::now() < until {
-            // The peer may hold a connection of an earlier life of this device. Now it knows.
+            // The peer may still hold a connection from before a reset of this device. The rejected
+            // attempt ended it.
             nic.ep_reset(conn.ep).map_err(|e| dat("dat_ep_reset", e))?;
             continue;
         }

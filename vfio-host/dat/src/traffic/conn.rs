@@ -19,11 +19,11 @@ const EXTRA: u16 = 8;
 /// All memory of a connection.
 #[derive(Debug)]
 struct Parts<'p, H: Host> {
-    /// What the device writes.
+    /// Written by the device.
     inward: Memory<'p, H>,
-    /// What the device only reads.
+    /// Only read by the device.
     outward: Memory<'p, H>,
-    /// What the peer may reach, if anything.
+    /// Accessible to the peer, if any.
     far: Option<Memory<'p, H>>,
 }
 
@@ -39,7 +39,7 @@ impl<'p, H: Host> Parts<'p, H> {
         let outward = match Memory::new(nic, pz, layout.outward(), MemPriv::LOCAL_READ) {
             Ok(outward) => outward,
             Err(failure) => {
-                // The first failure is the one to tell, here and below.
+                // The first failure is returned, here and below.
                 let _ = inward.free(nic);
                 return Err(failure);
             }
@@ -72,22 +72,22 @@ impl<'p, H: Host> Parts<'p, H> {
 #[derive(Debug)]
 pub(super) struct Conn<'p, H: Host> {
     pz: Pz,
-    /// All its events.
+    /// The dispatcher of all its events.
     pub(super) evd: Evd,
     /// The Endpoint.
     pub(super) ep: Ep,
-    /// What the test is.
+    /// The request for the test.
     pub(super) hello: Hello,
-    /// How its memory is laid out.
+    /// The layout of its memory.
     pub(super) layout: Layout,
     parts: Parts<'p, H>,
-    /// Messages about the test said so far.
+    /// Number of messages about the test sent so far.
     said: u64,
     scratch: Vec<u8>,
 }
 
 impl<'p, H: Host> Conn<'p, H> {
-    /// Makes it all. The peer gets `rights` to the memory that is for it.
+    /// Makes an unconnected Endpoint with its memory. The peer gets `rights` to its part.
     pub(super) fn new(
         nic: &mut Nic<'_, 'p, H>,
         hello: Hello,
@@ -122,12 +122,12 @@ impl<'p, H: Host> Conn<'p, H> {
         }
     }
 
-    /// What the peer may reach, if anything.
+    /// Returns the memory that the peer may access, if any.
     pub(super) fn far(&self) -> Option<&Memory<'p, H>> {
         self.parts.far.as_ref()
     }
 
-    /// Its zone.
+    /// Returns its zone.
     pub(super) fn pz(&self) -> Pz {
         self.pz
     }
@@ -145,7 +145,7 @@ impl<'p, H: Host> Conn<'p, H> {
             .map_err(|ret| dat("dat_ep_post_recv", ret))
     }
 
-    /// The message that arrived in piece `number`, of `len` bytes.
+    /// Decodes the message of `len` bytes that arrived in piece `number`.
     pub(super) fn message(&self, number: u64, len: u32) -> Option<Message> {
         if len as usize != MESSAGE_LEN {
             return None;
@@ -155,29 +155,29 @@ impl<'p, H: Host> Conn<'p, H> {
         Message::read(&bytes)
     }
 
-    /// Whether the data that arrived in piece `piece` of the receives are message `number`: the
-    /// first wrong place, if not.
+    /// Compares the data received in piece `piece` with message `number`. Returns the offset of the
+    /// first wrong byte.
     pub(super) fn received_wrong(&mut self, piece: u64, number: u64) -> Option<usize> {
         let at = self.layout.recv.of(piece);
         let inward = &self.parts.inward;
         inward.differs(&self.hello, number, at, &mut self.scratch)
     }
 
-    /// The same of data that were read into piece `piece` of the landing.
+    /// Compares the data read into piece `piece` likewise.
     pub(super) fn read_wrong(&mut self, piece: u64, number: u64) -> Option<usize> {
         let at = self.layout.landing.of(piece);
         let inward = &self.parts.inward;
         inward.differs(&self.hello, number, at, &mut self.scratch)
     }
 
-    /// The same of the memory that the peer may reach.
+    /// Compares the memory that the peer may access likewise.
     pub(super) fn far_wrong(&mut self, piece: u64, number: u64) -> Option<usize> {
         let at = self.layout.far.of(piece);
         let far = self.parts.far.as_ref()?;
         far.differs(&self.hello, number, at, &mut self.scratch)
     }
 
-    /// Fills every piece of the memory that the peer may reach with the contents of its number.
+    /// Fills every piece of the memory that the peer may access with the contents of its number.
     pub(super) fn fill_far(&mut self) {
         if let Some(far) = &self.parts.far {
             for n in 0..self.layout.far.count as u64 {
@@ -221,7 +221,7 @@ impl<'p, H: Host> Conn<'p, H> {
             .map_err(|ret| dat("dat_ep_post_rdma_write", ret))
     }
 
-    /// Reads from the peer into piece `piece` of the landing.
+    /// Reads from the peer into piece `piece`.
     pub(super) fn read(
         &self,
         nic: &mut Nic<'_, 'p, H>,
@@ -235,7 +235,7 @@ impl<'p, H: Host> Conn<'p, H> {
             .map_err(|ret| dat("dat_ep_post_rdma_read", ret))
     }
 
-    /// Says something about the test.
+    /// Sends a message about the test.
     pub(super) fn say(
         &mut self,
         nic: &mut Nic<'_, 'p, H>,
@@ -249,7 +249,7 @@ impl<'p, H: Host> Conn<'p, H> {
             .map_err(|ret| dat("dat_ep_post_send", ret))
     }
 
-    /// The event, if it is a completion of a request or receive of this connection.
+    /// Returns the event, if it is a completion of this connection.
     pub(super) fn dto(&self, event: &Event) -> Option<DtoEvent> {
         if let Event::Dto(dto) = event
             && dto.ep == self.ep
@@ -259,7 +259,7 @@ impl<'p, H: Host> Conn<'p, H> {
         None
     }
 
-    /// Gives everything back. The first failure is told, after all has been tried.
+    /// Frees everything. Returns the first failure after trying all.
     pub(super) fn free(self, nic: &mut Nic<'_, 'p, H>) -> Result<(), Failure> {
         let mut first = nic.ep_free(self.ep).map_err(|e| dat("dat_ep_free", e));
         first = first.and(self.parts.free(nic));

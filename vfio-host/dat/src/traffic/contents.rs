@@ -1,7 +1,7 @@
-//! What messages contain: bytes that follow from the test's seed and the message's number, so that
-//! both sides know them and no two messages of a test are alike.
+//! The contents of messages: bytes computed from the test's seed and the message's number, so that
+//! both sides know them and all messages of a test differ.
 
-/// Constants of splitmix64, whose mixing this is.
+/// Constants of splitmix64.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 const MIX: [u64; 2] = [0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb];
 
@@ -11,7 +11,7 @@ fn mixed(word: u64) -> u64 {
     word ^ word >> 31
 }
 
-/// The 8 bytes at `8 * index` of message `number`.
+/// Returns the 8 bytes at `8 * index` of message `number`.
 fn word(seed: u64, number: u64, index: u64) -> [u8; 8] {
     let start = mixed(seed ^ number.wrapping_mul(GOLDEN));
     mixed(start.wrapping_add(index.wrapping_mul(GOLDEN))).to_le_bytes()
@@ -27,8 +27,8 @@ pub(crate) fn fill(seed: u64, number: u64, bytes: &mut [u8]) {
     }
 }
 
-/// Compares with the contents of message `number`. The place of the first byte that differs, if one
-/// does.
+/// Compares with the contents of message `number`. Returns the offset of the first byte that
+/// differs.
 pub(super) fn differ(seed: u64, number: u64, bytes: &[u8]) -> Option<usize> {
     for (index, piece) in (0..).zip(bytes.chunks(8)) {
         let word = word(seed, number, index);
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn contents_are_known_and_differ() {
+    fn contents_are_reproducible_and_differ() {
         let mut bytes = [0; 77];
         fill(7, 3, &mut bytes);
         assert_eq!(differ(7, 3, &bytes), None);

@@ -1,9 +1,9 @@
-//! What the two sides of a test tell each other: the hello with the connection request, the welcome
+//! The messages between the two sides of a test: the hello in the connection request, the welcome
 //! or the refusal that answers it, and the messages of the test itself.
 //!
-//! All of it comes from a stranger. A hello is taken only if every byte of it is as this version
-//! writes it and what it asks for is within the limits here; everything else is refused in words,
-//! which travel back.
+//! None of it is trusted. A hello is accepted only if every byte of it is as this version writes it
+//! and its request is within the limits here. Everything else is refused with a text, which the
+//! peer receives.
 //!
 //! Numbers are big-endian. Private data is padded with zeros by the wire; the padding must be zero.
 //!
@@ -23,7 +23,7 @@
 use clap::ValueEnum;
 use serde::Serialize;
 
-/// The version of all of this.
+/// The version of the protocol.
 const VERSION: u8 = 1;
 const HELLO: [u8; 4] = *b"dat?";
 const WELCOME: [u8; 4] = *b"dat!";
@@ -43,8 +43,8 @@ const WORDS: usize = 143;
 pub(super) const MOST_SIZE: u32 = 1 << 20;
 /// Most operations in flight.
 pub(super) const MOST_DEPTH: u16 = 48;
-/// Most bytes that one side gives one test: two pieces for each of 4M in flight, and room for
-/// messages.
+/// Most bytes that one side allocates for one test: two pieces for each of 4M in flight, and space
+/// for messages.
 pub(super) const MOST_MEMORY: usize = (8 << 20) + 4096;
 
 /// A kind of test.
@@ -52,10 +52,10 @@ pub(super) const MOST_MEMORY: usize = (8 << 20) + 4096;
 #[serde(rename_all = "lowercase")]
 #[repr(u8)]
 pub(crate) enum Kind {
-    /// A message each way, one after the other.
+    /// A message in each direction, one after the other.
     #[value(skip)]
     Ping = 1,
-    /// Messages to the peer's receives.
+    /// Sends to the peer's receives.
     Send = 2,
     /// RDMA writes to the peer's memory.
     Write = 3,
@@ -68,7 +68,7 @@ pub(crate) enum Kind {
 impl Kind {
     const ALL: [Self; 5] = [Self::Ping, Self::Send, Self::Write, Self::Read, Self::Bind];
 
-    /// Its name, as `--kind` takes it.
+    /// Returns its name, as `--kind` takes it.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Ping => "ping",
@@ -80,24 +80,24 @@ impl Kind {
     }
 }
 
-/// Why a stranger's bytes are not taken.
+/// Why a peer's bytes are not accepted.
 pub(super) type Objection = &'static str;
 
-/// What a test is asked to be.
+/// The request for a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Hello {
-    /// Its kind.
+    /// Kind of the test.
     pub(super) kind: Kind,
     /// Operations in flight.
     pub(super) depth: u16,
-    /// Bytes of one.
+    /// Bytes of one operation.
     pub(super) size: u32,
-    /// How many; 0 of a ping that goes on until somebody ends it.
+    /// Number of operations; 0 for a ping that runs until Ctrl-C.
     pub(super) count: u64,
-    /// What the contents follow from.
+    /// Seed of the contents.
     pub(super) seed: u64,
-    /// Greatest payload of the packets it will send. (The wire's own messages carry it one way
-    /// only, and let nobody object.)
+    /// Path MTU of the client. (The CM's own messages carry it in one direction only, and the
+    /// receiver cannot object.)
     pub(super) mtu: u16,
 }
 
@@ -109,7 +109,7 @@ fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
 }
 
 impl Hello {
-    /// As it travels.
+    /// Encodes it.
     pub(super) fn bytes(&self) -> [u8; HELLO_LEN] {
         let mut bytes = Writer::<HELLO_LEN>::default();
         bytes.put(&HELLO);
@@ -122,7 +122,7 @@ impl Hello {
         bytes.bytes
     }
 
-    /// Reads private data of any length.
+    /// Decodes private data of any length.
     pub(super) fn read(bytes: &[u8]) -> Result<Self, Objection> {
         let rest = &mut { bytes };
         if take(rest) != Some(HELLO) {
@@ -154,7 +154,7 @@ impl Hello {
         hello.check().map(|()| hello)
     }
 
-    /// Whether it is within the limits.
+    /// Checks the limits.
     pub(super) fn check(&self) -> Result<(), Objection> {
         if !(1..=MOST_SIZE).contains(&self.size) {
             return Err("an operation has 1 byte to 1M");
@@ -175,7 +175,7 @@ impl Hello {
         Ok(())
     }
 
-    /// Bytes between the starts of two operations' pieces.
+    /// Returns the bytes between the starts of two pieces.
     pub(super) fn stride(&self) -> usize {
         self.bytes_of_one().next_multiple_of(64)
     }
@@ -185,12 +185,12 @@ impl Hello {
         usize::try_from(self.size.min(MOST_SIZE)).unwrap_or(0)
     }
 
-    /// After so many operations the server says how far it has got.
+    /// Returns after how many operations the server reports its progress.
     pub(super) fn step(&self) -> u64 {
         u64::from(self.depth / 2).max(1)
     }
 
-    /// How the server's memory is laid out.
+    /// Returns the layout of the server's memory.
     pub(super) fn server(&self) -> Layout {
         let (stride, depth) = (self.stride(), usize::from(self.depth));
         let pieces = |count| (count, stride);
@@ -198,15 +198,15 @@ impl Hello {
             Kind::Ping => [pieces(2), NONE, pieces(2), NONE, NONE],
             Kind::Send => [pieces(depth), NONE, NONE, NOTES, NONE],
             Kind::Write => [NOTES, NONE, NONE, NOTES, pieces(2 * depth)],
-            // One more than the reader has room for: no two reads in a row into one place are of
-            // the same contents.
+            // One more than the reader has pieces, so that consecutive reads into the same piece
+            // have different contents.
             Kind::Read => [NOTES, NONE, NONE, NOTES, pieces(depth + 1)],
             Kind::Bind => [NOTES, pieces(1), NONE, NOTES, NONE],
         };
         Layout::new([recv, landing], [data, notes], far)
     }
 
-    /// How the client's memory is laid out.
+    /// Returns the layout of the client's memory.
     pub(super) fn client(&self) -> Layout {
         let (stride, depth) = (self.stride(), usize::from(self.depth));
         let pieces = |count| (count, stride);
@@ -220,8 +220,8 @@ impl Hello {
     }
 }
 
-/// Pieces for messages of the test itself, and the bytes of one. Neither side ever has more of them
-/// under way.
+/// Pieces for messages of the test itself, and the bytes of one. Neither side has more of them in
+/// flight.
 const NOTES: (usize, usize) = (4, 64);
 /// No pieces.
 const NONE: (usize, usize) = (0, 64);
@@ -229,16 +229,16 @@ const NONE: (usize, usize) = (0, 64);
 /// Pieces of equal length, one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pieces {
-    /// Where the first starts.
+    /// Offset of the first.
     pub(super) at: usize,
-    /// How many there are.
+    /// Number of pieces.
     pub(super) count: usize,
     /// Bytes from one to the next.
     pub(super) stride: usize,
 }
 
 impl Pieces {
-    /// Where the piece of operation `number` starts.
+    /// Returns the offset of the piece of operation `number`.
     pub(super) fn of(&self, number: u64) -> usize {
         let count = u64::try_from(self.count).unwrap_or(1).max(1);
         self.at + usize::try_from(number % count).unwrap_or(0) * self.stride
@@ -249,19 +249,19 @@ impl Pieces {
     }
 }
 
-/// One side's memory, in three parts: what its device writes, what its device only reads, and what
-/// the peer may reach.
+/// The layout of one side's memory, in three parts: written by its device, only read by its device,
+/// and accessible to the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
-    /// Written: where messages arrive.
+    /// Written: receives.
     pub(super) recv: Pieces,
-    /// Written: where reads arrive.
+    /// Written: targets of reads.
     pub(super) landing: Pieces,
-    /// Read: what is sent or written to the peer.
+    /// Read: data sent or written to the peer.
     pub(super) data: Pieces,
-    /// Read: what this side says of the test.
+    /// Read: messages about the test.
     pub(super) notes: Pieces,
-    /// What the peer may reach.
+    /// Accessible to the peer.
     pub(super) far: Pieces,
 }
 
@@ -283,40 +283,40 @@ impl Layout {
         }
     }
 
-    /// Bytes that this side's device writes.
+    /// Returns the bytes that this side's device writes.
     pub(super) fn inward(&self) -> usize {
         self.landing.end()
     }
 
-    /// Bytes that this side's device only reads.
+    /// Returns the bytes that this side's device only reads.
     pub(super) fn outward(&self) -> usize {
         self.notes.end()
     }
 
-    /// Bytes that the peer may reach.
+    /// Returns the bytes that the peer may access.
     pub(super) fn reachable(&self) -> usize {
         self.far.end()
     }
 
-    /// Bytes in all.
+    /// Returns the sum of the three.
     pub(super) fn total(&self) -> usize {
         self.inward() + self.outward() + self.reachable()
     }
 }
 
-/// What the server answers: where the client may write and read.
+/// The server's answer: the memory that the client may write or read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Welcome {
     /// Address of the first byte.
     pub(super) addr: u64,
-    /// How many there are.
+    /// Length in bytes.
     pub(super) len: u64,
-    /// The key to them.
+    /// Its key.
     pub(super) context: u32,
 }
 
 impl Welcome {
-    /// As it travels, in answer to `hello`.
+    /// Encodes it, in answer to `hello`.
     pub(super) fn bytes(&self, hello: &Hello) -> [u8; WELCOME_LEN] {
         let mut bytes = Writer::<WELCOME_LEN>::default();
         bytes.put(&WELCOME);
@@ -328,7 +328,7 @@ impl Welcome {
         bytes.bytes
     }
 
-    /// Reads private data of any length, which must answer `hello`.
+    /// Decodes private data of any length, which must answer `hello`.
     pub(super) fn read(bytes: &[u8], hello: &Hello) -> Option<Self> {
         let rest = &mut { bytes };
         let head = (take(rest)?, take(rest)?, take(rest)?);
@@ -348,7 +348,7 @@ impl Welcome {
     }
 }
 
-/// The private data of a rejection.
+/// Encodes the private data of a rejection.
 pub(super) fn refusal(words: &str) -> Vec<u8> {
     let mut bytes = REFUSAL.to_vec();
     bytes.push(VERSION);
@@ -356,7 +356,7 @@ pub(super) fn refusal(words: &str) -> Vec<u8> {
     bytes
 }
 
-/// The words of a rejection, if it is one of ours.
+/// Returns the text of a rejection by `dat listen`.
 pub(super) fn refusal_words(bytes: &[u8]) -> Option<String> {
     let rest = &mut { bytes };
     if take(rest) != Some(REFUSAL) {
@@ -372,7 +372,7 @@ pub(super) fn refusal_words(bytes: &[u8]) -> Option<String> {
     (!words.is_empty()).then_some(words)
 }
 
-/// What a message says.
+/// The kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Saying {
@@ -387,25 +387,25 @@ pub(super) enum Saying {
 /// A message of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Message {
-    /// What it says.
+    /// Its kind.
     pub(super) saying: Saying,
-    /// Of which operation.
+    /// Number of an operation.
     pub(super) number: u64,
-    /// An address, or a place.
+    /// An address, or the offset of a wrong byte.
     pub(super) addr: u64,
-    /// A key to it.
+    /// The key of the address.
     pub(super) context: u32,
-    /// How many bytes.
+    /// Length in bytes.
     pub(super) len: u32,
 }
 
 impl Message {
-    /// One that names nothing but an operation.
+    /// Makes a message that names an operation only.
     pub(super) fn new(saying: Saying, number: u64) -> Self {
         Self { saying, number, addr: 0, context: 0, len: 0 }
     }
 
-    /// As it travels.
+    /// Encodes it.
     pub(super) fn bytes(&self) -> [u8; MESSAGE_LEN] {
         let mut bytes = Writer::<MESSAGE_LEN>::default();
         bytes.put(&MESSAGE);
@@ -417,7 +417,7 @@ impl Message {
         bytes.bytes
     }
 
-    /// Reads one of exactly its length.
+    /// Decodes a message of exactly its length.
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
         let rest = &mut { bytes };
         if bytes.len() != MESSAGE_LEN || take(rest)? != MESSAGE {
@@ -439,7 +439,7 @@ impl Message {
     }
 }
 
-/// Bytes, one field after the other.
+/// Writes fields one after the other.
 struct Writer<const N: usize> {
     bytes: [u8; N],
     at: usize,

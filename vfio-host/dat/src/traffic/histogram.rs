@@ -1,16 +1,16 @@
-//! How long things took: counted in buckets whose width grows with the time, 32 to each doubling,
-//! so that any number of them fits into a few kilobytes and a percentile is right to 3 in 100.
+//! A histogram of times: the width of its buckets grows with the time, 32 buckets to each doubling,
+//! so that any number of times fits into a few kilobytes and a percentile is right to 3 in 100.
 //! Least and greatest are exact.
 
 use std::time::Duration;
 
 use serde::Serialize;
 
-/// Log2 of the buckets of one doubling.
+/// Log2 of the number of buckets of one doubling.
 const FINE: u32 = 5;
-/// Buckets of all times of 64 bits.
+/// Number of buckets for all times of 64 bits.
 const BUCKETS: usize = (65 - FINE as usize) << FINE;
-/// Columns of the longest bar.
+/// Length of the longest bar.
 const COLUMNS: u64 = 50;
 
 /// Times in nanoseconds.
@@ -23,29 +23,29 @@ pub(crate) struct Histogram {
     most: u64,
 }
 
-/// What is told of the times, in microseconds.
+/// Statistics of the times, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Latency {
     /// Least.
     pub(crate) min: f64,
-    /// Half took no longer.
+    /// Median.
     pub(crate) median: f64,
     /// Mean.
     pub(crate) mean: f64,
-    /// 99 of 100 took no longer.
+    /// 99th percentile.
     pub(crate) p99: f64,
     /// Greatest.
     pub(crate) max: f64,
 }
 
-/// A row of the picture: times of one doubling.
+/// A row of the chart: times of one doubling.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Row {
-    /// From this many microseconds on.
+    /// Lower bound in microseconds.
     pub(crate) from_us: f64,
-    /// To less than this many.
+    /// Upper bound in microseconds, excluded.
     pub(crate) to_us: f64,
-    /// How many there were.
+    /// Number of times in between.
     pub(crate) count: u64,
 }
 
@@ -60,7 +60,7 @@ fn bucket(nanos: u64) -> usize {
     usize::try_from(place).unwrap_or(BUCKETS - 1).min(BUCKETS - 1)
 }
 
-/// The first time of a bucket.
+/// Returns the least time of a bucket.
 fn start(bucket: usize) -> u64 {
     let doubling = u32::try_from(bucket >> FINE).unwrap_or(0);
     let place = (bucket & ((1 << FINE) - 1)) as u64;
@@ -76,12 +76,12 @@ fn us(nanos: u64) -> f64 {
 }
 
 impl Histogram {
-    /// Of no times.
+    /// Makes an empty histogram.
     pub(crate) fn new() -> Self {
         Self { counts: vec![0; BUCKETS], total: 0, sum: 0, least: u64::MAX, most: 0 }
     }
 
-    /// Counts one.
+    /// Adds a time.
     pub(crate) fn add(&mut self, time: Duration) {
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         if let Some(count) = self.counts.get_mut(bucket(nanos)) {
@@ -93,21 +93,21 @@ impl Histogram {
         self.most = self.most.max(nanos);
     }
 
-    /// The time that `parts` of 1000 do not exceed.
+    /// Returns the time that `parts` of 1000 do not exceed.
     fn quantile(&self, parts: u64) -> u64 {
         let rank = (u128::from(self.total) * u128::from(parts)).div_ceil(1000);
         let mut seen = 0;
         for (bucket, count) in self.counts.iter().enumerate() {
             seen += u128::from(*count);
             if *count > 0 && seen >= rank {
-                // The last time that falls into it, as far as there was one.
+                // The greatest time of the bucket, but not above the greatest that was added.
                 return start(bucket + 1).saturating_sub(1).clamp(self.least, self.most);
             }
         }
         self.most
     }
 
-    /// What is told; `None` of no times.
+    /// Returns the statistics; `None` without times.
     #[expect(clippy::cast_precision_loss, reason = "for people")]
     pub(crate) fn latency(&self) -> Option<Latency> {
         (self.total > 0).then(|| Latency {
@@ -119,7 +119,7 @@ impl Histogram {
         })
     }
 
-    /// The picture: a row for each doubling from the least to the greatest time.
+    /// Returns the chart: a row for each doubling from the least to the greatest time.
     pub(crate) fn rows(&self) -> Vec<Row> {
         let rows = self.counts.chunks(1 << FINE).enumerate();
         let mut rows: Vec<Row> = rows
@@ -136,13 +136,13 @@ impl Histogram {
         rows
     }
 
-    /// The picture in characters.
+    /// Returns the chart as text.
     pub(crate) fn picture(&self) -> String {
         let rows = self.rows();
         let widest = rows.iter().map(|row| row.count).max().unwrap_or(1).max(1);
         let mut text = String::new();
         for Row { from_us, to_us, count } in rows {
-            // Something that was there shows.
+            // A row with any time has a bar of at least one character.
             let bar = (u128::from(count) * u128::from(COLUMNS)).div_ceil(u128::from(widest));
             let bar = "#".repeat(usize::try_from(bar).unwrap_or(0));
             text.push_str(
@@ -166,13 +166,13 @@ mod tests {
     }
 
     #[test]
-    fn of_no_times_there_is_nothing_to_tell() {
+    fn an_empty_histogram_has_no_statistics() {
         let none = Histogram::new();
         assert_eq!((none.latency(), none.rows().len(), none.picture().as_str()), (None, 0, ""));
     }
 
     #[test]
-    fn a_picture_has_a_row_for_each_doubling() {
+    fn a_chart_has_a_row_for_each_doubling() {
         let picture = of(&[1500, 1600, 1700, 6000]).picture();
         let lines: Vec<&str> = picture.lines().collect();
         assert_eq!(lines.len(), 3, "{picture}");
@@ -197,8 +197,8 @@ mod tests {
             for parts in [1, 500, 990, 1000] {
                 let rank = (times.len() as u64 * parts).div_ceil(1000).max(1) - 1;
                 let exact = times[usize::try_from(rank).unwrap()];
-                let told = histogram.quantile(parts);
-                prop_assert!(told >= exact && told - exact <= exact / 32 + 1, "{parts}: {told} of {exact}");
+                let found = histogram.quantile(parts);
+                prop_assert!(found >= exact && found - exact <= exact / 32 + 1, "{parts}: {found} of {exact}");
             }
         }
 

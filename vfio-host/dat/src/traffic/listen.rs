@@ -1,4 +1,4 @@
-//! `dat listen`: serves tests, several at a time, until it has served enough or somebody ends it.
+//! `dat listen`: serves tests, several at a time, until the requested number is done or Ctrl-C.
 
 use dat_core::{DatReturn, Evd, EvdFlags, Event, PspFlag};
 use serde::Serialize;
@@ -8,28 +8,28 @@ use super::super::args::Listen;
 use super::super::failure::Failure;
 use super::super::out::{Out, note};
 use super::super::{End, signals};
-use super::adapter::{self, Play, SLICE, dat, trouble};
-use super::session::{Outcome, Session, Told};
+use super::adapter::{self, SLICE, Task, dat, trouble};
+use super::session::{Outcome, Report, Session};
 use crate::Nic;
 
-/// Tests at a time.
+/// Largest number of tests at a time.
 const SESSIONS: usize = 8;
-/// Requests that wait to be looked at.
+/// Length of the queue of connection requests.
 const REQUESTS: u32 = 32;
-/// Events of one dispatcher in a row.
+/// Largest number of events taken from one dispatcher in a row.
 const BURST: usize = 64;
 
-/// What is told at the end.
+/// The result.
 #[derive(Debug, Default, Serialize)]
 struct Served {
-    /// Nothing went wrong.
+    /// No session failed.
     ok: bool,
-    sessions: Vec<Told>,
-    /// Sessions besides those listed: only so many are kept.
+    sessions: Vec<Report>,
+    /// Number of further sessions beyond the [`KEPT`] first.
     more: u64,
 }
 
-/// Sessions that are kept for the end.
+/// Largest number of sessions in the result.
 const KEPT: usize = 1000;
 
 pub(crate) fn run(listen: &Listen, out: &Out) -> Result<End, Failure> {
@@ -45,10 +45,10 @@ struct Serve<'a> {
     out: &'a Out,
 }
 
-impl Play for Serve<'_> {
-    type Told = Served;
+impl Task for Serve<'_> {
+    type Report = Served;
 
-    fn play<'p, H: Host>(self, nic: &mut Nic<'_, 'p, H>) -> Result<Served, Failure> {
+    fn run<'p, H: Host>(self, nic: &mut Nic<'_, 'p, H>) -> Result<Served, Failure> {
         let Self { listen, out } = self;
         let requests =
             nic.evd_create(REQUESTS, EvdFlags::CR).map_err(|e| dat("dat_evd_create", e))?;
@@ -71,12 +71,12 @@ impl Play for Serve<'_> {
         while !signals::asked() && !server.done() {
             server.turn(nic, out)?;
         }
-        // Requests and tests that are under way end with the server.
+        // Ends the running tests and rejects queued requests.
         for session in std::mem::take(&mut server.sessions) {
             server.finish(nic, session, out)?;
         }
         while let Ok(Event::ConnectionRequest { cr, .. }) = nic.evd_dequeue(requests) {
-            let _ = nic.cr_reject(cr, &super::hello::refusal("it is being ended"));
+            let _ = nic.cr_reject(cr, &super::hello::refusal("the listener is shutting down"));
         }
         nic.psp_free(psp).map_err(|e| dat("dat_psp_free", e))?;
         nic.evd_free(requests).map_err(|e| dat("dat_evd_free", e))?;
@@ -87,7 +87,7 @@ impl Play for Serve<'_> {
 struct Server<'p, H: Host> {
     requests: Evd,
     spin: bool,
-    /// Tests that are still to be taken; `None` for no end.
+    /// Tests left to accept; `None` for no limit.
     left: Option<u64>,
     sessions: Vec<Session<'p, H>>,
     served: Served,
@@ -98,7 +98,7 @@ impl<'p, H: Host> Server<'p, H> {
         self.left == Some(0) && self.sessions.is_empty()
     }
 
-    /// Waits for something, and deals with all that is there.
+    /// Waits for events and processes all that are pending.
     fn turn(&mut self, nic: &mut Nic<'_, 'p, H>, out: &Out) -> Result<(), Failure> {
         self.wait(nic)?;
         for session in &mut self.sessions {
@@ -118,9 +118,9 @@ impl<'p, H: Host> Server<'p, H> {
         while let Ok(event) = nic.evd_dequeue(self.requests) {
             if let Event::ConnectionRequest { cr, .. } = event {
                 let taken = if self.left == Some(0) {
-                    Err("it serves no more tests")
+                    Err("the listener serves no more tests")
                 } else if self.sessions.len() >= SESSIONS {
-                    Err("as many tests as it serves at a time are under way")
+                    Err("too many tests are running; try again later")
                 } else {
                     Ok(())
                 };
@@ -155,13 +155,13 @@ impl<'p, H: Host> Server<'p, H> {
         session: Session<'p, H>,
         out: &Out,
     ) -> Result<(), Failure> {
-        let told = session.finish(nic)?;
-        out.say(&told.to_string())?;
-        if matches!(told.outcome, Outcome::Failed(_)) {
+        let report = session.finish(nic)?;
+        out.say(&report.to_string())?;
+        if matches!(report.outcome, Outcome::Failed(_)) {
             self.served.ok = false;
         }
         if self.served.sessions.len() < KEPT {
-            self.served.sessions.push(told);
+            self.served.sessions.push(report);
         } else {
             self.served.more += 1;
         }

@@ -18,14 +18,14 @@ pub(crate) struct Memory<'p, H: Host> {
 }
 
 impl<'p, H: Host> Memory<'p, H> {
-    /// Memory of `len` bytes in a zone, zeroed.
+    /// Allocates and registers `len` zeroed bytes in a zone.
     pub(crate) fn new(
         nic: &mut Nic<'_, 'p, H>,
         pz: Pz,
         len: usize,
         rights: MemPriv,
     ) -> Result<Self, Failure> {
-        // What the device has no business writing, the IOMMU keeps it from writing.
+        // Memory that the device only reads is mapped read-only in the IOMMU.
         let buffer = if rights.contains(MemPriv::LOCAL_WRITE) {
             nic.buffer(len)
         } else {
@@ -44,7 +44,7 @@ impl<'p, H: Host> Memory<'p, H> {
         }
     }
 
-    /// A piece of it for a local segment.
+    /// Returns a piece of it as a local segment.
     pub(crate) fn local(&self, at: usize, len: usize) -> LmrTriplet {
         LmrTriplet {
             addr: self.lmr.region.addr.wrapping_add(at as u64),
@@ -53,13 +53,14 @@ impl<'p, H: Host> Memory<'p, H> {
         }
     }
 
-    /// All of it, as a peer names it: address, length, key.
+    /// Returns all of it as a remote segment: address, length, key.
     pub(crate) fn far(&self) -> (u64, u64, u32) {
         let region = self.lmr.region;
         (region.addr, region.len, self.lmr.rmr_context)
     }
 
-    /// The place of the first byte at `at` that is not as message `number` has it.
+    /// Compares the bytes at `at` with the contents of message `number`. Returns the offset of the
+    /// first byte that differs.
     pub(super) fn differs(
         &self,
         hello: &Hello,
@@ -87,9 +88,10 @@ impl<'p, H: Host> Memory<'p, H> {
         self.buffer.copy_in(at, bytes);
     }
 
-    /// Gives it back.
+    /// Frees it.
     pub(crate) fn free(self, nic: &mut Nic<'_, 'p, H>) -> Result<(), Failure> {
-        // What the device may still reach is not given to anybody else.
+        // If the registration cannot end, the memory stays allocated: the device may still access
+        // it.
         nic.lmr_free(self.lmr.lmr).map_err(|error| dat("dat_lmr_free", error))?;
         self.buffer.release();
         Ok(())

@@ -1,9 +1,9 @@
 //! Traffic between two `dat` commands: `dat listen` serves tests, `dat ping` and `dat perf` run
 //! them.
 //!
-//! [`hello`] is what the two tell each other, [`contents`] what their messages contain; both sides
-//! verify. [`adapter`] opens the device, [`conn`] is one connection with its [`memory`], [`call`]
-//! the client's side, [`session`] the server's side of one test.
+//! [`hello`] has the messages between the two, [`contents`] the test data, which both sides verify.
+//! [`adapter`] opens the device, [`conn`] is one connection with its [`memory`], [`call`] the
+//! client's side, [`session`] the server's side of one test.
 
 pub(super) mod adapter;
 mod call;

@@ -1,7 +1,7 @@
-//! `dat perf`: many operations in flight; how many a second, and how many bytes.
+//! `dat perf`: measures the rate and bandwidth of operations in flight.
 //!
-//! The peer says how far it has verified, and this side keeps no more than that allows in flight:
-//! what is measured is operations that arrived and were right, not operations that were posted.
+//! The peer reports how many operations it has verified, which limits the number in flight. So the
+//! result counts operations that arrived with correct contents, not posted ones.
 
 use std::time::Instant;
 
@@ -13,23 +13,23 @@ use super::super::End;
 use super::super::args::Perf;
 use super::super::failure::Failure;
 use super::super::out::{Out, progress};
-use super::adapter::{self, Play, dat};
+use super::adapter::{self, Task, dat};
 use super::call::{Call, Callee};
 use super::hello::{Hello, Kind, Message, Saying};
 use crate::Nic;
 
-/// What is told at the end.
+/// The result.
 #[derive(Debug, Serialize)]
-struct Told {
+struct Report {
     peer: String,
     test: Kind,
     size: u32,
     depth: u16,
-    /// Operations, all verified.
+    /// Number of operations, all verified.
     count: u64,
     seconds: f64,
     operations_per_second: f64,
-    /// Of payload; a bind moves none.
+    /// Payload only; `None` for binds, which move no data.
     #[serde(skip_serializing_if = "Option::is_none")]
     megabytes_per_second: Option<f64>,
 }
@@ -46,13 +46,13 @@ pub(crate) fn run(perf: &Perf, out: &Out) -> Result<End, Failure> {
         mtu: 0,
     };
     hello.check().map_err(Failure::usage)?;
-    let told = adapter::with(&perf.adapter, Measuring { perf, callee, hello, out })?;
-    out.result(&told, &words(&told))?;
+    let report = adapter::with(&perf.adapter, Measuring { perf, callee, hello, out })?;
+    out.result(&report, &words(&report))?;
     Ok(End::Ok)
 }
 
-fn words(told: &Told) -> String {
-    let Told {
+fn words(report: &Report) -> String {
+    let Report {
         peer,
         test,
         size,
@@ -61,7 +61,7 @@ fn words(told: &Told) -> String {
         seconds,
         operations_per_second,
         megabytes_per_second,
-    } = told;
+    } = report;
     let bytes = match megabytes_per_second {
         Some(rate) => format!(", {rate:.1} MB/s"),
         None => String::new(),
@@ -80,18 +80,18 @@ struct Measuring<'a> {
     out: &'a Out,
 }
 
-impl Play for Measuring<'_> {
-    type Told = Told;
+impl Task for Measuring<'_> {
+    type Report = Report;
 
     #[expect(clippy::cast_precision_loss, reason = "for people")]
-    fn play<'p, H: Host>(self, nic: &mut Nic<'_, 'p, H>) -> Result<Told, Failure> {
+    fn run<'p, H: Host>(self, nic: &mut Nic<'_, 'p, H>) -> Result<Report, Failure> {
         let Self { perf, callee, hello, out } = self;
         let call = Call::new(nic, callee, hello)?;
         let mut run = Run::new(nic, call)?;
         let bar = progress(*out, perf.count, perf.kind.name());
         let start = Instant::now();
         while run.verified < perf.count {
-            while run.has_room() {
+            while run.may_post() {
                 run.post(nic)?;
             }
             let Some(event) = run.call.next(nic)? else {
@@ -107,7 +107,7 @@ impl Play for Measuring<'_> {
         bar.finish_and_clear();
         run.part(nic)?;
         let rate = perf.count as f64 / seconds.max(1e-9);
-        Ok(Told {
+        Ok(Report {
             peer: callee.peer.to_string(),
             test: perf.kind,
             size: perf.size,
@@ -121,15 +121,15 @@ impl Play for Measuring<'_> {
     }
 }
 
-/// A test under way.
+/// A running test.
 struct Run<'p, H: Host> {
     call: Call<'p, H>,
     rmr: Option<Rmr>,
-    /// The key of the newest bind.
+    /// The key of the latest bind.
     window: u32,
     posted: u64,
     completed: u64,
-    /// As the peer says.
+    /// The number of operations that the peer has verified.
     verified: u64,
 }
 
@@ -144,12 +144,12 @@ impl<'p, H: Host> Run<'p, H> {
         Ok(Self { call, rmr, window: 0, posted: 0, completed: 0, verified: 0 })
     }
 
-    /// Another operation may be posted.
-    fn has_room(&self) -> bool {
+    /// Returns whether another operation may be posted.
+    fn may_post(&self) -> bool {
         let Hello { kind, count, depth, .. } = self.call.conn.hello;
         let depth = u64::from(depth);
-        // What the peer has not verified yet it must not lose: by a message without a receive, a
-        // write over another one, or a window that is bound anew while it reads there.
+        // An operation must not destroy one that the peer has not verified yet: a message without a
+        // receive, a write over another one, a window bound anew while the peer reads through it.
         let unverified = match kind {
             Kind::Ping | Kind::Send | Kind::Bind => depth,
             Kind::Write => 2 * depth,
@@ -160,7 +160,7 @@ impl<'p, H: Host> Run<'p, H> {
             && self.posted - self.verified < unverified
     }
 
-    /// A piece of the peer's memory.
+    /// Returns a piece of the peer's memory.
     fn far(&self, number: u64) -> RmrTriplet {
         let at = self.call.conn.hello.server().far.of(number);
         RmrTriplet {
@@ -207,8 +207,8 @@ impl<'p, H: Host> Run<'p, H> {
         Ok(())
     }
 
-    /// Says that everything posted so far is done, which it is when the message arrives: requests
-    /// are carried out in order.
+    /// Sends the message that all operations posted so far are done. That is true when it arrives,
+    /// because requests execute in order.
     fn claim(&mut self, nic: &mut Nic<'_, 'p, H>) -> Result<(), Failure> {
         let last = self.posted.saturating_sub(1);
         let mut message = Message::new(Saying::Verify, self.posted);
@@ -226,13 +226,13 @@ impl<'p, H: Host> Run<'p, H> {
             (Event::RmrBind { .. }, Kind::Bind) => self.completed += 1,
             (Event::Dto(dto), kind) => match (dto.operation, kind) {
                 (DtoOperation::Receive | DtoOperation::ReceiveWithInvalidate, _) => {
-                    self.heard(nic, dto)?;
+                    self.received(nic, dto)?;
                 }
                 (DtoOperation::Send, Kind::Send) | (DtoOperation::RdmaWrite, Kind::Write) => {
                     self.completed += 1;
                 }
                 (DtoOperation::RdmaRead, Kind::Read) => self.read(nic, dto.cookie)?,
-                // A message about the test has gone out.
+                // A message about the test was sent.
                 (
                     DtoOperation::Send
                     | DtoOperation::RdmaWrite
@@ -248,7 +248,7 @@ impl<'p, H: Host> Run<'p, H> {
         Ok(())
     }
 
-    /// A read has arrived.
+    /// Verifies a completed read.
     fn read(&mut self, nic: &mut Nic<'_, 'p, H>, number: u64) -> Result<(), Failure> {
         let conn = &mut self.call.conn;
         let contents = number % conn.hello.server().far.count.max(1) as u64;
@@ -264,11 +264,11 @@ impl<'p, H: Host> Run<'p, H> {
         Ok(())
     }
 
-    /// The peer says something.
-    fn heard(&mut self, nic: &mut Nic<'_, 'p, H>, dto: &DtoEvent) -> Result<(), Failure> {
+    /// Processes a message of the peer about the test.
+    fn received(&mut self, nic: &mut Nic<'_, 'p, H>, dto: &DtoEvent) -> Result<(), Failure> {
         let conn = &self.call.conn;
         let Some(message) = conn.message(dto.cookie, dto.len) else {
-            return Err(Failure::new("the peer said something that makes no sense")
+            return Err(Failure::new("the peer sent a malformed message")
                 .remedy("are both dat of the same version?"));
         };
         let Message { number, addr, .. } = message;

@@ -1,4 +1,4 @@
-//! `dat ping`: a message there, a message back, one after the other; how long each pair took.
+//! `dat ping`: measures round trips of a message to the peer and its answer, one after the other.
 
 use std::time::{Duration, Instant};
 
@@ -10,20 +10,20 @@ use super::super::args::Ping;
 use super::super::failure::Failure;
 use super::super::out::{Out, progress};
 use super::super::{End, signals};
-use super::adapter::{self, Play};
+use super::adapter::{self, Task};
 use super::call::{Call, Callee};
 use super::hello::{Hello, Kind};
 use super::histogram::{Histogram, Latency, Row};
 use crate::Nic;
 
-/// What is told at the end.
+/// The result.
 #[derive(Debug, Serialize)]
-struct Told {
+struct Report {
     peer: String,
     size: u32,
     /// Round trips, all verified on both sides.
     count: u64,
-    /// A Ctrl-C ended it before its count.
+    /// Ctrl-C ended it early.
     interrupted: bool,
     latency_us: Option<Latency>,
     histogram: Vec<Row>,
@@ -37,14 +37,14 @@ pub(crate) fn run(ping: &Ping, out: &Out) -> Result<End, Failure> {
     let hello =
         Hello { kind: Kind::Ping, depth: 1, size: ping.size, count: ping.count, seed: 0, mtu: 0 };
     hello.check().map_err(Failure::usage)?;
-    let told = adapter::with(&ping.adapter, Pinging { ping, callee, hello, out })?;
-    out.result(&told, &words(&told))?;
-    // Interrupted, as ping(8): well, if there was anything.
-    Ok(if told.count > 0 { End::Ok } else { End::Failed })
+    let report = adapter::with(&ping.adapter, Pinging { ping, callee, hello, out })?;
+    out.result(&report, &words(&report))?;
+    // As ping(8): an interrupted run succeeds if there was at least one round trip.
+    Ok(if report.count > 0 { End::Ok } else { End::Failed })
 }
 
-fn words(told: &Told) -> String {
-    let Told { peer, size, count, latency_us, picture, .. } = told;
+fn words(report: &Report) -> String {
+    let Report { peer, size, count, latency_us, picture, .. } = report;
     let mut text =
         format!("{count} round trips of {size} bytes with {peer}, verified on both sides\n");
     if let Some(Latency { min, median, mean, p99, max }) = latency_us {
@@ -63,10 +63,10 @@ struct Pinging<'a> {
     out: &'a Out,
 }
 
-impl Play for Pinging<'_> {
-    type Told = Told;
+impl Task for Pinging<'_> {
+    type Report = Report;
 
-    fn play<'p, H: Host>(self, nic: &mut Nic<'_, 'p, H>) -> Result<Told, Failure> {
+    fn run<'p, H: Host>(self, nic: &mut Nic<'_, 'p, H>) -> Result<Report, Failure> {
         let Self { ping, callee, hello, out } = self;
         let mut call = Call::new(nic, callee, hello)?;
         let bar = progress(*out, ping.count, "ping");
@@ -83,7 +83,7 @@ impl Play for Pinging<'_> {
         }
         bar.finish_and_clear();
         call.part(nic)?;
-        Ok(Told {
+        Ok(Report {
             peer: callee.peer.to_string(),
             size: ping.size,
             count: number,
@@ -95,7 +95,7 @@ impl Play for Pinging<'_> {
     }
 }
 
-/// One round trip; `None` if somebody asked for the end.
+/// Runs one round trip. Returns `None` after Ctrl-C.
 fn trip<'p, H: Host>(
     nic: &mut Nic<'_, 'p, H>,
     call: &mut Call<'p, H>,
@@ -129,7 +129,7 @@ fn trip<'p, H: Host>(
     Ok(Some(time))
 }
 
-/// Sleeps, unless somebody asks for the end.
+/// Sleeps for a time, or until Ctrl-C.
 fn pause(time: Duration) {
     let until = Instant::now() + time;
     while !signals::asked() {

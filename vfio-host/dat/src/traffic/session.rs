@@ -1,7 +1,7 @@
 //! The server's side of one test: from a request to its end.
 //!
-//! Everything the peer says is checked against the hello that it sent and against what was agreed
-//! since; what does not fit ends the session, and only that.
+//! Every message of the peer is checked against its hello and against the state of the test. A
+//! message that does not fit ends this session only.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -20,21 +20,21 @@ use super::conn::Conn;
 use super::hello::{Hello, Kind, Message, Saying, Welcome, refusal};
 use crate::Nic;
 
-/// A peer that is silent for so long is gone.
+/// A peer that sends nothing for so long is considered gone.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// Last words may take so long.
+/// Longest wait for a requested disconnect.
 const PARTING: Duration = Duration::from_secs(2);
 
-/// How a session ended.
+/// The end of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase", tag = "outcome", content = "why")]
 pub(super) enum Outcome {
-    /// All of it was done and verified.
+    /// All operations were done and verified.
     Complete,
-    /// Somebody ended it early; what there was is verified.
+    /// The client ended it early; all operations until then were verified.
     Ended,
-    /// Something was wrong.
+    /// An error ended it.
     Failed(String),
 }
 
@@ -48,27 +48,27 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// What is told of a session.
+/// The result of a session.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Told {
-    /// Who asked for it.
+pub(super) struct Report {
+    /// Address of the client.
     pub(super) peer: IpAddr,
-    /// What it was.
+    /// Kind of the test.
     pub(super) test: Kind,
     /// Bytes of one operation.
     pub(super) size: u32,
-    /// Operations asked for; 0 of an endless ping.
+    /// Requested operations; 0 for an endless ping.
     pub(super) count: u64,
     /// Operations verified.
     pub(super) verified: u64,
-    /// How long it took.
+    /// Duration in seconds.
     pub(super) seconds: f64,
-    /// How it ended.
+    /// Its end.
     #[serde(flatten)]
     pub(super) outcome: Outcome,
 }
 
-impl fmt::Display for Told {
+impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { peer, test, size, verified, seconds, outcome, .. } = self;
         let test = test.name();
@@ -76,27 +76,29 @@ impl fmt::Display for Told {
     }
 }
 
-/// One test under way.
+/// One running test.
 #[derive(Debug)]
 pub(super) struct Session<'p, H: Host> {
     conn: Conn<'p, H>,
     peer: IpAddr,
     started: Instant,
-    heard: Instant,
-    /// Operations verified, and how many of them the peer has been told of.
+    /// When the last event came.
+    last_event: Instant,
+    /// Number of verified operations.
     verified: u64,
-    told: u64,
-    /// A read through the peer's window is under way.
+    /// The value of `verified` last reported to the peer.
+    reported: u64,
+    /// A read through the peer's window is in flight.
     reading: bool,
     outcome: Option<Outcome>,
-    /// What arrived before the connection was there on this side too: the peer's first data may
-    /// come before its last word of connecting. No more than there are receives.
+    /// Completions that came before `Established`: the peer's first data may overtake the last
+    /// message of the handshake. At most as many as there are receives.
     early: Option<Vec<DtoEvent>>,
-    /// Since when its last words are on their way.
+    /// When the disconnect was requested.
     parting: Option<Instant>,
 }
 
-/// What the peer may do to the memory that is for it.
+/// Returns the peer's rights to the memory offered to it.
 fn rights(kind: Kind) -> MemPriv {
     match kind {
         Kind::Write => MemPriv::REMOTE_WRITE,
@@ -106,8 +108,8 @@ fn rights(kind: Kind) -> MemPriv {
 }
 
 impl<'p, H: Host> Session<'p, H> {
-    /// Answers a request: a session, or `None` if it was refused, for what is asked or for what the
-    /// server says.
+    /// Answers a request. Returns a session, or `None` if the request was rejected, because of its
+    /// hello or because of `taken`.
     pub(super) fn answer(
         nic: &mut Nic<'_, 'p, H>,
         cr: Cr,
@@ -153,7 +155,7 @@ impl<'p, H: Host> Session<'p, H> {
                 .map_err(|e| dat("dat_cr_accept", e))
         });
         if let Err(failure) = ready {
-            // A request that its peer has given up meanwhile.
+            // The peer has given the request up meanwhile.
             debug!("{peer}: {failure}");
             conn.free(nic)?;
             return Ok(None);
@@ -164,9 +166,9 @@ impl<'p, H: Host> Session<'p, H> {
             conn,
             peer,
             started: now,
-            heard: now,
+            last_event: now,
             verified: 0,
-            told: 0,
+            reported: 0,
             reading: false,
             outcome: None,
             early: Some(Vec::new()),
@@ -174,12 +176,12 @@ impl<'p, H: Host> Session<'p, H> {
         }))
     }
 
-    /// Its events.
+    /// Returns its Event Dispatcher.
     pub(super) fn evd(&self) -> Evd {
         self.conn.evd
     }
 
-    /// It is over.
+    /// Returns whether it is over.
     pub(super) fn over(&self) -> bool {
         let gone = |since: Instant| since.elapsed() > PARTING;
         self.outcome.is_some() && self.parting.is_none_or(gone)
@@ -189,23 +191,23 @@ impl<'p, H: Host> Session<'p, H> {
         self.outcome.get_or_insert(Outcome::Failed(why.into()));
     }
 
-    /// Ends it if the peer has been silent for too long.
+    /// Fails the session if the peer has sent nothing for too long.
     pub(super) fn check_silence(&mut self) {
-        if self.heard.elapsed() > SILENCE {
+        if self.last_event.elapsed() > SILENCE {
             self.fail(format!("nothing came for {} s", SILENCE.as_secs()));
         }
     }
 
-    /// Takes one event. What goes wrong is this session's end, not the server's.
+    /// Processes one event. An error ends this session, not the server.
     pub(super) fn event(&mut self, nic: &mut Nic<'_, 'p, H>, event: Event) {
-        self.heard = Instant::now();
+        self.last_event = Instant::now();
         if let Some(dto) = self.conn.dto(&event) {
             match &mut self.early {
                 Some(early) => early.push(dto),
                 None => self.take(nic, dto),
             }
         } else if event == Event::Established(self.conn.ep) {
-            self.started = self.heard;
+            self.started = self.last_event;
             for dto in self.early.take().unwrap_or_default() {
                 self.take(nic, dto);
             }
@@ -238,7 +240,7 @@ impl<'p, H: Host> Session<'p, H> {
 
     fn completion(&mut self, nic: &mut Nic<'_, 'p, H>, dto: DtoEvent) -> Result<(), Failure> {
         if dto.status == DtoStatus::ErrFlushed {
-            // The end of the connection is told by an event of its own.
+            // A separate event reports the end of the connection.
             return Ok(());
         }
         if dto.status != DtoStatus::Success {
@@ -285,14 +287,14 @@ impl<'p, H: Host> Session<'p, H> {
                 let message = self.conn.message(piece, len);
                 let message = message
                     .filter(|message| message.saying == Saying::Verify)
-                    .ok_or_else(|| Failure::new("the peer said something that makes no sense"))?;
+                    .ok_or_else(|| Failure::new("the peer sent a malformed message"))?;
                 self.conn.post_recv(nic, piece)?;
                 self.verify(nic, &message)
             }
         }
     }
 
-    /// The peer says that operations up to a number are done.
+    /// Verifies the operations that the peer claims to have done.
     fn verify(&mut self, nic: &mut Nic<'_, 'p, H>, message: &Message) -> Result<(), Failure> {
         let Hello { kind, depth, size, count, .. } = self.conn.hello;
         let (from, to) = (self.verified, message.number);
@@ -301,8 +303,8 @@ impl<'p, H: Host> Session<'p, H> {
             Kind::Bind => u64::from(depth),
             Kind::Read | Kind::Ping | Kind::Send => count,
         };
-        let news = to.checked_sub(from).filter(|news| (1..=most).contains(news));
-        if to > count || news.is_none() || self.reading || kind == Kind::Read && to != count {
+        let plausible = to.checked_sub(from).is_some_and(|claimed| (1..=most).contains(&claimed));
+        if to > count || !plausible || self.reading || kind == Kind::Read && to != count {
             return Err(Failure::new(format!(
                 "the peer claims {to} operations of {count} after {from}"
             )));
@@ -353,19 +355,19 @@ impl<'p, H: Host> Session<'p, H> {
         self.tell(nic)
     }
 
-    /// Tells the peer how far this side is, if it is far enough.
+    /// Reports the number of verified operations to the peer, once a step of them is new.
     fn tell(&mut self, nic: &mut Nic<'_, 'p, H>) -> Result<(), Failure> {
         let Hello { kind, count, .. } = self.conn.hello;
-        let due = kind != Kind::Send || self.verified - self.told >= self.conn.hello.step();
+        let due = kind != Kind::Send || self.verified - self.reported >= self.conn.hello.step();
         if due || self.verified == count {
-            self.told = self.verified;
+            self.reported = self.verified;
             let message = Message::new(Saying::Verified, self.verified);
             self.conn.say(nic, &message)?;
         }
         Ok(())
     }
 
-    /// Wrong contents: the peer is told, and the session has failed.
+    /// Fails the session because of wrong contents, and reports them to the peer.
     fn wrong(&mut self, nic: &mut Nic<'_, 'p, H>, number: u64, at: usize) -> Result<(), Failure> {
         self.fail(format!("operation {number} has wrong contents from byte {at} on"));
         if self.conn.hello.kind != Kind::Ping {
@@ -380,19 +382,19 @@ impl<'p, H: Host> Session<'p, H> {
         Ok(())
     }
 
-    /// Gives everything back; what is told of it.
-    pub(super) fn finish(self, nic: &mut Nic<'_, 'p, H>) -> Result<Told, Failure> {
+    /// Frees everything and returns the result.
+    pub(super) fn finish(self, nic: &mut Nic<'_, 'p, H>) -> Result<Report, Failure> {
         let Hello { kind, size, count, .. } = self.conn.hello;
-        let told = Told {
+        let report = Report {
             peer: self.peer,
             test: kind,
             size,
             count,
             verified: self.verified,
-            seconds: self.heard.duration_since(self.started).as_secs_f64(),
+            seconds: self.last_event.duration_since(self.started).as_secs_f64(),
             outcome: self.outcome.unwrap_or(Outcome::Ended),
         };
         self.conn.free(nic)?;
-        Ok(told)
+        Ok(report)
     }
 }

@@ -84,7 +84,7 @@ fn a_device_goes_to_vfio_and_back() {
 }
 
 #[test]
-fn check_tells_the_writes_and_makes_none() {
+fn check_prints_the_writes_and_makes_none() {
     let machine = Machine::ready();
     machine.hca(A, 12, Some("mlx5_core"));
     machine.hca("0000:3b:00.1", 12, Some("mlx5_core"));
@@ -113,7 +113,7 @@ fn check_tells_the_writes_and_makes_none() {
     assert!(run.err.contains("help: sudo modprobe vfio-pci"), "{}", run.err);
 }
 
-/// What the machine loses, by the files it shows in; each with the words that say so.
+/// Losses of the machine, by the files that show them; each with its text.
 #[test]
 fn a_device_that_carries_connections_is_refused_unless_forced() {
     let route = |interface: &str, to: [u8; 4], gateway: u32, mask: [u8; 4]| {
@@ -166,7 +166,7 @@ fn a_device_that_carries_connections_is_refused_unless_forced() {
         machine.netdev(A, "enp59s0f0");
         machine.folder("/sys/class/net/enp59s0f0/upper_bond0");
         machine.folder("/sys/class/net/bond0/upper_bond0.7");
-        // A circle, which must not be walked for ever.
+        // A cycle, which must not be followed for ever.
         machine.folder("/sys/class/net/bond0.7/upper_enp59s0f0");
         machine.file(path, &text);
         for args in [&["bind", A][..], &["bind", "--check", A]] {
@@ -182,7 +182,7 @@ fn a_device_that_carries_connections_is_refused_unless_forced() {
 }
 
 #[test]
-fn what_others_carry_is_no_objection() {
+fn routes_of_other_interfaces_are_no_objection() {
     let machine = Machine::ready();
     machine.hca(A, 12, Some("mlx5_core"));
     machine.netdev(A, "enp59s0f0");
@@ -204,7 +204,7 @@ fn what_others_carry_is_no_objection() {
 }
 
 #[test]
-fn a_kernel_that_does_nothing_is_told_of() {
+fn a_kernel_that_does_nothing_is_reported() {
     let machine = Machine::ready();
     machine.hca(A, 12, None);
     let run = machine.run(&["bind", A]);
@@ -214,7 +214,7 @@ fn a_kernel_that_does_nothing_is_told_of() {
 }
 
 #[test]
-fn a_write_that_fails_is_told_and_undone() {
+fn a_failed_write_is_reported_and_undone() {
     let machine = Machine::ready();
     machine.hca(A, 12, Some("mlx5_core"));
     fs::remove_file(machine.at("/sys/bus/pci/drivers_probe")).unwrap();
@@ -229,7 +229,7 @@ fn a_write_that_fails_is_told_and_undone() {
 }
 
 #[test]
-fn arguments_that_cannot_be_are_usage() {
+fn impossible_arguments_are_usage_errors() {
     let machine = Machine::ready();
     for args in [
         &["bind"][..],

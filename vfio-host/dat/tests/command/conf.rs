@@ -14,7 +14,7 @@ fn dat(args: &[&str]) -> Run {
 }
 
 #[test]
-fn a_line_names_the_provider_and_what_it_is_told() {
+fn a_line_names_the_provider_and_its_parameters() {
     let run = dat(&["conf", "3b:00.0", "--ip", "192.168.7.1/24", "--mtu", "1024", "--log", "warn"]);
     assert_eq!(
         (run.code, run.out.as_str()),
@@ -65,7 +65,7 @@ fn every_hca_on_vfio_has_a_line() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_in_words() {
+fn impossible_arguments_are_refused_with_a_reason() {
     let run = Machine::ready().run(&["conf"]);
     assert_eq!(run.code, 1);
     assert!(
@@ -123,7 +123,7 @@ fn a_provider_is_installed_once_however_often() {
     assert_eq!(first, format!("{others}{line}"));
 
     let run = install(folder.path(), &["--ip", "10.0.0.1/8"]);
-    assert!(run.code == 0 && run.out.matches("as it was").count() == 2, "{}", run.out);
+    assert!(run.code == 0 && run.out.matches("unchanged").count() == 2, "{}", run.out);
     assert_eq!(fs::read_to_string(&conf).unwrap(), first);
 
     let run = install(folder.path(), &["--ip", "10.0.0.2/8"]);
@@ -134,7 +134,7 @@ fn a_provider_is_installed_once_however_often() {
 }
 
 #[test]
-fn what_is_in_the_way_changes_nothing() {
+fn a_refusal_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let conf = folder.path().join("prefix/etc/dat.conf");
     fs::create_dir_all(conf.parent().unwrap()).unwrap();
@@ -165,7 +165,7 @@ fn what_is_in_the_way_changes_nothing() {
         "--library",
         named,
     ]);
-    assert!(run.code == 1 && run.err.contains("this is no library"), "{}", run.err);
+    assert!(run.code == 1 && run.err.contains("not a library"), "{}", run.err);
     // Beside a program that stands by itself there is no library.
     let alone = folder.path().join("dat");
     // Not by this process: a child of another test could inherit the descriptor, and a file that is

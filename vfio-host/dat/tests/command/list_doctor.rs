@@ -5,7 +5,7 @@ use crate::machine::{Machine, Run};
 const A: &str = "0000:3b:00.0";
 const B: &str = "0000:3b:00.1";
 
-/// Insists on these pieces, in this order.
+/// Asserts that the text has these pieces, in this order.
 #[track_caller]
 fn says(text: &str, pieces: &[&str]) {
     let mut rest = text;
@@ -20,10 +20,10 @@ fn says(text: &str, pieces: &[&str]) {
 /// The check of that name in the JSON of doctor.
 #[track_caller]
 fn check(run: &Run, name: &str) -> (String, String, String) {
-    let told = run.json();
-    let all = told["checks"].as_array().unwrap();
+    let report = run.json();
+    let all = report["checks"].as_array().unwrap();
     let check = all.iter().find(|check| check["check"] == name);
-    let check = check.unwrap_or_else(|| panic!("no check {name} in {told:#}"));
+    let check = check.unwrap_or_else(|| panic!("no check {name} in {report:#}"));
     let remedies: Vec<&str> =
         check["remedy"].as_array().unwrap().iter().map(|remedy| remedy.as_str().unwrap()).collect();
     (
@@ -34,7 +34,7 @@ fn check(run: &Run, name: &str) -> (String, String, String) {
 }
 
 #[test]
-fn a_machine_without_an_hca_has_an_empty_list_and_a_doctor_who_says_so() {
+fn a_machine_without_an_hca_has_an_empty_list_and_failed_checks() {
     let machine = Machine::bare();
     let run = machine.run(&["list"]);
     assert_eq!((run.code, run.out.as_str()), (0, ""));
@@ -54,13 +54,13 @@ fn a_machine_without_an_hca_has_an_empty_list_and_a_doctor_who_says_so() {
             "sudo modprobe -a vfio-pci vfio_iommu_type1",
             "FAIL  locked memory",
             "FAIL  HCA              none",
-            "things stand in the way",
+            "problems found",
         ],
     );
 }
 
 #[test]
-fn this_very_machine_is_looked_at_without_a_panic() {
+fn the_real_machine_is_checked_without_a_panic() {
     for verb in ["list", "doctor"] {
         let output = std::process::Command::new(env!("CARGO_BIN_EXE_dat")).arg(verb).output();
         let run = Run::of(output.unwrap());
@@ -92,7 +92,7 @@ fn a_ready_machine_has_a_healthy_hca() {
             "ok    IOMMU group      12, alone in it",
             "ok    rights",
             "ok    PCI link         16.0 GT/s x16",
-            "nothing stands in the way",
+            "no problem found",
         ],
     );
     assert!(machine.run(&["doctor", "--json"]).json()["well"] == true);
@@ -131,7 +131,7 @@ fn two_hcas_in_one_group_are_usable_only_together() {
         &[
             "12, together with",
             "0000:3a:00.0 (bridge, driver pcieport)",
-            "0000:3b:00.1 (15b3:1019, driver mlx5_core, in the way)",
+            "0000:3b:00.1 (15b3:1019, driver mlx5_core, blocks the group)",
         ],
     );
     says(&remedy, &["sudo dat bind 0000:3b:00.1"]);
@@ -144,7 +144,7 @@ fn two_hcas_in_one_group_are_usable_only_together() {
 }
 
 #[test]
-fn an_hca_of_the_kernel_is_listed_with_what_its_driver_knows() {
+fn an_hca_of_a_kernel_driver_is_listed_with_its_details() {
     let machine = Machine::ready();
     machine.hca(A, 12, Some("mlx5_core"));
     machine.netdev(A, "enp59s0f0");
@@ -169,7 +169,7 @@ fn an_hca_of_the_kernel_is_listed_with_what_its_driver_knows() {
 }
 
 #[test]
-fn virtual_functions_and_strangers_are_told_apart() {
+fn virtual_functions_and_unsupported_devices_are_distinguished() {
     let machine = Machine::ready();
     machine.hca(A, 12, Some("mlx5_core"));
     machine.file(&format!("/sys/bus/pci/devices/{A}/sriov_numvfs"), "1");
@@ -274,15 +274,15 @@ fn the_rights_to_the_group_are_this_users() {
 }
 
 #[test]
-fn a_missing_iommu_is_explained_by_what_is_known() {
+fn a_missing_iommu_is_explained() {
     let machine = Machine::bare();
-    machine.file("/proc/cmdline", "quiet intel_iommu=off");
+    machine.file("/proc/cmdline", "ro intel_iommu=off");
     let run = machine.run(&["doctor", "--json"]);
     let (_, found, remedy) = check(&run, "IOMMU");
     says(&found, &["started with intel_iommu=off"]);
     says(&remedy, &["take intel_iommu=off off"]);
 
-    machine.file("/proc/cmdline", "quiet");
+    machine.file("/proc/cmdline", "ro");
     for (cpu, words) in [
         ("vendor_id\t: AuthenticAMD", "AMD-Vi"),
         ("vendor_id\t: GenuineIntel\nflags\t: fpu hypervisor", "virtual machine"),
@@ -308,7 +308,7 @@ fn a_missing_iommu_is_explained_by_what_is_known() {
 }
 
 #[test]
-fn a_slow_link_is_worth_a_word() {
+fn a_slow_link_is_a_warning() {
     let machine = Machine::ready();
     machine.hca(A, 12, Some("vfio-pci"));
     machine.file(&format!("/sys/bus/pci/devices/{A}/current_link_width"), "4");
@@ -322,7 +322,7 @@ fn a_slow_link_is_worth_a_word() {
 }
 
 #[test]
-fn nonsense_in_the_tree_is_survived() {
+fn malformed_files_in_the_tree_do_not_panic() {
     let machine = Machine::ready();
     machine.hca(A, 12, Some("vfio-pci"));
     let folder = format!("/sys/bus/pci/devices/{A}");

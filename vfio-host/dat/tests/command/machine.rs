@@ -1,4 +1,4 @@
-//! Machines as folders: trees of `/sys`, `/proc` and `/dev` that the real command is run against.
+//! Machines as folders: trees of `/sys`, `/proc` and `/dev` that the real command runs against.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 static MACHINES: AtomicU32 = AtomicU32::new(0);
 
-/// A machine of its own, gone with the value.
+/// A machine in a folder, removed on drop.
 pub(crate) struct Machine {
     root: PathBuf,
 }
@@ -19,7 +19,7 @@ impl Drop for Machine {
     }
 }
 
-/// How a run of the command ended.
+/// The result of a run of the command.
 pub(crate) struct Run {
     pub(crate) code: i32,
     pub(crate) out: String,
@@ -57,7 +57,7 @@ impl Machine {
         let machine = Self { root };
         fs::create_dir_all(machine.at("/sys/bus/pci/devices")).unwrap();
         machine.file("/sys/bus/pci/drivers_probe", "");
-        machine.file("/proc/cmdline", "root=/dev/sda1 ro quiet");
+        machine.file("/proc/cmdline", "root=/dev/sda1 ro");
         machine.file("/proc/cpuinfo", "vendor_id\t: GenuineIntel\nflags\t\t: fpu vme\n");
         machine.user("0000000000000000");
         machine.memlock("8388608", "8388608");
@@ -116,7 +116,7 @@ impl Machine {
         );
     }
 
-    /// The user who runs the test, with these capabilities.
+    /// Sets the user of the process to the one that runs the test, with these capabilities.
     pub(crate) fn user(&self, capabilities: &str) {
         let meta = fs::metadata(&self.root).unwrap();
         let (uid, gid) = (meta.uid(), meta.gid());

@@ -1,4 +1,4 @@
-//! The `dat` command, run as a program over machines that are folders of files.
+//! Tests of the `dat` command as a program, over machines that are folders of files.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -4,8 +4,8 @@ use std::thread;
 
 use super::*;
 
-/// A server that takes one client, and answers each request as `answer` says: the whole reply, from
-/// the request's number and command; nothing if empty.
+/// Starts a server for one client. `answer` makes the whole reply from the request's number and
+/// command; an empty reply is not sent.
 fn server(answer: impl Fn(u16, u16) -> Vec<u8> + Send + 'static) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
@@ -48,7 +48,7 @@ fn connected(answer: impl Fn(u16) -> Vec<u8> + Send + 'static) -> (tempfile::Tem
     (folder, client)
 }
 
-/// The error of a read, and whether the connection is over.
+/// Returns the result of a read, and whether the connection has ended.
 fn read(client: &mut Client) -> (Result<[u8; 4], Error>, bool) {
     let mut bytes = [0; 4];
     let result = client.read(0, 0, &mut bytes).map(|()| bytes);
@@ -62,19 +62,19 @@ fn data(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_silent_server_is_given_up_in_time() {
+fn a_server_without_replies_times_out() {
     let (_folder, mut client) = connected(|_| Vec::new());
     let start = Instant::now();
     let (result, ended) = read(&mut client);
     assert!(start.elapsed() < Duration::from_secs(3));
     let text = result.unwrap_err().to_string();
     assert!(ended && text.contains("did not answer REGION_READ"), "{text}");
-    // For good.
+    // Permanently.
     assert_eq!(read(&mut client).0.unwrap_err().to_string(), text);
 }
 
 #[test]
-fn a_server_that_says_no_stays() {
+fn a_refusal_keeps_the_connection() {
     let (_folder, mut client) = connected(|id| reply(id, 0x21, 22, &[]));
     let (result, ended) = read(&mut client);
     let error = result.unwrap_err();
@@ -83,7 +83,7 @@ fn a_server_that_says_no_stays() {
 }
 
 #[test]
-fn a_complaint_about_a_posted_write_is_not_taken_for_an_answer() {
+fn an_error_reply_to_a_posted_write_is_skipped() {
     let (_folder, mut client) = connected(|id| {
         let mut bytes = reply(id.wrapping_sub(1), 0x21, 22, &[]);
         bytes.extend(reply(id, 1, 0, &data(&[1, 2, 3, 4])));
@@ -95,7 +95,7 @@ fn a_complaint_about_a_posted_write_is_not_taken_for_an_answer() {
 }
 
 #[test]
-fn nonsense_ends_the_connection() {
+fn malformed_replies_end_the_connection() {
     type Answer = fn(u16) -> Vec<u8>;
     let answers: [(Answer, &str); 6] = [
         (|_| vec![0xff; 16], "no reply"),
@@ -125,14 +125,14 @@ fn another_version_is_refused() {
 }
 
 #[test]
-fn a_server_that_accepts_nobody_is_given_up_in_time() {
+fn a_server_that_accepts_no_connection_times_out() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
     let socket = socket.unwrap();
     rustix::net::bind(&socket, &SocketAddrUnix::new(&path).unwrap()).unwrap();
     rustix::net::listen(&socket, 0).unwrap();
-    // It has room for this many; the next has to wait.
+    // The backlog holds this many; the next connection has to wait.
     let _first = UnixStream::connect(&path).unwrap();
     let start = Instant::now();
     let error = Client::connect_within(&path, Duration::from_millis(200)).unwrap_err();
@@ -141,7 +141,7 @@ fn a_server_that_accepts_nobody_is_given_up_in_time() {
 }
 
 #[test]
-fn a_server_without_room_for_a_mapping_says_so() {
+fn a_server_without_space_for_a_mapping_is_named() {
     let (_folder, mut client) = connected(|id| reply(id, 0x21, 28, &[]));
     let file = rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
     let error = client.dma_map(3, file.as_fd(), 0, 0x1000, 0x1000).unwrap_err();

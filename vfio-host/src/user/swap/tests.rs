@@ -1,4 +1,4 @@
-//! The books: which pages are in which run. What is done to memory, `tests/vfio_user` tries.
+//! Tests of the bookkeeping: which pages are in which run. `tests/vfio_user` tests the exchange.
 
 use proptest::prelude::*;
 
@@ -10,7 +10,7 @@ fn run(file: &Arc<OwnedFd>, range: Range<u64>, offset: u64) -> (u64, Run) {
 }
 
 #[test]
-fn a_run_is_cut_with_its_place_in_the_file() {
+fn a_run_is_split_with_its_file_offset() {
     let file = Arc::new(file(1).unwrap());
     let mut runs = BTreeMap::from([run(&file, 100..200, 1000)]);
     for at in [100, 200, 250, 50] {
@@ -39,7 +39,7 @@ fn vma(range: Range<u64>, name: &str) -> Vma {
 }
 
 #[test]
-fn gaps_are_parted_by_what_they_are_in() {
+fn gaps_are_split_by_mapping() {
     let vmas = [vma(0..100, ""), vma(100..200, "[heap]"), vma(300..400, "[stack]")];
     let seen = |gap: Range<u64>| {
         let parts = parts(&[gap], &vmas, Reach::ReadWrite)?;
@@ -58,7 +58,7 @@ fn gaps_are_parted_by_what_they_are_in() {
 }
 
 #[test]
-fn what_was_done_of_the_parts_is_told() {
+fn the_ranges_of_the_done_bytes_are_returned() {
     let vmas = [vma(0..100, ""), vma(100..200, "")];
     let parts = parts(&[50..70, 90..150], &vmas, Reach::Read).unwrap();
     assert_eq!(done_of(&parts, 0), []);
@@ -68,7 +68,7 @@ fn what_was_done_of_the_parts_is_told() {
 
 proptest! {
     #[test]
-    fn runs_and_gaps_cover_what_is_asked_for(
+    fn runs_and_gaps_cover_the_pages(
         ends in proptest::collection::btree_set(0u64..1000, 0..20),
         cuts in proptest::collection::vec(0u64..1000, 0..10),
         from in 0u64..900,

@@ -16,7 +16,7 @@ fn refused(errno: i32, limits: Limits) -> Error {
 }
 
 #[test]
-fn locked_memory_says_what_is_needed_what_is_allowed_and_how_to_allow_it() {
+fn a_memlock_refusal_names_need_limit_and_remedy() {
     let error = refused(
         libc::ENOMEM,
         Limits { locked: 4 << 20, wanted: 144 << 20, memlock: Some(64 << 10), entries: None },
@@ -28,7 +28,7 @@ fn locked_memory_says_what_is_needed_what_is_allowed_and_how_to_allow_it() {
          later, and this process may lock 64 KiB; ulimit -l 147456, or in /etc/security/limits.conf: \
          USER - memlock 147456; in a systemd unit: LimitMEMLOCK=147456K"
     );
-    // Within the limit, or without one, it is the machine that has no more.
+    // Within the limit, or without one, the machine itself is out of memory.
     for memlock in [None, Some(1 << 40)] {
         let limits = Limits { memlock, ..Limits::default() };
         assert_eq!(refused(libc::ENOMEM, limits).kind(), Kind::Memory);
@@ -36,7 +36,7 @@ fn locked_memory_says_what_is_needed_what_is_allowed_and_how_to_allow_it() {
 }
 
 #[test]
-fn a_full_iommu_says_its_limit_and_where_it_stands() {
+fn a_full_iommu_names_its_limit_and_the_file_of_the_limit() {
     let limits = Limits { entries: Some(8), ..Limits::default() };
     let error = refused(libc::ENOSPC, limits);
     assert_eq!(error.kind(), Kind::DmaEntries);
@@ -53,7 +53,7 @@ fn every_other_refusal_names_the_mapping() {
 }
 
 #[test]
-fn a_group_that_cannot_be_opened_says_why() {
+fn a_refused_group_names_the_cause() {
     let address = "0000:3b:00.0".parse().unwrap();
     let open = |errno: i32| {
         let error = VfioError::OpenGroup(io::Error::from_raw_os_error(errno), "7".into());
@@ -74,7 +74,7 @@ fn a_group_that_cannot_be_opened_says_why() {
 }
 
 #[test]
-fn a_machine_without_vfio_says_what_to_load() {
+fn a_machine_without_vfio_names_the_module_to_load() {
     let open = |errno| container(&VfioError::OpenContainer(io::Error::from_raw_os_error(errno)));
     assert_eq!(open(libc::ENOENT).kind(), Kind::NoIommu);
     assert_eq!(open(libc::EACCES).kind(), Kind::Permission);

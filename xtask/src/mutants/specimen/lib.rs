@@ -1,4 +1,4 @@
-//! A small crate with a mutant of each kind, for the test of the verb itself.
+//! A small crate with a mutant of each kind, to test `cargo xtask mutants` itself.
 
 /// Events at the most.
 const MOST: u32 = 3;
@@ -11,7 +11,7 @@ pub struct Queue {
     marks: Marks,
 }
 
-/// What is remembered besides.
+/// Further state.
 #[derive(Debug, Default)]
 pub struct Marks {
     full: bool,

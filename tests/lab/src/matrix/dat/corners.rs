@@ -29,7 +29,7 @@ pub(super) fn compile(kit: &Kit, source: &str, to: &Path, words: &[&str]) -> Res
         .arg("-I")
         .arg(kit.headers())
         .arg(kit.path().join(kit::REGISTRY));
-    run::quiet(cc)?;
+    run::capture(cc)?;
     Ok(to.to_path_buf())
 }
 

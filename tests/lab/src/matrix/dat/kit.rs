@@ -272,7 +272,7 @@ const PROFILE: &str = "provider";
 fn build() -> Result<PathBuf> {
     let mut build = run::cargo();
     build.args(["build", "--quiet", "--profile", PROFILE, "-p", PACKAGE]);
-    run::quiet(build)?;
+    run::capture(build)?;
     let library = run::target()?.join(PROFILE).join(LIBRARY);
     ensure!(library.exists(), "cargo has built no {}", library.display());
     Ok(library)

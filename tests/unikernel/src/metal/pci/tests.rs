@@ -76,12 +76,12 @@ fn hca(bus: &Bus) -> Function<'_, Bus> {
 }
 
 #[test]
-fn a_function_behind_two_bridges_is_found_with_its_way() {
+fn a_function_behind_two_bridges_is_found_with_its_path() {
     let bus = machine();
     let found = hca(&bus);
     assert_eq!(found.at.to_string(), "02:00.0");
-    let way: Vec<_, 4> = found.bridges.iter().map(|b| (b.bus, b.device, b.function)).collect();
-    assert_eq!(way.as_slice(), [(0, 3, 1), (1, 0, 0)]);
+    let path: Vec<_, 4> = found.bridges.iter().map(|b| (b.bus, b.device, b.function)).collect();
+    assert_eq!(path.as_slice(), [(0, 3, 1), (1, 0, 0)]);
     let any = |id: u32| id & 0xffff == 0x15b3;
     assert_eq!(find(&bus, 0, any).unwrap().at.to_string(), "00:05.0");
     assert_eq!(find(&bus, 1, any).unwrap().at.to_string(), "02:00.0");
@@ -115,7 +115,7 @@ fn a_bar_is_measured_without_a_trace_and_placed_with_the_windows_before_it() {
     for bridge in [(0, 3, 1), (1, 0, 0)] {
         assert_eq!([0x24, 0x28, 0x2c].map(|at| bus.get(bridge, at)), [0x01f0_0000, 0x40, 0x40]);
     }
-    assert_eq!(bus.get((0, 3, 0), 0x28), 0, "not on the way");
+    assert_eq!(bus.get((0, 3, 0), 0x28), 0, "not on the path");
     assert_eq!(bus.get(HCA, 4) & 6, 0, "silent until it is started");
     hca.start();
     assert_eq!((bus.get(HCA, 4) & 6, bus.get((1, 0, 0), 4) & 6), (6, 6));
@@ -124,7 +124,7 @@ fn a_bar_is_measured_without_a_trace_and_placed_with_the_windows_before_it() {
 }
 
 #[test]
-fn a_reset_waits_and_puts_the_bars_back() {
+fn a_reset_waits_and_restores_the_bars() {
     let bus = machine();
     let hca = hca(&bus);
     let mut waited = 0;
@@ -141,7 +141,7 @@ fn a_reset_waits_and_puts_the_bars_back() {
     assert!(waited > 300);
     assert_eq!(bus.get(HCA, 0x10), 0xe000_000c);
     bus.set(HCA, 0, u32::MAX, 0);
-    assert!(!hca.reset(|_| ()), "gone for good");
+    assert!(!hca.reset(|_| ()), "does not answer any more");
 }
 
 #[test]

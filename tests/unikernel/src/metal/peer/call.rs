@@ -51,7 +51,7 @@ impl Peer<'_> {
         self.free(conn)
     }
 
-    /// Connects; what the listener says to it.
+    /// Connects and returns the listener's answer.
     fn connect(&mut self, to: IpAddr, conn: &Conn) -> Result<Welcome, Trouble> {
         let now = self.now();
         let (left, port) = (self.end.since(now), self.options.port);
@@ -60,7 +60,7 @@ impl Peer<'_> {
         loop {
             match self.event("the connection")? {
                 Event::Established(ep) if ep == conn.ep => break,
-                // If it does not come about, what was posted comes back first.
+                // If the connection fails, posted receives are flushed first.
                 Event::Dto(_) => {}
                 Event::PeerRejected(ep) if ep == conn.ep => {
                     let words = self.ia.ep_private_data(ep).ok().and_then(refusal_words);
@@ -88,7 +88,7 @@ impl Peer<'_> {
         Ok(())
     }
 
-    /// Batches of as many writes as may be in flight, each verified by the listener.
+    /// Runs batches of as many writes as may be in flight, each verified by the listener.
     fn write(&mut self, conn: &mut Conn, welcome: &Welcome) -> Result<(), Trouble> {
         let count = conn.hello.count;
         let mut done = 0;
@@ -107,7 +107,7 @@ impl Peer<'_> {
         Ok(())
     }
 
-    /// Batches of reads, each verified here; the listener hears of all at the end.
+    /// Runs batches of reads, each verified here; reports all to the listener at the end.
     fn read(&mut self, conn: &mut Conn, welcome: &Welcome) -> Result<(), Trouble> {
         let (count, offered) = (conn.hello.count, u64::from(conn.hello.offered()));
         let mut done = 0;
@@ -133,7 +133,7 @@ impl Peer<'_> {
         while left > 0 {
             match self.step(conn, "a completion")? {
                 Some(done) if done.operation == wanted => left -= 1,
-                // A message's own.
+                // The completion of a message.
                 Some(done) if done.operation == DtoOperation::Send => {}
                 Some(_) | None => return Err(Trouble::Nonsense("behaviour in mid-test")),
             }
@@ -141,7 +141,7 @@ impl Peer<'_> {
         Ok(())
     }
 
-    /// Says that operations up to `to` are done, and hears that they are as they should be.
+    /// Reports that operations up to `to` are done, and waits until the listener has verified them.
     fn verified(&mut self, conn: &mut Conn, to: u64) -> Result<(), Trouble> {
         self.say(conn, Saying::Verify, to)?;
         match self.message(conn)? {
@@ -154,7 +154,7 @@ impl Peer<'_> {
     }
 }
 
-/// Operation `number`'s place at the listener.
+/// Returns the remote segment of operation `number`.
 fn far(conn: &Conn, welcome: &Welcome, number: u64) -> RmrTriplet {
     RmrTriplet {
         addr: welcome.addr.wrapping_add(conn.far_at(number).into()),

@@ -16,7 +16,7 @@ fn rights(kind: Kind) -> MemPriv {
 }
 
 impl Peer<'_> {
-    /// Serves as many tests as it was told to.
+    /// Serves the number of tests in the options.
     pub(super) fn listen(&mut self) -> Result<(), Trouble> {
         let (ip, port) = (self.options.ip, self.options.port);
         let psp = self.ia.psp_create(port, self.evd, PspFlag::Consumer)?;
@@ -28,7 +28,7 @@ impl Peer<'_> {
         Ok(self.ia.psp_free(psp)?)
     }
 
-    /// One test, from its request to its end. False if it was refused, or given up before it began.
+    /// Serves one test. Returns false if it was refused, or given up before it began.
     fn serve(&mut self) -> Result<bool, Trouble> {
         let cr = match self.next.take() {
             Some(cr) => cr,
@@ -90,7 +90,7 @@ impl Peer<'_> {
         Ok(begun)
     }
 
-    /// Fills what the peer is going to read.
+    /// Fills the memory that the peer will read.
     fn offer(&self, conn: &Conn) {
         let Some(far) = conn.far.as_ref().filter(|_| conn.hello.kind == Kind::Read) else {
             return;
@@ -101,7 +101,7 @@ impl Peer<'_> {
         }
     }
 
-    /// Ping: each question is verified and answered.
+    /// Serves a ping: verifies and answers each question.
     fn answer(&mut self, conn: &mut Conn) -> Result<u64, Trouble> {
         let mut number = 0;
         while let Some(done) = self.received(conn, "a question")? {
@@ -119,7 +119,7 @@ impl Peer<'_> {
         Ok(number)
     }
 
-    /// Write and read: the peer says how far it is, and hears that all is as it should be.
+    /// Serves writes and reads: verifies the operations that the peer reports, and answers.
     fn verify(&mut self, conn: &mut Conn) -> Result<u64, Trouble> {
         let Hello { kind, count, .. } = conn.hello;
         let offered = u64::from(conn.hello.offered());

@@ -28,7 +28,7 @@ use vfio_host::Host;
 use super::super::End;
 use super::super::failure::Failure;
 use super::super::out::Out;
-use super::super::traffic::adapter::{self, Play};
+use super::super::traffic::adapter::{self, Task};
 use super::super::traffic::contents;
 use super::super::traffic::histogram::Latency;
 use super::super::traffic::memory::Memory;
@@ -124,10 +124,10 @@ struct Playing<'a> {
     out: &'a Out,
 }
 
-impl Play for Playing<'_> {
-    type Told = Told;
+impl Task for Playing<'_> {
+    type Report = Told;
 
-    fn play<'p, H: Host>(self, nic: &mut Nic<'_, 'p, H>) -> Result<Told, Failure> {
+    fn run<'p, H: Host>(self, nic: &mut Nic<'_, 'p, H>) -> Result<Told, Failure> {
         let Self { perftest, plan, out } = self;
         let limits = nic.provider().limits();
         let (mtu, most) = (limits.mtu, limits.max_reads);

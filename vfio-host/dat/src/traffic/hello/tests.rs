@@ -11,7 +11,7 @@ const SEND: Hello = Hello {
 };
 
 #[test]
-fn a_hello_travels_padded() {
+fn a_padded_hello_is_decoded() {
     let mut bytes = SEND.bytes().to_vec();
     assert_eq!(Hello::read(&bytes), Ok(SEND));
     bytes.resize(56, 0);
@@ -35,7 +35,7 @@ fn every_truncation_and_every_foreign_byte_is_refused() {
 }
 
 #[test]
-fn what_is_asked_for_has_limits() {
+fn requests_have_limits() {
     let refused = |change: fn(&mut Hello), word: &str| {
         let mut hello = SEND;
         change(&mut hello);
@@ -101,7 +101,7 @@ fn a_welcome_answers_one_hello() {
 }
 
 #[test]
-fn refusals_are_words_and_nothing_else() {
+fn a_refusal_contains_its_text_only() {
     let mut bytes = refusal("no room");
     bytes.resize(148, 0);
     assert_eq!(refusal_words(&bytes).as_deref(), Some("no room"));
@@ -129,7 +129,7 @@ fn a_message_has_one_length() {
 
 proptest! {
     #[test]
-    fn a_strangers_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..64), like in any::<bool>()) {
+    fn arbitrary_bytes_are_decoded_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..64), like in any::<bool>()) {
         let mut bytes = bytes;
         if like {
             for (place, byte) in bytes.iter_mut().zip(*b"dat?\x01") {

@@ -1,4 +1,5 @@
-//! The life of an adapter: the first Interface Adapter opens it, the last to close gives it back.
+//! Opening and closing of an HCA: the first Interface Adapter opens it, the last to close closes
+//! it.
 
 use std::ffi::CStr;
 use std::sync::PoisonError;
@@ -18,22 +19,22 @@ use crate::log::{Level, say};
 use crate::object::{Kind, Name, Note, Object};
 use crate::variant::{Table, Variant};
 
-/// Longest wait for those who wait for events of an Interface Adapter that is closed under them.
+/// Longest time for waiters to leave when their Interface Adapter is closed.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Longest wait for peers to confirm that connections have ended: a datagram that was lost is
-/// repeated in that time.
+/// Longest wait for peers to confirm that connections have ended, long enough for a lost datagram
+/// to be repeated.
 const LINGER: Duration = Duration::from_secs(5);
-/// Between two looks at them.
+/// Time between two polls of these waits.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Where the asynchronous errors of an Interface Adapter go.
+/// The destination of asynchronous errors of an Interface Adapter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum AsyncEvd<V: Variant> {
-    /// To an Event Dispatcher of that length, made with it.
+    /// An Event Dispatcher of that length, created with it.
     New(u32),
-    /// To another one's.
+    /// That of another Interface Adapter.
     None,
-    /// To this one.
+    /// This Event Dispatcher.
     Given(&'static Object<V>),
 }
 
@@ -47,7 +48,7 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    /// What the consumer is told.
+    /// Returns the code for the consumer.
     pub(crate) fn ret(&self) -> DatReturn {
         match self {
             Self::Dat(error) => error.ret(),
@@ -71,7 +72,7 @@ impl std::fmt::Display for Refusal {
 }
 
 impl<V: Variant> Adapter<V> {
-    /// Opens an Interface Adapter, and the HCA if it is the first.
+    /// Opens an Interface Adapter, and the HCA with the first.
     pub(crate) fn enter(
         &'static self,
         (name, table): (&'static CStr, &'static Table),
@@ -107,8 +108,8 @@ impl<V: Variant> Adapter<V> {
         }
     }
 
-    /// Closes an Interface Adapter. Graceful: `INVALID_STATE`/`IA_IN_USE` if a consumer's object is
-    /// left. Abrupt: all of them go.
+    /// Closes an Interface Adapter. Graceful: `INVALID_STATE`/`IA_IN_USE` if objects of the
+    /// consumer are left. Abrupt: frees them all.
     pub(crate) fn leave(
         &'static self,
         ia: &'static Object<V>,
@@ -127,7 +128,7 @@ impl<V: Variant> Adapter<V> {
         Ok(())
     }
 
-    /// Closes whatever is open, because the library goes.
+    /// Closes all Interface Adapters, because the library is unloaded.
     pub(crate) fn close_all(&'static self) {
         let _opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
         let ias = self.lock().as_ref().map(|open| open.ias.clone());
@@ -137,7 +138,7 @@ impl<V: Variant> Adapter<V> {
         }
     }
 
-    /// Ends everything that belongs to an Interface Adapter.
+    /// Frees all objects of an Interface Adapter.
     fn end(&'static self, ia: &'static Object<V>) {
         let mut all = Vec::new();
         V::objects().each(|object| {
@@ -146,7 +147,7 @@ impl<V: Variant> Adapter<V> {
                 all.push((kind, object));
             }
         });
-        // From here on every call finds the handles dead, and who waits is told.
+        // From here on every call finds the handles invalid. Waiters are woken and return.
         for (_, object) in &all {
             object.bury();
         }
@@ -158,7 +159,7 @@ impl<V: Variant> Adapter<V> {
         }
     }
 
-    /// Waits until nobody waits on objects of `ia` any more.
+    /// Wakes the waiters on objects of `ia` until all have left.
     fn dismiss(&'static self, ia: &'static Object<V>) {
         let start = Instant::now();
         while start.elapsed() < PATIENCE {
@@ -176,8 +177,8 @@ impl<V: Variant> Adapter<V> {
         }
     }
 
-    /// Waits until the peers know that their connections have ended. Nobody tells them when the
-    /// adapter is closed.
+    /// Waits until the peers have confirmed the end of their connections: after the adapter is
+    /// closed, nothing repeats a lost message.
     fn linger(&'static self) {
         let start = Instant::now();
         while start.elapsed() < LINGER {
@@ -192,7 +193,7 @@ impl<V: Variant> Adapter<V> {
         }
     }
 
-    /// Forgets an Interface Adapter without objects, and closes the HCA with the last.
+    /// Removes an Interface Adapter without objects, and closes the HCA with the last.
     fn let_go(&'static self, ia: &'static Object<V>) {
         if self.lock().as_ref().is_some_and(|open| open.ias.len() == 1) {
             self.linger();
@@ -211,7 +212,7 @@ impl<V: Variant> Adapter<V> {
         open.stop.store(true, Ordering::Release);
         open.poke();
         if let Some(thread) = open.thread.take() {
-            // It does nothing that could end it early; if it did, it has ended.
+            // An error means that the thread has panicked, so it has ended too.
             let _ = thread.join();
         }
         open.close();
@@ -219,13 +220,13 @@ impl<V: Variant> Adapter<V> {
 }
 
 impl<V: Variant> Open<V> {
-    /// Ends those objects, in the order in which they let go of one another.
+    /// Frees those objects, users before the objects that they use.
     fn end_all(&mut self, all: &[(Kind, &'static Object<V>)]) {
         for (_, object) in all {
-            self.stray |= self.home(object).is_err();
+            self.stray |= self.recall(object).is_err();
         }
         self.each(all, |open, _, evd: Evd| {
-            // Requests that nobody has seen are turned away.
+            // Queued connection requests are rejected.
             while let Ok(event) = open.nic().evd_dequeue(evd) {
                 if let Some(cr) = event.request() {
                     let _ = open.nic().cr_reject(cr, &[]);
@@ -283,8 +284,8 @@ impl<V: Variant> Open<V> {
         });
     }
 
-    /// Does something with all of one kind among them. What fails is said, and stays until the HCA
-    /// is closed.
+    /// Calls `what` for each object of one kind. Errors are logged; such an object stays until the
+    /// HCA is closed.
     fn each<N: Name>(
         &mut self,
         all: &[(Kind, &'static Object<V>)],
