@@ -39,7 +39,8 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("vfio-host", &["dat-core", "hca-mlx5"]),
     ("dapldat", &["dat-core", "hca-mlx5", "vfio-host"]),
     ("mlx5-model", &[]),
-    ("dat-tests", &["dat-core", "hca-mlx5", "vfio-host", "dapldat", "mlx5-model"]),
+    ("dat-tests", &["dat-core", "hca-mlx5", "vfio-host", "mlx5-model"]),
+    ("dat-suite", &["dat-core", "hca-mlx5", "vfio-host", "dapldat", "mlx5-model", "dat-tests"]),
     ("dat-unikernel", &["dat-core", "hca-mlx5"]),
     ("xtask", &[]),
 ];

@@ -1,4 +1,4 @@
-//! Contexts that were good once, and the bytes they are made of. (`tests/tests/records/replays.rs` plays a
+//! Contexts that were good once, and the bytes they are made of. (`tests/tests/replays.rs` plays a
 //! million.)
 
 use dat_core::{LmrTriplet, MemPriv, Rmr, RmrTriplet};
