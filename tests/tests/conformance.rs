@@ -56,7 +56,7 @@ mod conformance {
 
         /// The lines of all tables as columns.
         fn table() -> Vec<[String; 4]> {
-            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/conformance/rules");
+            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/conformance/rules");
             let mut rows = Vec::new();
             for file in std::fs::read_dir(folder).unwrap() {
                 let text = std::fs::read_to_string(file.unwrap().path()).unwrap();

@@ -41,7 +41,7 @@ fn library() -> PathBuf {
 }
 
 fn compile(folder: &Path) -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("dapl/fields.c");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../dapl/fields.c");
     let program = folder.join("fields");
     let made = Command::new(std::env::var_os("CC").unwrap_or("cc".into()))
         .args(["-O1", "-g", "-Wall", "-rdynamic", "-I"])

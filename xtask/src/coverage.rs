@@ -265,7 +265,7 @@ fn page(tables: &Tables, texts: &Texts, listed: &BTreeSet<String>) -> String {
         "# Coverage of DAT\n\n\
         Made by `cargo xtask tidy --bless` from the tables beside the conformance suite (`tests/src/conformance`). Each rule is a\n\
         sentence of a manual page or header that a consumer can rely on; its case fails where the rule is broken. Every case runs\n\
-        on the loop provider and on the driver over the device model (`cargo test -p dat-tests conformance`), and in a guest\n\
+        on the loop provider and on the driver over the device model (`cargo test -p dat-suite conformance`), and in a guest\n\
         through `/dev/vfio` (`cargo xtask qemu-test conformance`).\n\n\
         Sources: M manual pages, H headers, E a numbered fault of the C implementation, X InfiniBand extension, K kDAPL. The page\n\
         of a rule is that of its call, unless it says otherwise; numbers are those of its sentences in `dat-seed-pages.md`.\n\n",

@@ -57,7 +57,7 @@ pub(crate) fn record() -> Result<()> {
         run::capture(command)?;
     }
     let mut command = run::cargo();
-    command.args(["test", "--quiet", "-p", "dat-tests", "--features", "seeded"]);
+    command.args(["test", "--quiet", "-p", "dat-suite", "--features", "seeded"]);
     command.args(["--test", "model", "--"]).args(TESTS);
     command.env("DAT_FIELDS", &file);
     run::capture(command)?;

@@ -139,7 +139,7 @@ fn verb() -> Result<ExitCode> {
         Verb::Trace { verb } => trace::trace(verb)?,
         Verb::Calls => {
             let calls = ["dat-core", "--features", "testing", "--test", "random_calls"];
-            let replays = ["dat-tests", "--test", "records", "replays::"];
+            let replays = ["dat-tests", "--test", "replays"];
             for test in [&calls[..], &replays] {
                 let mut command = run::cargo();
                 command.args(["test", "--release", "-p"]).args(test);

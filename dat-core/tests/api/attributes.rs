@@ -44,6 +44,40 @@ fn a_port_without_atomics_and_datagrams_has_no_extensions() {
 }
 
 #[test]
+fn an_adapter_without_extensions_refuses_each() {
+    let model = DatReturn::of(DatType::ModelNotSupported);
+    let fabric: &'static Fabric = Box::leak(Box::new(Fabric::new()));
+    fabric.extensions(false);
+    let mut side = Side::new(fabric, 0, Merge::Apart, None);
+    let lmr = side.ia.lmr_create(side.pz, fabric.region(0), MemPriv::ALL | MemPriv::REMOTE_ATOMIC);
+    assert_eq!(lmr.unwrap_err().ret(), model);
+    let ud = side.ia.ep_create_ud(side.pz, side.recv, side.request, None, None, 1);
+    assert_eq!(ud.unwrap_err().ret(), model);
+    let mut p = Pair {
+        fabric,
+        a: side,
+        b: Side::new(fabric, 1, Merge::Apart, None),
+        now: Instant::from_nanos(1),
+    };
+    p.b.ia.psp_create(PORT, p.b.cr, PspFlag::Consumer).unwrap();
+    p.connect();
+    let (ep, here, there) = (p.a.ep, p.a.seg(0, 8), p.b.far(64, 8));
+    let add = p.a.ia.ep_post_fetch_add(ep, 1, &here, 1, &there, FLAGS);
+    assert_eq!(add, Err(model));
+}
+
+#[test]
+fn a_port_without_windows_says_so() {
+    let fabric: &'static Fabric = Box::leak(Box::new(Fabric::new()));
+    fabric.windows(false);
+    let mut ia: LoopIa = open(fabric, 0);
+    let pz = ia.pz_create().unwrap();
+    assert_eq!(ia.rmr_create(pz).unwrap_err().ret().ty(), DatType::ModelNotSupported);
+    assert_eq!(ia.lmr_allocate(pz, 1).unwrap_err().ret().ty(), DatType::ModelNotSupported);
+    assert_eq!(ia.query().0.max_rmrs, 0);
+}
+
+#[test]
 fn handles_of_different_kinds_differ() {
     let fabric: &'static Fabric = Box::leak(Box::new(Fabric::new()));
     let mut ia: LoopIa = open(fabric, 0);

@@ -1,4 +1,5 @@
-//! Extensions: lists of writes under one doorbell, and events taken in bursts.
+//! Lists of writes that wait or are refused within, bursts of events of two Endpoints, and sequences
+//! that go round.
 
 #![expect(clippy::wildcard_enum_match_arm, clippy::panic, clippy::unwrap_used, reason = "a test")]
 
@@ -38,60 +39,6 @@ fn burst(side: &mut Side, most: usize) -> Vec<u64> {
 }
 
 #[test]
-fn a_list_of_writes_is_posted_and_reaped_in_order() {
-    let mut p = Pair::connected();
-    p.fabric.write(p.a.seg(0, 0).addr, b"the bytes of three lists");
-    // More lists than the queue has slots for.
-    for round in 0..30 {
-        let list = writes(&p, 3 * round, 3);
-        p.a.ia.ep_post_rdma_writes(p.a.ep, &list, FLAGS).unwrap();
-        let mut bytes = [0; 24];
-        p.fabric.read(list[0].remote.addr, &mut bytes);
-        assert_eq!(&bytes, b"the bytes of three lists");
-        assert_eq!(burst(&mut p.a, 2), [3 * round, 3 * round + 1]);
-        assert_eq!(burst(&mut p.a, 2), [3 * round + 2]);
-        assert_eq!(burst(&mut p.a, 2), []);
-    }
-    assert_eq!(p.a.ia.ep_post_rdma_writes(p.a.ep, &[], FLAGS), Ok(()));
-}
-
-#[test]
-fn a_burst_takes_everything_in_its_order_whatever_lies_between() {
-    let mut p = Pair::connected_as(Merge::RecvRequest, None);
-    let list = writes(&p, 100, 3);
-    p.b.post_recv(0).unwrap();
-    p.a.post_recv(1).unwrap();
-    let far = p.b.far(0, 8);
-    let iov = [p.a.seg(0, 8)];
-    p.a.ia.ep_post_rdma_writes(p.a.ep, &list, FLAGS).unwrap();
-    p.b.send(9, FLAGS).unwrap();
-    p.a.ia.ep_post_rdma_write(p.a.ep, &iov, 103, &far, SUPPRESS).unwrap();
-    p.a.ia.ep_post_rdma_write(p.a.ep, &iov, 104, &far, FLAGS).unwrap();
-    p.a.ia.evd_post_se(p.a.request, 5).unwrap();
-    let mut seen = Vec::new();
-    let take = |event| match event {
-        Event::Dto(dto) => seen.push(dto.cookie),
-        Event::Software(number) => seen.push(number),
-        other => panic!("{other:?}"),
-    };
-    assert_eq!(p.a.ia.evd_dequeue_each(p.a.request, 99, take).unwrap(), 6);
-    assert_eq!(seen, [5, 100, 101, 102, 1, 104]);
-}
-
-#[test]
-fn the_slots_of_a_burst_are_free_again_when_it_ends() {
-    let mut p = Pair::connected();
-    for round in 0..4 {
-        let list = writes(&p, 32 * round, 32);
-        p.a.ia.ep_post_rdma_writes(p.a.ep, &list, FLAGS).unwrap();
-        assert_eq!(burst(&mut p.a, 31).len(), 31);
-        let list = writes(&p, 0, 31);
-        p.a.ia.ep_post_rdma_writes(p.a.ep, &list, FLAGS).unwrap();
-        assert_eq!(burst(&mut p.a, 99).len(), 32);
-    }
-}
-
-#[test]
 fn a_list_can_wait_for_the_doorbell_and_can_be_silent() {
     let mut p = Pair::connected();
     let list = writes(&p, 0, 4);
@@ -106,6 +53,18 @@ fn a_list_can_wait_for_the_doorbell_and_can_be_silent() {
     let list = writes(&p, 7, 1);
     p.a.ia.ep_post_rdma_writes(p.a.ep, &list, FLAGS).unwrap();
     assert_eq!(burst(&mut p.a, 9), [7]);
+}
+
+#[test]
+fn sequences_go_round() {
+    let mut p = Pair::connected();
+    for cookie in 0..70_000 {
+        p.b.post_recv(cookie).unwrap();
+        p.a.send(cookie, if cookie % 3 == 0 { FLAGS } else { SUPPRESS }).unwrap();
+        assert_eq!(p.b.dtos(p.b.recv), [(cookie, Success)]);
+        let expected: &[_] = if cookie % 3 == 0 { &[(cookie, Success)] } else { &[] };
+        assert_eq!(p.a.dtos(p.a.request), expected);
+    }
 }
 
 #[test]
@@ -141,19 +100,6 @@ fn a_refusal_ends_a_list_and_what_was_before_it_is_posted() {
     let refused = p.a.ia.ep_post_rdma_writes(p.a.ep, &list, FLAGS);
     assert_eq!(refused, Err(Refused { posted: 32, ret }));
     assert_eq!(burst(&mut p.a, 99), (0..32).collect::<Vec<_>>());
-}
-
-#[test]
-fn a_list_on_a_closed_endpoint_is_flushed_in_order() {
-    let mut p = Pair::connected();
-    let (first, second) = (writes(&p, 0, 3), writes(&p, 3, 3));
-    let flags = CompletionFlags::DEFER;
-    p.a.ia.ep_post_rdma_writes(p.a.ep, &first, flags).unwrap();
-    p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt).unwrap();
-    p.a.ia.ep_post_rdma_writes(p.a.ep, &second, FLAGS).unwrap();
-    p.run_until_idle();
-    let flushed: Vec<_> = (0..6).map(|c| (c, DtoStatus::ErrFlushed)).collect();
-    assert_eq!(p.a.dtos(p.a.request), flushed);
 }
 
 /// Two Endpoints whose requests and receives share one Event Dispatcher complete in a random order:

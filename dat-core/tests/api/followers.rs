@@ -190,3 +190,64 @@ fn slots_that_a_follower_ended_match_nothing() {
     }
     assert_eq!(p.a.ia.evd_dropped(p.a.request), Ok((0, 32)));
 }
+
+#[test]
+fn a_failed_follower_takes_no_entry_from_the_length_of_its_dispatcher() {
+    for reset in [false, true] {
+        let mut p = Pair::unconnected(Merge::Apart, None);
+        // One less than a power of two, so that rounding up gives few entries besides.
+        let (length, flags) = (15, EvdFlags::DTO | EvdFlags::RMR_BIND);
+        p.a.request = p.a.ia.evd_create(length, flags).unwrap();
+        let another = |side: &mut Side| {
+            let (recv, request, conn) = (Some(side.recv), Some(side.request), Some(side.conn));
+            let ep = side.ia.ep_create(Some(side.pz), recv, request, conn, None);
+            side.ep = ep.unwrap();
+        };
+        another(&mut p.a);
+        p.connect();
+        p.fabric.hold(true);
+        let (seg, mut far) = (p.a.seg(0, 8), p.b.far(0, 8));
+        far.context ^= 1;
+        let write = p.a.ia.ep_post_rdma_write(p.a.ep, &[seg], 1, &far, SUPPRESS);
+        write.unwrap();
+        assert!(!p.a.ia.ep_get_status(p.a.ep).unwrap().request_idle);
+        p.fabric.hold(false);
+        p.run_until_idle();
+        p.a.drain(p.a.conn);
+        p.b.drain(p.b.conn);
+        assert_eq!(p.a.state(), EpState::Disconnected);
+        if reset {
+            p.a.ia.ep_reset(p.a.ep).unwrap();
+        }
+
+        another(&mut p.a);
+        another(&mut p.b);
+        p.connect();
+        // With the failed write's there are as many completions as the length says.
+        for cookie in 0..14 {
+            p.b.post_recv(cookie).unwrap();
+        }
+        for cookie in 0..12 {
+            p.a.send(cookie, FLAGS).unwrap();
+        }
+        // A suppressed one that has completed gives its entry back to the next.
+        for cookie in 12..14 {
+            p.a.send(cookie, SUPPRESS).unwrap();
+            p.a.ia.ep_get_status(p.a.ep).unwrap();
+            p.run_until_idle();
+            assert!(p.a.ia.ep_get_status(p.a.ep).unwrap().request_idle);
+        }
+        for cookie in 14..16 {
+            p.b.post_recv(cookie).unwrap();
+            p.a.send(cookie, FLAGS).unwrap();
+        }
+        p.run_until_idle();
+        let evd = p.a.ia.async_evd();
+        assert_eq!(p.a.drain(evd), [], "reset: {reset}");
+        let failed = (1, DtoStatus::ErrRemoteAccess);
+        let sent = (0..12).chain(14..16).map(|cookie| (cookie, Success));
+        let expected: Vec<_> = (!reset).then_some(failed).into_iter().chain(sent).collect();
+        assert_eq!(p.a.dtos(p.a.request), expected);
+        assert_eq!(p.a.state(), EpState::Connected);
+    }
+}

@@ -27,6 +27,54 @@ fn an_rmr_that_could_not_be_freed_can_be_bound() {
 }
 
 #[test]
+fn an_rmr_freed_while_its_bind_is_deferred_waits_for_the_bind() {
+    let mut p = Pair::connected();
+    let rmr = p.b.ia.rmr_create(p.b.pz).unwrap();
+    bind(&mut p, rmr, 5, CompletionFlags::DEFER).unwrap();
+    p.b.ia.rmr_free(rmr).unwrap();
+    assert_eq!(p.b.drain(p.b.request), [Event::RmrBind { rmr, cookie: 5, status: Success }]);
+    assert_eq!(p.b.state(), EpState::Connected);
+}
+
+/// The device refuses to give a window up as long as its key may be in use.
+#[test]
+fn a_window_that_the_device_keeps_at_first_costs_the_connection() {
+    let mut p = Pair::connected();
+    let rmr = p.b.ia.rmr_create(p.b.pz).unwrap();
+    bind(&mut p, rmr, 5, FLAGS).unwrap();
+    let other = p.b.ia.rmr_create(p.b.pz).unwrap();
+    p.b.drain(p.b.request);
+    let keys = p.fabric.alive(1).1;
+    p.fabric.fail_nth(Some(0));
+    p.b.ia.rmr_free(rmr).unwrap();
+    assert_eq!(p.fabric.alive(1).1, keys - 1);
+    p.run_until_idle();
+    assert_eq!(p.b.drain(p.b.conn), [Event::Broken(p.b.ep)]);
+    // One that is bound by nobody breaks nobody.
+    p.fabric.fail_nth(Some(0));
+    p.b.ia.rmr_free(other).unwrap();
+    assert_eq!(p.fabric.alive(1).1, keys - 2);
+}
+
+#[test]
+fn a_window_that_the_device_keeps_for_good_stays_an_rmr() {
+    let mut p = Pair::connected();
+    let rmr = p.b.ia.rmr_create(p.b.pz).unwrap();
+    let context = bind(&mut p, rmr, 5, FLAGS).unwrap();
+    p.b.drain(p.b.request);
+    p.fabric.keep_windows(true);
+    let refused = p.b.ia.rmr_free(rmr).unwrap_err();
+    assert_eq!(refused.ret().ty(), DatType::InsufficientResources);
+    assert!(refused.fault().is_some());
+    p.run_until_idle();
+    assert_eq!(p.b.drain(p.b.conn), [Event::Broken(p.b.ep)]);
+    assert_eq!(p.b.ia.rmr_query(rmr).unwrap().rmr_context, context);
+    p.fabric.keep_windows(false);
+    p.b.ia.rmr_free(rmr).unwrap();
+    assert_eq!(p.b.ia.rmr_free(rmr).unwrap_err().ret().ty(), DatType::InvalidHandle);
+}
+
+#[test]
 fn a_free_that_has_nothing_to_wait_for_leaves_deferred_requests_alone() {
     let mut p = Pair::connected();
     let rmr = p.b.ia.rmr_create(p.b.pz).unwrap();

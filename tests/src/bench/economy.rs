@@ -137,17 +137,3 @@ pub fn all() -> Vec<Economy> {
         })
         .collect()
 }
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn a_request_is_one_doorbell_and_one_completion() {
-        for one in super::all() {
-            let posts = if one.name.ends_with("32") { 1.0 / 32.0 } else { 1.0 };
-            let posts = if one.name == "recv_rt1" { 0.0 } else { posts };
-            assert!((one.mmio_stores - posts).abs() < 1e-9, "{one:?}");
-            let cqes = if one.name == "unsig_1of32" { 1.0 / 32.0 } else { 1.0 };
-            assert!((one.cqes - cqes).abs() < 1e-9, "{one:?}");
-        }
-    }
-}

@@ -120,19 +120,3 @@ impl Limit {
         Some(cookie)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_loop_reaps_what_it_posts_round_the_ring() {
-        let mut limit = Limit::default();
-        for round in 0..3 * ENTRIES as u64 {
-            assert_eq!(limit.poll(), None);
-            limit.complete_ahead(1);
-            limit.post(0x1000, 7, round, !round);
-            assert_eq!(limit.poll(), Some(!round));
-        }
-    }
-}

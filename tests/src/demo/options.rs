@@ -70,25 +70,3 @@ fn size(text: &str) -> Result<usize, String> {
         _ => Err("a transfer has 1 byte to 16M".into()),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_take_units_and_limits() {
-        assert_eq!(size("64K"), Ok(65536));
-        assert_eq!(size("1m"), Ok(1 << 20));
-        assert_eq!(size("7"), Ok(7));
-        for bad in ["0", "", "17M", "1G", "-1", "999999999999999999999K"] {
-            assert!(size(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn other_values_are_checked() {
-        assert!(percent("5").is_ok() && percent("5%").is_ok());
-        assert!(percent("51").is_err() && percent("x").is_err());
-        assert!(mtu("1024").is_ok() && mtu("1500").is_err());
-    }
-}

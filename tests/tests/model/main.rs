@@ -1,6 +1,7 @@
 //! The driver on the device model, in process. One program for all of it: each program that
 //! contains the driver compiles it anew.
 
+mod bench;
 mod bringup;
 mod dat_break;
 mod dat_cards;
@@ -17,3 +18,4 @@ mod faults;
 mod laws;
 mod layouts;
 mod mute;
+mod views;

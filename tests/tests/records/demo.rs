@@ -165,3 +165,23 @@ fn a_file_that_cannot_be_written_is_named() {
     let error = format!("{:#}", demo::run(&options).unwrap_err());
     assert!(error.contains("/nonexistent/x.pcap"), "{error}");
 }
+
+#[test]
+fn sizes_take_units_and_limits() {
+    let size = |text| Options::try_parse_from(["demo", "--size", text]).map(|o| o.size);
+    assert_eq!(size("64K").unwrap(), 65536);
+    assert_eq!(size("1m").unwrap(), 1 << 20);
+    assert_eq!(size("7").unwrap(), 7);
+    for bad in ["0", "", "17M", "1G", "-1", "999999999999999999999K"] {
+        assert!(size(bad).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn other_values_are_checked() {
+    let reads =
+        |words: [&str; 2]| Options::try_parse_from(["demo"].into_iter().chain(words)).is_ok();
+    assert!(reads(["--loss", "5"]) && reads(["--loss", "5%"]));
+    assert!(!reads(["--loss", "51"]) && !reads(["--loss", "x"]));
+    assert!(reads(["--mtu", "1024"]) && !reads(["--mtu", "1500"]));
+}

@@ -1,7 +1,6 @@
-//! Whole runs of the driver on the model: the demo, its frames and commands beside recorded ones,
-//! and a million replays. `cargo xtask mutants` leaves them out.
+//! Whole runs of the driver on the model: the demo, and its frames and commands beside recorded
+//! ones. `cargo xtask mutants` leaves them out.
 
 mod demo;
 mod fields;
-mod replays;
 mod trace;

@@ -82,7 +82,7 @@ const LAYERS: [Layer; 6] = [
     },
 ];
 /// Test programs that start programs, look at nothing but files, need a feature, or take long.
-const NOT_RUN: &[&str] = &["dat_command", "vfio_user", "seeded", "dat_provider", "records"];
+const NOT_RUN: &[&str] = &["seeded", "dat_provider", "records"];
 
 /// Options of the verb.
 #[derive(Debug, clap::Args)]
@@ -176,7 +176,7 @@ fn choose(all: &[Mutant], seed: u64, equal: &Equal<'_>) -> Vec<Mutant> {
 fn workspace(package: Option<&str>) -> Result<Tree> {
     let root = run::root();
     let folder = root.join("target/mutants");
-    let mut packages = vec!["dat-core", "hca-mlx5", "dat-tests"];
+    let mut packages = vec!["dat-core", "hca-mlx5", "dat-suite"];
     packages.retain(|name| package.is_none_or(|package| package == *name));
     ensure!(!packages.is_empty(), "no package of that name has mutants or tests of them");
     let mut tests = vec!["--lib".to_owned()];

@@ -43,7 +43,11 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("dat", &["dat-core", "hca-mlx5", "vfio-host"]),
     ("dapldat", &["dat-core", "hca-mlx5", "vfio-host"]),
     ("mlx5-model", &[]),
-    ("dat-tests", &["dat-core", "hca-mlx5", "vfio-host", "dat", "dapldat", "mlx5-model"]),
+    ("dat-tests", &["dat-core", "hca-mlx5", "vfio-host", "dat", "mlx5-model"]),
+    (
+        "dat-suite",
+        &["dat-core", "hca-mlx5", "vfio-host", "dat", "dapldat", "mlx5-model", "dat-tests"],
+    ),
     ("dat-unikernel", &["dat-core", "hca-mlx5"]),
     ("dat-lab", &[]),
     ("xtask", &["dat-lab"]),

@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use dat_core::cm::Reason;
 use dat_core::{
     CloseFlag, ConnectFlag, DatSubtype, DatType, DtoStatus, EpState, EvdFlags, Event,
     MAX_CONNECT_PRIVATE, PspFlag, Qos,
@@ -150,6 +151,10 @@ pub fn nobody_listening_is_no_peers_rejection(ias: &mut Adapters<'_, impl Side>)
     let qualifier = ias.free_qualifier();
     ias.ask(&client, qualifier, LIMIT, b"");
     fails(ias, &client, Event::NonPeerRejected(client.ep));
+    let reason = ias.a.ep_reject_reason(client.ep).unwrap();
+    assert_eq!(reason, Some(Reason::INVALID_SERVICE_ID));
+    ias.a.ep_reset(client.ep).unwrap();
+    assert_eq!(ias.a.ep_reject_reason(client.ep).unwrap(), None);
 }
 
 /// The service point's Event Dispatcher is full: that is its backlog.

@@ -62,7 +62,7 @@ pub fn attributes_that_cannot_be_are_refused(ias: &mut Adapters<'_, impl Side>) 
     let (ia_attr, _) = ias.a.query();
     let too_many = u8::try_from(ia_attr.max_iov_segments_per_dto + 1).unwrap();
     let too_deep = u16::try_from(ia_attr.max_dto_per_ep + 1).unwrap();
-    let mut all = vec![good; 8];
+    let mut all = vec![good; 16];
     all[0].max_recv_dtos = 0;
     all[1].max_recv_iov = 0;
     all[2].max_recv_dtos = too_deep;
@@ -71,6 +71,14 @@ pub fn attributes_that_cannot_be_are_refused(ias: &mut Adapters<'_, impl Side>) 
     all[5].max_rdma_read_iov = too_many;
     all[6].recv_completion_flags = CompletionFlags::SUPPRESS;
     all[7].max_rdma_read_in = u8::try_from(ia_attr.max_rdma_read_per_ep_in + 1).unwrap();
+    all[8].max_rdma_read_out = u8::try_from(ia_attr.max_rdma_read_per_ep_out + 1).unwrap();
+    all[9].max_request_dtos = 0;
+    all[10].max_request_iov = 0;
+    all[11].max_recv_iov = too_many;
+    all[12].max_rdma_write_iov = too_many;
+    all[13].max_message_size = u32::MAX;
+    all[14].max_rdma_size = u32::MAX;
+    all[15].request_completion_flags = CompletionFlags::DEFER;
     for (n, attr) in all.iter().enumerate() {
         let made = ias.a.ep_create(pz, dto, dto, conn, Some(attr));
         let ret: dat_core::DatReturn = made.unwrap_err().into();

@@ -131,6 +131,19 @@ pub fn a_refused_address_has_a_reason(ias: &mut Adapters<'_, impl Side>) {
     ask(ias, &ends[A], provided, LIMIT, b"").unwrap();
     denied(ias, &ends[A]);
     assert_eq!(ias.a.ep_reject_reason(a).unwrap(), Some(Reason::NO_QP));
+    // A refusal takes the place of an address that was found before.
+    let [yes, no] = [(); 2].map(|()| {
+        ask(ias, &ends[A], point.qualifier, LIMIT, b"").unwrap();
+        look_up(ias, &point)
+    });
+    tell(ias, yes, &ends[B], b"");
+    answered(ias, &ends[A]);
+    assert!(ias.a.ep_ud_address(a).is_ok());
+    let now = ias.now();
+    ias.b.cr_reject(now, no, b"").unwrap();
+    denied(ias, &ends[A]);
+    let address = ias.a.ep_ud_address(a).map_err(|error| error.ret());
+    refused(address, STATE, DatSubtype::InvalidStateEpNotReady);
     ias.expect_no_event(Duration::from_millis(5), &[(B, point.evd)]);
 }
 
@@ -171,7 +184,7 @@ pub fn a_question_is_handed_to_another_service_point(ias: &mut Adapters<'_, impl
 /// disconnect ends all that are left.
 pub fn many_questions_have_an_answer_each(ias: &mut Adapters<'_, impl Side>) {
     let (ends, _) = datagrams(ias);
-    let other = datagrams(ias).0[B];
+    let [asked_nothing, other] = datagrams(ias).0;
     let (a, point) = (ends[A].ep, ias.listen(B));
     let soon = Duration::from_millis(200);
     for (word, timeout) in [(b"1", LIMIT), (b"2", soon), (b"3", LIMIT), (b"4", LIMIT)] {
@@ -197,6 +210,8 @@ pub fn many_questions_have_an_answer_each(ias: &mut Adapters<'_, impl Side>) {
     }
     ias.a.ud_cm_free(a, third).unwrap();
     assert!(ias.a.ep_ud_answer(a, third).is_err());
+    let of_another = ias.a.ep_ud_answer(asked_nothing.ep, first).map_err(|error| error.ret());
+    refused(of_another, STATE, DatSubtype::InvalidStateEpNotReady);
     ias.disconnect(&ends[A], CloseFlag::Abrupt);
     assert_eq!(ias.event(A, ends[A].conn), Event::Disconnected(a));
     ias.expect_no_event(Duration::from_millis(5), &[(A, ends[A].conn)]);
