@@ -6,9 +6,7 @@
 
 mod pair;
 
-use dat_core::provider::{
-    Completion, Direction, Extra, Fault, FaultKind, NO_MORE_WORDS, Notice, Status,
-};
+use dat_core::provider::{Completion, Direction, Extra, Fault, FaultKind, Notice, Status};
 use dat_core::*;
 use pair::{Merge, Pair};
 
@@ -27,9 +25,9 @@ fn raised(pair: &mut Pair) -> Vec<AsyncEvent> {
 fn fault(kind: FaultKind) -> Fault {
     match kind {
         FaultKind::Timeout => {
-            dat_core::fault!(NO_MORE_WORDS, Timeout, "test", "the device does not answer")
+            dat_core::fault!(Timeout, "test", "the device does not answer")
         }
-        _ => dat_core::fault!(NO_MORE_WORDS, Gone, "test", "the device is gone"),
+        _ => dat_core::fault!(Gone, "test", "the device is gone"),
     }
 }
 

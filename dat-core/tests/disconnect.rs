@@ -432,8 +432,7 @@ fn a_slot_reused_after_free_gets_no_flush_of_its_predecessor() {
 fn a_lost_device_breaks_everything_once() {
     let mut p = Pair::connected();
     p.a.post_recv(1).unwrap();
-    let fault =
-        dat_core::fault!(provider::NO_MORE_WORDS, Gone, "health", "the device reads all ones");
+    let fault = dat_core::fault!(Gone, "health", "the device reads all ones");
     for _ in 0..2 {
         p.fabric.raise(0, provider::Notice::Catastrophic(fault));
         p.a.ia.advance(p.now);
@@ -448,8 +447,7 @@ fn a_lost_device_breaks_everything_once() {
 #[test]
 fn a_device_that_does_not_answer_is_a_timeout_and_then_lost() {
     let mut p = Pair::connected();
-    let fault =
-        dat_core::fault!(provider::NO_MORE_WORDS, Timeout, "command", "the device does not answer");
+    let fault = dat_core::fault!(Timeout, "command", "the device does not answer");
     p.fabric.raise(0, provider::Notice::Catastrophic(fault));
     p.a.ia.advance(p.now);
     let evd = p.a.ia.async_evd();

@@ -6,7 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "a test")]
 
 mod pair;
-use dat_core::provider::{Completion, Cq, Direction, Extra, NO_MORE_WORDS, Notice, Region, Status};
+use dat_core::provider::{Completion, Cq, Direction, Extra, Notice, Region, Status};
 use dat_core::*;
 use pair::*;
 
@@ -264,7 +264,7 @@ fn a_failed_completion_queue_and_a_broken_idle_endpoint_are_asynchronous_events(
     p.settle();
     p.fabric.raise(0, Notice::CqError(Cq(2)));
     let qp = p.a.ia.ep_query(p.a.ep).unwrap().qp.unwrap();
-    let fault = dat_core::fault!(NO_MORE_WORDS, BadState, "event", "local fault");
+    let fault = dat_core::fault!(BadState, "event", "local fault");
     p.fabric.raise(0, Notice::QpError(qp, fault));
     p.settle();
     let asynchronous = p.a.ia.async_evd();

@@ -6,7 +6,7 @@ mod pair;
 use core::cell::RefCell;
 use core::time::Duration;
 
-use dat_core::provider::{Completion, Cq, Direction, Extra, NO_MORE_WORDS, Notice, Status};
+use dat_core::provider::{Completion, Cq, Direction, Extra, Notice, Status};
 use dat_core::*;
 use pair::*;
 
@@ -164,7 +164,7 @@ fn what_follows_from_the_end_is_not_its_cause() {
     p.a.post_recv(1).unwrap();
     p.a.post_recv(2).unwrap();
     let qp = p.a.ia.ep_query(p.a.ep).unwrap().qp.unwrap();
-    let fault = dat_core::fault!(NO_MORE_WORDS, BadState, "event", "local fault");
+    let fault = dat_core::fault!(BadState, "event", "local fault");
     p.fabric.raise(0, Notice::QpError(qp, fault));
     // It is taken in before the device's own word.
     p.fabric.forge(0, Cq(0), completion(index(&p), 0, Status::Flushed));
