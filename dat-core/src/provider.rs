@@ -23,9 +23,7 @@ use core::task::Poll;
 use crate::types::time::Instant;
 
 pub use crate::types::completion::{Arrived, Completion, Direction, Extra, Status};
-pub use crate::types::fault::{
-    Fault, FaultKind, Host, NO_MORE_WORDS, Object, Part, Vocabulary, Words, nth,
-};
+pub use crate::types::fault::{Fault, FaultKind};
 pub use crate::types::flags::Access;
 
 /// A protection domain (DAT: Protection Zone).

@@ -24,6 +24,7 @@ use core::task::Poll;
 use core::time::Duration;
 
 use dat_core::Instant;
+use dat_core::fault;
 use dat_core::provider::{
     self as seam, Access, Backing, Fault, HcaCounters, HcaLimits, MadIn, Mr, Mw, Net, NewQp,
     Notice, Pages, Path, Pd, Provider, Qp, QpInit, QpStep, Region, SharedRq, SharedRqInit,
@@ -40,7 +41,6 @@ use crate::net::network::Network;
 use crate::platform::Platform;
 use crate::prm::cmd::Opcode;
 use crate::prm::cq::Cqn;
-use crate::prm::fault::fault;
 use crate::prm::object;
 use crate::prm::qp::Qpn;
 use crate::provider::keys::{KeyEntry, KeyKind};
@@ -50,7 +50,6 @@ use crate::verbs::mkey::{self, Wanted};
 use crate::verbs::qp::{self, QpObject, QpSpec, Service};
 use crate::verbs::srq::{self, SrqObject};
 use crate::verbs::uar::{Doorbells, Register};
-use dat_core::provider::Object;
 
 /// Shared receive queues of one driver.
 const SHARED: usize = 16;
@@ -292,12 +291,12 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
         let entropy = self.device.platform().entropy();
         let Some(network) = self.network.as_mut() else {
             return Poll::Ready(Err(fault!(
-                at remote,
                 BadState,
                 "resolve",
                 "the port has no address yet",
                 "give the port its address first",
-            )));
+            )
+            .at(remote)));
         };
         let source_index = network.source_index(remote);
         network.resolve(remote, now).map_ok(|remote_mac| Path {
@@ -708,19 +707,19 @@ fn limits<P: Platform>(
 }
 
 #[cold]
-pub(crate) fn no_such_object(op: Opcode, object: Object, number: u32) -> Fault {
-    fault!(BadParameter, "", "there is no such object").of(object, number).during(op.code())
+pub(crate) fn no_such_object(op: Opcode, object: &'static str, number: u32) -> Fault {
+    fault!(BadParameter, "", "there is no such object").of(object, number).during(op.name())
 }
 
 #[cold]
-fn in_use(op: Opcode, object: Object, number: u32) -> Fault {
+fn in_use(op: Opcode, object: &'static str, number: u32) -> Fault {
     fault!(BadState, "", "other objects still use it", "destroy those first")
         .of(object, number)
-        .during(op.code())
+        .during(op.name())
 }
 
 #[cold]
-pub(crate) fn full(op: Opcode, what: Object) -> Fault {
+pub(crate) fn full(op: Opcode, what: &'static str) -> Fault {
     fault!(
         Resources,
         "",
@@ -728,14 +727,14 @@ pub(crate) fn full(op: Opcode, what: Object) -> Fault {
         "destroy some, or give the driver a longer table",
     )
     .of(what, 0)
-    .during(op.code())
+    .during(op.name())
 }
 
 #[cold]
-pub(crate) fn twice(op: Opcode, object: Object, number: u32) -> Fault {
+pub(crate) fn twice(op: Opcode, object: &'static str, number: u32) -> Fault {
     fault!(Nonsense, "", "the device gave out a number that is in use", "reset the device",)
         .of(object, number)
-        .during(op.code())
+        .during(op.name())
 }
 
 fn cq_fault(cqn: u32, syndrome: u8) -> Fault {
@@ -748,7 +747,7 @@ fn cq_fault(cqn: u32, syndrome: u8) -> Fault {
         ),
         _ => fault!(BadState, "completion queue", "the completion queue failed"),
     };
-    fault.said(0, syndrome.into()).of(object::CQ, cqn)
+    fault.with_answer(0, syndrome.into()).of(object::CQ, cqn)
 }
 
 #[cfg(test)]

@@ -174,7 +174,7 @@ impl<P: Provider> Ia<'_, P> {
             return;
         }
         self.lifecycle.lost = Some(fault);
-        if fault.kind() == FaultKind::Timeout {
+        if fault.kind == FaultKind::Timeout {
             self.events.report(AsyncEvent::TimedOut);
         }
         self.counters.count(IaCounter::AsyncError);
@@ -315,7 +315,7 @@ impl<P: Provider> Ia<'_, P> {
         match self.hca.resolve(transmit.to, now) {
             Poll::Ready(Ok(path)) => match self.hca.mad_send(&path, &transmit.mad) {
                 // Many connections at once: it would be repeated, but only after seconds.
-                Err(fault) if fault.kind() == FaultKind::Resources => {
+                Err(fault) if fault.kind == FaultKind::Resources => {
                     self.connections.crowded = true;
                     self.connections.put_off(transmit);
                 }

@@ -138,7 +138,7 @@ impl<P: Provider> Ia<'_, P> {
             Poll::Pending => return,
             Poll::Ready(Ok(path)) => path,
             Poll::Ready(Err(fault)) => {
-                let op = if fault.kind() == FaultKind::Unreachable {
+                let op = if fault.kind == FaultKind::Unreachable {
                     EpOp::Unreachable
                 } else {
                     EpOp::NonPeerRejected

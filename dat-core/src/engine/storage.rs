@@ -37,58 +37,160 @@ use crate::types::atomic::AtomicU64;
 use crate::types::dat_return::{DatSubtype, DatType, Error};
 use crate::{Upcall, cm};
 
-/// All the state of an adapter, in one value: put it into a `static`, on a stack, or into a box of
-/// your own.
-///
-/// * `EPS`: Endpoints, and as many Protection Zones, PSPs and waiting CRs; twice as many
-///   connections, because those in timewait still hold a place.
-/// * `EVDS`: Event Dispatchers, the async one included, and as many CNOs.
-/// * `LMRS`: LMRs, and as many RMRs.
-/// * `DTOS`: DTOs outstanding of one direction of an Endpoint; a power of two up to 32,768.
-/// * `EVENTS`: events other than completions that one Event Dispatcher holds; a power of two.
-/// * `SRQS`: Shared Receive Queues, of `DTOS` slots each.
-pub struct Storage<
-    P: Provider,
-    const EPS: usize,
-    const EVDS: usize,
-    const LMRS: usize,
-    const DTOS: usize,
-    const EVENTS: usize = 64,
-    const SRQS: usize = 4,
-> where
-    Dtos<DTOS>: Marks,
-{
-    eps: [EpShared; EPS],
-    requests: [[RequestSlot; DTOS]; EPS],
-    receives: [[AtomicU64; DTOS]; EPS],
-    quiet: [<Dtos<DTOS> as Marks>::Words; EPS],
-    evds: [EvdShared; EVDS],
-    events: [[EventSlot; EVENTS]; EVDS],
-    lmrs: [LmrShared; LMRS],
-    rmrs: [RmrShared; LMRS],
-    keys: [AtomicU32; LMRS],
-    srqs: [SrqShared; SRQS],
-    srq_slots: [[SrqSlot; DTOS]; SRQS],
-    work: Stack,
-    connection_events: [[ConnectionEvent; PER_EP]; EPS],
-    free_events: Stack,
-    posters: [Option<Poster<P>>; EPS],
-    srq_posters: [Option<SrqEnd<P>>; SRQS],
-    reapers: [Option<Reaper<P>>; EVDS],
-    pz_controls: [Slot<PzControl>; EPS],
-    lmr_controls: [Slot<LmrControl>; LMRS],
-    rmr_controls: [Slot<RmrControl>; LMRS],
-    evd_controls: [Slot<EvdControl>; EVDS],
-    cno_controls: [Slot<CnoControl>; EVDS],
-    ep_controls: [Slot<EpControl>; EPS],
-    psp_controls: [Slot<PspControl>; EPS],
-    rsp_controls: [Slot<RspControl>; EPS],
-    csp_controls: [Slot<CspControl>; EPS],
-    srq_controls: [Slot<SrqControl>; SRQS],
-    cr_controls: [Slot<CrControl>; EPS],
-    conns: [[cm::Slot; 2]; EPS],
-    owners: [[Owner; 2]; EPS],
-    upcalls: [Option<Upcall<P>>; EVDS],
+/// What one row of [`storage!`] means, by its dimensions: `[]` is one value, `[A]` an array,
+/// `[A * B]` an array of arrays, `[A * B / 32]` a bit for each in words.
+macro_rules! row {
+    (@array $t:ty, []) => { $t };
+    (@array $t:ty, [$a:ident]) => { [$t; $a] };
+    (@array $t:ty, [$a:ident * $b:tt]) => { [[$t; $b]; $a] };
+    (@array $t:ty, [$a:ident * $b:ident / 32]) => { [<Dtos<$b> as Marks>::Words; $a] };
+
+    (@new $new:expr, []) => { $new };
+    (@new $new:expr, [$a:ident]) => { [const { $new }; $a] };
+    (@new $new:expr, [$a:ident * $b:tt]) => { [const { [const { $new }; $b] }; $a] };
+    (@new $new:expr, [$a:ident * $b:ident / 32]) => { [const { <Dtos<$b> as Marks>::NONE }; $a] };
+
+    (@piece $life:lifetime $t:ty, []) => { &$life mut $t };
+    (@piece $life:lifetime $t:ty, $dimensions:tt) => { &$life mut [$t] };
+
+    (@flat $array:expr, []) => { &mut $array };
+    (@flat $array:expr, [$a:ident]) => { &mut $array[..] };
+    (@flat $array:expr, [$a:ident * $b:tt]) => { $array.as_flattened_mut() };
+    (@flat $array:expr, [$a:ident * $b:ident / 32]) => { Dtos::<$b>::flat(&mut $array) };
+
+    // What is supplied as words is written before it is read.
+    (@wipe $piece:expr, words, $new:expr, $dimensions:tt) => {};
+    (@wipe $piece:expr, slice, $new:expr, []) => { *$piece = $new };
+    (@wipe $piece:expr, slice, $new:expr, $dimensions:tt) => { $piece.fill_with(|| $new) };
+
+    (@supply $supply:expr, $method:ident, $new:expr, []) => {
+        $supply.$method(1, || $new).first_mut().ok_or(REFUSED)?
+    };
+    (@supply $supply:expr, $method:ident, $new:expr, [$a:ident]) => { $supply.$method($a, || $new) };
+    (@supply $supply:expr, $method:ident, $new:expr, [$a:ident * $b:tt]) => {
+        $supply.$method($a.checked_mul($b).ok_or(REFUSED)?, || $new)
+    };
+    (@supply $supply:expr, $method:ident, $new:expr, [$a:ident * $b:ident / 32]) => {
+        $supply.$method(marks::words($a.checked_mul($b).ok_or(REFUSED)?), || $new)
+    };
+}
+
+/// Makes [`Storage`], the [`Pieces`] of it and those that are supplied, from a row for each field:
+/// its type, dimensions and first value, and the method of [`Supply`] that it comes from.
+macro_rules! storage {
+    (
+        $(#[$doc:meta])*
+        sizes $($size:ident)*;
+        $($field:ident: $t:ty, $dimensions:tt = $new:expr, $method:ident;)*
+    ) => {
+        $(#[$doc])*
+        pub struct Storage<
+            P: Provider,
+            const EPS: usize,
+            const EVDS: usize,
+            const LMRS: usize,
+            const DTOS: usize,
+            const EVENTS: usize = 64,
+            const SRQS: usize = 4,
+        > where
+            Dtos<DTOS>: Marks,
+        {
+            $($field: row!(@array $t, $dimensions),)*
+        }
+
+        impl<
+            P: Provider,
+            const EPS: usize,
+            const EVDS: usize,
+            const LMRS: usize,
+            const DTOS: usize,
+            const EVENTS: usize,
+            const SRQS: usize,
+        > Storage<P, EPS, EVDS, LMRS, DTOS, EVENTS, SRQS>
+        where
+            Dtos<DTOS>: Marks,
+        {
+            /// Empty storage. Sizes that do not fit together are refused when the program is
+            /// compiled.
+            #[must_use]
+            pub const fn new() -> Self {
+                const {
+                    if let Err(why) = misfit([EPS, EVDS, LMRS, DTOS, EVENTS, SRQS]) {
+                        panic!("{}", why);
+                    }
+                }
+                Self { $($field: row!(@new $new, $dimensions),)* }
+            }
+
+            /// Its pieces, to open an adapter on. What an earlier one left in them is wiped.
+            pub fn parts(&mut self) -> Parts<'_, P> {
+                let pieces: Pieces<'_, P> =
+                    Pieces { $($field: row!(@flat self.$field, $dimensions),)* };
+                $(row!(@wipe pieces.$field, $method, $new, $dimensions);)*
+                pieces.parts(DTOS, EVENTS, EPS)
+            }
+        }
+
+        /// The fields of [`Storage`] in slices, which have no sizes in their types.
+        struct Pieces<'s, P: Provider> {
+            $($field: row!(@piece 's $t, $dimensions),)*
+        }
+
+        impl<'s, P: Provider> Pieces<'s, P> {
+            #[expect(non_snake_case, reason = "the rows name sizes as the parameters of Storage")]
+            fn supplied(
+                supply: &mut impl Supply<'s>,
+                [$($size),*]: [usize; 6],
+            ) -> Result<Self, Error> {
+                Ok(Self { $($field: row!(@supply supply, $method, $new, $dimensions),)* })
+            }
+        }
+    };
+}
+
+storage! {
+    /// All the state of an adapter, in one value: put it into a `static`, on a stack, or into a box of
+    /// your own.
+    ///
+    /// * `EPS`: Endpoints, and as many Protection Zones, PSPs and waiting CRs; twice as many
+    ///   connections, because those in timewait still hold a place.
+    /// * `EVDS`: Event Dispatchers, the async one included, and as many CNOs.
+    /// * `LMRS`: LMRs, and as many RMRs.
+    /// * `DTOS`: DTOs outstanding of one direction of an Endpoint; a power of two up to 32,768.
+    /// * `EVENTS`: events other than completions that one Event Dispatcher holds; a power of two.
+    /// * `SRQS`: Shared Receive Queues, of `DTOS` slots each.
+    sizes EPS EVDS LMRS DTOS EVENTS SRQS;
+    eps: EpShared, [EPS] = EpShared::new(), slice;
+    requests: RequestSlot, [EPS * DTOS] = RequestSlot::new(), words;
+    receives: AtomicU64, [EPS * DTOS] = AtomicU64::new(0), words;
+    quiet: AtomicU32, [EPS * DTOS / 32] = AtomicU32::new(0), words;
+    evds: EvdShared, [EVDS] = EvdShared::new(), slice;
+    events: EventSlot, [EVDS * EVENTS] = EventSlot::new(), words;
+    lmrs: LmrShared, [LMRS] = LmrShared::new(), slice;
+    rmrs: RmrShared, [LMRS] = RmrShared::new(), slice;
+    keys: AtomicU32, [LMRS] = AtomicU32::new(0), slice;
+    srqs: SrqShared, [SRQS] = SrqShared::new(), slice;
+    srq_slots: SrqSlot, [SRQS * DTOS] = SrqSlot::new(), slice;
+    work: Stack, [] = Stack::new(), slice;
+    connection_events: ConnectionEvent, [EPS * PER_EP] = ConnectionEvent::new(), slice;
+    free_events: Stack, [] = Stack::new(), slice;
+    posters: Option<Poster<P>>, [EPS] = None, slice;
+    srq_posters: Option<SrqEnd<P>>, [SRQS] = None, slice;
+    reapers: Option<Reaper<P>>, [EVDS] = None, slice;
+    pz_controls: Slot<PzControl>, [EPS] = Slot::new(), slice;
+    lmr_controls: Slot<LmrControl>, [LMRS] = Slot::new(), slice;
+    rmr_controls: Slot<RmrControl>, [LMRS] = Slot::new(), slice;
+    evd_controls: Slot<EvdControl>, [EVDS] = Slot::new(), slice;
+    cno_controls: Slot<CnoControl>, [EVDS] = Slot::new(), slice;
+    ep_controls: Slot<EpControl>, [EPS] = Slot::new(), slice;
+    psp_controls: Slot<PspControl>, [EPS] = Slot::new(), slice;
+    rsp_controls: Slot<RspControl>, [EPS] = Slot::new(), slice;
+    csp_controls: Slot<CspControl>, [EPS] = Slot::new(), slice;
+    srq_controls: Slot<SrqControl>, [SRQS] = Slot::new(), slice;
+    cr_controls: Slot<CrControl>, [EPS] = Slot::new(), slice;
+    conns: cm::Slot, [EPS * 2] = cm::Slot::new(), slice;
+    owners: Owner, [EPS * 2] = Owner::Nobody, slice;
+    upcalls: Option<Upcall<P>>, [EVDS] = None, slice;
 }
 
 /// The sizes of an adapter that gets its memory from a [`Supply`]; what they count, [`Storage`]
@@ -108,6 +210,8 @@ pub struct Sizes {
     /// Shared Receive Queues.
     pub srqs: u16,
 }
+
+const REFUSED: Error = Error::new(DatType::InvalidParameter, DatSubtype::None);
 
 /// What does not fit together in the sizes of an adapter, in their order here: so that places and
 /// handles fit into words.
@@ -163,63 +267,59 @@ impl<'s, P: Provider> Parts<'s, P> {
     /// The pieces, of memory that is supplied. `INVALID_PARAMETER` for sizes that do not fit
     /// together.
     pub fn supplied(supply: &mut impl Supply<'s>, sizes: &Sizes) -> Result<Self, Error> {
-        const REFUSED: Error = Error::new(DatType::InvalidParameter, DatSubtype::None);
         let [eps, evds, dtos, srqs] =
             [sizes.eps, sizes.evds, sizes.dtos, sizes.srqs].map(usize::from);
         let [lmrs, events] = [sizes.lmrs, sizes.events].map(|size| size as usize);
-        misfit([eps, evds, lmrs, dtos, events, srqs]).map_err(|_| REFUSED)?;
-        let [work, free_events] = supply.slice(2, Stack::new) else {
-            return Err(REFUSED);
-        };
-        let times = |a: usize, b: usize| a.checked_mul(b).ok_or(REFUSED);
-        let rmrs: &[RmrShared] = supply.slice(lmrs, RmrShared::new);
-        let heads = supply.slice(lmrs, || AtomicU32::new(0));
-        Ok(Self {
+        let numbers = [eps, evds, lmrs, dtos, events, srqs];
+        misfit(numbers).map_err(|_| REFUSED)?;
+        Ok(Pieces::supplied(supply, numbers)?.parts(dtos, events, eps))
+    }
+}
+
+impl<'s, P: Provider> Pieces<'s, P> {
+    /// Groups the pieces by the part of the adapter that works with them.
+    fn parts(self, dtos: usize, events: usize, eps: usize) -> Parts<'s, P> {
+        let rmrs: &[RmrShared] = self.rmrs;
+        Parts {
             data: DataPath {
                 shared: Shared {
-                    eps: supply.slice(eps, EpShared::new),
-                    requests: supply.words(times(eps, dtos)?, RequestSlot::new),
-                    receives: supply.words(times(eps, dtos)?, || AtomicU64::new(0)),
-                    quiet: supply.words(marks::words(times(eps, dtos)?), || AtomicU32::new(0)),
-                    lmrs: supply.slice(lmrs, LmrShared::new),
+                    eps: self.eps,
+                    requests: self.requests,
+                    receives: self.receives,
+                    quiet: self.quiet,
+                    lmrs: self.lmrs,
                     rmrs,
-                    keys: Keys::new(heads, rmrs),
-                    srqs: supply.slice(srqs, SrqShared::new),
-                    srq_slots: supply.slice(times(srqs, dtos)?, SrqSlot::new),
-                    evds: supply.slice(evds, EvdShared::new),
-                    events: supply.words(times(evds, events)?, EventSlot::new),
-                    connection: ConnectionEvents::new(
-                        supply.slice(times(eps, PER_EP)?, ConnectionEvent::new),
-                        free_events,
-                    ),
-                    work,
+                    keys: Keys::new(self.keys, rmrs),
+                    srqs: self.srqs,
+                    srq_slots: self.srq_slots,
+                    evds: self.evds,
+                    events: self.events,
+                    connection: ConnectionEvents::new(self.connection_events, self.free_events),
+                    work: self.work,
                     dto_shift: dtos.trailing_zeros(),
                     event_shift: events.trailing_zeros(),
                     ep_mask: ep_mask(eps),
                 },
-                posters: supply.slice(eps, || None),
-                srq_posters: supply.slice(srqs, || None),
-                reapers: supply.slice(evds, || None),
+                posters: self.posters,
+                srq_posters: self.srq_posters,
+                reapers: self.reapers,
             },
             objects: ObjectSlots {
-                pzs: supply.slice(eps, Slot::new),
-                lmrs: supply.slice(lmrs, Slot::new),
-                rmrs: supply.slice(lmrs, Slot::new),
-                eps: supply.slice(eps, Slot::new),
-                psps: supply.slice(eps, Slot::new),
-                rsps: supply.slice(eps, Slot::new),
-                csps: supply.slice(eps, Slot::new),
-                srqs: supply.slice(srqs, Slot::new),
-                crs: supply.slice(eps, Slot::new),
+                pzs: self.pz_controls,
+                lmrs: self.lmr_controls,
+                rmrs: self.rmr_controls,
+                eps: self.ep_controls,
+                psps: self.psp_controls,
+                rsps: self.rsp_controls,
+                csps: self.csp_controls,
+                srqs: self.srq_controls,
+                crs: self.cr_controls,
             },
-            events: EventSlots {
-                evds: supply.slice(evds, Slot::new),
-                cnos: supply.slice(evds, Slot::new),
-            },
-            conns: supply.slice(times(eps, 2)?, cm::Slot::new),
-            owners: supply.slice(times(eps, 2)?, || Owner::Nobody),
-            upcalls: supply.slice(evds, || None),
-        })
+            events: EventSlots { evds: self.evd_controls, cnos: self.cno_controls },
+            conns: self.conns,
+            owners: self.owners,
+            upcalls: self.upcalls,
+        }
     }
 }
 
@@ -251,105 +351,6 @@ where
         + size_of::<Slot<EpControl>>()
         + size_of::<cm::Slot>()
         + size_of::<Owner>();
-
-    /// Empty storage. Sizes that do not fit together are refused when the program is compiled.
-    #[must_use]
-    pub const fn new() -> Self {
-        const {
-            if let Err(why) = misfit([EPS, EVDS, LMRS, DTOS, EVENTS, SRQS]) {
-                panic!("{}", why);
-            }
-        }
-        Self {
-            eps: [const { EpShared::new() }; EPS],
-            requests: [const { [const { RequestSlot::new() }; DTOS] }; EPS],
-            receives: [const { [const { AtomicU64::new(0) }; DTOS] }; EPS],
-            quiet: [const { <Dtos<DTOS> as Marks>::NONE }; EPS],
-            evds: [const { EvdShared::new() }; EVDS],
-            events: [const { [const { EventSlot::new() }; EVENTS] }; EVDS],
-            lmrs: [const { LmrShared::new() }; LMRS],
-            rmrs: [const { RmrShared::new() }; LMRS],
-            keys: [const { AtomicU32::new(0) }; LMRS],
-            srqs: [const { SrqShared::new() }; SRQS],
-            srq_slots: [const { [const { SrqSlot::new() }; DTOS] }; SRQS],
-            work: Stack::new(),
-            connection_events: [const { [const { ConnectionEvent::new() }; PER_EP] }; EPS],
-            free_events: Stack::new(),
-            posters: [const { None }; EPS],
-            srq_posters: [const { None }; SRQS],
-            reapers: [const { None }; EVDS],
-            pz_controls: [const { Slot::new() }; EPS],
-            lmr_controls: [const { Slot::new() }; LMRS],
-            rmr_controls: [const { Slot::new() }; LMRS],
-            evd_controls: [const { Slot::new() }; EVDS],
-            cno_controls: [const { Slot::new() }; EVDS],
-            ep_controls: [const { Slot::new() }; EPS],
-            psp_controls: [const { Slot::new() }; EPS],
-            rsp_controls: [const { Slot::new() }; EPS],
-            csp_controls: [const { Slot::new() }; EPS],
-            srq_controls: [const { Slot::new() }; SRQS],
-            cr_controls: [const { Slot::new() }; EPS],
-            conns: [const { [const { cm::Slot::new() }; 2] }; EPS],
-            owners: [const { [const { Owner::Nobody }; 2] }; EPS],
-            upcalls: [const { None }; EVDS],
-        }
-    }
-
-    /// Its pieces, to open an adapter on. What an earlier one left in them is wiped.
-    pub fn parts(&mut self) -> Parts<'_, P> {
-        self.eps.fill_with(EpShared::new);
-        self.evds.fill_with(EvdShared::new);
-        self.lmrs.fill_with(LmrShared::new);
-        self.rmrs.fill_with(RmrShared::new);
-        self.srqs.fill_with(SrqShared::new);
-        self.srq_slots.as_flattened_mut().fill_with(SrqSlot::new);
-        self.work.clear();
-        self.connection_events.as_flattened_mut().fill_with(ConnectionEvent::new);
-        self.free_events.clear();
-        Parts {
-            data: DataPath {
-                shared: Shared {
-                    eps: &self.eps,
-                    requests: self.requests.as_flattened(),
-                    receives: self.receives.as_flattened(),
-                    quiet: Dtos::<DTOS>::flat(&self.quiet),
-                    lmrs: &self.lmrs,
-                    rmrs: &self.rmrs,
-                    keys: Keys::new(&self.keys, &self.rmrs),
-                    srqs: &self.srqs,
-                    srq_slots: self.srq_slots.as_flattened(),
-                    evds: &self.evds,
-                    events: self.events.as_flattened(),
-                    connection: ConnectionEvents::new(
-                        self.connection_events.as_flattened(),
-                        &self.free_events,
-                    ),
-                    work: &self.work,
-                    dto_shift: DTOS.trailing_zeros(),
-                    event_shift: EVENTS.trailing_zeros(),
-                    ep_mask: ep_mask(EPS),
-                },
-                posters: &mut self.posters,
-                srq_posters: &mut self.srq_posters,
-                reapers: &mut self.reapers,
-            },
-            objects: ObjectSlots {
-                pzs: &mut self.pz_controls,
-                lmrs: &mut self.lmr_controls,
-                rmrs: &mut self.rmr_controls,
-                eps: &mut self.ep_controls,
-                psps: &mut self.psp_controls,
-                rsps: &mut self.rsp_controls,
-                csps: &mut self.csp_controls,
-                srqs: &mut self.srq_controls,
-                crs: &mut self.cr_controls,
-            },
-            events: EventSlots { evds: &mut self.evd_controls, cnos: &mut self.cno_controls },
-            conns: self.conns.as_flattened_mut(),
-            owners: self.owners.as_flattened_mut(),
-            upcalls: &mut self.upcalls,
-        }
-    }
 }
 
 impl<

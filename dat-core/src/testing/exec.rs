@@ -14,8 +14,6 @@ use crate::testing::fabric::Work;
 use crate::testing::keys::Pieces;
 use crate::testing::keys::Wish;
 use crate::testing::keys::length;
-use crate::testing::words;
-use crate::testing::words::READ;
 use crate::types::completion::Arrived;
 use crate::types::completion::Completion;
 use crate::types::completion::Direction;
@@ -120,7 +118,7 @@ impl Memory {
         self.complete(port, number, Direction::Send, request.token, status, len);
         if status != Status::Success {
             self.tally(port, number, status);
-            self.fail(port, number, fault!(READ, BadState, "loop", "a request failed"));
+            self.fail(port, number, fault!(BadState, "loop", "a request failed"));
         }
     }
 
@@ -203,8 +201,7 @@ impl Memory {
                     .get_mut(far)
                     .is_some_and(|port| port.close_window(far_pd, remote_qp, *rkey));
                 if !closed {
-                    let fault =
-                        fault!(READ, BadState, "loop", "a peer closed a window that it may not");
+                    let fault = fault!(BadState, "loop", "a peer closed a window that it may not");
                     self.fail(far, remote_qp, fault);
                     return Outcome::Done(Status::RemoteAccess, 0);
                 }
@@ -222,7 +219,7 @@ impl Memory {
                     self.fail(
                         far,
                         remote_qp,
-                        fault!(READ, BadState, "loop", "a peer wrote outside what it was given"),
+                        fault!(BadState, "loop", "a peer wrote outside what it was given"),
                     );
                     return Outcome::Done(Status::RemoteAccess, 0);
                 };
@@ -236,7 +233,7 @@ impl Memory {
                     self.fail(
                         far,
                         remote_qp,
-                        fault!(READ, BadState, "loop", "a peer read outside what it was given"),
+                        fault!(BadState, "loop", "a peer read outside what it was given"),
                     );
                     return Outcome::Done(Status::RemoteAccess, 0);
                 };
@@ -252,12 +249,7 @@ impl Memory {
                     self.fail(
                         far,
                         remote_qp,
-                        fault!(
-                            READ,
-                            BadState,
-                            "loop",
-                            "a peer did an atomic outside what it was given"
-                        ),
+                        fault!(BadState, "loop", "a peer did an atomic outside what it was given"),
                     );
                     return Outcome::Done(Status::RemoteAccess, 0);
                 };
@@ -303,11 +295,7 @@ impl Memory {
         let Receive { token, segments } = receive;
         if len > length(&segments) {
             self.complete(far, number, Direction::Recv, token, Status::LocalLength, 0);
-            self.fail(
-                far,
-                number,
-                fault!(READ, BadState, "loop", "a message did not fit the receive"),
-            );
+            self.fail(far, number, fault!(BadState, "loop", "a message did not fit the receive"));
             return Outcome::Done(Status::RemoteInvalidRequest, 0);
         }
         let wish = Wish { pd, qp: number, access: Access::LOCAL_WRITE };
@@ -316,7 +304,7 @@ impl Memory {
             self.fail(
                 far,
                 number,
-                fault!(READ, BadState, "loop", "a receive named memory that is not its own"),
+                fault!(BadState, "loop", "a receive named memory that is not its own"),
             );
             return Outcome::Done(Status::RemoteOperation, 0);
         };
@@ -388,7 +376,7 @@ impl Memory {
         }
         self.flush(port, number);
         let qp = Qp { number: crate::testing::FIRST_QPN | number as u32 };
-        let fault = fault.of(words::QP, qp.number);
+        let fault = fault.of("QP", qp.number);
         self.notify(port, Notice::QpError(qp, fault));
     }
 

@@ -30,8 +30,6 @@ use crate::testing::SEGMENTS;
 use crate::testing::SHARED;
 use crate::testing::SHARED_RECEIVES;
 use crate::testing::keys::Key;
-use crate::testing::words;
-use crate::testing::words::READ;
 use crate::types::completion::Completion;
 use crate::types::fault::Fault;
 
@@ -418,8 +416,7 @@ impl Fabric {
         match self.fail.get() {
             Some(0) => {
                 self.fail.set(None);
-                Err(fault!(READ, Resources, "", "the test made this call fail")
-                    .during(words::command(operation)))
+                Err(fault!(Resources, "", "the test made this call fail").during(operation))
             }
             Some(n) => {
                 self.fail.set(Some(n - 1));

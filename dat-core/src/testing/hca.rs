@@ -55,14 +55,11 @@ use crate::testing::keys::Kind;
 use crate::testing::keys::PAGES;
 use crate::testing::keys::in_port;
 use crate::testing::shared::LoopShared;
-use crate::testing::words;
-use crate::testing::words::READ;
 use crate::types::completion::Arrived;
 use crate::types::completion::Completion;
 use crate::types::completion::Direction;
 use crate::types::completion::Status;
 use crate::types::fault::Fault;
-use crate::types::fault::Object;
 use crate::types::flags::Access;
 use crate::types::time::Instant;
 
@@ -133,17 +130,15 @@ impl LoopHca<'_> {
 }
 
 fn not_ours() -> Fault {
-    fault!(READ, BadParameter, "mr_create", "the memory is not this port's")
+    fault!(BadParameter, "mr_create", "the memory is not this port's")
 }
 
-fn none(operation: &'static str, object: Object, number: u32) -> Fault {
-    fault!(READ, BadParameter, "", "there is no such object")
-        .of(object, number)
-        .during(words::command(operation))
+fn none(operation: &'static str, object: &'static str, number: u32) -> Fault {
+    fault!(BadParameter, "", "there is no such object").of(object, number).during(operation)
 }
 
 fn full(operation: &'static str) -> Fault {
-    fault!(READ, Resources, "", "the table is full").during(words::command(operation))
+    fault!(Resources, "", "the table is full").during(operation)
 }
 
 impl<'f> Provider for LoopHca<'f> {
@@ -162,7 +157,7 @@ impl<'f> Provider for LoopHca<'f> {
             port.addr = Some(net.addr);
             Some(())
         })
-        .ok_or_else(|| none("set_net", words::PORT, self.port as u32))
+        .ok_or_else(|| none("set_net", "port", self.port as u32))
     }
 
     fn resolve(&mut self, remote: IpAddr, _now: Instant) -> Poll<Result<Path, Fault>> {
@@ -176,7 +171,6 @@ impl<'f> Provider for LoopHca<'f> {
             self.fabric.inner.borrow().ports.iter().any(|p| p.open && p.addr == Some(remote));
         if !known || self.fabric.unreachable.get() == Some(remote) {
             return Poll::Ready(Err(fault!(
-                READ,
                 Unreachable,
                 "resolve",
                 "no port of the fabric has that address"
@@ -211,13 +205,13 @@ impl<'f> Provider for LoopHca<'f> {
             })
             .unwrap_or(false);
         if used {
-            return Err(fault!(READ, BadState, "pd_destroy", "still in use").of(words::PD, pd.0));
+            return Err(fault!(BadState, "pd_destroy", "still in use").of("PD", pd.0));
         }
         self.with(|port| {
             let bit = 1_u32.checked_shl(pd.0)?;
             (port.pds & bit != 0).then(|| port.pds &= !bit)
         })
-        .ok_or_else(|| none("pd_destroy", words::PD, pd.0))
+        .ok_or_else(|| none("pd_destroy", "PD", pd.0))
     }
 
     fn mr_create(&mut self, pd: Pd, region: Region, access: Access) -> Result<Mr, Fault> {
@@ -252,7 +246,7 @@ impl<'f> Provider for LoopHca<'f> {
             return Err(not_ours());
         }
         self.with(|port| port.keep_list(mr.lkey, pages, log_page))
-            .ok_or_else(|| none("mr_create", words::MKEY, mr.lkey))?;
+            .ok_or_else(|| none("mr_create", "MKEY", mr.lkey))?;
         Ok(Pages { count: pages.len() as u32, log_page, ..Pages::default() })
     }
 
@@ -275,13 +269,13 @@ impl<'f> Provider for LoopHca<'f> {
 
     fn mr_destroy(&mut self, mr: Mr) -> Result<(), Fault> {
         self.with(|port| port.drop_key(mr.lkey).then_some(()))
-            .ok_or_else(|| none("mr_destroy", words::MKEY, mr.lkey))
+            .ok_or_else(|| none("mr_destroy", "MKEY", mr.lkey))
     }
 
     fn mw_create(&mut self, pd: Pd) -> Result<Mw, Fault> {
         self.fabric.step("mw_create")?;
         if !self.limits.windows {
-            return Err(fault!(READ, Unsupported, "mw_create", "this port has no memory windows"));
+            return Err(fault!(Unsupported, "mw_create", "this port has no memory windows"));
         }
         self.add_window(pd, Kind::Window)
     }
@@ -296,7 +290,7 @@ impl<'f> Provider for LoopHca<'f> {
             let entry = port.keys.get(crate::testing::keys::slot(mw.rkey))?.as_ref()?;
             (entry.kind == Kind::OwnWindow).then_some(entry.pd)
         });
-        let pd = pd.ok_or_else(|| none("mw_create", words::MKEY, mw.rkey))?;
+        let pd = pd.ok_or_else(|| none("mw_create", "MKEY", mw.rkey))?;
         let new = self.mw_create_for_qp(pd)?;
         self.mw_destroy(mw)?;
         Ok(new)
@@ -305,17 +299,17 @@ impl<'f> Provider for LoopHca<'f> {
     fn mw_destroy(&mut self, mw: Mw) -> Result<(), Fault> {
         self.fabric.step("mw_destroy")?;
         if self.fabric.kept.get() {
-            return Err(fault!(READ, Resources, "mw_destroy", "the test keeps windows"));
+            return Err(fault!(Resources, "mw_destroy", "the test keeps windows"));
         }
         self.with(|port| port.drop_key(mw.rkey).then_some(()))
-            .ok_or_else(|| none("mw_destroy", words::MKEY, mw.rkey))
+            .ok_or_else(|| none("mw_destroy", "MKEY", mw.rkey))
     }
 
     fn cq_create(&mut self, entries: u32) -> Result<(Cq, LoopCq<'f>), Fault> {
         self.fabric.step("cq_create")?;
         let depth = depth_for(entries);
         if entries as usize > 2 * crate::testing::CQES {
-            return Err(fault!(READ, Resources, "cq_create", "too many entries"));
+            return Err(fault!(Resources, "cq_create", "too many entries"));
         }
         let number = self
             .with(|port| {
@@ -334,7 +328,7 @@ impl<'f> Provider for LoopHca<'f> {
         self.fabric.step("cq_resize")?;
         let depth = depth_for(entries);
         if entries as usize > 2 * crate::testing::CQES {
-            return Err(fault!(READ, Resources, "cq_resize", "too many entries"));
+            return Err(fault!(Resources, "cq_resize", "too many entries"));
         }
         let fits = self
             .with(|port| {
@@ -343,11 +337,11 @@ impl<'f> Provider for LoopHca<'f> {
                 slot.depth = if fits { depth } else { slot.depth };
                 Some(fits)
             })
-            .ok_or_else(|| none("cq_resize", words::CQ, cq.0))?;
+            .ok_or_else(|| none("cq_resize", "CQ", cq.0))?;
         if fits {
             Ok(())
         } else {
-            Err(fault!(READ, BadState, "cq_resize", "more entries wait").of(words::CQ, cq.0))
+            Err(fault!(BadState, "cq_resize", "more entries wait").of("CQ", cq.0))
         }
     }
 
@@ -355,10 +349,10 @@ impl<'f> Provider for LoopHca<'f> {
         let number = cq.0 as usize;
         let used = |qp: &QpSlot| qp.send_cq == number || qp.recv_cq == number;
         if self.with(|port| port.qps.iter().flatten().any(used).then_some(())).is_some() {
-            return Err(fault!(READ, BadState, "cq_destroy", "still in use").of(words::CQ, cq.0));
+            return Err(fault!(BadState, "cq_destroy", "still in use").of("CQ", cq.0));
         }
         self.with(|port| port.cqs.get_mut(number)?.take().map(|_| ()))
-            .ok_or_else(|| none("cq_destroy", words::CQ, cq.0))
+            .ok_or_else(|| none("cq_destroy", "CQ", cq.0))
     }
 
     fn qp_create(&mut self, init: &QpInit) -> Result<NewQp<LoopSq<'f>, LoopRq<'f>>, Fault> {
@@ -414,7 +408,7 @@ impl<'f> Provider for LoopHca<'f> {
             | QpStep::Reset => None,
         };
         let Some(slot) = inner.qp(port, number) else {
-            return Err(none("qp_modify", words::QP, qp.number));
+            return Err(none("qp_modify", "QP", qp.number));
         };
         let next = match (step, slot.state) {
             (QpStep::Datagram { qkey }, State::Reset) => {
@@ -443,12 +437,11 @@ impl<'f> Provider for LoopHca<'f> {
                 _,
             ) => {
                 return Err(fault!(
-                    READ,
                     BadState,
                     "qp_modify",
                     "that step does not follow from its state"
                 )
-                .of(words::QP, qp.number));
+                .of("QP", qp.number));
             }
         };
         slot.state = next;
@@ -475,7 +468,7 @@ impl<'f> Provider for LoopHca<'f> {
     fn qp_destroy(&mut self, qp: Qp, _sq: LoopSq<'f>, _rq: LoopRq<'f>) -> Result<(), Fault> {
         self.fabric.seen("qp_destroy");
         self.with(|port| port.qps.get_mut((qp.number & 0xff) as usize)?.take().map(|_| ()))
-            .ok_or_else(|| none("qp_destroy", words::QP, qp.number))
+            .ok_or_else(|| none("qp_destroy", "QP", qp.number))
     }
 
     fn shared_create(&mut self, init: &SharedRqInit) -> Result<(SharedRq, LoopShared<'f>), Fault> {
@@ -498,19 +491,17 @@ impl<'f> Provider for LoopHca<'f> {
             port.shared.get_mut(queue.0 as usize)?.as_mut()?.limit = usize::from(limit);
             Some(())
         })
-        .ok_or_else(|| none("shared_arm", words::SHARED, queue.0))
+        .ok_or_else(|| none("shared_arm", "SRQ", queue.0))
     }
 
     fn shared_destroy(&mut self, queue: SharedRq, _end: LoopShared<'f>) -> Result<(), Fault> {
         let number = queue.0 as usize;
         let used = |qp: &QpSlot| qp.shared == Some(number);
         if self.with(|port| port.qps.iter().flatten().any(used).then_some(())).is_some() {
-            return Err(
-                fault!(READ, BadState, "shared_destroy", "still in use").of(words::SHARED, queue.0)
-            );
+            return Err(fault!(BadState, "shared_destroy", "still in use").of("SRQ", queue.0));
         }
         self.with(|port| port.shared.get_mut(number)?.take().map(|_| ()))
-            .ok_or_else(|| none("shared_destroy", words::SHARED, queue.0))
+            .ok_or_else(|| none("shared_destroy", "SRQ", queue.0))
     }
 
     fn mad_send(&mut self, path: &Path, mad: &[u8; 256]) -> Result<(), Fault> {
@@ -564,7 +555,7 @@ impl<'f> Provider for LoopHca<'f> {
             port.open = false;
             Some(())
         })
-        .ok_or_else(|| none("close", words::PORT, self.port as u32))
+        .ok_or_else(|| none("close", "port", self.port as u32))
     }
 }
 

@@ -26,7 +26,6 @@ mod keys;
 mod shared;
 #[cfg(test)]
 mod tests;
-mod words;
 
 pub use crate::testing::fabric::Fabric;
 pub use crate::testing::fabric::Verdict;

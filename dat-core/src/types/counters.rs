@@ -12,8 +12,6 @@
 //! Not here: collectives have no counters, and memory that the provider allocates (`MEM_ALLOC` and
 //! its two siblings) is always 0, because it allocates none.
 
-use crate::types::fault::nth;
-
 macro_rules! counters {
     ($(#[$meta:meta])* $name:ident[$count:literal]; $($variant:ident = $text:literal,)+) => {
         $(#[$meta])*
@@ -31,8 +29,10 @@ macro_rules! counters {
 
             /// The name in the header, without what all have in front.
             #[must_use]
-            pub fn name(self) -> &'static str {
-                nth(concat!($($text, "\0"),+), self as usize)
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $text,)+
+                }
             }
         }
     };

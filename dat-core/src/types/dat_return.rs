@@ -10,7 +10,7 @@
 
 use core::fmt;
 
-use crate::types::fault::{Fault, FaultKind, NO_MORE_WORDS, Words, nth};
+use crate::types::fault::{Fault, FaultKind};
 
 macro_rules! numbered {
     ($(#[$doc:meta])* $name:ident: $repr:ty { $($variant:ident = $number:literal, $words:literal;)* }) => {
@@ -42,9 +42,10 @@ macro_rules! numbered {
 
             /// What it means.
             #[must_use]
-            pub fn words(self) -> &'static str {
-                let place = Self::ALL.iter().position(|other| *other == self);
-                place.map_or("", |place| nth(concat!($($words, "\0"),*), place))
+            pub const fn words(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $words,)*
+                }
             }
         }
     };
@@ -254,47 +255,30 @@ impl fmt::Display for DatReturn {
 
 impl core::error::Error for DatReturn {}
 
-/// The words of every refusal that the device had no part in: its number is a [`DatReturn`].
-static DAT: Words = Words::new(FaultKind::BadParameter, "", &NO_MORE_WORDS);
-
 /// Why a control call was refused: the DAT word, and what the device said if it was asked.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Error(Fault);
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Error {
+    ret: DatReturn,
+    fault: Option<Fault>,
+}
 
 impl Error {
     /// An error that the device had no part in.
     #[must_use]
     pub const fn new(ty: DatType, subtype: DatSubtype) -> Self {
-        Self::of(DatReturn::new(ty, subtype))
-    }
-
-    const fn of(ret: DatReturn) -> Self {
-        Self(Fault::of_word(&DAT, ret.0))
+        Self { ret: DatReturn::new(ty, subtype), fault: None }
     }
 
     /// The word for a DAT consumer.
     #[must_use]
-    pub fn ret(&self) -> DatReturn {
-        if let Some(word) = self.0.word(&DAT) {
-            return DatReturn(word);
-        }
-        let (ty, subtype) = match self.0.kind() {
-            FaultKind::Resources => (DatType::InsufficientResources, DatSubtype::ResourceDevice),
-            FaultKind::BadParameter => (DatType::InvalidParameter, DatSubtype::None),
-            FaultKind::BadState => (DatType::InvalidState, DatSubtype::None),
-            FaultKind::Unsupported => (DatType::ModelNotSupported, DatSubtype::None),
-            FaultKind::Unreachable => (DatType::InvalidAddress, DatSubtype::AddressUnreachable),
-            FaultKind::Timeout | FaultKind::Gone | FaultKind::Nonsense => {
-                (DatType::InternalError, DatSubtype::None)
-            }
-        };
-        DatReturn::new(ty, subtype)
+    pub const fn ret(&self) -> DatReturn {
+        self.ret
     }
 
     /// The device's own account.
     #[must_use]
-    pub fn fault(&self) -> Option<Fault> {
-        self.0.word(&DAT).is_none().then_some(self.0)
+    pub const fn fault(&self) -> Option<Fault> {
+        self.fault
     }
 }
 
@@ -306,20 +290,23 @@ impl From<Error> for DatReturn {
 
 impl From<DatReturn> for Error {
     fn from(ret: DatReturn) -> Self {
-        Self::of(ret)
+        Self { ret, fault: None }
     }
 }
 
 impl From<Fault> for Error {
     fn from(fault: Fault) -> Self {
-        Self(fault)
-    }
-}
-
-impl fmt::Debug for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (ret, fault) = (self.ret(), self.fault());
-        f.debug_struct("Error").field("ret", &ret).field("fault", &fault).finish()
+        let (ty, subtype) = match fault.kind {
+            FaultKind::Resources => (DatType::InsufficientResources, DatSubtype::ResourceDevice),
+            FaultKind::BadParameter => (DatType::InvalidParameter, DatSubtype::None),
+            FaultKind::BadState => (DatType::InvalidState, DatSubtype::None),
+            FaultKind::Unsupported => (DatType::ModelNotSupported, DatSubtype::None),
+            FaultKind::Unreachable => (DatType::InvalidAddress, DatSubtype::AddressUnreachable),
+            FaultKind::Timeout | FaultKind::Gone | FaultKind::Nonsense => {
+                (DatType::InternalError, DatSubtype::None)
+            }
+        };
+        Self { ret: DatReturn::new(ty, subtype), fault: Some(fault) }
     }
 }
 

@@ -5,9 +5,7 @@
 )]
 
 use crate::pair::{Merge, Pair};
-use dat_core::provider::{
-    Completion, Direction, Extra, Fault, FaultKind, NO_MORE_WORDS, Notice, Status,
-};
+use dat_core::provider::{Completion, Direction, Extra, Fault, FaultKind, Notice, Status};
 use dat_core::*;
 
 /// Drives side A and gives all asynchronous events it has.
@@ -25,9 +23,9 @@ fn raised(pair: &mut Pair) -> Vec<AsyncEvent> {
 fn fault(kind: FaultKind) -> Fault {
     match kind {
         FaultKind::Timeout => {
-            dat_core::fault!(NO_MORE_WORDS, Timeout, "test", "the device does not answer")
+            dat_core::fault!(Timeout, "test", "the device does not answer")
         }
-        _ => dat_core::fault!(NO_MORE_WORDS, Gone, "test", "the device is gone"),
+        _ => dat_core::fault!(Gone, "test", "the device is gone"),
     }
 }
 

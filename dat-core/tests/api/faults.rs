@@ -5,7 +5,7 @@
 use core::time::Duration;
 
 use crate::pair::*;
-use dat_core::provider::{Completion, Cq, Direction, Extra, NO_MORE_WORDS, Notice, Status};
+use dat_core::provider::{Completion, Cq, Direction, Extra, Notice, Status};
 use dat_core::testing::Verdict;
 use dat_core::*;
 
@@ -185,7 +185,7 @@ fn the_device_refusing_a_reset_leaves_the_endpoint_disconnected() {
 fn a_lost_device_breaks_everything_once() {
     let mut p = Pair::connected();
     p.a.post_recv(1).unwrap();
-    let fault = fault!(NO_MORE_WORDS, Gone, "health", "the device reads all ones");
+    let fault = fault!(Gone, "health", "the device reads all ones");
     for _ in 0..2 {
         p.fabric.raise(0, Notice::Catastrophic(fault));
         p.a.ia.advance(p.now);
@@ -200,7 +200,7 @@ fn a_lost_device_breaks_everything_once() {
 #[test]
 fn a_device_that_does_not_answer_is_a_timeout_and_then_lost() {
     let mut p = Pair::connected();
-    let fault = fault!(NO_MORE_WORDS, Timeout, "command", "the device does not answer");
+    let fault = fault!(Timeout, "command", "the device does not answer");
     p.fabric.raise(0, Notice::Catastrophic(fault));
     p.a.ia.advance(p.now);
     let evd = p.a.ia.async_evd();
@@ -303,7 +303,7 @@ fn a_failed_completion_queue_and_a_broken_idle_endpoint_are_asynchronous_events(
     p.run_until_idle();
     p.fabric.raise(0, Notice::CqError(Cq(2)));
     let qp = p.a.ia.ep_query(p.a.ep).unwrap().qp.unwrap();
-    let fault = fault!(NO_MORE_WORDS, BadState, "event", "local fault");
+    let fault = fault!(BadState, "event", "local fault");
     p.fabric.raise(0, Notice::QpError(qp, fault));
     p.run_until_idle();
     let asynchronous = p.a.ia.async_evd();

@@ -5,7 +5,7 @@ use core::cell::RefCell;
 use core::time::Duration;
 
 use crate::pair::*;
-use dat_core::provider::{Completion, Cq, Direction, Extra, NO_MORE_WORDS, Notice, Status};
+use dat_core::provider::{Completion, Cq, Direction, Extra, Notice, Status};
 use dat_core::*;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -162,7 +162,7 @@ fn consequences_of_the_end_are_not_its_cause() {
     p.a.post_recv(1).unwrap();
     p.a.post_recv(2).unwrap();
     let qp = p.a.ia.ep_query(p.a.ep).unwrap().qp.unwrap();
-    let fault = dat_core::fault!(NO_MORE_WORDS, BadState, "event", "local fault");
+    let fault = dat_core::fault!(BadState, "event", "local fault");
     p.fabric.raise(0, Notice::QpError(qp, fault));
     // It is taken in before the device's own word.
     p.fabric.forge(0, Cq(0), completion(index(&p), 0, Status::Flushed));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dat_core::provider::{Completion, Cq, Direction, Extra, NO_MORE_WORDS, Notice, Region, Status};
+use dat_core::provider::{Completion, Cq, Direction, Extra, Notice, Region, Status};
 use dat_core::testing::Fabric;
 use dat_core::*;
 
@@ -128,8 +128,7 @@ fn events_from_before_a_reset_do_not_touch_the_next_connection() {
     let fabric = two.fabric;
     let Side { ia, ep, .. } = &mut two.sides[0];
     let qp = ia.ep_query(*ep).expect("the EP").qp.expect("its queue pair");
-    let fault =
-        dat_core::fault!(NO_MORE_WORDS, BadState, "event", "the peer wrote outside its range");
+    let fault = dat_core::fault!(BadState, "event", "the peer wrote outside its range");
     fabric.raise(0, Notice::QpError(qp, fault));
     ia.ep_disconnect(NOW, *ep, CloseFlag::Abrupt).expect("the end");
     ia.ep_reset(*ep).expect("a reset");

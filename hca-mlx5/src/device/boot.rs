@@ -7,6 +7,7 @@
 //!
 //! A failure in any step undoes the steps before it.
 
+use dat_core::fault;
 use dat_core::provider::Fault;
 use heapless::Deque;
 
@@ -23,7 +24,6 @@ use crate::prm::caps::{
 };
 use crate::prm::cmd::{InitHcaIn, InputHead, Opcode, OutputHead, QueryIssiOut, SetIssiIn};
 use crate::prm::eq::EventType;
-use crate::prm::fault::fault;
 use crate::prm::init_seg::{self, FirmwareRevision, Initializing, InterfaceRevision, TimeLimit};
 use crate::prm::object;
 use crate::prm::pages::Need;
@@ -186,7 +186,7 @@ impl<'p, P: Platform> Device<'p, P> {
                 "RoCE is off on this function",
                 "enable RoCE in the NIC's configuration (ROCE_CONTROL) or for this virtual function"
             )
-            .during(Opcode::QueryHcaCap.code()));
+            .during(Opcode::QueryHcaCap.name()));
         }
         Ok(())
     }

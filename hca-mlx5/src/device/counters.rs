@@ -23,7 +23,7 @@ impl<P: Platform> Device<'_, P> {
     pub(crate) fn alloc_counters(&mut self) -> Result<(), Fault> {
         self.counter_set = match self.allocate(Opcode::AllocQCounter) {
             Ok(set) => u8::try_from(set).ok(),
-            Err(fault) if matches!(fault.kind(), FaultKind::Timeout | FaultKind::Gone) => {
+            Err(fault) if matches!(fault.kind, FaultKind::Timeout | FaultKind::Gone) => {
                 return Err(fault);
             }
             Err(_) => None,

@@ -11,10 +11,10 @@
 use core::time::Duration;
 
 use dat_core::Instant;
+use dat_core::fault;
 use dat_core::provider::Fault;
 
 use crate::platform::Platform;
-use crate::prm::fault::{self, fault};
 use crate::prm::init_seg::{
     self, CommandQueueWord, HealthCounter, HealthSeverity, HealthWord, NIC_DISABLED, NIC_SW_RESET,
 };
@@ -71,14 +71,14 @@ pub(crate) fn examine<P: Platform>(platform: &P) -> Option<Fault> {
     let severity = HealthSeverity(read(platform, init_seg::HEALTH_SEVERITY));
     for synd in [counter.syndrome(), word.synd()] {
         if synd != 0 && (synd != init_seg::HIGH_TEMPERATURE || severity.rfr()) {
-            let fault = dat_core::fault!(
-                fault::HEALTH,
+            let fault = fault!(
                 Gone,
                 "health",
-                "",
+                init_seg::health_syndrome(synd)
+                    .unwrap_or("the firmware reports an unknown health syndrome"),
                 "reset the device; if it comes again, report the syndrome",
             );
-            return Some(fault.said(0, u32::from(synd)));
+            return Some(fault.with_answer(0, u32::from(synd)));
         }
     }
     match CommandQueueWord(read(platform, init_seg::CMDQ_ADDR_L_SZ)).nic_interface() {

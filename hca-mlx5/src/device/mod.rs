@@ -30,6 +30,7 @@ pub use config::Config;
 use core::fmt;
 
 use dat_core::Instant;
+use dat_core::fault;
 use dat_core::provider::{Fault, FaultKind};
 use heapless::{Deque, Vec};
 
@@ -44,7 +45,6 @@ use crate::prm::caps::{
 };
 use crate::prm::cmd::{InputHead, Opcode, OutputHead};
 use crate::prm::error::status;
-use crate::prm::fault::fault;
 use crate::prm::object;
 
 /// Of several steps that are all tried, the first failure is the one to tell.
@@ -60,7 +60,7 @@ pub(crate) fn note(first: &mut Result<(), Fault>, result: Result<(), Fault>) {
 pub(crate) fn optional(result: Result<(), Fault>) -> Result<bool, Fault> {
     match result {
         Ok(()) => Ok(true),
-        Err(fault) if fault.status() != 0 => Ok(false),
+        Err(fault) if fault.status != 0 => Ok(false),
         Err(fault) => Err(fault),
     }
 }
@@ -68,7 +68,7 @@ pub(crate) fn optional(result: Result<(), Fault>) -> Result<bool, Fault> {
 /// Gives memory back after a command that failed with `fault`; at the teardown, if the device may
 /// still come to use it.
 pub(crate) fn give_up<P: Platform>(device: &mut Device<'_, P>, memory: Span, fault: &Fault) {
-    match fault.kind() {
+    match fault.kind {
         FaultKind::Resources
         | FaultKind::BadParameter
         | FaultKind::BadState
@@ -243,7 +243,7 @@ impl<'p, P: Platform> Device<'p, P> {
     ) -> Result<(), Fault> {
         let result = match self.queue.exec(op, op_mod, number, input, output) {
             Err(fault)
-                if fault.status() == status::NO_RESOURCES
+                if fault.status == status::NO_RESOURCES
                     && op != Opcode::ManagePages
                     && self.feed() =>
             {
@@ -251,14 +251,14 @@ impl<'p, P: Platform> Device<'p, P> {
             }
             result => result,
         };
-        if result.is_err_and(|fault| fault.kind() == FaultKind::Timeout) {
+        if result.is_err_and(|fault| fault.kind == FaultKind::Timeout) {
             let hangs = fault!(
                 Gone,
                 "",
                 "a command never came back: the firmware hangs",
                 "reset the device"
             )
-            .during(op.code());
+            .during(op.name());
             self.queue.kill(hangs);
         }
         result
@@ -316,7 +316,7 @@ impl<'p, P: Platform> Device<'p, P> {
                 "map the whole of BAR 0"
             )
             .of(object::UAR, number)
-            .during(Opcode::AllocUar.code()));
+            .during(Opcode::AllocUar.name()));
         }
         Ok(Uar { number, offset })
     }

@@ -10,10 +10,10 @@
 //! that a region of any size needs no memory here. A span so scattered that its list does not fit
 //! is refused with advice rather than described in part.
 
+use dat_core::fault;
 use dat_core::provider::Fault;
 
 use crate::platform::{Platform, Span};
-use crate::prm::fault::fault;
 
 /// Most pages of a queue's list: 2 KiB of message.
 pub const MAX_PAGES: usize = 256;

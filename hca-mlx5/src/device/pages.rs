@@ -15,6 +15,7 @@ mod tests;
 
 use core::time::Duration;
 
+use dat_core::fault;
 use dat_core::provider::Fault;
 
 use crate::device::eq::PageRequest;
@@ -22,7 +23,6 @@ use crate::device::{Device, health};
 use crate::platform::Platform;
 use crate::prm;
 use crate::prm::cmd::{InputHead, Opcode};
-use crate::prm::fault::fault;
 use crate::prm::object;
 use crate::prm::pages::{ManagePagesIn, ManagePagesOut, Need, PageOp, QueryPagesOut};
 
@@ -76,7 +76,7 @@ impl<P: Platform> Device<'_, P> {
     /// Gives `count` pages, or says that it cannot.
     fn give_pages(&mut self, count: u32) -> Result<(), Fault> {
         let short =
-            |fault: Fault| fault.of(object::PAGES, count).during(Opcode::ManagePages.code());
+            |fault: Fault| fault.of(object::PAGES, count).during(Opcode::ManagePages.name());
         if self.pages.given.checked_add(count).is_none_or(|total| total > self.pages.budget) {
             self.cannot_give(self.pages.function_id, self.pages.embedded_cpu)?;
             return Err(short(fault!(
@@ -107,7 +107,7 @@ impl<P: Platform> Device<'_, P> {
             }
             if let Err(fault) = self.give_batch(batch) {
                 // Refused: they are still ours. Without an answer they may be the device's.
-                if fault.status() != 0 {
+                if fault.status != 0 {
                     self.platform.pages_return(batch);
                 }
                 return Err(fault);
@@ -176,7 +176,7 @@ impl<P: Platform> Device<'_, P> {
                     "reset the device before its memory is used again"
                 )
                 .of(object::PAGES, u32::try_from(said).unwrap_or(u32::MAX))
-                .during(Opcode::ManagePages.code()));
+                .during(Opcode::ManagePages.name()));
             }
             let now = health::clock(platform);
             if got > 0 {
@@ -194,7 +194,7 @@ impl<P: Platform> Device<'_, P> {
                     "an object still uses them; destroy all before closing, or reset the device"
                 )
                 .of(object::PAGES, left)
-                .during(Opcode::ManagePages.code()));
+                .during(Opcode::ManagePages.name()));
             }
             if got == 0 {
                 platform.relax();

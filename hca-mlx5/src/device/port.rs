@@ -3,6 +3,7 @@
 //! PRM chapters "Virtual ports", "Register access", "RoCE". The port registers belong to the
 //! physical function; on a virtual one they are tried, and what the port has is taken as it is.
 
+use dat_core::fault;
 use dat_core::provider::{Fault, Mtu};
 
 use crate::device::config::ROCE_HEADERS;
@@ -11,7 +12,6 @@ use crate::platform::Platform;
 use crate::prm;
 use crate::prm::At;
 use crate::prm::cmd::{InputHead, Opcode};
-use crate::prm::fault::fault;
 use crate::prm::gid::Gid;
 use crate::prm::object;
 use crate::prm::reg::{self, AccessRegIn, Paos, Pmtu, Register};
@@ -127,7 +127,7 @@ impl<P: Platform> Device<'_, P> {
         let refuse = |fault: Fault| {
             Err(fault
                 .of(object::ROCE_ADDRESS, u32::from(index))
-                .during(Opcode::SetRoceAddress.code()))
+                .during(Opcode::SetRoceAddress.name()))
         };
         let mac = self.identity.mac;
         if index >= self.caps.roce.roce_address_table_size() {

@@ -11,6 +11,7 @@
 
 use core::time::Duration;
 
+use dat_core::fault;
 use dat_core::provider::Fault;
 
 use crate::device::{Device, Stage, health, note};
@@ -18,7 +19,6 @@ use crate::platform::Platform;
 use crate::prm::cmd::{
     Opcode, TEARDOWN_GRACEFUL, TEARDOWN_PREPARE_FAST, TeardownHcaIn, TeardownHcaOut,
 };
-use crate::prm::fault::fault;
 use crate::prm::init_seg::{self, CommandQueueWord, NIC_DISABLED};
 
 /// How long the device may take to disable its interface.
@@ -101,7 +101,7 @@ impl<P: Platform> Device<'_, P> {
         // Real firmware answers status 0 and refuses by this bit.
         if profile != TEARDOWN_GRACEFUL && output.state() {
             return Err(fault!(BadState, "", "the fast teardown was refused", "reset the device")
-                .during(Opcode::TeardownHca.code()));
+                .during(Opcode::TeardownHca.name()));
         }
         Ok(())
     }

@@ -14,9 +14,10 @@
 use core::fmt;
 use core::net::IpAddr;
 
+use dat_core::fault;
 use dat_core::provider::{
-    Access, Completion, CompletionQueue as _, Fault, FaultKind, MadIn, Object, Path, PostFlags,
-    RecvQueue as _, Region, Segment, Status, Words,
+    Access, Completion, CompletionQueue as _, Fault, MadIn, Path, PostFlags, RecvQueue as _,
+    Region, Segment, Status,
 };
 use smoltcp::wire::{IpProtocol, Ipv4Packet, Ipv6Packet};
 
@@ -24,7 +25,6 @@ use crate::data::send::Doorbell;
 use crate::data::{Cq, Rq, Sq, address_vector};
 use crate::device::{Device, note};
 use crate::platform::{Platform, Span};
-use crate::prm::fault::{self, fault};
 use crate::prm::mkey::Mkey;
 use crate::verbs::cq::{self, CqObject};
 use crate::verbs::mkey;
@@ -377,10 +377,8 @@ fn address<P: Platform>(platform: &P, offset: usize) -> u64 {
 
 /// Returns the fault of a bad completion.
 fn failure(completion: &Completion) -> Fault {
-    static WORDS: Words =
-        Words::new(FaultKind::BadState, "QP1\0a datagram completed in error\0", &fault::OWN)
-            .said(Object::NONE, 0);
-    Fault::new(&WORDS).said(completion.syndrome, completion.vendor.into())
+    fault!(BadState, "QP1", "a datagram completed in error")
+        .with_answer(completion.syndrome, completion.vendor.into())
 }
 
 /// Returns the sender of the packet whose network header the device left in `grh`.

@@ -3,26 +3,51 @@
 //! PRM chapter "Command interface"; Linux `mlx5_cmd_layout`, `mlx5_cmd_prot_block`. The numbers of
 //! the opcodes and their names are the manual's.
 
-use dat_core::provider::Object;
-
 use super::layout;
 use super::object;
 
 macro_rules! opcodes {
-    ($($(#[$meta:meta])* $variant:ident = $number:literal, $object:ident, $name:literal;)*) => {
+    ($($variant:ident = $number:literal, $object:ident, $name:literal;)*) => {
         /// A command of the device that this driver knows.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u16)]
         pub enum Opcode {
-            $(#[doc = concat!("`", $name, "`.")] $(#[$meta])* $variant,)*
+            $(#[doc = concat!("`", $name, "`.")] $variant = $number,)*
         }
 
         impl Opcode {
             /// All of them, ascending.
             pub const ALL: &'static [Self] = &[$(Self::$variant),*];
 
-            /// Their numbers in the same order, what objects they are about, and their names.
-            pub(crate) const WORDS: &'static [(u16, Object, &'static str)] =
-                &[$(($number, object::$object, concat!($name, "\0\0"))),*];
+            /// From its number.
+            #[must_use]
+            pub const fn from_code(code: u16) -> Option<Self> {
+                match code {
+                    $($number => Some(Self::$variant),)*
+                    _ => None,
+                }
+            }
+
+            /// Its number.
+            #[must_use]
+            pub const fn code(self) -> u16 {
+                self as u16
+            }
+
+            /// The manual's name.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)*
+                }
+            }
+
+            /// The kind of the existing object that it is about.
+            pub(crate) const fn object(self) -> &'static str {
+                match self {
+                    $(Self::$variant => object::$object,)*
+                }
+            }
         }
     };
 }
@@ -39,14 +64,14 @@ opcodes! {
     SetHcaCap = 0x109, NONE, "SET_HCA_CAP";
     QueryIssi = 0x10a, NONE, "QUERY_ISSI";
     SetIssi = 0x10b, NONE, "SET_ISSI";
-    CreateMkey = 0x200, NEW, "CREATE_MKEY";
+    CreateMkey = 0x200, NONE, "CREATE_MKEY";
     DestroyMkey = 0x202, MKEY, "DESTROY_MKEY";
-    CreateEq = 0x301, NEW, "CREATE_EQ";
+    CreateEq = 0x301, NONE, "CREATE_EQ";
     DestroyEq = 0x302, EQ, "DESTROY_EQ";
-    CreateCq = 0x400, NEW, "CREATE_CQ";
+    CreateCq = 0x400, NONE, "CREATE_CQ";
     DestroyCq = 0x401, CQ, "DESTROY_CQ";
     ModifyCq = 0x403, CQ, "MODIFY_CQ";
-    CreateQp = 0x500, NEW, "CREATE_QP";
+    CreateQp = 0x500, NONE, "CREATE_QP";
     DestroyQp = 0x501, QP, "DESTROY_QP";
     Rst2InitQp = 0x502, QP, "RST2INIT_QP";
     Init2RtrQp = 0x503, QP, "INIT2RTR_QP";
@@ -58,36 +83,36 @@ opcodes! {
     ModifyNicVportContext = 0x755, VPORT, "MODIFY_NIC_VPORT_CONTEXT";
     SetRoceAddress = 0x761, ROCE_ADDRESS, "SET_ROCE_ADDRESS";
     QueryVportCounter = 0x770, PORT, "QUERY_VPORT_COUNTER";
-    AllocQCounter = 0x771, NEW, "ALLOC_Q_COUNTER";
+    AllocQCounter = 0x771, NONE, "ALLOC_Q_COUNTER";
     DeallocQCounter = 0x772, COUNTERS, "DEALLOC_Q_COUNTER";
     QueryQCounter = 0x773, COUNTERS, "QUERY_Q_COUNTER";
-    AllocPd = 0x800, NEW, "ALLOC_PD";
+    AllocPd = 0x800, NONE, "ALLOC_PD";
     DeallocPd = 0x801, PD, "DEALLOC_PD";
-    AllocUar = 0x802, NEW, "ALLOC_UAR";
+    AllocUar = 0x802, NONE, "ALLOC_UAR";
     DeallocUar = 0x803, UAR, "DEALLOC_UAR";
     AccessReg = 0x805, REGISTER, "ACCESS_REG";
     Nop = 0x80d, NONE, "NOP";
-    AllocTransportDomain = 0x816, NEW, "ALLOC_TRANSPORT_DOMAIN";
+    AllocTransportDomain = 0x816, NONE, "ALLOC_TRANSPORT_DOMAIN";
     DeallocTransportDomain = 0x817, TRANSPORT_DOMAIN, "DEALLOC_TRANSPORT_DOMAIN";
     SetL2TableEntry = 0x829, L2_ENTRY, "SET_L2_TABLE_ENTRY";
     DeleteL2TableEntry = 0x82b, L2_ENTRY, "DELETE_L2_TABLE_ENTRY";
-    CreateTir = 0x900, NEW, "CREATE_TIR";
+    CreateTir = 0x900, NONE, "CREATE_TIR";
     DestroyTir = 0x902, TIR, "DESTROY_TIR";
-    CreateSq = 0x904, NEW, "CREATE_SQ";
+    CreateSq = 0x904, NONE, "CREATE_SQ";
     ModifySq = 0x905, SQ, "MODIFY_SQ";
     DestroySq = 0x906, SQ, "DESTROY_SQ";
-    CreateRq = 0x908, NEW, "CREATE_RQ";
+    CreateRq = 0x908, NONE, "CREATE_RQ";
     ModifyRq = 0x909, RQ, "MODIFY_RQ";
     DestroyRq = 0x90a, RQ, "DESTROY_RQ";
-    CreateRmp = 0x90c, NEW, "CREATE_RMP";
+    CreateRmp = 0x90c, NONE, "CREATE_RMP";
     ModifyRmp = 0x90d, SRQ, "MODIFY_RMP";
     DestroyRmp = 0x90e, SRQ, "DESTROY_RMP";
-    CreateTis = 0x912, NEW, "CREATE_TIS";
+    CreateTis = 0x912, NONE, "CREATE_TIS";
     DestroyTis = 0x914, TIS, "DESTROY_TIS";
     SetFlowTableRoot = 0x92f, FLOW_TABLE, "SET_FLOW_TABLE_ROOT";
-    CreateFlowTable = 0x930, NEW, "CREATE_FLOW_TABLE";
+    CreateFlowTable = 0x930, NONE, "CREATE_FLOW_TABLE";
     DestroyFlowTable = 0x931, FLOW_TABLE, "DESTROY_FLOW_TABLE";
-    CreateFlowGroup = 0x933, NEW, "CREATE_FLOW_GROUP";
+    CreateFlowGroup = 0x933, NONE, "CREATE_FLOW_GROUP";
     DestroyFlowGroup = 0x934, FLOW_GROUP, "DESTROY_FLOW_GROUP";
     SetFlowTableEntry = 0x936, FLOW_ENTRY, "SET_FLOW_TABLE_ENTRY";
     DeleteFlowTableEntry = 0x938, FLOW_ENTRY, "DELETE_FLOW_TABLE_ENTRY";

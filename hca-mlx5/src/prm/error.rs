@@ -5,31 +5,27 @@
 //! below holds the few whose cause the vendor or somebody else has published. It only
 //! ever adds advice: nothing in the driver depends on it.
 
-use dat_core::provider::nth;
+use dat_core::provider::FaultKind;
 
 use super::cmd::Opcode;
 
 /// Delivery status of a command (how the queue entry was taken) in words.
 #[must_use]
 pub fn delivery_status(code: u8) -> &'static str {
-    const TEXTS: &str = "delivered\0\
-        not delivered: signature error\0\
-        not delivered: token error\0\
-        not delivered: bad block number\0\
-        not delivered: output mailbox misaligned\0\
-        not delivered: input mailbox misaligned\0\
-        not delivered: firmware internal error\0\
-        not delivered: wrong input length\0\
-        not delivered: wrong output length\0\
-        not delivered: reserved fields not clear\0\
-        not delivered: bad descriptor type\0\
-        not delivered: unknown delivery status\0";
-    let place = match code {
-        0..=9 => code,
-        0x10 => 10,
-        _ => 11,
-    };
-    nth(TEXTS, place.into())
+    match code {
+        0 => "delivered",
+        0x01 => "not delivered: signature error",
+        0x02 => "not delivered: token error",
+        0x03 => "not delivered: bad block number",
+        0x04 => "not delivered: output mailbox misaligned",
+        0x05 => "not delivered: input mailbox misaligned",
+        0x06 => "not delivered: firmware internal error",
+        0x07 => "not delivered: wrong input length",
+        0x08 => "not delivered: wrong output length",
+        0x09 => "not delivered: reserved fields not clear",
+        0x10 => "not delivered: bad descriptor type",
+        _ => "not delivered: unknown delivery status",
+    }
 }
 
 /// Status of a command.
@@ -93,6 +89,41 @@ pub mod status {
             _ => "unknown status",
         }
     }
+}
+
+/// Returns class, cause and advice for a command that the device refused.
+#[must_use]
+pub fn explain(opcode: Opcode, code: u8, syndrome: u32) -> (FaultKind, &'static str, &'static str) {
+    let known = KNOWN_SYNDROMES.iter().find(|k| k.opcode == opcode && k.syndrome == syndrome);
+    let name = opcode.name();
+    let (kind, advice) = match code {
+        status::BAD_OP => (FaultKind::Unsupported, "this firmware lacks the command"),
+        status::LIMITS => (FaultKind::Resources, ""),
+        status::NO_RESOURCES => {
+            (FaultKind::Resources, "the firmware is out of pages; enlarge the page budget")
+        }
+        // Real cards answer both this and "limits" when they run out of objects.
+        status::BAD_RESOURCE if name.starts_with("CREATE_") || name.starts_with("ALLOC_") => {
+            (FaultKind::Resources, "")
+        }
+        status::BAD_PARAM
+        | status::BAD_RESOURCE
+        | status::BAD_INDEX
+        | status::BAD_PACKET
+        | status::BAD_INPUT_LENGTH
+        | status::BAD_OUTPUT_LENGTH => (FaultKind::BadParameter, ""),
+        status::RESOURCE_BUSY | status::BAD_RESOURCE_STATE if name.starts_with("DESTROY_") => {
+            (FaultKind::BadState, "something still refers to it; destroy that first")
+        }
+        status::BAD_SYS_STATE
+        | status::RESOURCE_BUSY
+        | status::NOT_READY
+        | status::BAD_RESOURCE_STATE
+        | status::BAD_QP_STATE
+        | status::TOO_MANY_CQES => (FaultKind::BadState, ""),
+        _ => (FaultKind::Nonsense, ""),
+    };
+    (kind, status::text(code), known.map_or(advice, |known| known.advice))
 }
 
 /// A syndrome whose cause is known.

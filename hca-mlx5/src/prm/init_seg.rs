@@ -5,8 +5,6 @@
 
 use core::time::Duration;
 
-use dat_core::provider::nth;
-
 /// [`FirmwareRevision`].
 pub const FW_REV: usize = 0x000;
 /// [`InterfaceRevision`].
@@ -160,25 +158,22 @@ impl TimeLimit {
 
 /// Health syndromes in words; `None` for one without a name.
 #[must_use]
-pub fn health_syndrome(synd: u8) -> Option<&'static str> {
-    // From 0x07 on, and what has none of its own is empty.
-    const TEXTS: &str = "a core of the firmware does not respond\0\
-        fatal hardware error\0\
-        the firmware image fails its checksum\0\
-        the device could not fetch its pages over PCI\0\
-        a page given to the firmware is unusable\0\
-        the asynchronous event queue overran\0\
-        an event queue is in error\0\
-        an event queue is invalid\0\
-        unrecoverable hardware fault (FFSER)\0\
-        the device is too hot\0\
-        \0\
-        a page given to the firmware is poisoned\0";
-    let text = match synd {
+pub const fn health_syndrome(synd: u8) -> Option<&'static str> {
+    Some(match synd {
         0x01 => "the firmware met an internal error",
-        _ => nth(TEXTS, usize::from(synd).wrapping_sub(7)),
-    };
-    (!text.is_empty()).then_some(text)
+        0x07 => "a core of the firmware does not respond",
+        0x08 => "fatal hardware error",
+        0x09 => "the firmware image fails its checksum",
+        0x0a => "the device could not fetch its pages over PCI",
+        0x0b => "a page given to the firmware is unusable",
+        0x0c => "the asynchronous event queue overran",
+        0x0d => "an event queue is in error",
+        0x0e => "an event queue is invalid",
+        0x0f => "unrecoverable hardware fault (FFSER)",
+        0x10 => "the device is too hot",
+        0x12 => "a page given to the firmware is poisoned",
+        _ => return None,
+    })
 }
 
 /// The one health syndrome that is a warning and not an end.

@@ -38,7 +38,6 @@ pub mod cq;
 pub mod cqe;
 pub mod eq;
 pub mod error;
-pub(crate) mod fault;
 pub mod flow;
 pub(crate) mod gid;
 pub mod init_seg;

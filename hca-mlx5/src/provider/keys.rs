@@ -6,12 +6,12 @@
 //! it, and go with it. A region of fast registrations has the list that the device reads, in the
 //! arena, and the key by which it reads it, chained likewise.
 
+use dat_core::fault;
 use dat_core::provider::{Access, Fault, Mr, Mw, Pages, Pd, Region};
 
 use crate::device::page_list::{PageList, Place};
 use crate::platform::{Platform, Span};
 use crate::prm::cmd::Opcode;
-use crate::prm::fault::fault;
 use crate::prm::mkey::Mkey;
 use crate::prm::object;
 use crate::prm::wqe;

@@ -120,8 +120,8 @@ fn unknown_objects_are_refused_without_a_command() {
         hca.qp_modify(Qp { number: 0x999 }, &QpStep::Error).unwrap_err(),
     ];
     for fault in faults {
-        assert_eq!(fault.kind(), FaultKind::BadParameter, "{fault}");
-        assert!(!fault.object().is_empty());
+        assert_eq!(fault.kind, FaultKind::BadParameter, "{fault}");
+        assert!(!fault.object.is_empty());
     }
     assert_eq!(p.commands.borrow().len(), before);
 }
@@ -133,11 +133,11 @@ fn an_object_in_use_is_not_destroyed() {
     let pd = hca.pd_create().unwrap();
     let (cq, end) = hca.cq_create(1).unwrap();
     let NewQp { qp, sq, rq } = hca.qp_create(&init(pd, cq)).unwrap();
-    assert_eq!(hca.cq_destroy(cq, end).unwrap_err().kind(), FaultKind::BadState);
-    assert_eq!(hca.pd_destroy(pd).unwrap_err().kind(), FaultKind::BadState);
+    assert_eq!(hca.cq_destroy(cq, end).unwrap_err().kind, FaultKind::BadState);
+    assert_eq!(hca.pd_destroy(pd).unwrap_err().kind, FaultKind::BadState);
     hca.qp_destroy(qp, sq, rq).unwrap();
     hca.mw_create(pd).unwrap();
-    assert_eq!(hca.pd_destroy(pd).unwrap_err().kind(), FaultKind::BadState);
+    assert_eq!(hca.pd_destroy(pd).unwrap_err().kind, FaultKind::BadState);
 }
 
 /// With shared receive queues.
@@ -164,7 +164,7 @@ fn a_shared_queue_in_use_is_not_destroyed() {
     // In the place of the end, which a refused call takes with it.
     let (other, spare) = hca.shared_create(&shared_init(pd)).unwrap();
     let fault = hca.shared_destroy(queue, spare).unwrap_err();
-    assert_eq!(fault.kind(), FaultKind::BadState);
+    assert_eq!(fault.kind, FaultKind::BadState);
     hca.qp_destroy(qp, sq, rq).unwrap();
     hca.shared_destroy(queue, end).unwrap();
     assert_ne!(other, queue);
@@ -201,7 +201,7 @@ fn a_full_completion_queue_is_not_resized() {
     }
     assert_eq!(end.waiting() as usize, slots);
     let fault = hca.cq_resize(cq, &mut end, 64).unwrap_err();
-    assert_eq!(fault.kind(), FaultKind::BadState);
+    assert_eq!(fault.kind, FaultKind::BadState);
     assert!(p.of(Opcode::ModifyCq).is_empty());
 }
 
@@ -237,15 +237,15 @@ fn full_tables_say_so_and_leak_nothing() {
         hca.mw_create(pd).unwrap();
     }
     let before = p.commands.borrow().len();
-    assert_eq!(hca.qp_create(&init(pd, cq)).unwrap_err().kind(), FaultKind::Resources);
-    assert_eq!(hca.mw_create(pd).unwrap_err().kind(), FaultKind::Resources);
+    assert_eq!(hca.qp_create(&init(pd, cq)).unwrap_err().kind, FaultKind::Resources);
+    assert_eq!(hca.mw_create(pd).unwrap_err().kind, FaultKind::Resources);
     let fault = hca.mr_create(pd, REGION, Access::all()).unwrap_err();
-    assert_eq!(fault.kind(), FaultKind::Resources);
+    assert_eq!(fault.kind, FaultKind::Resources);
     assert_eq!(p.commands.borrow().len(), before);
     for _ in 0..3 {
         hca.cq_create(1).unwrap();
     }
-    assert_eq!(hca.cq_create(1).map(drop).unwrap_err().kind(), FaultKind::Resources);
+    assert_eq!(hca.cq_create(1).map(drop).unwrap_err().kind, FaultKind::Resources);
 }
 
 #[test]
@@ -255,7 +255,7 @@ fn refusals_keep_the_objects() {
     let pd = hca.pd_create().unwrap();
     let mr = hca.mr_create(pd, REGION, Access::all()).unwrap();
     p.refuse(Opcode::DestroyMkey, 6, 0);
-    assert_eq!(hca.mr_destroy(mr).unwrap_err().status(), 6);
+    assert_eq!(hca.mr_destroy(mr).unwrap_err().status, 6);
     p.refusals.borrow_mut().clear();
     hca.mr_destroy(mr).unwrap();
     assert!(hca.mr_destroy(mr).is_err());
@@ -314,7 +314,7 @@ fn nothing_connects_before_the_port_has_an_address() {
     let pd = hca.pd_create().unwrap();
     let (cq, _end) = hca.cq_create(1).unwrap();
     let NewQp { qp, .. } = hca.qp_create(&init(pd, cq)).unwrap();
-    assert_eq!(hca.qp_modify(qp, &rtr()).unwrap_err().kind(), FaultKind::BadState);
+    assert_eq!(hca.qp_modify(qp, &rtr()).unwrap_err().kind, FaultKind::BadState);
     assert!(matches!(hca.resolve(NET.addr, NOW), Poll::Ready(Err(_))));
     hca.set_net(&NET, NOW).unwrap();
     hca.qp_modify(qp, &rtr()).unwrap();
@@ -399,7 +399,7 @@ fn events_become_notices_of_known_objects() {
     let (cq, _end) = hca.cq_create(1).unwrap();
     let NewQp { qp, .. } = hca.qp_create(&init(pd, cq)).unwrap();
     let qpn = qp.number;
-    let lost = crate::prm::fault::fault!(Gone, "health", "test");
+    let lost = dat_core::fault!(Gone, "health", "test");
     for event in [
         Event::Completion { cqn: cq.0 },
         Event::Completion { cqn: 0x999 },
@@ -420,7 +420,7 @@ fn events_become_notices_of_known_objects() {
     assert!(matches!(notices[0], Notice::Completion(c) if c == cq));
     assert!(matches!(notices[1], Notice::CqError(c) if c == cq));
     assert!(matches!(notices[2], Notice::Established(q) if q == qp));
-    assert!(matches!(notices[3], Notice::QpError(q, f) if q == qp && f.number() == qpn));
+    assert!(matches!(notices[3], Notice::QpError(q, f) if q == qp && f.number == qpn));
     // The event said down; the port, asked, is up again.
     assert!(matches!(notices[4], Notice::Link(true)));
     assert!(matches!(notices[5], Notice::Catastrophic(f) if f == lost));
@@ -513,12 +513,12 @@ fn devices_that_cannot_serve_are_refused() {
     let mut device = p.device();
     device.caps.general.set_cqe_version(0);
     let fault = Hca::over(device, &Config::default()).unwrap_err();
-    assert_eq!(fault.kind(), FaultKind::Unsupported);
+    assert_eq!(fault.kind, FaultKind::Unsupported);
     let mut device = p.device();
     device.caps.general.set_imaicl(false);
     let mut hca = Hca::over(device, &Config::default()).unwrap();
     let pd = hca.pd_create().unwrap();
-    assert_eq!(hca.mw_create(pd).unwrap_err().kind(), FaultKind::Unsupported);
+    assert_eq!(hca.mw_create(pd).unwrap_err().kind, FaultKind::Unsupported);
     for ud in [false, true] {
         let p = Scripted::<false>::new();
         let mut device = p.device();

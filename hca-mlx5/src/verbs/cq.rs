@@ -9,6 +9,7 @@
 //! and with it the memory that it was made with. The device ends the old ring with an entry that
 //! says so; what stands before that, the reaping end carries over.
 
+use dat_core::fault;
 use dat_core::provider::Fault;
 
 use crate::data::Cq;
@@ -22,7 +23,6 @@ use crate::prm::cmd::Opcode;
 use crate::prm::cmd::OutputHead;
 use crate::prm::cq::{CONTEXT_AT, CqContext, Cqn, NUMBER_AT, RESIZE, SELECT_AT, SELECT_RING};
 use crate::prm::cqe::CQE;
-use crate::prm::fault::fault;
 use crate::prm::object;
 use crate::verbs::memory;
 use crate::verbs::memory::Pages;
@@ -43,7 +43,7 @@ pub(crate) fn create<'p, P: Platform>(
     device: &mut Device<'p, P>,
     entries: u32,
 ) -> Result<(CqObject, Cq<'p, P>), Fault> {
-    let log = log_of(device, entries).map_err(|fault| fault.during(Opcode::CreateCq.code()))?;
+    let log = log_of(device, entries).map_err(|fault| fault.during(Opcode::CreateCq.name()))?;
     let platform = device.platform();
     let len = CQE << log;
     let memory = memory::take(platform, len)?;
@@ -106,7 +106,7 @@ pub(crate) fn resize<'p, P: Platform>(
     entries: u32,
 ) -> Result<(), Fault> {
     let op = Opcode::ModifyCq;
-    let about = |fault: Fault| fault.of(object::CQ, cq.cqn.0).during(op.code());
+    let about = |fault: Fault| fault.of(object::CQ, cq.cqn.0).during(op.name());
     if !device.caps().general.cq_resize() {
         return Err(about(fault!(
             Unsupported,

@@ -5,12 +5,12 @@
 //! queue takes no more of the arena than it needs, and the device can be given every ring's
 //! offset in its first page.
 
+use dat_core::fault;
 use dat_core::provider::Fault;
 
 use crate::data::ring::Record;
 use crate::device::page_list::{MAX_PAGES, PageList};
 use crate::platform::{Platform, Span};
-use crate::prm::fault::fault;
 
 /// Bytes of a cache line, which a doorbell record has to itself.
 pub(crate) const LINE: usize = 64;

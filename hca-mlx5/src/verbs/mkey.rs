@@ -10,6 +10,7 @@
 //! lists, each of which grants local rights and is known to nobody. PRM "KLM"; Linux registers its
 //! largest regions likewise, by indirect keys over others.
 
+use dat_core::fault;
 use dat_core::provider::{Access, Fault, Region};
 
 use crate::device::Device;
@@ -18,7 +19,6 @@ use crate::device::page_list::{PageList, Place};
 use crate::platform::{Platform, Span};
 use crate::prm::At;
 use crate::prm::cmd::Opcode;
-use crate::prm::fault::fault;
 use crate::prm::mkey::{self, Mkey, MkeyContext};
 use crate::prm::{put, wqe};
 

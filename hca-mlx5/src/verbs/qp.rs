@@ -6,6 +6,7 @@
 //! own address table, the hop limit and the UDP source port; the device invents none of them. The
 //! posting ends are `data::send` and `data::recv`.
 
+use dat_core::fault;
 use dat_core::provider::{Access, Fault, Mtu, Path, QpStep};
 
 use crate::data::address_vector::udp_sport;
@@ -17,7 +18,6 @@ use crate::platform::{Platform, Span};
 use crate::prm::At;
 use crate::prm::cmd::{InputHead, Opcode};
 use crate::prm::cq::Cqn;
-use crate::prm::fault::fault;
 use crate::prm::gid::Gid;
 use crate::prm::qp::{
     ATOMIC_IB, AddressPath, CONTEXT_AT, INDEX_IS_QPN, LOG_ACK_REQ_FREQ, LOG_DATAGRAM, LOG_MSG_MAX,

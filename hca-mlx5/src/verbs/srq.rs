@@ -6,6 +6,7 @@
 //! index, of the queue pair that took them. The limit is armed by MODIFY_RMP as Linux does it, and
 //! fires once. The posting end is `data::shared`.
 
+use dat_core::fault;
 use dat_core::provider::{Fault, SharedRqInit};
 
 use crate::data::Shared;
@@ -15,7 +16,6 @@ use crate::device::{self, Device};
 use crate::platform::{Platform, Span};
 use crate::prm::At;
 use crate::prm::cmd::Opcode;
-use crate::prm::fault::fault;
 use crate::prm::rq::{RMP_LIMIT, RmpContext};
 use crate::prm::sq::{
     ModifyQueueIn, QueueState, SQ_CONTEXT, SQ_PAGES, SQ_WQ, WQ_LINKED, WqContext,

@@ -62,7 +62,7 @@ impl Doorbells {
             match device.alloc_uar() {
                 Ok(uar) => drop(self.pages.push(Page { uar, taken: 0 })),
                 // The device has no more of them.
-                Err(fault) if fault.status() != 0 => return Ok(None),
+                Err(fault) if fault.status != 0 => return Ok(None),
                 Err(fault) => return Err(fault),
             }
         }

@@ -4,9 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use dat_core::Instant;
-use dat_core::provider::{
-    Access, Fault, Mtu, NO_MORE_WORDS, Path, Provider, QpInit, QpStep, Region, Service,
-};
+use dat_core::provider::{Access, Fault, Mtu, Path, Provider, QpInit, QpStep, Region, Service};
 use hca_mlx5::Config;
 use hca_mlx5::platform::Platform;
 
@@ -56,7 +54,7 @@ fn travel<P: Platform>(
     now: Instant,
 ) -> Result<(), (Step, Fault)> {
     driver.set_net(&net(), now).map_err(|fault| (Step::SetNet, fault))?;
-    let full = dat_core::fault!(NO_MORE_WORDS, Resources, "region", "no room in the arena");
+    let full = dat_core::fault!(Resources, "region", "no room in the arena");
     let span = platform.alloc(4096, 4096).ok_or((Step::Create, full))?;
     let region = Region { addr: platform.arena_addr() + span.offset as u64, len: 4096 };
     let result = objects(driver, region);

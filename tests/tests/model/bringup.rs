@@ -152,15 +152,15 @@ fn a_reserve_too_small_or_a_budget_too_low_is_reported_and_undone() {
     let memory = Memory { firmware: 20, ..Memory::default() };
     let rig = Rig::with(light(), memory);
     let fault = Device::open(&rig.slot, &patience()).unwrap_err();
-    assert_eq!((fault.kind(), fault.operation()), (FaultKind::Resources, "MANAGE_PAGES"));
-    assert!(fault.advice().contains("reserve"), "{fault}");
+    assert_eq!((fault.kind, fault.operation), (FaultKind::Resources, "MANAGE_PAGES"));
+    assert!(fault.advice.contains("reserve"), "{fault}");
     assert_eq!(rig.taken(), Taken { arena: 0, pages: 0 });
     assert!(rig.slot.hca().pages_refused());
 
     let rig = Rig::light();
     let fault = Device::open(&rig.slot, &Config { page_budget: 45, ..patience() }).unwrap_err();
-    assert_eq!(fault.kind(), FaultKind::Resources);
-    assert!(fault.advice().contains("budget"), "{fault}");
+    assert_eq!(fault.kind, FaultKind::Resources);
+    assert!(fault.advice.contains("budget"), "{fault}");
     assert_eq!(rig.taken(), Taken { arena: 0, pages: 0 });
 }
 
@@ -172,8 +172,8 @@ fn an_arena_of_any_size_is_enough_or_is_reported_as_too_small() {
         match journey(&rig.slot, &patience()) {
             Ok(()) => enough += 1,
             Err((_, fault)) => {
-                assert_eq!(fault.kind(), FaultKind::Resources, "{arena} pages: {fault}");
-                assert!(fault.cause().contains("arena"), "{arena} pages: {fault}");
+                assert_eq!(fault.kind, FaultKind::Resources, "{arena} pages: {fault}");
+                assert!(fault.cause.contains("arena"), "{arena} pages: {fault}");
             }
         }
         assert_eq!(rig.taken(), Taken { arena: 0, pages: 0 }, "{arena} pages");
@@ -301,7 +301,7 @@ fn a_reset_under_the_driver_is_noticed_and_the_next_opening_begins_clean() {
     // Another owner resets the function: every object, page and command is forgotten.
     rig.reset();
     let fault = driver.pd_create().unwrap_err();
-    assert!(matches!(fault.kind(), FaultKind::Timeout | FaultKind::Gone), "{fault}");
+    assert!(matches!(fault.kind, FaultKind::Timeout | FaultKind::Gone), "{fault}");
     assert!(driver.close().is_err());
     drop(driver);
     // The same memory is not used again without a reset of the card; a new slot's driver comes up.
@@ -325,7 +325,7 @@ fn a_closed_device_refuses_everything_at_once() {
     driver.close().unwrap();
     let commands = rig.slot.hca().commands();
     let fault = driver.pd_create().unwrap_err();
-    assert_eq!((fault.kind(), fault.operation()), (FaultKind::BadState, "ALLOC_PD"));
+    assert_eq!((fault.kind, fault.operation), (FaultKind::BadState, "ALLOC_PD"));
     assert_eq!(rig.slot.hca().commands(), commands, "no command was sent");
     let _ = driver.close();
     assert_eq!(rig.taken(), Taken { arena: 0, pages: 0 });
@@ -343,8 +343,8 @@ fn a_function_without_roce_is_refused_with_a_remedy() {
     let card = Card { general_caps: vec![("roce", 0), ("roce_rw_supported", 0)], ..light() };
     let rig = Rig::new(card);
     let (step, fault) = journey(&rig.slot, &patience()).unwrap_err();
-    assert_eq!((step, fault.kind()), (Step::Open, FaultKind::Unsupported), "{fault}");
-    assert!(fault.cause().contains("RoCE") && !fault.advice().is_empty(), "{fault}");
+    assert_eq!((step, fault.kind), (Step::Open, FaultKind::Unsupported), "{fault}");
+    assert!(fault.cause.contains("RoCE") && !fault.advice.is_empty(), "{fault}");
     assert_eq!(rig.taken(), Taken { arena: 0, pages: 0 });
 }
 
@@ -352,7 +352,7 @@ fn a_function_without_roce_is_refused_with_a_remedy() {
 fn completions_without_the_user_s_index_are_refused_by_the_provider() {
     let rig = with_cap("cqe_version", 0);
     let (step, fault) = journey(&rig.slot, &patience()).unwrap_err();
-    assert_eq!((step, fault.kind()), (Step::Open, FaultKind::Unsupported), "{fault}");
+    assert_eq!((step, fault.kind), (Step::Open, FaultKind::Unsupported), "{fault}");
     assert_eq!(rig.taken(), Taken { arena: 0, pages: 0 });
 }
 
@@ -365,8 +365,8 @@ fn any_capability_may_be_missing_or_boundless() {
         for value in [0, u32::try_from(most).unwrap()] {
             let rig = with_cap(field.name, value);
             if let Err((step, fault)) = journey(&rig.slot, &patience()) {
-                assert!(!fault.operation().is_empty() && !fault.cause().is_empty());
-                refused.push((field.name, value, step, fault.operation()));
+                assert!(!fault.operation.is_empty() && !fault.cause.is_empty());
+                refused.push((field.name, value, step, fault.operation));
             }
             let owned = rig.slot.hca().pages_owned() as usize;
             assert_eq!(rig.taken(), Taken { arena: 0, pages: owned }, "{} = {value}", field.name);

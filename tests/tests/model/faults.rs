@@ -358,10 +358,10 @@ fn each_health_syndrome_is_reported_by_its_name_within_two_seconds() {
         rig.pass(Duration::from_secs(2));
         driver.service(rig.now());
         let fault = lost(&mut driver).expect("a lost device is reported");
-        assert_eq!((fault.kind(), fault.syndrome()), (FaultKind::Gone, u32::from(syndrome)));
-        assert!(!fault.cause().is_empty());
+        assert_eq!((fault.kind, fault.syndrome), (FaultKind::Gone, u32::from(syndrome)));
+        assert!(!fault.cause.is_empty());
         let start = rig.now();
-        assert_eq!(driver.pd_create().unwrap_err().kind(), FaultKind::Gone);
+        assert_eq!(driver.pd_create().unwrap_err().kind, FaultKind::Gone);
         driver.close().unwrap_err();
         assert_eq!(rig.now(), start, "nothing waits for a dead firmware");
         assert!(rig.taken().pages > 0, "its pages stay its own");
@@ -385,8 +385,8 @@ fn a_reset_from_outside_is_reported_within_two_seconds() {
         rig.pass(Duration::from_secs(2));
         driver.service(rig.now());
         let fault = lost(&mut driver).expect("a lost device is reported");
-        assert!(fault.cause().contains(cause), "{fault}");
-        assert_eq!(driver.pd_create().unwrap_err().kind(), FaultKind::Gone);
+        assert!(fault.cause.contains(cause), "{fault}");
+        assert_eq!(driver.pd_create().unwrap_err().kind, FaultKind::Gone);
         driver.close().unwrap_err();
     }
 }
@@ -399,10 +399,7 @@ fn a_firmware_that_dies_in_a_command_ends_the_wait_at_once() {
     rig.slot.hca().die(8);
     let start = rig.now();
     let fault = driver.pd_create().unwrap_err();
-    assert_eq!(
-        (fault.kind(), fault.operation(), fault.syndrome()),
-        (FaultKind::Gone, "ALLOC_PD", 8)
-    );
+    assert_eq!((fault.kind, fault.operation, fault.syndrome), (FaultKind::Gone, "ALLOC_PD", 8));
     assert!(rig.now() - start < Duration::from_millis(5));
 }
 
@@ -417,7 +414,7 @@ fn a_counter_that_stands_still_is_a_dead_firmware_but_a_pause_is_not() {
         rig.pass(Duration::from_secs(1));
         driver.service(rig.now());
         if let Some(fault) = lost(&mut driver) {
-            assert!(fault.cause().contains("counter"), "{fault}");
+            assert!(fault.cause.contains("counter"), "{fault}");
             after = Some(second);
             break;
         }
@@ -436,7 +433,7 @@ fn a_device_that_leaves_the_bus_is_reported() {
     rig.pass(Duration::from_secs(2));
     driver.service(rig.now());
     let fault = lost(&mut driver).expect("reported");
-    assert!(fault.cause().contains("all ones"), "{fault}");
+    assert!(fault.cause.contains("all ones"), "{fault}");
     assert_eq!(driver.next_deadline(), Some(dat_core::Instant::NEVER));
     driver.close().unwrap_err();
 }
@@ -510,7 +507,7 @@ fn a_refusal_for_want_of_pages_is_met_with_pages_and_tried_again() {
     assert_eq!(driver.device().firmware_pages(), held + 64);
     // Without a page request behind it, the refusal is reported as it is.
     rig.script(|first, script| script.refuse(When::Nth(first), Status::NoResources));
-    assert_eq!(driver.pd_create().unwrap_err().kind(), FaultKind::Resources);
+    assert_eq!(driver.pd_create().unwrap_err().kind, FaultKind::Resources);
     driver.close().unwrap();
     assert_eq!(rig.taken(), NOTHING);
 }

@@ -52,12 +52,12 @@ fn the_device_falls_mute_at_every_command() {
     for (n, op) in commands().iter().enumerate() {
         let (rig, result, took) = muted(n, Verdict::Mute, &patience());
         let (step, fault) = result.expect_err("a mute device is an error");
-        assert_eq!(fault.operation(), op.name(), "command {n}, {step}: {fault}");
+        assert_eq!(fault.operation, op.name(), "command {n}, {step}: {fault}");
         assert!(
-            matches!(fault.kind(), FaultKind::Timeout | FaultKind::Gone),
+            matches!(fault.kind, FaultKind::Timeout | FaultKind::Gone),
             "command {n}, {step}: {fault}"
         );
-        assert!(fault.advice().contains("reset") || *op == Opcode::EnableHca, "{fault}");
+        assert!(fault.advice.contains("reset") || *op == Opcode::EnableHca, "{fault}");
         assert!(took < BOUND, "command {n}, {op:?}, {step}: {took:?}");
         // The firmware has what it was given: none of it may be used for anything else.
         let owned = rig.slot.hca().pages_owned() as usize;
@@ -86,7 +86,7 @@ fn one_command_without_an_answer_is_enough() {
         rig.script(|first, script| script.on(When::Nth(first + n as u64), Verdict::Mute));
         let start = rig.now();
         let (step, fault) = journey(&Watched::new(&rig.slot), &patience()).expect_err("an error");
-        assert_eq!(fault.operation(), op.name(), "command {n}, {step}: {fault}");
+        assert_eq!(fault.operation, op.name(), "command {n}, {step}: {fault}");
         assert!(rig.now() - start < BOUND);
         assert!(rig.taken().pages >= rig.slot.hca().pages_owned() as usize);
     }
@@ -97,7 +97,7 @@ fn an_answer_after_the_deadline_finds_its_memory_untouched_by_anybody_else() {
     for (n, op) in commands().iter().enumerate() {
         let (rig, result, _) = muted(n, Verdict::Late(200_000_000), &patience());
         let (_, fault) = result.expect_err("late is lost");
-        assert_eq!(fault.operation(), op.name(), "command {n}: {fault}");
+        assert_eq!(fault.operation, op.name(), "command {n}: {fault}");
         // The answer comes, into memory that is still the device's: nothing of it has been given
         // away.
         let free = rig.taken();
@@ -163,7 +163,7 @@ fn a_loss_is_reported_once_and_service_takes_nothing_more() {
     assert_eq!(count, 1);
     assert_eq!(rig.taken(), taken, "a lost device takes no more memory");
     let fault = driver.cq_create(16).map(drop).unwrap_err();
-    assert_eq!(fault.kind(), FaultKind::Gone, "{fault}");
+    assert_eq!(fault.kind, FaultKind::Gone, "{fault}");
 }
 
 // ---- refusals ----
@@ -206,9 +206,9 @@ fn every_status_at_every_command_is_reported_by_name_and_undone() {
             match result {
                 Ok(()) => assert!(optional(op) || atomics == Some(n), "{here}: nobody noticed"),
                 Err((step, fault)) => {
-                    assert_eq!(fault.operation(), op.name(), "{here}: {step}: {fault}");
-                    assert_eq!((fault.status(), fault.syndrome()), (status, 0x4bb_88f), "{here}");
-                    assert!(!fault.cause().is_empty(), "{here}");
+                    assert_eq!(fault.operation, op.name(), "{here}: {step}: {fault}");
+                    assert_eq!((fault.status, fault.syndrome), (status, 0x4bb_88f), "{here}");
+                    assert!(!fault.cause.is_empty(), "{here}");
                 }
             }
             // Pages that the firmware does not give back are not the host's before a reset;
@@ -232,7 +232,7 @@ fn every_opcode_refused_for_ever_is_reported_by_name_and_undone() {
         rig.script(|_, script| script.on(When::Opcode(op.code()), verdict));
         let result = journey(&Watched::new(&rig.slot), &patience());
         if let Err((step, fault)) = result {
-            assert_eq!(fault.operation(), op.name(), "{op:?}: {step}: {fault}");
+            assert_eq!(fault.operation, op.name(), "{op:?}: {step}: {fault}");
         } else {
             assert!(optional(op), "{op:?}: nobody noticed");
         }
@@ -255,7 +255,7 @@ fn every_delivery_failure_at_every_command_is_undone() {
             match result {
                 Ok(()) => assert!(optional(*op), "{here}: nobody noticed"),
                 Err((step, fault)) => {
-                    assert_eq!(fault.operation(), op.name(), "{here}: {step}: {fault}")
+                    assert_eq!(fault.operation, op.name(), "{here}: {step}: {fault}")
                 }
             }
         }
@@ -273,8 +273,8 @@ fn a_firmware_that_never_starts_is_reported_at_its_deadline() {
     watched.look(|at, value| if at == INITIALIZING { value | 1 << 31 } else { value });
     let start = rig.now();
     let fault = Device::open(&watched, &patience()).unwrap_err();
-    assert_eq!(fault.kind(), FaultKind::Timeout);
-    assert!(fault.operation().contains("initialization"), "{fault}");
+    assert_eq!(fault.kind, FaultKind::Timeout);
+    assert!(fault.operation.contains("initialization"), "{fault}");
     let took = rig.now() - start;
     assert!(took >= Duration::from_millis(500) && took < Duration::from_millis(510), "{took:?}");
     assert_eq!(rig.taken(), NOTHING);
@@ -291,7 +291,7 @@ fn a_firmware_that_stays_busy_after_the_command_page_is_reported() {
     });
     let start = rig.now();
     let fault = Device::open(&watched, &patience()).unwrap_err();
-    assert_eq!(fault.kind(), FaultKind::Timeout);
+    assert_eq!(fault.kind, FaultKind::Timeout);
     assert!(rig.now() - start < Duration::from_millis(2100));
     // It was given the page, and nothing else: no command ran.
     assert_eq!(rig.slot.hca().commands(), 0);
@@ -321,7 +321,7 @@ fn at_every_register_read_the_device_may_leave_the_bus() {
         // The last command's answer is in memory: its registers are not needed any more.
         if let Err((step, fault)) = result {
             assert!(
-                matches!(fault.kind(), FaultKind::Gone | FaultKind::Timeout | FaultKind::Nonsense),
+                matches!(fault.kind, FaultKind::Gone | FaultKind::Timeout | FaultKind::Nonsense),
                 "read {n}, {step}: {fault}"
             );
         }
@@ -339,8 +339,8 @@ fn another_interface_revision_is_refused_in_words() {
             },
         );
         let fault = Device::open(&watched, &patience()).unwrap_err();
-        assert_eq!(fault.kind(), FaultKind::Nonsense);
-        assert_eq!(fault.number(), revision);
+        assert_eq!(fault.kind, FaultKind::Nonsense);
+        assert_eq!(fault.number, revision);
         assert_eq!((rig.taken(), rig.slot.hca().commands()), (NOTHING, 0));
     }
 }
@@ -359,7 +359,7 @@ fn every_geometry_of_the_command_queue_is_used_or_refused() {
                 assert!(size <= 5 && stride >= 6 && size + stride <= 12, "{word:#x}");
                 device.close().unwrap();
             }
-            Err(fault) => assert_eq!(fault.kind(), FaultKind::Nonsense, "{word:#x}: {fault}"),
+            Err(fault) => assert_eq!(fault.kind, FaultKind::Nonsense, "{word:#x}: {fault}"),
         }
         assert_eq!(rig.taken(), NOTHING, "{word:#x}");
     }

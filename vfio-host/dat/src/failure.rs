@@ -36,7 +36,7 @@ impl Failure {
 
     /// Makes a failure of a fault of `object`.
     pub(crate) fn fault(object: &str, fault: Fault) -> Self {
-        let (text, advice) = (fault.to_string(), fault.advice());
+        let (text, advice) = (fault.to_string(), fault.advice);
         let ends = text.strip_suffix(advice);
         let silent = ends.and_then(|text| text.strip_suffix("; "));
         Self::new(format!("{object}: {}", silent.unwrap_or(&text))).remedy(advice)

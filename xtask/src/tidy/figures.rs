@@ -514,7 +514,7 @@ mod tests {
 
     #[test]
     fn fields_and_methods_of_the_interface_adapter_are_counted() {
-        let mut files = syntax("lib.rs", "mod engine; mod low;");
+        let mut files = syntax("lib.rs", "mod engine; mod low; mod variant;");
         files.extend(syntax(
             "engine/mod.rs",
             "pub struct Ia { a: u8, pub(crate) b: u8, pub(in crate::engine) c: u8, pub(super) d: u8 }
@@ -522,6 +522,8 @@ mod tests {
              impl Drop for Ia { fn drop(&mut self) {} }",
         ));
         files.extend(syntax("low.rs", "use crate::engine::Ia;"));
+        let variant = "pub enum Handle { Ia } pub fn f() -> Handle { Handle::Ia }";
+        files.extend(syntax("variant.rs", variant));
         let mut figures = Figures::default();
         figures.interface_adapter(&files);
         let now = |measure| figures.now[measure].0;

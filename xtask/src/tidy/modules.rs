@@ -80,9 +80,18 @@ impl Crate {
         self.modules.iter().map(|module| module.file.as_str()).collect()
     }
 
-    /// The files whose code names `ident`.
+    /// The files whose code names the type `ident`. A variant of that name, which follows the name
+    /// of a type, does not count.
     pub(super) fn files_naming(&self, ident: &str) -> BTreeSet<&str> {
-        let named = self.mentions.iter().filter(|mention| mention.path.iter().any(|s| s == ident));
+        let is_type = |path: &[String]| {
+            let mut before = "";
+            path.iter().any(|segment| {
+                let follows_type = before.starts_with(char::is_uppercase);
+                before = segment;
+                segment == ident && !follows_type
+            })
+        };
+        let named = self.mentions.iter().filter(|mention| is_type(&mention.path));
         named.map(|mention| self.modules[mention.module].file.as_str()).collect()
     }
 

@@ -7,11 +7,12 @@ use core::sync::atomic::Ordering;
 
 use crate::data::shared::Shared;
 use crate::data::shared::stack::{END, Link};
+use crate::fault;
 use crate::types::atomic::AtomicU64;
 use crate::types::completion::{Completion, Direction, Status};
 use crate::types::counters::EpCounter;
 use crate::types::ep_state::EpState;
-use crate::types::fault::{Fault, FaultKind, PLAIN, Part, QP, Vocabulary, Words, nth};
+use crate::types::fault::Fault;
 use crate::types::handle::{Ep, Handle};
 
 /// Bit of the state word: DISCONNECTED already, but the queue pair is still on its way to Reset.
@@ -250,12 +251,6 @@ impl Span {
 }
 
 /// What to do about a request or a receive that failed.
-macro_rules! see_status {
-    () => {
-        "the status of its completion event names the reason; ep_reset makes the EP usable again"
-    };
-}
-
 /// What broke a connection, as the reaper tells the control half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Trouble(u32);
@@ -297,52 +292,52 @@ impl Trouble {
     /// The same as the failure of a queue pair: how the request ended, and the two syndromes of the
     /// device.
     #[expect(clippy::cast_possible_truncation, reason = "fields of a word")]
-    pub(crate) const fn fault(self, qp: u32) -> Fault {
-        static NONSENSE: Words = Words::new(
-            FaultKind::Nonsense,
-            "completion\0the device completed what was never posted\0",
-            &PLAIN,
-        )
-        .said(QP, 0);
-        static BIND: Words = Words::new(
-            FaultKind::Timeout,
-            "a bind\0it did not complete, and its RMR has been freed\0free an RMR when its binds have completed; \
-             ep_reset makes the EP usable again\0",
-            &PLAIN,
-        )
-        .said(QP, 0);
-        static REQUEST: Words =
-            Words::new(FaultKind::BadState, concat!("a request\0\0", see_status!()), &ENDINGS)
-                .said(QP, 0);
-        static RECEIVE: Words =
-            Words::new(FaultKind::BadState, concat!("a receive\0\0", see_status!()), &ENDINGS)
-                .said(QP, 0);
-        let (status, said) = ((self.0 >> 16) as u8, self.0 & 0xffff);
-        let words = if self.is_nonsense() {
-            &NONSENSE
+    pub(crate) fn fault(self, qp: u32) -> Fault {
+        let (status, syndrome) = ((self.0 >> 16) as u8, self.0 & 0xffff);
+        let fault = if self.is_nonsense() {
+            fault!(Nonsense, "completion", "the device completed what was never posted")
         } else if self.0 == Self::BIND.0 {
-            &BIND
-        } else if self.0 & 1 << 24 == 0 {
-            &REQUEST
+            fault!(
+                Timeout,
+                "a bind",
+                "it did not complete, and its RMR has been freed",
+                "free an RMR when its binds have completed; ep_reset makes the EP usable again",
+            )
         } else {
-            &RECEIVE
+            let recv = self.0 & 1 << 24 != 0;
+            let operation = if recv { "a receive" } else { "a request" };
+            fault!(
+                BadState,
+                operation,
+                ending(status),
+                "the status of its completion event names the reason; ep_reset makes the EP usable again",
+            )
         };
-        Fault::new(words).said(status, said).of(QP, qp)
+        fault.with_answer(status, syndrome).of("QP", qp)
     }
 }
 
-/// How a request or a receive ended, in the order of [`Status`].
-static ENDINGS: Vocabulary = Vocabulary::new(|fault, part| match part {
-    Part::Object => "QP",
-    Part::Cause => nth(
-        "success\0flushed\0it does not fit its segments\0malformed\0no right to the memory of its segments\0\
-         the bind was refused\0the peer's answer makes no sense\0no right to memory of this side\0\
-         the peer found it invalid\0the peer refused access to its memory\0the peer could not carry it out\0\
-         no answer from the peer\0no receive posted at the peer\0given up by the peer\0for a reason unknown here",
-        fault.status().into(),
-    ),
-    Part::Operation | Part::Advice => "",
-});
+/// Returns how a request or a receive ended, by the number of its [`Status`].
+fn ending(status: u8) -> &'static str {
+    const TEXTS: [&str; 15] = [
+        "success",
+        "flushed",
+        "it does not fit its segments",
+        "malformed",
+        "no right to the memory of its segments",
+        "the bind was refused",
+        "the peer's answer makes no sense",
+        "no right to memory of this side",
+        "the peer found it invalid",
+        "the peer refused access to its memory",
+        "the peer could not carry it out",
+        "no answer from the peer",
+        "no receive posted at the peer",
+        "given up by the peer",
+        "for a reason unknown here",
+    ];
+    TEXTS.get(usize::from(status)).copied().unwrap_or_default()
+}
 
 impl QueueLine {
     const fn new() -> Self {

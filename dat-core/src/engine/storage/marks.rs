@@ -17,7 +17,7 @@ pub trait Marks {
     /// None of them set.
     const NONE: Self::Words;
     /// The words of one after another.
-    fn flat(words: &[Self::Words]) -> &[AtomicU32];
+    fn flat(words: &mut [Self::Words]) -> &mut [AtomicU32];
 }
 
 /// Words of so many bits.
@@ -34,8 +34,8 @@ macro_rules! marks {
                 reason = "what an array is filled with"
             )]
             const NONE: Self::Words = [const { AtomicU32::new(0) }; words($n)];
-            fn flat(words: &[Self::Words]) -> &[AtomicU32] {
-                words.as_flattened()
+            fn flat(words: &mut [Self::Words]) -> &mut [AtomicU32] {
+                words.as_flattened_mut()
             }
         }
     )+};

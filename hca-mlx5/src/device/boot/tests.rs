@@ -89,7 +89,7 @@ fn after_the_end_nothing_more_is_sent() {
     let mut device = open(&platform);
     device.close().unwrap();
     let sent = platform.log.borrow().len();
-    assert_eq!(device.alloc_pd().unwrap_err().kind(), FaultKind::BadState);
+    assert_eq!(device.alloc_pd().unwrap_err().kind, FaultKind::BadState);
     device.service(Instant::NEVER);
     device.close().unwrap();
     assert_eq!(platform.log.borrow().len(), sent);
@@ -152,8 +152,8 @@ fn roce_is_switched_on_where_it_can_be() {
     };
     edit(1, &|cap| cap.set_roce(false));
     let fault = Device::open(&platform, &Config::default()).unwrap_err();
-    assert_eq!(fault.kind(), FaultKind::Unsupported);
-    assert!(fault.advice().contains("RoCE"));
+    assert_eq!(fault.kind, FaultKind::Unsupported);
+    assert!(fault.advice.contains("RoCE"));
     assert_eq!(platform.held(), 0);
     edit(1, &|cap| cap.set_roce(false));
     edit(0, &|cap| cap.set_roce_rw_supported(true));
@@ -170,11 +170,8 @@ fn a_port_of_infiniband_is_refused_with_the_setting_to_change() {
         tiny.caps.insert(1, cap.0.to_vec());
     }
     let fault = Device::open(&platform, &Config::default()).unwrap_err();
-    assert_eq!(fault.kind(), FaultKind::Unsupported);
-    assert!(
-        fault.cause().contains("InfiniBand") && fault.advice().contains("LINK_TYPE_P1"),
-        "{fault}"
-    );
+    assert_eq!(fault.kind, FaultKind::Unsupported);
+    assert!(fault.cause.contains("InfiniBand") && fault.advice.contains("LINK_TYPE_P1"), "{fault}");
     assert_eq!(platform.held(), 0);
 }
 
@@ -314,7 +311,7 @@ fn roce_must_be_switched_on_in_the_vport() {
         if roce { Reply::Status(3, 0xc1_f678) } else { Reply::Normal }
     });
     let fault = Device::open(&platform, &Config::default()).unwrap_err();
-    assert!(fault.advice().contains("RoCE"), "{fault}");
+    assert!(fault.advice.contains("RoCE"), "{fault}");
     let last = platform.commands(Opcode::ModifyNicVportContext);
     assert!(NicVportContext::read(&last.last().unwrap().input, MODIFIED_CONTEXT).roce_en());
 }
@@ -328,9 +325,9 @@ fn an_initializing_device_is_waited_for() {
     platform.busy_until.set(u64::MAX);
     let before = platform.now();
     let fault = Device::open(&platform, &Config::default()).unwrap_err();
-    assert_eq!((fault.kind(), platform.now() - before), (FaultKind::Timeout, 120_000_000_000));
+    assert_eq!((fault.kind, platform.now() - before), (FaultKind::Timeout, 120_000_000_000));
     platform.gone.set(true);
-    assert_eq!(Device::open(&platform, &Config::default()).unwrap_err().kind(), FaultKind::Gone);
+    assert_eq!(Device::open(&platform, &Config::default()).unwrap_err().kind, FaultKind::Gone);
 }
 
 #[test]
@@ -338,7 +335,7 @@ fn a_bar_that_is_not_an_mlx5_is_refused_before_anything_is_written() {
     let platform = Scripted::new();
     platform.set(init_seg::CMDIF_REV_FW_SUB, 4 << 16);
     let fault = Device::open(&platform, &Config::default()).unwrap_err();
-    assert_eq!((fault.kind(), fault.number()), (FaultKind::Nonsense, 4));
+    assert_eq!((fault.kind, fault.number), (FaultKind::Nonsense, 4));
     assert_eq!((platform.get(init_seg::CMDQ_ADDR_H), platform.held()), (0, 0));
 }
 
@@ -349,7 +346,7 @@ fn a_doorbell_page_outside_the_bar_is_refused() {
         if command.op == Opcode::AllocUar { Reply::Answer(answer) } else { Reply::Normal }
     });
     let fault = Device::open(&platform, &Config::default()).unwrap_err();
-    assert_eq!((fault.kind(), fault.number()), (FaultKind::Nonsense, 0xff_ffff));
+    assert_eq!((fault.kind, fault.number), (FaultKind::Nonsense, 0xff_ffff));
     assert_eq!(platform.commands(Opcode::DeallocUar).len(), 1);
 }
 
@@ -376,7 +373,7 @@ fn every_refusal_unwinds_all_that_was_done() {
                 steps.len()
             }
             Err(fault) => {
-                assert_eq!((fault.operation(), fault.syndrome()), (op.name(), 0x99), "step {step}");
+                assert_eq!((fault.operation, fault.syndrome), (op.name(), 0x99), "step {step}");
                 step
             }
         };
@@ -406,7 +403,7 @@ fn after_a_timeout_nothing_more_is_sent_and_nothing_freed_that_may_be_written() 
             if seen == step + 1 { Reply::Never } else { Reply::Normal }
         });
         let fault = Device::open(&platform, &Config::default()).unwrap_err();
-        assert_eq!(fault.kind(), FaultKind::Timeout, "step {step}");
+        assert_eq!(fault.kind, FaultKind::Timeout, "step {step}");
         assert_eq!(platform.log.borrow().len(), step + 1, "step {step}");
         assert!(platform.held() >= 4096 + 64 * 1024, "step {step}");
         assert!(platform.given.borrow().len() >= device_pages(step), "step {step}");
@@ -435,7 +432,7 @@ fn a_device_lost_in_bring_up_is_left_at_once() {
             });
             let before = platform.now();
             let fault = Device::open(&platform, &Config::default()).unwrap_err();
-            assert_eq!(fault.kind(), FaultKind::Gone, "step {step}");
+            assert_eq!(fault.kind, FaultKind::Gone, "step {step}");
             assert_eq!(platform.now(), before, "step {step}");
         }
     }
@@ -465,7 +462,7 @@ fn where_the_orderly_teardown_is_refused_the_fast_one_stops_the_device() {
         if graceful { Reply::Status(4, 0) } else { Reply::Normal }
     });
     let fault = device.close().unwrap_err();
-    assert_eq!((fault.operation(), fault.status()), ("TEARDOWN_HCA", 4));
+    assert_eq!((fault.operation, fault.status), ("TEARDOWN_HCA", 4));
     let profiles: Vec<u16> = platform
         .commands(Opcode::TeardownHca)
         .iter()
@@ -499,5 +496,5 @@ fn a_fast_teardown_that_is_refused_by_its_bit_is_a_failure() {
     let mut device = open(&platform);
     platform.tiny.borrow_mut().fast_state = true;
     let fault = device.stop_fast().unwrap_err();
-    assert!(fault.cause().contains("refused"), "{fault}");
+    assert!(fault.cause.contains("refused"), "{fault}");
 }

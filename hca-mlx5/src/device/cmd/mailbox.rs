@@ -4,13 +4,13 @@
 //! in ascending order. Blocks of a command that never came back are not given back: the device may
 //! still write them.
 
+use dat_core::fault;
 use dat_core::provider::Fault;
 
 use crate::platform::{Platform, Span};
 use crate::prm;
 use crate::prm::At;
 use crate::prm::cmd::{BLOCK_DATA, BLOCK_STRIDE, BlockTrailer};
-use crate::prm::fault::fault;
 
 /// Blocks of the pool: room for one message of the greatest length in each direction.
 pub(crate) const BLOCKS: u32 = 64;

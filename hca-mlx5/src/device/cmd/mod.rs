@@ -24,6 +24,7 @@ mod tests;
 
 use core::time::Duration;
 
+use dat_core::fault;
 use dat_core::provider::Fault;
 
 use self::dump::{Direction, Dump, Observer};
@@ -37,7 +38,6 @@ use crate::prm::cmd::{
     BLOCK_DATA, CommandEntry, HEAD, InputHead, Opcode, OutputHead, TRANSPORT_PCI,
 };
 use crate::prm::error::status as command_status;
-use crate::prm::fault::fault;
 use crate::prm::init_seg::{self, CommandQueueWord, TimeLimit};
 use crate::prm::object;
 

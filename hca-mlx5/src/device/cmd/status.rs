@@ -1,37 +1,36 @@
 //! From what the device said to a [`Fault`] a person can act on.
 
+use dat_core::fault;
 use dat_core::provider::Fault;
 
 use crate::prm::cmd::Opcode;
-use crate::prm::fault;
+use crate::prm::error::{delivery_status, explain};
 
 /// The fault of an answer with a status other than 0, about the object of that number.
 #[cold]
 #[must_use]
 pub(crate) fn refused(op: Opcode, number: u32, code: u8, syndrome: u32) -> Fault {
-    about(fault::refusal(op).said(code, syndrome), op, number)
+    let (kind, cause, advice) = explain(op, code, syndrome);
+    about(Fault::new(kind, "", cause, advice).with_answer(code, syndrome), op, number)
 }
 
 /// The fault of a command that was not delivered.
 #[cold]
 #[must_use]
 pub(crate) fn not_delivered(op: Opcode, number: u32, delivery: u8) -> Fault {
-    let fault = dat_core::fault!(
-        fault::DELIVERY,
+    let fault = fault!(
         Nonsense,
         "",
-        "",
+        delivery_status(delivery),
         "the driver and this firmware disagree about the message; report both versions",
     );
-    about(fault.said(0, delivery.into()), op, number)
+    about(fault.with_answer(0, delivery.into()), op, number)
 }
 
 /// The same fault, of this command about the object of that number.
 #[cold]
-#[inline(never)]
 pub(crate) fn about(fault: Fault, op: Opcode, number: u32) -> Fault {
-    let object = fault::refusal(op).object_kind();
-    fault.of(object, number).during(op.code())
+    fault.of(op.object(), number).during(op.name())
 }
 
 #[cfg(test)]
@@ -63,24 +62,24 @@ mod tests {
         ];
         for (code, kind) in table {
             let fault = refused(Opcode::ToErrQp, 1, code, 0);
-            assert_eq!((fault.kind(), fault.status()), (kind, code));
-            assert_ne!(fault.cause(), "unknown status");
+            assert_eq!((fault.kind, fault.status), (kind, code));
+            assert_ne!(fault.cause, "unknown status");
         }
-        assert_eq!(refused(Opcode::ToErrQp, 0, 0x77, 0).cause(), "unknown status");
+        assert_eq!(refused(Opcode::ToErrQp, 0, 0x77, 0).cause, "unknown status");
     }
 
     #[test]
     fn running_out_of_objects_is_resources_by_either_status() {
         for code in [status::BAD_RESOURCE, status::LIMITS, status::NO_RESOURCES] {
-            assert_eq!(refused(Opcode::CreateQp, 0, code, 0).kind(), FaultKind::Resources);
+            assert_eq!(refused(Opcode::CreateQp, 0, code, 0).kind, FaultKind::Resources);
         }
     }
 
     #[test]
     fn a_known_syndrome_brings_its_advice_only_with_its_opcode() {
         let fault = refused(Opcode::SetRoceAddress, 0, status::BAD_PARAM, 0x6_3c66);
-        assert!(fault.advice().contains("multicast"), "{fault}");
-        assert_eq!(refused(Opcode::CreateCq, 0, status::BAD_PARAM, 0x6_3c66).advice(), "");
+        assert!(fault.advice.contains("multicast"), "{fault}");
+        assert_eq!(refused(Opcode::CreateCq, 0, status::BAD_PARAM, 0x6_3c66).advice, "");
     }
 
     #[test]

@@ -96,7 +96,7 @@ fn the_longest_message_goes_and_a_longer_one_does_not() {
     queue.exec(Opcode::Nop, 0, 0, &mut input, &mut output).unwrap();
     let mut input = vec![1; MAX_MESSAGE + 1];
     let fault = queue.exec(Opcode::Nop, 0, 0, &mut input, &mut output).unwrap_err();
-    assert_eq!(fault.kind(), FaultKind::BadParameter);
+    assert_eq!(fault.kind, FaultKind::BadParameter);
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn a_message_without_a_head_is_refused_here() {
     for (input, output) in [(0, 16), (15, 16), (16, 15)] {
         let fault =
             queue.exec(Opcode::Nop, 0, 0, &mut vec![0; input], &mut vec![0; output]).unwrap_err();
-        assert_eq!(fault.kind(), FaultKind::BadParameter);
+        assert_eq!(fault.kind, FaultKind::BadParameter);
     }
     assert!(platform.log.borrow().is_empty());
 }
@@ -145,8 +145,8 @@ fn tokens_change_and_are_never_zero() {
 fn another_command_s_token_in_the_answer_is_nonsense() {
     let platform = Scripted::with(|_| Reply::WrongToken);
     let fault = nop(&mut queue(&platform)).unwrap_err();
-    assert_eq!(fault.kind(), FaultKind::Nonsense);
-    assert!(fault.cause().contains("token"), "{fault}");
+    assert_eq!(fault.kind, FaultKind::Nonsense);
+    assert!(fault.cause.contains("token"), "{fault}");
 }
 
 #[test]
@@ -158,8 +158,8 @@ fn each_delivery_error_has_its_words() {
         let platform = Scripted::with(move |_| Reply::Delivery(code));
         let mut queue = queue(&platform);
         let fault = nop(&mut queue).unwrap_err();
-        assert_eq!((fault.kind(), fault.cause()), (FaultKind::Nonsense, delivery_status(code)));
-        assert_eq!((fault.object(), fault.number()), ("UAR", 9));
+        assert_eq!((fault.kind, fault.cause), (FaultKind::Nonsense, delivery_status(code)));
+        assert_eq!((fault.object, fault.number), ("UAR", 9));
         platform.script(|_| Reply::Normal);
         nop(&mut queue).unwrap();
     }
@@ -172,7 +172,7 @@ fn each_status_comes_back_with_its_syndrome() {
         let mut queue = queue(&platform);
         let fault = nop(&mut queue).unwrap_err();
         assert_eq!(
-            (fault.status(), fault.syndrome(), fault.operation()),
+            (fault.status, fault.syndrome, fault.operation),
             (code, 0xab_cdef, "DEALLOC_UAR")
         );
         platform.script(|_| Reply::Normal);
@@ -194,7 +194,7 @@ fn no_answer_is_a_timeout_at_the_deadline() {
     let platform = Scripted::with(|_| Reply::Never);
     let before = platform.now();
     let fault = nop(&mut queue(&platform)).unwrap_err();
-    assert_eq!(fault.kind(), FaultKind::Timeout);
+    assert_eq!(fault.kind, FaultKind::Timeout);
     assert_eq!(platform.now() - before, 50 * TICK);
 }
 
@@ -220,7 +220,7 @@ fn a_lost_slot_and_its_mailboxes_are_never_used_again() {
     let mut queue = queue(&platform);
     for _ in 0..3 {
         let fault = queue.exec(Opcode::Nop, 0, 0, &mut [0; 1040], &mut [0; 1040]).unwrap_err();
-        assert_eq!(fault.kind(), FaultKind::Timeout);
+        assert_eq!(fault.kind, FaultKind::Timeout);
     }
     for _ in 0..50 {
         queue.exec(Opcode::Nop, 0, 0, &mut [0; 1040], &mut [0; 1040]).unwrap();
@@ -263,11 +263,11 @@ fn when_all_slots_are_lost_it_says_so_at_once() {
     let platform = Scripted::with(|_| Reply::Never);
     let mut queue = queue(&platform);
     for _ in 0..32 {
-        assert_eq!(nop(&mut queue).unwrap_err().kind(), FaultKind::Timeout);
+        assert_eq!(nop(&mut queue).unwrap_err().kind, FaultKind::Timeout);
     }
     let before = platform.now();
     let fault = nop(&mut queue).unwrap_err();
-    assert_eq!((fault.kind(), platform.now()), (FaultKind::Resources, before));
+    assert_eq!((fault.kind, platform.now()), (FaultKind::Resources, before));
     assert_eq!(platform.log.borrow().len(), 32);
 }
 
@@ -284,7 +284,7 @@ fn when_the_mailboxes_are_lost_short_commands_still_go() {
     let mut output = vec![0; MAX_MESSAGE];
     queue.exec(Opcode::Nop, 0, 0, &mut long, &mut output).unwrap_err();
     let fault = queue.exec(Opcode::Nop, 0, 0, &mut [0; 17], &mut [0; 16]).unwrap_err();
-    assert_eq!(fault.kind(), FaultKind::Resources);
+    assert_eq!(fault.kind, FaultKind::Resources);
     nop(&mut queue).unwrap();
 }
 
@@ -294,10 +294,10 @@ fn a_device_that_leaves_the_bus_ends_the_wait_and_all_later_ones() {
     let mut queue = queue(&platform);
     let before = platform.now();
     let fault = nop(&mut queue).unwrap_err();
-    assert_eq!((fault.kind(), fault.operation()), (FaultKind::Gone, "DEALLOC_UAR"));
-    assert!(fault.cause().contains("all ones"), "{fault}");
+    assert_eq!((fault.kind, fault.operation), (FaultKind::Gone, "DEALLOC_UAR"));
+    assert!(fault.cause.contains("all ones"), "{fault}");
     let again = queue.exec(Opcode::AllocPd, 0, 4, &mut [0; 16], &mut [0; 16]).unwrap_err();
-    assert_eq!((again.kind(), again.operation(), again.number()), (FaultKind::Gone, "ALLOC_PD", 4));
+    assert_eq!((again.kind, again.operation, again.number), (FaultKind::Gone, "ALLOC_PD", 4));
     assert_eq!(platform.now(), before);
     assert_eq!(platform.log.borrow().len(), 1);
 }
@@ -308,8 +308,8 @@ fn a_fatal_syndrome_ends_the_wait_with_its_name() {
         let platform = Scripted::with(move |_| Reply::Sick(synd));
         let before = platform.now();
         let fault = nop(&mut queue(&platform)).unwrap_err();
-        assert_eq!((fault.kind(), fault.syndrome()), (FaultKind::Gone, u32::from(synd)));
-        assert!(fault.cause().contains(words), "{fault}");
+        assert_eq!((fault.kind, fault.syndrome), (FaultKind::Gone, u32::from(synd)));
+        assert!(fault.cause.contains(words), "{fault}");
         assert_eq!(platform.now(), before);
     }
 }
@@ -327,7 +327,7 @@ fn geometry_that_does_not_fit_a_page_is_nonsense() {
         let platform = Scripted::new();
         platform.set(init_seg::CMDQ_ADDR_L_SZ, word);
         let fault = CommandQueue::new(&platform, None, None).err().unwrap();
-        assert_eq!(fault.kind(), FaultKind::Nonsense, "{word:#x}");
+        assert_eq!(fault.kind, FaultKind::Nonsense, "{word:#x}");
         assert_eq!(platform.held(), 0);
     }
 }

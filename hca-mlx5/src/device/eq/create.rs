@@ -1,5 +1,6 @@
 //! CREATE_EQ and DESTROY_EQ.
 
+use dat_core::fault;
 use dat_core::provider::Fault;
 
 use super::EventQueue;
@@ -9,7 +10,6 @@ use crate::prm;
 use crate::prm::At;
 use crate::prm::cmd::Opcode;
 use crate::prm::eq::{CREATE_EQ_PAGES, CreateEqIn, EQ_CONTEXT, EQE_SIZE, EqContext};
-use crate::prm::fault::fault;
 
 impl EventQueue {
     /// Greatest log2 of the entries.
@@ -30,7 +30,7 @@ impl EventQueue {
         let len = EQE_SIZE << log_size;
         let span = platform.alloc(len, 4096).ok_or_else(|| {
             fault!(Resources, "", "no room in the arena", "enlarge the arena")
-                .during(Opcode::CreateEq.code())
+                .during(Opcode::CreateEq.name())
         })?;
         let number = Self::submit(device, span, log_size, mask, vector)
             // A command without an answer, or a confused firmware, may have made the
@@ -75,7 +75,7 @@ impl EventQueue {
                         "the arena is not page aligned for the device",
                         "map the arena in whole, aligned pages"
                     )
-                    .during(Opcode::CreateEq.code())
+                    .during(Opcode::CreateEq.name())
                 })?;
                 prm::put(&mut input, used, &page.to_be_bytes());
                 used += 8;

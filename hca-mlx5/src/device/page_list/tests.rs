@@ -52,7 +52,7 @@ fn memory_that_sits_unlike_in_its_pages_is_refused() {
     let p = Scripted::<false>::new();
     *p.runs.borrow_mut() = [(0, 0x10_0800)].to_vec();
     let fault = PageList::new(&p, span(0, 64), ARENA_ADDR, MAX_PAGES).unwrap_err();
-    assert_eq!(fault.kind(), FaultKind::BadParameter);
+    assert_eq!(fault.kind, FaultKind::BadParameter);
     assert!(PageList::queue(&p, span(0, 64)).is_ok(), "a queue has no address of its own");
 }
 
@@ -65,14 +65,14 @@ fn too_many_pages_are_refused() {
     let whole = span(0, ARENA_LEN);
     assert_eq!(PageList::new(&p, whole, ARENA_ADDR, pages).unwrap().count, pages);
     let fault = PageList::new(&p, whole, ARENA_ADDR, pages - 1).unwrap_err();
-    assert_eq!(fault.kind(), FaultKind::Resources);
+    assert_eq!(fault.kind, FaultKind::Resources);
     assert_eq!(
-        PageList::new(&p, span(0, 0), ARENA_ADDR, MAX_PAGES).unwrap_err().kind(),
+        PageList::new(&p, span(0, 0), ARENA_ADDR, MAX_PAGES).unwrap_err().kind,
         FaultKind::BadParameter
     );
     let beyond =
         PageList::new(&p, span(ARENA_LEN - 1, 2), ARENA_ADDR + ARENA_LEN as u64 - 1, MAX_PAGES);
-    assert_eq!(beyond.unwrap_err().kind(), FaultKind::BadParameter);
+    assert_eq!(beyond.unwrap_err().kind, FaultKind::BadParameter);
 }
 
 #[test]

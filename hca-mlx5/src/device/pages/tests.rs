@@ -60,7 +60,7 @@ fn a_firmware_that_keeps_them_is_given_five_seconds() {
         core::iter::once(100).chain(core::iter::repeat_n(0, 100_000)).collect();
     let before = platform.now();
     let fault = device.close().unwrap_err();
-    assert_eq!((fault.kind(), fault.number()), (FaultKind::Timeout, 1006));
+    assert_eq!((fault.kind, fault.number), (FaultKind::Timeout, 1006));
     let waited = platform.now() - before;
     assert!((5_000_000_000..5_100_000_000).contains(&waited), "{waited}");
     assert_eq!(
@@ -79,7 +79,7 @@ fn a_firmware_that_lets_go_of_one_at_a_time_is_given_two_minutes() {
         (0..60_u32 * 4_000).map(|n| u32::from(n % 4_000 == 0).try_into().unwrap()).collect();
     let before = platform.now();
     let fault = device.close().unwrap_err();
-    assert_eq!(fault.kind(), FaultKind::Timeout);
+    assert_eq!(fault.kind, FaultKind::Timeout);
     let waited = platform.now() - before;
     assert!((120_000_000_000..121_000_000_000).contains(&waited), "{waited}");
 }
@@ -99,7 +99,7 @@ fn pages_it_never_had_are_nonsense_and_not_counted() {
         }
     });
     let fault = device.close().unwrap_err();
-    assert_eq!(fault.kind(), FaultKind::Nonsense);
+    assert_eq!(fault.kind, FaultKind::Nonsense);
     assert_eq!(device.firmware_pages(), 1106);
 }
 
@@ -111,7 +111,7 @@ fn more_than_was_asked_is_nonsense() {
         let answer = std::vec![0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff];
         if command.op == Opcode::ManagePages { Reply::Answer(answer) } else { Reply::Normal }
     });
-    assert_eq!(device.close().unwrap_err().kind(), FaultKind::Nonsense);
+    assert_eq!(device.close().unwrap_err().kind, FaultKind::Nonsense);
 }
 
 #[test]
@@ -223,11 +223,8 @@ fn bring_up_without_enough_pages_says_how_many() {
     let platform = Scripted::new();
     let fault =
         Device::open(&platform, &Config { page_budget: 1000, ..Config::default() }).unwrap_err();
-    assert_eq!(
-        (fault.kind(), fault.object(), fault.number()),
-        (FaultKind::Resources, "pages", 1100)
-    );
-    assert!(fault.advice().contains("budget"));
+    assert_eq!((fault.kind, fault.object, fault.number), (FaultKind::Resources, "pages", 1100));
+    assert!(fault.advice.contains("budget"));
     assert!(platform.given.borrow().is_empty());
 }
 
@@ -264,6 +261,6 @@ fn without_a_request_it_is_not_tried_again() {
     let platform = Scripted::new();
     let mut device = open(&platform);
     platform.script(|_| Reply::Status(0x0f, 0));
-    assert_eq!(device.alloc_pd().unwrap_err().kind(), FaultKind::Resources);
+    assert_eq!(device.alloc_pd().unwrap_err().kind, FaultKind::Resources);
     assert_eq!(platform.commands(Opcode::AllocPd).len(), 1);
 }

@@ -20,16 +20,13 @@ mod tests;
 
 use core::fmt;
 
-use dat_core::provider::{
-    Completion, CompletionQueue as _, Direction, Fault, FaultKind, Status, Words,
-};
+use dat_core::provider::{Completion, CompletionQueue as _, Direction, Fault, FaultKind, Status};
 
 use crate::data::Cq;
 use crate::device::{Device, note, page_list};
 use crate::platform::{Platform, Span};
 use crate::prm::At;
 use crate::prm::cmd::{InputHead, Opcode};
-use crate::prm::fault::{self, fault};
 use crate::prm::object;
 use crate::prm::rq::RqContext;
 use crate::prm::sq::{
@@ -42,7 +39,7 @@ use crate::verbs::cq::{self, CqObject};
 use crate::verbs::memory;
 use config::PAGE;
 pub use config::{Config, FRAME_MAX, GROUPS_MAX};
-use dat_core::provider::Object;
+use dat_core::fault;
 use heapless::Vec;
 use rx::Rx;
 use steer::Steering;
@@ -139,7 +136,7 @@ impl<'p, P: Platform> Port<'p, P> {
         self.fault = None;
         let built = self.build(device, config);
         if let Err(fault) = built {
-            match fault.kind() {
+            match fault.kind {
                 // The device may still complete the command that timed out, and then use the queue.
                 FaultKind::Timeout | FaultKind::Gone | FaultKind::Nonsense => {
                     if let Some(memory) = self.memory.take() {
@@ -467,15 +464,16 @@ fn ready<P: Platform>(device: &mut Device<'_, P>, op: Opcode, number: u32) -> Re
 
 /// Returns the fault of an error completion.
 fn failure(completion: &Completion, sqn: u32, rqn: u32) -> Fault {
-    /// The words of a failure of one of the two queues.
-    const fn words(queue: Object) -> Words {
-        let text = "Ethernet completion\0the queue failed and no longer carries frames\0make the port anew";
-        Words::new(FaultKind::BadState, text, &fault::OWN).said(queue, 0)
-    }
-    let (words, number) = match completion.direction {
-        Direction::Send => (const { &words(object::SQ) }, sqn),
-        Direction::Recv => (const { &words(object::RQ) }, rqn),
+    let (object, number) = match completion.direction {
+        Direction::Send => (object::SQ, sqn),
+        Direction::Recv => (object::RQ, rqn),
     };
-    let fault = Fault::new(words).of(Object::NONE, number);
-    fault.said(completion.syndrome, u32::from(completion.vendor))
+    fault!(
+        BadState,
+        "Ethernet completion",
+        "the queue failed and no longer carries frames",
+        "make the port anew"
+    )
+    .of(object, number)
+    .with_answer(completion.syndrome, completion.vendor.into())
 }

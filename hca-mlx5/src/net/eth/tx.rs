@@ -5,13 +5,13 @@
 //! not. Every WQE of a port has the same length, which makes buffer and ring index the same
 //! counter. PRM "Send WQE, Ethernet segment".
 
+use dat_core::fault;
 use dat_core::provider::Fault;
 
 use super::config::FRAME_MAX;
 use crate::data::ring::{Record, Ring};
 use crate::platform::Platform;
 use crate::prm;
-use crate::prm::fault::fault;
 use crate::prm::object;
 use crate::prm::sq::{ETH_SEGMENT_FIXED, EthInlineWord, InlineMode};
 use crate::prm::wqe::{self, CtrlHead, CtrlTail};

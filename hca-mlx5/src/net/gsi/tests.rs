@@ -115,7 +115,7 @@ fn a_failure_anywhere_leaves_nothing_behind() {
         let mut device = p.device();
         let held = p.held();
         p.refuse(op, 3, 0);
-        assert_eq!(Gsi::create(&mut device).unwrap_err().operation(), op.name());
+        assert_eq!(Gsi::create(&mut device).unwrap_err().operation, op.name());
         assert_eq!(p.held(), held, "{op:?}");
         let count = |op| p.of(op).len();
         let made = |op| count(op).saturating_sub(usize::from(op_refused(&p, op)));
@@ -169,10 +169,10 @@ fn sends_in_flight_are_bounded_and_come_back() {
     for _ in 0..SENDS {
         gsi.send(&PATH, &[0; 256]).unwrap();
     }
-    assert_eq!(gsi.send(&PATH, &[0; 256]).unwrap_err().kind(), FaultKind::Resources);
+    assert_eq!(gsi.send(&PATH, &[0; 256]).unwrap_err().kind, FaultKind::Resources);
     complete(&p, 0, SENDS, 0, 0, 0);
     gsi.send(&PATH, &[0; 256]).unwrap();
-    assert_eq!(gsi.send(&PATH, &[0; 256]).unwrap_err().kind(), FaultKind::Resources);
+    assert_eq!(gsi.send(&PATH, &[0; 256]).unwrap_err().kind, FaultKind::Resources);
 }
 
 #[test]
@@ -265,7 +265,7 @@ fn after_a_failure_it_starts_anew() {
     let (mut device, mut gsi) = up(&p);
     gsi.send(&PATH, &[0; 256]).unwrap();
     complete(&p, 0, SENDS, 0, 13, 0);
-    assert_eq!(gsi.send(&PATH, &[0; 256]).unwrap_err().operation(), "QP1");
+    assert_eq!(gsi.send(&PATH, &[0; 256]).unwrap_err().operation, "QP1");
     gsi.service(&mut device).unwrap();
     assert_eq!(p.of(Opcode::ToRstQp).len(), 1);
     assert_eq!(p.of(Opcode::Rtr2RtsQp).len(), 2);
@@ -280,7 +280,7 @@ fn after_a_failure_it_starts_anew() {
     for _ in 1..SENDS {
         gsi.send(&PATH, &[0; 256]).unwrap();
     }
-    assert_eq!(gsi.send(&PATH, &[0; 256]).unwrap_err().kind(), FaultKind::Resources);
+    assert_eq!(gsi.send(&PATH, &[0; 256]).unwrap_err().kind, FaultKind::Resources);
     deliver(&p, 0, &v4([192, 168, 7, 2]), 0x5a, 296);
     assert!(gsi.recv().is_some());
 }

@@ -33,13 +33,13 @@ use core::task::Poll;
 use core::time::Duration;
 
 use dat_core::Instant;
-use dat_core::provider::{Fault, Net, canonical};
+use dat_core::provider::{Fault, FaultKind, Net, canonical};
 use heapless::{Deque, Vec};
 
-use crate::prm::fault::fault;
 use crate::prm::gid::{Gid, MAPPED};
 use cache::{Answer, Cache};
 pub use cache::{LIFETIME, WAITS};
+use dat_core::fault;
 pub use frame::{FRAME, Frame, Mac};
 use frame::{Tag, is_station};
 
@@ -120,45 +120,31 @@ impl<const N: usize> Neighbours<N> {
     /// host's, a gateway that is not on the link, a VLAN outside 1..=4094. The first
     /// announcement is due at `now`.
     pub fn new(mac: Mac, net: &Net, now: Instant) -> Result<Self, Fault> {
+        let refuse = |cause, advice| {
+            let fault = Fault::new(FaultKind::BadParameter, "set up the network", cause, advice);
+            Err(fault.at(net.addr))
+        };
         if mac == Mac::default() {
-            return Err(fault!(
-                at net.addr, BadParameter,
-                "set up the network",
+            return refuse(
                 "the port has no MAC: a virtual function that nobody gave one",
-                "on the machine with the physical function: ip link set DEV vf N mac ADDRESS"
-            ));
+                "on the machine with the physical function: ip link set DEV vf N mac ADDRESS",
+            );
         }
         if !is_station(mac) {
-            return Err(fault!(
-                at net.addr, BadParameter,
-                "set up the network",
-                "the port's MAC is no station's"
-            ));
+            return refuse("the port's MAC is no station's", "");
         }
         if net.addr != canonical(net.addr) {
-            return Err(fault!(
-                at net.addr, BadParameter,
-                "set up the network",
-                "an IPv4 address in IPv6 form: write it as IPv4"
-            ));
+            return refuse("an IPv4 address in IPv6 form: write it as IPv4", "");
         }
         let bits = match net.addr {
             IpAddr::V4(_) => 32,
             IpAddr::V6(_) => 128,
         };
         if net.prefix > bits {
-            return Err(fault!(
-                at net.addr, BadParameter,
-                "set up the network",
-                "the prefix is longer than the address"
-            ));
+            return refuse("the prefix is longer than the address", "");
         }
         let Some(tag) = Tag::new(net.vlan) else {
-            return Err(fault!(
-                at net.addr, BadParameter,
-                "set up the network",
-                "VLAN identifiers are 1 to 4094"
-            ));
+            return refuse("VLAN identifiers are 1 to 4094", "");
         };
         let mut own = Vec::new();
         let _ = own.push(net.addr.into());
@@ -179,11 +165,7 @@ impl<const N: usize> Neighbours<N> {
             counters: Counters::default(),
         };
         if !this.is_host(this.first()) {
-            return Err(fault!(
-                at net.addr, BadParameter,
-                "set up the network",
-                "no host can have this address"
-            ));
+            return refuse("no host can have this address", "");
         }
         if let Some(gateway) = this.gateway
             && !(gateway.is_v4() == this.first().is_v4()
@@ -191,11 +173,7 @@ impl<const N: usize> Neighbours<N> {
                 && this.on_link(gateway)
                 && !this.is_own(gateway))
         {
-            return Err(fault!(
-                at net.addr, BadParameter,
-                "set up the network",
-                "the gateway is not a neighbour: check it and the prefix length"
-            ));
+            return refuse("the gateway is not a neighbour: check it and the prefix length", "");
         }
         this.announce(now);
         Ok(this)
@@ -265,12 +243,13 @@ impl<const N: usize> Neighbours<N> {
             Answer::Known(mac) => Poll::Ready(Ok(mac)),
             Answer::Pending => Poll::Pending,
             Answer::Failed => Poll::Ready(Err(no_answer(hop, hop == to))),
-            Answer::Full => Poll::Ready(Err(fault!(at hop.into(),
+            Answer::Full => Poll::Ready(Err(fault!(
                 Resources,
-                "",
+                protocol(hop),
                 "more addresses are being resolved than the neighbour cache holds",
                 "retry when some connections are established",
-            ))),
+            )
+            .at(hop.into()))),
         }
     }
 
@@ -339,26 +318,29 @@ impl<const N: usize> Neighbours<N> {
     /// The address to ask for, for frames to `remote`.
     fn next_hop(&self, remote: Gid) -> Result<Gid, Fault> {
         if self.first().is_v4() != remote.is_v4() {
-            return Err(fault!(at remote.into(),
+            return Err(fault!(
                 Unreachable,
-                "",
+                protocol(remote),
                 "this port's address is of the other IP version",
                 "give both ends addresses of the same IP version",
-            ));
+            )
+            .at(remote.into()));
         }
         if !self.is_host(remote) {
-            return Err(fault!(at remote.into(), BadParameter, "", "not the address of a host"));
+            return Err(fault!(BadParameter, protocol(remote), "not the address of a host")
+                .at(remote.into()));
         }
         if self.on_link(remote) {
             return Ok(remote);
         }
         self.gateway.ok_or_else(|| {
-            fault!(at remote.into(),
+            fault!(
                 Unreachable,
-                "",
+                protocol(remote),
                 "off the link, and no gateway is set",
                 "set a gateway, or a shorter prefix",
             )
+            .at(remote.into())
         })
     }
 
@@ -483,20 +465,27 @@ enum Verdict {
     Conflict,
 }
 
+/// Returns the protocol that finds this address.
+fn protocol(address: Gid) -> &'static str {
+    if address.is_v4() { "ARP" } else { "neighbour discovery" }
+}
+
 fn no_answer(hop: Gid, direct: bool) -> Fault {
     if direct {
         fault!(
-            at hop.into(), Unreachable,
-            "",
+            Unreachable,
+            protocol(hop),
             "nobody answered for this address",
             "check that the host is up and on this link and VLAN",
         )
+        .at(hop.into())
     } else {
         fault!(
-            at hop.into(), Unreachable,
-            "",
+            Unreachable,
+            protocol(hop),
             "the gateway did not answer",
             "check the gateway's address and the prefix length",
         )
+        .at(hop.into())
     }
 }

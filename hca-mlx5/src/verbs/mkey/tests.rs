@@ -66,7 +66,7 @@ fn only_the_arena_can_be_registered() {
         (ARENA_ADDR, u64::MAX),
     ] {
         let fault = mkey::create(&mut device, 1, Region { addr, len }, Access::all()).unwrap_err();
-        assert_eq!(fault.kind(), FaultKind::BadParameter);
+        assert_eq!(fault.kind, FaultKind::BadParameter);
     }
     assert!(p.of(Opcode::CreateMkey).is_empty());
     let whole = Region { addr: ARENA_ADDR, len: ARENA_LEN as u64 };

@@ -106,7 +106,7 @@ fn impossible_attributes_are_refused_before_any_command() {
         QpSpec { receive_segments: 255, ..spec() },
     ] {
         let fault = create(&mut device, &bad).map(drop).unwrap_err();
-        assert_eq!(fault.kind(), FaultKind::BadParameter);
+        assert_eq!(fault.kind, FaultKind::BadParameter);
     }
     assert_eq!((p.of(Opcode::CreateQp).len(), p.held()), (0, held));
 }
@@ -118,13 +118,10 @@ fn a_refused_create_gives_its_memory_back_and_a_lost_one_keeps_it() {
     let held = p.held();
     p.refuse(Opcode::CreateQp, 8, 0);
     let fault = create(&mut device, &spec()).map(drop).unwrap_err();
-    assert_eq!(
-        (fault.kind(), fault.status(), fault.syndrome()),
-        (FaultKind::Resources, 8, 0x00ab_cdef)
-    );
+    assert_eq!((fault.kind, fault.status, fault.syndrome), (FaultKind::Resources, 8, 0x00ab_cdef));
     assert_eq!(p.held(), held);
-    device.queue.kill(crate::prm::fault::fault!(Gone, "test", "pulled"));
-    assert_eq!(create(&mut device, &spec()).map(drop).unwrap_err().kind(), FaultKind::Gone);
+    device.queue.kill(dat_core::fault!(Gone, "test", "pulled"));
+    assert_eq!(create(&mut device, &spec()).map(drop).unwrap_err().kind, FaultKind::Gone);
     assert!(p.held() > held, "the device may still come to use it");
 }
 
@@ -240,7 +237,7 @@ fn a_refused_destroy_keeps_the_memory() {
     let held = p.held();
     p.refuse(Opcode::DestroyQp, 9, 0);
     let fault = destroy(&mut device, &object).unwrap_err();
-    assert_eq!((fault.object(), fault.number(), fault.status()), ("QP", object.qpn.0, 9));
+    assert_eq!((fault.object, fault.number, fault.status), ("QP", object.qpn.0, 9));
     assert_eq!(p.held(), held);
 }
 

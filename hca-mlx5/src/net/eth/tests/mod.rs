@@ -107,8 +107,8 @@ fn a_refusal_at_any_step_leaves_nothing_behind() {
         let before = nic.spans();
         nic.refuse_nth.set(Some(step));
         let fault = create(&mut device, &CONFIG).unwrap_err();
-        assert_eq!(fault.status(), 5, "{fault}");
-        assert_eq!(fault.operation(), op.name());
+        assert_eq!(fault.status, 5, "{fault}");
+        assert_eq!(fault.operation, op.name());
         assert_eq!((nic.objects(), nic.spans()), (vec![], before), "{fault}");
     }
 }
@@ -119,7 +119,7 @@ fn without_room_in_the_arena_nothing_is_asked_of_the_device() {
     let mut device = nic.device(false);
     while nic.alloc(4096, 4096).is_some() {}
     let fault = create(&mut device, &CONFIG).unwrap_err();
-    assert_eq!(fault.kind(), FaultKind::Resources);
+    assert_eq!(fault.kind, FaultKind::Resources);
     assert_eq!(nic.opcodes(), []);
 }
 
@@ -130,7 +130,7 @@ fn memory_of_a_queue_that_may_yet_become_active_is_not_given_back() {
     let before = nic.spans();
     nic.silent.set(Some(Opcode::CreateRq));
     let fault = create(&mut device, &CONFIG).unwrap_err();
-    assert_eq!((fault.kind(), fault.operation()), (FaultKind::Timeout, "CREATE_RQ"));
+    assert_eq!((fault.kind, fault.operation), (FaultKind::Timeout, "CREATE_RQ"));
     // Nothing more is asked of a device that hangs: the completion queue stays, and its memory too.
     assert_eq!(nic.objects().len(), 3);
     assert_eq!(nic.spans(), before + 2);
@@ -145,7 +145,7 @@ fn memory_of_a_queue_that_would_not_go_is_not_given_back() {
         let mut port = create(&mut device, &CONFIG).unwrap();
         nic.refuse.borrow_mut().insert(op.code(), 6);
         let fault = port.close(&mut device).unwrap_err();
-        assert_eq!(fault.operation(), op.name());
+        assert_eq!(fault.operation, op.name());
         assert_eq!(nic.objects().len(), 1, "the rest is gone");
         assert_eq!(nic.spans(), before + 1);
     }
@@ -171,7 +171,7 @@ fn an_address_list_that_is_not_answered_is_a_failure() {
     let mut device = nic.device(false);
     nic.silent.set(Some(Opcode::ModifyNicVportContext));
     let fault = create(&mut device, &CONFIG).unwrap_err();
-    assert_eq!(fault.kind(), FaultKind::Timeout);
+    assert_eq!(fault.kind, FaultKind::Timeout);
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn an_entry_of_the_switch_that_stays_is_named() {
     let op = Opcode::DeleteL2TableEntry;
     nic.refuse.borrow_mut().insert(op.code(), 3);
     let fault = port.close(&mut device).unwrap_err();
-    assert_eq!((fault.operation(), fault.number()), (op.name(), 0));
+    assert_eq!((fault.operation, fault.number), (op.name(), 0));
 }
 
 // ---- golden messages ----
@@ -397,12 +397,12 @@ fn a_full_ring_refuses_until_something_is_confirmed() {
     for n in 0..16 {
         port.send(&frame(n, 60)).unwrap();
     }
-    assert_eq!(port.send(&frame(16, 60)).unwrap_err().kind(), FaultKind::Resources);
+    assert_eq!(port.send(&frame(16, 60)).unwrap_err().kind, FaultKind::Resources);
     assert_eq!(nic.sent.borrow().len(), 16);
     nic.release(1);
     assert_eq!(receive(&mut port), None);
     port.send(&frame(16, 60)).unwrap();
-    assert_eq!(port.send(&frame(17, 60)).unwrap_err().kind(), FaultKind::Resources);
+    assert_eq!(port.send(&frame(17, 60)).unwrap_err().kind, FaultKind::Resources);
 }
 
 #[test]
@@ -411,7 +411,7 @@ fn frames_of_impossible_length_are_refused() {
     let mut device = nic.device(false);
     let mut port = create(&mut device, &CONFIG).unwrap();
     for len in [0, 13, FRAME_MAX + 1, 5000] {
-        assert_eq!(port.send(&vec![0; len]).unwrap_err().kind(), FaultKind::BadParameter, "{len}");
+        assert_eq!(port.send(&vec![0; len]).unwrap_err().kind, FaultKind::BadParameter, "{len}");
     }
     port.send(&[0; 14]).unwrap();
     port.send(&[0; FRAME_MAX]).unwrap();
@@ -515,8 +515,8 @@ fn an_error_completion_ends_the_port_and_says_what_the_device_said() {
         nic.complete(opcode, 0, 0, 4);
         assert_eq!(receive(&mut port), None);
         let fault = port.fault().unwrap();
-        assert_eq!((fault.object(), fault.number()), (object, number));
-        assert_eq!((fault.status(), fault.syndrome()), (4, 0x51));
+        assert_eq!((fault.object, fault.number), (object, number));
+        assert_eq!((fault.status, fault.syndrome), (4, 0x51));
         assert_eq!(port.send(&frame(0, 60)), Err(fault));
         port.close(&mut device).unwrap();
         assert_eq!(nic.objects(), []);
@@ -531,7 +531,7 @@ fn completions_out_of_turn_are_nonsense() {
         let mut port = create(&mut device, &CONFIG).unwrap();
         nic.complete(opcode, counter, 60, 0);
         assert_eq!(receive(&mut port), None);
-        assert_eq!(port.fault().unwrap().kind(), FaultKind::Nonsense, "{opcode} {counter}");
+        assert_eq!(port.fault().unwrap().kind, FaultKind::Nonsense, "{opcode} {counter}");
     }
 }
 

@@ -19,7 +19,7 @@ fn questions_are_repeated_on_schedule_and_then_given_up() {
     assert_eq!(sent, [ms(0), ms(200), ms(1200), ms(2200)]);
     assert_eq!(now, ms(3200));
     let fault = refused(a.resolve(peer, now));
-    assert_eq!(fault.kind(), FaultKind::Unreachable);
+    assert_eq!(fault.kind, FaultKind::Unreachable);
     assert_eq!(
         fault.to_string(),
         "192.168.7.2: ARP: nobody answered for this address; \
@@ -38,12 +38,8 @@ fn a_silent_gateway_is_named_as_such() {
         while a.transmit(ms(now)).is_some() {}
     }
     let fault = refused(a.resolve(remote, ms(3200)));
-    assert!(
-        fault
-            .to_string()
-            .starts_with("\u{2026}:0:0:0:fe: neighbour discovery: the gateway did not"),
-        "{fault}"
-    );
+    let words = "2001:db8::fe: neighbour discovery: the gateway did not";
+    assert!(fault.to_string().starts_with(words), "{fault}");
 }
 
 #[test]
@@ -55,7 +51,7 @@ fn resolving_fails_at_the_last_deadline_itself() {
         assert!(a.transmit(ms(now)).is_some());
     }
     assert!(a.resolve(peer, ms(3199)).is_pending());
-    assert_eq!(refused(a.resolve(peer, ms(3200))).kind(), FaultKind::Unreachable);
+    assert_eq!(refused(a.resolve(peer, ms(3200))).kind, FaultKind::Unreachable);
 }
 
 #[test]
@@ -68,7 +64,7 @@ fn a_failure_is_reported_late_and_to_several_and_then_forgotten() {
     }
     assert_eq!(a.next_deadline(), None);
     for now in [60_000, 60_000, 60_999] {
-        assert_eq!(refused(a.resolve(peer, ms(now))).kind(), FaultKind::Unreachable);
+        assert_eq!(refused(a.resolve(peer, ms(now))).kind, FaultKind::Unreachable);
     }
     assert!(a.resolve(peer, ms(61_000)).is_pending());
     assert!(a.transmit(ms(61_000)).is_some());
@@ -96,7 +92,7 @@ fn an_answer_after_the_failure_is_not_believed_unasked() {
     b.receive(&question, ms(4000));
     a.receive(&b.transmit(ms(4000)).unwrap(), ms(4000));
     assert_eq!(a.counters().unsolicited, 1);
-    assert_eq!(refused(a.resolve(peer, ms(4000))).kind(), FaultKind::Unreachable);
+    assert_eq!(refused(a.resolve(peer, ms(4000))).kind, FaultKind::Unreachable);
 }
 
 #[test]
@@ -144,7 +140,7 @@ proptest! {
         prop_assert!(now <= ms(3200));
         match answer {
             Ok(mac) => prop_assert_eq!(mac, MAC_B),
-            Err(fault) => prop_assert_eq!(fault.kind(), FaultKind::Unreachable),
+            Err(fault) => prop_assert_eq!(fault.kind, FaultKind::Unreachable),
         }
     }
 }

@@ -104,7 +104,7 @@ fn an_ipv6_gateway_may_be_link_local() {
 fn off_the_link_without_gateway_is_unreachable() {
     let (mut a, _) = v4();
     let fault = refused(a.resolve(ip("10.0.0.1"), ms(0)));
-    assert_eq!(fault.kind(), FaultKind::Unreachable);
+    assert_eq!(fault.kind, FaultKind::Unreachable);
     assert!(fault.to_string().contains("10.0.0.1: ARP: off the link"), "{fault}");
     assert!(a.transmit(ms(0)).is_none());
 }
@@ -113,7 +113,7 @@ fn off_the_link_without_gateway_is_unreachable() {
 fn the_other_ip_version_is_unreachable() {
     let (mut a, _) = v4();
     let fault = refused(a.resolve(ip("2001:db8::2"), ms(0)));
-    assert_eq!(fault.kind(), FaultKind::Unreachable);
+    assert_eq!(fault.kind, FaultKind::Unreachable);
     assert!(fault.to_string().contains("IP version"), "{fault}");
 }
 
@@ -124,12 +124,12 @@ fn addresses_of_no_host_are_refused() {
         ["255.255.255.255", "192.168.7.255", "192.168.7.0", "224.0.0.1", "127.0.0.1", "0.0.0.0"]
     {
         let fault = refused(a.resolve(ip(remote), ms(0)));
-        assert_eq!(fault.kind(), FaultKind::BadParameter, "{remote}");
+        assert_eq!(fault.kind, FaultKind::BadParameter, "{remote}");
     }
     let (mut a, _) = v6();
     for remote in ["::", "::1", "ff02::1"] {
         let fault = refused(a.resolve(ip(remote), ms(0)));
-        assert_eq!(fault.kind(), FaultKind::BadParameter, "{remote}");
+        assert_eq!(fault.kind, FaultKind::BadParameter, "{remote}");
     }
 }
 
