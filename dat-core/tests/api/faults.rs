@@ -102,11 +102,11 @@ fn a_duplicated_network_connects_once() {
     assert_eq!((p.a.drain(p.a.conn), p.b.drain(p.b.conn)), (vec![], vec![]));
     let count = |ia: &mut LoopIa, counter| ia.ia_query_counter(counter, false).unwrap();
     assert_eq!(count(&mut p.a.ia, IaCounter::CmErrRepDup), 1);
-    for (heard, again) in
+    for (received, again) in
         [(IaCounter::CmReqRx, IaCounter::CmErrReqDup), (IaCounter::CmRtuRx, IaCounter::CmErrRtuDup)]
     {
-        let both = [heard, again].map(|counter| count(&mut p.b.ia, counter));
-        assert_eq!(both[0], both[1] + 1, "{heard:?}");
+        let both = [received, again].map(|counter| count(&mut p.b.ia, counter));
+        assert_eq!(both[0], both[1] + 1, "{received:?}");
         assert_ne!(both[1], 0, "{again:?}");
     }
 }
@@ -148,7 +148,7 @@ fn the_first_packet_establishes_when_the_rtu_is_lost() {
 }
 
 #[test]
-fn the_device_failing_at_the_last_step_is_told_to_both() {
+fn the_device_failing_at_the_last_step_is_reported_to_both() {
     for step in 0..2 {
         let mut p = Pair::unconnected(Merge::Apart, None);
         p.ask(b"").unwrap();
@@ -349,8 +349,8 @@ fn completions_that_make_no_sense_break_the_connection_and_nothing_else() {
             let (stale, nonsense) = p.a.ia.evd_dropped(p.a.request).unwrap();
             assert!(stale > 0 && nonsense > 0);
             let asynchronous = p.a.ia.async_evd();
-            let told = p.a.drain(asynchronous);
-            assert_eq!(told, [Event::Async(AsyncEvent::ProviderInternalError)]);
+            let raised = p.a.drain(asynchronous);
+            assert_eq!(raised, [Event::Async(AsyncEvent::ProviderInternalError)]);
         }
     }
 }
