@@ -22,7 +22,7 @@ use dat_core::{
 };
 use dat_tests::play::{NONE, Play, Scene, contents, far, seg};
 use hca_mlx5::dma::Buffer;
-use hca_mlx5::platform::Platform;
+use hca_mlx5::platform::Dma;
 
 /// Posts a bind at side 1 and waits for it; the triplet that a peer uses.
 #[track_caller]
@@ -588,7 +588,7 @@ fn regions_and_windows_over_memory_that_is_scattered_for_the_device() {
     scene.connected(|play| {
         // The buffer is one piece for the consumer and several for the device.
         let slot = play.pair.slots[1];
-        let start = (play.sides[1].mem.addr() - slot.arena_addr()) as usize;
+        let start = (play.sides[1].mem.addr() - slot.memory().addr()) as usize;
         let (_, run) = slot.iova(start).unwrap();
         assert!(run < 1 << 20);
         let rmr = window(play);
@@ -620,7 +620,7 @@ fn regions_of_more_pages_than_a_command_carries() {
         // Pages of 4 KiB are the largest that fit, so the list has more than the 2,016 that one
         // command carries.
         let slot = play.pair.slots[1];
-        let start = (play.sides[1].mem.addr() - slot.arena_addr()) as usize;
+        let start = (play.sides[1].mem.addr() - slot.memory().addr()) as usize;
         let place = |at: usize| slot.iova(start + at).unwrap().0;
         let odd = |at: usize| (place(at) >> 12) % 2 != (at >> 12) as u64 % 2;
         let pages = (0..9 << 20).step_by(4096);
@@ -668,7 +668,7 @@ fn memory_that_the_host_refuses_the_device() {
         Scene::default().connected(|play| {
             let slot = play.pair.slots[0];
             let (iova, _) = slot
-                .iova((play.sides[0].mem.addr() - slot.arena_addr()) as usize + 0x3000)
+                .iova((play.sides[0].mem.addr() - slot.memory().addr()) as usize + 0x3000)
                 .unwrap();
             if source {
                 play.refusals[0].reads(iova..iova + 0x1000);
@@ -722,7 +722,7 @@ fn a_target_that_the_host_refuses_the_device() {
         Scene::default().connected(|play| {
             let slot = play.pair.slots[1];
             let (iova, _) = slot
-                .iova((play.sides[1].mem.addr() - slot.arena_addr()) as usize + 0x3000)
+                .iova((play.sides[1].mem.addr() - slot.memory().addr()) as usize + 0x3000)
                 .unwrap();
             play.refusals[1].reads(iova..iova + 0x1000);
             play.refusals[1].writes(iova..iova + 0x1000);
@@ -747,7 +747,7 @@ fn a_target_that_the_host_refuses_the_device() {
 fn memory_that_is_not_the_platform_s_is_not_registered() {
     Scene::default().play(|play| {
         let (pz, slot) = (play.sides[0].pz, play.pair.slots[0]);
-        let (base, len) = (slot.arena_addr(), slot.arena_len() as u64);
+        let (base, len) = (slot.memory().addr(), slot.memory().len() as u64);
         let commands = slot.hca().commands();
         for (addr, size) in [
             (0, 4096),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use dat_core::{CloseFlag, DtoEvent, DtoOperation, DtoStatus, EpState, Event, MemPriv, RmrTriplet};
-use hca_mlx5::platform::Platform;
+use hca_mlx5::platform::{Dma, Fence};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::ground::Ground;
@@ -137,8 +137,8 @@ fn read<'s, G: Ground<'s>>(
 /// order of its own.
 fn seen<'s, G: Ground<'s>>(play: &Play<'_, G>, side: usize) {
     let slot = play.ground.platform(side);
-    slot.before_doorbell();
-    slot.after_ownership();
+    slot.fence(Fence::BeforeDoorbell);
+    slot.fence(Fence::AfterOwnership);
 }
 
 fn bar<'s, G: Ground<'s>>(play: &Play<'_, G>, label: &'static str) -> ProgressBar {

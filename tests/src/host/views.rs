@@ -15,19 +15,37 @@
 //! which neighbouring pages are neighbours only within short runs, so that a driver that forgets to
 //! ask per page is found out. Firmware pages are a reserve outside the arena, made on first touch.
 
-use std::collections::HashMap;
+#![expect(
+    unsafe_code,
+    reason = "memory for a device, even an emulated one, is reached through raw pointers"
+)]
 
-use mlx5_model::host::DmaError;
+use std::collections::HashMap;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex};
+
+use hca_mlx5::dma::{Memory, Probe};
+use mlx5_model::host::{DmaError, HostMemory};
+
+use super::inproc::lock;
 
 /// Bytes of a page.
 pub const PAGE: usize = 4096;
 /// Pages that stay together in the device's address space.
 const RUN: usize = 64;
 
+/// A page of memory.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(4096))]
+struct Page([u8; PAGE]);
+
 /// Memory of one HCA.
 #[derive(Debug)]
 pub struct Views {
-    cpu: Vec<u8>,
+    /// What the CPU sees.
+    cpu: Memory,
+    /// Its memory, which never moves.
+    _pages: Vec<Page>,
     device: Vec<u8>,
     /// CPU stores the device does not see yet, oldest first.
     stores: Vec<(usize, usize)>,
@@ -59,8 +77,13 @@ impl Views {
             })
             .collect();
         let reverse = table.iter().enumerate().map(|(page, &far)| (far, page)).collect();
+        let mut memory = vec![Page([0; PAGE]); pages];
+        let base = NonNull::new(memory.as_mut_ptr()).expect("a vector's pointer").cast();
         Self {
-            cpu: vec![0; pages * PAGE],
+            // SAFETY: the pages are aligned, live as long as the value, and are reached through raw
+            // pointers only.
+            cpu: unsafe { Memory::new(base, pages * PAGE) },
+            _pages: memory,
             device: vec![0; pages * PAGE],
             stores: Vec::new(),
             writes: Vec::new(),
@@ -140,36 +163,30 @@ impl Views {
     // ---- the CPU's side ----
 
     /// A 32-bit load: coherent, so it sees a device write of that word even before the fence.
-    #[must_use]
-    pub fn load32(&self, offset: usize) -> u32 {
+    fn load32(&self, offset: usize, found: u32) -> u32 {
         let own = self.stores.iter().any(|&(at, len)| at < offset + 4 && offset < at + len);
-        let view = if own { &self.cpu } else { &self.device };
-        view.get(offset..offset + 4).map_or(0, |b| u32::from_ne_bytes([b[0], b[1], b[2], b[3]]))
+        let bytes = self.device[offset..].first_chunk().filter(|_| !own);
+        bytes.map_or(found, |bytes| u32::from_ne_bytes(*bytes))
     }
 
-    /// A wider read: only what has crossed.
-    pub fn read(&self, offset: usize, to: &mut [u8]) {
-        match offset.checked_add(to.len()).and_then(|end| self.cpu.get(offset..end)) {
-            Some(from) => to.copy_from_slice(from),
-            None => to.fill(0),
-        }
+    /// Zeros memory, as a store of the CPU's.
+    pub fn clear(&mut self, offset: usize, len: usize) {
+        self.cpu.write_bytes(offset, &vec![0; len]);
+        self.stored(offset, len);
     }
 
-    /// A store: in the CPU's view at once.
-    pub fn store(&mut self, offset: usize, bytes: &[u8]) {
-        let Some(to) =
-            offset.checked_add(bytes.len()).and_then(|end| self.cpu.get_mut(offset..end))
-        else {
-            return;
-        };
-        to.copy_from_slice(bytes);
-        self.stores.push((offset, bytes.len()));
+    /// A store: in the CPU's view already. A work request is stored word by word.
+    fn stored(&mut self, offset: usize, len: usize) {
+        let len = len.min(self.cpu.len() - offset);
+        let step = if len <= 64 { 8 } else { len };
+        let words = (0..len).step_by(step);
+        self.stores.extend(words.map(|at| (offset + at, step.min(len - at))));
     }
 
     /// All CPU stores so far become visible to the device.
     pub fn release(&mut self) {
         for (at, len) in std::mem::take(&mut self.stores) {
-            self.device[at..at + len].copy_from_slice(&self.cpu[at..at + len]);
+            self.cpu.read_bytes(at, &mut self.device[at..at + len]);
         }
     }
 
@@ -177,7 +194,7 @@ impl Views {
     /// way.
     pub fn drain_one(&mut self) {
         if let Some((at, len)) = self.stores.pop() {
-            self.device[at..at + len].copy_from_slice(&self.cpu[at..at + len]);
+            self.cpu.read_bytes(at, &mut self.device[at..at + len]);
         }
     }
 
@@ -190,11 +207,11 @@ impl Views {
                     let own =
                         self.stores.iter().any(|&(own, size)| (own..own + size).contains(&byte));
                     if !own {
-                        self.cpu[byte] = self.device[byte];
+                        self.cpu.write_bytes(byte, &self.device[byte..=byte]);
                     }
                 }
             } else {
-                self.cpu[at..at + len].copy_from_slice(&self.device[at..at + len]);
+                self.cpu.write_bytes(at, &self.device[at..at + len]);
             }
         }
     }
@@ -228,6 +245,43 @@ impl Views {
             done += part;
         }
         Ok(())
+    }
+}
+
+/// Views that the host, its driver and the device share.
+#[derive(Clone, Debug)]
+pub struct Shared(pub Arc<Mutex<Views>>);
+
+impl Shared {
+    /// The memory as the driver reaches it, seen by consumers at `addr`.
+    #[must_use]
+    pub fn memory(&self, addr: u64) -> Memory<Self> {
+        let views = lock(&self.0);
+        let base = std::ptr::with_exposed_provenance_mut(views.cpu.addr() as usize);
+        let base = NonNull::new(base).expect("a vector's pointer");
+        // SAFETY: as in `Views::new`; the probe keeps the views, and with them the pages.
+        unsafe { Memory::probed(base, views.len(), addr, self.clone()) }
+    }
+}
+
+/// The driver's loads and stores.
+impl Probe for Shared {
+    fn load32(&self, offset: usize, value: u32) -> u32 {
+        lock(&self.0).load32(offset, value)
+    }
+    fn store(&self, offset: usize, bytes: &[u8]) {
+        lock(&self.0).stored(offset, bytes.len());
+    }
+}
+
+/// The device's way to the memory of its host.
+impl HostMemory for Shared {
+    fn read(&mut self, iova: u64, buf: &mut [u8]) -> Result<(), DmaError> {
+        lock(&self.0).read_dma(iova, buf)
+    }
+
+    fn write(&mut self, iova: u64, buf: &[u8]) -> Result<(), DmaError> {
+        lock(&self.0).write_dma(iova, buf)
     }
 }
 
@@ -282,6 +336,14 @@ impl Views {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hca_mlx5::platform::Span;
+
+    /// Views, and their memory as the driver has it.
+    fn views(pages: usize, reserve: usize) -> (Shared, Memory<Shared>) {
+        let shared = Shared(Arc::new(Mutex::new(Views::new(pages, reserve))));
+        let memory = shared.memory(0);
+        (shared, memory)
+    }
 
     fn iova(views: &Views, offset: usize) -> u64 {
         views.iova(offset).unwrap().0
@@ -289,9 +351,10 @@ mod tests {
 
     #[test]
     fn a_store_without_a_fence_is_not_seen_and_the_newest_arrives_first() {
-        let mut views = Views::new(2, 0);
-        views.store(0, &[1; 8]);
-        views.store(64, &[2; 4]);
+        let (shared, memory) = views(2, 0);
+        memory.write_bytes(0, &[1; 8]);
+        memory.store32(64, 0x0202_0202);
+        let mut views = lock(&shared.0);
         let (a, b) = (iova(&views, 0), iova(&views, 64));
         let mut bytes = [0; 4];
         views.read_dev(a, &mut bytes);
@@ -308,27 +371,52 @@ mod tests {
 
     #[test]
     fn a_device_write_is_seen_by_one_word_at_a_time_until_the_fence() {
-        let mut views = Views::new(1, 0);
-        let at = iova(&views, 128);
-        views.write_dma(at, &[7; 64]).unwrap();
-        assert_eq!(views.load32(128 + 60), 0x0707_0707);
+        let (shared, memory) = views(1, 0);
+        let entries = memory.entries::<64>(Span { offset: 128, len: 64 }).unwrap();
+        let at = iova(&lock(&shared.0), 128);
+        lock(&shared.0).write_dma(at, &[7; 64]).unwrap();
+        assert_eq!(memory.load32(128 + 60), 0x0707_0707);
+        assert_eq!(entries.load32::<60>(0), 0x0707_0707);
         let mut bytes = [9; 8];
-        views.read(128, &mut bytes);
-        assert_eq!(bytes, [0; 8]);
-        views.acquire();
-        views.read(128, &mut bytes);
-        assert_eq!(bytes, [7; 8]);
+        memory.read_bytes(128, &mut bytes);
+        assert_eq!((bytes, entries.load_words::<1, 0>(0)), ([0; 8], [0]));
+        lock(&shared.0).acquire();
+        memory.read_bytes(128, &mut bytes);
+        assert_eq!((bytes, entries.load_words::<1, 0>(0)), ([7; 8], [0x0707_0707_0707_0707]));
+    }
+
+    #[test]
+    fn stores_through_entries_wait_for_the_fence_too() {
+        let (shared, memory) = views(1, 0);
+        let entries = memory.entries::<64>(Span { offset: 64, len: 128 }).unwrap();
+        entries.store_words::<1, 8>(1, &[0x0303_0303_0303_0303]);
+        entries.store32::<60>(0, 0x0404_0404);
+        let mut views = lock(&shared.0);
+        let (words, dword) = (iova(&views, 64 + 64 + 8), iova(&views, 64 + 60));
+        let seen = |views: &mut Views| {
+            let (mut a, mut b) = ([0; 8], [0; 4]);
+            views.read_dev(words, &mut a);
+            views.read_dev(dword, &mut b);
+            (a, b)
+        };
+        assert_eq!(seen(&mut views), ([0; 8], [0; 4]));
+        views.drain_one();
+        assert_eq!(seen(&mut views), ([0; 8], [4; 4]));
+        views.release();
+        assert_eq!(seen(&mut views), ([3; 8], [4; 4]));
     }
 
     #[test]
     fn the_cpu_s_own_unreleased_store_survives_an_acquire() {
-        let mut views = Views::new(1, 0);
+        let (shared, memory) = views(1, 0);
+        memory.store32(4, 0x0505_0505);
+        let mut views = lock(&shared.0);
         let at = iova(&views, 0);
-        views.store(4, &[5; 4]);
         views.write_dma(at, &[7; 16]).unwrap();
         views.acquire();
+        drop(views);
         let mut bytes = [0; 16];
-        views.read(0, &mut bytes);
+        memory.read_bytes(0, &mut bytes);
         assert_eq!(bytes, [7, 7, 7, 7, 5, 5, 5, 5, 7, 7, 7, 7, 7, 7, 7, 7]);
     }
 
@@ -342,7 +430,7 @@ mod tests {
         views.write_dma(at, &[1, 2, 3, 4]).unwrap();
         views.acquire();
         let mut bytes = [0; 4];
-        views.read(PAGE - 2, &mut bytes);
+        views.cpu.read_bytes(PAGE - 2, &mut bytes);
         assert_eq!(bytes, [1, 2, 3, 4]);
         let end = iova(&views, RUN * PAGE - 2);
         assert!(views.write_dma(end, &[0; 4]).is_err());

@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 
 use dat_core::{CloseFlag, DtoOperation, Event, MemPriv, Qos, RmrTriplet};
-use hca_mlx5::platform::Platform;
+use hca_mlx5::platform::Clock as _;
 
 use super::{Conn, NONE, Peer, Trouble};
 use crate::hello::{Hello, Kind, Saying, Welcome, refusal_words};
@@ -26,7 +26,7 @@ impl Peer<'_> {
             depth: if kind == Kind::Ping { 1 } else { self.options.depth },
             size: self.options.size,
             count: self.options.count,
-            seed: self.machine.entropy(),
+            seed: self.machine.entropy.next(),
             mtu: self.mtu(),
         };
         let mut conn = self.conn(hello, 0, MemPriv::empty())?;
