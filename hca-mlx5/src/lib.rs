@@ -1,9 +1,9 @@
 //! A no_std driver for NVIDIA mlx5 HCAs (ConnectX-4 and later, BlueField), without a heap and
 //! without a kernel.
 //!
-//! Below it stands [`platform::Platform`], the one trait a host implements; above it `dat_core`'s
-//! provider seam, which [`Mlx5`] implements. The modules are floors: each imports only from those
-//! below it.
+//! Below it stands [`platform::Platform`], three small traits that a host implements; above it
+//! `dat_core`'s provider seam, which [`Mlx5`] implements. What a host has to say besides is in
+//! [`Config`]. The modules are floors: each imports only from those below it.
 //! * [`provider`] - all of the driver as one value, [`Mlx5`].
 //! * [`net`] - raw Ethernet, neighbour discovery, the RoCE addresses of the port, and QP1.
 //! * [`verbs`] - queue pairs, completion queues, shared receive queues, memory keys and windows:

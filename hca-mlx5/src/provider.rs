@@ -38,7 +38,7 @@ use crate::device::eq::{Event, QpEvent};
 use crate::device::{Config, Device, health, note};
 use crate::net::gsi::Gsi;
 use crate::net::network::Network;
-use crate::platform::Platform;
+use crate::platform::{Fence, Platform};
 use crate::prm::cmd::Opcode;
 use crate::prm::cq::Cqn;
 use crate::prm::object;
@@ -288,7 +288,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
 
     fn resolve(&mut self, remote: IpAddr, now: Instant) -> Poll<Result<Path, Fault>> {
         let remote = canonical(remote);
-        let entropy = self.device.platform().entropy();
+        let entropy = self.device.random.next();
         let Some(network) = self.network.as_mut() else {
             return Poll::Ready(Err(fault!(
                 BadState,
@@ -371,7 +371,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
     }
 
     fn shared_memory(&self, name: &[u8; 40]) -> Option<Region> {
-        self.device.platform().shared(name)
+        self.device.config.lender?.shared(name)
     }
 
     fn sync(&self, incoming_read: bool) {
@@ -379,11 +379,11 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
         if incoming_read {
             // ORDER: the consumer's stores precede whatever he tells the peer with, a doorbell or a
             // store.
-            platform.before_doorbell();
+            platform.fence(Fence::BeforeDoorbell);
         } else {
             // ORDER: the load that notified the consumer of the peer's write precedes the loads
             // of the written data.
-            platform.after_ownership();
+            platform.fence(Fence::AfterOwnership);
         }
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use dat_core::provider::Net;
 use dat_core::{Ep, Error, Evd, Event, Ia, Instant, Storage};
 use hca_mlx5::cmd::dump::Observer;
-use hca_mlx5::platform::Platform;
+use hca_mlx5::platform::Clock as _;
 use hca_mlx5::{Config, Mlx5};
 use mlx5_model::wire::impair::{Impaired, Rates};
 use mlx5_model::wire::{ModelClock, Wire, switch};
@@ -116,7 +116,7 @@ impl Stage {
         side: usize,
         observer: Option<&'s (dyn Observer + Sync)>,
     ) -> Result<Ia<'s, Driver<'s>>, Error> {
-        let driver = Driver::open(slot, &self.config(observer))?;
+        let driver = Driver::open(slot, &slot.config(self.config(observer)))?;
         let now = Instant::from_nanos(slot.now());
         Ia::open(driver, room.parts(), self.net(side), now, slot.entropy())
     }

@@ -7,7 +7,10 @@
 use std::fmt;
 
 use dat_core::provider::Region;
-use hca_mlx5::platform::Platform;
+use hca_mlx5::Config;
+use hca_mlx5::platform::{Lend, Platform};
+
+pub use hca_mlx5::platform::Reach;
 
 use crate::error::Error;
 use crate::pci::ConfigSpace;
@@ -31,24 +34,6 @@ impl Default for Options {
     /// 16 MiB, of which the device may not write 4, and up to 128 MiB for the firmware.
     fn default() -> Self {
         Self { arena: 16 << 20, read_only: 4 << 20, firmware: 128 << 20 }
-    }
-}
-
-/// The device's access rights to memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Reach {
-    /// Read it.
-    Read,
-    /// Read and write it.
-    ReadWrite,
-}
-
-impl fmt::Display for Reach {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Read => "r-",
-            Self::ReadWrite => "rw",
-        })
     }
 }
 
@@ -95,9 +80,31 @@ impl fmt::Display for Trouble {
 /// A host of one device. Bus mastering is on, the device has been reset, its interrupts are wired
 /// to file descriptors. Dropping it undoes all of that: it stops bus mastering and resets the
 /// device before it unmaps memory.
-pub trait Host: Platform + Sync {
+pub trait Host: Platform + Lend + Sync {
     /// Returns the device's name in messages.
     fn name(&self) -> &str;
+
+    /// 64 unpredictable bits.
+    fn entropy(&self) -> u64;
+
+    /// `wanted` with what the driver has to know of this host: vectors, random numbers, who lends
+    /// memory. Both kinds of host reach doorbell pages uncached.
+    fn config<'p>(&'p self, wanted: &Config<'p>) -> Config<'p>
+    where
+        Self: Sized,
+    {
+        let shared = |vector: u16| if vector < self.vectors() { vector } else { 0 };
+        Config {
+            async_vector: 0,
+            page_vector: 0,
+            completion_vector: shared(1),
+            command_vector: shared(2),
+            entropy: self.entropy().max(1),
+            write_combining: false,
+            lender: Some(self),
+            ..*wanted
+        }
+    }
 
     /// Returns the number of wired interrupt vectors, at least 1. [`crate::Nic::open`] assigns
     /// them: the first to asynchronous events, the second to completions, the third to

@@ -47,12 +47,12 @@ impl Machine {
         })
     }
 
-    /// `Platform::now`.
+    /// `Clock::now`.
     pub(crate) fn now(&self) -> u64 {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// `Platform::entropy`.
+    /// `Host::entropy`.
     pub(crate) fn entropy(&self) -> u64 {
         let mut bytes = [0; 8];
         // The kernel's generator does not fail once it is open. If it did, time and process ID
@@ -63,7 +63,7 @@ impl Machine {
         u64::from_ne_bytes(bytes)
     }
 
-    /// `Platform::relax`: yields at first, later sleeps; the interrupt of the command vector ends
+    /// `Clock::relax`: yields at first, later sleeps; the interrupt of the command vector ends
     /// such a sleep.
     pub(crate) fn relax(&self, wakeups: &Wakeups) {
         let now = self.now();

@@ -10,9 +10,9 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::{NonNull, null_mut};
 
-use hca_mlx5::dma::RawArena;
+use hca_mlx5::dma::Memory;
 use hca_mlx5::mmio::MappedBar;
-use hca_mlx5::platform::Span;
+use hca_mlx5::platform::{RawArena, Reach, Span};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 use rustix::param::page_size;
@@ -188,8 +188,8 @@ const HOLES: usize = (1 << 14) + 512;
 /// write.
 #[derive(Debug)]
 pub(crate) struct Arena {
-    /// All of it, for loads and stores. Allocates nothing.
-    whole: RawArena<0>,
+    /// All of it, for loads and stores.
+    memory: Memory,
     /// The two parts, for their allocators.
     read_only: Box<RawArena<HOLES>>,
     writable: RawArena<1024>,
@@ -209,11 +209,11 @@ impl Arena {
             // SAFETY: the mapping is page aligned, lasts as long as this value and no reference
             // points into it; all three use raw pointers and volatile accesses, and the two that
             // allocate spans cover disjoint parts.
-            whole: unsafe { RawArena::new(pages.base, pages.len) },
+            memory: unsafe { Memory::new(pages.base, pages.len) },
             // SAFETY: as above.
-            read_only: Box::new(unsafe { RawArena::new(pages.base, split) }),
+            read_only: Box::new(RawArena::new(unsafe { Memory::new(pages.base, split) })),
             // SAFETY: as above.
-            writable: unsafe { RawArena::new(second, pages.len - split) },
+            writable: RawArena::new(unsafe { Memory::new(second, pages.len - split) }),
             split,
             pages,
         }
@@ -221,8 +221,8 @@ impl Arena {
 
     /// Returns the whole arena, for loads and stores.
     #[inline(always)]
-    pub(crate) fn raw(&self) -> &RawArena<0> {
-        &self.whole
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.memory
     }
 
     /// Returns the pages beneath.
@@ -230,16 +230,15 @@ impl Arena {
         &self.pages
     }
 
-    /// Allocates memory that the device may write.
-    pub(crate) fn alloc(&self, len: usize, align: usize) -> Option<Span> {
+    /// Allocates memory; what the device only reads comes from the other part if its own is full.
+    pub(crate) fn alloc(&self, len: usize, align: usize, reach: Reach) -> Option<Span> {
+        if reach == Reach::Read
+            && let Some(span) = self.read_only.alloc(len, align)
+        {
+            return Some(span);
+        }
         let span = self.writable.alloc(len, align)?;
         Some(Span { offset: span.offset.checked_add(self.split)?, len: span.len })
-    }
-
-    /// Allocates memory that the device only reads, from the other part if the first is full.
-    pub(crate) fn alloc_read_only(&self, len: usize, align: usize) -> Option<Span> {
-        let span = self.read_only.alloc(len, align);
-        span.or_else(|| self.alloc(len, align))
     }
 
     /// Frees a span.
@@ -259,7 +258,7 @@ impl Arena {
 
 /// A mapped BAR.
 #[derive(Debug)]
-pub(crate) struct Bar {
+pub(crate) struct Registers {
     registers: MappedBar,
     base: NonNull<c_void>,
     len: usize,
@@ -267,11 +266,11 @@ pub(crate) struct Bar {
 
 // SAFETY: the value is a mapping of registers; accesses go through `MappedBar`, which may be
 // shared.
-unsafe impl Send for Bar {}
+unsafe impl Send for Registers {}
 // SAFETY: as above.
-unsafe impl Sync for Bar {}
+unsafe impl Sync for Registers {}
 
-impl Bar {
+impl Registers {
     /// Maps `len` bytes of device registers that `device` offers at `offset`.
     pub(crate) fn map(device: BorrowedFd<'_>, offset: u64, len: usize) -> io::Result<Self> {
         // SAFETY: a new mapping. The IOMMU confines the DMA that register writes can start.
@@ -292,7 +291,7 @@ impl Bar {
     }
 }
 
-impl Drop for Bar {
+impl Drop for Registers {
     fn drop(&mut self) {
         // SAFETY: our own mapping; `registers` is not used any more.
         let _ = unsafe { munmap(self.base.as_ptr(), self.len) };
@@ -309,10 +308,10 @@ mod tests {
             assert_eq!(pages.len(), HUGE);
             assert!(pages.addr().is_multiple_of(4096));
             let arena = Arena::new(pages, 8192);
-            assert_eq!(arena.raw().len(), HUGE);
-            assert_eq!(arena.raw().load32(HUGE - 4), 0);
-            arena.raw().store32(HUGE - 4, 7);
-            assert_eq!(arena.raw().load32(HUGE - 4), 7);
+            assert_eq!(arena.memory().len(), HUGE);
+            assert_eq!(arena.memory().load32(HUGE - 4), 0);
+            arena.memory().store32(HUGE - 4, 7);
+            assert_eq!(arena.memory().load32(HUGE - 4), 7);
         }
         assert!(Pages::private(usize::MAX).is_err());
     }
@@ -329,7 +328,7 @@ mod tests {
         let free = arena.read_only.available();
         let most = 1 << 14;
         let spans: Vec<Span> =
-            (0..most).map(|_| arena.alloc_read_only(320, 256).unwrap()).collect();
+            (0..most).map(|_| arena.alloc(320, 256, Reach::Read).unwrap()).collect();
         for odd in [0, 1] {
             for span in spans.iter().skip(odd).step_by(2) {
                 arena.free(*span);
@@ -341,19 +340,19 @@ mod tests {
     #[test]
     fn spans_of_the_two_parts_do_not_overlap() {
         let arena = Arena::new(Pages::private(HUGE).unwrap(), 8192);
-        let read = arena.alloc_read_only(4096, 4096).unwrap();
-        let write = arena.alloc(4096, 4096).unwrap();
+        let read = arena.alloc(4096, 4096, Reach::Read).unwrap();
+        let write = arena.alloc(4096, 4096, Reach::ReadWrite).unwrap();
         assert_eq!((read.offset, write.offset), (0, 8192));
-        let more = arena.alloc_read_only(4096, 4096).unwrap();
+        let more = arena.alloc(4096, 4096, Reach::Read).unwrap();
         assert_eq!(more.offset, 4096);
         // The first part is full: spans come from the second.
-        let other = arena.alloc_read_only(64, 64).unwrap();
+        let other = arena.alloc(64, 64, Reach::Read).unwrap();
         assert_eq!(other.offset, 8192 + 4096);
         for span in [read, write, more, other] {
             arena.free(span);
         }
-        assert_eq!(arena.alloc_read_only(8192, 4096).unwrap().offset, 0);
+        assert_eq!(arena.alloc(8192, 4096, Reach::Read).unwrap().offset, 0);
         arena.reclaim();
-        assert_eq!(arena.alloc(HUGE - 8192, 4096).unwrap().offset, 8192);
+        assert_eq!(arena.alloc(HUGE - 8192, 4096, Reach::ReadWrite).unwrap().offset, 8192);
     }
 }

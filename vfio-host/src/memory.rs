@@ -191,12 +191,12 @@ impl Memory {
         &self.arena
     }
 
-    /// `Platform::iova`.
+    /// `Dma::iova`.
     pub(crate) fn iova(&self, offset: usize) -> Option<(u64, usize)> {
-        self.arena.raw().iova(self.iova, offset)
+        self.arena.memory().iova(self.iova, offset)
     }
 
-    /// `Platform::pages_take`.
+    /// `Dma::pages_take`.
     pub(crate) fn pages_take(&self, iommu: &impl Iommu, to: &mut [u64]) -> usize {
         let mut firmware = lock(&self.firmware);
         while firmware.free.len() < to.len() {
@@ -219,7 +219,7 @@ impl Memory {
         taken
     }
 
-    /// `Platform::pages_return`. Unmaps all of the firmware's pages once it holds none.
+    /// `Dma::pages_return`. Unmaps all of the firmware's pages once it holds none.
     pub(crate) fn pages_return(&self, iommu: &impl Iommu, pages: &[u64]) -> usize {
         let mut firmware = lock(&self.firmware);
         let known = pages.iter().filter(|page| firmware.give_back(**page)).count();
@@ -328,7 +328,7 @@ impl Memory {
         drop(name);
     }
 
-    /// `Platform::shared`.
+    /// `Lend::shared`.
     pub(crate) fn shared(&self, name: &[u8; 40]) -> Option<Region> {
         let names = lock(&self.names);
         let latest = names.iter().rfind(|known| known.name == *name);
@@ -341,7 +341,7 @@ impl Memory {
         lock(&self.names).clear();
     }
 
-    /// `Platform::lent`.
+    /// `Lend::lent`.
     pub(crate) fn lent(&self, region: Region) -> Option<u64> {
         lock(&self.lent).find(region)
     }
@@ -474,46 +474,59 @@ fn map(ledger: &Mutex<Vec<Mapping>>, iommu: &impl Iommu, area: &Area<'_>) -> Res
     Ok(())
 }
 
-/// Defines the methods of `Platform` that are the same over any [`Memory`]: the arena, the
-/// firmware's pages, the fences of ordinary memory, time and random numbers. Expects fields
-/// `memory`, `machine`, `wakeups` and `iommu`.
+/// Defines the methods that are the same over any [`Memory`]: the arena, the firmware's pages, the
+/// fences of ordinary memory, lent memory, time. Expects fields `memory`, `machine`, `wakeups` and
+/// `iommu`.
 macro_rules! platform_over_memory {
-    () => {
-        hca_mlx5::forward_arena!(except alloc, free: memory.arena().raw());
-        hca_mlx5::forward_order!();
+    ($host:ty) => {
+        impl hca_mlx5::platform::Dma for $host {
+            type Probe = ();
+            #[inline(always)]
+            fn memory(&self) -> &hca_mlx5::dma::Memory {
+                self.memory.arena().memory()
+            }
+            fn alloc(
+                &self,
+                len: usize,
+                align: usize,
+                reach: Reach,
+            ) -> Option<hca_mlx5::platform::Span> {
+                self.memory.arena().alloc(len, align, reach)
+            }
+            fn free(&self, span: hca_mlx5::platform::Span) {
+                self.memory.arena().free(span);
+            }
+            fn iova(&self, offset: usize) -> Option<(u64, usize)> {
+                self.memory.iova(offset)
+            }
+            #[inline(always)]
+            fn fence(&self, fence: hca_mlx5::platform::Fence) {
+                hca_mlx5::mmio::fence(fence);
+            }
+            fn pages_take(&self, to: &mut [u64]) -> usize {
+                self.memory.pages_take(&self.iommu, to)
+            }
+            fn pages_return(&self, pages: &[u64]) -> usize {
+                self.memory.pages_return(&self.iommu, pages)
+            }
+        }
 
-        fn alloc(&self, len: usize, align: usize) -> Option<Span> {
-            self.memory.arena().alloc(len, align)
+        impl hca_mlx5::platform::Lend for $host {
+            fn lent(&self, region: Region) -> Option<u64> {
+                self.memory.lent(region)
+            }
+            fn shared(&self, name: &[u8; 40]) -> Option<Region> {
+                self.memory.shared(name)
+            }
         }
-        fn alloc_read_only(&self, len: usize, align: usize) -> Option<Span> {
-            self.memory.arena().alloc_read_only(len, align)
-        }
-        fn free(&self, span: Span) {
-            self.memory.arena().free(span);
-        }
-        fn iova(&self, offset: usize) -> Option<(u64, usize)> {
-            self.memory.iova(offset)
-        }
-        fn lent(&self, region: Region) -> Option<u64> {
-            self.memory.lent(region)
-        }
-        fn shared(&self, name: &[u8; 40]) -> Option<Region> {
-            self.memory.shared(name)
-        }
-        fn pages_take(&self, to: &mut [u64]) -> usize {
-            self.memory.pages_take(&self.iommu, to)
-        }
-        fn pages_return(&self, pages: &[u64]) -> usize {
-            self.memory.pages_return(&self.iommu, pages)
-        }
-        fn now(&self) -> u64 {
-            self.machine.now()
-        }
-        fn relax(&self) {
-            self.machine.relax(&self.wakeups);
-        }
-        fn entropy(&self) -> u64 {
-            self.machine.entropy()
+
+        impl hca_mlx5::platform::Clock for $host {
+            fn now(&self) -> u64 {
+                self.machine.now()
+            }
+            fn relax(&self) {
+                self.machine.relax(&self.wakeups);
+            }
         }
     };
 }
@@ -525,6 +538,9 @@ macro_rules! host_over_memory {
     () => {
         fn name(&self) -> &str {
             &self.name
+        }
+        fn entropy(&self) -> u64 {
+            self.machine.entropy()
         }
         fn vectors(&self) -> u16 {
             u16::try_from(self.wakeups.vectors().len()).unwrap_or(1)

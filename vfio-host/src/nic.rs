@@ -101,8 +101,8 @@ pub struct Nic<
 impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
     Nic<'s, 'p, H, QPS, CQS, KEYS>
 {
-    /// Brings the device up and opens an adapter on it. The interrupt vectors of `config` are
-    /// replaced by those of the host.
+    /// Brings the device up and opens an adapter on it. [`Host::config`] replaces those parts of
+    /// `config` that depend on the host.
     #[doc(alias = "dat_ia_open")]
     pub fn open(
         host: &'p H,
@@ -115,15 +115,8 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
             (Some(other), None) => Error::new(Kind::Device, host.name(), said, other.to_string()),
             (None, None) => Error::new(Kind::Device, host.name(), said, ""),
         };
-        let shared = |vector: u16| if vector < host.vectors() { vector } else { 0 };
-        let config = Config {
-            async_vector: 0,
-            page_vector: 0,
-            completion_vector: shared(1),
-            command_vector: shared(2),
-            ..*config
-        };
-        let driver = Mlx5::open(host, &config).map_err(|fault| failed(fault.to_string()))?;
+        let driver =
+            Mlx5::open(host, &host.config(config)).map_err(|fault| failed(fault.to_string()))?;
         let now = Instant::from_nanos(host.now());
         let ia = Ia::open(driver, parts, net, now, host.entropy())
             .map_err(|error| failed(error.to_string()))?;

@@ -10,8 +10,8 @@ use core::fmt;
 use dat_core::provider::{Arrived, Completion, CompletionQueue, Direction, Extra, Polled, Status};
 
 use super::ring::{FIRST, RECORD, Record, Ring, SECOND};
-use crate::platform::Platform;
-use crate::platform::entries::Entries as _;
+use crate::platform::dma::Entries;
+use crate::platform::{Fence, Platform};
 use crate::prm::cqe::{self, Cause, Index, Owner};
 
 /// log2 of an entry's size.
@@ -28,8 +28,8 @@ const INDEX_MASK: u32 = 0xff_ffff;
 /// Reaping end of a completion queue.
 pub struct Cq<'p, P: Platform> {
     platform: &'p P,
-    entries: P::Entries<'p, { cqe::CQE }>,
-    record: P::Entries<'p, RECORD>,
+    entries: Entries<'p, { cqe::CQE }, P::Probe>,
+    record: Entries<'p, RECORD, P::Probe>,
     /// How many entries there are: also the bit of the index that tells laps apart.
     slots: u32,
     /// Consumer index, free running; what it counts is never seen to wrap.
@@ -66,7 +66,7 @@ impl<P: Platform> fmt::Debug for Cq<'_, P> {
 pub(crate) fn clear<P: Platform>(platform: &P, ring: &Ring) {
     for index in 0..ring.slots() {
         let owner = ring.slot(index, LOG_CQE).wrapping_add(cqe::OWNER_AT);
-        platform.store32(owner, cqe::EMPTY.to_be());
+        platform.memory().store32(owner, cqe::EMPTY.to_be());
     }
 }
 
@@ -77,8 +77,8 @@ impl<'p, P: Platform> Cq<'p, P> {
         let arm = uar.wrapping_add(UAR_ARM);
         Some(Self {
             platform,
-            entries: platform.entries(ring.span(LOG_CQE))?,
-            record: platform.entries(record.span())?,
+            entries: platform.memory().entries(ring.span(LOG_CQE))?,
+            record: platform.memory().entries(record.span())?,
             slots: ring.slots(),
             tail: 0,
             ends: 0,
@@ -128,7 +128,7 @@ impl<'p, P: Platform> Cq<'p, P> {
         let owner = Owner::from_word(owner);
         let new = owner.owner() == (index & self.slots != 0) && owner.opcode() != cqe::INVALID;
         // ORDER: the load that saw the owner bit precedes those of the rest of the entry.
-        new.then(|| self.platform.after_ownership())?;
+        new.then(|| self.platform.fence(Fence::AfterOwnership))?;
         Some(owner)
     }
 
@@ -139,7 +139,7 @@ impl<'p, P: Platform> Cq<'p, P> {
         for index in (0..ring.slots()).map(|ahead| first.wrapping_add(ahead)) {
             let word = Owner::from_word(cqe::EMPTY).on_lap(!ring.lap(index));
             let owner = ring.slot(index, LOG_CQE).wrapping_add(cqe::OWNER_AT);
-            self.platform.store32(owner, word.to_be());
+            self.platform.memory().store32(owner, word.to_be());
         }
     }
 
@@ -147,7 +147,7 @@ impl<'p, P: Platform> Cq<'p, P> {
     /// entry one place ahead, up to the one that says that the ring has ended. False if there
     /// is none.
     pub(crate) fn move_to(&mut self, ring: &Ring) -> bool {
-        let Some(entries) = self.platform.entries(ring.span(LOG_CQE)) else {
+        let Some(entries) = self.platform.memory().entries(ring.span(LOG_CQE)) else {
             return false;
         };
         let mut found = false;
@@ -166,7 +166,7 @@ impl<'p, P: Platform> Cq<'p, P> {
             entries.store32::<{ cqe::OWNER_AT }>(to, word.to_be());
         }
         // ORDER: what was carried over precedes the index that says the old ring is done with.
-        self.platform.before_doorbell();
+        self.platform.fence(Fence::BeforeDoorbell);
         self.entries = entries;
         self.slots = ring.slots();
         self.tail = self.tail.wrapping_add(1);
@@ -211,7 +211,7 @@ impl<'p, P: Platform> Cq<'p, P> {
         let next = (self.at() & INDEX_MASK).to_be();
         // ORDER: the load that saw the owner bit precedes the loads of the rest of the entry, and
         // those of the data it announces.
-        self.platform.after_ownership();
+        self.platform.fence(Fence::AfterOwnership);
         let index = entries.load32::<{ cqe::INDEX_AT }>(at);
         let index = Index::from_word(u32::from_be(index)).user_index();
         let dword =
@@ -319,7 +319,7 @@ impl<P: Platform> CompletionQueue for Cq<'_, P> {
                 break;
             }
             // ORDER: as in `take`.
-            platform.after_ownership();
+            platform.fence(Fence::AfterOwnership);
             let index = entries.load32::<{ cqe::INDEX_AT }>(tail);
             let index = Index::from_word(u32::from_be(index)).user_index();
             if !take(index, owner.wqe_counter()) {
@@ -411,14 +411,11 @@ impl<P: Platform> CompletionQueue for Cq<'_, P> {
         let word = (self.arms & LAST) << 28 | command | (self.at() & INDEX_MASK);
         self.record.store32::<SECOND>(0, word.to_be());
         // ORDER: the arm word in the record precedes the register: the device compares the two.
-        self.platform.before_doorbell();
+        self.platform.fence(Fence::BeforeDoorbell);
         let register = u64::from(word) << 32 | u64::from(self.cqn);
         self.platform.write64(self.arm, register.to_be());
-        if P::WRITE_COMBINING {
-            // ORDER: the register's store leaves the CPU before the caller goes to sleep on its
-            // effect.
-            self.platform.after_mmio();
-        }
+        // ORDER: the register's store leaves the CPU before the caller goes to sleep on its effect.
+        self.platform.fence(Fence::AfterDoorbell);
     }
 
     fn sweep(&mut self, index: u32, mut gone: impl FnMut(Direction, u16)) {
@@ -439,7 +436,7 @@ impl<P: Platform> CompletionQueue for Cq<'_, P> {
         if removed != 0 {
             self.tail = self.tail.wrapping_add(removed.into());
             // ORDER: what was moved is in its place before the device may overwrite where it was.
-            self.platform.before_record();
+            self.platform.fence(Fence::BeforeRecord);
             let next = (self.at() & INDEX_MASK).to_be();
             self.record.store32::<FIRST>(0, next);
         }

@@ -9,8 +9,8 @@ use core::fmt;
 use dat_core::provider::{RecvQueue, Segment};
 
 use super::ring::{FIRST, RECORD, Record, Ring};
-use crate::platform::Platform;
-use crate::platform::entries::Entries as _;
+use crate::platform::dma::Entries;
+use crate::platform::{Fence, Platform};
 use crate::prm::wqe;
 
 /// A pointer that ends a list, in the order of the device's bytes.
@@ -23,8 +23,8 @@ pub(super) const END: [u64; 2] = {
 pub struct Rq<'p, P: Platform> {
     platform: &'p P,
     /// The ring as data pointers, whatever the size of its slots.
-    pointers: P::Entries<'p, { wqe::UNIT }>,
-    record: P::Entries<'p, RECORD>,
+    pointers: Entries<'p, { wqe::UNIT }, P::Probe>,
+    record: Entries<'p, RECORD, P::Probe>,
     /// log2 of the data pointers of a slot.
     log_pointers: u32,
     head: u32,
@@ -45,8 +45,8 @@ impl<'p, P: Platform> Rq<'p, P> {
     pub(crate) fn new(platform: &'p P, ring: Ring, log_stride: u8, record: Record) -> Option<Self> {
         Some(Self {
             platform,
-            pointers: platform.entries(ring.span(log_stride.into()))?,
-            record: platform.entries(record.span())?,
+            pointers: platform.memory().entries(ring.span(log_stride.into()))?,
+            record: platform.memory().entries(record.span())?,
             log_pointers: u32::from(log_stride).checked_sub(wqe::UNIT.ilog2())?,
             head: 0,
         })
@@ -95,7 +95,7 @@ impl<P: Platform> RecvQueue for Rq<'_, P> {
         let token = self.head as u16;
         self.head = self.head.wrapping_add(1);
         // ORDER: the scatter list's stores precede the counter by which the device finds it.
-        self.platform.before_record();
+        self.platform.fence(Fence::BeforeRecord);
         self.record.store32::<FIRST>(0, u32::from(self.head as u16).to_be());
         token
     }

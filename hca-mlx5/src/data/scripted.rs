@@ -3,7 +3,8 @@
 //! to refuse.
 
 use core::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::vec;
 use std::vec::Vec;
 
@@ -14,8 +15,11 @@ use dat_core::Instant;
 use crate::device::cmd::CommandQueue;
 use crate::device::health::Monitor;
 use crate::device::pages::ledger::Ledger;
-use crate::device::{Caps, Device, Identity, Stage, Uar};
-use crate::platform::{ByOffset, Platform, RegisterByOffset, Span};
+use crate::device::random::Random;
+use crate::device::{Caps, Config, Device, Identity, Stage, Uar};
+use crate::platform::dma::tests::Pages;
+use crate::platform::dma::{Memory, Probe};
+use crate::platform::{Bar, Clock, Dma, Fence, Reach, Span};
 use crate::prm::caps::GeneralCap;
 use crate::prm::cmd::{BLOCK_DATA, BlockTrailer, CommandEntry, Opcode};
 use crate::prm::init_seg;
@@ -56,16 +60,19 @@ impl Command {
     }
 }
 
+/// Seed of the random numbers of a device that is up.
+pub(crate) const ENTROPY: u64 = 0x5a;
+
 /// One thing that crossed the seam.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
     /// Bytes stored to the arena.
     Store(usize, Vec<u8>),
-    /// `before_doorbell`.
+    /// A fence before a record or a doorbell.
     BeforeDoorbell,
-    /// `after_ownership`.
+    /// [`Fence::AfterOwnership`].
     AfterOwnership,
-    /// `after_mmio`.
+    /// [`Fence::AfterDoorbell`].
     AfterMmio,
     /// A 64-bit store to the BAR.
     Write64(usize, [u8; 8]),
@@ -75,16 +82,45 @@ pub(crate) enum Op {
     Load(usize, usize),
 }
 
-/// The platform. `WC` is [`Platform::WRITE_COMBINING`].
+/// What crossed the seam, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Log {
+    ops: RefCell<Vec<Op>>,
+    /// Loads are logged too.
+    loads: Cell<bool>,
+}
+
+impl Log {
+    fn push(&self, op: Op) {
+        self.ops.borrow_mut().push(op);
+    }
+}
+
+impl Probe for Rc<Log> {
+    fn load32(&self, offset: usize, value: u32) -> u32 {
+        self.load(offset, 4);
+        value
+    }
+    fn load(&self, offset: usize, len: usize) {
+        if self.loads.get() {
+            self.push(Op::Load(offset, len));
+        }
+    }
+    fn store(&self, offset: usize, bytes: &[u8]) {
+        self.push(Op::Store(offset, bytes.to_vec()));
+    }
+}
+
+/// The platform. `WC` is [`Config::write_combining`].
 #[derive(Debug)]
 pub(crate) struct Scripted<const WC: bool> {
-    arena: RefCell<Vec<u8>>,
+    memory: Memory<Rc<Log>>,
+    /// The same memory for the device and the consumer, whose accesses are not logged.
+    pages: Pages,
     next: Cell<usize>,
-    pub(crate) log: RefCell<Vec<Op>>,
-    pub(crate) loads: Cell<bool>,
+    pub(crate) log: Rc<Log>,
     /// Runs of the arena: (offset, iova), each to the next one's offset. Empty: one run.
     pub(crate) runs: RefCell<Vec<(usize, u64)>>,
-    pub(crate) chance: RefCell<VecDeque<u64>>,
     /// Commands so far.
     pub(crate) commands: RefCell<Vec<Command>>,
     /// Opcodes the device refuses, with which status, and after how many it took.
@@ -98,13 +134,14 @@ pub(crate) struct Scripted<const WC: bool> {
 
 impl<const WC: bool> Scripted<WC> {
     pub(crate) fn new() -> Self {
+        let pages = Pages::new(ARENA_LEN, 0);
+        let log = Rc::new(Log::default());
         Self {
-            arena: RefCell::new(vec![0; ARENA_LEN]),
+            memory: pages.probed(ARENA_ADDR, log.clone()),
+            pages,
             next: Cell::new(0),
-            log: RefCell::new(Vec::new()),
-            loads: Cell::new(false),
+            log,
             runs: RefCell::new(Vec::new()),
-            chance: RefCell::new(VecDeque::new()),
             commands: RefCell::new(Vec::new()),
             refusals: RefCell::new(BTreeMap::new()),
             numbers: Cell::new(0x40),
@@ -135,6 +172,8 @@ impl<const WC: bool> Scripted<WC> {
         caps.roce.set_roce_address_table_size(16);
         Device {
             platform: self,
+            config: Config { write_combining: WC, ..Config::default() },
+            random: Random::new(ENTROPY),
             queue: CommandQueue::new(self, Some(Duration::from_millis(10)), None).unwrap(),
             stage: Stage::Running,
             pages: Ledger::new(0),
@@ -213,40 +252,30 @@ impl<const WC: bool> Scripted<WC> {
         }
     }
 
+    /// From now on loads are logged, or not.
+    pub(crate) fn log_loads(&self, whether: bool) {
+        self.log.loads.set(whether);
+    }
+
     /// The log since the last call.
     pub(crate) fn take(&self) -> Vec<Op> {
-        core::mem::take(&mut self.log.borrow_mut())
+        core::mem::take(&mut self.log.ops.borrow_mut())
     }
 
     /// Bytes of the arena.
     pub(crate) fn bytes(&self, offset: usize, len: usize) -> Vec<u8> {
-        self.arena.borrow()[offset..offset + len].to_vec()
+        let mut bytes = vec![0; len];
+        self.pages.memory().read_bytes(offset, &mut bytes);
+        bytes
     }
 
     /// Writes the arena as the device or the consumer would: not logged.
     pub(crate) fn put(&self, offset: usize, bytes: &[u8]) {
-        self.arena.borrow_mut()[offset..offset + bytes.len()].copy_from_slice(bytes);
-    }
-
-    fn store(&self, offset: usize, bytes: &[u8]) {
-        if let Some(to) =
-            self.arena.borrow_mut().get_mut(offset..).and_then(|a| a.get_mut(..bytes.len()))
-        {
-            to.copy_from_slice(bytes);
-            self.log.borrow_mut().push(Op::Store(offset, bytes.to_vec()));
-        }
-    }
-
-    fn load<const N: usize>(&self, offset: usize) -> [u8; N] {
-        if self.loads.get() {
-            self.log.borrow_mut().push(Op::Load(offset, N));
-        }
-        let arena = self.arena.borrow();
-        arena.get(offset..).and_then(|a| a.first_chunk()).copied().unwrap_or([0; N])
+        self.pages.memory().write_bytes(offset, bytes);
     }
 }
 
-impl<const WC: bool> Platform for Scripted<WC> {
+impl<const WC: bool> Bar for Scripted<WC> {
     fn bar_len(&self) -> usize {
         1 << 20
     }
@@ -270,30 +299,21 @@ impl<const WC: bool> Platform for Scripted<WC> {
         }
     }
     fn write64(&self, offset: usize, value: u64) {
-        self.log.borrow_mut().push(Op::Write64(offset, value.to_ne_bytes()));
+        self.log.push(Op::Write64(offset, value.to_ne_bytes()));
     }
     fn write_block(&self, offset: usize, block: &[u64; 8]) {
         let bytes = block.iter().flat_map(|w| w.to_ne_bytes()).collect();
-        self.log.borrow_mut().push(Op::Block(offset, bytes));
+        self.log.push(Op::Block(offset, bytes));
     }
-    const WRITE_COMBINING: bool = WC;
+}
 
-    type Register<'p>
-        = RegisterByOffset<'p, Self>
-    where
-        Self: 'p;
+impl<const WC: bool> Dma for Scripted<WC> {
+    type Probe = Rc<Log>;
 
-    fn register(&self, offset: usize, half: usize) -> Option<RegisterByOffset<'_, Self>> {
-        RegisterByOffset::new(self, offset, half)
+    fn memory(&self) -> &Memory<Rc<Log>> {
+        &self.memory
     }
-
-    fn arena_len(&self) -> usize {
-        ARENA_LEN
-    }
-    fn arena_addr(&self) -> u64 {
-        ARENA_ADDR
-    }
-    fn alloc(&self, len: usize, align: usize) -> Option<Span> {
+    fn alloc(&self, len: usize, align: usize, _: Reach) -> Option<Span> {
         let offset = self.next.get().next_multiple_of(align);
         if offset + len > ARENA_LEN {
             return None;
@@ -319,62 +339,29 @@ impl<const WC: bool> Platform for Scripted<WC> {
         Some((runs[at].1 + (offset - runs[at].0) as u64, end - offset))
     }
 
-    fn load32(&self, offset: usize) -> u32 {
-        u32::from_ne_bytes(self.load(offset))
+    fn fence(&self, fence: Fence) {
+        self.log.push(match fence {
+            Fence::BeforeRecord | Fence::BeforeDoorbell | Fence::BeforeUncached => {
+                Op::BeforeDoorbell
+            }
+            Fence::AfterOwnership => Op::AfterOwnership,
+            Fence::AfterDoorbell => Op::AfterMmio,
+        });
     }
-    fn load_words<const N: usize>(&self, offset: usize) -> [u64; N] {
-        assert_eq!(offset % 8, 0, "load_words needs alignment");
-        core::array::from_fn(|i| u64::from_ne_bytes(self.load(offset + 8 * i)))
-    }
-    fn store32(&self, offset: usize, value: u32) {
-        self.store(offset, &value.to_ne_bytes());
-    }
-    fn store_words<const N: usize>(&self, offset: usize, words: &[u64; N]) {
-        assert_eq!(offset % 8, 0, "store_words needs alignment");
-        let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_ne_bytes()).collect();
-        self.store(offset, &bytes);
-    }
-    fn read_bytes(&self, offset: usize, to: &mut [u8]) {
-        to.copy_from_slice(&self.bytes(offset, to.len()));
-    }
-    fn write_bytes(&self, offset: usize, from: &[u8]) {
-        self.store(offset, from);
-    }
-
-    type Entries<'p, const LEN: usize>
-        = ByOffset<'p, Self, LEN>
-    where
-        Self: 'p;
-
-    fn entries<const LEN: usize>(&self, span: Span) -> Option<ByOffset<'_, Self, LEN>> {
-        ByOffset::new(self, span)
-    }
-
     fn pages_take(&self, _: &mut [u64]) -> usize {
         0
     }
     fn pages_return(&self, _: &[u64]) -> usize {
         0
     }
+}
 
-    fn before_doorbell(&self) {
-        self.log.borrow_mut().push(Op::BeforeDoorbell);
-    }
-    fn after_ownership(&self) {
-        self.log.borrow_mut().push(Op::AfterOwnership);
-    }
-    fn after_mmio(&self) {
-        self.log.borrow_mut().push(Op::AfterMmio);
-    }
-
+impl<const WC: bool> Clock for Scripted<WC> {
     fn now(&self) -> u64 {
         self.clock.get()
     }
     fn relax(&self) {
         self.clock.set(self.clock.get() + 1_000_000);
-    }
-    fn entropy(&self) -> u64 {
-        self.chance.borrow_mut().pop_front().unwrap_or(0x5a)
     }
 }
 

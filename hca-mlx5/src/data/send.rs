@@ -21,8 +21,8 @@ use dat_core::provider::{
 
 use super::address_vector::address;
 use super::ring::{RECORD, Record, Ring, SECOND};
-use crate::platform::entries::{Entries, Register as _};
-use crate::platform::{Platform, Span};
+use crate::platform::dma::{Entries, Probe};
+use crate::platform::{Fence, Platform, Span};
 use crate::prm::wqe::{self, Av, CtrlHead, CtrlTail, UmrHead, UmrKey};
 
 /// Blocks of the widest WQE, a window bind; a request of [`MAX_SEGMENTS`] segments is no wider.
@@ -106,14 +106,27 @@ pub struct Doorbell {
     /// the register is shared with other queues, or the device has no BlueFlame, and only
     /// doorbells of 8 bytes may be written.
     pub half: usize,
+    /// The register's page is mapped write-combining.
+    pub combined: bool,
 }
 
 impl Doorbell {
     /// The first doorbell register of the page at BAR offset `uar`, for queues that share it.
     #[must_use]
-    pub const fn shared(uar: usize) -> Self {
-        Self { register: uar.wrapping_add(UAR_DOORBELLS), half: 0 }
+    pub const fn shared(uar: usize, combined: bool) -> Self {
+        Self { register: uar.wrapping_add(UAR_DOORBELLS), half: 0, combined }
     }
+}
+
+/// How a WQE may be rung by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Direct {
+    /// The WQE is written to the register as a whole block.
+    BlueFlame,
+    /// Its first 8 bytes are written to an uncached register.
+    Word,
+    /// Not, but by [`Sq::ring_doorbell`].
+    No,
 }
 
 /// The range of payload that can be sent inline.
@@ -125,7 +138,7 @@ struct Payload<E> {
     arena: u64,
 }
 
-impl<E: Entries> Payload<E> {
+impl<T: Probe> Payload<Entries<'_, 8, T>> {
     /// The inline segment of a word of the arena: its one unit, in the order of memory. Payload is
     /// bytes, and is never turned over. None if the word is not there or not in one piece.
     #[inline(always)]
@@ -146,21 +159,23 @@ impl<E: Entries> Payload<E> {
 /// Posting end of a send queue.
 pub struct Sq<'p, P: Platform> {
     platform: &'p P,
-    blocks: P::Entries<'p, { wqe::WQEBB }>,
-    record: P::Entries<'p, RECORD>,
-    payload: Payload<P::Entries<'p, 8>>,
+    blocks: Entries<'p, { wqe::WQEBB }, P::Probe>,
+    record: Entries<'p, RECORD, P::Probe>,
+    payload: Payload<Entries<'p, 8, P::Probe>>,
     /// Index of the next block, free running.
     head: u32,
     /// The first words of requests of one segment, but for the index; the other kinds get the
     /// number of the queue pair from the one of a send.
     send: u64,
     write: u64,
-    register: P::Register<'p>,
-    /// Whole blocks may be written to the register.
-    blueflame: bool,
-    /// The next WQE may be rung by itself, on the fast path: no WQE waits for its doorbell, and no
-    /// fence is due.
-    direct: bool,
+    /// BAR offset of the half of the doorbell register that is written next.
+    register: usize,
+    /// What differs between the offsets of both halves; 0 if there is one.
+    half: usize,
+    /// How the next WQE may be rung: as `usual`, unless others wait for their doorbell or a fence
+    /// is due.
+    direct: Direct,
+    usual: Direct,
     /// First word of the last WQE that waits for its doorbell; 0 if none does.
     waiting: u64,
     /// The next WQE carries a fence, because a window was bound before it.
@@ -185,22 +200,25 @@ impl<'p, P: Platform> Sq<'p, P> {
         record: Record,
         doorbell: Doorbell,
     ) -> Option<Self> {
-        let blueflame = P::WRITE_COMBINING && doorbell.half != 0;
+        let usual = match doorbell {
+            Doorbell { combined: false, .. } => Direct::Word,
+            Doorbell { half: 0, .. } => Direct::No,
+            Doorbell { .. } => Direct::BlueFlame,
+        };
+        let memory = platform.memory();
+        let words = Span { offset: 0, len: 1 << memory.len().checked_ilog2()? };
         Some(Self {
             platform,
-            blocks: platform.entries(ring.span(wqe::WQEBB.ilog2()))?,
-            record: platform.entries(record.span())?,
-            payload: Payload {
-                words: platform
-                    .entries(Span { offset: 0, len: 1 << platform.arena_len().checked_ilog2()? })?,
-                arena: platform.arena_addr(),
-            },
+            blocks: memory.entries(ring.span(wqe::WQEBB.ilog2()))?,
+            record: memory.entries(record.span())?,
+            payload: Payload { words: memory.entries(words)?, arena: memory.addr() },
             head: 0,
             send: ONE_SEND,
             write: 0,
-            register: platform.register(doorbell.register, doorbell.half)?,
-            blueflame,
-            direct: blueflame || !P::WRITE_COMBINING,
+            register: doorbell.register,
+            half: doorbell.half,
+            direct: usual,
+            usual,
             waiting: 0,
             fence: false,
         })
@@ -245,7 +263,7 @@ impl<'p, P: Platform> Sq<'p, P> {
     #[inline(always)]
     fn update_fast_path(&mut self) {
         let calm = self.waiting == 0 && !self.fence;
-        self.direct = calm && (self.blueflame || !P::WRITE_COMBINING);
+        self.direct = if calm { self.usual } else { Direct::No };
     }
 
     /// Stores one block of the WQE that starts at the head.
@@ -268,17 +286,15 @@ impl<'p, P: Platform> Sq<'p, P> {
             self.store(self.head, &block);
             self.head = self.head.wrapping_add(1);
             self.waiting = block[0];
-            self.direct = false;
-        } else if self.direct {
+            self.direct = Direct::No;
+        } else if self.direct == Direct::BlueFlame {
             self.store(self.head, block);
             self.head = self.head.wrapping_add(1);
-            self.publish();
-            if P::WRITE_COMBINING {
-                self.register.write_block(block);
-                self.flush();
-            } else {
-                self.register.write64(block[0]);
-            }
+            self.write_block(block);
+        } else if self.direct == Direct::Word {
+            self.store(self.head, block);
+            self.head = self.head.wrapping_add(1);
+            self.write_word(block[0]);
         } else {
             self.post_indirect(*block, flags);
         }
@@ -292,11 +308,9 @@ impl<'p, P: Platform> Sq<'p, P> {
         block[1] |= self.take_pending_fence(flags);
         self.store(self.head, &block);
         self.head = self.head.wrapping_add(1);
-        if P::WRITE_COMBINING && self.blueflame && self.waiting == 0 {
+        if self.usual == Direct::BlueFlame && self.waiting == 0 {
             self.update_fast_path();
-            self.publish();
-            self.register.write_block(&block);
-            self.flush();
+            self.write_block(&block);
         } else {
             self.ring_doorbell(block[0]);
         }
@@ -310,7 +324,7 @@ impl<'p, P: Platform> Sq<'p, P> {
         self.head = self.head.wrapping_add(blocks);
         if flags.contains(PostFlags::DEFER) {
             self.waiting = first;
-            self.direct = false;
+            self.direct = Direct::No;
         } else {
             self.ring_doorbell(first);
         }
@@ -321,10 +335,27 @@ impl<'p, P: Platform> Sq<'p, P> {
     #[inline(always)]
     fn publish(&self) {
         // ORDER: the WQEs' stores precede the counter that lets the device fetch them.
-        self.platform.before_record();
+        self.platform.fence(Fence::BeforeRecord);
         self.record.store32::<SECOND>(0, (self.head & 0xffff).to_be());
+    }
+
+    /// Rings by a whole WQE, through BlueFlame.
+    #[inline(always)]
+    fn write_block(&mut self, block: &Block) {
+        self.publish();
         // ORDER: the counter precedes the register: a doorbell that overtakes it is lost.
-        self.platform.before_doorbell();
+        self.platform.fence(Fence::BeforeDoorbell);
+        self.platform.write_block(self.register, block);
+        self.flush();
+    }
+
+    /// Rings by the first 8 bytes of a WQE, through an uncached register.
+    #[inline(always)]
+    fn write_word(&mut self, first: u64) {
+        self.publish();
+        // ORDER: as in `write_block`.
+        self.platform.fence(Fence::BeforeUncached);
+        self.platform.write64(self.register, first);
     }
 
     /// Rings the doorbell with the first 8 bytes of a WQE.
@@ -332,9 +363,13 @@ impl<'p, P: Platform> Sq<'p, P> {
     fn ring_doorbell(&mut self, first: u64) {
         self.waiting = 0;
         self.update_fast_path();
-        self.publish();
-        self.register.write64(first);
-        if P::WRITE_COMBINING {
+        if self.usual == Direct::Word {
+            self.write_word(first);
+        } else {
+            self.publish();
+            // ORDER: as in `write_block`.
+            self.platform.fence(Fence::BeforeDoorbell);
+            self.platform.write64(self.register, first);
             self.flush();
         }
     }
@@ -344,8 +379,8 @@ impl<'p, P: Platform> Sq<'p, P> {
     fn flush(&mut self) {
         // ORDER: this doorbell leaves the CPU before the next one is written to the other half of
         // the register.
-        self.platform.after_mmio();
-        self.register.turn();
+        self.platform.fence(Fence::AfterDoorbell);
+        self.register ^= self.half;
     }
 
     /// Offset in the arena of payload that may be read inline.
@@ -353,7 +388,7 @@ impl<'p, P: Platform> Sq<'p, P> {
     fn inline_at(&self, segment: &Segment) -> Option<usize> {
         let offset = segment.addr.wrapping_sub(self.payload.arena);
         let offset = usize::try_from(offset).ok()?;
-        let end = self.platform.arena_len().saturating_sub(INLINE_REACH);
+        let end = self.platform.memory().len().saturating_sub(INLINE_REACH);
         (offset < end).then_some(offset)
     }
 
@@ -364,7 +399,7 @@ impl<'p, P: Platform> Sq<'p, P> {
         let (header, payload) = bytes.split_at_mut(4);
         header.copy_from_slice(&(wqe::INLINE | len).to_be_bytes());
         if let Some(to) = payload.get_mut(..len as usize) {
-            self.platform.read_bytes(offset, to);
+            self.platform.memory().read_bytes(offset, to);
         }
         let mut words = [0; 6];
         for (word, chunk) in words.iter_mut().zip(bytes.as_chunks::<8>().0) {
@@ -596,7 +631,7 @@ impl<P: Platform> SendQueue for Sq<'_, P> {
         if head != begin {
             self.head = head;
             self.waiting = first;
-            self.direct = false;
+            self.direct = Direct::No;
         }
     }
 

@@ -15,16 +15,16 @@ use dat_core::provider::{Segment, SharedRecvQueue};
 
 use super::recv::END;
 use super::ring::{FIRST, RECORD, Record, Ring};
-use crate::platform::Platform;
-use crate::platform::entries::Entries as _;
+use crate::platform::dma::Entries;
+use crate::platform::{Fence, Platform};
 use crate::prm::wqe;
 
 /// Posting end of a shared receive queue.
 pub struct Shared<'p, P: Platform> {
     platform: &'p P,
     /// The ring as units, whatever the size of its slots: the link, then data pointers.
-    units: P::Entries<'p, { wqe::UNIT }>,
-    record: P::Entries<'p, RECORD>,
+    units: Entries<'p, { wqe::UNIT }, P::Probe>,
+    record: Entries<'p, RECORD, P::Probe>,
     /// log2 of the units of a slot.
     log_units: u32,
     /// Highest slot number.
@@ -54,8 +54,8 @@ impl<'p, P: Platform> Shared<'p, P> {
         let mask = ring.slots().wrapping_sub(1) as u16;
         let queue = Self {
             platform,
-            units: platform.entries(ring.span(log_stride.into()))?,
-            record: platform.entries(record.span())?,
+            units: platform.memory().entries(ring.span(log_stride.into()))?,
+            record: platform.memory().entries(record.span())?,
             log_units: u32::from(log_stride).checked_sub(wqe::UNIT.ilog2())?,
             mask,
             front: 0,
@@ -106,7 +106,7 @@ impl<P: Platform> SharedRecvQueue for Shared<'_, P> {
         self.posted = self.posted.wrapping_add(1);
         // ORDER: the scatter list and all links up to it precede the counter by which the device
         // finds it.
-        self.platform.before_record();
+        self.platform.fence(Fence::BeforeRecord);
         self.record.store32::<FIRST>(0, u32::from(self.posted).to_be());
         token
     }

@@ -15,6 +15,7 @@ use crate::device::cmd::CommandQueue;
 use crate::device::eq::EventQueue;
 use crate::device::health::{self, Monitor};
 use crate::device::pages::ledger::Ledger;
+use crate::device::random::Random;
 use crate::device::{Caps, Config, Device, Identity, Stage, Uar, optional};
 use crate::platform::Platform;
 use crate::prm::At;
@@ -60,10 +61,22 @@ const EMPTY_CAP: CapMessage = [0; BLOCK_AT + caps::BLOCK];
 impl<'p, P: Platform> Device<'p, P> {
     /// Brings the device up. The host has reset it, mapped BAR 0 and switched bus mastering on.
     pub fn open(platform: &'p P, config: &Config<'p>) -> Result<Self, Fault> {
+        if config.entropy == 0 {
+            return Err(fault!(
+                BadParameter,
+                "bring-up",
+                "Config::entropy is 0, so peers could guess keys",
+                "set it to a random number",
+            ));
+        }
+        let mut random = Random::new(config.entropy);
         let firmware = await_firmware(platform, config)?;
-        let queue = CommandQueue::new(platform, config.command_timeout, config.observer)?;
+        let mut queue = CommandQueue::new(platform, config.command_timeout, config.observer)?;
+        queue.set_token(random.next_byte());
         let mut device = Self {
             platform,
+            config: *config,
+            random,
             queue,
             stage: Stage::CommandQueue,
             pages: Ledger::new(config.page_budget),
@@ -228,7 +241,7 @@ impl<'p, P: Platform> Device<'p, P> {
     fn init_hca(&mut self) -> Result<(), Fault> {
         let mut input = InitHcaIn::new();
         if self.caps.general.sw_owner_id() {
-            let [high, low] = [self.platform.entropy(), self.platform.entropy()];
+            let [high, low] = [self.random.next(), self.random.next()];
             input.set_sw_owner_id(u128::from(high) << 64 | u128::from(low));
         }
         self.run(Opcode::InitHca, 0, &mut input.0)?;

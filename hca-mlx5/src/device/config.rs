@@ -6,6 +6,7 @@ use core::time::Duration;
 use dat_core::provider::Mtu;
 
 use crate::device::cmd::dump::Observer;
+use crate::platform::Lend;
 
 /// Bytes around the payload of a RoCEv2 packet at most: Ethernet 14, VLAN 4, IPv6 40, UDP 8, BTH
 /// 12, RETH and immediate or AtomicETH 28, ICRC 4, FCS 4.
@@ -25,7 +26,7 @@ pub struct Config<'p> {
     /// Interrupt vector of command events: it ends a sleep in [`relax`] early. No such sleep may
     /// rely on it alone, for cards are known to lose these events.
     ///
-    /// [`relax`]: crate::platform::Platform::relax
+    /// [`relax`]: crate::platform::Clock::relax
     pub command_vector: u16,
     /// Interrupt vector of asynchronous events.
     pub async_vector: u16,
@@ -43,10 +44,18 @@ pub struct Config<'p> {
     /// Largest frame wanted on the port, headers included. Enough for a RoCEv2 packet of 4,096
     /// bytes by default.
     pub frame_size: u16,
+    /// A random number, not 0, from which keys, flow labels and the like follow: a peer must not be
+    /// able to guess them.
+    pub entropy: u64,
+    /// The doorbell pages of BAR 0 are mapped write-combining, so BlueFlame pays.
+    pub write_combining: bool,
+    /// Lends memory outside the arena to the device.
+    pub lender: Option<&'p (dyn Lend + Sync)>,
     /// Sees every command.
     pub observer: Option<&'p (dyn Observer + Sync)>,
 }
 
+/// All but [`Config::entropy`], which whoever opens a device has to set.
 impl Default for Config<'_> {
     fn default() -> Self {
         Self {
@@ -62,6 +71,9 @@ impl Default for Config<'_> {
             command_timeout: None,
             init_timeout: Duration::from_secs(120),
             frame_size: ROCE_FRAME_4096,
+            entropy: 0,
+            write_combining: false,
+            lender: None,
             observer: None,
         }
     }

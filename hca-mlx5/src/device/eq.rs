@@ -7,9 +7,10 @@
 //! the arming raises the interrupt at once, because the doorbell carries the position.
 //!
 //! There are four, so that no kind of event waits for another to be read:
-//! * commands: only there to wake a host that sleeps in [`Platform::relax`]; what it says is not
-//!   needed, so it is read to its end and armed by every command that waits or returns, and no
-//!   number of commands can overrun it;
+//! * commands: only there to wake a host that sleeps in
+//!   [`Clock::relax`](crate::platform::Clock::relax); what it says is not needed, so it is read to
+//!   its end and armed by every command that waits or returns, and no number of commands can overrun
+//!   it;
 //! * asynchronous events and completion events: read only as far as the driver's user takes them,
 //!   so that none is lost. A user that does not look for a while, or a burst on the port, fills
 //!   them and stops the reading;
@@ -28,7 +29,7 @@ mod tests;
 use dat_core::provider::Fault;
 
 use crate::device::health;
-use crate::platform::{Platform, Span};
+use crate::platform::{Fence, Platform, Span};
 use crate::prm::eq::{
     EQE_DATA, EQE_SIZE, EqDoorbell, EqeHead, EqeTail, EventType, UAR_EQ_ARM, UAR_EQ_UPDATE,
 };
@@ -217,15 +218,15 @@ impl EventQueue {
     fn take<P: Platform>(&mut self, platform: &P, data: &mut [u8; 28]) -> Option<EqeHead> {
         let index = self.consumer & ((1 << self.log_size) - 1);
         let at = self.span.offset + EQE_SIZE * index as usize;
-        let tail = EqeTail(u32::from_be(platform.load32(at + EQE_SIZE - 4)));
+        let tail = EqeTail(u32::from_be(platform.memory().load32(at + EQE_SIZE - 4)));
         let odd_pass = self.consumer >> self.log_size & 1 == 1;
         if tail.owner() != odd_pass {
             return None;
         }
         // ORDER: the load of the owner bit precedes those of the entry.
-        platform.after_ownership();
-        let head = EqeHead(u32::from_be(platform.load32(at)));
-        platform.read_bytes(at + EQE_DATA, data);
+        platform.fence(Fence::AfterOwnership);
+        let head = EqeHead(u32::from_be(platform.memory().load32(at)));
+        platform.memory().read_bytes(at + EQE_DATA, data);
         self.consumer = self.consumer.wrapping_add(1);
         // The device counts entries as free only when the position is written to it.
         if self.consumer.wrapping_sub(self.acknowledged) >= 1 << (self.log_size - 2) {
@@ -259,11 +260,11 @@ impl EventQueue {
         word.set_eqn(self.number);
         word.set_consumer_index(self.consumer & 0xff_ffff);
         // ORDER: the loads of the entries precede the doorbell that lets the device overwrite them.
-        platform.after_ownership();
+        platform.fence(Fence::AfterOwnership);
         // ORDER: the prefill of a new ring, if this is its first doorbell, precedes it too.
-        platform.before_doorbell();
+        platform.fence(Fence::BeforeDoorbell);
         health::write(platform, self.doorbells + doorbell, word.0);
-        platform.after_mmio();
+        platform.fence(Fence::AfterDoorbell);
         self.acknowledged = self.consumer;
     }
 }

@@ -19,6 +19,7 @@ pub(crate) mod health;
 pub mod page_list;
 pub(crate) mod pages;
 mod port;
+pub(crate) mod random;
 #[cfg(test)]
 pub(crate) mod scripted;
 mod teardown;
@@ -38,6 +39,7 @@ use crate::device::cmd::CommandQueue;
 use crate::device::eq::{Decoded, Event, EventQueue, PageRequest};
 use crate::device::health::Monitor;
 use crate::device::pages::ledger::Ledger;
+use crate::device::random::Random;
 use crate::platform::{Platform, Span};
 use crate::prm::caps::{
     ATOMIC_8_BYTES, ATOMIC_ANSWERS_AS_HOST, ATOMIC_OPERATIONS, AtomicCap, EthernetCap,
@@ -167,6 +169,8 @@ const PER_CALL: usize = 64;
 /// The device, up and running.
 pub struct Device<'p, P: Platform> {
     pub(crate) platform: &'p P,
+    pub(crate) config: Config<'p>,
+    pub(crate) random: Random,
     pub(crate) queue: CommandQueue<'p, P>,
     pub(crate) stage: Stage,
     pub(crate) pages: Ledger,

@@ -9,12 +9,16 @@ mod tiny;
 use core::cell::{Cell, RefCell};
 use std::boxed::Box;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use std::vec;
 use std::vec::Vec;
 
 pub(crate) use self::tiny::Tiny;
+use crate::device::Config;
 use crate::device::cmd::dump::{Dump, Observer};
-use crate::platform::{ByOffset, Platform, RegisterByOffset, Span};
+use crate::platform::dma::tests::Pages;
+use crate::platform::dma::{Memory, Probe};
+use crate::platform::{Bar, Clock, Dma, Fence, Reach, Span};
 use crate::prm;
 use crate::prm::cmd::{BLOCK_DATA, BlockTrailer, CommandEntry, HEAD, InputHead, Opcode};
 use crate::prm::eq::EventType;
@@ -71,8 +75,35 @@ pub(crate) enum Reply {
 
 type Script = Box<dyn FnMut(&Command) -> Reply>;
 
+/// What has not passed a fence.
+#[derive(Default)]
+pub(crate) struct Unfenced {
+    store: Cell<bool>,
+    /// What the device wrote since the last fence after ownership.
+    unseen: RefCell<Vec<core::ops::Range<usize>>>,
+}
+
+impl Probe for Rc<Unfenced> {
+    fn load(&self, offset: usize, len: usize) {
+        let unseen = self.unseen.borrow();
+        let hit = unseen.iter().any(|range| range.start < offset + len && offset < range.end);
+        assert!(!hit, "read what the device wrote without the fence after ownership");
+    }
+    fn store(&self, _: usize, _: &[u8]) {
+        self.store.set(true);
+    }
+}
+
+/// What the driver is told at bring-up.
+pub(crate) fn config() -> Config<'static> {
+    Config { entropy: 1, ..Config::default() }
+}
+
 pub(crate) struct Scripted {
-    arena: RefCell<Vec<u8>>,
+    memory: Memory<Rc<Unfenced>>,
+    /// The same memory for the device.
+    pages: Pages,
+    unfenced: Rc<Unfenced>,
     live: RefCell<BTreeMap<usize, usize>>,
     bar: RefCell<Vec<u32>>,
     clock: Cell<u64>,
@@ -85,13 +116,9 @@ pub(crate) struct Scripted {
     pub(crate) reserve: Cell<usize>,
     pub(crate) given: RefCell<BTreeSet<u64>>,
     next_page: Cell<u64>,
-    unfenced_store: Cell<bool>,
-    /// What the device wrote since the last fence after ownership.
-    unseen: RefCell<Vec<core::ops::Range<usize>>>,
     /// Health counter runs.
     pub(crate) beating: Cell<bool>,
     pub(crate) busy_until: Cell<u64>,
-    entropy: Cell<u64>,
 }
 
 impl Scripted {
@@ -102,8 +129,12 @@ impl Scripted {
 
     /// One that asks `script` first.
     pub(crate) fn with(script: impl FnMut(&Command) -> Reply + 'static) -> Self {
+        let pages = Pages::new(ARENA, 0xa5);
+        let unfenced = Rc::new(Unfenced::default());
         let platform = Self {
-            arena: RefCell::new(vec![0xa5; ARENA]),
+            memory: pages.probed(0x10_0000, unfenced.clone()),
+            pages,
+            unfenced,
             live: RefCell::default(),
             bar: RefCell::new(vec![0; BAR / 4]),
             clock: Cell::new(5_000_000_000),
@@ -116,11 +147,8 @@ impl Scripted {
             reserve: Cell::new(20_000),
             given: RefCell::default(),
             next_page: Cell::new(FIRMWARE),
-            unfenced_store: Cell::new(false),
-            unseen: RefCell::default(),
             beating: Cell::new(true),
             busy_until: Cell::new(0),
-            entropy: Cell::new(0x1234_5678_9abc_def1),
         };
         platform.set(init_seg::FW_REV, 12 << 16 | 14);
         platform.set(init_seg::CMDIF_REV_FW_SUB, 5 << 16 | 1220);
@@ -163,13 +191,15 @@ impl Scripted {
     /// What stands at a device address.
     pub(crate) fn dma<const N: usize>(&self, address: u64) -> [u8; N] {
         let at = usize::try_from(address - IOVA).unwrap();
-        self.arena.borrow()[at..at + N].try_into().unwrap()
+        let mut bytes = [0; N];
+        self.pages.memory().read_bytes(at, &mut bytes);
+        bytes
     }
 
     pub(crate) fn dma_write(&self, address: u64, bytes: &[u8]) {
         let at = usize::try_from(address - IOVA).unwrap();
-        self.arena.borrow_mut()[at..at + bytes.len()].copy_from_slice(bytes);
-        self.unseen.borrow_mut().push(at..at + bytes.len());
+        self.pages.memory().write_bytes(at, bytes);
+        self.unfenced.unseen.borrow_mut().push(at..at + bytes.len());
     }
 
     /// Posts an event, as the device does.
@@ -221,7 +251,7 @@ impl Scripted {
     }
 
     fn ring(&self, bits: u32) {
-        assert!(!self.unfenced_store.get(), "doorbell without the fence before it");
+        assert!(!self.unfenced.store.get(), "doorbell without the fence before it");
         let page = u64::from(self.get(init_seg::CMDQ_ADDR_H)) << 32
             | u64::from(self.get(init_seg::CMDQ_ADDR_L_SZ) & 0xffff_f000);
         for slot in (0..32).filter(|slot| bits >> slot & 1 == 1) {
@@ -293,9 +323,7 @@ impl Scripted {
     }
 }
 
-impl Platform for Scripted {
-    const WRITE_COMBINING: bool = false;
-
+impl Bar for Scripted {
     fn bar_len(&self) -> usize {
         BAR
     }
@@ -329,7 +357,7 @@ impl Platform for Scripted {
             }
             _ => {
                 if offset >= 4096 {
-                    assert!(!self.unfenced_store.get(), "doorbell without the fence before it");
+                    assert!(!self.unfenced.store.get(), "doorbell without the fence before it");
                     self.doorbells.borrow_mut().push((offset, value));
                 }
                 self.set(offset, value);
@@ -344,25 +372,16 @@ impl Platform for Scripted {
     fn write_block(&self, _: usize, _: &[u64; 8]) {
         panic!("nothing here uses BlueFlame");
     }
+}
 
-    type Register<'p>
-        = RegisterByOffset<'p, Self>
-    where
-        Self: 'p;
+impl Dma for Scripted {
+    type Probe = Rc<Unfenced>;
 
-    fn register(&self, offset: usize, half: usize) -> Option<RegisterByOffset<'_, Self>> {
-        RegisterByOffset::new(self, offset, half)
+    fn memory(&self) -> &Memory<Rc<Unfenced>> {
+        &self.memory
     }
 
-    fn arena_len(&self) -> usize {
-        ARENA
-    }
-
-    fn arena_addr(&self) -> u64 {
-        0x10_0000
-    }
-
-    fn alloc(&self, len: usize, align: usize) -> Option<Span> {
+    fn alloc(&self, len: usize, align: usize, _: Reach) -> Option<Span> {
         let mut live = self.live.borrow_mut();
         let mut offset = 0;
         for (start, size) in live.iter() {
@@ -375,7 +394,7 @@ impl Platform for Scripted {
             return None;
         }
         live.insert(offset, len);
-        self.arena.borrow_mut()[offset..offset + len].fill(0);
+        self.pages.memory().write_bytes(offset, &vec![0; len]);
         Some(Span { offset, len })
     }
 
@@ -386,54 +405,21 @@ impl Platform for Scripted {
             "freed what was not taken"
         );
         // Whoever uses it still will notice.
-        self.arena.borrow_mut()[span.offset..span.offset + span.len].fill(0xa5);
+        self.pages.memory().write_bytes(span.offset, &vec![0xa5; span.len]);
     }
 
     fn iova(&self, offset: usize) -> Option<(u64, usize)> {
         Some((IOVA + offset as u64, ARENA.checked_sub(offset)?))
     }
 
-    fn load32(&self, offset: usize) -> u32 {
-        u32::from_ne_bytes(self.arena.borrow()[offset..offset + 4].try_into().unwrap())
-    }
-
-    fn load_words<const N: usize>(&self, offset: usize) -> [u64; N] {
-        core::array::from_fn(|index| {
-            let at = offset + 8 * index;
-            u64::from_ne_bytes(self.arena.borrow()[at..at + 8].try_into().unwrap())
-        })
-    }
-
-    fn store32(&self, offset: usize, value: u32) {
-        self.unfenced_store.set(true);
-        self.arena.borrow_mut()[offset..offset + 4].copy_from_slice(&value.to_ne_bytes());
-    }
-
-    fn store_words<const N: usize>(&self, offset: usize, words: &[u64; N]) {
-        for (at, word) in (offset..).step_by(8).zip(words) {
-            self.write_bytes(at, &word.to_ne_bytes());
+    fn fence(&self, fence: Fence) {
+        match fence {
+            Fence::BeforeRecord | Fence::BeforeDoorbell | Fence::BeforeUncached => {
+                self.unfenced.store.set(false);
+            }
+            Fence::AfterOwnership => self.unfenced.unseen.borrow_mut().clear(),
+            Fence::AfterDoorbell => {}
         }
-    }
-
-    fn read_bytes(&self, offset: usize, to: &mut [u8]) {
-        let unseen = self.unseen.borrow();
-        let hit = unseen.iter().any(|range| range.start < offset + to.len() && offset < range.end);
-        assert!(!hit, "read what the device wrote without the fence after ownership");
-        to.copy_from_slice(&self.arena.borrow()[offset..offset + to.len()]);
-    }
-
-    fn write_bytes(&self, offset: usize, from: &[u8]) {
-        self.unfenced_store.set(true);
-        self.arena.borrow_mut()[offset..offset + from.len()].copy_from_slice(from);
-    }
-
-    type Entries<'p, const LEN: usize>
-        = ByOffset<'p, Self, LEN>
-    where
-        Self: 'p;
-
-    fn entries<const LEN: usize>(&self, span: Span) -> Option<ByOffset<'_, Self, LEN>> {
-        ByOffset::new(self, span)
     }
 
     fn pages_take(&self, to: &mut [u64]) -> usize {
@@ -452,17 +438,9 @@ impl Platform for Scripted {
         self.reserve.set(self.reserve.get() + known);
         known
     }
+}
 
-    fn before_doorbell(&self) {
-        self.unfenced_store.set(false);
-    }
-
-    fn after_ownership(&self) {
-        self.unseen.borrow_mut().clear();
-    }
-
-    fn after_mmio(&self) {}
-
+impl Clock for Scripted {
     fn now(&self) -> u64 {
         self.clock.get()
     }
@@ -480,12 +458,6 @@ impl Platform for Scripted {
         for (command, reply) in due {
             self.reply(command, reply);
         }
-    }
-
-    fn entropy(&self) -> u64 {
-        let next = self.entropy.get().wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        self.entropy.set(next);
-        next
     }
 }
 

@@ -15,7 +15,7 @@ use dat_core::fault;
 use dat_core::provider::Fault;
 
 use crate::device::{Device, Stage, health, note};
-use crate::platform::Platform;
+use crate::platform::{Fence, Platform};
 use crate::prm::cmd::{
     Opcode, TEARDOWN_GRACEFUL, TEARDOWN_PREPARE_FAST, TeardownHcaIn, TeardownHcaOut,
 };
@@ -115,7 +115,7 @@ impl<P: Platform> Device<'_, P> {
         health::write(platform, init_seg::CMDQ_ADDR_L_SZ, word.0);
         // ORDER: the request to stop leaves the CPU before the loads that wait for it to be
         // granted.
-        platform.after_mmio();
+        platform.fence(Fence::AfterDoorbell);
         let deadline = health::clock(platform) + DISABLE_TIMEOUT;
         loop {
             let now = health::clock(platform);

@@ -7,14 +7,15 @@ use dat_core::provider::FaultKind;
 
 use super::*;
 use crate::device::eq::QpEvent;
-use crate::device::scripted::{ASYNC, COMMANDS, COMPLETIONS, PAGES, Reply, Scripted};
+use crate::device::scripted::{ASYNC, COMMANDS, COMPLETIONS, PAGES, Reply, Scripted, config};
+use crate::platform::Clock;
 use crate::prm;
 use crate::prm::eq::{EventType, UAR_EQ_ARM};
 use crate::prm::init_seg;
 use crate::prm::roce::{ROCE_ADDRESS, RoceAddress, RoceAddressIn};
 
 fn open(platform: &Scripted) -> Device<'_, Scripted> {
-    Device::open(platform, &Config::default()).unwrap()
+    Device::open(platform, &config()).unwrap()
 }
 
 fn now(platform: &Scripted) -> Instant {

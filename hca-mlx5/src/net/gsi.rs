@@ -24,7 +24,7 @@ use smoltcp::wire::{IpProtocol, Ipv4Packet, Ipv6Packet};
 use crate::data::send::Doorbell;
 use crate::data::{Cq, Rq, Sq, address_vector};
 use crate::device::{Device, note};
-use crate::platform::{Platform, Span};
+use crate::platform::{Platform, Reach, Span};
 use crate::prm::mkey::Mkey;
 use crate::verbs::cq::{self, CqObject};
 use crate::verbs::mkey;
@@ -169,7 +169,7 @@ impl<'p, P: Platform> Gsi<'p, P> {
         let platform = device.platform();
         let pd = device.alloc_pd()?;
         parts.pd = Some(pd);
-        let buffers = platform.alloc(BUFFERS, 64).ok_or(fault!(
+        let buffers = platform.alloc(BUFFERS, 64, Reach::ReadWrite).ok_or(fault!(
             Resources,
             "QP1",
             "no room in the arena",
@@ -195,7 +195,7 @@ impl<'p, P: Platform> Gsi<'p, P> {
             request_segments: 1,
             receive_segments: 1,
             uar,
-            doorbell: Doorbell::shared(uar.offset),
+            doorbell: Doorbell::shared(uar.offset, device.config.write_combining),
             shared: None,
         };
         let (object, sq, rq) = qp::create(device, &spec)?;
@@ -287,7 +287,7 @@ impl<'p, P: Platform> Gsi<'p, P> {
         }
         let slot = usize::from(self.posted & (SENDS - 1));
         let offset = self.buffers.wrapping_add(SEND_AT + MAD * slot);
-        self.platform.write_bytes(offset, mad);
+        self.platform.memory().write_bytes(offset, mad);
         let av = address_vector::address(path, QP1, QP1, GSI_QKEY);
         let segment =
             Segment { addr: address(self.platform, offset), len: MAD_LEN, lkey: self.lkey };
@@ -337,10 +337,10 @@ impl<'p, P: Platform> Gsi<'p, P> {
         }
         let offset = self.receive_buffer(slot);
         let mut grh = [0; GRH];
-        self.platform.read_bytes(offset, &mut grh);
+        self.platform.memory().read_bytes(offset, &mut grh);
         let from = source(&grh)?;
         let mut mad = [0; MAD];
-        self.platform.read_bytes(offset.wrapping_add(GRH), &mut mad);
+        self.platform.memory().read_bytes(offset.wrapping_add(GRH), &mut mad);
         Some(MadIn { from, mad })
     }
 
@@ -372,7 +372,7 @@ impl<'p, P: Platform> Gsi<'p, P> {
 
 /// CPU address of a place in the arena, which is what the key translates.
 fn address<P: Platform>(platform: &P, offset: usize) -> u64 {
-    platform.arena_addr().wrapping_add(offset as u64)
+    platform.memory().addr().wrapping_add(offset as u64)
 }
 
 /// Returns the fault of a bad completion.

@@ -1,63 +1,83 @@
 //! Memory the device may reach: the only file that touches it.
 //!
-//! [`RawArena`] is the arena half of a [`crate::platform::Platform`] over ordinary memory: VFIO and
-//! bare metal embed one and forward to it ([`crate::forward_arena`]). [`Buffer`] is a consumer's
-//! piece of an arena, of whatever platform.
+//! [`Memory`] loads and stores by offset, each checked. A queue touches the same power of two of
+//! equal entries as long as it exists, so it takes them as [`Entries`], which are checked once and
+//! then only cut an index to the ring. Doorbell records are rings of one entry; short payload is
+//! read through the whole arena as words. [`Buffer`] is a consumer's piece of an arena, of whatever
+//! platform.
 //!
-//! All loads and stores are volatile and go by offset; no Rust reference into the arena is ever
-//! made, because the device may write any of it at any time.
+//! All loads and stores are volatile; no Rust reference into the arena is ever made, because the
+//! device may write any of it at any time.
 #![expect(
     unsafe_code,
     reason = "device-visible memory is reached through raw pointers, here and nowhere else"
 )]
 
-use core::marker::PhantomData;
 use core::ptr::NonNull;
 
 use dat_core::provider::Region;
-use heapless::Vec;
-use spin::Mutex;
 
-use crate::platform::entries::{self, Entries};
-use crate::platform::{Platform, Span};
+use crate::platform::{Platform, Reach, Span};
 
-/// Spans are handed out in multiples of this: no two share a cache line.
-const GRAIN: usize = 64;
+/// Accesses of up to so many bytes are checked by one compare.
+const SHORT: usize = 64;
 
-/// An arena over raw memory, with a first-fit allocator that keeps at most `HOLES` holes.
+/// Sees what the driver loads from a [`Memory`] and stores to it, by offset. Hosts of tests keep a
+/// log, or hold back what has not passed a fence. `()` sees nothing and costs nothing.
+pub trait Probe {
+    /// A 32-bit load found `value`. Returns what the driver is to see.
+    fn load32(&self, _offset: usize, value: u32) -> u32 {
+        value
+    }
+    /// Wider loads, or loads of bytes, are about to begin.
+    fn load(&self, _offset: usize, _len: usize) {}
+    /// `bytes` have been stored.
+    fn store(&self, _offset: usize, _bytes: &[u8]) {}
+}
+
+impl Probe for () {}
+
+/// Memory that the device may reach.
 #[derive(Debug)]
-pub struct RawArena<const HOLES: usize = 128> {
+pub struct Memory<T = ()> {
     base: NonNull<u8>,
     len: usize,
     /// Everything of up to 64 bytes that starts below this offset ends inside the memory.
     inner: usize,
-    holes: Mutex<Vec<Span, HOLES>>,
+    addr: u64,
+    probe: T,
 }
 
-// SAFETY: the memory outlives the value (see `new`); all accesses are volatile, and which span
-// belongs to whom is settled by the allocator behind its lock.
-unsafe impl<const HOLES: usize> Send for RawArena<HOLES> {}
-// SAFETY: as above.
-unsafe impl<const HOLES: usize> Sync for RawArena<HOLES> {}
+// SAFETY: the memory outlives the value (see `probed`), and all accesses are volatile.
+unsafe impl<T: Send> Send for Memory<T> {}
+// SAFETY: as above; whose a piece of it is, the allocator settles.
+unsafe impl<T: Sync> Sync for Memory<T> {}
 
-impl<const HOLES: usize> RawArena<HOLES> {
-    /// Wraps memory.
+impl Memory {
+    /// Wraps memory, which consumers see where the CPU does.
     ///
     /// # Safety
     /// `base` is page aligned and valid for reads and writes of `len` bytes for as long as the
     /// value lives, and nothing in the program makes a Rust reference into it.
     #[must_use]
     pub unsafe fn new(base: NonNull<u8>, len: usize) -> Self {
-        let mut holes = Vec::new();
-        let len = len - len % GRAIN;
-        // One hole, unless there is no memory, or no room for holes: then nothing can be had.
-        if len != 0 {
-            let _ = holes.push(Span { offset: 0, len });
-        }
-        Self { base, len, inner: len.saturating_sub(GRAIN - 1), holes: Mutex::new(holes) }
+        let addr = base.as_ptr().expose_provenance() as u64;
+        // SAFETY: the caller promises it.
+        unsafe { Self::probed(base, len, addr, ()) }
+    }
+}
+
+impl<T: Probe> Memory<T> {
+    /// Wraps memory whose consumers' segments count from `addr`, and tells `probe` of every access.
+    ///
+    /// # Safety
+    /// As of [`Memory::new`].
+    #[must_use]
+    pub unsafe fn probed(base: NonNull<u8>, len: usize, addr: u64, probe: T) -> Self {
+        Self { base, len, inner: len.saturating_sub(SHORT - 1), addr, probe }
     }
 
-    /// [`Platform::arena_len`].
+    /// Length in bytes.
     #[inline]
     #[must_use]
     pub const fn len(&self) -> usize {
@@ -70,118 +90,22 @@ impl<const HOLES: usize> RawArena<HOLES> {
         self.len == 0
     }
 
-    /// [`Platform::arena_addr`].
+    /// Address of the first byte, page aligned: what consumer segments carry.
     #[inline]
     #[must_use]
-    pub fn addr(&self) -> u64 {
-        self.base.as_ptr().expose_provenance() as u64
+    pub const fn addr(&self) -> u64 {
+        self.addr
     }
 
-    /// [`Platform::alloc`].
-    pub fn alloc(&self, len: usize, align: usize) -> Option<Span> {
-        let size = rounded(len)?;
-        let align = align.max(GRAIN);
-        if !align.is_power_of_two() {
-            return None;
-        }
-        let mut holes = self.holes.lock();
-        // The lowest place that is long enough.
-        let mut found = None;
-        for (index, hole) in holes.iter().enumerate() {
-            let Some(offset) = hole.offset.checked_add(align - 1) else {
-                continue;
-            };
-            let offset = offset & !(align - 1);
-            let fits = offset.saturating_add(size) <= hole.offset + hole.len;
-            if fits && found.is_none_or(|(lowest, _)| offset < lowest) {
-                found = Some((offset, index));
-            }
-        }
-        let (offset, index) = found?;
-        let hole = holes.get_mut(index)?;
-        let before = offset - hole.offset;
-        let after = Span { offset: offset + size, len: hole.len - before - size };
-        if before == 0 {
-            *hole = after;
-        } else {
-            let whole = core::mem::replace(&mut hole.len, before);
-            // Another hole is needed; without room for it nothing can be handed out here.
-            if after.len != 0 && holes.push(after).is_err() {
-                holes.get_mut(index)?.len = whole;
-                return None;
-            }
-        }
-        if before == 0 && after.len == 0 {
-            fill(&mut holes, index);
-        }
-        drop(holes);
-        let mut at = offset;
-        while at < offset + size {
-            self.store_words(at, &[0]);
-            at += 8;
-        }
-        Some(Span { offset, len })
-    }
-
-    /// [`Platform::free`]. A span that would need one hole more than there is room for is lost; so
-    /// is one that was never handed out or overlaps what is free already.
-    pub fn free(&self, span: Span) {
-        let Some(size) = rounded(span.len) else {
-            return;
-        };
-        let Some(end) = span.offset.checked_add(size) else {
-            return;
-        };
-        if end > self.len || !span.offset.is_multiple_of(GRAIN) {
-            return;
-        }
-        let mut holes = self.holes.lock();
-        if holes.iter().any(|hole| hole.offset < end && span.offset < hole.offset + hole.len) {
-            return;
-        }
-        let (mut start, mut end) = (span.offset, end);
-        // The holes before and behind it, if they touch it, become one with it.
-        let mut index = 0;
-        while let Some(hole) = holes.get(index).copied() {
-            let (first, last) = (hole.offset, hole.offset + hole.len);
-            if last == start || first == end {
-                (start, end) = (start.min(first), end.max(last));
-                fill(&mut holes, index);
-            } else {
-                index += 1;
-            }
-        }
-        let _ = holes.push(Span { offset: start, len: end - start });
-    }
-
-    /// Takes every span back. For after a reset of the function, when the driver over this arena is
-    /// gone: the driver keeps memory that a device which stopped answering may still write to,
-    /// and a reset is the end of that.
-    pub fn reclaim(&self) {
-        let mut holes = self.holes.lock();
-        holes.clear();
-        if self.len > 0 {
-            // There is room: it has just been emptied. With no room for any hole nothing can be
-            // had, as in `new`.
-            let _ = holes.push(Span { offset: 0, len: self.len });
-        }
-    }
-
-    /// Bytes that are free.
-    #[must_use]
-    pub fn available(&self) -> usize {
-        self.holes.lock().iter().map(|hole| hole.len).sum()
-    }
-
-    /// [`Platform::iova`] where the device sees the arena in one piece from `start` on: from
-    /// [`RawArena::addr`] on if nothing is between the device and the memory.
+    /// [`Dma::iova`](crate::platform::Dma::iova) where the device sees the memory in one piece from
+    /// `start` on: from [`Memory::addr`] on if nothing is between the device and the memory.
     #[must_use]
     pub fn iova(&self, start: u64, offset: usize) -> Option<(u64, usize)> {
         let left = self.len.checked_sub(offset).filter(|left| *left > 0)?;
         Some((start.checked_add(offset as u64)?, left))
     }
 
-    /// [`Platform::load32`].
+    /// 32-bit load in memory order. 0 outside the memory, as with all loads here.
     // Not inline: entries have their own.
     #[inline(never)]
     #[must_use]
@@ -190,28 +114,24 @@ impl<const HOLES: usize> RawArena<HOLES> {
             return 0;
         };
         // SAFETY: `place` is aligned and inside the memory.
-        unsafe { place.read_volatile() }
+        self.probe.load32(offset, unsafe { place.read_volatile() })
     }
 
-    /// [`Platform::load_words`].
+    /// `N` 64-bit loads from consecutive words, in ascending order; `offset` is a multiple of 8.
     #[inline]
     #[must_use]
     pub fn load_words<const N: usize>(&self, offset: usize) -> [u64; N] {
-        let mut words = [0; N];
-        let Some(place) = self.place::<[u64; N]>(offset) else {
-            return words;
-        };
-        let place = place.cast::<u64>();
-        for (index, word) in words.iter_mut().enumerate() {
-            // SAFETY: `index` is inside the N words that `place` was checked for.
-            let place = unsafe { place.add(index) };
-            // SAFETY: aligned and inside, as above.
-            *word = unsafe { place.read_volatile() };
+        match self.place::<[u64; N]>(offset) {
+            Some(place) => {
+                self.probe.load(offset, 8 * N);
+                // SAFETY: `place` is aligned and inside the memory.
+                unsafe { load(place) }
+            }
+            None => [0; N],
         }
-        words
     }
 
-    /// [`Platform::store32`].
+    /// 32-bit store in memory order. Dropped outside the memory, as with all stores here.
     #[inline(never)]
     pub fn store32(&self, offset: usize, value: u32) {
         let Some(place) = self.place::<u32>(offset) else {
@@ -219,36 +139,35 @@ impl<const HOLES: usize> RawArena<HOLES> {
         };
         // SAFETY: `place` is aligned and inside the memory.
         unsafe { place.write_volatile(value) }
+        self.probe.store(offset, &value.to_ne_bytes());
     }
 
-    /// [`Platform::store_words`].
+    /// `N` 64-bit stores to consecutive words, in ascending order; `offset` is a multiple of 8.
     #[inline]
     pub fn store_words<const N: usize>(&self, offset: usize, words: &[u64; N]) {
         let Some(place) = self.place::<[u64; N]>(offset) else {
             return;
         };
-        let place = place.cast::<u64>();
-        for (index, word) in words.iter().enumerate() {
-            // SAFETY: `index` is inside the N words that `place` was checked for.
-            let place = unsafe { place.add(index) };
-            // SAFETY: aligned and inside, as above.
-            unsafe { place.write_volatile(*word) }
-        }
+        // SAFETY: `place` is aligned and inside the memory.
+        unsafe { store(place, words) }
+        self.probe.store(offset, words.map(u64::to_ne_bytes).as_flattened());
     }
 
-    /// [`Platform::read_bytes`]; zeros outside the arena.
+    /// Copies out of the memory; zeros outside.
     pub fn read_bytes(&self, offset: usize, to: &mut [u8]) {
         if offset >= self.len {
             to.fill(0);
             return;
         }
+        self.probe.load(offset, to.len());
         for (at, piece) in pieces(offset, to.len()) {
             let Some(piece) = to.get_mut(piece) else {
                 return;
             };
-            if let Some(word) = piece.first_chunk_mut::<8>() {
-                let [loaded] = self.load_words(at);
-                *word = loaded.to_ne_bytes();
+            if let Some(bytes) = piece.first_chunk_mut::<8>() {
+                // SAFETY: `place` is aligned and inside the memory.
+                let [word] = self.place(at).map_or([0], |place| unsafe { load::<1>(place) });
+                *bytes = word.to_ne_bytes();
             } else {
                 for (at, byte) in (at..).zip(piece) {
                     // SAFETY: `place` is inside the memory.
@@ -259,15 +178,18 @@ impl<const HOLES: usize> RawArena<HOLES> {
         }
     }
 
-    /// [`Platform::write_bytes`]; dropped outside the arena.
+    /// Copies into the memory; dropped outside.
     pub fn write_bytes(&self, offset: usize, from: &[u8]) {
         if offset >= self.len {
             return;
         }
         for (at, piece) in pieces(offset, from.len()) {
             let Some(piece) = from.get(piece) else { return };
-            if let Some(word) = piece.first_chunk::<8>() {
-                self.store_words(at, &[u64::from_ne_bytes(*word)]);
+            if let Some(bytes) = piece.first_chunk::<8>() {
+                if let Some(place) = self.place(at) {
+                    // SAFETY: `place` is aligned and inside the memory.
+                    unsafe { store(place, &[u64::from_ne_bytes(*bytes)]) }
+                }
             } else {
                 for (at, byte) in (at..).zip(piece) {
                     if let Some(place) = self.place::<u8>(at) {
@@ -277,29 +199,31 @@ impl<const HOLES: usize> RawArena<HOLES> {
                 }
             }
         }
+        self.probe.store(offset, from);
     }
 
-    /// [`Platform::entries`].
+    /// The entries of `LEN` bytes in `span`, checked once. None unless it is inside the memory,
+    /// starts on a multiple of `LEN` and holds a power of two of them.
     #[must_use]
-    pub fn entries<const LEN: usize>(&self, span: Span) -> Option<RawEntries<'_, LEN>> {
-        let mask = entries::mask::<LEN>(span, self.len)?;
-        Some(RawEntries {
+    pub fn entries<const LEN: usize>(&self, span: Span) -> Option<Entries<'_, LEN, T>> {
+        let mask = mask::<LEN>(span, self.len)?;
+        Some(Entries {
             // SAFETY: `mask` has seen that the span is inside the memory.
             base: unsafe { self.base.byte_add(span.offset) },
             mask: mask as usize,
-            arena: PhantomData,
+            memory: self,
         })
     }
 
     /// The place of a `T` at `offset`, if it is inside and aligned.
     #[inline]
-    fn place<T>(&self, offset: usize) -> Option<NonNull<T>> {
-        if !offset.is_multiple_of(align_of::<T>()) {
+    fn place<U>(&self, offset: usize) -> Option<NonNull<U>> {
+        if !offset.is_multiple_of(align_of::<U>()) {
             return None;
         }
         // One compare for all but the last bytes of the memory.
-        let short = size_of::<T>() <= GRAIN && offset < self.inner;
-        if !short && !ends_by(offset, size_of::<T>(), self.len) {
+        let short = size_of::<U>() <= SHORT && offset < self.inner;
+        if !short && !ends_by(offset, size_of::<U>(), self.len) {
             return None;
         }
         // SAFETY: `offset` is inside the memory.
@@ -307,103 +231,148 @@ impl<const HOLES: usize> RawArena<HOLES> {
     }
 }
 
-/// Whether `size` bytes from `offset` on end inside `len`.
-#[cold]
-fn ends_by(offset: usize, size: usize, len: usize) -> bool {
-    offset.checked_add(size).is_some_and(|end| end <= len)
+/// Loads words, in ascending order.
+///
+/// # Safety
+/// `place` is aligned and inside a [`Memory`].
+#[inline(always)]
+unsafe fn load<const N: usize>(place: NonNull<[u64; N]>) -> [u64; N] {
+    let place = place.cast::<u64>();
+    core::array::from_fn(|n| {
+        // SAFETY: `n` is inside the N words of the place.
+        let place = unsafe { place.add(n) };
+        // SAFETY: aligned and inside, as above.
+        unsafe { place.read_volatile() }
+    })
 }
 
-/// Takes a hole out. The last one moves to its place: as `swap_remove`, without the panic that it
-/// has.
-fn fill<const HOLES: usize>(holes: &mut Vec<Span, HOLES>, index: usize) {
-    if let Some(last) = holes.pop()
-        && let Some(hole) = holes.get_mut(index)
-    {
-        *hole = last;
+/// Stores words, in ascending order.
+///
+/// # Safety
+/// As of [`load`].
+#[inline(always)]
+unsafe fn store<const N: usize>(place: NonNull<[u64; N]>, words: &[u64; N]) {
+    let place = place.cast::<u64>();
+    for (n, word) in words.iter().enumerate() {
+        // SAFETY: `n` is inside the N words of the place.
+        let place = unsafe { place.add(n) };
+        // SAFETY: aligned and inside, as above.
+        unsafe { place.write_volatile(*word) }
     }
 }
 
-/// `len` rounded up to whole grains; an empty span takes one too, so that every span has a place of
-/// its own.
-fn rounded(len: usize) -> Option<usize> {
-    Some(len.max(1).checked_add(GRAIN - 1)? & !(GRAIN - 1))
+/// The mask of the indices into `span` as entries of `LEN` bytes, if it is in memory of `memory`
+/// bytes and is a power of two of them.
+fn mask<const LEN: usize>(span: Span, memory: usize) -> Option<u32> {
+    const { assert!(LEN.is_power_of_two() && LEN >= 8) }
+    let count = span.len / LEN;
+    let inside = span.offset.checked_add(span.len)? <= memory;
+    let fits = span.len.is_multiple_of(LEN) && span.offset.is_multiple_of(LEN);
+    (inside && fits && count.is_power_of_two()).then(|| u32::try_from(count - 1).ok()).flatten()
 }
 
-/// Entries of an arena over raw memory. Whatever the index and wherever in the entry, they stay
-/// inside what was checked when they were made.
-#[derive(Clone, Copy, Debug)]
-pub struct RawEntries<'a, const LEN: usize> {
-    /// The first entry, aligned to `LEN` or to the page that the arena starts on.
+/// A power of two of equal entries: what queues are stored through. Indices run freely and are cut
+/// to the ring; `AT` is an offset inside the entry, which the compiler checks together with the
+/// width. So every access stays inside what was checked when the value was made.
+#[derive(Debug)]
+pub struct Entries<'m, const LEN: usize, T = ()> {
+    /// The first entry, aligned to `LEN` or to the page that the memory starts on.
     base: NonNull<u8>,
     /// Valid indices are 0 to this.
     mask: usize,
-    arena: PhantomData<&'a ()>,
+    memory: &'m Memory<T>,
 }
 
-// SAFETY: as for the arena, which outlives the value: all accesses are volatile, and whose the span
-// is was settled by the allocator.
-unsafe impl<const LEN: usize> Send for RawEntries<'_, LEN> {}
+impl<const LEN: usize, T> Clone for Entries<'_, LEN, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<const LEN: usize, T> Copy for Entries<'_, LEN, T> {}
+
+// SAFETY: as for the memory, which outlives the value.
+unsafe impl<const LEN: usize, T: Sync> Send for Entries<'_, LEN, T> {}
 // SAFETY: as above.
-unsafe impl<const LEN: usize> Sync for RawEntries<'_, LEN> {}
+unsafe impl<const LEN: usize, T: Sync> Sync for Entries<'_, LEN, T> {}
 
-impl<const LEN: usize> RawEntries<'_, LEN> {
-    /// The place of a `T` at `AT` in the entry that `index` falls on.
+impl<const LEN: usize, T: Probe> Entries<'_, LEN, T> {
+    /// 32-bit load in memory order.
     #[inline(always)]
-    const fn place<T, const AT: usize>(&self, index: u32) -> NonNull<T> {
-        const { assert!(entries::inside(AT, size_of::<T>(), align_of::<T>(), LEN)) }
-        let offset = (index as usize & self.mask) * LEN + AT;
-        // SAFETY: the index is cut to the entries there are, and `AT` and `T` lie inside an entry.
-        unsafe { self.base.byte_add(offset) }.cast()
-    }
-}
-
-impl<const LEN: usize> Entries for RawEntries<'_, LEN> {
-    #[inline(always)]
-    fn load32<const AT: usize>(&self, index: u32) -> u32 {
+    #[must_use]
+    pub fn load32<const AT: usize>(&self, index: u32) -> u32 {
+        let place = self.place::<u32, AT>(index);
         // SAFETY: the place is inside the memory, and aligned as entries are.
-        unsafe { self.place::<u32, AT>(index).read_volatile() }
+        self.memory.probe.load32(self.offset(place), unsafe { place.read_volatile() })
     }
 
+    /// `N` 64-bit loads from consecutive words, in ascending order.
     #[inline(always)]
-    fn load_words<const N: usize, const AT: usize>(&self, index: u32) -> [u64; N] {
-        let place = self.place::<[u64; N], AT>(index).cast::<u64>();
-        core::array::from_fn(|n| {
-            // SAFETY: `n` is inside the N words of the place.
-            let place = unsafe { place.add(n) };
-            // SAFETY: aligned and inside, as above.
-            unsafe { place.read_volatile() }
-        })
-    }
-
-    #[inline(always)]
-    fn store32<const AT: usize>(&self, index: u32, value: u32) {
+    #[must_use]
+    pub fn load_words<const N: usize, const AT: usize>(&self, index: u32) -> [u64; N] {
+        let place = self.place::<[u64; N], AT>(index);
+        self.memory.probe.load(self.offset(place), 8 * N);
         // SAFETY: the place is inside the memory, and aligned as entries are.
-        unsafe { self.place::<u32, AT>(index).write_volatile(value) }
+        unsafe { load(place) }
     }
 
+    /// 32-bit store in memory order.
     #[inline(always)]
-    fn store_words<const N: usize, const AT: usize>(&self, index: u32, words: &[u64; N]) {
-        let place = self.place::<[u64; N], AT>(index).cast::<u64>();
-        for (n, word) in words.iter().enumerate() {
-            // SAFETY: `n` is inside the N words of the place.
-            let place = unsafe { place.add(n) };
-            // SAFETY: aligned and inside, as above.
-            unsafe { place.write_volatile(*word) }
-        }
+    pub fn store32<const AT: usize>(&self, index: u32, value: u32) {
+        let place = self.place::<u32, AT>(index);
+        // SAFETY: the place is inside the memory, and aligned as entries are.
+        unsafe { place.write_volatile(value) }
+        self.memory.probe.store(self.offset(place), &value.to_ne_bytes());
     }
 
+    /// `N` 64-bit stores to consecutive words, in ascending order.
     #[inline(always)]
-    fn word(&self, index: u64) -> Option<u64> {
+    pub fn store_words<const N: usize, const AT: usize>(&self, index: u32, words: &[u64; N]) {
+        let place = self.place::<[u64; N], AT>(index);
+        // SAFETY: the place is inside the memory, and aligned as entries are.
+        unsafe { store(place, words) }
+        self.memory.probe.store(self.offset(place), words.map(u64::to_ne_bytes).as_flattened());
+    }
+
+    /// The first word of an entry whose index is not cut: none if there is no such entry.
+    #[inline(always)]
+    #[must_use]
+    pub fn word(&self, index: u64) -> Option<u64> {
         let index = usize::try_from(index).ok()?;
         if index > self.mask {
             return None;
         }
         let offset = index * LEN;
         // SAFETY: there is such an entry, and it has 8 bytes or more.
-        let place = unsafe { self.base.byte_add(offset) }.cast::<u64>();
+        let place = unsafe { self.base.byte_add(offset) }.cast::<[u64; 1]>();
+        self.memory.probe.load(self.offset(place), 8);
         // SAFETY: aligned and inside, as above.
-        Some(unsafe { place.read_volatile() })
+        let [word] = unsafe { load(place) };
+        Some(word)
     }
+
+    /// The place of a `U` at `AT` in the entry that `index` falls on.
+    #[inline(always)]
+    const fn place<U, const AT: usize>(&self, index: u32) -> NonNull<U> {
+        const {
+            assert!(AT <= LEN && size_of::<U>() <= LEN - AT && AT.is_multiple_of(align_of::<U>()));
+        }
+        let offset = (index as usize & self.mask) * LEN + AT;
+        // SAFETY: the index is cut to the entries there are, and `AT` and `U` lie inside an entry.
+        unsafe { self.base.byte_add(offset) }.cast()
+    }
+
+    /// Where the probe is told that a place is.
+    #[inline(always)]
+    fn offset<U>(&self, place: NonNull<U>) -> usize {
+        place.addr().get().wrapping_sub(self.memory.base.addr().get())
+    }
+}
+
+/// Whether `size` bytes from `offset` on end inside `len`.
+#[cold]
+fn ends_by(offset: usize, size: usize, len: usize) -> bool {
+    offset.checked_add(size).is_some_and(|end| end <= len)
 }
 
 /// Cuts the bytes `offset..offset + len` into aligned 8-byte words and what is left before and
@@ -434,7 +403,7 @@ impl<'p, P: Platform> Buffer<'p, P> {
     /// Takes `len` zeroed bytes, page aligned so that a registration of it covers nothing else.
     #[must_use]
     pub fn zeroed(platform: &'p P, len: usize) -> Option<Self> {
-        let span = platform.alloc(len, 4096)?;
+        let span = platform.alloc(len, 4096, Reach::ReadWrite)?;
         Some(Self { platform, span })
     }
 
@@ -442,14 +411,14 @@ impl<'p, P: Platform> Buffer<'p, P> {
     /// from writing: for what is sent from here and for nothing else.
     #[must_use]
     pub fn read_only(platform: &'p P, len: usize) -> Option<Self> {
-        let span = platform.alloc_read_only(len, 4096)?;
+        let span = platform.alloc(len, 4096, Reach::Read)?;
         Some(Self { platform, span })
     }
 
     /// Address of the first byte, as segments and registrations carry it.
     #[must_use]
     pub fn addr(&self) -> u64 {
-        self.platform.arena_addr() + self.span.offset as u64
+        self.platform.memory().addr() + self.span.offset as u64
     }
 
     /// Length in bytes.
@@ -474,7 +443,7 @@ impl<'p, P: Platform> Buffer<'p, P> {
     pub fn copy_in(&self, at: usize, from: &[u8]) -> usize {
         let count = self.span.len.saturating_sub(at).min(from.len());
         if let Some(from) = from.get(..count) {
-            self.platform.write_bytes(self.span.offset.saturating_add(at), from);
+            self.platform.memory().write_bytes(self.span.offset.saturating_add(at), from);
         }
         count
     }
@@ -483,7 +452,7 @@ impl<'p, P: Platform> Buffer<'p, P> {
     pub fn copy_out(&self, at: usize, to: &mut [u8]) -> usize {
         let count = self.span.len.saturating_sub(at).min(to.len());
         if let Some(to) = to.get_mut(..count) {
-            self.platform.read_bytes(self.span.offset.saturating_add(at), to);
+            self.platform.memory().read_bytes(self.span.offset.saturating_add(at), to);
         }
         count
     }
@@ -494,60 +463,5 @@ impl<'p, P: Platform> Buffer<'p, P> {
     }
 }
 
-/// In an `impl Platform`: the arena is the [`RawArena`] in this field.
-///
-/// `forward_arena!(arena)` writes `arena_len`, `arena_addr`, `alloc`, `free`, the loads and stores,
-/// `Entries` and `entries`, each of one line, over `self.arena`; `forward_arena!(except alloc,
-/// free: arena)` leaves those two to the platform. What remains in either case is `iova`, for which
-/// there is [`RawArena::iova`].
-#[macro_export]
-macro_rules! forward_arena {
-    (except alloc, free: $($arena:tt)+) => {
-        fn arena_len(&self) -> usize {
-            self.$($arena)+.len()
-        }
-        fn arena_addr(&self) -> u64 {
-            self.$($arena)+.addr()
-        }
-        fn load32(&self, offset: usize) -> u32 {
-            self.$($arena)+.load32(offset)
-        }
-        fn load_words<const N: usize>(&self, offset: usize) -> [u64; N] {
-            self.$($arena)+.load_words(offset)
-        }
-        fn store32(&self, offset: usize, value: u32) {
-            self.$($arena)+.store32(offset, value);
-        }
-        fn store_words<const N: usize>(&self, offset: usize, words: &[u64; N]) {
-            self.$($arena)+.store_words(offset, words);
-        }
-        fn read_bytes(&self, offset: usize, to: &mut [u8]) {
-            self.$($arena)+.read_bytes(offset, to);
-        }
-        fn write_bytes(&self, offset: usize, from: &[u8]) {
-            self.$($arena)+.write_bytes(offset, from);
-        }
-        type Entries<'p, const LEN: usize>
-            = $crate::platform::dma::RawEntries<'p, LEN>
-        where
-            Self: 'p;
-        fn entries<const LEN: usize>(
-            &self,
-            span: $crate::platform::Span,
-        ) -> Option<$crate::platform::dma::RawEntries<'_, LEN>> {
-            self.$($arena)+.entries(span)
-        }
-    };
-    ($($arena:tt)+) => {
-        fn alloc(&self, len: usize, align: usize) -> Option<$crate::platform::Span> {
-            self.$($arena)+.alloc(len, align)
-        }
-        fn free(&self, span: $crate::platform::Span) {
-            self.$($arena)+.free(span);
-        }
-        $crate::forward_arena!(except alloc, free: $($arena)+);
-    };
-}
-
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

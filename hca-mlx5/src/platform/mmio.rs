@@ -1,19 +1,18 @@
 //! A mapped BAR, and the fences of the machine: the only file that touches device registers.
 //!
-//! [`MappedBar`] is what a [`crate::platform::Platform`] on real hardware embeds for its BAR half;
-//! the fences are what it calls for its three. Neither converts byte order nor knows a register by
-//! name.
+//! A [`Platform`](crate::platform::Platform) on real hardware embeds a [`MappedBar`] for its
+//! registers and calls [`fence`] for its fences. Neither converts byte order nor knows a register
+//! by name.
 #![expect(
     unsafe_code,
     reason = "registers are reached through raw pointers, here and nowhere else"
 )]
 
-use core::marker::PhantomData;
 use core::ptr::NonNull;
 
 use volatile_register::{RO, WO};
 
-use crate::platform::entries::{self, Register};
+use crate::platform::Fence;
 
 /// A mapped BAR.
 #[derive(Debug)]
@@ -109,19 +108,6 @@ impl MappedBar {
         }
     }
 
-    /// [`crate::platform::Platform::register`].
-    #[must_use]
-    pub fn doorbell(&self, offset: usize, half: usize) -> Option<MappedRegister<'_>> {
-        if !entries::halves(offset, half, self.len) {
-            return None;
-        }
-        // SAFETY: `halves` has seen that the register is inside the mapping.
-        let place = unsafe { self.base.byte_add(offset) }.as_ptr();
-        // Turning flips the bits of `half` in the address; they are clear in a mapping that starts
-        // on a page.
-        (place.addr() & half == 0).then_some(MappedRegister { place, half, bar: PhantomData })
-    }
-
     /// The place of a `T` at `offset`, if it is inside and aligned.
     #[inline]
     fn register<T>(&self, offset: usize) -> Option<NonNull<T>> {
@@ -138,61 +124,32 @@ impl MappedBar {
     }
 }
 
-/// A doorbell register of a mapped BAR, and its other half.
-#[derive(Debug)]
-pub struct MappedRegister<'a> {
-    /// The current half.
-    place: *mut u8,
-    half: usize,
-    bar: PhantomData<&'a ()>,
-}
-
-// SAFETY: as for the BAR, which outlives the value.
-unsafe impl Send for MappedRegister<'_> {}
-// SAFETY: as above.
-unsafe impl Sync for MappedRegister<'_> {}
-
-impl MappedRegister<'_> {
-    #[inline(always)]
-    fn words(&self) -> &[WO<u64>; 8] {
-        // SAFETY: both halves were seen to be inside the mapping, aligned to 64 bytes as the
-        // mapping and the offsets are, and they are registers.
-        unsafe { &*self.place.cast() }
-    }
-}
-
-impl Register for MappedRegister<'_> {
-    #[inline(always)]
-    fn write64(&self, value: u64) {
-        let [register, ..] = self.words();
-        // SAFETY: as in `MappedBar::write32`.
-        unsafe { register.write(value) }
-    }
-
-    #[inline(always)]
-    fn write_block(&self, block: &[u64; 8]) {
-        for (register, word) in self.words().iter().zip(block) {
-            // SAFETY: as in `MappedBar::write32`.
-            unsafe { register.write(*word) }
-        }
-    }
-
-    #[inline(always)]
-    fn turn(&mut self) {
-        self.place = self.place.map_addr(|place| place ^ self.half);
-    }
-}
-
 /// Whether `size` bytes from `offset` on end inside `len`.
 #[cold]
 fn ends_by(offset: usize, size: usize, len: usize) -> bool {
     offset.checked_add(size).is_some_and(|end| end <= len)
 }
 
-/// [`crate::platform::Platform::before_record`] for ordinary, coherent memory: the one fence
-/// between stores to memory of the same kind.
-#[inline]
-pub fn before_record() {
+/// [`Dma::fence`](crate::platform::Dma::fence) over ordinary, coherent memory, on this CPU.
+// Always inline: the kind is a constant where the driver calls it.
+#[inline(always)]
+pub fn fence(fence: Fence) {
+    match fence {
+        Fence::BeforeRecord => before_record(),
+        Fence::BeforeDoorbell => {
+            before_uncached();
+            // Stores to a write-combining mapping do not leave an x86 in order.
+            #[cfg(target_arch = "x86_64")]
+            store_fence();
+        }
+        Fence::BeforeUncached => before_uncached(),
+        Fence::AfterOwnership => after_ownership(),
+        Fence::AfterDoorbell => after_doorbell(),
+    }
+}
+
+#[inline(always)]
+fn before_record() {
     // ORDER: stores to host memory before later stores to host memory. x86 stores in order: no
     // instruction.
     #[cfg(not(target_arch = "aarch64"))]
@@ -204,36 +161,24 @@ pub fn before_record() {
     }
 }
 
-/// [`crate::platform::Platform::before_doorbell`] for ordinary, coherent memory.
-#[inline]
-pub fn before_doorbell(write_combining: bool) {
-    // ORDER: all stores to host memory before any later store to the BAR.
+#[inline(always)]
+fn before_uncached() {
+    // ORDER: all stores to host memory before any later store to the BAR. x86 stores in order: no
+    // instruction.
     #[cfg(target_arch = "x86_64")]
-    {
-        // Stores leave in order here; only the compiler must be held. To a write-combining mapping
-        // they do not.
-        core::sync::atomic::fence(core::sync::atomic::Ordering::Release);
-        if write_combining {
-            store_fence();
-        }
-    }
+    core::sync::atomic::fence(core::sync::atomic::Ordering::Release);
     #[cfg(target_arch = "aarch64")]
-    {
-        let _ = write_combining;
-        // SAFETY: a barrier changes nothing but order. Outer shareable: the device is an observer,
-        // not only the CPUs.
-        unsafe { core::arch::asm!("dmb oshst", options(nostack, preserves_flags)) }
+    // SAFETY: a barrier changes nothing but order. Outer shareable: the device is an observer, not
+    // only the CPUs.
+    unsafe {
+        core::arch::asm!("dmb oshst", options(nostack, preserves_flags));
     }
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    {
-        let _ = write_combining;
-        core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
-    }
+    core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
 }
 
-/// [`crate::platform::Platform::after_ownership`] for ordinary, coherent memory.
-#[inline]
-pub fn after_ownership() {
+#[inline(always)]
+fn after_ownership() {
     // ORDER: the load that saw ownership before all later loads of host memory. x86 loads in order:
     // no instruction.
     #[cfg(not(target_arch = "aarch64"))]
@@ -245,28 +190,21 @@ pub fn after_ownership() {
     }
 }
 
-/// [`crate::platform::Platform::after_mmio`].
-#[inline]
-pub fn after_mmio(write_combining: bool) {
+#[inline(always)]
+fn after_doorbell() {
     // ORDER: stores to the BAR have left the CPU's combining buffers before anything later.
     #[cfg(target_arch = "x86_64")]
     {
         core::sync::atomic::compiler_fence(core::sync::atomic::Ordering::SeqCst);
-        if write_combining {
-            store_fence();
-        }
+        store_fence();
     }
     #[cfg(target_arch = "aarch64")]
-    {
-        let _ = write_combining;
-        // SAFETY: a barrier changes nothing but order.
-        unsafe { core::arch::asm!("dsb st", options(nostack, preserves_flags)) }
+    // SAFETY: a barrier changes nothing but order.
+    unsafe {
+        core::arch::asm!("dsb st", options(nostack, preserves_flags));
     }
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    {
-        let _ = write_combining;
-        core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
-    }
+    core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -275,73 +213,6 @@ fn store_fence() {
     // SAFETY: a barrier changes nothing but order. By its name, not by the intrinsic: that one
     // wants SSE, which an image without floating point does not have.
     unsafe { core::arch::asm!("sfence", options(nostack, preserves_flags)) }
-}
-
-/// In an `impl Platform`: BAR 0 is the [`MappedBar`] in this field.
-///
-/// `forward_bar!(bar)` writes `bar_len`, `read32`, `write32`, `write64`, `write_block`, `Register`
-/// and `register`, each of one line, over `self.bar`; `forward_bar!(except read32: bar)` leaves
-/// `read32` to the platform. A field may be reached through others, or through calls:
-/// `forward_bar!(device.bar())`.
-#[macro_export]
-macro_rules! forward_bar {
-    (except read32: $($bar:tt)+) => {
-        fn bar_len(&self) -> usize {
-            self.$($bar)+.len()
-        }
-        fn write32(&self, offset: usize, value: u32) {
-            self.$($bar)+.write32(offset, value);
-        }
-        fn write64(&self, offset: usize, value: u64) {
-            self.$($bar)+.write64(offset, value);
-        }
-        fn write_block(&self, offset: usize, block: &[u64; 8]) {
-            self.$($bar)+.write_block(offset, block);
-        }
-        type Register<'p>
-            = $crate::platform::mmio::MappedRegister<'p>
-        where
-            Self: 'p;
-        fn register(
-            &self,
-            offset: usize,
-            half: usize,
-        ) -> Option<$crate::platform::mmio::MappedRegister<'_>> {
-            self.$($bar)+.doorbell(offset, half)
-        }
-    };
-    ($($bar:tt)+) => {
-        fn read32(&self, offset: usize) -> u32 {
-            self.$($bar)+.read32(offset)
-        }
-        $crate::forward_bar!(except read32: $($bar)+);
-    };
-}
-
-/// In an `impl Platform`: the fences of this CPU for ordinary, coherent memory.
-///
-/// `forward_order!()` writes `before_doorbell`, `before_record`, `after_ownership` and
-/// `after_mmio`, over those of [`mmio`](self).
-#[macro_export]
-macro_rules! forward_order {
-    () => {
-        #[inline]
-        fn before_doorbell(&self) {
-            $crate::platform::mmio::before_doorbell(Self::WRITE_COMBINING);
-        }
-        #[inline]
-        fn before_record(&self) {
-            $crate::platform::mmio::before_record();
-        }
-        #[inline]
-        fn after_ownership(&self) {
-            $crate::platform::mmio::after_ownership();
-        }
-        #[inline]
-        fn after_mmio(&self) {
-            $crate::platform::mmio::after_mmio(Self::WRITE_COMBINING);
-        }
-    };
 }
 
 #[cfg(test)]

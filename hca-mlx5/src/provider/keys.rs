@@ -10,7 +10,7 @@ use dat_core::fault;
 use dat_core::provider::{Access, Fault, Mr, Mw, Pages, Pd, Region};
 
 use crate::device::page_list::{PageList, Place};
-use crate::platform::{Platform, Span};
+use crate::platform::{Platform, Reach, Span};
 use crate::prm::cmd::Opcode;
 use crate::prm::mkey::Mkey;
 use crate::prm::object;
@@ -110,7 +110,7 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
     ) -> Result<Mr, Fault> {
         self.room_for(pd, 1)?;
         let platform = self.device.platform();
-        let place = mkey::place(platform, region)?;
+        let place = mkey::place(&self.device, region)?;
         let wanted = Wanted { pd: pd.0, start, len: region.len, access };
         match PageList::new(platform, place, start, mkey::MAX_PAGES) {
             Ok(list) => {
@@ -239,7 +239,7 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
         }
         let platform = self.device.platform();
         let bytes = 16 * usize::from(wqe::page_octowords(pages));
-        let list = platform.alloc_read_only(bytes, wqe::LIST_ALIGN).ok_or(fault!(
+        let list = platform.alloc(bytes, wqe::LIST_ALIGN, Reach::Read).ok_or(fault!(
             Resources,
             "CREATE_MKEY",
             "the arena is full",
@@ -299,7 +299,7 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
         let padded = pages.iter().copied().chain(core::iter::repeat(0));
         for (index, page) in padded.take(granules).enumerate() {
             let at = list.offset.saturating_add(8 * index);
-            platform.write_bytes(at, &page.to_be_bytes());
+            platform.memory().write_bytes(at, &page.to_be_bytes());
         }
         Ok(Pages {
             addr: address(platform, list),
@@ -375,5 +375,5 @@ const fn both(key: Mkey) -> Mr {
 /// CPU address of a piece of the arena.
 fn address<P: Platform>(platform: &P, span: Span) -> u64 {
     let offset = u64::try_from(span.offset).unwrap_or(u64::MAX);
-    platform.arena_addr().wrapping_add(offset)
+    platform.memory().addr().wrapping_add(offset)
 }

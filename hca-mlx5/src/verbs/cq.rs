@@ -16,7 +16,7 @@ use crate::data::Cq;
 use crate::data::cq::clear;
 use crate::data::ring::{Record, Ring};
 use crate::device::{self, Device};
-use crate::platform::{Platform, Span};
+use crate::platform::{Platform, Reach, Span};
 use crate::prm;
 use crate::prm::At;
 use crate::prm::cmd::Opcode;
@@ -46,7 +46,7 @@ pub(crate) fn create<'p, P: Platform>(
     let log = log_of(device, entries).map_err(|fault| fault.during(Opcode::CreateCq.name()))?;
     let platform = device.platform();
     let len = CQE << log;
-    let memory = memory::take(platform, len)?;
+    let memory = memory::take(platform, len, Reach::ReadWrite)?;
     let made = submit(device, memory, len, log);
     if let Err(fault) = &made {
         device::give_up(device, memory, fault);
@@ -131,7 +131,11 @@ pub(crate) fn resize<'p, P: Platform>(
     let len = CQE << log;
     // Back in the first ring, if that is free and long enough.
     let room_at_home = cq.moved.is_some() && len <= cq.home.len.saturating_sub(memory::LINE);
-    let memory = if room_at_home { cq.home } else { memory::take(device.platform(), len)? };
+    let memory = if room_at_home {
+        cq.home
+    } else {
+        memory::take(device.platform(), len, Reach::ReadWrite)?
+    };
     let ring = Ring::new(memory.offset, log);
     let moving = command(device, cq.cqn, &ring, len, end);
     if let Err(fault) = moving {

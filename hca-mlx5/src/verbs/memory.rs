@@ -10,7 +10,7 @@ use dat_core::provider::Fault;
 
 use crate::data::ring::Record;
 use crate::device::page_list::{MAX_PAGES, PageList};
-use crate::platform::{Platform, Span};
+use crate::platform::{Platform, Reach, Span};
 
 /// Bytes of a cache line, which a doorbell record has to itself.
 pub(crate) const LINE: usize = 64;
@@ -23,17 +23,11 @@ pub(crate) type Message = [u8; PAGES_AT + 8 * MAX_PAGES];
 /// One without content.
 pub(crate) const MESSAGE: Message = [0; PAGES_AT + 8 * MAX_PAGES];
 
-/// Zeroed memory for rings of `len` bytes together (a multiple of 64) and one doorbell record, for
-/// a queue that the device writes.
-pub(crate) fn take<P: Platform>(platform: &P, len: usize) -> Result<Span, Fault> {
+/// Zeroed memory for rings of `len` bytes together (a multiple of 64) and one doorbell record. The
+/// device only reads a queue of work: it says elsewhere what became of that.
+pub(crate) fn take<P: Platform>(platform: &P, len: usize, reach: Reach) -> Result<Span, Fault> {
     let (len, align) = room(len);
-    platform.alloc(len, align).ok_or(FULL)
-}
-
-/// The same for a queue that the device only reads: it reports completions in another queue.
-pub(crate) fn take_read_only<P: Platform>(platform: &P, len: usize) -> Result<Span, Fault> {
-    let (len, align) = room(len);
-    platform.alloc_read_only(len, align).ok_or(FULL)
+    platform.alloc(len, align, reach).ok_or(FULL)
 }
 
 const FULL: Fault = fault!(

@@ -36,7 +36,7 @@ pub const MAX_PARTS: usize = (MAX_REGION >> 12) as usize / MAX_PAGES + 2;
 pub const MAX_REGISTERED: u32 = 1 << 15;
 
 /// Where `region` is for the device: in the arena, or lent.
-pub fn place<P: Platform>(platform: &P, region: Region) -> Result<Place, Fault> {
+pub fn place<P: Platform>(device: &Device<'_, P>, region: Region) -> Result<Place, Fault> {
     if region.len == 0 || region.len > MAX_REGION {
         return Err(fault!(
             BadParameter,
@@ -45,10 +45,10 @@ pub fn place<P: Platform>(platform: &P, region: Region) -> Result<Place, Fault> 
             "register larger memory piece by piece",
         ));
     }
-    if let Some(span) = span(platform, region) {
+    if let Some(span) = span(device.platform(), region) {
         return Ok(Place::Arena(span));
     }
-    let lent = platform.lent(region).and_then(|iova| {
+    let lent = device.config.lender.and_then(|lender| lender.lent(region)).and_then(|iova| {
         iova.checked_add(region.len)?;
         let len = usize::try_from(region.len).ok()?;
         Some(Place::Lent { iova, len })
@@ -63,10 +63,10 @@ pub fn place<P: Platform>(platform: &P, region: Region) -> Result<Place, Fault> 
 
 /// The piece of the arena that `region` is, if it is one.
 fn span<P: Platform>(platform: &P, region: Region) -> Option<Span> {
-    let offset = region.addr.checked_sub(platform.arena_addr())?;
+    let offset = region.addr.checked_sub(platform.memory().addr())?;
     let offset = usize::try_from(offset).ok()?;
     let len = usize::try_from(region.len).ok()?;
-    (offset.checked_add(len)? <= platform.arena_len()).then_some(Span { offset, len })
+    (offset.checked_add(len)? <= platform.memory().len()).then_some(Span { offset, len })
 }
 
 /// Attributes of a key, without its translation.
@@ -121,7 +121,7 @@ pub fn create<P: Platform>(
     access: Access,
 ) -> Result<Mkey, Fault> {
     let platform = device.platform();
-    let list = PageList::new(platform, place(platform, region)?, region.addr, MAX_PAGES)?;
+    let list = PageList::new(platform, place(device, region)?, region.addr, MAX_PAGES)?;
     let wanted = Wanted { pd, start: region.addr, len: region.len, access };
     over(device, &wanted, &list)
 }
@@ -167,7 +167,7 @@ fn translated<P: Platform>(
 ) -> Result<Mkey, Fault> {
     // Two 8-byte entries to a 16-byte word.
     let octowords = u32::try_from(count.div_ceil(2)).unwrap_or(u32::MAX);
-    let variant = variant(device.platform());
+    let variant = device.random.next_byte();
     let mut head = wanted.message(mkey::MODE_MTT, variant, octowords);
     MkeyContext(At::<_, { mkey::CONTEXT_AT }>(&mut head)).set_log_page_size(log_page);
     put(&mut head, mkey::ACTUAL_SIZE_AT, &octowords.to_be_bytes());
@@ -219,7 +219,7 @@ impl Chain {
         device: &mut Device<'_, P>,
         wanted: &Wanted,
     ) -> Result<Mkey, Fault> {
-        let variant = variant(device.platform());
+        let variant = device.random.next_byte();
         // Room in whole granules of four.
         let octowords = self.count.next_multiple_of(4);
         let size = u32::try_from(octowords).unwrap_or(u32::MAX);
@@ -240,7 +240,7 @@ pub fn allocate<P: Platform>(
     pd: u32,
     pages: u32,
 ) -> Result<Mkey, Fault> {
-    let variant = variant(device.platform());
+    let variant = device.random.next_byte();
     let wanted = Wanted { pd, start: 0, len: 0, access: Access::empty() };
     let octowords = wqe::page_octowords(pages).into();
     let mut input = wanted.message(mkey::MODE_MTT, variant, octowords);
@@ -264,7 +264,7 @@ pub fn owns<P: Platform>(platform: &P, pages: &[u64], log_page: u8) -> bool {
                 return true;
             }
             at = at.saturating_add(run);
-            if at >= platform.arena_len() {
+            if at >= platform.memory().len() {
                 break;
             }
         }
@@ -276,7 +276,7 @@ pub fn owns<P: Platform>(platform: &P, pages: &[u64], log_page: u8) -> bool {
 /// Makes a key of `pd` for the driver's own buffers: local read and write, addressed by device
 /// address.
 pub fn physical<P: Platform>(device: &mut Device<'_, P>, pd: u32) -> Result<Mkey, Fault> {
-    let variant = variant(device.platform());
+    let variant = device.random.next_byte();
     let mut input = [0; mkey::TRANSLATION_AT];
     let mut context = MkeyContext(At::<_, { mkey::CONTEXT_AT }>(&mut input));
     context.set_access_mode_1_0(mkey::MODE_PA);
@@ -302,12 +302,6 @@ pub(super) fn submit<P: Platform>(
 /// Destroys a key. When it returns, the device no longer touches the memory behind it.
 pub fn destroy<P: Platform>(device: &mut Device<'_, P>, key: Mkey) -> Result<(), Fault> {
     device.end(Opcode::DestroyMkey, key.index())
-}
-
-/// A random low byte for a key.
-pub(super) fn variant<P: Platform>(platform: &P) -> u8 {
-    let [byte, ..] = platform.entropy().to_le_bytes();
-    byte
 }
 
 #[cfg(test)]

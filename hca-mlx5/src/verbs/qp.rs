@@ -14,7 +14,7 @@ use crate::data::ring::{Record, Ring};
 use crate::data::send::{Doorbell, MAX_SEGMENTS, WIDEST};
 use crate::data::{Rq, Sq};
 use crate::device::{self, Device, Uar, optional};
-use crate::platform::{Platform, Span};
+use crate::platform::{Platform, Reach, Span};
 use crate::prm::At;
 use crate::prm::cmd::{InputHead, Opcode};
 use crate::prm::cq::Cqn;
@@ -144,7 +144,7 @@ pub(crate) fn create<'p, P: Platform>(
 ) -> Result<(QpObject, Sq<'p, P>, Rq<'p, P>), Fault> {
     let shape = Shape::of(device, spec)?;
     let platform = device.platform();
-    let memory = memory::take_read_only(platform, shape.len())?;
+    let memory = memory::take(platform, shape.len(), Reach::Read)?;
     let made = submit(device, spec, &shape, memory);
     if let Err(fault) = &made {
         device::give_up(device, memory, fault);

@@ -13,7 +13,7 @@ use crate::data::Shared;
 use crate::data::ring::{Record, Ring};
 use crate::data::send::MAX_SEGMENTS;
 use crate::device::{self, Device};
-use crate::platform::{Platform, Span};
+use crate::platform::{Platform, Reach, Span};
 use crate::prm::At;
 use crate::prm::cmd::Opcode;
 use crate::prm::rq::{RMP_LIMIT, RmpContext};
@@ -64,7 +64,7 @@ pub(crate) fn create<'p, P: Platform>(
     // On a page of its own: a work queue's context has one bit less for a place in a page than the
     // others have.
     let len = (1_usize << (log_slots + log_stride)).max(PAGE);
-    let memory = memory::take_read_only(device.platform(), len)?;
+    let memory = memory::take(device.platform(), len, Reach::Read)?;
     let made = submit(device, init.pd.0, (log_slots, log_stride), memory, len);
     if let Err(fault) = &made {
         device::give_up(device, memory, fault);

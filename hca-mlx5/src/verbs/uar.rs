@@ -44,7 +44,9 @@ impl Doorbells {
         device: &mut Device<'_, P>,
     ) -> Result<(Uar, Doorbell, Option<Register>), Fault> {
         let own = self.take_own(device)?;
-        Ok(own.unwrap_or_else(|| (device.uar(), Doorbell::shared(device.uar().offset), None)))
+        let uar = device.uar();
+        let shared = Doorbell::shared(uar.offset, device.config.write_combining);
+        Ok(own.unwrap_or((uar, shared, None)))
     }
 
     fn take_own<P: Platform>(
@@ -53,7 +55,7 @@ impl Doorbells {
     ) -> Result<Option<(Uar, Doorbell, Option<Register>)>, Fault> {
         let caps = &device.caps().general;
         let size = 1_usize.checked_shl(caps.log_bf_reg_size().into()).unwrap_or(0);
-        if !P::WRITE_COMBINING || !caps.bf() || !(128..=AREA).contains(&size) {
+        if !device.config.write_combining || !caps.bf() || !(128..=AREA).contains(&size) {
             return Ok(None);
         }
         let registers = u8::try_from(AREA / size).unwrap_or(u8::MAX).min(4);
@@ -73,7 +75,7 @@ impl Doorbells {
         let bit = u8::try_from(page.taken.trailing_ones()).unwrap_or(0);
         page.taken |= 1 << bit;
         let register = page.uar.offset + UAR_DOORBELLS + size * usize::from(bit);
-        let doorbell = Doorbell { register, half: size / 2 };
+        let doorbell = Doorbell { register, half: size / 2, combined: true };
         Ok(Some((page.uar, doorbell, Some(Register { page: index, bit }))))
     }
 

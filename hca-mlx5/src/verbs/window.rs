@@ -11,7 +11,7 @@
 
 use dat_core::provider::Fault;
 
-use super::mkey::{submit, variant};
+use super::mkey::submit;
 use crate::device::Device;
 use crate::platform::Platform;
 use crate::prm::At;
@@ -25,7 +25,7 @@ pub fn create<P: Platform>(
     pd: u32,
     type_2: bool,
 ) -> Result<Mkey, Fault> {
-    let variant = variant(device.platform());
+    let variant = device.random.next_byte();
     let mut input = [0; mkey::TRANSLATION_AT];
     let mut context = MkeyContext(At::<_, { mkey::CONTEXT_AT }>(&mut input));
     context.set_free(true);

@@ -14,9 +14,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use dat_core::provider::Region;
-use hca_mlx5::dma::RawArena;
-use hca_mlx5::mmio::{self, MappedBar, MappedRegister};
-use hca_mlx5::platform::Platform;
+use hca_mlx5::dma::Memory;
+use hca_mlx5::mmio::{self, MappedBar};
+use hca_mlx5::platform::{Bar, Clock, Dma, Fence, Lend, RawArena, Reach, Span};
 use mlx5_model::Hca;
 use mlx5_model::host::{DmaError, HostMemory, Nanos};
 
@@ -48,11 +48,11 @@ fn pages(bytes: usize) -> NonNull<u8> {
 /// A store fence, as an x86 host needs after a store to write-combining memory.
 #[inline]
 pub fn store_fence() {
-    mmio::after_mmio(true);
+    mmio::fence(Fence::AfterDoorbell);
 }
 
 /// The device's access to the memory; nothing is allocated through it.
-struct Shared(RawArena<1>);
+struct Shared(Memory);
 
 impl HostMemory for Shared {
     fn read(&mut self, iova: u64, buf: &mut [u8]) -> Result<(), DmaError> {
@@ -74,51 +74,13 @@ impl HostMemory for Shared {
     }
 }
 
-/// A doorbell register of one queue, in RAM: a store to it costs what a store to a mapped BAR costs
-/// the CPU, and the device looks at it when its turn comes. Each queue has one of its own, so that
-/// none overwrites what another has rung.
-struct Bell {
-    page: MappedBar,
-    /// Where in the BAR it belongs, and how far its other half is.
-    offset: usize,
-    half: usize,
-}
-
-impl Bell {
-    /// Hands the stores since the last call to the device.
-    fn pass(&self, hca: &mut Hca) {
-        for half in if self.half == 0 { vec![0] } else { vec![0, self.half] } {
-            let block = [0, 1, 2, 3, 4, 5, 6, 7].map(|word| {
-                let at = half + 8 * word;
-                let halves = [at, at + 4].map(|at| self.page.read32(at).to_ne_bytes());
-                self.page.write64(at, 0);
-                halves
-            });
-            let bytes = block.as_flattened().as_flattened();
-            let used = bytes.iter().rposition(|byte| *byte != 0);
-            let len = match used {
-                None => continue,
-                Some(0..8) => 8,
-                Some(_) => bytes.len(),
-            };
-            hca.bar_write((self.offset + half) as u64, &bytes[..len]);
-        }
-    }
-}
-
-struct Plugged {
-    hca: Arc<Mutex<Hca>>,
-    bells: Arc<Mutex<Vec<&'static Bell>>>,
-}
+struct Plugged(Arc<Mutex<Hca>>);
 
 impl Member for Plugged {
-    fn drain_stores(&self) {
-        let mut hca = lock(&self.hca);
-        lock(&self.bells).iter().for_each(|bell| bell.pass(&mut hca));
-    }
+    fn drain_stores(&self) {}
 
     fn step(&self, now: Nanos) -> Option<Nanos> {
-        lock(&self.hca).step(now)
+        lock(&self.0).step(now)
     }
 }
 
@@ -126,7 +88,6 @@ impl Member for Plugged {
 pub struct BenchHost {
     world: Arc<World>,
     hca: Arc<Mutex<Hca>>,
-    bells: Arc<Mutex<Vec<&'static Bell>>>,
     arena: RawArena<1024>,
     away: MappedBar,
     detached: AtomicBool,
@@ -150,19 +111,16 @@ impl BenchHost {
         let memory = pages(ARENA);
         // SAFETY: the pages are leaked, so they outlive the arena, and no reference to them is
         // left.
-        let arena = unsafe { RawArena::new(memory, ARENA) };
-        // SAFETY: as above; the other arena reaches them by volatile accesses only, as does this
-        // one.
-        let far = unsafe { RawArena::new(memory, ARENA) };
+        let arena = RawArena::new(unsafe { Memory::new(memory, ARENA) });
+        // SAFETY: as above; both reach them by volatile accesses only.
+        let far = unsafe { Memory::new(memory, ARENA) };
         let mut hca = build(Box::new(Shared(far)));
         enable(&mut hca);
         let hca = Arc::new(Mutex::new(hca));
-        let bells = Arc::default();
-        world.join(Arc::new(Plugged { hca: Arc::clone(&hca), bells: Arc::clone(&bells) }));
+        world.join(Arc::new(Plugged(Arc::clone(&hca))));
         Self {
             world: Arc::clone(world),
             hca,
-            bells,
             arena,
             // SAFETY: as above; a store there has no effect but to be in memory.
             away: unsafe { MappedBar::new(pages(AWAY), AWAY) },
@@ -188,6 +146,15 @@ impl BenchHost {
         (iova - IOVA) as usize
     }
 
+    /// 64 random bits, the same every run.
+    pub fn entropy(&self) -> u64 {
+        // splitmix64: a benchmark wants numbers that differ, and the same ones every run.
+        let mut z = self.entropy.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
     #[inline]
     fn present(&self) -> bool {
         !self.detached.load(Ordering::Relaxed)
@@ -206,9 +173,7 @@ impl BenchHost {
     }
 }
 
-impl Platform for BenchHost {
-    const WRITE_COMBINING: bool = true;
-
+impl Bar for BenchHost {
     fn bar_len(&self) -> usize {
         32 << 20
     }
@@ -247,27 +212,41 @@ impl Platform for BenchHost {
             self.away.write_block(offset, block);
         }
     }
+}
 
-    type Register<'p> = MappedRegister<'p>;
-
-    fn register(&self, offset: usize, half: usize) -> Option<MappedRegister<'_>> {
-        // SAFETY: the page is leaked, and nothing else reaches it; a store there has no effect but
-        // to be in memory.
-        let page = unsafe { MappedBar::new(pages(4096), 4096) };
-        let bell: &'static Bell = Box::leak(Box::new(Bell { page, offset, half }));
-        lock(&self.bells).push(bell);
-        bell.page.doorbell(0, half)
-    }
-
-    hca_mlx5::forward_arena!(arena);
-    hca_mlx5::forward_order!();
-
+impl Lend for BenchHost {
     fn lent(&self, region: Region) -> Option<u64> {
         (LENT..LENT + LENT_LEN).contains(&region.addr).then_some(region.addr)
     }
 
+    fn shared(&self, _: &[u8; 40]) -> Option<Region> {
+        None
+    }
+}
+
+impl Dma for BenchHost {
+    type Probe = ();
+
+    #[inline(always)]
+    fn memory(&self) -> &Memory {
+        self.arena.memory()
+    }
+
+    fn alloc(&self, len: usize, align: usize, _: Reach) -> Option<Span> {
+        self.arena.alloc(len, align)
+    }
+
+    fn free(&self, span: Span) {
+        self.arena.free(span);
+    }
+
     fn iova(&self, offset: usize) -> Option<(u64, usize)> {
-        self.arena.iova(IOVA, offset)
+        self.memory().iova(IOVA, offset)
+    }
+
+    #[inline(always)]
+    fn fence(&self, fence: Fence) {
+        mmio::fence(fence);
     }
 
     fn pages_take(&self, to: &mut [u64]) -> usize {
@@ -280,20 +259,14 @@ impl Platform for BenchHost {
     fn pages_return(&self, pages: &[u64]) -> usize {
         pages.len()
     }
+}
 
+impl Clock for BenchHost {
     fn now(&self) -> u64 {
         self.world.now()
     }
 
     fn relax(&self) {
         self.world.turn();
-    }
-
-    fn entropy(&self) -> u64 {
-        // splitmix64: a benchmark wants numbers that differ, and the same ones every run.
-        let mut z = self.entropy.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
     }
 }

@@ -7,7 +7,7 @@
 use std::sync::Mutex;
 
 use hca_mlx5::cmd::dump::{Direction, Dump, Observer};
-use hca_mlx5::platform::Platform;
+use hca_mlx5::platform::Dma;
 use hca_mlx5::prm::cmd::Opcode;
 
 use super::host::BenchHost;
@@ -152,11 +152,13 @@ impl<'h> Puppet<'h> {
                     (2, 0, counter, len)
                 }
             };
-            self.host.store32(at + 0x20, self.qp.user_index.to_be());
-            self.host.store32(at + 0x2c, len.to_be());
-            self.host.store32(at + 0x38, (u32::from(wqe_opcode) << 24 | self.qp.number).to_be());
+            self.host.memory().store32(at + 0x20, self.qp.user_index.to_be());
+            self.host.memory().store32(at + 0x2c, len.to_be());
+            self.host
+                .memory()
+                .store32(at + 0x38, (u32::from(wqe_opcode) << 24 | self.qp.number).to_be());
             let last = u32::from(counter) << 16 | opcode << 4 | owner;
-            self.host.store32(at + 0x3c, last.to_be());
+            self.host.memory().store32(at + 0x3c, last.to_be());
             self.written = self.written.wrapping_add(1);
         }
     }
@@ -180,7 +182,9 @@ impl<'h> Puppet<'h> {
     pub fn block(&self, index: u16) -> [u8; 64] {
         let mask = (1_usize << self.qp.log_size) - 1;
         let mut bytes = [0; 64];
-        self.host.read_bytes(self.qp.offset + (usize::from(index) & mask) * 64, &mut bytes);
+        self.host
+            .memory()
+            .read_bytes(self.qp.offset + (usize::from(index) & mask) * 64, &mut bytes);
         bytes
     }
 }

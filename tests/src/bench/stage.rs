@@ -13,7 +13,7 @@ use dat_core::{
 };
 use hca_mlx5::cmd::dump::Observer;
 use hca_mlx5::dma::Buffer;
-use hca_mlx5::platform::Platform;
+use hca_mlx5::platform::Clock;
 use hca_mlx5::{Config, Mlx5};
 use mlx5_model::wire::switch;
 use mlx5_model::{Config as Card, Hca};
@@ -130,7 +130,14 @@ impl Default for Rig {
         let registrar: &'static Registrar = Box::leak(Box::default());
         let open = |side: u8, observer: Option<&'static (dyn Observer + Sync)>| {
             let host = hosts[usize::from(side)];
-            let driver = Driver::open(host, &Config { observer, ..Config::default() }).unwrap();
+            let config = Config {
+                entropy: host.entropy(),
+                write_combining: true,
+                lender: Some(host),
+                observer,
+                ..Config::default()
+            };
+            let driver = Driver::open(host, &config).unwrap();
             let net = Net { addr: address(side), prefix: 24, gateway: None, vlan: None };
             let now = Instant::from_nanos(host.now());
             Ia::open(driver, Box::leak(Box::new(Room::new())).parts(), net, now, host.entropy())

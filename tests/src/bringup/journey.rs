@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use dat_core::Instant;
 use dat_core::provider::{Access, Fault, Mtu, Path, Provider, QpInit, QpStep, Region, Service};
 use hca_mlx5::Config;
-use hca_mlx5::platform::Platform;
+use hca_mlx5::platform::{Platform, Reach};
 
 use super::{Driver, net};
 
@@ -55,8 +55,8 @@ fn travel<P: Platform>(
 ) -> Result<(), (Step, Fault)> {
     driver.set_net(&net(), now).map_err(|fault| (Step::SetNet, fault))?;
     let full = dat_core::fault!(Resources, "region", "no room in the arena");
-    let span = platform.alloc(4096, 4096).ok_or((Step::Create, full))?;
-    let region = Region { addr: platform.arena_addr() + span.offset as u64, len: 4096 };
+    let span = platform.alloc(4096, 4096, Reach::ReadWrite).ok_or((Step::Create, full))?;
+    let region = Region { addr: platform.memory().addr() + span.offset as u64, len: 4096 };
     let result = objects(driver, region);
     // The consumer's memory: his to free, because a test ends here and the device with it.
     platform.free(span);

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use dat_core::Instant;
 use dat_core::provider::Net;
-use hca_mlx5::platform::Platform;
+use hca_mlx5::platform::Clock;
 use hca_mlx5::{Config, Mlx5};
 use mlx5_model::faults::Script;
 use mlx5_model::wire::switch::{self, Port};
@@ -141,14 +141,19 @@ pub fn light() -> Card {
     Card { init_pages: Some(40), ..Card::default() }
 }
 
-/// Configuration of the driver: the usual one, with a command time limit that keeps a thousand
-/// timeouts short.
+/// Returns the configuration of the driver over a slot; its random numbers are fixed.
+#[must_use]
+pub fn usual<'p>() -> Config<'p> {
+    Config { entropy: 1, write_combining: true, ..Config::default() }
+}
+
+/// The same with a command time limit that keeps a thousand timeouts short.
 #[must_use]
 pub fn patience<'p>() -> Config<'p> {
     Config {
         command_timeout: Some(Duration::from_millis(50)),
         init_timeout: Duration::from_millis(500),
-        ..Config::default()
+        ..usual()
     }
 }
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use dat_core::Instant;
 use dat_core::provider::Region;
-use hca_mlx5::Mlx5;
 use hca_mlx5::dma::Buffer;
-use hca_mlx5::platform::{Platform, Span};
+use hca_mlx5::platform::{Dma as _, Fence, Platform, Span};
+use hca_mlx5::{Config, Mlx5};
 
 use super::adapters::{A, Adapters, B, OPENS, Party, Room, Side};
 use crate::bringup::light;
@@ -18,6 +18,7 @@ use crate::pair::Stage;
 /// The driver on one platform.
 pub struct Hosted<'p, P: Platform> {
     platform: &'p P,
+    config: fn(&'p P) -> Config<'p>,
     pass: fn(&P, Duration),
     share: fn(&Self, &[u8; 40]) -> Region,
     buffers: RefCell<Vec<Buffer<'p, P>>>,
@@ -30,14 +31,15 @@ impl<P: Platform> std::fmt::Debug for Hosted<'_, P> {
 }
 
 impl<'p, P: Platform> Hosted<'p, P> {
-    /// One on `platform`, where time passes and memory is shared so.
+    /// One on `platform`, whose driver is told so, and where time passes and memory is shared so.
     #[must_use]
     pub fn new(
         platform: &'p P,
+        config: fn(&'p P) -> Config<'p>,
         pass: fn(&P, Duration),
         share: fn(&Self, &[u8; 40]) -> Region,
     ) -> Self {
-        Self { platform, pass, share, buffers: RefCell::default() }
+        Self { platform, config, pass, share, buffers: RefCell::default() }
     }
 
     /// The platform.
@@ -61,8 +63,8 @@ impl<'p, P: Platform> Hosted<'p, P> {
 
     /// Orders the consumer's reads after a peer's accesses that no completion reports.
     fn fence(&self) {
-        self.platform.before_doorbell();
-        self.platform.after_ownership();
+        self.platform.fence(Fence::BeforeDoorbell);
+        self.platform.fence(Fence::AfterOwnership);
     }
 }
 
@@ -76,12 +78,12 @@ impl<'p, P: Platform> Side for Hosted<'p, P> {
     type Hca = Mlx5<'p, P>;
 
     fn hca(&self) -> Mlx5<'p, P> {
-        let config = hca_mlx5::Config::default();
-        Mlx5::open(self.platform, &config).unwrap_or_else(|error| panic!("bring-up: {error}"))
+        Mlx5::open(self.platform, &(self.config)(self.platform))
+            .unwrap_or_else(|error| panic!("bring-up: {error}"))
     }
 
     fn entropy(&self) -> u64 {
-        self.platform.entropy()
+        (self.config)(self.platform).entropy
     }
 
     fn now(&self) -> Instant {
@@ -100,7 +102,7 @@ impl<'p, P: Platform> Side for Hosted<'p, P> {
     }
 
     fn pages(&self, region: Region) -> Vec<u64> {
-        let first = (region.addr - self.platform.arena_addr()) as usize;
+        let first = (region.addr - self.platform.memory().addr()) as usize;
         (first..first + region.len as usize)
             .step_by(4096)
             .map(|at| self.platform.iova(at).expect("memory of the arena").0)
@@ -134,10 +136,15 @@ impl<'p, P: Platform> Side for Hosted<'p, P> {
     }
 }
 
+/// What the driver of a slot is told.
+fn config(slot: &Slot) -> Config<'_> {
+    slot.config(Config::default())
+}
+
 /// A piece of the arena is said to be shared.
 fn share(side: &Hosted<'_, Slot>, name: &[u8; 40]) -> Region {
     let region = side.memory(4096);
-    let offset = (region.addr - side.platform.arena_addr()) as usize;
+    let offset = (region.addr - side.platform.memory().addr()) as usize;
     let len = region.len as usize;
     side.platform.share(name, Span { offset, len });
     region
@@ -176,7 +183,7 @@ fn run_on(opens: usize, case: impl FnOnce(&mut Adapters<'_, Hosted<'_, Slot>>)) 
         let [a, b] = &mut rooms;
         let open = |index: usize, rooms| {
             let pass = |slot: &Slot, span: Duration| slot.world().turn_by(span.as_nanos() as u64);
-            let side = Hosted::new(&slots[index], pass, share);
+            let side = Hosted::new(&slots[index], config, pass, share);
             let hca = side.hca();
             Party::open(index, side, hca, rooms)
         };

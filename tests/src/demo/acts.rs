@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use dat_core::{CloseFlag, DtoEvent, DtoOperation, DtoStatus, EpState, Event, MemPriv, RmrTriplet};
-use hca_mlx5::platform::Platform;
+use hca_mlx5::platform::{Dma, Fence};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::environment::Environment;
@@ -136,8 +136,8 @@ fn read<'s, G: Environment<'s>>(
 /// Orders a side's reads after a peer's accesses that no completion reports.
 fn seen<'s, G: Environment<'s>>(run: &Run<'_, G>, side: usize) {
     let slot = run.env.platform(side);
-    slot.before_doorbell();
-    slot.after_ownership();
+    slot.fence(Fence::BeforeDoorbell);
+    slot.fence(Fence::AfterOwnership);
 }
 
 fn bar<'s, G: Environment<'s>>(run: &Run<'_, G>, label: &'static str) -> ProgressBar {

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant as Wall};
 
 use anyhow::{Result, ensure};
 use dat_core::provider::Region;
+use hca_mlx5::Config;
 use vfio_host::Host;
 
 use super::hosts::{Part, two};
@@ -26,6 +27,11 @@ const SHORT: Duration = Duration::from_micros(50);
 pub(super) struct Conformance {
     /// Only those with this in their name.
     pub(super) only: String,
+}
+
+/// What the driver of a host is told.
+fn config<H: Host>(host: &H) -> Config<'_> {
+    host.config(&Config::default())
 }
 
 /// Lets time pass.
@@ -54,7 +60,7 @@ fn batch<H: Host>(hosts: &[H; 2], next: &mut usize, chosen: &[usize]) -> Option<
             let mut rooms = [A, B].map(|_| Vec::from_iter((0..OPENS).map(|_| Room::new())));
             let [a, b] = &mut rooms;
             let open = |index: usize, up: Option<_>, rooms| {
-                let side = Hosted::new(&hosts[index], pass::<H>, share::<H>);
+                let side = Hosted::new(&hosts[index], config::<H>, pass::<H>, share::<H>);
                 let hca = up.unwrap_or_else(|| side.hca());
                 Party::open(index, side, hca, rooms)
             };

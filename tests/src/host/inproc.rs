@@ -3,22 +3,23 @@
 //!
 //! A [`World`] holds the models and the clock. A [`Slot`] is one model with its memory, and is the
 //! [`Platform`] of one driver. Time passes only in [`World::turn`] and in the driver's bounded
-//! waits ([`Platform::relax`]), so a run is the same every time and a minute of retries costs
+//! waits ([`Clock::relax`]), so a run is the same every time and a minute of retries costs
 //! nothing.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dat_core::provider::Region;
-use hca_mlx5::platform::{ByOffset, Platform, RegisterByOffset, Span};
+use hca_mlx5::Config;
+use hca_mlx5::platform::{Bar, Clock, Dma, Fence, Lend, Reach, Span};
 use mlx5_model::Hca;
-use mlx5_model::host::{DmaError, HostMemory, Nanos};
+use mlx5_model::host::{HostMemory, Nanos};
 use mlx5_model::wire::ModelClock;
 use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
 
 use super::notes;
-use super::views::Views;
+use super::views::{Shared, Views};
 
 /// CPU address of an arena. Not the address of any real memory: nothing may dereference it.
 pub const ARENA: u64 = 0x5000_0000_0000;
@@ -124,19 +125,6 @@ impl Member for Plugged {
     }
 }
 
-/// The device's access to the memory of its host.
-struct Shared(Arc<Mutex<Views>>);
-
-impl HostMemory for Shared {
-    fn read(&mut self, iova: u64, buf: &mut [u8]) -> Result<(), DmaError> {
-        lock(&self.0).read_dma(iova, buf)
-    }
-
-    fn write(&mut self, iova: u64, buf: &[u8]) -> Result<(), DmaError> {
-        lock(&self.0).write_dma(iova, buf)
-    }
-}
-
 /// How much memory a slot has.
 #[derive(Clone, Copy, Debug)]
 pub struct Memory {
@@ -157,6 +145,7 @@ impl Default for Memory {
 pub struct Slot {
     world: Arc<World>,
     hca: Arc<Mutex<Hca>>,
+    memory: hca_mlx5::dma::Memory<Shared>,
     views: Arc<Mutex<Views>>,
     free: Mutex<BTreeMap<usize, usize>>,
     entropy: Mutex<SmallRng>,
@@ -189,6 +178,7 @@ impl Slot {
         Self {
             world: Arc::clone(world),
             hca,
+            memory: Shared(Arc::clone(&views)).memory(ARENA),
             views,
             free: Mutex::new(BTreeMap::from([(0, total)])),
             entropy: Mutex::new(SmallRng::seed_from_u64(seed)),
@@ -225,6 +215,18 @@ impl Slot {
         *lock(&self.free) = BTreeMap::from([(0, self.total)]);
     }
 
+    /// 64 random bits, the same every run.
+    pub fn entropy(&self) -> u64 {
+        lock(&self.entropy).next_u64()
+    }
+
+    /// `wanted` with what the driver has to know of this host.
+    #[must_use]
+    pub fn config<'p>(&'p self, wanted: Config<'p>) -> Config<'p> {
+        let entropy = self.entropy().max(1);
+        Config { entropy, write_combining: true, lender: Some(self), ..wanted }
+    }
+
     /// Arena bytes handed out.
     #[must_use]
     pub fn in_use(&self) -> usize {
@@ -232,9 +234,7 @@ impl Slot {
     }
 }
 
-impl Platform for Slot {
-    const WRITE_COMBINING: bool = true;
-
+impl Bar for Slot {
     fn bar_len(&self) -> usize {
         BAR
     }
@@ -260,30 +260,27 @@ impl Platform for Slot {
         }
         self.hca().bar_write(offset as u64, &bytes);
     }
+}
 
-    type Register<'p>
-        = RegisterByOffset<'p, Self>
-    where
-        Self: 'p;
-
-    fn register(&self, offset: usize, half: usize) -> Option<RegisterByOffset<'_, Self>> {
-        RegisterByOffset::new(self, offset, half)
-    }
-
-    fn arena_len(&self) -> usize {
-        self.total
-    }
-
-    fn arena_addr(&self) -> u64 {
-        ARENA
+impl Lend for Slot {
+    fn lent(&self, _: Region) -> Option<u64> {
+        None
     }
 
     fn shared(&self, name: &[u8; 40]) -> Option<Region> {
         let span = lock(&self.shared).get(name).copied()?;
         Some(Region { addr: ARENA + span.offset as u64, len: span.len as u64 })
     }
+}
 
-    fn alloc(&self, len: usize, align: usize) -> Option<Span> {
+impl Dma for Slot {
+    type Probe = Shared;
+
+    fn memory(&self) -> &hca_mlx5::dma::Memory<Shared> {
+        &self.memory
+    }
+
+    fn alloc(&self, len: usize, align: usize, _: Reach) -> Option<Span> {
         let len = len.max(1).checked_next_multiple_of(64)?;
         let mut free = lock(&self.free);
         let (&at, &size, start) = free.iter().find_map(|(at, size)| {
@@ -298,7 +295,7 @@ impl Platform for Slot {
             free.insert(start + len, at + size - start - len);
         }
         drop(free);
-        lock(&self.views).store(start, &vec![0; len]);
+        lock(&self.views).clear(start, len);
         Some(Span { offset: start, len })
     }
 
@@ -323,47 +320,14 @@ impl Platform for Slot {
         lock(&self.views).iova(offset)
     }
 
-    fn load32(&self, offset: usize) -> u32 {
-        lock(&self.views).load32(offset)
-    }
-
-    fn load_words<const N: usize>(&self, offset: usize) -> [u64; N] {
-        let views = lock(&self.views);
-        let mut words = [0; N];
-        for (i, word) in words.iter_mut().enumerate() {
-            let mut bytes = [0; 8];
-            views.read(offset + 8 * i, &mut bytes);
-            *word = u64::from_ne_bytes(bytes);
+    fn fence(&self, fence: Fence) {
+        match fence {
+            Fence::BeforeRecord | Fence::BeforeDoorbell | Fence::BeforeUncached => {
+                lock(&self.views).release();
+            }
+            Fence::AfterOwnership => lock(&self.views).acquire(),
+            Fence::AfterDoorbell => {}
         }
-        words
-    }
-
-    fn store32(&self, offset: usize, value: u32) {
-        lock(&self.views).store(offset, &value.to_ne_bytes());
-    }
-
-    fn store_words<const N: usize>(&self, offset: usize, words: &[u64; N]) {
-        let mut views = lock(&self.views);
-        for (i, word) in words.iter().enumerate() {
-            views.store(offset + 8 * i, &word.to_ne_bytes());
-        }
-    }
-
-    fn read_bytes(&self, offset: usize, to: &mut [u8]) {
-        lock(&self.views).read(offset, to);
-    }
-
-    fn write_bytes(&self, offset: usize, from: &[u8]) {
-        lock(&self.views).store(offset, from);
-    }
-
-    type Entries<'p, const LEN: usize>
-        = ByOffset<'p, Self, LEN>
-    where
-        Self: 'p;
-
-    fn entries<const LEN: usize>(&self, span: Span) -> Option<ByOffset<'_, Self, LEN>> {
-        ByOffset::new(self, span)
     }
 
     fn pages_take(&self, to: &mut [u64]) -> usize {
@@ -373,26 +337,14 @@ impl Platform for Slot {
     fn pages_return(&self, pages: &[u64]) -> usize {
         lock(&self.views).pages_return(pages)
     }
+}
 
-    fn before_doorbell(&self) {
-        lock(&self.views).release();
-    }
-
-    fn after_ownership(&self) {
-        lock(&self.views).acquire();
-    }
-
-    fn after_mmio(&self) {}
-
+impl Clock for Slot {
     fn now(&self) -> u64 {
         self.world.now()
     }
 
     fn relax(&self) {
         self.world.turn();
-    }
-
-    fn entropy(&self) -> u64 {
-        lock(&self.entropy).next_u64()
     }
 }

@@ -15,19 +15,37 @@
 //! which neighbouring pages are neighbours only within short runs, so that a driver that forgets to
 //! ask per page is found out. Firmware pages are a reserve outside the arena, made on first touch.
 
-use std::collections::HashMap;
+#![expect(
+    unsafe_code,
+    reason = "memory for a device, even an emulated one, is reached through raw pointers"
+)]
 
-use mlx5_model::host::DmaError;
+use std::collections::HashMap;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex};
+
+use hca_mlx5::dma::{Memory, Probe};
+use mlx5_model::host::{DmaError, HostMemory};
+
+use super::inproc::lock;
 
 /// Bytes of a page.
 pub const PAGE: usize = 4096;
 /// Pages that stay together in the device's address space.
 pub const RUN: usize = 64;
 
+/// A page of memory.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(4096))]
+struct Page([u8; PAGE]);
+
 /// Memory of one HCA.
 #[derive(Debug)]
 pub struct Views {
-    cpu: Vec<u8>,
+    /// What the CPU sees.
+    cpu: Memory,
+    /// Its memory, which never moves.
+    _pages: Vec<Page>,
     device: Vec<u8>,
     /// CPU stores the device does not see yet, oldest first.
     stores: Vec<(usize, usize)>,
@@ -45,6 +63,12 @@ pub struct Views {
 }
 
 impl Views {
+    /// The CPU's view, without holding anything back.
+    #[must_use]
+    pub const fn memory(&self) -> &Memory {
+        &self.cpu
+    }
+
     /// An arena of `pages` pages and a firmware reserve of `reserve` pages.
     #[must_use]
     pub fn new(pages: usize, reserve: usize) -> Self {
@@ -59,8 +83,13 @@ impl Views {
             })
             .collect();
         let reverse = table.iter().enumerate().map(|(page, &far)| (far, page)).collect();
+        let mut memory = vec![Page([0; PAGE]); pages];
+        let base = NonNull::new(memory.as_mut_ptr()).expect("a vector's pointer").cast();
         Self {
-            cpu: vec![0; pages * PAGE],
+            // SAFETY: the pages are aligned, live as long as the value, and are reached through raw
+            // pointers only.
+            cpu: unsafe { Memory::new(base, pages * PAGE) },
+            _pages: memory,
             device: vec![0; pages * PAGE],
             stores: Vec::new(),
             writes: Vec::new(),
@@ -140,36 +169,30 @@ impl Views {
     // ---- the CPU's side ----
 
     /// A 32-bit load: coherent, so it sees a device write of that word even before the fence.
-    #[must_use]
-    pub fn load32(&self, offset: usize) -> u32 {
+    fn load32(&self, offset: usize, found: u32) -> u32 {
         let own = self.stores.iter().any(|&(at, len)| at < offset + 4 && offset < at + len);
-        let view = if own { &self.cpu } else { &self.device };
-        view.get(offset..offset + 4).map_or(0, |b| u32::from_ne_bytes([b[0], b[1], b[2], b[3]]))
+        let bytes = self.device[offset..].first_chunk().filter(|_| !own);
+        bytes.map_or(found, |bytes| u32::from_ne_bytes(*bytes))
     }
 
-    /// A wider read: only what has crossed.
-    pub fn read(&self, offset: usize, to: &mut [u8]) {
-        match offset.checked_add(to.len()).and_then(|end| self.cpu.get(offset..end)) {
-            Some(from) => to.copy_from_slice(from),
-            None => to.fill(0),
-        }
+    /// Zeros memory, as a store of the CPU's.
+    pub fn clear(&mut self, offset: usize, len: usize) {
+        self.cpu.write_bytes(offset, &vec![0; len]);
+        self.stored(offset, len);
     }
 
-    /// A store: in the CPU's view at once.
-    pub fn store(&mut self, offset: usize, bytes: &[u8]) {
-        let Some(to) =
-            offset.checked_add(bytes.len()).and_then(|end| self.cpu.get_mut(offset..end))
-        else {
-            return;
-        };
-        to.copy_from_slice(bytes);
-        self.stores.push((offset, bytes.len()));
+    /// A store: in the CPU's view already. A work request is stored word by word.
+    fn stored(&mut self, offset: usize, len: usize) {
+        let len = len.min(self.cpu.len() - offset);
+        let step = if len <= 64 { 8 } else { len };
+        let words = (0..len).step_by(step);
+        self.stores.extend(words.map(|at| (offset + at, step.min(len - at))));
     }
 
     /// All CPU stores so far become visible to the device.
     pub fn release(&mut self) {
         for (at, len) in std::mem::take(&mut self.stores) {
-            self.device[at..at + len].copy_from_slice(&self.cpu[at..at + len]);
+            self.cpu.read_bytes(at, &mut self.device[at..at + len]);
         }
     }
 
@@ -177,7 +200,7 @@ impl Views {
     /// way.
     pub fn drain_one(&mut self) {
         if let Some((at, len)) = self.stores.pop() {
-            self.device[at..at + len].copy_from_slice(&self.cpu[at..at + len]);
+            self.cpu.read_bytes(at, &mut self.device[at..at + len]);
         }
     }
 
@@ -190,11 +213,11 @@ impl Views {
                     let own =
                         self.stores.iter().any(|&(own, size)| (own..own + size).contains(&byte));
                     if !own {
-                        self.cpu[byte] = self.device[byte];
+                        self.cpu.write_bytes(byte, &self.device[byte..=byte]);
                     }
                 }
             } else {
-                self.cpu[at..at + len].copy_from_slice(&self.device[at..at + len]);
+                self.cpu.write_bytes(at, &self.device[at..at + len]);
             }
         }
     }
@@ -228,6 +251,43 @@ impl Views {
             done += part;
         }
         Ok(())
+    }
+}
+
+/// Views that the host, its driver and the device share.
+#[derive(Clone, Debug)]
+pub struct Shared(pub Arc<Mutex<Views>>);
+
+impl Shared {
+    /// The memory as the driver reaches it, seen by consumers at `addr`.
+    #[must_use]
+    pub fn memory(&self, addr: u64) -> Memory<Self> {
+        let views = lock(&self.0);
+        let base = std::ptr::with_exposed_provenance_mut(views.cpu.addr() as usize);
+        let base = NonNull::new(base).expect("a vector's pointer");
+        // SAFETY: as in `Views::new`; the probe keeps the views, and with them the pages.
+        unsafe { Memory::probed(base, views.len(), addr, self.clone()) }
+    }
+}
+
+/// The driver's loads and stores.
+impl Probe for Shared {
+    fn load32(&self, offset: usize, value: u32) -> u32 {
+        lock(&self.0).load32(offset, value)
+    }
+    fn store(&self, offset: usize, bytes: &[u8]) {
+        lock(&self.0).stored(offset, bytes.len());
+    }
+}
+
+/// The device's way to the memory of its host.
+impl HostMemory for Shared {
+    fn read(&mut self, iova: u64, buf: &mut [u8]) -> Result<(), DmaError> {
+        lock(&self.0).read_dma(iova, buf)
+    }
+
+    fn write(&mut self, iova: u64, buf: &[u8]) -> Result<(), DmaError> {
+        lock(&self.0).write_dma(iova, buf)
     }
 }
 

@@ -4,9 +4,11 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-use hca_mlx5::platform::{ByOffset, Platform, RegisterByOffset, Span};
+use hca_mlx5::dma::Memory;
+use hca_mlx5::platform::{Bar, Clock, Dma, Fence as Kind, Reach, Span};
 
 use super::inproc::{Slot, lock};
+use super::views::Shared;
 
 /// Changes the result of a register read: takes offset and value, returns the value to give.
 type Lens<'s> = Box<dyn FnMut(usize, u32) -> u32 + Send + 's>;
@@ -18,9 +20,9 @@ const PATIENCE: u64 = 20_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Fence {
-    /// [`Platform::before_doorbell`], and with it [`Platform::before_record`].
+    /// [`Kind::BeforeDoorbell`], and with it the other fences before something.
     BeforeDoorbell = 1,
-    /// [`Platform::after_ownership`].
+    /// [`Kind::AfterOwnership`].
     AfterOwnership = 2,
 }
 
@@ -81,9 +83,7 @@ impl<'s> Watched<'s> {
     }
 }
 
-impl Platform for Watched<'_> {
-    const WRITE_COMBINING: bool = Slot::WRITE_COMBINING;
-
+impl Bar for Watched<'_> {
     fn bar_len(&self) -> usize {
         self.slot.bar_len()
     }
@@ -109,26 +109,17 @@ impl Platform for Watched<'_> {
     fn write_block(&self, offset: usize, block: &[u64; 8]) {
         self.slot.write_block(offset, block);
     }
+}
 
-    type Register<'p>
-        = RegisterByOffset<'p, Self>
-    where
-        Self: 'p;
+impl Dma for Watched<'_> {
+    type Probe = Shared;
 
-    fn register(&self, offset: usize, half: usize) -> Option<RegisterByOffset<'_, Self>> {
-        RegisterByOffset::new(self, offset, half)
+    fn memory(&self) -> &Memory<Shared> {
+        self.slot.memory()
     }
 
-    fn arena_len(&self) -> usize {
-        self.slot.arena_len()
-    }
-
-    fn arena_addr(&self) -> u64 {
-        self.slot.arena_addr()
-    }
-
-    fn alloc(&self, len: usize, align: usize) -> Option<Span> {
-        self.slot.alloc(len, align)
+    fn alloc(&self, len: usize, align: usize, reach: Reach) -> Option<Span> {
+        self.slot.alloc(len, align, reach)
     }
 
     fn free(&self, span: Span) {
@@ -139,37 +130,17 @@ impl Platform for Watched<'_> {
         self.slot.iova(offset)
     }
 
-    fn load32(&self, offset: usize) -> u32 {
-        self.slot.load32(offset)
-    }
-
-    fn load_words<const N: usize>(&self, offset: usize) -> [u64; N] {
-        self.slot.load_words(offset)
-    }
-
-    fn store32(&self, offset: usize, value: u32) {
-        self.slot.store32(offset, value);
-    }
-
-    fn store_words<const N: usize>(&self, offset: usize, words: &[u64; N]) {
-        self.slot.store_words(offset, words);
-    }
-
-    fn read_bytes(&self, offset: usize, to: &mut [u8]) {
-        self.slot.read_bytes(offset, to);
-    }
-
-    fn write_bytes(&self, offset: usize, from: &[u8]) {
-        self.slot.write_bytes(offset, from);
-    }
-
-    type Entries<'p, const LEN: usize>
-        = ByOffset<'p, Self, LEN>
-    where
-        Self: 'p;
-
-    fn entries<const LEN: usize>(&self, span: Span) -> Option<ByOffset<'_, Self, LEN>> {
-        ByOffset::new(self, span)
+    fn fence(&self, fence: Kind) {
+        let there = match fence {
+            Kind::BeforeRecord | Kind::BeforeDoorbell | Kind::BeforeUncached => {
+                self.has(Fence::BeforeDoorbell)
+            }
+            Kind::AfterOwnership => self.has(Fence::AfterOwnership),
+            Kind::AfterDoorbell => true,
+        };
+        if there {
+            self.slot.fence(fence);
+        }
     }
 
     fn pages_take(&self, to: &mut [u64]) -> usize {
@@ -179,23 +150,9 @@ impl Platform for Watched<'_> {
     fn pages_return(&self, pages: &[u64]) -> usize {
         self.slot.pages_return(pages)
     }
+}
 
-    fn before_doorbell(&self) {
-        if self.has(Fence::BeforeDoorbell) {
-            self.slot.before_doorbell();
-        }
-    }
-
-    fn after_ownership(&self) {
-        if self.has(Fence::AfterOwnership) {
-            self.slot.after_ownership();
-        }
-    }
-
-    fn after_mmio(&self) {
-        self.slot.after_mmio();
-    }
-
+impl Clock for Watched<'_> {
     fn now(&self) -> u64 {
         self.slot.now()
     }
@@ -204,9 +161,5 @@ impl Platform for Watched<'_> {
         let waits = self.waits.fetch_add(1, Ordering::Relaxed);
         assert!(waits < PATIENCE, "the driver waits for ever");
         self.slot.relax();
-    }
-
-    fn entropy(&self) -> u64 {
-        self.slot.entropy()
     }
 }

@@ -18,7 +18,7 @@ use dat_core::{
     CloseFlag, CompletionFlags, DtoEvent, DtoOperation, DtoStatus, Ep, EpAttr, EpState, Evd, Event,
     Instant, LmrParam, LmrTriplet, MemPriv, Qos, RmrTriplet,
 };
-use hca_mlx5::platform::Platform;
+use hca_mlx5::platform::{Dma, Fence};
 use mlx5_model::Hca;
 use mlx5_model::faults::{Refusals, Refusing};
 use mlx5_model::host::{DmaError, HostMemory};
@@ -238,8 +238,8 @@ impl<'s> Session<'s> {
     /// Orders the side's reads after a peer's accesses that no completion reports.
     pub fn fence(&self, side: usize) {
         let slot = self.pair.slots[side];
-        slot.before_doorbell();
-        slot.after_ownership();
+        slot.fence(Fence::BeforeDoorbell);
+        slot.fence(Fence::AfterOwnership);
     }
 
     /// A piece of a side's memory.

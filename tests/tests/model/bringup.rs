@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use dat_core::provider::{FaultKind, Notice, Provider};
-use dat_tests::bringup::{Driver, Rig, Step, Taken, journey, light, net, patience};
+use dat_tests::bringup::{Driver, Rig, Step, Taken, journey, light, net, patience, usual};
 use dat_tests::host::inproc::Memory;
 use hca_mlx5::eq::Event;
 use hca_mlx5::{Config, Device};
@@ -20,7 +20,7 @@ fn round(rig: &Rig, config: &Config<'_>) {
 #[test]
 fn a_physical_function_of_the_big_profile_comes_up_and_goes_down() {
     let rig = Rig::new(Card::default());
-    let device = Device::open(&rig.slot, &Config::default()).unwrap();
+    let device = Device::open(&rig.slot, &usual()).unwrap();
     // Tens of MiB for the firmware: 6 boot pages and 4,232 more at the recorded card's log_max_qp.
     assert!(device.firmware_pages() > 4000, "{}", device.firmware_pages());
     assert_eq!(rig.taken().pages, device.firmware_pages() as usize);
@@ -44,21 +44,21 @@ fn a_physical_function_of_the_big_profile_comes_up_and_goes_down() {
 #[test]
 fn everything_is_made_and_destroyed_on_the_big_profile() {
     let rig = Rig::new(Card::default());
-    round(&rig, &Config::default());
+    round(&rig, &usual());
     rig.content();
 }
 
 #[test]
 fn everything_is_made_and_destroyed_on_the_small_profile() {
     let rig = Rig::new(Card::small());
-    round(&rig, &Config::default());
+    round(&rig, &usual());
     rig.content();
 }
 
 #[test]
 fn the_small_profile_says_what_it_has() {
     let rig = Rig::new(Card::small());
-    let mut device = Device::open(&rig.slot, &Config::default()).unwrap();
+    let mut device = Device::open(&rig.slot, &usual()).unwrap();
     let caps = &device.caps().general;
     assert_eq!((caps.log_max_qp_sz(), caps.num_ports(), caps.port_type()), (12, 1, 1));
     device.close().unwrap();
@@ -68,7 +68,7 @@ fn the_small_profile_says_what_it_has() {
 fn a_virtual_function_comes_up_without_what_only_the_physical_one_may() {
     let rig = Rig::new(Card { init_pages: Some(40), ..Card::vf() });
     let before = rig.taken();
-    let mut device = Device::open(&rig.slot, &Config::default()).unwrap();
+    let mut device = Device::open(&rig.slot, &usual()).unwrap();
     assert_eq!(device.identity().mac, [0; 6], "a function without a MAC of its own");
     assert_ne!(device.identity().node_guid, 0, "a GUID is made up");
     assert_eq!(rig.slot.hca().pages_owned(), device.firmware_pages());
@@ -92,7 +92,7 @@ fn a_card_that_answers_late_and_out_of_step_comes_up_and_goes_down() {
     for seed in 0..12 {
         let card = Card { hardware_like: true, seed, init_time: 300_000_000, ..light() };
         let rig = Rig::new(card);
-        let config = Config { init_timeout: Duration::from_secs(2), ..Config::default() };
+        let config = Config { init_timeout: Duration::from_secs(2), ..usual() };
         round(&rig, &config);
         rig.content();
     }
@@ -102,7 +102,7 @@ fn a_card_that_answers_late_and_out_of_step_comes_up_and_goes_down() {
 fn a_hardware_like_card_gives_tens_of_mebibytes_back_bit_by_bit() {
     let rig =
         Rig::new(Card { hardware_like: true, seed: 99, init_pages: Some(9000), ..Card::default() });
-    let mut device = Device::open(&rig.slot, &Config::default()).unwrap();
+    let mut device = Device::open(&rig.slot, &usual()).unwrap();
     assert_eq!(rig.taken().pages, 9006);
     device.close().unwrap();
     assert_eq!(rig.taken(), Taken { arena: 0, pages: 0 });
@@ -129,7 +129,7 @@ fn a_hundred_openings_leave_nothing_behind() {
 fn a_lower_log_max_qp_saves_pages() {
     let pages = |log_max_qp| {
         let rig = Rig::new(Card::default());
-        let config = Config { log_max_qp, ..Config::default() };
+        let config = Config { log_max_qp, ..usual() };
         let mut device = Device::open(&rig.slot, &config).unwrap();
         if let Some(log) = log_max_qp {
             assert_eq!(device.caps().general.log_max_qp(), log);
@@ -141,8 +141,7 @@ fn a_lower_log_max_qp_saves_pages() {
     assert!(pages(Some(8)) < pages(None));
     // Never more than the card offers by itself.
     let rig = Rig::new(light());
-    let mut device =
-        Device::open(&rig.slot, &Config { log_max_qp: Some(31), ..Config::default() }).unwrap();
+    let mut device = Device::open(&rig.slot, &Config { log_max_qp: Some(31), ..usual() }).unwrap();
     assert_eq!(device.caps().general.log_max_qp(), 14);
     device.close().unwrap();
 }
@@ -314,7 +313,7 @@ fn a_reset_under_the_driver_is_noticed_and_the_next_opening_begins_clean() {
 fn a_hardware_like_reset_reads_as_ones_for_a_while_and_bring_up_waits() {
     let rig = Rig::new(Card { hardware_like: true, init_time: 200_000_000, ..light() });
     rig.reset();
-    let config = Config { init_timeout: Duration::from_secs(2), ..Config::default() };
+    let config = Config { init_timeout: Duration::from_secs(2), ..usual() };
     round(&rig, &config);
 }
 

@@ -40,7 +40,7 @@ fn transfer(seed: u64, without: Option<Fence>) -> Result<(), String> {
     let now = || Instant::from_nanos(world.now());
     let [a, b] = &mut rooms;
     let open = |side: usize, parts| {
-        let driver = Driver::open(&hosts[side], &stage.config(None)).unwrap();
+        let driver = Driver::open(&hosts[side], &slots[side].config(stage.config(None))).unwrap();
         Ia::open(driver, parts, stage.net(side), now(), seed).unwrap()
     };
     let mut ias = [open(0, a.parts()), open(1, b.parts())];

@@ -20,7 +20,7 @@ use dat_core::{
 };
 use dat_tests::session::{NONE, Session, Setup, contents, far, seg};
 use hca_mlx5::dma::Buffer;
-use hca_mlx5::platform::Platform;
+use hca_mlx5::platform::Dma;
 
 /// Posts a bind at side 1 and waits for it; returns the triplet that a peer uses.
 #[track_caller]
@@ -599,7 +599,7 @@ fn regions_and_windows_over_memory_that_is_scattered_for_the_device() {
     setup.connected(|session| {
         // The buffer is one piece for the consumer and several for the device.
         let slot = session.pair.slots[1];
-        let start = (session.sides[1].mem.addr() - slot.arena_addr()) as usize;
+        let start = (session.sides[1].mem.addr() - slot.memory().addr()) as usize;
         let (_, run) = slot.iova(start).unwrap();
         assert!(run < 1 << 20);
         let rmr = window(session);
@@ -631,7 +631,7 @@ fn regions_of_more_pages_than_a_command_carries() {
         // Pages of 4 KiB are the largest that fit, so the list has more than the 2,016 that one
         // command carries.
         let slot = session.pair.slots[1];
-        let start = (session.sides[1].mem.addr() - slot.arena_addr()) as usize;
+        let start = (session.sides[1].mem.addr() - slot.memory().addr()) as usize;
         let place = |at: usize| slot.iova(start + at).unwrap().0;
         let odd = |at: usize| (place(at) >> 12) % 2 != (at >> 12) as u64 % 2;
         let pages = (0..9 << 20).step_by(4096);
@@ -679,7 +679,7 @@ fn memory_that_the_host_refuses_the_device() {
         Setup::default().connected(|session| {
             let slot = session.pair.slots[0];
             let (iova, _) = slot
-                .iova((session.sides[0].mem.addr() - slot.arena_addr()) as usize + 0x3000)
+                .iova((session.sides[0].mem.addr() - slot.memory().addr()) as usize + 0x3000)
                 .unwrap();
             if source {
                 session.refusals[0].reads(iova..iova + 0x1000);
@@ -733,7 +733,7 @@ fn a_target_that_the_host_refuses_the_device() {
         Setup::default().connected(|session| {
             let slot = session.pair.slots[1];
             let (iova, _) = slot
-                .iova((session.sides[1].mem.addr() - slot.arena_addr()) as usize + 0x3000)
+                .iova((session.sides[1].mem.addr() - slot.memory().addr()) as usize + 0x3000)
                 .unwrap();
             session.refusals[1].reads(iova..iova + 0x1000);
             session.refusals[1].writes(iova..iova + 0x1000);
@@ -758,7 +758,7 @@ fn a_target_that_the_host_refuses_the_device() {
 fn memory_that_is_not_the_platform_s_is_not_registered() {
     Setup::default().run(|session| {
         let (pz, slot) = (session.sides[0].pz, session.pair.slots[0]);
-        let (base, len) = (slot.arena_addr(), slot.arena_len() as u64);
+        let (base, len) = (slot.memory().addr(), slot.memory().len() as u64);
         let commands = slot.hca().commands();
         for (addr, size) in [
             (0, 4096),

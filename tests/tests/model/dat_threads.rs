@@ -13,6 +13,7 @@ use dat_core::{
 };
 use dat_tests::host::inproc::Slot;
 use dat_tests::session::{NONE, Setup, contents, pattern};
+use hca_mlx5::platform::Dma as _;
 
 const OPERATIONS: u64 = 10_000;
 /// Slots of memory that messages use in turn.
@@ -55,12 +56,10 @@ fn ten_thousand_operations_by_two_threads() {
         let deadline = Instant::now() + Duration::from_secs(60);
         let late = || Instant::now() > deadline || stop.load(Ordering::Relaxed);
         let write = |at: usize, bytes: &[u8]| {
-            use hca_mlx5::platform::Platform;
-            slot.write_bytes((base - slot.arena_addr()) as usize + at, bytes);
+            slot.memory().write_bytes((base - slot.memory().addr()) as usize + at, bytes);
         };
         let read = |at: usize, bytes: &mut [u8]| {
-            use hca_mlx5::platform::Platform;
-            slot.read_bytes((base - slot.arena_addr()) as usize + at, bytes);
+            slot.memory().read_bytes((base - slot.memory().addr()) as usize + at, bytes);
         };
         let (poster, reaper) = std::thread::scope(|threads| {
             let posting = threads.spawn(|| {

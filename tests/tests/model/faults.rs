@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use dat_core::provider::{Fault, FaultKind, Notice, Provider};
-use dat_tests::bringup::{Driver, Rig, Taken, journey, light, net, patience};
+use dat_tests::bringup::{Driver, Rig, Taken, journey, light, net, patience, usual};
 use dat_tests::host::inproc::{Slot, enable};
 use dat_tests::host::watched::Watched;
 use hca_mlx5::eq::{Event as Reported, QpEvent};
@@ -77,7 +77,7 @@ fn ghost_command_events_end_no_command() {
 fn commands_without_number_between_two_services_overrun_no_queue() {
     for hardware_like in [false, true] {
         let rig = Rig::new(Card { hardware_like, ..light() });
-        let mut driver = Driver::open(&rig.slot, &Config::default()).unwrap();
+        let mut driver = Driver::open(&rig.slot, &usual()).unwrap();
         let (all, rest) = if hardware_like { (300, 7) } else { (3000, 3) };
         for n in 0..all {
             // Neither twice the same event nor one for a slot that is free is a reason to stop; nor

@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use dat_core::provider::{Fault, FaultKind, Notice, Provider};
-use dat_tests::bringup::{Driver, Rig, Step, Taken, journey, net, patience};
+use dat_tests::bringup::{Driver, Rig, Step, Taken, journey, net, patience, usual};
 use dat_tests::host::watched::Watched;
 use hca_mlx5::prm::cmd::Opcode;
 use hca_mlx5::{Config, Device};
@@ -119,7 +119,7 @@ fn a_command_that_answers_just_in_time_is_no_trouble() {
 fn a_mute_device_costs_one_time_limit_and_not_one_per_object() {
     // The default limit is a minute. One is waited for, not a hundred.
     let rig = Rig::light();
-    let mut driver = Driver::open(&rig.slot, &Config::default()).unwrap();
+    let mut driver = Driver::open(&rig.slot, &usual()).unwrap();
     driver.set_net(&net(), rig.now()).unwrap();
     for _ in 0..8 {
         driver.pd_create().unwrap();

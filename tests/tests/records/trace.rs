@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::Mutex;
 
-use dat_tests::bringup::Rig;
+use dat_tests::bringup::{Rig, usual};
 use hca_mlx5::cmd::dump::{Direction, Dump, Observer};
 use hca_mlx5::prm::cmd::Opcode;
 use hca_mlx5::{Config, Device};
@@ -150,7 +150,7 @@ fn ours() -> (Vec<Command>, String) {
     let rig = Rig::new(Card { umr: false, ..Card::default() });
     let record = Record::default();
     let mut device =
-        Device::open(&rig.slot, &Config { observer: Some(&record), ..Config::default() }).unwrap();
+        Device::open(&rig.slot, &Config { observer: Some(&record), ..usual() }).unwrap();
     let commands = record.commands.lock().unwrap().clone();
     device.close().unwrap();
     let text = record.text.lock().unwrap().clone();

@@ -8,7 +8,7 @@
 use dat_core::provider::Region;
 use dat_core::{CloseFlag, DatType, DtoStatus, Event, LmrParam, LmrTriplet, MemPriv, RmrTriplet};
 use dat_tests::bytes::Bytes;
-use hca_mlx5::platform::Platform;
+use hca_mlx5::platform::Lend;
 use vfio_host::{Host, Kind, NicStorage, Reach};
 
 use crate::reopen::alone;

@@ -103,7 +103,7 @@ fn memory_that_the_program_shares_itself_gets_a_name() {
     let place = place.unwrap();
     let addr = place.expose_provenance() as u64;
     let named = || {
-        use hca_mlx5::platform::Platform;
+        use hca_mlx5::platform::Lend;
         // SAFETY: taken back below.
         unsafe { host.lend_shared(&name, addr + 4096, 5000) }.unwrap();
         let region = Region { addr: addr + 4096, len: 5000 };

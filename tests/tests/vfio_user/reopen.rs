@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use dat_core::CloseFlag;
-use hca_mlx5::platform::Platform;
+use hca_mlx5::platform::{Dma, Reach};
 use vfio_host::{Host, NicStorage, Options};
 
 use crate::rig::{Rig, Side};
@@ -94,8 +94,8 @@ fn a_driver_that_is_closed_leaves_the_host_to_the_next() {
         // Nothing of the arena is missing.
         let all = Options::default();
         let spans = [
-            host.alloc(all.arena - all.read_only, 4096),
-            host.alloc_read_only(all.read_only, 4096),
+            host.alloc(all.arena - all.read_only, 4096, Reach::ReadWrite),
+            host.alloc(all.read_only, 4096, Reach::Read),
         ];
         spans.into_iter().for_each(|span| host.free(span.unwrap()));
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use dat_core::{AsyncEvent, CloseFlag, EvdFlags, Event, PspFlag};
 use hca_mlx5::Config;
-use hca_mlx5::platform::Platform;
+use hca_mlx5::platform::Bar;
 use mlx5_model::Config as Card;
 use vfio_host::user::VfioUser;
 use vfio_host::{Host, Kind, Nic, NicStorage, Options, Trouble, WaitError};

@@ -1,4 +1,4 @@
-//! A complete implementation of [`Platform`] by an embedder, over ordinary memory.
+//! A complete platform by an embedder, over ordinary memory.
 //!
 //! Copy it, and replace the parts that the comments name. The host here has no device: its "BAR 0"
 //! is memory that never answers, so bring-up ends with an error after its timeout.
@@ -16,25 +16,25 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use dat_core::Fault;
-use hca_mlx5::dma::RawArena;
-use hca_mlx5::mmio::MappedBar;
-use hca_mlx5::platform::Platform;
+use hca_mlx5::dma::Memory;
+use hca_mlx5::mmio::{self, MappedBar};
+use hca_mlx5::platform::{Bar, Clock, Dma, Fence, RawArena, Reach, Span};
 use hca_mlx5::{Config, Mlx5};
 
 const MIB: usize = 1 << 20;
 
 /// Memory that the device may access: a static here, huge pages or a reserved range elsewhere.
 #[repr(C, align(4096))]
-struct Memory(UnsafeCell<[u8; MIB]>);
+struct Pages(UnsafeCell<[u8; MIB]>);
 
 // SAFETY: only the arena, the BAR and the device touch the bytes, through raw pointers.
-unsafe impl Sync for Memory {}
+unsafe impl Sync for Pages {}
 
 /// Queues, doorbell records and the consumers' buffers are allocated from the arena.
-static ARENA: Memory = Memory(UnsafeCell::new([0; MIB]));
+static ARENA: Pages = Pages(UnsafeCell::new([0; MIB]));
 /// Pages for the firmware: 16 to 32 MiB for a real card, less with a smaller `Config::log_max_qp`.
-static FIRMWARE: Memory = Memory(UnsafeCell::new([0; MIB]));
-static BAR: Memory = Memory(UnsafeCell::new([0xff; MIB]));
+static FIRMWARE: Pages = Pages(UnsafeCell::new([0; MIB]));
+static BAR: Pages = Pages(UnsafeCell::new([0xff; MIB]));
 
 struct Host {
     bar: MappedBar,
@@ -52,42 +52,64 @@ impl Host {
             // here.
             bar: unsafe { MappedBar::new(NonNull::from(&BAR).cast(), MIB) },
             // SAFETY: a page-aligned static that is used only here.
-            arena: unsafe { RawArena::new(NonNull::from(&ARENA).cast(), MIB) },
+            arena: RawArena::new(unsafe { Memory::new(NonNull::from(&ARENA).cast(), MIB) }),
             given: AtomicUsize::new(0),
             start: Instant::now(),
         }
     }
 }
 
-impl Platform for Host {
-    /// True only if the doorbell pages are mapped write-combining.
-    const WRITE_COMBINING: bool = false;
+/// Registers, as [`MappedBar`] has them. A host whose registers are not mapped writes these out.
+impl Bar for Host {
+    fn bar_len(&self) -> usize {
+        self.bar.len()
+    }
+    fn read32(&self, offset: usize) -> u32 {
+        self.bar.read32(offset)
+    }
+    fn write32(&self, offset: usize, value: u32) {
+        self.bar.write32(offset, value);
+    }
+    fn write64(&self, offset: usize, value: u64) {
+        self.bar.write64(offset, value);
+    }
+    fn write_block(&self, offset: usize, block: &[u64; 8]) {
+        self.bar.write_block(offset, block);
+    }
+}
 
-    // Registers: bar_len, read32, write32, write64, write_block, register, as `MappedBar` has them.
-    // A host whose registers are not mapped writes these out.
-    hca_mlx5::forward_bar!(bar);
-    // The arena: arena_len, arena_addr, alloc, free, load32, load_words, store32, store_words,
-    // read_bytes, write_bytes, entries, as `RawArena` has them. A host with an allocator of its
-    // own: `forward_arena!(except alloc, free: arena)`.
-    hca_mlx5::forward_arena!(arena);
-    // Order: before_doorbell, before_record, after_ownership, after_mmio, as coherent memory needs
-    // them on this CPU.
-    hca_mlx5::forward_order!();
+impl Dma for Host {
+    type Probe = ();
 
+    // The arena, as `RawArena` has it. A host with an allocator of its own writes `alloc` and
+    // `free` out, over a `Memory`.
+    fn memory(&self) -> &Memory {
+        self.arena.memory()
+    }
+    fn alloc(&self, len: usize, align: usize, _: Reach) -> Option<Span> {
+        self.arena.alloc(len, align)
+    }
+    fn free(&self, span: Span) {
+        self.arena.free(span);
+    }
     /// Returns the device address of the arena at `offset`, and how many contiguous bytes follow:
     /// here the CPU's address, behind an IOMMU the IOVA.
     fn iova(&self, offset: usize) -> Option<(u64, usize)> {
-        self.arena.iova(self.arena.addr(), offset)
+        let memory = self.arena.memory();
+        memory.iova(memory.addr(), offset)
     }
-
+    /// As coherent memory needs it on this CPU.
+    fn fence(&self, fence: Fence) {
+        mmio::fence(fence);
+    }
     // Pages for the firmware: each is used once here. A host that opens the device again needs a
     // free list.
     fn pages_take(&self, to: &mut [u64]) -> usize {
         let base = FIRMWARE.0.get().expose_provenance();
         let first = self.given.load(Ordering::Relaxed);
         let count = to.len().min(MIB / 4096 - first);
-        for (place, page) in to.iter_mut().zip(first..first + count) {
-            *place = (base + page * 4096) as u64;
+        for (page, number) in to.iter_mut().zip(first..first + count) {
+            *page = (base + number * 4096) as u64;
         }
         self.given.store(first + count, Ordering::Relaxed);
         count
@@ -95,7 +117,9 @@ impl Platform for Host {
     fn pages_return(&self, pages: &[u64]) -> usize {
         pages.len()
     }
+}
 
+impl Clock for Host {
     /// Returns monotonic time in nanoseconds: in firmware, a calibrated counter.
     fn now(&self) -> u64 {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
@@ -104,17 +128,20 @@ impl Platform for Host {
     fn relax(&self) {
         std::thread::sleep(Duration::from_micros(100));
     }
-    /// Returns random bits for keys and sequence numbers: in firmware, from a hardware generator.
-    fn entropy(&self) -> u64 {
-        use std::hash::{BuildHasher, RandomState};
-        RandomState::new().hash_one(self.now())
-    }
+}
+
+/// Returns random bits for keys and sequence numbers: in firmware, from a hardware generator.
+fn entropy() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(0)
 }
 
 /// Tries to bring up the missing device.
 fn open(limit: Duration) -> Result<(), Fault> {
     static HOST: LazyLock<Host> = LazyLock::new(Host::new);
-    let config = Config { init_timeout: limit, ..Config::default() };
+    // Keys and the like follow from `entropy`. `write_combining` would be true if the doorbell pages
+    // were mapped so.
+    let config = Config { entropy: entropy(), init_timeout: limit, ..Config::default() };
     // Tables for 16 queue pairs, 16 completion queues and 64 memory keys. With a device, `Ia::open`
     // comes next.
     Mlx5::<Host, 16, 16, 64>::open(&HOST, &config).map(drop)

@@ -17,9 +17,9 @@ use dat_core::{
     MemOptimize, MemPriv, MemType, Memory, PhysicalPages, ProviderInfo, PspFlag, Pz, Qos, Registry,
     RmrTriplet, SrqAttr, Storage, Upcall, UpcallFlag, UpcallPolicy, VaType,
 };
-use hca_mlx5::dma::{Buffer, RawArena};
-use hca_mlx5::mmio::MappedBar;
-use hca_mlx5::platform::Platform;
+use hca_mlx5::dma::{Buffer, Memory as DeviceMemory};
+use hca_mlx5::mmio::{self, MappedBar};
+use hca_mlx5::platform::{Bar, Clock, Dma, Fence, RawArena, Reach, Span};
 use hca_mlx5::{Config, Mlx5};
 
 core::arch::global_asm!(include_str!("start.s"), options(att_syntax));
@@ -58,15 +58,42 @@ struct Machine {
     taken: AtomicUsize,
 }
 
-impl Platform for Machine {
-    const WRITE_COMBINING: bool = false;
+impl Bar for Machine {
+    fn bar_len(&self) -> usize {
+        self.bar.len()
+    }
+    fn read32(&self, offset: usize) -> u32 {
+        self.bar.read32(offset)
+    }
+    fn write32(&self, offset: usize, value: u32) {
+        self.bar.write32(offset, value);
+    }
+    fn write64(&self, offset: usize, value: u64) {
+        self.bar.write64(offset, value);
+    }
+    fn write_block(&self, offset: usize, block: &[u64; 8]) {
+        self.bar.write_block(offset, block);
+    }
+}
 
-    hca_mlx5::forward_bar!(bar);
-    hca_mlx5::forward_arena!(arena);
-    hca_mlx5::forward_order!();
+impl Dma for Machine {
+    type Probe = ();
 
+    fn memory(&self) -> &DeviceMemory {
+        self.arena.memory()
+    }
+    fn alloc(&self, len: usize, align: usize, _: Reach) -> Option<Span> {
+        self.arena.alloc(len, align)
+    }
+    fn free(&self, span: Span) {
+        self.arena.free(span);
+    }
     fn iova(&self, offset: usize) -> Option<(u64, usize)> {
-        self.arena.iova(self.arena.addr(), offset)
+        let memory = self.arena.memory();
+        memory.iova(memory.addr(), offset)
+    }
+    fn fence(&self, fence: Fence) {
+        mmio::fence(fence);
     }
     fn pages_take(&self, to: &mut [u64]) -> usize {
         let first = RESERVE.0.get() as usize;
@@ -85,6 +112,9 @@ impl Platform for Machine {
         // Pages are not reused: this machine opens one device, once.
         pages.len()
     }
+}
+
+impl Clock for Machine {
     fn now(&self) -> u64 {
         // SAFETY: reading the time stamp counter changes nothing.
         unsafe { core::arch::x86_64::_rdtsc() }.wrapping_mul(1_000) / TICKS
@@ -92,6 +122,9 @@ impl Platform for Machine {
     fn relax(&self) {
         core::hint::spin_loop();
     }
+}
+
+impl Machine {
     fn entropy(&self) -> u64 {
         self.now().wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31)
     }
@@ -119,7 +152,7 @@ extern "C" fn image_main() {
         // SAFETY: firmware has put the BAR there, and this is its only mapping.
         bar: unsafe { MappedBar::new(bar, BAR_LEN) },
         // SAFETY: a static that is used only here.
-        arena: unsafe { RawArena::new(memory.cast(), ARENA) },
+        arena: RawArena::new(unsafe { DeviceMemory::new(memory.cast(), ARENA) }),
         taken: AtomicUsize::new(0),
     };
     static PLACE: Once<Machine> = Once::new();
@@ -151,7 +184,8 @@ fn serve(
     storage: &'static mut Storage<Driver, 4, 8, 16, 64>,
 ) -> Result<(), Error> {
     let now = || Instant::from_nanos(machine.now());
-    let driver = Driver::open(machine, &Config::default())?;
+    let driver =
+        Driver::open(machine, &Config { entropy: machine.entropy(), ..Config::default() })?;
     let addr = IpAddr::V4(Ipv4Addr::new(192, 168, 7, 2));
     let net = Net { addr, prefix: 24, gateway: None, vlan: None };
     let mut ia = Ia::open(driver, storage.parts(), net, now(), machine.entropy())?;

@@ -1,7 +1,7 @@
 //! `dat info`, and the checks of `dat doctor` that need an open device.
 
 use dat_core::provider::{Fault, Provider};
-use hca_mlx5::{Config, Mlx5};
+use hca_mlx5::Mlx5;
 use serde::Serialize;
 use vfio_host::{Address, Host, Opened, Trouble};
 
@@ -150,9 +150,7 @@ fn asked<H: Host>(host: &H) -> Result<Said, Failure> {
         Some(trouble @ Trouble::Gone(_)) => trouble.into(),
         Some(_) | None => Failure::fault(host.name(), fault),
     };
-    let shared = |vector: u16| if vector < host.vectors() { vector } else { 0 };
-    let config =
-        Config { completion_vector: shared(1), command_vector: shared(2), ..bring_up_config() };
+    let config = host.config(&bring_up_config());
     let mut driver: Mlx5<'_, H> = Mlx5::open(host, &config).map_err(failed)?;
     let link_up = driver.link_up();
     let limits = *driver.limits();

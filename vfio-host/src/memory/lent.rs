@@ -145,7 +145,7 @@ impl Lent {
         }
     }
 
-    /// `Platform::lent`.
+    /// `Lend::lent`.
     pub(crate) fn find(&self, region: Region) -> Option<u64> {
         let end = region.addr.checked_add(region.len)?;
         let inside = |held: &&Held| {

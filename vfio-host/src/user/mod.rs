@@ -18,7 +18,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use dat_core::provider::Region;
-use hca_mlx5::platform::{Platform, RegisterByOffset, Span};
+use hca_mlx5::platform::Bar;
 use vfio_bindings::bindings::vfio::{
     VFIO_DMA_MAP_FLAG_READ, VFIO_DMA_MAP_FLAG_WRITE, VFIO_IRQ_SET_ACTION_TRIGGER,
     VFIO_IRQ_SET_DATA_EVENTFD, VFIO_IRQ_SET_DATA_NONE, VFIO_PCI_BAR0_REGION_INDEX,
@@ -241,10 +241,7 @@ impl VfioUser {
     }
 }
 
-impl Platform for VfioUser {
-    // Register stores are messages, which cannot be combined.
-    const WRITE_COMBINING: bool = false;
-
+impl Bar for VfioUser {
     fn bar_len(&self) -> usize {
         self.bar_len
     }
@@ -269,13 +266,9 @@ impl Platform for VfioUser {
             self.write64(at, *word);
         }
     }
-    type Register<'p> = RegisterByOffset<'p, Self>;
-    fn register(&self, offset: usize, half: usize) -> Option<RegisterByOffset<'_, Self>> {
-        RegisterByOffset::new(self, offset, half)
-    }
-
-    platform_over_memory!();
 }
+
+platform_over_memory!(VfioUser);
 
 impl Host for VfioUser {
     host_over_memory!();

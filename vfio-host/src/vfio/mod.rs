@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use dat_core::provider::Region;
-use hca_mlx5::platform::{Platform, Span};
+use hca_mlx5::platform::Bar;
 use vfio_bindings::bindings::vfio::{
     VFIO_IRQ_SET_ACTION_TRIGGER, VFIO_IRQ_SET_DATA_EVENTFD, VFIO_IRQ_SET_DATA_NONE,
     VFIO_PCI_BAR0_REGION_INDEX, VFIO_PCI_CONFIG_REGION_INDEX, VFIO_PCI_ERR_IRQ_INDEX,
@@ -35,7 +35,7 @@ use crate::error::{Error, Kind};
 use crate::host::{Host, Mapping, Options, Reach, Trouble};
 use crate::iova;
 use crate::machine::Machine;
-use crate::map::{Bar, Pages, Promised};
+use crate::map::{Pages, Promised, Registers};
 use crate::memory::{Area, Iommu, Memory, Piece, host_over_memory, platform_over_memory};
 use crate::pci::{self, ConfigSpace};
 use crate::sysfs::Sysfs;
@@ -51,7 +51,7 @@ const LOOK: Duration = Duration::from_millis(10);
 pub struct Vfio {
     // In drop order: the kernel releases a group only when nothing of its device is open or
     // mapped.
-    bar: Bar,
+    bar: Registers,
     device: Device,
     iommu: Container,
     memory: Memory,
@@ -276,9 +276,10 @@ impl Vfio {
         let memory = Memory::new(options, &ranges, Pages::private, &iommu)?;
         let len = usize::try_from(bar_len).unwrap_or(usize::MAX);
         device.command(pci::MEMORY_SPACE, 0)?;
-        let bar = Bar::map(std::os::fd::AsFd::as_fd(&device.fd), bar_at, len).map_err(|error| {
-            failed("BAR 0 cannot be mapped as a whole (it can since Linux 4.16)", error)
-        })?;
+        let bar =
+            Registers::map(std::os::fd::AsFd::as_fd(&device.fd), bar_at, len).map_err(|error| {
+                failed("BAR 0 cannot be mapped as a whole (it can since Linux 4.16)", error)
+            })?;
         let wakeups = Wakeups::new(usize::try_from(vectors).unwrap_or(VECTORS))?;
         device.wire(VFIO_PCI_MSIX_IRQ_INDEX, wakeups.vectors())?;
         let [errors, removals] = reports;
@@ -310,19 +311,28 @@ impl Vfio {
     }
 }
 
-impl Platform for Vfio {
-    // VFIO maps registers uncached, prefetchable or not.
-    const WRITE_COMBINING: bool = false;
-
+impl Bar for Vfio {
+    fn bar_len(&self) -> usize {
+        self.bar.registers().len()
+    }
     fn read32(&self, offset: usize) -> u32 {
         if self.severed.load(Ordering::Relaxed) {
             return u32::MAX;
         }
         self.bar.registers().read32(offset)
     }
-    hca_mlx5::forward_bar!(except read32: bar.registers());
-    platform_over_memory!();
+    fn write32(&self, offset: usize, value: u32) {
+        self.bar.registers().write32(offset, value);
+    }
+    fn write64(&self, offset: usize, value: u64) {
+        self.bar.registers().write64(offset, value);
+    }
+    fn write_block(&self, offset: usize, block: &[u64; 8]) {
+        self.bar.registers().write_block(offset, block);
+    }
 }
+
+platform_over_memory!(Vfio);
 
 impl Host for Vfio {
     host_over_memory!();

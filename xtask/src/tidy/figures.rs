@@ -43,8 +43,9 @@ const FLOORS: [(&str, &Floors, [&str; 3]); 2] = [
         ],
     ),
 ];
-/// Traits of the platform that the driver itself implements; a host only picks an implementation.
-const NOT_OF_HOSTS: [&str; 2] = ["Entries", "Register"];
+/// Traits of the platform that a host need not implement: for hosts that lend memory, and for hosts
+/// of tests. Their methods are shown, not counted.
+const OPTIONAL: [&str; 2] = ["Lend", "Probe"];
 /// Pages whose source files have to exist.
 const PAGES: [&str; 8] = [
     "README.md",
@@ -210,20 +211,22 @@ impl Figures {
     }
 
     fn platform(&mut self, files: &Syntax) {
-        let mut traits = Vec::new();
+        let (mut sum, mut required, mut optional) = (0, Vec::new(), Vec::new());
         for (_, syntax) in files.iter().filter(|(file, _)| is_module(file, "platform")) {
             for item in &syntax.items {
-                if let Item::Trait(item) = item
-                    && !NOT_OF_HOSTS.iter().any(|name| item.ident == name)
-                {
-                    let methods = item.items.iter().filter(|i| matches!(i, TraitItem::Fn(_)));
-                    traits.push((item.ident.to_string(), methods.count()));
+                let Item::Trait(item) = item else { continue };
+                let methods = item.items.iter().filter(|i| matches!(i, TraitItem::Fn(_))).count();
+                let line = format!("{} {methods}", item.ident);
+                if OPTIONAL.iter().any(|name| item.ident == name) {
+                    optional.push(line);
+                } else {
+                    sum += methods;
+                    required.push(line);
                 }
             }
         }
-        let detail: Vec<_> = traits.iter().map(|(name, n)| format!("{name} {n}")).collect();
-        let sum = traits.iter().map(|(_, methods)| methods).sum();
-        self.detail("methods of the platform traits", sum, detail.join(", "));
+        let detail = format!("{}; optional: {}", required.join(", "), optional.join(", "));
+        self.detail("methods of the platform traits", sum, detail);
     }
 
     fn compiler(&mut self, root: &Path, texts: &Texts) -> Result<()> {

@@ -72,7 +72,7 @@ fn a_cleared_ring_is_empty() {
 fn an_empty_poll_costs_one_load() {
     let p = Scripted::<false>::new();
     let mut q = cq(&p);
-    p.loads.set(true);
+    p.log_loads(true);
     assert_eq!(q.poll(), None);
     assert_eq!(p.take(), [Op::Load(RING + 0x3c, 4)]);
 }
@@ -182,7 +182,7 @@ fn ownership_fence_stands_between_owner_and_contents() {
     let p = Scripted::<false>::new();
     let mut q = cq(&p);
     p.put(RING, &entry(1, 0, 8, 0, 0, 0));
-    p.loads.set(true);
+    p.log_loads(true);
     q.poll().unwrap();
     let log = p.take();
     assert_eq!(log[..2], [Op::Load(RING + 0x3c, 4), Op::AfterOwnership]);
@@ -251,6 +251,7 @@ fn arm_writes_record_fence_register() {
         Op::Store(RECORD + 4, vec![0x10, 0, 0, 1]),
         Op::BeforeDoorbell,
         Op::Write64(UAR + 0x20, [0x10, 0, 0, 1, 0, 0, 0, 0x33]),
+        Op::AfterMmio,
     ];
     assert_eq!(p.take(), golden);
 }

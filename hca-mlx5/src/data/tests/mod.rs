@@ -13,10 +13,7 @@ use crate::platform::Platform;
 #[expect(dead_code, reason = "checked by the compiler, never run")]
 fn ends_are_send<'p, P: Platform + Sync + 'p>()
 where
-    P::Entries<'p, 8>: Send,
-    P::Entries<'p, 16>: Send,
-    P::Entries<'p, 64>: Send,
-    P::Register<'p>: Send,
+    P::Probe: Sync,
 {
     fn is_send<T: Send>() {}
     is_send::<super::Sq<'p, P>>();

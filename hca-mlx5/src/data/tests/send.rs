@@ -23,7 +23,7 @@ const DATA: usize = 0x4000;
 const SIGNALED: PostFlags = PostFlags::SIGNALED;
 
 fn sq<const WC: bool>(platform: &Scripted<WC>, log_slots: u8, half: usize) -> Sq<'_, Scripted<WC>> {
-    let doorbell = Doorbell { register: REGISTER, half };
+    let doorbell = Doorbell { register: REGISTER, half, combined: WC };
     let mut sq = Sq::new(platform, Ring::new(RING, log_slots), Record(RECORD), doorbell).unwrap();
     sq.set_qpn(QPN);
     sq

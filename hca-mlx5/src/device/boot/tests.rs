@@ -7,14 +7,23 @@ use std::boxed::Box;
 use std::vec::Vec;
 
 use super::*;
-use crate::device::scripted::{Reply, Scripted, TICK};
+use crate::device::scripted::{Reply, Scripted, TICK, config};
+use crate::platform::Clock;
 use crate::prm::cmd::TeardownHcaIn;
 use crate::prm::reg::{AccessRegIn, CONTENTS, Paos, Pmtu};
 use crate::prm::vport::{MODIFIED_CONTEXT, ModifyNicVportIn, NicVportContext};
 use dat_core::Instant;
 
 fn open(platform: &Scripted) -> Device<'_, Scripted> {
-    Device::open(platform, &Config::default()).unwrap()
+    Device::open(platform, &config()).unwrap()
+}
+
+#[test]
+fn without_entropy_nothing_is_opened() {
+    let platform = Scripted::new();
+    let fault = Device::open(&platform, &Config::default()).unwrap_err();
+    assert_eq!(fault.kind, FaultKind::BadParameter);
+    assert!(platform.opcodes().is_empty());
 }
 
 #[test]
@@ -119,7 +128,7 @@ fn the_general_block_is_the_current_one_edited_and_nothing_else() {
         current[0x42] |= 0xc0;
         current[0xfff] = 0x5a;
     }
-    Device::open(&platform, &Config { log_max_qp: Some(10), ..Config::default() }).unwrap();
+    Device::open(&platform, &Config { log_max_qp: Some(10), ..config() }).unwrap();
     let set = &platform.commands(Opcode::SetHcaCap)[0];
     assert_eq!((set.op_mod, set.input.len()), (0, 4112));
     assert_eq!(set.input[8..16], [0; 8], "nothing of the answer's head goes back");
@@ -134,7 +143,7 @@ fn the_general_block_is_the_current_one_edited_and_nothing_else() {
 #[test]
 fn a_small_footprint_never_raises_a_limit() {
     let platform = Scripted::new();
-    Device::open(&platform, &Config { log_max_qp: Some(20), ..Config::default() }).unwrap();
+    Device::open(&platform, &Config { log_max_qp: Some(20), ..config() }).unwrap();
     assert_eq!(
         GeneralCap::read(&platform.commands(Opcode::SetHcaCap)[0].input, BLOCK_AT).log_max_qp(),
         14
@@ -151,7 +160,7 @@ fn roce_is_switched_on_where_it_can_be() {
         tiny.caps.insert(key, cap.0.to_vec());
     };
     edit(1, &|cap| cap.set_roce(false));
-    let fault = Device::open(&platform, &Config::default()).unwrap_err();
+    let fault = Device::open(&platform, &config()).unwrap_err();
     assert_eq!(fault.kind, FaultKind::Unsupported);
     assert!(fault.advice.contains("RoCE"));
     assert_eq!(platform.held(), 0);
@@ -169,7 +178,7 @@ fn a_port_of_infiniband_is_refused_with_the_setting_to_change() {
         cap.set_port_type(0);
         tiny.caps.insert(1, cap.0.to_vec());
     }
-    let fault = Device::open(&platform, &Config::default()).unwrap_err();
+    let fault = Device::open(&platform, &config()).unwrap_err();
     assert_eq!(fault.kind, FaultKind::Unsupported);
     assert!(fault.cause.contains("InfiniBand") && fault.advice.contains("LINK_TYPE_P1"), "{fault}");
     assert_eq!(platform.held(), 0);
@@ -240,8 +249,9 @@ fn a_firmware_without_issi_stays_at_zero() {
 #[test]
 fn the_owner_is_random_and_only_where_there_is_one() {
     let platform = Scripted::new();
-    open(&platform);
-    open(&platform);
+    for entropy in [1, 2] {
+        Device::open(&platform, &Config { entropy, ..config() }).unwrap();
+    }
     let owners: Vec<u128> = platform
         .commands(Opcode::InitHca)
         .iter()
@@ -310,7 +320,7 @@ fn roce_must_be_switched_on_in_the_vport() {
             && ModifyNicVportIn::read(&command.input, 0).select_roce_en();
         if roce { Reply::Status(3, 0xc1_f678) } else { Reply::Normal }
     });
-    let fault = Device::open(&platform, &Config::default()).unwrap_err();
+    let fault = Device::open(&platform, &config()).unwrap_err();
     assert!(fault.advice.contains("RoCE"), "{fault}");
     let last = platform.commands(Opcode::ModifyNicVportContext);
     assert!(NicVportContext::read(&last.last().unwrap().input, MODIFIED_CONTEXT).roce_en());
@@ -324,17 +334,17 @@ fn an_initializing_device_is_waited_for() {
     let platform = Scripted::new();
     platform.busy_until.set(u64::MAX);
     let before = platform.now();
-    let fault = Device::open(&platform, &Config::default()).unwrap_err();
+    let fault = Device::open(&platform, &config()).unwrap_err();
     assert_eq!((fault.kind, platform.now() - before), (FaultKind::Timeout, 120_000_000_000));
     platform.gone.set(true);
-    assert_eq!(Device::open(&platform, &Config::default()).unwrap_err().kind, FaultKind::Gone);
+    assert_eq!(Device::open(&platform, &config()).unwrap_err().kind, FaultKind::Gone);
 }
 
 #[test]
 fn a_bar_that_is_not_an_mlx5_is_refused_before_anything_is_written() {
     let platform = Scripted::new();
     platform.set(init_seg::CMDIF_REV_FW_SUB, 4 << 16);
-    let fault = Device::open(&platform, &Config::default()).unwrap_err();
+    let fault = Device::open(&platform, &config()).unwrap_err();
     assert_eq!((fault.kind, fault.number), (FaultKind::Nonsense, 4));
     assert_eq!((platform.get(init_seg::CMDQ_ADDR_H), platform.held()), (0, 0));
 }
@@ -345,7 +355,7 @@ fn a_doorbell_page_outside_the_bar_is_refused() {
         let answer = [&[0; 9][..], &[0xff, 0xff, 0xff]].concat();
         if command.op == Opcode::AllocUar { Reply::Answer(answer) } else { Reply::Normal }
     });
-    let fault = Device::open(&platform, &Config::default()).unwrap_err();
+    let fault = Device::open(&platform, &config()).unwrap_err();
     assert_eq!((fault.kind, fault.number), (FaultKind::Nonsense, 0xff_ffff));
     assert_eq!(platform.commands(Opcode::DeallocUar).len(), 1);
 }
@@ -364,7 +374,7 @@ fn every_refusal_unwinds_all_that_was_done() {
             seen += 1;
             if seen == step + 1 { Reply::Status(3, 0x99) } else { Reply::Normal }
         });
-        let reached = match Device::open(&platform, &Config::default()) {
+        let reached = match Device::open(&platform, &config()) {
             Ok(mut device) => {
                 // The frame size of the vport is the one optional modification.
                 let vport_mtu = *op == Opcode::ModifyNicVportContext && step == 32;
@@ -402,7 +412,7 @@ fn after_a_timeout_nothing_more_is_sent_and_nothing_freed_that_may_be_written() 
             seen += 1;
             if seen == step + 1 { Reply::Never } else { Reply::Normal }
         });
-        let fault = Device::open(&platform, &Config::default()).unwrap_err();
+        let fault = Device::open(&platform, &config()).unwrap_err();
         assert_eq!(fault.kind, FaultKind::Timeout, "step {step}");
         assert_eq!(platform.log.borrow().len(), step + 1, "step {step}");
         assert!(platform.held() >= 4096 + 64 * 1024, "step {step}");
@@ -431,7 +441,7 @@ fn a_device_lost_in_bring_up_is_left_at_once() {
                 if seen == step + 1 { reply.clone() } else { Reply::Normal }
             });
             let before = platform.now();
-            let fault = Device::open(&platform, &Config::default()).unwrap_err();
+            let fault = Device::open(&platform, &config()).unwrap_err();
             assert_eq!(fault.kind, FaultKind::Gone, "step {step}");
             assert_eq!(platform.now(), before, "step {step}");
         }

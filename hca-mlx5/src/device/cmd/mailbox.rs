@@ -7,7 +7,7 @@
 use dat_core::fault;
 use dat_core::provider::Fault;
 
-use crate::platform::{Platform, Span};
+use crate::platform::{Platform, Reach, Span};
 use crate::prm;
 use crate::prm::At;
 use crate::prm::cmd::{BLOCK_DATA, BLOCK_STRIDE, BlockTrailer};
@@ -48,7 +48,7 @@ impl Pool {
     /// Takes its memory out of the arena.
     pub(crate) fn new<P: Platform>(platform: &P) -> Result<Self, Fault> {
         let len = BLOCK_STRIDE * BLOCKS as usize;
-        let span = platform.alloc(len, 4096).ok_or_else(|| {
+        let span = platform.alloc(len, 4096, Reach::ReadWrite).ok_or_else(|| {
             fault!(Resources, "command mailboxes", "no room in the arena", "enlarge the arena")
         })?;
         let pool = Self { span, free: u64::MAX };
@@ -127,14 +127,14 @@ impl Pool {
             BlockTrailer(At::<_, BLOCK_DATA>(&mut bytes)).set_ctrl_signature(sum);
             let sum = signature(&bytes);
             BlockTrailer(At::<_, BLOCK_DATA>(&mut bytes)).set_signature(sum);
-            platform.write_bytes(self.offset(block), &bytes);
+            platform.memory().write_bytes(self.offset(block), &bytes);
         }
     }
 
     /// Reads the data of a chain.
     pub(crate) fn read<P: Platform>(&self, platform: &P, chain: Chain, data: &mut [u8]) {
         for (block, piece) in chain.blocks().zip(data.chunks_mut(BLOCK_DATA)) {
-            platform.read_bytes(self.offset(block), piece);
+            platform.memory().read_bytes(self.offset(block), piece);
         }
     }
 }

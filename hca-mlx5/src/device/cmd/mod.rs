@@ -32,7 +32,7 @@ use self::mailbox::{Chain, Pool, signature};
 use self::status::{about, not_delivered, refused};
 use crate::device::eq::EventQueue;
 use crate::device::{health, page_list};
-use crate::platform::{Platform, Span};
+use crate::platform::{Fence, Platform, Reach, Span};
 use crate::prm;
 use crate::prm::cmd::{
     BLOCK_DATA, CommandEntry, HEAD, InputHead, Opcode, OutputHead, TRANSPORT_PCI,
@@ -95,7 +95,7 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
             )
             .of(object::GEOMETRY_WORD, word.0));
         }
-        let page = platform.alloc(PAGE, PAGE).ok_or_else(|| {
+        let page = platform.alloc(PAGE, PAGE, Reach::ReadWrite).ok_or_else(|| {
             fault!(Resources, "command queue", "no room in the arena", "enlarge the arena")
         })?;
         let Some(address) = page_list::page(platform, page.offset) else {
@@ -120,9 +120,7 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
             log_stride,
             free: u32::MAX >> (32 - (1 << log_size)),
             lost: 0,
-            // Any token will do; a random first one distinguishes this driver instance from the
-            // last.
-            token: platform.entropy().to_le_bytes()[0],
+            token: 0,
             pool,
             timeout: timeout.unwrap_or(DEFAULT_TIMEOUT),
             observer,
@@ -134,11 +132,11 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
         }
         // ORDER: the zeroed page precedes the address that lets the device look at it. High word
         // first: the low word commits.
-        platform.before_doorbell();
+        platform.fence(Fence::BeforeDoorbell);
         let [high, low] = [(address >> 32) as u32, (address & 0xffff_f000) as u32];
         health::write(platform, init_seg::CMDQ_ADDR_H, high);
         health::write(platform, init_seg::CMDQ_ADDR_L_SZ, low);
-        platform.after_mmio();
+        platform.fence(Fence::AfterDoorbell);
         Ok(queue)
     }
 
@@ -155,6 +153,11 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
     /// A command has been given up since bring-up: the device may still write to host memory.
     pub(crate) fn lost_any(&self) -> bool {
         self.lost != 0
+    }
+
+    /// The token of the next command. A random one tells this driver instance from the previous one.
+    pub(crate) fn set_token(&mut self, token: u8) {
+        self.token = token;
     }
 
     /// From now on the events in `events` wake a wait for a command.
@@ -204,9 +207,9 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
         let flight = self.start(op, number, input, output)?;
         self.show(op, Direction::Input, &flight, input);
         // ORDER: entry and mailboxes precede the doorbell that makes the device read them.
-        self.platform.before_doorbell();
+        self.platform.fence(Fence::BeforeDoorbell);
         health::write(self.platform, init_seg::CMD_DOORBELL, 1 << flight.slot);
-        self.platform.after_mmio();
+        self.platform.fence(Fence::AfterDoorbell);
         let waited = self.wait(op, number, &flight);
         if let Err(fault) = waited {
             // The slot and both chains stay taken: nothing may be put where the device might still
@@ -277,7 +280,7 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
         entry.set_token(token);
         entry.set_ownership(true);
         entry.set_signature(signature(&entry.0));
-        self.platform.write_bytes(self.entry(slot), &entry.0);
+        self.platform.memory().write_bytes(self.entry(slot), &entry.0);
         Ok(Flight { slot, token, input: input_chain, output: output_chain })
     }
 
@@ -290,9 +293,9 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
             // The clock before the entry: a host that slept through the deadline still finds an
             // answer that is there.
             let now = health::clock(platform);
-            if u32::from_be(platform.load32(tail)) & 1 == 0 {
+            if u32::from_be(platform.memory().load32(tail)) & 1 == 0 {
                 // ORDER: the load that saw ownership precedes those of the output.
-                platform.after_ownership();
+                platform.fence(Fence::AfterOwnership);
                 return Ok(());
             }
             if let Some(fault) = health::verdict(platform) {
@@ -333,7 +336,7 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
         output: &mut [u8],
     ) -> Result<(), Fault> {
         let mut entry = CommandEntry::new();
-        self.platform.read_bytes(self.entry(flight.slot), &mut entry.0);
+        self.platform.memory().read_bytes(self.entry(flight.slot), &mut entry.0);
         prm::put(output, 0, &entry.command_output_inline().to_be_bytes());
         if let Some(rest) = output.get_mut(HEAD..) {
             self.pool.read(self.platform, flight.output, rest);
@@ -368,7 +371,7 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
     fn show(&self, op: Opcode, direction: Direction, flight: &Flight, message: &[u8]) {
         let Some(observer) = self.observer else { return };
         let mut entry = [0; CommandEntry::SIZE];
-        self.platform.read_bytes(self.entry(flight.slot), &mut entry);
+        self.platform.memory().read_bytes(self.entry(flight.slot), &mut entry);
         let chain = match direction {
             Direction::Input => flight.input,
             Direction::Output => flight.output,
@@ -376,7 +379,7 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
         let block = |index: usize| {
             let block = chain.blocks().nth(index)?;
             let mut bytes = [0; mailbox::BLOCK_SIZE];
-            self.platform.read_bytes(self.pool.offset(block), &mut bytes);
+            self.platform.memory().read_bytes(self.pool.offset(block), &mut bytes);
             Some(bytes)
         };
         observer.command(&Dump { opcode: op, direction, entry, message, block: &block });

@@ -9,6 +9,7 @@ use std::vec::Vec;
 
 use super::*;
 use crate::device::scripted::{IOVA, Recorder, Reply, Scripted, TICK};
+use crate::platform::Clock;
 use crate::prm::error::delivery_status;
 
 fn queue(platform: &Scripted) -> CommandQueue<'_, Scripted> {

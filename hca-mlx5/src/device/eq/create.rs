@@ -5,7 +5,7 @@ use dat_core::provider::Fault;
 
 use super::EventQueue;
 use crate::device::{Device, give_up, page_list};
-use crate::platform::{Platform, Span};
+use crate::platform::{Platform, Reach, Span};
 use crate::prm;
 use crate::prm::At;
 use crate::prm::cmd::Opcode;
@@ -28,7 +28,7 @@ impl EventQueue {
         let log_size = log_size.clamp(6, Self::MAX_LOG_SIZE);
         let platform = device.platform();
         let len = EQE_SIZE << log_size;
-        let span = platform.alloc(len, 4096).ok_or_else(|| {
+        let span = platform.alloc(len, 4096, Reach::ReadWrite).ok_or_else(|| {
             fault!(Resources, "", "no room in the arena", "enlarge the arena")
                 .during(Opcode::CreateEq.name())
         })?;
@@ -66,7 +66,7 @@ impl EventQueue {
         context.set_intr(vector);
         let mut used = CREATE_EQ_PAGES;
         for at in (span.offset..span.offset + span.len).step_by(EQE_SIZE) {
-            platform.store32(at + EQE_SIZE - 4, 1u32.to_be());
+            platform.memory().store32(at + EQE_SIZE - 4, 1u32.to_be());
             if (at - span.offset).is_multiple_of(4096) {
                 let page = page_list::page(platform, at).ok_or_else(|| {
                     fault!(

@@ -1,8 +1,9 @@
 //! The ring, its passes, its doorbells, and what entries mean.
 
 use super::*;
-use crate::device::scripted::{ASYNC, COMMANDS, COMPLETIONS, PAGES, Reply, Scripted};
+use crate::device::scripted::{ASYNC, COMMANDS, COMPLETIONS, PAGES, Reply, Scripted, config};
 use crate::device::{Config, Device};
+use crate::platform::Clock;
 use crate::prm;
 use crate::prm::cmd::Opcode;
 use crate::prm::eq::{CreateEqIn, EQ_CONTEXT, EqContext};
@@ -10,7 +11,7 @@ use proptest::prelude::*;
 
 /// A device with a small completion event queue.
 fn device(platform: &Scripted) -> Device<'_, Scripted> {
-    Device::open(platform, &Config { log_completion_events: 6, ..Config::default() }).unwrap()
+    Device::open(platform, &Config { log_completion_events: 6, ..config() }).unwrap()
 }
 
 fn queue<'a>(device: &'a mut Device<'_, Scripted>) -> &'a mut EventQueue {

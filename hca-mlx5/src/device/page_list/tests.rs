@@ -103,7 +103,7 @@ proptest! {
         let len = len.min(ARENA_LEN - offset);
         let offset = if queue { offset & !63 } else { offset };
         let base = if queue {
-            crate::platform::Platform::iova(&p, offset).unwrap().0
+            crate::platform::Dma::iova(&p, offset).unwrap().0
         } else {
             ARENA_ADDR + offset as u64
         };
@@ -118,7 +118,7 @@ proptest! {
         for byte in [0, len / 3, len / 2, len - 1] {
             let at = list.start + byte as u64;
             let page = list.page(&p, usize::try_from(at / size).unwrap()).unwrap();
-            let truth = crate::platform::Platform::iova(&p, offset + byte).unwrap().0;
+            let truth = crate::platform::Dma::iova(&p, offset + byte).unwrap().0;
             prop_assert_eq!(page + at % size, truth);
         }
     }

@@ -2,13 +2,14 @@
 
 use super::*;
 use crate::device::Config;
-use crate::device::scripted::{PAGES, Reply, Scripted};
+use crate::device::scripted::{PAGES, Reply, Scripted, config};
+use crate::platform::Clock;
 use crate::prm::eq::EventType;
 use dat_core::Instant;
 use dat_core::provider::FaultKind;
 
 fn open(platform: &Scripted) -> Device<'_, Scripted> {
-    Device::open(platform, &Config::default()).unwrap()
+    Device::open(platform, &config()).unwrap()
 }
 
 fn request(platform: &Scripted, function: u16, count: i32) {
@@ -152,8 +153,7 @@ fn an_impossible_offer_takes_no_more_than_was_given() {
 #[test]
 fn a_request_beyond_the_budget_is_refused_and_answered() {
     let platform = Scripted::new();
-    let mut device =
-        Device::open(&platform, &Config { page_budget: 1200, ..Config::default() }).unwrap();
+    let mut device = Device::open(&platform, &Config { page_budget: 1200, ..config() }).unwrap();
     request(&platform, 7, i32::MAX);
     request(&platform, 7, 95);
     request(&platform, 7, 94);
@@ -221,8 +221,7 @@ fn an_embedded_cpu_is_answered_as_one() {
 #[test]
 fn bring_up_without_enough_pages_says_how_many() {
     let platform = Scripted::new();
-    let fault =
-        Device::open(&platform, &Config { page_budget: 1000, ..Config::default() }).unwrap_err();
+    let fault = Device::open(&platform, &Config { page_budget: 1000, ..config() }).unwrap_err();
     assert_eq!((fault.kind, fault.object, fault.number), (FaultKind::Resources, "pages", 1100));
     assert!(fault.advice.contains("budget"));
     assert!(platform.given.borrow().is_empty());
@@ -237,7 +236,7 @@ fn a_refused_batch_stays_with_the_platform() {
             Reply::Normal
         }
     });
-    Device::open(&platform, &Config::default()).unwrap_err();
+    Device::open(&platform, &config()).unwrap_err();
     assert!(platform.given.borrow().is_empty());
 }
 

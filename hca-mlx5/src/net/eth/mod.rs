@@ -24,7 +24,7 @@ use dat_core::provider::{Completion, CompletionQueue as _, Direction, Fault, Fau
 
 use crate::data::Cq;
 use crate::device::{Device, note, page_list};
-use crate::platform::{Platform, Span};
+use crate::platform::{Platform, Reach, Span};
 use crate::prm::At;
 use crate::prm::cmd::{InputHead, Opcode};
 use crate::prm::object;
@@ -260,7 +260,7 @@ impl<'p, P: Platform> Port<'p, P> {
     }
 
     fn build(&mut self, device: &mut Device<'p, P>, config: &Config<'_>) -> Result<(), Fault> {
-        let memory = self.platform.alloc(place::END, PAGE).ok_or_else(|| {
+        let memory = self.platform.alloc(place::END, PAGE, Reach::ReadWrite).ok_or_else(|| {
             fault!(
                 Resources,
                 "Ethernet port",

@@ -78,7 +78,7 @@ impl<'p, P: Platform> Rx<'p, P> {
         let len = usize::try_from(len).ok().filter(|len| *len <= FRAME_MAX);
         let frame = len.and_then(|len| to.get_mut(..len));
         let taken = frame.map(|frame| {
-            self.platform.read_bytes(at, frame);
+            self.platform.memory().read_bytes(at, frame);
             frame.len()
         });
         self.tail = self.tail.wrapping_add(1);

@@ -10,7 +10,7 @@ use dat_core::provider::Fault;
 
 use super::config::FRAME_MAX;
 use crate::data::ring::{Record, Ring};
-use crate::platform::Platform;
+use crate::platform::{Fence, Platform};
 use crate::prm;
 use crate::prm::object;
 use crate::prm::sq::{ETH_SEGMENT_FIXED, EthInlineWord, InlineMode};
@@ -114,7 +114,7 @@ impl<'p, P: Platform> Tx<'p, P> {
         prm::put(&mut image, 0, frame);
         let len = frame.len().max(SHORTEST).max(self.inline + 2);
         let (frame, _) = image.split_at_checked(len).unwrap_or((&image, &[]));
-        self.platform.write_bytes(self.buffers.wrapping_add(slot), frame);
+        self.platform.memory().write_bytes(self.buffers.wrapping_add(slot), frame);
 
         let address = self.iova.wrapping_add(slot as u64);
         let index = self.head << self.log_wqe;
@@ -122,20 +122,20 @@ impl<'p, P: Platform> Tx<'p, P> {
         let blocks = wqe.as_chunks::<{ wqe::WQEBB }>().0;
         for (offset, block) in (0_u16..1 << self.log_wqe).zip(blocks) {
             let at = self.ring.slot(u32::from(index.wrapping_add(offset)), u32::from(LOG_STRIDE));
-            self.platform.write_bytes(at, block);
+            self.platform.memory().write_bytes(at, block);
         }
         self.head = self.head.wrapping_add(1);
         // ORDER: frame and WQE precede the counter that lets the device fetch them.
-        self.platform.before_doorbell();
+        self.platform.fence(Fence::BeforeDoorbell);
         let posted = u32::from(self.head << self.log_wqe);
-        self.platform.store32(self.record.second(), posted.to_be());
+        self.platform.memory().store32(self.record.second(), posted.to_be());
         // ORDER: the counter precedes the register: a doorbell that overtakes it is lost.
-        self.platform.before_doorbell();
+        self.platform.fence(Fence::BeforeDoorbell);
         let first = CtrlHead::new(wqe::SEND, index, self.sqn, units(self.inline)).word();
         self.platform.write64(self.doorbell, first.to_be());
         // ORDER: a doorbell in a write-combining page leaves the CPU now, not when somebody next
         // needs the buffer.
-        self.platform.after_mmio();
+        self.platform.fence(Fence::AfterDoorbell);
         Ok(())
     }
 

@@ -1,35 +1,51 @@
 //! The arena: what it hands out, what it takes back, what it keeps away from.
 
 use super::*;
-use crate::platform::RegisterByOffset;
+use crate::platform::{Bar, Clock, Dma, Fence, RawArena};
 use proptest::prelude::*;
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::vec::Vec as List;
 
-/// Page-aligned memory that lives as long as the test.
-struct Memory(List<Page>);
+/// Page-aligned memory of a test.
+#[derive(Debug)]
+pub(crate) struct Pages {
+    memory: Memory,
+    _pages: List<Page>,
+}
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 #[repr(align(4096))]
-struct Page(#[expect(dead_code, reason = "reached through the arena only")] [u8; 4096]);
+struct Page(#[expect(dead_code, reason = "reached through the memory only")] [u8; 4096]);
 
-impl Memory {
-    fn new(pages: usize) -> Self {
-        Self(std::vec![Page([0xa5; 4096]); pages])
+impl Pages {
+    pub(crate) fn new(len: usize, byte: u8) -> Self {
+        let mut pages = std::vec![Page([byte; 4096]); len / 4096];
+        let base = NonNull::new(pages.as_mut_ptr()).unwrap().cast();
+        // SAFETY: the pages are aligned, live as long as the value, and are reached only through
+        // it and what it hands out.
+        Self { memory: unsafe { Memory::new(base, len) }, _pages: pages }
     }
 
-    fn arena<const HOLES: usize>(&mut self) -> RawArena<HOLES> {
-        let len = self.0.len() * 4096;
-        let base = NonNull::new(self.0.as_mut_ptr()).unwrap().cast();
-        // SAFETY: the pages are aligned, outlive the arena in each test, and are reached only
-        // through it.
-        unsafe { RawArena::new(base, len) }
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    /// The same memory, probed, for one who keeps the pages beside it.
+    pub(crate) fn probed<T: Probe>(&self, addr: u64, probe: T) -> Memory<T> {
+        // SAFETY: as above; whoever has the value drops both together.
+        unsafe { Memory::probed(self.memory.base, self.memory.len, addr, probe) }
+    }
+
+    fn arena<const HOLES: usize>(&self) -> RawArena<HOLES> {
+        RawArena::new(self.probed(self.memory.addr(), ()))
     }
 }
 
 #[test]
 fn spans_are_zeroed_aligned_and_apart() {
-    let mut memory = Memory::new(4);
-    let arena = memory.arena::<16>();
+    let pages = Pages::new(4 * 4096, 0xa5);
+    let arena = pages.arena::<16>();
     let a = arena.alloc(100, 1).unwrap();
     let b = arena.alloc(64, 4096).unwrap();
     let c = arena.alloc(1, 64).unwrap();
@@ -38,14 +54,14 @@ fn spans_are_zeroed_aligned_and_apart() {
     assert_eq!(c.offset % 64, 0);
     assert!(a.offset + 128 <= c.offset || c.offset + 64 <= a.offset);
     let mut bytes = [1; 100];
-    arena.read_bytes(a.offset, &mut bytes);
+    arena.memory().read_bytes(a.offset, &mut bytes);
     assert_eq!(bytes, [0; 100]);
 }
 
 #[test]
 fn what_goes_back_is_whole_again() {
-    let mut memory = Memory::new(2);
-    let arena = memory.arena::<8>();
+    let pages = Pages::new(2 * 4096, 0xa5);
+    let arena = pages.arena::<8>();
     let spans: List<_> = (0..6).map(|_| arena.alloc(700, 64).unwrap()).collect();
     for index in [1, 3, 5, 0, 2, 4] {
         arena.free(spans[index]);
@@ -57,8 +73,8 @@ fn what_goes_back_is_whole_again() {
 
 #[test]
 fn reclaiming_takes_everything_back() {
-    let mut memory = Memory::new(2);
-    let arena = memory.arena::<8>();
+    let pages = Pages::new(2 * 4096, 0xa5);
+    let arena = pages.arena::<8>();
     for _ in 0..3 {
         let _ = arena.alloc(1000, 64).unwrap();
     }
@@ -69,8 +85,8 @@ fn reclaiming_takes_everything_back() {
 
 #[test]
 fn a_span_given_back_twice_counts_once() {
-    let mut memory = Memory::new(1);
-    let arena = memory.arena::<8>();
+    let pages = Pages::new(1 * 4096, 0xa5);
+    let arena = pages.arena::<8>();
     let a = arena.alloc(64, 64).unwrap();
     let b = arena.alloc(64, 64).unwrap();
     arena.free(a);
@@ -85,8 +101,8 @@ fn a_span_given_back_twice_counts_once() {
 
 #[test]
 fn nonsense_is_refused() {
-    let mut memory = Memory::new(1);
-    let arena = memory.arena::<8>();
+    let pages = Pages::new(1 * 4096, 0xa5);
+    let arena = pages.arena::<8>();
     assert_eq!(arena.alloc(usize::MAX, 64), None);
     assert_eq!(arena.alloc(64, 96), None, "not a power of two");
     assert_eq!(arena.alloc(4097, 64), None);
@@ -94,27 +110,27 @@ fn nonsense_is_refused() {
 
 #[test]
 fn outside_reads_zero_and_drops_stores() {
-    let mut memory = Memory::new(1);
-    let arena = memory.arena::<8>();
-    arena.store32(4096, 1);
-    arena.store_words(4092, &[1]);
-    arena.store_words(4088, &[1, 2]);
-    arena.write_bytes(4094, &[1, 2, 3, 4]);
-    assert_eq!(arena.load32(4096), 0);
-    assert_eq!(arena.load32(usize::MAX - 3), 0);
-    assert_eq!(arena.load_words::<2>(4088), [0, 0]);
+    let pages = Pages::new(1 * 4096, 0xa5);
+    let arena = pages.arena::<8>();
+    arena.memory().store32(4096, 1);
+    arena.memory().store_words(4092, &[1]);
+    arena.memory().store_words(4088, &[1, 2]);
+    arena.memory().write_bytes(4094, &[1, 2, 3, 4]);
+    assert_eq!(arena.memory().load32(4096), 0);
+    assert_eq!(arena.memory().load32(usize::MAX - 3), 0);
+    assert_eq!(arena.memory().load_words::<2>(4088), [0, 0]);
     let mut tail = [9; 4];
-    arena.read_bytes(4094, &mut tail);
+    arena.memory().read_bytes(4094, &mut tail);
     assert_eq!(tail, [1, 2, 0, 0]);
-    arena.read_bytes(usize::MAX, &mut tail);
+    arena.memory().read_bytes(usize::MAX, &mut tail);
     assert_eq!(tail, [0; 4]);
-    arena.write_bytes(usize::MAX, &tail);
+    arena.memory().write_bytes(usize::MAX, &tail);
 }
 
 #[test]
 fn too_many_holes_lose_memory_and_nothing_else() {
-    let mut memory = Memory::new(1);
-    let arena = memory.arena::<2>();
+    let pages = Pages::new(1 * 4096, 0xa5);
+    let arena = pages.arena::<2>();
     let spans: List<_> = (0..8).map(|_| arena.alloc(64, 64).unwrap()).collect();
     for span in spans.iter().step_by(2) {
         arena.free(*span);
@@ -123,35 +139,104 @@ fn too_many_holes_lose_memory_and_nothing_else() {
     assert_eq!(arena.alloc(64, 64), Some(spans[0]));
 }
 
+const SPAN: Span = Span { offset: 128, len: 256 };
+
 #[test]
 fn entries_agree_with_the_accessors() {
-    use crate::platform::entries::tests::{SPAN, agree};
-    let mut memory = Memory::new(1);
-    let arena = memory.arena::<2>();
-    arena.write_bytes(0, &[0; 4096]);
-    agree(arena.entries::<64>(SPAN).unwrap(), |at| {
-        let [word] = arena.load_words(at);
+    let pages = Pages::new(4096, 0);
+    let memory = pages.memory();
+    let load = |at| {
+        let [word] = memory.load_words(at);
         word
-    });
-    let beyond = Span { offset: 4096 - 64, len: 128 };
-    assert!(arena.entries::<64>(beyond).is_none());
+    };
+    let entries = memory.entries::<64>(SPAN).unwrap();
+    // An index is cut to the ring, whatever lap it is of.
+    entries.store_words::<2, 16>(5, &[0x1122, 0x3344]);
+    assert_eq!((load(128 + 64 + 16), load(128 + 64 + 24)), (0x1122, 0x3344));
+    assert_eq!(entries.load_words::<2, 16>(1), [0x1122, 0x3344]);
+    entries.store32::<60>(u32::MAX, 0xdead_beef);
+    assert_eq!(entries.load32::<60>(3), 0xdead_beef);
+    assert_ne!(load(128 + 3 * 64 + 56), 0);
+    // A word is not.
+    entries.store_words::<1, 0>(3, &[7]);
+    assert_eq!(entries.word(3), Some(7));
+    assert_eq!([4, 1 << 32, u64::MAX].map(|at| entries.word(at)), [None; 3]);
+    // Nothing outside.
+    assert_eq!((load(120), load(384)), (0, 0));
+}
+
+#[test]
+fn spans_that_are_no_ring_are_refused() {
+    let whole = |offset, len| mask::<64>(Span { offset, len }, 4096);
+    assert_eq!(whole(0, 64), Some(0));
+    assert_eq!(whole(4096 - 256, 256), Some(3));
+    assert_eq!(whole(4096 - 192, 256), None, "beyond the end");
+    assert_eq!(whole(4096, 64), None);
+    assert_eq!(whole(usize::MAX - 63, 64), None);
+    assert_eq!(whole(32, 64), None, "not on a multiple");
+    assert_eq!(whole(0, 192), None, "no power of two");
+    assert_eq!(whole(0, 96), None);
+    assert_eq!(whole(0, 0), None);
+}
+
+/// Notes every access: kind, offset and length.
+#[derive(Default)]
+struct Notes(RefCell<List<(char, usize, usize)>>);
+
+impl Probe for Rc<Notes> {
+    fn load32(&self, offset: usize, value: u32) -> u32 {
+        self.0.borrow_mut().push(('w', offset, 4));
+        value + 1
+    }
+    fn load(&self, offset: usize, len: usize) {
+        self.0.borrow_mut().push(('l', offset, len));
+    }
+    fn store(&self, offset: usize, bytes: &[u8]) {
+        self.0.borrow_mut().push(('s', offset, bytes.len()));
+    }
+}
+
+#[test]
+fn a_probe_sees_every_access_where_it_is() {
+    let (pages, notes) = (Pages::new(4096, 0), Rc::new(Notes::default()));
+    let memory = pages.probed(1 << 40, notes.clone());
+    assert_eq!(memory.addr(), 1 << 40);
+    let seen = |expected: &[(char, usize, usize)]| assert_eq!(notes.0.take(), expected);
+    memory.store32(8, 7);
+    assert_eq!(memory.load32(8), 8, "as the probe says");
+    memory.store_words(16, &[1, 2]);
+    assert_eq!(memory.load_words(16), [1, 2]);
+    memory.write_bytes(33, &[1, 2, 3]);
+    memory.read_bytes(33, &mut [0; 3]);
+    seen(&[('s', 8, 4), ('w', 8, 4), ('s', 16, 16), ('l', 16, 16), ('s', 33, 3), ('l', 33, 3)]);
+    let entries = memory.entries::<64>(SPAN).unwrap();
+    entries.store32::<60>(5, 7);
+    assert_eq!(entries.load32::<60>(1), 8);
+    entries.store_words::<2, 16>(0, &[1, 2]);
+    assert_eq!(entries.load_words::<2, 16>(0), [1, 2]);
+    assert_eq!(entries.word(3), Some(0));
+    seen(&[('s', 252, 4), ('w', 252, 4), ('s', 144, 16), ('l', 144, 16), ('l', 320, 8)]);
+    // What does not take place is not seen.
+    memory.store32(4096, 7);
+    assert_eq!((memory.load32(4096), memory.load_words(4096)), (0, [0]));
+    assert_eq!(entries.word(4), None);
+    seen(&[]);
 }
 
 #[test]
 fn the_device_sees_what_is_left() {
-    let mut memory = Memory::new(1);
-    let arena = memory.arena::<2>();
-    assert_eq!(arena.iova(1 << 40, 0), Some((1 << 40, 4096)));
-    assert_eq!(arena.iova(1 << 40, 4095), Some(((1 << 40) + 4095, 1)));
-    assert_eq!(arena.iova(1 << 40, 4096), None);
-    assert_eq!(arena.iova(u64::MAX, 1), None, "beyond the last address");
+    let pages = Pages::new(1 * 4096, 0xa5);
+    let arena = pages.arena::<2>();
+    assert_eq!(arena.memory().iova(1 << 40, 0), Some((1 << 40, 4096)));
+    assert_eq!(arena.memory().iova(1 << 40, 4095), Some(((1 << 40) + 4095, 1)));
+    assert_eq!(arena.memory().iova(1 << 40, 4096), None);
+    assert_eq!(arena.memory().iova(u64::MAX, 1), None, "beyond the last address");
 }
 
 /// A platform that is nothing but an arena.
 struct OnlyArena<'a>(&'a RawArena<8>);
 
-impl Platform for OnlyArena<'_> {
-    const WRITE_COMBINING: bool = false;
+impl Bar for OnlyArena<'_> {
     fn bar_len(&self) -> usize {
         0
     }
@@ -161,46 +246,46 @@ impl Platform for OnlyArena<'_> {
     fn write32(&self, _: usize, _: u32) {}
     fn write64(&self, _: usize, _: u64) {}
     fn write_block(&self, _: usize, _: &[u64; 8]) {}
-    type Register<'p>
-        = RegisterByOffset<'p, Self>
-    where
-        Self: 'p;
+}
 
-    fn register(&self, offset: usize, half: usize) -> Option<RegisterByOffset<'_, Self>> {
-        RegisterByOffset::new(self, offset, half)
+impl Dma for OnlyArena<'_> {
+    type Probe = ();
+    fn memory(&self) -> &Memory {
+        self.0.memory()
     }
-
-    crate::forward_arena!(0);
-
+    fn alloc(&self, len: usize, align: usize, _: Reach) -> Option<Span> {
+        self.0.alloc(len, align)
+    }
+    fn free(&self, span: Span) {
+        self.0.free(span);
+    }
     fn iova(&self, offset: usize) -> Option<(u64, usize)> {
-        self.0.iova(0, offset)
+        self.0.memory().iova(0, offset)
     }
+    fn fence(&self, _: Fence) {}
     fn pages_take(&self, _: &mut [u64]) -> usize {
         0
     }
     fn pages_return(&self, _: &[u64]) -> usize {
         0
     }
-    fn before_doorbell(&self) {}
-    fn after_ownership(&self) {}
-    fn after_mmio(&self) {}
+}
+
+impl Clock for OnlyArena<'_> {
     fn now(&self) -> u64 {
         0
     }
     fn relax(&self) {}
-    fn entropy(&self) -> u64 {
-        0
-    }
 }
 
 #[test]
 fn a_buffer_keeps_to_itself() {
-    let mut memory = Memory::new(3);
-    let arena = memory.arena::<8>();
+    let pages = Pages::new(3 * 4096, 0xa5);
+    let arena = pages.arena::<8>();
     let platform = OnlyArena(&arena);
     let other = Buffer::zeroed(&platform, 4096).unwrap();
     let buffer = Buffer::zeroed(&platform, 10).unwrap();
-    assert_eq!(buffer.addr() - platform.arena_addr(), 4096);
+    assert_eq!(buffer.addr() - arena.memory().addr(), 4096);
     assert_eq!(buffer.region(), Region { addr: buffer.addr(), len: 10 });
     assert_eq!(buffer.copy_in(8, b"abcd"), 2);
     assert_eq!(buffer.copy_in(11, b"abcd"), 0);
@@ -219,23 +304,23 @@ fn a_buffer_keeps_to_itself() {
 proptest! {
     #[test]
     fn bytes_come_back_as_they_went_in(offset in 0usize..200, bytes in prop::collection::vec(any::<u8>(), 0..100)) {
-        let mut memory = Memory::new(1);
-        let arena = memory.arena::<8>();
-        arena.write_bytes(offset, &bytes);
+        let pages = Pages::new(1 * 4096, 0xa5);
+        let arena = pages.arena::<8>();
+        arena.memory().write_bytes(offset, &bytes);
         let mut back = std::vec![0; bytes.len()];
-        arena.read_bytes(offset, &mut back);
+        arena.memory().read_bytes(offset, &mut back);
         prop_assert_eq!(back, bytes);
         let mut around = [0; 1];
         if offset > 0 {
-            arena.read_bytes(offset - 1, &mut around);
+            arena.memory().read_bytes(offset - 1, &mut around);
             prop_assert_eq!(around, [0xa5]);
         }
     }
 
     #[test]
     fn spans_never_overlap(steps in prop::collection::vec((1usize..3000, 0u32..8, any::<bool>()), 1..60)) {
-        let mut memory = Memory::new(8);
-        let arena = memory.arena::<32>();
+        let pages = Pages::new(8 * 4096, 0xa5);
+        let arena = pages.arena::<32>();
         let mut live: List<Span> = List::new();
         for (len, shift, free_one) in steps {
             if free_one && !live.is_empty() {

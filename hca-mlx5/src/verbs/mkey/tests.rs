@@ -2,7 +2,8 @@
 
 use dat_core::provider::{Access, FaultKind, Region};
 
-use crate::data::scripted::{ARENA_ADDR, ARENA_IOVA, ARENA_LEN, Scripted};
+use crate::data::scripted::{ARENA_ADDR, ARENA_IOVA, ARENA_LEN, ENTROPY, Scripted};
+use crate::device::random::Random;
 use crate::prm::cmd::Opcode;
 use crate::prm::mkey::Mkey;
 use crate::verbs::{mkey, window};
@@ -11,15 +12,15 @@ use crate::verbs::{mkey, window};
 fn region_command() {
     let p = Scripted::<false>::new();
     let mut device = p.device();
-    p.chance.borrow_mut().push_back(0xc3);
+    let byte = Random::new(ENTROPY).next_byte();
     let region = Region { addr: ARENA_ADDR + 0x1234, len: 0x100 };
     let access = Access::LOCAL_READ | Access::REMOTE_WRITE | Access::LOCAL_WRITE;
     let key = mkey::create(&mut device, 0x77, region, access).unwrap();
-    assert_eq!(key.0 & 0xff, 0xc3, "the low byte is chance");
+    assert_eq!(key.0 & 0xff, byte.into(), "the low byte is random");
     let command = p.of(Opcode::CreateMkey).remove(0);
     assert_eq!(command.input.len(), 0x110 + 16);
     assert_eq!(command.word(0x10), 0x0000_2d00, "rw lw lr, MTT");
-    assert_eq!(command.word(0x14), 0xffff_ffc3);
+    assert_eq!(command.word(0x14), 0xffff_ff00 | u32::from(byte));
     assert_eq!(command.word(0x1c), 0x77);
     assert_eq!((command.wide(0x20), command.wide(0x28)), (ARENA_ADDR + 0x1234, 0x100));
     assert_eq!((command.word(0x44), command.word(0x60)), (1, 1));
@@ -77,13 +78,13 @@ fn only_the_arena_can_be_registered() {
 fn window_command() {
     let p = Scripted::<false>::new();
     let mut device = p.device();
-    p.chance.borrow_mut().push_back(0x99);
+    let byte = Random::new(ENTROPY).next_byte();
     let key = window::create(&mut device, 0x77, false).unwrap();
-    assert_eq!(key.0 & 0xff, 0x99);
+    assert_eq!(key.0 & 0xff, byte.into());
     let command = p.of(Opcode::CreateMkey).remove(0);
     assert_eq!(command.input.len(), 0x110);
     assert_eq!(command.word(0x10), 0x4000_8600, "free, umr_en, lr, KLM");
-    assert_eq!(command.word(0x14), 0xffff_ff99);
+    assert_eq!(command.word(0x14), 0xffff_ff00 | u32::from(byte));
     assert_eq!((command.word(0x1c), command.word(0x44)), (0x77, 4));
 }
 

@@ -19,7 +19,7 @@ fn spec() -> QpSpec {
         request_segments: 4,
         receive_segments: 3,
         uar: Uar { number: 2, offset: UAR },
-        doorbell: Doorbell::shared(UAR),
+        doorbell: Doorbell::shared(UAR, false),
         shared: None,
     }
 }

@@ -8,9 +8,9 @@
 use core::cell::UnsafeCell;
 use core::ptr::NonNull;
 
-use hca_mlx5::dma::RawArena;
-use hca_mlx5::mmio::MappedBar;
-use hca_mlx5::platform::Platform;
+use hca_mlx5::dma::Memory;
+use hca_mlx5::mmio::{self, MappedBar};
+use hca_mlx5::platform::{self, Bar, Dma, Fence, RawArena, Reach, Span};
 
 use crate::clock::Clock;
 use crate::entropy::Entropy;
@@ -59,7 +59,7 @@ impl Machine {
         Some(Self {
             bar,
             // SAFETY: a static that is used only here.
-            arena: unsafe { RawArena::new(memory.cast(), ARENA) },
+            arena: RawArena::new(unsafe { Memory::new(memory.cast(), ARENA) }),
             reserve: Reserve::new(RESERVE.0.get().expose_provenance() as u64),
             clock,
             entropy,
@@ -87,15 +87,42 @@ impl Machine {
     }
 }
 
-impl Platform for Machine {
-    const WRITE_COMBINING: bool = false;
+impl Bar for Machine {
+    fn bar_len(&self) -> usize {
+        self.bar.len()
+    }
+    fn read32(&self, offset: usize) -> u32 {
+        self.bar.read32(offset)
+    }
+    fn write32(&self, offset: usize, value: u32) {
+        self.bar.write32(offset, value);
+    }
+    fn write64(&self, offset: usize, value: u64) {
+        self.bar.write64(offset, value);
+    }
+    fn write_block(&self, offset: usize, block: &[u64; 8]) {
+        self.bar.write_block(offset, block);
+    }
+}
 
-    hca_mlx5::forward_bar!(bar);
-    hca_mlx5::forward_arena!(arena);
-    hca_mlx5::forward_order!();
+impl Dma for Machine {
+    type Probe = ();
 
+    fn memory(&self) -> &Memory {
+        self.arena.memory()
+    }
+    fn alloc(&self, len: usize, align: usize, _: Reach) -> Option<Span> {
+        self.arena.alloc(len, align)
+    }
+    fn free(&self, span: Span) {
+        self.arena.free(span);
+    }
     fn iova(&self, offset: usize) -> Option<(u64, usize)> {
-        self.arena.iova(self.arena.addr(), offset)
+        let memory = self.arena.memory();
+        memory.iova(memory.addr(), offset)
+    }
+    fn fence(&self, fence: Fence) {
+        mmio::fence(fence);
     }
     fn pages_take(&self, to: &mut [u64]) -> usize {
         self.reserve.take(to)
@@ -103,14 +130,13 @@ impl Platform for Machine {
     fn pages_return(&self, pages: &[u64]) -> usize {
         self.reserve.give(pages)
     }
+}
 
+impl platform::Clock for Machine {
     fn now(&self) -> u64 {
         self.clock.now()
     }
     fn relax(&self) {
         self.rest(NAP);
-    }
-    fn entropy(&self) -> u64 {
-        self.entropy.next()
     }
 }

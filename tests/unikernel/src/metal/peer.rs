@@ -14,7 +14,7 @@ use dat_core::{
     Event, Ia, Instant, LmrParam, LmrTriplet, MemPriv, Pz, Storage,
 };
 use hca_mlx5::dma::Buffer;
-use hca_mlx5::platform::Platform;
+use hca_mlx5::platform::Clock as _;
 use hca_mlx5::{Config, Mlx5};
 
 use crate::contents;
@@ -182,7 +182,8 @@ pub(crate) fn run(
     options: &Options,
 ) -> Result<(), Trouble> {
     let start = machine.now();
-    let driver = Driver::open(machine, &Config::default()).map_err(Error::from)?;
+    let config = Config { entropy: machine.entropy.next().max(1), ..Config::default() };
+    let driver = Driver::open(machine, &config).map_err(Error::from)?;
     let identity = *driver.device().identity();
     let (major, minor, sub) = identity.firmware;
     say!(
@@ -198,7 +199,7 @@ pub(crate) fn run(
         vlan: options.vlan,
     };
     let now = || Instant::from_nanos(machine.now());
-    let mut ia = Ia::open(driver, storage.parts(), net, now(), machine.entropy())?;
+    let mut ia = Ia::open(driver, storage.parts(), net, now(), machine.entropy.next())?;
     let done = run_role(machine, &mut ia, options);
     let closed = ia.close(now(), CloseFlag::Abrupt);
     done?;

@@ -16,6 +16,7 @@ use super::*;
 use crate::device::Identity;
 use crate::net::neigh::Mac;
 use crate::net::neigh::Neighbours;
+use crate::platform::Dma;
 use nic::{IOVA, Nic};
 
 const MAC: Mac = [0x02, 0x11, 0x22, 0x33, 0x44, 0x55];
@@ -117,7 +118,7 @@ fn a_refusal_at_any_step_leaves_nothing_behind() {
 fn without_room_in_the_arena_nothing_is_asked_of_the_device() {
     let nic = Nic::new();
     let mut device = nic.device(false);
-    while nic.alloc(4096, 4096).is_some() {}
+    while nic.alloc(4096, 4096, Reach::ReadWrite).is_some() {}
     let fault = create(&mut device, &CONFIG).unwrap_err();
     assert_eq!(fault.kind, FaultKind::Resources);
     assert_eq!(nic.opcodes(), []);
@@ -423,10 +424,10 @@ fn stores_fences_and_doorbell_come_in_the_one_right_order() {
     let nic = Nic::new();
     let mut device = nic.device(false);
     let mut port = create(&mut device, &CONFIG).unwrap();
-    nic.order.borrow_mut().clear();
+    nic.order.0.borrow_mut().clear();
     port.send(&frame(0, 60)).unwrap();
     // frame, WQE, fence, record, fence, doorbell
-    assert_eq!(*nic.order.borrow(), "ssfrfd");
+    assert_eq!(*nic.order.0.borrow(), "ssfrfd");
 }
 
 // ---- receiving ----
@@ -552,9 +553,9 @@ fn events_find_their_port() {
     let mut port = create(&mut device, &CONFIG).unwrap();
     assert!(port.completes_in(0x100) && !port.completes_in(0x101));
     assert!(port.owns(0x103) && port.owns(0x104) && !port.owns(0x102));
-    nic.order.borrow_mut().clear();
+    nic.order.0.borrow_mut().clear();
     port.arm();
-    assert_eq!(*nic.order.borrow(), "rfd");
+    assert_eq!(*nic.order.0.borrow(), "rfd");
 }
 
 // ---- with neighbour discovery on top ----

@@ -8,6 +8,8 @@
 
 use core::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use std::string::String;
 use std::vec;
 use std::vec::Vec;
 
@@ -17,8 +19,11 @@ use heapless::Deque;
 use crate::device::cmd::CommandQueue;
 use crate::device::health::Monitor;
 use crate::device::pages::ledger::Ledger;
-use crate::device::{Caps, Device, Identity, Stage, Uar};
-use crate::platform::{ByOffset, Platform, RegisterByOffset, Span};
+use crate::device::random::Random;
+use crate::device::{Caps, Config, Device, Identity, Stage, Uar};
+use crate::platform::dma::tests::Pages;
+use crate::platform::dma::{Memory, Probe};
+use crate::platform::{Bar, Clock, Dma, Fence, Reach, Span};
 use crate::prm::caps::GeneralCap;
 use crate::prm::cmd::Opcode;
 use crate::prm::sq::InlineMode;
@@ -37,9 +42,28 @@ struct Ring {
     index: u32,
 }
 
+/// Fences and stores since the last look, one letter each: f fence, s arena store, r store of 4
+/// bytes, d doorbell.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Order(pub(super) Rc<RefCell<String>>);
+
+impl Order {
+    fn note(&self, letter: char) {
+        self.0.borrow_mut().push(letter);
+    }
+}
+
+impl Probe for Order {
+    fn store(&self, _: usize, bytes: &[u8]) {
+        self.note(if bytes.len() == 4 { 'r' } else { 's' });
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Nic {
-    arena: RefCell<Vec<u8>>,
+    memory: Memory<Order>,
+    /// The same memory for the device.
+    pages: Pages,
     spans: RefCell<Vec<Span>>,
     next: Cell<usize>,
     clock: Cell<u64>,
@@ -67,14 +91,16 @@ pub(super) struct Nic {
     /// Completions are kept back.
     pub(super) withhold: Cell<bool>,
     held: RefCell<VecDeque<u16>>,
-    /// Fences and stores since the last look, one letter each: f fence, s arena store, d doorbell.
-    pub(super) order: RefCell<std::string::String>,
+    pub(super) order: Order,
 }
 
 impl Nic {
     pub(super) fn new() -> Self {
+        let pages = Pages::new(ARENA, 0);
+        let order = Order::default();
         Self {
-            arena: RefCell::new(vec![0; ARENA]),
+            memory: pages.probed(0x7f00_0000_0000, order.clone()),
+            pages,
             spans: RefCell::default(),
             next: Cell::new(4096),
             clock: Cell::new(0),
@@ -97,7 +123,7 @@ impl Nic {
             wqes: RefCell::default(),
             withhold: Cell::new(false),
             held: RefCell::default(),
-            order: RefCell::default(),
+            order,
         }
     }
 
@@ -108,6 +134,8 @@ impl Nic {
         general.set_eswitch_manager(eswitch_manager);
         Device {
             platform: self,
+            config: Config::default(),
+            random: Random::new(0),
             queue: CommandQueue::new(self, None, None).unwrap(),
             stage: Stage::Running,
             pages: Ledger::new(0),
@@ -153,7 +181,9 @@ impl Nic {
     }
 
     fn bytes(&self, at: usize, len: usize) -> Vec<u8> {
-        self.arena.borrow()[at..at + len].to_vec()
+        let mut bytes = vec![0; len];
+        self.pages.memory().read_bytes(at, &mut bytes);
+        bytes
     }
 
     fn be32(&self, at: usize) -> u32 {
@@ -161,7 +191,7 @@ impl Nic {
     }
 
     fn put(&self, at: usize, bytes: &[u8]) {
-        self.arena.borrow_mut()[at..at + bytes.len()].copy_from_slice(bytes);
+        self.pages.memory().write_bytes(at, bytes);
     }
 
     fn at(iova: u64) -> usize {
@@ -359,13 +389,9 @@ impl Nic {
         *self.rq.borrow_mut() = rq;
         true
     }
-
-    fn note(&self, letter: char) {
-        self.order.borrow_mut().push(letter);
-    }
 }
 
-impl Platform for Nic {
+impl Bar for Nic {
     fn bar_len(&self) -> usize {
         1 << 20
     }
@@ -385,7 +411,7 @@ impl Platform for Nic {
         }
     }
     fn write64(&self, offset: usize, value: u64) {
-        self.note('d');
+        self.order.note('d');
         if offset & 0xfff == 0x800 {
             self.transmit(u64::from_be(value));
         }
@@ -393,24 +419,15 @@ impl Platform for Nic {
     fn write_block(&self, _: usize, _: &[u64; 8]) {
         panic!("no BlueFlame here");
     }
-    const WRITE_COMBINING: bool = false;
+}
 
-    type Register<'p>
-        = RegisterByOffset<'p, Self>
-    where
-        Self: 'p;
+impl Dma for Nic {
+    type Probe = Order;
 
-    fn register(&self, offset: usize, half: usize) -> Option<RegisterByOffset<'_, Self>> {
-        RegisterByOffset::new(self, offset, half)
+    fn memory(&self) -> &Memory<Order> {
+        &self.memory
     }
-
-    fn arena_len(&self) -> usize {
-        ARENA
-    }
-    fn arena_addr(&self) -> u64 {
-        0x7f00_0000_0000
-    }
-    fn alloc(&self, len: usize, align: usize) -> Option<Span> {
+    fn alloc(&self, len: usize, align: usize, _: Reach) -> Option<Span> {
         let offset = self.next.get().next_multiple_of(align);
         (offset + len <= ARENA).then(|| {
             self.next.set(offset + len);
@@ -428,58 +445,23 @@ impl Platform for Nic {
         (offset < ARENA).then(|| (IOVA + offset as u64, ARENA - offset))
     }
 
-    fn load32(&self, offset: usize) -> u32 {
-        u32::from_ne_bytes(self.bytes(offset, 4).try_into().unwrap())
-    }
-    fn load_words<const N: usize>(&self, offset: usize) -> [u64; N] {
-        core::array::from_fn(|n| {
-            u64::from_ne_bytes(self.bytes(offset + 8 * n, 8).try_into().unwrap())
-        })
-    }
-    fn store32(&self, offset: usize, value: u32) {
-        self.note('r');
-        self.put(offset, &value.to_ne_bytes());
-    }
-    fn store_words<const N: usize>(&self, offset: usize, words: &[u64; N]) {
-        self.note('s');
-        for (n, word) in words.iter().enumerate() {
-            self.put(offset + 8 * n, &word.to_ne_bytes());
+    fn fence(&self, fence: Fence) {
+        if matches!(fence, Fence::BeforeRecord | Fence::BeforeDoorbell | Fence::BeforeUncached) {
+            self.order.note('f');
         }
     }
-    fn read_bytes(&self, offset: usize, to: &mut [u8]) {
-        to.copy_from_slice(&self.bytes(offset, to.len()));
-    }
-    fn write_bytes(&self, offset: usize, from: &[u8]) {
-        self.note('s');
-        self.put(offset, from);
-    }
-
-    type Entries<'p, const LEN: usize>
-        = ByOffset<'p, Self, LEN>
-    where
-        Self: 'p;
-
-    fn entries<const LEN: usize>(&self, span: Span) -> Option<ByOffset<'_, Self, LEN>> {
-        ByOffset::new(self, span)
-    }
-
     fn pages_take(&self, _: &mut [u64]) -> usize {
         0
     }
     fn pages_return(&self, _: &[u64]) -> usize {
         0
     }
-    fn before_doorbell(&self) {
-        self.note('f');
-    }
-    fn after_ownership(&self) {}
-    fn after_mmio(&self) {}
+}
+
+impl Clock for Nic {
     fn now(&self) -> u64 {
         self.clock.set(self.clock.get() + 1_000_000_000);
         self.clock.get()
     }
     fn relax(&self) {}
-    fn entropy(&self) -> u64 {
-        0x1234_5678_9abc_def0
-    }
 }

@@ -3,7 +3,6 @@
 use core::net::IpAddr;
 
 use dat_core::{CloseFlag, DtoOperation, Event, MemPriv, Qos, RmrTriplet};
-use hca_mlx5::platform::Platform;
 
 use super::{Conn, NONE, Peer, Trouble};
 use crate::hello::{Hello, Kind, Saying, Welcome, refusal_words};
@@ -26,7 +25,7 @@ impl Peer<'_> {
             depth: if kind == Kind::Ping { 1 } else { self.options.depth },
             size: self.options.size,
             count: self.options.count,
-            seed: self.machine.entropy(),
+            seed: self.machine.entropy.next(),
             mtu: self.mtu(),
         };
         let mut conn = self.conn(hello, 0, MemPriv::empty())?;

@@ -4,6 +4,7 @@
 use std::time::Instant;
 
 use dat_core::DtoOperation;
+use hca_mlx5::platform::Fence;
 use vfio_host::Host;
 
 use super::super::super::failure::Failure;
@@ -117,7 +118,7 @@ impl<'p, H: Host> Table<'p, H> {
                 let mut byte = [0];
                 self.open.load(self.plan.size - 1, &mut byte);
                 if byte == [count] {
-                    nic.host().after_ownership();
+                    nic.host().fence(Fence::AfterOwnership);
                     if let Some(last) = last {
                         times.add(last.elapsed() / 2);
                     }
