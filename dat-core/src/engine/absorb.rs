@@ -11,11 +11,13 @@
 
 use core::sync::atomic::Ordering;
 
+use crate::data::DataPath;
 use crate::data::count::{Verdict, verdict};
 use crate::data::reaper::{Reaper, tell};
 use crate::data::shared::Shared;
 use crate::data::shared::ep::{EpShared, Trouble};
 use crate::engine::Ia;
+use crate::objects::Objects;
 use crate::objects::ep::EpControl;
 use crate::objects::table::Table;
 use crate::provider::{CompletionQueue, Provider};
@@ -40,7 +42,7 @@ impl<P: Provider> Ia<'_, P> {
         let Some(ring) = shared.evd(evd.0.index()) else {
             return taken;
         };
-        self.look_through(evd);
+        self.objects.look_through(&mut self.data, evd);
         loop {
             let Some(control) = self.events.evds.get(evd.0) else {
                 return taken;
@@ -66,14 +68,6 @@ impl<P: Provider> Ia<'_, P> {
         }
     }
 
-    /// Looks at the completions of `evd` that have come since the last time. They stay where they
-    /// are.
-    pub(super) fn look_through(&mut self, evd: Evd) {
-        if let Some(Some(reaper)) = self.data.reapers.get_mut(evd.0.index() as usize) {
-            look_through(reaper, &self.data.shared, &mut self.objects.eps);
-        }
-    }
-
     /// Takes the completions off the front of a completion queue that have no event.
     pub(crate) fn drop_silent(&mut self, evd: Evd) {
         let shared = self.data.shared;
@@ -81,12 +75,27 @@ impl<P: Provider> Ia<'_, P> {
             reaper.drop_silent(&shared, ring);
         }
     }
+}
+
+impl Objects<'_> {
+    /// Looks at the completions of `evd` that have come since the last time. They stay where they
+    /// are.
+    pub(crate) fn look_through<P: Provider>(&mut self, data: &mut DataPath<'_, P>, evd: Evd) {
+        if let Some(Some(reaper)) = data.reapers.get_mut(evd.0.index() as usize) {
+            look_through(reaper, &data.shared, &mut self.eps);
+        }
+    }
 
     /// Requests or receives that an Endpoint has posted and the device has not completed, as far as
     /// is known; all that is not dequeued while the reaper is with another thread.
-    pub(crate) fn unfinished(&mut self, ep: Ep, direction: Direction) -> u32 {
-        let shared = self.data.shared;
-        let (Ok(control), Some(line)) = (self.objects.eps.live(ep), shared.ep(ep.0.index())) else {
+    pub(crate) fn unfinished<P: Provider>(
+        &mut self,
+        data: &mut DataPath<'_, P>,
+        ep: Ep,
+        direction: Direction,
+    ) -> u32 {
+        let shared = self.shared;
+        let (Ok(control), Some(line)) = (self.eps.live(ep), shared.ep(ep.0.index())) else {
             return 0;
         };
         if line.is_flushable() {
@@ -98,11 +107,11 @@ impl<P: Provider> Ia<'_, P> {
             Direction::Recv => control.recv_evd,
         };
         if let Some(evd) = evd {
-            self.look_through(evd);
+            self.look_through(data, evd);
         }
         let consumed = line.line(direction).consumed.load(Ordering::Acquire);
         let posted = line.posted(direction);
-        let done = self.objects.eps.live(ep).map_or(consumed, |control| control.done(direction));
+        let done = self.eps.live(ep).map_or(consumed, |control| control.done(direction));
         let outstanding = posted.wrapping_sub(consumed);
         outstanding - known(done, consumed, outstanding)
     }

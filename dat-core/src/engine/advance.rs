@@ -1,10 +1,8 @@
 //! The progress engine: processes device events, datagrams and timers in a fixed order, without
 //! waiting.
 
-use core::task::Poll;
 use core::time::Duration;
 
-use crate::cm::event::Transmit;
 use crate::data::shared::ep::Trouble;
 use crate::data::shared::stack::END;
 use crate::engine::Ia;
@@ -129,8 +127,12 @@ impl<P: Provider> Ia<'_, P> {
                 }
             }
             // The transport's retries decide what a lost link means to a connection.
-            Notice::SharedLimit(queue) => self.srq_limit(queue),
-            Notice::SharedError(queue) => self.srq_failed(queue),
+            Notice::SharedLimit(queue) => {
+                if let Some(srq) = self.objects.srq_of(queue) {
+                    self.objects.srq_low(&mut self.events, srq);
+                }
+            }
+            Notice::SharedError(queue) => self.objects.srq_failed(&mut self.events, queue),
             Notice::Link(_) => self.events.worked = true,
             Notice::Catastrophic(fault) => self.catastrophe(now, fault),
         }
@@ -262,68 +264,28 @@ impl<P: Provider> Ia<'_, P> {
             self.apply(ep, EpOp::TimedOut);
         }
         self.establish_step(now, ep);
-        self.watermark_step(now, ep) | self.visit_state(now, ep)
-    }
-
-    fn visit_state(&mut self, now: Instant, ep: Ep) -> bool {
-        match self.objects.state_of(ep) {
-            Ok(EpState::ActiveConnectionPending) => true,
-            Ok(EpState::CompletionPending) => self
-                .objects
-                .eps
-                .live(ep)
-                .is_ok_and(|control| matches!(control.phase, Phase::Accepting { .. })),
-            Ok(EpState::DisconnectPending) => {
-                self.drain_step(now, ep);
-                self.objects.state_of(ep).ok() == Some(EpState::DisconnectPending)
-            }
-            Ok(EpState::Disconnected) => {
-                // The poster may have missed the change; see `ep::ending`.
-                self.flush(ep);
-                false
-            }
-            Ok(EpState::Connected) => {
-                self.objects.eps.live(ep).is_ok_and(|control| control.looks_up)
-            }
-            Ok(_) | Err(_) => false,
-        }
-    }
-
-    /// Sends what the connection manager has to say, as far as the ways are known.
-    pub(crate) fn transmit(&mut self, now: Instant) {
-        self.connections.crowded = false;
-        for _ in 0..self.connections.waiting.len() {
-            if let Some(transmit) = self.connections.waiting.pop_front() {
-                self.send(now, transmit);
-            }
-        }
-        for _ in 0..BUDGET {
-            if self.connections.waiting.is_full() {
-                return;
-            }
-            let before = self.connections.cm.counters().retransmitted;
-            let Some(transmit) = self.connections.cm.poll_transmit(now) else {
-                return;
-            };
-            let again = self.connections.cm.counters().retransmitted != before;
-            self.counters.sent(&transmit.mad, again);
-            self.send(now, transmit);
-        }
-    }
-
-    fn send(&mut self, now: Instant, transmit: Transmit) {
-        match self.hca.resolve(transmit.to, now) {
-            Poll::Ready(Ok(path)) => match self.hca.mad_send(&path, &transmit.mad) {
-                // Many connections at once: it would be repeated, but only after seconds.
-                Err(fault) if fault.kind == FaultKind::Resources => {
-                    self.connections.crowded = true;
-                    self.connections.put_off(transmit);
+        let watched = self.watermark_step(now, ep);
+        watched
+            | match self.objects.state_of(ep) {
+                Ok(EpState::ActiveConnectionPending) => true,
+                Ok(EpState::CompletionPending) => self
+                    .objects
+                    .eps
+                    .live(ep)
+                    .is_ok_and(|control| matches!(control.phase, Phase::Accepting { .. })),
+                Ok(EpState::DisconnectPending) => {
+                    self.drain_step(now, ep);
+                    self.objects.state_of(ep).ok() == Some(EpState::DisconnectPending)
                 }
-                // A datagram may be lost anywhere; the connection manager repeats it.
-                Ok(()) | Err(_) => self.events.worked = true,
-            },
-            Poll::Ready(Err(_)) => {}
-            Poll::Pending => self.connections.put_off(transmit),
-        }
+                Ok(EpState::Disconnected) => {
+                    // The poster may have missed the change; see `connections`.
+                    self.events.flush(ep);
+                    false
+                }
+                Ok(EpState::Connected) => {
+                    self.objects.eps.live(ep).is_ok_and(|control| control.looks_up)
+                }
+                Ok(_) | Err(_) => false,
+            }
     }
 }

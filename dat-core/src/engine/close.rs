@@ -88,7 +88,7 @@ impl<P: Provider> Ia<'_, P> {
             // Its posting half may be out: what the device kept goes with the device.
             self.objects.srqs.remove(srq);
         }
-        first = first.and(self.rmr_over());
+        first = first.and(self.objects.rmr_over(&mut self.hca));
         while let Some(lmr) = self.objects.lmrs.first() {
             if let Some(slot) = self.data.shared.lmrs.get(lmr.index() as usize) {
                 slot.bound.store(0, core::sync::atomic::Ordering::SeqCst);

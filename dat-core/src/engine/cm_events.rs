@@ -29,7 +29,7 @@ impl<P: Provider> Ia<'_, P> {
             match event {
                 CmEvent::Request(request) => self.requested(now, &request),
                 CmEvent::Reply(reply) => match self.connections.owner(&self.objects, reply.conn) {
-                    Owner::Ep(ep) => self.replied(ep, reply),
+                    Owner::Ep(ep) => self.objects.replied(ep, reply),
                     // Aborted meanwhile: the peer must not stay half connected.
                     Owner::Nobody | Owner::Cr(_) | Owner::LookUp(..) => {
                         self.connections.cm.abort(now, reply.conn)
@@ -73,7 +73,7 @@ impl<P: Provider> Ia<'_, P> {
                     control.conn = None;
                     if refusal.is_some() {
                         control.refusal = refusal;
-                        self.keep_answer(ep, Some(conn));
+                        self.connections.keep_answer(&mut self.objects, ep, Some(conn));
                     }
                 }
                 self.apply(ep, op);

@@ -1,5 +1,21 @@
-//! The connections of an adapter: the connection manager, and whom each of its connections
-//! belongs to.
+//! The connections of an adapter: the connection manager, whom each of its connections belongs to,
+//! and what an Endpoint goes through when one changes.
+//!
+//! There is one way out of service ([`Ia::end`]): whatever ended a connection, the queue pair goes
+//! through Error to Reset, and what is outstanding comes back flushed.
+//!
+//! The order carries all the guarantees of order that a consumer has. First the state word closes:
+//! posts from now on are only recorded. Then the queue pair goes to Error and to Reset; when the
+//! provider returns, every completion there will ever be is visible in the completion queues. Then
+//! both directions are put on the flush stacks of their Event Dispatchers, and only then the
+//! terminal event is queued. A reaper reads in the opposite order.
+//!
+//! A poster on another thread may have passed its guard before the state closed and record its
+//! request after the flush. It looks at the state once more afterwards and asks for another flush;
+//! should store and load cross on their way, the next advance finds the request outstanding.
+
+use core::sync::atomic::Ordering;
+use core::task::Poll;
 
 use heapless::Deque;
 
@@ -8,12 +24,24 @@ use crate::cm::event::{SidrReply, Transmit};
 use crate::cm::params::ConnId;
 use crate::cm::wire::reason::Reason;
 use crate::cm::wire::sidr::SidrStatus;
+use crate::data::shared::ep::CLOSING;
+use crate::engine::Ia;
+use crate::engine::counters::IaTally;
 use crate::objects::Objects;
-use crate::provider::Destination;
+use crate::objects::ep::{EpControl, Phase};
+use crate::provider::{Destination, Provider, QpStep};
+use crate::types::counters::EpCounter;
+use crate::types::ep_state::{EpOp, EpState, Outcome, outcome};
+use crate::types::event::AsyncEvent;
+use crate::types::fault::FaultKind;
 use crate::types::handle::{Cr, Ep};
+use crate::types::time::Instant;
 
 /// Datagrams whose way is still being looked up. More wait in the connection manager.
 const WAITING: usize = 4;
+
+/// Datagrams sent at one time.
+const BUDGET: usize = 256;
 
 /// Whom a connection of the connection manager belongs to.
 #[derive(Clone, Copy, Debug)]
@@ -76,7 +104,7 @@ impl Connections<'_> {
     }
 
     /// Ends the questions of an Endpoint; and lets the answers go, if it is said.
-    pub(super) fn end_look_ups(&mut self, ep: Ep, answers: bool) {
+    fn end_look_ups(&mut self, ep: Ep, answers: bool) {
         for index in 0..self.owners.len() {
             if let Some(&Owner::LookUp(owner, conn)) = self.owners.get(index)
                 && owner == ep
@@ -87,14 +115,208 @@ impl Connections<'_> {
         }
     }
 
+    /// Ends what an Endpoint for datagrams asks; and lets the answers go, if it is said.
+    pub(crate) fn end_questions(&mut self, objects: &Objects<'_>, ep: Ep, answers: bool) {
+        if objects.eps.live(ep).is_ok_and(EpControl::is_for_datagrams) {
+            self.end_look_ups(ep, answers);
+        }
+    }
+
+    /// The peer has answered on that connection: keeps its private data for the consumer, in place
+    /// of what an earlier answer brought.
+    pub(crate) fn keep_answer(
+        &mut self,
+        objects: &mut Objects<'_>,
+        ep: Ep,
+        answered: Option<ConnId>,
+    ) {
+        let Ok(control) = objects.eps.live_mut(ep) else { return };
+        let earlier = core::mem::replace(&mut control.answered, answered);
+        if let Some(conn) = earlier {
+            self.cm.release(conn);
+        }
+        if let Some(conn) = answered {
+            self.cm.keep(conn);
+        }
+    }
+
+    /// Sends the datagrams of the connection manager whose paths are known. Whether any has left.
+    fn transmit<P: Provider>(&mut self, now: Instant, hca: &mut P, counters: &mut IaTally) -> bool {
+        let mut sent = false;
+        self.crowded = false;
+        for _ in 0..self.waiting.len() {
+            if let Some(transmit) = self.waiting.pop_front() {
+                sent |= self.send(now, hca, transmit);
+            }
+        }
+        for _ in 0..BUDGET {
+            if self.waiting.is_full() {
+                break;
+            }
+            let before = self.cm.counters().retransmitted;
+            let Some(transmit) = self.cm.poll_transmit(now) else {
+                break;
+            };
+            let again = self.cm.counters().retransmitted != before;
+            counters.sent(&transmit.mad, again);
+            sent |= self.send(now, hca, transmit);
+        }
+        sent
+    }
+
+    fn send<P: Provider>(&mut self, now: Instant, hca: &mut P, transmit: Transmit) -> bool {
+        match hca.resolve(transmit.to, now) {
+            Poll::Ready(Ok(path)) => match hca.mad_send(&path, &transmit.mad) {
+                // Many connections at once: it would be repeated, but only after seconds.
+                Err(fault) if fault.kind == FaultKind::Resources => {
+                    self.crowded = true;
+                    self.put_off(transmit);
+                    false
+                }
+                // A datagram may be lost anywhere; the connection manager repeats it.
+                Ok(()) | Err(_) => true,
+            },
+            Poll::Ready(Err(_)) => false,
+            Poll::Pending => {
+                self.put_off(transmit);
+                false
+            }
+        }
+    }
+
     /// Puts a datagram off.
-    pub(super) fn put_off(&mut self, transmit: Transmit) {
+    fn put_off(&mut self, transmit: Transmit) {
         // A stranger's answer must not stand in the way of a connection: it gets half of the room,
         // and where that is taken it is dropped. The stranger will ask again, if it exists.
         let strangers = self.waiting.iter().filter(|other| other.conn.is_none()).count();
         if transmit.conn.is_some() || strangers < WAITING / 2 {
             // There is room: the caller looked, or has just taken it out.
             let _ = self.waiting.push_back(transmit);
+        }
+    }
+}
+
+impl<P: Provider> Ia<'_, P> {
+    /// Carries out what the table says of a piece of news, or of a call that it allows.
+    pub(crate) fn apply(&mut self, ep: Ep, op: EpOp) {
+        let Ok(state) = self.objects.state_of(ep) else { return };
+        let Outcome::Go { next, event } = outcome(state, op) else {
+            return;
+        };
+        self.counters.happened(op, state);
+        if let Some(shared) = self.data.shared.ep(ep.0.index()) {
+            if op == EpOp::Connect {
+                shared.tally.count_one(EpCounter::Connect);
+            } else if matches!(op, EpOp::DisconnectAbrupt | EpOp::DisconnectGraceful) {
+                shared.tally.count_one(EpCounter::Disconnect);
+            }
+        }
+        if next.is_disconnected() {
+            self.end(ep);
+        } else {
+            self.objects.enter(ep, next);
+        }
+        if let Some(event) = event {
+            self.objects.signal(&mut self.events, ep, event);
+        }
+        self.events.worked = true;
+    }
+
+    /// Takes an Endpoint to DISCONNECTED and flushes it. The connection manager is not told. One
+    /// with a Shared Receive Queue says once that it takes nothing more from there: nothing of
+    /// that queue is flushed.
+    pub(crate) fn end(&mut self, ep: Ep) {
+        let shared = self.data.shared;
+        let Some(line) = shared.ep(ep.0.index()) else {
+            return;
+        };
+        // ORDER: the state closes before the queue pair does, so that no post is lost between the
+        // two.
+        line.poster.state.store(EpState::Disconnected.word() | CLOSING, Ordering::SeqCst);
+        let Some(control) = self.objects.eps.get_mut(ep.0) else {
+            return;
+        };
+        control.phase = Phase::None;
+        control.deadline = Instant::NEVER;
+        let (qp, shares) = (control.qp, control.srq.is_some());
+        if let Some(qp) = qp {
+            // A device that refuses is lost; the consumer gets everything back flushed all the
+            // same.
+            let _ = self.hca.qp_modify(qp, &QpStep::Error);
+            let _ = self.hca.qp_modify(qp, &QpStep::Reset);
+        }
+        self.objects.enter(ep, EpState::Disconnected);
+        self.events.flush(ep);
+        if shares {
+            // The one place that says so: the device's own word, Last WQE Reached, comes or not,
+            // according to how far the queue pair was on its way, and may come when
+            // that is past.
+            self.events.report(AsyncEvent::EpBroken(ep));
+        }
+        self.objects.watch(ep);
+    }
+
+    /// Lets go of the connection, telling the peer whatever its state asks for.
+    pub(crate) fn drop_connection(&mut self, now: Instant, ep: Ep) {
+        self.connections.end_questions(&self.objects, ep, false);
+        if let Some(control) = self.objects.eps.get_mut(ep.0)
+            && let Some(conn) = control.conn.take()
+        {
+            self.connections.cm.abort(now, conn);
+        }
+    }
+
+    /// Sends what the connection manager has to say, as far as the paths are known.
+    pub(crate) fn transmit(&mut self, now: Instant) {
+        self.events.worked |= self.connections.transmit(now, &mut self.hca, &mut self.counters);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use std::boxed::Box;
+
+    use super::*;
+    use crate::engine::storage::Storage;
+    use crate::provider::Net;
+    use crate::testing::fabric::Fabric;
+    use crate::testing::hca::LoopHca;
+    use crate::types::event::DtoStatus;
+    use crate::types::event::Event;
+    use crate::types::flags::EvdFlags;
+
+    /// A poster on another thread that had seen the Endpoint open records its receive after the
+    /// flush, and its look at the state crosses with the change. The adapter's thread finds it
+    /// at the next advance, or at the latest when the half has come back.
+    #[test]
+    fn what_was_recorded_after_the_flush_is_flushed_all_the_same() {
+        for comes_back in [false, true] {
+            let fabric = Fabric::new();
+            let mut storage = Box::new(Storage::<_, 4, 4, 4, 8, 16>::new());
+            let net = Net { addr: [10, 0, 0, 1].into(), prefix: 24, gateway: None, vlan: None };
+            let (hca, now) = (LoopHca::new(&fabric, 0), Instant::ZERO);
+            let mut ia = Ia::open(hca, storage.parts(), net, now, 1).unwrap();
+            let pz = Some(ia.pz_create().unwrap());
+            let evd = ia.evd_create(8, EvdFlags::DTO).unwrap();
+            let ep = ia.ep_create(pz, Some(evd), None, None, None).unwrap();
+            let half = ia.ep_take_poster(ep).unwrap();
+            ia.end(ep);
+            ia.events.worked = false;
+            if comes_back {
+                assert!(!ia.advance(now).work);
+            }
+            let line = ia.data.shared.ep(ep.0.index()).unwrap();
+            line.poster.receives.store(1, Ordering::SeqCst);
+            if comes_back {
+                assert!(ia.ep_return_poster(half).is_ok());
+            }
+            assert!(ia.advance(now).work);
+            let Ok(Event::Dto(flushed)) = ia.evd_dequeue(evd) else {
+                unreachable!("it is flushed");
+            };
+            assert_eq!(flushed.status, DtoStatus::ErrFlushed);
+            assert!(ia.evd_dequeue(evd).is_err());
         }
     }
 }

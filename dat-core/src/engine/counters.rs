@@ -47,6 +47,13 @@ pub(crate) struct IaTally {
 }
 
 impl IaTally {
+    /// Stops the counters of that type, or starts them.
+    pub(crate) fn set_stopped(&mut self, of: CounterType, stopped: bool) {
+        if let Some(place) = self.stopped.get_mut(of as usize) {
+            *place = stopped;
+        }
+    }
+
     pub(crate) const fn new() -> Self {
         Self { own: [0; IaCounter::COUNT], base: [0; IaCounter::COUNT], stopped: [false; 3] }
     }

@@ -9,6 +9,7 @@ use crate::cm::wire::reason::Reason;
 use crate::cm::wire::service::ServiceId;
 use crate::engine::Ia;
 use crate::engine::connections::Owner;
+use crate::engine::establish::ephemeral_port;
 use crate::engine::establish::{Ask, port};
 use crate::objects::cr::{CrControl, MAX_UD_REPLY_PRIVATE, RequestData};
 use crate::objects::ep::{EpControl, Phase};
@@ -37,7 +38,7 @@ impl<P: Provider> Ia<'_, P> {
             return Err(FULL);
         }
         let remote_port = port(ask.conn_qual).unwrap_or(0);
-        let local_port = self.ephemeral_port();
+        let local_port = ephemeral_port(&mut self.random);
         let params = SidrParams {
             remote: ask.remote,
             local: self.net.addr,
@@ -56,7 +57,7 @@ impl<P: Provider> Ia<'_, P> {
             ) => return Err(FULL),
         };
         self.connections.own(conn, Owner::LookUp(ep, conn));
-        self.keep_answer(ep, None);
+        self.connections.keep_answer(&mut self.objects, ep, None);
         let control = self.objects.eps.live_mut(ep)?;
         control.refusal = None;
         control.phase = Phase::None;
@@ -111,7 +112,7 @@ impl<P: Provider> Ia<'_, P> {
             return;
         };
         self.connections.cm.sidr_keep(reply);
-        self.keep_answer(ep, Some(conn));
+        self.connections.keep_answer(&mut self.objects, ep, Some(conn));
         let found = self.connections.address(reply);
         let Ok(control) = self.objects.eps.live_mut(ep) else { return };
         let event = match found {

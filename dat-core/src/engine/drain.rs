@@ -24,7 +24,7 @@ impl<P: Provider> Ia<'_, P> {
             poster.ring_deferred();
         }
         self.follow_suppressed(ep);
-        let left = self.unfinished(ep, Direction::Send);
+        let left = self.objects.unfinished(&mut self.data, ep, Direction::Send);
         let Ok(control) = self.objects.eps.live_mut(ep) else { return };
         if left != control.drain.left {
             control.drain.left = left;

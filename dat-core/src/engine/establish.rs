@@ -11,13 +11,13 @@ use crate::cm::wire::service::ServiceId;
 use crate::engine::Ia;
 use crate::engine::connections::Owner;
 use crate::objects::ep::{NOT_READY, Phase};
-use crate::provider::{Path, Provider, Qp, QpStep};
-use crate::types::counters::EpCounter;
+use crate::provider::{Net, Path, Provider, Qp, QpStep};
 use crate::types::dat_return::{DatSubtype, DatType, Error};
-use crate::types::ep_state::{EpOp, EpState, Outcome, outcome};
+use crate::types::ep_state::EpOp;
 use crate::types::fault::FaultKind;
 use crate::types::flags::{ConnectFlag, Qos};
 use crate::types::handle::Ep;
+use crate::types::random::Random;
 use crate::types::time::Instant;
 
 /// Bytes of private data in `ep_connect`. The REQ has 92, of which the RDMA IP CM service takes 36
@@ -66,7 +66,7 @@ impl<P: Provider> Ia<'_, P> {
             self.objects.admit(ep, EpOp::Connect)?;
             MAX_CONNECT_PRIVATE
         };
-        self.check_remote(remote)?;
+        check_remote(&self.net, remote)?;
         let bad = |subtype| Error::new(DatType::InvalidParameter, subtype);
         let port = port(ask.conn_qual).ok_or(bad(DatSubtype::InvalidArg3))?;
         if timeout.is_zero() {
@@ -86,7 +86,7 @@ impl<P: Provider> Ia<'_, P> {
             return self.ask(now, ep, ask, private_data);
         }
         self.objects.reserve_events(ep)?;
-        let local_port = self.ephemeral_port();
+        let local_port = ephemeral_port(&mut self.random);
         let conn = self.prepare(now, ep, remote, [local_port, port], private_data)?;
         let control = self.objects.eps.live_mut(ep)?;
         control.conn = Some(conn);
@@ -102,24 +102,6 @@ impl<P: Provider> Ia<'_, P> {
         self.establish_step(now, ep);
         self.transmit(now);
         Ok(())
-    }
-
-    /// Whether that can be a peer's address.
-    pub(crate) fn check_remote(&self, remote: IpAddr) -> Result<(), Error> {
-        let wrong = |subtype| Err(Error::new(DatType::InvalidAddress, subtype));
-        if remote.is_unspecified() || remote.is_multicast() {
-            return wrong(DatSubtype::AddressMalformed);
-        }
-        if remote.is_ipv4() != self.net.addr.is_ipv4() {
-            return wrong(DatSubtype::AddressUnsupported);
-        }
-        Ok(())
-    }
-
-    /// A port above the well-known ones for an active side.
-    pub(super) fn ephemeral_port(&mut self) -> u16 {
-        let low = self.random.next_u32() & 0x3fff;
-        u16::try_from(0xc000 | low).unwrap_or(0xc000)
     }
 
     /// Takes an establishment on, if what it waits for is there.
@@ -217,8 +199,8 @@ impl<P: Provider> Ia<'_, P> {
         let (Some(qp), Some(conn)) = (control.qp, control.conn) else {
             return;
         };
-        if self.ready(qp, path, &terms) && self.connections.cm.ready(now, conn).is_ok() {
-            self.keep_answer(ep, Some(conn));
+        if ready(&mut self.hca, qp, path, &terms) && self.connections.cm.ready(now, conn).is_ok() {
+            self.connections.keep_answer(&mut self.objects, ep, Some(conn));
             if let Ok(control) = self.objects.eps.live_mut(ep) {
                 control.deadline = Instant::NEVER;
             }
@@ -229,46 +211,18 @@ impl<P: Provider> Ia<'_, P> {
         }
     }
 
-    /// The peer replied. The Endpoint is watched from the start, and goes on when [`Ia::advance`]
-    /// comes to it.
-    pub(super) fn replied(&mut self, ep: Ep, reply: Reply) {
-        if self.objects.state_of(ep).ok() == Some(EpState::ActiveConnectionPending)
-            && let Ok(control) = self.objects.eps.live_mut(ep)
-        {
-            control.phase = Phase::Replied(reply);
-        }
-    }
-
     /// The way is known.
     fn finish_direct(&mut self, now: Instant, ep: Ep, path: &Path, terms: &QpTerms) {
         let Ok(control) = self.objects.eps.live_mut(ep) else { return };
         control.phase = Phase::None;
         let Some(qp) = control.qp else { return };
         control.deadline = Instant::NEVER;
-        if self.ready(qp, path, terms) {
+        if ready(&mut self.hca, qp, path, terms) {
             self.apply(ep, EpOp::Established);
         } else {
             self.drop_connection(now, ep);
             self.apply(ep, EpOp::NonPeerRejected);
         }
-    }
-
-    /// Takes a queue pair from Init to ready-to-send; whether the device did.
-    pub(crate) fn ready(&mut self, qp: Qp, path: &Path, terms: &QpTerms) -> bool {
-        self.hca
-            .qp_modify(
-                qp,
-                &QpStep::Rtr {
-                    path: *path,
-                    remote_qpn: terms.remote_qpn,
-                    rq_psn: terms.rq_psn,
-                    mtu: terms.mtu,
-                    responder_resources: terms.responder_resources,
-                    min_rnr_timer: MIN_RNR_TIMER,
-                },
-            )
-            .and_then(|()| self.hca.qp_modify(qp, &terms.ready_to_send()))
-            .is_ok()
     }
 
     /// Passive: the way to the peer is known; the queue pair goes to ready-to-receive, then the REP
@@ -334,44 +288,41 @@ impl<P: Provider> Ia<'_, P> {
             self.apply(ep, EpOp::NonPeerRejected);
         }
     }
+}
 
-    /// The peer has answered on that connection: its private data is kept for the consumer, in the
-    /// place of what an earlier answer brought.
-    pub(crate) fn keep_answer(&mut self, ep: Ep, answered: Option<ConnId>) {
-        let Ok(control) = self.objects.eps.live_mut(ep) else { return };
-        let earlier = core::mem::replace(&mut control.answered, answered);
-        if let Some(conn) = earlier {
-            self.connections.cm.release(conn);
-        }
-        if let Some(conn) = answered {
-            self.connections.cm.keep(conn);
-        }
-    }
+/// Takes a queue pair from Init to ready-to-send; whether the device did.
+fn ready<P: Provider>(hca: &mut P, qp: Qp, path: &Path, terms: &QpTerms) -> bool {
+    hca.qp_modify(
+        qp,
+        &QpStep::Rtr {
+            path: *path,
+            remote_qpn: terms.remote_qpn,
+            rq_psn: terms.rq_psn,
+            mtu: terms.mtu,
+            responder_resources: terms.responder_resources,
+            min_rnr_timer: MIN_RNR_TIMER,
+        },
+    )
+    .and_then(|()| hca.qp_modify(qp, &terms.ready_to_send()))
+    .is_ok()
+}
 
-    /// Carries out what the table says of a piece of news, or of a call that it allows.
-    pub(crate) fn apply(&mut self, ep: Ep, op: EpOp) {
-        let Ok(state) = self.objects.state_of(ep) else { return };
-        let Outcome::Go { next, event } = outcome(state, op) else {
-            return;
-        };
-        self.counters.happened(op, state);
-        if let Some(shared) = self.data.shared.ep(ep.0.index()) {
-            if op == EpOp::Connect {
-                shared.tally.count_one(EpCounter::Connect);
-            } else if matches!(op, EpOp::DisconnectAbrupt | EpOp::DisconnectGraceful) {
-                shared.tally.count_one(EpCounter::Disconnect);
-            }
-        }
-        if next.is_disconnected() {
-            self.end(ep);
-        } else {
-            self.objects.enter(ep, next);
-        }
-        if let Some(event) = event {
-            self.objects.signal(&mut self.events, ep, event);
-        }
-        self.events.worked = true;
+/// Whether that can be a peer's address.
+pub(crate) fn check_remote(net: &Net, remote: IpAddr) -> Result<(), Error> {
+    let wrong = |subtype| Err(Error::new(DatType::InvalidAddress, subtype));
+    if remote.is_unspecified() || remote.is_multicast() {
+        return wrong(DatSubtype::AddressMalformed);
     }
+    if remote.is_ipv4() != net.addr.is_ipv4() {
+        return wrong(DatSubtype::AddressUnsupported);
+    }
+    Ok(())
+}
+
+/// A port above the well-known ones for an active side.
+pub(super) fn ephemeral_port(random: &mut Random) -> u16 {
+    let low = random.next_u32() & 0x3fff;
+    u16::try_from(0xc000 | low).unwrap_or(0xc000)
 }
 
 /// A connection qualifier as the port that the wire carries.

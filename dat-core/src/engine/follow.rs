@@ -3,7 +3,7 @@
 //!
 //! The device does not say when a suppressed request completes, so an empty request is posted
 //! behind it, a follower. Its completion takes an entry that the consumer did not reckon with. A
-//! completion queue has twice the entries of the length that was asked for ([`Ia::entries`]), and
+//! completion queue has twice the entries of the length that was asked for (`entries` in `api/evd/create.rs`), and
 //! no more followers are posted than the second half holds. That is enough unless the consumer lets
 //! completions lie and asks for the status again and again: each follower has a suppressed request
 //! before it, which counts in the length.
@@ -11,7 +11,7 @@
 use crate::engine::Ia;
 use crate::provider::Provider;
 use crate::types::completion::Direction;
-use crate::types::handle::{Ep, Evd};
+use crate::types::handle::Ep;
 
 impl<P: Provider> Ia<'_, P> {
     /// Sees to it that the end of an Endpoint's newest request shows. False if that has to be tried
@@ -30,7 +30,9 @@ impl<P: Provider> Ia<'_, P> {
         }
         let to = near.ep.posted(Direction::Send);
         let follower = &near.ep.poster.follower;
-        if follower.is_under_way() || !evd.is_some_and(|evd| self.has_entry(evd)) {
+        if follower.is_under_way()
+            || !evd.is_some_and(|evd| self.objects.has_entry(&self.events, evd))
+        {
             return false;
         }
         let Ok((poster, ..)) = self.posting(ep) else {
@@ -39,11 +41,5 @@ impl<P: Provider> Ia<'_, P> {
         follower.start(poster.next_token(), to);
         poster.follow();
         true
-    }
-
-    /// Whether the completion queue has an entry for another follower.
-    fn has_entry(&self, evd: Evd) -> bool {
-        let own = self.objects.own_entries(evd);
-        self.events.evds.get(evd.0).is_some_and(|control| own < control.qlen)
     }
 }

@@ -11,7 +11,6 @@ pub(crate) mod connections;
 pub(crate) mod counters;
 pub(crate) mod datagram;
 pub(crate) mod drain;
-pub(crate) mod ending;
 pub(crate) mod establish;
 pub(crate) mod follow;
 pub(crate) mod halves;
@@ -90,11 +89,6 @@ impl<P: Provider> Ia<'_, P> {
         }
     }
 
-    /// `MODEL_NOT_SUPPORTED` for what the adapter does not have.
-    pub(crate) const fn offered(part: bool) -> Result<(), Error> {
-        if part { Ok(()) } else { Err(Error::new(DatType::ModelNotSupported, DatSubtype::None)) }
-    }
-
     /// The Event Dispatcher of asynchronous errors. Stale, if the adapter was opened without one
     /// ([`AsyncEvd::Exists`](crate::AsyncEvd::Exists)).
     #[must_use]
@@ -154,4 +148,9 @@ impl<P: Provider> fmt::Debug for Upcall<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Upcall({:#x})", self.instance)
     }
+}
+
+/// `MODEL_NOT_SUPPORTED` for what the adapter does not have.
+pub(crate) const fn offered(part: bool) -> Result<(), Error> {
+    if part { Ok(()) } else { Err(Error::new(DatType::ModelNotSupported, DatSubtype::None)) }
 }

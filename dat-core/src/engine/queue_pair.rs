@@ -5,10 +5,12 @@ use core::sync::atomic::Ordering;
 
 use crate::data::finish::complete_suppressed;
 use crate::data::poster::{Limits, MAX_SEGMENTS, Poster};
+use crate::data::shared::Shared;
 use crate::data::shared::ep::{DATAGRAM, SHARED};
 use crate::data::shared::lmr;
 use crate::data::shared::request::Run;
 use crate::engine::Ia;
+use crate::provider::HcaLimits;
 use crate::provider::{NewQp, Provider, Qp, QpInit, QpStep, Service};
 use crate::types::completion::Direction;
 use crate::types::dat_return::{DatSubtype, DatType, Error};
@@ -37,13 +39,32 @@ pub(crate) struct Made<P: Provider> {
     index: u32,
 }
 
+/// Outstanding DTOs of one direction that adapter and storage allow.
+pub(crate) fn max_dtos(limits: &HcaLimits, shared: &Shared<'_>) -> u16 {
+    let storage = 1_u32 << shared.dto_shift.min(15);
+    u16::try_from(storage.min(limits.max_qp_requests)).unwrap_or(u16::MAX)
+}
+
+/// Receives that adapter and storage allow in a Shared Receive Queue.
+pub(crate) fn max_srq_dtos(limits: &HcaLimits, shared: &Shared<'_>) -> u16 {
+    // The device keeps one slot free.
+    let storage = (1_u32 << shared.dto_shift) - 1;
+    u16::try_from(storage).unwrap_or(u16::MAX).min(limits.max_shared_receives)
+}
+
+/// Segments of one DTO that adapter and dat-core allow.
+pub(crate) fn max_iov(limits: &HcaLimits) -> u8 {
+    let most = u8::try_from(MAX_SEGMENTS).unwrap_or(u8::MAX);
+    limits.max_segments.min(most)
+}
+
 impl<P: Provider> Ia<'_, P> {
     /// What an Endpoint gets if its creator has no wish: 64 DTOs each way and 4 segments, or what
     /// the adapter and the storage have if that is less.
     #[must_use]
     pub fn ep_attr_default(&self) -> EpAttr {
         let limits = self.hca.limits();
-        let dtos = self.max_dtos().min(64);
+        let dtos = max_dtos(self.hca.limits(), &self.data.shared).min(64);
         let iov = limits.max_segments.min(4);
         let reads = limits.max_reads.min(4);
         EpAttr {
@@ -61,18 +82,6 @@ impl<P: Provider> Ia<'_, P> {
             max_rdma_read_iov: iov,
             max_rdma_write_iov: iov,
         }
-    }
-
-    /// Outstanding DTOs of one direction that adapter and storage allow.
-    pub(crate) fn max_dtos(&self) -> u16 {
-        let storage = 1_u32 << self.data.shared.dto_shift.min(15);
-        u16::try_from(storage.min(self.hca.limits().max_qp_requests)).unwrap_or(u16::MAX)
-    }
-
-    /// Segments of one DTO that adapter and dat-core allow.
-    pub(crate) fn max_iov(&self) -> u8 {
-        let most = u8::try_from(MAX_SEGMENTS).unwrap_or(u8::MAX);
-        self.hca.limits().max_segments.min(most)
     }
 
     /// The attributes as they will hold, or why they cannot.
@@ -97,13 +106,13 @@ impl<P: Provider> Ia<'_, P> {
         let completion = CompletionFlags::SOLICITED_WAIT
             .union(CompletionFlags::UNSIGNALLED)
             .union(CompletionFlags::EVD_THRESHOLD);
-        let iov = self.max_iov();
+        let iov = max_iov(self.hca.limits());
         let legal = recv == (attr.max_recv_dtos != 0)
             && request == (attr.max_request_dtos != 0)
             && (!recv || attr.max_recv_iov != 0)
             && (!request || attr.max_request_iov != 0)
-            && attr.max_recv_dtos <= self.max_dtos()
-            && attr.max_request_dtos <= self.max_dtos()
+            && attr.max_recv_dtos <= max_dtos(self.hca.limits(), &self.data.shared)
+            && attr.max_request_dtos <= max_dtos(self.hca.limits(), &self.data.shared)
             && attr.max_recv_iov <= iov
             && attr.max_request_iov <= iov
             && attr.max_rdma_read_iov <= iov
@@ -267,7 +276,7 @@ impl<P: Provider> Ia<'_, P> {
             let evd = line.evd.load(Ordering::Relaxed);
             if let Some(evd) = self.events.evds.handle_at(evd) {
                 // What is left moves to other positions, all of which are seen by then.
-                self.look_through(Evd(evd));
+                self.objects.look_through(&mut self.data, Evd(evd));
             }
             if let Some(reaper) = self.data.reapers.get_mut(evd as usize).and_then(Option::as_mut) {
                 reaper.sweep(&shared, slot);

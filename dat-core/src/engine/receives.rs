@@ -5,32 +5,14 @@ use core::sync::atomic::Ordering;
 
 use crate::engine::Ia;
 use crate::objects::ep::INFINITE;
-use crate::provider::{Provider, SharedRq};
+use crate::provider::Provider;
 use crate::types::completion::Direction;
 use crate::types::ep_state::{EpOp, EpState};
 use crate::types::event::AsyncEvent;
-use crate::types::handle::{Ep, Srq};
+use crate::types::handle::Ep;
 use crate::types::time::Instant;
 
 impl<P: Provider> Ia<'_, P> {
-    /// The device says that fewer receives are left than it was armed for.
-    pub(super) fn srq_limit(&mut self, queue: SharedRq) {
-        if let Some(srq) = self.objects.srq_of(queue) {
-            self.srq_low(srq);
-        }
-    }
-
-    /// The device gave a queue up.
-    pub(super) fn srq_failed(&mut self, queue: SharedRq) {
-        let Some(srq) = self.objects.srq_of(queue) else {
-            return;
-        };
-        if let Ok(control) = self.objects.srqs.live_mut(srq) {
-            control.failed = true;
-        }
-        self.events.report(AsyncEvent::SrqBroken(srq));
-    }
-
     /// Receives that an Endpoint holds: of its own queue those that have not completed, of a shared
     /// queue those that it took and that have not been dequeued, as until then the consumer has
     /// one less. `None` if that cannot be known now.
@@ -43,32 +25,12 @@ impl<P: Provider> Ia<'_, P> {
         };
         self.reaper_here(evd).ok()?;
         if !shared_queue {
-            return Some(self.unfinished(ep, Direction::Recv));
+            return Some(self.objects.unfinished(&mut self.data, ep, Direction::Recv));
         }
-        self.look_through(evd);
+        self.objects.look_through(&mut self.data, evd);
         let arrived = self.objects.eps.live(ep).ok()?.arrived;
         let taken = self.data.shared.ep(ep.0.index())?.receive.taken.load(Ordering::Acquire);
         Some(arrived.wrapping_sub(taken))
-    }
-
-    /// Receives that adapter and storage allow in one.
-    pub(crate) fn max_srq_dtos(&self) -> u16 {
-        // The device keeps one slot free.
-        let storage = (1_u32 << self.data.shared.dto_shift) - 1;
-        let most = self.hca.limits().max_shared_receives;
-        u16::try_from(storage).unwrap_or(u16::MAX).min(most)
-    }
-
-    /// Fewer receives are left than the low watermark; told once.
-    pub(crate) fn srq_low(&mut self, srq: Srq) {
-        if self
-            .objects
-            .srqs
-            .live_mut(srq)
-            .is_ok_and(|control| !core::mem::replace(&mut control.reported, true))
-        {
-            self.events.report(AsyncEvent::SrqLowWatermark(srq));
-        }
     }
 
     /// Holds the receives of an Endpoint against its watermarks; whether it has any left to watch.

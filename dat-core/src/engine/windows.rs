@@ -8,45 +8,15 @@ use crate::data::reaper::Reaper;
 use crate::data::shared::Shared;
 use crate::data::shared::ep::Trouble;
 use crate::data::shared::request::Op;
-use crate::data::shared::window::unbound;
 use crate::engine::Ia;
 use crate::engine::absorb::{known, look_through};
 use crate::objects::ep::EpControl;
 use crate::objects::table::Table;
 use crate::provider::Provider;
 use crate::types::completion::Direction;
-use crate::types::dat_return::Error;
 use crate::types::handle::{Ep, Rmr};
 
 impl<P: Provider> Ia<'_, P> {
-    /// Unbinds every RMR that belongs to an Endpoint whose queue pair is at its end. Each gets
-    /// another window under another key: the queue pair's number may be given out again, and
-    /// whoever has it then must not find the range open.
-    pub(crate) fn renew_windows(&mut self, ep: Ep) -> Result<(), Error> {
-        let shared = self.data.shared;
-        for (slot, window) in (0_u32..).zip(shared.rmrs) {
-            if window.ep.load(Ordering::Relaxed) != ep.raw() {
-                continue;
-            }
-            let Some(handle) = self.objects.rmrs.handle_at(slot) else {
-                continue;
-            };
-            // A window that is gone already may have completions that still name its RMR.
-            let Some(control) = self.objects.rmrs.get_mut(handle).filter(|control| !control.freed)
-            else {
-                continue;
-            };
-            let new = self.hca.mw_renew(control.mw)?;
-            control.mw = new;
-            shared.keys.leave(slot);
-            window.rkey.store(new.rkey, Ordering::Relaxed);
-            shared.keys.enter(slot);
-            window.ep.store(0, Ordering::Relaxed);
-            unbound(&shared, &Rmr(handle));
-        }
-        Ok(())
-    }
-
     /// Returns when no bind of an RMR can take effect any more: each has been carried out, or its
     /// connection is broken.
     pub(crate) fn await_binds(&mut self, rmr: Rmr) {
@@ -84,38 +54,6 @@ impl<P: Provider> Ia<'_, P> {
         let now = self.lifecycle.clock;
         self.broken(now, ep, Trouble::BIND.fault(qp));
         self.transmit(now);
-    }
-
-    /// The window is gone: lets go of all that the RMR held.
-    pub(crate) fn rmr_gone(&mut self, rmr: Rmr) {
-        let shared = self.data.shared;
-        shared.keys.leave(rmr.0.index());
-        unbound(&shared, &rmr);
-        let pz = self.objects.rmrs.get(rmr.0).map(|control| control.pz);
-        self.objects.pzs.release(pz);
-        if let Some(control) = self.objects.rmrs.get_mut(rmr.0) {
-            control.freed = true;
-        }
-        let window = shared.rmrs.get(rmr.0.index() as usize);
-        if window.is_none_or(|window| window.binds.load(Ordering::SeqCst) == 0) {
-            self.objects.rmrs.remove(rmr.0);
-        }
-    }
-
-    /// The adapter closes: destroys all windows.
-    pub(super) fn rmr_over(&mut self) -> Result<(), Error> {
-        let mut first = Ok(());
-        while let Some(rmr) = self.objects.rmrs.first() {
-            if let Some(control) = self.objects.rmrs.get(rmr).filter(|control| !control.freed) {
-                let destroyed = self.hca.mw_destroy(control.mw);
-                first = first.and(destroyed.map_err(Error::from));
-            }
-            self.objects.rmrs.remove(rmr);
-            if let Some(slot) = self.data.shared.rmrs.get(rmr.index() as usize) {
-                slot.vacate();
-            }
-        }
-        first
     }
 }
 

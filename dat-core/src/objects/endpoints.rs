@@ -3,15 +3,18 @@
 
 use core::sync::atomic::Ordering;
 
+use crate::cm::event::Reply;
 use crate::data::DataPath;
 use crate::data::shared::ep::EpShared;
 use crate::data::shared::stack::END;
 use crate::objects::ep::EpControl;
+use crate::objects::ep::Phase;
 use crate::objects::table::Kind;
 use crate::objects::{Events, Objects};
 use crate::provider::{Provider, Qp, Service, SharedRq};
 use crate::types::dat_return::{DatReturn, DatSubtype, DatType, Error};
 use crate::types::ep_state::{EpOp, EpState, Outcome, Signal, outcome};
+use crate::types::event::AsyncEvent;
 use crate::types::handle::{Ep, Evd, Handle, Srq};
 use crate::types::time::Instant;
 
@@ -186,5 +189,39 @@ impl Objects<'_> {
     pub(crate) fn poster_is_out<P: Provider>(&self, data: &DataPath<'_, P>, ep: Ep) -> bool {
         self.eps.get(ep.0).is_some_and(|control| control.qp.is_some())
             && data.posters.get(ep.0.index() as usize).is_none_or(Option::is_none)
+    }
+
+    /// The peer replied. The Endpoint is watched from the start, and goes on when
+    /// [`Ia::advance`](crate::Ia::advance) comes to it.
+    pub(crate) fn replied(&mut self, ep: Ep, reply: Reply) {
+        if self.state_of(ep).ok() == Some(EpState::ActiveConnectionPending)
+            && let Ok(control) = self.eps.live_mut(ep)
+        {
+            control.phase = Phase::Replied(reply);
+        }
+    }
+
+    /// Whether a completion queue has an entry for another follower.
+    pub(crate) fn has_entry(&self, events: &Events<'_>, evd: Evd) -> bool {
+        let own = self.own_entries(evd);
+        events.evds.get(evd.0).is_some_and(|control| own < control.qlen)
+    }
+
+    /// Reports that the device gave a Shared Receive Queue up.
+    pub(crate) fn srq_failed(&mut self, events: &mut Events<'_>, queue: SharedRq) {
+        let Some(srq) = self.srq_of(queue) else {
+            return;
+        };
+        if let Ok(control) = self.srqs.live_mut(srq) {
+            control.failed = true;
+        }
+        events.report(AsyncEvent::SrqBroken(srq));
+    }
+
+    /// Reports once that fewer receives are left than the low watermark.
+    pub(crate) fn srq_low(&mut self, events: &mut Events<'_>, srq: Srq) {
+        if self.srqs.live_mut(srq).is_ok_and(|c| !core::mem::replace(&mut c.reported, true)) {
+            events.report(AsyncEvent::SrqLowWatermark(srq));
+        }
     }
 }

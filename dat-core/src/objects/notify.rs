@@ -4,16 +4,31 @@
 use core::sync::atomic::Ordering;
 
 use crate::data::DataPath;
+use crate::data::poster::kick;
 use crate::data::shared::evd::{DEAD, EvdShared};
 use crate::objects::Events;
 use crate::objects::evd::EvdControl;
 use crate::provider::Provider;
+use crate::types::completion::Direction;
 use crate::types::dat_return::{DatReturn, DatSubtype, DatType, Error};
 use crate::types::event::{AsyncEvent, Event};
 use crate::types::flags::EvdFlags;
-use crate::types::handle::{Evd, Handle};
+use crate::types::handle::{Ep, Evd, Handle};
 
 impl<'s> Events<'s> {
+    /// Puts both directions of an Endpoint on the flush stacks of their Event Dispatchers.
+    pub(crate) fn flush(&mut self, ep: Ep) {
+        let shared = self.shared;
+        let Some(line) = shared.ep(ep.0.index()) else {
+            return;
+        };
+        for direction in [Direction::Send, Direction::Recv] {
+            if line.outstanding(direction) != 0 {
+                self.worked |= kick(&shared, ep.0.index(), line, direction);
+            }
+        }
+    }
+
     /// What the halves share of that Event Dispatcher, if it exists.
     pub(crate) fn ring(&self, evd: Evd) -> Option<&'s EvdShared> {
         self.evds.get(evd.0)?;

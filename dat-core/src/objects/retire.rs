@@ -3,11 +3,74 @@
 use core::sync::atomic::Ordering;
 
 use crate::data::shared::lmr::RmrShared;
+use crate::data::shared::window::unbound;
 use crate::objects::Objects;
 use crate::objects::rmr::RmrControl;
+use crate::provider::Provider;
+use crate::types::dat_return::Error;
 use crate::types::handle::Handle;
+use crate::types::handle::{Ep, Rmr};
 
 impl Objects<'_> {
+    /// Unbinds every RMR that belongs to an Endpoint whose queue pair is at its end. Each gets
+    /// another window under another key: the queue pair's number may be given out again, and
+    /// whoever has it then must not find the range open.
+    pub(crate) fn renew_windows<P: Provider>(&mut self, hca: &mut P, ep: Ep) -> Result<(), Error> {
+        let shared = self.shared;
+        for (slot, window) in (0_u32..).zip(shared.rmrs) {
+            if window.ep.load(Ordering::Relaxed) != ep.raw() {
+                continue;
+            }
+            let Some(handle) = self.rmrs.handle_at(slot) else {
+                continue;
+            };
+            // A window that is gone already may have completions that still name its RMR.
+            let Some(control) = self.rmrs.get_mut(handle).filter(|control| !control.freed) else {
+                continue;
+            };
+            let new = hca.mw_renew(control.mw)?;
+            control.mw = new;
+            shared.keys.leave(slot);
+            window.rkey.store(new.rkey, Ordering::Relaxed);
+            shared.keys.enter(slot);
+            window.ep.store(0, Ordering::Relaxed);
+            unbound(&shared, &Rmr(handle));
+        }
+        Ok(())
+    }
+
+    /// The window is gone: lets go of all that the RMR held.
+    pub(crate) fn rmr_gone(&mut self, rmr: Rmr) {
+        let shared = self.shared;
+        shared.keys.leave(rmr.0.index());
+        unbound(&shared, &rmr);
+        let pz = self.rmrs.get(rmr.0).map(|control| control.pz);
+        self.pzs.release(pz);
+        if let Some(control) = self.rmrs.get_mut(rmr.0) {
+            control.freed = true;
+        }
+        let window = shared.rmrs.get(rmr.0.index() as usize);
+        if window.is_none_or(|window| window.binds.load(Ordering::SeqCst) == 0) {
+            self.rmrs.remove(rmr.0);
+        }
+    }
+
+    /// The adapter closes: destroys all windows.
+    pub(crate) fn rmr_over<P: Provider>(&mut self, hca: &mut P) -> Result<(), Error> {
+        let mut first = Ok(());
+        while let Some(rmr) = self.rmrs.first() {
+            if let Some(control) = self.rmrs.get(rmr).filter(|control| !control.freed) {
+                let destroyed = hca.mw_destroy(control.mw);
+                first = first.and(destroyed.map_err(Error::from));
+            }
+            self.rmrs.remove(rmr);
+            if let Some(slot) = self.shared.rmrs.get(rmr.index() as usize) {
+                slot.vacate();
+            }
+        }
+        first
+    }
+
     /// Gives back the slots of freed RMRs whose last completion has been dequeued.
     pub(crate) fn rmr_retire(&mut self) {
         let shared = self.shared;

@@ -33,7 +33,7 @@ const PAGES: &[&str] = &[
     "dat-core/src/api/ep/reset.rs",
     "dat-core/src/api/ep/disconnect.rs",
     "dat-core/src/api/ep/get_status.rs",
-    "dat-core/src/engine/ending.rs",
+    "dat-core/src/engine/connections.rs",
     "dat-core/src/api/rmr/free.rs",
     "dat-core/src/api/evd/*",
     "dat-core/src/data/chain.rs",
@@ -46,6 +46,7 @@ const PAGES: &[&str] = &[
     "dat-core/src/engine/follow.rs",
     "dat-core/src/engine/windows.rs",
     "dat-core/src/objects/notify.rs",
+    "dat-core/src/objects/retire.rs",
 ];
 /// Of these, calls that only make, change or query an object.
 const NOT_PAGES: &[&str] = &[

@@ -43,7 +43,7 @@ impl<P: Provider> Ia<'_, P> {
     #[doc(alias = "dat_ib_start_counters")]
     pub fn ia_start_counters(&mut self, of: CounterType) -> Result<(), Error> {
         let counted = self.counted()?;
-        self.set_stopped(of, false);
+        self.counters.set_stopped(of, false);
         self.counters.restart(of.range(), &counted);
         Ok(())
     }
@@ -53,19 +53,13 @@ impl<P: Provider> Ia<'_, P> {
     pub fn ia_stop_counters(&mut self, of: CounterType) -> Result<(), Error> {
         let counted = self.counted()?;
         let shown = self.counters.shown(&counted);
-        self.set_stopped(of, true);
+        self.counters.set_stopped(of, true);
         for at in of.range() {
             if let (Some(base), Some(shown)) = (self.counters.base.get_mut(at), shown.get(at)) {
                 *base = *shown;
             }
         }
         Ok(())
-    }
-
-    fn set_stopped(&mut self, of: CounterType, stopped: bool) {
-        if let Some(place) = self.counters.stopped.get_mut(of as usize) {
-            *place = stopped;
-        }
     }
 
     /// Everything since the adapter was opened.

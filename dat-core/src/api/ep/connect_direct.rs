@@ -10,6 +10,7 @@ use core::time::Duration;
 
 use crate::cm::params::QpTerms;
 use crate::engine::Ia;
+use crate::engine::establish::check_remote;
 use crate::objects::ep::{NOT_READY, Phase};
 use crate::provider::Provider;
 use crate::types::dat_return::{DatSubtype, DatType, Error};
@@ -39,7 +40,7 @@ impl<P: Provider> Ia<'_, P> {
         timeout: Duration,
     ) -> Result<(), Error> {
         self.objects.admit(ep, EpOp::Connect)?;
-        self.check_remote(remote)?;
+        check_remote(&self.net, remote)?;
         let bad = |subtype| Error::new(DatType::InvalidParameter, subtype);
         let limits = self.hca.limits();
         let possible = terms.mtu <= limits.mtu

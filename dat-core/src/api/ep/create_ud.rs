@@ -11,6 +11,7 @@ use core::net::Ipv6Addr;
 use core::task::Poll;
 
 use crate::engine::Ia;
+use crate::engine::establish::check_remote;
 use crate::engine::queue_pair::BAD_ATTR;
 use crate::provider::{Destination, Provider, Service};
 use crate::types::dat_return::{DatSubtype, DatType, Error};
@@ -74,7 +75,7 @@ impl<P: Provider> Ia<'_, P> {
         qpn: u32,
         qkey: u32,
     ) -> Poll<Result<Destination, Error>> {
-        if let Err(error) = self.check_remote(remote) {
+        if let Err(error) = check_remote(&self.net, remote) {
             return Poll::Ready(Err(error));
         }
         let path = self.hca.resolve(remote, now);

@@ -1,6 +1,7 @@
 //! dat_ep_create_with_srq(3).
 
 use crate::engine::Ia;
+use crate::engine::queue_pair::max_iov;
 use crate::provider::{Provider, Service};
 use crate::types::dat_return::Error;
 use crate::types::ep_attr::EpAttr;
@@ -26,7 +27,10 @@ impl<P: Provider> Ia<'_, P> {
         attr: &EpAttr,
     ) -> Result<Ep, Error> {
         self.objects.srqs.live(srq)?;
-        let attr = EpAttr { max_recv_iov: attr.max_recv_iov.clamp(1, self.max_iov()), ..*attr };
+        let attr = EpAttr {
+            max_recv_iov: attr.max_recv_iov.clamp(1, max_iov(self.hca.limits())),
+            ..*attr
+        };
         let (srq, attr) = (Some(srq), Some(&attr));
         let service = Service::Connected;
         self.ep_make(pz, recv_evd, request_evd, connect_evd, srq, attr, service)

@@ -21,7 +21,7 @@ impl<P: Provider> Ia<'_, P> {
             return Err(PROVIDER_CONTROL.into());
         }
         // While its queue pair exists, so that a refusal changes nothing.
-        self.renew_windows(ep)?;
+        self.objects.renew_windows(&mut self.hca, ep)?;
         let freed = self.ep_remove(now, ep);
         self.transmit(now);
         freed
@@ -30,10 +30,10 @@ impl<P: Provider> Ia<'_, P> {
     /// Frees an Endpoint in whatever state.
     pub(crate) fn ep_remove(&mut self, now: Instant, ep: Ep) -> Result<(), Error> {
         self.drop_connection(now, ep);
-        self.end_questions(ep, true);
+        self.connections.end_questions(&self.objects, ep, true);
         self.objects.unwatch(ep);
         self.objects.release_events(ep);
-        self.keep_answer(ep, None);
+        self.connections.keep_answer(&mut self.objects, ep, None);
         // Disconnected, it is reset already.
         let ended = self.objects.state_of(ep) == Ok(EpState::Disconnected);
         if let Some(qp) =

@@ -29,7 +29,7 @@ impl<P: Provider> Ia<'_, P> {
     #[doc(alias = "dat_ep_get_status")]
     pub fn ep_get_status(&mut self, ep: Ep) -> Result<EpStatus, Error> {
         let state = self.objects.state_of(ep)?;
-        let requests = self.unfinished(ep, Direction::Send);
+        let requests = self.objects.unfinished(&mut self.data, ep, Direction::Send);
         if requests != 0 {
             if let Some(evd) = self.objects.eps.live(ep)?.request_evd {
                 self.drop_silent(evd);
@@ -38,8 +38,8 @@ impl<P: Provider> Ia<'_, P> {
         }
         Ok(EpStatus {
             state,
-            recv_idle: self.unfinished(ep, Direction::Recv) == 0,
-            request_idle: self.unfinished(ep, Direction::Send) == 0,
+            recv_idle: self.objects.unfinished(&mut self.data, ep, Direction::Recv) == 0,
+            request_idle: self.objects.unfinished(&mut self.data, ep, Direction::Send) == 0,
         })
     }
 }

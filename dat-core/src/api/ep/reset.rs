@@ -31,7 +31,7 @@ impl<P: Provider> Ia<'_, P> {
             let Some(shared) = self.data.shared.ep(slot) else {
                 return Ok(());
             };
-            self.renew_windows(ep)?;
+            self.objects.renew_windows(&mut self.hca, ep)?;
             self.hca.qp_modify(qp, &first_step(service))?;
             self.drop_outstanding(slot);
             self.data.rewind_slots(shared);
@@ -53,8 +53,8 @@ impl<P: Provider> Ia<'_, P> {
             // other event.
             let _ = self.objects.reserve_events(ep);
         }
-        self.end_questions(ep, true);
-        self.keep_answer(ep, None);
+        self.connections.end_questions(&self.objects, ep, true);
+        self.connections.keep_answer(&mut self.objects, ep, None);
         let control = self.objects.eps.live_mut(ep)?;
         control.forget_done();
         control.born = turn;

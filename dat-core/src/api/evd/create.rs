@@ -63,7 +63,7 @@ impl<P: Provider> Ia<'_, P> {
             return Err(full);
         }
         let (cq, end) = if completions {
-            let (cq, end) = self.hca.cq_create(Self::entries(min_qlen))?;
+            let (cq, end) = self.hca.cq_create(entries(min_qlen))?;
             (Some(cq), Some(end))
         } else {
             (None, None)
@@ -91,12 +91,6 @@ impl<P: Provider> Ia<'_, P> {
         self.events.evds.insert(control).map(Evd).ok_or(full)
     }
 
-    /// Entries of the completion queue of an Event Dispatcher of that length: as many again for
-    /// followers.
-    pub(crate) const fn entries(qlen: u32) -> u32 {
-        qlen.saturating_mul(2)
-    }
-
     /// Events that one with those streams can have room for.
     pub(super) fn most_events(&self, flags: EvdFlags) -> u32 {
         // Software events have no other place than the storage's: whoever asks for more of them
@@ -107,4 +101,10 @@ impl<P: Provider> Ia<'_, P> {
             1_u32 << self.data.shared.event_shift
         }
     }
+}
+
+/// Entries of the completion queue of an Event Dispatcher of that length: as many again for
+/// followers.
+pub(crate) const fn entries(qlen: u32) -> u32 {
+    qlen.saturating_mul(2)
 }

@@ -37,7 +37,7 @@ impl<P: Provider> Ia<'_, P> {
         let ring = self.events.ring(evd);
         Ok(EvdParam {
             qlen: control.qlen,
-            state: self.evd_state(evd, control),
+            state: state(control, self.objects.completion_type(evd)),
             cno: control.cno,
             flags: control.flags,
             policy: control.upcalls.as_ref().map(|upcalls| upcalls.policy),
@@ -46,15 +46,15 @@ impl<P: Provider> Ia<'_, P> {
             reaper_out: self.events.reaper_is_out(&self.data, evd.0),
         })
     }
+}
 
-    fn evd_state(&self, evd: Evd, control: &EvdControl) -> EvdState {
-        let enabled = if control.enabled { EvdState::ENABLED } else { EvdState::DISABLED };
-        let waitable = if control.unwaitable { EvdState::UNWAITABLE } else { EvdState::WAITABLE };
-        let config = match self.objects.completion_type(evd) {
-            CompletionFlags::UNSIGNALLED => EvdState::CONFIG_NOTIFY,
-            CompletionFlags::SOLICITED_WAIT => EvdState::CONFIG_SOLICITED,
-            _ => EvdState::CONFIG_THRESHOLD,
-        };
-        enabled | waitable | config
-    }
+fn state(control: &EvdControl, completions: CompletionFlags) -> EvdState {
+    let enabled = if control.enabled { EvdState::ENABLED } else { EvdState::DISABLED };
+    let waitable = if control.unwaitable { EvdState::UNWAITABLE } else { EvdState::WAITABLE };
+    let config = match completions {
+        CompletionFlags::UNSIGNALLED => EvdState::CONFIG_NOTIFY,
+        CompletionFlags::SOLICITED_WAIT => EvdState::CONFIG_SOLICITED,
+        _ => EvdState::CONFIG_THRESHOLD,
+    };
+    enabled | waitable | config
 }

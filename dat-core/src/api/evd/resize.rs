@@ -1,5 +1,6 @@
 //! dat_evd_resize(3).
 
+use crate::api::evd::create::entries;
 use crate::engine::Ia;
 use crate::provider::Provider;
 use crate::types::dat_return::{DatSubtype, DatType, Error};
@@ -31,7 +32,7 @@ impl<P: Provider> Ia<'_, P> {
             self.look_in(evd);
             self.absorb(evd);
             let entries =
-                Self::entries(min_qlen).max(min_qlen.saturating_add(self.objects.own_entries(evd)));
+                entries(min_qlen).max(min_qlen.saturating_add(self.objects.own_entries(evd)));
             let index = evd.0.index() as usize;
             let reaper = self.data.reapers.get_mut(index).and_then(Option::as_mut);
             if let Some(end) = reaper.and_then(|reaper| reaper.cq.as_mut()) {

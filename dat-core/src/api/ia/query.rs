@@ -7,6 +7,7 @@ use crate::api::cr::accept::MAX_ACCEPT_PRIVATE;
 use crate::api::cr::reject::MAX_REJECT_PRIVATE;
 use crate::engine::Ia;
 use crate::engine::establish::MAX_CONNECT_PRIVATE;
+use crate::engine::queue_pair::{max_dtos, max_iov, max_srq_dtos};
 use crate::provider::Provider;
 use crate::types::flags::CompletionFlags;
 
@@ -208,7 +209,7 @@ impl<P: Provider> Ia<'_, P> {
     pub fn query(&self) -> (IaAttr, ProviderAttr) {
         let limits = self.hca.limits();
         let reads = u32::from(limits.max_reads);
-        let iov = u32::from(self.max_iov());
+        let iov = u32::from(max_iov(self.hca.limits()));
         let eps = self.objects.eps.capacity().min(limits.max_qp);
         let srqs = self.objects.srqs.capacity().min(limits.max_shared);
         let rmrs =
@@ -223,7 +224,7 @@ impl<P: Provider> Ia<'_, P> {
             firmware_version: (u32::from(major), u32::from(minor)),
             ia_address: self.net.addr,
             max_eps: eps,
-            max_dto_per_ep: u32::from(self.max_dtos()),
+            max_dto_per_ep: u32::from(max_dtos(self.hca.limits(), &self.data.shared)),
             max_rdma_read_per_ep_in: reads,
             max_rdma_read_per_ep_out: reads,
             max_evds: self.events.evds.capacity(),
@@ -240,7 +241,11 @@ impl<P: Provider> Ia<'_, P> {
             max_rmr_target_address: if rmrs == 0 { 0 } else { u64::MAX },
             max_srqs: srqs,
             max_ep_per_srq: if srqs == 0 { 0 } else { eps },
-            max_recv_per_srq: if srqs == 0 { 0 } else { u32::from(self.max_srq_dtos()) },
+            max_recv_per_srq: if srqs == 0 {
+                0
+            } else {
+                u32::from(max_srq_dtos(self.hca.limits(), &self.data.shared))
+            },
             max_iov_segments_per_rdma_read: iov,
             max_iov_segments_per_rdma_write: iov,
             max_rdma_read_in: reads.saturating_mul(eps),

@@ -99,23 +99,6 @@ impl<P: Provider> Ia<'_, P> {
         })
     }
 
-    /// Whether those privileges can be given, and go together.
-    pub(super) fn lmr_privileges(&self, privileges: MemPriv) -> Result<(), DatReturn> {
-        if privileges.contains(MemPriv::REMOTE_ATOMIC) && !(self.hca.limits().atomics) {
-            return Err(DatReturn::of(DatType::ModelNotSupported));
-        }
-        if !MemPriv::all().contains(privileges) {
-            let subtype = DatSubtype::InvalidArg6;
-            return Err(DatReturn::new(DatType::InvalidParameter, subtype));
-        }
-        let changed = MemPriv::REMOTE_WRITE | MemPriv::REMOTE_ATOMIC;
-        if privileges.intersects(changed) && !privileges.contains(MemPriv::LOCAL_WRITE) {
-            let subtype = DatSubtype::PrivilegesWrite;
-            return Err(DatReturn::new(DatType::PrivilegesViolation, subtype));
-        }
-        Ok(())
-    }
-
     /// Enters an LMR under the key that `make` gets for it.
     pub(super) fn lmr_enter(
         &mut self,
@@ -123,7 +106,7 @@ impl<P: Provider> Ia<'_, P> {
         make: impl FnOnce(&mut P, Pd) -> Result<Mr, Fault>,
     ) -> Result<LmrParam, Error> {
         let pd = self.objects.pzs.live(wanted.pz)?.pd;
-        self.lmr_privileges(wanted.privileges)?;
+        check_privileges(wanted.privileges, self.hca.limits().atomics)?;
         let handle: Handle = self.objects.lmrs.vacant().ok_or(FULL)?;
         let mr = make(&mut self.hca, pd)?;
         let context = context(handle.index(), handle.generation());
@@ -155,4 +138,21 @@ impl<P: Provider> Ia<'_, P> {
         self.objects.pzs.hold(Some(pz));
         self.lmr_query(made)
     }
+}
+
+/// Whether those privileges can be given, and go together.
+pub(super) fn check_privileges(privileges: MemPriv, atomics: bool) -> Result<(), DatReturn> {
+    if privileges.contains(MemPriv::REMOTE_ATOMIC) && !atomics {
+        return Err(DatReturn::of(DatType::ModelNotSupported));
+    }
+    if !MemPriv::all().contains(privileges) {
+        let subtype = DatSubtype::InvalidArg6;
+        return Err(DatReturn::new(DatType::InvalidParameter, subtype));
+    }
+    let changed = MemPriv::REMOTE_WRITE | MemPriv::REMOTE_ATOMIC;
+    if privileges.intersects(changed) && !privileges.contains(MemPriv::LOCAL_WRITE) {
+        let subtype = DatSubtype::PrivilegesWrite;
+        return Err(DatReturn::new(DatType::PrivilegesViolation, subtype));
+    }
+    Ok(())
 }

@@ -2,6 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
+use crate::api::lmr::create::check_privileges;
 use crate::api::lmr::create::context;
 use crate::data::key_edit::KeyEdit;
 use crate::data::shared::lmr::{GENERAL, OPEN, zone};
@@ -66,7 +67,7 @@ impl<P: Provider> Ia<'_, P> {
             .region()
             .filter(|_| memory.pages.len() <= most)
             .ok_or(argument(DatSubtype::InvalidArg3))?;
-        self.lmr_privileges(privileges)?;
+        check_privileges(privileges, self.hca.limits().atomics)?;
         self.objects.eps.live(ep)?;
         // Nobody looks at the list before a request names it.
         let pages = self.hca.mr_pages(mr, memory.pages, memory.log_page)?;

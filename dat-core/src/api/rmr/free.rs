@@ -35,7 +35,7 @@ impl<P: Provider> Ia<'_, P> {
                 return Err(fault.into());
             }
         }
-        self.rmr_gone(rmr);
+        self.objects.rmr_gone(rmr);
         Ok(())
     }
 }

@@ -4,6 +4,7 @@ use core::sync::atomic::Ordering;
 
 use crate::data::srq_poster::SrqEnd;
 use crate::engine::Ia;
+use crate::engine::queue_pair::{max_iov, max_srq_dtos};
 use crate::objects::srq::{SrqAttr, SrqControl};
 use crate::provider::{Provider, SharedRqInit};
 use crate::types::dat_return::{DatSubtype, DatType, Error};
@@ -21,11 +22,11 @@ impl<P: Provider> Ia<'_, P> {
         if self.hca.limits().max_shared == 0 {
             return Err(Error::new(DatType::ModelNotSupported, DatSubtype::None));
         }
-        let most = self.max_srq_dtos();
+        let most = max_srq_dtos(self.hca.limits(), &self.data.shared);
         let legal = attr.max_recv_dtos != 0
             && attr.max_recv_iov != 0
             && attr.max_recv_dtos <= most
-            && attr.max_recv_iov <= self.max_iov()
+            && attr.max_recv_iov <= max_iov(self.hca.limits())
             && attr.low_watermark <= attr.max_recv_dtos;
         if !legal {
             return Err(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg3));

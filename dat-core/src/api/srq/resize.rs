@@ -3,6 +3,7 @@
 use core::sync::atomic::Ordering;
 
 use crate::engine::Ia;
+use crate::engine::queue_pair::max_srq_dtos;
 use crate::provider::Provider;
 use crate::types::dat_return::{DatSubtype, DatType, Error};
 use crate::types::handle::Srq;
@@ -19,7 +20,7 @@ impl<P: Provider> Ia<'_, P> {
         if max_recv_dtos == 0 {
             return Err(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg2));
         }
-        if max_recv_dtos > self.max_srq_dtos() {
+        if max_recv_dtos > max_srq_dtos(self.hca.limits(), &self.data.shared) {
             return Err(Error::new(DatType::InsufficientResources, DatSubtype::ResourceSrq));
         }
         let refused = |subtype| Err(Error::new(DatType::InvalidState, subtype));

@@ -28,7 +28,7 @@ impl<P: Provider> Ia<'_, P> {
         control.attr.low_watermark = low_watermark;
         control.reported = low_watermark == 0;
         if low {
-            self.srq_low(srq);
+            self.objects.srq_low(&mut self.events, srq);
         }
         Ok(())
     }
