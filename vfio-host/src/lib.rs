@@ -26,7 +26,7 @@
 //! * [`nic`] - an adapter with the calls that wait, `aio` the same as futures; [`wait`],
 //!   [`wakeups`] - how they do it.
 //! * [`owned`] - registered memory whose pieces are owned, by the program or by the device.
-//! * [`pci`] - configuration space.
+//! * [`pci`] - configuration space; [`sysfs`] - what the kernel says of PCI functions.
 //!
 //! No opcode, no offset and no constant of the device or of the wire is in this crate. `unsafe` is
 //! in `map.rs` (memory and registers), `user/swap.rs` (memory of the process), `vfio/ioctl.rs` (the
@@ -35,8 +35,6 @@
 pub mod address;
 #[cfg(feature = "tokio")]
 pub mod aio;
-#[cfg(feature = "cli")]
-pub mod cli;
 pub mod error;
 pub mod host;
 mod iova;
@@ -46,7 +44,7 @@ mod memory;
 pub mod nic;
 pub mod owned;
 pub mod pci;
-mod sysfs;
+pub mod sysfs;
 pub mod user;
 pub mod vfio;
 mod vmas;

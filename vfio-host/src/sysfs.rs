@@ -12,26 +12,26 @@ use crate::address::PciAddress;
 use crate::error::{Error, Kind};
 
 /// The driver that hands functions to programs.
-pub(crate) const VFIO_PCI: &str = "vfio-pci";
+pub const VFIO_PCI: &str = "vfio-pci";
 /// How many mappings a container takes.
-pub(crate) const ENTRY_LIMIT: &str = "/sys/module/vfio_iommu_type1/parameters/dma_entry_limit";
+pub const ENTRY_LIMIT: &str = "/sys/module/vfio_iommu_type1/parameters/dma_entry_limit";
 /// Drivers of group members that do not stand in the way: they do no DMA.
 const HARMLESS: [&str; 3] = [VFIO_PCI, "pcieport", "pci-stub"];
 
 /// A PCI function as the kernel shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Function {
+pub struct Function {
     /// Where it is.
-    pub(crate) address: PciAddress,
+    pub address: PciAddress,
     /// The driver that it is bound to.
-    pub(crate) driver: Option<String>,
+    pub driver: Option<String>,
     /// Its IOMMU group, if it is behind an IOMMU.
-    pub(crate) group: Option<u32>,
+    pub group: Option<u32>,
 }
 
 /// The kernel's file trees.
 #[derive(Clone, Debug)]
-pub(crate) struct Sysfs {
+pub struct Sysfs {
     root: PathBuf,
 }
 
@@ -43,7 +43,7 @@ impl Default for Sysfs {
 
 impl Sysfs {
     /// The trees `sys` and `dev` under `root`.
-    pub(crate) fn at(root: impl Into<PathBuf>) -> Self {
+    pub fn at(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
     }
 
@@ -53,12 +53,12 @@ impl Sysfs {
     }
 
     /// The directory of a function.
-    pub(crate) fn path(&self, address: PciAddress) -> PathBuf {
+    pub fn path(&self, address: PciAddress) -> PathBuf {
         self.devices().join(address.to_string())
     }
 
     /// One function.
-    pub(crate) fn function(&self, address: PciAddress) -> Result<Function, Error> {
+    pub fn function(&self, address: PciAddress) -> Result<Function, Error> {
         self.look_at(address).ok_or_else(|| {
             Error::new(
                 Kind::NotFound,
@@ -79,7 +79,7 @@ impl Sysfs {
     }
 
     /// The functions of an IOMMU group.
-    pub(crate) fn members(&self, group: u32) -> Vec<Function> {
+    pub fn members(&self, group: u32) -> Vec<Function> {
         let path = format!("sys/kernel/iommu_groups/{group}/devices");
         let mut found: Vec<_> = names(&self.root.join(path))
             .iter()
@@ -91,7 +91,7 @@ impl Sysfs {
 
     /// Whether a program could take hold of the function: it is behind an IOMMU, bound to vfio-pci,
     /// and so are all that share its group. Returns the group.
-    pub(crate) fn check(&self, address: PciAddress) -> Result<u32, Error> {
+    pub fn check(&self, address: PciAddress) -> Result<u32, Error> {
         let function = self.function(address)?;
         let Some(group) = function.group else {
             return Err(no_iommu(address));
@@ -106,7 +106,7 @@ impl Sysfs {
     }
 
     /// Members of a group whose drivers keep it from being used.
-    pub(crate) fn in_the_way(&self, group: u32) -> Vec<Function> {
+    pub fn in_the_way(&self, group: u32) -> Vec<Function> {
         let harmless = |driver: &str| HARMLESS.contains(&driver);
         let mut members = self.members(group);
         members.retain(|member| !member.driver.as_deref().is_none_or(harmless));
@@ -115,19 +115,19 @@ impl Sysfs {
 }
 
 /// Contents of a file, without white space around it.
-pub(crate) fn text(file: &Path) -> Option<String> {
+pub fn text(file: &Path) -> Option<String> {
     let bytes = fs::read(file).ok()?;
     Some(String::from_utf8_lossy(&bytes).trim().to_owned())
 }
 
 /// Name of what a symbolic link points at.
-pub(crate) fn link(file: &Path) -> Option<String> {
+pub fn link(file: &Path) -> Option<String> {
     let target = fs::read_link(file).ok()?;
     Some(target.file_name()?.to_string_lossy().into_owned())
 }
 
 /// Names in a folder, sorted; none if it is not there.
-pub(crate) fn names(folder: &Path) -> Vec<String> {
+pub fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut names: Vec<String> =
         entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();

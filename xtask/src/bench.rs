@@ -8,7 +8,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use crate::{run, valgrind};
+use dat_lab::images::valgrind;
+use dat_lab::run;
 
 /// The page that carries the table, and what stands above it there.
 const PAGE: &str = "docs/generated/benchmarks.md";

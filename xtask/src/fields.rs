@@ -15,7 +15,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::run;
+use dat_lab::run;
 
 /// Where the notes are.
 const DATA: &str = "tests/data";
@@ -30,8 +30,9 @@ const OTHERS: &[(&str, &[&str])] = &[
 const OURS: &str = "fields-ours.txt";
 /// The reasons.
 const REVIEW: &str = "fields-review.txt";
-/// Tests whose runs make our notes, beside the demo's.
-const TESTS: &[&str] = &["bringup", "dat_connect", "dat_transfer", "dat_memory", "dat_break"];
+/// Tests whose runs make our notes, beside the demo's: modules of the test program `model`.
+const TESTS: &[&str] =
+    &["bringup::", "dat_connect::", "dat_transfer::", "dat_memory::", "dat_break::"];
 /// Runs of the demo.
 const DEMOS: &[&[&str]] = &[
     &["--count", "4", "--size", "4K"],
@@ -58,7 +59,7 @@ pub(crate) fn record() -> Result<()> {
     }
     let mut command = run::cargo();
     command.args(["test", "--quiet", "-p", "dat-tests", "--features", "seeded"]);
-    command.args(TESTS.iter().flat_map(|test| ["--test", test]));
+    command.args(["--test", "model", "--"]).args(TESTS);
     command.env("DAT_FIELDS", &file);
     run::quiet(command)?;
     println!("  {}", file.display());

@@ -1,7 +1,7 @@
 //! The verbs of this workspace. `cargo xtask help` lists them.
 //!
-//! This crate imports none of ours: it builds when nothing else does. Each verb prints the commands
-//! it runs.
+//! Of ours this crate imports the lab only, which runs guests and imports none: both build when
+//! nothing else does. Each verb prints the commands it runs.
 #![expect(
     clippy::print_stdout,
     clippy::indexing_slicing,
@@ -14,20 +14,18 @@ mod coverage;
 mod fields;
 mod mutants;
 mod nostd;
-mod qemu_test;
 mod record;
-mod run;
 mod suite;
 mod targets;
 mod tidy;
 mod trace;
-mod valgrind;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use dat_lab::run;
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "The verbs of this workspace")]
@@ -68,7 +66,7 @@ enum Verb {
     },
     /// The driver in guests under QEMU, on emulated HCAs: VFIO behind an IOMMU, two guests, bare
     /// metal, faults
-    QemuTest(qemu_test::Options),
+    QemuTest(dat_lab::Options),
     /// Write docs/field-coverage.md: which fields of the device's interface we use, and who else
     /// does
     Fields {
@@ -132,7 +130,7 @@ fn verb() -> Result<ExitCode> {
         Verb::Record(options) => record::record(&options)?,
         Verb::Nostd { targets: false } => nostd::nostd()?,
         Verb::Nostd { targets: true } => targets::targets()?,
-        Verb::QemuTest(options) => qemu_test::qemu_test(&options)?,
+        Verb::QemuTest(options) => dat_lab::qemu_test(&options)?,
         Verb::Fields { record } => {
             if record {
                 fields::record()?;
@@ -142,7 +140,7 @@ fn verb() -> Result<ExitCode> {
         Verb::Trace { verb } => trace::trace(verb)?,
         Verb::Calls => {
             let calls = ["dat-core", "--features", "testing", "--test", "random_calls"];
-            let replays = ["dat-tests", "--test", "replays"];
+            let replays = ["dat-tests", "--test", "records", "replays::"];
             for test in [&calls[..], &replays] {
                 let mut command = run::cargo();
                 command.args(["test", "--release", "-p"]).args(test);

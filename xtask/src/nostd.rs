@@ -7,45 +7,28 @@
 //! compiler flag is given.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::run;
+use dat_lab::images::programs;
+use dat_lab::run;
 
-const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// The images, and what each is.
 const IMAGES: [(&str, &str); 2] =
     [("dat-metal", "boots as a DAT peer"), ("dat-unikernel", "has every call of DAT")];
 /// Symbols no freestanding image has.
 const FOREIGN: &[&str] = &["malloc", "free", "pthread_", "_Unwind_", "__libc", "dlopen", "printf"];
 
-/// Builds the images; the folder they are in.
-pub(crate) fn images() -> Result<PathBuf> {
-    let target = run::root().join("target").join("nostd");
-    for (bin, _) in IMAGES {
-        let mut build = run::cargo();
-        build
-            .args(["build", "--quiet", "-p", "dat-unikernel", "--bin", bin])
-            .args(["--profile", "image", "--target", TARGET])
-            .env("CARGO_TARGET_DIR", &target)
-            .env("RUSTFLAGS", "--cfg dat_image");
-        run::quiet(build)?;
-    }
-    Ok(target.join(TARGET).join("image"))
-}
-
 pub(crate) fn nostd() -> Result<()> {
-    let folder = images()?;
-    for (name, _) in IMAGES {
-        freestanding(&folder.join(name))?;
-    }
-    println!("  no std, no alloc, no libc symbol");
     for (name, what) in IMAGES {
-        let (text, rodata) = sizes(&folder.join(name))?;
+        let image = programs::freestanding(name)?;
+        freestanding(&image)?;
+        let (text, rodata) = sizes(&image)?;
         println!("  {name} ({what}): {text} bytes of text and {rodata} of read-only data");
     }
+    println!("  no std, no alloc, no libc symbol");
     Ok(())
 }
 

@@ -9,8 +9,9 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use dat_lab::run;
 
-use crate::{coverage, qemu_test, run};
+use crate::coverage;
 
 /// The file: a kind, a tab and a name in each line.
 const FILE: &str = "docs/generated/record.txt";
@@ -30,15 +31,7 @@ const LAWS: [&str; 2] = ["liveness", "safety"];
 
 pub(crate) const RULE: &str = "conformance rule";
 pub(crate) const CASE: &str = "conformance case";
-pub(crate) const CELL: &str = "matrix cell";
 pub(crate) const SEED: &str = "seeded bug";
-/// DAT program rows by where they run.
-pub(crate) const ROWS: [&str; 4] = [
-    "DAT program row, host",
-    "DAT program row, guest",
-    "DAT program row, wire",
-    "DAT program row, safe",
-];
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
@@ -59,7 +52,7 @@ impl Record {
     pub(crate) fn read(root: &Path) -> Result<Self> {
         let mut record = Self::default();
         record.add_all(coverage::names(root)?);
-        record.add_all(qemu_test::names()?);
+        record.add_all(dat_lab::names()?);
         let read =
             |file: &str| fs::read_to_string(root.join(file)).with_context(|| file.to_owned());
         record.add_all(seeded(&read(SEEDS)?));

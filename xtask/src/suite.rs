@@ -3,8 +3,9 @@
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
+use dat_lab::run;
 
-use crate::{mutants, nostd, qemu_test, run, tidy};
+use crate::{mutants, nostd, tidy};
 
 /// Fewer tests than this means that some were lost on the way.
 const LEAST: usize = 300;
@@ -32,7 +33,7 @@ pub(crate) fn test(guests: bool) -> Result<()> {
 
     let mut tests = cargo(&["test", "--quiet", "--workspace", "--all-features", "--no-fail-fast"]);
     let headers =
-        qemu_test::dat_headers().context("the headers that the uDAPL provider is compared with")?;
+        dat_lab::dat_headers().context("the headers that the uDAPL provider is compared with")?;
     tests.env("DAT_HEADERS", headers);
     println!("$ {}", run::shown(&tests));
     let out = tests.output()?;
@@ -43,7 +44,7 @@ pub(crate) fn test(guests: bool) -> Result<()> {
         eprint!("{}", String::from_utf8_lossy(&out.stderr));
     }
     if guests {
-        let (passed, failed) = qemu_test::scenarios(&qemu_test::Options::default())
+        let (passed, failed) = dat_lab::scenarios(&dat_lab::Options::default())
             .context("guests (`cargo xtask test --no-guests` leaves them out)")?;
         sum.passed += passed;
         sum.failed += failed.len();

@@ -17,9 +17,9 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use dat_lab::images::packages::{self, Apt};
+use dat_lab::run;
 
-use crate::qemu_test::packages::{self, Apt};
-use crate::run;
 use crate::suite::Sum;
 
 /// 64 bits, with and without strong order; and 32 bits without 64-bit atomics.

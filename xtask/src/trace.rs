@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use clap::{Subcommand, ValueEnum};
 
-use crate::{qemu_test, run};
+use dat_lab::run;
 
 /// Recordings that are checked in, by the names they go by on the command line.
 const KEPT: &[(&str, &str)] = &[
@@ -68,7 +68,7 @@ pub(crate) fn trace(verb: Trace) -> Result<()> {
             let file = here.join(file);
             match driver {
                 Driver::Ours => ours(&file),
-                Driver::Linux => qemu_test::trace(&file),
+                Driver::Linux => dat_lab::trace(&file),
             }
         }
         Trace::Diff { first, second, sent, all } => {

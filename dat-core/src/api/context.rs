@@ -7,7 +7,7 @@ use crate::types::dat_return::{DatReturn, DatSubtype, DatType};
 use crate::{AnyHandle, HandleType};
 
 impl<P: Provider> Ia<'_, P> {
-    /// The consumer's word about an object, if the object lives; the kind of the object either way.
+    /// The context of an object, if it exists; the kind of the object either way.
     fn word(&mut self, handle: AnyHandle) -> (HandleType, Result<&mut u64, DatReturn>) {
         use DatSubtype as Of;
         use HandleType as Type;

@@ -49,8 +49,8 @@ impl<'s, P: Provider> Ia<'s, P> {
                 Ok((reaper, &self.data.shared, ring))
             }
             (_, ring) => {
-                let lives = self.events.evds.get(evd.0).is_some();
-                Err(no_reaper(lives, ring.map_or(0, EvdShared::barred)))
+                let exists = self.events.evds.get(evd.0).is_some();
+                Err(no_reaper(exists, ring.map_or(0, EvdShared::barred)))
             }
         }
     }
@@ -85,8 +85,8 @@ fn no_poster(control: Option<&EpControl>, near: Option<Near<'_>>) -> DatReturn {
 /// Why there is no reaper of an Event Dispatcher for the consumer.
 #[cold]
 #[inline(never)]
-fn no_reaper(lives: bool, barred: u32) -> DatReturn {
-    if !lives {
+fn no_reaper(exists: bool, barred: u32) -> DatReturn {
+    if !exists {
         DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandle1)
     } else if barred & DEAD == 0 {
         DatReturn::new(DatType::InvalidState, DatSubtype::InvalidStateEvdWaiter)

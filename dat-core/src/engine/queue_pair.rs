@@ -121,7 +121,7 @@ impl<P: Provider> Ia<'_, P> {
     pub(crate) fn make_qp(
         &mut self,
         slot: u32,
-        life: u32,
+        generation: u32,
         makings: &Makings,
     ) -> Result<Option<Made<P>>, Error> {
         let Some(pz) = makings.pz else {
@@ -145,7 +145,7 @@ impl<P: Provider> Ia<'_, P> {
             return Ok(None);
         };
         let attr = &makings.attr;
-        let index = (slot | life << self.data.shared.ep_mask.trailing_ones()) & 0xff_ffff;
+        let index = (slot | generation << self.data.shared.ep_mask.trailing_ones()) & 0xff_ffff;
         let requests = attr.max_request_dtos;
         let segments =
             attr.max_request_iov.max(attr.max_rdma_read_iov).max(attr.max_rdma_write_iov);
@@ -277,7 +277,7 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     /// Whether nothing of the Endpoint can be in the hands of a reaper in another thread.
-    pub(crate) fn reapers_quiet(&self, slot: u32) -> bool {
+    pub(crate) fn reapers_idle(&self, slot: u32) -> bool {
         let Some(ep) = self.data.shared.ep(slot) else {
             return true;
         };
@@ -306,7 +306,7 @@ impl<P: Provider> Ia<'_, P> {
     }
 }
 
-/// The first step of a queue pair's life. Peers get every right the queue pair can give; the keys
+/// The first step of a new queue pair. Peers get every right the queue pair can give; the keys
 /// decide what they may touch.
 pub(crate) const fn first_step(service: Service) -> QpStep {
     match service {

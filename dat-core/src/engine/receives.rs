@@ -65,7 +65,7 @@ impl<P: Provider> Ia<'_, P> {
             .objects
             .srqs
             .live_mut(srq)
-            .is_ok_and(|control| !core::mem::replace(&mut control.told, true))
+            .is_ok_and(|control| !core::mem::replace(&mut control.reported, true))
         {
             self.events.report(AsyncEvent::SrqLowWatermark(srq));
         }

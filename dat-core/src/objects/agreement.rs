@@ -22,7 +22,7 @@ fn kind(flags: CompletionFlags) -> CompletionFlags {
 const DISAGREE: Error = Error::new(DatType::InvalidParameter, DatSubtype::None);
 
 impl Objects<'_> {
-    /// Whether an Endpoint's streams (`ep`'s, if it lives already) agree with each other and with
+    /// Whether an Endpoint's streams (`ep`'s, if it exists already) agree with each other and with
     /// all that feed the same Event Dispatchers: else `INVALID_PARAMETER`.
     pub(crate) fn streams_agree(
         &self,

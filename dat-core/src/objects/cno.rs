@@ -59,12 +59,12 @@ pub(crate) struct CnoControl {
     pub(crate) evds: u32,
     /// Waits that were begun and have not ended.
     pub(crate) waiters: u32,
-    /// Triggered, and by whom.
+    /// The Event Dispatcher that triggered it.
     pub(crate) hint: Option<Evd>,
-    /// What the agent is to be told at the next advance.
+    /// The argument of the agent's call at the next advance.
     pub(crate) due: Option<Option<Evd>>,
     /// Counts how often all Event Dispatchers were detached: a wait of an earlier count is over.
-    pub(crate) life: u32,
+    pub(crate) generation: u32,
 }
 
 impl Kind for CnoControl {

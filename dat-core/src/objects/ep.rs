@@ -73,10 +73,10 @@ pub(crate) struct EpControl {
     pub(crate) attr: EpAttr,
     pub(crate) service: Service,
     pub(crate) qp: Option<Qp>,
-    /// Lives of queue pairs in this slot, counted into the completion index.
-    pub(crate) life: u32,
-    /// The batch of notices before which the queue pair began this life: what comes with it is
-    /// about an earlier one.
+    /// Number of the queue pair among those of this slot; part of the completion index.
+    pub(crate) generation: u32,
+    /// The batch of notices before which the queue pair was made or reset: notices of that batch
+    /// are about an earlier one.
     pub(crate) born: u32,
     pub(crate) conn: Option<ConnId>,
     pub(crate) phase: Phase,
@@ -134,7 +134,7 @@ impl EpControl {
             attr,
             service: Service::Connected,
             qp: None,
-            life: 0,
+            generation: 0,
             born: 0,
             conn: None,
             phase: Phase::None,

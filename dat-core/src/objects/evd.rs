@@ -26,7 +26,7 @@ pub(crate) struct EvdControl {
     pub(crate) streams: u32,
     /// The device announced completions, and the consumer has not asked.
     pub(crate) notified: bool,
-    /// The same, and who listens has not been told.
+    /// The same, and no waiter has been notified.
     pub(crate) announced: bool,
     pub(crate) cno: Option<Cno>,
     /// Arrivals trigger the CNO.

@@ -14,7 +14,7 @@ use crate::types::flags::EvdFlags;
 use crate::types::handle::{Evd, Handle};
 
 impl<'s> Events<'s> {
-    /// What the halves share of that Event Dispatcher, if it lives.
+    /// What the halves share of that Event Dispatcher, if it exists.
     pub(crate) fn ring(&self, evd: Evd) -> Option<&'s EvdShared> {
         self.evds.get(evd.0)?;
         self.shared.evd(evd.0.index())
@@ -82,7 +82,7 @@ impl<'s> Events<'s> {
         true
     }
 
-    /// Delivers an event. One that finds no room is lost, and the async Event Dispatcher hears of
+    /// Delivers an event. One that finds no room is lost, and the async Event Dispatcher reports
     /// it.
     pub(crate) fn notify(&mut self, evd: Option<Evd>, event: Event) {
         let Some(evd) = evd else { return };

@@ -27,7 +27,7 @@ pub(crate) struct SrqControl {
     pub(crate) queue: SharedRq,
     pub(crate) attr: SrqAttr,
     /// The low watermark has raised its event, or there is none.
-    pub(crate) told: bool,
+    pub(crate) reported: bool,
     pub(crate) failed: bool,
     /// Endpoints that take from it.
     pub(crate) users: u32,

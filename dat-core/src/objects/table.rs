@@ -26,7 +26,7 @@ pub(crate) struct Slot<T> {
 /// What a slot has besides its object.
 #[derive(Debug)]
 struct Head {
-    /// Of the object that lives here, or of the next that will.
+    /// Of the object here, or of the next one.
     generation: u32,
     /// The next free one, as [`Count::free`] says it.
     next: u32,
@@ -153,8 +153,8 @@ impl<'s, T> Table<'s, T> {
     #[inline(never)]
     pub(crate) fn context(&mut self, handle: Handle) -> Option<&mut u64> {
         let slot = self.slots.get_mut(handle.index() as usize)?;
-        let lives = slot.head.generation == handle.generation() && slot.value.is_some();
-        lives.then_some(&mut slot.head.context)
+        let is_live = slot.head.generation == handle.generation() && slot.value.is_some();
+        is_live.then_some(&mut slot.head.context)
     }
 
     /// Drops an object; whether it lived. What of it is needed has been read before: to move it out
@@ -171,7 +171,7 @@ impl<'s, T> Table<'s, T> {
         true
     }
 
-    /// Whatever lives at `index` now, with its handle.
+    /// The object at `index`, with its handle.
     #[inline(never)]
     fn at(&self, index: u32) -> Option<(Handle, &T)> {
         let slot = self.slots.get(index as usize)?;
@@ -179,7 +179,7 @@ impl<'s, T> Table<'s, T> {
         Some((Handle::new(index, slot.head.generation), value))
     }
 
-    /// The handle of whatever lives at `index` now.
+    /// The handle of the object at `index`.
     pub(crate) fn handle_at(&self, index: u32) -> Option<Handle> {
         self.at(index).map(|(handle, _)| handle)
     }
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn handles_of_another_table_are_strangers() {
+    fn handles_of_another_table_are_invalid() {
         let (mut one, mut two) = ([const { Slot::new() }; 1], [const { Slot::new() }; 1]);
         let mut one: Table<'_, u8> = Table::new(&mut one, 1);
         let two: Table<'_, u8> = Table::new(&mut two, 2);

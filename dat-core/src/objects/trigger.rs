@@ -7,14 +7,14 @@ impl Events<'_> {
     /// An event arrived at `evd`.
     pub(crate) fn trigger(&mut self, cno: Cno, evd: Evd) {
         if let Ok(control) = self.cnos.live_mut(cno) {
-            // Completions that find no room are news at each look: who has been told is not told
-            // again.
-            let news = control.hint.is_none() || control.agent.is_some() && control.due.is_none();
+            // Completions without room are found at every look, but notify only once.
+            let notifies =
+                control.hint.is_none() || control.agent.is_some() && control.due.is_none();
             control.hint.get_or_insert(evd);
             if control.agent.is_some() {
                 control.due.get_or_insert(Some(evd));
             }
-            self.worked |= news;
+            self.worked |= notifies;
         }
     }
 
@@ -29,15 +29,14 @@ impl Events<'_> {
         if let Some(Ok(control)) = cno.map(|cno| self.cnos.live_mut(cno)) {
             control.evds = control.evds.saturating_sub(1);
             if control.evds == 0 {
-                control.life = control.life.wrapping_add(1);
+                control.generation = control.generation.wrapping_add(1);
                 control.due = Some(None);
             }
             self.worked = true;
         }
     }
 
-    /// An Event Dispatcher is gone: a hint at it, also of a CNO that it has left before, says
-    /// nothing any more.
+    /// Forgets hints at an Event Dispatcher that is gone, also in a CNO that it has left before.
     pub(crate) fn cno_forget(&mut self, gone: Evd) {
         for index in 0..self.cnos.capacity() {
             let handle = self.cnos.handle_at(index);
@@ -48,7 +47,7 @@ impl Events<'_> {
         }
     }
 
-    /// The adapter closes: agents are told of nobody.
+    /// Calls and removes all agents with no Event Dispatcher: the adapter closes.
     pub(crate) fn cno_over(&mut self) {
         while let Some(cno) = self.cnos.first() {
             let agent = self.cnos.get_mut(cno).and_then(|control| control.agent.take());
@@ -59,7 +58,7 @@ impl Events<'_> {
         }
     }
 
-    /// Tells the agents what they are to be told.
+    /// Calls the agents that are due.
     pub(crate) fn call_agents(&mut self) {
         for index in 0..self.cnos.capacity() {
             let Some(control) = self.cnos.handle_at(index).and_then(|c| self.cnos.get_mut(c))

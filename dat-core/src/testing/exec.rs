@@ -172,8 +172,8 @@ impl Memory {
         if !matches!(peer.state, State::Rtr | State::Rts) || !ours {
             return Outcome::Done(Status::TransportRetry, 0);
         }
-        let (far_pd, far_access, first) = (peer.pd, peer.access, !peer.heard);
-        peer.heard = true;
+        let (far_pd, far_access, first) = (peer.pd, peer.access, !peer.has_received);
+        peer.has_received = true;
         if first && peer.state == State::Rtr {
             self.notify(far, Notice::Established(Qp { number: qpn }));
         }
@@ -321,8 +321,8 @@ impl Memory {
             return Outcome::Done(Status::RemoteOperation, 0);
         };
         self.copy(from, &to, len);
-        let told = (len, extra);
-        self.complete_with(far, number, Direction::Recv, token, Status::Success, told);
+        let result = (len, extra);
+        self.complete_with(far, number, Direction::Recv, token, Status::Success, result);
         Outcome::Done(Status::Success, 0)
     }
 
@@ -335,8 +335,8 @@ impl Memory {
         status: Status,
         len: u32,
     ) {
-        let told = (len, Extra::default());
-        self.complete_with(port, number, direction, token, status, told);
+        let result = (len, Extra::default());
+        self.complete_with(port, number, direction, token, status, result);
     }
 
     pub(super) fn complete_with(
@@ -407,7 +407,7 @@ impl Memory {
     }
 }
 
-/// Whether one who asked for solicited completions only is told of it.
+/// Whether it notifies a program that asked for solicited completions only.
 pub(super) fn counts(entry: &Completion) -> bool {
     entry.extra.solicited || entry.status != Status::Success
 }

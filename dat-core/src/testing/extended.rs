@@ -52,8 +52,15 @@ impl Memory {
     ) -> Outcome {
         let extra = Extra { arrived: Arrived::WriteImmediate, immediate, ..Extra::default() };
         if let Some((receive, _)) = self.take_receive(far, number) {
-            let told = (len, extra);
-            self.complete_with(far, number, Direction::Recv, receive.token, Status::Success, told);
+            let result = (len, extra);
+            self.complete_with(
+                far,
+                number,
+                Direction::Recv,
+                receive.token,
+                Status::Success,
+                result,
+            );
         }
         Outcome::Done(Status::Success, 0)
     }

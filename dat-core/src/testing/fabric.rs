@@ -115,7 +115,7 @@ pub(super) struct QpSlot {
     /// It waits for the peer's receives without end.
     pub(super) patient: bool,
     /// The first packet has been announced.
-    pub(super) heard: bool,
+    pub(super) has_received: bool,
 }
 
 #[derive(Debug, Default)]

@@ -378,7 +378,7 @@ impl<'f> Provider for LoopHca<'f> {
             shared: init.shared.map(|queue| queue.0 as usize),
             deferred: 0,
             patient: true,
-            heard: false,
+            has_received: false,
         };
         let number = self
             .with(|port| {
@@ -456,7 +456,7 @@ impl<'f> Provider for LoopHca<'f> {
             slot.sends.clear();
             slot.recvs.clear();
             slot.deferred = 0;
-            slot.heard = false;
+            slot.has_received = false;
             slot.peer = None;
         }
         if next == State::Error {

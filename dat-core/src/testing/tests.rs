@@ -186,7 +186,7 @@ fn objects_in_use_are_not_destroyed_and_all_come_back() {
 }
 
 #[test]
-fn the_nth_control_call_fails_when_told_to() {
+fn the_nth_control_call_fails_when_asked_to() {
     let fabric = Fabric::new();
     let mut hca = LoopHca::new(&fabric, 0);
     fabric.fail_nth(Some(1));

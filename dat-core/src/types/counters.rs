@@ -7,8 +7,7 @@
 //! tables, completions from the consumer index of the queue, link and transport from the
 //! device. What has to be counted where it happens is one word that its only writer has at hand.
 //!
-//! Who resets asks for a new start: what was counted up to then is told by that call and by none
-//! after it.
+//! A call that resets returns what was counted up to then; later calls start from 0.
 //!
 //! Not here: collectives have no counters, and memory that the provider allocates (`MEM_ALLOC` and
 //! its two siblings) is always 0, because it allocates none.

@@ -144,7 +144,7 @@ impl EpState {
     }
 }
 
-/// What may happen to an Endpoint: a call of its consumer, or news of its connection.
+/// What may happen to an Endpoint: a call of its consumer, or an event of its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EpOp {
     /// `dat_ep_connect` and its kin.
@@ -296,7 +296,7 @@ pub(crate) enum Outcome {
     Gone,
     /// Refused; nothing changes.
     Refuse(DatReturn),
-    /// News that means nothing in this state.
+    /// An event that means nothing in this state.
     Ignore,
 }
 

@@ -296,7 +296,7 @@ pub enum Event {
     /// An Endpoint for datagrams has found a service point it asked for (extension): see
     /// [`Ia::ep_ud_answer`](crate::Ia::ep_ud_answer).
     UdEstablished(Ep, LookUp),
-    /// An Endpoint for datagrams was told to a peer, by accepting its request (extension). What the
+    /// A peer was given an Endpoint for datagrams, by accepting its request (extension). What the
     /// peer sends from is not known.
     UdAccepted(Ep),
     /// The service point that an Endpoint for datagrams asked for is not there, or refused
@@ -497,7 +497,7 @@ impl Entry {
 /// A completion as words of a ring.
 pub(crate) fn pack(completion: &Completion) -> [u64; 3] {
     let extra = completion.extra;
-    let told = if completion.status == Status::Success {
+    let detail = if completion.status == Status::Success {
         u64::from(extra.source_qpn)
     } else {
         u64::from(completion.syndrome) | u64::from(completion.vendor) << 8
@@ -510,7 +510,7 @@ pub(crate) fn pack(completion: &Completion) -> [u64; 3] {
             | u64::from(extra.arrived as u8) << 17
             | u64::from(extra.solicited) << 19
             | u64::from(completion.status as u8) << 24
-            | told << 32,
+            | detail << 32,
     ]
 }
 
@@ -544,7 +544,7 @@ const fn unpack([zeroth, first, second]: [u64; 3]) -> Option<Completion> {
         _ => Arrived::Invalidation,
     };
     // A failure has syndromes where a success has its sender.
-    let (told, success) = ((second >> 32) as u32, code == 0);
+    let (detail, success) = ((second >> 32) as u32, code == 0);
     Some(Completion {
         index: (first >> 32) as u32,
         len: first as u32,
@@ -552,12 +552,12 @@ const fn unpack([zeroth, first, second]: [u64; 3]) -> Option<Completion> {
         direction: if second & 1 << 16 == 0 { Direction::Send } else { Direction::Recv },
         #[expect(clippy::indexing_slicing, reason = "the index was compared with the length")]
         status: ALL[code],
-        syndrome: if success { 0 } else { told as u8 },
-        vendor: if success { 0 } else { (told >> 8) as u8 },
+        syndrome: if success { 0 } else { detail as u8 },
+        vendor: if success { 0 } else { (detail >> 8) as u8 },
         extra: Extra {
             arrived,
             immediate: (zeroth >> 32) as u32,
-            source_qpn: if success { told } else { 0 },
+            source_qpn: if success { detail } else { 0 },
             solicited: second & 1 << 19 != 0,
         },
     })

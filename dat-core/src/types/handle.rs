@@ -1,7 +1,7 @@
 //! DAT handles: an index and a generation.
 //!
 //! A handle is a plain value. Each slot of a table counts its owners; the handle remembers the
-//! count, so that a handle to an object that has been freed is recognised for ever, whatever lives
+//! count, so that a handle to an object that has been freed is recognised for ever, whatever is
 //! in its slot by then. Counts start at a random number per Interface Adapter, so that a handle of
 //! another adapter is recognised as well.
 

@@ -1,4 +1,4 @@
-//! Numbers that a stranger cannot guess from outside: PSNs, comm IDs, key bytes, first generations.
+//! Numbers that a peer cannot guess: PSNs, comm IDs, key bytes, first generations.
 //!
 //! SplitMix64 over the entropy given at open. It is not meant for secrets: these numbers only make
 //! stray and forged packets miss.

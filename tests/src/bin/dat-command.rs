@@ -4,5 +4,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    vfio_host::cli::main()
+    dat::main()
 }

@@ -7,7 +7,6 @@
 
 mod compat;
 mod compat_ud;
-mod dapltest;
 mod hostile;
 mod perftest;
 mod stage;

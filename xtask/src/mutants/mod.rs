@@ -25,7 +25,7 @@ use cargo_metadata::MetadataCommand;
 use self::build::{Built, Mutant, Source, Tree, build};
 use self::page::{Group, cell, equals, page, survivors, why};
 use self::runner::{Layer, Outcome, Suite};
-use crate::run;
+use dat_lab::run;
 
 /// The files of the four seed pages, and the code that orders and delivers events. A file that
 /// moves is renamed here.
@@ -74,7 +74,7 @@ const LAYERS: [Layer; 6] = [
         prefix: "conformance::loopback",
     },
     Layer { name: "random calls", tests: &[("dat-core", "random_calls")], prefix: "" },
-    Layer { name: "laws", tests: &[("tests", "laws")], prefix: "" },
+    Layer { name: "laws", tests: &[("tests", "model")], prefix: "laws::" },
     Layer {
         name: "driver on the model",
         tests: &[("tests", "*"), ("tests", "conformance")],
@@ -82,8 +82,7 @@ const LAYERS: [Layer; 6] = [
     },
 ];
 /// Test programs that start programs, look at nothing but files, need a feature, or take long.
-const NOT_RUN: &[&str] =
-    &["demo", "dat_command", "vfio_user", "seeded", "trace", "dat_provider", "fields", "replays"];
+const NOT_RUN: &[&str] = &["dat_command", "vfio_user", "seeded", "dat_provider", "records"];
 
 /// Options of the verb.
 #[derive(Debug, clap::Args)]

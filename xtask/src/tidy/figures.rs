@@ -145,11 +145,11 @@ impl Figures {
         let record = record::Record::read(root)?;
         figures.set("conformance rules", record.count(record::RULE));
         figures.set("conformance cases", record.count(record::CASE));
-        let rows = record::ROWS.map(|kind| record.count(kind));
+        let rows = dat_lab::ROWS.map(|kind| record.count(kind));
         let detail =
             format!("host {}, guest {}, wire {}, safe {}", rows[0], rows[1], rows[2], rows[3]);
         figures.detail("DAT program rows", rows.iter().sum(), detail);
-        figures.set("matrix cells", record.count(record::CELL));
+        figures.set("matrix cells", record.count(dat_lab::CELL));
         figures.set("seeded bugs", record.count(record::SEED));
         Ok(figures)
     }

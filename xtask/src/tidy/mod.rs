@@ -13,8 +13,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use cargo_metadata::MetadataCommand;
+use dat_lab::run;
 
-use crate::{coverage, fields, record, run};
+use crate::{coverage, fields, record};
 
 /// The sources of the workspace by name.
 type Texts = BTreeMap<String, String>;
@@ -39,11 +40,13 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("dat-core", &[]),
     ("hca-mlx5", &["dat-core"]),
     ("vfio-host", &["dat-core", "hca-mlx5"]),
+    ("dat", &["dat-core", "hca-mlx5", "vfio-host"]),
     ("dapldat", &["dat-core", "hca-mlx5", "vfio-host"]),
     ("mlx5-model", &[]),
-    ("dat-tests", &["dat-core", "hca-mlx5", "vfio-host", "dapldat", "mlx5-model"]),
+    ("dat-tests", &["dat-core", "hca-mlx5", "vfio-host", "dat", "dapldat", "mlx5-model"]),
     ("dat-unikernel", &["dat-core", "hca-mlx5"]),
-    ("xtask", &[]),
+    ("dat-lab", &[]),
+    ("xtask", &["dat-lab"]),
 ];
 /// The only files of the two inner crates and the host that may say `unsafe`.
 const UNSAFE: &[&str] = &[
@@ -56,14 +59,14 @@ const UNSAFE: &[&str] = &[
     "vfio-host/src/user/swap.rs",
     "vfio-host/src/vfio/ioctl.rs",
     "vfio-host/src/aio.rs",
-    "vfio-host/dapldat/src/abi/pointer.rs",
-    "vfio-host/dapldat/src/abi/va_list.rs",
-    "vfio-host/dapldat/src/adapter/hold.rs",
-    "vfio-host/dapldat/src/adapter/lent.rs",
-    "vfio-host/dapldat/src/gate.rs",
-    "vfio-host/dapldat/src/object.rs",
-    "vfio-host/dapldat/src/progress.rs",
-    "vfio-host/dapldat/src/registry.rs",
+    "vfio-host/dapl/src/abi/pointer.rs",
+    "vfio-host/dapl/src/abi/va_list.rs",
+    "vfio-host/dapl/src/adapter/hold.rs",
+    "vfio-host/dapl/src/adapter/lent.rs",
+    "vfio-host/dapl/src/gate.rs",
+    "vfio-host/dapl/src/object.rs",
+    "vfio-host/dapl/src/progress.rs",
+    "vfio-host/dapl/src/registry.rs",
 ];
 /// File names that say nothing.
 const EMPTY_NAMES: &[&str] = &["util", "utils", "common", "helper", "helpers", "manager", "misc"];
@@ -173,7 +176,7 @@ fn one_file(name: &str, text: &str, faults: &mut Vec<String>) {
     // Modules that exist for tests only.
     let test = name.contains("/tests") || name.ends_with("tests.rs") || name.contains("/scripted");
     let inner = name.starts_with("dat-core/src") || name.starts_with("hca-mlx5/src");
-    let host = name.starts_with("vfio-host/src") || name.starts_with("vfio-host/dapldat/src");
+    let host = name.starts_with("vfio-host/") && name.contains("/src/");
     if (inner || host) && !UNSAFE.contains(&name) && name != "hca-mlx5/src/platform/dma/tests.rs" {
         for (number, line) in code(text) {
             let said = inner && has_word(line, "unsafe") && !line.contains("unsafe_code");

@@ -17,7 +17,8 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     pub(super) fn cno_make(&mut self, agent: Option<Agent>, fd: bool) -> Result<Cno, Error> {
-        let control = CnoControl { agent, fd, evds: 0, waiters: 0, hint: None, due: None, life: 0 };
+        let control =
+            CnoControl { agent, fd, evds: 0, waiters: 0, hint: None, due: None, generation: 0 };
         self.alive()?;
         self.events.listened = true;
         let full = Error::new(DatType::InsufficientResources, DatSubtype::ResourceMemory);

@@ -7,7 +7,7 @@ use crate::types::handle::{Cno, Evd};
 
 impl<P: Provider> Ia<'_, P> {
     /// The Event Dispatcher that triggered the CNO, which is untriggered again; `QUEUE_EMPTY` if
-    /// none did. For who was told by the descriptor, and does not want to wait.
+    /// none did. For a program that the descriptor woke, and that does not want to wait.
     #[doc(alias = "dat_cno_trigger")]
     pub fn cno_trigger(&mut self, cno: Cno) -> Result<Evd, DatReturn> {
         let control = self.events.cnos.live_mut(cno)?;

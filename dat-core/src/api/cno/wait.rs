@@ -16,7 +16,7 @@ use crate::types::time::Instant;
 pub struct CnoWait {
     cno: Cno,
     until: Instant,
-    life: u32,
+    generation: u32,
     over: bool,
 }
 
@@ -32,7 +32,7 @@ impl<P: Provider> Ia<'_, P> {
     ) -> Result<CnoWait, Error> {
         let control = self.events.cnos.live_mut(cno)?;
         control.waiters += 1;
-        Ok(CnoWait { cno, until: now + timeout, life: control.life, over: false })
+        Ok(CnoWait { cno, until: now + timeout, generation: control.generation, over: false })
     }
 
     /// Whether the wait is over: with the Event Dispatcher that triggered the CNO, which is
@@ -47,7 +47,7 @@ impl<P: Provider> Ia<'_, P> {
         let found = match self.events.cnos.live_mut(wait.cno) {
             Ok(control) if !wait.over => match control.hint.take() {
                 Some(evd) => Ok(Some(evd)),
-                None if control.life != wait.life => Ok(None),
+                None if control.generation != wait.generation => Ok(None),
                 None if wait.until <= now => Err(DatReturn::QUEUE_EMPTY),
                 None => return Poll::Pending,
             },

@@ -8,7 +8,7 @@ use crate::types::counters::IaCounter;
 use crate::types::dat_return::Error;
 
 /// How many of them were made, and how many of these are gone.
-fn lives<T>(table: &Table<'_, T>) -> (u64, u64) {
+fn made_and_freed<T>(table: &Table<'_, T>) -> (u64, u64) {
     let made = table.made();
     (made, made.saturating_sub(table.len().into()))
 }
@@ -78,24 +78,25 @@ impl<P: Provider> Ia<'_, P> {
             }
         };
         for (create, free, (made, gone)) in [
-            (IaCounter::PzCreate, IaCounter::PzFree, lives(&self.objects.pzs)),
-            (IaCounter::LmrCreate, IaCounter::LmrFree, lives(&self.objects.lmrs)),
-            (IaCounter::RmrCreate, IaCounter::RmrFree, lives(&self.objects.rmrs)),
-            (IaCounter::EvdCreate, IaCounter::EvdFree, lives(&self.events.evds)),
-            (IaCounter::EpCreate, IaCounter::EpFree, lives(&self.objects.eps)),
-            (IaCounter::RspCreate, IaCounter::RspFree, lives(&self.objects.rsps)),
-            (IaCounter::SrqCreate, IaCounter::SrqFree, lives(&self.objects.srqs)),
+            (IaCounter::PzCreate, IaCounter::PzFree, made_and_freed(&self.objects.pzs)),
+            (IaCounter::LmrCreate, IaCounter::LmrFree, made_and_freed(&self.objects.lmrs)),
+            (IaCounter::RmrCreate, IaCounter::RmrFree, made_and_freed(&self.objects.rmrs)),
+            (IaCounter::EvdCreate, IaCounter::EvdFree, made_and_freed(&self.events.evds)),
+            (IaCounter::EpCreate, IaCounter::EpFree, made_and_freed(&self.objects.eps)),
+            (IaCounter::RspCreate, IaCounter::RspFree, made_and_freed(&self.objects.rsps)),
+            (IaCounter::SrqCreate, IaCounter::SrqFree, made_and_freed(&self.objects.srqs)),
         ] {
             put(create, made);
             put(free, gone);
         }
-        let (listening, silent) = lives(&self.objects.psps);
+        let (listening, silent) = made_and_freed(&self.objects.psps);
         let any = self.counters.own.get(IaCounter::PspCreateAny as usize);
         put(IaCounter::PspCreate, listening.wrapping_sub(any.copied().unwrap_or_default()));
         put(IaCounter::PspFree, silent);
-        let others = lives(&self.objects.rsps).0.wrapping_add(lives(&self.objects.csps).0);
+        let others =
+            made_and_freed(&self.objects.rsps).0.wrapping_add(made_and_freed(&self.objects.csps).0);
         put(IaCounter::CmListen, listening.wrapping_add(others));
-        put(IaCounter::SpCr, lives(&self.objects.crs).0);
+        put(IaCounter::SpCr, made_and_freed(&self.objects.crs).0);
         for (place, count) in all.iter_mut().skip(LINK).zip(link.into_iter().chain(diag)) {
             *place = count;
         }

@@ -24,7 +24,7 @@ impl<P: Provider> Ia<'_, P> {
     ///
     /// A request of [`Event::UdConnectionRequest`](crate::Event::UdConnectionRequest) is accepted
     /// with a CONNECTED Endpoint for datagrams, which stays as it is and may be given to many:
-    /// the peer is told its queue pair and Q_Key, and no event follows. Private data: at most
+    /// the peer gets its queue pair and Q_Key, and no event follows. Private data: at most
     /// [`MAX_UD_REPLY_PRIVATE`](crate::MAX_UD_REPLY_PRIVATE) bytes.
     #[doc(alias = "dat_cr_accept")]
     pub fn cr_accept(

@@ -47,7 +47,7 @@ impl<P: Provider> Ia<'_, P> {
         match control.local_ep.filter(|_| control.provided) {
             Some(ep)
                 if self.objects.poster_is_out(&self.data, ep)
-                    || !self.reapers_quiet(ep.0.index()) =>
+                    || !self.reapers_idle(ep.0.index()) =>
             {
                 Err(PROVIDER_CONTROL.into())
             }

@@ -1,8 +1,8 @@
-//! Connecting without a connection manager: what two of them would have told each other is given by
+//! Connecting without a connection manager: what two of them would have exchanged is given by
 //! hand.
 //!
 //! No manual page has it. Programs that speak verbs only (`ibv_rc_pingpong`) carry queue pair
-//! numbers and PSNs over a channel of their own; this is the door for such a peer, and it lies
+//! numbers and PSNs over a channel of their own; this is the call for such a peer, and it lies
 //! right below the connection manager: the queue pair takes the same steps with the same terms.
 
 use core::net::IpAddr;
@@ -22,7 +22,7 @@ const MOST_24: u32 = 0xff_ffff;
 
 impl<P: Provider> Ia<'_, P> {
     /// Starts to connect an UNCONNECTED Endpoint to the queue pair that `terms` names, at `remote`,
-    /// which is told of it by other means and connects to this one. This Endpoint's own QPN is
+    /// which learns of it by other means and connects to this one. This Endpoint's own QPN is
     /// in [`Ia::ep_query`]; the PSNs are the two sides' choice.
     ///
     /// The outcome is an event: `Established` when this side may send, `Unreachable`,

@@ -54,8 +54,8 @@ impl<P: Provider> Ia<'_, P> {
         let full = Error::new(DatType::InsufficientResources, DatSubtype::ResourceTep);
         let handle = self.objects.eps.vacant().ok_or(full)?;
         let makings = Makings { pz, recv_evd, request_evd, srq, attr, service };
-        let life = self.random.next_u32();
-        let made = self.make_qp(handle.index(), life, &makings)?;
+        let generation = self.random.next_u32();
+        let made = self.make_qp(handle.index(), generation, &makings)?;
         let configured = made.is_some();
         let mut control = EpControl::new(attr);
         control.service = service;
@@ -64,7 +64,7 @@ impl<P: Provider> Ia<'_, P> {
         control.request_evd = request_evd;
         control.connect_evd = connect_evd;
         control.srq = srq;
-        control.life = life;
+        control.generation = generation;
         control.born = self.objects.turn;
         control.qp = made.as_ref().map(|made| made.qp);
         let ep = self.objects.eps.insert(control).map(Ep).ok_or(full)?;

@@ -1,7 +1,7 @@
 //! Endpoints for datagrams: `DAT_IB_SERVICE_TYPE_UD` of the InfiniBand extension.
 //!
 //! One such Endpoint speaks with everybody: it has no connection, is CONNECTED from the start, and
-//! DISCONNECTED only after `ep_disconnect` or a failure; a reset opens it again. It is told apart
+//! DISCONNECTED only after `ep_disconnect` or a failure; a reset opens it again. It is distinguished
 //! in two places only: its state word never opens the straight way of requests, and the index of
 //! its receives is one that no completion has. So what goes fast pays nothing for it.
 
@@ -30,7 +30,7 @@ impl<P: Provider> Ia<'_, P> {
     ///
     /// A receive has to have room for [`GRH_LEN`] bytes more than the datagram. Of the attributes
     /// those of RDMA mean nothing, and the longest message is at most the port's MTU. The
-    /// connect Event Dispatcher hears of its end. Errors as for [`Ia::ep_create`], and
+    /// connect Event Dispatcher gets its end. Errors as for [`Ia::ep_create`], and
     /// `MODEL_NOT_SUPPORTED` where the adapter has no datagrams.
     pub fn ep_create_ud(
         &mut self,

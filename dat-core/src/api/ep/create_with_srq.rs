@@ -8,7 +8,7 @@ use crate::types::handle::{Ep, Evd, Pz, Srq};
 
 impl<P: Provider> Ia<'_, P> {
     /// Makes an Endpoint that takes its receives from a Shared Receive Queue, for as long as it
-    /// lives.
+    /// exists.
     ///
     /// The zone is that of its requests and of what peers do; that of the queue may be another.
     /// `max_recv_iov` means nothing. No receives can be posted to it (`MODEL_NOT_SUPPORTED`),

@@ -17,10 +17,10 @@ impl<P: Provider> Ia<'_, P> {
     #[doc(alias = "dat_ep_free")]
     pub fn ep_free(&mut self, now: Instant, ep: Ep) -> Result<(), Error> {
         self.objects.admit(ep, EpOp::Free)?;
-        if self.objects.poster_is_out(&self.data, ep) || !self.reapers_quiet(ep.0.index()) {
+        if self.objects.poster_is_out(&self.data, ep) || !self.reapers_idle(ep.0.index()) {
             return Err(PROVIDER_CONTROL.into());
         }
-        // While its queue pair lives, so that a refusal changes nothing.
+        // While its queue pair exists, so that a refusal changes nothing.
         self.renew_windows(ep)?;
         let freed = self.ep_remove(now, ep);
         self.transmit(now);

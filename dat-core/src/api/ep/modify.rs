@@ -50,7 +50,8 @@ impl<P: Provider> Ia<'_, P> {
             attr: control.attr,
             service: control.service,
         };
-        let (old_connect, old_qp, life) = (control.connect_evd, control.qp, control.life);
+        let (old_connect, old_qp, generation) =
+            (control.connect_evd, control.qp, control.generation);
         let pz = change.pz.or(old.pz);
         let recv_evd = change.recv_evd.or(old.recv_evd);
         let request_evd = change.request_evd.or(old.request_evd);
@@ -70,7 +71,7 @@ impl<P: Provider> Ia<'_, P> {
             || request_evd != old.request_evd
             || attr != old.attr;
         if rebuilt {
-            self.rebuild(ep, &old, &new, old_qp.is_some(), life)?;
+            self.rebuild(ep, &old, &new, old_qp.is_some(), generation)?;
         }
         let control = self.objects.eps.live_mut(ep)?;
         control.pz = pz;
@@ -101,7 +102,7 @@ impl<P: Provider> Ia<'_, P> {
         old: &Makings,
         new: &Makings,
         had: bool,
-        life: u32,
+        generation: u32,
     ) -> Result<(), Error> {
         let slot = ep.0.index();
         let Some(line) = self.data.shared.ep(slot) else {
@@ -124,8 +125,8 @@ impl<P: Provider> Ia<'_, P> {
                 return Err(BAD_ATTR);
             }
         }
-        let life = life.wrapping_add(1);
-        let mut made = self.make_qp(slot, life, new)?;
+        let generation = generation.wrapping_add(1);
+        let mut made = self.make_qp(slot, generation, new)?;
         if let Some(made) = &mut made
             && posted != 0
         {
@@ -152,7 +153,7 @@ impl<P: Provider> Ia<'_, P> {
         let control = self.objects.eps.live_mut(ep)?;
         control.born = turn;
         control.qp = qp;
-        control.life = life;
+        control.generation = generation;
         control.arrived = 0;
         control.forget_done();
         Ok(())

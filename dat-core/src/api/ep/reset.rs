@@ -25,7 +25,7 @@ impl<P: Provider> Ia<'_, P> {
         let (qp, service) = (control.qp, control.service);
         if let Some(qp) = qp {
             self.poster(ep)?;
-            if !self.reapers_quiet(slot) {
+            if !self.reapers_idle(slot) {
                 return Err(PROVIDER_CONTROL.into());
             }
             let Some(shared) = self.data.shared.ep(slot) else {

@@ -38,14 +38,14 @@ impl<P: Provider> EvdReaper<'_, P> {
         self.reaper.arm(solicited_only);
     }
 
-    /// `event_extension_data`: what the last receive of the InfiniBand extensions told besides:
+    /// `event_extension_data`: what the last receive of the InfiniBand extensions carried besides:
     /// immediate and sender. Of use right after its [`Event::IbDto`] was dequeued.
     #[must_use]
     pub fn extension(&self) -> Extra {
         self.reaper.extra
     }
 
-    /// Completions dropped so far: of an earlier life of their Endpoint, and without sense.
+    /// Completions dropped so far: of an earlier connection of their Endpoint, and invalid ones.
     #[must_use]
     pub fn dropped(&self) -> (u32, u32) {
         (self.reaper.stale, self.reaper.nonsense)
@@ -95,7 +95,7 @@ impl<'s, P: Provider> Ia<'s, P> {
             .is_some_and(|control| core::mem::take(&mut control.notified))
     }
 
-    /// Completions dropped so far: of an earlier life of their Endpoint, and without sense.
+    /// Completions dropped so far: of an earlier connection of their Endpoint, and invalid ones.
     pub fn evd_dropped(&mut self, evd: Evd) -> Result<(u32, u32), DatReturn> {
         self.reaper_here(evd).map(|reaper| (reaper.stale, reaper.nonsense))
     }

@@ -9,8 +9,8 @@
 //! Nothing that a consumer says brings a buffer back. Completions come in posting order, and how
 //! many have been dequeued the Endpoint knows; so the oldest buffer of a direction is given back
 //! when its event is presented *and* the Endpoint counts it as done with. An event that was made
-//! up, kept from an earlier life or presented twice brings nothing. Who loses an event gets
-//! the buffer back with the next reset.
+//! up, kept from an earlier connection or presented twice brings nothing. A program that loses an
+//! event gets the buffer back with the next reset.
 //!
 //! A wait is not tied to a buffer: it may be given up, its future dropped, and the buffer stays
 //! here. A reset or the end of the Endpoint brings back what is out. Should the poster itself be
@@ -36,8 +36,7 @@ use crate::types::triplet::{LmrTriplet, RmrTriplet};
 
 /// A buffer that can be posted.
 ///
-/// The value owns its bytes: as long as it lives, no DTO names them but by way of it, and dropping
-/// it is what makes them somebody else's.
+/// The value owns its bytes: while it exists, no other DTO names them. Dropping it frees them.
 pub trait Lend {
     /// All of its bytes, in a registered region.
     fn segment(&self) -> LmrTriplet;
@@ -298,11 +297,11 @@ impl<'s, P: Provider, B: Lend, const N: usize> OwningPoster<'s, P, B, N> {
         ia: &mut Ia<'s, P>,
         act: impl FnOnce(&mut Ia<'s, P>, Ep) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let stranger = Error::new(DatType::InvalidHandle, DatSubtype::InvalidHandleEp);
-        let half = self.poster.take().ok_or(stranger)?;
+        let invalid = Error::new(DatType::InvalidHandle, DatSubtype::InvalidHandleEp);
+        let half = self.poster.take().ok_or(invalid)?;
         if let Err(half) = ia.ep_return_poster(half) {
             self.poster = Some(half);
-            return Err(stranger);
+            return Err(invalid);
         }
         let done = act(ia, self.ep);
         // The half that was put back a moment ago is there, unless the Endpoint is gone.

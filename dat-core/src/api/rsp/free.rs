@@ -18,7 +18,7 @@ impl<P: Provider> Ia<'_, P> {
         let control = self.objects.rsps.live(rsp)?;
         let (evd, ep, used) = (control.evd, control.ep, control.used);
         let goes = control.provided && !used;
-        if goes && (self.objects.poster_is_out(&self.data, ep) || !self.reapers_quiet(ep.0.index()))
+        if goes && (self.objects.poster_is_out(&self.data, ep) || !self.reapers_idle(ep.0.index()))
         {
             return Err(PROVIDER_CONTROL.into());
         }

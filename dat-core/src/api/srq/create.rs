@@ -49,7 +49,8 @@ impl<P: Provider> Ia<'_, P> {
                 slot.link.hold();
             }
         }
-        let control = SrqControl { pz, queue, attr: *attr, told: true, failed: false, users: 0 };
+        let control =
+            SrqControl { pz, queue, attr: *attr, reported: true, failed: false, users: 0 };
         let srq = self.objects.srqs.insert(control).map(Srq).ok_or(full)?;
         if let Some(place) = self.data.srq_posters.get_mut(handle.index() as usize) {
             let longest = self.hca.limits().max_message;

@@ -26,7 +26,7 @@ impl<P: Provider> Ia<'_, P> {
         self.hca.shared_arm(queue, limit)?;
         let control = self.objects.srqs.live_mut(srq)?;
         control.attr.low_watermark = low_watermark;
-        control.told = low_watermark == 0;
+        control.reported = low_watermark == 0;
         if low {
             self.srq_low(srq);
         }

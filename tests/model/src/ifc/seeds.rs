@@ -1,7 +1,7 @@
 //! Bugs that can be planted: ten fields of the layouts, each moved to where it does not belong.
 //!
 //! Which of the model's referees catches which bug is the business of a test
-//! (`tests/tests/seeded.rs`). Only in builds with feature `seeded`: fields then know their names, a
+//! (`tests/tests/seeded/main.rs`). Only in builds with feature `seeded`: fields then know their names, a
 //! planted bug is looked up at each access, and which fields the model ever looks at is noted.
 
 use super::Field;

@@ -1,5 +1,5 @@
-//! Contexts that were good once, and the bytes they are made of. (`tests/tests/replays.rs` does a
-//! million.)
+//! Contexts that were good once, and the bytes they are made of. (`tests/tests/records/replays.rs`
+//! does a million.)
 
 use dat_core::{LmrTriplet, MemPriv, Rmr, RmrTriplet};
 

@@ -1,6 +1,6 @@
 //! What two `dat` tests tell each other, version 1: hello, welcome or refusal in the private data
 //! of the connection, and messages about the test. The table of it stands with the `dat` command,
-//! in `vfio-host/src/cli/traffic/hello.rs`; this is a second writing of it, for an image without a
+//! in `vfio-host/dat/src/traffic/hello.rs`; this is a second writing of it, for an image without a
 //! heap, of the tests that the image knows: ping, write and read.
 //!
 //! Numbers are big-endian; private data is padded with zeros.

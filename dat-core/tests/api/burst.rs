@@ -1,0 +1,263 @@
+//! Extensions: lists of writes under one doorbell, and events taken in bursts.
+
+#![expect(clippy::wildcard_enum_match_arm, clippy::panic, clippy::unwrap_used, reason = "a test")]
+
+use crate::pair::*;
+use dat_core::*;
+
+use DtoStatus::Success;
+
+fn of(ty: DatType, subtype: DatSubtype) -> DatReturn {
+    DatReturn::new(ty, subtype)
+}
+
+/// Writes of 8 bytes, the cookie counted from `first`.
+fn writes(p: &Pair, first: u64, count: u64) -> Vec<RdmaWrite> {
+    (0..count)
+        .map(|n| RdmaWrite {
+            cookie: first + n,
+            local: p.a.seg(8 * n, 8),
+            remote: p.b.far(512 + 8 * n, 8),
+        })
+        .collect()
+}
+
+/// The cookies of up to `most` successes.
+fn burst(side: &mut Side, most: usize) -> Vec<u64> {
+    let mut cookies = Vec::new();
+    let each = |event| match event {
+        Event::Dto(dto) => {
+            assert_eq!((dto.status, dto.len), (Success, 8));
+            cookies.push(dto.cookie);
+        }
+        other => panic!("{other:?}"),
+    };
+    let count = side.ia.evd_dequeue_each(side.request, most, each).unwrap();
+    assert_eq!(count, cookies.len());
+    cookies
+}
+
+#[test]
+fn a_list_of_writes_is_posted_and_reaped_in_order() {
+    let mut p = Pair::connected();
+    p.fabric.write(p.a.seg(0, 0).addr, b"the bytes of three lists");
+    // More lists than the queue has slots for.
+    for round in 0..30 {
+        let list = writes(&p, 3 * round, 3);
+        p.a.ia.ep_post_rdma_writes(p.a.ep, &list, FLAGS).unwrap();
+        let mut bytes = [0; 24];
+        p.fabric.read(list[0].remote.addr, &mut bytes);
+        assert_eq!(&bytes, b"the bytes of three lists");
+        assert_eq!(burst(&mut p.a, 2), [3 * round, 3 * round + 1]);
+        assert_eq!(burst(&mut p.a, 2), [3 * round + 2]);
+        assert_eq!(burst(&mut p.a, 2), []);
+    }
+    assert_eq!(p.a.ia.ep_post_rdma_writes(p.a.ep, &[], FLAGS), Ok(()));
+}
+
+#[test]
+fn a_burst_takes_everything_in_its_order_whatever_lies_between() {
+    let mut p = Pair::connected_as(Merge::RecvRequest, None);
+    let list = writes(&p, 100, 3);
+    p.b.post_recv(0).unwrap();
+    p.a.post_recv(1).unwrap();
+    let far = p.b.far(0, 8);
+    let iov = [p.a.seg(0, 8)];
+    p.a.ia.ep_post_rdma_writes(p.a.ep, &list, FLAGS).unwrap();
+    p.b.send(9, FLAGS).unwrap();
+    p.a.ia.ep_post_rdma_write(p.a.ep, &iov, 103, &far, SUPPRESS).unwrap();
+    p.a.ia.ep_post_rdma_write(p.a.ep, &iov, 104, &far, FLAGS).unwrap();
+    p.a.ia.evd_post_se(p.a.request, 5).unwrap();
+    let mut seen = Vec::new();
+    let take = |event| match event {
+        Event::Dto(dto) => seen.push(dto.cookie),
+        Event::Software(number) => seen.push(number),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(p.a.ia.evd_dequeue_each(p.a.request, 99, take).unwrap(), 6);
+    assert_eq!(seen, [5, 100, 101, 102, 1, 104]);
+}
+
+#[test]
+fn the_slots_of_a_burst_are_free_again_when_it_ends() {
+    let mut p = Pair::connected();
+    for round in 0..4 {
+        let list = writes(&p, 32 * round, 32);
+        p.a.ia.ep_post_rdma_writes(p.a.ep, &list, FLAGS).unwrap();
+        assert_eq!(burst(&mut p.a, 31).len(), 31);
+        let list = writes(&p, 0, 31);
+        p.a.ia.ep_post_rdma_writes(p.a.ep, &list, FLAGS).unwrap();
+        assert_eq!(burst(&mut p.a, 99).len(), 32);
+    }
+}
+
+#[test]
+fn a_list_can_wait_for_the_doorbell_and_can_be_silent() {
+    let mut p = Pair::connected();
+    let list = writes(&p, 0, 4);
+    let flags = CompletionFlags::DEFER;
+    p.a.ia.ep_post_rdma_writes(p.a.ep, &list, flags).unwrap();
+    assert_eq!(burst(&mut p.a, 9), []);
+    p.a.ia.ep_ring(p.a.ep).unwrap();
+    assert_eq!(burst(&mut p.a, 9), [0, 1, 2, 3]);
+    let flags = CompletionFlags::SUPPRESS;
+    p.a.ia.ep_post_rdma_writes(p.a.ep, &list, flags).unwrap();
+    assert_eq!(burst(&mut p.a, 9), []);
+    let list = writes(&p, 7, 1);
+    p.a.ia.ep_post_rdma_writes(p.a.ep, &list, FLAGS).unwrap();
+    assert_eq!(burst(&mut p.a, 9), [7]);
+}
+
+#[test]
+fn a_refusal_ends_a_list_and_what_was_before_it_is_posted() {
+    let mut p = Pair::connected();
+    let good = writes(&p, 0, 5);
+    let range = of(DatType::InvalidParameter, DatSubtype::InvalidArg3);
+    let unknown = of(DatType::PrivilegesViolation, DatSubtype::PrivilegesRdmaWrite);
+    let length = DatReturn::of(DatType::LengthError);
+    type Spoil = (fn(&mut RdmaWrite), DatReturn);
+    let spoil: [Spoil; 4] = [
+        (|write| write.local.addr = 1, range),
+        (|write| write.local.context = 77, unknown),
+        (|write| write.local.context ^= 1, unknown),
+        (|write| write.remote.len = 7, length),
+    ];
+    for (spoil, ret) in spoil {
+        for posted in 0..5 {
+            let mut list = good.clone();
+            spoil(&mut list[posted]);
+            let refused = p.a.ia.ep_post_rdma_writes(p.a.ep, &list, FLAGS);
+            assert_eq!(refused, Err(Refused { posted, ret }));
+            assert_eq!(burst(&mut p.a, 9), (0..posted as u64).collect::<Vec<_>>());
+        }
+    }
+    let flags = CompletionFlags::from_bits_retain(1 << 20);
+    let ret = of(DatType::InvalidParameter, DatSubtype::InvalidArg6);
+    let refused = p.a.ia.ep_post_rdma_writes(p.a.ep, &good, flags);
+    assert_eq!(refused, Err(Refused { posted: 0, ret }));
+    // A list that fills the queue ends where the slots do.
+    let list = writes(&p, 0, 40);
+    let ret = of(DatType::InsufficientResources, DatSubtype::ResourceCredits);
+    let refused = p.a.ia.ep_post_rdma_writes(p.a.ep, &list, FLAGS);
+    assert_eq!(refused, Err(Refused { posted: 32, ret }));
+    assert_eq!(burst(&mut p.a, 99), (0..32).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_list_on_a_closed_endpoint_is_flushed_in_order() {
+    let mut p = Pair::connected();
+    let (first, second) = (writes(&p, 0, 3), writes(&p, 3, 3));
+    let flags = CompletionFlags::DEFER;
+    p.a.ia.ep_post_rdma_writes(p.a.ep, &first, flags).unwrap();
+    p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt).unwrap();
+    p.a.ia.ep_post_rdma_writes(p.a.ep, &second, FLAGS).unwrap();
+    p.run_until_idle();
+    let flushed: Vec<_> = (0..6).map(|c| (c, DtoStatus::ErrFlushed)).collect();
+    assert_eq!(p.a.dtos(p.a.request), flushed);
+}
+
+/// Two Endpoints whose requests and receives share one Event Dispatcher complete in a random order:
+/// bursts of any length give what was posted, each with its own Endpoint, in the order of
+/// completion. A request that fails, and those flushed behind it, come in their places.
+#[test]
+fn bursts_of_two_endpoints_are_in_order_and_each_has_its_own() {
+    let mut p = Pair::connected_as(Merge::RecvRequest, None);
+    let firsts = [p.a.ep, p.b.ep];
+    for side in [&mut p.a, &mut p.b] {
+        let (evd, conn) = (Some(side.recv), Some(side.conn));
+        let ep = side.ia.ep_create(Some(side.pz), evd, evd, conn, None);
+        side.ep = ep.unwrap();
+    }
+    p.connect();
+    let eps = [[firsts[0], p.a.ep], [firsts[1], p.b.ep]];
+    let (evd, mut dice) = (p.a.request, 1_u32);
+    let mut roll = |sides: u32| {
+        dice = dice.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (dice >> 16) % sides
+    };
+    let mut due = std::collections::VecDeque::new();
+    let mut cookie = 0;
+    for round in 0..400 {
+        // Each completes at once, so the order of posting is that of completion.
+        for _ in 0..roll(9) {
+            cookie += 1;
+            let which = roll(2) as usize;
+            let (ep, peer) = (eps[0][which], eps[1][which]);
+            let [here, there] = [p.a.seg(0, 8), p.b.seg(64, 8)];
+            match roll(6) {
+                0 => {
+                    // A message of the peer.
+                    p.a.ia.ep_post_recv(ep, &[here], cookie, FLAGS).unwrap();
+                    let silent = CompletionFlags::SUPPRESS;
+                    p.b.ia.ep_post_send(peer, &[there], 0, silent).unwrap();
+                    due.push_back((ep, cookie, DtoOperation::Receive));
+                }
+                silent @ (1 | 2) => {
+                    let flags = if silent == 1 { CompletionFlags::SUPPRESS } else { FLAGS };
+                    let far = p.b.far(128, 8);
+                    p.a.ia.ep_post_rdma_read(ep, &[here], cookie, &far, flags).unwrap();
+                    if flags == FLAGS {
+                        due.push_back((ep, cookie, DtoOperation::RdmaRead));
+                    }
+                }
+                _ => {
+                    let far = p.b.far(512, 8);
+                    p.a.ia.ep_post_rdma_write(ep, &[here], cookie, &far, FLAGS).unwrap();
+                    due.push_back((ep, cookie, DtoOperation::RdmaWrite));
+                }
+            }
+        }
+        // The last round takes everything.
+        while due.len() > 8 || round == 399 && !due.is_empty() {
+            let most = 1 + roll(9) as usize;
+            let before = due.len();
+            let each = |event| match event {
+                Event::Dto(dto) => {
+                    assert_eq!((dto.status, dto.len), (Success, 8));
+                    let next = due.pop_front();
+                    assert_eq!(next, Some((dto.ep, dto.cookie, dto.operation)));
+                }
+                other => panic!("{other:?}"),
+            };
+            let count = p.a.ia.evd_dequeue_each(evd, most, each).unwrap();
+            assert_eq!(count, most.min(before));
+            assert_eq!(before - due.len(), count);
+        }
+        let silent = p.b.drain(p.b.request);
+        assert_eq!(silent, []);
+    }
+
+    // In the middle of a burst one fails.
+    let mut far = p.b.far(512, 8);
+    let seg = p.a.seg(0, 8);
+    let bad = far.context ^ 1;
+    let mut expected = Vec::new();
+    p.fabric.hold(true);
+    for (cookie, which) in [(1, 0), (2, 0), (3, 1), (4, 0), (5, 0), (6, 1)] {
+        far.context = if cookie == 4 { bad } else { p.b.far(512, 8).context };
+        let ep = eps[0][which];
+        p.a.ia.ep_post_rdma_write(ep, &[seg], cookie, &far, FLAGS).unwrap();
+        let status = match cookie {
+            4 => DtoStatus::ErrRemoteAccess,
+            5 => DtoStatus::ErrFlushed,
+            _ => Success,
+        };
+        expected.push((ep, cookie, status));
+    }
+    p.fabric.hold(false);
+    p.run_until_idle();
+    let mut seen = Vec::new();
+    let each = |event| {
+        if let Event::Dto(dto) = event {
+            seen.push((dto.ep, dto.cookie, dto.status));
+        }
+    };
+    p.a.ia.evd_dequeue_each(evd, 99, each).unwrap();
+    for ep in eps[0] {
+        let of = |all: &[(Ep, u64, DtoStatus)]| -> Vec<_> {
+            all.iter().copied().filter(|(of, ..)| *of == ep).collect()
+        };
+        assert_eq!(of(&seen), of(&expected));
+    }
+    assert_eq!(seen.len(), 6);
+}

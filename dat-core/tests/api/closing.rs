@@ -1,0 +1,82 @@
+//! An Endpoint that is taken out of service, as other threads see it: its poster and reaper are
+//! used between the steps.
+
+use std::cell::RefCell;
+
+use crate::pair::*;
+use dat_core::testing::{Fabric, LoopHca};
+use dat_core::*;
+
+use DtoStatus::ErrFlushed;
+
+type Halves =
+    (EpPoster<'static, LoopHca<'static>>, EvdReaper<'static, LoopHca<'static>>, LmrTriplet);
+
+thread_local! {
+    static FABRIC: RefCell<Option<&'static Fabric>> = const { RefCell::new(None) };
+    static HALVES: RefCell<Option<Halves>> = const { RefCell::new(None) };
+    static SEEN: RefCell<Vec<Result<Event, DatReturn>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The device may still complete what it has begun until the queue pair is reset: so nothing is
+/// flushed before, and what is posted meanwhile is flushed behind it.
+#[test]
+fn nothing_is_flushed_before_the_device_has_stopped() {
+    let mut p = Pair::connected_as(Merge::RecvRequest, None);
+    for cookie in 0..2 {
+        p.a.post_recv(cookie).unwrap();
+    }
+    let (ep, evd) = (p.a.ep, p.a.recv);
+    let halves =
+        (p.a.ia.ep_take_poster(ep).unwrap(), p.a.ia.evd_take_reaper(evd).unwrap(), p.a.seg(0, 8));
+    HALVES.set(Some(halves));
+    p.fabric.watch(|operation| {
+        if operation == "qp_modify" {
+            HALVES.with_borrow_mut(|halves| {
+                let (poster, reaper, seg) = halves.as_mut().unwrap();
+                let cookie = SEEN.with_borrow(Vec::len) as u64;
+                poster.post_recv(&[*seg], 10 + cookie, FLAGS).unwrap();
+                poster.post_send(&[*seg], 20 + cookie, FLAGS).unwrap();
+                SEEN.with_borrow_mut(|seen| seen.push(reaper.dequeue()));
+            });
+        }
+    });
+    p.a.ia.ep_disconnect(p.now, ep, CloseFlag::Abrupt).unwrap();
+    p.fabric.watch(|_| ());
+    // Before the step to Error there was nothing; then the device has flushed, once.
+    let seen = SEEN.take();
+    assert_eq!((seen.len(), seen[0]), (2, Err(DatReturn::QUEUE_EMPTY)));
+    let (poster, reaper, _) = HALVES.take().unwrap();
+    p.a.ia.ep_return_poster(poster).unwrap();
+    p.a.ia.evd_return_reaper(reaper).unwrap();
+    p.run_until_idle();
+    let mut flushed = p.a.dtos(evd);
+    for event in seen {
+        if let Ok(Event::Dto(dto)) = event {
+            flushed.push((dto.cookie, dto.status));
+        }
+    }
+    flushed.sort_by_key(|(cookie, _)| *cookie);
+    let all = [0, 1, 10, 11, 20, 21].map(|cookie| (cookie, ErrFlushed));
+    assert_eq!(flushed, all);
+}
+
+/// Completions while an Endpoint is freed leave nothing in the queue: the device is stopped first.
+#[test]
+fn a_free_stops_the_device_before_it_takes_completions_out() {
+    let mut p = Pair::connected();
+    p.fabric.hold(true);
+    let (iov, far) = ([p.a.seg(0, 1)], p.b.far(0, 1));
+    for cookie in 0..4 {
+        p.a.ia.ep_post_rdma_write(p.a.ep, &iov, cookie, &far, FLAGS).unwrap();
+    }
+    FABRIC.set(Some(p.fabric));
+    p.fabric.watch(|operation| {
+        if operation == "qp_destroy" {
+            FABRIC.with_borrow(|fabric| fabric.unwrap().hold(false));
+        }
+    });
+    p.a.ia.ep_free(p.now, p.a.ep).unwrap();
+    assert_eq!(p.a.drain(p.a.request), []);
+    assert_eq!(p.a.ia.evd_dropped(p.a.request), Ok((0, 0)));
+}

@@ -1,0 +1,192 @@
+//! Requests of dat-core's own behind suppressed ones, when they fail, come too late, or end binds.
+
+#![expect(clippy::unwrap_used, reason = "a test")]
+
+use crate::pair::*;
+use dat_core::provider::{Completion, Cq, Direction, Extra, Status};
+use dat_core::*;
+
+use DtoStatus::{ErrFlushed, Success};
+
+fn write(p: &mut Pair, cookie: u64, flags: CompletionFlags) {
+    let (iov, far) = ([p.a.seg(0, 1)], p.b.far(0, 1));
+    p.a.ia.ep_post_rdma_write(p.a.ep, &iov, cookie, &far, flags).unwrap();
+}
+
+/// A completion of the first side's request queue.
+fn forge(p: &Pair, token: u16, status: Status) {
+    let qp = p.a.ia.ep_query(p.a.ep).unwrap().qp.unwrap();
+    let completion = Completion {
+        index: p.fabric.index(0, qp).unwrap(),
+        len: 0,
+        token,
+        direction: Direction::Send,
+        status,
+        syndrome: 0,
+        vendor: 0,
+        extra: Extra::default(),
+    };
+    p.fabric.forge(0, Cq(1), completion);
+}
+
+/// Those before one that failed have ends of their own.
+#[test]
+fn a_follower_that_fails_takes_nobody_with_it() {
+    let mut p = Pair::connected();
+    p.fabric.hold(true);
+    write(&mut p, 7, SUPPRESS);
+    write(&mut p, 8, SUPPRESS);
+    assert!(!p.a.ia.ep_get_status(p.a.ep).unwrap().request_idle);
+    forge(&p, 2, Status::Flushed);
+    assert_eq!(p.a.next(p.a.request), None);
+    p.run_until_idle();
+    assert_eq!(p.a.state(), EpState::Disconnected);
+    assert_eq!(p.a.dtos(p.a.request), [(7, ErrFlushed), (8, ErrFlushed)]);
+}
+
+/// A device reports a request before the one of dat-core's own that was posted earlier.
+#[test]
+fn a_follower_that_comes_too_late_changes_nothing() {
+    let mut p = Pair::connected();
+    p.fabric.hold(true);
+    write(&mut p, 7, SUPPRESS);
+    p.a.ia.ep_get_status(p.a.ep).unwrap();
+    write(&mut p, 8, FLAGS);
+    forge(&p, 2, Status::Success);
+    assert_eq!(p.a.dtos(p.a.request), [(8, Success)]);
+    forge(&p, 1, Status::Success);
+    assert_eq!(p.a.next(p.a.request), None);
+    assert_eq!(p.a.ia.evd_dropped(p.a.request), Ok((0, 0)));
+    // The next look has its own.
+    write(&mut p, 9, SUPPRESS);
+    p.a.ia.ep_get_status(p.a.ep).unwrap();
+    forge(&p, 4, Status::Success);
+    assert!(p.a.ia.ep_get_status(p.a.ep).unwrap().request_idle);
+}
+
+/// A suppressed bind ends with the request behind it, each once: its window is then freed without
+/// anybody being waited for.
+#[test]
+fn suppressed_binds_end_with_the_request_behind_them() {
+    for (binds, ended) in [(1, 0), (2, 0), (3, 0), (1, 1), (2, 1), (3, 1)] {
+        let mut p = Pair::connected();
+        let lmr = p.a.seg(0, 64);
+        let rmrs: Vec<Rmr> = (0..binds).map(|_| p.a.ia.rmr_create(p.a.pz).unwrap()).collect();
+        for &rmr in &rmrs {
+            p.a.ia.rmr_bind(rmr, &lmr, MemPriv::REMOTE, p.a.ep, 5, SUPPRESS).unwrap();
+        }
+        if ended == 0 {
+            p.a.ia.ep_get_status(p.a.ep).unwrap();
+            p.run_until_idle();
+            assert!(p.a.ia.ep_get_status(p.a.ep).unwrap().request_idle);
+        } else {
+            write(&mut p, 9, FLAGS);
+            assert_eq!(p.a.dtos(p.a.request), [(9, Success)]);
+        }
+        // Nothing of them is outstanding any more, so a device that answers nothing more is not
+        // asked.
+        p.fabric.hold(true);
+        for rmr in rmrs {
+            p.a.ia.rmr_free(rmr).unwrap();
+        }
+        assert_eq!(p.a.state(), EpState::Connected);
+        assert_eq!(p.a.drain(p.a.request), []);
+    }
+}
+
+/// However often the status is asked for, one request of dat-core's own is under way at a time: the
+/// send queue has room for no more.
+#[test]
+fn one_follower_is_under_way_at_a_time() {
+    let mut p = Pair::connected();
+    let dtos = p.a.ia.ep_query(p.a.ep).unwrap().attr.max_request_dtos;
+    p.fabric.hold(true);
+    for cookie in 0..u64::from(dtos) {
+        write(&mut p, cookie, SUPPRESS);
+        assert!(!p.a.ia.ep_get_status(p.a.ep).unwrap().request_idle);
+    }
+    p.fabric.hold(false);
+    p.run_until_idle();
+    for _ in 0..2 {
+        p.a.ia.ep_get_status(p.a.ep).unwrap();
+    }
+    assert!(p.a.ia.ep_get_status(p.a.ep).unwrap().request_idle);
+}
+
+/// A completion queue has room for as many events as its Event Dispatcher was made for, whatever
+/// lies in it of dat-core's own.
+#[test]
+fn followers_leave_the_consumer_its_entries() {
+    let mut p = Pair::unconnected(Merge::Apart, None);
+    let request = p.a.ia.evd_create(4, EvdFlags::DTO).unwrap();
+    let (recv, conn) = (p.a.recv, p.a.conn);
+    p.a.ia.ep_free(p.now, p.a.ep).unwrap();
+    p.a.ep = p.a.ia.ep_create(Some(p.a.pz), Some(recv), Some(request), Some(conn), None).unwrap();
+    p.connect();
+    // Each has completed, and its completion lies there: some time none is posted any more.
+    for cookie in 0..8 {
+        write(&mut p, cookie, SUPPRESS);
+        p.a.ia.ep_get_status(p.a.ep).unwrap();
+        p.run_until_idle();
+    }
+    for cookie in 10..14 {
+        write(&mut p, cookie, FLAGS);
+    }
+    p.run_until_idle();
+    assert_eq!(p.a.drain(p.a.ia.async_evd()), []);
+    assert_eq!(p.a.state(), EpState::Connected);
+    let ended: Vec<_> = (10..14).map(|cookie| (cookie, Success)).collect();
+    assert_eq!(p.a.dtos(request), ended);
+}
+
+/// Each bind is counted once, however it ends: the slot of its RMR is free again when it has been
+/// freed and all has been dequeued.
+#[test]
+fn binds_leave_their_rmrs_free_for_others() {
+    for way in 0..4 {
+        let mut p = Pair::connected();
+        for round in 0..20 {
+            let rmr = p.a.ia.rmr_create(p.a.pz).unwrap();
+            let lmr = p.a.seg(0, 64);
+            let bind = |p: &mut Pair, flags| {
+                p.a.ia.rmr_bind(rmr, &lmr, MemPriv::REMOTE, p.a.ep, 5, flags).unwrap();
+            };
+            bind(&mut p, SUPPRESS);
+            match way {
+                0 => write(&mut p, 1, FLAGS),
+                1 => bind(&mut p, FLAGS),
+                2 => {
+                    write(&mut p, 1, SUPPRESS);
+                    p.a.ia.ep_get_status(p.a.ep).unwrap();
+                }
+                _ => {
+                    bind(&mut p, SUPPRESS);
+                    p.a.ia.ep_get_status(p.a.ep).unwrap();
+                }
+            }
+            p.run_until_idle();
+            p.a.ia.rmr_free(rmr).unwrap();
+            let events = p.a.drain(p.a.request).len();
+            assert_eq!(events, usize::from(way < 2), "way {way}, round {round}");
+            p.run_until_idle();
+        }
+    }
+}
+
+/// Requests that a follower ended give back their slots: they match nothing until posted again.
+#[test]
+fn slots_that_a_follower_ended_match_nothing() {
+    let mut p = Pair::connected();
+    for cookie in 0..32 {
+        write(&mut p, cookie, SUPPRESS);
+    }
+    while !p.a.ia.ep_get_status(p.a.ep).unwrap().request_idle {
+        p.run_until_idle();
+    }
+    assert_eq!(p.a.drain(p.a.request), []);
+    for token in 0..32 {
+        forge(&p, token, Status::Success);
+        assert_eq!(p.a.next(p.a.request), None, "token {token}");
+    }
+    assert_eq!(p.a.ia.evd_dropped(p.a.request), Ok((0, 32)));
+}

@@ -1,0 +1,30 @@
+//! The API on the loop provider: each rule in a few lines, for each file a group of calls or of
+//! events.
+
+mod absorbed;
+mod arrivals;
+mod asynchronous;
+mod attributes;
+mod burst;
+mod closing;
+mod connect;
+mod connect_direct;
+mod costs;
+mod counts;
+mod crowd;
+mod datagram_service;
+mod disconnect;
+mod dto;
+mod extensions;
+mod followers;
+mod generations;
+mod listeners;
+mod merged;
+mod objects;
+mod owned;
+mod pair;
+mod remainders;
+mod shared_receives;
+mod supplied;
+mod upcalls;
+mod windows;

@@ -1,0 +1,49 @@
+//! Buffers of an owning poster are dropped as promised.
+
+use std::cell::Cell;
+
+use crate::pair::*;
+use dat_core::{Lend, LmrTriplet, OwningPoster};
+
+thread_local! {
+    /// Buffers dropped.
+    static DROPPED: Cell<u32> = const { Cell::new(0) };
+}
+
+struct Piece(LmrTriplet);
+
+impl Lend for Piece {
+    fn segment(&self) -> LmrTriplet {
+        self.0
+    }
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        DROPPED.set(DROPPED.get() + 1);
+    }
+}
+
+#[test]
+fn a_dropped_poster_leaks_what_the_device_uses() {
+    let mut p = Pair::connected();
+    let taken = p.a.ia.ep_take_poster(p.a.ep).unwrap();
+    let mut poster = OwningPoster::<_, Piece, 4>::new(taken).unwrap();
+    let segments = [p.a.seg(0, 8), p.a.seg(8, 8)];
+    for segment in segments {
+        assert!(poster.post_recv(Piece(segment), FLAGS).is_ok());
+    }
+    drop(poster);
+    assert_eq!(DROPPED.get(), 0);
+    drop(Piece(segments[0]));
+    assert_eq!(DROPPED.get(), 1);
+}
+
+#[test]
+fn a_poster_with_something_outstanding_owns_nothing_yet() {
+    let mut p = Pair::connected();
+    p.a.post_recv(1).unwrap();
+    let taken = p.a.ia.ep_take_poster(p.a.ep).unwrap();
+    let taken = OwningPoster::<_, Piece, 4>::new(taken).unwrap_err();
+    p.a.ia.ep_return_poster(taken).unwrap();
+}

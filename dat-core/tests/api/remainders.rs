@@ -1,0 +1,174 @@
+//! After an end or a refusal nothing is left that is reported, waited for or mistaken for another.
+#![expect(clippy::unwrap_used, reason = "a test")]
+
+use core::cell::RefCell;
+use core::time::Duration;
+
+use crate::pair::*;
+use dat_core::provider::{Completion, Cq, Direction, Extra, NO_MORE_WORDS, Notice, Status};
+use dat_core::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+thread_local! {
+    static CALLS: RefCell<Vec<Option<Evd>>> = const { RefCell::new(Vec::new()) };
+}
+
+fn tell(_: u64, evd: Option<Evd>) {
+    CALLS.with_borrow_mut(|calls| calls.push(evd));
+}
+
+fn code<X: core::fmt::Debug>(result: Result<X, Error>) -> (DatType, DatSubtype) {
+    let ret = result.unwrap_err().ret();
+    (ret.ty(), ret.subtype())
+}
+
+fn completion(index: u32, token: u16, status: Status) -> Completion {
+    Completion {
+        index,
+        len: 0,
+        token,
+        direction: Direction::Recv,
+        status,
+        syndrome: 0,
+        vendor: 0,
+        extra: Extra::default(),
+    }
+}
+
+/// The index that the device completes the first side's receives under.
+fn index(p: &Pair) -> u32 {
+    let qp = p.a.ia.ep_query(p.a.ep).unwrap().qp.unwrap();
+    p.fabric.index(0, qp).unwrap()
+}
+
+#[test]
+fn an_agent_is_not_called_for_a_freed_event_dispatcher() {
+    let mut p = Pair::unconnected(Merge::Apart, None);
+    let agent = Agent::Function { instance: 0, function: tell };
+    let cno = p.a.ia.cno_create(Some(agent)).unwrap();
+    let [gone, stays] = [(); 2].map(|()| {
+        let evd = p.a.ia.evd_create(4, EvdFlags::SOFTWARE).unwrap();
+        p.a.ia.evd_modify_cno(evd, Some(cno)).unwrap();
+        evd
+    });
+    p.a.ia.evd_post_se(gone, 1).unwrap();
+    assert_eq!(p.a.drain(gone), [Event::Software(1)]);
+    p.a.ia.evd_free(gone).unwrap();
+    p.run_until_idle();
+    assert_eq!(CALLS.take(), []);
+    p.a.ia.evd_post_se(stays, 2).unwrap();
+    p.run_until_idle();
+    assert_eq!(CALLS.take(), [Some(stays)]);
+}
+
+#[test]
+fn the_endpoint_of_a_rejected_request_has_no_peer() {
+    let mut p = Pair::unconnected(Merge::Apart, None);
+    let point = 99;
+    p.b.ia.rsp_create(point, Some(p.b.ep), p.b.cr).unwrap();
+    p.a.ia.ep_connect(p.now, p.a.ep, addr(1), point, SECOND, b"", Qos::BestEffort).unwrap();
+    p.run_until_idle();
+    let Some(Event::ReservedRequest { cr, .. }) = p.b.next(p.b.cr) else {
+        panic!("no request");
+    };
+    let before = p.b.ia.ep_query(p.b.ep).unwrap();
+    assert_eq!((before.remote, before.local_port), (Some(addr(0)), 99), "{before:?}");
+    assert!(before.remote_port >= 0xc000);
+    p.b.ia.cr_reject(p.now, cr, b"").unwrap();
+    let after = p.b.ia.ep_query(p.b.ep).unwrap();
+    assert_eq!(after.state, EpState::Unconnected);
+    let peer = (after.remote, after.remote_port, after.local_port);
+    assert_eq!(peer, (None, 0, 0));
+}
+
+#[test]
+fn a_request_keeps_its_endpoint_while_receives_are_in_the_hands_of_a_reaper() {
+    let mut p = Pair::unconnected(Merge::Apart, None);
+    p.b.ia.psp_create(77, p.b.cr, PspFlag::Provider).unwrap();
+    p.a.ia.ep_connect(p.now, p.a.ep, addr(1), 77, SECOND, b"", Qos::BestEffort).unwrap();
+    p.run_until_idle();
+    let Some(Event::ConnectionRequest { cr, .. }) = p.b.next(p.b.cr) else {
+        panic!("no request");
+    };
+    let ep = p.b.ia.cr_query(cr).unwrap().local_ep.unwrap();
+    let parts = EpModify {
+        pz: Some(p.b.pz),
+        recv_evd: Some(p.b.recv),
+        request_evd: Some(p.b.request),
+        connect_evd: Some(p.b.conn),
+        attr: None,
+    };
+    p.b.ia.ep_modify(ep, &parts).unwrap();
+    let seg = p.b.seg(1024, 64);
+    p.b.ia.ep_post_recv(ep, &[seg], 1, FLAGS).unwrap();
+    p.b.post_recv(2).unwrap();
+    let half = p.b.ia.evd_take_reaper(p.b.recv).unwrap();
+    let out = (DatType::InvalidState, DatSubtype::InvalidStateEpProviderControl);
+    assert_eq!(code(p.b.ia.cr_reject(p.now, cr, b"")), out);
+    assert_eq!(code(p.b.ia.ep_free(p.now, p.b.ep)), out);
+    assert!(p.b.ia.cr_query(cr).is_ok());
+    p.b.ia.evd_return_reaper(half).map_err(drop).unwrap();
+    p.b.ia.cr_reject(p.now, cr, b"").unwrap();
+    assert_eq!(code(p.b.ia.ep_query(ep)).0, DatType::InvalidHandle);
+}
+
+/// The Endpoint is watched for as long as it has watermarks, and has no time to keep any more.
+#[test]
+fn the_time_to_connect_in_is_over_with_the_connect() {
+    let mut p = Pair::unconnected(Merge::Apart, None);
+    p.a.ia.ep_set_watermark(p.now, p.a.ep, Some(100), Some(100)).unwrap();
+    p.connect();
+    p.pass(600 * SECOND);
+    assert_eq!(p.a.ia.advance(p.now).deadline, None);
+    assert_eq!(p.a.state(), EpState::Connected);
+}
+
+#[test]
+fn an_endpoint_whose_receives_have_come_back_is_not_rebuilt() {
+    let mut p = Pair::unconnected(Merge::Apart, None);
+    for cookie in 0..2 {
+        p.a.post_recv(cookie).unwrap();
+    }
+    let mut attr = p.a.ia.ep_query(p.a.ep).unwrap().attr;
+    attr.max_recv_dtos -= 1;
+    let change = EpModify { attr: Some(attr), ..EpModify::default() };
+    p.a.ia.ep_modify(p.a.ep, &change).unwrap();
+    p.fabric.forge(0, Cq(0), completion(index(&p), 0, Status::Flushed));
+    assert_eq!(p.a.dtos(p.a.recv), [(0, DtoStatus::ErrFlushed)]);
+    attr.max_recv_dtos -= 1;
+    let change = EpModify { attr: Some(attr), ..EpModify::default() };
+    assert_eq!(
+        code(p.a.ia.ep_modify(p.a.ep, &change)),
+        (DatType::InvalidState, DatSubtype::InvalidStateEpNotReady)
+    );
+}
+
+#[test]
+fn a_freed_endpoint_takes_no_completion_for_its_own() {
+    let mut p = Pair::unconnected(Merge::Apart, None);
+    let old = index(&p);
+    p.a.ia.ep_free(p.now, p.a.ep).unwrap();
+    for forged in [old, 0] {
+        p.fabric.forge(0, Cq(0), completion(forged, 0, Status::Success));
+    }
+    assert_eq!(p.a.drain(p.a.recv), []);
+    assert_eq!(p.a.ia.evd_dropped(p.a.recv), Ok((2, 0)));
+}
+
+#[test]
+fn consequences_of_the_end_are_not_its_cause() {
+    let mut p = Pair::connected();
+    p.a.post_recv(1).unwrap();
+    p.a.post_recv(2).unwrap();
+    let qp = p.a.ia.ep_query(p.a.ep).unwrap().qp.unwrap();
+    let fault = dat_core::fault!(NO_MORE_WORDS, BadState, "event", "local fault");
+    p.fabric.raise(0, Notice::QpError(qp, fault));
+    // It is taken in before the device's own word.
+    p.fabric.forge(0, Cq(0), completion(index(&p), 0, Status::Flushed));
+    p.run_until_idle();
+    assert_eq!(p.a.ia.ep_cause(p.a.ep), Ok(Some(fault)));
+    assert!(!p.a.dtos(p.a.recv).is_empty());
+    p.run_until_idle();
+    assert_eq!(p.a.ia.ep_cause(p.a.ep), Ok(Some(fault)));
+}

@@ -1,0 +1,11 @@
+//! What guests are made of: packages of a distribution, kernels and their modules, programs, and the
+//! archive that a guest boots from.
+
+pub(crate) mod archive;
+pub(crate) mod machine;
+mod modules;
+pub mod packages;
+pub mod programs;
+pub(crate) mod stock;
+pub mod valgrind;
+mod vmlinux;

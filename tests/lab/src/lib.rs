@@ -1,0 +1,265 @@
+//! `cargo xtask qemu-test`: the driver where its users run it, in guests under QEMU, on devices of
+//! the model.
+//!
+//! Each scenario starts the model's server, boots one or two guests and judges what they say. The
+//! guests run under emulation (TCG) on any machine; what a real IOMMU or a real CPU's memory system
+//! would add, they do not show.
+
+#![expect(
+    clippy::print_stdout,
+    clippy::indexing_slicing,
+    reason = "a tool that prints and is run by hand"
+)]
+
+mod guest;
+pub mod images;
+mod matrix;
+pub mod run;
+mod scenarios;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+
+use guest::stage::Stage;
+use images::machine::Machine;
+use images::packages;
+use images::programs::Programs;
+use matrix::{dat, linux};
+use scenarios::{SCENARIOS, Scenario};
+
+/// Kind of the cells of the matrix in [`names`].
+pub const CELL: &str = "matrix cell";
+/// Kinds of the rows of DAT programs, by where they run.
+pub const ROWS: [&str; 4] = [
+    "DAT program row, host",
+    "DAT program row, guest",
+    "DAT program row, wire",
+    "DAT program row, safe",
+];
+
+/// Where the headers of DAT are, from the distribution's package.
+pub fn dat_headers() -> Result<PathBuf> {
+    let tree = packages::tree(&folder()?, &packages::DAPL)?;
+    Ok(tree.root().join("usr/include"))
+}
+
+/// Where things that are fetched or built for guests are kept.
+pub fn folder() -> Result<PathBuf> {
+    let metadata =
+        cargo_metadata::MetadataCommand::new().current_dir(run::root()).no_deps().exec()?;
+    Ok(metadata.target_directory.join("qemu-test").into_std_path_buf())
+}
+
+/// What to play, and how.
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// Scenarios to play; all, if none is named
+    scenarios: Vec<String>,
+    /// Name the scenarios
+    #[arg(long)]
+    list: bool,
+    /// Show what guests and servers print
+    #[arg(long, short)]
+    verbose: bool,
+    /// Instead, stock Linux on the model: its drivers and its tools
+    #[arg(long)]
+    linux: bool,
+    /// Instead, the DAT programs of others, over the uDAPL provider of this workspace
+    #[arg(long, conflicts_with = "linux")]
+    dat: bool,
+    /// The version of stock Linux
+    #[arg(long, default_value = DEFAULT_KERNEL)]
+    kernel: String,
+    /// Of the matrix, only cells with this in their name (`TEST / SERVER-CLIENT`); of the DAT
+    /// programs, only such rows; `A|B` is either
+    #[arg(long, value_name = "PART")]
+    cells: Option<String>,
+    /// Of the matrix, write the rows that were played with every pairing into docs/interop.md; of
+    /// all DAT programs, the table into docs/dat-programs.md
+    #[arg(long)]
+    bless: bool,
+    #[command(flatten)]
+    notes: Notes,
+}
+
+/// Kinds and names of scenarios, matrix cells and DAT program rows.
+pub fn names() -> Result<Vec<(&'static str, String)>> {
+    let mut names = Vec::new();
+    let tables = [("guests", SCENARIOS), ("--linux", linux::SCENARIOS), ("--dat", dat::SCENARIOS)];
+    for (table, scenarios) in tables {
+        let of_table = scenarios.iter().map(|scenario| format!("{table}: {}", scenario.name));
+        names.extend(of_table.map(|name| ("scenario", name)));
+    }
+    names.extend(linux::cells().map(|cell| (CELL, cell)));
+    names.extend(dat::row_names()?);
+    Ok(names)
+}
+
+/// What the models of a run write down.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct Notes {
+    /// Add notes of every field that the guests' drivers set to this file
+    #[arg(long, value_name = "FILE")]
+    fields: Option<PathBuf>,
+    /// Write every command of a scenario in mlx5_core's own hexdump form
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+}
+
+impl Notes {
+    /// As arguments of the model's server, which runs in another folder.
+    fn args(&self) -> Result<Vec<std::ffi::OsString>> {
+        let mut args = Vec::new();
+        if self.fields.is_some() {
+            // Where there is a third HCA, it belongs to the driver of this workspace.
+            args.extend(["--fields-of", "0", "--fields-of", "1"].map(Into::into));
+        }
+        for (option, file) in [("--fields", &self.fields), ("--trace", &self.trace)] {
+            if let Some(file) = file {
+                args.push(option.into());
+                args.push(std::path::absolute(file)?.into());
+            }
+        }
+        Ok(args)
+    }
+}
+
+/// Brings stock Linux up on the model and writes its commands to a file.
+pub fn trace(file: &std::path::Path) -> Result<()> {
+    qemu_test(&Options {
+        scenarios: vec!["look".into()],
+        linux: true,
+        notes: Notes { trace: Some(file.into()), ..Notes::default() },
+        ..Options::default()
+    })
+}
+
+/// The stock Linux that is tried if none is named.
+const DEFAULT_KERNEL: &str = "6.12";
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            scenarios: Vec::new(),
+            list: false,
+            verbose: false,
+            linux: false,
+            dat: false,
+            kernel: DEFAULT_KERNEL.to_owned(),
+            cells: None,
+            bless: false,
+            notes: Notes::default(),
+        }
+    }
+}
+
+impl Options {
+    fn table(&self) -> &'static [Scenario] {
+        match (self.linux, self.dat) {
+            (true, _) => linux::SCENARIOS,
+            (_, true) => dat::SCENARIOS,
+            (false, false) => SCENARIOS,
+        }
+    }
+}
+
+/// Plays the scenarios named, or all, and fails where one does.
+pub fn qemu_test(options: &Options) -> Result<()> {
+    if options.list {
+        for scenario in options.table() {
+            println!("{:<12} {}", scenario.name, scenario.about);
+        }
+        return Ok(());
+    }
+    let (_, failed) = scenarios(options)?;
+    ensure!(failed.is_empty(), "scenarios failed: {}", failed.join(", "));
+    Ok(())
+}
+
+/// Plays the scenarios named, or all: how many went well, and which did not.
+pub fn scenarios(options: &Options) -> Result<(usize, Vec<&'static str>)> {
+    let (table, names) = (options.table(), &options.scenarios);
+    for name in names {
+        ensure!(
+            table.iter().any(|s| s.name == name),
+            "there is no scenario {name}; `--list` names them"
+        );
+    }
+    let start = Instant::now();
+    println!("$ qemu-test");
+    let folder = folder()?;
+    let chosen: Vec<&Scenario> = table
+        .iter()
+        .filter(|s| names.is_empty() || names.iter().any(|name| name == s.name))
+        .collect();
+    let stock = chosen.iter().any(|scenario| scenario.stock);
+    let stock = stock.then_some(options.kernel.as_str());
+    let machine = Machine::find(&folder, stock)?;
+    let programs = Programs::build(&folder)?;
+    let prepared = start.elapsed();
+
+    let next = AtomicUsize::new(0);
+    let played = Mutex::new(Vec::new());
+    // Guests sleep half of their time, above all while the kernel waits for a function that was
+    // reset: one scenario more than there are processors keeps these busy. Two pairs of stock
+    // Linux do not sleep, and DAT's programs share a port.
+    let workers = if options.linux || options.dat {
+        1
+    } else {
+        thread::available_parallelism().map_or(1, |n| n.get().min(2) + 1)
+    };
+    thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                while let Some(scenario) = chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let row = play(&machine, &programs, scenario, options);
+                    played.lock().unwrap_or_else(PoisonError::into_inner).push(row);
+                }
+            });
+        }
+    });
+    let mut rows = played.into_inner().unwrap_or_else(PoisonError::into_inner);
+    rows.sort_by_key(|row| table.iter().position(|s| s.name == row.name));
+
+    println!("\n| scenario | result | s | |\n|---|---|---|---|");
+    println!("| preparation | | {:.1} | |", prepared.as_secs_f64());
+    let mut failed = Vec::new();
+    for Row { name, played, seconds } in &rows {
+        let (result, what) = match played {
+            Ok(what) => ("ok", what.clone()),
+            Err(error) => {
+                failed.push(*name);
+                let text = format!("{error:#}");
+                ("FAILED", text.lines().next().unwrap_or_default().to_owned())
+            }
+        };
+        println!("| {name} | {result} | {seconds:.1} | {what} |");
+    }
+    println!("\n{} s in all", start.elapsed().as_secs());
+    Ok((rows.len() - failed.len(), failed))
+}
+
+/// How a scenario went.
+struct Row {
+    name: &'static str,
+    played: Result<String>,
+    seconds: f64,
+}
+
+fn play(machine: &Machine, programs: &Programs, scenario: &Scenario, options: &Options) -> Row {
+    let name = scenario.name;
+    let start = Instant::now();
+    let played = Stage::new(machine, programs, name, options)
+        .and_then(|mut stage| (scenario.play)(&mut stage));
+    let seconds = start.elapsed().as_secs_f64();
+    match &played {
+        Ok(what) => println!("  {name:<12} ok      {seconds:5.1} s  {what}"),
+        Err(error) => println!("  {name:<12} FAILED  {seconds:5.1} s  {error:#}"),
+    }
+    Row { name, played, seconds }
+}

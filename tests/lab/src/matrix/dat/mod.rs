@@ -1,0 +1,187 @@
+//! `cargo xtask qemu-test --dat`: the DAT programs that others wrote, loaded by the registry that
+//! others wrote, over the provider of this workspace. `programs.tsv` says which, with which
+//! arguments, and what they have to say.
+
+mod corners;
+mod cost;
+mod ground;
+mod judge;
+mod kit;
+mod life;
+mod ours;
+mod play;
+mod report;
+mod rows;
+mod tiers;
+
+pub(crate) use ours::{Programs, READY};
+
+use anyhow::Result;
+
+use crate::ROWS;
+use crate::folder;
+use crate::guest::stage::Stage;
+use crate::scenarios::Scenario;
+use kit::Kit;
+use play::Outcome;
+use rows::Tier;
+use tiers::Choice;
+
+/// The scenarios, in the order they are played.
+pub(crate) const SCENARIOS: &[Scenario] = &[
+    Scenario {
+        name: "host",
+        about: "both sides on the host, each with an HCA behind a socket; those with several threads over the locked provider too",
+        play: host,
+        stock: false,
+    },
+    Scenario {
+        name: "life",
+        about: "ten thousand connections of one process that leave nothing behind, memcheck of a hundred, a hundred opens",
+        play: life,
+        stock: false,
+    },
+    Scenario {
+        name: "corners",
+        about: "what the manual pages say of corners, by a probe in C of this workspace",
+        play: corners,
+        stock: false,
+    },
+    Scenario {
+        name: "cost",
+        about: "instructions of an RDMA write and its completion, from a program in C to the doorbell",
+        play: cost,
+        stock: false,
+    },
+    Scenario {
+        name: "guest",
+        about: "both sides in a guest, each with an HCA behind /dev/vfio",
+        play: guest,
+        stock: false,
+    },
+    Scenario {
+        name: "wire",
+        about: "one side on the host, the other the stock provider over Soft-RoCE in a guest",
+        play: wire,
+        stock: true,
+    },
+    Scenario {
+        name: "stock",
+        about: "the list with the stock provider over Soft-RoCE on both sides: what the list is worth",
+        play: stock,
+        stock: true,
+    },
+];
+
+/// Has programs ask for a provider that is safe for threads.
+const THREADSAFE: &str = "tests/dapl/threadsafe.c";
+/// What the stock provider does not pass.
+const KNOWN: &str = include_str!("stock.tsv");
+/// Places in the documentation.
+#[cfg(test)]
+const SECTIONS: [&str; 5] = ["host", "life", "guest", "wire", "stock"];
+
+/// Kinds and names of the rows, a kind for each tier.
+pub(crate) fn row_names() -> Result<Vec<(&'static str, String)>> {
+    let tiers = [Tier::Host, Tier::Guest, Tier::Wire, Tier::Safe];
+    let rows = rows::rows()?;
+    let of_tier = |(tier, kind): (Tier, &'static str)| {
+        let rows = rows.iter().filter(move |row| row.is_of(tier));
+        rows.map(move |row| (kind, row.name.clone()))
+    };
+    Ok(tiers.into_iter().zip(ROWS).flat_map(of_tier).collect())
+}
+
+/// All that needs no guest: every row of the host, shortened, and what is not seen in what programs
+/// print.
+pub(crate) fn here(stage: &mut Stage<'_>) -> Result<String> {
+    let [host, safe] = beside(stage, Choice::Quick)?;
+    let sum = report::sum(&[("host", &host), ("safe for threads", &safe)])?;
+    let found = life::play(stage, &Kit::find(&folder()?)?)?;
+    let (life, corners, cost) = (life::sum(&found)?, corners(stage)?, cost(stage)?);
+    Ok(format!("{sum}; {life}; {corners}; {cost}"))
+}
+
+/// A selection of the rows in a guest and with Soft-RoCE, and which ones it leaves out.
+pub(crate) fn away(stage: &mut Stage<'_>) -> Result<String> {
+    let kit = Kit::find(&folder()?)?;
+    let guest = tiers::guest(stage, &kit, Choice::Quick)?;
+    let [one, other] = tiers::wire(stage, &kit, Choice::Quick)?;
+    println!("    {}", report::left(&guest, &one)?);
+    let sum =
+        report::sum(&[("guest", &guest), ("ours serves", &one), ("Soft-RoCE serves", &other)])?;
+    Ok(format!(
+        "{sum}: {} in a guest, {} with Soft-RoCE both ways; the others by --dat",
+        guest.len(),
+        one.len()
+    ))
+}
+
+fn host(stage: &mut Stage<'_>) -> Result<String> {
+    let [host, safe] = beside(stage, Choice::Whole)?;
+    told(stage, "host", &[("host", &host), ("safe for threads", &safe)])
+}
+
+/// The rows of the host, over the provider without locks and over the one that is safe for threads.
+fn beside(stage: &mut Stage<'_>, choice: Choice) -> Result<[tiers::Played; 2]> {
+    let mut kit = Kit::find(&folder()?)?;
+    let host = tiers::host(stage, &kit, choice)?;
+    let words = ["-shared", "-fPIC"];
+    let asks = stage.path("threadsafe.so");
+    kit.preload(corners::compile(&kit, THREADSAFE, &asks, &words)?);
+    Ok([host, tiers::safe(stage, &kit, choice)?])
+}
+
+fn life(stage: &mut Stage<'_>) -> Result<String> {
+    let kit = Kit::find(&folder()?)?;
+    let found = life::play(stage, &kit)?;
+    let table = life::table(&found);
+    println!("\n{table}");
+    if stage.bless() && stage.cells().is_none() {
+        report::bless("life", &table)?;
+    }
+    life::sum(&found)
+}
+
+fn corners(stage: &mut Stage<'_>) -> Result<String> {
+    corners::play(stage, &Kit::find(&folder()?)?)
+}
+
+fn cost(stage: &mut Stage<'_>) -> Result<String> {
+    cost::play(stage, &Kit::find(&folder()?)?)
+}
+
+fn guest(stage: &mut Stage<'_>) -> Result<String> {
+    let kit = Kit::find(&folder()?)?;
+    let played = tiers::guest(stage, &kit, Choice::Whole)?;
+    told(stage, "guest", &[("guest", &played)])
+}
+
+fn wire(stage: &mut Stage<'_>) -> Result<String> {
+    let kit = Kit::find(&folder()?)?;
+    let [one, other] = tiers::wire(stage, &kit, Choice::Whole)?;
+    told(stage, "wire", &[("ours serves", &one), ("Soft-RoCE serves", &other)])
+}
+
+fn stock(stage: &mut Stage<'_>) -> Result<String> {
+    let mut played = tiers::stock(stage)?;
+    let known = KNOWN.lines().filter_map(|line| line.split_once('\t'));
+    for (row, why) in known {
+        for (_, outcome) in played.iter_mut().filter(|(name, _)| name == row) {
+            if matches!(outcome, Outcome::Failed(_)) {
+                *outcome = Outcome::Known(why);
+            }
+        }
+    }
+    told(stage, "stock", &[("stock on both sides", &played)])
+}
+
+/// Prints the table, keeps it if that was asked for, and says how it went.
+fn told(stage: &Stage<'_>, name: &str, columns: &[(&str, &tiers::Played)]) -> Result<String> {
+    let table = report::table(columns)?;
+    println!("\n{table}");
+    if stage.bless() && stage.cells().is_none() {
+        report::bless(name, &table)?;
+    }
+    report::sum(columns)
+}

@@ -1,0 +1,284 @@
+//! The three places where the list is played.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+use super::ground::{self, Ground, Own, Place, Port, Wire};
+use super::kit::{self, Kit};
+use super::play::{Names, Outcome, Player};
+use super::rows::{self, Row, Tier};
+use crate::guest::shell::Shell;
+use crate::guest::stage::{Guest, Id, Stage};
+use crate::matrix::linux::{Lab, PAIRINGS, Pairing, Side};
+use crate::run;
+
+/// What is chosen of the list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Choice {
+    /// All of it.
+    Whole,
+    /// All rows of the host and a selection of the others, once each and shortened.
+    Quick,
+}
+
+/// How the rows of a tier went.
+pub(super) type Played = Vec<(String, Outcome)>;
+
+/// Rows that are to be played there, of which there is one at least.
+fn chosen(stage: &Stage<'_>, tier: Tier, choice: Choice) -> Result<Vec<Row>> {
+    let rows = wanted(stage, tier, choice)?;
+    ensure!(!rows.is_empty(), "no row is chosen");
+    Ok(rows)
+}
+
+/// Rows that are to be played there.
+fn wanted(stage: &Stage<'_>, tier: Tier, choice: Choice) -> Result<Vec<Row>> {
+    let wanted = |row: &Row| {
+        let named = stage.cells().is_none_or(|parts| {
+            let parts: Vec<&str> = parts.split('|').collect();
+            // Whoever names rows gets them, of the selection or not.
+            parts.iter().any(|part| row.name.contains(part))
+        });
+        row.is_of(tier) && named && (choice == Choice::Whole || row.quick(tier))
+    };
+    let mut rows = rows::rows()?;
+    rows.retain(wanted);
+    Ok(rows)
+}
+
+fn rows_of<'m, G: Ground<'m>>(
+    mut player: Player<'_, G>,
+    rows: &[Row],
+    choice: Choice,
+) -> Result<(Played, G)> {
+    let mut played = Played::new();
+    for row in rows {
+        let loops = if choice == Choice::Whole { row.loops } else { 1 };
+        played.push((row.name.clone(), player.row(row, loops)));
+    }
+    Ok((played, player.end()?))
+}
+
+/// Has `dat conf` write a registration of one device, the way that a user would.
+pub(super) fn conf(
+    stage: &Stage<'_>,
+    file: &str,
+    device: &str,
+    ip: &str,
+    library: &Path,
+) -> Result<PathBuf> {
+    conf_of(stage, file, &[device], &[ip], library, &[])
+}
+
+/// The same of several, whose names are numbered.
+pub(super) fn conf_of(
+    stage: &Stage<'_>,
+    file: &str,
+    devices: &[&str],
+    ips: &[&str],
+    library: &Path,
+    words: &[&str],
+) -> Result<PathBuf> {
+    let path = stage.path(file);
+    fs::write(&path, lines(stage, "hca", devices, ips, library, words)?)?;
+    Ok(path)
+}
+
+/// The lines of a registration.
+pub(super) fn lines(
+    stage: &Stage<'_>,
+    name: &str,
+    devices: &[&str],
+    ips: &[&str],
+    library: &Path,
+    words: &[&str],
+) -> Result<String> {
+    let mut dat = Command::new(stage.built("dat"));
+    dat.arg("conf").args(devices);
+    for ip in ips {
+        dat.args(["--ip", ip]);
+    }
+    dat.args(["--name", name, "--library"]).arg(library);
+    dat.args(words);
+    run::silent(dat)
+}
+
+/// Both sides on the host, without a guest.
+pub(super) fn host(stage: &mut Stage<'_>, kit: &Kit, choice: Choice) -> Result<Played> {
+    let rows = chosen(stage, Tier::Host, choice)?;
+    beside(stage, kit, Tier::Host, &rows, choice)
+}
+
+/// The same over the provider that is safe for threads, for programs that ask for it.
+pub(super) fn safe(stage: &mut Stage<'_>, kit: &Kit, choice: Choice) -> Result<Played> {
+    let rows = wanted(stage, Tier::Safe, choice)?;
+    if rows.is_empty() {
+        return Ok(Played::new());
+    }
+    beside(stage, kit, Tier::Safe, &rows, choice)
+}
+
+/// Rows of two processes of the host.
+fn beside(
+    stage: &mut Stage<'_>,
+    kit: &Kit,
+    tier: Tier,
+    rows: &[Row],
+    choice: Choice,
+) -> Result<Played> {
+    let words: &[&str] = if tier == Tier::Safe { &["--threadsafe"] } else { &[] };
+    let _port = Port::take()?;
+    let [a, b] = ["a", "b"].map(|name| stage.path(&format!("{}-{name}", tier.name())));
+    let server = stage.server("model", &[&a, &b], &[])?;
+    let registered = |file: &str, socket: &Path, ip: &str| {
+        let device = format!("vfio-user:{}", socket.display());
+        conf_of(stage, file, &[&device], &[ip], &kit.library, words)
+    };
+    let first = registered("first.conf", &a, "192.168.7.1/24")?;
+    let second = registered("second.conf", &b, "192.168.7.2/24")?;
+    let names = Names {
+        peer: "192.168.7.1".into(),
+        tcp: "127.0.0.1".into(),
+        lead: None,
+        fewer: if choice == Choice::Whole { 1 } else { 16 },
+    };
+    let own = Own { stage, shell: None };
+    let player =
+        Player::new(own, Some(kit), Place::Host(first, &[]), Place::Host(second, &[]), names);
+    let (mut played, own) = rows_of(player, rows, choice)?;
+    played.extend(judged(own.stage, server)?);
+    Ok(played)
+}
+
+/// Ends the model. What it complains of is one failure more: both sides were ours.
+fn judged(stage: &mut Stage<'_>, model: Id) -> Result<Option<(String, Outcome)>> {
+    stage.hang_up(model, Duration::from_secs(10))?;
+    let report = stage.complaints(model);
+    let said = |line: &&String| line.trim().starts_with("complaint: ");
+    for line in report.iter().filter(said) {
+        println!("    the model: {}", line.trim());
+    }
+    let first = report.iter().find(said);
+    Ok(first.map(|line| {
+        ("the model has no complaint".to_owned(), Outcome::Failed(line.trim().to_owned()))
+    }))
+}
+
+/// The guest's script: a console, as that of stock Linux is.
+const CONSOLE: &str = "
+# What is told may fail.
+set +e
+ulimit -l unlimited
+busybox stty -echo -onlcr
+busybox ifconfig lo up
+bind 0000:01:00.0 0000:02:00.0
+huge 64
+. /dat/lab.sh
+echo \"@@ready 0\"
+while read -r number limit command; do
+    busybox timeout -k 5 \"$limit\" busybox sh -c \". /dat/lab.sh; $command\" < /dev/null 2>&1
+    echo \"@@done $number $?\"
+done
+";
+
+/// Both sides in a guest, through `/dev/vfio`.
+pub(super) fn guest(stage: &mut Stage<'_>, kit: &Kit, choice: Choice) -> Result<Played> {
+    let rows = chosen(stage, Tier::Guest, choice)?;
+    let sockets = [stage.path("guest-a"), stage.path("guest-b")];
+    let sockets = sockets.each_ref().map(PathBuf::as_path);
+    let library = kit::guest_library();
+    let device = |nth: usize, ip: &str| {
+        let device = format!("0000:0{nth}:00.0");
+        lines(stage, "hca", &[&device], &[ip], Path::new(&library), &[])
+    };
+    let first = device(1, "192.168.7.1/24")?;
+    let second = device(2, "192.168.7.2/24")?;
+    // There is no file that says what such a guest has of networks.
+    let lab = include_str!("../../guest/lab.sh").replace(". /conf", "");
+    let confs =
+        [("first.conf", first.as_str()), ("second.conf", second.as_str()), ("lab.sh", &lab)];
+    let archive = stage.path("dat.cpio");
+    fs::write(&archive, kit.archive(&[], &confs)?)?;
+    let server = stage.server("model", &sockets, &[])?;
+    let guest = Guest {
+        script: CONSOLE,
+        devices: &sockets,
+        // One of the programs registers a GiB.
+        memory: 3072,
+        more: Some(&archive),
+        ..Guest::default()
+    };
+    let id = stage.guest("guest", &guest)?;
+    let (shell, _) = Shell::new(stage, id)?;
+    let names =
+        Names { peer: "192.168.7.1".into(), tcp: "127.0.0.1".into(), lead: None, fewer: 32 };
+    let own = Own { stage, shell: Some(shell) };
+    let places = [ground::first, ground::second].map(Place::Guest);
+    let [first, second] = places;
+    let (mut played, own) =
+        rows_of(Player::new(own, Some(kit), first, second, names), &rows, Choice::Quick)?;
+    own.stage.kill(id);
+    played.extend(judged(own.stage, server)?);
+    Ok(played)
+}
+
+/// One side on the host, the other in a guest of stock Linux with the stock provider over
+/// Soft-RoCE, on the same wire; first with the server here, then there.
+pub(super) fn wire(stage: &mut Stage<'_>, kit: &Kit, choice: Choice) -> Result<[Played; 2]> {
+    let rows = chosen(stage, Tier::Wire, choice)?;
+    let _port = Port::take()?;
+    let mut lab = lab(stage)?;
+    lab.ready(pairing()?)?;
+    let device = format!("vfio-user:{}", lab.place().socket.display());
+    let here = conf(lab.stage, "here.conf", &device, "192.168.10.3/24", &kit.library)?;
+    let here = Place::Host(here, &[]);
+    let there = Place::Guest(kit::stock_command);
+    let names =
+        |peer: &str, tcp: &str, lead| Names { peer: peer.into(), tcp: tcp.into(), lead, fewer: 32 };
+    // To the guest, a side of ours has an address for TCP in the same network.
+    let serving = names("192.168.10.3", "192.168.10.3", None);
+    let player = Player::new(Wire(&mut lab), Some(kit), here.clone(), there.clone(), serving);
+    let (one, _) = rows_of(player, &rows, Choice::Quick)?;
+    let calling = names("192.168.10.2", "127.0.0.1", Some(lab.place().meeting));
+    let player = Player::new(Wire(&mut lab), Some(kit), there, here, calling);
+    let (other, _) = rows_of(player, &rows, Choice::Quick)?;
+    lab.end()?;
+    Ok([one, other])
+}
+
+/// Both sides in a guest of stock Linux, with the stock provider over Soft-RoCE: what the list and
+/// its judge are worth.
+pub(super) fn stock(stage: &mut Stage<'_>) -> Result<Played> {
+    let rows = chosen(stage, Tier::Guest, Choice::Whole)?;
+    let pairing = pairing()?;
+    let mut lab = lab(stage)?;
+    lab.ready(pairing)?;
+    let names =
+        Names { peer: "192.168.10.2".into(), tcp: "127.0.0.1".into(), lead: None, fewer: 128 };
+    let place = Place::Guest(kit::stock_command);
+    let player = Player::new(Wire(&mut lab), None, place.clone(), place, names);
+    let (played, _) = rows_of(player, &rows, Choice::Quick)?;
+    lab.end()?;
+    Ok(played)
+}
+
+/// Ours, and Soft-RoCE.
+fn pairing() -> Result<Pairing> {
+    PAIRINGS
+        .into_iter()
+        .find(|pairing| pairing.server == Side::Ours && pairing.client == Side::Soft)
+        .context("no pairing with Soft-RoCE")
+}
+
+/// The lab, with the stock programs and the stock provider in its guests.
+fn lab<'s, 'm>(stage: &'s mut Stage<'m>) -> Result<Lab<'s, 'm>> {
+    let archive = stage.path("stock.cpio");
+    fs::write(&archive, kit::stock_archive(&crate::folder()?)?)?;
+    let mut lab = Lab::new(stage)?;
+    lab.give(archive);
+    Ok(lab)
+}

@@ -1,0 +1,377 @@
+//! The matrix's place: a model with three HCAs, two guests of stock Linux, the host's driver, and
+//! what is done to them.
+//!
+//! The guests stay up from cell to cell. One that has died is booted again for the next.
+
+use std::collections::BTreeSet;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::side::{Pairing, Place, Side};
+use crate::guest::control::Control;
+use crate::guest::shell::{Answer, Shell};
+use crate::guest::stage::{Guest, Id, Stage, System};
+use crate::matrix::dat;
+
+/// The guests' configurations: networks 9 and tagged 11 belong to the HCAs, 10 and 12 to Soft-RoCE
+/// and who talks to it.
+const FIRST: &str = "HOST=1 HCA='9 10' HCA_VLAN='11 12' PAST=9\n";
+const SECOND: &str = "HOST=2 HCA=9 HCA_VLAN=11 SOFT=10 SOFT_VLAN=12 PAST=10\n";
+/// Seconds in which a `dat` of the host is ready to serve.
+const READY: Duration = Duration::from_secs(15);
+/// Where dtest and its relatives tell each other their addresses.
+const MEETING: u16 = 15828;
+/// What a program of our side says when it serves: `dat`, and `dapltest`.
+const LISTENS: [&str; 2] = ["listens on", dat::READY];
+/// Our side's names and addresses in DAT's registry, as guests have them.
+const REGISTRY: [(&str, &str); 2] = [("ia9", "192.168.9.3/24"), ("ia10", "192.168.10.3/24")];
+
+/// The lab.
+pub(crate) struct Lab<'s, 'm> {
+    /// What it is built on.
+    pub(crate) stage: &'s mut Stage<'m>,
+    model: Option<Id>,
+    control: Option<Control>,
+    guests: [Option<Shell>; 2],
+    /// What is there already when a cell begins is not the cell's.
+    booted: u32,
+    place: Place,
+    /// DAT's programs on our side, once a cell has needed them.
+    programs: Option<dat::Programs>,
+    /// An archive of what guests have beside the usual.
+    more: Option<PathBuf>,
+    reports: Vec<String>,
+}
+
+/// What a program that goes on by itself is there for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Role {
+    /// It listens.
+    Server,
+    /// It calls.
+    Client,
+}
+
+impl Role {
+    /// As a guest's scripts call it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Server => "server",
+            Self::Client => "client",
+        }
+    }
+}
+
+/// A program at work.
+pub(crate) struct Begun {
+    /// Where.
+    pub(crate) side: Side,
+    /// As what.
+    pub(crate) role: Role,
+    /// The process, if it is one of the host.
+    id: Option<Id>,
+}
+
+impl<'s, 'm> Lab<'s, 'm> {
+    /// An empty one; what is needed is started when it is.
+    pub(crate) fn new(stage: &'s mut Stage<'m>) -> Result<Self> {
+        let [first, second, ours, meeting] = free_ports()?;
+        let place = Place { socket: stage.path("ours"), ports: [first, second, ours], meeting };
+        Ok(Self {
+            stage,
+            place,
+            programs: None,
+            more: None,
+            model: None,
+            control: None,
+            guests: [None, None],
+            booted: 0,
+            reports: Vec::new(),
+        })
+    }
+
+    /// Guests that are booted from now on have the files of this archive, too.
+    pub(crate) fn give(&mut self, more: PathBuf) {
+        self.more = Some(more);
+    }
+
+    /// How often a guest was booted.
+    pub(crate) fn boots(&self) -> u32 {
+        self.booted
+    }
+
+    /// Sees to it that everything that a pairing needs is up.
+    pub(crate) fn ready(&mut self, pairing: Pairing) -> Result<()> {
+        if self.model.is_some_and(|id| self.stage.is_over(id)) {
+            self.end()?;
+        }
+        if self.model.is_none() {
+            let sockets = self.sockets();
+            let sockets = sockets.each_ref().map(PathBuf::as_path);
+            let [uplink, soft, control] =
+                ["uplink", "soft", "control"].map(|name| self.stage.path(name));
+            let text = |path: &PathBuf| path.to_string_lossy().into_owned();
+            let wire = format!("dgram:{},{}", text(&uplink), text(&soft));
+            let id = self.stage.server(
+                "model",
+                &sockets,
+                &["--wire", &wire, "--control", &text(&control)],
+            )?;
+            self.model = Some(id);
+            self.control = Some(Control::new(&control)?);
+        }
+        let missing: Vec<usize> = [pairing.server, pairing.client]
+            .into_iter()
+            .filter_map(guest)
+            .filter(|nth| self.guests[*nth].is_none())
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .collect();
+        let mut booting = Vec::new();
+        for nth in missing {
+            booting.push((nth, self.boot(nth)?));
+        }
+        for (nth, id) in booting {
+            let (shell, set_up) = Shell::new(self.stage, id)?;
+            ensure!(set_up.status == 0, "a guest's set-up failed:\n{}", set_up.text());
+            self.guests[nth] = Some(shell);
+        }
+        Ok(())
+    }
+
+    fn sockets(&self) -> [PathBuf; 3] {
+        let [first, second] = ["first", "second"].map(|name| self.stage.path(name));
+        [first, second, self.place.socket.clone()]
+    }
+
+    fn boot(&mut self, nth: usize) -> Result<Id> {
+        let sockets = self.sockets();
+        let socket = sockets[nth].as_path();
+        let [local, remote] = ["soft", "uplink"].map(|name| self.stage.path(name));
+        let first = nth == 0;
+        let mut options = vec![
+            "-netdev".to_owned(),
+            format!(
+                "user,id=aside,restrict=off,hostfwd=tcp:127.0.0.1:{}-:18515",
+                self.place.ports[nth]
+            ),
+            "-device".to_owned(),
+            "e1000,netdev=aside,romfile=".to_owned(),
+            // Where the address that our side has in the guest's network is the host.
+            "-netdev".to_owned(),
+            format!(
+                "user,id=past,restrict=off,net=192.168.{net}.0/24,host=192.168.{net}.3,dns=192.168.{net}.4,dhcpstart=192.168.{net}.15",
+                net = if first { 9 } else { 10 }
+            ),
+            "-device".to_owned(),
+            "e1000,netdev=past,mac=52:54:00:12:35:01,romfile=".to_owned(),
+        ];
+        if !first {
+            if let Some(aside) = options.get_mut(1) {
+                aside
+                    .push_str(&format!(",hostfwd=tcp:127.0.0.1:{}-:{MEETING}", self.place.meeting));
+            }
+            options.extend([
+                "-netdev".to_owned(),
+                format!(
+                    "dgram,id=soft,local.type=unix,local.path={},remote.type=unix,remote.path={}",
+                    local.display(),
+                    remote.display()
+                ),
+                "-device".to_owned(),
+                "virtio-net-pci,netdev=soft,mac=52:54:00:12:34:02,romfile=".to_owned(),
+            ]);
+        }
+        let guest = Guest {
+            system: System::Stock,
+            script: if first { FIRST } else { SECOND },
+            devices: &[socket],
+            options: &options,
+            memory: 768,
+            more: self.more.as_deref(),
+            ..Guest::default()
+        };
+        self.booted += 1;
+        let name = format!("{}-{}", if first { "first" } else { "second" }, self.booted);
+        self.stage.guest(&name, &guest)
+    }
+
+    /// Runs a command in a side's guest, with a limit in seconds. A guest that does not answer is
+    /// given up.
+    pub(crate) fn run(&mut self, side: Side, limit: u64, command: &str) -> Result<Answer> {
+        let nth = guest(side).context("our side is no guest")?;
+        let shell = self.guests[nth].as_mut().context("the guest is not up")?;
+        let answer = shell.run(self.stage, limit, command);
+        if answer.is_err()
+            && let Some(shell) = self.guests[nth].take()
+        {
+            self.stage.kill(shell.id);
+        }
+        answer
+    }
+
+    /// As [`Lab::run`], for what must go well.
+    pub(crate) fn must(&mut self, side: Side, limit: u64, command: &str) -> Result<String> {
+        let answer = self.run(side, limit, command)?;
+        ensure!(answer.status == 0, "`{command}` ended with {}:\n{}", answer.status, answer.text());
+        Ok(answer.text())
+    }
+
+    /// What it has of its own.
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Starts a program of our side: one of DAT's, or else `dat` with these arguments.
+    fn ours(&mut self, command: &str) -> Result<Id> {
+        if !dat::Programs::has(command) {
+            let args: Vec<&str> = command.split_whitespace().collect();
+            return self.stage.program("dat", &args);
+        }
+        if self.programs.is_none() {
+            self.programs = Some(dat::Programs::new(self.stage, &self.place.socket, &REGISTRY)?);
+        }
+        let programs = self.programs.as_ref().context("no programs")?;
+        self.stage.start("ours", programs.command(command)?)
+    }
+
+    /// Starts a program that goes on by itself.
+    pub(crate) fn begin(&mut self, side: Side, role: Role, command: &str) -> Result<Begun> {
+        let id = if side == Side::Ours {
+            Some(self.ours(command)?)
+        } else {
+            self.must(side, 25, &format!("begin {} {command}", role.name()))?;
+            None
+        };
+        Ok(Begun { side, role, id })
+    }
+
+    /// Starts a server, and waits until it listens, at `port`, if it is one of a guest and the port
+    /// is not 0.
+    pub(crate) fn serve(&mut self, side: Side, port: u16, command: &str) -> Result<Begun> {
+        let begun = self.begin(side, Role::Server, command)?;
+        if let Some(id) = begun.id {
+            let until = Instant::now() + READY;
+            while !LISTENS.iter().any(|what| self.stage.said(id, what)) {
+                if self.stage.is_over(id) || Instant::now() > until {
+                    self.stage.kill(id);
+                    bail!("`{command}` does not serve:{}", self.stage.tail(id));
+                }
+                // Also lets a moment pass.
+                let _ = self.stage.hear(id);
+            }
+        } else if port != 0 {
+            self.must(side, 30, &format!("listening {port}"))?;
+        }
+        Ok(begun)
+    }
+
+    /// Ends a program at once, as a crash would.
+    pub(crate) fn stop(&mut self, begun: &Begun) -> Result<()> {
+        match begun.id {
+            Some(id) => self.stage.kill(id),
+            None => {
+                self.must(begun.side, 25, &format!("stop {}", begun.role.name()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for a program's end, for so many seconds: its status, and what it said. `None`: it had
+    /// to be ended.
+    pub(crate) fn reap(&mut self, begun: &Begun, within: u64) -> Result<(Option<i32>, String)> {
+        if let Some(id) = begun.id {
+            let (status, text) = self.outcome(id, within);
+            return Ok((status.map(|status| status.code().unwrap_or(-1)), text));
+        }
+        let command = format!("reap {} {within}", begun.role.name());
+        let answer = self.run(begun.side, within + 20, &command)?;
+        let status = (answer.status != 99).then_some(answer.status);
+        Ok((status, answer.text()))
+    }
+
+    /// How a program of the host ended, and what it said. `None`: it had to be ended.
+    pub(crate) fn outcome(&mut self, id: Id, within: u64) -> (Option<ExitStatus>, String) {
+        let status = self.stage.outcome(id, Duration::from_secs(within));
+        self.stage.kill(id);
+        (status, self.stage.tail(id))
+    }
+
+    /// Runs a client to its end.
+    pub(crate) fn call(&mut self, side: Side, within: u64, command: &str) -> Result<Answer> {
+        if side != Side::Ours {
+            return self.run(side, within, command);
+        }
+        let id = self.ours(command)?;
+        let (status, _) = self.outcome(id, within);
+        Ok(Answer {
+            status: status.map_or(143, |status| status.code().unwrap_or(-1)),
+            lines: self.stage.outputs(id).concat(),
+        })
+    }
+
+    /// Says something to the model.
+    pub(crate) fn model(&mut self, line: &str) -> Result<Vec<String>> {
+        self.control.as_mut().context("no model")?.tell(line)
+    }
+
+    /// The number of a side's HCA in the model, if it has one.
+    pub(crate) fn hca(side: Side) -> Option<usize> {
+        match side {
+            Side::First => Some(0),
+            Side::Second => Some(1),
+            Side::Soft => None,
+            Side::Ours => Some(2),
+        }
+    }
+
+    /// Ends everything.
+    pub(crate) fn end(&mut self) -> Result<()> {
+        for shell in &mut self.guests {
+            if let Some(shell) = shell.take() {
+                self.stage.kill(shell.id);
+            }
+        }
+        self.control = None;
+        if let Some(id) = self.model.take() {
+            if self.stage.is_over(id) {
+                bail!("the model ended by itself:{}", self.stage.tail(id));
+            }
+            self.stage.hang_up(id, Duration::from_secs(10))?;
+            self.reports.extend(self.stage.complaints(id));
+        }
+        Ok(())
+    }
+
+    /// What the models had to say at their ends.
+    pub(crate) fn reports(&self) -> &[String] {
+        &self.reports
+    }
+}
+
+/// Ports of the host that nobody has at present.
+fn free_ports() -> Result<[u16; 4]> {
+    let mut ports = [0; 4];
+    // All at once, so that they differ.
+    let mut bound = Vec::new();
+    for _ in ports {
+        bound.push(TcpListener::bind(("127.0.0.1", 0))?);
+    }
+    for (port, listener) in ports.iter_mut().zip(&bound) {
+        *port = listener.local_addr()?.port();
+    }
+    Ok(ports)
+}
+
+/// Which guest a side is in.
+fn guest(side: Side) -> Option<usize> {
+    match side {
+        Side::First => Some(0),
+        Side::Second | Side::Soft => Some(1),
+        Side::Ours => None,
+    }
+}

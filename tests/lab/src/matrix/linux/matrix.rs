@@ -1,0 +1,216 @@
+//! The matrix: every test with every pairing, one after the other on one pair of guests, and the
+//! table of how they went.
+
+use std::time::Instant;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+
+use super::cells::{self, Ends, How, Ours, Test, Tools};
+use super::lab::Lab;
+use super::side::{PAIRINGS, Pairing, Side};
+use super::table;
+use crate::guest::stage::Stage;
+use crate::run;
+
+/// Seconds that a server may take to its end after its client's.
+const AFTER: u64 = 10;
+
+/// How a cell went.
+pub(crate) enum Outcome {
+    /// Well, in so many seconds.
+    Passed(f64),
+    /// The same, but only when it was played again: a guest stands still at times while its machine
+    /// has other things to do, and programs like ibv_rc_pingpong give up after half a second.
+    Again(f64),
+    /// It did not; why has been said.
+    Failed,
+    /// It cannot be.
+    Cannot(&'static str),
+}
+
+/// A row of outcomes, one for each pairing.
+pub(crate) struct Row {
+    /// Its test.
+    pub(crate) test: &'static Test,
+    /// In the order of [`PAIRINGS`]; `None`: not played.
+    pub(crate) cells: Vec<Option<Outcome>>,
+}
+
+/// All cells.
+pub(super) fn whole(stage: &mut Stage<'_>) -> Result<String> {
+    let (table, played) = play(stage, |_, _| true)?;
+    if stage.bless() {
+        let version = &stage.stock()?.version;
+        let path = run::root().join("docs/interop.md");
+        let table = if stage.cells().is_none() {
+            table
+        } else {
+            let names = cells::tests().map(|test| test.name);
+            table::merged(&std::fs::read_to_string(&path)?, &table, names)
+        };
+        let text = format!("{}{table}", FRONT.replace("{version}", version));
+        std::fs::write(&path, text).with_context(|| format!("{}", path.display()))?;
+    }
+    played
+}
+
+/// The small selection. Soft-RoCE with mlx5_ib judges the model once more where it already judges
+/// our side: the whole matrix has that.
+pub(crate) fn quick(stage: &mut Stage<'_>) -> Result<String> {
+    let judged = |test: &Test, pairing: Pairing| {
+        let ours = PAIRINGS.into_iter().filter(|pairing| pairing.has_ours());
+        pairing.judges_model() && ours.map(|ours| test.cannot(ours)).any(|why| why.is_none())
+    };
+    play(stage, |test, pairing| test.quick && !judged(test, pairing))?.1
+}
+
+/// The front of the documentation's table.
+const FRONT: &str = "\
+# Who works with whom
+
+Written by `cargo xtask qemu-test --linux matrix --bless`: every tool with every pair of sides, server first. *mlx5_ib* is the
+unmodified driver of Linux {version} with rdma-core's provider, on the device model; *rxe* is the same kernel's Soft-RoCE behind
+a virtio network device, which knows nothing of the model; *ours* is `dat`, or `dapltest` over the uDAPL provider, on the host, on the model. All are on one
+wire. Times are of a guest under emulation, rounded up: they say that it ends, not how fast it is.
+
+";
+
+/// The table, and how it went.
+fn play(
+    stage: &mut Stage<'_>,
+    chosen: impl Fn(&Test, Pairing) -> bool,
+) -> Result<(String, Result<String>)> {
+    let filter = stage.cells().map(str::to_owned);
+    let wanted = |test: &Test, pairing: Pairing| {
+        let named = filter.as_deref().is_none_or(|parts| {
+            let name = format!("{} / {}", test.name, pairing.name());
+            parts.split('|').any(|part| name.contains(part))
+        });
+        named && chosen(test, pairing)
+    };
+    let version = stage.stock()?.version.clone();
+    let mut lab = Lab::new(stage)?;
+    let mut rows = Vec::new();
+    let start = Instant::now();
+    for test in cells::tests() {
+        if !PAIRINGS.into_iter().any(|pairing| wanted(test, pairing)) {
+            continue;
+        }
+        let mut cells = Vec::new();
+        for pairing in PAIRINGS {
+            cells.push(wanted(test, pairing).then(|| cell(&mut lab, test, pairing)));
+        }
+        rows.push(Row { test, cells });
+    }
+    let boots = lab.boots();
+    lab.end()?;
+    print!("{}", table::said(lab.reports()));
+    let table = table::markdown(&rows);
+    println!("\n{table}");
+    let outcomes = || rows.iter().flat_map(|row| row.cells.iter().flatten());
+    let count = |what: fn(&Outcome) -> bool| outcomes().filter(|cell| what(cell)).count();
+    let passed = count(|cell| matches!(cell, Outcome::Passed(_)));
+    let again = count(|cell| matches!(cell, Outcome::Again(_)));
+    let failed = count(|cell| matches!(cell, Outcome::Failed));
+    let cannot = count(|cell| matches!(cell, Outcome::Cannot(_)));
+    let said = format!(
+        "{} cells pass ({again} at the second attempt), {failed} fail, {cannot} cannot be; Linux {version}, {boots} boots, {} s",
+        passed + again,
+        start.elapsed().as_secs()
+    );
+    let judged = match (failed, passed + again) {
+        (0, 1..) => Ok(said),
+        (0, 0) => Err(anyhow!("no cell was played")),
+        _ => Err(anyhow!("{said}")),
+    };
+    Ok((table, judged))
+}
+
+fn cell(lab: &mut Lab<'_, '_>, test: &Test, pairing: Pairing) -> Outcome {
+    if let Some(reason) = test.cannot(pairing) {
+        return Outcome::Cannot(reason);
+    }
+    let name = format!("{} / {}", test.name, pairing.name());
+    // A boot is not part of a cell's time.
+    if let Err(error) = lab.ready(pairing) {
+        println!("    {name}: not ready: {error:#}");
+    }
+    for again in [false, true] {
+        let start = Instant::now();
+        let played = lab.ready(pairing).and_then(|()| match &test.how {
+            How::Tools(tools) => tools_of(lab, tools, pairing),
+            How::Own(play, _) => play(lab, pairing),
+        });
+        let seconds = start.elapsed().as_secs_f64();
+        match played {
+            Ok(()) => {
+                println!("    {name}: {seconds:.1} s");
+                return if again { Outcome::Again(seconds) } else { Outcome::Passed(seconds) };
+            }
+            Err(error) => println!("    {name}: FAILED after {seconds:.1} s: {error:#}"),
+        }
+    }
+    Outcome::Failed
+}
+
+fn tools_of(lab: &mut Lab<'_, '_>, tools: &Tools, pairing: Pairing) -> Result<()> {
+    let mut server = (pairing.server, tools.server);
+    let mut client = (pairing.client, tools.client);
+    let ours = match tools.ours {
+        Ours::Can(server, client) => Some((server, client)),
+        Ours::Does | Ours::Serves(_) | Ours::Cannot(_) => None,
+    };
+    if let Some((ours_server, ours_client)) = ours {
+        for (side, command, ours) in
+            [(&server.0, &mut server.1, ours_server), (&client.0, &mut client.1, ours_client)]
+        {
+            if *side == Side::Ours {
+                *command = ours;
+            }
+        }
+    }
+    let serving = if server.1.is_empty() {
+        None
+    } else {
+        let command = pairing.told(server.1, server.0, lab.place());
+        Some(lab.serve(server.0, tools.port, &command)?)
+    };
+    if !tools.weather.is_empty() {
+        lab.model(&format!("impair {}", tools.weather))?;
+    }
+    let command = pairing.told(client.1, client.0, lab.place());
+    let called = lab.call(client.0, tools.limit, &command);
+    if !tools.weather.is_empty() {
+        lab.model("impair")?;
+    }
+    let reaped = serving.map(|serving| {
+        let wait = if tools.endless { 0 } else { AFTER };
+        lab.reap(&serving, wait)
+    });
+    let called = called?;
+    let (status, said) = match reaped.transpose()? {
+        Some((status, said)) => (status, said),
+        None => (Some(0), String::new()),
+    };
+    let judge = || -> Result<()> {
+        let well = called.status == 0;
+        if called.status == 143 {
+            bail!("the client does not end");
+        }
+        ensure!(well == (tools.ends == Ends::Well), "the client ended with {}", called.status);
+        ensure!(
+            client.0 == Side::Ours || called.text().contains(tools.says),
+            "the client does not say \"{}\"",
+            tools.says
+        );
+        if !tools.endless {
+            let status = status.context("the server does not end")?;
+            ensure!(status == 0, "the server ended with {status}");
+        }
+        Ok(())
+    };
+    judge().with_context(|| {
+        let called = called.text();
+        format!("\n--- client: {command}\n{called}\n--- server: {}\n{said}\n---\n", server.1)
+    })
+}

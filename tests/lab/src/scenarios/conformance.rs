@@ -1,0 +1,28 @@
+//! The conformance suite through `/dev/vfio`: every case, on two HCAs that stay up.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::guest::stage::Stage;
+
+const SCRIPT: &str = "
+bind 0000:01:00.0 0000:02:00.0
+guest conformance 0000:01:00.0 0000:02:00.0
+";
+/// What the program says at the end.
+const MARK: &str = "@@conformance ";
+/// All cases take less.
+const LIMIT: Duration = Duration::from_secs(400);
+
+pub(super) fn play(stage: &mut Stage<'_>) -> Result<String> {
+    let sockets = [stage.path("a"), stage.path("b")];
+    let sockets = sockets.each_ref().map(|path| path.as_path());
+    let server = stage.server("model", &sockets, &[])?;
+    let guest = stage.linux("guest", SCRIPT, &sockets)?;
+    let line = stage.expect(guest, MARK, LIMIT)?;
+    stage.finish(guest, Duration::from_secs(10))?;
+    stage.hang_up(server, Duration::from_secs(5))?;
+    let said = line.strip_prefix(MARK).context("no text")?;
+    Ok(said.to_owned())
+}

@@ -1,0 +1,89 @@
+//! The scenarios, in the order they begin: the longest one early.
+
+mod bare_metal;
+mod boot;
+mod conformance;
+mod isolation;
+mod rude;
+mod two_guests;
+mod vf;
+mod vfio;
+
+use anyhow::Result;
+
+use crate::guest::stage::Stage;
+use crate::matrix::{dat, linux};
+
+/// A scenario: what it shows, and its play, which gives a line for the table.
+pub(crate) struct Scenario {
+    pub(crate) name: &'static str,
+    pub(crate) about: &'static str,
+    pub(crate) play: fn(&mut Stage<'_>) -> Result<String>,
+    /// It takes stock Linux.
+    pub(crate) stock: bool,
+}
+
+/// All of them.
+pub(crate) const SCENARIOS: &[Scenario] = &[
+    Scenario {
+        name: "linux",
+        about: "stock Linux on the model: a selection of the matrix that `--linux` plays in full",
+        play: linux::quick,
+        stock: true,
+    },
+    Scenario {
+        name: "conformance",
+        about: "every case of the conformance suite, through /dev/vfio",
+        play: conformance::play,
+        stock: false,
+    },
+    Scenario {
+        name: "dat-guests",
+        about: "the DAT programs of others in a guest and with Soft-RoCE: a selection of what `--dat` plays in full",
+        play: dat::away,
+        stock: true,
+    },
+    Scenario {
+        name: "dat",
+        about: "the DAT programs of others on the host, all of them shortened; what processes leave behind, corners, and the cost",
+        play: dat::here,
+        stock: false,
+    },
+    Scenario {
+        name: "boot",
+        about: "a guest boots with an IOMMU, gives two HCAs to VFIO and powers off by itself",
+        play: boot::play,
+        stock: false,
+    },
+    Scenario {
+        name: "vfio",
+        about: "all the demo does, through /dev/vfio; interrupts, a reset in mid-traffic, a hundred lives",
+        play: vfio::play,
+        stock: false,
+    },
+    Scenario {
+        name: "two-guests",
+        about: "dat listen in one guest, dat ping and dat perf in another",
+        play: two_guests::play,
+        stock: false,
+    },
+    Scenario {
+        name: "isolation",
+        about: "the device reaches what the driver has mapped for it, and nothing else",
+        play: isolation::play,
+        stock: false,
+    },
+    Scenario { name: "vf", about: "the same on virtual functions", play: vf::play, stock: false },
+    Scenario {
+        name: "bare-metal",
+        about: "the image without an operating system serves a Linux guest, and an image that calls",
+        play: bare_metal::play,
+        stock: false,
+    },
+    Scenario {
+        name: "rude",
+        about: "limits, shared groups, lost devices and dead servers end soon, with the message that helps",
+        play: rude::play,
+        stock: false,
+    },
+];

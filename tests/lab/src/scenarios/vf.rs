@@ -1,0 +1,41 @@
+//! The model as a virtual function: without an address the driver says what its owner must do; with
+//! one it is the same code as ever.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::guest::control::Control;
+use crate::guest::stage::Stage;
+
+const SCRIPT: &str = r#"
+bind 0000:01:00.0 0000:02:00.0
+if guest open 0000:01:00.0 2> /tmp/said; then false; else echo "@@refused $(busybox cat /tmp/said)"; fi
+read go
+guest demo 0000:01:00.0 0000:02:00.0
+"#;
+/// What the owner must be told.
+const REMEDY: &str = "ip link set DEV vf N mac";
+
+pub(super) fn play(stage: &mut Stage<'_>) -> Result<String> {
+    let sockets = [stage.path("a"), stage.path("b")];
+    let control = stage.path("control");
+    let path = control.to_str().context("a path that is no text")?.to_owned();
+    let sockets = sockets.each_ref().map(|path| path.as_path());
+    let server = stage.server("model", &sockets, &["--vf", "--control", &path])?;
+    let mut control = Control::new(&control)?;
+    let guest = stage.linux("guest", SCRIPT, &sockets)?;
+    let line = stage.expect(guest, "@@refused ", Duration::from_secs(60))?;
+    if !line.contains(REMEDY) {
+        return Err(stage.failed(guest, "no word of what the owner must do"));
+    }
+    for function in 0..2 {
+        control.tell(&format!("address {function}"))?;
+    }
+    stage.say(guest, "go");
+    let line = stage.expect(guest, "@@demo ", Duration::from_secs(90))?;
+    stage.finish(guest, Duration::from_secs(10))?;
+    stage.hang_up(server, Duration::from_secs(5))?;
+    let demo = line.strip_prefix("@@demo ").context("no text")?;
+    Ok(format!("without an address told what to do; with one {demo}"))
+}

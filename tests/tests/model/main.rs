@@ -1,0 +1,19 @@
+//! The driver on the device model, in process. One program for all of it: each program that
+//! contains the driver compiles it anew.
+
+mod bringup;
+mod dat_break;
+mod dat_cards;
+mod dat_connect;
+mod dat_extensions;
+mod dat_fence;
+mod dat_hostile;
+mod dat_loss;
+mod dat_memory;
+mod dat_refusal;
+mod dat_threads;
+mod dat_transfer;
+mod faults;
+mod laws;
+mod layouts;
+mod mute;

@@ -1,0 +1,509 @@
+//! The arguments, which are the manual as well: every line of `dat --help` stands here.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgAction, Args as Group, Parser, Subcommand, ValueEnum};
+use dat_core::provider::{Mtu, Net};
+use vfio_host::Address;
+
+use super::compat::Compat;
+use super::failure::Failure;
+use super::traffic::Kind;
+use super::tree::Tree;
+
+/// Where dat listen listens if it is not told.
+const PORT: u16 = 4711;
+
+const EXAMPLES: &str = "\
+Examples:
+  dat list                                       what is in this machine
+  dat doctor 0000:3b:00.0                        what stands between it and traffic
+  sudo dat bind --check 0000:3b:00.0             what binding it to vfio-pci would do
+  sudo dat bind 0000:3b:00.0
+
+  dat listen 0000:3b:00.0 --ip 192.168.7.1/24    on one machine
+  dat ping 0000:5e:00.0 192.168.7.1 --ip 192.168.7.2/24
+  dat perf 0000:5e:00.0 192.168.7.1 --ip 192.168.7.2/24 --kind write --size 64K
+
+DEVICE is a PCI address (0000:3b:00.0, or 3b:00.0 in domain 0) of a function bound to vfio-pci, or
+vfio-user:PATH, a device that another process serves on the UNIX socket PATH.
+
+Units: sizes are bytes, or with K and M times 1024 and 1024 * 1024; times are seconds unless the name
+says otherwise; rates are in MB/s, millions of payload bytes per second.
+
+Exit status: 0 everything asked for was done; 1 a check or the traffic failed, or the device could not be
+used; 2 the arguments are wrong.
+
+Results go to standard output, progress and messages to standard error.";
+
+/// RDMA without a kernel driver: looks after mlx5 HCAs on VFIO and moves verified data between them
+#[derive(Parser, Clone, Debug)]
+#[command(name = "dat", version, after_help = EXAMPLES, disable_help_subcommand = true)]
+pub(crate) struct Args {
+    /// Results as JSON
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Says more: what is done (-v), each step (-vv), each command of the device as mlx5_core
+    /// prints it (-vvv)
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    pub(crate) verbose: u8,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What is asked for. What each does, its arguments say: that is its help.
+#[derive(Subcommand, Clone, Debug)]
+pub(crate) enum Command {
+    List(List),
+    Info(Info),
+    Bind(Bind),
+    Unbind(Unbind),
+    Doctor(Doctor),
+    Listen(Listen),
+    Ping(Ping),
+    Perf(Perf),
+    Conf(Conf),
+    InstallProvider(InstallProvider),
+    Compat(Compat),
+}
+
+/// The tree that the machine is looked at through.
+#[derive(Group, Clone, Debug)]
+pub(crate) struct Root {
+    /// Looks at a copy of /sys, /proc and /dev below DIR instead of at this machine
+    #[arg(long, value_name = "DIR", default_value = "/", hide_default_value = true)]
+    root: PathBuf,
+}
+
+impl Root {
+    /// The tree.
+    pub(crate) fn tree(&self) -> Tree {
+        Tree::new(&self.root)
+    }
+}
+
+/// Lists the HCAs of this machine
+///
+/// PCI address, name, driver bound, IOMMU group, link, NUMA node, firmware (where the kernel driver
+/// or vfio says it) and network interfaces. A machine without an HCA is no error: the list is
+/// empty.
+#[derive(Group, Clone, Debug)]
+pub(crate) struct List {
+    #[command(flatten)]
+    pub(crate) root: Root,
+}
+
+/// Says everything that is known of a device
+///
+/// What the kernel knows of it, and, if it is bound to vfio-pci or is vfio-user:PATH, what the
+/// device says itself: it is reset, brought up, asked and given back.
+#[derive(Group, Clone, Debug)]
+pub(crate) struct Info {
+    /// The device
+    pub(crate) device: Address,
+    /// Does not open the device
+    #[arg(long)]
+    pub(crate) closed: bool,
+    #[command(flatten)]
+    pub(crate) root: Root,
+}
+
+/// Hands devices from their kernel driver to vfio-pci
+///
+/// Sets driver_override, unbinds the present driver and lets the kernel probe again. Needs root.
+/// Refused, unless --force is given: a device whose network interface carries addresses or routes,
+/// and one with virtual functions, which would vanish. All devices of an IOMMU group have to be
+/// handed over before one can be used.
+#[derive(Group, Clone, Debug)]
+pub(crate) struct Bind {
+    /// PCI addresses
+    #[arg(required = true, value_name = "DEVICE")]
+    pub(crate) devices: Vec<Address>,
+    /// Only says what it would do; changes nothing, needs no root
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// Does it even if this machine loses network connections or virtual functions by it
+    #[arg(long)]
+    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) root: Root,
+}
+
+/// Hands devices back to their kernel driver
+///
+/// Clears driver_override, unbinds vfio-pci and lets the kernel probe again. Needs root.
+#[derive(Group, Clone, Debug)]
+pub(crate) struct Unbind {
+    /// PCI addresses
+    #[arg(required = true, value_name = "DEVICE")]
+    pub(crate) devices: Vec<Address>,
+    /// Only says what it would do; changes nothing, needs no root
+    #[arg(long)]
+    pub(crate) check: bool,
+    #[command(flatten)]
+    pub(crate) root: Root,
+}
+
+/// Checks everything between this user and traffic, and says how to mend it
+///
+/// IOMMU, VFIO modules, locked memory, DMA entries, huge pages; of each HCA its driver, its IOMMU
+/// group, the rights to its file, its PCI link. With DEVICE only that one; if all is well so far it
+/// is opened and asked for firmware, link type, GUID and MTU, which resets it. Exit status 1 if
+/// anything stands in the way.
+#[derive(Group, Clone, Debug)]
+pub(crate) struct Doctor {
+    /// The device; all HCAs of the machine if left out
+    pub(crate) device: Option<Address>,
+    /// Does not open the device
+    #[arg(long)]
+    pub(crate) closed: bool,
+    #[command(flatten)]
+    pub(crate) root: Root,
+}
+
+/// A device with an address in a network.
+#[derive(Group, Clone, Debug)]
+pub(crate) struct Adapter {
+    /// The device
+    pub(crate) device: Address,
+    /// Its own address and the length of the network's prefix, as 192.168.7.1/24 or fd00::1/64
+    #[arg(long, value_name = "ADDRESS/PREFIX", value_parser = network)]
+    ip: (IpAddr, u8),
+    /// Next hop to all other networks
+    #[arg(long, value_name = "ADDRESS")]
+    gateway: Option<IpAddr>,
+    /// 802.1Q VLAN, 1 to 4094
+    #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u16).range(1..=4094))]
+    vlan: Option<u16>,
+    /// Greatest payload of a packet: 256, 512, 1024, 2048 or 4096; a client's must not be above
+    /// its listener's
+    #[arg(long, value_name = "BYTES", value_parser = mtu)]
+    pub(crate) mtu: Option<Mtu>,
+}
+
+impl Adapter {
+    /// The same, with this MTU unless the user has said another.
+    pub(crate) fn with_mtu(self, mtu: Option<Mtu>) -> Self {
+        Self { mtu: self.mtu.or(mtu), ..self }
+    }
+
+    /// The network it is in.
+    pub(crate) fn net(&self) -> Result<Net, Failure> {
+        let (addr, prefix) = self.ip;
+        if let Some(gateway) = self.gateway
+            && gateway.is_ipv4() != addr.is_ipv4()
+        {
+            return Err(Failure::usage(format!(
+                "--gateway {gateway} and --ip {addr} are of different kinds"
+            )));
+        }
+        Ok(Net { addr, prefix, gateway: self.gateway, vlan: self.vlan })
+    }
+}
+
+/// Where dat listen is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer {
+    ip: IpAddr,
+    port: u16,
+}
+
+impl Peer {
+    /// Somebody's port.
+    pub(crate) fn new(ip: IpAddr, port: u16) -> Self {
+        Self { ip, port }
+    }
+
+    /// Its address, seen from this adapter.
+    pub(crate) fn address(&self, adapter: &Adapter) -> Result<SocketAddr, Failure> {
+        let Self { ip, port } = *self;
+        let (own, _) = adapter.ip;
+        if ip.is_ipv4() != own.is_ipv4() {
+            return Err(Failure::usage(format!(
+                "the peer {ip} and --ip {own} are of different kinds"
+            )));
+        }
+        if ip == own {
+            return Err(Failure::usage(format!("the peer {ip} is this adapter's own address")));
+        }
+        if ip.is_unspecified() || ip.is_multicast() {
+            return Err(Failure::usage(format!("{ip} is nobody's address")));
+        }
+        Ok(SocketAddr::new(ip, port))
+    }
+}
+
+/// Serves the tests of dat ping and dat perf
+///
+/// Any number of tests, up to eight at a time, each verified here as well; a line for each at its
+/// end. Ends with a Ctrl-C, or after --count tests. Exit status 1 if a test had wrong contents or
+/// its connection broke.
+#[derive(Group, Clone, Debug)]
+pub(crate) struct Listen {
+    #[command(flatten)]
+    pub(crate) adapter: Adapter,
+    /// Port to listen on
+    #[arg(long, default_value_t = PORT, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) port: u16,
+    /// Ends after so many tests
+    #[arg(long, value_name = "TESTS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: Option<u64>,
+    /// Spins while a test is under way instead of sleeping until the device interrupts
+    #[arg(long)]
+    pub(crate) poll: bool,
+}
+
+/// Sends messages there and back, one after the other, and says how long they took
+///
+/// Both sides verify every byte. A Ctrl-C ends it early, with the times so far.
+#[derive(Group, Clone, Debug)]
+pub(crate) struct Ping {
+    #[command(flatten)]
+    pub(crate) adapter: Adapter,
+    /// Where dat listen is: ADDRESS, ADDRESS:PORT, for IPv6 `[ADDRESS]:PORT`
+    #[arg(value_parser = peer)]
+    pub(crate) peer: Peer,
+    /// Round trips; 0 to go on until Ctrl-C
+    #[arg(long, default_value_t = 1000)]
+    pub(crate) count: u64,
+    /// Bytes of a message, 1 to 1M
+    #[arg(long, value_name = "BYTES", default_value = "64", value_parser = size)]
+    pub(crate) size: u32,
+    /// Seconds between two round trips, 10 at the most
+    #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = interval)]
+    pub(crate) interval: Duration,
+    /// Longest silence of the peer, in seconds
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = timeout)]
+    pub(crate) timeout: Duration,
+    /// Spins instead of sleeping until the device interrupts
+    #[arg(long)]
+    pub(crate) poll: bool,
+}
+
+/// Measures bandwidth and rate of operations
+///
+/// Both sides verify every byte, within the time measured: what is told is what arrived and was
+/// right. A bind opens a piece of memory to the peer, which reads through the last of each batch.
+#[derive(Group, Clone, Debug)]
+pub(crate) struct Perf {
+    #[command(flatten)]
+    pub(crate) adapter: Adapter,
+    /// Where dat listen is: ADDRESS, ADDRESS:PORT, for IPv6 `[ADDRESS]:PORT`
+    #[arg(value_parser = peer)]
+    pub(crate) peer: Peer,
+    /// What is done
+    #[arg(long, value_enum, default_value_t = Kind::Write)]
+    pub(crate) kind: Kind,
+    /// Operations
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: u64,
+    /// Bytes of one, 1 to 1M
+    #[arg(long, value_name = "BYTES", default_value = "4K", value_parser = size)]
+    pub(crate) size: u32,
+    /// Operations in flight, 1 to 48; size times depth is 4M at the most
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=48))]
+    pub(crate) depth: u16,
+    /// Longest silence of the peer, in seconds
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = timeout)]
+    pub(crate) timeout: Duration,
+    /// Spins instead of sleeping until the device interrupts
+    #[arg(long)]
+    pub(crate) poll: bool,
+}
+
+/// Lines of dat.conf.
+#[derive(Group, Clone, Debug)]
+pub(crate) struct Registrations {
+    /// Devices; all HCAs that are bound to vfio-pci if left out
+    #[arg(value_name = "DEVICE")]
+    pub(crate) devices: Vec<Address>,
+    /// A device's own address and the length of the network's prefix; once for each device, in
+    /// their order
+    #[arg(long, value_name = "ADDRESS/PREFIX", value_parser = network)]
+    pub(crate) ip: Vec<(IpAddr, u8)>,
+    /// What consumers open; with several devices, the beginning of it: dat0, dat1
+    #[arg(long, default_value = "dat")]
+    pub(crate) name: String,
+    /// For consumers that ask for a thread-safe provider, which most do not
+    #[arg(long)]
+    pub(crate) threadsafe: bool,
+    /// Next hop to all other networks
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) gateway: Option<IpAddr>,
+    /// 802.1Q VLAN, 1 to 4094
+    #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u16).range(1..=4094))]
+    pub(crate) vlan: Option<u16>,
+    /// Greatest payload of a packet: 256, 512, 1024, 2048 or 4096
+    #[arg(long, value_name = "BYTES", value_parser = mtu)]
+    pub(crate) mtu: Option<Mtu>,
+    /// Endpoints that there can be; 1024 if left out
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(16..=16384))]
+    pub(crate) endpoints: Option<u16>,
+    /// Memory for queues; 96 if left out, and 48 for each 1024 Endpoints more
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(8..=65536))]
+    pub(crate) memory: Option<u32>,
+    /// What the provider says on standard error; error if left out
+    #[arg(long, value_enum, value_name = "LEVEL")]
+    pub(crate) log: Option<Log>,
+}
+
+/// How much a provider says.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Log {
+    /// Nothing
+    Off,
+    /// What keeps an adapter from working
+    Error,
+    /// Calls that are refused for a reason that their code cannot tell as well
+    Warn,
+    /// Adapters that open and close as well
+    Info,
+    /// Every call that returns an error as well
+    Debug,
+}
+
+impl Log {
+    /// As the provider reads it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+        }
+    }
+}
+
+/// Prints lines of dat.conf, by which DAT programs in C find HCAs
+///
+/// A registry (libdat2) reads /etc/dat.conf, or the file that DAT_OVERRIDE names; each line there
+/// is an Interface Adapter. The last field but one is what the provider is told: docs/udapl.md has
+/// all of it.
+#[derive(Group, Clone, Debug)]
+pub(crate) struct Conf {
+    #[command(flatten)]
+    pub(crate) lines: Registrations,
+    /// The provider: a file, or a name that the loader finds
+    #[arg(long, value_name = "FILE", default_value = super::conf::LIBRARY)]
+    pub(crate) library: PathBuf,
+    #[command(flatten)]
+    pub(crate) root: Root,
+}
+
+/// Installs the uDAPL provider, and its lines of dat.conf
+///
+/// The provider goes to DIR/lib, the lines to DIR/etc/dat.conf, where lines of other providers stay
+/// as they are. Doing it again changes what is asked for otherwise, and nothing else.
+#[derive(Group, Clone, Debug)]
+pub(crate) struct InstallProvider {
+    #[command(flatten)]
+    pub(crate) lines: Registrations,
+    /// The folder
+    #[arg(long, value_name = "DIR")]
+    pub(crate) prefix: PathBuf,
+    /// The provider's file; the one beside this program if left out
+    #[arg(long, value_name = "FILE")]
+    pub(crate) library: Option<PathBuf>,
+    /// Instead of DIR/etc/dat.conf
+    #[arg(long, value_name = "FILE")]
+    pub(crate) conf: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) root: Root,
+}
+
+fn network(text: &str) -> Result<(IpAddr, u8), String> {
+    let Some((address, prefix)) = text.split_once('/') else {
+        return Err("the length of the network's prefix is missing, as in 192.168.7.1/24".into());
+    };
+    let address: IpAddr = address.parse().map_err(|_| format!("{address} is no address"))?;
+    let most = if address.is_ipv4() { 32 } else { 128 };
+    match prefix.parse() {
+        Ok(prefix @ 1..) if prefix <= most => Ok((address, prefix)),
+        Ok(_) | Err(_) => Err(format!("a prefix has 1 to {most} bits")),
+    }
+}
+
+fn peer(text: &str) -> Result<Peer, String> {
+    if let Ok(ip) = text.parse() {
+        return Ok(Peer { ip, port: PORT });
+    }
+    match text.parse::<SocketAddr>() {
+        Ok(peer) if peer.port() != 0 => Ok(Peer { ip: peer.ip(), port: peer.port() }),
+        Ok(_) => Err("a port is 1 to 65535".into()),
+        Err(_) => {
+            Err("a peer is an address, as 192.168.7.1, 192.168.7.1:4711 or [fd00::1]:4711".into())
+        }
+    }
+}
+
+fn mtu(text: &str) -> Result<Mtu, String> {
+    let bytes = text.parse::<u32>().ok();
+    (1..=5)
+        .filter_map(Mtu::from_code)
+        .find(|mtu| Some(mtu.bytes()) == bytes)
+        .ok_or_else(|| "a path MTU is 256, 512, 1024, 2048 or 4096".into())
+}
+
+pub(crate) fn size(text: &str) -> Result<u32, String> {
+    let (digits, unit) = match text.strip_suffix(['K', 'k']) {
+        Some(digits) => (digits, 1 << 10),
+        None => match text.strip_suffix(['M', 'm']) {
+            Some(digits) => (digits, 1 << 20),
+            None => (text, 1),
+        },
+    };
+    let bytes = digits.parse::<u32>().ok();
+    match bytes.and_then(|bytes| bytes.checked_mul(unit)) {
+        Some(bytes @ 1..=0x10_0000) => Ok(bytes),
+        Some(_) | None => Err("a size is 1 to 1M, in bytes or with K or M".into()),
+    }
+}
+
+fn seconds(text: &str, least: f64, most: f64) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (least..=most).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        Ok(_) | Err(_) => Err(format!("give {least} to {most} seconds")),
+    }
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    seconds(text, 0.0, 10.0)
+}
+
+pub(crate) fn timeout(text: &str) -> Result<Duration, String> {
+    seconds(text, 0.1, 3600.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_arguments_fit_together() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn values_have_units_and_limits() {
+        assert_eq!(size("64K"), Ok(65536));
+        assert_eq!(size("1m"), Ok(1 << 20));
+        for bad in ["0", "", "K", "2M", "-1", "1G", "4294967296", "4194304K", "1\u{e4}"] {
+            assert!(size(bad).is_err(), "{bad}");
+        }
+        assert_eq!(mtu("1024"), Ok(Mtu::B1024));
+        assert!(mtu("1500").is_err() && mtu("").is_err());
+        assert!(interval("0").is_ok() && interval("11").is_err() && interval("NaN").is_err());
+        assert!(timeout("0").is_err() && timeout("inf").is_err() && timeout("0.5").is_ok());
+        assert_eq!(network("10.0.0.1/8"), Ok(("10.0.0.1".parse().unwrap(), 8)));
+        for bad in ["10.0.0.1", "10.0.0.1/33", "10.0.0.1/0", "fd00::1/129", "x/24", "10.0.0.1/"] {
+            assert!(network(bad).is_err(), "{bad}");
+        }
+        assert!(peer("fd00::1").is_ok_and(|peer| peer.port == PORT));
+        assert!(peer("[fd00::1]:5000").is_ok_and(|peer| peer.port == 5000));
+        assert!(peer("10.0.0.1:0").is_err() && peer("host").is_err());
+    }
+}

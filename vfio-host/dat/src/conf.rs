@@ -1,0 +1,160 @@
+//! `dat conf`: lines of `dat.conf`, by which a uDAPL registry finds the provider and the provider
+//! its HCA.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::path::Path;
+
+use dat_core::provider::Mtu;
+use serde::Serialize;
+use vfio_host::Address;
+
+use super::args::{Conf, Registrations};
+use super::failure::Failure;
+use super::out::Out;
+use super::tree::Tree;
+use super::{End, hca};
+
+/// The provider's file.
+pub(crate) const LIBRARY: &str = "libdapldat.so";
+/// What the registry compares with what a consumer was built for.
+const INTERFACE: &str = "u2.0";
+/// The provider's name and version, which the registry keeps and nobody compares.
+const VERSION: &str = "dapldat.2.0";
+
+/// A line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Line {
+    /// What a consumer opens.
+    pub(crate) name: String,
+    /// For consumers that ask for a provider whose handles any thread may use at any time.
+    pub(crate) threadsafe: bool,
+    /// The provider's file.
+    pub(crate) library: String,
+    /// What the provider is told.
+    pub(crate) parameters: String,
+}
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let threads = if self.threadsafe { "threadsafe" } else { "nonthreadsafe" };
+        write!(
+            f,
+            "{} {INTERFACE} {threads} default {} {VERSION} \"{}\" \"\"",
+            self.name, self.library, self.parameters
+        )
+    }
+}
+
+/// A word that stands in a line without quoting, and in the parameters between blanks.
+fn word(what: &str, text: &str) -> Result<String, Failure> {
+    let odd = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '"' | '\\' | '#');
+    if text.is_empty() || text.contains(odd) {
+        return Err(Failure::usage(format!("{what} {text:?} cannot stand in dat.conf"))
+            .remedy("choose one without blanks, quotes, backslashes and #"));
+    }
+    Ok(text.to_owned())
+}
+
+fn path(what: &str, path: &Path) -> Result<String, Failure> {
+    let text = path
+        .to_str()
+        .ok_or_else(|| Failure::usage(format!("{what} {} is no text", path.display())))?;
+    word(what, text)
+}
+
+/// The devices asked for, or all that are bound to vfio-pci.
+fn devices(asked: &Registrations, tree: &Tree) -> Result<Vec<Address>, Failure> {
+    if !asked.devices.is_empty() {
+        return Ok(asked.devices.clone());
+    }
+    let bound: Vec<Address> = hca::all(tree)
+        .into_iter()
+        .filter(|hca| hca.supported && hca.on_vfio())
+        .map(|hca| Address::Pci(hca.address))
+        .collect();
+    if bound.is_empty() {
+        return Err(Failure::new("no HCA is bound to vfio-pci").remedy(
+            "dat list shows what there is, sudo dat bind DEVICE binds it; or name a device: vfio-user:PATH is one too",
+        ));
+    }
+    Ok(bound)
+}
+
+/// The lines asked for.
+pub(crate) fn lines(
+    asked: &Registrations,
+    tree: &Tree,
+    library: &Path,
+) -> Result<Vec<Line>, Failure> {
+    let devices = devices(asked, tree)?;
+    let named: Vec<String> = devices.iter().map(Address::to_string).collect();
+    if asked.ip.len() != devices.len() {
+        return Err(Failure::usage(format!(
+            "{} need one address each, and --ip is given {} times",
+            named.join(", "),
+            asked.ip.len()
+        ))
+        .remedy("give --ip ADDRESS/PREFIX once for each, in this order"));
+    }
+    let library = path("the library", library)?;
+    let mut lines = Vec::new();
+    for (nth, (device, ip)) in devices.iter().zip(&asked.ip).enumerate() {
+        if let Address::User(socket) = device {
+            path("the socket", socket)?;
+        }
+        let name =
+            if devices.len() == 1 { asked.name.clone() } else { format!("{}{nth}", asked.name) };
+        lines.push(Line {
+            name: word("the name", &name)?,
+            threadsafe: asked.threadsafe,
+            library: library.clone(),
+            parameters: parameters(asked, device, *ip)?,
+        });
+    }
+    Ok(lines)
+}
+
+/// What the provider is told of a device.
+fn parameters(
+    asked: &Registrations,
+    device: &Address,
+    (ip, prefix): (IpAddr, u8),
+) -> Result<String, Failure> {
+    let mut text = format!("{device} ip={ip}/{prefix}");
+    if let Some(gateway) = asked.gateway {
+        if gateway.is_ipv4() != ip.is_ipv4() {
+            return Err(Failure::usage(format!(
+                "--gateway {gateway} and --ip {ip} are of different kinds"
+            )));
+        }
+        text.push_str(&format!(" gateway={gateway}"));
+    }
+    if let Some(vlan) = asked.vlan {
+        text.push_str(&format!(" vlan={vlan}"));
+    }
+    if let Some(mtu) = asked.mtu.map(Mtu::bytes) {
+        text.push_str(&format!(" mtu={mtu}"));
+    }
+    if let Some(endpoints) = asked.endpoints {
+        text.push_str(&format!(" endpoints={endpoints}"));
+    }
+    if let Some(memory) = asked.memory {
+        text.push_str(&format!(" memory={memory}"));
+    }
+    if let Some(log) = asked.log {
+        text.push_str(&format!(" log={}", log.word()));
+    }
+    Ok(text)
+}
+
+/// Lines as a text.
+pub(crate) fn text(lines: &[Line]) -> String {
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+pub(crate) fn run(conf: &Conf, out: &Out) -> Result<End, Failure> {
+    let lines = lines(&conf.lines, &conf.root.tree(), &conf.library)?;
+    out.result(&lines, &text(&lines))?;
+    Ok(End::Ok)
+}

@@ -1,0 +1,252 @@
+//! `dat info`, and what `dat doctor` asks of an open device.
+
+use dat_core::provider::{Fault, Provider};
+use hca_mlx5::{Config, Mlx5};
+use serde::Serialize;
+use vfio_host::{Address, Host, Opened, Trouble};
+
+use super::End;
+use super::args::Info;
+use super::doctor::{Check, State};
+use super::failure::Failure;
+use super::hca::{self, Hca};
+use super::out::{Out, table};
+use super::traffic::{bring_up_config, open_device};
+
+/// What an open device says of itself.
+#[derive(Clone, Debug, Serialize)]
+struct Said {
+    pci_id: Option<String>,
+    firmware: String,
+    link_type: &'static str,
+    /// The port carries traffic.
+    link_up: bool,
+    mac: String,
+    node_guid: String,
+    /// Greatest payload of a packet.
+    path_mtu: u32,
+    /// Greatest frame.
+    frame_size: u16,
+    max_queue_pairs: u32,
+    max_completion_queues: u32,
+    max_memory_keys: u32,
+    max_message: u32,
+    memory_windows: bool,
+    interrupt_vectors: u16,
+    /// 4 KiB pages that the firmware holds.
+    firmware_pages: u32,
+    /// The MAC is there: a virtual function may have none before its owner gives it one.
+    #[serde(skip)]
+    has_mac: bool,
+}
+
+/// All that is known.
+#[derive(Debug, Serialize)]
+struct Told {
+    device: String,
+    machine: Option<Hca>,
+    said: Option<Said>,
+}
+
+pub(crate) fn run(info: &Info, out: &Out) -> Result<End, Failure> {
+    let tree = info.root.tree();
+    let machine = match &info.device {
+        Address::Pci(address) => Some(hca::one(&tree, *address)?),
+        Address::User(_) => None,
+    };
+    let mut rows = machine.as_ref().map_or(Vec::new(), of_machine);
+    let opens = machine.as_ref().is_none_or(Hca::on_vfio) && !info.closed && tree.is_machine();
+    let said = if opens {
+        match ask(&info.device) {
+            Ok(said) => Some(said),
+            Err(failure) => {
+                // What is known without it is worth telling all the same.
+                out.say(table(&rows).trim_end())?;
+                return Err(failure);
+            }
+        }
+    } else {
+        None
+    };
+    if let Some(said) = &said {
+        rows.extend(of_device(said));
+    } else if !info.closed {
+        let driver = "bind it to vfio-pci to hear what it says itself: dat bind --check".into();
+        rows.push(vec!["(closed)".into(), driver]);
+    }
+    let told = Told { device: info.device.to_string(), machine, said };
+    out.result(&told, &table(&rows))?;
+    Ok(End::Ok)
+}
+
+fn row(name: &str, value: impl ToString) -> Vec<String> {
+    vec![name.to_owned(), value.to_string()]
+}
+
+fn of_machine(hca: &Hca) -> Vec<Vec<String>> {
+    let dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".into());
+    let link = match (hca.link.words(), hca.link.missed()) {
+        (Some(now), Some(best)) => format!("{now} (the device can do {best})"),
+        (Some(now), None) => now,
+        (None, _) => "-".into(),
+    };
+    let number = |value: Option<u64>| dash(&value.map(|value| value.to_string()));
+    let mut rows = vec![
+        row("address", hca.address),
+        row("device", format!("{} (15b3:{:04x})", hca.name, hca.device_id)),
+        row("driver", dash(&hca.driver)),
+        row("IOMMU group", number(hca.iommu_group.map(u64::from))),
+        row("PCI link", link),
+        row("NUMA node", number(hca.numa_node)),
+    ];
+    if let Some(parent) = &hca.physical_function {
+        rows.push(row("physical function", parent));
+    }
+    if hca.virtual_functions > 0 {
+        rows.push(row("virtual functions", hca.virtual_functions));
+    }
+    for (name, value) in [("kernel: firmware", &hca.firmware), ("kernel: board", &hca.board)] {
+        if let Some(value) = value {
+            rows.push(row(name, value));
+        }
+    }
+    if !hca.netdevs.is_empty() {
+        rows.push(row("kernel: network", hca.netdevs.join(", ")));
+    }
+    rows
+}
+
+fn of_device(said: &Said) -> Vec<Vec<String>> {
+    let up = if said.link_up { "up" } else { "down" };
+    let windows = if said.memory_windows { "yes" } else { "no" };
+    let id = said.pci_id.as_deref().unwrap_or("-");
+    vec![
+        row("PCI ID", id),
+        row("firmware", &said.firmware),
+        row("link type", format!("{}, {up}", said.link_type)),
+        row("MAC", &said.mac),
+        row("node GUID", &said.node_guid),
+        row("path MTU", format!("{} (frames of {} bytes)", said.path_mtu, said.frame_size)),
+        row("queue pairs", said.max_queue_pairs),
+        row("completion queues", said.max_completion_queues),
+        row("memory keys", said.max_memory_keys),
+        row("greatest message", said.max_message),
+        row("memory windows", windows),
+        row("interrupt vectors", said.interrupt_vectors),
+        row("firmware pages", format!("{} of 4 KiB", said.firmware_pages)),
+    ]
+}
+
+/// Opens a device, asks it, and gives it back.
+fn ask(device: &Address) -> Result<Said, Failure> {
+    match open_device(device)? {
+        Opened::Vfio(host) => asked(&host),
+        Opened::User(host) => asked(&host),
+    }
+}
+
+fn asked<H: Host>(host: &H) -> Result<Said, Failure> {
+    let failed = |fault: Fault| match host.trouble() {
+        Some(trouble @ Trouble::Gone(_)) => trouble.into(),
+        Some(_) | None => Failure::fault(host.name(), fault),
+    };
+    let shared = |vector: u16| if vector < host.vectors() { vector } else { 0 };
+    let config =
+        Config { completion_vector: shared(1), command_vector: shared(2), ..bring_up_config() };
+    let mut driver: Mlx5<'_, H> = Mlx5::open(host, &config).map_err(failed)?;
+    let link_up = driver.link_up();
+    let limits = *driver.limits();
+    let identity = *driver.device().identity();
+    let firmware_pages = driver.device().firmware_pages();
+    let closed = driver.close();
+    let link_up = link_up.map_err(failed)?;
+    closed.map_err(failed)?;
+    let (major, minor, sub) = limits.firmware;
+    let id = host.config_space().ok().and_then(|space| space.id());
+    Ok(Said {
+        pci_id: id.map(|(vendor, device)| format!("{vendor:04x}:{device:04x}")),
+        firmware: format!("{major}.{minor}.{sub:04}"),
+        // Any other kind of port is refused when it is brought up, in words.
+        link_type: "Ethernet",
+        link_up,
+        mac: identity.mac.map(|byte| format!("{byte:02x}")).join(":"),
+        node_guid: format!("{:016x}", identity.node_guid),
+        path_mtu: limits.mtu.bytes(),
+        frame_size: identity.frame_size,
+        max_queue_pairs: limits.max_qp,
+        max_completion_queues: limits.max_cq,
+        max_memory_keys: limits.max_mkey,
+        max_message: limits.max_message,
+        memory_windows: limits.windows,
+        interrupt_vectors: host.vectors(),
+        firmware_pages,
+        has_mac: identity.mac != [0; 6],
+    })
+}
+
+/// The checks of `dat doctor` that only an open device can answer.
+pub(crate) fn checks(device: &Address) -> Vec<Check> {
+    let said = match ask(device) {
+        Ok(said) => said,
+        Err(failure) => {
+            let check = Check::new("opens", State::Fail, failure.cause).of(device);
+            return vec![match failure.remedy.as_str() {
+                "" => check,
+                remedy => check.remedy(remedy),
+            }];
+        }
+    };
+    let link = if said.link_up {
+        Check::new("link", State::Ok, format!("{}, up", said.link_type))
+    } else {
+        Check::new("link", State::Fail, format!("{}, down", said.link_type))
+            .remedy("plug the cable in, or look at the switch's port")
+    };
+    let mac = if said.has_mac {
+        Check::new("MAC", State::Ok, &said.mac)
+    } else {
+        Check::new("MAC", State::Fail, "none: a virtual function that nobody gave one")
+            .remedy("on the machine that has the physical function: ip link set DEV vf N mac 02:00:00:00:00:01")
+    };
+    let mtu = if said.path_mtu >= 1024 {
+        Check::new(
+            "path MTU",
+            State::Ok,
+            format!("{} (frames of {} bytes)", said.path_mtu, said.frame_size),
+        )
+    } else {
+        Check::new(
+            "path MTU",
+            State::Warn,
+            format!("{}: frames of only {} bytes", said.path_mtu, said.frame_size),
+        )
+        .remedy("raise the MTU of the port, and of the switch")
+    };
+    let windows = if said.memory_windows {
+        Check::new("memory windows", State::Ok, "the device has them")
+    } else {
+        Check::new("memory windows", State::Warn, "the device has none: RMRs cannot be made")
+            .remedy("update the firmware")
+    };
+    let checks = [
+        Check::new(
+            "opens",
+            State::Ok,
+            format!(
+                "it was reset, brought up and given back; {} interrupt vectors",
+                said.interrupt_vectors
+            ),
+        ),
+        Check::new(
+            "firmware",
+            State::Ok,
+            format!("{}, holds {} pages of 4 KiB", said.firmware, said.firmware_pages),
+        ),
+        link,
+        Check::new("node GUID", State::Ok, &said.node_guid),
+        mac,
+        mtu,
+        windows,
+    ];
+    checks.into_iter().map(|check| check.of(device)).collect()
+}

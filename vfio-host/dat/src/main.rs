@@ -1,0 +1,7 @@
+//! The `dat` command: see `dat --help`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    dat::main()
+}

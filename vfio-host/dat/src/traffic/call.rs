@@ -1,0 +1,225 @@
+//! The client's side of a connection: finding the peer, saying hello, and parting.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use dat_core::cm::Reason;
+use dat_core::{CloseFlag, DtoStatus, Event, MemPriv};
+use tracing::{debug, info};
+use vfio_host::Host;
+
+use super::super::failure::Failure;
+use super::super::signals;
+use super::adapter::{self, SLICE, broken, dat};
+use super::conn::Conn;
+use super::hello::{Hello, Welcome, refusal_words};
+use crate::Nic;
+
+/// Attempts to connect that the peer may take for ghosts of an earlier connection.
+const ATTEMPTS: usize = 4;
+/// The peer may take so long to hear of the end.
+const PARTING: Duration = Duration::from_secs(2);
+
+/// What to do about a peer that is not the one meant.
+const OTHER_PORT: &str = "start dat listen there, or give the port it was started with: PEER:PORT";
+
+/// Whom to call, and how patiently.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Callee {
+    /// Where it listens.
+    pub(super) peer: SocketAddr,
+    /// Longest silence.
+    pub(super) timeout: Duration,
+    /// Spin instead of sleeping.
+    pub(super) spin: bool,
+}
+
+/// A connection to a `dat listen` that agreed to a test.
+#[derive(Debug)]
+pub(super) struct Call<'p, H: Host> {
+    /// The connection.
+    pub(super) conn: Conn<'p, H>,
+    /// What the peer lets us reach.
+    pub(super) welcome: Welcome,
+    callee: Callee,
+}
+
+impl<'p, H: Host> Call<'p, H> {
+    /// Connects and agrees on the test. The contents of its messages, and what their path carries,
+    /// are settled here.
+    pub(super) fn new(
+        nic: &mut Nic<'_, 'p, H>,
+        callee: Callee,
+        hello: Hello,
+    ) -> Result<Self, Failure> {
+        let hello = Hello { seed: adapter::seed(nic), mtu: adapter::path_mtu(nic), ..hello };
+        let conn = Conn::new(nic, hello, hello.client(), MemPriv::empty())?;
+        let welcome = connect(nic, &conn, callee)?;
+        Ok(Self { conn, welcome, callee })
+    }
+
+    /// The next event that is not the end: that is a failure. `None` if somebody asked for the end;
+    /// a failure as well if nothing comes for too long.
+    pub(super) fn next(&self, nic: &mut Nic<'_, 'p, H>) -> Result<Option<Event>, Failure> {
+        let Callee { peer, timeout, spin } = self.callee;
+        let until = Instant::now() + timeout;
+        loop {
+            if signals::asked() {
+                return Ok(None);
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(Failure::new(format!(
+                    "nothing came from {peer} for {} s",
+                    timeout.as_secs_f64()
+                ))
+                .remedy("is its dat listen still there? --timeout gives it more time"));
+            }
+            let event = adapter::next(nic, self.conn.evd, left.min(SLICE), spin)?;
+            let Some(event) = event else { continue };
+            if let Event::Dto(dto) = event
+                && dto.status != DtoStatus::Success
+            {
+                if dto.status == DtoStatus::ErrFlushed {
+                    // The event that ends the connection says more, and comes behind.
+                    continue;
+                }
+                return Err(self.failed(nic, dto.status));
+            }
+            if let Event::RmrBind { status, .. } = event
+                && status != DtoStatus::Success
+            {
+                return Err(self.failed(nic, status));
+            }
+            if event.is_terminal() {
+                return Err(self.ended(nic, event));
+            }
+            return Ok(Some(event));
+        }
+    }
+
+    fn ended(&self, nic: &mut Nic<'_, 'p, H>, event: Event) -> Failure {
+        let peer = self.callee.peer;
+        if matches!(event, Event::Disconnected(_)) {
+            return Failure::new(format!("{peer} ended the connection in mid-test"))
+                .remedy("its output says why");
+        }
+        broken(nic, self.conn.ep, &peer.to_string())
+    }
+
+    fn failed(&self, nic: &mut Nic<'_, 'p, H>, status: DtoStatus) -> Failure {
+        nic.advance();
+        if let Some(trouble) = adapter::trouble(nic) {
+            return trouble;
+        }
+        let (cause, remedy) = adapter::status(status);
+        Failure::new(format!("an operation with {} failed: {cause}", self.callee.peer))
+            .remedy(remedy)
+    }
+
+    /// Parts in good order: what was posted finishes first, and the peer hears of it.
+    pub(super) fn part(self, nic: &mut Nic<'_, 'p, H>) -> Result<(), Failure> {
+        let ep = self.conn.ep;
+        nic.ep_disconnect(ep, CloseFlag::Graceful)
+            .map_err(|error| dat("dat_ep_disconnect", error))?;
+        let until = Instant::now() + PARTING;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let event = adapter::next(nic, self.conn.evd, left, self.callee.spin)?;
+            if event.is_none_or(|event| event.is_terminal()) {
+                break;
+            }
+        }
+        self.conn.free(nic)
+    }
+}
+
+fn connect<'p, H: Host>(
+    nic: &mut Nic<'_, 'p, H>,
+    conn: &Conn<'p, H>,
+    callee: Callee,
+) -> Result<Welcome, Failure> {
+    let Callee { peer, timeout, spin } = callee;
+    let until = Instant::now() + timeout;
+    let hello = conn.hello.bytes();
+    for attempt in 0..ATTEMPTS {
+        conn.post_recvs(nic)?;
+        info!("connecting to {peer}");
+        let left = until.saturating_duration_since(Instant::now());
+        nic.ep_connect(conn.ep, peer, left.max(SLICE), &hello)
+            .map_err(|error| dat("dat_ep_connect", error))?;
+        let event = loop {
+            if signals::asked() {
+                return Err(Failure::new("interrupted while connecting"));
+            }
+            if let Some(event) = adapter::next(nic, conn.evd, SLICE, spin)?
+                && conn.dto(&event).is_none()
+            {
+                break event;
+            }
+        };
+        debug!("attempt {attempt}: {event:?}");
+        let reason = nic.ep_reject_reason(conn.ep).ok().flatten();
+        if reason == Some(Reason::STALE) && attempt + 1 < ATTEMPTS && Instant::now() < until {
+            // The peer may hold a connection of an earlier life of this device. Now it knows.
+            nic.ep_reset(conn.ep).map_err(|e| dat("dat_ep_reset", e))?;
+            continue;
+        }
+        return answered(nic, conn, peer, timeout, event);
+    }
+    Err(Failure::new(format!("{peer} rejects every attempt")))
+}
+
+fn answered<'p, H: Host>(
+    nic: &mut Nic<'_, 'p, H>,
+    conn: &Conn<'p, H>,
+    peer: SocketAddr,
+    timeout: Duration,
+    event: Event,
+) -> Result<Welcome, Failure> {
+    let (ip, port) = (peer.ip(), peer.port());
+    let private = nic.ep_private_data(conn.ep).unwrap_or_default();
+    let fail = |cause: String, remedy: &str| Err(Failure::new(cause).remedy(remedy));
+    if let Event::Established(_) = event {
+        return match Welcome::read(private, &conn.hello) {
+            Some(welcome) => Ok(welcome),
+            None => fail(
+                format!(
+                    "what accepts connections on port {port} of {ip} is no dat listen of this version"
+                ),
+                OTHER_PORT,
+            ),
+        };
+    }
+    if let Event::PeerRejected(_) = event {
+        return match refusal_words(private) {
+            Some(words) => fail(format!("{peer} refused the test: {words}"), ""),
+            None => {
+                fail(format!("{peer} refused the connection, and it is no dat listen"), OTHER_PORT)
+            }
+        };
+    }
+    if nic.ep_reject_reason(conn.ep) == Ok(Some(Reason::INVALID_MTU)) {
+        let mtu = adapter::path_mtu(nic);
+        return fail(
+            format!("{peer} cannot take packets of {mtu} bytes"),
+            "give the --mtu that it was started with, or a smaller one; 1024 is safe",
+        );
+    }
+    if let Event::NonPeerRejected(_) = event {
+        return fail(format!("{ip} is there, but nothing listens on its port {port}"), OTHER_PORT);
+    }
+    if let Event::Unreachable(_) = event {
+        return fail(
+            format!("{ip} does not answer"),
+            "is it up, is its address right, is it in the same network and VLAN (--ip, --vlan, --gateway)?",
+        );
+    }
+    if let Event::TimedOut(_) = event {
+        return fail(
+            format!("no connection to {peer} within {} s", timeout.as_secs_f64()),
+            "is it up, in the same network and VLAN, and does dat listen run there? --timeout gives it more time",
+        );
+    }
+    Err(broken(nic, conn.ep, &peer.to_string()))
+}

@@ -1,0 +1,296 @@
+//! `dat perf`: many operations in flight; how many a second, and how many bytes.
+//!
+//! The peer says how far it has verified, and this side keeps no more than that allows in flight:
+//! what is measured is operations that arrived and were right, not operations that were posted.
+
+use std::time::Instant;
+
+use dat_core::{CompletionFlags, DtoEvent, DtoOperation, Event, MemPriv, Rmr, RmrTriplet};
+use serde::Serialize;
+use vfio_host::Host;
+
+use super::super::End;
+use super::super::args::Perf;
+use super::super::failure::Failure;
+use super::super::out::{Out, progress};
+use super::adapter::{self, Play, dat};
+use super::call::{Call, Callee};
+use super::hello::{Hello, Kind, Message, Saying};
+use crate::Nic;
+
+/// What is told at the end.
+#[derive(Debug, Serialize)]
+struct Told {
+    peer: String,
+    test: Kind,
+    size: u32,
+    depth: u16,
+    /// Operations, all verified.
+    count: u64,
+    seconds: f64,
+    operations_per_second: f64,
+    /// Of payload; a bind moves none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    megabytes_per_second: Option<f64>,
+}
+
+pub(crate) fn run(perf: &Perf, out: &Out) -> Result<End, Failure> {
+    let callee =
+        Callee { peer: perf.peer.address(&perf.adapter)?, timeout: perf.timeout, spin: perf.poll };
+    let hello = Hello {
+        kind: perf.kind,
+        depth: perf.depth,
+        size: perf.size,
+        count: perf.count,
+        seed: 0,
+        mtu: 0,
+    };
+    hello.check().map_err(Failure::usage)?;
+    let told = adapter::with(&perf.adapter, Measuring { perf, callee, hello, out })?;
+    out.result(&told, &words(&told))?;
+    Ok(End::Ok)
+}
+
+fn words(told: &Told) -> String {
+    let Told {
+        peer,
+        test,
+        size,
+        depth,
+        count,
+        seconds,
+        operations_per_second,
+        megabytes_per_second,
+    } = told;
+    let bytes = match megabytes_per_second {
+        Some(rate) => format!(", {rate:.1} MB/s"),
+        None => String::new(),
+    };
+    format!(
+        "{} with {peer}: {count} operations of {size} bytes, {depth} in flight, all verified\n\
+         {seconds:.3} s, {operations_per_second:.0} operations/s{bytes}\n",
+        test.name()
+    )
+}
+
+struct Measuring<'a> {
+    perf: &'a Perf,
+    callee: Callee,
+    hello: Hello,
+    out: &'a Out,
+}
+
+impl Play for Measuring<'_> {
+    type Told = Told;
+
+    #[expect(clippy::cast_precision_loss, reason = "for people")]
+    fn play<'p, H: Host>(self, nic: &mut Nic<'_, 'p, H>) -> Result<Told, Failure> {
+        let Self { perf, callee, hello, out } = self;
+        let call = Call::new(nic, callee, hello)?;
+        let mut run = Run::new(nic, call)?;
+        let bar = progress(*out, perf.count, perf.kind.name());
+        let start = Instant::now();
+        while run.verified < perf.count {
+            while run.has_room() {
+                run.post(nic)?;
+            }
+            let Some(event) = run.call.next(nic)? else {
+                return Err(Failure::new(format!(
+                    "interrupted after {} of {} operations",
+                    run.verified, perf.count
+                )));
+            };
+            run.event(nic, &event)?;
+            bar.set_position(run.verified.max(run.completed));
+        }
+        let seconds = start.elapsed().as_secs_f64();
+        bar.finish_and_clear();
+        run.part(nic)?;
+        let rate = perf.count as f64 / seconds.max(1e-9);
+        Ok(Told {
+            peer: callee.peer.to_string(),
+            test: perf.kind,
+            size: perf.size,
+            depth: perf.depth,
+            count: perf.count,
+            seconds,
+            operations_per_second: rate,
+            megabytes_per_second: (perf.kind != Kind::Bind)
+                .then(|| rate * f64::from(perf.size) / 1e6),
+        })
+    }
+}
+
+/// A test under way.
+struct Run<'p, H: Host> {
+    call: Call<'p, H>,
+    rmr: Option<Rmr>,
+    /// The key of the newest bind.
+    window: u32,
+    posted: u64,
+    completed: u64,
+    /// As the peer says.
+    verified: u64,
+}
+
+impl<'p, H: Host> Run<'p, H> {
+    fn new(nic: &mut Nic<'_, 'p, H>, mut call: Call<'p, H>) -> Result<Self, Failure> {
+        let mut rmr = None;
+        if call.conn.hello.kind == Kind::Bind {
+            call.conn.fill_far();
+            let pz = call.conn.pz();
+            rmr = Some(nic.rmr_create(pz).map_err(|e| dat("dat_rmr_create", e))?);
+        }
+        Ok(Self { call, rmr, window: 0, posted: 0, completed: 0, verified: 0 })
+    }
+
+    /// Another operation may be posted.
+    fn has_room(&self) -> bool {
+        let Hello { kind, count, depth, .. } = self.call.conn.hello;
+        let depth = u64::from(depth);
+        // What the peer has not verified yet it must not lose: by a message without a receive, a
+        // write over another one, or a window that is bound anew while it reads there.
+        let unverified = match kind {
+            Kind::Ping | Kind::Send | Kind::Bind => depth,
+            Kind::Write => 2 * depth,
+            Kind::Read => u64::MAX,
+        };
+        self.posted < count
+            && self.posted - self.completed < depth
+            && self.posted - self.verified < unverified
+    }
+
+    /// A piece of the peer's memory.
+    fn far(&self, number: u64) -> RmrTriplet {
+        let at = self.call.conn.hello.server().far.of(number);
+        RmrTriplet {
+            addr: self.call.welcome.addr.wrapping_add(at as u64),
+            len: self.call.conn.hello.size,
+            context: self.call.welcome.context,
+        }
+    }
+
+    fn post(&mut self, nic: &mut Nic<'_, 'p, H>) -> Result<(), Failure> {
+        let number = self.posted;
+        let far = self.far(number);
+        let conn = &mut self.call.conn;
+        let Hello { kind, depth, count, .. } = conn.hello;
+        match kind {
+            Kind::Ping | Kind::Send => {
+                conn.fill(number, number);
+                conn.send(nic, number, number)?;
+            }
+            Kind::Write => {
+                conn.fill(number, number);
+                conn.write(nic, number, far, number)?;
+            }
+            Kind::Read => conn.read(nic, number, far, number)?,
+            Kind::Bind => self.bind(nic, number)?,
+        }
+        self.posted += 1;
+        let batch = self.posted.is_multiple_of(depth.into()) || self.posted == count;
+        if batch && matches!(kind, Kind::Write | Kind::Bind) {
+            self.claim(nic)?;
+        }
+        Ok(())
+    }
+
+    fn bind(&mut self, nic: &mut Nic<'_, 'p, H>, number: u64) -> Result<(), Failure> {
+        let conn = &self.call.conn;
+        let (Some(rmr), Some(far)) = (self.rmr, conn.far()) else {
+            return Ok(());
+        };
+        let range = far.local(conn.layout.far.of(number), conn.hello.bytes_of_one());
+        self.window = nic
+            .rmr_bind(rmr, &range, MemPriv::REMOTE_READ, conn.ep, number, CompletionFlags::empty())
+            .map_err(|ret| dat("dat_rmr_bind", ret))?;
+        Ok(())
+    }
+
+    /// Says that everything posted so far is done, which it is when the message arrives: requests
+    /// are carried out in order.
+    fn claim(&mut self, nic: &mut Nic<'_, 'p, H>) -> Result<(), Failure> {
+        let last = self.posted.saturating_sub(1);
+        let mut message = Message::new(Saying::Verify, self.posted);
+        let conn = &mut self.call.conn;
+        if let (Kind::Bind, Some(far)) = (conn.hello.kind, conn.far()) {
+            message.addr = far.far().0.wrapping_add(conn.layout.far.of(last) as u64);
+            message.context = self.window;
+            message.len = conn.hello.size;
+        }
+        conn.say(nic, &message)
+    }
+
+    fn event(&mut self, nic: &mut Nic<'_, 'p, H>, event: &Event) -> Result<(), Failure> {
+        match (event, self.call.conn.hello.kind) {
+            (Event::RmrBind { .. }, Kind::Bind) => self.completed += 1,
+            (Event::Dto(dto), kind) => match (dto.operation, kind) {
+                (DtoOperation::Receive | DtoOperation::ReceiveWithInvalidate, _) => {
+                    self.heard(nic, dto)?;
+                }
+                (DtoOperation::Send, Kind::Send) | (DtoOperation::RdmaWrite, Kind::Write) => {
+                    self.completed += 1;
+                }
+                (DtoOperation::RdmaRead, Kind::Read) => self.read(nic, dto.cookie)?,
+                // A message about the test has gone out.
+                (
+                    DtoOperation::Send
+                    | DtoOperation::RdmaWrite
+                    | DtoOperation::RdmaRead
+                    | DtoOperation::BindMw
+                    | DtoOperation::LmrFmr
+                    | DtoOperation::LmrInvalidate,
+                    _,
+                ) => {}
+            },
+            (_, _) => {}
+        }
+        Ok(())
+    }
+
+    /// A read has arrived.
+    fn read(&mut self, nic: &mut Nic<'_, 'p, H>, number: u64) -> Result<(), Failure> {
+        let conn = &mut self.call.conn;
+        let contents = number % conn.hello.server().far.count.max(1) as u64;
+        if let Some(at) = conn.read_wrong(number, contents) {
+            return Err(Failure::new(format!(
+                "read {number} has wrong contents from byte {at} on"
+            )));
+        }
+        self.completed += 1;
+        if self.completed == self.call.conn.hello.count {
+            self.claim(nic)?;
+        }
+        Ok(())
+    }
+
+    /// The peer says something.
+    fn heard(&mut self, nic: &mut Nic<'_, 'p, H>, dto: &DtoEvent) -> Result<(), Failure> {
+        let conn = &self.call.conn;
+        let Some(message) = conn.message(dto.cookie, dto.len) else {
+            return Err(Failure::new("the peer said something that makes no sense")
+                .remedy("are both dat of the same version?"));
+        };
+        let Message { number, addr, .. } = message;
+        match message.saying {
+            Saying::Verified if number > self.verified && number <= self.posted => {
+                self.verified = number;
+                conn.post_recv(nic, dto.cookie)
+            }
+            Saying::Wrong => Err(Failure::new(format!(
+                "the peer found operation {number} with wrong contents from byte {addr} on"
+            ))),
+            Saying::Verified | Saying::Verify => Err(Failure::new(format!(
+                "the peer claims to have verified {number} operations of {} posted",
+                self.posted
+            ))),
+        }
+    }
+
+    fn part(self, nic: &mut Nic<'_, 'p, H>) -> Result<(), Failure> {
+        if let Some(rmr) = self.rmr {
+            nic.rmr_free(rmr).map_err(|e| dat("dat_rmr_free", e))?;
+        }
+        self.call.part(nic)
+    }
+}

@@ -1,7 +1,0 @@
-//! The `dat` command: see `dat --help`.
-
-use std::process::ExitCode;
-
-fn main() -> ExitCode {
-    vfio_host::cli::main()
-}
