@@ -115,7 +115,7 @@ impl Pages {
         }
         let mut page = String::from(
             "# Four manual pages, sentence by sentence\n\n\
-            Made by `cargo xtask tidy --bless` from `tests/src/conformance/pages.txt` and the rules beside it. Each sentence is told in\n\
+            Made by `cargo xtask tidy --bless` from `tests/src/conformance/pages.txt` and the rules beside it. Each sentence is given in\n\
             our own words. A case fails where the rule is broken; every case runs on the loop provider, on the driver over the device\n\
             model, and in a guest through `/dev/vfio`. The pages are those of section 3DAT of the illumos and Oracle Solaris manuals.\n",
         );
