@@ -36,7 +36,6 @@ use clap::Parser;
 
 use args::{Args, Command};
 use out::Out;
-use traffic::adapter::Nic;
 
 /// How a subcommand ended: a number of the table in `dat --help`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,6 +15,8 @@ const SERVER: &str = "mlx5-model";
 const IMAGE: &str = "dat-metal";
 /// Programs of the guest.
 const GUEST: [&str; 2] = ["guest", "dat"];
+/// Our side of the matrix, beside `dat`.
+const INTEROP: &str = "interop";
 
 /// Built programs.
 #[derive(Debug)]
@@ -37,7 +39,7 @@ impl Programs {
         build
             .args(["build", "--quiet", "--release", "--target", TARGET])
             .args(["-p", "mlx5-model", "-p", "dat-tests", "-p", "dat"])
-            .args(["--features", "mlx5-model/vfio-user", "--bin", SERVER])
+            .args(["--features", "mlx5-model/vfio-user", "--bin", SERVER, "--bin", INTEROP])
             .args(GUEST.iter().flat_map(|name: &&str| ["--bin", *name]))
             .env("CARGO_TARGET_DIR", &target)
             .env("RUSTFLAGS", "-C target-feature=+crt-static -C strip=debuginfo");

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use dat_core::{DtoOperation, LmrTriplet, MemPriv, RmrTriplet};
 use serde::Serialize;
 use tracing::debug;
-use vfio_host::Host;
+use vfio_host::{Host, Nic};
 
 use super::super::End;
 use super::super::failure::Failure;
@@ -28,7 +28,6 @@ use super::super::traffic::memory::Memory;
 use super::args::{Patience, Rping};
 use super::ends::Makings;
 use super::link::{Links, News};
-use crate::Nic;
 
 /// Bytes of an announcement.
 const INFO: usize = 16;
@@ -157,8 +156,8 @@ impl<'p, H: Host> Table<'p, H> {
     ) -> Result<Option<[u8; INFO]>, Failure> {
         loop {
             let dto = match self.links.heard(nic, what)? {
-                News::Over(_) => return Ok(None),
-                News::Up(_) | News::Again(_) => continue,
+                News::Over => return Ok(None),
+                News::Up => continue,
                 News::Asked(cr) => {
                     Links::refuse(nic, cr);
                     continue;
@@ -208,8 +207,8 @@ impl<'p, H: Host> Table<'p, H> {
                     return Err(Failure::new(format!("{} spoke out of turn", self.links.peer))
                         .remedy("is it rping?"));
                 }
-                News::Over(_) => return Ok(false),
-                News::Up(_) | News::Again(_) => {}
+                News::Over => return Ok(false),
+                News::Up => {}
                 News::Asked(cr) => Links::refuse(nic, cr),
             }
         }

@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use dat_core::DtoOperation;
-use vfio_host::Host;
+use vfio_host::{Host, Nic};
 
 use super::super::super::failure::Failure;
 use super::super::super::out::{Out, progress};
@@ -12,7 +12,6 @@ use super::super::super::traffic::histogram::Histogram;
 use super::super::ends::interrupted;
 use super::super::link::{Links, News};
 use super::{Ran, SENDS, Table};
-use crate::Nic;
 
 /// Looks at memory between two looks at everything else.
 const LOOKS: u32 = 256;
@@ -63,7 +62,7 @@ impl<'p, H: Host> Table<'p, H> {
                 }
                 News::Done(..) => done += 1,
                 News::Asked(cr) => Links::refuse(nic, cr),
-                News::Up(_) | News::Over(_) | News::Again(_) => {}
+                News::Up | News::Over => {}
             }
         }
         bar.finish_and_clear();

@@ -23,7 +23,7 @@ use dat_core::cm::QpTerms;
 use dat_core::provider::{Mtu, Provider};
 use dat_core::{LmrTriplet, MemPriv, RmrTriplet};
 use serde::Serialize;
-use vfio_host::Host;
+use vfio_host::{Host, Nic};
 
 use super::super::End;
 use super::super::failure::Failure;
@@ -35,7 +35,6 @@ use super::super::traffic::memory::Memory;
 use super::args::{AtomicKind, PerfTest, Perftest};
 use super::link::Links;
 use super::oob::Address;
-use crate::Nic;
 use plan::{ALIGN, MOST, Plan, SENDS, Verb, place};
 use slots::{Seen, Slots};
 use talk::{Key, Report, Talk};

@@ -76,8 +76,8 @@ pub(super) const TESTS: &[Test] = &[
             server: "ucmatose -b {ip} -c 10 -C 20 -S 200",
             client: "ucmatose -b {ip} -s {peer} -c 10 -C 20 -S 200",
             ours: Ours::Can(
-                "compat ucmatose {dat} -c 10 -C 20 -S 200",
-                "compat ucmatose {dat} --client {peer} -c 10 -C 20 -S 200",
+                "interop ucmatose {dat} --count 10 --messages 20 --size 200",
+                "interop ucmatose {dat} --client {peer} --count 10 --messages 20 --size 200",
             ),
             port: CMATOSE,
             says: "return status 0",
@@ -91,8 +91,8 @@ pub(super) const TESTS: &[Test] = &[
             server: "udaddy -b {ip} -c 1 -C 5 -S 200",
             client: "udaddy -b {ip} -s {peer} -c 1 -C 5 -S 200",
             ours: Ours::Can(
-                "compat udaddy {dat} -c 1 -C 5 -S 200",
-                "compat udaddy {dat} --client {peer} -c 1 -C 5 -S 200",
+                "interop udaddy {dat} --messages 5 --size 200",
+                "interop udaddy {dat} --client {peer} --messages 5 --size 200",
             ),
             port: 7174,
             says: "return status 0",
@@ -109,8 +109,8 @@ pub(super) const TESTS: &[Test] = &[
             server: "cmtime -p 18515 -c 40",
             client: "cmtime -s {peer} -p {way} -c 40",
             ours: Ours::Can(
-                "compat cmtime {dat} -c 40 -p {port} --oob-port {port}",
-                "compat cmtime {dat} --client {peer} -c 40 -p 18515 --oob 127.0.0.1 --oob-port {oob}",
+                "interop cmtime {dat} --count 40 --port {port} --tcp-port {port}",
+                "interop cmtime {dat} --client {peer} --count 40 --port 18515 --tcp 127.0.0.1 --tcp-port {oob}",
             ),
             port: 18515,
             endless: true,
@@ -125,8 +125,8 @@ pub(super) const TESTS: &[Test] = &[
             server: "cmtime -p 18515 -c 1000",
             client: "cmtime -s {peer} -p {way} -c 1000",
             ours: Ours::Can(
-                "compat cmtime {dat} -c 1000 -p {port} --oob-port {port}",
-                "compat cmtime {dat} --client {peer} -c 1000 -p 18515 --oob 127.0.0.1 --oob-port {oob}",
+                "interop cmtime {dat} --count 1000 --port {port} --tcp-port {port}",
+                "interop cmtime {dat} --client {peer} --count 1000 --port 18515 --tcp 127.0.0.1 --tcp-port {oob}",
             ),
             port: 18515,
             endless: true,

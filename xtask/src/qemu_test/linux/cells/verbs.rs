@@ -2,12 +2,12 @@
 
 use super::{How, Ours, TOOLS, Test, Tools};
 
-/// The two sides of `dat compat pingpong` with some arguments.
+/// The two sides of `interop` with some arguments.
 macro_rules! can {
     ($args:literal) => {
         Ours::Can(
-            concat!("compat pingpong ", $args, " --port {port}"),
-            concat!("compat pingpong ", $args, " {tcp}"),
+            concat!("interop ", $args, " --port {port}"),
+            concat!("interop ", $args, " {tcp}"),
         )
     };
 }
@@ -37,43 +37,43 @@ pub(super) const TESTS: &[Test] = &[
         "ibv_rc_pingpong",
         true,
         "ibv_rc_pingpong -d {dev} -g {gid} -n 200 -c",
-        can!("rc {dat} -n 200 -c")
+        can!("rc {dat} --messages 200 --size 4096")
     ),
     pingpong!(
         "ibv_rc_pingpong, events",
         false,
         "ibv_rc_pingpong -d {dev} -g {gid} -n 200 -e -c",
-        can!("rc {dat} -n 200 -c")
+        can!("rc {dat} --messages 200 --size 4096")
     ),
     pingpong!(
         "ibv_rc_pingpong, path MTU 256",
         false,
         "ibv_rc_pingpong -d {dev} -g {gid} -n 20 -s 20000 -m 256 -c",
-        can!("rc {dat} -n 20 -s 20000 --mtu 256 -c")
+        can!("rc {dat} --messages 20 --size 20000 --mtu 256")
     ),
     pingpong!(
         "ibv_rc_pingpong, path MTU 512",
         false,
         "ibv_rc_pingpong -d {dev} -g {gid} -n 20 -s 20000 -m 512 -c",
-        can!("rc {dat} -n 20 -s 20000 --mtu 512 -c")
+        can!("rc {dat} --messages 20 --size 20000 --mtu 512")
     ),
     pingpong!(
         "ibv_rc_pingpong, path MTU 1024",
         false,
         "ibv_rc_pingpong -d {dev} -g {gid} -n 20 -s 20000 -m 1024 -c",
-        can!("rc {dat} -n 20 -s 20000 --mtu 1024 -c")
+        can!("rc {dat} --messages 20 --size 20000 --mtu 1024")
     ),
     pingpong!(
         "ibv_rc_pingpong, path MTU 2048",
         false,
         "ibv_rc_pingpong -d {dev} -g {gid} -n 20 -s 20000 -m 2048 -c",
-        can!("rc {dat} -n 20 -s 20000 --mtu 2048 -c")
+        can!("rc {dat} --messages 20 --size 20000 --mtu 2048")
     ),
     pingpong!(
         "ibv_rc_pingpong, path MTU 4096",
         true,
         "ibv_rc_pingpong -d {dev} -g {gid} -n 20 -s 20000 -m 4096 -c",
-        can!("rc {dat} -n 20 -s 20000 --mtu 4096 -c")
+        can!("rc {dat} --messages 20 --size 20000 --mtu 4096")
     ),
     pingpong!(
         "ibv_uc_pingpong",
@@ -85,12 +85,12 @@ pub(super) const TESTS: &[Test] = &[
         "ibv_ud_pingpong",
         true,
         "ibv_ud_pingpong -d {dev} -g {gid} -n 200 -s 1024",
-        can!("ud {dat} -n 200 -s 1024")
+        can!("ud {dat} --messages 200 --size 1024")
     ),
     pingpong!(
         "ibv_srq_pingpong",
         true,
         "ibv_srq_pingpong -d {dev} -g {gid} -n 200 -q 4 -c",
-        can!("srq {dat} -n 200 -q 4 -c")
+        can!("srq {dat} --messages 200 --size 4096 --count 4")
     ),
 ];
