@@ -19,6 +19,7 @@ pub mod conformance;
 pub mod demo;
 pub mod guest;
 pub mod host;
+pub mod interop;
 pub mod laws;
 pub mod pair;
 pub mod session;

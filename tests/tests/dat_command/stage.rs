@@ -49,7 +49,12 @@ impl Stage {
 
     /// `dat VERB DEVICE`, where VERB may be several words, with more arguments in one string.
     pub(crate) fn command(&self, verb: &str, nth: usize, more: &str) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_dat-command"));
+        self.command_of(env!("CARGO_BIN_EXE_dat-command"), verb, nth, more)
+    }
+
+    /// The same of another program.
+    pub(crate) fn command_of(&self, program: &str, verb: &str, nth: usize, more: &str) -> Command {
+        let mut command = Command::new(program);
         command.args(verb.split_whitespace()).arg(self.device(nth));
         command.args(more.split_whitespace());
         command

@@ -36,7 +36,6 @@ use clap::Parser;
 
 use args::{Args, Command};
 use out::Out;
-use traffic::adapter::Nic;
 
 /// The result of a subcommand: an exit status of `dat --help`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,6 +13,8 @@ use crate::run;
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// The model's server, a program of the host.
 const SERVER: &str = "mlx5-model";
+/// Programs of the host: the server, and our side of the matrix beside `dat`.
+const HOST: [&str; 2] = [SERVER, "interop"];
 /// The image that is its own guest.
 const IMAGE: &str = "dat-metal";
 /// Programs of the guest.
@@ -38,12 +40,13 @@ impl Programs {
     pub(crate) fn build(folder: &Path) -> Result<Self> {
         let mut build = run::cargo();
         build.args(["build", "--quiet", "--workspace", "--all-features", "--test", TEST]);
-        build.args([SERVER, GUEST[0], GUEST[1]].iter().flat_map(|name| ["--bin", *name]));
+        let names = || HOST.into_iter().chain(GUEST);
+        build.args(names().flat_map(|name| ["--bin", name]));
         run::capture(build)?;
         let built = run::target()?.join("debug");
         let folder = folder.join("programs");
         fs::create_dir_all(&folder)?;
-        for name in [SERVER, GUEST[0], GUEST[1]] {
+        for name in names() {
             let mut strip = Command::new("strip");
             strip.arg("--strip-debug").arg(built.join(name)).arg("-o").arg(folder.join(name));
             run::silent(strip)?;

@@ -14,13 +14,7 @@ const EXAMPLES: &str = "\
 Examples, with the program on the other side:
   rping -s -a 192.168.7.2 -V                dat compat rping DEVICE --ip 192.168.7.1/24 --client 192.168.7.2 -V
   rping -c -a 192.168.7.1 -C 10 -V          dat compat rping DEVICE --ip 192.168.7.1/24 -V
-  ibv_rc_pingpong -g 1                      dat compat pingpong rc DEVICE --ip 192.168.7.1/24 --client HOST
-  ibv_srq_pingpong -g 1 HOST                dat compat pingpong srq DEVICE --ip 192.168.7.1/24
-  ibv_ud_pingpong -g 1                      dat compat pingpong ud DEVICE --ip 192.168.7.1/24 --client HOST
-  ucmatose -s 192.168.7.1 -c 10             dat compat ucmatose DEVICE --ip 192.168.7.1/24 -c 10
-  cmtime -c 1000                            dat compat cmtime DEVICE --ip 192.168.7.1/24 --client 192.168.7.2 -c 1000 --oob HOST
   ib_write_bw -x 1 HOST                     dat compat perftest write_bw DEVICE --ip 192.168.7.1/24
-  udaddy -b 192.168.7.2                     dat compat udaddy DEVICE --ip 192.168.7.1/24 --client 192.168.7.2
 
 Without --client it is the server. A client offers packets of 1024 bytes unless --mtu says otherwise.";
 
@@ -39,11 +33,7 @@ pub(crate) struct Compat {
 #[derive(Subcommand, Clone, Debug)]
 pub(super) enum Program {
     Rping(Rping),
-    Pingpong(Pingpong),
-    Ucmatose(Ucmatose),
-    Cmtime(Cmtime),
     Perftest(Perftest),
-    Udaddy(Udaddy),
 }
 
 /// How patient a side is.
@@ -108,128 +98,6 @@ pub(super) struct Rping {
     /// Port
     #[arg(short, long, default_value_t = 7174, value_parser = clap::value_parser!(u16).range(1..))]
     pub(super) port: u16,
-}
-
-/// Which of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Kind {
-    /// ibv_rc_pingpong: one connection
-    Rc,
-    /// ibv_srq_pingpong: several, which share receives over there; here each has its own
-    Srq,
-    /// ibv_ud_pingpong: datagrams, of at most a packet's length
-    Ud,
-}
-
-/// ibv_rc_pingpong, ibv_srq_pingpong and ibv_ud_pingpong: messages to and fro, without a connection
-/// manager
-///
-/// The two tell each other their queue pairs over TCP, between ordinary addresses of the two
-/// machines: HOST and the port are those. Over there -g N has to name the address of the RDMA
-/// network (ibv_devinfo -v lists them), and size and MTU have to be the same on both sides. The
-/// server returns what it receives; whoever verifies compares all messages with the first.
-#[derive(Group, Clone, Debug)]
-pub(super) struct Pingpong {
-    /// Which of them
-    #[arg(value_enum)]
-    pub(super) kind: Kind,
-    #[command(flatten)]
-    pub(super) adapter: Adapter,
-    /// Be the client of the server on this machine: a name or an address
-    #[arg(long, value_name = "HOST")]
-    pub(super) client: Option<String>,
-    /// Be the server, which is so without --client
-    #[arg(long, conflicts_with = "client")]
-    server: bool,
-    #[command(flatten)]
-    pub(super) patience: Patience,
-    /// Messages each way, over all connections
-    #[arg(short = 'n', long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
-    pub(super) iters: u64,
-    /// Bytes of a message, 1 to 1M; 4K if not told, and 1K of ud
-    #[arg(short, long, value_name = "BYTES", value_parser = size)]
-    size: Option<u32>,
-    /// Connections of srq, 1 to 48
-    #[arg(short = 'q', long, default_value_t = 16, value_parser = clap::value_parser!(u8).range(1..=48))]
-    pub(super) num_qp: u8,
-    /// Verifies the contents
-    #[arg(short = 'c', long)]
-    pub(super) chk: bool,
-    /// TCP port
-    #[arg(short, long, default_value_t = 18515, value_parser = clap::value_parser!(u16).range(1..))]
-    pub(super) port: u16,
-}
-
-impl Pingpong {
-    /// Bytes of a message, those of the program of that name unless told otherwise.
-    pub(super) fn size(&self) -> u32 {
-        self.size.unwrap_or(match self.kind {
-            Kind::Rc | Kind::Srq => 4096,
-            Kind::Ud => 1024,
-        })
-    }
-
-    /// The adapter: 1024 bytes a packet, as over there, unless told otherwise.
-    pub(super) fn adapter(&self) -> Adapter {
-        self.adapter.clone().with_mtu(Some(Mtu::B1024))
-    }
-}
-
-/// ucmatose: many connections, and messages on each
-///
-/// Numbers and size have to be the same on both sides. The server sends first, and parts when all
-/// is done.
-#[derive(Group, Clone, Debug)]
-pub(super) struct Ucmatose {
-    #[command(flatten)]
-    pub(super) adapter: Adapter,
-    #[command(flatten)]
-    pub(super) side: Side,
-    #[command(flatten)]
-    pub(super) patience: Patience,
-    /// Connections, 1 to 48
-    #[arg(short = 'c', long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=48))]
-    pub(super) connections: u8,
-    /// Messages each way on each, 0 to 128
-    #[arg(short = 'C', long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(..=128))]
-    pub(super) message_count: u16,
-    /// Bytes of a message, 0 for no messages at all
-    #[arg(short = 'S', long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(..=0x10_0000))]
-    pub(super) message_size: u32,
-    /// Port
-    #[arg(short, long, default_value_t = 7471, value_parser = clap::value_parser!(u16).range(1..))]
-    pub(super) port: u16,
-}
-
-/// cmtime: how fast connections come and go
-///
-/// A client makes them in batches of 32, whatever their number; a server holds 1,024 at a time, and
-/// turns away what is more. The programs of rdma-core 56 and later keep step over TCP, at the
-/// address that they connect to: a client is told that address by --oob HOST, a server that it
-/// listens there by --oob-port. Without these a client makes its connections all the same (the
-/// program over there then waits for ever), and so does the cmtime of rdma-core 44, which knows no
-/// steps.
-#[derive(Group, Clone, Debug)]
-pub(super) struct Cmtime {
-    #[command(flatten)]
-    pub(super) adapter: Adapter,
-    #[command(flatten)]
-    pub(super) side: Side,
-    #[command(flatten)]
-    pub(super) patience: Patience,
-    /// Connections
-    #[arg(short = 'c', long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub(super) connections: u32,
-    /// Port
-    #[arg(short, long, default_value_t = 7471, value_parser = clap::value_parser!(u16).range(1..))]
-    pub(super) port: u16,
-    /// Keep step over TCP with the server on this machine: a name or an address
-    #[arg(long, value_name = "HOST", requires = "client")]
-    pub(super) oob: Option<String>,
-    /// Its TCP port, if not that of the connections; a server listens only if it is told one
-    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
-    pub(super) oob_port: Option<u16>,
 }
 
 /// Which program of perftest.
@@ -318,31 +186,5 @@ pub(super) struct Perftest {
     pub(super) verify: bool,
     /// TCP port
     #[arg(short, long, default_value_t = 18515, value_parser = clap::value_parser!(u16).range(1..))]
-    pub(super) port: u16,
-}
-
-/// udaddy: a server's port is looked up, and datagrams go to and fro
-///
-/// Numbers and size have to be the same on both sides. A server answers when it has all datagrams;
-/// none is repeated. It is a packet's length at most.
-#[derive(Group, Clone, Debug)]
-pub(super) struct Udaddy {
-    #[command(flatten)]
-    pub(super) adapter: Adapter,
-    #[command(flatten)]
-    pub(super) side: Side,
-    #[command(flatten)]
-    pub(super) patience: Patience,
-    /// Endpoints, 1 to 48
-    #[arg(short = 'c', long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=48))]
-    pub(super) connections: u8,
-    /// Datagrams each way on each, 0 to 128
-    #[arg(short = 'C', long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(..=128))]
-    pub(super) message_count: u16,
-    /// Bytes of a datagram, 0 for none at all
-    #[arg(short = 'S', long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(..=4096))]
-    pub(super) message_size: u32,
-    /// Port
-    #[arg(short, long, default_value_t = 7174, value_parser = clap::value_parser!(u16).range(1..))]
     pub(super) port: u16,
 }

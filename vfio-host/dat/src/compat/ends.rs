@@ -1,5 +1,4 @@
-//! The Endpoints of one side of a program, all on one Event Dispatcher: what those that connect and
-//! those for datagrams share.
+//! The Endpoints of one side of a program, all on one Event Dispatcher.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -7,7 +6,7 @@ use std::time::Duration;
 use dat_core::{
     CompletionFlags, Cr, Ep, EpAttr, Evd, EvdFlags, Event, LmrTriplet, Psp, PspFlag, Pz,
 };
-use vfio_host::Host;
+use vfio_host::{Host, Nic};
 
 use super::super::failure::Failure;
 use super::super::out::note;
@@ -15,7 +14,6 @@ use super::super::signals;
 use super::super::traffic::adapter::{self, SLICE, dat};
 use super::super::traffic::memory::Memory;
 use super::args::Patience;
-use crate::Nic;
 
 /// No flags.
 pub(super) const PLAIN: CompletionFlags = CompletionFlags::empty();
@@ -43,8 +41,6 @@ pub(super) struct Ends {
     pub(super) program: &'static str,
     /// Who is on the other side, as far as is known.
     pub(super) peer: String,
-    /// Where the server is, on a client.
-    pub(super) server: Option<SocketAddr>,
     /// Longest silence of the peer.
     pub(super) timeout: Duration,
     spin: bool,
@@ -79,7 +75,6 @@ impl Ends {
             psp: None,
             program,
             peer: "the peer".into(),
-            server: None,
             timeout: patience.timeout,
             spin: patience.poll,
         })
@@ -182,12 +177,6 @@ impl Ends {
         first = first.and(nic.evd_free(self.evd).map_err(|e| dat("dat_evd_free", e)));
         first.and(nic.pz_free(self.pz).map_err(|e| dat("dat_pz_free", e)))
     }
-}
-
-/// Messages are of another length than they should be.
-pub(super) fn other_size(peer: &str, len: u32, size: usize) -> Failure {
-    Failure::new(format!("{peer} sent {len} bytes instead of {size}"))
-        .remedy("give the same -S on both sides")
 }
 
 /// Nothing has come in so much time.

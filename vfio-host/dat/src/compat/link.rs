@@ -17,14 +17,13 @@ use dat_core::{
     LmrTriplet, RmrTriplet,
 };
 use tracing::{debug, info};
-use vfio_host::Host;
+use vfio_host::{Host, Nic};
 
 use super::super::failure::Failure;
 use super::super::traffic::adapter::{self, SLICE, broken, dat};
 use super::super::traffic::memory::Memory;
 use super::args::Patience;
 use super::ends::{Ends, Makings, PLAIN, interrupted, late, lost, unserved};
-use crate::Nic;
 
 /// Attempts to connect that the peer may take for ghosts of an earlier connection.
 const ATTEMPTS: usize = 4;
@@ -36,14 +35,11 @@ pub(super) enum News {
     /// An operation succeeded.
     Done(usize, DtoEvent),
     /// The connection is there.
-    Up(usize),
+    Up,
     /// The connection has ended in good order.
-    Over(usize),
+    Over,
     /// Somebody asks for a connection.
     Asked(Cr),
-    /// The other side has not let go of an earlier connection of that queue pair yet, or the server
-    /// is asked for too many at once: the same again, after [`Links::renew`].
-    Again(usize),
 }
 
 /// The Endpoints and what belongs to them.
@@ -174,7 +170,9 @@ impl Links {
             self.recvs(nic, link, recvs)?;
             info!("connecting to {peer}");
             let left = until.saturating_duration_since(Instant::now());
-            self.begin(nic, link, peer, left)?;
+            self.peer = peer.to_string();
+            nic.ep_connect(ep, peer, left.max(SLICE), &[])
+                .map_err(|error| dat("dat_ep_connect", error))?;
             let event = loop {
                 interrupted("the connection")?;
                 let event = self.event(nic, SLICE)?;
@@ -197,39 +195,6 @@ impl Links {
             nic.ep_reset(ep).map_err(|e| dat("dat_ep_reset", e))?;
         }
         Err(Failure::new(format!("{peer} rejects every attempt")))
-    }
-
-    /// Starts to connect one. News of it come later.
-    pub(super) fn begin<H: Host>(
-        &mut self,
-        nic: &mut Nic<'_, '_, H>,
-        link: usize,
-        peer: SocketAddr,
-        timeout: Duration,
-    ) -> Result<(), Failure> {
-        self.peer = peer.to_string();
-        self.server = Some(peer);
-        nic.ep_connect(self.ep(link)?, peer, timeout.max(SLICE), &[])
-            .map_err(|error| dat("dat_ep_connect", error))
-    }
-
-    /// Starts to part from one. News of it come later.
-    pub(super) fn end<H: Host>(
-        &self,
-        nic: &mut Nic<'_, '_, H>,
-        link: usize,
-    ) -> Result<(), Failure> {
-        nic.ep_disconnect(self.ep(link)?, CloseFlag::Graceful)
-            .map_err(|error| dat("dat_ep_disconnect", error))
-    }
-
-    /// Makes one that is over usable again.
-    pub(super) fn renew<H: Host>(
-        &self,
-        nic: &mut Nic<'_, '_, H>,
-        link: usize,
-    ) -> Result<(), Failure> {
-        nic.ep_reset(self.ep(link)?).map_err(|e| dat("dat_ep_reset", e))
     }
 
     /// Connects one to a queue pair that was told by other means, and waits until this side is
@@ -272,7 +237,7 @@ impl Links {
                 let request = nic.cr_query(cr).map_err(|e| dat("dat_cr_query", e))?;
                 Ok((cr, request.remote))
             }
-            News::Done(..) | News::Up(_) | News::Over(_) | News::Again(_) => {
+            News::Done(..) | News::Up | News::Over => {
                 Err(Failure::new("something happened before there was a client"))
             }
         }
@@ -337,33 +302,14 @@ impl Links {
                 Event::Established(ep) => {
                     let link = self.link(ep)?;
                     self.rise(link);
-                    return Ok(News::Up(link));
+                    return Ok(News::Up);
                 }
                 Event::Disconnected(ep) => {
                     let link = self.link(ep)?;
                     if let Some(up) = self.up.get_mut(link) {
                         *up = false;
                     }
-                    return Ok(News::Over(link));
-                }
-                Event::PeerRejected(ep)
-                | Event::NonPeerRejected(ep)
-                | Event::TimedOut(ep)
-                | Event::Unreachable(ep)
-                    if let Some(server) = self.server =>
-                {
-                    let reason = nic.ep_reject_reason(ep).ok().flatten();
-                    if let Some(Reason::STALE | Reason::NO_RESOURCES) = reason {
-                        return Ok(News::Again(self.link(ep)?));
-                    }
-                    return Err(unconnected(nic, server, ep, event, self.program, self.timeout));
-                }
-                // A client that has not let go of an earlier connection of that queue pair: it asks
-                // again.
-                Event::AcceptCompletionError(ep)
-                    if nic.ep_reject_reason(ep) == Ok(Some(Reason::STALE)) =>
-                {
-                    return Ok(News::Again(self.link(ep)?));
+                    return Ok(News::Over);
                 }
                 Event::Broken(ep)
                 | Event::PeerRejected(ep)

@@ -1,25 +1,18 @@
 //! `dat compat`: this stack against programs that everybody has, so that a user can check his own
 //! network with a known tool on the other side.
 //!
-//! Each verb speaks the protocol of one program of rdma-core or of perftest, in both of its roles;
-//! the facts are those of rdma-core 44 and 56 and of perftest 25.01.
-//! [`ends`] is what they share: Endpoints on one Event Dispatcher. [`link`] are those that connect
-//! and [`datagram`] those that do not, both with waits that end. Here both sides need not be of one
-//! kind, so nothing is agreed upon beyond what the program itself says: a verb verifies as much of
-//! the contents as its program's habits allow.
+//! Each verb speaks the protocol of rping or of perftest, in both of its roles; the facts are those
+//! of rdma-core 44 and 56 and of perftest 25.01.
+//! [`ends`] is Endpoints on one Event Dispatcher, [`link`] how they connect, with waits that end.
+//! Here both sides need not be of one kind, so nothing is agreed upon beyond what the program itself
+//! says: a verb verifies as much of the contents as its program's habits allow.
 
 mod args;
-mod cmtime;
-mod datagram;
 mod ends;
 mod link;
 mod oob;
 mod perftest;
-mod pingpong;
 mod rping;
-mod ucmatose;
-mod ud_pingpong;
-mod udaddy;
 
 pub(crate) use args::Compat;
 
@@ -31,10 +24,6 @@ use args::Program;
 pub(crate) fn run(compat: &Compat, out: &Out) -> Result<End, Failure> {
     match &compat.program {
         Program::Rping(it) => rping::run(it, out),
-        Program::Pingpong(it) => pingpong::run(it, out),
-        Program::Ucmatose(it) => ucmatose::run(it, out),
-        Program::Cmtime(it) => cmtime::run(it, out),
         Program::Perftest(it) => perftest::run(it, out),
-        Program::Udaddy(it) => udaddy::run(it, out),
     }
 }

@@ -1,10 +1,5 @@
-//! The side channel of the pingpongs, of perftest and of cmtime: over TCP between ordinary
-//! addresses the two sides tell each other their queue pairs.
-//!
-//! An address of the pingpongs is a line of 52 bytes, `LID:QPN:PSN:GID` in hexadecimal digits and a
-//! zero: 4, 6, 6 and 32 digits. The client says its addresses; the server connects, and says its
-//! own; the client says `done` and a zero, and connects. A program that cannot read a line in one
-//! go gives up, so every line is written in one.
+//! The side channel of perftest: over TCP between ordinary addresses the two sides tell each other
+//! their queue pairs.
 //!
 //! All of it comes from a stranger. Every wait has an end. The adapter is driven meanwhile: the
 //! peer's kernel looks for this side's address before it answers.
@@ -14,21 +9,16 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream, ToSocketAddrs
 use std::str;
 use std::time::{Duration, Instant};
 
-use tracing::{debug, info};
-use vfio_host::Host;
+use tracing::info;
+use vfio_host::{Host, Nic};
 
 use super::super::failure::Failure;
 use super::super::out::note;
 use super::super::traffic::adapter;
 use super::ends::interrupted;
-use crate::Nic;
 
-/// Bytes of a line.
-const LINE: usize = 52;
 /// Looks at the socket, and in between at the adapter.
 const LOOK: Duration = Duration::from_millis(2);
-/// The client's last word.
-const DONE: &[u8; 5] = b"done\0";
 /// What to do about a peer that says something else.
 pub(super) const STRANGER: &str =
     "is it the program of that name? a firewall or another program may sit on that port (-p)";
@@ -54,34 +44,14 @@ impl Address {
         Self { qpn, psn, gid }
     }
 
-    /// The line of no queue pair, which fills the rest of a table.
-    pub(super) const NONE: Self = Self { qpn: 0, psn: 0, gid: Ipv6Addr::UNSPECIFIED };
-
     /// Where it is.
     pub(super) fn ip(&self) -> Result<IpAddr, Failure> {
         if self.gid.is_unspecified() {
             return Err(Failure::new("the peer has told no GID, which RoCE needs").remedy(
-                "give it -g N (perftest: -x N) there; ibv_devinfo -v lists GIDs and their numbers, and ::ffff:A.B.C.D is the one of an IPv4 address",
+                "give it -x N there; ibv_devinfo -v lists GIDs and their numbers, and ::ffff:A.B.C.D is the one of an IPv4 address",
             ));
         }
         Ok(self.gid.to_canonical())
-    }
-
-    fn line(&self) -> [u8; LINE] {
-        let Self { qpn, psn, gid } = self;
-        let gid = u128::from(*gid);
-        padded(&format!("{:04x}:{qpn:06x}:{psn:06x}:{gid:032x}", 0))
-    }
-
-    fn parse(line: &[u8; LINE]) -> Option<Self> {
-        let mut numbers = Numbers::of(line)?;
-        let _lid: u16 = numbers.next(4)?;
-        let address = Self {
-            qpn: numbers.next(6)?,
-            psn: numbers.next(6)?,
-            gid: Ipv6Addr::from(numbers.next::<u128>(32)?),
-        };
-        numbers.rest().next().is_none().then_some(address)
     }
 }
 
@@ -124,7 +94,6 @@ impl<'a> Numbers<'a> {
 pub(super) struct Channel {
     stream: TcpStream,
     peer: String,
-    timeout: Duration,
 }
 
 /// Waits for connections.
@@ -209,7 +178,7 @@ impl Channel {
             .and_then(|()| stream.set_write_timeout(Some(timeout)))
             .and_then(|()| stream.set_nodelay(true));
         ready.map_err(|error| Failure::new(format!("{peer}: {error}")))?;
-        Ok(Self { stream, peer, timeout })
+        Ok(Self { stream, peer })
     }
 
     /// Who is at the other end.
@@ -217,97 +186,11 @@ impl Channel {
         &self.peer
     }
 
-    /// Says these addresses.
-    pub(super) fn say(&mut self, addresses: &[Address]) -> Result<(), Failure> {
-        for address in addresses {
-            debug!("{address:x?} to {}", self.peer);
-            self.write(&address.line())?;
-        }
-        Ok(())
-    }
-
-    /// Hears so many addresses.
-    pub(super) fn hear<H: Host>(
-        &mut self,
-        nic: &mut Nic<'_, '_, H>,
-        count: usize,
-    ) -> Result<Vec<Address>, Failure> {
-        let mut addresses = Vec::with_capacity(count);
-        for _ in 0..count {
-            let mut line = [0; LINE];
-            self.read(nic, &mut line, "its queue pairs")?;
-            let address = Address::parse(&line).ok_or_else(|| {
-                Failure::new(format!(
-                    "{} said {:?}, which is no LID:QPN:PSN:GID",
-                    self.peer,
-                    String::from_utf8_lossy(&line)
-                ))
-                .remedy(STRANGER)
-            })?;
-            debug!("{address:x?} from {}", self.peer);
-            addresses.push(address);
-        }
-        Ok(addresses)
-    }
-
-    /// The client's last word.
-    pub(super) fn done(&mut self) -> Result<(), Failure> {
-        self.write(DONE)
-    }
-
-    /// Waits for the client's last word.
-    pub(super) fn hear_done<H: Host>(&mut self, nic: &mut Nic<'_, '_, H>) -> Result<(), Failure> {
-        let mut word = [0; DONE.len()];
-        self.read(nic, &mut word, "that it has heard")?;
-        if word == *DONE {
-            return Ok(());
-        }
-        Err(Failure::new(format!(
-            "{} said {:?} instead of done",
-            self.peer,
-            String::from_utf8_lossy(&word)
-        ))
-        .remedy(STRANGER))
-    }
-
-    /// Says that a step is done.
-    pub(super) fn say_step(&mut self, step: u8) -> Result<(), Failure> {
-        self.write(&[step])
-    }
-
-    /// Waits until the peer says that this step is done.
-    pub(super) fn hear_step<H: Host>(
-        &mut self,
-        nic: &mut Nic<'_, '_, H>,
-        step: u8,
-    ) -> Result<(), Failure> {
-        let mut said = [0];
-        self.read(nic, &mut said, "that a step is done")?;
-        if said == [step] {
-            return Ok(());
-        }
-        Err(Failure::new(format!(
-            "{} is done with step {} instead of {step}",
-            self.peer,
-            said.first().unwrap_or(&0)
-        ))
-        .remedy(STRANGER))
-    }
-
     /// Says these bytes, in one piece.
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         self.stream.write_all(bytes).map_err(|error| {
             if over(error.kind()) { self.hung_up("") } else { self.failed(&error.to_string()) }
         })
-    }
-
-    fn read<H: Host>(
-        &mut self,
-        nic: &mut Nic<'_, '_, H>,
-        bytes: &mut [u8],
-        what: &str,
-    ) -> Result<(), Failure> {
-        self.read_while(nic, bytes, self.timeout, what, |_| Ok(()))
     }
 
     /// Hears these bytes within `limit`; meanwhile `idle` is called again and again.
@@ -362,7 +245,7 @@ impl Channel {
 
     fn hung_up(&self, when: &str) -> Failure {
         self.failed(&format!("it hung up{when}")).remedy(
-            "its output says why; over there -g N (perftest: -x N) has to name its address in this network (ibv_devinfo -v lists them)",
+            "its output says why; over there -x N has to name its address in this network (ibv_devinfo -v lists them)",
         )
     }
 
@@ -378,7 +261,7 @@ pub(super) fn matching(local: IpAddr, remote: IpAddr) -> Result<(), Failure> {
             "the peer's GID is {remote}, and --ip here is {local}"
         ))
         .remedy(format!(
-            "give it the number of {kind} GID in this network with -g (perftest: -x); ibv_devinfo -v lists them"
+            "give it the number of {kind} GID in this network with -x; ibv_devinfo -v lists them"
         )))
     };
     match (local, remote) {
@@ -406,41 +289,4 @@ fn over(kind: ErrorKind) -> bool {
 /// Nothing yet.
 fn transient(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_are_those_of_the_pingpongs() {
-        let v4 = Address::new(0x11, 0xabcdef, "10.9.0.1".parse().unwrap());
-        let text = "0000:000011:abcdef:00000000000000000000ffff0a090001";
-        assert_eq!(v4.line(), padded(text));
-        assert_eq!(Address::parse(&v4.line()), Some(v4));
-        assert_eq!(v4.ip().ok(), Some("10.9.0.1".parse().unwrap()));
-        let v6 = Address::new(0xff_ffff, 0, "fd00::1:2".parse().unwrap());
-        assert_eq!(Address::parse(&v6.line()), Some(v6));
-        assert_eq!(v6.ip().ok(), Some("fd00::1:2".parse().unwrap()));
-        assert_eq!(Address::parse(&Address::NONE.line()), Some(Address::NONE));
-        let words = Address::NONE.ip().unwrap_err();
-        assert!(words.cause.contains("GID") && words.remedy.contains("-g"));
-    }
-
-    #[test]
-    fn what_is_no_line_is_none() {
-        for bad in [
-            "",
-            "0000:000011:abcdef",
-            "0000:000011:abcdef:",
-            "0000:1000011:abcdef:00000000000000000000ffff0a09000",
-            "0000:000011:abcdef:00000000000000000000ffff0a09000g",
-            "0000:000011:abcdef:0000000000000000000:ffff0a090001",
-            "+000:000011:abcdef:00000000000000000000ffff0a090001",
-            "GET / HTTP/1.1\r\nHost: 10.0.0.1\r\n",
-        ] {
-            assert_eq!(Address::parse(&padded(bad)), None, "{bad}");
-        }
-        assert_eq!(Address::parse(&[0xff; LINE]), None);
-    }
 }

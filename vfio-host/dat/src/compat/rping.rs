@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use dat_core::{DtoOperation, LmrTriplet, MemPriv, RmrTriplet};
 use serde::Serialize;
 use tracing::debug;
-use vfio_host::Host;
+use vfio_host::{Host, Nic};
 
 use super::super::End;
 use super::super::failure::Failure;
@@ -28,7 +28,6 @@ use super::super::traffic::memory::Memory;
 use super::args::{Patience, Rping};
 use super::ends::Makings;
 use super::link::{Links, News};
-use crate::Nic;
 
 /// Bytes of an announcement.
 const INFO: usize = 16;
@@ -42,7 +41,7 @@ const LETTERS: u8 = 58;
 
 /// What is told at the end.
 #[derive(Debug, Serialize)]
-struct Told {
+struct Report {
     role: &'static str,
     peer: String,
     /// Pings there and back.
@@ -63,8 +62,8 @@ pub(super) fn run(rping: &Rping, out: &Out) -> Result<End, Failure> {
     Ok(if told.count > 0 { End::Ok } else { End::Failed })
 }
 
-fn words(told: &Told) -> String {
-    let Told { role, peer, count, size, verified, latency_us } = told;
+fn words(told: &Report) -> String {
+    let Report { role, peer, count, size, verified, latency_us } = told;
     let checked = if *verified { ", verified" } else { "" };
     let mut text = format!("rping {role}: {count} pings of {size} bytes with {peer}{checked}\n");
     if let Some(Latency { min, median, max, .. }) = latency_us {
@@ -80,9 +79,9 @@ struct Playing<'a> {
 }
 
 impl Task for Playing<'_> {
-    type Report = Told;
+    type Report = Report;
 
-    fn run<'p, H: Host>(self, nic: &mut Nic<'_, 'p, H>) -> Result<Told, Failure> {
+    fn run<'p, H: Host>(self, nic: &mut Nic<'_, 'p, H>) -> Result<Report, Failure> {
         let Self { rping, server, out } = self;
         let mut table = Table::new(nic, &rping.patience, server.is_some())?;
         let mut times = Histogram::new();
@@ -92,7 +91,7 @@ impl Task for Playing<'_> {
         };
         let peer = table.links.peer.clone();
         table.free(nic)?;
-        Ok(Told {
+        Ok(Report {
             role: if server.is_some() { "client" } else { "server" },
             peer,
             count,
@@ -157,8 +156,8 @@ impl<'p, H: Host> Table<'p, H> {
     ) -> Result<Option<[u8; INFO]>, Failure> {
         loop {
             let dto = match self.links.heard(nic, what)? {
-                News::Over(_) => return Ok(None),
-                News::Up(_) | News::Again(_) => continue,
+                News::Over => return Ok(None),
+                News::Up => continue,
                 News::Asked(cr) => {
                     Links::refuse(nic, cr);
                     continue;
@@ -208,8 +207,8 @@ impl<'p, H: Host> Table<'p, H> {
                     return Err(Failure::new(format!("{} spoke out of turn", self.links.peer))
                         .remedy("is it rping?"));
                 }
-                News::Over(_) => return Ok(false),
-                News::Up(_) | News::Again(_) => {}
+                News::Over => return Ok(false),
+                News::Up => {}
                 News::Asked(cr) => Links::refuse(nic, cr),
             }
         }

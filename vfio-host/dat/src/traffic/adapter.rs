@@ -2,13 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use bumpalo::Bump;
 use dat_core::provider::{Net, Provider};
-use dat_core::{CloseFlag, DatReturn, DtoStatus, Ep, Evd, Event, Parts, Sizes, Supply};
+use dat_core::{CloseFlag, DatReturn, DtoStatus, Ep, Evd, Event};
 use hca_mlx5::Config;
 use hca_mlx5::cmd::dump::{Dump, Observer};
 use tracing::{debug, info, trace};
-use vfio_host::{Address, Host, Opened, Options, WaitError};
+use vfio_host::{Address, Host, Nic, NicStorage, Opened, Options, WaitError};
 
 use super::super::args::Adapter;
 use super::super::failure::Failure;
@@ -18,30 +17,10 @@ use super::super::signals;
 /// read-only for the device.
 const BUFFERS: usize = 24 << 20;
 const SEND_BUFFERS: usize = 8 << 20;
-/// Table sizes of an adapter: a thousand Endpoints, as the peers' programs have, memory regions for
-/// each, and an Event Dispatcher long enough for events of all at once.
-pub(crate) const SIZES: Sizes =
-    Sizes { eps: 1024, evds: 16, lmrs: 2048, dtos: 128, events: 4096, srqs: 4 };
-/// Table sizes of the driver: queue pairs for the Endpoints, completion queues and keys.
-const QPS: usize = SIZES.eps as usize;
-const CQS: usize = 64;
-const KEYS: usize = 4096;
 /// Longest sleep, which bounds the reaction time to Ctrl-C.
 pub(crate) const SLICE: Duration = Duration::from_millis(100);
 /// Polls of an empty queue between two calls of `advance`.
 const LOOKS: u32 = 64;
-
-/// The adapter of a command.
-pub(crate) type Nic<'s, 'p, H> = vfio_host::Nic<'s, 'p, H, QPS, CQS, KEYS>;
-
-/// The memory of an adapter's objects, which need no drop.
-struct Heap<'s>(&'s Bump);
-
-impl<'s> Supply<'s> for Heap<'s> {
-    fn slice<T>(&mut self, len: usize, new: fn() -> T) -> &'s mut [T] {
-        self.0.alloc_slice_fill_with(len, |_| new())
-    }
-}
 
 /// The work of a command on an open adapter of either kind of host.
 pub(crate) trait Task {
@@ -102,10 +81,8 @@ fn on<'p, H: Host, T: Task>(
     config: &Config<'p>,
     task: T,
 ) -> Result<T::Report, Failure> {
-    let bump = Bump::new();
-    let parts = Parts::supplied(&mut Heap(&bump), &SIZES)
-        .map_err(|error| Failure::new(format!("memory of {}: {error}", host.name())))?;
-    let mut nic = Nic::open(host, parts, net, config).map_err(|error| {
+    let mut room = Box::new(NicStorage::new());
+    let mut nic = Nic::open(host, room.parts(), net, config).map_err(|error| {
         let failure = Failure::from(error);
         if failure.remedy.is_empty() {
             return failure.remedy(format!("run dat doctor {}", host.name()));

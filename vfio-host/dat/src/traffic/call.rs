@@ -6,14 +6,13 @@ use std::time::{Duration, Instant};
 use dat_core::cm::Reason;
 use dat_core::{CloseFlag, DtoStatus, Event, MemPriv};
 use tracing::{debug, info};
-use vfio_host::Host;
+use vfio_host::{Host, Nic};
 
 use super::super::failure::Failure;
 use super::super::signals;
 use super::adapter::{self, SLICE, broken, dat};
 use super::conn::Conn;
 use super::hello::{Hello, Welcome, refusal_words};
-use crate::Nic;
 
 /// Attempts to connect that the peer may reject because it still holds an earlier connection.
 const ATTEMPTS: usize = 4;

@@ -3,13 +3,12 @@
 use dat_core::{
     CompletionFlags, DtoEvent, Ep, Evd, EvdFlags, Event, LmrTriplet, MemPriv, Pz, RmrTriplet,
 };
-use vfio_host::Host;
+use vfio_host::{Host, Nic};
 
 use super::super::failure::Failure;
 use super::adapter::dat;
 use super::hello::{Hello, Layout, MESSAGE_LEN, Message};
 use super::memory::Memory;
-use crate::Nic;
 
 /// No flags.
 const PLAIN: CompletionFlags = CompletionFlags::empty();

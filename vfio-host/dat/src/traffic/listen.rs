@@ -2,7 +2,7 @@
 
 use dat_core::{DatReturn, Evd, EvdFlags, Event, PspFlag};
 use serde::Serialize;
-use vfio_host::{Host, WaitError};
+use vfio_host::{Host, Nic, WaitError};
 
 use super::super::args::Listen;
 use super::super::failure::Failure;
@@ -10,7 +10,6 @@ use super::super::out::{Out, note};
 use super::super::{End, signals};
 use super::adapter::{self, SLICE, Task, dat, trouble};
 use super::session::{Outcome, Report, Session};
-use crate::Nic;
 
 /// Largest number of tests at a time.
 const SESSIONS: usize = 8;

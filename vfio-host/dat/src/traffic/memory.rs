@@ -2,13 +2,12 @@
 
 use dat_core::{LmrParam, LmrTriplet, MemPriv, Pz};
 use hca_mlx5::dma::Buffer;
-use vfio_host::Host;
+use vfio_host::{Host, Nic};
 
 use super::super::failure::Failure;
 use super::adapter::dat;
 use super::contents;
 use super::hello::Hello;
-use crate::Nic;
 
 /// Registered memory.
 #[derive(Debug)]

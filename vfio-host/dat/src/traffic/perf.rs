@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use dat_core::{CompletionFlags, DtoEvent, DtoOperation, Event, MemPriv, Rmr, RmrTriplet};
 use serde::Serialize;
-use vfio_host::Host;
+use vfio_host::{Host, Nic};
 
 use super::super::End;
 use super::super::args::Perf;
@@ -16,7 +16,6 @@ use super::super::out::{Out, progress};
 use super::adapter::{self, Task, dat};
 use super::call::{Call, Callee};
 use super::hello::{Hello, Kind, Message, Saying};
-use crate::Nic;
 
 /// The result.
 #[derive(Debug, Serialize)]

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use dat_core::{DtoOperation, Event};
 use serde::Serialize;
-use vfio_host::Host;
+use vfio_host::{Host, Nic};
 
 use super::super::args::Ping;
 use super::super::failure::Failure;
@@ -14,7 +14,6 @@ use super::adapter::{self, Task};
 use super::call::{Call, Callee};
 use super::hello::{Hello, Kind};
 use super::histogram::{Histogram, Latency, Row};
-use crate::Nic;
 
 /// The result.
 #[derive(Debug, Serialize)]

@@ -12,13 +12,12 @@ use dat_core::{
 };
 use serde::Serialize;
 use tracing::{debug, info};
-use vfio_host::Host;
+use vfio_host::{Host, Nic};
 
 use super::super::failure::Failure;
 use super::adapter::{dat, path_mtu, status};
 use super::conn::Conn;
 use super::hello::{Hello, Kind, Message, Saying, Welcome, refusal};
-use crate::Nic;
 
 /// A peer that sends nothing for so long is considered gone.
 const SILENCE: Duration = Duration::from_secs(60);

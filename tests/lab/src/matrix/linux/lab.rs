@@ -217,11 +217,12 @@ impl<'s, 'm> Lab<'s, 'm> {
         &self.place
     }
 
-    /// Starts a program of our side: one of DAT's, or else `dat` with these arguments.
+    /// Starts a program of our side: one of DAT's, `interop`, or else `dat` with these arguments.
     fn ours(&mut self, command: &str) -> Result<Id> {
         if !dat::Programs::has(command) {
-            let args: Vec<&str> = command.split_whitespace().collect();
-            return self.stage.program("dat", &args);
+            let interop = command.strip_prefix("interop ");
+            let args = interop.unwrap_or(command).split_whitespace().collect::<Vec<_>>();
+            return self.stage.program(if interop.is_some() { "interop" } else { "dat" }, &args);
         }
         if self.programs.is_none() {
             self.programs = Some(dat::Programs::new(self.stage, &self.place.socket, &REGISTRY)?);

@@ -53,8 +53,8 @@ const FRONT: &str = "\
 
 Written by `cargo xtask qemu-test --linux matrix --bless`: every tool with every pair of sides, server first. *mlx5_ib* is the
 unmodified driver of Linux {version} with rdma-core's provider, on the device model; *rxe* is the same kernel's Soft-RoCE behind
-a virtio network device, which knows nothing of the model; *ours* is `dat`, or `dapltest` over the uDAPL provider, on the host, on the model. All are on one
-wire. Times are of a guest under emulation, rounded up: they say that it ends, not how fast it is.
+a virtio network device, which knows nothing of the model; *ours* is `dat`, `interop` (rdma-core's
+other programs) or `dapltest` over the uDAPL provider, on the host, on the model. All are on one wire. Times are of a guest under emulation, rounded up: they say that it ends, not how fast it is.
 
 ";
 

@@ -4,14 +4,13 @@ use std::time::Instant;
 
 use dat_core::DtoOperation;
 use dat_core::provider::Atomic;
-use vfio_host::Host;
+use vfio_host::{Host, Nic};
 
 use super::super::super::failure::Failure;
 use super::super::super::out::{Out, progress};
 use super::super::args::AtomicKind;
 use super::super::link::{Links, News};
 use super::{Ran, Table, Verb};
-use crate::Nic;
 
 /// How far a connection is.
 #[derive(Clone, Copy, Debug, Default)]
@@ -70,7 +69,7 @@ impl<'p, H: Host> Table<'p, H> {
                 Links::refuse(nic, cr);
                 Ok(None)
             }
-            News::Done(..) | News::Up(_) | News::Over(_) | News::Again(_) => Ok(None),
+            News::Done(..) | News::Up | News::Over => Ok(None),
         }
     }
 
@@ -236,7 +235,7 @@ impl<'p, H: Host> Table<'p, H> {
                     Links::refuse(nic, cr);
                     continue;
                 }
-                News::Done(..) | News::Up(_) | News::Over(_) | News::Again(_) => continue,
+                News::Done(..) | News::Up | News::Over => continue,
             };
             start.get_or_insert_with(Instant::now);
             let number = received.get(link).copied().unwrap_or(0);

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use dat_core::DtoOperation;
 use hca_mlx5::platform::Fence;
-use vfio_host::Host;
+use vfio_host::{Host, Nic};
 
 use super::super::super::failure::Failure;
 use super::super::super::out::{Out, progress};
@@ -13,7 +13,6 @@ use super::super::super::traffic::histogram::Histogram;
 use super::super::ends::interrupted;
 use super::super::link::{Links, News};
 use super::{Ran, SENDS, Table};
-use crate::Nic;
 
 /// Looks at memory between two looks at everything else.
 const LOOKS: u32 = 256;
@@ -64,7 +63,7 @@ impl<'p, H: Host> Table<'p, H> {
                 }
                 News::Done(..) => done += 1,
                 News::Asked(cr) => Links::refuse(nic, cr),
-                News::Up(_) | News::Over(_) | News::Again(_) => {}
+                News::Up | News::Over => {}
             }
         }
         bar.finish_and_clear();

@@ -23,7 +23,7 @@ use dat_core::cm::QpTerms;
 use dat_core::provider::{Mtu, Provider};
 use dat_core::{LmrTriplet, MemPriv, RmrTriplet};
 use serde::Serialize;
-use vfio_host::Host;
+use vfio_host::{Host, Nic};
 
 use super::super::End;
 use super::super::failure::Failure;
@@ -35,7 +35,6 @@ use super::super::traffic::memory::Memory;
 use super::args::{AtomicKind, PerfTest, Perftest};
 use super::link::Links;
 use super::oob::Address;
-use crate::Nic;
 use plan::{ALIGN, MOST, Plan, SENDS, Verb, place};
 use slots::{Seen, Slots};
 use talk::{Key, Report, Talk};
@@ -47,7 +46,7 @@ const MIB: f64 = 1_048_576.0;
 
 /// What is told at the end.
 #[derive(Debug, Serialize)]
-struct Told {
+struct Results {
     test: PerfTest,
     role: &'static str,
     peer: String,
@@ -81,8 +80,8 @@ pub(super) fn run(perftest: &Perftest, out: &Out) -> Result<End, Failure> {
     Ok(End::Ok)
 }
 
-fn words(told: &Told) -> String {
-    let Told { test, role, peer, connections, size, operations, verified, .. } = told;
+fn words(told: &Results) -> String {
+    let Results { test, role, peer, connections, size, operations, verified, .. } = told;
     let what = match test.verb() {
         Verb::Send => "messages",
         Verb::Write => "writes",
@@ -125,9 +124,9 @@ struct Playing<'a> {
 }
 
 impl Task for Playing<'_> {
-    type Report = Told;
+    type Report = Results;
 
-    fn run<'p, H: Host>(self, nic: &mut Nic<'_, 'p, H>) -> Result<Told, Failure> {
+    fn run<'p, H: Host>(self, nic: &mut Nic<'_, 'p, H>) -> Result<Results, Failure> {
         let Self { perftest, plan, out } = self;
         let limits = nic.provider().limits();
         let (mtu, most) = (limits.mtu, limits.max_reads);
@@ -159,7 +158,7 @@ impl Task for Playing<'_> {
     }
 }
 
-fn told(plan: &Plan, agreed: &Agreed, peer: String, ran: &Ran) -> Told {
+fn told(plan: &Plan, agreed: &Agreed, peer: String, ran: &Ran) -> Results {
     #[expect(clippy::cast_precision_loss, reason = "figures to look at")]
     let rate = ran
         .operations
@@ -167,7 +166,7 @@ fn told(plan: &Plan, agreed: &Agreed, peer: String, ran: &Ran) -> Told {
         .map(|(operations, seconds)| operations as f64 / seconds)
         .filter(|rate| plan.bandwidth && rate.is_finite());
     let size = u32::try_from(plan.size).unwrap_or(u32::MAX);
-    Told {
+    Results {
         test: plan.test,
         role: if plan.client { "client" } else { "server" },
         peer,

@@ -17,14 +17,13 @@ use std::time::Duration;
 
 use dat_core::provider::Mtu;
 use tracing::debug;
-use vfio_host::Host;
+use vfio_host::{Host, Nic};
 
 use super::super::super::failure::Failure;
 use super::super::args::Perftest;
 use super::super::link::Links;
 use super::super::oob::{self, Address, Channel, Numbers, STRANGER};
 use super::Agreed;
-use crate::Nic;
 
 /// Bytes of a version, and the one that this is.
 const VERSION: usize = 16;

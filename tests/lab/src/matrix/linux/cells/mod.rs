@@ -40,7 +40,7 @@ pub(crate) struct Tools {
     pub(crate) server: &'static str,
     /// The client's command.
     pub(crate) client: &'static str,
-    /// The same for our side, as arguments of `dat`.
+    /// The same for our side, as arguments of `dat`, or of the program that begins them.
     pub(crate) ours: Ours,
     /// Where the server listens, TCP or connection manager; 0 where one cannot see.
     pub(crate) port: u16,
@@ -59,7 +59,7 @@ pub(crate) struct Tools {
 /// Whether our side can take part.
 #[derive(Clone, Copy)]
 pub(crate) enum Ours {
-    /// As these: server and client.
+    /// As these commands: server and client.
     Can(&'static str, &'static str),
     /// As the test's own function says.
     Does,
