@@ -93,6 +93,7 @@ impl<'p, H: Host> Pool<'p, H> {
     }
 
     /// Registers existing memory as a pool. An error returns the memory.
+    #[expect(clippy::result_large_err, reason = "the memory goes back to the caller")]
     pub fn over<const QPS: usize, const CQS: usize, const KEYS: usize>(
         nic: &mut Nic<'_, 'p, H, QPS, CQS, KEYS>,
         pz: Pz,

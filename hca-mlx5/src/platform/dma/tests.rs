@@ -85,7 +85,7 @@ fn reclaiming_takes_everything_back() {
 
 #[test]
 fn a_span_given_back_twice_counts_once() {
-    let pages = Pages::new(1 * 4096, 0xa5);
+    let pages = Pages::new(4096, 0xa5);
     let arena = pages.arena::<8>();
     let a = arena.alloc(64, 64).unwrap();
     let b = arena.alloc(64, 64).unwrap();
@@ -101,7 +101,7 @@ fn a_span_given_back_twice_counts_once() {
 
 #[test]
 fn nonsense_is_refused() {
-    let pages = Pages::new(1 * 4096, 0xa5);
+    let pages = Pages::new(4096, 0xa5);
     let arena = pages.arena::<8>();
     assert_eq!(arena.alloc(usize::MAX, 64), None);
     assert_eq!(arena.alloc(64, 96), None, "not a power of two");
@@ -110,7 +110,7 @@ fn nonsense_is_refused() {
 
 #[test]
 fn outside_reads_zero_and_drops_stores() {
-    let pages = Pages::new(1 * 4096, 0xa5);
+    let pages = Pages::new(4096, 0xa5);
     let arena = pages.arena::<8>();
     arena.memory().store32(4096, 1);
     arena.memory().store_words(4092, &[1]);
@@ -129,7 +129,7 @@ fn outside_reads_zero_and_drops_stores() {
 
 #[test]
 fn too_many_holes_lose_memory_and_nothing_else() {
-    let pages = Pages::new(1 * 4096, 0xa5);
+    let pages = Pages::new(4096, 0xa5);
     let arena = pages.arena::<2>();
     let spans: List<_> = (0..8).map(|_| arena.alloc(64, 64).unwrap()).collect();
     for span in spans.iter().step_by(2) {
@@ -225,7 +225,7 @@ fn a_probe_sees_every_access_where_it_is() {
 
 #[test]
 fn the_device_sees_what_is_left() {
-    let pages = Pages::new(1 * 4096, 0xa5);
+    let pages = Pages::new(4096, 0xa5);
     let arena = pages.arena::<2>();
     assert_eq!(arena.memory().iova(1 << 40, 0), Some((1 << 40, 4096)));
     assert_eq!(arena.memory().iova(1 << 40, 4095), Some(((1 << 40) + 4095, 1)));
@@ -304,7 +304,7 @@ fn a_buffer_keeps_to_itself() {
 proptest! {
     #[test]
     fn bytes_come_back_as_they_went_in(offset in 0usize..200, bytes in prop::collection::vec(any::<u8>(), 0..100)) {
-        let pages = Pages::new(1 * 4096, 0xa5);
+        let pages = Pages::new(4096, 0xa5);
         let arena = pages.arena::<8>();
         arena.memory().write_bytes(offset, &bytes);
         let mut back = std::vec![0; bytes.len()];
