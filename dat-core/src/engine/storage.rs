@@ -37,7 +37,7 @@ use crate::types::atomic::AtomicU64;
 use crate::types::dat_return::{DatSubtype, DatType, Error};
 use crate::{Upcall, cm};
 
-/// What one row of [`storage!`] means, by its dimensions: `[]` is one value, `[A]` an array,
+/// What one row of `storage!` means, by its dimensions: `[]` is one value, `[A]` an array,
 /// `[A * B]` an array of arrays, `[A * B / 32]` a bit for each in words.
 macro_rules! row {
     (@array $t:ty, []) => { $t };

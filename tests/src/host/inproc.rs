@@ -2,7 +2,7 @@
 //! virtual time.
 //!
 //! A [`World`] holds the models and the clock. A [`Slot`] is one model with its memory, and is the
-//! [`Platform`] of one driver. Time passes only in [`World::turn`] and in the driver's bounded
+//! [`Platform`](hca_mlx5::platform::Platform) of one driver. Time passes only in [`World::turn`] and in the driver's bounded
 //! waits ([`Clock::relax`]), so a run is the same every time and a minute of retries costs
 //! nothing.
 
