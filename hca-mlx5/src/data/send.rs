@@ -172,9 +172,9 @@ pub struct Sq<'p, P: Platform> {
     register: usize,
     /// What differs between the offsets of both halves; 0 if there is one.
     half: usize,
-    /// How the next WQE may be rung: as `usual`, unless others wait for their doorbell or a fence
-    /// is due.
-    direct: Direct,
+    /// The next WQE may be rung by itself, on the fast path: through BlueFlame, with no WQE that
+    /// waits for its doorbell and no fence that is due.
+    direct: bool,
     usual: Direct,
     /// First word of the last WQE that waits for its doorbell; 0 if none does.
     waiting: u64,
@@ -217,7 +217,7 @@ impl<'p, P: Platform> Sq<'p, P> {
             write: 0,
             register: doorbell.register,
             half: doorbell.half,
-            direct: usual,
+            direct: usual == Direct::BlueFlame,
             usual,
             waiting: 0,
             fence: false,
@@ -262,8 +262,7 @@ impl<'p, P: Platform> Sq<'p, P> {
     /// Decides whether the next WQE may take the fast path.
     #[inline(always)]
     fn update_fast_path(&mut self) {
-        let calm = self.waiting == 0 && !self.fence;
-        self.direct = if calm { self.usual } else { Direct::No };
+        self.direct = self.usual == Direct::BlueFlame && self.waiting == 0 && !self.fence;
     }
 
     /// Stores one block of the WQE that starts at the head.
@@ -286,15 +285,11 @@ impl<'p, P: Platform> Sq<'p, P> {
             self.store(self.head, &block);
             self.head = self.head.wrapping_add(1);
             self.waiting = block[0];
-            self.direct = Direct::No;
-        } else if self.direct == Direct::BlueFlame {
+            self.direct = false;
+        } else if self.direct {
             self.store(self.head, block);
             self.head = self.head.wrapping_add(1);
             self.write_block(block);
-        } else if self.direct == Direct::Word {
-            self.store(self.head, block);
-            self.head = self.head.wrapping_add(1);
-            self.write_word(block[0]);
         } else {
             self.post_indirect(*block, flags);
         }
@@ -324,7 +319,7 @@ impl<'p, P: Platform> Sq<'p, P> {
         self.head = self.head.wrapping_add(blocks);
         if flags.contains(PostFlags::DEFER) {
             self.waiting = first;
-            self.direct = Direct::No;
+            self.direct = false;
         } else {
             self.ring_doorbell(first);
         }
@@ -631,7 +626,7 @@ impl<P: Platform> SendQueue for Sq<'_, P> {
         if head != begin {
             self.head = head;
             self.waiting = first;
-            self.direct = Direct::No;
+            self.direct = false;
         }
     }
 

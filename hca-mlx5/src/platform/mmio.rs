@@ -19,8 +19,9 @@ use crate::platform::Fence;
 pub struct MappedBar {
     base: NonNull<u8>,
     len: usize,
-    /// Everything of up to 64 bytes that starts below this offset ends inside the BAR.
-    inner: usize,
+    /// Everything of up to 64 bytes that starts at a 64-bit word below this one ends inside the
+    /// BAR.
+    words: usize,
 }
 
 // SAFETY: the pointer is to a mapping that outlives the value (see `new`), and every access is one
@@ -38,8 +39,8 @@ impl MappedBar {
     /// ordinary memory.
     #[must_use]
     pub const unsafe fn new(base: NonNull<u8>, len: usize) -> Self {
-        let inner = len.saturating_sub(63);
-        Self { base, len, inner }
+        let words = len.saturating_sub(56) / 8;
+        Self { base, len, words }
     }
 
     /// Length in bytes.
@@ -108,15 +109,23 @@ impl MappedBar {
         }
     }
 
-    /// The place of a `T` at `offset`, if it is inside and aligned.
+    /// The register of type `T` at `offset`, if it is inside and aligned.
     #[inline]
     fn register<T>(&self, offset: usize) -> Option<NonNull<T>> {
-        if !offset.is_multiple_of(align_of::<T>()) {
-            return None;
+        // One compare for alignment and end: rotated, a misaligned offset is a huge number.
+        let word = offset.rotate_right(3);
+        if align_of::<T>() == 8 && size_of::<T>() <= 64 && word < self.words {
+            // SAFETY: the word is inside the mapping.
+            return Some(unsafe { self.base.cast::<u64>().add(word) }.cast());
         }
-        // One compare for all but the last bytes of the BAR.
-        let short = size_of::<T>() <= 64 && offset < self.inner;
-        if !short && !ends_by(offset, size_of::<T>(), self.len) {
+        self.any_register(offset)
+    }
+
+    /// As [`Self::register`], for any type and up to the end of the BAR.
+    #[cold]
+    #[inline(never)]
+    fn any_register<T>(&self, offset: usize) -> Option<NonNull<T>> {
+        if !offset.is_multiple_of(align_of::<T>()) || !ends_by(offset, size_of::<T>(), self.len) {
             return None;
         }
         // SAFETY: `offset` is inside the mapping.
@@ -125,7 +134,6 @@ impl MappedBar {
 }
 
 /// Whether `size` bytes from `offset` on end inside `len`.
-#[cold]
 fn ends_by(offset: usize, size: usize, len: usize) -> bool {
     offset.checked_add(size).is_some_and(|end| end <= len)
 }
