@@ -262,7 +262,7 @@ impl<'p, P: Platform> Sq<'p, P> {
     /// Decides whether the next WQE may take the fast path.
     #[inline(always)]
     fn update_fast_path(&mut self) {
-        self.direct = self.usual == Direct::BlueFlame && self.waiting == 0 && !self.fence;
+        self.direct = (self.usual == Direct::BlueFlame) & (self.waiting == 0) & !self.fence;
     }
 
     /// Stores one block of the WQE that starts at the head.

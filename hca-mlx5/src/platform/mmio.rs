@@ -19,9 +19,9 @@ use crate::platform::Fence;
 pub struct MappedBar {
     base: NonNull<u8>,
     len: usize,
-    /// Everything of up to 64 bytes that starts at a 64-bit word below this one ends inside the
-    /// BAR.
+    /// How many words of 64 bits there are, and at how many of them a block of 64 bytes may start.
     words: usize,
+    blocks: usize,
 }
 
 // SAFETY: the pointer is to a mapping that outlives the value (see `new`), and every access is one
@@ -39,8 +39,7 @@ impl MappedBar {
     /// ordinary memory.
     #[must_use]
     pub const unsafe fn new(base: NonNull<u8>, len: usize) -> Self {
-        let words = len.saturating_sub(56) / 8;
-        Self { base, len, words }
+        Self { base, len, words: len / 8, blocks: len.saturating_sub(56) / 8 }
     }
 
     /// Length in bytes.
@@ -61,81 +60,82 @@ impl MappedBar {
     #[inline(never)]
     #[must_use]
     pub fn read32(&self, offset: usize) -> u32 {
-        let Some(register) = self.register::<u32>(offset) else {
+        if !self.has::<RO<u32>>(offset) {
             return u32::MAX;
-        };
-        // SAFETY: `register` points to an aligned register inside the mapping.
-        let register: &RO<u32> = unsafe { register.cast().as_ref() };
-        register.read()
+        }
+        // SAFETY: it is there.
+        unsafe { self.register::<RO<u32>>(offset) }.read()
     }
 
     /// One 32-bit store; dropped outside the BAR.
     #[inline(never)]
     pub fn write32(&self, offset: usize, value: u32) {
-        let Some(register) = self.register::<u32>(offset) else {
+        if !self.has::<WO<u32>>(offset) {
             return;
-        };
-        // SAFETY: `register` points to an aligned register inside the mapping.
-        let register: &WO<u32> = unsafe { register.cast().as_ref() };
+        }
+        // SAFETY: it is there.
+        let register = unsafe { self.register::<WO<u32>>(offset) };
         // SAFETY: what the store makes the device do stays inside memory that it was given: the
         // driver's whole purpose.
         unsafe { register.write(value) }
     }
 
-    /// One 64-bit store; dropped outside the BAR. A single transaction where the machine has 64-bit
-    /// stores.
+    /// One 64-bit store. Dropped outside the BAR: returns whether it is inside. A single
+    /// transaction where the machine has 64-bit stores.
     #[inline]
-    pub fn write64(&self, offset: usize, value: u64) {
-        let Some(register) = self.register::<u64>(offset) else {
-            return;
-        };
-        // SAFETY: `register` points to an aligned register inside the mapping.
-        let register: &WO<u64> = unsafe { register.cast().as_ref() };
+    pub fn write64(&self, offset: usize, value: u64) -> bool {
+        if !self.has::<WO<u64>>(offset) {
+            return false;
+        }
+        // SAFETY: it is there.
+        let register = unsafe { self.register::<WO<u64>>(offset) };
         // SAFETY: as in `write32`.
         unsafe { register.write(value) }
+        true
     }
 
-    /// Eight 64-bit stores in ascending order; dropped unless all of them are inside the BAR.
+    /// Eight 64-bit stores in ascending order. Dropped unless all of them are inside the BAR:
+    /// returns whether they are.
     #[inline]
-    pub fn write_block(&self, offset: usize, block: &[u64; 8]) {
-        let Some(registers) = self.register::<[WO<u64>; 8]>(offset) else {
-            return;
-        };
-        // SAFETY: `registers` points to aligned registers inside the mapping.
-        let registers = unsafe { registers.as_ref() };
+    pub fn write_block(&self, offset: usize, block: &[u64; 8]) -> bool {
+        if !self.has::<[WO<u64>; 8]>(offset) {
+            return false;
+        }
+        // SAFETY: they are there.
+        let registers = unsafe { self.register::<[WO<u64>; 8]>(offset) };
         for (register, word) in registers.iter().zip(block) {
             // SAFETY: as in `write32`.
             unsafe { register.write(*word) }
         }
+        true
     }
 
-    /// The register of type `T` at `offset`, if it is inside and aligned.
+    /// Whether a register of type `T` at `offset` is inside and aligned.
+    // Apart from `register`: between them, an `Option` of a pointer is tested twice.
     #[inline]
-    fn register<T>(&self, offset: usize) -> Option<NonNull<T>> {
+    fn has<T>(&self, offset: usize) -> bool {
         // One compare for alignment and end: rotated, a misaligned offset is a huge number.
-        let word = offset.rotate_right(3);
-        if align_of::<T>() == 8 && size_of::<T>() <= 64 && word < self.words {
-            // SAFETY: the word is inside the mapping.
-            return Some(unsafe { self.base.cast::<u64>().add(word) }.cast());
-        }
-        self.any_register(offset)
+        let unit = align_of::<T>();
+        let index = offset.rotate_right(unit.trailing_zeros());
+        index
+            < match size_of::<T>() / unit {
+                1 if unit == 8 => self.words,
+                8 if unit == 8 => self.blocks,
+                units => (self.len / unit + 1).saturating_sub(units),
+            }
     }
 
-    /// As [`Self::register`], for any type and up to the end of the BAR.
-    #[cold]
-    #[inline(never)]
-    fn any_register<T>(&self, offset: usize) -> Option<NonNull<T>> {
-        if !offset.is_multiple_of(align_of::<T>()) || !ends_by(offset, size_of::<T>(), self.len) {
-            return None;
-        }
-        // SAFETY: `offset` is inside the mapping.
-        Some(unsafe { self.base.byte_add(offset) }.cast())
+    /// The register of type `T` at `offset`.
+    ///
+    /// # Safety
+    /// [`Self::has`] says that it is there.
+    #[inline]
+    unsafe fn register<T>(&self, offset: usize) -> &T {
+        // SAFETY: the caller's promise: the register is inside the mapping.
+        let register = unsafe { self.base.byte_add(offset) };
+        // SAFETY: as above, and it is aligned.
+        unsafe { register.cast().as_ref() }
     }
-}
-
-/// Whether `size` bytes from `offset` on end inside `len`.
-fn ends_by(offset: usize, size: usize, len: usize) -> bool {
-    offset.checked_add(size).is_some_and(|end| end <= len)
 }
 
 /// [`Dma::fence`](crate::platform::Dma::fence) over ordinary, coherent memory, on this CPU.

@@ -10,7 +10,7 @@
 )]
 
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use dat_core::provider::Region;
@@ -89,15 +89,17 @@ pub struct BenchHost {
     world: Arc<World>,
     hca: Arc<Mutex<Hca>>,
     arena: RawArena<1024>,
-    away: MappedBar,
-    detached: AtomicBool,
+    /// What is stored there is only in memory.
+    away: &'static MappedBar,
+    /// Where doorbells go: `away`, or nowhere while the device is there.
+    doorbells: AtomicPtr<MappedBar>,
     pages: AtomicU64,
     entropy: AtomicU64,
 }
 
 impl std::fmt::Debug for BenchHost {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("BenchHost").field("detached", &self.detached).finish_non_exhaustive()
+        f.debug_struct("BenchHost").finish_non_exhaustive()
     }
 }
 
@@ -123,8 +125,8 @@ impl BenchHost {
             hca,
             arena,
             // SAFETY: as above; a store there has no effect but to be in memory.
-            away: unsafe { MappedBar::new(pages(AWAY), AWAY) },
-            detached: AtomicBool::new(false),
+            away: Box::leak(Box::new(unsafe { MappedBar::new(pages(AWAY), AWAY) })),
+            doorbells: AtomicPtr::new((&raw const NOWHERE).cast_mut()),
             pages: AtomicU64::new(0),
             entropy: AtomicU64::new(seed),
         }
@@ -132,7 +134,8 @@ impl BenchHost {
 
     /// Takes the device away, or puts it back.
     pub fn detach(&self, away: bool) {
-        self.detached.store(away, Ordering::Relaxed);
+        let bar = if away { self.away } else { &NOWHERE };
+        self.doorbells.store(std::ptr::from_ref(bar).cast_mut(), Ordering::Relaxed);
     }
 
     /// The model.
@@ -155,15 +158,28 @@ impl BenchHost {
         z ^ (z >> 31)
     }
 
-    #[inline]
     fn present(&self) -> bool {
-        !self.detached.load(Ordering::Relaxed)
+        self.doorbells().is_empty()
+    }
+
+    /// Where doorbells go.
+    // One load: the host of a card has its mapping at hand, too.
+    #[inline(always)]
+    fn doorbells(&self) -> &'static MappedBar {
+        // SAFETY: the pointer is to a value that is never freed, and nobody changes it.
+        unsafe { &*self.doorbells.load(Ordering::Relaxed) }
     }
 
     #[cold]
     #[inline(never)]
     fn device_block(&self, offset: usize, block: [u64; 8]) {
         self.device_write(offset, block.map(u64::to_ne_bytes).as_flattened());
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn device_word(&self, offset: usize, value: u64) {
+        self.device_write(offset, &value.to_ne_bytes());
     }
 
     #[cold]
@@ -195,24 +211,24 @@ impl Bar for BenchHost {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn write64(&self, offset: usize, value: u64) {
-        if self.present() {
-            self.device_write(offset, &value.to_ne_bytes());
-        } else {
-            self.away.write64(offset, value);
+        if !self.doorbells().write64(offset, value) {
+            self.device_word(offset, value);
         }
     }
 
     #[inline(always)]
     fn write_block(&self, offset: usize, block: &[u64; 8]) {
-        if self.present() {
+        if !self.doorbells().write_block(offset, block) {
             self.device_block(offset, *block);
-        } else {
-            self.away.write_block(offset, block);
         }
     }
 }
+
+/// A BAR of no length.
+// SAFETY: nothing is in it, so nothing is accessed.
+static NOWHERE: MappedBar = unsafe { MappedBar::new(NonNull::dangling(), 0) };
 
 impl Lend for BenchHost {
     fn lent(&self, region: Region) -> Option<u64> {
