@@ -25,6 +25,7 @@ use crate::types::time::Instant;
 pub use crate::types::completion::{Arrived, Completion, Direction, Extra, Status};
 pub use crate::types::fault::{Fault, FaultKind};
 pub use crate::types::flags::Access;
+pub use crate::types::triplet::RmrTriplet;
 
 /// A protection domain (DAT: Protection Zone).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -85,6 +86,9 @@ bitflags::bitflags! {
         const FENCE = 0x04;
         /// Build the request but leave the doorbell to a later post or to [`SendQueue::ring`].
         const DEFER = 0x08;
+        /// The host cannot read the segments itself: their addresses mean something to their keys
+        /// only.
+        const GATHER = 0x10;
     }
 }
 
@@ -97,15 +101,6 @@ pub struct Segment {
     pub len: u32,
     /// The region's lkey.
     pub lkey: u32,
-}
-
-/// The far end of an RDMA operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Remote {
-    /// Address in the peer's region or window.
-    pub addr: u64,
-    /// The peer's key.
-    pub rkey: u32,
 }
 
 /// What an atomic operation does to the 8 bytes at the far end. It answers with what was there
@@ -216,11 +211,37 @@ pub struct Registration {
     pub pages: Pages,
 }
 
+/// What is posted to a send queue, besides its segments.
+#[derive(Clone, Copy, Debug)]
+pub enum WorkRequest<'a> {
+    /// A SEND of the segments in order.
+    Send,
+    /// The same, and the peer's HCA closes the window of that key when the message has arrived.
+    SendInvalidate(u32),
+    /// A datagram of the segments in order, and an immediate. Only on a queue pair of
+    /// [`Service::Datagram`], where it is all that is posted.
+    SendUd(&'a Destination, Option<u32>),
+    /// An RDMA WRITE of the segments.
+    Write(&'a RmrTriplet),
+    /// The same, which ends with an immediate that takes a receive of the peer.
+    WriteImmed(&'a RmrTriplet, u32),
+    /// An RDMA READ into the segments.
+    Read(&'a RmrTriplet),
+    /// An atomic on the 8 bytes at the far end; the one segment has 8 bytes for the answer.
+    Atomic(Atomic, &'a RmrTriplet),
+    /// A window bind or unbind. Requests posted after it start only when it has taken effect. An
+    /// unbind may be of a region of [`Provider::mr_allocate`] as well, whose key it closes.
+    Bind(&'a Bind),
+    /// A fast registration of a region of [`Provider::mr_allocate`]. Requests posted after it start
+    /// only when it has taken effect.
+    Register(&'a Registration),
+}
+
 /// The send queue of a queue pair: the posting end, owned by one thread.
 ///
 /// dat-core guarantees: never more requests outstanding than [`QpInit::requests`] and one RDMA
-/// WRITE of no bytes, never more segments than [`QpInit::request_segments`], and only while the
-/// queue pair is in Rts. So nothing here can fail.
+/// WRITE of no bytes, never more segments than [`QpInit::request_segments`], a far end as long as
+/// the segments, and only while the queue pair is in Rts. So nothing here can fail.
 ///
 /// A request has a *token*, by which its completion names it: known before it is posted, and
 /// returned by the method that posts it. Tokens of requests outstanding at one time differ; they
@@ -229,54 +250,22 @@ pub trait SendQueue {
     /// The token that the next request will have. Behind a request of one segment it has gone up by
     /// one.
     fn next_token(&self) -> u16;
-    /// Posts a SEND of the segments in order.
-    fn send(&mut self, segments: &[Segment], flags: PostFlags) -> u16;
-    /// Posts an RDMA WRITE of the segments to `remote`.
-    fn rdma_write(&mut self, segments: &[Segment], remote: Remote, flags: PostFlags) -> u16;
+    /// Posts a request.
+    fn post(&mut self, work: WorkRequest<'_>, segments: &[Segment], flags: PostFlags) -> u16;
     /// Posts RDMA WRITEs of one segment each, and leaves the doorbell to a later post or to
     /// [`SendQueue::ring`].
-    fn rdma_writes(&mut self, writes: impl Iterator<Item = (Segment, Remote)>, flags: PostFlags) {
+    fn post_writes<'a>(
+        &mut self,
+        writes: impl Iterator<Item = (Segment, &'a RmrTriplet)>,
+        flags: PostFlags,
+    ) {
         for (segment, remote) in writes {
-            self.rdma_write(&[segment], remote, flags.union(PostFlags::DEFER));
+            self.post(WorkRequest::Write(remote), &[segment], flags.union(PostFlags::DEFER));
         }
     }
-    /// Posts an RDMA READ from `remote` into the segments.
-    fn rdma_read(&mut self, segments: &[Segment], remote: Remote, flags: PostFlags) -> u16;
-    /// Posts an atomic on the 8 bytes at `remote`; the segment has 8 bytes for the answer.
-    fn atomic(&mut self, segment: Segment, remote: Remote, atomic: Atomic, flags: PostFlags)
-    -> u16;
-    /// As [`SendQueue::rdma_write`], and ends with an immediate that takes a receive of the peer.
-    fn rdma_write_immed(
-        &mut self,
-        segments: &[Segment],
-        remote: Remote,
-        immediate: u32,
-        flags: PostFlags,
-    ) -> u16;
-    /// Posts a datagram of the segments in order. Only on a queue pair of [`Service::Datagram`],
-    /// where it is all that is posted.
-    fn send_ud(
-        &mut self,
-        segments: &[Segment],
-        to: &Destination,
-        immediate: Option<u32>,
-        flags: PostFlags,
-    ) -> u16;
-    /// As [`SendQueue::send`], and the peer's HCA closes the window of that key when the message
-    /// has arrived.
-    fn send_invalidate(&mut self, segments: &[Segment], rkey: u32, flags: PostFlags) -> u16;
-    /// Posts a window bind or unbind. Requests posted after it start only when it has taken effect.
-    /// An unbind may be of a region of [`Provider::mr_allocate`] as well, whose key it closes.
-    fn bind(&mut self, bind: &Bind, flags: PostFlags) -> u16;
     /// Rings the doorbell for every request posted with [`PostFlags::DEFER`] since the last
     /// doorbell.
     fn ring(&mut self);
-    /// Posts a fast registration of a region of [`Provider::mr_allocate`]. Requests posted after it
-    /// start only when it has taken effect.
-    fn register(&mut self, registration: &Registration, flags: PostFlags) -> u16;
-    /// As [`SendQueue::rdma_write`], or without a far end as [`SendQueue::send`], of segments whose
-    /// addresses mean something to their keys only: the host cannot read them itself.
-    fn gather(&mut self, segments: &[Segment], remote: Option<Remote>, flags: PostFlags) -> u16;
 }
 
 /// The receive queue of a queue pair: the posting end, owned by one thread.

@@ -1,16 +1,15 @@
-//! Posting of window binds: the straight way for a range of one LMR on an open Endpoint, and the
-//! general one.
+//! Posting of window binds: the fast path for a range of one LMR on an open Endpoint, and the slow
+//! path.
 
 use core::sync::atomic::Ordering;
 
-use crate::data::checks::admit;
-use crate::data::general::{FULL, NOT_SERVED, PARAMETER};
-use crate::data::poster::{Poster, kick};
+use crate::data::poster::{BIND, Poster, kick};
 use crate::data::shared::lmr::{GENERAL, LmrShared, NO_CONTEXT, Refusal, RmrShared, ZERO_BASED};
-use crate::data::shared::request::{Op, Request};
+use crate::data::shared::request::Request;
 use crate::data::shared::window::release;
 use crate::data::shared::{Near, Shared, lmr};
-use crate::provider::{Bind, PostFlags, Provider, Scope, SendQueue};
+use crate::data::validate::PARAMETER;
+use crate::provider::{Bind, PostFlags, Provider, Scope, SendQueue, WorkRequest};
 use crate::types::completion::Direction;
 use crate::types::dat_return::{DatReturn, DatSubtype, DatType};
 use crate::types::ep_state::{EpOp, EpState, REQUEST_OPEN};
@@ -61,11 +60,10 @@ impl<P: Provider> Poster<P> {
     ) -> Result<u32, DatReturn> {
         if binding.range.len != 0
             && let Some(sequence) = self.admits(near.ep, flags)
-            && let Some((window, region, lkey)) = self.straight_bind(shared, near, binding)
+            && let Some((window, region, lkey)) = self.fast_bind(shared, near, binding)
         {
             let keys = self.keys(window);
-            let (tag, post_flags) = self.how(Op::Bind, flags, false);
-            let post_flags = post_flags.difference(PostFlags::SOLICITED);
+            let (tag, post_flags) = self.build_tag(&BIND, flags, false);
             let len = binding.rmr.0.index();
             let request = Request { cookie, len, tag };
             if self.publish(near.ep, near.requests, sequence, request) {
@@ -83,17 +81,17 @@ impl<P: Provider> Poster<P> {
                 return Ok(keys.1);
             }
         }
-        // In pieces, which registers hold: a whole would make a place in memory of it for everyone
-        // above.
+        // In pieces, which fit into registers: passed whole, the binding would be stored to memory
+        // on the fast path too.
         let Binding { rmr, range, privileges, va_type } = binding;
         let how = (privileges, va_type);
-        self.general_bind(shared, near, rmr, range, how, cookie, flags)
+        self.bind_slow(shared, near, rmr, range, how, cookie, flags)
     }
 
     /// The RMR of a bind that opens a range, its LMR and the lkey of that; `None` sends the post
-    /// the general way.
+    /// to the slow path.
     #[inline(always)]
-    fn straight_bind<'s>(
+    fn fast_bind<'s>(
         &self,
         shared: &Shared<'s>,
         near: &Near<'s>,
@@ -156,14 +154,14 @@ impl<P: Provider> Poster<P> {
             access: (privileges & MemPriv::REMOTE).access(),
             scope,
         };
-        self.sq.bind(&bind, flags);
+        self.sq.post(WorkRequest::Bind(&bind), &[], flags);
     }
 
     /// Posts any bind, or says why not.
     #[cold]
     #[inline(never)]
     #[expect(clippy::too_many_arguments, reason = "a binding, in pieces")]
-    pub(crate) fn general_bind(
+    pub(crate) fn bind_slow(
         &mut self,
         shared: &Shared<'_>,
         near: &Near<'_>,
@@ -176,13 +174,8 @@ impl<P: Provider> Poster<P> {
         let binding = Binding { rmr, range, privileges, va_type };
         let stale = DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleRmr);
         let window = binding.window(shared).ok_or(stale)?;
-        let (ep, state) = (near.ep, admit(near.ep, EpOp::PostRequest)?);
-        if self.limits.datagram {
-            return Err(NOT_SERVED);
-        }
-        if flags.intersects(self.limits.barred_request()) {
-            return Err(DatReturn::new(PARAMETER, DatSubtype::InvalidArg8));
-        }
+        let ep = near.ep;
+        let state = self.admit(ep, EpOp::PostRequest, &BIND, flags)?;
         if lmr::zone(window.pz.load(Ordering::Relaxed)) & !GENERAL != self.limits.zone {
             return Err(DatReturn::of(DatType::ProtectionViolation));
         }
@@ -220,16 +213,9 @@ impl<P: Provider> Poster<P> {
             }
             Some((region, lkey))
         };
-        self.credit(ep)?;
+        self.take_credit(ep)?;
         let keys = self.keys(window);
-        let sequence = ep.poster.requests.load(Ordering::Relaxed);
-        let (tag, post_flags) = self.how_aside(Op::Bind, flags, false);
-        let post_flags = post_flags.difference(PostFlags::SOLICITED);
-        let len = binding.rmr.0.index();
-        let request = Request { cookie, len, tag };
-        if !self.publish(near.ep, near.requests, sequence, request) {
-            return Err(FULL);
-        }
+        let post_flags = self.enqueue(near, &BIND, (cookie, rmr.0.index()), flags, false)?;
         window.add_bind(near.ep.request.handle().raw());
         if state.is_disconnected() {
             kick(shared, u32::from(self.ep), ep, Direction::Send);

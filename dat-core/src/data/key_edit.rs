@@ -1,17 +1,14 @@
-//! Posting of edits of an LMR's key: fast registration and local invalidate. One general way,
-//! beside the straight ones.
+//! Posting of edits of an LMR's key: fast registration and local invalidate.
 
 use core::sync::atomic::Ordering;
 
-use crate::data::checks::admit;
-use crate::data::general::{FULL, NOT_SERVED, PARAMETER};
-use crate::data::poster::{Poster, kick};
+use crate::data::poster::{INVALIDATE, Poster, REGISTER, kick};
 use crate::data::shared::lmr::EDIT;
-use crate::data::shared::request::{Op, Request};
 use crate::data::shared::{Near, Shared};
-use crate::provider::{Bind, PostFlags, Provider, Registration, SendQueue};
+use crate::data::validate::FULL;
+use crate::provider::{Bind, Provider, Registration, SendQueue, WorkRequest};
 use crate::types::completion::Direction;
-use crate::types::dat_return::{DatReturn, DatSubtype, DatType};
+use crate::types::dat_return::{DatReturn, DatType};
 use crate::types::ep_state::{EpOp, REQUEST_OPEN};
 use crate::types::flags::CompletionFlags;
 use crate::types::random::next_key;
@@ -40,32 +37,21 @@ impl<P: Provider> Poster<P> {
         flags: CompletionFlags,
         apply: impl FnOnce(u32),
     ) -> Result<Option<u32>, DatReturn> {
-        let state = admit(near.ep, EpOp::PostRequest)?;
-        if self.limits.datagram {
-            return Err(NOT_SERVED);
-        }
-        let (op, old_key, bad_flags) = match edit {
-            KeyEdit::Register(made) => (Op::Register, made.old_key, DatSubtype::InvalidArg9),
-            KeyEdit::Invalidate(key) => (Op::Invalidate, key, DatSubtype::InvalidArg4),
+        let (rule, old_key) = match edit {
+            KeyEdit::Register(made) => (&REGISTER, made.old_key),
+            KeyEdit::Invalidate(key) => (&INVALIDATE, key),
         };
-        if flags.intersects(self.limits.barred_request()) {
-            return Err(DatReturn::new(PARAMETER, bad_flags));
-        }
+        let state = self.admit(near.ep, EpOp::PostRequest, rule, flags)?;
         if zone != self.limits.zone {
             return Err(DatReturn::of(DatType::ProtectionViolation));
         }
         let lmr = shared.lmrs.get(slot as usize).ok_or(FULL)?;
-        self.credit(near.ep)?;
-        let sequence = near.ep.poster.requests.load(Ordering::Relaxed);
-        let (tag, post_flags) = self.how_aside(op, flags, false);
-        let post_flags = post_flags.difference(PostFlags::SOLICITED);
+        self.take_credit(near.ep)?;
         lmr.bound.fetch_add(EDIT, Ordering::AcqRel);
-        let len = slot;
-        let request = Request { cookie, len, tag };
-        if !self.publish(near.ep, near.requests, sequence, request) {
+        let enqueued = self.enqueue(near, rule, (cookie, slot), flags, false);
+        let post_flags = enqueued.inspect_err(|_| {
             lmr.bound.fetch_sub(EDIT, Ordering::AcqRel);
-            return Err(FULL);
-        }
+        })?;
         if state.is_disconnected() {
             kick(shared, u32::from(self.ep), near.ep, Direction::Send);
             return Ok(None);
@@ -74,11 +60,12 @@ impl<P: Provider> Poster<P> {
         apply(new_key);
         match edit {
             KeyEdit::Register(made) => {
-                self.sq.register(&Registration { new_key, ..made }, post_flags)
+                let made = Registration { new_key, ..made };
+                self.sq.post(WorkRequest::Register(&made), &[], post_flags)
             }
             KeyEdit::Invalidate(_) => {
                 let close = Bind { old_rkey: old_key, new_rkey: new_key, ..Bind::default() };
-                self.sq.bind(&close, post_flags)
+                self.sq.post(WorkRequest::Bind(&close), &[], post_flags)
             }
         };
         self.recheck(shared, near.ep, REQUEST_OPEN, Direction::Send);

@@ -3,17 +3,15 @@
 
 pub(crate) mod bind;
 pub(crate) mod chain;
-pub(crate) mod checks;
 pub(crate) mod count;
-pub(crate) mod extended;
 pub(crate) mod finish;
-pub(crate) mod general;
 pub(crate) mod key_edit;
 pub(crate) mod poster;
 pub(crate) mod reaper;
 pub(crate) mod recv;
 pub(crate) mod shared;
 pub(crate) mod srq_poster;
+pub(crate) mod validate;
 pub(crate) mod write_list;
 
 use core::fmt;

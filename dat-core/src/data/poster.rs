@@ -1,30 +1,31 @@
 //! The posting half of an Endpoint.
 //!
-//! A post takes one of two ways. The straight one serves a single segment of an Endpoint that is
-//! open and has a free slot: one branch on everything the entry guard looks at, one on what the LMR
-//! table says, then the provider's call. Whatever does not fit goes to
-//! [`general`](crate::data::general), which does the same with any number of segments and finds the
-//! reason of a refusal.
+//! The table has a row for each opcode, a [`Rule`]. [`Poster::post`] is the fast path: one segment,
+//! an Endpoint that is open, a free slot. It costs one branch on the Endpoint's state and flags, one
+//! on what the LMR table says, then the provider's call. All else goes to
+//! [`post_slow`](crate::data::validate), which reads the same row, takes any number of segments and
+//! finds the reason of a refusal.
 //!
 //! A request is written to its slot, with the token it is going to have, *before* the provider sees
 //! it: its completion may be reaped by another thread before the provider's call returns.
+//!
+//! Length: the table stands beside the fast path that reads it.
 
 use core::fmt;
 use core::sync::atomic::Ordering;
 
-use crate::data::general::Work;
-use crate::data::shared::ep::{EpShared, queue_id};
+use crate::data::shared::ep::{EpShared, EpTally, queue_id};
 use crate::data::shared::request::{Op, Request, RequestSlot, Run, Tag};
 use crate::data::shared::{Near, Shared, lmr};
-use crate::provider::{PostFlags, Provider, Remote, Segment, SendQueue};
+use crate::provider::{Atomic, PostFlags, Provider, Segment, SendQueue, WorkRequest};
 use crate::types::completion::Direction;
 use crate::types::counters::EpCounter;
-use crate::types::dat_return::DatReturn;
+use crate::types::dat_return::{DatReturn, DatSubtype};
 use crate::types::ep_state::{EpState, REQUEST_OPEN};
 use crate::types::flags::{CompletionFlags, MemPriv};
 use crate::types::handle::Ep;
 use crate::types::random::{Bytes, Random};
-use crate::types::triplet::{LmrTriplet, RmrTriplet};
+use crate::types::triplet::LmrTriplet;
 
 /// Most segments of one DTO.
 pub const MAX_SEGMENTS: usize = 16;
@@ -49,7 +50,7 @@ pub(crate) struct Limits {
     pub(crate) quiet: Run,
     /// The Protection Zone, as LMRs carry it.
     pub(crate) zone: u64,
-    /// Flags that a request does not carry on the straight way: all that it may not carry, and
+    /// Flags that a request does not carry on the fast path: all that it may not carry, and
     /// UNSIGNALLED. A receive carries none there.
     pub(crate) aside: CompletionFlags,
     /// A request may be UNSIGNALLED.
@@ -65,7 +66,7 @@ pub(crate) struct Limits {
 
 impl Limits {
     /// Flags that a request may not carry.
-    pub(super) const fn barred_request(&self) -> CompletionFlags {
+    const fn barred_request(&self) -> CompletionFlags {
         if self.unsignalled_request {
             self.aside.difference(CompletionFlags::UNSIGNALLED)
         } else {
@@ -74,9 +75,187 @@ impl Limits {
     }
 
     /// Flags that a receive may not carry.
-    pub(super) const fn barred_recv(&self) -> CompletionFlags {
+    const fn barred_recv(&self) -> CompletionFlags {
         let all = CompletionFlags::from_bits_retain(u32::MAX);
         if self.unsignalled_recv { all.difference(CompletionFlags::UNSIGNALLED) } else { all }
+    }
+}
+
+/// What an opcode is checked against.
+pub(crate) struct Rule {
+    pub(crate) op: Op,
+    /// It has a fast path, and may be suppressed. The device completes every other request.
+    fast: bool,
+    /// It may fire the peer's solicited notification.
+    solicited: bool,
+    /// Counts one of so many bytes.
+    pub(super) count: fn(&EpTally, u32),
+    /// What the local memory must grant, and the subtypes of its two refusals.
+    pub(super) need: MemPriv,
+    pub(super) privileges: DatSubtype,
+    pub(super) protection: DatSubtype,
+    /// Subtypes of bad flags, and of a far end that is not aligned: their positions among the
+    /// arguments.
+    pub(super) flags: DatSubtype,
+    pub(super) far: DatSubtype,
+    /// Whether the queue pair serves it at all.
+    pub(super) served: fn(&Limits) -> bool,
+    /// Flags that it may not carry.
+    pub(super) barred: fn(&Limits) -> CompletionFlags,
+    /// Most segments, and most bytes.
+    pub(super) segments: fn(&Limits) -> u8,
+    pub(super) longest: fn(&Limits) -> u32,
+}
+
+pub(super) const SEND: Rule = Rule {
+    op: Op::Send,
+    fast: true,
+    solicited: true,
+    count: |tally, len| tally.count(EpCounter::PostSend, len),
+    need: MemPriv::LOCAL_READ,
+    privileges: DatSubtype::PrivilegesRead,
+    protection: DatSubtype::ProtectionRead,
+    flags: DatSubtype::InvalidArg5,
+    far: DatSubtype::None,
+    served: |limits| !limits.datagram,
+    barred: Limits::barred_request,
+    segments: |limits| limits.request_segments,
+    longest: |limits| limits.max_message,
+};
+
+const SEND_INVALIDATE: Rule = Rule { fast: false, ..SEND };
+
+const SEND_UD: Rule = Rule {
+    op: Op::SendUd,
+    fast: false,
+    count: |tally, len| tally.count(EpCounter::PostSendUd, len),
+    flags: DatSubtype::InvalidArg6,
+    served: |limits| limits.datagram,
+    longest: |limits| limits.max_rdma,
+    ..SEND
+};
+
+pub(super) const WRITE: Rule = Rule {
+    op: Op::RdmaWrite,
+    solicited: false,
+    count: |tally, len| tally.count(EpCounter::PostWrite, len),
+    privileges: DatSubtype::PrivilegesRdmaWrite,
+    protection: DatSubtype::ProtectionRdmaWrite,
+    flags: DatSubtype::InvalidArg6,
+    segments: |limits| limits.write_segments,
+    longest: |limits| limits.max_rdma,
+    ..SEND
+};
+
+const WRITE_IMMED: Rule = Rule {
+    op: Op::WriteImmed,
+    fast: false,
+    solicited: true,
+    count: |tally, len| tally.count(EpCounter::PostWriteImm, len),
+    ..WRITE
+};
+
+const READ: Rule = Rule {
+    op: Op::RdmaRead,
+    count: |tally, len| tally.count(EpCounter::PostRead, len),
+    need: MemPriv::LOCAL_WRITE,
+    privileges: DatSubtype::PrivilegesRdmaRead,
+    protection: DatSubtype::ProtectionRdmaRead,
+    segments: |limits| limits.read_segments,
+    ..WRITE
+};
+
+// Bytes of atomics are not counted: each has as many.
+const FETCH_ADD: Rule = Rule {
+    op: Op::FetchAdd,
+    fast: false,
+    count: |tally, _| tally.count_one(EpCounter::PostFetchAdd),
+    far: DatSubtype::InvalidArg5,
+    served: |limits| limits.atomics && !limits.datagram,
+    segments: |_| 1,
+    ..READ
+};
+
+const CMP_SWAP: Rule = Rule {
+    op: Op::CmpSwap,
+    count: |tally, _| tally.count_one(EpCounter::PostCmpSwap),
+    flags: DatSubtype::InvalidArg7,
+    far: DatSubtype::InvalidArg6,
+    ..FETCH_ADD
+};
+
+// These three have no segments: what they do to which memory is checked in `bind` and `key_edit`.
+pub(super) const BIND: Rule = Rule {
+    op: Op::Bind,
+    fast: false,
+    solicited: false,
+    count: |_, _| {},
+    flags: DatSubtype::InvalidArg8,
+    segments: |_| 0,
+    ..SEND
+};
+
+pub(super) const REGISTER: Rule = Rule { op: Op::Register, flags: DatSubtype::InvalidArg9, ..BIND };
+
+pub(super) const INVALIDATE: Rule =
+    Rule { op: Op::Invalidate, flags: DatSubtype::InvalidArg4, ..BIND };
+
+/// A receive, of an Endpoint or of a Shared Receive Queue.
+pub(super) const RECV: Rule = Rule {
+    count: |tally, len| tally.count(EpCounter::PostRecv, len),
+    need: MemPriv::LOCAL_WRITE,
+    privileges: DatSubtype::PrivilegesWrite,
+    protection: DatSubtype::ProtectionWrite,
+    served: |limits| !limits.shared,
+    barred: Limits::barred_recv,
+    segments: |limits| limits.recv_segments,
+    longest: |limits| limits.max_receive,
+    ..SEND
+};
+
+/// The row of the table for a request.
+#[inline(always)]
+pub(super) const fn rule(work: &WorkRequest<'_>) -> &'static Rule {
+    match work {
+        WorkRequest::Send => &SEND,
+        WorkRequest::SendInvalidate(_) => &SEND_INVALIDATE,
+        WorkRequest::SendUd(..) => &SEND_UD,
+        WorkRequest::Write(_) => &WRITE,
+        WorkRequest::WriteImmed(..) => &WRITE_IMMED,
+        WorkRequest::Read(_) => &READ,
+        WorkRequest::Atomic(Atomic::FetchAdd(_), _) => &FETCH_ADD,
+        WorkRequest::Atomic(Atomic::CmpSwap { .. }, _) => &CMP_SWAP,
+        WorkRequest::Bind(_) => &BIND,
+        WorkRequest::Register(_) => &REGISTER,
+    }
+}
+
+impl Rule {
+    /// Whether a request with these flags may go without a completion of its own, if the queue
+    /// allows.
+    #[inline(always)]
+    pub(super) const fn is_suppressed(&self, flags: CompletionFlags) -> bool {
+        self.fast && flags.contains(CompletionFlags::SUPPRESS)
+    }
+
+    /// The flags that the provider gets of those that the consumer asked for.
+    #[inline(always)]
+    pub(super) const fn provider_flags(&self, flags: PostFlags) -> PostFlags {
+        if self.solicited { flags } else { flags.difference(PostFlags::SOLICITED) }
+    }
+}
+
+/// Whether one segment of `len` bytes goes to, or is filled from, the far end as it is.
+#[inline(always)]
+const fn fits(work: &WorkRequest<'_>, len: u32) -> bool {
+    match work {
+        WorkRequest::Write(remote) | WorkRequest::WriteImmed(remote, _) => remote.len >= len,
+        WorkRequest::Read(remote) | WorkRequest::Atomic(_, remote) => remote.len == len,
+        WorkRequest::Send
+        | WorkRequest::SendInvalidate(_)
+        | WorkRequest::SendUd(..)
+        | WorkRequest::Bind(_)
+        | WorkRequest::Register(_) => true,
     }
 }
 
@@ -145,75 +324,57 @@ impl<P: Provider> Poster<P> {
         ep.poster.receives.store(receives, Ordering::Release);
     }
 
-    /// Posts a request: the straight way if that serves, else the general one.
+    /// Posts a request, on the fast path if it can.
     #[inline(always)]
-    pub(crate) fn request(
+    pub(crate) fn post(
         &mut self,
         shared: &Shared<'_>,
         near: &Near<'_>,
-        work: Work<'_>,
+        work: WorkRequest<'_>,
         segments: &[LmrTriplet],
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        // Not from the table of the general way: where the kind is known only at run time, a row of
-        // it is more to look up.
-        let (op, need, counter) = match work {
-            Work::Send | Work::Recv => (Op::Send, MemPriv::LOCAL_READ, EpCounter::PostSend),
-            Work::Write(_) => (Op::RdmaWrite, MemPriv::LOCAL_READ, EpCounter::PostWrite),
-            Work::Read(_) => (Op::RdmaRead, MemPriv::LOCAL_WRITE, EpCounter::PostRead),
-        };
-        let ep = near.ep;
-        if let [triplet] = segments
+        let (ep, rule) = (near.ep, rule(&work));
+        if rule.fast
+            && let [triplet] = segments
             && let Some(sequence) = self.admits(ep, flags)
-            && let Some(segment) = self.segment(near, triplet, op, need)
-            && work.fits(segment.len)
-            && let quiet = flags.contains(CompletionFlags::SUPPRESS)
-            && (!quiet || self.is_quiet(sequence))
+            && let Some(segment) = self.segment(near, triplet, rule)
+            && fits(&work, segment.len)
+            && let suppress = rule.is_suppressed(flags)
+            && (!suppress || self.may_suppress(sequence))
         {
-            let (tag, post_flags) = self.how(op, flags, quiet);
+            let (tag, post_flags) = self.build_tag(rule, flags, suppress);
             let len = segment.len;
-            let request = Request { cookie, len, tag };
-            if self.publish(ep, near.requests, sequence, request) {
-                ep.tally.count(counter, segment.len);
+            if self.publish(ep, near.requests, sequence, Request { cookie, len, tag }) {
+                (rule.count)(&ep.tally, len);
                 if ep.poster.state.load(Ordering::Acquire) & REQUEST_OPEN != 0 {
-                    self.hand_over(work, &[segment], post_flags);
+                    self.sq.post(work, &[segment], post_flags);
                 } else {
-                    self.hand_over_late(shared, near, work, &[segment], post_flags);
+                    self.hand_over(shared, near, work, &[segment], post_flags);
                 }
                 return Ok(());
             }
         }
-        self.general(shared, near, work, segments, cookie, flags)
+        self.post_slow(shared, near, work, segments, cookie, flags)
     }
 
-    /// Gives a published request to the device.
-    #[inline(always)]
-    fn hand_over(&mut self, work: Work<'_>, segments: &[Segment], flags: PostFlags) {
-        let quiet = flags.difference(PostFlags::SOLICITED);
-        match work {
-            Work::Send | Work::Recv => self.sq.send(segments, flags),
-            Work::Write(remote) => self.sq.rdma_write(segments, far(remote), quiet),
-            Work::Read(remote) => self.sq.rdma_read(segments, far(remote), quiet),
-        };
-    }
-
-    /// The Endpoint may have left CONNECTED before the request was published, so that whoever
-    /// closed it missed the request: it is flushed if the device gets nothing more.
+    /// Gives a published request to the device, unless the Endpoint has left CONNECTED. Whoever
+    /// closed the Endpoint may have missed the request: then its dispatcher flushes it.
     #[cold]
     #[inline(never)]
-    pub(super) fn hand_over_late(
+    pub(super) fn hand_over(
         &mut self,
         shared: &Shared<'_>,
         near: &Near<'_>,
-        work: Work<'_>,
+        work: WorkRequest<'_>,
         segments: &[Segment],
         flags: PostFlags,
     ) {
         if near.ep.state().is_disconnected() {
             kick(shared, u32::from(self.ep), near.ep, Direction::Send);
         } else {
-            self.hand_over(work, segments, flags);
+            self.sq.post(work, segments, flags);
         }
     }
 
@@ -226,8 +387,8 @@ impl<P: Provider> Poster<P> {
         {
             return None;
         }
-        // To look again at what has been consumed is left to the general way, once in as many posts
-        // as there are slots.
+        // The slow path looks again at what has been consumed, once in as many posts as there are
+        // slots.
         let sequence = ep.poster.requests.load(Ordering::Relaxed);
         (sequence != self.request_limit).then_some(sequence)
     }
@@ -240,33 +401,21 @@ impl<P: Provider> Poster<P> {
         ep.poster.requests.load(Ordering::Relaxed) != self.request_limit
     }
 
-    /// A segment of one byte to as many as that kind may have, against its LMR.
+    /// Checks a segment of one byte or more against its LMR.
     #[inline(always)]
     pub(super) fn segment(
         &self,
         near: &Near<'_>,
         triplet: &LmrTriplet,
-        op: Op,
-        need: MemPriv,
+        rule: &Rule,
     ) -> Option<Segment> {
         let triplet = *triplet;
-        let most = match op {
-            Op::Send => self.limits.max_message,
-            Op::RdmaWrite
-            | Op::RdmaRead
-            | Op::Bind
-            | Op::FetchAdd
-            | Op::CmpSwap
-            | Op::WriteImmed
-            | Op::SendUd
-            | Op::Register
-            | Op::Invalidate => self.limits.max_rdma,
-        };
+        let most = (rule.longest)(&self.limits);
         if triplet.len.wrapping_sub(1) >= most {
             return None;
         }
         let lmr = lmr::find(near.lmrs, triplet.context)?;
-        let lkey = lmr.lkey_for(&triplet, self.limits.zone, need)?;
+        let lkey = lmr.lkey_for(&triplet, self.limits.zone, rule.need)?;
         Some(Segment { addr: triplet.addr, len: triplet.len, lkey })
     }
 
@@ -274,38 +423,29 @@ impl<P: Provider> Poster<P> {
     /// ends a long row of suppressed ones, as their slots come back only with a completion. (A
     /// bind never asks: what becomes of its RMR is learnt from its completion.)
     #[inline(always)]
-    pub(super) fn is_quiet(&self, sequence: u32) -> bool {
+    pub(super) fn may_suppress(&self, sequence: u32) -> bool {
         self.quiet != self.limits.quiet && sequence.wrapping_add(1) != self.request_limit
     }
 
-    /// What the slot of a request says, and the provider's flags.
+    /// The tag of the next request, and the provider's flags. With `suppress` it goes without a
+    /// completion; without, its completion ends the run of suppressed ones before it.
     #[inline(always)]
-    pub(super) fn how(&mut self, op: Op, flags: CompletionFlags, quiet: bool) -> (Tag, PostFlags) {
+    pub(super) fn build_tag(
+        &mut self,
+        rule: &Rule,
+        flags: CompletionFlags,
+        suppress: bool,
+    ) -> (Tag, PostFlags) {
         let bits = flags.bits();
         let suppressed = flags.contains(CompletionFlags::SUPPRESS);
-        let mut tag = Tag::new(op, suppressed, self.sq.next_token());
-        if quiet {
+        let mut tag = Tag::new(rule.op, suppressed, self.sq.next_token());
+        if suppress {
             self.quiet = self.quiet.more();
         } else {
             tag = self.end_run(tag);
         }
-        let word = u32::from(!quiet) | bits & 2 | bits >> 1 & 4 | bits >> 5 & 8;
-        (tag, PostFlags::from_bits_truncate(word.to_le_bytes()[0]))
-    }
-
-    /// The same beside the straight way, where a request may be UNSIGNALLED.
-    pub(super) fn how_aside(
-        &mut self,
-        op: Op,
-        flags: CompletionFlags,
-        quiet: bool,
-    ) -> (Tag, PostFlags) {
-        let (tag, post_flags) = self.how(op, flags, quiet);
-        if flags.contains(CompletionFlags::UNSIGNALLED) {
-            (tag.unsignalled(), post_flags)
-        } else {
-            (tag, post_flags)
-        }
+        let word = u32::from(!suppress) | bits & 2 | bits >> 1 & 4 | bits >> 5 & 8;
+        (tag, rule.provider_flags(PostFlags::from_bits_truncate(word.to_le_bytes()[0])))
     }
 
     /// The next request is signalled: with it those suppressed before it will complete.
@@ -370,10 +510,6 @@ impl<P: Provider> Poster<P> {
             self.sq.ring();
         }
     }
-}
-
-pub(super) const fn far(remote: &RmrTriplet) -> Remote {
-    Remote { addr: remote.addr, rkey: remote.context }
 }
 
 /// Tells the Event Dispatcher of that direction to flush what is outstanding; whether it had not

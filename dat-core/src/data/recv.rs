@@ -2,18 +2,16 @@
 
 use core::sync::atomic::Ordering;
 
-use crate::data::general::Work;
-use crate::data::poster::{EpPoster, Poster};
+use crate::data::poster::{EpPoster, Poster, RECV, kick};
 use crate::data::shared::ep::EpShared;
-use crate::data::shared::request::Op;
 use crate::data::shared::{Near, Shared};
+use crate::data::validate::{FULL, Segments};
 use crate::provider::{Provider, RecvQueue, Segment};
 use crate::types::atomic::AtomicU64;
 use crate::types::completion::Direction;
-use crate::types::counters::EpCounter;
 use crate::types::dat_return::DatReturn;
-use crate::types::ep_state::RECV_OPEN;
-use crate::types::flags::{CompletionFlags, MemPriv};
+use crate::types::ep_state::{EpOp, RECV_OPEN};
+use crate::types::flags::CompletionFlags;
 use crate::types::triplet::LmrTriplet;
 
 impl<P: Provider> Poster<P> {
@@ -29,17 +27,18 @@ impl<P: Provider> Poster<P> {
         // Held here, or it would be looked up again behind every store.
         let ep = near.ep;
         let sequence = self.receives;
-        if let Some(segment) = self.straight_recv(near, ep, sequence, segments, flags) {
+        if let Some(segment) = self.fast_recv(near, ep, sequence, segments, flags) {
             self.publish_recv(ep, near.receives, sequence, (cookie, segment.len));
             self.rq.recv(&[segment]);
             self.recheck(shared, ep, RECV_OPEN, Direction::Recv);
             return Ok(());
         }
-        self.general(shared, near, Work::Recv, segments, cookie, flags)
+        self.post_recv_slow(shared, near, segments, cookie, flags)
     }
 
+    /// The one segment of a receive that can take the fast path.
     #[inline(always)]
-    fn straight_recv(
+    fn fast_recv(
         &mut self,
         near: &Near<'_>,
         ep: &EpShared,
@@ -50,39 +49,75 @@ impl<P: Provider> Poster<P> {
         let [triplet] = segments else { return None };
         if ep.poster.state.load(Ordering::Acquire) & RECV_OPEN == 0
             || !flags.is_empty()
-            || sequence == self.recv_limit && !self.refill_straight(ep)
+            || sequence == self.recv_limit && !self.refill_unmarked(ep)
         {
             return None;
         }
-        self.segment(near, triplet, Op::Send, MemPriv::LOCAL_WRITE)
+        self.segment(near, triplet, &RECV)
+    }
+
+    /// Posts any receive, or says why not.
+    #[cold]
+    #[inline(never)]
+    fn post_recv_slow(
+        &mut self,
+        shared: &Shared<'_>,
+        near: &Near<'_>,
+        segments: &[LmrTriplet],
+        cookie: u64,
+        flags: CompletionFlags,
+    ) -> Result<(), DatReturn> {
+        let ep = near.ep;
+        let state = self.admit(ep, EpOp::PostRecv, &RECV, flags)?;
+        let mut list = Segments::new();
+        let (len, _) = self.validate(shared, &RECV, segments, &mut list)?;
+        let before = self.recv_limit;
+        if !self.refill_recv(ep) {
+            return Err(FULL);
+        }
+        if self.limits.unsignalled_recv {
+            // Slots come back without the marks of the receives that they held.
+            shared.forget_quiet(ep, before, self.recv_limit.wrapping_sub(before));
+        }
+        if flags.contains(CompletionFlags::UNSIGNALLED) {
+            shared.quieten_receive(ep, self.receives);
+        }
+        self.publish_recv(ep, near.receives, self.receives, (cookie, len));
+        if state.is_disconnected() {
+            kick(shared, u32::from(self.ep), ep, Direction::Recv);
+        } else {
+            self.rq.recv(&list);
+            self.recheck(shared, ep, RECV_OPEN, Direction::Recv);
+        }
+        Ok(())
     }
 
     /// Whether looking again at what has been consumed shows a free receive slot.
     #[inline(always)]
-    pub(super) fn refill_recv(&mut self, ep: &EpShared) -> bool {
+    fn refill_recv(&mut self, ep: &EpShared) -> bool {
         let consumed = ep.receive.consumed.load(Ordering::Acquire);
         self.recv_limit = consumed.wrapping_add(u32::from(self.limits.receives));
         self.receives != self.recv_limit
     }
 
-    /// The same for the straight way, which knows nothing of marks: slots that may carry one come
-    /// back by the general way.
+    /// The same on the fast path, which knows nothing of marks: slots that may carry one come back
+    /// on the slow path.
     #[inline(never)]
-    fn refill_straight(&mut self, ep: &EpShared) -> bool {
+    fn refill_unmarked(&mut self, ep: &EpShared) -> bool {
         !self.limits.unsignalled_recv && self.refill_recv(ep)
     }
 
     /// Publishes the receive of that sequence, which is about to be posted, with its cookie and
     /// length. Its token is its sequence.
     #[inline(always)]
-    pub(super) fn publish_recv(
+    fn publish_recv(
         &mut self,
         ep: &EpShared,
         slots: &[AtomicU64],
         sequence: u32,
         (cookie, len): (u64, u32),
     ) {
-        ep.tally.count(EpCounter::PostRecv, len);
+        (RECV.count)(&ep.tally, len);
         let index = sequence & u32::from(self.limits.recv_mask);
         if let Some(slot) = slots.get(index as usize) {
             slot.store(cookie, Ordering::Relaxed);

@@ -3,11 +3,11 @@
 use core::fmt;
 use core::sync::atomic::Ordering;
 
-use crate::data::checks::{RECV, check};
-use crate::data::general::{FULL, LENGTH, Segments};
+use crate::data::poster::RECV;
 use crate::data::shared::{Shared, lmr};
+use crate::data::validate::{FULL, Segments, check_segments};
 use crate::provider::{Provider, SharedRecvQueue};
-use crate::types::dat_return::{DatReturn, DatSubtype, DatType};
+use crate::types::dat_return::DatReturn;
 use crate::types::handle::{Pz, Srq};
 use crate::types::triplet::LmrTriplet;
 
@@ -40,15 +40,9 @@ impl<P: Provider> SrqEnd<P> {
         segments: &[LmrTriplet],
         cookie: u64,
     ) -> Result<(), DatReturn> {
-        if segments.len() > usize::from(self.segments) {
-            return Err(DatReturn::new(DatType::InvalidParameter, DatSubtype::InvalidArg2));
-        }
         let mut list = Segments::new();
-        let (total, _) = check(shared, self.zone, &RECV, segments, &mut list)?;
-        let len = u32::try_from(total).map_err(|_| LENGTH)?;
-        if len > self.longest {
-            return Err(LENGTH);
-        }
+        let most = (self.segments, self.longest);
+        let (len, _) = check_segments(shared, self.zone, &RECV, most, segments, &mut list)?;
         let line = shared.srqs.get(self.srq as usize).ok_or(FULL)?;
         if line.outstanding() >= line.most.load(Ordering::Relaxed) {
             return Err(FULL);

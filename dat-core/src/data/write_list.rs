@@ -2,16 +2,15 @@
 
 use core::sync::atomic::Ordering;
 
-use crate::data::general::Work;
-use crate::data::poster::{EpPoster, Poster, far};
-use crate::data::shared::request::{Op, Request, Run};
+use crate::data::poster::{EpPoster, Poster, WRITE};
+use crate::data::shared::request::{Request, Run};
 use crate::data::shared::{Near, Shared, lmr};
-use crate::provider::{PostFlags, Provider, Segment, SendQueue};
+use crate::provider::{Provider, Segment, SendQueue, WorkRequest};
 use crate::types::completion::Direction;
 use crate::types::counters::EpCounter;
 use crate::types::dat_return::DatReturn;
 use crate::types::ep_state::REQUEST_OPEN;
-use crate::types::flags::{CompletionFlags, MemPriv};
+use crate::types::flags::CompletionFlags;
 use crate::types::triplet::{LmrTriplet, RmrTriplet};
 
 /// One RDMA write of a list.
@@ -43,11 +42,11 @@ impl<P: Provider> Poster<P> {
         list: &[RdmaWrite],
         flags: CompletionFlags,
     ) -> Result<(), Refused> {
-        let straight = self.straight_writes(near, list, flags);
-        let result = if straight == list.len() {
+        let posted = self.fast_writes(near, list, flags);
+        let result = if posted == list.len() {
             Ok(())
         } else {
-            self.other_writes(shared, near, list, straight, flags)
+            self.writes_slow(shared, near, list, posted, flags)
         };
         if !flags.contains(CompletionFlags::DEFER) {
             self.ring(near);
@@ -56,9 +55,9 @@ impl<P: Provider> Poster<P> {
         result
     }
 
-    /// Posts as much of the list as goes the straight way, run by run; how much that was.
+    /// Posts as much of the list as the fast path takes, run by run, and returns how many.
     #[inline(always)]
-    fn straight_writes(
+    fn fast_writes(
         &mut self,
         near: &Near<'_>,
         list: &[RdmaWrite],
@@ -73,7 +72,7 @@ impl<P: Provider> Poster<P> {
             let _ = self.refill(near.ep);
         }
         let mut left = list;
-        while let Some(count) = self.straight_run(near, left, flags)
+        while let Some(count) = self.fast_run(near, left, flags)
             && let Some(rest) = left.get(count..)
         {
             left = rest;
@@ -81,11 +80,11 @@ impl<P: Provider> Poster<P> {
         list.len() - left.len()
     }
 
-    /// Posts the writes at the front of the list that are of one LMR, take slots in a row and go
-    /// the straight way. The entry guard is passed once for all, and first all are published,
-    /// then all built: each half fits into registers.
+    /// Posts the writes at the front of the list that are of one LMR, take slots in a row and can
+    /// take the fast path. State and flags are checked once for all; first all are published, then
+    /// all built, because each of the two loops fits into registers.
     #[inline(always)]
-    fn straight_run(
+    fn fast_run(
         &mut self,
         near: &Near<'_>,
         list: &[RdmaWrite],
@@ -94,14 +93,14 @@ impl<P: Provider> Poster<P> {
         let context = list.first()?.local.context;
         let first = self.admits(near.ep, flags)?;
         let lmr = lmr::find(near.lmrs, context)?;
-        let range = lmr.range(context, self.limits.zone, MemPriv::LOCAL_READ)?;
+        let range = lmr.range(context, self.limits.zone, WRITE.need)?;
         let mask = u32::from(self.limits.request_mask);
         let at = (first & mask) as usize;
         let room = self.request_limit.wrapping_sub(first) as usize;
         let slots = near.requests.get(at..(at + room).min(mask as usize + 1))?;
-        let most = self.limits.max_rdma;
+        let most = (WRITE.longest)(&self.limits);
         let run = core::mem::take(&mut self.quiet);
-        let (mut tag, post_flags) = self.how(Op::RdmaWrite, flags, false);
+        let (mut tag, post_flags) = self.build_tag(&WRITE, flags, false);
         let (mut count, mut bytes) = (0, 0);
         for (slot, write) in slots.iter().zip(list) {
             let RdmaWrite { cookie, local, remote } = *write;
@@ -137,16 +136,16 @@ impl<P: Provider> Poster<P> {
         let writes = list.get(..count as usize)?.iter().map(|write| {
             let segment =
                 Segment { addr: write.local.addr, len: write.local.len, lkey: range.lkey };
-            (segment, far(&write.remote))
+            (segment, &write.remote)
         });
-        self.sq.rdma_writes(writes, post_flags.difference(PostFlags::SOLICITED));
+        self.sq.post_writes(writes, post_flags);
         Some(count as usize)
     }
 
     /// Posts the list from `next` on, one by one.
     #[cold]
     #[inline(never)]
-    fn other_writes(
+    fn writes_slow(
         &mut self,
         shared: &Shared<'_>,
         near: &Near<'_>,
@@ -156,8 +155,8 @@ impl<P: Provider> Poster<P> {
     ) -> Result<(), Refused> {
         let flags = flags.union(CompletionFlags::DEFER);
         for (posted, write) in list.iter().enumerate().skip(next) {
-            let (local, work) = (&[write.local], Work::Write(&write.remote));
-            self.request(shared, near, work, local, write.cookie, flags)
+            let (local, work) = (&[write.local], WorkRequest::Write(&write.remote));
+            self.post(shared, near, work, local, write.cookie, flags)
                 .map_err(|ret| Refused { posted, ret })?;
         }
         Ok(())

@@ -3,7 +3,6 @@
 use crate::fault;
 use crate::provider::Notice;
 use crate::provider::Qp;
-use crate::provider::Remote;
 use crate::testing::fabric::Fabric;
 use crate::testing::fabric::Memory;
 use crate::testing::fabric::QpSlot;
@@ -21,6 +20,7 @@ use crate::types::completion::Extra;
 use crate::types::completion::Status;
 use crate::types::fault::Fault;
 use crate::types::flags::Access;
+use crate::types::triplet::RmrTriplet;
 
 /// Places of the transport's counters.
 const RQ_RAE: usize = 0;
@@ -273,14 +273,14 @@ impl Memory {
 
     /// Where a far end is, if it is open to `wish`; a wish without a right is one that the queue
     /// pair does not have.
-    fn open(&self, port: usize, wish: Wish, remote: Remote, len: u32) -> Option<Pieces> {
+    fn open(&self, port: usize, wish: Wish, remote: RmrTriplet, len: u32) -> Option<Pieces> {
         let mut pieces = Pieces::new();
         if wish.access.is_empty() {
             return None;
         }
         if len != 0 {
             let port = self.ports.get(port)?;
-            let (key, len) = (remote.rkey, u64::from(len));
+            let (key, len) = (remote.context, u64::from(len));
             port.pieces(key, wish, remote.addr, len, &mut pieces)?;
         }
         Some(pieces)

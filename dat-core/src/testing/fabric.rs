@@ -18,7 +18,6 @@ use crate::provider::Notice;
 use crate::provider::Pd;
 use crate::provider::Region;
 use crate::provider::Registration;
-use crate::provider::Remote;
 use crate::provider::Segment;
 use crate::testing::CQES;
 use crate::testing::CQS;
@@ -32,6 +31,7 @@ use crate::testing::SHARED_RECEIVES;
 use crate::testing::keys::Key;
 use crate::types::completion::Completion;
 use crate::types::fault::Fault;
+use crate::types::triplet::RmrTriplet;
 
 /// First address of port 0's memory; port 1's follows it.
 pub(super) const BASE: u64 = 0x1000_0000;
@@ -55,12 +55,12 @@ pub enum Verdict {
 #[derive(Clone, Debug)]
 pub(super) enum Work {
     Send(Segments),
-    Write(Segments, Remote),
-    Read(Segments, Remote),
+    Write(Segments, RmrTriplet),
+    Read(Segments, RmrTriplet),
     Bind(Bind),
     Register(Registration),
-    Atomic(Segments, Remote, Atomic),
-    WriteImmed(Segments, Remote, u32),
+    Atomic(Segments, RmrTriplet, Atomic),
+    WriteImmed(Segments, RmrTriplet, u32),
     Datagram(Segments, Destination, Option<u32>),
     SendInvalidate(Segments, u32),
 }

@@ -9,12 +9,9 @@ use heapless::Deque;
 use heapless::Vec;
 
 use crate::fault;
-use crate::provider::Atomic;
 use crate::provider::Backing;
-use crate::provider::Bind;
 use crate::provider::CompletionQueue;
 use crate::provider::Cq;
-use crate::provider::Destination;
 use crate::provider::HcaCounters;
 use crate::provider::HcaLimits;
 use crate::provider::MadIn;
@@ -34,12 +31,11 @@ use crate::provider::QpInit;
 use crate::provider::QpStep;
 use crate::provider::RecvQueue;
 use crate::provider::Region;
-use crate::provider::Registration;
-use crate::provider::Remote;
 use crate::provider::Segment;
 use crate::provider::SendQueue;
 use crate::provider::SharedRq;
 use crate::provider::SharedRqInit;
+use crate::provider::WorkRequest;
 use crate::testing::exec::counts;
 use crate::testing::fabric::CqSlot;
 use crate::testing::fabric::Fabric;
@@ -590,7 +586,7 @@ fn list(segments: &[Segment]) -> Segments {
 pub struct LoopSq<'f>(End<'f>);
 
 impl LoopSq<'_> {
-    fn post(&mut self, work: Work, flags: PostFlags) -> u16 {
+    fn push(&mut self, work: Work, flags: PostFlags) -> u16 {
         let token = self.0.next();
         {
             let mut inner = self.0.fabric.inner.borrow_mut();
@@ -618,59 +614,22 @@ impl SendQueue for LoopSq<'_> {
         self.0.token
     }
 
-    fn send(&mut self, segments: &[Segment], flags: PostFlags) -> u16 {
-        self.post(Work::Send(list(segments)), flags)
-    }
-
-    fn rdma_write(&mut self, segments: &[Segment], remote: Remote, flags: PostFlags) -> u16 {
-        self.post(Work::Write(list(segments), remote), flags)
-    }
-
-    fn rdma_read(&mut self, segments: &[Segment], remote: Remote, flags: PostFlags) -> u16 {
-        self.post(Work::Read(list(segments), remote), flags)
-    }
-
-    fn atomic(&mut self, into: Segment, remote: Remote, atomic: Atomic, flags: PostFlags) -> u16 {
-        self.post(Work::Atomic(list(&[into]), remote, atomic), flags)
-    }
-
-    fn rdma_write_immed(
-        &mut self,
-        segments: &[Segment],
-        remote: Remote,
-        immediate: u32,
-        flags: PostFlags,
-    ) -> u16 {
-        self.post(Work::WriteImmed(list(segments), remote, immediate), flags)
-    }
-
-    fn send_ud(
-        &mut self,
-        segments: &[Segment],
-        to: &Destination,
-        immediate: Option<u32>,
-        flags: PostFlags,
-    ) -> u16 {
-        self.post(Work::Datagram(list(segments), *to, immediate), flags)
-    }
-
-    fn send_invalidate(&mut self, segments: &[Segment], rkey: u32, flags: PostFlags) -> u16 {
-        self.post(Work::SendInvalidate(list(segments), rkey), flags)
-    }
-
-    fn bind(&mut self, bind: &Bind, flags: PostFlags) -> u16 {
-        self.post(Work::Bind(*bind), flags)
-    }
-
-    fn register(&mut self, registration: &Registration, flags: PostFlags) -> u16 {
-        self.post(Work::Register(*registration), flags)
-    }
-
-    fn gather(&mut self, segments: &[Segment], remote: Option<Remote>, flags: PostFlags) -> u16 {
-        match remote {
-            Some(remote) => self.rdma_write(segments, remote, flags),
-            None => self.send(segments, flags),
-        }
+    fn post(&mut self, work: WorkRequest<'_>, segments: &[Segment], flags: PostFlags) -> u16 {
+        let list = list(segments);
+        let work = match work {
+            WorkRequest::Send => Work::Send(list),
+            WorkRequest::SendInvalidate(rkey) => Work::SendInvalidate(list, rkey),
+            WorkRequest::SendUd(to, immediate) => Work::Datagram(list, *to, immediate),
+            WorkRequest::Write(remote) => Work::Write(list, *remote),
+            WorkRequest::WriteImmed(remote, immediate) => {
+                Work::WriteImmed(list, *remote, immediate)
+            }
+            WorkRequest::Read(remote) => Work::Read(list, *remote),
+            WorkRequest::Atomic(atomic, remote) => Work::Atomic(list, *remote, atomic),
+            WorkRequest::Bind(bind) => Work::Bind(*bind),
+            WorkRequest::Register(registration) => Work::Register(*registration),
+        };
+        self.push(work, flags)
     }
 
     fn ring(&mut self) {

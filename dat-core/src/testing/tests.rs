@@ -84,7 +84,7 @@ fn a_send_waits_for_its_receive() {
     let fabric = Fabric::new();
     let (mut a, mut b) = pair(&fabric);
     fabric.write(a.base, b"hello");
-    let token = a.qp.sq.send(&seg(&a, 0, 5), PostFlags::SIGNALED);
+    let token = a.qp.sq.post(WorkRequest::Send, &seg(&a, 0, 5), PostFlags::SIGNALED);
     assert_eq!(a.cqe.poll(), None);
     b.qp.rq.recv(&seg(&b, 100, 64));
     let done = a.cqe.poll().unwrap();
@@ -101,10 +101,10 @@ fn write_and_read_move_bytes_and_unsignaled_ones_are_silent() {
     let fabric = Fabric::new();
     let (mut a, b) = pair(&fabric);
     fabric.write(a.base, b"abcd");
-    let far = Remote { addr: b.base + 8, rkey: b.mr.rkey };
-    a.qp.sq.rdma_write(&seg(&a, 0, 4), far, PostFlags::empty());
+    let far = RmrTriplet { addr: b.base + 8, len: u32::MAX, context: b.mr.rkey };
+    a.qp.sq.post(WorkRequest::Write(&far), &seg(&a, 0, 4), PostFlags::empty());
     assert_eq!(a.cqe.poll(), None);
-    a.qp.sq.rdma_read(&seg(&a, 16, 4), far, PostFlags::SIGNALED);
+    a.qp.sq.post(WorkRequest::Read(&far), &seg(&a, 16, 4), PostFlags::SIGNALED);
     assert_eq!(a.cqe.poll().unwrap().len, 4);
     let mut bytes = [0; 4];
     fabric.read(a.base + 16, &mut bytes);
@@ -118,9 +118,9 @@ fn an_access_outside_the_region_breaks_both_sides_and_flushes_in_order() {
     b.qp.rq.recv(&seg(&b, 0, 8));
     b.qp.rq.recv(&seg(&b, 8, 8));
     fabric.hold(true);
-    let far = Remote { addr: b.base + MEMORY as u64 - 2, rkey: b.mr.rkey };
-    let bad = a.qp.sq.rdma_write(&seg(&a, 0, 4), far, PostFlags::SIGNALED);
-    let flushed = a.qp.sq.send(&seg(&a, 0, 1), PostFlags::empty());
+    let far = RmrTriplet { addr: b.base + MEMORY as u64 - 2, len: u32::MAX, context: b.mr.rkey };
+    let bad = a.qp.sq.post(WorkRequest::Write(&far), &seg(&a, 0, 4), PostFlags::SIGNALED);
+    let flushed = a.qp.sq.post(WorkRequest::Send, &seg(&a, 0, 1), PostFlags::empty());
     fabric.hold(false);
     let first = a.cqe.poll().unwrap();
     assert_eq!((first.token, first.status), (bad, Status::RemoteAccess));
@@ -148,15 +148,15 @@ fn a_window_opens_only_its_range_and_its_newest_key() {
         access: Access::REMOTE_WRITE,
         ..Bind::default()
     };
-    b.qp.sq.bind(&bind, PostFlags::SIGNALED);
+    b.qp.sq.post(WorkRequest::Bind(&bind), &[], PostFlags::SIGNALED);
     assert_eq!(b.cqe.poll().unwrap().status, Status::Success);
-    let far = Remote { addr: b.base + 64, rkey: bind.new_rkey };
-    a.qp.sq.rdma_write(&seg(&a, 0, 16), far, PostFlags::SIGNALED);
+    let far = RmrTriplet { addr: b.base + 64, len: 16, context: bind.new_rkey };
+    a.qp.sq.post(WorkRequest::Write(&far), &seg(&a, 0, 16), PostFlags::SIGNALED);
     assert_eq!(a.cqe.poll().unwrap().status, Status::Success);
     bind.old_rkey = bind.new_rkey;
     bind.new_rkey = mw.rkey & !0xff | 0x78;
-    b.qp.sq.bind(&bind, PostFlags::SIGNALED);
-    a.qp.sq.rdma_write(&seg(&a, 0, 16), far, PostFlags::SIGNALED);
+    b.qp.sq.post(WorkRequest::Bind(&bind), &[], PostFlags::SIGNALED);
+    a.qp.sq.post(WorkRequest::Write(&far), &seg(&a, 0, 16), PostFlags::SIGNALED);
     assert_eq!(a.cqe.poll().unwrap().status, Status::RemoteAccess);
 }
 
@@ -164,9 +164,9 @@ fn a_window_opens_only_its_range_and_its_newest_key() {
 fn deferred_requests_start_at_the_doorbell() {
     let fabric = Fabric::new();
     let (mut a, b) = pair(&fabric);
-    let far = Remote { addr: b.base, rkey: b.mr.rkey };
-    a.qp.sq.rdma_write(&seg(&a, 0, 1), far, PostFlags::SIGNALED | PostFlags::DEFER);
-    a.qp.sq.rdma_write(&seg(&a, 0, 1), far, PostFlags::SIGNALED | PostFlags::DEFER);
+    let far = RmrTriplet { addr: b.base, len: u32::MAX, context: b.mr.rkey };
+    a.qp.sq.post(WorkRequest::Write(&far), &seg(&a, 0, 1), PostFlags::SIGNALED | PostFlags::DEFER);
+    a.qp.sq.post(WorkRequest::Write(&far), &seg(&a, 0, 1), PostFlags::SIGNALED | PostFlags::DEFER);
     assert_eq!(a.cqe.poll(), None);
     a.qp.sq.ring();
     assert!(a.cqe.poll().is_some() && a.cqe.poll().is_some());

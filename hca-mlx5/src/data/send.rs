@@ -16,7 +16,8 @@
 use core::fmt;
 
 use dat_core::provider::{
-    Access, Atomic, Bind, Destination, PostFlags, Registration, Remote, Scope, Segment, SendQueue,
+    Access, Atomic, Bind, Destination, PostFlags, Registration, RmrTriplet, Scope, Segment,
+    SendQueue, WorkRequest,
 };
 
 use super::address_vector::address;
@@ -154,6 +155,23 @@ impl<T: Probe> Payload<Entries<'_, 8, T>> {
             [header << 32 | payload >> 32, payload << 32]
         })
     }
+
+    /// What stands behind the far end of an RDMA WRITE of one segment: a word of the arena, or a
+    /// pointer. None if other bytes may have to travel inline.
+    #[inline(always)]
+    fn of_write(&self, one: &Segment) -> Option<[u64; 2]> {
+        match one.len {
+            WORD => self.word(one.addr),
+            0..=INLINE_WRITE => None,
+            _ => Some(pointer(one)),
+        }
+    }
+}
+
+/// The data segment of `one`, in the order of the device's bytes.
+#[inline(always)]
+fn pointer(one: &Segment) -> [u64; 2] {
+    wqe::data(one.addr, one.len, one.lkey).map(u64::to_be)
 }
 
 /// Posting end of a send queue.
@@ -425,14 +443,14 @@ impl<'p, P: Platform> Sq<'p, P> {
     /// An RDMA WRITE whose payload travels inside, if it may be read there; any but one aligned
     /// word of the arena.
     #[inline(never)]
-    fn write_short(&mut self, one: Segment, remote: Remote, flags: PostFlags) -> u16 {
+    fn write_short(&mut self, one: Segment, remote: &RmrTriplet, flags: PostFlags) -> u16 {
         let block = self.short(self.head, one, remote, flags);
         self.post_block(&block, flags)
     }
 
     /// As [`Sq::short`], beside other blocks.
     #[inline(never)]
-    fn short_block(&self, head: u32, one: Segment, remote: Remote, flags: PostFlags) -> Block {
+    fn short_block(&self, head: u32, one: Segment, remote: &RmrTriplet, flags: PostFlags) -> Block {
         self.short(head, one, remote, flags)
     }
 
@@ -441,7 +459,7 @@ impl<'p, P: Platform> Sq<'p, P> {
     /// WRITE.
     // Always inline, as `post_block`.
     #[inline(always)]
-    fn short(&self, head: u32, one: Segment, remote: Remote, flags: PostFlags) -> Block {
+    fn short(&self, head: u32, one: Segment, remote: &RmrTriplet, flags: PostFlags) -> Block {
         let (ds, [a, b, c, d]) = match self.inline_at(&one) {
             Some(offset) => {
                 let [a, b, c, d, ..] = self.inline_words(offset, one.len);
@@ -452,7 +470,7 @@ impl<'p, P: Platform> Sq<'p, P> {
                 (3, [first, second, 0, 0])
             }
         };
-        let [address, key] = wqe::remote(remote.addr, remote.rkey);
+        let [address, key] = wqe::remote(remote.addr, remote.context);
         let [head, tail] = control(self.start(wqe::RDMA_WRITE, ds), head, flags, 0);
         let [address, key, a, b, c, d] = [address, key, a, b, c, d].map(u64::to_be);
         [head, tail, address, key, a, b, c, d]
@@ -535,37 +553,39 @@ impl<'p, P: Platform> Sq<'p, P> {
         let blocks = index.wrapping_sub(self.head).wrapping_add(1);
         self.finish(blocks, control[0], flags)
     }
-}
 
-impl<P: Platform> Sq<'_, P> {
     /// As [`Sq::post_list`], with a far end.
     #[inline(never)]
     fn post_far(
         &mut self,
         opcode: u8,
-        remote: Remote,
+        remote: &RmrTriplet,
         segments: &[Segment],
         immediate: u32,
         flags: PostFlags,
     ) -> u16 {
-        let far = [wqe::remote(remote.addr, remote.rkey)];
+        let far = [wqe::remote(remote.addr, remote.context)];
         self.post_list(opcode, &far, segments, immediate, flags)
     }
-}
 
-impl<P: Platform> SendQueue for Sq<'_, P> {
+    /// A request of one block, with a far end and what stands behind that.
     #[inline(always)]
-    #[expect(clippy::cast_possible_truncation, reason = "tokens are the index modulo 2^16")]
-    fn next_token(&self) -> u16 {
-        self.head as u16
+    fn post_one(&mut self, start: u64, far: &RmrTriplet, data: [u64; 2], flags: PostFlags) -> u16 {
+        let [a, b] = self.control(start, flags, 0);
+        let [c, d] = wqe::remote(far.addr, far.context).map(u64::to_be);
+        let [e, f] = data;
+        self.post_block(&[a, b, c, d, e, f, 0, 0], flags)
     }
 
     #[inline(always)]
     fn send(&mut self, segments: &[Segment], flags: PostFlags) -> u16 {
         match segments {
+            _ if flags.contains(PostFlags::GATHER) => {
+                self.post_list(wqe::SEND, &[], segments, 0, flags)
+            }
             [one] if one.len > INLINE_SEND => {
                 let [head, tail] = self.control(self.send, flags, 0);
-                let [first, second] = wqe::data(one.addr, one.len, one.lkey).map(u64::to_be);
+                let [first, second] = pointer(one);
                 self.post_block(&[head, tail, first, second, 0, 0, 0, 0], flags)
             }
             [one] => self.send_short(*one, flags),
@@ -574,90 +594,37 @@ impl<P: Platform> SendQueue for Sq<'_, P> {
     }
 
     #[inline(always)]
-    fn rdma_write(&mut self, segments: &[Segment], remote: Remote, flags: PostFlags) -> u16 {
-        let [one] = segments else {
-            return self.post_far(wqe::RDMA_WRITE, remote, segments, 0, flags);
-        };
-        let words = match one.len {
-            WORD => self.payload.word(one.addr),
-            0..=INLINE_WRITE => None,
-            _ => Some(wqe::data(one.addr, one.len, one.lkey).map(u64::to_be)),
-        };
-        let Some([e, f]) = words else {
-            return self.write_short(*one, remote, flags);
-        };
-        let [a, b] = self.control(self.write, flags, 0);
-        let [c, d] = wqe::remote(remote.addr, remote.rkey).map(u64::to_be);
-        self.post_block(&[a, b, c, d, e, f, 0, 0], flags)
-    }
-
-    #[inline(always)]
-    fn rdma_writes(
-        &mut self,
-        mut writes: impl Iterator<Item = (Segment, Remote)>,
-        flags: PostFlags,
-    ) {
-        if self.fence
-            && let Some((one, remote)) = writes.next()
-        {
-            self.rdma_write(&[one], remote, flags.union(PostFlags::DEFER));
-        }
-        // All in registers, which the stores in between would not leave it in otherwise.
-        let (blocks, payload, start, begin) = (self.blocks, self.payload, self.write, self.head);
-        let (mut head, mut first) = (begin, 0);
-        for (one, remote) in writes {
-            let words = match one.len {
-                WORD => payload.word(one.addr),
-                0..=INLINE_WRITE => None,
-                _ => Some(wqe::data(one.addr, one.len, one.lkey).map(u64::to_be)),
-            };
-            if let Some([e, f]) = words {
-                let [a, b] = control(start, head, flags, 0);
-                let [c, d] = wqe::remote(remote.addr, remote.rkey).map(u64::to_be);
-                blocks.store_words::<8, 0>(head, &[a, b, c, d, e, f, 0, 0]);
-                first = a;
-            } else {
-                let block = self.short_block(head, one, remote, flags);
-                blocks.store_words::<8, 0>(head, &block);
-                first = block[0];
-            }
-            head = head.wrapping_add(1);
-        }
-        if head != begin {
-            self.head = head;
-            self.waiting = first;
-            self.direct = false;
+    fn write(&mut self, segments: &[Segment], remote: &RmrTriplet, flags: PostFlags) -> u16 {
+        match segments {
+            [one] if !flags.contains(PostFlags::GATHER) => match self.payload.of_write(one) {
+                Some(data) => self.post_one(self.write, remote, data, flags),
+                None => self.write_short(*one, remote, flags),
+            },
+            _ => self.post_far(wqe::RDMA_WRITE, remote, segments, 0, flags),
         }
     }
 
     #[inline]
-    fn rdma_read(&mut self, segments: &[Segment], remote: Remote, flags: PostFlags) -> u16 {
-        let [one] = segments else {
-            return self.post_far(wqe::RDMA_READ, remote, segments, 0, flags);
-        };
-        let [a, b] = self.control(self.start(wqe::RDMA_READ, 3), flags, 0);
-        let [c, d] = wqe::remote(remote.addr, remote.rkey).map(u64::to_be);
-        let [e, f] = wqe::data(one.addr, one.len, one.lkey).map(u64::to_be);
-        self.post_block(&[a, b, c, d, e, f, 0, 0], flags)
+    fn read(&mut self, segments: &[Segment], remote: &RmrTriplet, flags: PostFlags) -> u16 {
+        match segments {
+            [one] => self.post_one(self.start(wqe::RDMA_READ, 3), remote, pointer(one), flags),
+            _ => self.post_far(wqe::RDMA_READ, remote, segments, 0, flags),
+        }
     }
 
-    fn atomic(&mut self, one: Segment, remote: Remote, atomic: Atomic, flags: PostFlags) -> u16 {
+    fn atomic(
+        &mut self,
+        segments: &[Segment],
+        remote: &RmrTriplet,
+        atomic: Atomic,
+        flags: PostFlags,
+    ) -> u16 {
         let (opcode, operands) = match atomic {
             Atomic::FetchAdd(add) => (wqe::ATOMIC_FA, wqe::atomic(add, 0)),
             Atomic::CmpSwap { compare, swap } => (wqe::ATOMIC_CS, wqe::atomic(swap, compare)),
         };
-        let fixed = [wqe::remote(remote.addr, remote.rkey), operands];
-        self.post_list(opcode, &fixed, &[one], 0, flags)
-    }
-
-    fn rdma_write_immed(
-        &mut self,
-        segments: &[Segment],
-        remote: Remote,
-        immediate: u32,
-        flags: PostFlags,
-    ) -> u16 {
-        self.post_far(wqe::RDMA_WRITE_IMM, remote, segments, immediate, flags)
+        let fixed = [wqe::remote(remote.addr, remote.context), operands];
+        self.post_list(opcode, &fixed, segments, 0, flags)
     }
 
     fn send_ud(
@@ -672,10 +639,6 @@ impl<P: Platform> SendQueue for Sq<'_, P> {
         let [a, b, c, d, e, f] = address(&to.path, own, to.qpn, to.qkey).words();
         let fixed = [[a, b], [c, d], [e, f]];
         self.post_list(opcode, &fixed, segments, immediate.unwrap_or(0), flags)
-    }
-
-    fn send_invalidate(&mut self, segments: &[Segment], rkey: u32, flags: PostFlags) -> u16 {
-        self.post_list(wqe::SEND_INVAL, &[], segments, rkey, flags)
     }
 
     #[inline(always)]
@@ -717,13 +680,6 @@ impl<P: Platform> SendQueue for Sq<'_, P> {
         self.finish(3, head, flags)
     }
 
-    #[inline]
-    fn ring(&mut self) {
-        if self.waiting != 0 {
-            self.ring_doorbell(self.waiting);
-        }
-    }
-
     fn register(&mut self, made: &Registration, flags: PostFlags) -> u16 {
         let [head, mut tail] = self.control(self.start(wqe::UMR, 9), flags, made.old_key);
         tail |= self.take_pending_fence(flags);
@@ -753,11 +709,72 @@ impl<P: Platform> SendQueue for Sq<'_, P> {
         self.fence = true;
         self.finish(3, head, flags)
     }
+}
 
-    fn gather(&mut self, segments: &[Segment], remote: Option<Remote>, flags: PostFlags) -> u16 {
-        match remote {
-            Some(remote) => self.post_far(wqe::RDMA_WRITE, remote, segments, 0, flags),
-            None => self.post_list(wqe::SEND, &[], segments, 0, flags),
+impl<P: Platform> SendQueue for Sq<'_, P> {
+    #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "tokens are the index modulo 2^16")]
+    fn next_token(&self) -> u16 {
+        self.head as u16
+    }
+
+    #[inline(always)]
+    fn post(&mut self, work: WorkRequest<'_>, segments: &[Segment], flags: PostFlags) -> u16 {
+        match work {
+            WorkRequest::Send => self.send(segments, flags),
+            WorkRequest::SendInvalidate(rkey) => {
+                self.post_list(wqe::SEND_INVAL, &[], segments, rkey, flags)
+            }
+            WorkRequest::SendUd(to, immediate) => self.send_ud(segments, to, immediate, flags),
+            WorkRequest::Write(remote) => self.write(segments, remote, flags),
+            WorkRequest::WriteImmed(remote, immediate) => {
+                self.post_far(wqe::RDMA_WRITE_IMM, remote, segments, immediate, flags)
+            }
+            WorkRequest::Read(remote) => self.read(segments, remote, flags),
+            WorkRequest::Atomic(atomic, remote) => self.atomic(segments, remote, atomic, flags),
+            WorkRequest::Bind(bind) => self.bind(bind, flags),
+            WorkRequest::Register(registration) => self.register(registration, flags),
+        }
+    }
+
+    #[inline(always)]
+    fn post_writes<'a>(
+        &mut self,
+        mut writes: impl Iterator<Item = (Segment, &'a RmrTriplet)>,
+        flags: PostFlags,
+    ) {
+        if self.fence
+            && let Some((one, remote)) = writes.next()
+        {
+            self.write(&[one], remote, flags.union(PostFlags::DEFER));
+        }
+        // All in registers, which the stores in between would not leave it in otherwise.
+        let (blocks, payload, start, begin) = (self.blocks, self.payload, self.write, self.head);
+        let (mut head, mut first) = (begin, 0);
+        for (one, remote) in writes {
+            if let Some([e, f]) = payload.of_write(&one) {
+                let [a, b] = control(start, head, flags, 0);
+                let [c, d] = wqe::remote(remote.addr, remote.context).map(u64::to_be);
+                blocks.store_words::<8, 0>(head, &[a, b, c, d, e, f, 0, 0]);
+                first = a;
+            } else {
+                let block = self.short_block(head, one, remote, flags);
+                blocks.store_words::<8, 0>(head, &block);
+                first = block[0];
+            }
+            head = head.wrapping_add(1);
+        }
+        if head != begin {
+            self.head = head;
+            self.waiting = first;
+            self.direct = false;
+        }
+    }
+
+    #[inline]
+    fn ring(&mut self) {
+        if self.waiting != 0 {
+            self.ring_doorbell(self.waiting);
         }
     }
 }

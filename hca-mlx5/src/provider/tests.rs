@@ -8,6 +8,7 @@ use std::vec::Vec;
 
 use dat_core::provider::{
     Bind, CompletionQueue as _, Mtu, PostFlags, RecvQueue as _, Segment, SendQueue as _,
+    WorkRequest,
 };
 
 use super::*;
@@ -65,10 +66,10 @@ fn every_object_from_creation_to_destruction() {
     assert_eq!(mr.lkey, mr.rkey);
     hca.qp_modify(qp, &QpStep::Init { access: Access::empty() }).unwrap();
     assert_eq!(rq.recv(&[Segment { addr: ARENA_ADDR, len: 64, lkey: mr.lkey }]), 0);
-    assert_eq!(sq.send(&[], PostFlags::SIGNALED), 0);
+    assert_eq!(sq.post(WorkRequest::Send, &[], PostFlags::SIGNALED), 0);
     hca.qp_modify(qp, &QpStep::Reset).unwrap();
     hca.qp_restart(qp, &mut sq, &mut rq);
-    assert_eq!(sq.send(&[], PostFlags::SIGNALED), 0);
+    assert_eq!(sq.post(WorkRequest::Send, &[], PostFlags::SIGNALED), 0);
     hca.qp_destroy(qp, sq, rq).unwrap();
     hca.mw_destroy(mw).unwrap();
     hca.mr_destroy(mr).unwrap();
@@ -86,8 +87,8 @@ fn completions_come_back_by_index() {
     let NewQp { mut sq, .. } = hca.qp_create(&init(pd, cq)).unwrap();
     let bind =
         Bind { old_rkey: 1, new_rkey: 2, lkey: 3, addr: 4, start: 4, len: 5, ..Bind::default() };
-    sq.bind(&bind, PostFlags::empty());
-    let token = sq.send(&[], PostFlags::SIGNALED);
+    sq.post(WorkRequest::Bind(&bind), &[], PostFlags::empty());
+    let token = sq.post(WorkRequest::Send, &[], PostFlags::SIGNALED);
     let mut cqe = [0; 64];
     let index = p.of(Opcode::CreateQp)[1].bits(0x18 + 0x10, 23, 0);
     cqe[0x20..0x24].copy_from_slice(&index.to_be_bytes());
@@ -472,7 +473,7 @@ fn blueflame_registers_are_one_per_queue_pair() {
     for _ in 0..4 {
         let mut new = hca.qp_create(&init(pd, cq)).unwrap();
         p.take();
-        new.sq.send(&[], PostFlags::SIGNALED);
+        new.sq.post(WorkRequest::Send, &[], PostFlags::SIGNALED);
         posted.extend(
             p.take()
                 .into_iter()
@@ -486,7 +487,7 @@ fn blueflame_registers_are_one_per_queue_pair() {
     hca.qp_destroy(qp, sq, rq).unwrap();
     let mut again = hca.qp_create(&init(pd, cq)).unwrap();
     p.take();
-    again.sq.send(&[], PostFlags::SIGNALED);
+    again.sq.post(WorkRequest::Send, &[], PostFlags::SIGNALED);
     assert!(p.take().iter().any(|op| matches!(op, Op::Block(at, _) if at & 0xfff == 0xa00)));
     hca.close().unwrap();
     assert_eq!(p.of(Opcode::DeallocUar).len(), 2, "its own and the driver's");
@@ -501,7 +502,7 @@ fn without_write_combining_all_share_one_register() {
     for _ in 0..2 {
         let mut new = hca.qp_create(&init(pd, cq)).unwrap();
         p.take();
-        new.sq.send(&[], PostFlags::SIGNALED);
+        new.sq.post(WorkRequest::Send, &[], PostFlags::SIGNALED);
         assert!(p.take().iter().any(|op| matches!(op, Op::Write64(at, _) if *at == UAR + 0x800)));
     }
     assert!(p.of(Opcode::AllocUar).is_empty());

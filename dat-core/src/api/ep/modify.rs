@@ -1,6 +1,6 @@
 //! dat_ep_modify(3).
 
-use crate::data::general::Segments;
+use crate::data::validate::Segments;
 use crate::engine::Ia;
 use crate::engine::queue_pair::{BAD_ATTR, Makings};
 use crate::objects::ep::NOT_READY;

@@ -1,44 +1,44 @@
 //! Posts by the handle of an Endpoint, on its posting half where that is here.
 
-use crate::data::extended::Extended;
-use crate::data::general::Work;
 use crate::data::write_list::{RdmaWrite, Refused};
 use crate::engine::Ia;
-use crate::provider::Provider;
+use crate::provider::{Provider, WorkRequest};
 use crate::types::dat_return::DatReturn;
 use crate::types::flags::CompletionFlags;
 use crate::types::handle::Ep;
 use crate::types::triplet::LmrTriplet;
 
 impl<P: Provider> Ia<'_, P> {
-    /// Posts any of them by handle.
-    pub(super) fn post_extended(
-        &mut self,
-        ep: Ep,
-        work: Extended<'_>,
-        segments: &[LmrTriplet],
-        cookie: u64,
-        flags: CompletionFlags,
-    ) -> Result<(), DatReturn> {
-        let (poster, shared, near) = self.posting(ep)?;
-        poster.extended(shared, &near, work, segments, cookie, flags)
-    }
-
-    /// Posts anything by handle: all calls share one copy of the straight way.
+    /// Posts a request by handle: all calls share one copy of the fast path.
     #[inline(never)]
-    pub(crate) fn post(
+    pub(super) fn post(
         &mut self,
         ep: Ep,
-        work: Work<'_>,
+        work: WorkRequest<'_>,
         segments: &[LmrTriplet],
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
         let (poster, shared, near) = self.posting(ep)?;
+        // A fast path for each opcode that has one. In a single one for all, what the table's
+        // functions say would be a call each time.
         match work {
-            Work::Recv => poster.post_recv(shared, &near, segments, cookie, flags),
-            Work::Send | Work::Write(_) | Work::Read(_) => {
-                poster.request(shared, &near, work, segments, cookie, flags)
+            WorkRequest::Send => {
+                poster.post(shared, &near, WorkRequest::Send, segments, cookie, flags)
+            }
+            WorkRequest::Write(remote) => {
+                poster.post(shared, &near, WorkRequest::Write(remote), segments, cookie, flags)
+            }
+            WorkRequest::Read(remote) => {
+                poster.post(shared, &near, WorkRequest::Read(remote), segments, cookie, flags)
+            }
+            WorkRequest::SendInvalidate(_)
+            | WorkRequest::SendUd(..)
+            | WorkRequest::WriteImmed(..)
+            | WorkRequest::Atomic(..)
+            | WorkRequest::Bind(_)
+            | WorkRequest::Register(_) => {
+                poster.post_slow(shared, &near, work, segments, cookie, flags)
             }
         }
     }
@@ -63,6 +63,7 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     /// As [`EpPoster::post_recv`](crate::EpPoster::post_recv), by handle.
+    #[inline(never)]
     #[doc(alias = "dat_ep_post_recv")]
     pub fn ep_post_recv(
         &mut self,
@@ -71,6 +72,7 @@ impl<P: Provider> Ia<'_, P> {
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        self.post(ep, Work::Recv, segments, cookie, flags)
+        let (poster, shared, near) = self.posting(ep)?;
+        poster.post_recv(shared, &near, segments, cookie, flags)
     }
 }

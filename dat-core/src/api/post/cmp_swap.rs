@@ -1,9 +1,8 @@
 //! dat_ib_post_cmp_and_swap: the InfiniBand extension.
 
-use crate::data::extended::Extended;
 use crate::data::poster::EpPoster;
 use crate::engine::Ia;
-use crate::provider::{Atomic, Provider};
+use crate::provider::{Atomic, Provider, WorkRequest};
 use crate::types::dat_return::DatReturn;
 use crate::types::flags::CompletionFlags;
 use crate::types::handle::Ep;
@@ -24,8 +23,8 @@ impl<P: Provider> EpPoster<'_, P> {
         remote: &RmrTriplet,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        let work = Extended::Atomic(Atomic::CmpSwap { compare, swap }, remote);
-        self.poster.extended(
+        let work = WorkRequest::Atomic(Atomic::CmpSwap { compare, swap }, remote);
+        self.poster.post_slow(
             &self.shared,
             &self.near,
             work,
@@ -50,7 +49,7 @@ impl<P: Provider> Ia<'_, P> {
         remote: &RmrTriplet,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        let work = Extended::Atomic(Atomic::CmpSwap { compare, swap }, remote);
-        self.post_extended(ep, work, core::slice::from_ref(local), cookie, flags)
+        let work = WorkRequest::Atomic(Atomic::CmpSwap { compare, swap }, remote);
+        self.post(ep, work, core::slice::from_ref(local), cookie, flags)
     }
 }

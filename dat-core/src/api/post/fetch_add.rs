@@ -1,9 +1,8 @@
 //! dat_ib_post_fetch_and_add: the InfiniBand extension.
 
-use crate::data::extended::Extended;
 use crate::data::poster::EpPoster;
 use crate::engine::Ia;
-use crate::provider::{Atomic, Provider};
+use crate::provider::{Atomic, Provider, WorkRequest};
 use crate::types::dat_return::DatReturn;
 use crate::types::flags::CompletionFlags;
 use crate::types::handle::Ep;
@@ -28,8 +27,8 @@ impl<P: Provider> EpPoster<'_, P> {
         remote: &RmrTriplet,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        let work = Extended::Atomic(Atomic::FetchAdd(add), remote);
-        self.poster.extended(
+        let work = WorkRequest::Atomic(Atomic::FetchAdd(add), remote);
+        self.poster.post_slow(
             &self.shared,
             &self.near,
             work,
@@ -52,7 +51,7 @@ impl<P: Provider> Ia<'_, P> {
         remote: &RmrTriplet,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        let work = Extended::Atomic(Atomic::FetchAdd(add), remote);
-        self.post_extended(ep, work, core::slice::from_ref(local), cookie, flags)
+        let work = WorkRequest::Atomic(Atomic::FetchAdd(add), remote);
+        self.post(ep, work, core::slice::from_ref(local), cookie, flags)
     }
 }

@@ -22,8 +22,8 @@ use core::sync::atomic::Ordering;
 
 use heapless::Deque;
 
-use crate::data::general::FULL;
 use crate::data::poster::EpPoster;
+use crate::data::validate::FULL;
 use crate::engine::Ia;
 use crate::provider::Provider;
 use crate::types::completion::Direction;

@@ -1,11 +1,11 @@
 //! dat_ep_post_rdma_read_to_rmr (2.0).
 
-use crate::data::general::{PARAMETER, Work};
 use crate::data::poster::EpPoster;
 use crate::data::shared::Shared;
 use crate::data::shared::lmr::Refusal;
+use crate::data::validate::PARAMETER;
 use crate::engine::Ia;
-use crate::provider::Provider;
+use crate::provider::{Provider, WorkRequest};
 use crate::types::dat_return::{DatReturn, DatSubtype, DatType};
 use crate::types::flags::CompletionFlags;
 use crate::types::handle::Ep;
@@ -38,8 +38,8 @@ impl<P: Provider> EpPoster<'_, P> {
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
         let segment = behind(&self.shared, local)?;
-        let (work, list) = (Work::Read(remote), core::slice::from_ref(&segment));
-        self.poster.general(&self.shared, &self.near, work, list, cookie, flags)
+        let (work, list) = (WorkRequest::Read(remote), core::slice::from_ref(&segment));
+        self.poster.post_slow(&self.shared, &self.near, work, list, cookie, flags)
     }
 }
 
@@ -57,6 +57,6 @@ impl<P: Provider> Ia<'_, P> {
         self.posting(ep)?;
         let segment = behind(&self.data.shared, local)?;
         let list = core::slice::from_ref(&segment);
-        self.post(ep, Work::Read(remote), list, cookie, flags)
+        self.post(ep, WorkRequest::Read(remote), list, cookie, flags)
     }
 }

@@ -1,9 +1,8 @@
 //! dat_ep_post_rdma_write(3).
 
-use crate::data::general::Work;
 use crate::data::poster::EpPoster;
 use crate::engine::Ia;
-use crate::provider::Provider;
+use crate::provider::{Provider, WorkRequest};
 use crate::types::dat_return::DatReturn;
 use crate::types::flags::CompletionFlags;
 use crate::types::handle::Ep;
@@ -22,8 +21,8 @@ impl<P: Provider> EpPoster<'_, P> {
         remote: &RmrTriplet,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        let work = Work::Write(remote);
-        self.poster.request(&self.shared, &self.near, work, segments, cookie, flags)
+        let work = WorkRequest::Write(remote);
+        self.poster.post(&self.shared, &self.near, work, segments, cookie, flags)
     }
 }
 
@@ -38,6 +37,6 @@ impl<P: Provider> Ia<'_, P> {
         remote: &RmrTriplet,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        self.post(ep, Work::Write(remote), segments, cookie, flags)
+        self.post(ep, WorkRequest::Write(remote), segments, cookie, flags)
     }
 }

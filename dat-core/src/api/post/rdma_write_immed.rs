@@ -1,9 +1,8 @@
 //! dat_ib_post_rdma_write_immed: the InfiniBand extension.
 
-use crate::data::extended::Extended;
 use crate::data::poster::EpPoster;
 use crate::engine::Ia;
-use crate::provider::Provider;
+use crate::provider::{Provider, WorkRequest};
 use crate::types::dat_return::DatReturn;
 use crate::types::flags::CompletionFlags;
 use crate::types::handle::Ep;
@@ -22,8 +21,8 @@ impl<P: Provider> EpPoster<'_, P> {
         immediate: u32,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        let work = Extended::WriteImmed(remote, immediate);
-        self.poster.extended(&self.shared, &self.near, work, segments, cookie, flags)
+        let work = WorkRequest::WriteImmed(remote, immediate);
+        self.poster.post_slow(&self.shared, &self.near, work, segments, cookie, flags)
     }
 }
 
@@ -39,7 +38,7 @@ impl<P: Provider> Ia<'_, P> {
         immediate: u32,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        let work = Extended::WriteImmed(remote, immediate);
-        self.post_extended(ep, work, segments, cookie, flags)
+        let work = WorkRequest::WriteImmed(remote, immediate);
+        self.post(ep, work, segments, cookie, flags)
     }
 }

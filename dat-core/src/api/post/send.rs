@@ -1,9 +1,8 @@
 //! dat_ep_post_send(3).
 
-use crate::data::general::Work;
 use crate::data::poster::EpPoster;
 use crate::engine::Ia;
-use crate::provider::Provider;
+use crate::provider::{Provider, WorkRequest};
 use crate::types::dat_return::DatReturn;
 use crate::types::flags::CompletionFlags;
 use crate::types::handle::Ep;
@@ -25,7 +24,7 @@ impl<P: Provider> EpPoster<'_, P> {
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        self.poster.request(&self.shared, &self.near, Work::Send, segments, cookie, flags)
+        self.poster.post(&self.shared, &self.near, WorkRequest::Send, segments, cookie, flags)
     }
 }
 
@@ -39,6 +38,6 @@ impl<P: Provider> Ia<'_, P> {
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        self.post(ep, Work::Send, segments, cookie, flags)
+        self.post(ep, WorkRequest::Send, segments, cookie, flags)
     }
 }

@@ -1,9 +1,8 @@
 //! dat_ib_post_send_ud: the InfiniBand extension.
 
-use crate::data::extended::Extended;
 use crate::data::poster::EpPoster;
 use crate::engine::Ia;
-use crate::provider::{Destination, Provider};
+use crate::provider::{Destination, Provider, WorkRequest};
 use crate::types::dat_return::DatReturn;
 use crate::types::flags::CompletionFlags;
 use crate::types::handle::Ep;
@@ -25,8 +24,8 @@ impl<P: Provider> EpPoster<'_, P> {
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        let work = Extended::SendUd(to, immediate);
-        self.poster.extended(&self.shared, &self.near, work, segments, cookie, flags)
+        let work = WorkRequest::SendUd(to, immediate);
+        self.poster.post_slow(&self.shared, &self.near, work, segments, cookie, flags)
     }
 }
 
@@ -42,7 +41,7 @@ impl<P: Provider> Ia<'_, P> {
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        let work = Extended::SendUd(to, immediate);
-        self.post_extended(ep, work, segments, cookie, flags)
+        let work = WorkRequest::SendUd(to, immediate);
+        self.post(ep, work, segments, cookie, flags)
     }
 }

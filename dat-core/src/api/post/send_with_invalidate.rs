@@ -1,9 +1,8 @@
 //! dat_ep_post_send_with_invalidate (2.0).
 
-use crate::data::extended::Extended;
 use crate::data::poster::EpPoster;
 use crate::engine::Ia;
-use crate::provider::Provider;
+use crate::provider::{Provider, WorkRequest};
 use crate::types::dat_return::DatReturn;
 use crate::types::flags::CompletionFlags;
 use crate::types::handle::Ep;
@@ -28,8 +27,8 @@ impl<P: Provider> EpPoster<'_, P> {
         let Some(context) = rmr_context else {
             return self.post_send(segments, cookie, flags);
         };
-        let work = Extended::SendInvalidate(context);
-        self.poster.extended(&self.shared, &self.near, work, segments, cookie, flags)
+        let work = WorkRequest::SendInvalidate(context);
+        self.poster.post_slow(&self.shared, &self.near, work, segments, cookie, flags)
     }
 }
 
@@ -47,7 +46,7 @@ impl<P: Provider> Ia<'_, P> {
         let Some(context) = rmr_context else {
             return self.ep_post_send(ep, segments, cookie, flags);
         };
-        let work = Extended::SendInvalidate(context);
-        self.post_extended(ep, work, segments, cookie, flags)
+        let work = WorkRequest::SendInvalidate(context);
+        self.post(ep, work, segments, cookie, flags)
     }
 }

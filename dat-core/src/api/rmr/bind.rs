@@ -66,6 +66,6 @@ impl<P: Provider> Ia<'_, P> {
     ) -> Result<u32, DatReturn> {
         let (poster, shared, near) = self.posting(ep)?;
         let how = (privileges, va_type);
-        poster.general_bind(shared, &near, rmr, *lmr, how, cookie, flags)
+        poster.bind_slow(shared, &near, rmr, *lmr, how, cookie, flags)
     }
 }

@@ -7,7 +7,8 @@ use std::vec;
 use std::vec::Vec;
 
 use dat_core::provider::{
-    Access, Bind, Pages, PostFlags, Registration, Remote, Scope, Segment, SendQueue,
+    Access, Bind, Pages, PostFlags, Registration, RmrTriplet, Scope, Segment, SendQueue,
+    WorkRequest,
 };
 use proptest::prelude::*;
 
@@ -38,7 +39,8 @@ fn far(len: u32) -> Segment {
     Segment { addr: 0x5555_0000_1000, len, lkey: 0x1122_3344 }
 }
 
-const PEER: Remote = Remote { addr: 0x0102_0304_0506_0708, rkey: 0xaabb_ccdd };
+const PEER: RmrTriplet =
+    RmrTriplet { addr: 0x0102_0304_0506_0708, len: u32::MAX, context: 0xaabb_ccdd };
 
 #[rustfmt::skip]
 const CTRL_WRITE: [u8; 16] = [0, 0, 0, 8, 0, 0, 0x4d, 3, 0, 0, 0, 8, 0, 0, 0, 0];
@@ -55,7 +57,7 @@ fn pad(parts: &[&[u8]]) -> Vec<u8> {
 fn inline_write_of_eight_bytes() {
     let p = Scripted::<false>::new();
     p.put(DATA, b"abcdefghZZZZZZZZ");
-    let token = sq(&p, 4, 0).rdma_write(&[arena(DATA, 8)], PEER, SIGNALED);
+    let token = sq(&p, 4, 0).post(WorkRequest::Write(&PEER), &[arena(DATA, 8)], SIGNALED);
     assert_eq!(token, 0);
     let inline = b"\x80\0\0\x08abcdefgh\0\0\0\0";
     assert_eq!(p.bytes(RING, 64), pad(&[&CTRL_WRITE, &RADDR, inline]));
@@ -68,7 +70,7 @@ fn inline_writes_of_every_length_and_alignment_carry_just_the_payload() {
         for skew in 0..8 {
             let p = Scripted::<false>::new();
             p.put(DATA, &payload);
-            sq(&p, 4, 0).rdma_write(&[arena(DATA + skew, len)], PEER, SIGNALED);
+            sq(&p, 4, 0).post(WorkRequest::Write(&PEER), &[arena(DATA + skew, len)], SIGNALED);
             let wqe = p.bytes(RING, 64);
             let ds = 2 + (4 + len).div_ceil(16);
             assert_eq!(u32::from(wqe[7]), ds, "length {len}");
@@ -85,7 +87,7 @@ fn inline_sends_of_every_length_carry_just_the_payload() {
     for len in 1..=INLINE_SEND {
         let p = Scripted::<false>::new();
         p.put(DATA, &payload);
-        sq(&p, 4, 0).send(&[arena(DATA + 3, len)], SIGNALED);
+        sq(&p, 4, 0).post(WorkRequest::Send, &[arena(DATA + 3, len)], SIGNALED);
         let wqe = p.bytes(RING, 64);
         assert_eq!((wqe[3], u32::from(wqe[7])), (0x0a, 1 + (4 + len).div_ceil(16)));
         assert_eq!(wqe[16..20], (0x8000_0000 | len).to_be_bytes());
@@ -98,9 +100,9 @@ fn inline_sends_of_every_length_carry_just_the_payload() {
 fn longer_or_unreadable_payload_goes_by_pointer() {
     let p = Scripted::<false>::new();
     let mut q = sq(&p, 4, 0);
-    q.rdma_write(&[arena(DATA, 29)], PEER, SIGNALED);
-    q.rdma_write(&[far(8)], PEER, SIGNALED);
-    q.send(&[arena(DATA, 45)], SIGNALED);
+    q.post(WorkRequest::Write(&PEER), &[arena(DATA, 29)], SIGNALED);
+    q.post(WorkRequest::Write(&PEER), &[far(8)], SIGNALED);
+    q.post(WorkRequest::Send, &[arena(DATA, 45)], SIGNALED);
     let pointer = |wqe: usize, at: usize| p.bytes(RING + 64 * wqe + at, 16);
     assert_eq!(
         pointer(0, 32),
@@ -115,9 +117,9 @@ fn the_end_of_the_arena_is_not_read_past() {
     let p = Scripted::<false>::new();
     let mut q = sq(&p, 4, 0);
     for back in [1, 8, 63, 64] {
-        q.rdma_write(&[arena(ARENA_LEN - back, 1)], PEER, SIGNALED);
+        q.post(WorkRequest::Write(&PEER), &[arena(ARENA_LEN - back, 1)], SIGNALED);
     }
-    q.rdma_write(&[arena(ARENA_LEN - 65, 1)], PEER, SIGNALED);
+    q.post(WorkRequest::Write(&PEER), &[arena(ARENA_LEN - 65, 1)], SIGNALED);
     let kind = |wqe: usize| p.bytes(RING + 64 * wqe + 32, 1)[0];
     assert_eq!([0, 1, 2, 3, 4].map(kind), [0, 0, 0, 0, 0x80]);
 }
@@ -125,7 +127,7 @@ fn the_end_of_the_arena_is_not_read_past() {
 #[test]
 fn write_by_pointer() {
     let p = Scripted::<false>::new();
-    sq(&p, 4, 0).rdma_write(&[far(0x100)], PEER, SIGNALED);
+    sq(&p, 4, 0).post(WorkRequest::Write(&PEER), &[far(0x100)], SIGNALED);
     #[rustfmt::skip]
     let data = [0, 0, 1, 0, 0x11, 0x22, 0x33, 0x44, 0, 0, 0x55, 0x55, 0, 0, 0x10, 0];
     assert_eq!(p.bytes(RING, 64), pad(&[&CTRL_WRITE, &RADDR, &data]));
@@ -134,7 +136,7 @@ fn write_by_pointer() {
 #[test]
 fn read_is_never_inline() {
     let p = Scripted::<false>::new();
-    sq(&p, 4, 0).rdma_read(&[arena(DATA, 8)], PEER, SIGNALED);
+    sq(&p, 4, 0).post(WorkRequest::Read(&PEER), &[arena(DATA, 8)], SIGNALED);
     let wqe = p.bytes(RING, 64);
     let mut ctrl = CTRL_WRITE;
     ctrl[3] = 0x10;
@@ -145,7 +147,7 @@ fn read_is_never_inline() {
 #[test]
 fn send_by_pointer() {
     let p = Scripted::<false>::new();
-    sq(&p, 4, 0).send(&[far(0x1000)], SIGNALED);
+    sq(&p, 4, 0).post(WorkRequest::Send, &[far(0x1000)], SIGNALED);
     #[rustfmt::skip]
     let golden = [
         0, 0, 0, 0x0a, 0, 0, 0, 0x4d - 0x4d, 0, 0, 0, 8, 0, 0, 0, 0,
@@ -161,8 +163,8 @@ fn send_by_pointer() {
 fn an_empty_message_has_no_data_segment() {
     let p = Scripted::<false>::new();
     let mut q = sq(&p, 4, 0);
-    q.send(&[], SIGNALED);
-    q.rdma_write(&[], PEER, SIGNALED);
+    q.post(WorkRequest::Send, &[], SIGNALED);
+    q.post(WorkRequest::Write(&PEER), &[], SIGNALED);
     assert_eq!(p.bytes(RING, 8), [0, 0, 0, 0x0a, 0, 0, 0x4d, 1]);
     assert_eq!(p.bytes(RING + 64, 8), [0, 0, 1, 8, 0, 0, 0x4d, 2]);
     assert!(p.bytes(RING + 96, 32).iter().all(|&b| b == 0));
@@ -174,7 +176,7 @@ fn segment_lists_fill_blocks_in_order() {
     let mut q = sq(&p, 4, 0);
     let list: Vec<Segment> =
         (0..10).map(|i| Segment { addr: 0x1000 * (i + 1), len: 100, lkey: i as u32 }).collect();
-    assert_eq!(q.rdma_write(&list, PEER, SIGNALED), 0);
+    assert_eq!(q.post(WorkRequest::Write(&PEER), &list, SIGNALED), 0);
     let wqe = p.bytes(RING, 192);
     assert_eq!(wqe[7], 12);
     assert_eq!(wqe[16..32], RADDR);
@@ -184,17 +186,17 @@ fn segment_lists_fill_blocks_in_order() {
         assert_eq!(segment[7], i as u8);
         assert_eq!(segment[8..], (0x1000 * (i as u64 + 1)).to_be_bytes());
     }
-    assert_eq!(q.send(&list[..3], SIGNALED), 3, "twelve units are three blocks");
-    assert_eq!(q.send(&list[..4], SIGNALED), 4, "four units are one");
-    assert_eq!(q.send(&[], SIGNALED), 6, "five units are two");
+    assert_eq!(q.post(WorkRequest::Send, &list[..3], SIGNALED), 3, "twelve units are three blocks");
+    assert_eq!(q.post(WorkRequest::Send, &list[..4], SIGNALED), 4, "four units are one");
+    assert_eq!(q.post(WorkRequest::Send, &[], SIGNALED), 6, "five units are two");
 }
 
 #[test]
 fn segments_beyond_the_limit_never_leave_the_request() {
     let p = Scripted::<false>::new();
     let mut q = sq(&p, 4, 0);
-    q.rdma_write(&vec![far(1); 40], PEER, SIGNALED);
-    assert_eq!(q.send(&[], SIGNALED), 3);
+    q.post(WorkRequest::Write(&PEER), &vec![far(1); 40], SIGNALED);
+    assert_eq!(q.post(WorkRequest::Send, &[], SIGNALED), 3);
     assert_eq!(p.bytes(RING + 7, 1), [2 + MAX_SEGMENTS]);
 }
 
@@ -209,7 +211,7 @@ fn flags_become_the_control_byte() {
     ];
     for (flags, byte) in flags {
         let p = Scripted::<false>::new();
-        sq(&p, 4, 0).send(&[far(100)], flags);
+        sq(&p, 4, 0).post(WorkRequest::Send, &[far(100)], flags);
         assert_eq!(p.bytes(RING + 8, 4), [0, 0, 0, byte]);
     }
 }
@@ -228,7 +230,7 @@ const BIND: Bind = Bind {
 #[test]
 fn bind_is_the_type_1_wqe_of_the_open_stacks() {
     let p = Scripted::<false>::new();
-    sq(&p, 4, 0).bind(&BIND, SIGNALED);
+    sq(&p, 4, 0).post(WorkRequest::Bind(&BIND), &[], SIGNALED);
     #[rustfmt::skip]
     let golden: [u8; 192] = {
         let mut g = [0; 192];
@@ -258,7 +260,7 @@ fn bind_gives_just_the_rights_asked_for() {
     ];
     for (access, byte) in rights {
         let p = Scripted::<false>::new();
-        sq(&p, 4, 0).bind(&Bind { access, ..BIND }, SIGNALED);
+        sq(&p, 4, 0).post(WorkRequest::Bind(&Bind { access, ..BIND }), &[], SIGNALED);
         assert_eq!(p.bytes(RING + 64, 4), [0, 0, byte, 0]);
     }
 }
@@ -268,7 +270,7 @@ fn a_window_of_type_2_is_bound_to_the_queue_pair_that_binds_it() {
     for (bound, flags) in [(false, 0xb0), (true, 0x90)] {
         let p = Scripted::<false>::new();
         let scope = Scope::QueuePair { bound };
-        sq(&p, 4, 0).bind(&Bind { scope, ..BIND }, SIGNALED);
+        sq(&p, 4, 0).post(WorkRequest::Bind(&Bind { scope, ..BIND }), &[], SIGNALED);
         // The flags of the open stacks' first bind; what is bound already cannot be asked to be
         // free.
         assert_eq!(p.bytes(RING + 16, 1), [flags]);
@@ -278,7 +280,7 @@ fn a_window_of_type_2_is_bound_to_the_queue_pair_that_binds_it() {
     let p = Scripted::<false>::new();
     let scope = Scope::QueuePair { bound: true };
     let unbind = Bind { len: 0, scope, ..BIND };
-    sq(&p, 4, 0).bind(&unbind, SIGNALED);
+    sq(&p, 4, 0).post(WorkRequest::Bind(&unbind), &[], SIGNALED);
     assert_eq!(p.bytes(RING + 28, 4), [0x20, 0, 0x60, 0]);
     assert_eq!(p.bytes(RING + 64, 8), [0x40, 0, 0, 0, 0xff, 0xff, 0xff, 0x77]);
 }
@@ -286,7 +288,7 @@ fn a_window_of_type_2_is_bound_to_the_queue_pair_that_binds_it() {
 #[test]
 fn a_window_may_begin_at_another_address_than_its_range() {
     let p = Scripted::<false>::new();
-    sq(&p, 4, 0).bind(&Bind { start: 0, ..BIND }, SIGNALED);
+    sq(&p, 4, 0).post(WorkRequest::Bind(&Bind { start: 0, ..BIND }), &[], SIGNALED);
     assert_eq!(p.bytes(RING + 80, 8), [0; 8]);
     assert_eq!(p.bytes(RING + 136, 8), BIND.addr.to_be_bytes());
 }
@@ -303,7 +305,7 @@ fn a_fast_registration_is_the_wqe_of_linux() {
         access: Access::all(),
         pages: Pages { addr: 0x7f00_0000_2000, lkey: 0x0099_8811, count: 5, log_page: 12 },
     };
-    q.register(&made, SIGNALED);
+    q.post(WorkRequest::Register(&made), &[], SIGNALED);
     let wqe = p.bytes(RING, 192);
     assert_eq!(wqe[..16], [0, 0, 0, 0x25, 0, 0, 0x4d, 9, 0, 0, 0, 8, 0, 0x12, 0x34, 5]);
     assert_eq!(wqe[16..32], [0x20, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0x20, 0x3e, 0x20, 0x43]);
@@ -313,7 +315,7 @@ fn a_fast_registration_is_the_wqe_of_linux() {
     assert_eq!(wqe[128..144], [0, 0, 0, 64, 0, 0x99, 0x88, 0x11, 0, 0, 0x7f, 0, 0, 0, 0x20, 0]);
     assert_eq!(wqe[144..192], [0; 48]);
     // The next request waits for it.
-    q.send(&[far(100)], SIGNALED);
+    q.post(WorkRequest::Send, &[far(100)], SIGNALED);
     assert_eq!(p.bytes(RING + 192 + 11, 1), [8 | 1 << 5]);
 }
 
@@ -322,10 +324,14 @@ fn gathered_payload_never_travels_inside() {
     let p = Scripted::<false>::new();
     let near = Segment { addr: ARENA_ADDR, len: 8, lkey: 7 };
     let mut q = sq(&p, 4, 0);
-    q.gather(&[near], None, SIGNALED);
+    q.post(WorkRequest::Send, &[near], SIGNALED | PostFlags::GATHER);
     assert_eq!(p.bytes(RING + 8, 8), [0, 0, 0, 8, 0, 0, 0, 0]);
     assert_eq!(p.bytes(RING + 16, 8), [0, 0, 0, 8, 0, 0, 0, 7]);
-    q.gather(&[near], Some(Remote { addr: 1, rkey: 2 }), SIGNALED);
+    q.post(
+        WorkRequest::Write(&RmrTriplet { addr: 1, len: 8, context: 2 }),
+        &[near],
+        SIGNALED | PostFlags::GATHER,
+    );
     assert_eq!(p.bytes(RING + 64 + 3, 1), [0x08]);
     assert_eq!(p.bytes(RING + 64 + 32, 8), [0, 0, 0, 8, 0, 0, 0, 7]);
 }
@@ -334,27 +340,27 @@ fn gathered_payload_never_travels_inside() {
 fn unbind_frees_the_key_in_two_blocks() {
     let p = Scripted::<false>::new();
     let mut q = sq(&p, 4, 0);
-    q.bind(&Bind { len: 0, ..BIND }, SIGNALED);
+    q.post(WorkRequest::Bind(&Bind { len: 0, ..BIND }), &[], SIGNALED);
     let wqe = p.bytes(RING, 128);
     assert_eq!(wqe[..16], [0, 0, 0, 0x25, 0, 0, 0x4d, 8, 0, 0, 0, 8, 0, 0x12, 0x34, 5]);
     assert_eq!(wqe[16..32], [0x90, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x20, 0, 0x20, 0]);
     assert!(wqe[32..64].iter().all(|&b| b == 0));
     assert_eq!(wqe[64..72], [0x40, 0, 0, 0, 0xff, 0xff, 0xff, 0x77]);
     assert!(wqe[72..].iter().all(|&b| b == 0));
-    assert_eq!(q.send(&[], SIGNALED), 2);
+    assert_eq!(q.post(WorkRequest::Send, &[], SIGNALED), 2);
 }
 
 #[test]
 fn the_request_after_a_bind_waits_for_it_and_the_next_does_not() {
     let p = Scripted::<false>::new();
     let mut q = sq(&p, 4, 0);
-    q.bind(&BIND, SIGNALED);
-    q.send(&[far(100)], SIGNALED);
-    q.send(&[far(100)], SIGNALED);
-    q.bind(&BIND, SIGNALED);
-    q.send(&[far(100)], SIGNALED | PostFlags::FENCE);
-    q.bind(&BIND, SIGNALED);
-    q.bind(&BIND, SIGNALED);
+    q.post(WorkRequest::Bind(&BIND), &[], SIGNALED);
+    q.post(WorkRequest::Send, &[far(100)], SIGNALED);
+    q.post(WorkRequest::Send, &[far(100)], SIGNALED);
+    q.post(WorkRequest::Bind(&BIND), &[], SIGNALED);
+    q.post(WorkRequest::Send, &[far(100)], SIGNALED | PostFlags::FENCE);
+    q.post(WorkRequest::Bind(&BIND), &[], SIGNALED);
+    q.post(WorkRequest::Bind(&BIND), &[], SIGNALED);
     let fm = |block: usize| p.bytes(RING + 64 * (block & 15) + 11, 1)[0];
     assert_eq!([0, 3, 4, 5, 8, 9, 12].map(fm), [8, 0x28, 8, 8, 0x88, 8, 0x28]);
 }
@@ -363,7 +369,7 @@ fn the_request_after_a_bind_waits_for_it_and_the_next_does_not() {
 fn order_is_wqe_fence_record_fence_register() {
     let p = Scripted::<false>::new();
     let mut q = sq(&p, 4, 0);
-    q.rdma_write(&[far(100)], PEER, SIGNALED);
+    q.post(WorkRequest::Write(&PEER), &[far(100)], SIGNALED);
     let wqe = p.bytes(RING, 64);
     let golden = [
         Op::Store(RING, wqe.clone()),
@@ -380,7 +386,7 @@ fn order_through_blueflame_and_its_halves() {
     let p = Scripted::<true>::new();
     let mut q = sq(&p, 4, 0x100);
     for (i, register) in [REGISTER, REGISTER ^ 0x100, REGISTER].into_iter().enumerate() {
-        q.rdma_write(&[far(100)], PEER, SIGNALED);
+        q.post(WorkRequest::Write(&PEER), &[far(100)], SIGNALED);
         let wqe = p.bytes(RING + 64 * i, 64);
         let golden = [
             Op::Store(RING + 64 * i, wqe.clone()),
@@ -398,8 +404,8 @@ fn order_through_blueflame_and_its_halves() {
 fn a_shared_register_gets_doorbells_only() {
     let p = Scripted::<true>::new();
     let mut q = sq(&p, 4, 0);
-    q.send(&[far(100)], SIGNALED);
-    q.send(&[far(100)], SIGNALED);
+    q.post(WorkRequest::Send, &[far(100)], SIGNALED);
+    q.post(WorkRequest::Send, &[far(100)], SIGNALED);
     let mmio: Vec<Op> = p.take().into_iter().filter(|op| !matches!(op, Op::Store(..))).collect();
     let doorbell = |index| {
         [
@@ -416,12 +422,12 @@ fn a_shared_register_gets_doorbells_only() {
 fn wide_requests_ring_by_their_first_word() {
     let p = Scripted::<true>::new();
     let mut q = sq(&p, 4, 0x100);
-    q.bind(&BIND, SIGNALED);
+    q.post(WorkRequest::Bind(&BIND), &[], SIGNALED);
     let log = p.take();
     assert_eq!(log.last(), Some(&Op::AfterMmio));
     assert!(log.contains(&Op::Write64(REGISTER, [0, 0, 0, 0x25, 0, 0, 0x4d, 12])));
     assert!(log.contains(&Op::Store(RECORD + 4, vec![0, 0, 0, 3])));
-    q.send(&[far(100)], SIGNALED);
+    q.post(WorkRequest::Send, &[far(100)], SIGNALED);
     assert!(p.take().iter().any(|op| matches!(op, Op::Block(at, _) if *at == REGISTER ^ 0x100)));
 }
 
@@ -430,7 +436,7 @@ fn deferred_requests_share_one_doorbell() {
     let p = Scripted::<true>::new();
     let mut q = sq(&p, 4, 0x100);
     for _ in 0..3 {
-        q.rdma_write(&[far(100)], PEER, PostFlags::DEFER);
+        q.post(WorkRequest::Write(&PEER), &[far(100)], PostFlags::DEFER);
     }
     assert!(p.take().iter().all(|op| matches!(op, Op::Store(at, _) if *at >= RING)));
     q.ring();
@@ -450,8 +456,8 @@ fn deferred_requests_share_one_doorbell() {
 fn a_post_rings_for_deferred_requests_before_it() {
     let p = Scripted::<true>::new();
     let mut q = sq(&p, 4, 0x100);
-    q.bind(&BIND, PostFlags::DEFER);
-    q.send(&[far(100)], SIGNALED);
+    q.post(WorkRequest::Bind(&BIND), &[], PostFlags::DEFER);
+    q.post(WorkRequest::Send, &[far(100)], SIGNALED);
     let log = p.take();
     // Not BlueFlame: the device would have to fetch the earlier request anyway.
     assert!(log.contains(&Op::Write64(REGISTER, [0, 0, 3, 10, 0, 0, 0x4d, 2])));
@@ -465,12 +471,12 @@ fn a_post_rings_for_deferred_requests_before_it() {
 fn a_post_behind_a_deferred_one_of_one_block_is_no_blueflame() {
     let p = Scripted::<true>::new();
     let mut q = sq(&p, 4, 0x100);
-    q.send(&[far(100)], PostFlags::DEFER);
-    q.send(&[far(100)], SIGNALED);
+    q.post(WorkRequest::Send, &[far(100)], PostFlags::DEFER);
+    q.post(WorkRequest::Send, &[far(100)], SIGNALED);
     let log = p.take();
     assert!(log.iter().all(|op| !matches!(op, Op::Block(..))), "{log:?}");
     assert!(log.contains(&Op::Store(RECORD + 4, vec![0, 0, 0, 2])));
-    q.send(&[far(100)], SIGNALED);
+    q.post(WorkRequest::Send, &[far(100)], SIGNALED);
     assert!(p.take().iter().any(|op| matches!(op, Op::Block(..))));
 }
 
@@ -479,9 +485,9 @@ fn a_wide_request_wraps_between_blocks() {
     let p = Scripted::<false>::new();
     let mut q = sq(&p, 2, 0);
     for _ in 0..3 {
-        q.send(&[], SIGNALED);
+        q.post(WorkRequest::Send, &[], SIGNALED);
     }
-    assert_eq!(q.bind(&BIND, SIGNALED), 3);
+    assert_eq!(q.post(WorkRequest::Bind(&BIND), &[], SIGNALED), 3);
     assert_eq!(p.bytes(RING + 192, 8), [0, 0, 3, 0x25, 0, 0, 0x4d, 12]);
     assert_eq!(p.bytes(RING, 8), [0, 0, 0x30, 0, 0xff, 0xff, 0xff, 0x77]);
     assert_eq!(p.bytes(RING + 64, 8), [0, 0, 0x18, 0, 0, 0x99, 0x88, 0x11]);
@@ -493,12 +499,12 @@ fn counters_wrap_at_sixteen_bits() {
     let p = Scripted::<false>::new();
     let mut q = sq(&p, 1, 0);
     for _ in 0..0xffff {
-        q.send(&[], PostFlags::DEFER);
+        q.post(WorkRequest::Send, &[], PostFlags::DEFER);
     }
     p.take();
-    assert_eq!(q.send(&[], SIGNALED), 0xffff);
+    assert_eq!(q.post(WorkRequest::Send, &[], SIGNALED), 0xffff);
     assert_eq!(p.bytes(RECORD + 4, 4), [0, 0, 0, 0]);
-    assert_eq!(q.send(&[], SIGNALED), 0);
+    assert_eq!(q.post(WorkRequest::Send, &[], SIGNALED), 0);
     assert_eq!(p.bytes(RING, 8), [0, 0, 0, 10, 0, 0, 0x4d, 1]);
     assert_eq!(p.bytes(RECORD + 4, 4), [0, 0, 0, 1]);
 }
@@ -507,15 +513,15 @@ fn counters_wrap_at_sixteen_bits() {
 fn restart_rewinds_everything() {
     let p = Scripted::<true>::new();
     let mut q = sq(&p, 4, 0x100);
-    q.bind(&BIND, PostFlags::DEFER);
-    q.bind(&BIND, SIGNALED);
-    q.bind(&BIND, PostFlags::DEFER);
+    q.post(WorkRequest::Bind(&BIND), &[], PostFlags::DEFER);
+    q.post(WorkRequest::Bind(&BIND), &[], SIGNALED);
+    q.post(WorkRequest::Bind(&BIND), &[], PostFlags::DEFER);
     q.restart();
     assert_eq!(p.bytes(RECORD + 4, 4), [0; 4]);
     p.take();
     q.ring();
     assert_eq!(p.take(), [], "nothing waits");
-    assert_eq!(q.send(&[far(100)], SIGNALED), 0);
+    assert_eq!(q.post(WorkRequest::Send, &[far(100)], SIGNALED), 0);
     assert_eq!(p.bytes(RING + 8, 4), [0, 0, 0, 8], "no fence is left");
 }
 
@@ -555,11 +561,11 @@ proptest! {
         for (kind, defer) in posts {
             let flags = if defer { PostFlags::DEFER } else { SIGNALED };
             let (token, blocks) = match kind {
-                Post::Send(n) => (q.send(&list[..n], flags), (1 + n).div_ceil(4)),
-                Post::Write(n) => (q.rdma_write(&list[..n], PEER, flags), (2 + n).div_ceil(4)),
-                Post::Read(n) => (q.rdma_read(&list[..n], PEER, flags), (2 + n).div_ceil(4)),
-                Post::Inline(n) => (q.send(&[arena(DATA, n)], flags), 1),
-                Post::Bind(n) => (q.bind(&Bind { len: n, ..BIND }, flags), if n == 0 { 2 } else { 3 }),
+                Post::Send(n) => (q.post(WorkRequest::Send, &list[..n], flags), (1 + n).div_ceil(4)),
+                Post::Write(n) => (q.post(WorkRequest::Write(&PEER), &list[..n], flags), (2 + n).div_ceil(4)),
+                Post::Read(n) => (q.post(WorkRequest::Read(&PEER), &list[..n], flags), (2 + n).div_ceil(4)),
+                Post::Inline(n) => (q.post(WorkRequest::Send, &[arena(DATA, n)], flags), 1),
+                Post::Bind(n) => (q.post(WorkRequest::Bind(&Bind { len: n, ..BIND }), &[], flags), if n == 0 { 2 } else { 3 }),
                 Post::Ring => {
                     q.ring();
                     let record = p.bytes(RECORD + 4, 4);

@@ -3,7 +3,7 @@
 use core::net::{IpAddr, Ipv4Addr};
 use dat_core::provider::FaultKind;
 
-use dat_core::provider::{PostFlags, RecvQueue as _, Segment, SendQueue as _};
+use dat_core::provider::{PostFlags, RecvQueue as _, Segment, SendQueue as _, WorkRequest};
 
 use super::*;
 use crate::data::scripted::{ARENA_IOVA, Command, Scripted, UAR};
@@ -85,7 +85,7 @@ fn the_ends_are_where_the_device_looks() {
     let p = Scripted::<false>::new();
     let mut device = p.device();
     let (object, mut sq, mut rq) = create(&mut device, &spec()).unwrap();
-    sq.send(&[], PostFlags::SIGNALED);
+    sq.post(WorkRequest::Send, &[], PostFlags::SIGNALED);
     rq.recv(&[Segment { addr: 1, len: 2, lkey: 3 }]);
     let at = object.memory.offset;
     assert_eq!(p.bytes(at, 8), [0, 0, 0, 2, 0, 0, 0, 3]);
