@@ -653,7 +653,7 @@ pub trait Provider {
         access: Access,
     ) -> Result<Mr, Fault>;
     /// Makes the key of a region of up to `pages` pages that opens nothing until
-    /// [`SendQueue::register`] says what.
+    /// [`WorkRequest::Register`] says what.
     fn mr_allocate(&mut self, pd: Pd, pages: u32) -> Result<Mr, Fault>;
     /// Keeps `pages` for the next registration of a region of [`Provider::mr_allocate`], for which
     /// none is under way.
