@@ -237,6 +237,25 @@ pub enum WorkRequest<'a> {
     Register(&'a Registration),
 }
 
+impl WorkRequest<'_> {
+    /// Returns the memory at the far end that the request names.
+    #[inline(always)]
+    #[must_use]
+    pub const fn remote(&self) -> Option<&RmrTriplet> {
+        match self {
+            Self::Write(remote)
+            | Self::WriteImmed(remote, _)
+            | Self::Read(remote)
+            | Self::Atomic(_, remote) => Some(remote),
+            Self::Send
+            | Self::SendInvalidate(_)
+            | Self::SendUd(..)
+            | Self::Bind(_)
+            | Self::Register(_) => None,
+        }
+    }
+}
+
 /// The send queue of a queue pair: the posting end, owned by one thread.
 ///
 /// dat-core guarantees: never more requests outstanding than [`QpInit::requests`] and one RDMA

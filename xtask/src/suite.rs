@@ -1,18 +1,27 @@
 //! `cargo xtask test`: all checks and tests, the fastest to fail first.
 
+use std::thread;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use dat_lab::run;
 
 use crate::{mutants, nostd, tidy};
 
 /// Fewer tests than this means that some did not run.
 const LEAST: usize = 300;
+/// What failed, and how to do without.
+const GUESTS: &str = "guests (`cargo xtask test --no-guests` leaves them out)";
 
 /// Runs everything; with `guests` also the tests in guests.
 pub(crate) fn test(guests: bool) -> Result<()> {
     let start = Instant::now();
+    let options = dat_lab::Options::short();
+    // Fetching waits for the network, compiling for the processor.
+    let fetched = guests.then(|| {
+        let options = options.clone();
+        thread::spawn(move || dat_lab::fetch(&options))
+    });
     let cargo = |args: &[&str]| {
         let mut command = run::cargo();
         command.args(args);
@@ -30,22 +39,34 @@ pub(crate) fn test(guests: bool) -> Result<()> {
     doc.env("RUSTDOCFLAGS", "-D warnings -A rustdoc::private-intra-doc-links");
     run::capture(doc)?;
     mutants::short()?;
+    if let Some(fetched) = fetched {
+        let fetched = fetched.join().map_err(|_| anyhow!("the thread that fetches panicked"))?;
+        fetched.context(GUESTS)?;
+    }
 
-    let mut tests = cargo(&["test", "--quiet", "--workspace", "--all-features", "--no-fail-fast"]);
+    let tests = ["test", "--quiet", "--workspace", "--all-features"];
+    run::capture(cargo(&[&tests[..], &["--no-run"]].concat()))?;
+    let mut tests = cargo(&[&tests[..], &["--no-fail-fast"]].concat());
     let headers =
         dat_lab::dat_headers().context("the headers that the uDAPL provider is compared with")?;
     tests.env("DAT_HEADERS", headers);
     println!("$ {}", run::shown(&tests));
-    let out = tests.output()?;
+    // Tests and guests both sleep half of their time.
+    let (out, scenarios) = thread::scope(|scope| {
+        let scenarios = guests.then(|| scope.spawn(|| dat_lab::scenarios(&options)));
+        let out = tests.output();
+        (out, scenarios.map(|scenarios| scenarios.join()))
+    });
+    let out = out?;
     let text = String::from_utf8_lossy(&out.stdout);
     let mut sum = Sum::of(&text);
     if !out.status.success() {
         print!("{text}");
         eprint!("{}", String::from_utf8_lossy(&out.stderr));
     }
-    if guests {
-        let (passed, failed) = dat_lab::scenarios(&dat_lab::Options::default())
-            .context("guests (`cargo xtask test --no-guests` leaves them out)")?;
+    if let Some(scenarios) = scenarios {
+        let scenarios = scenarios.map_err(|_| anyhow!("the thread of the guests panicked"))?;
+        let (passed, failed) = scenarios.context(GUESTS)?;
         sum.passed += passed;
         sum.failed += failed.len();
     }

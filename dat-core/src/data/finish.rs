@@ -5,8 +5,8 @@ use core::sync::atomic::Ordering;
 use crate::data::shared::Shared;
 use crate::data::shared::ep::EpShared;
 use crate::data::shared::lmr::{EDIT, OPEN};
-use crate::data::shared::request::{Op, Request};
-use crate::types::event::{DtoEvent, DtoOperation, DtoStatus, Event, IbDtoEvent, IbOperation};
+use crate::data::shared::request::{Completes, Request};
+use crate::types::event::{DtoEvent, DtoOperation, DtoStatus, Event, IbDtoEvent};
 use crate::types::handle::Rmr;
 
 /// The event of a request that is done with, if it has one.
@@ -27,27 +27,21 @@ pub(crate) fn finish(
         if success || status == DtoStatus::ErrFlushed { status } else { reason }
     };
     let bytes = if success { len } else { 0 };
-    let extended = |operation| {
-        let event = IbDtoEvent::new(handle, cookie, status, bytes, operation);
-        Event::IbDto(event)
-    };
-    let event = match tag.op() {
-        Op::Send => dto(DtoOperation::Send, status, bytes),
-        Op::RdmaWrite => dto(DtoOperation::RdmaWrite, status, bytes),
-        Op::RdmaRead => dto(DtoOperation::RdmaRead, status, bytes),
-        Op::FetchAdd => extended(IbOperation::FetchAdd),
-        Op::CmpSwap => extended(IbOperation::CmpSwap),
-        Op::WriteImmed => extended(IbOperation::RdmaWriteImmed),
-        Op::SendUd => extended(IbOperation::SendUd),
-        Op::Register => {
+    let event = match tag.op().completes() {
+        Completes::Dto(operation) => dto(operation, status, bytes),
+        Completes::Extended(operation) => {
+            let event = IbDtoEvent::new(handle, cookie, status, bytes, operation);
+            Event::IbDto(event)
+        }
+        Completes::Register => {
             register_done(shared, len, success);
             dto(DtoOperation::LmrFmr, failed_of(DtoStatus::ErrLocalMmError), 0)
         }
-        Op::Invalidate => {
+        Completes::Invalidate => {
             invalidate_done(shared, len, success);
             dto(DtoOperation::LmrInvalidate, failed_of(DtoStatus::ErrLocalMmError), 0)
         }
-        Op::Bind => Event::RmrBind {
+        Completes::Bind => Event::RmrBind {
             rmr: bind_done(shared, index, ep, len)?,
             cookie,
             status: failed_of(DtoStatus::RmrOperationFailed),
@@ -66,19 +60,13 @@ pub(crate) fn complete_suppressed(
     success: bool,
 ) {
     let slot = request.len;
-    match request.tag.op() {
-        Op::Bind => {
+    match request.tag.op().completes() {
+        Completes::Bind => {
             let _ = bind_done(shared, index, ep, slot);
         }
-        Op::Register => register_done(shared, slot, success),
-        Op::Invalidate => invalidate_done(shared, slot, success),
-        Op::Send
-        | Op::RdmaWrite
-        | Op::RdmaRead
-        | Op::FetchAdd
-        | Op::CmpSwap
-        | Op::WriteImmed
-        | Op::SendUd => {}
+        Completes::Register => register_done(shared, slot, success),
+        Completes::Invalidate => invalidate_done(shared, slot, success),
+        Completes::Dto(_) | Completes::Extended(_) => {}
     }
 }
 

@@ -81,6 +81,19 @@ impl Limits {
     }
 }
 
+/// How long the far end of a request must be, beside its segments.
+#[derive(Clone, Copy)]
+pub(super) enum FarEnd {
+    /// The request names none.
+    Unnamed,
+    /// As long or longer.
+    Covers,
+    /// As long, or shorter: then the rest of the segments stays as it is.
+    Fills,
+    /// The operand of an atomic, which is aligned; the segment too.
+    Operand,
+}
+
 /// What an opcode is checked against.
 pub(crate) struct Rule {
     pub(crate) op: Op,
@@ -98,6 +111,7 @@ pub(crate) struct Rule {
     /// arguments.
     pub(super) flags: DatSubtype,
     pub(super) far: DatSubtype,
+    pub(super) far_end: FarEnd,
     /// Whether the queue pair serves it at all.
     pub(super) served: fn(&Limits) -> bool,
     /// Flags that it may not carry.
@@ -117,6 +131,7 @@ pub(super) const SEND: Rule = Rule {
     protection: DatSubtype::ProtectionRead,
     flags: DatSubtype::InvalidArg5,
     far: DatSubtype::None,
+    far_end: FarEnd::Unnamed,
     served: |limits| !limits.datagram,
     barred: Limits::barred_request,
     segments: |limits| limits.request_segments,
@@ -142,6 +157,7 @@ pub(super) const WRITE: Rule = Rule {
     privileges: DatSubtype::PrivilegesRdmaWrite,
     protection: DatSubtype::ProtectionRdmaWrite,
     flags: DatSubtype::InvalidArg6,
+    far_end: FarEnd::Covers,
     segments: |limits| limits.write_segments,
     longest: |limits| limits.max_rdma,
     ..SEND
@@ -161,6 +177,7 @@ const READ: Rule = Rule {
     need: MemPriv::LOCAL_WRITE,
     privileges: DatSubtype::PrivilegesRdmaRead,
     protection: DatSubtype::ProtectionRdmaRead,
+    far_end: FarEnd::Fills,
     segments: |limits| limits.read_segments,
     ..WRITE
 };
@@ -171,6 +188,7 @@ const FETCH_ADD: Rule = Rule {
     fast: false,
     count: |tally, _| tally.count_one(EpCounter::PostFetchAdd),
     far: DatSubtype::InvalidArg5,
+    far_end: FarEnd::Operand,
     served: |limits| limits.atomics && !limits.datagram,
     segments: |_| 1,
     ..READ
@@ -247,15 +265,11 @@ impl Rule {
 
 /// Whether one segment of `len` bytes goes to, or is filled from, the far end as it is.
 #[inline(always)]
-const fn fits(work: &WorkRequest<'_>, len: u32) -> bool {
-    match work {
-        WorkRequest::Write(remote) | WorkRequest::WriteImmed(remote, _) => remote.len >= len,
-        WorkRequest::Read(remote) | WorkRequest::Atomic(_, remote) => remote.len == len,
-        WorkRequest::Send
-        | WorkRequest::SendInvalidate(_)
-        | WorkRequest::SendUd(..)
-        | WorkRequest::Bind(_)
-        | WorkRequest::Register(_) => true,
+const fn fits(work: &WorkRequest<'_>, rule: &Rule, len: u32) -> bool {
+    match (rule.far_end, work.remote()) {
+        (FarEnd::Covers, Some(remote)) => remote.len >= len,
+        (FarEnd::Fills | FarEnd::Operand, Some(remote)) => remote.len == len,
+        (FarEnd::Unnamed, _) | (_, None) => true,
     }
 }
 
@@ -340,7 +354,7 @@ impl<P: Provider> Poster<P> {
             && let [triplet] = segments
             && let Some(sequence) = self.admits(ep, flags)
             && let Some(segment) = self.segment(near, triplet, rule)
-            && fits(&work, segment.len)
+            && fits(&work, rule, segment.len)
             && let suppress = rule.is_suppressed(flags)
             && (!suppress || self.may_suppress(sequence))
         {

@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 
 use heapless::Vec;
 
-use crate::data::poster::{MAX_SEGMENTS, Poster, Rule, rule};
+use crate::data::poster::{FarEnd, MAX_SEGMENTS, Poster, Rule, rule};
 use crate::data::shared::ep::EpShared;
 use crate::data::shared::lmr::Refusal;
 use crate::data::shared::request::{Request, Run};
@@ -150,30 +150,26 @@ fn check_remote(
     list: &mut Segments,
     len: u32,
 ) -> Result<u32, DatReturn> {
-    match work {
-        WorkRequest::Write(remote) | WorkRequest::WriteImmed(remote, _) if remote.len < len => {
-            Err(LENGTH)
-        }
-        WorkRequest::Read(remote) if remote.len > len => Err(LENGTH),
-        WorkRequest::Read(remote) => {
+    if let WorkRequest::SendUd(to, _) = work
+        && to.qpn > MOST_24
+    {
+        return Err(DatReturn::new(DatType::InvalidAddress, DatSubtype::AddressMalformed));
+    }
+    let Some(remote) = work.remote() else {
+        return Ok(len);
+    };
+    match rule.far_end {
+        FarEnd::Covers if remote.len < len => Err(LENGTH),
+        FarEnd::Fills if remote.len > len => Err(LENGTH),
+        FarEnd::Fills => {
             trim(list, remote.len);
             Ok(remote.len)
         }
-        WorkRequest::Atomic(_, remote) if len != OPERAND || remote.len != OPERAND => Err(LENGTH),
-        WorkRequest::Atomic(_, remote) if remote.addr % u64::from(OPERAND) != 0 => {
+        FarEnd::Operand if len != OPERAND || remote.len != OPERAND => Err(LENGTH),
+        FarEnd::Operand if remote.addr % u64::from(OPERAND) != 0 => {
             Err(DatReturn::new(PARAMETER, rule.far))
         }
-        WorkRequest::SendUd(to, _) if to.qpn > MOST_24 => {
-            Err(DatReturn::new(DatType::InvalidAddress, DatSubtype::AddressMalformed))
-        }
-        WorkRequest::Send
-        | WorkRequest::SendInvalidate(_)
-        | WorkRequest::SendUd(..)
-        | WorkRequest::Write(_)
-        | WorkRequest::WriteImmed(..)
-        | WorkRequest::Atomic(..)
-        | WorkRequest::Bind(_)
-        | WorkRequest::Register(_) => Ok(len),
+        FarEnd::Covers | FarEnd::Operand | FarEnd::Unnamed => Ok(len),
     }
 }
 

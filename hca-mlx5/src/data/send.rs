@@ -119,16 +119,14 @@ impl Doorbell {
     }
 }
 
-/// How a WQE may be rung by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Direct {
-    /// The WQE is written to the register as a whole block.
-    BlueFlame,
-    /// Its first 8 bytes are written to an uncached register.
-    Word,
-    /// Not, but by [`Sq::ring_doorbell`].
-    No,
-}
+/// How a WQE is rung by itself: its whole block is written to one of the register's halves, which
+/// lie this far apart; or one of these. One signed word, because the fast path then needs a single
+/// test for all three.
+type Direct = isize;
+/// Its first 8 bytes are written to an uncached register.
+const WORD_ONLY: Direct = 0;
+/// Not by itself, but by [`Sq::ring_doorbell`].
+const INDIRECT: Direct = -1;
 
 /// The range of payload that can be sent inline.
 #[derive(Clone, Copy)]
@@ -190,9 +188,8 @@ pub struct Sq<'p, P: Platform> {
     register: usize,
     /// What differs between the offsets of both halves; 0 if there is one.
     half: usize,
-    /// The next WQE may be rung by itself, on the fast path: through BlueFlame, with no WQE that
-    /// waits for its doorbell and no fence that is due.
-    direct: bool,
+    /// How the next WQE is rung: as usual, unless a WQE waits for its doorbell or a fence is due.
+    direct: Direct,
     usual: Direct,
     /// First word of the last WQE that waits for its doorbell; 0 if none does.
     waiting: u64,
@@ -219,9 +216,9 @@ impl<'p, P: Platform> Sq<'p, P> {
         doorbell: Doorbell,
     ) -> Option<Self> {
         let usual = match doorbell {
-            Doorbell { combined: false, .. } => Direct::Word,
-            Doorbell { half: 0, .. } => Direct::No,
-            Doorbell { .. } => Direct::BlueFlame,
+            Doorbell { combined: false, .. } => WORD_ONLY,
+            Doorbell { half: 0, .. } => INDIRECT,
+            Doorbell { half, .. } => Direct::try_from(half).ok()?,
         };
         let memory = platform.memory();
         let words = Span { offset: 0, len: 1 << memory.len().checked_ilog2()? };
@@ -235,7 +232,7 @@ impl<'p, P: Platform> Sq<'p, P> {
             write: 0,
             register: doorbell.register,
             half: doorbell.half,
-            direct: usual == Direct::BlueFlame,
+            direct: usual,
             usual,
             waiting: 0,
             fence: false,
@@ -280,7 +277,7 @@ impl<'p, P: Platform> Sq<'p, P> {
     /// Decides whether the next WQE may take the fast path.
     #[inline(always)]
     fn update_fast_path(&mut self) {
-        self.direct = (self.usual == Direct::BlueFlame) & (self.waiting == 0) & !self.fence;
+        self.direct = if (self.waiting == 0) & !self.fence { self.usual } else { INDIRECT };
     }
 
     /// Stores one block of the WQE that starts at the head.
@@ -303,27 +300,31 @@ impl<'p, P: Platform> Sq<'p, P> {
             self.store(self.head, &block);
             self.head = self.head.wrapping_add(1);
             self.waiting = block[0];
-            self.direct = false;
-        } else if self.direct {
+            self.direct = INDIRECT;
+        } else if self.direct < WORD_ONLY {
+            self.post_indirect(*block, flags);
+        } else {
             self.store(self.head, block);
             self.head = self.head.wrapping_add(1);
-            self.write_block(block);
-        } else {
-            self.post_indirect(*block, flags);
+            if self.direct == WORD_ONLY {
+                self.write_word(block[0]);
+            } else {
+                self.write_block(block, self.direct);
+            }
         }
         token
     }
 
-    /// Ends a WQE of one block behind others that wait, behind a bind, or where there is no
-    /// BlueFlame.
+    /// Ends a WQE of one block behind others that wait, behind a bind, or where the register is
+    /// shared and write-combining.
     #[inline(never)]
     fn post_indirect(&mut self, mut block: Block, flags: PostFlags) {
         block[1] |= self.take_pending_fence(flags);
         self.store(self.head, &block);
         self.head = self.head.wrapping_add(1);
-        if self.usual == Direct::BlueFlame && self.waiting == 0 {
+        if self.usual > WORD_ONLY && self.waiting == 0 {
             self.update_fast_path();
-            self.write_block(&block);
+            self.write_block(&block, self.usual);
         } else {
             self.ring_doorbell(block[0]);
         }
@@ -337,7 +338,7 @@ impl<'p, P: Platform> Sq<'p, P> {
         self.head = self.head.wrapping_add(blocks);
         if flags.contains(PostFlags::DEFER) {
             self.waiting = first;
-            self.direct = false;
+            self.direct = INDIRECT;
         } else {
             self.ring_doorbell(first);
         }
@@ -354,12 +355,12 @@ impl<'p, P: Platform> Sq<'p, P> {
 
     /// Rings by a whole WQE, through BlueFlame.
     #[inline(always)]
-    fn write_block(&mut self, block: &Block) {
+    fn write_block(&mut self, block: &Block, step: Direct) {
         self.publish();
         // ORDER: the counter precedes the register: a doorbell that overtakes it is lost.
         self.platform.fence(Fence::BeforeDoorbell);
         self.platform.write_block(self.register, block);
-        self.flush();
+        self.flush(step.cast_unsigned());
     }
 
     /// Rings by the first 8 bytes of a WQE, through an uncached register.
@@ -376,24 +377,25 @@ impl<'p, P: Platform> Sq<'p, P> {
     fn ring_doorbell(&mut self, first: u64) {
         self.waiting = 0;
         self.update_fast_path();
-        if self.usual == Direct::Word {
+        if self.usual == WORD_ONLY {
             self.write_word(first);
         } else {
             self.publish();
             // ORDER: as in `write_block`.
             self.platform.fence(Fence::BeforeDoorbell);
             self.platform.write64(self.register, first);
-            self.flush();
+            self.flush(self.half);
         }
     }
 
-    /// After a store to a write-combining register: out with it, and on to the other half.
+    /// After a store to a write-combining register: out with it, and on to the other half, `step`
+    /// bytes away.
     #[inline(always)]
-    fn flush(&mut self) {
+    fn flush(&mut self, step: usize) {
         // ORDER: this doorbell leaves the CPU before the next one is written to the other half of
         // the register.
         self.platform.fence(Fence::AfterDoorbell);
-        self.register ^= self.half;
+        self.register ^= step;
     }
 
     /// Offset in the arena of payload that may be read inline.
@@ -767,7 +769,7 @@ impl<P: Platform> SendQueue for Sq<'_, P> {
         if head != begin {
             self.head = head;
             self.waiting = first;
-            self.direct = false;
+            self.direct = INDIRECT;
         }
     }
 

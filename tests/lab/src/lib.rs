@@ -48,15 +48,20 @@ pub fn dat_headers() -> Result<PathBuf> {
     Ok(tree.root().join("usr/include"))
 }
 
+/// Fetches what the scenarios of `options` run on.
+pub fn fetch(options: &Options) -> Result<()> {
+    Machine::find(&folder()?, Some(&options.kernel)).map(drop)
+}
+
 /// Where things that are fetched or built for guests are kept.
 pub fn folder() -> Result<PathBuf> {
     Ok(run::target()?.join("qemu-test"))
 }
 
-/// What to play, and how.
-#[derive(Debug, clap::Args)]
+/// What to run, and how.
+#[derive(Clone, Debug, clap::Args)]
 pub struct Options {
-    /// Scenarios to play; all, if none is named
+    /// Scenarios to run; all, if none is named
     scenarios: Vec<String>,
     /// Name the scenarios
     #[arg(long)]
@@ -70,6 +75,9 @@ pub struct Options {
     /// Instead, the DAT programs of others, over the uDAPL provider of this workspace
     #[arg(long, conflicts_with = "linux")]
     dat: bool,
+    /// Shorten what takes long, as `cargo xtask test` does
+    #[arg(long)]
+    short: bool,
     /// The version of stock Linux
     #[arg(long, default_value = DEFAULT_KERNEL)]
     kernel: String,
@@ -77,7 +85,7 @@ pub struct Options {
     /// programs, only such rows; `A|B` is either
     #[arg(long, value_name = "PART")]
     cells: Option<String>,
-    /// Of the matrix, write the rows that were played with every pairing into docs/interop.md; of
+    /// Of the matrix, write the rows that ran with every pairing into docs/interop.md; of
     /// all DAT programs, the table into docs/dat-programs.md
     #[arg(long)]
     bless: bool,
@@ -148,6 +156,7 @@ impl Default for Options {
             verbose: false,
             linux: false,
             dat: false,
+            short: false,
             kernel: DEFAULT_KERNEL.to_owned(),
             cells: None,
             bless: false,
@@ -157,6 +166,12 @@ impl Default for Options {
 }
 
 impl Options {
+    /// The scenarios of guests, with what takes long shortened.
+    #[must_use]
+    pub fn short() -> Self {
+        Self { short: true, ..Self::default() }
+    }
+
     fn table(&self) -> &'static [Scenario] {
         match (self.linux, self.dat) {
             (true, _) => linux::SCENARIOS,
@@ -166,7 +181,7 @@ impl Options {
     }
 }
 
-/// Plays the scenarios named, or all, and fails where one does.
+/// Runs the scenarios named, or all, and fails where one does.
 pub fn qemu_test(options: &Options) -> Result<()> {
     if options.list {
         for scenario in options.table() {
@@ -179,7 +194,7 @@ pub fn qemu_test(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Plays the scenarios named, or all: how many went well, and which did not.
+/// Runs the scenarios named, or all; returns how many passed and which failed.
 pub fn scenarios(options: &Options) -> Result<(usize, Vec<&'static str>)> {
     let (table, names) = (options.table(), &options.scenarios);
     for name in names {
@@ -202,7 +217,7 @@ pub fn scenarios(options: &Options) -> Result<(usize, Vec<&'static str>)> {
     let prepared = start.elapsed();
 
     let next = AtomicUsize::new(0);
-    let played = Mutex::new(Vec::new());
+    let rows = Mutex::new(Vec::new());
     // Guests sleep half of their time, above all while the kernel waits for a function that was
     // reset: one scenario more than there are processors keeps these busy. Two pairs of stock
     // Linux do not sleep, and DAT's programs share a port.
@@ -215,20 +230,20 @@ pub fn scenarios(options: &Options) -> Result<(usize, Vec<&'static str>)> {
         for _ in 0..workers {
             scope.spawn(|| {
                 while let Some(scenario) = chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let row = play(&machine, &programs, scenario, options);
-                    played.lock().unwrap_or_else(PoisonError::into_inner).push(row);
+                    let row = run(&machine, &programs, scenario, options);
+                    rows.lock().unwrap_or_else(PoisonError::into_inner).push(row);
                 }
             });
         }
     });
-    let mut rows = played.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut rows = rows.into_inner().unwrap_or_else(PoisonError::into_inner);
     rows.sort_by_key(|row| table.iter().position(|s| s.name == row.name));
 
     println!("\n| scenario | result | s | |\n|---|---|---|---|");
     println!("| preparation | | {:.1} | |", prepared.as_secs_f64());
     let mut failed = Vec::new();
-    for Row { name, played, seconds } in &rows {
-        let (result, what) = match played {
+    for Row { name, outcome, seconds } in &rows {
+        let (result, what) = match outcome {
             Ok(what) => ("ok", what.clone()),
             Err(error) => {
                 failed.push(*name);
@@ -245,19 +260,19 @@ pub fn scenarios(options: &Options) -> Result<(usize, Vec<&'static str>)> {
 /// How a scenario went.
 struct Row {
     name: &'static str,
-    played: Result<String>,
+    outcome: Result<String>,
     seconds: f64,
 }
 
-fn play(machine: &Machine, programs: &Programs, scenario: &Scenario, options: &Options) -> Row {
+fn run(machine: &Machine, programs: &Programs, scenario: &Scenario, options: &Options) -> Row {
     let name = scenario.name;
     let start = Instant::now();
-    let played = Stage::new(machine, programs, name, options)
-        .and_then(|mut stage| (scenario.play)(&mut stage));
+    let outcome = Stage::new(machine, programs, name, options)
+        .and_then(|mut stage| (scenario.run)(&mut stage));
     let seconds = start.elapsed().as_secs_f64();
-    match &played {
+    match &outcome {
         Ok(what) => println!("  {name:<12} ok      {seconds:5.1} s  {what}"),
         Err(error) => println!("  {name:<12} FAILED  {seconds:5.1} s  {error:#}"),
     }
-    Row { name, played, seconds }
+    Row { name, outcome, seconds }
 }

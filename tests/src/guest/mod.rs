@@ -57,6 +57,9 @@ enum Part {
         /// Only cases with this in their name
         #[arg(long, default_value = "")]
         only: String,
+        /// Only every so manieth of them
+        #[arg(long, default_value_t = 1)]
+        every: usize,
     },
     /// A wait for what does not come costs no CPU time, and what comes raises an interrupt
     Idle {
@@ -132,8 +135,8 @@ fn run(part: Part) -> Result<()> {
                 Options::try_parse_from(["demo", "--json", "--size", &size, "--count", &count])?;
             hosts::with(&devices, &usual, &parts::Demo { options })
         }
-        Part::Conformance { devices, only } => {
-            hosts::with(&devices, &usual, &conformance::Conformance { only })
+        Part::Conformance { devices, only, every } => {
+            hosts::with(&devices, &usual, &conformance::Conformance { only, every })
         }
         Part::Idle { devices } => hosts::with(&devices, &usual, &idle::Idle),
         Part::Lent { devices } => hosts::with(&devices, &usual, &lent::Lent),

@@ -22,24 +22,14 @@ impl<P: Provider> Ia<'_, P> {
         let (poster, shared, near) = self.posting(ep)?;
         // A fast path for each opcode that has one. In a single one for all, what the table's
         // functions say would be a call each time.
-        match work {
-            WorkRequest::Send => {
-                poster.post(shared, &near, WorkRequest::Send, segments, cookie, flags)
-            }
-            WorkRequest::Write(remote) => {
-                poster.post(shared, &near, WorkRequest::Write(remote), segments, cookie, flags)
-            }
-            WorkRequest::Read(remote) => {
-                poster.post(shared, &near, WorkRequest::Read(remote), segments, cookie, flags)
-            }
-            WorkRequest::SendInvalidate(_)
-            | WorkRequest::SendUd(..)
-            | WorkRequest::WriteImmed(..)
-            | WorkRequest::Atomic(..)
-            | WorkRequest::Bind(_)
-            | WorkRequest::Register(_) => {
-                poster.post_slow(shared, &near, work, segments, cookie, flags)
-            }
+        if let WorkRequest::Send = work {
+            poster.post(shared, &near, WorkRequest::Send, segments, cookie, flags)
+        } else if let WorkRequest::Write(remote) = work {
+            poster.post(shared, &near, WorkRequest::Write(remote), segments, cookie, flags)
+        } else if let WorkRequest::Read(remote) = work {
+            poster.post(shared, &near, WorkRequest::Read(remote), segments, cookie, flags)
+        } else {
+            poster.post_slow(shared, &near, work, segments, cookie, flags)
         }
     }
 

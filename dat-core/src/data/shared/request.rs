@@ -4,7 +4,7 @@ use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering;
 
 use crate::types::atomic::AtomicU64;
-use crate::types::event::DtoOperation;
+use crate::types::event::{DtoOperation, IbOperation};
 
 /// Its cookie, its length, and all else in one tag.
 #[derive(Debug)]
@@ -98,6 +98,33 @@ pub(crate) enum Op {
     Register,
     /// Closes it.
     Invalidate,
+}
+
+/// The event of a completion.
+pub(crate) enum Completes {
+    Dto(DtoOperation),
+    Extended(IbOperation),
+    Bind,
+    Register,
+    Invalidate,
+}
+
+impl Op {
+    /// Returns which event its completion makes.
+    pub(crate) const fn completes(self) -> Completes {
+        match self {
+            Self::Send => Completes::Dto(DtoOperation::Send),
+            Self::RdmaWrite => Completes::Dto(DtoOperation::RdmaWrite),
+            Self::RdmaRead => Completes::Dto(DtoOperation::RdmaRead),
+            Self::FetchAdd => Completes::Extended(IbOperation::FetchAdd),
+            Self::CmpSwap => Completes::Extended(IbOperation::CmpSwap),
+            Self::WriteImmed => Completes::Extended(IbOperation::RdmaWriteImmed),
+            Self::SendUd => Completes::Extended(IbOperation::SendUd),
+            Self::Bind => Completes::Bind,
+            Self::Register => Completes::Register,
+            Self::Invalidate => Completes::Invalidate,
+        }
+    }
 }
 
 /// What becomes of the success of a request, in its place in [`Tag`].

@@ -1,4 +1,4 @@
-//! The model's control socket: what a device is told to try, and what it says of itself.
+//! The model's control socket: what a device is asked to try, and its counters.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;

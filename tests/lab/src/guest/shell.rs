@@ -1,4 +1,4 @@
-//! A guest that does what its console is told, one command at a time.
+//! A guest that runs the commands of its console, one at a time.
 
 use std::time::{Duration, Instant};
 
@@ -39,13 +39,13 @@ impl Answer {
 pub(crate) struct Shell {
     /// The guest.
     pub(crate) id: Id,
-    told: u32,
+    sent: u32,
 }
 
 impl Shell {
     /// Waits until the guest is up; and how its set-up went.
     pub(crate) fn new(stage: &mut Stage<'_>, id: Id) -> Result<(Self, Answer)> {
-        let shell = Self { id, told: 0 };
+        let shell = Self { id, sent: 0 };
         let up = shell.until(stage, "@@ready ", BOOT)?;
         Ok((shell, up))
     }
@@ -63,14 +63,14 @@ impl Shell {
 
     /// Begins a command, whose answer must be fetched before the next.
     pub(crate) fn tell(&mut self, stage: &mut Stage<'_>, limit: u64, command: &str) {
-        self.told += 1;
+        self.sent += 1;
         stage.forget(self.id);
-        stage.say(self.id, &format!("{} {limit} {command}", self.told));
+        stage.say(self.id, &format!("{} {limit} {command}", self.sent));
     }
 
-    /// The answer to what was told.
+    /// The answer to the last command.
     pub(crate) fn answer(&mut self, stage: &mut Stage<'_>, limit: u64) -> Result<Answer> {
-        self.until(stage, &format!("@@done {} ", self.told), limit + GRACE)
+        self.until(stage, &format!("@@done {} ", self.sent), limit + GRACE)
     }
 
     /// Runs a command that must go well; what it printed.
@@ -92,7 +92,7 @@ impl Shell {
         let mut answer = Answer::default();
         loop {
             let gone = stage.is_over(self.id);
-            while let Some(line) = stage.hear(self.id) {
+            while let Some(line) = stage.next_line(self.id) {
                 // What was printed last may lack an end of its line.
                 if let Some((before, status)) = line.split_once(mark) {
                     if !before.is_empty() {

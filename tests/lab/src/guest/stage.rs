@@ -24,11 +24,11 @@ const TAIL: usize = 30;
 const EXIT: &str = "@@exit ";
 /// Seconds a server may take to be ready.
 const READY: Duration = Duration::from_secs(10);
-/// The console, and the quiet life of a guest that nobody looks at.
-const APPEND: &str = "console=ttyS0 quiet panic=-1 intel_iommu=on no_timer_check";
+/// The console, and few messages for a guest that nobody watches.
+const APPEND: &str = "console=ttyS0 loglevel=4 panic=-1 intel_iommu=on no_timer_check";
 /// The same for a guest whose console is for talking: of the kernel it tells its end only.
 const APPEND_STOCK: &str =
-    "console=ttyS0 quiet loglevel=1 panic=-1 intel_iommu=on net.ifnames=0 no_timer_check";
+    "console=ttyS0 loglevel=1 panic=-1 intel_iommu=on net.ifnames=0 no_timer_check";
 
 /// One process of a stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,10 +37,10 @@ pub(crate) struct Id(usize);
 /// What a guest starts from.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum System {
-    /// A small Linux with VFIO, which plays its script and powers off.
+    /// A small Linux with VFIO, which runs its script and powers off.
     #[default]
     Vfio,
-    /// Stock Linux with its own drivers and programs, which does what its console is told. Its
+    /// Stock Linux with its own drivers and programs, which runs the commands of its console. Its
     /// script is its configuration.
     Stock,
 }
@@ -50,7 +50,7 @@ pub(crate) enum System {
 pub(crate) struct Guest<'g> {
     /// What it starts from.
     pub(crate) system: System,
-    /// What it plays.
+    /// What it runs.
     pub(crate) script: &'g str,
     /// Sockets of the models that it gets, each behind a root port of its own: the first is
     /// 0000:01:00.0.
@@ -90,9 +90,14 @@ impl<'m> Stage<'m> {
         Ok(Self { machine, programs, folder, processes: Vec::new(), mortal: Vec::new(), options })
     }
 
-    /// What a cell of the matrix must have in its name to be played.
+    /// What a cell of the matrix must have in its name to run.
     pub(crate) fn cells(&self) -> Option<&'m str> {
         self.options.cells.as_deref()
+    }
+
+    /// Whether what takes long is to be shortened.
+    pub(crate) fn is_short(&self) -> bool {
+        self.options.short
     }
 
     /// Whether what is measured is to be written down.
@@ -267,7 +272,7 @@ impl<'m> Stage<'m> {
     }
 
     /// The next line that a process says, waiting a moment for it.
-    pub(crate) fn hear(&mut self, id: Id) -> Option<String> {
+    pub(crate) fn next_line(&mut self, id: Id) -> Option<String> {
         self.processes[id.0].next_line()
     }
 

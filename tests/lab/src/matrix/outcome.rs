@@ -15,7 +15,7 @@ pub(crate) enum Outcome {
     Failed(String),
     /// It did not, as is known of the stock provider.
     Known(&'static str),
-    /// It cannot be played, for this reason.
+    /// It cannot be run, for this reason.
     Cannot(&'static str),
 }
 
@@ -37,20 +37,20 @@ impl Outcome {
     }
 }
 
-/// Plays until it goes well, at most `most` times, and again only after errors that `repeats`
+/// Runs until it goes well, at most `most` times, and again only after errors that `repeats`
 /// admits.
 pub(crate) fn attempt(
     name: &str,
     most: u32,
     repeats: impl Fn(&Error) -> bool,
-    mut play: impl FnMut() -> Result<()>,
+    mut run: impl FnMut() -> Result<()>,
 ) -> Outcome {
     let mut nth = 1;
     loop {
         let start = Instant::now();
-        let played = play();
+        let result = run();
         let seconds = start.elapsed().as_secs_f64();
-        match played {
+        match result {
             Ok(()) => {
                 println!("    {name}: {seconds:.1} s");
                 return if nth > 1 { Outcome::Again(seconds) } else { Outcome::Passed(seconds) };
@@ -77,20 +77,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_later_attempt_is_told() {
+    fn a_later_attempt_is_reported() {
         let mut left = 2;
-        let mut play = || {
+        let mut run = || {
             left -= 1;
             anyhow::ensure!(left == 0, "why\nmore");
             Ok(())
         };
-        assert_eq!(attempt("x", 2, |_| false, &mut play), Outcome::Failed("why".into()));
+        assert_eq!(attempt("x", 2, |_| false, &mut run), Outcome::Failed("why".into()));
         left = 2;
-        let mut play = || {
+        let mut run = || {
             left -= 1;
             anyhow::ensure!(left == 0, "why");
             Ok(())
         };
-        assert!(matches!(attempt("x", 2, |_| true, &mut play), Outcome::Again(_)));
+        assert!(matches!(attempt("x", 2, |_| true, &mut run), Outcome::Again(_)));
     }
 }

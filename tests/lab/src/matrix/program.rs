@@ -21,7 +21,7 @@ const ENDED: i32 = 99;
 const LINES: u32 = 2000;
 
 /// A stage, and perhaps guests with a console.
-pub(crate) trait Ground<'m> {
+pub(crate) trait Environment<'m> {
     /// The stage.
     fn stage(&mut self) -> &mut Stage<'m>;
     /// Runs a command in a guest, with a limit in seconds.
@@ -49,42 +49,42 @@ pub(crate) enum Program {
 impl Program {
     /// Begins a program of a guest under a name.
     pub(super) fn in_guest<'m>(
-        ground: &mut impl Ground<'m>,
+        env: &mut impl Environment<'m>,
         guest: usize,
         name: &'static str,
         command: &str,
     ) -> Result<Self> {
-        let answer = ground.console(guest, 25, &format!("begin {name} {command}"))?;
+        let answer = env.console(guest, 25, &format!("begin {name} {command}"))?;
         ensure!(answer.status == 0, "does not begin: {}", answer.text());
         Ok(Self::Guest(guest, name, 0))
     }
 
     /// What it has said that was not looked at yet.
-    pub(super) fn news<'m>(&mut self, ground: &mut impl Ground<'m>) -> Result<Vec<String>> {
+    pub(super) fn new_lines<'m>(&mut self, env: &mut impl Environment<'m>) -> Result<Vec<String>> {
         match self {
             Self::Host(id, seen) => {
-                let mut news = Vec::new();
-                for (lines, seen) in ground.stage().outputs(*id).iter().zip(seen) {
-                    news.extend(lines.iter().skip(*seen).cloned());
+                let mut lines = Vec::new();
+                for (output, seen) in env.stage().outputs(*id).iter().zip(seen) {
+                    lines.extend(output.iter().skip(*seen).cloned());
                     *seen = lines.len();
                 }
-                Ok(news)
+                Ok(lines)
             }
             Self::Guest(guest, name, seen) => {
                 let command = format!("tail -n +{} /tmp/{name}.out | tail -n {LINES}", *seen + 1);
-                let news = ground.console(*guest, 25, &command)?.lines;
-                *seen += news.len();
-                Ok(news)
+                let lines = env.console(*guest, 25, &command)?.lines;
+                *seen += lines.len();
+                Ok(lines)
             }
         }
     }
 
     /// Ends it at once, as a crash would.
-    pub(super) fn stop<'m>(&self, ground: &mut impl Ground<'m>) -> Result<()> {
+    pub(super) fn stop<'m>(&self, env: &mut impl Environment<'m>) -> Result<()> {
         match self {
-            Self::Host(id, _) => ground.stage().kill(*id),
+            Self::Host(id, _) => env.stage().kill(*id),
             Self::Guest(guest, name, _) => {
-                let answer = ground.console(*guest, 25, &format!("stop {name}"))?;
+                let answer = env.console(*guest, 25, &format!("stop {name}"))?;
                 ensure!(answer.status == 0, "{name} does not stop: {}", answer.text());
             }
         }
@@ -92,19 +92,19 @@ impl Program {
     }
 
     /// Its number, on the host.
-    pub(super) fn pid<'m>(&self, ground: &mut impl Ground<'m>) -> Result<u32> {
+    pub(super) fn pid<'m>(&self, env: &mut impl Environment<'m>) -> Result<u32> {
         match self {
-            Self::Host(id, _) => Ok(ground.stage().pid(*id)),
+            Self::Host(id, _) => Ok(env.stage().pid(*id)),
             Self::Guest(_, name, _) => bail!("{name} is in a guest"),
         }
     }
 
     /// Whether it has ended.
-    pub(super) fn is_over<'m>(&self, ground: &mut impl Ground<'m>) -> Result<bool> {
+    pub(super) fn is_over<'m>(&self, env: &mut impl Environment<'m>) -> Result<bool> {
         match self {
-            Self::Host(id, _) => Ok(ground.stage().is_over(*id)),
+            Self::Host(id, _) => Ok(env.stage().is_over(*id)),
             Self::Guest(guest, name, _) => {
-                let answer = ground.console(*guest, 25, &format!("test -e /tmp/{name}.status"))?;
+                let answer = env.console(*guest, 25, &format!("test -e /tmp/{name}.status"))?;
                 Ok(answer.status == 0)
             }
         }
@@ -113,15 +113,15 @@ impl Program {
     /// Waits until it says something, and gives what it said up to then.
     pub(super) fn says<'m>(
         &mut self,
-        ground: &mut impl Ground<'m>,
+        env: &mut impl Environment<'m>,
         text: &str,
         within: u64,
     ) -> Result<Vec<String>> {
         let until = Instant::now() + Duration::from_secs(within);
         let mut lines = Vec::new();
         loop {
-            let over = self.is_over(ground)?;
-            lines.extend(self.news(ground)?);
+            let over = self.is_over(env)?;
+            lines.extend(self.new_lines(env)?);
             if lines.iter().any(|line| line.contains(text)) {
                 return Ok(lines);
             }
@@ -136,7 +136,7 @@ impl Program {
     /// Waits until it serves, for so many seconds.
     pub(super) fn ready_within<'m>(
         &mut self,
-        ground: &mut impl Ground<'m>,
+        env: &mut impl Environment<'m>,
         how: Ready,
         within: u64,
     ) -> Result<()> {
@@ -144,20 +144,20 @@ impl Program {
             (Ready::Says(text), _) => {
                 // What it said belongs to the row all the same.
                 let before = *self;
-                self.says(ground, text, within).context("the server")?;
+                self.says(env, text, within).context("the server")?;
                 *self = before;
                 Ok(())
             }
             (Ready::Port(port), Self::Guest(guest, ..)) => {
-                let answer = ground.console(*guest, 30, &format!("listening {port}"))?;
+                let answer = env.console(*guest, 30, &format!("listening {port}"))?;
                 ensure!(answer.status == 0, "the server: {}", answer.text());
                 Ok(())
             }
             (Ready::Port(port), Self::Host(id, _)) => {
                 let until = Instant::now() + Duration::from_secs(within);
                 while !listens(port) {
-                    if ground.stage().is_over(*id) || Instant::now() > until {
-                        bail!("the server listens at no port: {}", ground.stage().tail(*id));
+                    if env.stage().is_over(*id) || Instant::now() > until {
+                        bail!("the server listens at no port: {}", env.stage().tail(*id));
                     }
                     thread::sleep(POLL);
                 }
@@ -170,15 +170,15 @@ impl Program {
     /// ever.
     pub(super) fn reap_beside<'m>(
         &mut self,
-        ground: &mut impl Ground<'m>,
+        env: &mut impl Environment<'m>,
         within: u64,
         other: &Self,
     ) -> Result<Ended> {
         const GRACE: Duration = Duration::from_secs(10);
         let mut until = Instant::now() + Duration::from_secs(within);
         let mut alone = false;
-        while !self.is_over(ground)? && Instant::now() < until {
-            if !alone && other.is_over(ground)? {
+        while !self.is_over(env)? && Instant::now() < until {
+            if !alone && other.is_over(env)? {
                 alone = true;
                 until = until.min(Instant::now() + GRACE);
             }
@@ -188,21 +188,28 @@ impl Program {
                 Self::Guest(..) => POLL * 10,
             });
         }
-        self.reap(ground, 0)
+        self.reap(env, 0)
     }
 
     /// Waits for its end, and ends it if it does not come; what it said that was not looked at yet.
-    pub(super) fn reap<'m>(&mut self, ground: &mut impl Ground<'m>, within: u64) -> Result<Ended> {
+    pub(super) fn reap<'m>(
+        &mut self,
+        env: &mut impl Environment<'m>,
+        within: u64,
+    ) -> Result<Ended> {
         match self {
             Self::Host(id, _) => {
-                let end = ground.stage().outcome(*id, Duration::from_secs(within));
-                ground.stage().kill(*id);
-                Ok(Ended { status: end.map(code), lines: self.news(ground)? })
+                let end = env.stage().outcome(*id, Duration::from_secs(within));
+                env.stage().kill(*id);
+                Ok(Ended { status: end.map(code), lines: self.new_lines(env)? })
             }
             Self::Guest(guest, name, _) => {
                 let command = format!("reap {name} {within} > /dev/null");
-                let status = ground.console(*guest, within + 20, &command)?.status;
-                Ok(Ended { status: (status != ENDED).then_some(status), lines: self.news(ground)? })
+                let status = env.console(*guest, within + 20, &command)?.status;
+                Ok(Ended {
+                    status: (status != ENDED).then_some(status),
+                    lines: self.new_lines(env)?,
+                })
             }
         }
     }

@@ -23,7 +23,7 @@ dat perf 0000:01:00.0 192.168.7.1 --ip 192.168.7.2/24 --kind read --count 100
 /// From the start of QEMU until it can be called.
 const BOOT: Duration = Duration::from_secs(2);
 
-pub(super) fn play(stage: &mut Stage<'_>) -> Result<String> {
+pub(super) fn run(stage: &mut Stage<'_>) -> Result<String> {
     let [a, b] = ["a", "b"].map(|name| stage.path(name));
     let server = stage.server("model", &[&a, &b], &[])?;
     // Linux first: it takes seconds, and the image is timed alone.

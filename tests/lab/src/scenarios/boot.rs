@@ -15,7 +15,7 @@ test $groups = 2
 echo @@ Linux $(busybox uname -r)
 ";
 
-pub(super) fn play(stage: &mut Stage<'_>) -> Result<String> {
+pub(super) fn run(stage: &mut Stage<'_>) -> Result<String> {
     let start = Instant::now();
     let sockets = [stage.path("a"), stage.path("b")];
     let sockets = sockets.each_ref().map(|path| path.as_path());

@@ -1,6 +1,6 @@
 //! What the device can reach: the driver's ledger, and not a byte more.
 //!
-//! The guest holds a device and tells its ledger. The device, told by its control socket, tries
+//! The guest holds a device and tells its ledger. The device, driven by its control socket, tries
 //! what it must not.
 
 use std::time::Duration;
@@ -94,21 +94,21 @@ impl Device {
 
 /// The ledger that the guest tells, and that the device has the same.
 fn ledger(stage: &mut Stage<'_>, guest: Id, device: &mut Device) -> Result<Vec<Range>> {
-    let mut told = Vec::new();
+    let mut ledger = Vec::new();
     loop {
         let line = stage.expect(guest, "@@", Duration::from_secs(60))?;
         match line.strip_prefix("@@map ") {
-            Some(map) => told.push(Range::parse(map)?),
+            Some(map) => ledger.push(Range::parse(map)?),
             None => break,
         }
     }
-    let told = Range::joined(told);
+    let ledger = Range::joined(ledger);
     let maps = Range::joined(device.control.maps(0)?);
-    ensure!(told == maps, "the driver's ledger is {told:x?}, and what is mapped is {maps:x?}");
-    Ok(told)
+    ensure!(ledger == maps, "the driver's ledger is {ledger:x?}, and what is mapped is {maps:x?}");
+    Ok(ledger)
 }
 
-pub(super) fn play(stage: &mut Stage<'_>) -> Result<String> {
+pub(super) fn run(stage: &mut Stage<'_>) -> Result<String> {
     let [socket, control] = ["a", "control"].map(|name| stage.path(name));
     let path = control.to_str().context("a path that is no text")?.to_owned();
     let server = stage.server("model", &[&socket], &["--control", &path])?;

@@ -14,11 +14,11 @@ use anyhow::Result;
 use crate::guest::stage::Stage;
 use crate::matrix::{dat, linux};
 
-/// A scenario: what it shows, and its play, which gives a line for the table.
+/// A scenario: what it shows, and its function, which returns a line for the table.
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
-    pub(crate) play: fn(&mut Stage<'_>) -> Result<String>,
+    pub(crate) run: fn(&mut Stage<'_>) -> Result<String>,
     /// It takes stock Linux.
     pub(crate) stock: bool,
 }
@@ -27,63 +27,63 @@ pub(crate) struct Scenario {
 pub(crate) const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "linux",
-        about: "stock Linux on the model: a selection of the matrix that `--linux` plays in full",
-        play: linux::quick,
+        about: "stock Linux on the model: a selection of the matrix that `--linux` runs in full",
+        run: linux::quick,
         stock: true,
     },
     Scenario {
         name: "conformance",
         about: "every case of the conformance suite, through /dev/vfio",
-        play: conformance::play,
+        run: conformance::run,
         stock: false,
     },
     Scenario {
         name: "dat-guests",
-        about: "the DAT programs of others in a guest and with Soft-RoCE: a selection of what `--dat` plays in full",
-        play: dat::away,
+        about: "the DAT programs of others in a guest and with Soft-RoCE: a selection of what `--dat` runs in full",
+        run: dat::away,
         stock: true,
     },
     Scenario {
         name: "dat",
         about: "the DAT programs of others on the host, all of them shortened; what processes leave behind, corners, and the cost",
-        play: dat::here,
+        run: dat::here,
         stock: false,
     },
     Scenario {
         name: "boot",
         about: "a guest boots with an IOMMU, gives two HCAs to VFIO and powers off by itself",
-        play: boot::play,
+        run: boot::run,
         stock: false,
     },
     Scenario {
         name: "vfio",
-        about: "all the demo does, through /dev/vfio; interrupts, a reset in mid-traffic, a hundred lives",
-        play: vfio::play,
+        about: "all the demo does, through /dev/vfio; interrupts, a reset in mid-traffic, a hundred opens",
+        run: vfio::run,
         stock: false,
     },
     Scenario {
         name: "two-guests",
         about: "dat listen in one guest, dat ping and dat perf in another",
-        play: two_guests::play,
+        run: two_guests::run,
         stock: false,
     },
     Scenario {
         name: "isolation",
         about: "the device reaches what the driver has mapped for it, and nothing else",
-        play: isolation::play,
+        run: isolation::run,
         stock: false,
     },
-    Scenario { name: "vf", about: "the same on virtual functions", play: vf::play, stock: false },
+    Scenario { name: "vf", about: "the same on virtual functions", run: vf::run, stock: false },
     Scenario {
         name: "bare-metal",
         about: "the image without an operating system serves a Linux guest, and an image that calls",
-        play: bare_metal::play,
+        run: bare_metal::run,
         stock: false,
     },
     Scenario {
         name: "rude",
         about: "limits, shared groups, lost devices and dead servers end soon, with the message that helps",
-        play: rude::play,
+        run: rude::run,
         stock: false,
     },
 ];

@@ -42,7 +42,7 @@ echo @@killed
 /// From the fault to the message.
 const SOON: Duration = Duration::from_secs(20);
 
-/// What a user must be told: all of these words.
+/// What a user must read: all of these words.
 ///
 /// A limit of 8 entries is no hindrance: the arena takes two mappings, and the firmware's pages
 /// come in large pieces.
@@ -54,7 +54,7 @@ const MESSAGES: [(&str, &[&str]); 5] = [
     ("@@well ", &["went well"]),
 ];
 
-pub(super) fn play(stage: &mut Stage<'_>) -> Result<String> {
+pub(super) fn run(stage: &mut Stage<'_>) -> Result<String> {
     let mut said = String::new();
     in_a_guest(stage, &mut said)?;
     without_a_guest(stage, &mut said)?;
@@ -84,7 +84,7 @@ fn in_a_guest(stage: &mut Stage<'_>, said: &mut String) -> Result<()> {
             return Err(stage.failed(guest, &format!("the message lacks \"{word}\": {line}")));
         }
     }
-    said.push_str("memlock, entry limit and shared group told with their remedies");
+    said.push_str("memlock, entry limit and shared group reported with their remedies");
 
     stage.expect(guest, "@@traffic", Duration::from_secs(60))?;
     control.tell("gone 0")?;

@@ -19,7 +19,7 @@ for kind in send write read bind; do
 done
 ";
 
-pub(super) fn play(stage: &mut Stage<'_>) -> Result<String> {
+pub(super) fn run(stage: &mut Stage<'_>) -> Result<String> {
     let [a, b, left, right] = ["a", "b", "left", "right"].map(|name| stage.path(name));
     let wire = |from: &std::path::Path, to: &std::path::Path| {
         format!("dgram:{},{}", from.display(), to.display())
@@ -35,6 +35,6 @@ pub(super) fn play(stage: &mut Stage<'_>) -> Result<String> {
     stage.hang_up(two, Duration::from_secs(5))?;
     let said = stage.output(caller);
     let median =
-        said.iter().find(|line| line.contains("median")).context("dat ping told no median")?;
+        said.iter().find(|line| line.contains("median")).context("dat ping reported no median")?;
     Ok(format!("ping and four kinds of perf, verified; {}", median.trim()))
 }

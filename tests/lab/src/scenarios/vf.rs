@@ -14,10 +14,10 @@ if guest open 0000:01:00.0 2> /tmp/said; then false; else echo "@@refused $(busy
 read go
 guest demo 0000:01:00.0 0000:02:00.0
 "#;
-/// What the owner must be told.
+/// What the owner must read.
 const REMEDY: &str = "ip link set DEV vf N mac";
 
-pub(super) fn play(stage: &mut Stage<'_>) -> Result<String> {
+pub(super) fn run(stage: &mut Stage<'_>) -> Result<String> {
     let sockets = [stage.path("a"), stage.path("b")];
     let control = stage.path("control");
     let path = control.to_str().context("a path that is no text")?.to_owned();
@@ -37,5 +37,5 @@ pub(super) fn play(stage: &mut Stage<'_>) -> Result<String> {
     stage.finish(guest, Duration::from_secs(10))?;
     stage.hang_up(server, Duration::from_secs(5))?;
     let demo = line.strip_prefix("@@demo ").context("no text")?;
-    Ok(format!("without an address told what to do; with one {demo}"))
+    Ok(format!("without an address it says what to do; with one {demo}"))
 }

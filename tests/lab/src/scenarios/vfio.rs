@@ -1,5 +1,5 @@
 //! The driver on two HCAs behind `/dev/vfio`: everything the demo does, memory of the program,
-//! interrupts, a reset in mid-traffic, a hundred lives.
+//! interrupts, a reset in mid-traffic, a hundred opens.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ huge 24
 guest reopen 0000:01:00.0
 ";
 
-pub(super) fn play(stage: &mut Stage<'_>) -> Result<String> {
+pub(super) fn run(stage: &mut Stage<'_>) -> Result<String> {
     let sockets = [stage.path("a"), stage.path("b")];
     let sockets = sockets.each_ref().map(|path| path.as_path());
     let server = stage.server("model", &sockets, &[])?;

@@ -47,8 +47,8 @@ pub(super) fn both(
     tiers::conf_of(stage, "both.conf", &[a, b], &ips, &kit.library, words)
 }
 
-/// Plays the probe: what it checked.
-pub(super) fn play(stage: &mut Stage<'_>, kit: &Kit) -> Result<String> {
+/// Runs the probe; returns what it checked.
+pub(super) fn run_probe(stage: &mut Stage<'_>, kit: &Kit) -> Result<String> {
     const LIMIT: Duration = Duration::from_secs(300);
     let probe = compile(kit, PROBE, &stage.path("probe"), &[])?;
     let [a, b] = ["a", "b"].map(|name| stage.path(name));

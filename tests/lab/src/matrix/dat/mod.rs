@@ -4,13 +4,13 @@
 
 mod corners;
 mod cost;
-mod ground;
+mod environment;
 mod kit;
-mod life;
 mod ours;
-mod play;
+mod processes;
 mod report;
 mod rows;
+mod runner;
 mod tiers;
 
 pub(crate) use ours::{Programs, READY};
@@ -26,48 +26,48 @@ use kit::Kit;
 use rows::Tier;
 use tiers::Choice;
 
-/// The scenarios, in the order they are played.
+/// The scenarios, in the order they run.
 pub(crate) const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "host",
         about: "both sides on the host, each with an HCA behind a socket; those with several threads over the locked provider too",
-        play: host,
+        run: host,
         stock: false,
     },
     Scenario {
-        name: "life",
+        name: "processes",
         about: "ten thousand connections of one process that leave nothing behind, memcheck of a hundred, a hundred opens",
-        play: life,
+        run: processes,
         stock: false,
     },
     Scenario {
         name: "corners",
         about: "what the manual pages say of corners, by a probe in C of this workspace",
-        play: corners,
+        run: corners,
         stock: false,
     },
     Scenario {
         name: "cost",
         about: "instructions of an RDMA write and its completion, from a program in C to the doorbell",
-        play: cost,
+        run: cost,
         stock: false,
     },
     Scenario {
         name: "guest",
         about: "both sides in a guest, each with an HCA behind /dev/vfio",
-        play: guest,
+        run: guest,
         stock: false,
     },
     Scenario {
         name: "wire",
         about: "one side on the host, the other the stock provider over Soft-RoCE in a guest",
-        play: wire,
+        run: wire,
         stock: true,
     },
     Scenario {
         name: "stock",
         about: "the list with the stock provider over Soft-RoCE on both sides: what the list is worth",
-        play: stock,
+        run: stock,
         stock: true,
     },
 ];
@@ -78,7 +78,7 @@ const THREADSAFE: &str = "tests/dapl/threadsafe.c";
 const KNOWN: &str = include_str!("stock.tsv");
 /// Places in the documentation.
 #[cfg(test)]
-const SECTIONS: [&str; 5] = ["host", "life", "guest", "wire", "stock"];
+const SECTIONS: [&str; 5] = ["host", "processes", "guest", "wire", "stock"];
 
 /// Kinds and names of the rows, a kind for each tier.
 pub(crate) fn row_names() -> Result<Vec<(&'static str, String)>> {
@@ -96,9 +96,9 @@ pub(crate) fn row_names() -> Result<Vec<(&'static str, String)>> {
 pub(crate) fn here(stage: &mut Stage<'_>) -> Result<String> {
     let [host, safe] = beside(stage, Choice::Quick)?;
     let sum = report::sum(&[("host", &host), ("safe for threads", &safe)])?;
-    let found = life::play(stage, &Kit::find(&folder()?)?)?;
-    let (life, corners, cost) = (life::sum(&found)?, corners(stage)?, cost(stage)?);
-    Ok(format!("{sum}; {life}; {corners}; {cost}"))
+    let found = processes::run(stage, &Kit::find(&folder()?)?)?;
+    let (processes, corners, cost) = (processes::sum(&found)?, corners(stage)?, cost(stage)?);
+    Ok(format!("{sum}; {processes}; {corners}; {cost}"))
 }
 
 /// A selection of the rows in a guest and with Soft-RoCE, and which ones it leaves out.
@@ -118,11 +118,11 @@ pub(crate) fn away(stage: &mut Stage<'_>) -> Result<String> {
 
 fn host(stage: &mut Stage<'_>) -> Result<String> {
     let [host, safe] = beside(stage, Choice::Whole)?;
-    told(stage, "host", &[("host", &host), ("safe for threads", &safe)])
+    report(stage, "host", &[("host", &host), ("safe for threads", &safe)])
 }
 
 /// The rows of the host, over the provider without locks and over the one that is safe for threads.
-fn beside(stage: &mut Stage<'_>, choice: Choice) -> Result<[tiers::Played; 2]> {
+fn beside(stage: &mut Stage<'_>, choice: Choice) -> Result<[tiers::Outcomes; 2]> {
     let mut kit = Kit::find(&folder()?)?;
     let host = tiers::host(stage, &kit, choice)?;
     let words = ["-shared", "-fPIC"];
@@ -131,52 +131,52 @@ fn beside(stage: &mut Stage<'_>, choice: Choice) -> Result<[tiers::Played; 2]> {
     Ok([host, tiers::safe(stage, &kit, choice)?])
 }
 
-fn life(stage: &mut Stage<'_>) -> Result<String> {
+fn processes(stage: &mut Stage<'_>) -> Result<String> {
     let kit = Kit::find(&folder()?)?;
-    let found = life::play(stage, &kit)?;
-    let table = life::table(&found);
+    let found = processes::run(stage, &kit)?;
+    let table = processes::table(&found);
     println!("\n{table}");
     if stage.bless() && stage.cells().is_none() {
-        report::bless("life", &table)?;
+        report::bless("processes", &table)?;
     }
-    life::sum(&found)
+    processes::sum(&found)
 }
 
 fn corners(stage: &mut Stage<'_>) -> Result<String> {
-    corners::play(stage, &Kit::find(&folder()?)?)
+    corners::run_probe(stage, &Kit::find(&folder()?)?)
 }
 
 fn cost(stage: &mut Stage<'_>) -> Result<String> {
-    cost::play(stage, &Kit::find(&folder()?)?)
+    cost::run(stage, &Kit::find(&folder()?)?)
 }
 
 fn guest(stage: &mut Stage<'_>) -> Result<String> {
     let kit = Kit::find(&folder()?)?;
-    let played = tiers::guest(stage, &kit, Choice::Whole)?;
-    told(stage, "guest", &[("guest", &played)])
+    let outcomes = tiers::guest(stage, &kit, Choice::Whole)?;
+    report(stage, "guest", &[("guest", &outcomes)])
 }
 
 fn wire(stage: &mut Stage<'_>) -> Result<String> {
     let kit = Kit::find(&folder()?)?;
     let [one, other] = tiers::wire(stage, &kit, Choice::Whole)?;
-    told(stage, "wire", &[("ours serves", &one), ("Soft-RoCE serves", &other)])
+    report(stage, "wire", &[("ours serves", &one), ("Soft-RoCE serves", &other)])
 }
 
 fn stock(stage: &mut Stage<'_>) -> Result<String> {
-    let mut played = tiers::stock(stage)?;
+    let mut outcomes = tiers::stock(stage)?;
     let known = KNOWN.lines().filter_map(|line| line.split_once('\t'));
     for (row, why) in known {
-        for (_, outcome) in played.iter_mut().filter(|(name, _)| name == row) {
+        for (_, outcome) in outcomes.iter_mut().filter(|(name, _)| name == row) {
             if outcome.is_failed() {
                 *outcome = Outcome::Known(why);
             }
         }
     }
-    told(stage, "stock", &[("stock on both sides", &played)])
+    report(stage, "stock", &[("stock on both sides", &outcomes)])
 }
 
 /// Prints the table, keeps it if that was asked for, and says how it went.
-fn told(stage: &Stage<'_>, name: &str, columns: &[(&str, &tiers::Played)]) -> Result<String> {
+fn report(stage: &Stage<'_>, name: &str, columns: &[(&str, &tiers::Outcomes)]) -> Result<String> {
     let table = report::table(columns)?;
     println!("\n{table}");
     if stage.bless() && stage.cells().is_none() {

@@ -6,7 +6,7 @@ use std::fs;
 use anyhow::{Context, Result, anyhow, bail};
 
 use super::rows::{self, Row, Tier};
-use super::tiers::Played;
+use super::tiers::Outcomes;
 use crate::matrix::outcome::Outcome;
 use crate::run;
 
@@ -14,7 +14,7 @@ use crate::run;
 const PAGE: &str = "docs/dat-programs.md";
 
 /// The table of these columns: a heading, and how its rows went.
-pub(super) fn table(columns: &[(&str, &Played)]) -> Result<String> {
+pub(super) fn table(columns: &[(&str, &Outcomes)]) -> Result<String> {
     let rows = rows::rows()?;
     let mut text = String::from("| row | command |");
     for (heading, _) in columns {
@@ -25,7 +25,7 @@ pub(super) fn table(columns: &[(&str, &Played)]) -> Result<String> {
     text.push('\n');
     for row in &rows {
         let cells: Vec<Option<&Outcome>> =
-            columns.iter().map(|(_, played)| outcome(played, row)).collect();
+            columns.iter().map(|(_, outcomes)| outcome(outcomes, row)).collect();
         if cells.iter().all(Option::is_none) {
             continue;
         }
@@ -41,14 +41,14 @@ pub(super) fn table(columns: &[(&str, &Played)]) -> Result<String> {
     Ok(text)
 }
 
-fn outcome<'p>(played: &'p Played, row: &Row) -> Option<&'p Outcome> {
-    let found = played.iter().find(|(name, _)| *name == row.name);
+fn outcome<'p>(outcomes: &'p Outcomes, row: &Row) -> Option<&'p Outcome> {
+    let found = outcomes.iter().find(|(name, _)| *name == row.name);
     found.map(|(_, outcome)| outcome)
 }
 
 /// A line for the table of scenarios, or why it failed.
-pub(super) fn sum(columns: &[(&str, &Played)]) -> Result<String> {
-    let all = || columns.iter().flat_map(|(_, played)| played.iter());
+pub(super) fn sum(columns: &[(&str, &Outcomes)]) -> Result<String> {
+    let all = || columns.iter().flat_map(|(_, outcomes)| outcomes.iter());
     let failed: Vec<String> = all()
         .filter_map(|(name, outcome)| match outcome {
             Outcome::Failed(why) => Some(format!("{name} ({why})")),
@@ -57,7 +57,7 @@ pub(super) fn sum(columns: &[(&str, &Played)]) -> Result<String> {
         .collect();
     let count = all().count();
     match (count, failed.len()) {
-        (0, _) => Err(anyhow!("no row was played")),
+        (0, _) => Err(anyhow!("no row ran")),
         (_, 0) => Ok(format!("{count} rows pass")),
         (_, bad) => {
             const NAMED: usize = 12;
@@ -69,16 +69,16 @@ pub(super) fn sum(columns: &[(&str, &Played)]) -> Result<String> {
 }
 
 /// What a selection of guests leaves to whole runs.
-pub(super) fn left(guest: &Played, wire: &Played) -> Result<String> {
+pub(super) fn left(guest: &Outcomes, wire: &Outcomes) -> Result<String> {
     let rows = rows::rows()?;
-    let mut text = String::from("not played here:");
-    for (tier, played) in [(Tier::Guest, guest), (Tier::Wire, wire)] {
+    let mut text = String::from("not run here:");
+    for (tier, outcomes) in [(Tier::Guest, guest), (Tier::Wire, wire)] {
         let all = rows.iter().filter(|row| row.is_of(tier)).count();
-        let left = all.saturating_sub(played.len());
+        let left = all.saturating_sub(outcomes.len());
         let _ = write!(text, " {left} of {all} rows of {},", tier.name());
     }
     text.push_str(
-        " stock, and repeats: what is played is shortened; `cargo xtask qemu-test --dat` plays all of it",
+        " stock, and repeats: what runs is shortened; `cargo xtask qemu-test --dat` runs all of it",
     );
     Ok(text)
 }
@@ -123,25 +123,25 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_played_is_counted() {
+    fn rows_left_out_are_counted() {
         let all = rows::rows().unwrap();
         let of = |tier| all.iter().filter(|row| row.is_of(tier)).count();
-        let played = vec![("dtest".to_owned(), Outcome::Passed(1.0))];
-        let text = left(&played, &Played::new()).unwrap();
-        for (tier, played) in [(Tier::Guest, 1), (Tier::Wire, 0)] {
+        let outcomes = vec![("dtest".to_owned(), Outcome::Passed(1.0))];
+        let text = left(&outcomes, &Outcomes::new()).unwrap();
+        for (tier, ran) in [(Tier::Guest, 1), (Tier::Wire, 0)] {
             let count = of(tier);
-            let said = format!("{} of {count} rows of {},", count - played, tier.name());
+            let said = format!("{} of {count} rows of {},", count - ran, tier.name());
             assert!(text.contains(&said), "{text}");
         }
     }
 
     #[test]
     fn a_failure_is_named() {
-        let played = vec![
+        let outcomes = vec![
             ("dtest".to_owned(), Outcome::Passed(1.2)),
             ("dtestx".to_owned(), Outcome::Failed("why".into())),
         ];
-        let columns = [("host", &played)];
+        let columns = [("host", &outcomes)];
         assert!(sum(&columns).unwrap_err().to_string().contains("dtestx"));
         let text = table(&columns).unwrap();
         assert!(text.contains("| dtest | `dtest -P hca -b 4096 -B 100` | 2 s |"), "{text}");

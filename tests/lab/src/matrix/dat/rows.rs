@@ -26,7 +26,7 @@ impl Tier {
     #[cfg(test)]
     pub(super) const ALL: [Self; 3] = [Self::Host, Self::Guest, Self::Wire];
 
-    /// What it is called, as its scenario is that plays all its rows.
+    /// Its name, which is that of the scenario that runs all its rows.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Host => "host",
@@ -54,11 +54,11 @@ pub(super) struct Row {
     pub(super) name: String,
     /// Letters of tiers; behind those of the selection of guests stands an asterisk.
     tiers: String,
-    /// How often the whole run plays it on the host.
+    /// How often the whole run repeats it on the host.
     pub(super) loops: u32,
     /// Seconds it may take.
     pub(super) limit: u64,
-    /// The program and what both sides are told.
+    /// The program and the arguments of both sides.
     command: String,
     /// What each side must say, and how often.
     pub(super) says: Option<(usize, String)>,
@@ -99,7 +99,7 @@ const KINDS: [Kind; 5] = [
 
 /// What a row is, for its player.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Play {
+pub(super) enum Plan {
     /// A program alone.
     Alone(String),
     /// A server and a client, and how one sees that the former serves.
@@ -135,12 +135,12 @@ impl Row {
         })
     }
 
-    /// Whether it is played there.
+    /// Whether it runs there.
     pub(super) fn is_of(&self, tier: Tier) -> bool {
         self.tiers.contains(tier.letter())
     }
 
-    /// Whether a quick run plays it there: all on the host, where most take an instant, and a
+    /// Whether a quick run includes it there: all on the host, where most take an instant, and a
     /// selection where guests take part.
     pub(super) fn quick(&self, tier: Tier) -> bool {
         match tier {
@@ -150,13 +150,13 @@ impl Row {
     }
 
     /// What is run. Counts in braces are divided by `fewer`, where a whole run would take too long.
-    pub(super) fn play(&self, fewer: u32) -> Result<Play> {
+    pub(super) fn plan(&self, fewer: u32) -> Result<Plan> {
         let command = counts(&self.command, fewer)?;
         let kind = KINDS.iter().find(|kind| command.starts_with(kind.begins));
         let kind = kind.with_context(|| format!("no program of ours: {command}"))?;
         if let Some(server) = kind.server {
             let (server, client) = (format!("{command}{server}"), kind.client);
-            return Ok(Play::Pair(server, format!("{command}{client}"), kind.ready));
+            return Ok(Plan::Pair(server, format!("{command}{client}"), kind.ready));
         }
         // The kind of test has to come first.
         let mut words = command.splitn(4, ' ');
@@ -167,9 +167,9 @@ impl Row {
         let rest = words.next().unwrap_or_default();
         let called = format!("{program} {option} {test} -s {{peer}} -D hca {rest}");
         Ok(match test {
-            "F" | "L" => Play::Alone(command),
-            "Q" => Play::Quit(called.trim_end().to_owned()),
-            _ => Play::Call(called),
+            "F" | "L" => Plan::Alone(command),
+            "Q" => Plan::Quit(called.trim_end().to_owned()),
+            _ => Plan::Call(called),
         })
     }
 
@@ -214,7 +214,7 @@ mod tests {
         let mut names = BTreeSet::new();
         for row in rows().unwrap() {
             assert!(names.insert(row.name.clone()), "{} is there twice", row.name);
-            row.play(1).unwrap();
+            row.plan(1).unwrap();
             for tier in Tier::ALL {
                 let why = row.note.contains(&format!("{}: ", tier.letter()));
                 assert_ne!(row.is_of(tier), why, "{}: {tier:?}", row.name);
@@ -225,9 +225,9 @@ mod tests {
     #[test]
     fn a_server_that_stays_is_ended_by_the_last_of_its_clients() {
         let rows = rows().unwrap();
-        let plays: Vec<Play> = rows.iter().map(|row| row.play(1).unwrap()).collect();
-        let last_call = plays.iter().rposition(|play| matches!(play, Play::Call(_)));
-        let quit = plays.iter().position(|play| matches!(play, Play::Quit(_)));
+        let plans: Vec<Plan> = rows.iter().map(|row| row.plan(1).unwrap()).collect();
+        let last_call = plans.iter().rposition(|plan| matches!(plan, Plan::Call(_)));
+        let quit = plans.iter().position(|plan| matches!(plan, Plan::Quit(_)));
         assert!(last_call < quit, "{last_call:?} {quit:?}");
         for tier in Tier::ALL {
             assert!(rows[quit.unwrap()].is_of(tier));
@@ -243,7 +243,7 @@ mod tests {
                 let has = quick.iter().any(|row| row.command.starts_with(kind.begins));
                 assert!(has, "{tier:?}: {}", kind.begins);
             }
-            let quit = |row: &&Row| matches!(row.play(1), Ok(Play::Quit(_)));
+            let quit = |row: &&Row| matches!(row.plan(1), Ok(Plan::Quit(_)));
             assert!(quick.iter().any(quit), "{tier:?}");
         }
     }
@@ -258,20 +258,20 @@ mod tests {
         assert_eq!(dtest.says, Some((4, "PASSED".into())));
         assert!(dtest.quick(Tier::Host) && dtest.quick(Tier::Guest) && !dtest.quick(Tier::Wire));
         assert_eq!(
-            dtest.play(1).unwrap(),
-            Play::Pair(
+            dtest.plan(1).unwrap(),
+            Plan::Pair(
                 "dtestx -P hca".into(),
                 "dtestx -P hca -c -h {tcp}".into(),
                 Ready::Port(PORT)
             )
         );
         assert_eq!(
-            row("dapltest -T T -i {4096} -w 1").play(16).unwrap(),
-            Play::Call("dapltest -T T -s {peer} -D hca -i 256 -w 1".into())
+            row("dapltest -T T -i {4096} -w 1").plan(16).unwrap(),
+            Plan::Call("dapltest -T T -s {peer} -D hca -i 256 -w 1".into())
         );
         assert_eq!(
-            row("dapltest -T Q").play(1).unwrap(),
-            Play::Quit("dapltest -T Q -s {peer} -D hca".into())
+            row("dapltest -T Q").plan(1).unwrap(),
+            Plan::Quit("dapltest -T Q -s {peer} -D hca".into())
         );
     }
 }

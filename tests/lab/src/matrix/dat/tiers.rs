@@ -1,4 +1,4 @@
-//! The three places where the list is played.
+//! The three places where the list runs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use super::ground::{self, Own, Place, Port};
+use super::environment::{self, Own, Place, Port};
 use super::kit::{self, Kit};
-use super::play::{Names, Player};
 use super::rows::{self, Row, Tier};
+use super::runner::{Names, Runner};
 use crate::guest::shell::Shell;
 use crate::guest::stage::{Guest, Id, Stage};
 use crate::matrix::linux::{Lab, PAIRINGS, Pairing, Side};
 use crate::matrix::outcome::Outcome;
-use crate::matrix::program::Ground;
+use crate::matrix::program::Environment;
 use crate::run;
 
 /// What is chosen of the list.
@@ -31,16 +31,16 @@ pub(super) enum Choice {
 const SOFT: usize = 1;
 
 /// How the rows of a tier went.
-pub(super) type Played = Vec<(String, Outcome)>;
+pub(super) type Outcomes = Vec<(String, Outcome)>;
 
-/// Rows that are to be played there, of which there is one at least.
+/// Rows that are to run there, of which there is one at least.
 fn chosen(stage: &Stage<'_>, tier: Tier, choice: Choice) -> Result<Vec<Row>> {
     let rows = wanted(stage, tier, choice)?;
     ensure!(!rows.is_empty(), "no row is chosen");
     Ok(rows)
 }
 
-/// Rows that are to be played there.
+/// Rows that are to run there.
 fn wanted(stage: &Stage<'_>, tier: Tier, choice: Choice) -> Result<Vec<Row>> {
     let wanted = |row: &Row| {
         let named = stage.cells().is_none_or(|parts| {
@@ -55,18 +55,18 @@ fn wanted(stage: &Stage<'_>, tier: Tier, choice: Choice) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-fn rows_of<'m, G: Ground<'m>>(
-    mut player: Player<'_, '_, G>,
+fn rows_of<'m, G: Environment<'m>>(
+    mut runner: Runner<'_, '_, G>,
     rows: &[Row],
     choice: Choice,
-) -> Result<Played> {
-    let mut played = Played::new();
+) -> Result<Outcomes> {
+    let mut outcomes = Outcomes::new();
     for row in rows {
         let loops = if choice == Choice::Whole { row.loops } else { 1 };
-        played.push((row.name.clone(), player.row(row, loops)));
+        outcomes.push((row.name.clone(), runner.row(row, loops)));
     }
-    player.end()?;
-    Ok(played)
+    runner.end()?;
+    Ok(outcomes)
 }
 
 /// Has `dat conf` write a registration of one device, the way that a user would.
@@ -114,16 +114,16 @@ pub(super) fn lines(
 }
 
 /// Both sides on the host, without a guest.
-pub(super) fn host(stage: &mut Stage<'_>, kit: &Kit, choice: Choice) -> Result<Played> {
+pub(super) fn host(stage: &mut Stage<'_>, kit: &Kit, choice: Choice) -> Result<Outcomes> {
     let rows = chosen(stage, Tier::Host, choice)?;
     beside(stage, kit, Tier::Host, &rows, choice)
 }
 
 /// The same over the provider that is safe for threads, for programs that ask for it.
-pub(super) fn safe(stage: &mut Stage<'_>, kit: &Kit, choice: Choice) -> Result<Played> {
+pub(super) fn safe(stage: &mut Stage<'_>, kit: &Kit, choice: Choice) -> Result<Outcomes> {
     let rows = wanted(stage, Tier::Safe, choice)?;
     if rows.is_empty() {
-        return Ok(Played::new());
+        return Ok(Outcomes::new());
     }
     beside(stage, kit, Tier::Safe, &rows, choice)
 }
@@ -135,7 +135,7 @@ fn beside(
     tier: Tier,
     rows: &[Row],
     choice: Choice,
-) -> Result<Played> {
+) -> Result<Outcomes> {
     let words: &[&str] = if tier == Tier::Safe { &["--threadsafe"] } else { &[] };
     let _port = Port::take()?;
     let [a, b] = ["a", "b"].map(|name| stage.path(&format!("{}-{name}", tier.name())));
@@ -153,11 +153,11 @@ fn beside(
         fewer: if choice == Choice::Whole { 1 } else { 16 },
     };
     let mut own = Own { stage, shell: None };
-    let player =
-        Player::new(&mut own, Some(kit), Place::Host(first, &[]), Place::Host(second, &[]), names);
-    let mut played = rows_of(player, rows, choice)?;
-    played.extend(judged(own.stage, server)?);
-    Ok(played)
+    let runner =
+        Runner::new(&mut own, Some(kit), Place::Host(first, &[]), Place::Host(second, &[]), names);
+    let mut outcomes = rows_of(runner, rows, choice)?;
+    outcomes.extend(judged(own.stage, server)?);
+    Ok(outcomes)
 }
 
 /// Ends the model. What it complains of is one failure more: both sides were ours.
@@ -176,7 +176,7 @@ fn judged(stage: &mut Stage<'_>, model: Id) -> Result<Option<(String, Outcome)>>
 
 /// The guest's script: a console, as that of stock Linux is.
 const CONSOLE: &str = "
-# What is told may fail.
+# What is reported may fail.
 set +e
 ulimit -l unlimited
 busybox stty -echo -onlcr
@@ -192,7 +192,7 @@ done
 ";
 
 /// Both sides in a guest, through `/dev/vfio`.
-pub(super) fn guest(stage: &mut Stage<'_>, kit: &Kit, choice: Choice) -> Result<Played> {
+pub(super) fn guest(stage: &mut Stage<'_>, kit: &Kit, choice: Choice) -> Result<Outcomes> {
     let rows = chosen(stage, Tier::Guest, choice)?;
     let sockets = [stage.path("guest-a"), stage.path("guest-b")];
     let sockets = sockets.each_ref().map(PathBuf::as_path);
@@ -223,18 +223,18 @@ pub(super) fn guest(stage: &mut Stage<'_>, kit: &Kit, choice: Choice) -> Result<
     let names =
         Names { peer: "192.168.7.1".into(), tcp: "127.0.0.1".into(), lead: None, fewer: 32 };
     let mut own = Own { stage, shell: Some(shell) };
-    let places = [ground::first, ground::second].map(|under| Place::Guest(0, under));
+    let places = [environment::first, environment::second].map(|under| Place::Guest(0, under));
     let [first, second] = places;
-    let mut played =
-        rows_of(Player::new(&mut own, Some(kit), first, second, names), &rows, Choice::Quick)?;
+    let mut outcomes =
+        rows_of(Runner::new(&mut own, Some(kit), first, second, names), &rows, Choice::Quick)?;
     own.stage.kill(id);
-    played.extend(judged(own.stage, server)?);
-    Ok(played)
+    outcomes.extend(judged(own.stage, server)?);
+    Ok(outcomes)
 }
 
 /// One side on the host, the other in a guest of stock Linux with the stock provider over
 /// Soft-RoCE, on the same wire; first with the server here, then there.
-pub(super) fn wire(stage: &mut Stage<'_>, kit: &Kit, choice: Choice) -> Result<[Played; 2]> {
+pub(super) fn wire(stage: &mut Stage<'_>, kit: &Kit, choice: Choice) -> Result<[Outcomes; 2]> {
     let rows = chosen(stage, Tier::Wire, choice)?;
     let _port = Port::take()?;
     let mut lab = lab(stage)?;
@@ -247,18 +247,18 @@ pub(super) fn wire(stage: &mut Stage<'_>, kit: &Kit, choice: Choice) -> Result<[
         |peer: &str, tcp: &str, lead| Names { peer: peer.into(), tcp: tcp.into(), lead, fewer: 32 };
     // To the guest, a side of ours has an address for TCP in the same network.
     let serving = names("192.168.10.3", "192.168.10.3", None);
-    let player = Player::new(&mut lab, Some(kit), here.clone(), there.clone(), serving);
-    let one = rows_of(player, &rows, Choice::Quick)?;
+    let runner = Runner::new(&mut lab, Some(kit), here.clone(), there.clone(), serving);
+    let one = rows_of(runner, &rows, Choice::Quick)?;
     let calling = names("192.168.10.2", "127.0.0.1", Some(lab.place().meeting));
-    let player = Player::new(&mut lab, Some(kit), there, here, calling);
-    let other = rows_of(player, &rows, Choice::Quick)?;
+    let runner = Runner::new(&mut lab, Some(kit), there, here, calling);
+    let other = rows_of(runner, &rows, Choice::Quick)?;
     lab.end()?;
     Ok([one, other])
 }
 
 /// Both sides in a guest of stock Linux, with the stock provider over Soft-RoCE: what the list and
 /// its judge are worth.
-pub(super) fn stock(stage: &mut Stage<'_>) -> Result<Played> {
+pub(super) fn stock(stage: &mut Stage<'_>) -> Result<Outcomes> {
     let rows = chosen(stage, Tier::Guest, Choice::Whole)?;
     let pairing = pairing()?;
     let mut lab = lab(stage)?;
@@ -266,10 +266,10 @@ pub(super) fn stock(stage: &mut Stage<'_>) -> Result<Played> {
     let names =
         Names { peer: "192.168.10.2".into(), tcp: "127.0.0.1".into(), lead: None, fewer: 128 };
     let place = Place::Guest(SOFT, kit::stock_command);
-    let player = Player::new(&mut lab, None, place.clone(), place, names);
-    let played = rows_of(player, &rows, Choice::Quick)?;
+    let runner = Runner::new(&mut lab, None, place.clone(), place, names);
+    let outcomes = rows_of(runner, &rows, Choice::Quick)?;
     lab.end()?;
-    Ok(played)
+    Ok(outcomes)
 }
 
 /// Ours, and Soft-RoCE.

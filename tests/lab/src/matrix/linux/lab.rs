@@ -15,7 +15,7 @@ use crate::guest::control::Control;
 use crate::guest::shell::{Answer, Shell, TIMED_OUT};
 use crate::guest::stage::{Guest, Id, Stage, System};
 use crate::matrix::dat;
-use crate::matrix::program::{Ground, Program, Ready};
+use crate::matrix::program::{Environment, Program, Ready};
 
 /// The guests' configurations: networks 9 and tagged 11 belong to the HCAs, 10 and 12 to Soft-RoCE
 /// and who talks to it.
@@ -318,7 +318,7 @@ impl<'s, 'm> Lab<'s, 'm> {
     }
 }
 
-impl<'m> Ground<'m> for Lab<'_, 'm> {
+impl<'m> Environment<'m> for Lab<'_, 'm> {
     fn stage(&mut self) -> &mut Stage<'m> {
         self.stage
     }

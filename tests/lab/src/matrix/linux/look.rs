@@ -10,7 +10,7 @@ use crate::guest::stage::{Guest, Stage, System};
 const LOOK: &str =
     "uname -r; lspci -nn; ip -br link; ip -br addr; rdma link; ibv_devinfo; dmesg | grep -i mlx5";
 
-pub(super) fn play(stage: &mut Stage<'_>) -> Result<String> {
+pub(super) fn run(stage: &mut Stage<'_>) -> Result<String> {
     let start = Instant::now();
     let socket = stage.path("a");
     let server = stage.server("model", &[&socket], &[])?;

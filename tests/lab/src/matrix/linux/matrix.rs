@@ -16,12 +16,12 @@ use crate::run;
 /// Seconds that a server may take to its end after its client's.
 const AFTER: u64 = 10;
 
-/// The text of the cells of each row that was played, empty where one was not.
+/// The text of the cells of each row that ran, empty where one was not.
 type Table = Vec<(&'static str, Vec<String>)>;
 
 /// All cells.
 pub(super) fn whole(stage: &mut Stage<'_>) -> Result<String> {
-    let (table, played) = play(stage, |_, _| true)?;
+    let (table, cells) = run_cells(stage, |_, _| true)?;
     if stage.bless() {
         let version = &stage.stock()?.version;
         let path = run::root().join("docs/interop.md");
@@ -34,7 +34,7 @@ pub(super) fn whole(stage: &mut Stage<'_>) -> Result<String> {
         let text = format!("{}{table}", FRONT.replace("{version}", version));
         std::fs::write(&path, text).with_context(|| format!("{}", path.display()))?;
     }
-    played
+    cells
 }
 
 /// The small selection. Soft-RoCE with mlx5_ib judges the model once more where it already judges
@@ -44,7 +44,7 @@ pub(crate) fn quick(stage: &mut Stage<'_>) -> Result<String> {
         let ours = PAIRINGS.into_iter().filter(|pairing| pairing.has_ours());
         pairing.judges_model() && ours.map(|ours| test.cannot(ours)).any(|why| why.is_none())
     };
-    play(stage, |test, pairing| test.quick && !judged(test, pairing))?.1
+    run_cells(stage, |test, pairing| test.quick && !judged(test, pairing))?.1
 }
 
 /// The front of the documentation's table.
@@ -59,7 +59,7 @@ other programs) or `dapltest` over the uDAPL provider, on the host, on the model
 ";
 
 /// The table, and how it went.
-fn play(
+fn run_cells(
     stage: &mut Stage<'_>,
     chosen: impl Fn(&Test, Pairing) -> bool,
 ) -> Result<(Table, Result<String>)> {
@@ -104,7 +104,7 @@ fn play(
     );
     let judged = match (failed, passed + again) {
         (0, 1..) => Ok(said),
-        (0, 0) => Err(anyhow!("no cell was played")),
+        (0, 0) => Err(anyhow!("no cell ran")),
         _ => Err(anyhow!("{said}")),
     };
     Ok((table, judged))
@@ -129,7 +129,7 @@ fn cell(lab: &mut Lab<'_, '_>, test: &Test, pairing: Pairing) -> Outcome {
             lab.ready(pairing)?;
             match &test.how {
                 How::Tools(tools) => tools_of(lab, tools, pairing),
-                How::Own(play, _) => play(lab, pairing),
+                How::Own(run, _) => run(lab, pairing),
             }
         },
     )
@@ -154,15 +154,15 @@ fn tools_of(lab: &mut Lab<'_, '_>, tools: &Tools, pairing: Pairing) -> Result<()
     let serving = if server.1.is_empty() {
         None
     } else {
-        let command = pairing.told(server.1, server.0, lab.place());
+        let command = pairing.fill(server.1, server.0, lab.place());
         Some(lab.serve(server.0, tools.port, &command)?)
     };
-    if !tools.weather.is_empty() {
-        lab.model(&format!("impair {}", tools.weather))?;
+    if !tools.impairment.is_empty() {
+        lab.model(&format!("impair {}", tools.impairment))?;
     }
-    let command = pairing.told(client.1, client.0, lab.place());
+    let command = pairing.fill(client.1, client.0, lab.place());
     let called = lab.call(client.0, tools.limit, &command);
-    if !tools.weather.is_empty() {
+    if !tools.impairment.is_empty() {
         lab.model("impair")?;
     }
     let reaped = serving.map(|serving| {

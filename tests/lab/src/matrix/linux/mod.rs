@@ -25,37 +25,37 @@ pub(crate) fn cells() -> impl Iterator<Item = String> {
     possible.map(|(test, pairing)| format!("{} / {}", test.name, pairing.name()))
 }
 
-/// The scenarios, in the order they are played.
+/// The scenarios, in the order they run.
 pub(crate) const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "look",
         about: "stock Linux boots on the model with its drivers and its tools, and says what it sees",
-        play: look::play,
+        run: look::run,
         stock: true,
     },
     Scenario {
         name: "probe",
         about: "the driver comes, goes, is reset, reloaded and recovered, and the kernel's log stays clean",
-        play: probe::play,
+        run: probe::run,
         stock: true,
     },
-    Scenario { name: "quick", about: "a selection of the matrix", play: quick, stock: true },
+    Scenario { name: "quick", about: "a selection of the matrix", run: quick, stock: true },
     Scenario {
         name: "seeded",
         about: "bugs planted in the model's layouts, which stock Linux must notice",
-        play: seeded::play,
+        run: seeded::run_bugs,
         stock: true,
     },
     Scenario {
         name: "pyverbs",
         about: "rdma-core's own Python tests, against mlx5_ib on the model",
-        play: pyverbs::play,
+        run: pyverbs::run,
         stock: true,
     },
     Scenario {
         name: "matrix",
         about: "every tool with every pair of mlx5_ib, Soft-RoCE and the driver of this workspace",
-        play: matrix::whole,
+        run: matrix::whole,
         stock: true,
     },
 ];

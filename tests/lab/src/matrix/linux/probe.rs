@@ -1,4 +1,4 @@
-//! The driver's life: it probes, finds what it looks for, goes and comes again, is reset under its
+//! The driver from probe to removal: it probes, finds what it looks for, goes and comes again, is reset under its
 //! own feet, and recovers from firmware that has died. Nothing of it may leave a warning in the
 //! kernel's log that is not known and explained.
 
@@ -15,7 +15,7 @@ const KNOWN: &str = include_str!("dmesg.tsv");
 /// Speed of the model's port, in Mb/s, as `ethtool` has it.
 const SPEED: &str = "100000";
 
-/// A step of the driver's life.
+/// A step of the driver.
 struct Step {
     name: &'static str,
     /// What is said to the model first.
@@ -30,14 +30,14 @@ struct Step {
     loud: bool,
 }
 
-const QUIET: Step = Step { name: "", model: "", run: "", says: &[], limit: 30, loud: false };
+const DEFAULT: Step = Step { name: "", model: "", run: "", says: &[], limit: 30, loud: false };
 
 const STEPS: &[Step] = &[
     Step {
         name: "network device",
         run: "cat /sys/class/net/hca/speed /sys/class/net/hca/carrier /sys/class/net/hca/operstate; ethtool hca; ethtool -i hca",
         says: &[SPEED, "\n1\nup", "Link detected: yes", "driver: mlx5_core"],
-        ..QUIET
+        ..DEFAULT
     },
     Step {
         name: "RDMA device",
@@ -48,19 +48,19 @@ const STEPS: &[Step] = &[
             "max_mtu:\t\t4096",
             "GID[",
         ],
-        ..QUIET
+        ..DEFAULT
     },
     Step {
-        name: "twenty lives",
-        run: "for life in $(seq 20); do reload || exit; test -e /sys/class/infiniband/mlx5_0 || exit; done; network mlx5_core hca '9 10' '11 12'; carrier 1",
+        name: "twenty reloads",
+        run: "for round in $(seq 20); do reload || exit; test -e /sys/class/infiniband/mlx5_0 || exit; done; network mlx5_core hca '9 10' '11 12'; carrier 1",
         limit: 300,
-        ..QUIET
+        ..DEFAULT
     },
     Step {
         name: "devlink reload",
         run: "devlink dev reload pci/0000:01:00.0 && network mlx5_core hca '9 10' '11 12'; carrier 1",
         limit: 60,
-        ..QUIET
+        ..DEFAULT
     },
     Step {
         name: "FLR of an unbound function",
@@ -69,13 +69,13 @@ const STEPS: &[Step] = &[
               echo 0000:01:00.0 > /sys/bus/pci/drivers/mlx5_core/bind && network mlx5_core hca '9 10' '11 12'; carrier 1",
         says: &["flr"],
         limit: 60,
-        ..QUIET
+        ..DEFAULT
     },
     Step {
         name: "health",
         run: "sleep 3; devlink health show pci/0000:01:00.0",
         says: &["reporter fw", "state healthy error 0"],
-        ..QUIET
+        ..DEFAULT
     },
     Step {
         name: "firmware dies and is recovered",
@@ -98,7 +98,7 @@ const STEPS: &[Step] = &[
     },
 ];
 
-pub(super) fn play(stage: &mut Stage<'_>) -> Result<String> {
+pub(super) fn run(stage: &mut Stage<'_>) -> Result<String> {
     let mut lab = Lab::new(stage)?;
     let side = Side::First;
     lab.ready(*PAIRINGS.iter().find(|pairing| pairing.client == side).context("no pairing")?)?;
@@ -169,7 +169,7 @@ mod tests {
     use super::{KNOWN, is_bad};
 
     #[test]
-    fn warnings_of_the_drivers_are_told_from_the_rest() {
+    fn warnings_of_the_drivers_differ_from_the_rest() {
         assert!(is_bad("<4>[    5.7] mlx5_core 0000:01:00.0: something"));
         assert!(is_bad("<3>[    5.7] DMAR: [DMA Write NO_PASID]"));
         assert!(!is_bad("<6>[    5.7] mlx5_core 0000:01:00.0: firmware version"));

@@ -1,7 +1,7 @@
 //! rdma-core's own tests of its Python bindings, as the distribution ships them: what they find
 //! wrong with mlx5_ib on the model.
 //!
-//! Each module is played by itself. What asks for a capability that the model does not claim skips
+//! Each module runs by itself. What asks for a capability that the model does not claim skips
 //! itself, and says so: the reasons are counted and printed. Whatever fails must be in
 //! `pyverbs.tsv`, with why it is no fault of the model.
 
@@ -22,7 +22,7 @@ const PREPARE: &str = "gunzip /tests/*.gz; mkdir -p /dev/shm && mount -t tmpfs s
 
 /// How a module of tests went.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Played {
+struct Report {
     run: u32,
     skipped: u32,
     /// Names.
@@ -31,7 +31,7 @@ struct Played {
     reasons: BTreeMap<String, u32>,
 }
 
-pub(super) fn play(stage: &mut Stage<'_>) -> Result<String> {
+pub(super) fn run(stage: &mut Stage<'_>) -> Result<String> {
     let python = stage.path("python.cpio");
     std::fs::write(&python, stage.stock()?.python()?)?;
     let socket = stage.path("a");
@@ -54,23 +54,23 @@ pub(super) fn play(stage: &mut Stage<'_>) -> Result<String> {
         .filter(|module| stage.cells().is_none_or(|part| module.contains(part)))
         .map(str::to_owned)
         .collect();
-    let mut sum = Played::default();
+    let mut sum = Report::default();
     let mut bad = Vec::new();
     for module in &modules {
         let command =
             format!("cd / && PYTHON_COLORS=0 python3 /tests/one.py {module} --dev mlx5_0 -v");
         let answer = shell.run(stage, LIMIT, &command)?;
-        let played = read(&answer).with_context(|| module.clone())?;
+        let report = read(&answer).with_context(|| module.clone())?;
         println!(
             "    {module}: {} run, {} skipped, {} failed",
-            played.run,
-            played.skipped,
-            played.failed.len()
+            report.run,
+            report.skipped,
+            report.failed.len()
         );
-        if played.failed.iter().any(|name| known(name).is_none()) {
+        if report.failed.iter().any(|name| known(name).is_none()) {
             bad.push(format!("--- {module}\n{}", answer.text()));
         }
-        sum.add(played);
+        sum.add(report);
     }
     stage.say(id, "0 5 poweroff -f");
     stage.ended(id, std::time::Duration::from_secs(20))?;
@@ -110,21 +110,21 @@ fn known(name: &str) -> Option<&'static str> {
 /// What Python's `unittest` says of a module: a line for each test, a heading for each failure, and
 /// a summary. The exit status does not count: where tests skip in their preparation, the Python
 /// objects go in an order that the library does not survive.
-fn read(answer: &Answer) -> Result<Played> {
-    let mut played = Played::default();
+fn read(answer: &Answer) -> Result<Report> {
+    let mut report = Report::default();
     let mut ended = false;
     for line in &answer.lines {
         if let Some((_, reason)) = line.split_once(" ... skipped ") {
             let reason = reason.trim_matches(['\'', '"']);
-            *played.reasons.entry(kind(reason)).or_default() += 1;
+            *report.reasons.entry(kind(reason)).or_default() += 1;
         } else if let Some(rest) = line.strip_prefix("FAIL: ").or(line.strip_prefix("ERROR: ")) {
             // `name (tests.module.Class.name)`
             let path = rest.split_once('(').map_or(rest, |(_, path)| path);
             let path = path.trim_end_matches(')').trim_start_matches("tests.");
-            played.failed.push(path.to_owned());
+            report.failed.push(path.to_owned());
         } else if let Some(rest) = line.strip_prefix("Ran ") {
             let number = rest.split(' ').next().unwrap_or_default();
-            played.run = number.parse().context("how many ran")?;
+            report.run = number.parse().context("how many ran")?;
         } else if line.starts_with("OK")
             || line.starts_with("FAILED (")
             || line.starts_with("NO TESTS RAN")
@@ -132,12 +132,12 @@ fn read(answer: &Answer) -> Result<Played> {
             ended = true;
             if let Some((_, rest)) = line.split_once("skipped=") {
                 let number = rest.split([',', ')']).next().unwrap_or_default();
-                played.skipped = number.parse().context("how many were skipped")?;
+                report.skipped = number.parse().context("how many were skipped")?;
             }
         }
     }
     ensure!(ended, "it does not end:\n{}", answer.text());
-    Ok(played)
+    Ok(report)
 }
 
 /// A reason without what differs from test to test.
@@ -152,7 +152,7 @@ fn kind(reason: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-impl Played {
+impl Report {
     fn add(&mut self, other: Self) {
         self.run += other.run;
         self.skipped += other.skipped;
@@ -176,10 +176,10 @@ mod tests {
             ======\nERROR: test_c (tests.test_x.X.test_c)\nSomething.\n------\n\
             Ran 3 tests in 0.1s\n\nFAILED (errors=1, skipped=1)";
         let answer = Answer { status: 139, lines: said.lines().map(str::to_owned).collect() };
-        let played = read(&answer).unwrap();
-        assert_eq!((played.run, played.skipped), (3, 1));
-        assert_eq!(played.failed, ["test_x.X.test_c"]);
-        assert_eq!(played.reasons["Opcode # is not supported"], 1);
+        let report = read(&answer).unwrap();
+        assert_eq!((report.run, report.skipped), (3, 1));
+        assert_eq!(report.failed, ["test_x.X.test_c"]);
+        assert_eq!(report.reasons["Opcode # is not supported"], 1);
         assert!(read(&Answer::default()).is_err(), "silence is no success");
     }
 

@@ -35,7 +35,7 @@ fn listed() -> Result<Vec<(u32, String)>> {
     Ok(bugs)
 }
 
-pub(super) fn play(stage: &mut Stage<'_>) -> Result<String> {
+pub(super) fn run_bugs(stage: &mut Stage<'_>) -> Result<String> {
     let bugs = listed()?;
     ensure!(!bugs.is_empty(), "no bug is listed for Linux");
     healthy(stage, 0).context("without a bug")?;

@@ -1,4 +1,4 @@
-//! Who takes part in a cell of the matrix, where it is, and how a tool is told of it.
+//! Who takes part in a cell of the matrix, where it is, and the arguments that a tool gets for it.
 //!
 //! All sides are on one wire: a model's HCA in each of two guests of stock Linux, a Soft-RoCE in
 //! the second guest, and a third HCA that the host drives by `dat`. Soft-RoCE has networks of its
@@ -103,7 +103,7 @@ impl Pairing {
     /// listens, `{port}`; and the host's port that leads to a guest's 18515, `{oob}`. The port
     /// of a server that does so at its address in the network is `{way}`; and the name by which
     /// DAT's registry in a guest knows its address is `{ia}`.
-    pub(crate) fn told(self, command: &str, own: Side, place: &Place) -> String {
+    pub(crate) fn fill(self, command: &str, own: Side, place: &Place) -> String {
         let peer = if own == self.server { self.client } else { self.server };
         let network = 9 + u8::from(self.has(Side::Soft));
         let tagged = network + 2;
@@ -160,25 +160,25 @@ mod tests {
     use super::{PAIRINGS, Pairing, Place, Side};
 
     #[test]
-    fn each_side_is_told_its_own_and_the_peers_addresses() {
+    fn each_side_gets_its_own_and_the_peers_addresses() {
         let pairing = Pairing::of(Side::Soft, Side::First);
         let place = Place { socket: "/tmp/s".into(), ports: [1001, 1002, 1003], meeting: 1004 };
-        let told = |command, own| pairing.told(command, own, &place);
-        assert_eq!(told("rping -c -a {peer}", Side::First), "rping -c -a 192.168.10.2");
-        assert_eq!(told("dtest -P {ia}", Side::Soft), "dtest -P ia10");
+        let fill = |command, own| pairing.fill(command, own, &place);
+        assert_eq!(fill("rping -c -a {peer}", Side::First), "rping -c -a 192.168.10.2");
+        assert_eq!(fill("dtest -P {ia}", Side::Soft), "dtest -P ia10");
         assert_eq!(
-            told("ibv_rc_pingpong -d {dev} -g {gid}", Side::Soft),
+            fill("ibv_rc_pingpong -d {dev} -g {gid}", Side::Soft),
             "ibv_rc_pingpong -d rxe0 -g $(gid rxe0 192.168.10.2)"
         );
         let pairing = Pairing::of(Side::First, Side::Ours);
         assert_eq!(
-            pairing.told("rping {vdat} --client {vpeer}", Side::Ours, &place),
+            pairing.fill("rping {vdat} --client {vpeer}", Side::Ours, &place),
             "rping vfio-user:/tmp/s --ip 192.168.11.3/24 --vlan 5 --client 192.168.11.1"
         );
-        assert_eq!(pairing.told("{ip6} {peer6}", Side::First, &place), "fd00:9::1 fd00:9::3");
-        assert_eq!(pairing.told("{tcp}", Side::Ours, &place), "--client 127.0.0.1 --port 1001");
+        assert_eq!(pairing.fill("{ip6} {peer6}", Side::First, &place), "fd00:9::1 fd00:9::3");
+        assert_eq!(pairing.fill("{tcp}", Side::Ours, &place), "--client 127.0.0.1 --port 1001");
         let pairing = Pairing::of(Side::Ours, Side::Soft);
-        assert_eq!(pairing.told("{tcp}", Side::Soft, &place), "-p 1003 10.0.2.2");
+        assert_eq!(pairing.fill("{tcp}", Side::Soft, &place), "-p 1003 10.0.2.2");
     }
 
     #[test]

@@ -64,8 +64,8 @@ fn rows_of(page: &str) -> BTreeMap<&str, Vec<String>> {
     rows.collect()
 }
 
-/// The table of a page in which `part` has the rows that were played last; `names` is the order of
-/// all. A row that was not played in full stays as it is.
+/// The table of a page in which `part` has the rows that ran last; `names` is the order of
+/// all. A row that did not run in full stays as it is.
 pub(super) fn merged(
     page: &str,
     part: &[(&str, Vec<String>)],
@@ -115,7 +115,7 @@ mod tests {
     use super::{PAIRINGS, markdown, merged, said};
 
     #[test]
-    fn a_page_keeps_what_was_not_played() {
+    fn a_page_keeps_rows_that_did_not_run() {
         let row = |name, cell: &str| (name, vec![cell.to_owned(); PAIRINGS.len()]);
         let old = markdown(&[row("a", "two."), row("c", "2 s"), row("d", "one.")]);
         let mut half = row("c", "");

@@ -16,7 +16,7 @@ const MEETING: u16 = 15828;
 const CLIENT: u64 = 60;
 const SERVER: u64 = 20;
 
-/// What a client of dapltest is told: the kind of test, and all other arguments.
+/// Arguments of a client of dapltest: the kind of test, and all other arguments.
 type Command = (&'static str, &'static str);
 
 /// The OFA's commands of November 2007, in their order, with as many iterations as an emulated
@@ -76,9 +76,9 @@ const HUNDRED: &[Command] = &[("T", "-i 10 -t 4 -w 25 -V client SR 256 server SR
 const fn dapltest(
     name: &'static str,
     quick: bool,
-    play: fn(&mut Lab<'_, '_>, Pairing) -> Result<()>,
+    run: fn(&mut Lab<'_, '_>, Pairing) -> Result<()>,
 ) -> Test {
-    Test { name, quick, how: How::Own(play, Ours::Does) }
+    Test { name, quick, how: How::Own(run, Ours::Does) }
 }
 
 /// A test program of a pair of processes that end together.
@@ -104,20 +104,20 @@ macro_rules! dtest {
 
 pub(super) const TESTS: &[Test] = &[
     dapltest("dapltest, one connection", true, |lab, pairing| {
-        play(lab, pairing, &[("T", "-i 1 -t 1 -w 1 client SR 4096 server SR 4096")])
+        run(lab, pairing, &[("T", "-i 1 -t 1 -w 1 client SR 4096 server SR 4096")])
     }),
     dapltest("dapltest, the OFA's eleven commands", false, |lab, pairing| {
-        play(lab, pairing, ELEVEN)
+        run(lab, pairing, ELEVEN)
     }),
-    dapltest("dapltest, of cl.sh's commands", false, |lab, pairing| play(lab, pairing, SCRIPT)),
+    dapltest("dapltest, of cl.sh's commands", false, |lab, pairing| run(lab, pairing, SCRIPT)),
     dapltest("dapltest -V: RSPs, threads, large segments", false, |lab, pairing| {
-        play(lab, pairing, BEYOND)
+        run(lab, pairing, BEYOND)
     }),
     Test {
         name: "dapltest, a hundred Endpoints",
         quick: false,
         how: How::Own(
-            |lab, pairing| play(lab, pairing, HUNDRED),
+            |lab, pairing| run(lab, pairing, HUNDRED),
             Ours::Serves(
                 "the server's dapl waits 250 ms for the end of a connection that the other side ends, and fails to free its service \
                  point if it took longer; under emulation a hundred at once take up to 500 ms",
@@ -136,8 +136,8 @@ const GAPS: &str = "-V -i 1 client RR 100 2 server RW 100 2 client SR 64 server 
 
 /// A test that must fail, at the client.
 fn notices(lab: &mut Lab<'_, '_>, pairing: Pairing) -> Result<()> {
-    let server = lab.serve(pairing.server, PORT, &told(lab, pairing, pairing.server, SERVE))?;
-    let command = told(lab, pairing, pairing.client, ("T", GAPS));
+    let server = lab.serve(pairing.server, PORT, &line(lab, pairing, pairing.server, SERVE))?;
+    let command = line(lab, pairing, pairing.client, ("T", GAPS));
     let called = lab.call(pairing.client, CLIENT, &command);
     lab.stop(&server)?;
     let text = called?.text();
@@ -150,22 +150,22 @@ fn notices(lab: &mut Lab<'_, '_>, pairing: Pairing) -> Result<()> {
 const SERVE: Command = ("S", "");
 
 /// A command of dapltest, as a side has to say it.
-fn told(lab: &Lab<'_, '_>, pairing: Pairing, side: Side, (kind, args): Command) -> String {
+fn line(lab: &Lab<'_, '_>, pairing: Pairing, side: Side, (kind, args): Command) -> String {
     let server = if kind == "S" { "" } else { "-s {peer} " };
     let command = format!("dapltest -T {kind} {server}-D {{ia}} {args}");
     // A server is ended at times, and what it has said would be lost. The host sees to that itself.
     let lines = "env LD_PRELOAD=/usr/libexec/coreutils/libstdbuf.so _STDBUF_O=L";
     let command = if side == Side::Ours { command } else { format!("{lines} {command}") };
-    pairing.told(&command, side, lab.place())
+    pairing.fill(&command, side, lab.place())
 }
 
 /// A server, clients one after the other, and the one that ends it.
-fn play(lab: &mut Lab<'_, '_>, pairing: Pairing, commands: &[Command]) -> Result<()> {
-    let server = lab.serve(pairing.server, PORT, &told(lab, pairing, pairing.server, SERVE))?;
+fn run(lab: &mut Lab<'_, '_>, pairing: Pairing, commands: &[Command]) -> Result<()> {
+    let server = lab.serve(pairing.server, PORT, &line(lab, pairing, pairing.server, SERVE))?;
     let quit = ("Q", "");
     let mut ended = Ok(());
     for wish in commands.iter().chain([&quit]) {
-        let command = told(lab, pairing, pairing.client, *wish);
+        let command = line(lab, pairing, pairing.client, *wish);
         let called = lab.call(pairing.client, CLIENT, &command)?;
         let text = called.text();
         // Of the server's kind of quit only its end is to be seen.

@@ -17,7 +17,7 @@ use super::side::{Pairing, Side};
 pub(crate) struct Test {
     /// What it is called.
     pub(crate) name: &'static str,
-    /// It is part of the small selection, which everybody plays: not what takes its time waiting,
+    /// It is part of the small selection, which everybody runs: not what takes its time waiting,
     /// nor what another row of the selection does as well.
     pub(crate) quick: bool,
     /// What is done.
@@ -33,7 +33,7 @@ pub(crate) enum How {
     Own(fn(&mut Lab<'_, '_>, Pairing) -> Result<()>, Ours),
 }
 
-/// A server and a client, as [`Pairing::told`] reads them.
+/// A server and a client, as [`Pairing::fill`] reads them.
 #[derive(Clone, Copy)]
 pub(crate) struct Tools {
     /// The server's command; nothing, if the client finds all that it needs.
@@ -51,7 +51,7 @@ pub(crate) struct Tools {
     /// The server goes on for ever.
     pub(crate) endless: bool,
     /// What all wires do meanwhile, as the model's `impair` takes it.
-    pub(crate) weather: &'static str,
+    pub(crate) impairment: &'static str,
     /// Seconds that the client may take.
     pub(crate) limit: u64,
 }
@@ -87,7 +87,7 @@ const TOOLS: Tools = Tools {
     ends: Ends::Well,
     says: "",
     endless: false,
-    weather: "",
+    impairment: "",
     limit: 30,
 };
 
@@ -133,7 +133,7 @@ impl Test {
             match word {
                 "fails" => tools.ends = Ends::Badly,
                 "endless" => tools.endless = true,
-                _ => tools.weather = word.strip_prefix("impair ").context(word)?,
+                _ => tools.impairment = word.strip_prefix("impair ").context(word)?,
             }
         }
         Ok(Self { name, quick: quick == "*", how: How::Tools(tools) })

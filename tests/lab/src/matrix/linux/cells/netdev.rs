@@ -43,7 +43,7 @@ fn counters(lab: &mut Lab<'_, '_>, pairing: Pairing) -> Result<()> {
         before.push(count(lab, *side)?);
     }
     let ping = format!("ping -q -c {PINGS} -i 0.01 -s 1000 {{peer}}");
-    let ping = pairing.told(&ping, pairing.client, lab.place());
+    let ping = pairing.fill(&ping, pairing.client, lab.place());
     lab.must(pairing.client, 30, &ping)?;
     for (side, before) in hcas.iter().zip(&before) {
         let after = count(lab, *side)?;

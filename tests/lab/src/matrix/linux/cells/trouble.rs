@@ -31,12 +31,12 @@ const AT_LAST: u64 = 40;
 fn with(
     lab: &mut Lab<'_, '_>,
     pairing: Pairing,
-    play: impl Fn(&mut Lab<'_, '_>, &(Begun, Begun)) -> Result<()>,
+    act: impl Fn(&mut Lab<'_, '_>, &(Begun, Begun)) -> Result<()>,
 ) -> Result<()> {
     let place = lab.place().clone();
     let command = |side, ours: &str, tool: &str| {
         let command = if side == Side::Ours { ours } else { tool };
-        pairing.told(command, side, &place)
+        pairing.fill(command, side, &place)
     };
     let server = command(pairing.server, "compat rping {dat}", "rping -s -a {ip} -v");
     let client =
@@ -44,11 +44,11 @@ fn with(
     let server = lab.serve(pairing.server, 7174, &server)?;
     let client = lab.begin(pairing.client, Role::Client, &client)?;
     let begun = (server, client);
-    let played = goes_on(lab, &begun, 0).and_then(|()| play(lab, &begun));
+    let result = goes_on(lab, &begun, 0).and_then(|()| act(lab, &begun));
     // Whatever has come of it, nothing of it is left.
     let (_, client) = lab.reap(&begun.1, 0)?;
     let (_, server) = lab.reap(&begun.0, 0)?;
-    played.with_context(|| format!("\n--- client:\n{client}\n--- server:\n{server}\n---\n"))
+    result.with_context(|| format!("\n--- client:\n{client}\n--- server:\n{server}\n---\n"))
 }
 
 /// How far it has come: the lines of a side that says each ping.

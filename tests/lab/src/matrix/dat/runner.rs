@@ -1,13 +1,13 @@
-//! Plays rows of the list between two places, one after the other, and keeps how they went.
+//! Runs rows of the list between two places, one after the other, and keeps their outcomes.
 
 use anyhow::{Context, Error, Result, anyhow};
 
-use super::ground::{self, Place, loaded};
+use super::environment::{self, Place, loaded};
 use super::kit::Kit;
-use super::rows::{POINT, PORT, Play, Row, STAYS};
+use super::rows::{POINT, PORT, Plan, Row, STAYS};
 use crate::matrix::judge;
 use crate::matrix::outcome::{Outcome, attempt};
-use crate::matrix::program::{Ground, Program, Ready};
+use crate::matrix::program::{Environment, Program, Ready};
 
 /// Seconds that a server may take to its end, or to its next client, after its client's end.
 const AFTER: u64 = 20;
@@ -15,10 +15,10 @@ const AFTER: u64 = 20;
 /// Seconds in which a server serves.
 const READY: u64 = 20;
 
-/// How often a row is played anew whose client came too early.
+/// How often a row runs again whose client came too early.
 const ANEW: u32 = 2;
 
-/// What the commands of a tier are told.
+/// Arguments that a tier fills into the commands.
 #[derive(Debug, Clone)]
 pub(super) struct Names {
     /// The server's address of DAT.
@@ -31,10 +31,10 @@ pub(super) struct Names {
     pub(super) fewer: u32,
 }
 
-/// A player with two places.
-pub(super) struct Player<'p, 'k, G> {
-    /// Where it plays.
-    ground: &'p mut G,
+/// Runs rows between two places.
+pub(super) struct Runner<'p, 'k, G> {
+    /// Where it runs programs.
+    env: &'p mut G,
     kit: Option<&'k Kit>,
     server: Place,
     client: Place,
@@ -43,19 +43,19 @@ pub(super) struct Player<'p, 'k, G> {
     stays: Option<Program>,
 }
 
-impl<'p, 'k, 'm, G: Ground<'m>> Player<'p, 'k, G> {
+impl<'p, 'k, 'm, G: Environment<'m>> Runner<'p, 'k, G> {
     /// Nothing runs yet.
     pub(super) fn new(
-        ground: &'p mut G,
+        env: &'p mut G,
         kit: Option<&'k Kit>,
         server: Place,
         client: Place,
         names: Names,
     ) -> Self {
-        Self { ground, kit, server, client, names, stays: None }
+        Self { env, kit, server, client, names, stays: None }
     }
 
-    /// Plays a row so often.
+    /// Runs a row so often.
     pub(super) fn row(&mut self, row: &Row, loops: u32) -> Outcome {
         let mut done = 0;
         let early = |error: &Error| error.is::<judge::Early>();
@@ -70,33 +70,33 @@ impl<'p, 'k, 'm, G: Ground<'m>> Player<'p, 'k, G> {
             && let Some(mut server) = self.stays.take()
         {
             // Whatever is wrong with the server, the next row has a new one.
-            let _ = server.reap(self.ground, 0);
+            let _ = server.reap(self.env, 0);
         }
         outcome
     }
 
     fn once(&mut self, row: &Row) -> Result<()> {
-        match row.play(self.names.fewer)? {
-            Play::Alone(command) => self.alone(row, &command),
-            Play::Pair(server, client, ready) => self.pair(row, &server, &client, ready),
-            Play::Call(command) => self.call(row, &command, false),
-            Play::Quit(command) => self.call(row, &command, true),
+        match row.plan(self.names.fewer)? {
+            Plan::Alone(command) => self.alone(row, &command),
+            Plan::Pair(server, client, ready) => self.pair(row, &server, &client, ready),
+            Plan::Call(command) => self.call(row, &command, false),
+            Plan::Quit(command) => self.call(row, &command, true),
         }
     }
 
-    fn told(&self, command: &str) -> String {
+    fn filled(&self, command: &str) -> String {
         command.replace("{peer}", &self.names.peer).replace("{tcp}", &self.names.tcp)
     }
 
     fn begin(&mut self, place: &Place, role: &'static str, command: &str) -> Result<Program> {
-        ground::begin(self.ground, self.kit, place, role, command)
+        environment::begin(self.env, self.kit, place, role, command)
             .with_context(|| format!("{role}: {command}"))
     }
 
     fn alone(&mut self, row: &Row, command: &str) -> Result<()> {
         let place = self.client.clone();
         let mut program = self.begin(&place, "client", command)?;
-        let ended = program.reap(self.ground, row.limit)?;
+        let ended = program.reap(self.env, row.limit)?;
         judge::ended("it", program_of(command), &ended, row.says.as_ref())
             .with_context(|| format!("{command}\n{}\n---", ended.tail()))
             .map_err(first_cause)
@@ -104,22 +104,22 @@ impl<'p, 'k, 'm, G: Ground<'m>> Player<'p, 'k, G> {
 
     fn pair(&mut self, row: &Row, server: &str, client: &str, ready: Ready) -> Result<()> {
         let (here, there) = (self.server.clone(), self.client.clone());
-        let client = self.told(client);
+        let client = self.filled(client);
         let program = program_of(&client).to_owned();
         let mut serving = self.begin(&here, "server", server)?;
-        let ready_in_time = serving.ready_within(self.ground, ready, READY);
-        if let Err(error) = ready_in_time.and_then(|()| loaded(&serving, self.ground)) {
-            serving.reap(self.ground, 0)?;
+        let ready_in_time = serving.ready_within(self.env, ready, READY);
+        if let Err(error) = ready_in_time.and_then(|()| loaded(&serving, self.env)) {
+            serving.reap(self.env, 0)?;
             return Err(error);
         }
         if let (Some(to), Ready::Port(_)) = (self.names.lead, ready) {
-            ground::lead(to).with_context(|| format!("port {PORT}"))?;
+            environment::lead(to).with_context(|| format!("port {PORT}"))?;
         }
         let called = self.begin(&there, "client", &client);
-        let called = called.and_then(|mut it| it.reap_beside(self.ground, row.limit, &serving));
+        let called = called.and_then(|mut it| it.reap_beside(self.env, row.limit, &serving));
         // A server whose client failed would wait for ever.
         let well = called.as_ref().is_ok_and(|it| it.status == Some(0));
-        let served = serving.reap(self.ground, if well { AFTER } else { 1 })?;
+        let served = serving.reap(self.env, if well { AFTER } else { 1 })?;
         let called = called?;
         judge::in_time(&program, &called)?;
         judge::ended("the client", &program, &called, row.says.as_ref())
@@ -133,34 +133,34 @@ impl<'p, 'k, 'm, G: Ground<'m>> Player<'p, 'k, G> {
     /// A client of the server that stays; `last`: it has the server end.
     fn call(&mut self, row: &Row, client: &str, last: bool) -> Result<()> {
         let (here, there) = (self.server.clone(), self.client.clone());
-        let client = self.told(client);
+        let client = self.filled(client);
         if self.stays.is_none() {
             let mut server = self.begin(&here, "server", STAYS)?;
-            let ready = server.says(self.ground, POINT, AFTER);
-            if let Err(error) = ready.and_then(|_| loaded(&server, self.ground)) {
-                server.reap(self.ground, 0)?;
+            let ready = server.says(self.env, POINT, AFTER);
+            if let Err(error) = ready.and_then(|_| loaded(&server, self.env)) {
+                server.reap(self.env, 0)?;
                 return Err(error.context("the server"));
             }
             self.stays = Some(server);
         }
         let mut called = self.begin(&there, "client", &client)?;
         let server = self.stays.as_mut().context("no server")?;
-        let called = called.reap_beside(self.ground, row.limit, server)?;
+        let called = called.reap_beside(self.env, row.limit, server)?;
         let mut said = Vec::new();
         let judged =
             judge::ended("the client", "dapltest", &called, row.says.as_ref()).and_then(|()| {
                 if last {
-                    let ended = server.reap(self.ground, AFTER)?;
+                    let ended = server.reap(self.env, AFTER)?;
                     said = ended.lines.clone();
                     return judge::ended("the server", "dapltest", &ended, None);
                 }
                 said = server
-                    .says(self.ground, POINT, AFTER)
+                    .says(self.env, POINT, AFTER)
                     .context("the server takes no other client")?;
                 judge::lines("the server", "dapltest", &said, None)
             });
         if judged.is_err() {
-            said.extend(server.news(self.ground).unwrap_or_default());
+            said.extend(server.new_lines(self.env).unwrap_or_default());
         } else if last {
             self.stays = None;
         }
@@ -179,7 +179,7 @@ impl<'p, 'k, 'm, G: Ground<'m>> Player<'p, 'k, G> {
     /// Ends what still runs.
     pub(super) fn end(mut self) -> Result<()> {
         if let Some(mut server) = self.stays.take() {
-            server.reap(self.ground, 0)?;
+            server.reap(self.env, 0)?;
         }
         Ok(())
     }

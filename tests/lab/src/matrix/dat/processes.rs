@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use super::corners::{both, checked, compile};
-use super::ground::{Own, Place, Port, begin};
+use super::environment::{Own, Place, Port, begin};
 use super::kit::Kit;
 use super::rows::PORT;
 use super::tiers;
@@ -138,11 +138,11 @@ impl Course {
     }
 }
 
-/// What all that is about the life of processes found, by name.
+/// What each test of whole processes found, by name.
 pub(super) type Found = BTreeMap<&'static str, (Outcome, String)>;
 
-/// Plays all of it on the host.
-pub(super) fn play(stage: &mut Stage<'_>, kit: &Kit) -> Result<Found> {
+/// Runs all of them on the host.
+pub(super) fn run(stage: &mut Stage<'_>, kit: &Kit) -> Result<Found> {
     let wanted = |stage: &Stage<'_>, name: &str| {
         stage.cells().is_none_or(|parts| parts.split('|').any(|part| name.contains(part)))
     };
@@ -177,21 +177,21 @@ pub(super) fn play(stage: &mut Stage<'_>, kit: &Kit) -> Result<Found> {
         let counted = tools == [plain, plain];
         let start = Instant::now();
         let mut own = Own { stage, shell: None };
-        let played = connect(&mut own, kit, &places, connections, counted);
+        let result = connect(&mut own, kit, &places, connections, counted);
         let seconds = start.elapsed().as_secs_f64();
-        note(&mut found, name, seconds, played);
+        note(&mut found, name, seconds, result);
     }
     let name = "threads and signals";
     if wanted(stage, name) {
         let start = Instant::now();
-        let played = threads(stage, kit, [&a, &b]);
-        note(&mut found, name, start.elapsed().as_secs_f64(), played);
+        let result = threads(stage, kit, [&a, &b]);
+        note(&mut found, name, start.elapsed().as_secs_f64(), result);
     }
     let name = "a hundred opens";
     if wanted(stage, name) {
         let start = Instant::now();
-        let played = reopen(stage, kit, &first);
-        note(&mut found, name, start.elapsed().as_secs_f64(), played);
+        let result = reopen(stage, kit, &first);
+        note(&mut found, name, start.elapsed().as_secs_f64(), result);
     }
     ensure!(!found.is_empty(), "nothing of this name");
     stage.hang_up(model, Duration::from_secs(10))?;
@@ -199,8 +199,8 @@ pub(super) fn play(stage: &mut Stage<'_>, kit: &Kit) -> Result<Found> {
 }
 
 /// Notes how one went.
-fn note(found: &mut Found, name: &'static str, seconds: f64, played: Result<String>) {
-    let outcome = match played {
+fn note(found: &mut Found, name: &'static str, seconds: f64, result: Result<String>) {
+    let outcome = match result {
         Ok(text) => {
             println!("    {name}: {seconds:.1} s; {text}");
             (Outcome::Passed(seconds), text)

@@ -12,7 +12,7 @@ use super::kit::{self, Kit};
 use super::rows::PORT;
 use crate::guest::shell::{Answer, Shell};
 use crate::guest::stage::Stage;
-use crate::matrix::program::{Ground, POLL, Program, listens};
+use crate::matrix::program::{Environment, POLL, Program, listens};
 
 /// A stage, and the guest on it, if there is one.
 pub(super) struct Own<'s, 'm> {
@@ -22,7 +22,7 @@ pub(super) struct Own<'s, 'm> {
     pub(super) shell: Option<Shell>,
 }
 
-impl<'m> Ground<'m> for Own<'_, 'm> {
+impl<'m> Environment<'m> for Own<'_, 'm> {
     fn stage(&mut self) -> &mut Stage<'m> {
         self.stage
     }
@@ -50,7 +50,7 @@ pub(super) enum Place {
 
 /// Begins a program, as `role`.
 pub(super) fn begin<'m>(
-    ground: &mut impl Ground<'m>,
+    env: &mut impl Environment<'m>,
     kit: Option<&Kit>,
     place: &Place,
     role: &'static str,
@@ -63,19 +63,19 @@ pub(super) fn begin<'m>(
             let program = words.next().context("no program")?;
             let mut command = kit.under(tool, &kit.program(program), conf)?;
             command.args(words);
-            Ok(Program::Host(ground.stage().start(role, command)?, [0, 0]))
+            Ok(Program::Host(env.stage().start(role, command)?, [0, 0]))
         }
-        Place::Guest(guest, under) => Program::in_guest(ground, *guest, role, &under(command)),
+        Place::Guest(guest, under) => Program::in_guest(env, *guest, role, &under(command)),
     }
 }
 
 /// Fails if the process of the host works with something else than the registry and the
 /// provider of this workspace.
-pub(super) fn loaded<'m>(program: &Program, ground: &mut impl Ground<'m>) -> Result<()> {
+pub(super) fn loaded<'m>(program: &Program, env: &mut impl Environment<'m>) -> Result<()> {
     let Program::Host(id, _) = program else {
         return Ok(());
     };
-    let maps = fs::read_to_string(format!("/proc/{}/maps", ground.stage().pid(*id)))?;
+    let maps = fs::read_to_string(format!("/proc/{}/maps", env.stage().pid(*id)))?;
     let odd = kit::unwanted(maps.lines().map(str::to_owned));
     ensure!(odd.is_none(), "the process has loaded {odd:?}");
     for needed in [kit::REGISTRY, kit::LIBRARY] {
@@ -85,7 +85,7 @@ pub(super) fn loaded<'m>(program: &Program, ground: &mut impl Ground<'m>) -> Res
 }
 
 /// The right to use the port of the host where dtest and its relatives meet, which they cannot be
-/// told to change.
+/// asked to change.
 #[derive(Debug)]
 pub(super) struct Port(#[expect(dead_code, reason = "held, not read")] File);
 
