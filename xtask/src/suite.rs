@@ -10,7 +10,7 @@ use crate::{mutants, nostd, tidy};
 
 /// Fewer tests than this means that some did not run.
 const LEAST: usize = 300;
-/// What failed, and how to do without.
+/// Object of an error, and its remedy.
 const GUESTS: &str = "guests (`cargo xtask test --no-guests` leaves them out)";
 
 /// Runs everything; with `guests` also the tests in guests.

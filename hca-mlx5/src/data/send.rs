@@ -119,13 +119,13 @@ impl Doorbell {
     }
 }
 
-/// How a WQE is rung by itself: its whole block is written to one of the register's halves, which
-/// lie this far apart; or one of these. One signed word, because the fast path then needs a single
-/// test for all three.
+/// How the doorbell of one WQE is rung. Positive: its whole block goes to one half of the register,
+/// and the other half lies so many bytes away. Otherwise one of the two constants. It is one signed
+/// word because the fast path then tells the three apart by one test.
 type Direct = isize;
-/// Its first 8 bytes are written to an uncached register.
+/// The first 8 bytes of the WQE go to an uncached register.
 const WORD_ONLY: Direct = 0;
-/// Not by itself, but by [`Sq::ring_doorbell`].
+/// The fast path does not ring: [`Sq::ring_doorbell`] does.
 const INDIRECT: Direct = -1;
 
 /// The range of payload that can be sent inline.
@@ -186,10 +186,12 @@ pub struct Sq<'p, P: Platform> {
     write: u64,
     /// BAR offset of the half of the doorbell register that is written next.
     register: usize,
-    /// What differs between the offsets of both halves; 0 if there is one.
-    half: usize,
+    /// What differs between the offsets of both halves; 0 if there is one. It follows from `usual`,
+    /// but the doorbell behind a bind would take four instructions to see how.
+    half: u16,
     /// How the next WQE is rung: as usual, unless a WQE waits for its doorbell or a fence is due.
     direct: Direct,
+    /// How a WQE of this queue is rung when nothing stands before it.
     usual: Direct,
     /// First word of the last WQE that waits for its doorbell; 0 if none does.
     waiting: u64,
@@ -220,6 +222,7 @@ impl<'p, P: Platform> Sq<'p, P> {
             Doorbell { half: 0, .. } => INDIRECT,
             Doorbell { half, .. } => Direct::try_from(half).ok()?,
         };
+        let half = u16::try_from(doorbell.half).ok()?;
         let memory = platform.memory();
         let words = Span { offset: 0, len: 1 << memory.len().checked_ilog2()? };
         Some(Self {
@@ -231,7 +234,7 @@ impl<'p, P: Platform> Sq<'p, P> {
             send: ONE_SEND,
             write: 0,
             register: doorbell.register,
-            half: doorbell.half,
+            half,
             direct: usual,
             usual,
             waiting: 0,
@@ -364,7 +367,8 @@ impl<'p, P: Platform> Sq<'p, P> {
     }
 
     /// Rings by the first 8 bytes of a WQE, through an uncached register.
-    #[inline(always)]
+    // Never inline: beside BlueFlame it would cost that path two registers.
+    #[inline(never)]
     fn write_word(&mut self, first: u64) {
         self.publish();
         // ORDER: as in `write_block`.
@@ -384,7 +388,7 @@ impl<'p, P: Platform> Sq<'p, P> {
             // ORDER: as in `write_block`.
             self.platform.fence(Fence::BeforeDoorbell);
             self.platform.write64(self.register, first);
-            self.flush(self.half);
+            self.flush(self.half.into());
         }
     }
 

@@ -27,7 +27,7 @@ const SHORT: Duration = Duration::from_micros(50);
 pub(super) struct Conformance {
     /// Only those with this in their name.
     pub(super) only: String,
-    /// Of these, one in so many.
+    /// Of these, only every so many: 1 for all.
     pub(super) every: usize,
 }
 

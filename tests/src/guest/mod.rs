@@ -57,7 +57,7 @@ enum Part {
         /// Only cases with this in their name
         #[arg(long, default_value = "")]
         only: String,
-        /// Only every so manieth of them
+        /// Of these, only every Nth
         #[arg(long, default_value_t = 1)]
         every: usize,
     },
