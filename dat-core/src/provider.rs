@@ -474,7 +474,7 @@ pub struct Path {
     pub flow_label: u32,
 }
 
-/// One step of a queue pair's life. Each but the first is one command of the device.
+/// One step of a queue pair's state machine. Each but the first is one command of the device.
 #[derive(Clone, Copy, Debug)]
 pub enum QpStep {
     /// Reset to ready-to-send, of a queue pair for datagrams.

@@ -39,7 +39,7 @@ impl Binding {
         MemPriv::from_bits_retain((self.privileges.bits() & MemPriv::REMOTE.bits()) >> 1)
     }
 
-    /// The RMR's part, if it lives.
+    /// The RMR's part, if it exists.
     #[inline(always)]
     fn window<'s>(self, shared: &Shared<'s>) -> Option<&'s RmrShared> {
         let window = shared.rmrs.get(self.rmr.0.index() as usize)?;

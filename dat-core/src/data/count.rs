@@ -38,7 +38,7 @@ pub(crate) enum Verdict {
     /// No event.
     Nothing,
     /// An event that wakes nobody.
-    Quiet,
+    Silent,
     /// An event.
     Notifies,
 }
@@ -51,8 +51,8 @@ pub(crate) fn verdict(shared: &Shared<'_>, completion: &Completion) -> Verdict {
     };
     let failed = completion.status != Status::Success;
     if completion.direction == Direction::Recv {
-        return if !failed && shared.receive_is_quiet(ep, completion) {
-            Verdict::Quiet
+        return if !failed && shared.receive_is_silent(ep, completion) {
+            Verdict::Silent
         } else {
             Verdict::Notifies
         };
@@ -63,7 +63,7 @@ pub(crate) fn verdict(shared: &Shared<'_>, completion: &Completion) -> Verdict {
     if !failed && found.tag.is_suppressed() {
         Verdict::Nothing
     } else if !failed && found.tag.is_unsignalled() {
-        Verdict::Quiet
+        Verdict::Silent
     } else {
         Verdict::Notifies
     }

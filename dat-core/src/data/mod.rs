@@ -47,7 +47,7 @@ impl<P: Provider> DataPath<'_, P> {
         self.reapers.fill_with(|| None);
     }
 
-    /// Empties the slots of an Endpoint, so that nothing of an earlier life matches a token.
+    /// Empties the slots of an Endpoint, so that nothing of an earlier generation matches a token.
     pub(crate) fn rewind_slots(&self, shared: &EpShared) {
         for seq in 0..=shared.request.mask.load(Ordering::Relaxed) {
             if let Some(request) = self.shared.request(&shared.request, seq) {

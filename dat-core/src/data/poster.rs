@@ -47,7 +47,7 @@ pub(crate) struct Limits {
     /// sends.
     pub(crate) max_receive: u32,
     /// Most suppressed requests in a row.
-    pub(crate) quiet: Run,
+    pub(crate) silent: Run,
     /// The Protection Zone, as LMRs carry it.
     pub(crate) zone: u64,
     /// Flags that a request does not carry on the fast path: all that it may not carry, and
@@ -281,7 +281,7 @@ pub(crate) struct Poster<P: Provider> {
     pub(super) ep: u16,
     /// Suppressed requests since the last that the device completes; all of them DTOs, as it
     /// completes every bind.
-    pub(super) quiet: Run,
+    pub(super) silent: Run,
     /// At this count the queue may be full: what was consumed when last looked at, plus the depth.
     pub(super) request_limit: u32,
     pub(super) receives: u32,
@@ -311,7 +311,7 @@ impl<P: Provider> Poster<P> {
             receives: 0,
             recv_limit: 0,
             longest: 0,
-            quiet: Run::NONE,
+            silent: Run::NONE,
             limits,
             random: Bytes::new(random),
         };
@@ -327,7 +327,7 @@ impl<P: Provider> Poster<P> {
     pub(crate) fn rewind(&mut self) {
         self.receives = 0;
         self.longest = 0;
-        self.quiet = Run::NONE;
+        self.silent = Run::NONE;
         self.request_limit = u32::from(self.limits.requests);
         self.recv_limit = u32::from(self.limits.receives);
     }
@@ -438,7 +438,7 @@ impl<P: Provider> Poster<P> {
     /// bind never asks: what becomes of its RMR is learnt from its completion.)
     #[inline(always)]
     pub(super) fn may_suppress(&self, sequence: u32) -> bool {
-        self.quiet != self.limits.quiet && sequence.wrapping_add(1) != self.request_limit
+        self.silent != self.limits.silent && sequence.wrapping_add(1) != self.request_limit
     }
 
     /// The tag of the next request, and the provider's flags. With `suppress` it goes without a
@@ -454,7 +454,7 @@ impl<P: Provider> Poster<P> {
         let suppressed = flags.contains(CompletionFlags::SUPPRESS);
         let mut tag = Tag::new(rule.op, suppressed, self.sq.next_token());
         if suppress {
-            self.quiet = self.quiet.more();
+            self.silent = self.silent.more();
         } else {
             tag = self.end_run(tag);
         }
@@ -465,10 +465,10 @@ impl<P: Provider> Poster<P> {
     /// The next request is signalled: with it those suppressed before it will complete.
     #[inline(always)]
     fn end_run(&mut self, tag: Tag) -> Tag {
-        if self.quiet == Run::NONE {
+        if self.silent == Run::NONE {
             return tag;
         }
-        tag.behind(core::mem::take(&mut self.quiet))
+        tag.behind(core::mem::take(&mut self.silent))
     }
 
     /// Publishes the request that is about to be posted. False if there is no slot for it, which
@@ -526,18 +526,18 @@ impl<P: Provider> Poster<P> {
     }
 }
 
-/// Tells the Event Dispatcher of that direction to flush what is outstanding; whether it had not
-/// been told.
+/// Tells the Event Dispatcher of that direction to flush what is outstanding; whether it was
+/// not flushing already.
 pub(crate) fn kick(shared: &Shared<'_>, index: u32, ep: &EpShared, direction: Direction) -> bool {
     let line = ep.line(direction);
     let Some(evd) = shared.evd(line.evd.load(Ordering::Relaxed)) else {
         return false;
     };
-    let news = evd.producer.flush.push(queue_id(index, direction), &line.flush);
-    if news {
+    let fresh = evd.producer.flush.push(queue_id(index, direction), &line.flush);
+    if fresh {
         evd.changed();
     }
-    news
+    fresh
 }
 
 /// The posting half of an Endpoint, as a value of its own: a thread that owns it posts without a
@@ -572,8 +572,8 @@ impl<P: Provider> EpPoster<'_, P> {
         self.poster.ring(&self.near);
     }
 
-    /// The Endpoint is DISCONNECTED: what is posted now comes back flushed, and who waits for that
-    /// has to be told by the host.
+    /// The Endpoint is DISCONNECTED: what is posted now comes back flushed, and the host has to wake
+    /// who waits for that.
     #[inline(always)]
     #[must_use]
     pub fn is_flushing(&self) -> bool {

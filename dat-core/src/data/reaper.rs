@@ -50,11 +50,11 @@ pub(crate) struct Reaper<P: Provider> {
     /// Version of the Event Dispatcher at which completions are all there is to look at. While
     /// something else waits, a version that it does not have.
     plain_at: u32,
-    /// Completions of an earlier life of their queue pair.
+    /// Completions of an earlier generation of their queue pair.
     pub(crate) stale: u32,
     /// Completions and ring entries that made no sense.
     pub(crate) nonsense: u32,
-    /// What the last receive of the InfiniBand extensions told besides.
+    /// What the last receive of the InfiniBand extensions reported besides.
     pub(crate) extra: Extra,
     pub(crate) tally: ReaperTally,
 }

@@ -77,10 +77,10 @@ impl<P: Provider> Poster<P> {
         }
         if self.limits.unsignalled_recv {
             // Slots come back without the marks of the receives that they held.
-            shared.forget_quiet(ep, before, self.recv_limit.wrapping_sub(before));
+            shared.forget_silent(ep, before, self.recv_limit.wrapping_sub(before));
         }
         if flags.contains(CompletionFlags::UNSIGNALLED) {
-            shared.quieten_receive(ep, self.receives);
+            shared.silence_receive(ep, self.receives);
         }
         self.publish_recv(ep, near.receives, self.receives, (cookie, len));
         if state.is_disconnected() {

@@ -123,14 +123,14 @@ impl<P: Provider> Poster<P> {
 
     /// Whether the newest request completes without a completion if it succeeds.
     pub(crate) fn ends_silently(&self) -> bool {
-        self.quiet != Run::NONE
+        self.silent != Run::NONE
     }
 
     /// Posts a request of dat-core's own behind the suppressed ones: its completion says that they
     /// have completed. It has a slot of its own, [`Follower`](crate::data::shared::ep::Follower),
     /// which has been filled with [`Poster::next_token`].
     pub(crate) fn follow(&mut self) {
-        self.quiet = Run::NONE;
+        self.silent = Run::NONE;
         // A write of no bytes looks at no key, and ends after everything before it.
         let nowhere = RmrTriplet::default();
         self.sq.post(WorkRequest::Write(&nowhere), &[], PostFlags::SIGNALED);

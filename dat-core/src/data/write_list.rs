@@ -99,7 +99,7 @@ impl<P: Provider> Poster<P> {
         let room = self.request_limit.wrapping_sub(first) as usize;
         let slots = near.requests.get(at..(at + room).min(mask as usize + 1))?;
         let most = (WRITE.longest)(&self.limits);
-        let run = core::mem::take(&mut self.quiet);
+        let run = core::mem::take(&mut self.silent);
         let (mut tag, post_flags) = self.build_tag(&WRITE, flags, false);
         let (mut count, mut bytes) = (0, 0);
         for (slot, write) in slots.iter().zip(list) {
@@ -118,7 +118,7 @@ impl<P: Provider> Poster<P> {
             count += 1;
         }
         if count == 0 {
-            self.quiet = run;
+            self.silent = run;
             return None;
         }
         if run != Run::NONE

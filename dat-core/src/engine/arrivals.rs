@@ -32,7 +32,7 @@ impl<P: Provider> Ia<'_, P> {
         }
     }
 
-    /// What has come until now is told to whom it concerns now.
+    /// Reports what has come until now to whom it concerns now.
     pub(crate) fn look_in(&mut self, evd: Evd) {
         if self.events.listened(evd) && self.take_in(evd) {
             self.events.arrived(evd);

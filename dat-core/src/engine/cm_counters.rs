@@ -9,7 +9,7 @@ use crate::engine::counters::IaTally;
 use crate::types::counters::IaCounter;
 use crate::types::ep_state::{EpOp, EpState};
 
-/// What is counted of one kind of message: sent, heard, heard again, sent again.
+/// What is counted of one kind of message: sent, received, received again, sent again.
 struct Kind {
     attribute: u16,
     sent: IaCounter,

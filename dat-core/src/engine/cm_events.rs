@@ -96,8 +96,8 @@ impl<P: Provider> Ia<'_, P> {
         self.presented(now, request, presented);
     }
 
-    /// A request has come to a service point, with the private data of its message, or the peer is
-    /// told why not.
+    /// A request has come to a service point, with the private data of its message, or the peer gets
+    /// the reason why not.
     pub(super) fn presented(
         &mut self,
         now: Instant,

@@ -186,10 +186,10 @@ impl Connections<'_> {
 
     /// Puts a datagram off.
     fn put_off(&mut self, transmit: Transmit) {
-        // A stranger's answer must not stand in the way of a connection: it gets half of the room,
-        // and where that is taken it is dropped. The stranger will ask again, if it exists.
-        let strangers = self.waiting.iter().filter(|other| other.conn.is_none()).count();
-        if transmit.conn.is_some() || strangers < WAITING / 2 {
+        // An answer without a connection must not stand in the way of a connection: it gets half of the room,
+        // and where that is taken it is dropped. Who asked will ask again, if it exists.
+        let answers = self.waiting.iter().filter(|other| other.conn.is_none()).count();
+        if transmit.conn.is_some() || answers < WAITING / 2 {
             // There is room: the caller looked, or has just taken it out.
             let _ = self.waiting.push_back(transmit);
         }
@@ -197,7 +197,7 @@ impl Connections<'_> {
 }
 
 impl<P: Provider> Ia<'_, P> {
-    /// Carries out what the table says of a piece of news, or of a call that it allows.
+    /// Carries out what the table says of an event, or of a call that it allows.
     pub(crate) fn apply(&mut self, ep: Ep, op: EpOp) {
         let Ok(state) = self.objects.state_of(ep) else { return };
         let Outcome::Go { next, event } = outcome(state, op) else {
@@ -222,7 +222,7 @@ impl<P: Provider> Ia<'_, P> {
         self.events.worked = true;
     }
 
-    /// Takes an Endpoint to DISCONNECTED and flushes it. The connection manager is not told. One
+    /// Takes an Endpoint to DISCONNECTED and flushes it. The connection manager is not informed. One
     /// with a Shared Receive Queue says once that it takes nothing more from there: nothing of
     /// that queue is flushed.
     pub(crate) fn end(&mut self, ep: Ep) {

@@ -182,8 +182,8 @@ impl<P: Provider> Ia<'_, P> {
         Ok(cr)
     }
 
-    /// Tells the peer the Endpoint's queue pair and Q_Key, and its connect Event Dispatcher that it
-    /// was told. The Endpoint stays as it is, and may be told to many.
+    /// Tells the peer the Endpoint's queue pair and Q_Key, and its connect Event Dispatcher that this
+    /// was sent. The Endpoint stays as it is, and may be sent to many.
     pub(crate) fn accept_look_up(
         &mut self,
         now: Instant,

@@ -42,8 +42,8 @@ pub(crate) struct Ask {
     pub(crate) flag: ConnectFlag,
 }
 
-/// Life time of a packet in the network, as a CM code; the connection manager's default.
-const PACKET_LIFE: u8 = 16;
+/// Lifetime of a packet in the network, as a CM code; the connection manager's default.
+const PACKET_LIFETIME: u8 = 16;
 
 /// Transport and RNR retries of both queue pairs: as many as there are, and for ever.
 const RETRIES: (u8, u8) = (7, 7);
@@ -172,7 +172,7 @@ impl<P: Provider> Ia<'_, P> {
             retry_count: RETRIES.0,
             rnr_retry: RETRIES.1,
             mtu: limits.mtu,
-            ack_timeout: ack_timeout(limits.ack_delay, PACKET_LIFE),
+            ack_timeout: ack_timeout(limits.ack_delay, PACKET_LIFETIME),
             flow_label: 0,
             traffic_class: 0,
             hop_limit: 0,

@@ -58,7 +58,7 @@ pub struct Ia<'s, P: Provider> {
 /// Whether the adapter is open, and what is known of its time and its device.
 #[derive(Debug)]
 pub(crate) struct Lifecycle {
-    /// The time of the last [`Ia::advance`], for calls that are not told it.
+    /// The time of the last [`Ia::advance`], for calls that do not pass it.
     pub(crate) clock: Instant,
     /// Why the device is lost, if it is.
     pub(crate) lost: Option<Fault>,
@@ -120,7 +120,7 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     /// Connections whose end the peer has not confirmed yet: who closes the adapter before leaves
-    /// some peers waiting, if what told them was lost.
+    /// some peers waiting, if the message to them was lost.
     #[must_use]
     pub fn cm_ending(&self) -> usize {
         self.connections.cm.ending()

@@ -25,7 +25,7 @@ pub enum AsyncEvd {
     /// `DAT_HANDLE_NULL`: to an Event Dispatcher of at least that length, which is made with the
     /// adapter and goes with it.
     New(u32),
-    /// `DAT_EVD_ASYNC_EXISTS`: somebody else in the program hears of the device's errors; this
+    /// `DAT_EVD_ASYNC_EXISTS`: another part of the program receives the device's errors; this
     /// adapter reports none.
     Exists,
 }
@@ -83,7 +83,7 @@ impl<'s, P: Provider> Ia<'s, P> {
         }
     }
 
-    /// An adapter with nothing in it, of which the device has not been told.
+    /// An adapter with nothing in it, which the device does not know of.
     pub(crate) fn new(
         provider: P,
         parts: Parts<'s, P>,

@@ -193,7 +193,7 @@ impl<P: Provider> Ia<'_, P> {
         let limits = Limits {
             requests,
             receives,
-            quiet: Run::of((requests / 2).min(Run::MOST)),
+            silent: Run::of((requests / 2).min(Run::MOST)),
             request_mask: mask_of(requests),
             recv_mask: mask_of(receives),
             request_segments: attr.max_request_iov,
@@ -270,7 +270,7 @@ impl<P: Provider> Ia<'_, P> {
         }
         // Not when another queue pair takes over what is posted.
         let slots = ep.receive.mask.load(Ordering::Relaxed).wrapping_add(1);
-        shared.forget_quiet(ep, 0, slots);
+        shared.forget_silent(ep, 0, slots);
         ep.receive.max_len.store(0, Ordering::Relaxed);
         for line in [&ep.request, &ep.receive] {
             let evd = line.evd.load(Ordering::Relaxed);

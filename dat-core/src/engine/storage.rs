@@ -50,8 +50,8 @@ macro_rules! row {
     (@new $new:expr, [$a:ident * $b:tt]) => { [const { [const { $new }; $b] }; $a] };
     (@new $new:expr, [$a:ident * $b:ident / 32]) => { [const { <Dtos<$b> as Marks>::NONE }; $a] };
 
-    (@piece $life:lifetime $t:ty, []) => { &$life mut $t };
-    (@piece $life:lifetime $t:ty, $dimensions:tt) => { &$life mut [$t] };
+    (@piece $lt:lifetime $t:ty, []) => { &$lt mut $t };
+    (@piece $lt:lifetime $t:ty, $dimensions:tt) => { &$lt mut [$t] };
 
     (@flat $array:expr, []) => { &mut $array };
     (@flat $array:expr, [$a:ident]) => { &mut $array[..] };
@@ -163,7 +163,7 @@ storage! {
     eps: EpShared, [EPS] = EpShared::new(), slice;
     requests: RequestSlot, [EPS * DTOS] = RequestSlot::new(), words;
     receives: AtomicU64, [EPS * DTOS] = AtomicU64::new(0), words;
-    quiet: AtomicU32, [EPS * DTOS / 32] = AtomicU32::new(0), words;
+    silent: AtomicU32, [EPS * DTOS / 32] = AtomicU32::new(0), words;
     evds: EvdShared, [EVDS] = EvdShared::new(), slice;
     events: EventSlot, [EVDS * EVENTS] = EventSlot::new(), words;
     lmrs: LmrShared, [LMRS] = LmrShared::new(), slice;
@@ -236,7 +236,7 @@ const fn misfit([eps, evds, lmrs, dtos, events, srqs]: [usize; 6]) -> Result<(),
 /// Where the memory of an adapter comes from whose sizes are known when the program runs: a host
 /// with a heap.
 pub trait Supply<'s> {
-    /// `len` values, each as `new` makes it, for as long as the adapter lives.
+    /// `len` values, each as `new` makes it, for as long as the adapter exists.
     fn slice<T>(&mut self, len: usize, new: fn() -> T) -> &'s mut [T];
 
     /// The same of the greatest tables, whose values are words that are all 0 at first: memory that
@@ -286,7 +286,7 @@ impl<'s, P: Provider> Pieces<'s, P> {
                     eps: self.eps,
                     requests: self.requests,
                     receives: self.receives,
-                    quiet: self.quiet,
+                    silent: self.silent,
                     lmrs: self.lmrs,
                     rmrs,
                     keys: Keys::new(self.keys, rmrs),

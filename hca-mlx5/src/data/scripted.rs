@@ -1,5 +1,5 @@
 //! A platform for tests: an arena in memory, a BAR that only records, a log of what crossed it in
-//! which order, and a device behind it that answers every command with a fresh number unless told
+//! which order, and a device behind it that answers every command with a fresh number unless set
 //! to refuse.
 
 use core::cell::{Cell, RefCell};

@@ -1,4 +1,4 @@
-//! Numbers that a stranger cannot guess from outside: low bytes of keys, flow labels, the first
+//! Numbers that nobody can guess from outside: low bytes of keys, flow labels, the first
 //! token of a command.
 //!
 //! SplitMix64 over `Config::entropy`. It is not meant for secrets: these numbers only make stray

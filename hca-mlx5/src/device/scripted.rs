@@ -94,7 +94,7 @@ impl Probe for Rc<Unfenced> {
     }
 }
 
-/// What the driver is told at bring-up.
+/// What is passed to the driver at bring-up.
 pub(crate) fn config() -> Config<'static> {
     Config { entropy: 1, ..Config::default() }
 }

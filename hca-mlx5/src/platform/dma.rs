@@ -50,7 +50,7 @@ pub struct Memory<T = ()> {
 
 // SAFETY: the memory outlives the value (see `probed`), and all accesses are volatile.
 unsafe impl<T: Send> Send for Memory<T> {}
-// SAFETY: as above; whose a piece of it is, the allocator settles.
+// SAFETY: as above; whose a piece of it is, the allocator decides.
 unsafe impl<T: Sync> Sync for Memory<T> {}
 
 impl Memory {
@@ -58,7 +58,7 @@ impl Memory {
     ///
     /// # Safety
     /// `base` is page aligned and valid for reads and writes of `len` bytes for as long as the
-    /// value lives, and nothing in the program makes a Rust reference into it.
+    /// value exists, and nothing in the program makes a Rust reference into it.
     #[must_use]
     pub unsafe fn new(base: NonNull<u8>, len: usize) -> Self {
         let addr = base.as_ptr().expose_provenance() as u64;
@@ -362,7 +362,7 @@ impl<const LEN: usize, T: Probe> Entries<'_, LEN, T> {
         unsafe { self.base.byte_add(offset) }.cast()
     }
 
-    /// Where the probe is told that a place is.
+    /// Where the probe is to report that a place is.
     #[inline(always)]
     fn offset<U>(&self, place: NonNull<U>) -> usize {
         place.addr().get().wrapping_sub(self.memory.base.addr().get())

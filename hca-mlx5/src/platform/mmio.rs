@@ -35,7 +35,7 @@ impl MappedBar {
     ///
     /// # Safety
     /// `base` is aligned to 64 bytes and maps `len` bytes of device registers, readable and
-    /// writable, for as long as the value lives. Nothing else in the program treats them as
+    /// writable, for as long as the value exists. Nothing else in the program treats them as
     /// ordinary memory.
     #[must_use]
     pub const unsafe fn new(base: NonNull<u8>, len: usize) -> Self {
@@ -234,7 +234,7 @@ mod tests {
     fn bar(registers: &mut Registers) -> MappedBar {
         let base = NonNull::from(&mut registers.0).cast();
         // SAFETY: the array is aligned, outlives the value in each test, and is not touched while
-        // it lives.
+        // it exists.
         unsafe { MappedBar::new(base, 128) }
     }
 

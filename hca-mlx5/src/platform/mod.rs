@@ -15,7 +15,7 @@
 //! driver addresses it by offset, or through [`dma::Entries`], which are checked once when a queue
 //! is made. Neither ever lends a Rust reference into memory that the device may write. Queues,
 //! doorbell records, mailboxes and consumer buffers all come from [`Dma::alloc`]. Firmware pages
-//! are a reserve of their own, so that running out of either can be told apart; the driver never
+//! are a reserve of their own, so that running out of either can be distinguished; the driver never
 //! reads or writes those.
 //!
 //! A host may also lend memory of its consumer's to the device ([`Lend`]). The driver registers

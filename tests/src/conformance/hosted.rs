@@ -31,7 +31,7 @@ impl<P: Platform> std::fmt::Debug for Hosted<'_, P> {
 }
 
 impl<'p, P: Platform> Hosted<'p, P> {
-    /// One on `platform`, whose driver is told so, and where time passes and memory is shared so.
+    /// One on `platform`, whose driver is configured so, and where time passes and memory is shared so.
     #[must_use]
     pub fn new(
         platform: &'p P,
@@ -136,7 +136,7 @@ impl<'p, P: Platform> Side for Hosted<'p, P> {
     }
 }
 
-/// What the driver of a slot is told.
+/// What the driver of a slot is given.
 fn config(slot: &Slot) -> Config<'_> {
     slot.config(Config::default())
 }

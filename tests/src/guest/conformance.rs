@@ -31,7 +31,7 @@ pub(super) struct Conformance {
     pub(super) every: usize,
 }
 
-/// What the driver of a host is told.
+/// What the driver of a host is given.
 fn config<H: Host>(host: &H) -> Config<'_> {
     host.config(&Config::default())
 }

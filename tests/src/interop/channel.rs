@@ -153,7 +153,7 @@ impl Channel {
         pairs.iter().try_for_each(|pair| self.send(&pair.line()))
     }
 
-    /// Hears so many queue pairs.
+    /// Receives so many queue pairs.
     pub(super) fn receive_pairs<H: Host>(
         &mut self,
         nic: &mut Nic<'_, '_, H>,

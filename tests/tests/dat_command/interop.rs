@@ -104,7 +104,7 @@ fn pingpong_sides_that_disagree() {
 }
 
 /// What a server says of a TCP client that says this, and hangs up or not.
-fn stranger(says: &[u8], stays: bool) -> Run {
+fn unknown_peer(says: &[u8], stays: bool) -> Run {
     let stage = Stage::of(1);
     let port = free_port();
     let server = serve(&stage, "rc", &format!("--port {port} --timeout 1 --wait 5"));
@@ -118,16 +118,16 @@ fn stranger(says: &[u8], stays: bool) -> Run {
 }
 
 #[test]
-fn pingpong_servers_and_strangers_on_their_port() {
+fn pingpong_servers_and_unknown_peers_on_their_port() {
     let http = "GET / HTTP/1.1\r\nHost: somewhere\r\nUser-Agent: somebody\r\n\r\n";
-    stranger(http.as_bytes(), true).fails(1, &["is no LID:QPN:PSN:GID"]);
-    stranger(b"0000:000011:", false).fails(1, &["hung up after 12 of 52 bytes"]);
-    stranger(b"0000:000011:", true).fails(1, &["said nothing within 1 s"]);
-    stranger(&line(0x11, &Ipv6Addr::UNSPECIFIED), true).fails(1, &["no GID"]);
-    stranger(&line(0x11, &"fd00::2".parse().unwrap()), true)
+    unknown_peer(http.as_bytes(), true).fails(1, &["is no LID:QPN:PSN:GID"]);
+    unknown_peer(b"0000:000011:", false).fails(1, &["hung up after 12 of 52 bytes"]);
+    unknown_peer(b"0000:000011:", true).fails(1, &["said nothing within 1 s"]);
+    unknown_peer(&line(0x11, &Ipv6Addr::UNSPECIFIED), true).fails(1, &["no GID"]);
+    unknown_peer(&line(0x11, &"fd00::2".parse().unwrap()), true)
         .fails(1, &["the peer's GID is fd00::2"]);
     // No device has that address.
-    stranger(&line(0x11, &"::ffff:192.168.7.9".parse().unwrap()), true)
+    unknown_peer(&line(0x11, &"::ffff:192.168.7.9".parse().unwrap()), true)
         .fails(1, &["no connection"]);
 }
 
@@ -148,18 +148,18 @@ fn pingpong_clients_and_what_answers_them() {
     let port = server.local_addr().unwrap().port();
     let server = thread::spawn(move || {
         let (mut stream, _) = server.accept().unwrap();
-        let mut heard = [0; 52];
-        stream.read_exact(&mut heard).unwrap();
+        let mut received = [0; 52];
+        stream.read_exact(&mut received).unwrap();
         stream.write_all(&line(0xf00, &"::ffff:192.168.7.1".parse().unwrap())).unwrap();
         let mut done = Vec::new();
         stream.read_to_end(&mut done).unwrap();
-        (heard, done)
+        (received, done)
     });
     let client = call(&stage, "rc", &format!("--client 127.0.0.1 --port {port}"));
     client.fails(1, &["Send: ErrTransport"]);
-    let (heard, done) = server.join().unwrap();
-    let heard = String::from_utf8(heard.to_vec()).unwrap();
-    assert!(heard.ends_with(":00000000000000000000ffffc0a80702\0"), "{heard:?}");
+    let (received, done) = server.join().unwrap();
+    let received = String::from_utf8(received.to_vec()).unwrap();
+    assert!(received.ends_with(":00000000000000000000ffffc0a80702\0"), "{received:?}");
     assert_eq!(done, b"done\0");
     drop(listener);
 }

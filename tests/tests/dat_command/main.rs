@@ -1,5 +1,5 @@
 //! The `dat` command end to end: processes of it, each with an HCA of a model server, and what they
-//! say to their user. The same of `interop`, which plays programs of rdma-core for the matrix.
+//! say to their user. The same of `interop`, which runs programs of rdma-core for the matrix.
 //!
 //! No QEMU, no privilege: the devices are behind vfio-user sockets. (`list`, `doctor` and `bind`
 //! are tested in vfio-host, over machines that are folders.)

@@ -263,7 +263,7 @@ fn servers_and_keys_that_cannot_be() {
     for (key, words) in [
         (vec![b'x'; 108], "which is no key of perftest"),
         (vec![0; 108], "which is no key of perftest"),
-        (key(0x11, NOWHERE), "has told no GID"),
+        (key(0x11, NOWHERE), "has sent no GID"),
         (key(0x11, V6), "the peer's GID is fd00::2"),
         (key(0x11, NOBODY), "192.168.7.9 does not answer"),
     ] {

@@ -208,7 +208,7 @@ pub(crate) const fn queue_of(id: u32) -> (u32, Direction) {
 pub(crate) struct QueueLine {
     /// Requests or receives that are done with.
     pub(crate) consumed: AtomicU32,
-    /// Completion index of the queue pair's present life.
+    /// Completion index of the queue pair's present generation.
     pub(crate) index: AtomicU32,
     /// The handle of the Endpoint, as a word.
     pub(crate) handle: AtomicU64,
@@ -407,7 +407,7 @@ impl EpShared {
         }
     }
 
-    /// Whether a completion is of the queue pair's present life.
+    /// Whether a completion is of the queue pair's present generation.
     pub(crate) fn is_named(&self, completion: &Completion) -> bool {
         let name = self.line(completion.direction).index.load(Ordering::Relaxed);
         name & !KIND == completion.index
@@ -447,7 +447,7 @@ impl EpShared {
         self.posted(direction).wrapping_sub(consumed)
     }
 
-    /// Empties both directions, for a new life of the queue pair.
+    /// Empties both directions, for a new generation of the queue pair.
     pub(crate) fn rewind(&self) {
         self.poster.requests.store(0, Ordering::Relaxed);
         self.poster.receives.store(0, Ordering::Relaxed);
@@ -461,23 +461,23 @@ impl EpShared {
 impl Shared<'_> {
     /// The bit of the receive slot of that sequence, and the word that it is in, which may have
     /// bits of other Endpoints.
-    fn quiet(&self, ep: &EpShared, seq: u32) -> Option<(&AtomicU32, u32)> {
+    fn silent(&self, ep: &EpShared, seq: u32) -> Option<(&AtomicU32, u32)> {
         const BITS: usize = u32::BITS as usize;
         let place = ep.receive.place(seq);
-        Some((self.quiet.get(place / BITS)?, 1 << (place % BITS)))
+        Some((self.silent.get(place / BITS)?, 1 << (place % BITS)))
     }
 
     /// Notes that the success of the receive of that sequence wakes nobody. Before it is published.
-    pub(crate) fn quieten_receive(&self, ep: &EpShared, seq: u32) {
-        if let Some((word, bit)) = self.quiet(ep, seq) {
+    pub(crate) fn silence_receive(&self, ep: &EpShared, seq: u32) {
+        if let Some((word, bit)) = self.silent(ep, seq) {
             word.fetch_or(bit, Ordering::Relaxed);
         }
     }
 
     /// Forgets that of so many slots, from that of sequence `from` on. They hold no receive.
-    pub(crate) fn forget_quiet(&self, ep: &EpShared, from: u32, slots: u32) {
+    pub(crate) fn forget_silent(&self, ep: &EpShared, from: u32, slots: u32) {
         for ahead in 0..slots {
-            if let Some((word, bit)) = self.quiet(ep, from.wrapping_add(ahead))
+            if let Some((word, bit)) = self.silent(ep, from.wrapping_add(ahead))
                 && word.load(Ordering::Relaxed) & bit != 0
             {
                 word.fetch_and(!bit, Ordering::Relaxed);
@@ -487,7 +487,7 @@ impl Shared<'_> {
 
     /// Whether an outstanding receive that succeeded wakes nobody.
     #[expect(clippy::cast_possible_truncation, reason = "sequences are compared in 16 bits")]
-    pub(crate) fn receive_is_quiet(&self, ep: &EpShared, completion: &Completion) -> bool {
+    pub(crate) fn receive_is_silent(&self, ep: &EpShared, completion: &Completion) -> bool {
         let solicited = completion.extra.solicited;
         if !solicited && ep.receive.solicited.load(Ordering::Relaxed) != 0 {
             return true;
@@ -498,7 +498,7 @@ impl Shared<'_> {
         // first.
         ahead < ep.posted(Direction::Recv).wrapping_sub(consumed)
             && self
-                .quiet(ep, consumed.wrapping_add(ahead))
+                .silent(ep, consumed.wrapping_add(ahead))
                 .is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
     }
 }

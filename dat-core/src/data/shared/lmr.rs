@@ -26,7 +26,7 @@ pub(crate) const GENERAL_SLOT: u32 = 1 << 23;
 #[derive(Debug)]
 #[repr(C, align(32))]
 pub(crate) struct LmrShared {
-    /// `lmr_context` of the LMR that lives here, or [`NO_CONTEXT`]; below it the slot of the
+    /// `lmr_context` of the LMR in this slot, or [`NO_CONTEXT`]; below it the slot of the
     /// Protection Zone (24 bits) and what it does not grant of [`MemPriv`] (8 bits). One word,
     /// so that a post asks for all three at once.
     identity: AtomicU64,
@@ -112,7 +112,7 @@ impl LmrShared {
         self.reoccupy(context, zone, rights, region, lkey);
     }
 
-    /// As [`Self::occupy`], of the LMR that lives here already.
+    /// As [`Self::occupy`], of the LMR that is here already.
     pub(crate) fn reoccupy(
         &self,
         context: u32,
@@ -128,7 +128,7 @@ impl LmrShared {
         self.identity.store(identity(context, zone, rights), Ordering::Release);
     }
 
-    /// The LMR that lives here is found no more. What its identity was, for [`LmrShared::restore`].
+    /// The LMR in this slot is found no more. What its identity was, for [`LmrShared::restore`].
     pub(crate) fn vacate(&self) -> u64 {
         self.identity.swap(NONE, Ordering::SeqCst)
     }
@@ -146,7 +146,7 @@ impl LmrShared {
         self.range(triplet.context, zone, need)?.lkey_for(triplet)
     }
 
-    /// What it covers, if the LMR of that context lives here, belongs to `zone` and grants `need`.
+    /// What it covers, if the LMR of that context is here, belongs to `zone` and grants `need`.
     #[inline(always)]
     pub(crate) fn range(&self, context: u32, zone: u64, need: MemPriv) -> Option<Range> {
         self.is(context, zone, need).then(|| Range {
@@ -156,7 +156,7 @@ impl LmrShared {
         })
     }
 
-    /// Whether the LMR of that context lives here, belongs to `zone` and grants `need`.
+    /// Whether the LMR of that context is here, belongs to `zone` and grants `need`.
     #[inline(always)]
     fn is(&self, context: u32, zone: u64, need: MemPriv) -> bool {
         // All bits of context and zone, the needed bits of the rights: whatever is left of them is
@@ -184,7 +184,7 @@ impl LmrShared {
         self.len.load(Ordering::Relaxed) == u64::MAX
     }
 
-    /// Whether the LMR of that context lives here and `triplet` lies in it, whatever its zone and
+    /// Whether the LMR of that context is here and `triplet` lies in it, whatever its zone and
     /// rights.
     pub(crate) fn covers(&self, triplet: &LmrTriplet) -> bool {
         let range = Range {
@@ -225,7 +225,7 @@ pub(crate) fn find(lmrs: &[LmrShared], context: u32) -> Option<&LmrShared> {
     lmrs.get((context >> CONTEXT_BITS) as usize)
 }
 
-/// No RMR lives in the slot. No handle's word is this one.
+/// No RMR occupies the slot. No handle's word is this one.
 const NOBODY: u64 = 0;
 /// Bit of the handle of an RMR that has been freed, while completions of its binds have not been
 /// dequeued. No index has it.
@@ -234,7 +234,7 @@ const FREED: u64 = 1 << 31;
 /// What bind and completion share of one RMR.
 #[derive(Debug)]
 pub(crate) struct RmrShared {
-    /// The handle of the RMR that lives here, perhaps with [`FREED`], or [`NOBODY`].
+    /// The handle of the RMR in this slot, perhaps with [`FREED`], or [`NOBODY`].
     owner: AtomicU64,
     /// Slot of the Protection Zone; with [`GENERAL_SLOT`] the RMR is for one Endpoint at a time.
     pub(crate) pz: AtomicU32,
@@ -329,13 +329,13 @@ impl RmrShared {
         self.owner.store(NOBODY, Ordering::SeqCst);
     }
 
-    /// That RMR lives here.
+    /// That RMR is here.
     #[inline(always)]
     pub(crate) fn is(&self, rmr: Rmr) -> bool {
         self.owner.load(Ordering::Acquire) == rmr.raw()
     }
 
-    /// The RMR that lives here.
+    /// The RMR in this slot.
     #[inline(always)]
     pub(crate) fn owner(&self) -> Option<Rmr> {
         self.named().and_then(|(rmr, freed)| (!freed).then_some(rmr))

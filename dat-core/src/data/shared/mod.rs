@@ -38,7 +38,7 @@ pub(crate) struct Shared<'s> {
     pub(crate) requests: &'s [RequestSlot],
     pub(crate) receives: &'s [AtomicU64],
     /// A bit for each receive slot: its receive wakes nobody.
-    pub(crate) quiet: &'s [AtomicU32],
+    pub(crate) silent: &'s [AtomicU32],
     pub(crate) lmrs: &'s [LmrShared],
     pub(crate) rmrs: &'s [RmrShared],
     pub(crate) keys: Keys<'s>,

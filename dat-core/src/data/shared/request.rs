@@ -131,13 +131,13 @@ impl Op {
 mod success {
     const SHIFT: u32 = 4;
     pub(crate) const ALL: u32 = 3 << SHIFT;
-    /// It is told, and that is all.
+    /// It is reported, and that is all.
     pub(crate) const PLAIN: u32 = 0;
-    /// It is told, and there is more to it.
+    /// It is reported, and there is more to it.
     pub(crate) const SPECIAL: u32 = 1 << SHIFT;
-    /// It is told, and wakes nobody.
+    /// It is reported, and wakes nobody.
     pub(crate) const UNSIGNALLED: u32 = 2 << SHIFT;
-    /// It is not told.
+    /// It is not reported.
     pub(crate) const SUPPRESSED: u32 = 3 << SHIFT;
 }
 
@@ -199,7 +199,7 @@ impl Tag {
         Self(self.0 | run.0)
     }
 
-    /// The same, and its success wakes nobody, if it is told at all.
+    /// The same, and its success wakes nobody, if it is reported at all.
     pub(crate) const fn unsignalled(self) -> Self {
         if self.is_suppressed() {
             self
@@ -227,7 +227,7 @@ impl Tag {
         self.without(token) <= Op::RdmaRead as u32
     }
 
-    /// Whether it is the request of that token, and a bind whose success is told as usual, behind
+    /// Whether it is the request of that token, and a bind whose success is reported as usual, behind
     /// no suppressed ones.
     #[inline(always)]
     pub(crate) const fn is_plain_bind(self, token: u16) -> bool {
@@ -326,10 +326,10 @@ mod tests {
                     let any = (1..=u16::MAX).any(|ahead| tag.ends_run(token, ahead));
                     assert!(!any);
                     assert!(!last.ends_run(token, 0) && !last.ends_run(token, 2 * Run::MOST + 1));
-                    let quiet = last.unsignalled();
-                    assert_eq!(quiet.is_unsignalled(), !suppressed);
-                    assert_eq!(quiet.is_suppressed(), suppressed);
-                    for tag in [tag, last, quiet] {
+                    let unsignalled = last.unsignalled();
+                    assert_eq!(unsignalled.is_unsignalled(), !suppressed);
+                    assert_eq!(unsignalled.is_suppressed(), suppressed);
+                    for tag in [tag, last, unsignalled] {
                         assert!(tag.is(token));
                         let others = (0..=u16::MAX).filter(|other| *other != token);
                         for other in others.step_by(97) {

@@ -171,7 +171,7 @@ pub(super) struct Perftest {
     #[arg(short, long, default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..=128))]
     pub(super) rx_depth: u16,
     /// Reads or atomics that a peer may have under way at once; as many as the device can, unless
-    /// told otherwise
+    /// given otherwise
     #[arg(short, long, value_parser = clap::value_parser!(u8).range(1..=16))]
     pub(super) outs: Option<u8>,
     /// Waits 4 us times 2 to the power of this for an acknowledgement, up to 31

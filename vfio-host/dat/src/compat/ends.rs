@@ -89,7 +89,7 @@ impl Ends {
     /// Its place.
     pub(super) fn link(&self, ep: Ep) -> Result<usize, Failure> {
         let link = self.eps.iter().position(|other| *other == ep);
-        link.ok_or_else(|| Failure::new("the device told of an Endpoint that does not exist"))
+        link.ok_or_else(|| Failure::new("the device reported an Endpoint that does not exist"))
     }
 
     /// The number of one's queue pair.
@@ -148,7 +148,7 @@ impl Ends {
         }
     }
 
-    /// Accepts a request, or tells who asks that it is to send to this Endpoint. News of a
+    /// Accepts a request, or tells who asks that it is to send to this Endpoint. Event of a
     /// connection come later.
     pub(super) fn accept<H: Host>(
         &mut self,

@@ -27,11 +27,11 @@ use super::ends::{Ends, Makings, PLAIN, interrupted, late, lost, unserved};
 
 /// Attempts to connect that the peer may take for ghosts of an earlier connection.
 const ATTEMPTS: usize = 4;
-/// The peer may take so long to hear of the end.
+/// The peer may take so long to notice the end.
 const PARTING: Duration = Duration::from_secs(2);
 /// What happened, and to which Endpoint.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum News {
+pub(super) enum LinkEvent {
     /// An operation succeeded.
     Done(usize, DtoEvent),
     /// The connection is there.
@@ -135,7 +135,7 @@ impl Links {
             .map_err(|ret| dat("dat_ep_post_rdma_write", ret))
     }
 
-    /// Does an atomic on the 8 bytes of `far`; `piece` gets what was there before. Its end is told
+    /// Does an atomic on the 8 bytes of `far`; `piece` gets what was there before. Its end is seen
     /// as that of a read.
     pub(super) fn atomic<H: Host>(
         &self,
@@ -187,7 +187,7 @@ impl Links {
                 self.rise(link);
                 return Ok(());
             }
-            // The peer may hold a connection of an earlier life of this device. Now it knows.
+            // The peer may hold a connection from before this device was reset. Now it knows.
             let ghost = nic.ep_reject_reason(ep) == Ok(Some(Reason::STALE));
             if !ghost || attempt + 1 == ATTEMPTS || Instant::now() >= until {
                 return Err(unconnected(nic, peer, ep, event, self.program, self.timeout));
@@ -197,7 +197,7 @@ impl Links {
         Err(Failure::new(format!("{peer} rejects every attempt")))
     }
 
-    /// Connects one to a queue pair that was told by other means, and waits until this side is
+    /// Connects one to a queue pair that was given by other means, and waits until this side is
     /// ready.
     pub(super) fn connect_direct<H: Host>(
         &mut self,
@@ -212,7 +212,7 @@ impl Links {
         loop {
             interrupted("the way to the peer")?;
             match self.event(nic, SLICE)? {
-                // A message of the peer may come before the news that this side is ready.
+                // A message of the peer may come before the event that this side is ready.
                 Some(Event::Dto(dto)) => self.early.push_back((self.link(dto.ep)?, dto)),
                 Some(event) if event == Event::Established(ep) => {
                     self.rise(link);
@@ -233,11 +233,11 @@ impl Links {
     ) -> Result<(Cr, IpAddr), Failure> {
         let what = format!("a {} client", self.program);
         match self.next(nic, wait, &what)? {
-            News::Asked(cr) => {
+            LinkEvent::Asked(cr) => {
                 let request = nic.cr_query(cr).map_err(|e| dat("dat_cr_query", e))?;
                 Ok((cr, request.remote))
             }
-            News::Done(..) | News::Up | News::Over => {
+            LinkEvent::Done(..) | LinkEvent::Up | LinkEvent::Over => {
                 Err(Failure::new("something happened before there was a client"))
             }
         }
@@ -252,11 +252,11 @@ impl Links {
     }
 
     /// What happens next, within the peer's patience; `what` is waited for.
-    pub(super) fn heard<H: Host>(
+    pub(super) fn next_event<H: Host>(
         &mut self,
         nic: &mut Nic<'_, '_, H>,
         what: &str,
-    ) -> Result<News, Failure> {
+    ) -> Result<LinkEvent, Failure> {
         self.next(nic, self.timeout, what)
     }
 
@@ -266,7 +266,7 @@ impl Links {
         nic: &mut Nic<'_, '_, H>,
         limit: Duration,
         what: &str,
-    ) -> Result<News, Failure> {
+    ) -> Result<LinkEvent, Failure> {
         let until = Instant::now() + limit;
         let up = &self.up;
         let is_up = |link: usize| up.get(link).copied().unwrap_or(false);
@@ -298,18 +298,18 @@ impl Links {
                 }
                 Event::ConnectionRequest { cr, .. }
                 | Event::ReservedRequest { cr, .. }
-                | Event::CommonRequest { cr, .. } => return Ok(News::Asked(cr)),
+                | Event::CommonRequest { cr, .. } => return Ok(LinkEvent::Asked(cr)),
                 Event::Established(ep) => {
                     let link = self.link(ep)?;
                     self.rise(link);
-                    return Ok(News::Up);
+                    return Ok(LinkEvent::Up);
                 }
                 Event::Disconnected(ep) => {
                     let link = self.link(ep)?;
                     if let Some(up) = self.up.get_mut(link) {
                         *up = false;
                     }
-                    return Ok(News::Over);
+                    return Ok(LinkEvent::Over);
                 }
                 Event::Broken(ep)
                 | Event::PeerRejected(ep)
@@ -378,14 +378,14 @@ impl Links {
         nic: &mut Nic<'_, '_, H>,
         link: usize,
         dto: DtoEvent,
-    ) -> Result<News, Failure> {
+    ) -> Result<LinkEvent, Failure> {
         if dto.status == DtoStatus::Success {
-            return Ok(News::Done(link, dto));
+            return Ok(LinkEvent::Done(link, dto));
         }
         Err(failed(nic, &dto, &self.peer))
     }
 
-    /// Parts from everybody in good order: what was posted finishes first, and the peers hear of
+    /// Parts from everybody in good order: what was posted finishes first, and the peers learn of
     /// it.
     pub(super) fn part<H: Host>(&mut self, nic: &mut Nic<'_, '_, H>) -> Result<(), Failure> {
         for (ep, _) in self.eps.iter().zip(&self.up).filter(|(_, up)| **up) {

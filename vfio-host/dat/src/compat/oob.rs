@@ -1,7 +1,7 @@
 //! The side channel of perftest: over TCP between ordinary addresses the two sides tell each other
 //! their queue pairs.
 //!
-//! All of it comes from a stranger. Every wait has an end. The adapter is driven meanwhile: the
+//! All of it comes from an unknown peer. Every wait has an end. The adapter is driven meanwhile: the
 //! peer's kernel looks for this side's address before it answers.
 
 use std::io::{ErrorKind, Read, Write};
@@ -20,7 +20,7 @@ use super::ends::interrupted;
 /// Looks at the socket, and in between at the adapter.
 const LOOK: Duration = Duration::from_millis(2);
 /// What to do about a peer that says something else.
-pub(super) const STRANGER: &str =
+pub(super) const UNKNOWN_PEER: &str =
     "is it the program of that name? a firewall or another program may sit on that port (-p)";
 
 /// A queue pair, as the two sides tell each other.
@@ -47,7 +47,7 @@ impl Address {
     /// Where it is.
     pub(super) fn ip(&self) -> Result<IpAddr, Failure> {
         if self.gid.is_unspecified() {
-            return Err(Failure::new("the peer has told no GID, which RoCE needs").remedy(
+            return Err(Failure::new("the peer has sent no GID, which RoCE needs").remedy(
                 "give it -x N there; ibv_devinfo -v lists GIDs and their numbers, and ::ffff:A.B.C.D is the one of an IPv4 address",
             ));
         }
@@ -193,7 +193,7 @@ impl Channel {
         })
     }
 
-    /// Hears these bytes within `limit`; meanwhile `idle` is called again and again.
+    /// Receives these bytes within `limit`; meanwhile `idle` is called again and again.
     pub(super) fn read_while<'s, 'p, H: Host>(
         &mut self,
         nic: &mut Nic<'s, 'p, H>,
@@ -250,7 +250,7 @@ impl Channel {
     }
 
     fn failed(&self, why: &str) -> Failure {
-        Failure::new(format!("{} on TCP: {why}", self.peer)).remedy(STRANGER)
+        Failure::new(format!("{} on TCP: {why}", self.peer)).remedy(UNKNOWN_PEER)
     }
 }
 

@@ -27,7 +27,7 @@ use super::super::traffic::histogram::{Histogram, Latency};
 use super::super::traffic::memory::Memory;
 use super::args::{Patience, Rping};
 use super::ends::Makings;
-use super::link::{Links, News};
+use super::link::{LinkEvent, Links};
 
 /// Bytes of an announcement.
 const INFO: usize = 16;
@@ -39,7 +39,7 @@ const RECVS: usize = 2;
 const FIRST: u8 = 65;
 const LETTERS: u8 = 58;
 
-/// What is told at the end.
+/// What is reported at the end.
 #[derive(Debug, Serialize)]
 struct Report {
     role: &'static str,
@@ -55,15 +55,15 @@ struct Report {
 pub(super) fn run(rping: &Rping, out: &Out) -> Result<End, Failure> {
     let server = rping.side.peer(&rping.adapter, rping.port)?;
     let own = rping.side.adapter(&rping.adapter);
-    let play = Playing { rping, server, out };
-    let told = adapter::with(&own, play)?;
-    out.result(&told, &words(&told))?;
+    let session = Session { rping, server, out };
+    let report = adapter::with(&own, session)?;
+    out.result(&report, &words(&report))?;
     // Interrupted, as ping(8): well, if there was anything.
-    Ok(if told.count > 0 { End::Ok } else { End::Failed })
+    Ok(if report.count > 0 { End::Ok } else { End::Failed })
 }
 
-fn words(told: &Report) -> String {
-    let Report { role, peer, count, size, verified, latency_us } = told;
+fn words(report: &Report) -> String {
+    let Report { role, peer, count, size, verified, latency_us } = report;
     let checked = if *verified { ", verified" } else { "" };
     let mut text = format!("rping {role}: {count} pings of {size} bytes with {peer}{checked}\n");
     if let Some(Latency { min, median, max, .. }) = latency_us {
@@ -72,13 +72,13 @@ fn words(told: &Report) -> String {
     text
 }
 
-struct Playing<'a> {
+struct Session<'a> {
     rping: &'a Rping,
     server: Option<SocketAddr>,
     out: &'a Out,
 }
 
-impl Task for Playing<'_> {
+impl Task for Session<'_> {
     type Report = Report;
 
     fn run<'p, H: Host>(self, nic: &mut Nic<'_, 'p, H>) -> Result<Report, Failure> {
@@ -155,14 +155,14 @@ impl<'p, H: Host> Table<'p, H> {
         what: &str,
     ) -> Result<Option<[u8; INFO]>, Failure> {
         loop {
-            let dto = match self.links.heard(nic, what)? {
-                News::Over => return Ok(None),
-                News::Up => continue,
-                News::Asked(cr) => {
+            let dto = match self.links.next_event(nic, what)? {
+                LinkEvent::Over => return Ok(None),
+                LinkEvent::Up => continue,
+                LinkEvent::Asked(cr) => {
                     Links::refuse(nic, cr);
                     continue;
                 }
-                News::Done(_, dto) => dto,
+                LinkEvent::Done(_, dto) => dto,
             };
             match dto.operation {
                 DtoOperation::Send => {}
@@ -200,16 +200,16 @@ impl<'p, H: Host> Table<'p, H> {
         what: &str,
     ) -> Result<bool, Failure> {
         loop {
-            match self.links.heard(nic, what)? {
-                News::Done(_, dto) if dto.operation == operation => return Ok(true),
-                News::Done(_, dto) if dto.operation == DtoOperation::Send => {}
-                News::Done(..) => {
+            match self.links.next_event(nic, what)? {
+                LinkEvent::Done(_, dto) if dto.operation == operation => return Ok(true),
+                LinkEvent::Done(_, dto) if dto.operation == DtoOperation::Send => {}
+                LinkEvent::Done(..) => {
                     return Err(Failure::new(format!("{} spoke out of turn", self.links.peer))
                         .remedy("is it rping?"));
                 }
-                News::Over => return Ok(false),
-                News::Up => {}
-                News::Asked(cr) => Links::refuse(nic, cr),
+                LinkEvent::Over => return Ok(false),
+                LinkEvent::Up => {}
+                LinkEvent::Asked(cr) => Links::refuse(nic, cr),
             }
         }
     }

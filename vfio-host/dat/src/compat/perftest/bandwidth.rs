@@ -9,7 +9,7 @@ use vfio_host::{Host, Nic};
 use super::super::super::failure::Failure;
 use super::super::super::out::{Out, progress};
 use super::super::args::AtomicKind;
-use super::super::link::{Links, News};
+use super::super::link::{LinkEvent, Links};
 use super::{Ran, Table, Verb};
 
 /// How far a connection is.
@@ -63,13 +63,13 @@ impl<'p, H: Host> Table<'p, H> {
 
     /// The connection whose oldest request has been done.
     pub(super) fn completed(&mut self, nic: &mut Nic<'_, 'p, H>) -> Result<Option<usize>, Failure> {
-        match self.links.heard(nic, "the end of an operation")? {
-            News::Done(link, dto) if dto.operation != DtoOperation::Receive => Ok(Some(link)),
-            News::Asked(cr) => {
+        match self.links.next_event(nic, "the end of an operation")? {
+            LinkEvent::Done(link, dto) if dto.operation != DtoOperation::Receive => Ok(Some(link)),
+            LinkEvent::Asked(cr) => {
                 Links::refuse(nic, cr);
                 Ok(None)
             }
-            News::Done(..) | News::Up | News::Over => Ok(None),
+            LinkEvent::Done(..) | LinkEvent::Up | LinkEvent::Over => Ok(None),
         }
     }
 
@@ -229,13 +229,13 @@ impl<'p, H: Host> Table<'p, H> {
         let mut left = plan.all();
         let mut start = None;
         while left > 0 {
-            let (link, dto) = match self.links.heard(nic, "the next message")? {
-                News::Done(link, dto) if dto.operation == DtoOperation::Receive => (link, dto),
-                News::Asked(cr) => {
+            let (link, dto) = match self.links.next_event(nic, "the next message")? {
+                LinkEvent::Done(link, dto) if dto.operation == DtoOperation::Receive => (link, dto),
+                LinkEvent::Asked(cr) => {
                     Links::refuse(nic, cr);
                     continue;
                 }
-                News::Done(..) | News::Up | News::Over => continue,
+                LinkEvent::Done(..) | LinkEvent::Up | LinkEvent::Over => continue,
             };
             start.get_or_insert_with(Instant::now);
             let number = received.get(link).copied().unwrap_or(0);

@@ -11,7 +11,7 @@ use super::super::super::failure::Failure;
 use super::super::super::out::{Out, progress};
 use super::super::super::traffic::histogram::Histogram;
 use super::super::ends::interrupted;
-use super::super::link::{Links, News};
+use super::super::link::{LinkEvent, Links};
 use super::{Ran, SENDS, Table};
 
 /// Looks at memory between two looks at everything else.
@@ -36,34 +36,34 @@ impl<'p, H: Host> Table<'p, H> {
         let bar = progress(out, plan.iters, plan.test.program());
         let mut times = Histogram::new();
         let (mut sent, mut done, mut received) = (0, 0, 0);
-        // The client starts; whoever receives owes a send.
-        let mut owed = u64::from(plan.client);
+        // The client starts; whoever receives has to send.
+        let mut pending = u64::from(plan.client);
         let start = Instant::now();
         let mut last = start;
         loop {
             // A send that nobody acknowledged yet keeps its place.
-            while owed > 0 && sent < plan.iters && sent - done < u64::from(SENDS) {
+            while pending > 0 && sent < plan.iters && sent - done < u64::from(SENDS) {
                 last = Instant::now();
                 self.links.send(nic, 0, self.outward(0, sent), sent)?;
                 sent += 1;
-                owed -= 1;
+                pending -= 1;
             }
             if sent == plan.iters && done == plan.iters && received == plan.iters {
                 break;
             }
-            match self.links.heard(nic, "the next message")? {
-                News::Done(link, dto) if dto.operation == DtoOperation::Receive => {
+            match self.links.next_event(nic, "the next message")? {
+                LinkEvent::Done(link, dto) if dto.operation == DtoOperation::Receive => {
                     if plan.client {
                         times.add(last.elapsed() / 2);
                     }
                     self.received(nic, link, received, dto.len)?;
                     received += 1;
-                    owed += 1;
+                    pending += 1;
                     bar.inc(1);
                 }
-                News::Done(..) => done += 1,
-                News::Asked(cr) => Links::refuse(nic, cr),
-                News::Up | News::Over => {}
+                LinkEvent::Done(..) => done += 1,
+                LinkEvent::Asked(cr) => Links::refuse(nic, cr),
+                LinkEvent::Up | LinkEvent::Over => {}
             }
         }
         bar.finish_and_clear();

@@ -44,7 +44,7 @@ const RETRIES: (u8, u8) = (7, 7);
 /// Bytes of 2^20.
 const MIB: f64 = 1_048_576.0;
 
-/// What is told at the end.
+/// What is reported at the end.
 #[derive(Debug, Serialize)]
 struct Results {
     test: PerfTest,
@@ -53,7 +53,7 @@ struct Results {
     connections: usize,
     size: u32,
     mtu: u32,
-    /// Over all connections; the server of ib_read_lat is not told.
+    /// Over all connections; the server of ib_read_lat reports none.
     operations: Option<u64>,
     verified: bool,
     /// As measured here, or else as the other side tells.
@@ -74,14 +74,14 @@ struct Ran {
 
 pub(super) fn run(perftest: &Perftest, out: &Out) -> Result<End, Failure> {
     let plan = Plan::new(perftest)?;
-    let play = Playing { perftest, plan, out };
-    let told = adapter::with(&perftest.adapter, play)?;
-    out.result(&told, &words(&told))?;
+    let session = Session { perftest, plan, out };
+    let results = adapter::with(&perftest.adapter, session)?;
+    out.result(&results, &words(&results))?;
     Ok(End::Ok)
 }
 
-fn words(told: &Results) -> String {
-    let Results { test, role, peer, connections, size, operations, verified, .. } = told;
+fn words(results: &Results) -> String {
+    let Results { test, role, peer, connections, size, operations, verified, .. } = results;
     let what = match test.verb() {
         Verb::Send => "messages",
         Verb::Write => "writes",
@@ -95,11 +95,11 @@ fn words(told: &Results) -> String {
         test.program()
     );
     if let (Some(seconds), Some(bytes), Some(rate)) =
-        (told.seconds, told.megabytes_per_second, told.operations_per_second)
+        (results.seconds, results.megabytes_per_second, results.operations_per_second)
     {
         text.push_str(&format!("{seconds:.3} s, {bytes:.2} MB/s, {rate:.0} a second\n"));
     }
-    if let Some(Latency { min, median, max, .. }) = told.latency_us {
+    if let Some(Latency { min, median, max, .. }) = results.latency_us {
         let way = if test.verb() == Verb::Read { "a read" } else { "one way" };
         text.push_str(&format!("{way}: min {min:.1} us, median {median:.1} us, max {max:.1} us\n"));
     }
@@ -117,13 +117,13 @@ pub(super) struct Agreed {
     pub(super) mtu: Mtu,
 }
 
-struct Playing<'a> {
+struct Session<'a> {
     perftest: &'a Perftest,
     plan: Plan,
     out: &'a Out,
 }
 
-impl Task for Playing<'_> {
+impl Task for Session<'_> {
     type Report = Results;
 
     fn run<'p, H: Host>(self, nic: &mut Nic<'_, 'p, H>) -> Result<Results, Failure> {
@@ -154,11 +154,11 @@ impl Task for Playing<'_> {
         let ran = table.end(nic, &mut talk, ran)?;
         let peer = table.links.peer.clone();
         table.free(nic)?;
-        Ok(told(&plan, &agreed, peer, &ran))
+        Ok(results(&plan, &agreed, peer, &ran))
     }
 }
 
-fn told(plan: &Plan, agreed: &Agreed, peer: String, ran: &Ran) -> Results {
+fn results(plan: &Plan, agreed: &Agreed, peer: String, ran: &Ran) -> Results {
     #[expect(clippy::cast_precision_loss, reason = "figures to look at")]
     let rate = ran
         .operations
@@ -381,7 +381,7 @@ impl<'p, H: Host> Table<'p, H> {
             let figures = talk.report(nic, &mut self.links, &own)?;
             if blind {
                 ran = self.judged(&figures)?;
-                self.settled()?;
+                self.intact()?;
             }
         }
         if plan.verb == Verb::Write && !plan.bandwidth {
@@ -409,7 +409,7 @@ impl<'p, H: Host> Table<'p, H> {
         }
     }
 
-    /// What the client has told, if it can be so.
+    /// What the client has reported, if it can be so.
     #[expect(clippy::cast_precision_loss, reason = "figures to look at")]
     fn judged(&self, figures: &Report) -> Result<Ran, Failure> {
         let (size, all) = (self.plan.size as u64, self.plan.all());
@@ -437,7 +437,7 @@ impl<'p, H: Host> Table<'p, H> {
     }
 
     /// Whether the open memory of a server is as the client's operations should have left it.
-    fn settled(&self) -> Result<(), Failure> {
+    fn intact(&self) -> Result<(), Failure> {
         let plan = &self.plan;
         if !plan.verify {
             return Ok(());

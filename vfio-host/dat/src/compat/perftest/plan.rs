@@ -51,7 +51,7 @@ impl PerfTest {
         }
     }
 
-    /// Bytes and number of operations, unless told otherwise.
+    /// Bytes and number of operations, unless given otherwise.
     fn habits(self) -> (u32, u64) {
         match self {
             Self::SendBw | Self::ReadBw => (0x1_0000, 1000),

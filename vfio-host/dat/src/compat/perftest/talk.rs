@@ -22,7 +22,7 @@ use vfio_host::{Host, Nic};
 use super::super::super::failure::Failure;
 use super::super::args::Perftest;
 use super::super::link::Links;
-use super::super::oob::{self, Address, Channel, Numbers, STRANGER};
+use super::super::oob::{self, Address, Channel, Numbers, UNKNOWN_PEER};
 use super::Agreed;
 
 /// Bytes of a version, and the one that this is.
@@ -131,7 +131,7 @@ impl Talk {
         Ok(Self { channel, client: perftest.client.is_some(), timeout })
     }
 
-    /// Says something, and hears the same thing of the other side within `limit`.
+    /// Says something, and receives the same thing of the other side within `limit`.
     fn swap<const N: usize, H: Host>(
         &mut self,
         nic: &mut Nic<'_, '_, H>,
@@ -152,10 +152,10 @@ impl Talk {
         Ok(far)
     }
 
-    fn stranger(&self, said: &[u8], what: &str) -> Failure {
+    fn unknown_peer(&self, said: &[u8], what: &str) -> Failure {
         let said = String::from_utf8_lossy(said);
         let said = said.trim_end_matches('\0');
-        Failure::new(format!("{} said {said:?}, {what}", self.channel.peer())).remedy(STRANGER)
+        Failure::new(format!("{} said {said:?}, {what}", self.channel.peer())).remedy(UNKNOWN_PEER)
     }
 
     /// Agrees on what both need to know first.
@@ -179,14 +179,14 @@ impl Talk {
                     "{OLDEST:.2} is the oldest that is understood: install a newer perftest there"
                 )));
             }
-            None => return Err(self.stranger(&said, "which is no version of perftest")),
+            None => return Err(self.unknown_peer(&said, "which is no version of perftest")),
         }
         let cycle = self.greater(nic, links, CYCLE, "its page size")?;
         let line = self.greater(nic, links, LINE, "the length of its cache lines")?;
         let said = self.swap(nic, links, [b'0' + mtu.code(), 0], limit, "its MTU")?;
         let digit = said.first().map(|digit| digit.wrapping_sub(b'0'));
         let far = digit.and_then(Mtu::from_code).filter(|_| said.last() == Some(&0));
-        let far = far.ok_or_else(|| self.stranger(&said, "which is no code of an MTU"))?;
+        let far = far.ok_or_else(|| self.unknown_peer(&said, "which is no code of an MTU"))?;
         Ok(Agreed { cycle, line, mtu: far.min(mtu) })
     }
 
@@ -205,7 +205,7 @@ impl Talk {
                 "{} said that {what} is {far}; up to {most} is understood",
                 self.channel.peer()
             ))
-            .remedy(STRANGER));
+            .remedy(UNKNOWN_PEER));
         }
         Ok(usize::try_from(far.max(least)).unwrap_or(0))
     }
@@ -240,11 +240,11 @@ impl Talk {
         what: &str,
     ) -> Result<Key, Failure> {
         let said = self.swap(nic, links, own.line(), limit, what)?;
-        Key::parse(&said).ok_or_else(|| self.stranger(&said, "which is no key of perftest"))
+        Key::parse(&said).ok_or_else(|| self.unknown_peer(&said, "which is no key of perftest"))
     }
 
     /// Waits until the other side has come this far as well. What it says is its key once more; the
-    /// first time, it is news.
+    /// first time, it is new.
     pub(super) fn step<H: Host>(
         &mut self,
         nic: &mut Nic<'_, '_, H>,
@@ -296,7 +296,7 @@ impl Talk {
         })
     }
 
-    /// Waits a moment for the other side to end: until it has, its device may want to hear of what
+    /// Waits a moment for the other side to end: until it has, its device may want to learn of what
     /// it wrote last.
     pub(super) fn linger<H: Host>(&mut self, nic: &mut Nic<'_, '_, H>) -> Result<(), Failure> {
         self.channel.gone(nic, PARTING)
