@@ -61,23 +61,15 @@ impl<P: Provider> Poster<P> {
             && let Some(sequence) = self.admits(near.ep, flags)
             && let Some((window, region, lkey)) = self.fast_bind(shared, near, binding)
         {
-            let keys = window.keys(shared);
             let (tag, post_flags) = self.build_tag(&BIND, flags, false);
             let len = binding.rmr.0.index();
             let request = Request { cookie, len, tag };
             if self.publish(near.ep, near.requests, sequence, request) {
                 window.add_bind(near.ep.request.handle().raw());
-                self.bind(
-                    shared,
-                    window,
-                    binding,
-                    Some((region, lkey)),
-                    keys,
-                    Scope::Domain,
-                    post_flags,
-                );
+                let region = Some((region, lkey));
+                let key = self.bind(shared, window, binding, region, Scope::Domain, post_flags);
                 self.recheck(shared, near.ep, REQUEST_OPEN, Direction::Send);
-                return Ok(keys.1);
+                return Ok(key);
             }
         }
         // In pieces, which fit into registers: passed whole, the binding would be stored to memory
@@ -105,31 +97,30 @@ impl<P: Provider> Poster<P> {
         Some((window, region, lkey))
     }
 
-    /// Notes what the window is bound to from now on, and posts the bind.
+    /// Notes what the window is bound to from now on, and posts the bind; its new key.
     #[inline(always)]
-    #[expect(clippy::too_many_arguments, reason = "a binding with all that was found for it")]
     fn bind(
         &mut self,
         shared: &Shared<'_>,
         window: &RmrShared,
         binding: Binding,
         region: Option<(&LmrShared, u32)>,
-        (old_rkey, new_rkey): (u32, u32),
         scope: Scope,
         flags: PostFlags,
-    ) {
+    ) -> u32 {
         let (range, privileges) = (binding.range, binding.privileges);
-        let mut region = region;
-        let mut context = if region.is_some() { range.context } else { NO_CONTEXT };
+        let (mut lkey, mut context) =
+            region.map_or((0, NO_CONTEXT), |(_, lkey)| (lkey, range.context));
         // The window's hold on the LMR it was bound to passes to the LMR it is bound to now; most
         // often it is the same.
         if window.lmr_context.load(Ordering::Relaxed) != context {
             if region.is_some_and(|(region, _)| !region.hold(context)) {
                 // Freed since it was looked up: the device refuses a bind without a key beneath.
-                (region, context) = (None, NO_CONTEXT);
+                (lkey, context) = (0, NO_CONTEXT);
             }
             release(shared, window.lmr_context.swap(context, Ordering::Relaxed));
         }
+        let (old_rkey, new_rkey) = window.keys(shared.order);
         window.rkey.store(new_rkey, Ordering::Relaxed);
         window.addr.store(range.addr, Ordering::Relaxed);
         window.len.store(range.len, Ordering::Relaxed);
@@ -141,7 +132,7 @@ impl<P: Provider> Poster<P> {
         let bind = Bind {
             old_rkey,
             new_rkey,
-            lkey: region.map_or(0, |(_, lkey)| lkey),
+            lkey,
             addr: if region.is_some() { range.addr } else { 0 },
             start: binding.va_type.start(range.addr),
             len: u64::from(range.len),
@@ -149,6 +140,7 @@ impl<P: Provider> Poster<P> {
             scope,
         };
         self.sq.post(WorkRequest::Bind(&bind), &[], flags);
+        new_rkey
     }
 
     /// Posts any bind, or says why not.
@@ -208,19 +200,18 @@ impl<P: Provider> Poster<P> {
             Some((region, lkey))
         };
         self.take_credit(ep)?;
-        let keys = window.keys(shared);
         let post_flags = self.enqueue(near, &BIND, (cookie, rmr.0.index()), flags, false)?;
         window.add_bind(near.ep.request.handle().raw());
         if state.is_disconnected() {
             kick(shared, u32::from(self.ep), ep, Direction::Send);
-        } else {
-            if scope != Scope::Domain {
-                window.ep.store(own, Ordering::Relaxed);
-            }
-            self.bind(shared, window, binding, region, keys, scope, post_flags);
-            self.recheck(shared, near.ep, REQUEST_OPEN, Direction::Send);
+            return Ok(window.keys(shared.order).1);
         }
-        Ok(keys.1)
+        if scope != Scope::Domain {
+            window.ep.store(own, Ordering::Relaxed);
+        }
+        let key = self.bind(shared, window, binding, region, scope, post_flags);
+        self.recheck(shared, near.ep, REQUEST_OPEN, Direction::Send);
+        Ok(key)
     }
 }
 

@@ -30,7 +30,7 @@ impl Objects<'_> {
             }
             let new = hca.mw_renew(window.newest())?;
             shared.keys.leave(slot);
-            window.rkey.store(new.rkey, Ordering::Relaxed);
+            window.set_window(new, shared.order);
             shared.keys.enter(slot);
             window.ep.store(0, Ordering::Relaxed);
             unbound(&shared, &Rmr(handle));

@@ -80,8 +80,20 @@ impl KeyOrder {
     #[inline(always)]
     #[must_use]
     pub fn after(&self, key: u32) -> u32 {
-        let spread = (key >> 8).wrapping_mul(self.factor.load(Ordering::Relaxed));
-        let [_, _, inner, outer] = spread.to_le_bytes();
+        self.step(key, self.shift(key))
+    }
+
+    /// By what cycle and permutation are shifted for the index of `key`.
+    #[must_use]
+    pub fn shift(&self, key: u32) -> u32 {
+        (key >> 8).wrapping_mul(self.factor.load(Ordering::Relaxed)) >> 16
+    }
+
+    /// As [`Self::after`], for who keeps the shift.
+    #[inline(always)]
+    #[must_use]
+    pub fn step(&self, key: u32, shift: u32) -> u32 {
+        let [outer, inner, ..] = shift.to_le_bytes();
         let [byte, ..] = key.to_le_bytes();
         let byte = cell(&self.through, byte ^ outer).load(Ordering::Relaxed) ^ inner;
         let byte = cell(&self.next, byte).load(Ordering::Relaxed) ^ inner;

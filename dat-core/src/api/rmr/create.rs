@@ -39,7 +39,7 @@ impl<P: Provider> Ia<'_, P> {
         let rmr = self.objects.rmrs.insert(control).map(Rmr).ok_or(full)?;
         if let Some(shared) = self.data.shared.rmrs.get(rmr.0.index() as usize) {
             shared.pz.store(pz.0.index() | mark, Ordering::Relaxed);
-            shared.rkey.store(mw.rkey, Ordering::Relaxed);
+            shared.set_window(mw, self.data.shared.order);
             shared.lmr_context.store(NO_CONTEXT, Ordering::Relaxed);
             shared.len.store(0, Ordering::Relaxed);
             shared.privileges.store(0, Ordering::Relaxed);

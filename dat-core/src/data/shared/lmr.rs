@@ -3,11 +3,11 @@
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering;
 
-use crate::data::shared::Shared;
 use crate::provider::{Mw, Region};
 use crate::types::atomic::AtomicU64;
 use crate::types::flags::MemPriv;
 use crate::types::handle::{Handle, Rmr};
+use crate::types::key_order::KeyOrder;
 use crate::types::triplet::{LmrTriplet, RmrTriplet};
 
 /// Bits of an `lmr_context` that count the owners of its slot; the rest is the slot.
@@ -242,6 +242,8 @@ pub(crate) struct RmrShared {
     pub(crate) pz: AtomicU32,
     /// The newest key.
     pub(crate) rkey: AtomicU32,
+    /// That of the keys of its index, see [`KeyOrder::shift`].
+    shift: AtomicU32,
     /// Context of the LMR beneath, or [`NO_CONTEXT`].
     pub(crate) lmr_context: AtomicU32,
     pub(crate) addr: AtomicU64,
@@ -268,6 +270,7 @@ impl RmrShared {
             owner: AtomicU64::new(NOBODY),
             pz: AtomicU32::new(0),
             rkey: AtomicU32::new(0),
+            shift: AtomicU32::new(0),
             lmr_context: AtomicU32::new(NO_CONTEXT),
             addr: AtomicU64::new(0),
             len: AtomicU32::new(0),
@@ -279,11 +282,17 @@ impl RmrShared {
         }
     }
 
+    /// Its window is another one, with that key.
+    pub(crate) fn set_window(&self, mw: Mw, order: &KeyOrder) {
+        self.rkey.store(mw.rkey, Ordering::Relaxed);
+        self.shift.store(order.shift(mw.rkey), Ordering::Relaxed);
+    }
+
     /// Its present key and its next.
     #[inline(always)]
-    pub(crate) fn keys(&self, shared: &Shared<'_>) -> (u32, u32) {
+    pub(crate) fn keys(&self, order: &KeyOrder) -> (u32, u32) {
         let old = self.rkey.load(Ordering::Relaxed);
-        (old, shared.order.after(old))
+        (old, order.step(old, self.shift.load(Ordering::Relaxed)))
     }
 
     /// Its window, by the newest key.
@@ -327,7 +336,7 @@ impl RmrShared {
         self.pz.load(Ordering::Relaxed) & GENERAL_SLOT != 0
     }
 
-    /// An RMR comes to live here, or it could not be freed after all.
+    /// An RMR comes into this slot, or it could not be freed after all.
     pub(crate) fn occupy(&self, rmr: Rmr) {
         // ORDER: everything a bind looks at precedes the handle by which it knows that it may.
         self.owner.store(rmr.raw(), Ordering::SeqCst);
