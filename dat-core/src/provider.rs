@@ -25,6 +25,7 @@ use crate::types::time::Instant;
 pub use crate::types::completion::{Arrived, Completion, Direction, Extra, Status};
 pub use crate::types::fault::{Fault, FaultKind};
 pub use crate::types::flags::Access;
+pub use crate::types::key_order::KeyOrder;
 pub use crate::types::triplet::RmrTriplet;
 
 /// A protection domain (DAT: Protection Zone).
@@ -51,14 +52,14 @@ pub struct SharedRq(pub u32);
 pub struct Mr {
     /// The key local segments carry.
     pub lkey: u32,
-    /// The key peers carry.
+    /// The key peers carry; given back, the newest that registrations made of it.
     pub rkey: u32,
 }
 
 /// A memory window. Only the upper 24 bits of its key are fixed; each bind takes a new low byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Mw {
-    /// The key as created, bound to nothing.
+    /// The key as created, bound to nothing; given back, the newest that binds made of it.
     pub rkey: u32,
 }
 
@@ -648,6 +649,10 @@ pub trait Provider {
     /// Gives the port its address. Called before anything else that concerns the network; given
     /// again, for another adapter on a device that is up already, it replaces the earlier one.
     fn set_net(&mut self, net: &Net, now: Instant) -> Result<(), Fault>;
+    /// Gives the order in which keys of one index follow each other. A provider whose device uses an
+    /// index again continues from the newest key that [`Provider::mr_destroy`] or
+    /// [`Provider::mw_destroy`] named.
+    fn set_key_order(&mut self, _order: &KeyOrder) {}
     /// The way to `remote`: pending while neighbour discovery runs, an error when it got no answer.
     /// Called again at [`Provider::next_deadline`] or after [`Provider::service`] reported work.
     fn resolve(&mut self, remote: IpAddr, now: Instant) -> Poll<Result<Path, Fault>>;

@@ -26,8 +26,8 @@ use core::time::Duration;
 use dat_core::Instant;
 use dat_core::fault;
 use dat_core::provider::{
-    self as seam, Access, Backing, Fault, HcaCounters, HcaLimits, MadIn, Mr, Mw, Net, NewQp,
-    Notice, Pages, Path, Pd, Provider, Qp, QpInit, QpStep, Region, SharedRq, SharedRqInit,
+    self as seam, Access, Backing, Fault, HcaCounters, HcaLimits, KeyOrder, MadIn, Mr, Mw, Net,
+    NewQp, Notice, Pages, Path, Pd, Provider, Qp, QpInit, QpStep, Region, SharedRq, SharedRqInit,
     canonical,
 };
 use heapless::{Deque, Vec};
@@ -37,6 +37,7 @@ use crate::data::{Cq, Rq, Shared, Sq};
 use crate::device::eq::{Event, QpEvent};
 use crate::device::{Config, Device, health, note};
 use crate::net::gsi::Gsi;
+use crate::net::neigh::Counters;
 use crate::net::network::Network;
 use crate::platform::{Fence, Platform};
 use crate::prm::cmd::Opcode;
@@ -153,6 +154,13 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
     /// Whether the port carries traffic, as the device says now.
     pub fn link_up(&mut self) -> Result<bool, Fault> {
         self.device.port_up()
+    }
+
+    /// Counts of ARP and Neighbor Discovery, of what was refused by cause; `None` before the port
+    /// has an address.
+    #[must_use]
+    pub fn neighbours(&self) -> Option<&Counters> {
+        self.network.as_ref().map(Network::counters)
     }
 
     /// Connection management datagrams dropped because they were malformed.
@@ -330,6 +338,10 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
         self.device.dealloc_pd(pd.0)?;
         self.pds.retain(|known| *known != pd.0);
         Ok(())
+    }
+
+    fn set_key_order(&mut self, order: &KeyOrder) {
+        self.device.key_rest.order.copy(order);
     }
 
     fn mr_create(&mut self, pd: Pd, region: Region, access: Access) -> Result<Mr, Fault> {

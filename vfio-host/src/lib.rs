@@ -26,6 +26,7 @@
 //! * [`nic`] - an adapter with the calls that wait; `aio` - the same calls as futures; [`wait`],
 //!   [`wakeups`] - their implementation.
 //! * [`owned`] - registered memory in pieces that the program or the device owns.
+//! * [`neighbour`] - neighbours with a fixed MAC, as programs write them.
 //! * [`pci`] - configuration space; [`sysfs`] - the kernel's view of PCI functions.
 //!
 //! No opcode, no offset and no constant of the device or of the wire is in this crate. `unsafe` is
@@ -41,6 +42,7 @@ mod iova;
 mod machine;
 mod map;
 mod memory;
+pub mod neighbour;
 pub mod nic;
 pub mod owned;
 pub mod pci;
@@ -54,6 +56,7 @@ pub mod wakeups;
 pub use address::{Address, PciAddress};
 pub use error::{Error, Kind};
 pub use host::{Host, Mapping, Options, Reach, Trouble};
+pub use neighbour::Neighbour;
 pub use nic::{Nic, NicStorage, WaitError};
 
 /// A table from names to devices, as in dat_registry_add_provider(3) and dat_ia_open(3): an

@@ -15,7 +15,6 @@ use crate::types::dat_return::{DatReturn, DatSubtype, DatType};
 use crate::types::ep_state::{EpOp, EpState, REQUEST_OPEN};
 use crate::types::flags::{CompletionFlags, MemPriv, VaType};
 use crate::types::handle::{Handle, Rmr};
-use crate::types::random::next_key;
 use crate::types::triplet::LmrTriplet;
 
 /// What a bind is of.
@@ -62,7 +61,7 @@ impl<P: Provider> Poster<P> {
             && let Some(sequence) = self.admits(near.ep, flags)
             && let Some((window, region, lkey)) = self.fast_bind(shared, near, binding)
         {
-            let keys = self.keys(window);
+            let keys = window.keys(shared);
             let (tag, post_flags) = self.build_tag(&BIND, flags, false);
             let len = binding.rmr.0.index();
             let request = Request { cookie, len, tag };
@@ -106,13 +105,6 @@ impl<P: Provider> Poster<P> {
         Some((window, region, lkey))
     }
 
-    /// The window's present key and its next.
-    #[inline(always)]
-    fn keys(&mut self, window: &RmrShared) -> (u32, u32) {
-        let old = window.rkey.load(Ordering::Relaxed);
-        (old, next_key(old, self.random.next()))
-    }
-
     /// Notes what the window is bound to from now on, and posts the bind.
     #[inline(always)]
     #[expect(clippy::too_many_arguments, reason = "a binding with all that was found for it")]
@@ -127,12 +119,14 @@ impl<P: Provider> Poster<P> {
         flags: PostFlags,
     ) {
         let (range, privileges) = (binding.range, binding.privileges);
-        let context = if region.is_some() { range.context } else { NO_CONTEXT };
+        let mut region = region;
+        let mut context = if region.is_some() { range.context } else { NO_CONTEXT };
         // The window's hold on the LMR it was bound to passes to the LMR it is bound to now; most
         // often it is the same.
         if window.lmr_context.load(Ordering::Relaxed) != context {
-            if let Some((region, _)) = region {
-                region.bound.fetch_add(1, Ordering::Relaxed);
+            if region.is_some_and(|(region, _)| !region.hold(context)) {
+                // Freed since it was looked up: the device refuses a bind without a key beneath.
+                (region, context) = (None, NO_CONTEXT);
             }
             release(shared, window.lmr_context.swap(context, Ordering::Relaxed));
         }
@@ -214,7 +208,7 @@ impl<P: Provider> Poster<P> {
             Some((region, lkey))
         };
         self.take_credit(ep)?;
-        let keys = self.keys(window);
+        let keys = window.keys(shared);
         let post_flags = self.enqueue(near, &BIND, (cookie, rmr.0.index()), flags, false)?;
         window.add_bind(near.ep.request.handle().raw());
         if state.is_disconnected() {

@@ -11,7 +11,6 @@ use crate::types::completion::Direction;
 use crate::types::dat_return::{DatReturn, DatType};
 use crate::types::ep_state::{EpOp, REQUEST_OPEN};
 use crate::types::flags::CompletionFlags;
-use crate::types::random::next_key;
 
 /// What is posted.
 #[derive(Clone, Copy)]
@@ -56,7 +55,7 @@ impl<P: Provider> Poster<P> {
             kick(shared, u32::from(self.ep), near.ep, Direction::Send);
             return Ok(None);
         }
-        let new_key = next_key(old_key, self.random.next());
+        let new_key = shared.order.after(old_key);
         apply(new_key);
         match edit {
             KeyEdit::Register(made) => {

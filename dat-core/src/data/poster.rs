@@ -24,7 +24,6 @@ use crate::types::dat_return::{DatReturn, DatSubtype};
 use crate::types::ep_state::{EpState, REQUEST_OPEN};
 use crate::types::flags::{CompletionFlags, MemPriv};
 use crate::types::handle::Ep;
-use crate::types::random::{Bytes, Random};
 use crate::types::triplet::LmrTriplet;
 
 /// Most segments of one DTO.
@@ -289,7 +288,6 @@ pub(crate) struct Poster<P: Provider> {
     /// Bytes of the longest receive posted so far.
     pub(super) longest: u32,
     pub(super) limits: Limits,
-    pub(super) random: Bytes,
 }
 
 impl<P: Provider> fmt::Debug for Poster<P> {
@@ -302,7 +300,7 @@ impl<P: Provider> fmt::Debug for Poster<P> {
 }
 
 impl<P: Provider> Poster<P> {
-    pub(crate) fn new(ep: u16, sq: P::Sq, rq: P::Rq, limits: Limits, random: Random) -> Self {
+    pub(crate) fn new(ep: u16, sq: P::Sq, rq: P::Rq, limits: Limits) -> Self {
         let mut poster = Self {
             sq,
             rq,
@@ -313,7 +311,6 @@ impl<P: Provider> Poster<P> {
             longest: 0,
             quiet: Run::NONE,
             limits,
-            random: Bytes::new(random),
         };
         poster.rewind();
         poster

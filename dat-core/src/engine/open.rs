@@ -13,7 +13,7 @@ use crate::provider::{Net, Provider};
 use crate::types::dat_return::{DatSubtype, Error};
 use crate::types::flags::EvdFlags;
 use crate::types::handle::Evd;
-use crate::types::random::Random;
+use crate::types::random::{Bytes, Random};
 use crate::types::time::Instant;
 
 /// Events the async Event Dispatcher holds, if the storage has as many.
@@ -85,7 +85,7 @@ impl<'s, P: Provider> Ia<'s, P> {
 
     /// An adapter with nothing in it, of which the device has not been told.
     pub(crate) fn new(
-        provider: P,
+        mut provider: P,
         parts: Parts<'s, P>,
         net: Net,
         now: Instant,
@@ -100,6 +100,9 @@ impl<'s, P: Provider> Ia<'s, P> {
         let first = random.next_u32();
         let first_of = |kind: u32| first.wrapping_add(kind << 28);
         let cm = Cm::new(conns, config, seed);
+        let mut bytes = Bytes::new(Random::new(random.next()));
+        data.shared.order.fill(|| bytes.next());
+        provider.set_key_order(data.shared.order);
         Self {
             hca: provider,
             net,

@@ -17,7 +17,6 @@ use crate::types::dat_return::{DatSubtype, DatType, Error};
 use crate::types::ep_attr::EpAttr;
 use crate::types::flags::{Access, CompletionFlags, Qos};
 use crate::types::handle::{Ep, Evd, Pz, Srq};
-use crate::types::random::Random;
 
 pub(crate) const BAD_ATTR: Error = Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg6);
 
@@ -212,10 +211,9 @@ impl<P: Provider> Ia<'_, P> {
             atomics: adapter.atomics,
             shared: shared.is_some(),
         };
-        let random = Random::new(self.random.next());
         // There are 32,768 Endpoints at most.
         let slot = u16::try_from(slot).unwrap_or(u16::MAX);
-        let poster = Poster::new(slot, sq, rq, limits, random);
+        let poster = Poster::new(slot, sq, rq, limits);
         Ok(Some(Made { qp, poster, index }))
     }
 

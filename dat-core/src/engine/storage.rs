@@ -35,6 +35,7 @@ use crate::objects::{EventSlots, ObjectSlots};
 use crate::provider::Provider;
 use crate::types::atomic::AtomicU64;
 use crate::types::dat_return::{DatSubtype, DatType, Error};
+use crate::types::key_order::KeyOrder;
 use crate::{Upcall, cm};
 
 /// What one row of `storage!` means, by its dimensions: `[]` is one value, `[A]` an array,
@@ -169,6 +170,7 @@ storage! {
     lmrs: LmrShared, [LMRS] = LmrShared::new(), slice;
     rmrs: RmrShared, [LMRS] = RmrShared::new(), slice;
     keys: AtomicU32, [LMRS] = AtomicU32::new(0), slice;
+    order: KeyOrder, [] = KeyOrder::new(), slice;
     srqs: SrqShared, [SRQS] = SrqShared::new(), slice;
     srq_slots: SrqSlot, [SRQS * DTOS] = SrqSlot::new(), slice;
     work: Stack, [] = Stack::new(), slice;
@@ -290,6 +292,7 @@ impl<'s, P: Provider> Pieces<'s, P> {
                     lmrs: self.lmrs,
                     rmrs,
                     keys: Keys::new(self.keys, rmrs),
+                    order: self.order,
                     srqs: self.srqs,
                     srq_slots: self.srq_slots,
                     evds: self.evds,

@@ -83,8 +83,8 @@ impl<'s> Objects<'s> {
         Self {
             shared,
             pzs: Table::new(slots.pzs, first_of(1)),
-            lmrs: Table::new(slots.lmrs, first_of(2)),
-            rmrs: Table::new(slots.rmrs, first_of(3)),
+            lmrs: Table::resting(slots.lmrs, first_of(2)),
+            rmrs: Table::resting(slots.rmrs, first_of(3)),
             eps: Table::new(slots.eps, first_of(6)),
             psps: Table::new(slots.psps, first_of(7)),
             rsps: Table::new(slots.rsps, first_of(8)),

@@ -25,11 +25,10 @@ impl Objects<'_> {
                 continue;
             };
             // A window that is gone already may have completions that still name its RMR.
-            let Some(control) = self.rmrs.get_mut(handle).filter(|control| !control.freed) else {
+            if self.rmrs.get(handle).is_none_or(|control| control.freed) {
                 continue;
-            };
-            let new = hca.mw_renew(control.mw)?;
-            control.mw = new;
+            }
+            let new = hca.mw_renew(window.newest())?;
             shared.keys.leave(slot);
             window.rkey.store(new.rkey, Ordering::Relaxed);
             shared.keys.enter(slot);
@@ -59,14 +58,15 @@ impl Objects<'_> {
     pub(crate) fn rmr_over<P: Provider>(&mut self, hca: &mut P) -> Result<(), Error> {
         let mut first = Ok(());
         while let Some(rmr) = self.rmrs.first() {
-            if let Some(control) = self.rmrs.get(rmr).filter(|control| !control.freed) {
-                let destroyed = hca.mw_destroy(control.mw);
-                first = first.and(destroyed.map_err(Error::from));
+            let is_live = self.rmrs.get(rmr).is_some_and(|control| !control.freed);
+            if let Some(window) = self.shared.rmrs.get(rmr.index() as usize) {
+                if is_live {
+                    let destroyed = hca.mw_destroy(window.newest());
+                    first = first.and(destroyed.map_err(Error::from));
+                }
+                window.vacate();
             }
             self.rmrs.remove(rmr);
-            if let Some(slot) = self.shared.rmrs.get(rmr.index() as usize) {
-                slot.vacate();
-            }
         }
         first
     }

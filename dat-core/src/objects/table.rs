@@ -45,7 +45,8 @@ impl<T> Slot<T> {
     }
 }
 
-/// Objects of one kind, found by handle without search; free slots are a stack.
+/// Objects of one kind, found by handle without search; free slots are a queue, so that one rests
+/// while others are free.
 #[derive(Debug)]
 pub(crate) struct Table<'s, T> {
     slots: &'s mut [Slot<T>],
@@ -57,6 +58,10 @@ pub(crate) struct Table<'s, T> {
 struct Count {
     /// The first of those that were given back, counted from 1; 0 if there is none.
     free: u32,
+    /// The last of them, if there is one.
+    last: u32,
+    /// Slots that are taken for the first time before others are taken again.
+    resting: u32,
     /// Slots from here on were never used.
     fresh: u32,
     len: u32,
@@ -67,13 +72,18 @@ struct Count {
 impl Count {
     /// The slot that comes next.
     fn next(&self) -> u32 {
-        self.free.checked_sub(1).unwrap_or(self.fresh)
+        self.free.checked_sub(1).filter(|_| !self.takes_fresh()).unwrap_or(self.fresh)
+    }
+
+    /// The next slot is one that was never used.
+    fn takes_fresh(&self) -> bool {
+        self.free == 0 || self.fresh < self.resting
     }
 
     /// It is taken.
     #[inline(never)]
     fn take(&mut self, head: &mut Head) {
-        if self.free == 0 {
+        if self.takes_fresh() {
             self.fresh += 1;
         } else {
             self.free = head.next;
@@ -83,13 +93,18 @@ impl Count {
         self.made = self.made.wrapping_add(1);
     }
 
-    /// The slot at `index` is given back.
+    /// The slot at `index` is given back. Returns the slot that it comes behind, if there is one.
     #[inline(never)]
-    fn give_back(&mut self, index: u32, head: &mut Head) {
+    fn give_back(&mut self, index: u32, head: &mut Head) -> Option<u32> {
         head.generation = head.generation.wrapping_add(1);
-        head.next = self.free;
-        self.free = index + 1;
+        head.next = 0;
+        let last = core::mem::replace(&mut self.last, index);
         self.len -= 1;
+        if self.free == 0 {
+            self.free = index + 1;
+            return None;
+        }
+        Some(last)
     }
 }
 
@@ -100,6 +115,13 @@ impl<'s, T> Table<'s, T> {
             *slot = Slot::of(seed);
         }
         Self { slots, count: Count::default() }
+    }
+
+    /// The same, of which no slot is used again before all have been used.
+    pub(crate) fn resting(slots: &'s mut [Slot<T>], seed: u32) -> Self {
+        let mut table = Self::new(slots, seed);
+        table.count.resting = table.capacity();
+        table
     }
 
     pub(crate) fn len(&self) -> u32 {
@@ -166,7 +188,10 @@ impl<'s, T> Table<'s, T> {
         }
         if let Some(slot) = self.slots.get_mut(handle.index() as usize) {
             slot.value = None;
-            self.count.give_back(handle.index(), &mut slot.head);
+            let last = self.count.give_back(handle.index(), &mut slot.head);
+            if let Some(last) = last.and_then(|last| self.slots.get_mut(last as usize)) {
+                last.head.next = handle.index() + 1;
+            }
         }
         true
     }
@@ -231,6 +256,37 @@ mod tests {
         assert_eq!(c.index(), a.index());
         assert_eq!((table.get(a), table.get(b), table.get(c)), (None, Some(&'b'), Some(&'c')));
         assert_eq!(table.iter().count(), 2);
+    }
+
+    #[test]
+    fn a_freed_slot_rests_while_others_are_free() {
+        let mut slots = [const { Slot::new() }; 4];
+        let mut table: Table<'_, u8> = Table::resting(&mut slots, 7);
+        for turn in 0..100_u32 {
+            let handle = table.insert(0).unwrap();
+            assert_eq!(handle.index(), turn % 4);
+            table.remove(handle);
+        }
+        // Two stay; the other two still take turns.
+        let held = [table.insert(0).unwrap(), table.insert(0).unwrap()];
+        let turns = [0; 6].map(|_| {
+            let handle = table.insert(0).unwrap();
+            table.remove(handle);
+            handle.index()
+        });
+        assert_eq!(turns, [2, 3, 2, 3, 2, 3]);
+        assert!(held.iter().all(|&held| table.remove(held)));
+        let order = [0; 4].map(|_| table.insert(0).unwrap().index());
+        assert_eq!((order, table.insert(0)), ([2, 3, 0, 1], None));
+    }
+
+    #[test]
+    fn slots_given_back_are_taken_in_that_order_before_new_ones() {
+        let mut slots = [const { Slot::new() }; 4];
+        let mut table: Table<'_, u8> = Table::new(&mut slots, 7);
+        let [a, b, c] = [0; 3].map(|_| table.insert(0).unwrap());
+        assert!(table.remove(b) && table.remove(a) && table.remove(c));
+        assert_eq!([0; 4].map(|_| table.insert(0).unwrap().index()), [1, 0, 2, 3]);
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub(crate) mod event;
 pub(crate) mod fault;
 pub(crate) mod flags;
 pub(crate) mod handle;
+pub(crate) mod key_order;
 pub(crate) mod random;
 pub(crate) mod strerror;
 pub(crate) mod time;

@@ -58,22 +58,16 @@ const fn mix(z: u64) -> u64 {
     z ^ z >> 31
 }
 
-/// `key` with a low byte that differs from its present one, chosen by the random `byte`.
-pub(crate) const fn next_key(key: u32, byte: u8) -> u32 {
-    let step = if byte == 0 { 1 } else { byte as u32 };
-    key & !0xff | key.wrapping_add(step) & 0xff
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_key_byte_never_repeats_its_predecessor() {
-        let mut random = Bytes::new(Random::new(3));
+        let order = crate::types::key_order::tests::order(3);
         let mut key = 0x1234_5600;
         for _ in 0..10_000 {
-            let next = next_key(key, random.next());
+            let next = order.after(key);
             assert_ne!(next, key);
             assert_eq!(next >> 8, key >> 8);
             key = next;

@@ -14,6 +14,7 @@ use dat_core::Instant;
 
 use crate::device::cmd::CommandQueue;
 use crate::device::health::Monitor;
+use crate::device::key_rest::KeyRest;
 use crate::device::pages::ledger::Ledger;
 use crate::device::random::Random;
 use crate::device::{Caps, Config, Device, Identity, Stage, Uar};
@@ -174,6 +175,7 @@ impl<const WC: bool> Scripted<WC> {
             platform: self,
             config: Config { write_combining: WC, ..Config::default() },
             random: Random::new(ENTROPY),
+            key_rest: KeyRest::default(),
             queue: CommandQueue::new(self, Some(Duration::from_millis(10)), None).unwrap(),
             stage: Stage::Running,
             pages: Ledger::new(0),

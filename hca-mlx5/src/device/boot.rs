@@ -14,6 +14,7 @@ use heapless::Deque;
 use crate::device::cmd::CommandQueue;
 use crate::device::eq::EventQueue;
 use crate::device::health::{self, Monitor};
+use crate::device::key_rest::KeyRest;
 use crate::device::pages::ledger::Ledger;
 use crate::device::random::Random;
 use crate::device::{Caps, Config, Device, Identity, Stage, Uar, optional};
@@ -77,6 +78,7 @@ impl<'p, P: Platform> Device<'p, P> {
             platform,
             config: *config,
             random,
+            key_rest: KeyRest::default(),
             queue,
             stage: Stage::CommandQueue,
             pages: Ledger::new(config.page_budget),
@@ -92,6 +94,8 @@ impl<'p, P: Platform> Device<'p, P> {
             disowned: heapless::Vec::new(),
             loss_reported: false,
         };
+        let mut bytes = Random::new(device.random.next());
+        device.key_rest.order.fill(|| bytes.next_byte());
         match device.bring_up(config) {
             Ok(()) => Ok(device),
             Err(fault) => {

@@ -1,6 +1,7 @@
 //! Bring-up parameters.
 
 use core::fmt;
+use core::net::IpAddr;
 use core::time::Duration;
 
 use dat_core::provider::Mtu;
@@ -49,6 +50,9 @@ pub struct Config<'p> {
     pub entropy: u64,
     /// The doorbell pages of BAR 0 are mapped write-combining, so BlueFlame pays.
     pub write_combining: bool,
+    /// Neighbours with a fixed MAC, the gateway among them if wanted: never asked for, and no
+    /// message changes them. At most 32.
+    pub neighbours: &'p [(IpAddr, [u8; 6])],
     /// Lends memory outside the arena to the device.
     pub lender: Option<&'p (dyn Lend + Sync)>,
     /// Sees every command.
@@ -73,6 +77,7 @@ impl Default for Config<'_> {
             frame_size: ROCE_FRAME_4096,
             entropy: 0,
             write_combining: false,
+            neighbours: &[],
             lender: None,
             observer: None,
         }

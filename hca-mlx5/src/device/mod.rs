@@ -16,6 +16,7 @@ mod config;
 mod counters;
 pub mod eq;
 pub(crate) mod health;
+pub(crate) mod key_rest;
 pub mod page_list;
 pub(crate) mod pages;
 mod port;
@@ -38,6 +39,7 @@ use heapless::{Deque, Vec};
 use crate::device::cmd::CommandQueue;
 use crate::device::eq::{Decoded, Event, EventQueue, PageRequest};
 use crate::device::health::Monitor;
+use crate::device::key_rest::KeyRest;
 use crate::device::pages::ledger::Ledger;
 use crate::device::random::Random;
 use crate::platform::{Platform, Span};
@@ -171,6 +173,8 @@ pub struct Device<'p, P: Platform> {
     pub(crate) platform: &'p P,
     pub(crate) config: Config<'p>,
     pub(crate) random: Random,
+    /// Keys whose index may come again.
+    pub(crate) key_rest: KeyRest,
     pub(crate) queue: CommandQueue<'p, P>,
     pub(crate) stage: Stage,
     pub(crate) pages: Ledger,

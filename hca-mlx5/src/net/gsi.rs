@@ -176,9 +176,11 @@ impl<'p, P: Platform> Gsi<'p, P> {
             "make the arena larger"
         ))?;
         parts.buffers = Some(buffers);
-        let region = Region { addr: address(platform, buffers.offset), len: BUFFERS as u64 };
+        let start = address(buffers.offset);
+        let addr = platform.memory().addr().wrapping_add(start);
+        let region = Region { addr, len: BUFFERS as u64 };
         let access = Access::LOCAL_READ | Access::LOCAL_WRITE;
-        let key = mkey::create(device, pd, region, access)?;
+        let key = mkey::create(device, pd, region, start, access)?;
         parts.key = Some(key);
         let (send_object, send_cq) = cq::create(device, SENDS.into())?;
         parts.send_cq = Some(send_object);
@@ -289,8 +291,7 @@ impl<'p, P: Platform> Gsi<'p, P> {
         let offset = self.buffers.wrapping_add(SEND_AT + MAD * slot);
         self.platform.memory().write_bytes(offset, mad);
         let av = address_vector::address(path, QP1, QP1, GSI_QKEY);
-        let segment =
-            Segment { addr: address(self.platform, offset), len: MAD_LEN, lkey: self.lkey };
+        let segment = Segment { addr: address(offset), len: MAD_LEN, lkey: self.lkey };
         self.ends.sq.datagram(segment, &av, PostFlags::SIGNALED);
         self.posted = self.posted.wrapping_add(1);
         Ok(())
@@ -346,7 +347,7 @@ impl<'p, P: Platform> Gsi<'p, P> {
 
     /// Gives a receive buffer to the device.
     fn post(&mut self, slot: u16) {
-        let addr = address(self.platform, self.receive_buffer(slot));
+        let addr = address(self.receive_buffer(slot));
         self.ends.rq.recv(&[Segment { addr, len: RECEIVED, lkey: self.lkey }]);
     }
 
@@ -370,9 +371,10 @@ impl<'p, P: Platform> Gsi<'p, P> {
     }
 }
 
-/// CPU address of a place in the arena, which is what the key translates.
-fn address<P: Platform>(platform: &P, offset: usize) -> u64 {
-    platform.memory().addr().wrapping_add(offset as u64)
+/// What the key calls a place in the arena: its offset, so that the device sees no address of the
+/// host.
+const fn address(offset: usize) -> u64 {
+    offset as u64
 }
 
 /// Returns the fault of a bad completion.

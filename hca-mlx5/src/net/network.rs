@@ -14,7 +14,7 @@ use dat_core::provider::{Fault, Net};
 
 use crate::device::{Device, note};
 use crate::net::eth::{self, FRAME_MAX, Port};
-use crate::net::neigh::{Mac, Neighbours};
+use crate::net::neigh::{Counters, Mac, Neighbours};
 use crate::platform::Platform;
 use crate::prm::gid::Gid;
 use crate::prm::mkey::Mkey;
@@ -59,6 +59,9 @@ impl<'p, P: Platform> Network<'p, P> {
             rebuild: now,
             fired: false,
         };
+        for &(addr, mac) in device.config.neighbours {
+            this.neighbours.fix(addr, mac)?;
+        }
         match this.build(device) {
             Ok(()) => Ok(this),
             Err(fault) => {
@@ -109,6 +112,11 @@ impl<'p, P: Platform> Network<'p, P> {
             note(&mut first, device.clear_roce_address(last));
         }
         first
+    }
+
+    /// Counts of what neighbours sent, those refused by cause.
+    pub(crate) fn counters(&self) -> &Counters {
+        self.neighbours.counters()
     }
 
     /// Undoes all of it.

@@ -47,9 +47,16 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
 {
     fn known_key(&self, key: u32, kinds: &[KeyKind]) -> Result<KeyEntry, Fault> {
         let entry = self.keys.get(Mkey(key).index()).copied();
-        entry
-            .filter(|entry| entry.key.0 == key && kinds.contains(&entry.kind))
-            .ok_or(no_such_object(Opcode::DestroyMkey, object::MKEY, key))
+        // Binds give a window a new low byte.
+        let is_it = |entry: &KeyEntry| match entry.kind {
+            KeyKind::Window | KeyKind::OwnWindow => true,
+            KeyKind::Region | KeyKind::Registered | KeyKind::Below => entry.key.0 == key,
+        };
+        entry.filter(|entry| is_it(entry) && kinds.contains(&entry.kind)).ok_or(no_such_object(
+            Opcode::DestroyMkey,
+            object::MKEY,
+            key,
+        ))
     }
 
     /// That there is room for so many keys, and their domain is known.
@@ -78,10 +85,11 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
         }
     }
 
-    /// Destroys a key and what goes with it: first the key itself, so that nothing reaches through
-    /// it any more.
-    pub(crate) fn drop_key(&mut self, entry: &KeyEntry) -> Result<(), Fault> {
-        mkey::destroy(&mut self.device, entry.key)?;
+    /// Destroys a key, of which `newest` is the present form, and what goes with it: first the key
+    /// itself, so that nothing reaches through it any more.
+    pub(crate) fn drop_key(&mut self, entry: &KeyEntry, newest: u32) -> Result<(), Fault> {
+        let newest = Mkey(entry.key.0 & !0xff | newest & 0xff);
+        mkey::destroy(&mut self.device, newest)?;
         self.keys.remove(entry.key.index());
         self.drop_below(entry.below)?;
         if let Some(list) = entry.list {
@@ -209,9 +217,11 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
         let platform = self.device.platform();
         let page = 1_u64 << whole.log_page;
         let most = page.saturating_mul(u64::try_from(mkey::MAX_PAGES).unwrap_or(u64::MAX));
+        // Nobody names these by the host's addresses.
+        let first = region.addr % page;
         let mut at = 0;
         while at < region.len {
-            let addr = region.addr.wrapping_add(at);
+            let addr = first.wrapping_add(at);
             // All but the first begin a page.
             let len = (most - addr % page).min(region.len - at);
             let piece = place.piece(at, len);
@@ -255,7 +265,7 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
 
     fn allocated(&mut self, pd: Pd, pages: u32, list: Span) -> Result<Mr, Fault> {
         let platform = self.device.platform();
-        let addr = address(platform, list);
+        let addr = address(list);
         let pages_of_list = PageList::new(platform, list, addr, mkey::MAX_PAGES)?;
         let wanted = Wanted {
             pd: pd.0,
@@ -302,7 +312,7 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
             platform.memory().write_bytes(at, &page.to_be_bytes());
         }
         Ok(Pages {
-            addr: address(platform, list),
+            addr: address(list),
             lkey: reader.0,
             count: u32::try_from(pages.len()).unwrap_or(u32::MAX),
             log_page,
@@ -317,7 +327,7 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
 
     pub(crate) fn destroy_region(&mut self, mr: Mr) -> Result<(), Fault> {
         let entry = self.known_key(mr.lkey, &[KeyKind::Region, KeyKind::Registered])?;
-        self.drop_key(&entry)
+        self.drop_key(&entry, mr.rkey)
     }
 
     pub(crate) fn create_window(&mut self, pd: Pd, kind: KeyKind) -> Result<Mw, Fault> {
@@ -341,7 +351,7 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
     pub(crate) fn renew_window(&mut self, mw: Mw) -> Result<Mw, Fault> {
         let entry = self.known_key(mw.rkey, &[KeyKind::OwnWindow])?;
         let new = window::create(&mut self.device, entry.pd.0, true)?;
-        if let Err(fault) = self.drop_key(&entry) {
+        if let Err(fault) = self.drop_key(&entry, mw.rkey) {
             let _ = mkey::destroy(&mut self.device, new);
             return Err(fault);
         }
@@ -351,7 +361,7 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
 
     pub(crate) fn destroy_window(&mut self, mw: Mw) -> Result<(), Fault> {
         let entry = self.known_key(mw.rkey, &[KeyKind::Window, KeyKind::OwnWindow])?;
-        self.drop_key(&entry)
+        self.drop_key(&entry, mw.rkey)
     }
 
     /// Destroys every key there is.
@@ -372,8 +382,8 @@ const fn both(key: Mkey) -> Mr {
     Mr { lkey: key.0, rkey: key.0 }
 }
 
-/// CPU address of a piece of the arena.
-fn address<P: Platform>(platform: &P, span: Span) -> u64 {
-    let offset = u64::try_from(span.offset).unwrap_or(u64::MAX);
-    platform.memory().addr().wrapping_add(offset)
+/// What the key over a list calls its first byte: its offset in the arena, so that the device sees
+/// no address of the host.
+fn address(list: Span) -> u64 {
+    u64::try_from(list.offset).unwrap_or(u64::MAX)
 }

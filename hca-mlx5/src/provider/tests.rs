@@ -4,6 +4,7 @@
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 use dat_core::provider::FaultKind;
+use std::format;
 use std::vec::Vec;
 
 use dat_core::provider::{
@@ -12,7 +13,7 @@ use dat_core::provider::{
 };
 
 use super::*;
-use crate::data::scripted::{ARENA_ADDR, Op, Scripted, UAR};
+use crate::data::scripted::{ARENA_ADDR, ARENA_LEN, Op, Scripted, UAR};
 use crate::prm::cmd::Opcode;
 
 type Hca<'p, const WC: bool> = Mlx5<'p, Scripted<WC>, 4, 4, 8>;
@@ -169,6 +170,71 @@ fn a_shared_queue_in_use_is_not_destroyed() {
     hca.qp_destroy(qp, sq, rq).unwrap();
     hca.shared_destroy(queue, end).unwrap();
     assert_ne!(other, queue);
+}
+
+/// Every command and all memory that the device sees, with each object in use: the host's addresses
+/// are only where a region is named by them.
+#[test]
+fn the_device_sees_no_address_of_the_host() {
+    let p = Scripted::<false>::new();
+    let mut hca = open(&p);
+    hca.set_net(&NET, NOW).unwrap();
+    let pd = hca.pd_create().unwrap();
+    let (cq, _end) = hca.cq_create(16).unwrap();
+    // Named by addresses that do not fit its pages: a key over keys.
+    let region = Region { addr: ARENA_ADDR + 0x1234, len: 0x1_0000 };
+    let mr = hca.mr_map(pd, Backing::Host(region), 0, Access::all()).unwrap();
+    let mw = hca.mw_create(pd).unwrap();
+    let fast = hca.mr_allocate(pd, 4).unwrap();
+    let (page, _) = p.iova(0).unwrap();
+    let pages = hca.mr_pages(fast, &[page], 12).unwrap();
+    let NewQp { qp, mut sq, mut rq } = hca.qp_create(&init(pd, cq)).unwrap();
+    hca.qp_modify(qp, &QpStep::Init { access: Access::empty() }).unwrap();
+    let segment = Segment { addr: 0x40, len: 64, lkey: mr.lkey };
+    assert_eq!(rq.recv(&[segment]), 0);
+    let bind = Bind {
+        old_rkey: mw.rkey,
+        new_rkey: mw.rkey + 1,
+        lkey: mr.lkey,
+        addr: 0x40,
+        start: 0,
+        len: 64,
+        ..Bind::default()
+    };
+    sq.post(WorkRequest::Bind(&bind), &[], PostFlags::SIGNALED);
+    let made = seam::Registration {
+        old_key: fast.rkey,
+        new_key: fast.rkey + 1,
+        start: 0,
+        len: 64,
+        access: Access::REMOTE_READ,
+        pages,
+    };
+    sq.post(WorkRequest::Register(&made), &[], PostFlags::SIGNALED);
+    sq.post(WorkRequest::Send, &[segment], PostFlags::SIGNALED);
+
+    let stack = core::ptr::from_ref(&hca).expose_provenance() as u64 >> 24;
+    let is_host = |word: u64| {
+        (ARENA_ADDR..ARENA_ADDR + ARENA_LEN as u64).contains(&word) || word >> 24 == stack
+    };
+    let clean = |what: &str, bytes: &[u8]| {
+        for (at, word) in bytes.windows(8).enumerate() {
+            let word: [u8; 8] = word.try_into().unwrap();
+            for word in [u64::from_be_bytes(word), u64::from_le_bytes(word)] {
+                assert!(!is_host(word), "{what}, byte {at:#x}: {word:#x}");
+            }
+        }
+    };
+    for command in p.commands.borrow().iter() {
+        clean(&format!("{:?}", command.op), &command.input);
+    }
+    clean("the arena", &p.bytes(0, ARENA_LEN));
+    // The scan finds what is there: the same with a region under the host's own addresses.
+    hca.mr_create(pd, REGION, Access::all()).unwrap();
+    let last = p.of(Opcode::CreateMkey).pop().unwrap();
+    assert!(
+        last.input.windows(8).any(|word| is_host(u64::from_be_bytes(word.try_into().unwrap())))
+    );
 }
 
 /// A key that is not made leaves nothing of the list that it would have had.

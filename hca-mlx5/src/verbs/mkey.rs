@@ -2,8 +2,9 @@
 //!
 //! PRM "CREATE_MKEY". A region's key translates the region's own virtual addresses, with exactly
 //! the rights asked for: remote access is never on unless asked. Only memory inside the platform's
-//! arena, or that the host lent, can be registered. The low byte of the key is random, so that a
-//! key that outlived its region does not open the next one with the same index by chance.
+//! arena, or that the host lent, can be registered. The low byte of the key is random at first, and
+//! goes through all others before it comes back on the same index, so that a key that outlived its
+//! region does not open the next one there.
 //!
 //! A command carries the list of one key, [`MAX_PAGES`] at most. A region that has more, or that is
 //! named by other addresses than fit its pages, is a key of KLM translation over several keys with
@@ -87,7 +88,7 @@ type Head = [u8; mkey::TRANSLATION_AT];
 
 impl Wanted {
     /// The message up to the translation, with all that follows from this.
-    fn message(&self, mode: u8, variant: u8, octowords: u32) -> Head {
+    fn message(&self, mode: u8, octowords: u32) -> Head {
         let mut input = [0; mkey::TRANSLATION_AT];
         let mut context = MkeyContext(At::<_, { mkey::CONTEXT_AT }>(&mut input));
         context.set_access_mode_1_0(mode);
@@ -97,7 +98,6 @@ impl Wanted {
         context.set_rw(self.access.contains(Access::REMOTE_WRITE));
         context.set_a(self.access.contains(Access::REMOTE_ATOMIC));
         context.set_qpn(wqe::ANY_QPN);
-        context.set_mkey_7_0(variant);
         context.set_pd(self.pd);
         context.set_start_addr(self.start);
         context.set_len(self.len);
@@ -113,16 +113,17 @@ impl Wanted {
     }
 }
 
-/// Registers `region` in protection domain `pd` under its own addresses, as one key.
+/// Registers `region` in protection domain `pd` as one key that names its first byte by `start`.
 pub fn create<P: Platform>(
     device: &mut Device<'_, P>,
     pd: u32,
     region: Region,
+    start: u64,
     access: Access,
 ) -> Result<Mkey, Fault> {
     let platform = device.platform();
-    let list = PageList::new(platform, place(device, region)?, region.addr, MAX_PAGES)?;
-    let wanted = Wanted { pd, start: region.addr, len: region.len, access };
+    let list = PageList::new(platform, place(device, region)?, start, MAX_PAGES)?;
+    let wanted = Wanted { pd, start, len: region.len, access };
     over(device, &wanted, &list)
 }
 
@@ -167,15 +168,14 @@ fn translated<P: Platform>(
 ) -> Result<Mkey, Fault> {
     // Two 8-byte entries to a 16-byte word.
     let octowords = u32::try_from(count.div_ceil(2)).unwrap_or(u32::MAX);
-    let variant = device.random.next_byte();
-    let mut head = wanted.message(mkey::MODE_MTT, variant, octowords);
+    let mut head = wanted.message(mkey::MODE_MTT, octowords);
     MkeyContext(At::<_, { mkey::CONTEXT_AT }>(&mut head)).set_log_page_size(log_page);
     put(&mut head, mkey::ACTUAL_SIZE_AT, &octowords.to_be_bytes());
     let mut input = [0; MAX_MESSAGE];
     put(&mut input, 0, &head);
     write(&mut input);
     let len = mkey::TRANSLATION_AT + 16 * count.div_ceil(2);
-    submit(device, input.get_mut(..len).unwrap_or_default(), variant)
+    submit(device, input.get_mut(..len).unwrap_or_default())
 }
 
 /// A key that stands for other keys, one behind the other, while they are being made.
@@ -219,15 +219,14 @@ impl Chain {
         device: &mut Device<'_, P>,
         wanted: &Wanted,
     ) -> Result<Mkey, Fault> {
-        let variant = device.random.next_byte();
         // Room in whole granules of four.
         let octowords = self.count.next_multiple_of(4);
         let size = u32::try_from(octowords).unwrap_or(u32::MAX);
-        let mut head = wanted.message(mkey::MODE_KLM, variant, size);
+        let mut head = wanted.message(mkey::MODE_KLM, size);
         put(&mut head, mkey::ACTUAL_SIZE_AT, &size.to_be_bytes());
         put(&mut self.input, 0, &head);
         let len = mkey::TRANSLATION_AT + 16 * octowords;
-        submit(device, self.input.get_mut(..len).unwrap_or_default(), variant)
+        submit(device, self.input.get_mut(..len).unwrap_or_default())
     }
 }
 
@@ -240,15 +239,14 @@ pub fn allocate<P: Platform>(
     pd: u32,
     pages: u32,
 ) -> Result<Mkey, Fault> {
-    let variant = device.random.next_byte();
     let wanted = Wanted { pd, start: 0, len: 0, access: Access::empty() };
     let octowords = wqe::page_octowords(pages).into();
-    let mut input = wanted.message(mkey::MODE_MTT, variant, octowords);
+    let mut input = wanted.message(mkey::MODE_MTT, octowords);
     let mut context = MkeyContext(At::<_, { mkey::CONTEXT_AT }>(&mut input));
     context.set_free(true);
     context.set_umr_en(true);
     context.set_log_page_size(12);
-    submit(device, &mut input, variant)
+    submit(device, &mut input)
 }
 
 /// Whether the arena has all those pages.
@@ -276,7 +274,6 @@ pub fn owns<P: Platform>(platform: &P, pages: &[u64], log_page: u8) -> bool {
 /// Makes a key of `pd` for the driver's own buffers: local read and write, addressed by device
 /// address.
 pub fn physical<P: Platform>(device: &mut Device<'_, P>, pd: u32) -> Result<Mkey, Fault> {
-    let variant = device.random.next_byte();
     let mut input = [0; mkey::TRANSLATION_AT];
     let mut context = MkeyContext(At::<_, { mkey::CONTEXT_AT }>(&mut input));
     context.set_access_mode_1_0(mkey::MODE_PA);
@@ -284,24 +281,39 @@ pub fn physical<P: Platform>(device: &mut Device<'_, P>, pd: u32) -> Result<Mkey
     context.set_lw(true);
     context.set_length64(true);
     context.set_qpn(wqe::ANY_QPN);
-    context.set_mkey_7_0(variant);
     context.set_pd(pd);
-    submit(device, &mut input, variant)
+    submit(device, &mut input)
 }
 
-/// Sends a CREATE_MKEY and puts the key together.
+/// Tries to give an index that is used again its next key.
+const TRIES: u8 = 4;
+
+/// Sends a CREATE_MKEY and puts the key together. Its low byte is random; if the firmware uses an
+/// index again, it is the next in the order of that index (`device::key_rest`). A firmware that
+/// reuses indexes in no order gets any byte in the end.
 pub(super) fn submit<P: Platform>(
     device: &mut Device<'_, P>,
     input: &mut [u8],
-    variant: u8,
 ) -> Result<Mkey, Fault> {
-    let index = device.make(Opcode::CreateMkey, input)?;
-    Ok(Mkey::new(index, variant))
+    let mut left = TRIES;
+    loop {
+        left = left.saturating_sub(1);
+        let guess = device.key_rest.guess();
+        let variant = guess.unwrap_or_else(|| device.random.next_byte());
+        MkeyContext(At::<_, { mkey::CONTEXT_AT }>(&mut *input)).set_mkey_7_0(variant);
+        let key = Mkey::new(device.make(Opcode::CreateMkey, input)?, variant);
+        if device.key_rest.admits(key, left == 0) {
+            return Ok(key);
+        }
+        device.end(Opcode::DestroyMkey, key.index())?;
+    }
 }
 
 /// Destroys a key. When it returns, the device no longer touches the memory behind it.
 pub fn destroy<P: Platform>(device: &mut Device<'_, P>, key: Mkey) -> Result<(), Fault> {
-    device.end(Opcode::DestroyMkey, key.index())
+    device.end(Opcode::DestroyMkey, key.index())?;
+    device.key_rest.free(key);
+    Ok(())
 }
 
 #[cfg(test)]

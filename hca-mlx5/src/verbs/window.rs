@@ -25,7 +25,6 @@ pub fn create<P: Platform>(
     pd: u32,
     type_2: bool,
 ) -> Result<Mkey, Fault> {
-    let variant = device.random.next_byte();
     let mut input = [0; mkey::TRANSLATION_AT];
     let mut context = MkeyContext(At::<_, { mkey::CONTEXT_AT }>(&mut input));
     context.set_free(true);
@@ -34,8 +33,7 @@ pub fn create<P: Platform>(
     context.set_en_rinval(type_2);
     context.set_access_mode_1_0(mkey::MODE_KLM);
     context.set_qpn(wqe::ANY_QPN);
-    context.set_mkey_7_0(variant);
     context.set_pd(pd);
     context.set_translations_octword_size(wqe::BIND_OCTOWORDS.into());
-    submit(device, &mut input, variant)
+    submit(device, &mut input)
 }

@@ -12,6 +12,7 @@
 //! | `ip=ADDRESS/PREFIX` | the adapter's own address and the length of the network prefix | required |
 //! | `gateway=ADDRESS` | next hop for everything outside that network | none |
 //! | `vlan=NUMBER` | 802.1Q VLAN of all frames | none |
+//! | `neigh=ADDRESS,MAC` | a neighbour, or the gateway, with a fixed MAC; may be repeated, up to 32 times | none |
 //! | `mtu=BYTES` | greatest payload of a packet: 256, 512, 1024, 2048 or 4096 | what the port has |
 //! | `endpoints=NUMBER` | Endpoints, and as many zones and service points: 16 to 16384 | 1024 |
 //! | `memory=MIB` | memory for queues | 96, and 48 for each 1024 Endpoints more |
@@ -20,7 +21,7 @@
 use std::net::IpAddr;
 
 use dat_core::provider::{Mtu, Net};
-use vfio_host::{Address, Options};
+use vfio_host::{Address, Neighbour, Options, neighbour};
 
 use crate::log::Level;
 
@@ -50,6 +51,8 @@ pub(crate) struct Config {
     pub(crate) device: Address,
     /// Its network configuration.
     pub(crate) net: Net,
+    /// Neighbours with a fixed MAC.
+    pub(crate) neighbours: Vec<Neighbour>,
     /// Upper limit of the path MTU, if any.
     pub(crate) mtu: Option<Mtu>,
     /// Endpoints, and as many zones and service points.
@@ -69,6 +72,7 @@ impl Config {
         let mut config = Self {
             device,
             net: Net { addr: IpAddr::from([0; 4]), prefix: 0, gateway: None, vlan: None },
+            neighbours: Vec::new(),
             mtu: None,
             endpoints: ENDPOINTS,
             memory: None,
@@ -112,6 +116,10 @@ impl Config {
                 let vlan = value.parse().ok().filter(|vlan| (1..=4094).contains(vlan));
                 self.net.vlan = Some(vlan.ok_or_else(|| bad("a VLAN is 1 to 4094"))?);
             }
+            "neigh" if self.neighbours.len() < neighbour::MOST => {
+                self.neighbours.push(neighbour::parse(value).map_err(|what| bad(&what))?);
+            }
+            "neigh" => return Err(bad("32 neighbours can be fixed")),
             "mtu" => {
                 let bytes = value.parse().ok();
                 let mtu = (1..=5).filter_map(Mtu::from_code).find(|mtu| Some(mtu.bytes()) == bytes);
@@ -132,7 +140,7 @@ impl Config {
             }
             _ => {
                 return Err(format!(
-                    "{name}= is unknown: there are ip, gateway, vlan, mtu, endpoints, memory, log"
+                    "{name}= is unknown: there are ip, gateway, vlan, neigh, mtu, endpoints, memory, log"
                 ));
             }
         }
@@ -218,6 +226,18 @@ mod tests {
     }
 
     #[test]
+    fn neighbours_are_read_in_order_up_to_a_bound() {
+        let words = |count: usize| {
+            (0..count).map(|n| format!(" neigh=10.0.1.{n},02:00:00:00:00:0b")).collect::<String>()
+        };
+        let most = Config::read(&format!("3b:00.0 ip=10.0.0.1/8{}", words(32))).unwrap();
+        assert_eq!(most.neighbours.len(), 32);
+        assert_eq!(most.neighbours[3], ([10, 0, 1, 3].into(), [2, 0, 0, 0, 0, 0x0b]));
+        let error = Config::read(&format!("3b:00.0 ip=10.0.0.1/8{}", words(33))).unwrap_err();
+        assert!(error.contains("32 neighbours"), "{error}");
+    }
+
+    #[test]
     fn errors_name_the_wrong_word() {
         for (text, named) in [
             ("", "empty"),
@@ -228,6 +248,7 @@ mod tests {
             ("3b:00.0 ip=10.0.0.1/8 mtu=1000", "mtu=1000"),
             ("3b:00.0 ip=10.0.0.1/8 vlan=4095", "4094"),
             ("3b:00.0 ip=10.0.0.1/8 gateway=fd00::1", "kinds"),
+            ("3b:00.0 ip=10.0.0.1/8 neigh=10.0.0.2", "neigh=10.0.0.2"),
             ("3b:00.0 ip=10.0.0.1/8 endpoints=15", "16384"),
             ("3b:00.0 ip=10.0.0.1/8 endpoints=16385", "16384"),
             ("3b:00.0 ip=10.0.0.1/8 colour=red", "colour"),

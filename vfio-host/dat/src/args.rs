@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args as Group, Parser, Subcommand, ValueEnum};
 use dat_core::provider::{Mtu, Net};
-use vfio_host::Address;
+use vfio_host::{Address, Neighbour};
 
 use super::compat::Compat;
 use super::failure::Failure;
@@ -177,6 +177,10 @@ pub(crate) struct Adapter {
     /// 802.1Q VLAN, 1 to 4094
     #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u16).range(1..=4094))]
     vlan: Option<u16>,
+    /// A neighbour, or the gateway, with its MAC, as 192.168.7.2,02:00:00:00:00:0b: it is not asked
+    /// for, and nobody can claim its address; once for each
+    #[arg(long, value_name = "ADDRESS,MAC", value_parser = vfio_host::neighbour::parse)]
+    pub(crate) neigh: Vec<Neighbour>,
     /// Path MTU: 256, 512, 1024, 2048 or 4096; a client's must not exceed its listener's
     #[arg(long, value_name = "BYTES", value_parser = mtu)]
     pub(crate) mtu: Option<Mtu>,

@@ -86,7 +86,7 @@ impl<P: Provider> Ia<'_, P> {
         let named = Region { addr: start, len: region.len };
         let key = poster.edit(shared, &near, (slot, zone), edit, cookie, flags, |key| {
             region_shared.bound.fetch_or(OPEN, Ordering::AcqRel);
-            region_shared.reoccupy(new, zone | GENERAL, privileges, named, key);
+            region_shared.occupy(new, zone | GENERAL, privileges, named, key);
         })?;
         if let Some(control) = self.objects.lmrs.get_mut(lmr.0) {
             control.editor = Some(ep);

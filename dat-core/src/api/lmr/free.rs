@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 use crate::data::shared::lmr::OPEN;
 use crate::engine::Ia;
 use crate::objects::lmr::MemType;
-use crate::provider::Provider;
+use crate::provider::{Mr, Provider};
 use crate::types::dat_return::{DatSubtype, DatType, Error};
 use crate::types::handle::Lmr;
 
@@ -27,21 +27,28 @@ impl<P: Provider> Ia<'_, P> {
     /// Ends a registration of any kind.
     pub(crate) fn lmr_remove(&mut self, lmr: Lmr) -> Result<(), Error> {
         let control = self.objects.lmrs.live(lmr)?;
-        let (mr, pz) = (control.mr, control.pz);
+        let (mr, pz) = (Mr { rkey: control.rkey, ..control.mr }, control.pz);
         let reserved = control.mem_type == MemType::Ia;
         let Some(shared) = self.data.shared.lmrs.get(lmr.0.index() as usize) else {
             return Ok(());
         };
-        if shared.bound.load(Ordering::Acquire) & !OPEN != 0 {
-            return Err(Error::new(DatType::InvalidState, DatSubtype::InvalidStateLmrInUse));
+        let in_use = || shared.bound.load(Ordering::SeqCst) & !OPEN != 0;
+        let refusal = Error::new(DatType::InvalidState, DatSubtype::InvalidStateLmrInUse);
+        if in_use() {
+            return Err(refusal);
         }
         let identity = shared.vacate();
+        // A bind on another thread may have found it before it was vacated.
+        if in_use() {
+            shared.restore(identity);
+            return Err(refusal);
+        }
         if let Err(fault) = self.hca.mr_destroy(mr) {
             shared.restore(identity);
             return Err(fault.into());
         }
         // The next LMR here begins with a key of its own.
-        shared.bound.store(0, Ordering::Release);
+        shared.bound.fetch_and(!OPEN, Ordering::AcqRel);
         self.objects.lmrs.remove(lmr.0);
         if !reserved {
             self.objects.pzs.release(Some(pz));

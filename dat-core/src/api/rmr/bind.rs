@@ -13,7 +13,8 @@ impl<P: Provider> EpPoster<'_, P> {
     /// Posts a bind of `rmr` to the range `lmr`, and returns the new `rmr_context`; length 0
     /// unbinds.
     ///
-    /// The old context is dead when the bind completes; requests posted behind it start after it.
+    /// The old context is dead when the bind completes, and comes back after 255 other binds at the
+    /// soonest; requests posted behind it start after it.
     /// Of the privileges only the remote ones count: REMOTE_READ needs LOCAL_READ of the LMR,
     /// REMOTE_WRITE needs LOCAL_WRITE. Endpoint: CONNECTED, or DISCONNECTED, where it is
     /// flushed. Errors as for [`EpPoster::post_send`], and `INVALID_HANDLE` for the RMR;

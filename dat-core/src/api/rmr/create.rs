@@ -35,7 +35,7 @@ impl<P: Provider> Ia<'_, P> {
             return Err(full);
         }
         let mw = make(&mut self.hca, pd)?;
-        let control = RmrControl { pz, mw, freed: false };
+        let control = RmrControl { pz, freed: false };
         let rmr = self.objects.rmrs.insert(control).map(Rmr).ok_or(full)?;
         if let Some(shared) = self.data.shared.rmrs.get(rmr.0.index() as usize) {
             shared.pz.store(pz.0.index() | mark, Ordering::Relaxed);

@@ -21,12 +21,13 @@ impl<P: Provider> Ia<'_, P> {
     /// that has been freed already.
     #[doc(alias = "dat_rmr_free")]
     pub fn rmr_free(&mut self, rmr: Rmr) -> Result<(), Error> {
-        let mw = self.objects.rmrs.live(rmr)?.mw;
+        self.objects.rmrs.live(rmr)?;
         let Some(window) = self.data.shared.rmrs.get(rmr.0.index() as usize) else {
             return Ok(());
         };
         window.retire(rmr);
         self.await_binds(rmr);
+        let mw = window.newest();
         if self.hca.mw_destroy(mw).is_err() {
             // A device may refuse while the key is in use.
             self.break_binder(Ep(Handle::from_raw(window.binder.load(Ordering::Relaxed))));

@@ -3,7 +3,8 @@
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering;
 
-use crate::provider::Region;
+use crate::data::shared::Shared;
+use crate::provider::{Mw, Region};
 use crate::types::atomic::AtomicU64;
 use crate::types::flags::MemPriv;
 use crate::types::handle::{Handle, Rmr};
@@ -99,21 +100,22 @@ impl LmrShared {
         }
     }
 
-    /// An LMR comes to live here. Its range does not wrap.
-    pub(crate) fn occupy(
-        &self,
-        context: u32,
-        zone: u64,
-        rights: MemPriv,
-        region: Region,
-        lkey: u32,
-    ) {
-        self.bound.store(0, Ordering::Relaxed);
-        self.reoccupy(context, zone, rights, region, lkey);
+    /// Counts an RMR that is being bound. False, and not counted, if the LMR of that context does
+    /// not live here any more.
+    pub(crate) fn hold(&self, context: u32) -> bool {
+        // ORDER: `lmr_free` vacates and then reads the count; this counts and then reads the
+        // identity. So the one or the other sees that both want the LMR. The count is taken back by
+        // the same amount, whatever lives here by then.
+        self.bound.fetch_add(1, Ordering::SeqCst);
+        let lives = (self.identity.load(Ordering::SeqCst) >> 32) as u32 == context;
+        if !lives {
+            self.bound.fetch_sub(1, Ordering::SeqCst);
+        }
+        lives
     }
 
-    /// As [`Self::occupy`], of the LMR that lives here already.
-    pub(crate) fn reoccupy(
+    /// An LMR comes to live here, or the one that does changes. Its range does not wrap.
+    pub(crate) fn occupy(
         &self,
         context: u32,
         zone: u64,
@@ -277,6 +279,18 @@ impl RmrShared {
         }
     }
 
+    /// Its present key and its next.
+    #[inline(always)]
+    pub(crate) fn keys(&self, shared: &Shared<'_>) -> (u32, u32) {
+        let old = self.rkey.load(Ordering::Relaxed);
+        (old, shared.order.after(old))
+    }
+
+    /// Its window, by the newest key.
+    pub(crate) fn newest(&self) -> Mw {
+        Mw { rkey: self.rkey.load(Ordering::Relaxed) }
+    }
+
     /// The range it is bound to, if it is.
     pub(crate) fn bound(&self) -> Option<LmrTriplet> {
         let context = self.lmr_context.load(Ordering::Acquire);
@@ -354,5 +368,29 @@ impl RmrShared {
     pub(crate) fn add_bind(&self, ep: u64) {
         self.binder.store(ep, Ordering::Relaxed);
         self.binds.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A bind finds the LMR; before it counts its hold, the LMR is freed and another comes to the
+    /// slot.
+    #[test]
+    fn a_hold_on_a_freed_lmr_is_no_hold_on_the_next() {
+        let slot = LmrShared::new();
+        let region = Region { addr: 0, len: 64 };
+        let (old, new) = (5 << CONTEXT_BITS | 1, 5 << CONTEXT_BITS | 2);
+        slot.occupy(old, 0, MemPriv::ALL, region, 7);
+        assert!(slot.hold(old));
+        slot.bound.fetch_sub(1, Ordering::SeqCst);
+        slot.vacate();
+        assert!(!slot.hold(old));
+        slot.occupy(new, 0, MemPriv::ALL, region, 8);
+        assert!(!slot.hold(old));
+        assert_eq!(slot.bound.load(Ordering::SeqCst), 0);
+        assert!(slot.hold(new));
+        assert_eq!(slot.bound.load(Ordering::SeqCst), 1);
     }
 }

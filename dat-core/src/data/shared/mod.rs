@@ -30,6 +30,7 @@ use crate::data::shared::request::RequestSlot;
 use crate::data::shared::srq::{SrqShared, SrqSlot};
 use crate::data::shared::stack::Stack;
 use crate::types::atomic::AtomicU64;
+use crate::types::key_order::KeyOrder;
 
 /// The shared part of one Interface Adapter, as every half holds it.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +43,8 @@ pub(crate) struct Shared<'s> {
     pub(crate) lmrs: &'s [LmrShared],
     pub(crate) rmrs: &'s [RmrShared],
     pub(crate) keys: Keys<'s>,
+    /// How keys follow each other.
+    pub(crate) order: &'s KeyOrder,
     pub(crate) srqs: &'s [SrqShared],
     pub(crate) srq_slots: &'s [SrqSlot],
     pub(crate) evds: &'s [EvdShared],

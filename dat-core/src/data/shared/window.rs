@@ -6,7 +6,8 @@ use crate::data::shared::lmr::NO_CONTEXT;
 use crate::data::shared::{Shared, lmr};
 use crate::types::handle::Rmr;
 
-/// Ends an RMR's hold on the LMR of that context.
+/// Ends an RMR's hold on the LMR of that context, which lives as long as it is held: its slot is
+/// enough.
 pub(crate) fn release(shared: &Shared<'_>, context: u32) {
     if let Some(old) = lmr::find(shared.lmrs, context) {
         old.bound.fetch_sub(1, Ordering::Relaxed);

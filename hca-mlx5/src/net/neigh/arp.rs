@@ -6,16 +6,23 @@ use dat_core::Instant;
 use smoltcp::wire::{ArpOperation, ArpPacket, ArpRepr, EthernetAddress};
 
 use super::frame::{self, ARP, Frame, Header, Mac, Tag, is_station};
-use super::{Neighbours, Reply, Verdict};
+use super::{Claim, Neighbours, Reply, Rule, Verdict};
 
 /// Length of a packet.
 const PACKET: usize = 28;
 /// Everybody.
 pub(super) const BROADCAST: Mac = [0xff; 6];
 
-/// Asks everybody for `target`; with `own == target` it is an announcement.
-pub(super) fn request(tag: Tag, mac: Mac, own: Ipv4Addr, target: Ipv4Addr) -> Option<Frame> {
-    build(tag, ArpOperation::Request, (mac, own), (BROADCAST, [0; 6], target))
+/// Asks everybody, or the station `known`, for `target`; with `own == target` it is an announcement.
+pub(super) fn request(
+    tag: Tag,
+    mac: Mac,
+    own: Ipv4Addr,
+    target: Ipv4Addr,
+    known: Option<Mac>,
+) -> Option<Frame> {
+    let to = known.unwrap_or(BROADCAST);
+    build(tag, ArpOperation::Request, (mac, own), (to, [0; 6], target))
 }
 
 /// Tells `asker` our MAC.
@@ -61,7 +68,7 @@ impl<const N: usize> Neighbours<N> {
             return Verdict::Malformed;
         };
         if !is_station(sender_mac) {
-            return Verdict::Malformed;
+            return Verdict::Broken(Rule::Source);
         }
         if sender_mac == self.mac {
             return Verdict::Ignored;
@@ -73,17 +80,20 @@ impl<const N: usize> Neighbours<N> {
             ArpOperation::Request if target == own => {
                 // A sender of 0.0.0.0 only probes whether the address is free.
                 if !sender.is_unspecified() {
-                    self.question_came(sender.into(), sender_mac, now);
+                    self.claimed(sender.into(), sender_mac, Claim::Question, now);
                 }
                 self.queue(Reply { mac: sender_mac, asker: sender.into(), target: own.into() });
                 Verdict::Accepted
             }
             ArpOperation::Unknown(_) => Verdict::Malformed,
-            // To nobody here, and no announcement.
-            ArpOperation::Request if sender != target => Verdict::Ignored,
-            ArpOperation::Request | ArpOperation::Reply => {
-                self.answer_came(sender.into(), sender_mac, now)
+            ArpOperation::Reply if target == own && header.destination == self.mac => {
+                self.claimed(sender.into(), sender_mac, Claim::Answer, now)
             }
+            ArpOperation::Request | ArpOperation::Reply if sender == target => {
+                self.claimed(sender.into(), sender_mac, Claim::Announcement, now)
+            }
+            // To nobody here, and no announcement.
+            ArpOperation::Request | ArpOperation::Reply => Verdict::Ignored,
         }
     }
 }

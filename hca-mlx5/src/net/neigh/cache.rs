@@ -1,8 +1,13 @@
 //! The neighbour cache: known addresses, pending ones, and when to ask again.
 //!
-//! An entry is `Pending` from the first [`Cache::ask`] until an answer or the last deadline of
-//! [`WAITS`]; then `Known` for [`LIFETIME`], or `Failed` until the failure has been reported. When
-//! the cache is full the entry goes that was asked for longest ago, but never a pending one.
+//! An entry is `Asking` from the first [`Cache::ask`] until an answer or the last deadline of
+//! [`WAITS`]; then `Known`, or `Failed` until the failure has been reported. A known entry is not
+//! forgotten after [`LIFETIME`], nor replaced when a message claims another MAC: its own MAC is
+//! asked first, by unicast ([`PROBES`], RFC 4861 7.3.3, RFC 1122 2.3.2.1). Only if that does not
+//! answer, everybody is asked, and the next answer is believed.
+//!
+//! When the cache is full a failure goes first, then the entry that was asked for longest ago; never
+//! a pending or a fixed one. What was learned and never asked for replaces no neighbour in use.
 
 use core::time::Duration;
 
@@ -20,8 +25,14 @@ pub const WAITS: [Duration; 4] = [
     Duration::from_secs(1),
     Duration::from_secs(1),
 ];
+/// How long each unicast question to a known MAC waits for its answer. MAX_UNICAST_SOLICIT of RFC
+/// 4861 many, but together shorter than a peer waits for the answer to its request.
+pub const PROBES: [Duration; 3] = [Duration::from_millis(200); 3];
 /// How long an answer is believed.
 pub const LIFETIME: Duration = Duration::from_secs(60);
+/// Least time between an answer and the probe that doubts it: whoever claims another MAC without
+/// end causes one probe in this time.
+pub const PROBE_GAP: Duration = Duration::from_secs(1);
 /// How long a failure is reported again after the first report, before the address is asked for
 /// anew.
 const HOLD: Duration = Duration::from_secs(1);
@@ -37,29 +48,61 @@ pub(super) enum Answer {
     Full,
 }
 
+/// What a message says of a neighbour's MAC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Claim {
+    /// It asks for one of our addresses.
+    Question,
+    /// It was sent to many, or in answer to nothing.
+    Announcement,
+    /// It answers a question of ours, as far as can be seen.
+    Answer,
+}
+
+/// What became of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// It was wanted, or says what is known.
+    Accepted,
+    Unsolicited,
+    /// It names another MAC than the one in use, which is probed.
+    Contradicts,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// `asked` questions are out; at `due` the next one, or the end.
-    Pending {
+    /// `asked` questions are out; at `due` the next one, or the end. With `known` they go to that
+    /// MAC alone, else to everybody.
+    Asking {
+        known: Option<Mac>,
         asked: u8,
         due: Instant,
     },
     Known {
         mac: Mac,
-        until: Instant,
+        confirmed: Instant,
     },
     /// `until` is set once the failure has been reported.
     Failed {
         until: Option<Instant>,
     },
+    /// Given by the configuration.
+    Fixed(Mac),
+}
+
+impl State {
+    /// The first question to everybody, at `now`.
+    const fn search(now: Instant) -> Self {
+        Self::Asking { known: None, asked: 0, due: now }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     addr: Gid,
     state: State,
-    /// When it was last asked for; [`Instant::ZERO`] if never.
-    used: Instant,
+    /// When it was last asked for, if ever.
+    used: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -76,90 +119,144 @@ impl<const N: usize> Cache<N> {
         self.entries.iter_mut().find(|entry| entry.addr == addr)
     }
 
-    /// Makes room for `entry`, at the cost of the least recently used one that is not pending.
-    fn place(&mut self, entry: Entry) -> bool {
+    /// Searches under way: no more than half of the cache, so that a flood of them leaves the
+    /// neighbours in use.
+    fn searches(&self) -> usize {
+        let search = |entry: &&Entry| matches!(entry.state, State::Asking { known: None, .. });
+        self.entries.iter().filter(search).count()
+    }
+
+    /// Makes room for `entry`, at the cost of a failure or of the least recently used one. One never
+    /// asked for replaces none that was.
+    fn insert(&mut self, entry: Entry) -> bool {
         let Err(entry) = self.entries.push(entry) else {
             return true;
         };
         let oldest = self
             .entries
             .iter_mut()
-            .filter(|entry| !matches!(entry.state, State::Pending { .. }))
-            .min_by_key(|entry| entry.used);
+            .filter_map(|old| match old.state {
+                State::Known { confirmed, .. } => Some((old.used, confirmed, old)),
+                State::Failed { .. } => Some((None, Instant::ZERO, old)),
+                State::Asking { .. } | State::Fixed(_) => None,
+            })
+            .min_by_key(|(used, confirmed, _)| (*used, *confirmed));
         match oldest {
-            Some(place) => {
-                *place = entry;
+            Some((used, _, old)) if used <= entry.used => {
+                *old = entry;
                 true
             }
-            None => false,
+            Some(_) | None => false,
         }
+    }
+
+    /// Fixes the MAC of `addr`. False if it is fixed already, or half of the cache is.
+    pub(super) fn fix(&mut self, addr: Gid, mac: Mac) -> bool {
+        let entry = Entry { addr, state: State::Fixed(mac), used: None };
+        self.find(addr).is_none() && self.entries.len() < N / 2 && self.insert(entry)
     }
 
     /// Returns the state of `addr`; starts asking if there is none.
     pub(super) fn ask(&mut self, addr: Gid, now: Instant) -> Answer {
-        let fresh = State::Pending { asked: 0, due: now };
+        let full = self.searches() >= N / 2;
         let Some(entry) = self.find(addr) else {
-            let entry = Entry { addr, state: fresh, used: now };
-            return if self.place(entry) { Answer::Pending } else { Answer::Full };
+            let entry = Entry { addr, state: State::search(now), used: Some(now) };
+            return if !full && self.insert(entry) { Answer::Pending } else { Answer::Full };
         };
-        entry.used = now;
-        match entry.state {
-            State::Known { mac, until } if now < until => Answer::Known(mac),
-            State::Pending { asked, due } if usize::from(asked) < WAITS.len() || now < due => {
-                Answer::Pending
+        entry.used = Some(now);
+        let (state, answer) = match entry.state {
+            State::Fixed(mac) => return Answer::Known(mac),
+            State::Known { mac, confirmed } if now < confirmed + LIFETIME => {
+                return Answer::Known(mac);
             }
-            State::Failed { until: None } | State::Pending { .. } => {
-                entry.state = State::Failed { until: Some(now + HOLD) };
-                Answer::Failed
+            // A probe whose time has not come.
+            State::Asking { known: Some(mac), asked: 0, due } if now < due => {
+                return Answer::Known(mac);
             }
-            State::Failed { until: Some(until) } if now < until => Answer::Failed,
-            State::Known { .. } | State::Failed { .. } => {
-                entry.state = fresh;
-                Answer::Pending
+            State::Asking { known: Some(_), .. } => return Answer::Pending,
+            State::Asking { known: None, asked, due }
+                if usize::from(asked) < WAITS.len() || now < due =>
+            {
+                return Answer::Pending;
             }
-        }
+            State::Failed { until: Some(until) } if now < until => return Answer::Failed,
+            State::Known { mac, .. } => {
+                (State::Asking { known: Some(mac), asked: 0, due: now }, Answer::Pending)
+            }
+            State::Failed { until: None } | State::Asking { known: None, .. } => {
+                (State::Failed { until: Some(now + HOLD) }, Answer::Failed)
+            }
+            State::Failed { .. } if full => return Answer::Full,
+            State::Failed { .. } => (State::search(now), Answer::Pending),
+        };
+        entry.state = state;
+        answer
     }
 
-    /// An answer from `addr`. True if it had been asked for, or confirms what is known.
-    pub(super) fn answer(&mut self, addr: Gid, mac: Mac, now: Instant) -> bool {
-        let until = now + LIFETIME;
+    /// A message says that `addr` is at `mac`.
+    pub(super) fn claim(&mut self, addr: Gid, mac: Mac, how: Claim, now: Instant) -> Outcome {
+        let learned = State::Known { mac, confirmed: now };
         let Some(entry) = self.find(addr) else {
-            return false;
+            if how != Claim::Question {
+                return Outcome::Unsolicited;
+            }
+            self.insert(Entry { addr, state: learned, used: None });
+            return Outcome::Accepted;
         };
-        let believe = match entry.state {
-            State::Pending { .. } => true,
-            State::Known { mac: known, .. } => known == mac,
-            State::Failed { .. } => false,
+        let (state, outcome) = match entry.state {
+            State::Asking { known: None, .. } => (learned, Outcome::Accepted),
+            State::Asking { known: Some(old), .. } if old == mac && how == Claim::Answer => {
+                (learned, Outcome::Accepted)
+            }
+            State::Known { mac: old, .. }
+            | State::Asking { known: Some(old), .. }
+            | State::Fixed(old)
+                if old == mac =>
+            {
+                return Outcome::Accepted;
+            }
+            // Nobody uses it yet: one hint replaces another.
+            State::Known { .. } if entry.used.is_none() => (learned, Outcome::Accepted),
+            State::Known { mac: known, confirmed } => {
+                let due = now.max(confirmed + PROBE_GAP);
+                (State::Asking { known: Some(known), asked: 0, due }, Outcome::Contradicts)
+            }
+            State::Asking { .. } | State::Fixed(_) => return Outcome::Contradicts,
+            // Somebody is there again: the next call need not wait to ask.
+            State::Failed { .. } if how == Claim::Question => {
+                (State::Failed { until: Some(now) }, Outcome::Unsolicited)
+            }
+            State::Failed { .. } => return Outcome::Unsolicited,
         };
-        if believe {
-            entry.state = State::Known { mac, until };
-        }
-        believe
+        entry.state = state;
+        outcome
     }
 
-    /// `addr` asked for us and thereby gave its MAC.
-    pub(super) fn insert(&mut self, addr: Gid, mac: Mac, now: Instant) {
-        let state = State::Known { mac, until: now + LIFETIME };
-        if let Some(entry) = self.find(addr) {
-            entry.state = state;
-        } else {
-            self.place(Entry { addr, state, used: Instant::ZERO });
-        }
+    /// The known MAC of `addr` is being asked.
+    pub(super) fn is_probed(&mut self, addr: Gid) -> bool {
+        let entry = self.find(addr);
+        entry.is_some_and(|entry| matches!(entry.state, State::Asking { known: Some(_), .. }))
     }
 
-    /// The next address to ask for at `now`, and how many searches ended in vain on the way.
-    pub(super) fn probe(&mut self, now: Instant) -> (Option<Gid>, u32) {
+    /// The next address to ask for at `now`, with the MAC to ask if it is not everybody, and how
+    /// many searches ended in vain on the way.
+    pub(super) fn probe(&mut self, now: Instant) -> (Option<(Gid, Option<Mac>)>, u32) {
         let mut failed: u32 = 0;
         for entry in &mut self.entries {
-            let State::Pending { asked, due } = entry.state else {
+            let State::Asking { mut known, mut asked, due } = entry.state else {
                 continue;
             };
             if now < due {
                 continue;
             }
-            if let Some(wait) = WAITS.get(usize::from(asked)) {
-                entry.state = State::Pending { asked: asked.saturating_add(1), due: now + *wait };
-                return (Some(entry.addr), failed);
+            if known.is_some() && usize::from(asked) >= PROBES.len() {
+                (known, asked) = (None, 0);
+            }
+            let waits: &[Duration] = if known.is_some() { &PROBES } else { &WAITS };
+            if let Some(wait) = waits.get(usize::from(asked)) {
+                let asked = asked.saturating_add(1);
+                entry.state = State::Asking { known, asked, due: now + *wait };
+                return (Some((entry.addr, known)), failed);
             }
             entry.state = State::Failed { until: None };
             failed = failed.saturating_add(1);
@@ -172,8 +269,8 @@ impl<const N: usize> Cache<N> {
         self.entries
             .iter()
             .filter_map(|entry| match entry.state {
-                State::Pending { due, .. } => Some(due),
-                State::Known { .. } | State::Failed { .. } => None,
+                State::Asking { due, .. } => Some(due),
+                State::Known { .. } | State::Failed { .. } | State::Fixed(_) => None,
             })
             .min()
     }
@@ -189,8 +286,9 @@ impl<const N: usize> Cache<N> {
     pub(super) fn peek(&self, addr: core::net::IpAddr) -> Option<Mac> {
         self.entries.iter().find(|entry| entry.addr == addr.into()).and_then(|entry| {
             match entry.state {
-                State::Known { mac, .. } => Some(mac),
-                State::Pending { .. } | State::Failed { .. } => None,
+                State::Known { mac, .. } | State::Fixed(mac) => Some(mac),
+                State::Asking { known, .. } => known,
+                State::Failed { .. } => None,
             }
         })
     }

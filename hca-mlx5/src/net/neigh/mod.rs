@@ -11,9 +11,15 @@
 //! that carry its frames are [`crate::net::eth`].
 //!
 //! What it trusts. Anybody on the segment can send it anything. A frame that does not parse is
-//! counted and dropped. An answer changes the cache only while the question is pending; beyond that
-//! only a request *addressed to us* teaches, and entries so learned are the first to go when the
-//! cache is full. A claim to our own address is counted, never believed.
+//! counted and dropped, by cause. An answer enters the cache only while the question is pending;
+//! beyond that only a request *addressed to us* teaches, and what it teaches displaces no neighbour
+//! in use. No message changes the MAC of one: it starts a unicast question to the known MAC, and
+//! only when that stays without answer everybody is asked anew. A claim to our own address is
+//! counted, never believed.
+//!
+//! What remains: a station of the link that answers first for an address never used before, or whose
+//! owner is silent, is believed, as ARP and Neighbor Discovery have no proof of identity. Addresses
+//! fixed by [`Neighbours::fix`] are never asked for and never change.
 //!
 //! RFC 826, 5227 (ARP), 4861 (Neighbor Discovery), IEEE 802.1Q. It deliberately does not do
 //! duplicate address detection, router discovery, redirects or multicast listener reports, and
@@ -21,6 +27,7 @@
 
 mod arp;
 mod cache;
+mod counters;
 mod frame;
 mod nd;
 
@@ -37,8 +44,10 @@ use dat_core::provider::{Fault, FaultKind, Net, canonical};
 use heapless::{Deque, Vec};
 
 use crate::prm::gid::{Gid, MAPPED};
-use cache::{Answer, Cache};
-pub use cache::{LIFETIME, WAITS};
+use cache::{Answer, Cache, Claim, Outcome};
+pub use cache::{LIFETIME, PROBE_GAP, PROBES, WAITS};
+pub use counters::Counters;
+use counters::{Rule, Verdict, count};
 use dat_core::fault;
 pub use frame::{FRAME, Frame, Mac};
 use frame::{Tag, is_station};
@@ -50,29 +59,6 @@ const ANNOUNCE_GAP: Duration = Duration::from_secs(2);
 const ANSWERS: usize = 8;
 /// Own addresses: the configured one and, with IPv6, the link-local one.
 const OWN: usize = 2;
-
-/// Counts, which wrap around.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Frames that parsed and concerned neighbour discovery here.
-    pub accepted: u32,
-    /// Frames of other protocols, VLANs or destinations.
-    pub ignored: u32,
-    /// Frames that broke a rule of their protocol.
-    pub malformed: u32,
-    /// Answers and announcements nobody here had asked for.
-    pub unsolicited: u32,
-    /// Claims of other stations to one of our addresses.
-    pub conflicts: u32,
-    /// Questions for our addresses that were answered.
-    pub answered: u32,
-    /// Questions for our addresses that were not, because too many came at once.
-    pub dropped: u32,
-    /// Questions sent.
-    pub asked: u32,
-    /// Addresses nobody answered for.
-    pub failed: u32,
-}
 
 /// An answer to be sent: that `target` is here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,6 +165,26 @@ impl<const N: usize> Neighbours<N> {
         Ok(this)
     }
 
+    /// Fixes the MAC of a neighbour, or of the gateway: it is never asked for, and no message changes
+    /// it. At most half of the cache can be fixed.
+    pub fn fix(&mut self, addr: IpAddr, mac: Mac) -> Result<(), Fault> {
+        let gid = Gid::from(addr);
+        let refuse = |cause, advice| {
+            let fault = Fault::new(FaultKind::BadParameter, "fix a neighbour", cause, advice);
+            Err(fault.at(addr))
+        };
+        if gid.is_v4() != self.first().is_v4() || !self.is_host(gid) || !self.on_link(gid) {
+            return refuse("no neighbour can have this address", "check it and the prefix length");
+        }
+        if self.is_own(gid) || !is_station(mac) || mac == self.mac {
+            return refuse("the address or the MAC is not another station's", "");
+        }
+        if !self.cache.fix(gid, mac) {
+            return refuse("it is fixed already, or too many are", "");
+        }
+        Ok(())
+    }
+
     /// Returns the counts so far.
     #[must_use]
     pub fn counters(&self) -> &Counters {
@@ -257,12 +263,12 @@ impl<const N: usize> Neighbours<N> {
     /// it.
     pub fn receive(&mut self, frame: &[u8], now: Instant) {
         let Some(header) = frame::parse(frame) else {
-            self.counters.malformed = self.counters.malformed.wrapping_add(1);
+            count(&mut self.counters.malformed);
             return;
         };
         // Frames that this port sent may come back by loopback.
         if header.vlan != self.tag.vlan() || header.source == self.mac {
-            self.counters.ignored = self.counters.ignored.wrapping_add(1);
+            count(&mut self.counters.ignored);
             return;
         }
         let verdict = match header.ethertype {
@@ -270,14 +276,7 @@ impl<const N: usize> Neighbours<N> {
             frame::IPV6 => self.receive_nd(&header, now),
             _ => Verdict::Ignored,
         };
-        let counter = match verdict {
-            Verdict::Accepted => &mut self.counters.accepted,
-            Verdict::Ignored => &mut self.counters.ignored,
-            Verdict::Malformed => &mut self.counters.malformed,
-            Verdict::Unsolicited => &mut self.counters.unsolicited,
-            Verdict::Conflict => &mut self.counters.conflicts,
-        };
-        *counter = counter.wrapping_add(1);
+        self.counters.note(verdict);
     }
 
     /// The next frame to send at `now`; call until `None`. Answers first, then questions, then
@@ -288,9 +287,9 @@ impl<const N: usize> Neighbours<N> {
         }
         let (probe, failed) = self.cache.probe(now);
         self.counters.failed = self.counters.failed.wrapping_add(failed);
-        if let Some(target) = probe {
-            self.counters.asked = self.counters.asked.wrapping_add(1);
-            return self.question(target);
+        if let Some((target, known)) = probe {
+            count(&mut self.counters.asked);
+            return self.question(target, known);
         }
         self.announcement_due(now)
     }
@@ -378,15 +377,18 @@ impl<const N: usize> Neighbours<N> {
         link_local || apart.leading_zeros() >= u32::from(self.prefix)
     }
 
-    /// Processes a neighbour's address from an answer, solicited or not.
-    fn answer_came(&mut self, addr: Gid, mac: Mac, now: Instant) -> Verdict {
-        if self.cache.answer(addr, mac, now) { Verdict::Accepted } else { Verdict::Unsolicited }
-    }
-
-    /// Processes a neighbour's address from its question for ours.
-    fn question_came(&mut self, addr: Gid, mac: Mac, now: Instant) {
-        if self.is_host(addr) && self.on_link(addr) {
-            self.cache.insert(addr, mac, now);
+    /// Processes what a message says of a neighbour's MAC.
+    fn claimed(&mut self, addr: Gid, mac: Mac, how: Claim, now: Instant) -> Verdict {
+        if how == Claim::Question && !(self.is_host(addr) && self.on_link(addr)) {
+            return Verdict::Ignored;
+        }
+        match self.cache.claim(addr, mac, how, now) {
+            Outcome::Accepted => Verdict::Accepted,
+            Outcome::Unsolicited => Verdict::Unsolicited,
+            Outcome::Contradicts => {
+                count(&mut self.counters.contradicted);
+                Verdict::Unsolicited
+            }
         }
     }
 
@@ -395,11 +397,10 @@ impl<const N: usize> Neighbours<N> {
         if self.replies.iter().any(|waiting| *waiting == reply) {
             return;
         }
-        let counter = match self.replies.push_back(reply) {
+        count(match self.replies.push_back(reply) {
             Ok(()) => &mut self.counters.answered,
             Err(_) => &mut self.counters.dropped,
-        };
-        *counter = counter.wrapping_add(1);
+        });
     }
 
     fn reply(&self, reply: Reply) -> Option<Frame> {
@@ -413,10 +414,11 @@ impl<const N: usize> Neighbours<N> {
         }
     }
 
-    fn question(&self, target: Gid) -> Option<Frame> {
+    /// Asks for `target`: the station `known`, or everybody.
+    fn question(&self, target: Gid, known: Option<Mac>) -> Option<Frame> {
         let first = self.first();
         match (target.v4(), first.v4()) {
-            (Some(target), Some(own)) => arp::request(self.tag, self.mac, own, target),
+            (Some(target), Some(own)) => arp::request(self.tag, self.mac, own, target, known),
             _ => {
                 let (target, first) = target.v6().zip(first.v6())?;
                 // A link-local target is asked from the link-local address, so that its answer
@@ -427,7 +429,7 @@ impl<const N: usize> Neighbours<N> {
                     };
                     own.v6().filter(same)
                 });
-                nd::solicit(self.tag, self.mac, own.unwrap_or(first), target)
+                nd::solicit(self.tag, self.mac, own.unwrap_or(first), target, known)
             }
         }
     }
@@ -448,21 +450,11 @@ impl<const N: usize> Neighbours<N> {
             self.announcement = None;
         }
         match own.v4() {
-            Some(own) => arp::request(self.tag, self.mac, own, own),
+            Some(own) => arp::request(self.tag, self.mac, own, own, None),
             // To all nodes.
             None => self.reply(Reply { mac: nd::ALL_NODES_MAC, asker: own, target: own }),
         }
     }
-}
-
-/// Result of processing a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
-    Accepted,
-    Ignored,
-    Malformed,
-    Unsolicited,
-    Conflict,
 }
 
 /// Returns the protocol that finds this address.

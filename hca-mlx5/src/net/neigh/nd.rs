@@ -10,7 +10,7 @@ use dat_core::Instant;
 use smoltcp::wire::{IpProtocol, Ipv6Packet, checksum};
 
 use super::frame::{self, Frame, Header, IPV6, Mac, Tag, is_station};
-use super::{Neighbours, Reply, Verdict};
+use super::{Claim, Neighbours, Reply, Rule, Verdict};
 use crate::prm::{put, take};
 
 /// Every message travels with this hop limit and is refused with another: it cannot have crossed a
@@ -61,10 +61,17 @@ pub(super) fn multicast_mac(group: Ipv6Addr) -> Mac {
     [0x33, 0x33, a, b, c, d]
 }
 
-/// Asks the group of `target` for it.
-pub(super) fn solicit(tag: Tag, mac: Mac, own: Ipv6Addr, target: Ipv6Addr) -> Option<Frame> {
+/// Asks the group of `target` for it, or `target` itself at the station `known`.
+pub(super) fn solicit(
+    tag: Tag,
+    mac: Mac,
+    own: Ipv6Addr,
+    target: Ipv6Addr,
+    known: Option<Mac>,
+) -> Option<Frame> {
     let group = solicited_node(target);
-    build(tag, (mac, own), (multicast_mac(group), group), [SOLICIT, 0, SOURCE], target)
+    let to = known.map_or((multicast_mac(group), group), |known| (known, target));
+    build(tag, (mac, own), to, [SOLICIT, 0, SOURCE], target)
 }
 
 /// Tells our MAC for `own` to one asker in answer, or, if that is `own` itself, to all nodes
@@ -109,20 +116,22 @@ fn sum(from: &Ipv6Addr, to: &Ipv6Addr, message: &[u8]) -> u16 {
     ])
 }
 
-/// The MAC of the last option of this type; `None` if there is none. An error if the options are
-/// not well-formed.
+/// The MAC of the option of this type; `None` if there is none. An error if the options are not
+/// well-formed, or the MAC is not one station's, in one option of one unit (RFC 2464 6).
 fn option(mut options: &[u8], wanted: u8) -> Result<Option<Mac>, Verdict> {
+    const BAD: Verdict = Verdict::Broken(Rule::Options);
     let mut found = None;
     while let [kind, units, ..] = *options {
         let len = 8 * usize::from(units);
-        let (option, rest) =
-            options.split_at_checked(len).filter(|_| len != 0).ok_or(Verdict::Malformed)?;
+        let (option, rest) = options.split_at_checked(len).filter(|_| len != 0).ok_or(BAD)?;
         if kind == wanted {
-            found = option.get(2..).and_then(<[u8]>::first_chunk).copied();
+            let mac: Option<Mac> = option.get(2..).and_then(|mac| mac.try_into().ok());
+            let mac = mac.filter(|mac| found.is_none() && is_station(*mac)).ok_or(BAD)?;
+            found = Some(mac);
         }
         options = rest;
     }
-    if options.is_empty() { Ok(found) } else { Err(Verdict::Malformed) }
+    if options.is_empty() { Ok(found) } else { Err(BAD) }
 }
 
 impl<const N: usize> Neighbours<N> {
@@ -145,15 +154,29 @@ impl<const N: usize> Neighbours<N> {
         {
             return Verdict::Ignored;
         }
-        if packet.hop_limit() != HOP_LIMIT || payload.len() < FIXED {
+        if packet.hop_limit() != HOP_LIMIT {
+            return Verdict::Broken(Rule::HopLimit);
+        }
+        if payload.len() < FIXED {
             return Verdict::Malformed;
+        }
+        if sum(&from, &to, payload) != u16::MAX {
+            return Verdict::Broken(Rule::Checksum);
         }
         let [kind, 0, _, _, flags, ..] = *payload else {
             return Verdict::Malformed;
         };
+        // A frame to us whose packet is to somebody else.
+        let is_own = |own: &Gid| own.v6().is_some_and(|own| to == own || to == solicited_node(own));
+        if to != ALL_NODES && !self.gids().iter().any(is_own) {
+            return Verdict::Ignored;
+        }
         let target = Ipv6Addr::from_octets(take(payload, TARGET_AT));
-        if sum(&from, &to, payload) != u16::MAX || target.is_multicast() {
-            return Verdict::Malformed;
+        if !self.is_host(target.into()) || target.to_ipv4_mapped().is_some() {
+            return Verdict::Broken(Rule::Target);
+        }
+        if from.is_multicast() || from.is_loopback() {
+            return Verdict::Broken(Rule::Source);
         }
         let wanted = if kind == SOLICIT { SOURCE } else { TARGET };
         let mac = match option(payload.get(FIXED..).unwrap_or_default(), wanted) {
@@ -163,16 +186,24 @@ impl<const N: usize> Neighbours<N> {
         if kind == SOLICIT {
             return self.receive_solicit(header, (from, to), target, mac, now);
         }
-        if to.is_multicast() && flags & SOLICITED != 0 {
+        let solicited = flags & SOLICITED != 0;
+        if to.is_multicast() && solicited {
             return Verdict::Malformed;
         }
         if self.is_own(target.into()) {
             return Verdict::Conflict;
         }
-        match mac.filter(|mac| is_station(*mac)) {
-            Some(mac) => self.answer_came(target.into(), mac, now),
-            None => Verdict::Malformed,
+        if from.is_unspecified() || self.is_own(from.into()) {
+            return Verdict::Broken(Rule::Source);
         }
+        let how = if solicited { Claim::Answer } else { Claim::Announcement };
+        let mac = match mac {
+            Some(mac) if mac != self.mac => mac,
+            // The answer to a unicast question may leave it out (RFC 4861 4.4).
+            None if solicited && self.cache.is_probed(target.into()) => header.source,
+            Some(_) | None => return Verdict::Broken(Rule::Options),
+        };
+        self.claimed(target.into(), mac, how, now)
     }
 
     fn receive_solicit(
@@ -183,9 +214,6 @@ impl<const N: usize> Neighbours<N> {
         lladdr: Option<Mac>,
         now: Instant,
     ) -> Verdict {
-        if from.is_multicast() {
-            return Verdict::Malformed;
-        }
         if !self.is_own(target.into()) {
             return Verdict::Ignored;
         }
@@ -196,20 +224,20 @@ impl<const N: usize> Neighbours<N> {
             // Duplicate address detection of another host that wants our address: announce to all
             // that it is ours.
             if lladdr.is_some() || to != solicited_node(target) {
-                return Verdict::Malformed;
+                return Verdict::Broken(Rule::Source);
             }
             self.queue(Reply { mac: header.source, asker: target.into(), target: target.into() });
             return Verdict::Accepted;
         }
         // Without the option only a question to our own MAC may be answered, to where it came from.
-        let mac = match (lladdr.filter(|mac| is_station(*mac)), lladdr) {
-            (Some(mac), _) if mac == self.mac => return Verdict::Malformed,
-            (Some(mac), _) => {
-                self.question_came(from.into(), mac, now);
+        let mac = match lladdr {
+            Some(mac) if mac == self.mac => return Verdict::Broken(Rule::Options),
+            Some(mac) => {
+                self.claimed(from.into(), mac, Claim::Question, now);
                 mac
             }
-            (None, None) if !to.is_multicast() => header.source,
-            (None, _) => return Verdict::Malformed,
+            None if !to.is_multicast() => header.source,
+            None => return Verdict::Broken(Rule::Options),
         };
         self.queue(Reply { mac, asker: from.into(), target: target.into() });
         Verdict::Accepted

@@ -15,7 +15,7 @@ fn region_command() {
     let byte = Random::new(ENTROPY).next_byte();
     let region = Region { addr: ARENA_ADDR + 0x1234, len: 0x100 };
     let access = Access::LOCAL_READ | Access::REMOTE_WRITE | Access::LOCAL_WRITE;
-    let key = mkey::create(&mut device, 0x77, region, access).unwrap();
+    let key = mkey::create(&mut device, 0x77, region, region.addr, access).unwrap();
     assert_eq!(key.0 & 0xff, byte.into(), "the low byte is random");
     let command = p.of(Opcode::CreateMkey).remove(0);
     assert_eq!(command.input.len(), 0x110 + 16);
@@ -44,7 +44,7 @@ fn rights_are_just_those_asked_for() {
     for set in 0..16_usize {
         let chosen = bits.iter().enumerate().filter(|(i, _)| set >> i & 1 == 1).map(|(_, b)| b);
         let access: Access = chosen.clone().map(|b| b.0).collect();
-        mkey::create(&mut device, 1, region, access).unwrap();
+        mkey::create(&mut device, 1, region, region.addr, access).unwrap();
         let command = p.of(Opcode::CreateMkey).pop().unwrap();
         assert_eq!(command.word(0x10) & 0xfc00, chosen.map(|b| b.1).sum::<u32>());
     }
@@ -66,12 +66,13 @@ fn only_the_arena_can_be_registered() {
         (ARENA_ADDR, 1 << 31),
         (ARENA_ADDR, u64::MAX),
     ] {
-        let fault = mkey::create(&mut device, 1, Region { addr, len }, Access::all()).unwrap_err();
+        let region = Region { addr, len };
+        let fault = mkey::create(&mut device, 1, region, addr, Access::all()).unwrap_err();
         assert_eq!(fault.kind, FaultKind::BadParameter);
     }
     assert!(p.of(Opcode::CreateMkey).is_empty());
     let whole = Region { addr: ARENA_ADDR, len: ARENA_LEN as u64 };
-    mkey::create(&mut device, 1, whole, Access::all()).unwrap();
+    mkey::create(&mut device, 1, whole, 0, Access::all()).unwrap();
 }
 
 #[test]

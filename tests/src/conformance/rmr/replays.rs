@@ -34,11 +34,11 @@ pub fn stale_contexts_open_nothing(ias: &mut Adapters<'_, impl Side>) {
     assert!(ias.allowed(&ends, Try::Write, mems[A].seg(0, 64), good));
 }
 
-/// Every context differs from its predecessor in the low byte, and the steps from one to the next
-/// are spread over all there are. (The limit is that of a chi-square test at one in a million; the
+/// A context comes back after 255 others and never before, and the steps from one to the next are
+/// spread over all there are. (The limit is that of a chi-square test at one in a million; the
 /// adapters' entropy decides the draw.)
 pub fn low_bytes_are_spread(ias: &mut Adapters<'_, impl Side>) {
-    const BINDS: u32 = 2550;
+    const ALL: usize = 256;
     let (ends, mems) = ias.armed();
     for own in [false, true] {
         let rmr = if own {
@@ -46,19 +46,23 @@ pub fn low_bytes_are_spread(ias: &mut Adapters<'_, impl Side>) {
         } else {
             ias.b.rmr_create(ends[B].pz).unwrap()
         };
-        let mut last = ias.bind(&ends[B], rmr, &mems[B].seg(0, 64), MemPriv::REMOTE);
-        let mut steps = [0_u32; 256];
-        for _ in 0..BINDS {
-            let new = ias.bind(&ends[B], rmr, &mems[B].seg(0, 64), MemPriv::REMOTE);
-            assert_eq!(new.context >> 8, last.context >> 8);
-            steps[(new.context.wrapping_sub(last.context) & 0xff) as usize] += 1;
-            last = new;
+        let contexts: Vec<u32> = (0..=3 * ALL)
+            .map(|_| ias.bind(&ends[B], rmr, &mems[B].seg(0, 64), MemPriv::REMOTE).context)
+            .collect();
+        for run in contexts.windows(ALL) {
+            let mut bytes = run.to_vec();
+            bytes.sort_unstable();
+            bytes.dedup();
+            assert_eq!(bytes.len(), ALL, "a context came back too soon");
+            assert_eq!(run[0] >> 8, run[ALL - 1] >> 8);
+        }
+        let mut steps = [0_u32; ALL];
+        for pair in contexts[..=ALL].windows(2) {
+            steps[(pair[1].wrapping_sub(pair[0]) & 0xff) as usize] += 1;
         }
         assert_eq!(steps[0], 0, "a context was followed by itself");
-        // 0 counts as 1, so that the step 1 is drawn twice as often.
-        let of = |step: usize| f64::from(BINDS) * if step == 1 { 2.0 } else { 1.0 } / 256.0;
-        let chi: f64 =
-            (1..256).map(|step| (f64::from(steps[step]) - of(step)).powi(2) / of(step)).sum();
+        let each = 256.0 / 255.0;
+        let chi: f64 = steps[1..].iter().map(|&n| (f64::from(n) - each).powi(2) / each).sum();
         assert!(chi < 380.0, "chi-square {chi} of 254 degrees of freedom");
     }
 }

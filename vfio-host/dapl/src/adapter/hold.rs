@@ -10,7 +10,7 @@ use hca_mlx5::{Config as Bringup, Mlx5};
 use vfio_host::error::Kind;
 use vfio_host::user::VfioUser;
 use vfio_host::vfio::Vfio;
-use vfio_host::{Error, Nic};
+use vfio_host::{Error, Neighbour, Nic};
 
 use super::{CQS, KEYS, LMRS, QPS, SRQS};
 use crate::config::Config;
@@ -134,6 +134,8 @@ pub(super) struct Hold<V: Variant> {
     pub(super) nic: Box<Driver<V>>,
     /// Dropped after the driver.
     heap: Heap,
+    /// Dropped after the driver, too.
+    neighbours: Held<Vec<Neighbour>>,
     /// Dropped last.
     host: Held<V::Host>,
 }
@@ -148,8 +150,13 @@ impl<V: Variant> Hold<V> {
     fn build(config: &Config) -> Result<Self, Error> {
         let host = Held::new(V::open(&config.device, &config.options())?);
         let mut heap = Heap::default();
-        let mut bringup =
-            Bringup { log_completion_events: LOG_COMPLETION_EVENTS, ..Bringup::default() };
+        let neighbours = Held::new(config.neighbours.clone());
+        let mut bringup = Bringup {
+            log_completion_events: LOG_COMPLETION_EVENTS,
+            // SAFETY: they are in a box that is dropped after the driver.
+            neighbours: unsafe { &*neighbours.0 },
+            ..Bringup::default()
+        };
         if let Some(mtu) = config.mtu {
             bringup = bringup.with_path_mtu(mtu);
         }
@@ -159,7 +166,7 @@ impl<V: Variant> Hold<V> {
             Error::new(Kind::Memory, config.device.to_string(), error.to_string(), "")
         })?;
         let nic = Nic::open(on, parts, config.net, &bringup)?;
-        Ok(Self { nic: Box::new(nic), heap, host })
+        Ok(Self { nic: Box::new(nic), heap, neighbours, host })
     }
 
     /// Closes the adapter and the device. Returns why that failed, also if no thread could be
@@ -169,8 +176,9 @@ impl<V: Variant> Hold<V> {
         let all = self;
         let closed = deep(move || {
             let whole = all;
-            let Self { nic, heap, host } = whole;
+            let Self { nic, heap, neighbours, host } = whole;
             let closed = (*nic).close(CloseFlag::Abrupt);
+            drop(neighbours);
             if stray {
                 let _ = ManuallyDrop::new((heap, host));
             } else {

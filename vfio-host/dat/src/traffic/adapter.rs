@@ -59,7 +59,7 @@ pub(crate) fn bring_up_config() -> Config<'static> {
 pub(crate) fn with<T: Task>(adapter: &Adapter, task: T) -> Result<T::Report, Failure> {
     signals::watch()?;
     let net = adapter.net()?;
-    let mut config = bring_up_config();
+    let mut config = Config { neighbours: &adapter.neigh, ..bring_up_config() };
     if let Some(mtu) = adapter.mtu {
         config = config.with_path_mtu(mtu);
     }
@@ -95,6 +95,9 @@ fn on<'p, H: Host, T: Task>(
         Ok(_) => CloseFlag::Graceful,
         Err(_) => CloseFlag::Abrupt,
     };
+    if let Some(counters) = nic.provider().neighbours() {
+        info!("{}: neighbours: {counters}", host.name());
+    }
     let closed = nic.close(flag);
     info!("{} is closed", host.name());
     let report = done?;

@@ -18,6 +18,7 @@ use heapless::Deque;
 
 use crate::device::cmd::CommandQueue;
 use crate::device::health::Monitor;
+use crate::device::key_rest::KeyRest;
 use crate::device::pages::ledger::Ledger;
 use crate::device::random::Random;
 use crate::device::{Caps, Config, Device, Identity, Stage, Uar};
@@ -136,6 +137,7 @@ impl Nic {
             platform: self,
             config: Config::default(),
             random: Random::new(0),
+            key_rest: KeyRest::default(),
             queue: CommandQueue::new(self, None, None).unwrap(),
             stage: Stage::Running,
             pages: Ledger::new(0),

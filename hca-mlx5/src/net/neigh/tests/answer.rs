@@ -9,7 +9,7 @@ fn a_flood_of_questions_is_answered_up_to_a_bound() {
     for last in 100..120 {
         let asker = Ipv4Addr::new(192, 168, 7, last);
         let question =
-            arp::request(tag, [2, 0, 0, 0, 9, last], asker, Ipv4Addr::new(192, 168, 7, 1));
+            arp::request(tag, [2, 0, 0, 0, 9, last], asker, Ipv4Addr::new(192, 168, 7, 1), None);
         a.receive(&question.unwrap(), ms(0));
     }
     assert_eq!((a.counters().answered, a.counters().dropped), (8, 12));
@@ -35,7 +35,8 @@ fn the_same_question_twice_is_answered_once() {
 fn an_arp_probe_is_answered_and_teaches_nothing() {
     let (mut a, _) = v4();
     let own = Ipv4Addr::new(192, 168, 7, 1);
-    let probe = arp::request(Tag::new(None).unwrap(), MAC_X, Ipv4Addr::UNSPECIFIED, own).unwrap();
+    let probe =
+        arp::request(Tag::new(None).unwrap(), MAC_X, Ipv4Addr::UNSPECIFIED, own, None).unwrap();
     a.receive(&probe, ms(0));
     let reply = a.transmit(ms(0)).unwrap();
     assert_eq!(reply[..6], MAC_X);

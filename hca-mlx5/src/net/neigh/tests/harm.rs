@@ -45,7 +45,8 @@ fn hosts_off_the_link_are_answered_and_not_learned() {
     let (mut a, _) = v4();
     let own = Ipv4Addr::new(192, 168, 7, 1);
     let question =
-        arp::request(Tag::new(None).unwrap(), MAC_X, Ipv4Addr::new(10, 9, 8, 7), own).unwrap();
+        arp::request(Tag::new(None).unwrap(), MAC_X, Ipv4Addr::new(10, 9, 8, 7), own, None)
+            .unwrap();
     a.receive(&question, ms(0));
     assert!(a.transmit(ms(0)).is_some());
     assert_eq!(a.cache.len(), 0);

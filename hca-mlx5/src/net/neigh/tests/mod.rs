@@ -18,6 +18,7 @@ mod harm;
 mod memory;
 mod patience;
 mod resolve;
+mod takeover;
 
 const MAC_A: Mac = [0x02, 0, 0, 0, 0, 0x0a];
 const MAC_B: Mac = [0x02, 0, 0, 0, 0, 0x0b];
