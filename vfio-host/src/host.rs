@@ -5,6 +5,7 @@
 //! either is generic over it, so that under VFIO the data path is mapped registers and raw memory.
 
 use std::fmt;
+use std::time::Duration;
 
 use dat_core::provider::Region;
 use hca_mlx5::Config;
@@ -16,7 +17,7 @@ use crate::error::Error;
 use crate::pci::ConfigSpace;
 use crate::wakeups::Wakeups;
 
-/// The memory sizes of a host.
+/// The memory sizes of a host, and the patience with a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Bytes of the arena: queues, mailboxes and buffers of [`Nic::buffer`](crate::Nic::buffer).
@@ -28,12 +29,16 @@ pub struct Options {
     pub read_only: usize,
     /// Upper limit of the bytes that the firmware may hold. Locked as it asks for them.
     pub firmware: usize,
+    /// Longest wait for the reply to one request of a vfio-user server, from 1 ms to an hour. A
+    /// server that needs longer counts as gone.
+    pub reply_limit: Duration,
 }
 
 impl Default for Options {
-    /// 16 MiB, of which the device may not write 4, and up to 128 MiB for the firmware.
+    /// 16 MiB, of which the device may not write 4, up to 128 MiB for the firmware, and 5 s.
     fn default() -> Self {
-        Self { arena: 16 << 20, read_only: 4 << 20, firmware: 128 << 20 }
+        let reply_limit = Duration::from_secs(5);
+        Self { arena: 16 << 20, read_only: 4 << 20, firmware: 128 << 20, reply_limit }
     }
 }
 

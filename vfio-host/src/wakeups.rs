@@ -208,7 +208,8 @@ fn sleep_on(fd: &OwnedFd, limit: Duration) {
     let _ = poll(&mut fds, Some(&timespec(limit)));
 }
 
-fn timespec(span: Duration) -> Timespec {
+/// Returns a span as the kernel's calls take it.
+pub(crate) fn timespec(span: Duration) -> Timespec {
     Timespec {
         tv_sec: i64::try_from(span.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: span.subsec_nanos().into(),

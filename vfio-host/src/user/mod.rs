@@ -168,7 +168,7 @@ impl VfioUser {
     /// Connects to the server at `path`, resets its device, maps memory and wires interrupts.
     pub fn open(path: &Path, options: &Options) -> Result<Self, Error> {
         let name = format!("vfio-user:{}", path.display());
-        let mut client = Client::connect(path)?;
+        let mut client = Client::connect(path, options.reply_limit)?;
         let lacks = |what: &str| {
             let remedy = "offer a PCI device that can be reset, with BAR 0 and MSI-X";
             Error::new(Kind::Unsupported, name.clone(), what, remedy)
