@@ -26,16 +26,14 @@ use std::ptr::with_exposed_provenance_mut;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::{
-    FallocateFlags, MemfdFlags, SeekFrom, fallocate, fstat, ftruncate, memfd_create, seek,
-};
+use rustix::fs::{FallocateFlags, SeekFrom, fallocate, fstat, seek};
 use rustix::mm::{Advice, MapFlags, ProtFlags, UserfaultfdFlags, madvise, mmap, userfaultfd};
 use rustix::param::page_size;
 use rustix::thread::futex;
 
 use crate::error::{Error, Kind};
 use crate::host::Reach;
-use crate::map::Promised;
+use crate::map::{Promised, memory_file};
 use crate::memory::Piece;
 use crate::vmas::{self, Vma};
 
@@ -89,7 +87,7 @@ impl Swapped {
         let (own, common): (Vec<_>, Vec<_>) =
             parts.into_iter().partition(|part| part.file.is_none());
         if !own.is_empty() {
-            let file = Arc::new(file(len).map_err(|error| failed(&error))?);
+            let file = Arc::new(memory_file("dat-process", len).map_err(|error| failed(&error))?);
             let (done, result) = in_own_thread(|| exchange(&own, file.as_fd(), pages.start));
             for part in done_of(&own, done) {
                 let run = Run {
@@ -229,13 +227,6 @@ fn done_of(parts: &[Part], done: u64) -> Vec<Range<u64>> {
     let mut done: Vec<_> = parts.iter().map(cut).collect();
     done.retain(|range| !range.is_empty());
     done
-}
-
-/// Creates a memory file.
-fn file(len: u64) -> io::Result<OwnedFd> {
-    let file = memfd_create("dat-process", MemfdFlags::CLOEXEC)?;
-    ftruncate(&file, len)?;
-    Ok(file)
 }
 
 /// Runs `what` in a separate thread while the caller sleeps with signals blocked, because `what`
