@@ -85,6 +85,8 @@ pub(crate) struct Pages {
     base: NonNull<u8>,
     len: usize,
     huge: bool,
+    /// The process that has them; a child has not.
+    owner: u32,
     /// The file behind them, for another process to map.
     file: Option<OwnedFd>,
 }
@@ -145,7 +147,7 @@ impl Pages {
         // SAFETY: advice on our own mapping. Without it a child after a fork could take over pages
         // that are mapped for the device. It fails only on a kernel without this advice.
         let _ = unsafe { madvise(place, len, Advice::LinuxDontFork) };
-        Ok(Self { base, len, huge, file })
+        Ok(Self { base, len, huge, owner: std::process::id(), file })
     }
 
     /// Returns the length in bytes.
@@ -171,6 +173,9 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
+        if self.owner != std::process::id() {
+            return;
+        }
         // SAFETY: our own mapping, and all pointers into it are dropped (module documentation).
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
     }

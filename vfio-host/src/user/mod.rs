@@ -59,6 +59,9 @@ pub struct VfioUser {
 #[derive(Debug)]
 struct Connection {
     client: Mutex<Client>,
+    /// The process that opened it.
+    owner: u32,
+    name: String,
     /// Why it ended, if it has.
     gone: OnceLock<Error>,
 }
@@ -68,6 +71,13 @@ impl Connection {
     fn with<T>(&self, what: impl FnOnce(&mut Client) -> Result<T, Error>) -> Result<T, Error> {
         if let Some(error) = self.gone.get() {
             return Err(error.clone());
+        }
+        // A child must not use the socket, nor take a lock that a thread of its parent has.
+        if std::process::id() != self.owner {
+            let cause = "it is open in the parent process, not in this one";
+            let remedy = "open another device after the fork";
+            let error = || Error::new(Kind::Gone, &self.name, cause, remedy);
+            return Err(self.gone.get_or_init(error).clone());
         }
         let mut client = self.lock();
         let result = what(&mut client);
@@ -189,7 +199,12 @@ impl VfioUser {
         let watched = wakeups.watch_peer(client.socket());
         watched.map_err(|errno| lacks(&format!("its socket cannot be watched: {errno}")))?;
         client.reset()?;
-        let iommu = Connection { client: Mutex::new(client), gone: OnceLock::new() };
+        let iommu = Connection {
+            client: Mutex::new(client),
+            owner: std::process::id(),
+            name: name.clone(),
+            gone: OnceLock::new(),
+        };
         let memory = Memory::new(options, &[iova::DEFAULT_APERTURE], Pages::shared, &iommu)?;
         let host = Self {
             iommu,
