@@ -159,8 +159,17 @@ pub trait Host: Platform + Lend + Sync {
     /// the exchange other threads may read the pages. A thread that writes to one waits, if the
     /// kernel supports it (`userfaultfd`, for memory without a file, Linux 5.7). Otherwise (a data
     /// segment, a container that forbids the call) a concurrent write of another thread may be
-    /// lost. Taking back never loses a write. While memory is lent, a child after a `fork` shares
-    /// these pages with its parent; a child that only executes another program is not affected.
+    /// lost. Taking back never loses a write. The server may write to all of these pages, even if they
+    /// are lent to be read, and to whatever else stands there: lend whole pages to a server that is
+    /// not trusted. It cannot make private memory vanish, and reaches none of it afterwards. What
+    /// is shared by a file of the program's, or by [`Host::share`], it can truncate.
+    ///
+    /// With both, a child after a `fork` gets a copy of lent memory as of the fork (Linux 5.9 under
+    /// VFIO), which the device does not reach, and none of the arena. It must not use the adapter
+    /// or [`Host::share`]'s memory. With [`VfioUser`](crate::user::VfioUser), `fork` returns when
+    /// the child has its copies. If the stack that `fork` itself runs on is lent, the child dies:
+    /// fork in another thread. A `vfork` or `clone` by hand shares the pages; `posix_spawn` and
+    /// [`std::process::Command`] do too, until the child executes its program.
     ///
     /// # Safety
     /// Until the memory has been taken back, by [`Host::take_back`], [`Host::renew`] or dropping

@@ -13,13 +13,13 @@ use vfio_host::{Host, Options};
 use crate::proxy::{Act, Proxy};
 
 /// How long the client waits for a reply: longer than what is to be quick.
-const REPLY_LIMIT: Duration = Duration::from_millis(2500);
+pub(crate) const REPLY_LIMIT: Duration = Duration::from_millis(2500);
 /// A call that takes longer than a few of those hangs.
-const DEADLINE: Duration = Duration::from_secs(8);
-const QUICK: Duration = Duration::from_secs(2);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(8);
+pub(crate) const QUICK: Duration = Duration::from_secs(2);
 
 /// Runs `call` in a thread of its own, which is left behind if it hangs.
-fn within<T: Send + 'static>(
+pub(crate) fn within<T: Send + 'static>(
     limit: Duration,
     what: &str,
     call: impl FnOnce() -> T + Send + 'static,
@@ -33,7 +33,11 @@ fn within<T: Send + 'static>(
     }
 }
 
-fn open(proxy: &Proxy, what: &str, limit: Duration) -> Result<VfioUser, vfio_host::Error> {
+pub(crate) fn open(
+    proxy: &Proxy,
+    what: &str,
+    limit: Duration,
+) -> Result<VfioUser, vfio_host::Error> {
     let path = proxy.path.clone();
     let options = Options { reply_limit: REPLY_LIMIT, ..Options::default() };
     within(limit, what, move || VfioUser::open(&path, &options))

@@ -4,8 +4,10 @@
 //! a file that both processes map, interrupts are eventfds. No privilege is needed. Register stores
 //! are posted, and a load completes after all earlier stores, as on a bus.
 //!
-//! The connection ends if the server exits, stops answering or sends malformed messages. From then
-//! on every load returns all ones, as for a removed device, and [`Host::trouble`] names the cause.
+//! The connection ends if the server exits, sends malformed or unexpected messages, or does not
+//! answer a request within [`Options::reply_limit`]. From then on every load returns all ones, as
+//! for a removed device, and [`Host::trouble`] names the cause. The server is not trusted with more
+//! than the memory that it maps; docs/vfio-host.md says what it can and cannot do.
 
 mod client;
 mod message;
