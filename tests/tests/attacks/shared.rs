@@ -91,7 +91,7 @@ fn files_lose_no_page() {
     let (proxy, host) = honest();
     let whole = Box::new(Whole(Bytes::new()));
     let bytes = &whole.0;
-    bytes.put(0, &[7; 20_000]);
+    bytes.put(0, &vec![7; 20_000]);
     lend(&host, bytes, Reach::ReadWrite);
     let lent = proxy.lent.lock().unwrap();
     assert!(lent.len() >= 3, "two of the arena and one of the process");
