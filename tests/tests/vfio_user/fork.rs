@@ -104,17 +104,17 @@ fn a_child_gets_copies_of_lent_memory() {
         copied(&host, &STATIC);
         // The stack of a thread that does not fork.
         thread::scope(|scope| {
-            let (told, addr) = std::sync::mpsc::channel();
+            let (ready, lent) = std::sync::mpsc::channel();
             let (done, end) = std::sync::mpsc::channel::<()>();
             let (host, bytes) = (&host, Bytes::<5000>::new());
             scope.spawn(move || {
                 lend(host, &bytes, Reach::ReadWrite);
-                told.send(()).unwrap();
+                ready.send(()).unwrap();
                 end.recv().unwrap_err();
                 assert_eq!(bytes.get(9, 1), [0]);
                 host.take_back(bytes.addr(), 5000);
             });
-            addr.recv().unwrap();
+            lent.recv().unwrap();
             copied(host, &STATIC);
             drop(done);
         });
