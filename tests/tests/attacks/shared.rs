@@ -32,7 +32,7 @@ fn lend<const N: usize>(host: &VfioUser, bytes: &Bytes<N>, reach: Reach) {
 /// Whole pages: a server may write to all of the pages that lent bytes touch, so to what the
 /// allocator or another test has there too.
 #[repr(align(4096))]
-struct Whole(Bytes<20_480>);
+struct Whole<const N: usize>(Bytes<N>);
 
 /// Any reply while the device is opened, filled with one byte: lengths of regions of 0 and of all
 /// ones, as many interrupts, another version, another configuration space.
@@ -89,7 +89,7 @@ fn a_silent_server_holds_up_no_end() {
 #[test]
 fn files_lose_no_page() {
     let (proxy, host) = honest();
-    let whole = Box::new(Whole(Bytes::new()));
+    let whole = Box::new(Whole(Bytes::<20_480>::new()));
     let bytes = &whole.0;
     bytes.put(0, &vec![7; 20_000]);
     lend(&host, bytes, Reach::ReadWrite);
@@ -128,13 +128,14 @@ fn files_lose_no_page() {
 fn memory_taken_back_is_out_of_the_server_s_reach() {
     let (proxy, host) = honest();
     for reach in [Reach::Read, Reach::ReadWrite] {
-        let bytes = Box::new(Bytes::<100_000>::new());
+        let whole = Box::new(Whole(Bytes::<102_400>::new()));
+        let bytes = &whole.0;
         bytes.put(50_000, b"written");
-        lend(&host, &bytes, reach);
-        host.take_back(bytes.addr(), 100_000);
-        let seen = bytes.get(0, 100_000);
+        lend(&host, bytes, reach);
+        host.take_back(bytes.addr(), 102_400);
+        let seen = bytes.get(0, 102_400);
         scribble(&proxy);
-        assert_eq!(bytes.get(0, 100_000), seen, "{reach:?}");
+        assert_eq!(bytes.get(0, 102_400), seen, "{reach:?}");
     }
     let rights = rustix::mm::ProtFlags::READ;
     let flags = rustix::mm::MapFlags::PRIVATE;
