@@ -137,6 +137,12 @@ pub trait Host: Platform + Lend + Sync {
     /// Returns the error for which the firmware last got fewer pages than it asked for.
     fn shortage(&self) -> Option<Error>;
 
+    /// Returns how many register stores the server has refused. Nothing waits for a store, so no
+    /// call fails.
+    fn refused_stores(&self) -> u64 {
+        0
+    }
+
     /// Returns all memory that is mapped for the device.
     fn maps(&self) -> Vec<Mapping>;
 

@@ -56,6 +56,8 @@ pub(crate) struct Client {
     next: u16,
     /// Posted writes since the last reply: error replies that may still come for them.
     posted: u16,
+    /// Error replies that came for posted writes.
+    refused: u64,
     /// Bytes that were read ahead.
     pending: Vec<u8>,
     /// Why the connection ended.
@@ -74,6 +76,7 @@ impl Client {
             patience,
             next: 0,
             posted: 0,
+            refused: 0,
             pending: Vec::new(),
             ended: None,
         };
@@ -98,6 +101,11 @@ impl Client {
     /// Returns the socket.
     pub(crate) fn socket(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
+    }
+
+    /// Returns how many posted writes the server has refused.
+    pub(crate) fn refused_writes(&self) -> u64 {
+        self.refused
     }
 
     /// Returns why the connection ended, if it has.
@@ -229,6 +237,7 @@ impl Client {
                 return Err(self.end("it answered a request that was not made"));
             }
             self.posted = self.posted.saturating_sub(1);
+            self.refused = self.refused.saturating_add(1);
         }
     }
 

@@ -297,6 +297,9 @@ impl Host for VfioUser {
         self.severed.store(true, Ordering::Release);
         self.iommu.with(Client::reset)
     }
+    fn refused_stores(&self) -> u64 {
+        self.iommu.with(|client| Ok(client.refused_writes())).unwrap_or(0)
+    }
     fn trouble(&self) -> Option<Trouble> {
         if self.wakeups.saw_peer_end() && self.iommu.gone.get().is_none() {
             let _: Result<(), Error> =

@@ -128,6 +128,7 @@ fn each_posted_write_may_be_refused_once() {
             client.write(0, 0, &[0; 4], true).unwrap();
         }
         assert_eq!(read(&mut client).1, !keeps, "{writes} writes, {refusals} refusals");
+        assert_eq!(client.refused_writes(), if keeps { refusals.into() } else { 0 });
     }
 }
 
