@@ -21,5 +21,6 @@ mod mads;
 mod neighbour;
 mod proxy;
 mod server;
+mod shared;
 mod stage;
 mod table;
