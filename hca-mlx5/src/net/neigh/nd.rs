@@ -11,6 +11,7 @@ use smoltcp::wire::{IpProtocol, Ipv6Packet, checksum};
 
 use super::frame::{self, Frame, Header, IPV6, Mac, Tag, is_station};
 use super::{Claim, Neighbours, Reply, Rule, Verdict};
+use crate::prm::gid::Gid;
 use crate::prm::{put, take};
 
 /// Every message travels with this hop limit and is refused with another: it cannot have crossed a
