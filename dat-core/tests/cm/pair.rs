@@ -89,6 +89,10 @@ pub(crate) struct Sent {
 }
 
 impl Sent {
+    pub(crate) fn transaction(&self) -> u64 {
+        Header::new_checked(&self.mad).unwrap().transaction()
+    }
+
     pub(crate) fn kind(&self) -> Kind {
         kind(&self.mad)
     }
