@@ -42,7 +42,8 @@ fn permuted(key: [u64; 2], half: u32, value: u32, order: [u8; ROUNDS]) -> u32 {
     let mask = (1 << half) - 1;
     let (mut left, mut right) = (value >> half & mask, value & mask);
     for round in order {
-        let [a, b, c, d, ..] = siphash(key, u64::from(round) << 32 | u64::from(right)).to_le_bytes();
+        let [a, b, c, d, ..] =
+            siphash(key, u64::from(round) << 32 | u64::from(right)).to_le_bytes();
         (left, right) = (right, left ^ u32::from_le_bytes([a, b, c, d]) & mask);
     }
     right << half | left

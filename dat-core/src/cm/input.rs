@@ -231,13 +231,7 @@ impl Cm<'_> {
         Found::Foreign
     }
 
-    fn mra(
-        &mut self,
-        now: Instant,
-        from: u128,
-        transaction: u64,
-        mra: Mra<&[u8; MAD_LEN]>,
-    ) {
+    fn mra(&mut self, now: Instant, from: u128, transaction: u64, mra: Mra<&[u8; MAD_LEN]>) {
         let granted = code_nanos(mra.service_timeout().min(self.config.service_timeout));
         let ids = [mra.local_id(), mra.remote_id()];
         let Found::Slot(index) = self.find(from, ids, Some(transaction)) else {
@@ -400,13 +394,7 @@ impl Cm<'_> {
         self.touch(index);
     }
 
-    fn rej(
-        &mut self,
-        now: Instant,
-        from: u128,
-        transaction: u64,
-        rej: Rej<&[u8; MAD_LEN]>,
-    ) {
+    fn rej(&mut self, now: Instant, from: u128, transaction: u64, rej: Rej<&[u8; MAD_LEN]>) {
         let reason = Reason(rej.reason());
         let found = if rej.remote_id() == 0 {
             self.find_given_up(from, transaction, rej)
@@ -447,12 +435,7 @@ impl Cm<'_> {
 
     /// A REJ whose sender never learnt this side's ID: found by the sender's GUID, its ID and the
     /// transaction of its REQ. Nobody gives up a connection that is established.
-    fn find_given_up(
-        &mut self,
-        from: u128,
-        transaction: u64,
-        rej: Rej<&[u8; MAD_LEN]>,
-    ) -> Found {
+    fn find_given_up(&mut self, from: u128, transaction: u64, rej: Rej<&[u8; MAD_LEN]>) -> Found {
         let given_up = |slot: &Slot| {
             matches!(slot.state, State::ReqReceived | State::RepSent)
                 && slot.remote == from
@@ -518,13 +501,7 @@ impl Cm<'_> {
         self.enter_time_wait(now, index);
     }
 
-    fn drep(
-        &mut self,
-        now: Instant,
-        from: u128,
-        transaction: u64,
-        drep: Drep<&[u8; MAD_LEN]>,
-    ) {
+    fn drep(&mut self, now: Instant, from: u128, transaction: u64, drep: Drep<&[u8; MAD_LEN]>) {
         let ids = [drep.local_id(), drep.remote_id()];
         let Found::Slot(index) = self.find(from, ids, None) else {
             return;

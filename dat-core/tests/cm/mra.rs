@@ -66,7 +66,7 @@ fn mra(pair: &Pair, about: About, service_timeout: u8) -> [u8; 256] {
 fn no_more_time_is_granted_than_the_configuration_says() {
     let mut pair = Pair::new();
     pair.lose(Kind::Req, 1000);
-    let a = pair.connect(QPN_A);
+    pair.connect(QPN_A);
     pair.turn();
     let mra = mra(&pair, About::Req, 31);
     pair.inject(A, v4(2), &mra);

@@ -14,6 +14,7 @@ use dat_core::provider::{
 
 use super::*;
 use crate::data::scripted::{ARENA_ADDR, ARENA_LEN, Op, Scripted, UAR};
+use crate::platform::Dma as _;
 use crate::prm::cmd::Opcode;
 
 type Hca<'p, const WC: bool> = Mlx5<'p, Scripted<WC>, 4, 4, 8>;
