@@ -348,8 +348,6 @@ impl<'s> Cm<'s> {
             return;
         };
         match slot.state {
-            // What is repeated anyway is the probe.
-            State::RepSent => slot.repeat(Send::Stored),
             State::DreqSent => slot.repeat(Send::Dreq),
             // No more often than it would be repeated.
             State::Established if slot.deadline == Instant::NEVER => {
@@ -357,7 +355,9 @@ impl<'s> Cm<'s> {
                 slot.queue(slot.probe());
                 slot.await_answer(now);
             }
+            // The REP is repeated anyway.
             State::Established
+            | State::RepSent
             | State::ReqReceived
             | State::RepReceived
             | State::Idle

@@ -170,7 +170,9 @@ fn an_accepted_request_is_found_stale() {
     let b = pair.request().conn;
     reboot_and_reconnect(&mut pair);
     pair.exchange();
-    // The REP is repeated at once, and the peer that was started anew does not know it.
+    assert_eq!((pair.events_of(B, b).len(), pair.nodes[B].cm.counters().stale), (1, 1));
+    // The REP is repeated, and the peer that was started anew does not know it.
+    pair.run(Duration::from_secs(5));
     let reason = Reason::INVALID_COMM_ID;
     assert_eq!(pair.last(B, b), Some(CmEvent::Rejected { conn: b, reason }));
     assert_eq!(pair.sent(Kind::Rep).len(), 2);
