@@ -231,3 +231,29 @@ pub struct Counters {
     /// Answers lost because too many peers had to be answered at once.
     pub answers_dropped: u64,
 }
+
+impl fmt::Display for Counters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "received {}, sent {} (again {}), duplicates {}, malformed {}, foreign {} (address {}, \
+             ID {}, transaction {}, queue pair {}), unexpected {}, unknown {}, no slot {}, stale {}, \
+             not answered {}",
+            self.received,
+            self.sent,
+            self.retransmitted,
+            self.duplicates,
+            self.malformed,
+            self.foreign,
+            self.wrong_address,
+            self.wrong_id,
+            self.wrong_transaction,
+            self.wrong_qpn,
+            self.unexpected,
+            self.unknown,
+            self.no_slot,
+            self.stale,
+            self.answers_dropped,
+        )
+    }
+}

@@ -7,7 +7,8 @@
 pub(super) const SLOT_BITS: u32 = 17;
 /// Bits of a half of the permutation.
 const HALF: u32 = 16;
-/// Rounds of a Feistel network. Up to five can be told from chance with fewer IDs than there are.
+/// Rounds of a Feistel network. With five or fewer, some of the IDs are enough to distinguish it from
+/// chance.
 const ROUNDS: usize = 6;
 const FORTH: [u8; ROUNDS] = [0, 1, 2, 3, 4, 5];
 const BACK: [u8; ROUNDS] = [5, 4, 3, 2, 1, 0];

@@ -24,9 +24,13 @@
 //! ```
 //!
 //! Possible attackers, and the protection:
-//! * An unknown host: comm IDs and PSNs are unpredictable; a message counts only from the address
-//!   that the exchange began with, and with both comm IDs (and, to disconnect, the queue pair
-//!   number) right. What fails is dropped and counted.
+//! * An unknown host: comm IDs, transaction IDs and PSNs are unpredictable; a message counts only
+//!   from the address that the exchange began with, and with both comm IDs (and, to disconnect, the
+//!   queue pair number) right. Where the peer's is not known yet, or the peer does not know this
+//!   side's, the transaction counts in its place. What fails is dropped and counted by cause.
+//! * An unknown host that asks for a connection in a peer's name: the request looks as if the peer
+//!   had lost the one it has. It is rejected, and the peer is asked; only what the peer says, or its
+//!   silence, ends a connection.
 //! * A peer that asks for too much time: its times are cut to [`Config::longest_response`] and
 //!   [`Config::service_timeout`], its MRA counts once per message.
 //! * A peer that asks too often: no more connections than slots. How many of them may wait for an

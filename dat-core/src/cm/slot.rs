@@ -483,21 +483,17 @@ impl Slot {
             self.deadline = self.limit.min(now.after(self.interval));
         }
         let send = core::mem::replace(&mut self.send, Send::Nothing);
-        let attribute = match send {
+        let (attribute, transaction) = match send {
             Send::Nothing => return None,
             Send::Stored => return Some(self.mad),
             Send::Probe => {
                 self.send = Send::ProbeDreq;
                 return Some(self.mad);
             }
-            Send::Mra(_) => Mra::<()>::ATTRIBUTE,
-            Send::Rtu => Rtu::<()>::ATTRIBUTE,
-            Send::Dreq | Send::ProbeDreq => Dreq::<()>::ATTRIBUTE,
-            Send::Drep => Drep::<()>::ATTRIBUTE,
-        };
-        let transaction = match send {
-            Send::Dreq | Send::ProbeDreq => self.asked,
-            _ => self.transaction,
+            Send::Mra(_) => (Mra::<()>::ATTRIBUTE, self.transaction),
+            Send::Rtu => (Rtu::<()>::ATTRIBUTE, self.transaction),
+            Send::Dreq | Send::ProbeDreq => (Dreq::<()>::ATTRIBUTE, self.asked),
+            Send::Drep => (Drep::<()>::ATTRIBUTE, self.transaction),
         };
         let mut mad = wire::header::plain(transaction, attribute, self.ids());
         if let Send::Mra(about) = send {

@@ -41,7 +41,8 @@ fn a_forged_request_makes_no_connection_stale() {
         let before = pair.nodes[victim].events.len();
         for n in 0..20 {
             let mut params = pair.params([QPN_B, QPN_A][by]);
-            (params.local, params.remote) = (v4(2 - victim as u8), v4(1 + victim as u8));
+            (params.local, params.remote) =
+                (pair.nodes[1 - victim].address, pair.nodes[victim].address);
             let mut forger = cm(1, GUIDS[1 - victim], 100 + n);
             forger.connect(pair.now, &params).unwrap();
             let req = forger.poll_transmit(pair.now).unwrap();

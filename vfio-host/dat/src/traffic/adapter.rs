@@ -98,6 +98,7 @@ fn on<'p, H: Host, T: Task>(
     if let Some(counters) = nic.provider().neighbours() {
         info!("{}: neighbours: {counters}", host.name());
     }
+    info!("{}: connection manager: {}", host.name(), nic.cm_counters());
     let closed = nic.close(flag);
     info!("{} is closed", host.name());
     let report = done?;
