@@ -140,6 +140,7 @@ impl Cm<'_> {
         }
 
         let longest = self.config.longest_response.max(SHORTEST_RESPONSE);
+        let half_open = code_nanos(self.config.longest_half_open);
         let Some((index, slot)) = self.allocate() else {
             self.counters.no_slot += 1;
             return self.refuse(from, transaction, local_id, Reason::NO_RESOURCES);
@@ -156,7 +157,9 @@ impl Cm<'_> {
         slot.hop_limit = req.hop_limit();
         slot.transaction = transaction;
         slot.max_retries = req.max_retries();
-        slot.interval = code_nanos(req.local_response_timeout().clamp(SHORTEST_RESPONSE, longest));
+        let response = code_nanos(req.local_response_timeout().clamp(SHORTEST_RESPONSE, longest));
+        // All repeats fit in the time that a half-open connection may last.
+        slot.interval = response.min(half_open / (u64::from(slot.max_retries) + 1));
         slot.terms = QpTerms {
             remote_qpn: qpn,
             rq_psn: slot.terms.rq_psn,
@@ -232,7 +235,6 @@ impl Cm<'_> {
     }
 
     fn mra(&mut self, now: Instant, from: u128, transaction: u64, mra: Mra<&[u8; MAD_LEN]>) {
-        let granted = code_nanos(mra.service_timeout().min(self.config.service_timeout));
         let ids = [mra.local_id(), mra.remote_id()];
         let Found::Slot(index) = self.find(from, ids, Some(transaction)) else {
             return;
@@ -261,6 +263,11 @@ impl Cm<'_> {
         } else if slot.patience {
             self.counters.duplicates += 1;
         } else {
+            let most = match about {
+                About::Rep => self.config.service_timeout.min(self.config.longest_half_open),
+                About::Req | About::Other => self.config.service_timeout,
+            };
+            let granted = code_nanos(mra.service_timeout().min(most));
             slot.patience = true;
             slot.deadline = now.after(granted.saturating_add(slot.interval));
             // A retransmission that has not left yet is not needed.

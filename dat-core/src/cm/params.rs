@@ -49,6 +49,10 @@ pub struct Config {
     /// The longest response time a peer may claim in its REQ, and the longest timewait it may
     /// cause.
     pub longest_response: u8,
+    /// The longest time that a peer may leave an accepted connection unanswered: all repeats of
+    /// the REP fit in it, and so does what an MRA about it asks for. Who asks and goes away holds
+    /// an Endpoint for two of these.
+    pub longest_half_open: u8,
 }
 
 impl Config {
@@ -62,6 +66,7 @@ impl Config {
             max_retries: 15,
             service_timeout: 24,
             longest_response: 21,
+            longest_half_open: 22,
         }
     }
 

@@ -181,6 +181,7 @@ fn a_peers_times_are_cut() {
         pair.connect(QPN_A);
         let mut req = pair.nodes[A].cm.poll_transmit(pair.now).unwrap().mad;
         Req::new_unchecked(&mut req).set_local_response_timeout(claimed);
+        Req::new_unchecked(&mut req).set_max_retries(1);
         pair.lose(Kind::Rep, 1000);
         pair.inject(B, v4(1), &req);
         pair.run(core::time::Duration::from_secs(9));

@@ -42,7 +42,8 @@ fn a_lost_rep_is_sent_again_unchanged() {
     let sent = pair.sent(Kind::Rep);
     assert_eq!(sent.len(), 2);
     assert_eq!(sent[0].mad, sent[1].mad);
-    assert_eq!(sent[1].at - sent[0].at, RESPONSE);
+    // All sixteen fit in the longest time of a half-open connection.
+    assert_eq!(sent[1].at - sent[0].at, RESPONSE / 4);
 }
 
 #[test]

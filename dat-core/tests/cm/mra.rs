@@ -29,7 +29,7 @@ fn a_slow_queue_pair_is_waited_for() {
     let mut pair = Pair::new();
     pair.nodes[A].consumer = Consumer::Silent;
     let a = pair.connect(QPN_A);
-    pair.run(Duration::from_secs(40));
+    pair.run(Duration::from_secs(15));
     assert_eq!(pair.kinds(), [Kind::Req, Kind::Rep, Kind::Rep, Kind::Mra]);
     let Message::Mra(mra) = pair.log[3].message() else { panic!() };
     assert_eq!(mra.about, About::Rep);

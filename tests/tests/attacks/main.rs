@@ -14,7 +14,6 @@
 )]
 
 mod blind;
-mod flood;
 mod forged;
 mod keys;
 mod mads;

@@ -19,7 +19,7 @@ const PAGE: &str = "../../docs/generated/forgery.md";
 const HEAD: &str = "\
 # Packets that a forgery takes
 
-Made by `cargo xtask attack --bless`, checked by `tests/tests/attacks`. Do not edit.
+Made by `FORGERY_BLESS=1 cargo test -p dat-suite --test attacks table`, checked by `tests/tests/attacks`. Do not edit.
 
 For an attacker who knows both addresses, both queue pair numbers, both adapters' GUIDs and the service, and cannot read
 the wire. *Compared* are the fields of which every single bit was changed alone, and the message had no effect; *bits*
@@ -125,6 +125,6 @@ fn no_forgery_that_ends_or_alters_a_connection_takes_less_than_four_billion_pack
     let there = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         there == page,
-        "docs/generated/forgery.md differs: `cargo xtask attack --bless`\n{page}"
+        "docs/generated/forgery.md differs: `FORGERY_BLESS=1 cargo test -p dat-suite --test attacks table`\n{page}"
     );
 }
