@@ -13,7 +13,7 @@ impl<P: Provider> Ia<'_, P> {
     /// Graceful: `INVALID_STATE`/`IA_IN_USE` if anything is left besides the async Event
     /// Dispatcher; the adapter stays open then. Abrupt: frees everything, connections end
     /// abruptly; halves that are out become useless, whoever waits for an Event Dispatcher gets
-    /// `ABORT`, whoever waits for a CNO (its agent too) is given none. The first failure of the
+    /// `ABORT`, a CNO gives none to its waiters, its agent included. The first failure of the
     /// device is returned after all has been tried. `INVALID_HANDLE` if it is closed already:
     /// every handle is stale then, and nothing can be made.
     #[doc(alias = "dat_ia_close")]
