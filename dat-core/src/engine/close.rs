@@ -12,10 +12,10 @@ impl<P: Provider> Ia<'_, P> {
     ///
     /// Graceful: `INVALID_STATE`/`IA_IN_USE` if anything is left besides the async Event
     /// Dispatcher; the adapter stays open then. Abrupt: frees everything, connections end
-    /// abruptly; halves that are out become useless, whoever waits for an Event Dispatcher gets
-    /// `ABORT`, whoever waits for a CNO (its agent too) is given none. The first failure of the
-    /// device is returned after all has been tried. `INVALID_HANDLE` if it is closed already:
-    /// every handle is stale then, and nothing can be made.
+    /// abruptly; posters and reapers that are out become useless. A wait for an Event Dispatcher
+    /// returns `ABORT`; a wait for a CNO, and its agent, gets no Event Dispatcher. The first failure
+    /// of the device is returned after all has been tried. `INVALID_HANDLE` if it is closed
+    /// already: every handle is stale then, and nothing can be made.
     #[doc(alias = "dat_ia_close")]
     pub fn close(&mut self, now: Instant, flag: CloseFlag) -> Result<(), Error> {
         self.alive()?;

@@ -13,7 +13,7 @@ use crate::types::handle::{Ep, Evd};
 
 impl<'s, P: Provider> Ia<'s, P> {
     /// The posting half of an Endpoint, where it is here, with what it looks at. A poster that is
-    /// here is that of whoever occupies its slot: so one compare tells whether the handle is
+    /// here is that of the object in its slot: so one compare tells whether the handle is
     /// stale.
     #[inline]
     pub(crate) fn posting(

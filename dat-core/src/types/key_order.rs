@@ -4,7 +4,7 @@
 //! For each index the bytes follow each other in one cycle through all 256, so a key comes back
 //! after 256 binds or registrations of its index and never before: 255 others lie between. Which
 //! cycle it is follows from random tables and from the index; the next key follows from the present
-//! one alone, so nothing is kept for a key and a bind costs three loads.
+//! one. A window keeps what follows from its index, so a bind costs four loads.
 
 use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 

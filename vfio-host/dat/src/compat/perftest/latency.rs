@@ -36,7 +36,7 @@ impl<'p, H: Host> Table<'p, H> {
         let bar = progress(out, plan.iters, plan.test.program());
         let mut times = Histogram::new();
         let (mut sent, mut done, mut received) = (0, 0, 0);
-        // The client starts; whoever receives has to send.
+        // The client starts; the side that receives sends next.
         let mut pending = u64::from(plan.client);
         let start = Instant::now();
         let mut last = start;
