@@ -5,6 +5,8 @@
 
 /// Bits of a slot's index; the others are its generation.
 pub(super) const SLOT_BITS: u32 = 17;
+/// After it a slot begins again with generation 0.
+pub(super) const LAST_GENERATION: u16 = (1 << (32 - SLOT_BITS)) - 1;
 /// Bits of a half of the permutation.
 const HALF: u32 = 16;
 /// Rounds of a Feistel network. With five or fewer, some of the IDs are enough to distinguish it from
@@ -19,8 +21,8 @@ pub(super) struct Ids(pub(super) [u64; 2]);
 
 impl Ids {
     /// The ID of a slot in a generation.
-    pub(super) fn id(self, index: u32, generation: u32) -> u32 {
-        permuted(self.0, HALF, generation << SLOT_BITS | index, FORTH)
+    pub(super) fn id(self, index: u32, generation: u16) -> u32 {
+        permuted(self.0, HALF, u32::from(generation) << SLOT_BITS | index, FORTH)
     }
 
     /// The slot that an ID names, if it names any.

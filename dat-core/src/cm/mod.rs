@@ -55,7 +55,7 @@ pub mod wire;
 
 use heapless::Deque;
 
-use crate::cm::ids::{Ids, SLOT_BITS};
+use crate::cm::ids::{Ids, LAST_GENERATION, SLOT_BITS};
 use crate::cm::line::{Kind, Line};
 use crate::cm::params::code_nanos;
 use crate::cm::slot::{Send, State};
@@ -222,7 +222,7 @@ impl<'s> Cm<'s> {
         let number = u32::try_from(index).ok()?;
         // On the wire 0 stands for an ID that is not known.
         let id = loop {
-            generation = generation.wrapping_add(1) & (u32::MAX >> SLOT_BITS);
+            generation = generation.wrapping_add(1) & LAST_GENERATION;
             match self.ids.id(number, generation) {
                 0 => {}
                 id => break id,

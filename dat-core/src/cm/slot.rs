@@ -130,7 +130,7 @@ pub struct Slot {
     pub(super) id: u32,
     /// Which slot of the table it is, and how often it was used.
     pub(super) index: u32,
-    pub(super) generation: u32,
+    pub(super) generation: u16,
     pub(super) state: State,
     /// The caller has got the end, or wants no more events: its ID is void.
     pub(super) ended: bool,
