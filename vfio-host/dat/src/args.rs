@@ -339,6 +339,9 @@ pub(crate) struct Registrations {
     /// 802.1Q VLAN, 1 to 4094
     #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u16).range(1..=4094))]
     pub(crate) vlan: Option<u16>,
+    /// A neighbour, or the gateway, with its MAC, for every device here; once for each
+    #[arg(long, value_name = "ADDRESS,MAC", value_parser = vfio_host::neighbour::parse)]
+    pub(crate) neigh: Vec<Neighbour>,
     /// Path MTU: 256, 512, 1024, 2048 or 4096
     #[arg(long, value_name = "BYTES", value_parser = mtu)]
     pub(crate) mtu: Option<Mtu>,

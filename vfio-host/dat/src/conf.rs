@@ -7,7 +7,7 @@ use std::path::Path;
 
 use dat_core::provider::Mtu;
 use serde::Serialize;
-use vfio_host::Address;
+use vfio_host::{Address, neighbour};
 
 use super::args::{Conf, Registrations};
 use super::failure::Failure;
@@ -132,6 +132,16 @@ fn parameters(
     }
     if let Some(vlan) = asked.vlan {
         text.push_str(&format!(" vlan={vlan}"));
+    }
+    if asked.neigh.len() > neighbour::MOST {
+        return Err(Failure::usage(format!(
+            "--neigh fixes {} neighbours at most",
+            neighbour::MOST
+        )));
+    }
+    for &(addr, [a, b, c, d, e, f]) in &asked.neigh {
+        let mac = format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}");
+        text.push_str(&format!(" neigh={addr},{mac}"));
     }
     if let Some(mtu) = asked.mtu.map(Mtu::bytes) {
         text.push_str(&format!(" mtu={mtu}"));

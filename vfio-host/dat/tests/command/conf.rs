@@ -86,6 +86,21 @@ fn impossible_arguments_are_refused_with_a_reason() {
     assert_eq!(run.code, 2);
 }
 
+#[test]
+fn neighbours_are_fixed_up_to_a_bound() {
+    let with = |count: usize| {
+        let mut args = vec!["conf", "3b:00.0", "--ip", "10.0.0.1/8"];
+        args.extend(["--neigh", "10.0.0.2,02:00:00:00:ff:0b"].repeat(count));
+        dat(&args)
+    };
+    let run = with(2);
+    let words = " neigh=10.0.0.2,02:00:00:00:ff:0b".repeat(2);
+    assert!(run.out.contains(&format!("ip=10.0.0.1/8{words}\"")), "{}", run.out);
+    assert_eq!(with(32).code, 0);
+    let run = with(33);
+    assert!(run.code == 2 && run.err.contains("32 neighbours"), "{}", run.err);
+}
+
 fn install(folder: &Path, more: &[&str]) -> Run {
     let provider = folder.join("build.so");
     fs::write(&provider, PROVIDER).unwrap();
