@@ -178,10 +178,15 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
 
     /// Turns the device's events into notices, as many as there is room for.
     fn collect(&mut self, now: Instant) {
+        let mut asked = false;
         while !self.notices.is_full() {
             let Some(event) = self.device.next_event() else {
                 return;
             };
+            // One question to the port covers all its events that came before.
+            if matches!(event, Event::Port { .. }) && core::mem::replace(&mut asked, true) {
+                continue;
+            }
             if let Some(notice) = self.translate(event, now) {
                 let _ = self.notices.push_back(notice);
             }

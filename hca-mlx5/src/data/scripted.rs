@@ -204,6 +204,7 @@ impl<const WC: bool> Scripted<WC> {
             monitor: Monitor::new(self, Instant::ZERO),
             events: heapless::Deque::new(),
             requests: heapless::Deque::new(),
+            more: false,
             counter_set: None,
             disowned: heapless::Vec::new(),
             loss_reported: false,

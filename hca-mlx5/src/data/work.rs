@@ -5,8 +5,10 @@ use core::time::Duration;
 
 /// Entries read from one event queue.
 pub(crate) const EVENTS: usize = 64;
-/// Page requests answered, each within the limits of `pages`.
+/// Page requests answered.
 pub(crate) const PAGE_REQUESTS: usize = 8;
+/// No answer to a page request begins later, and no pages are waited for.
+pub(crate) const ANSWERS: Duration = Duration::from_secs(5);
 /// Completions taken from QP1's receive queue, of which each may be a datagram.
 pub(crate) const DATAGRAMS: u16 = 512;
 /// Completions taken from the raw Ethernet port, of which each may be a frame; and frames sent.
