@@ -187,8 +187,8 @@ fn lied_to(session: &mut Session<'_>, meter: &Meter, mut lie: impl FnMut() -> Li
     for _ in 0..12 {
         session.pair.slots[0].views().lie(Some(lie()));
         let ep = session.sides[0].ep;
-        for side in 0..2 {
-            posts(session, side, &mut cookie, &mut open[side]);
+        for (side, open) in open.iter_mut().enumerate() {
+            posts(session, side, &mut cookie, open);
         }
         for _ in 0..8 {
             let before = session.now();
@@ -224,8 +224,8 @@ fn lied_to(session: &mut Session<'_>, meter: &Meter, mut lie: impl FnMut() -> Li
         let _ = session.pair.ias[side].ep_disconnect(now, ep, CloseFlag::Abrupt);
     }
     session.pass(Duration::from_secs(1));
-    for side in 0..2 {
-        events(session, side, &mut open[side]);
+    for (side, open) in open.iter_mut().enumerate() {
+        events(session, side, open);
     }
     let lost = session.pair.ias[0].lost();
     assert!(open[0].0.is_empty(), "{:?} never came back; {lost:?}", open[0].0);

@@ -307,7 +307,7 @@ fn endless(p: &Scripted<false>, queues: &'static [(usize, u16)], opcode: u8, mos
         for ((ring, entries), taken) in rings.iter().zip(&mut taken) {
             let at = offset.wrapping_sub(*ring);
             if at < 64 * usize::from(*entries) && at % 64 == 0x3c {
-                let lap = *taken / u32::from(*entries) & 1;
+                let lap = (*taken / u32::from(*entries)) & 1;
                 assert!(*taken < most, "the driver takes completions without end");
                 *taken += 1;
                 return (u32::from(opcode) << 4 | lap).to_be();
@@ -343,7 +343,7 @@ fn malformed_datagrams_without_end_hold_up_no_call_and_an_event_is_asked_for() {
         if at >= 64 * usize::from(RECEIVES) || at % 64 != 0x3c {
             return value;
         }
-        let entry = taken << 16 | 2 << 4 | taken / u32::from(RECEIVES) & 1;
+        let entry = taken << 16 | 2 << 4 | (taken / u32::from(RECEIVES)) & 1;
         taken += 1;
         assert!(taken <= 2 * u32::from(work::DATAGRAMS), "the driver takes them without end");
         entry.to_be()
