@@ -6,8 +6,8 @@
 //! in which the device leaves the packet's network header, and gives the buffer back at once. On
 //! RoCEv2 that header says who sent it: an IPv4 header in the last 20 bytes, the first 20
 //! undefined, or an IPv6 header. What is not exactly a MAD behind one of these two is dropped and
-//! counted. Anybody can send more: a receive that is too short for a packet may fail the queue pair,
-//! so behind each buffer stands memory that all receives share and nobody reads.
+//! counted. Anybody can send more: a receive that is too short for a packet may fail the queue
+//! pair, so behind each buffer stands memory that all receives share and nobody reads.
 //!
 //! When QP1 fails, it is reset and started anew at a later service; datagrams lost by that are the
 //! connection manager's to repeat. It knows nothing of what is inside a MAD.
