@@ -12,6 +12,7 @@
     reason = "test code: a panic here is a failed test with a line number"
 )]
 
+pub mod attack;
 pub mod bench;
 pub mod bringup;
 pub mod bytes;
