@@ -16,8 +16,8 @@ const TURN: u64 = 100_000;
 /// The attacker: puts frames on the wire whenever it has its turn.
 pub type Flood<'a> = &'a mut dyn FnMut(&mut Session<'_>);
 
-/// Most frames of a flood in one turn.
-const BURST: u64 = 32;
+/// Most frames of a flood in one turn: fewer than the dispatcher of requests holds.
+const BURST: u64 = 12;
 
 /// A flood of so many frames a second, even and not in bursts: what was due while nobody looked is
 /// not made up for.

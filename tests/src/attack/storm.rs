@@ -32,7 +32,7 @@ const RATE: u64 = 50_000;
 const BEFORE: usize = 20;
 
 /// What an episode measured.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Frames of the attacker.
     pub frames: u64,
