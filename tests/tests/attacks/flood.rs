@@ -3,19 +3,16 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use dat_core::{CloseFlag, EpState, Event};
+use dat_core::{EpState, Event};
+use dat_tests::attack::honest::{self, Flood, LOOK, rate};
 use dat_tests::attack::mad::Req;
 use dat_tests::attack::{Cm, EVIL, Mad, arp, datagram, station};
-use dat_tests::session::{LIMIT, QUALIFIER, Session, Setup};
+use dat_tests::session::{QUALIFIER, Session, Setup};
 
 /// Connections measured.
 const SAMPLES: usize = 20;
-/// What looking at intervals adds to each of them.
-const LOOK: Duration = Duration::from_millis(2);
-/// Most frames of a flood between two looks.
-const BURST: u64 = 32;
-/// Puts frames of a flood on the wire.
-type Flood<'a> = &'a mut dyn FnMut(&mut Session<'_>);
+/// How long a slow flood lasts before.
+const SLOW: Duration = Duration::from_secs(3);
 
 fn host(n: u32) -> IpAddr {
     // Of the network, but neither side nor any that another test uses.
@@ -31,81 +28,25 @@ fn inject(session: &Session<'_>, from: IpAddr, mad: &Mad) {
     session.lines[1].inject(frame);
 }
 
-/// Connects under a flood, which gets its turn at every look; the time it took.
-fn connect_under(session: &mut Session<'_>, flood: Flood<'_>) -> Duration {
-    let (a, b) = (session.endpoint(0), session.endpoint(1));
-    let (start, evds) = (session.now(), [session.sides[0].conn, session.sides[1].conn]);
-    session.ask(a, b"good", LIMIT);
-    let mut up = [false; 2];
-    while up != [true; 2] {
-        flood(session);
-        let took = session.now().since(start);
-        assert!(took < Duration::from_secs(30), "no connection within {took:?}");
-        session.pair.turn_by(100_000);
-        let cr = session.sides[1].cr;
-        while let Ok(event) = session.pair.ias[1].evd_dequeue(cr) {
-            let Event::ConnectionRequest { cr, .. } = event else { panic!("{event:?}") };
-            let now = session.now();
-            let good = session.pair.ias[1]
-                .cr_query(cr)
-                .is_ok_and(|param| param.private_data.starts_with(b"good"));
-            if good {
-                session.pair.ias[1].cr_accept(now, cr, Some(b), b"").unwrap();
-            } else {
-                let _ = session.pair.ias[1].cr_reject(now, cr, b"");
-            }
-        }
-        for side in 0..2 {
-            while let Ok(event) = session.pair.ias[side].evd_dequeue(evds[side]) {
-                assert_eq!(event, Event::Established([a, b][side]), "side {side}");
-                up[side] = true;
-            }
-        }
-    }
-    let took = session.now().since(start);
-    for (side, ep) in [a, b].into_iter().enumerate() {
-        let now = session.now();
-        let _ = session.pair.ias[side].ep_disconnect(now, ep, CloseFlag::Abrupt);
-    }
-    session.pass(Duration::from_millis(5));
-    for (side, ep) in [a, b].into_iter().enumerate() {
-        while session.pair.ias[side].evd_dequeue(evds[side]).is_ok() {}
-        let now = session.now();
-        session.pair.ias[side].ep_free(now, ep).unwrap();
-    }
-    took
+fn endured(flood: impl FnMut(&mut Session<'_>)) {
+    endured_after(Duration::ZERO, flood);
 }
 
-/// Good connections are hardly slower under the flood than before it, and an established
-/// connection moves its data.
-fn endured(mut flood: impl FnMut(&mut Session<'_>)) {
+/// Good connections are hardly slower under the flood, when it has lasted for so long, than before
+/// it, and an established connection moves its data.
+fn endured_after(first: Duration, mut flood: impl FnMut(&mut Session<'_>)) {
     Setup::default().run(|session| {
         session.connect();
         let slowest = |flood: Flood<'_>, session: &mut Session<'_>| {
-            (0..SAMPLES).map(|_| connect_under(session, flood)).max().unwrap()
+            (0..SAMPLES).map(|_| honest::connect(session, flood)).max().unwrap()
         };
         let before = slowest(&mut |_| {}, session);
+        honest::pass(session, first, &mut flood);
         let under = slowest(&mut flood, session);
         assert!(under <= before * 3 + LOOK, "{under:?}, without the flood {before:?}");
         assert_eq!([session.state(0), session.state(1)], [EpState::Connected; 2]);
         session.traffic(1);
     });
-}
-
-/// A flood of so many frames a second.
-fn rate(per_second: u64, mut one: impl FnMut(&Session<'_>, u32)) -> impl FnMut(&mut Session<'_>) {
-    let (mut last, mut sent) = (None, 0_u64);
-    move |session| {
-        let now = session.now();
-        let start = *last.get_or_insert(now);
-        let due = now.since(start).as_nanos() as u64 * per_second / 1_000_000_000 + 1;
-        // What was due while nobody looked is lost: the flood is even, not in bursts.
-        sent = sent.max(due.saturating_sub(BURST));
-        while sent < due {
-            one(session, sent as u32);
-            sent += 1;
-        }
-    }
 }
 
 fn request(session: &Session<'_>, n: u32, port: u16, from: IpAddr) {
@@ -115,22 +56,22 @@ fn request(session: &Session<'_>, n: u32, port: u16, from: IpAddr) {
 
 #[test]
 fn eight_requests_a_second_from_addresses_where_nobody_is() {
-    endured(rate(8, |s, n| request(s, n, QUALIFIER as u16, host(n))));
+    endured_after(SLOW, rate(8, |s, n| request(s, n, QUALIFIER as u16, host(n))));
 }
 
 #[test]
 fn eight_requests_a_second_for_a_port_where_nobody_listens() {
-    endured(rate(8, |s, n| request(s, n, 99, host(n))));
+    endured_after(SLOW, rate(8, |s, n| request(s, n, 99, host(n))));
 }
 
 #[test]
 fn eight_requests_a_second_from_beyond_the_link() {
-    endured(rate(8, |s, n| request(s, n, QUALIFIER as u16, far_host(n))));
+    endured_after(SLOW, rate(8, |s, n| request(s, n, QUALIFIER as u16, far_host(n))));
 }
 
 #[test]
 fn a_thousand_requests_a_second_from_one_address_where_nobody_is() {
-    endured(rate(1_000, |s, n| request(s, n, QUALIFIER as u16, host(0))));
+    endured_after(SLOW, rate(1_000, |s, n| request(s, n, QUALIFIER as u16, host(0))));
 }
 
 #[test]
@@ -150,10 +91,13 @@ fn a_hundred_thousand_requests_a_second_from_the_good_peer_s_address() {
 
 #[test]
 fn a_thousand_look_ups_a_second_from_addresses_where_nobody_is() {
-    endured(rate(1_000, |s, n| {
-        let addrs = [host(n), s.address(1)];
-        inject(s, addrs[0], &Mad::sidr_req(n.into(), n, 99, addrs));
-    }));
+    endured_after(
+        SLOW,
+        rate(1_000, |s, n| {
+            let addrs = [host(n), s.address(1)];
+            inject(s, addrs[0], &Mad::sidr_req(n.into(), n, 99, addrs));
+        }),
+    );
 }
 
 macro_rules! messages_of_no_connection {
@@ -230,7 +174,7 @@ fn requests_that_wait_for_the_consumer_give_way() {
             let _ = session.pair.ias[1].cr_reject(now, cr, b"");
         }
         session.pass(Duration::from_millis(10));
-        let took = connect_under(session, &mut |_| {});
+        let took = honest::connect(session, &mut |_| {});
         assert!(took < Duration::from_secs(6), "{took:?}");
     });
 }

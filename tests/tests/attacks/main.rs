@@ -22,4 +22,5 @@ mod neighbour;
 mod proxy;
 mod server;
 mod stage;
+mod storm;
 mod table;
