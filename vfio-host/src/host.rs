@@ -5,6 +5,7 @@
 //! either is generic over it, so that under VFIO the data path is mapped registers and raw memory.
 
 use std::fmt;
+use std::time::Duration;
 
 use dat_core::provider::Region;
 use hca_mlx5::Config;
@@ -16,7 +17,7 @@ use crate::error::Error;
 use crate::pci::ConfigSpace;
 use crate::wakeups::Wakeups;
 
-/// The memory sizes of a host.
+/// The memory sizes of a host, and the patience with a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Bytes of the arena: queues, mailboxes and buffers of [`Nic::buffer`](crate::Nic::buffer).
@@ -28,12 +29,16 @@ pub struct Options {
     pub read_only: usize,
     /// Upper limit of the bytes that the firmware may hold. Locked as it asks for them.
     pub firmware: usize,
+    /// Longest wait for the reply to one request of a vfio-user server, from 1 ms to an hour. A
+    /// server that needs longer counts as gone.
+    pub reply_limit: Duration,
 }
 
 impl Default for Options {
-    /// 16 MiB, of which the device may not write 4, and up to 128 MiB for the firmware.
+    /// 16 MiB, of which the device may not write 4, up to 128 MiB for the firmware, and 5 s.
     fn default() -> Self {
-        Self { arena: 16 << 20, read_only: 4 << 20, firmware: 128 << 20 }
+        let reply_limit = Duration::from_secs(5);
+        Self { arena: 16 << 20, read_only: 4 << 20, firmware: 128 << 20, reply_limit }
     }
 }
 
@@ -132,6 +137,12 @@ pub trait Host: Platform + Lend + Sync {
     /// Returns the error for which the firmware last got fewer pages than it asked for.
     fn shortage(&self) -> Option<Error>;
 
+    /// Returns how many register stores the server has refused. Nothing waits for a store, so no
+    /// call fails.
+    fn refused_stores(&self) -> u64 {
+        0
+    }
+
     /// Returns all memory that is mapped for the device.
     fn maps(&self) -> Vec<Mapping>;
 
@@ -154,8 +165,17 @@ pub trait Host: Platform + Lend + Sync {
     /// the exchange other threads may read the pages. A thread that writes to one waits, if the
     /// kernel supports it (`userfaultfd`, for memory without a file, Linux 5.7). Otherwise (a data
     /// segment, a container that forbids the call) a concurrent write of another thread may be
-    /// lost. Taking back never loses a write. While memory is lent, a child after a `fork` shares
-    /// these pages with its parent; a child that only executes another program is not affected.
+    /// lost. Taking back never loses a write. The server may write to all of these pages, even if they
+    /// are lent to be read, and to whatever else stands there: lend whole pages to a server that is
+    /// not trusted. It cannot make private memory vanish, and reaches none of it afterwards. What
+    /// is shared by a file of the program's, or by [`Host::share`], it can truncate.
+    ///
+    /// With both, a child after a `fork` gets a copy of lent memory as of the fork (Linux 5.9 under
+    /// VFIO), which the device does not reach, and none of the arena. It must not use the adapter
+    /// or [`Host::share`]'s memory. With [`VfioUser`](crate::user::VfioUser), `fork` returns when
+    /// the child has its copies. If the stack that `fork` itself runs on is lent, the child dies:
+    /// fork in another thread. A `vfork` or `clone` by hand shares the pages; `posix_spawn` and
+    /// [`std::process::Command`] do too, until the child executes its program.
     ///
     /// # Safety
     /// Until the memory has been taken back, by [`Host::take_back`], [`Host::renew`] or dropping

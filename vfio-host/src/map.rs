@@ -13,7 +13,7 @@ use std::ptr::{NonNull, null_mut};
 use hca_mlx5::dma::Memory;
 use hca_mlx5::mmio::MappedBar;
 use hca_mlx5::platform::{RawArena, Reach, Span};
-use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::fs::{MemfdFlags, Mode, SealFlags, fchmod, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 use rustix::param::page_size;
 
@@ -69,12 +69,24 @@ pub(crate) fn touched(addr: u64, len: u64) -> Option<Range<u64>> {
     Some(addr - addr % page..end.checked_next_multiple_of(page)?)
 }
 
+/// Creates a memory file of `len` zeros whose length is final: no process that has it can make it
+/// shorter, so no access to it is a SIGBUS. Only this user's processes can open it anew.
+pub(crate) fn memory_file(name: &str, len: u64) -> io::Result<OwnedFd> {
+    let file = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    ftruncate(&file, len)?;
+    fchmod(&file, Mode::RUSR | Mode::WUSR)?;
+    fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+    Ok(file)
+}
+
 /// Zeroed pages that can be mapped for the device.
 #[derive(Debug)]
 pub(crate) struct Pages {
     base: NonNull<u8>,
     len: usize,
     huge: bool,
+    /// The process that has them; a child has not.
+    owner: u32,
     /// The file behind them, for another process to map.
     file: Option<OwnedFd>,
 }
@@ -114,20 +126,11 @@ impl Pages {
     }
 
     /// Maps memory backed by a memory file, `len` bytes rounded up to huge pages, which another
-    /// process can map too.
+    /// process can map too. Its pages are small: whoever has the file can give huge pages back to
+    /// the machine, and if it has no other, the next access here would be a SIGBUS.
     pub(crate) fn shared(len: usize) -> io::Result<Self> {
         let len = rounded(len)?;
-        let huge = MemfdFlags::CLOEXEC | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
-        let made = Self::in_file(len, huge, true);
-        made.or_else(|_| Self::in_file(len, MemfdFlags::CLOEXEC, false))
-    }
-
-    fn in_file(len: usize, flags: MemfdFlags, huge: bool) -> io::Result<Self> {
-        let file = memfd_create("dat-arena", flags)?;
-        ftruncate(&file, len as u64)?;
-        // SAFETY: a new mapping of a new file.
-        let place = unsafe { mmap(null_mut(), len, RW, MapFlags::SHARED, &file, 0) }?;
-        Self::over(place, len, huge, Some(file))
+        Self::of_file(memory_file("dat-arena", len as u64)?, len)
     }
 
     /// Maps the first `len` bytes, rounded up to pages, of a file that other processes map too. The
@@ -144,7 +147,7 @@ impl Pages {
         // SAFETY: advice on our own mapping. Without it a child after a fork could take over pages
         // that are mapped for the device. It fails only on a kernel without this advice.
         let _ = unsafe { madvise(place, len, Advice::LinuxDontFork) };
-        Ok(Self { base, len, huge, file })
+        Ok(Self { base, len, huge, owner: std::process::id(), file })
     }
 
     /// Returns the length in bytes.
@@ -170,6 +173,9 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
+        if self.owner != std::process::id() {
+            return;
+        }
         // SAFETY: our own mapping, and all pointers into it are dropped (module documentation).
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
     }

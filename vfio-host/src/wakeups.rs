@@ -5,12 +5,13 @@
 //! one descriptor for either kind of host. A wake-up stays until [`Wakeups::clear`]; see
 //! [`crate::wait`] for the order of calls.
 
+use std::io::IoSliceMut;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
-use rustix::io::Errno;
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
@@ -208,17 +209,25 @@ fn sleep_on(fd: &OwnedFd, limit: Duration) {
     let _ = poll(&mut fds, Some(&timespec(limit)));
 }
 
-fn timespec(span: Duration) -> Timespec {
+/// Returns a span as the kernel's calls take it.
+pub(crate) fn timespec(span: Duration) -> Timespec {
     Timespec {
         tv_sec: i64::try_from(span.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: span.subsec_nanos().into(),
     }
 }
 
-/// Reads the count of an eventfd or timerfd, which resets it to 0.
+/// Reads the count of an eventfd or timerfd, which resets it to 0. Does not wait, even if a server
+/// that has the eventfd too has made it a blocking one and taken the count.
 fn drain(fd: &OwnedFd) -> u64 {
     let mut count = [0; 8];
-    match rustix::io::read(fd, &mut count) {
+    let to = &mut [IoSliceMut::new(&mut count)];
+    let read = match preadv2(fd, to, u64::MAX, ReadWriteFlags::NOWAIT) {
+        // An older kernel, whose timerfd (no server has that) or eventfd is not read this way.
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => rustix::io::read(fd, &mut count),
+        read => read,
+    };
+    match read {
         Ok(8) => u64::from_ne_bytes(count),
         Ok(_) | Err(_) => 0,
     }
@@ -263,6 +272,20 @@ mod tests {
         assert!(start.elapsed() < LONG);
         assert_eq!(wakeups.interrupts(2), 1);
         assert!(!Wakeups::new(2).unwrap().sleep_for_command(LONG));
+    }
+
+    /// A server has the same open file, and so its flags.
+    #[test]
+    fn an_eventfd_made_blocking_and_empty_blocks_nobody() {
+        let wakeups = Wakeups::new(3).unwrap();
+        let fd = &wakeups.vectors()[2];
+        rustix::io::ioctl_fionbio(fd, false).unwrap();
+        let (done, result) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            wakeups.sleep_for_command(Duration::from_millis(10));
+            done.send(wakeups.interrupts(2))
+        });
+        assert_eq!(result.recv_timeout(LONG), Ok(0));
     }
 
     #[test]

@@ -66,7 +66,8 @@ impl Part for Round {
 pub(super) fn run(device: &Address, times: u32) -> Result<()> {
     // Small enough for a few huge pages, so that most of the time goes into opening and closing,
     // not into mappings.
-    let options = Options { arena: 4 << 20, read_only: 2 << 20, firmware: 32 << 20 };
+    let options =
+        Options { arena: 4 << 20, read_only: 2 << 20, firmware: 32 << 20, ..Options::default() };
     let mut first = None;
     for round in 1..=times {
         with(std::slice::from_ref(device), &options, &Round)

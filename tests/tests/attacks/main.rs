@@ -21,6 +21,7 @@ mod mads;
 mod neighbour;
 mod proxy;
 mod server;
+mod shared;
 mod stage;
 mod storm;
 mod table;

@@ -35,6 +35,8 @@ pub(crate) enum Act {
     Trickle(Duration),
     /// Sends error replies to requests that nobody made, without end; then nothing.
     Complain(Duration),
+    /// Fills its body with this byte.
+    Fill(u8),
     /// Answers another request.
     WrongId,
     /// Says that the reply is so long.
@@ -56,6 +58,8 @@ pub(crate) struct Proxy {
     pub(crate) path: PathBuf,
     /// Files that the client has lent for DMA.
     pub(crate) lent: Arc<Mutex<Vec<File>>>,
+    /// Eventfds that the client has given for interrupts.
+    pub(crate) wired: Arc<Mutex<Vec<File>>>,
     /// Decides on each reply, by its number and the command.
     act: Arc<Mutex<Decide>>,
     _server: Handle,
@@ -72,15 +76,16 @@ impl Proxy {
         let server = Server::start(settings).unwrap();
         let path = folder.path().join("evil");
         let listener = UnixListener::bind(&path).unwrap();
-        let lent = Arc::new(Mutex::new(Vec::new()));
+        let [lent, wired] = [(); 2].map(|()| Arc::new(Mutex::new(Vec::new())));
         let act: Arc<Mutex<Decide>> = Arc::new(Mutex::new(Box::new(act)));
-        let (files, decide, real) = (Arc::clone(&lent), Arc::clone(&act), sockets[0].clone());
+        let (files, fds) = (Arc::clone(&lent), Arc::clone(&wired));
+        let (decide, real) = (Arc::clone(&act), sockets[0].clone());
         thread::spawn(move || {
             while let Ok((client, _)) = listener.accept() {
-                serve(&client, &real, &files, &decide);
+                serve(&client, &real, [&files, &fds], &decide);
             }
         });
-        Self { path, lent, act, _server: server, _folder: folder }
+        Self { path, lent, wired, act, _server: server, _folder: folder }
     }
 
     /// Decides otherwise from now on.
@@ -89,13 +94,18 @@ impl Proxy {
     }
 }
 
-fn serve(client: &UnixStream, real: &Path, files: &Mutex<Vec<File>>, decide: &Mutex<Decide>) {
+fn serve(
+    client: &UnixStream,
+    real: &Path,
+    [lent, wired]: [&Mutex<Vec<File>>; 2],
+    decide: &Mutex<Decide>,
+) {
     let server = UnixStream::connect(real).unwrap();
     let mut number = 0;
     while let Some((request, fds)) = receive(client) {
         let command = u16::from_ne_bytes([request[2], request[3]]);
-        if command == 2 {
-            let mut files = files.lock().unwrap();
+        if let 2 | 8 = command {
+            let mut files = if command == 2 { lent } else { wired }.lock().unwrap();
             files.extend(fds.iter().map(|fd| File::from(fd.try_clone().unwrap())));
         }
         send(&server, &request, &fds);
@@ -151,6 +161,10 @@ fn answer(client: &UnixStream, mut reply: Vec<u8>, fds: &[OwnedFd], act: Act) ->
                     thread::sleep(gap);
                 }
             }
+        }
+        Act::Fill(byte) => {
+            reply[HEADER..].fill(byte);
+            return send(client, &reply, fds);
         }
         Act::WrongId => {
             reply[..2].copy_from_slice(&id.wrapping_add(7).to_ne_bytes());

@@ -12,12 +12,14 @@ use vfio_host::{Host, Options};
 
 use crate::proxy::{Act, Proxy};
 
-/// The client waits 5 s for a reply; a call that takes longer than a few of those hangs.
-const DEADLINE: Duration = Duration::from_secs(16);
-const QUICK: Duration = Duration::from_secs(2);
+/// How long the client waits for a reply: longer than what is to be quick.
+pub(crate) const REPLY_LIMIT: Duration = Duration::from_millis(2500);
+/// A call that takes longer than a few of those hangs.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(8);
+pub(crate) const QUICK: Duration = Duration::from_secs(2);
 
 /// Runs `call` in a thread of its own, which is left behind if it hangs.
-fn within<T: Send + 'static>(
+pub(crate) fn within<T: Send + 'static>(
     limit: Duration,
     what: &str,
     call: impl FnOnce() -> T + Send + 'static,
@@ -31,9 +33,14 @@ fn within<T: Send + 'static>(
     }
 }
 
-fn open(proxy: &Proxy, what: &str, limit: Duration) -> Result<VfioUser, vfio_host::Error> {
+pub(crate) fn open(
+    proxy: &Proxy,
+    what: &str,
+    limit: Duration,
+) -> Result<VfioUser, vfio_host::Error> {
     let path = proxy.path.clone();
-    within(limit, what, move || VfioUser::open(&path, &Options::default()))
+    let options = Options { reply_limit: REPLY_LIMIT, ..Options::default() };
+    within(limit, what, move || VfioUser::open(&path, &options))
 }
 
 /// While the device is being opened: at each of the first replies, and never later than that.

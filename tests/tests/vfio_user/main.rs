@@ -12,6 +12,7 @@
 )]
 
 mod data;
+mod fork;
 mod lent;
 mod named;
 mod owned;

@@ -1,36 +1,44 @@
 //! The client of a vfio-user socket.
 //!
-//! One request is outstanding at a time and every reply has a deadline. Any failure of the socket
-//! ends the connection permanently, with an error that names the failure: after a missing reply, a
-//! later one cannot be matched with its request.
+//! The server is not trusted. One request is outstanding at a time. Each has one deadline, which
+//! covers sending it and whatever comes until its reply, and a longest reply. Anything but that
+//! reply, or an error reply to an earlier posted write (at most one for each), ends the connection
+//! permanently, with an error that names the failure: after a missing reply, a later one cannot be
+//! matched with its request.
+//!
+//! The client sends eventfds and the files behind mappings only. It takes no file from the server,
+//! so it maps none that could shrink: the kernel closes descriptors that come with a reply. Only the
+//! description of a region may have some, for clients that map it; elsewhere they end the connection.
 //!
 //! Written by hand, because the client of the `vfio_user` crate supports neither read-only mappings
-//! nor deadlines, takes error replies for success, and panics on malformed replies. The client
-//! sends eventfds and the files behind mappings only; it closes descriptors that a server sends.
+//! nor deadlines, takes error replies for success, and panics on malformed replies.
 
-use std::io::{self, IoSlice, Read};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
-    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
-    SocketFlags, SocketType, connect, sendmsg, socket_with,
+    AddressFamily, RecvAncillaryBuffer, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recvmsg,
+    sendmsg, socket_with,
 };
 
 use vfio_bindings::bindings::vfio::VFIO_DEVICE_FLAGS_RESET;
 
 use super::message::{Command, HEADER, Reply, long, request, word};
 use crate::error::{Error, Kind};
+use crate::wakeups::timespec;
 
-/// Longest wait for a reply.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// Longest body of a reply.
-const LONGEST: usize = 1 << 16;
+/// Bounds of the limit for a reply.
+const PATIENCE: [Duration; 2] = [Duration::from_millis(1), Duration::from_hours(1)];
+/// Longest body of a reply. The longest that is asked for is configuration space.
+const LONGEST: usize = 1 << 13;
 /// The client's capabilities. One descriptor per message is all it needs.
 const CAPABILITIES: &[u8] = b"{\"capabilities\":{\"max_msg_fds\":1}}\0";
 
@@ -46,6 +54,10 @@ pub(crate) struct Client {
     /// Longest wait for a reply.
     patience: Duration,
     next: u16,
+    /// Posted writes since the last reply: error replies that may still come for them.
+    posted: u16,
+    /// Error replies that came for posted writes.
+    refused: u64,
     /// Bytes that were read ahead.
     pending: Vec<u8>,
     /// Why the connection ended.
@@ -53,19 +65,18 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Connects and negotiates the version.
-    pub(crate) fn connect(path: &Path) -> Result<Self, Error> {
-        Self::connect_within(path, PATIENCE)
-    }
-
-    /// Connects with the given limit for each reply.
-    fn connect_within(path: &Path, patience: Duration) -> Result<Self, Error> {
+    /// Connects and negotiates the version. `patience` limits the wait for each reply.
+    pub(crate) fn connect(path: &Path, patience: Duration) -> Result<Self, Error> {
+        let [least, most] = PATIENCE;
+        let patience = patience.clamp(least, most);
         let stream = reach(path, patience).map_err(|errno| unreachable(path, &errno.into()))?;
         let mut client = Self {
             stream,
             path: path.to_owned(),
             patience,
             next: 0,
+            posted: 0,
+            refused: 0,
             pending: Vec::new(),
             ended: None,
         };
@@ -90,6 +101,11 @@ impl Client {
     /// Returns the socket.
     pub(crate) fn socket(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
+    }
+
+    /// Returns how many posted writes the server has refused.
+    pub(crate) fn refused_writes(&self) -> u64 {
+        self.refused
     }
 
     /// Returns why the connection ended, if it has.
@@ -183,7 +199,10 @@ impl Client {
         let (head, tail) = (longs(&[offset]), words(&[region, count]));
         let body: &[&[u8]] = &[&head, &tail, data];
         if posted {
-            self.send(Command::RegionWrite, true, body, None).map(drop)
+            let deadline = self.deadline();
+            self.send(Command::RegionWrite, true, body, None, deadline)?;
+            self.posted = self.posted.saturating_add(1);
+            Ok(())
         } else {
             self.ask(Command::RegionWrite, body, None).map(drop)
         }
@@ -196,8 +215,8 @@ impl Client {
         body: &[&[u8]],
         fd: Option<BorrowedFd<'_>>,
     ) -> Result<Vec<u8>, Error> {
-        let id = self.send(command, false, body, fd)?;
-        let deadline = Instant::now() + self.patience;
+        let deadline = self.deadline();
+        let id = self.send(command, false, body, fd, deadline)?;
         loop {
             let header = self.receive(command, HEADER, deadline)?;
             let parsed = header.first_chunk().and_then(|h| Reply::parse(h, LONGEST));
@@ -205,14 +224,26 @@ impl Client {
                 return Err(self.end("it sent something that is no reply"));
             };
             let body = self.receive(command, reply.body, deadline)?;
-            match reply.error {
-                None if reply.id == id => return Ok(body),
-                Some(errno) if reply.id == id => return Err(self.refused(command, errno)),
-                // An error reply to a posted write, for which no call waits.
-                Some(_) => {}
-                None => return Err(self.end("it answered a request that was not made")),
+            if reply.id == id {
+                self.posted = 0;
+                return match reply.error {
+                    None => Ok(body),
+                    Some(errno) => Err(self.refused(command, errno)),
+                };
             }
+            // No call waits for a posted write, but a server may refuse it.
+            let posted = id.wrapping_sub(reply.id) <= self.posted;
+            if reply.error.is_none() || !posted {
+                return Err(self.end("it answered a request that was not made"));
+            }
+            self.posted = self.posted.saturating_sub(1);
+            self.refused = self.refused.saturating_add(1);
         }
+    }
+
+    /// Returns until when a request that begins now has to be answered.
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.patience
     }
 
     /// Sends a request and returns its number.
@@ -222,6 +253,7 @@ impl Client {
         posted: bool,
         body: &[&[u8]],
         fd: Option<BorrowedFd<'_>>,
+        deadline: Instant,
     ) -> Result<u16, Error> {
         if let Some(error) = &self.ended {
             return Err(error.clone());
@@ -229,8 +261,7 @@ impl Client {
         let id = self.next;
         self.next = id.wrapping_add(1);
         let message = request(id, command, posted, body);
-        let sent = send_all(&self.stream, &message, fd);
-        match sent {
+        match send_all(&self.stream, &message, fd, deadline) {
             Ok(()) => Ok(id),
             Err(error) => Err(self.broken(command, &error)),
         }
@@ -245,15 +276,16 @@ impl Client {
     ) -> Result<Vec<u8>, Error> {
         let mut buffer = [0; 512];
         while self.pending.len() < len {
-            match self.stream.read(&mut buffer) {
-                Ok(0) => return Err(self.closed(command)),
-                Ok(count) => self.pending.extend(buffer.iter().take(count)),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            let (count, fds) = match receive_some(&self.stream, &mut buffer, deadline) {
+                Ok((0, _)) => return Err(self.closed(command)),
+                Ok(received) => received,
                 Err(error) => return Err(self.broken(command, &error)),
+            };
+            if fds && command != Command::DeviceGetRegionInfo {
+                let name = command.name();
+                return Err(self.end(&format!("it answered {name} with file descriptors")));
             }
-            if self.pending.len() < len && Instant::now() > deadline {
-                return Err(self.broken(command, &io::ErrorKind::TimedOut.into()));
-            }
+            self.pending.extend(buffer.iter().take(count));
         }
         let rest = self.pending.split_off(len);
         Ok(std::mem::replace(&mut self.pending, rest))
@@ -288,7 +320,7 @@ impl Client {
     )]
     fn broken(&mut self, command: Command, error: &io::Error) -> Error {
         match error.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+            io::ErrorKind::TimedOut => {
                 let (name, patience) = (command.name(), self.patience);
                 self.end(&format!("it did not answer {name} within {patience:?}"))
             }
@@ -365,20 +397,55 @@ fn unreachable(path: &Path, error: &io::Error) -> Error {
     Error::new(kind, name, cause, remedy)
 }
 
-/// Connects a socket with `patience` as the limit of every operation, including a wait for a full
-/// backlog of the listener.
+/// Connects a socket. `patience` limits a wait for a full backlog of the listener.
 fn reach(path: &Path, patience: Duration) -> Result<UnixStream, Errno> {
     let kind = SocketType::STREAM;
     let socket = socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
-    for direction in [Timeout::Send, Timeout::Recv] {
-        set_socket_timeout(&socket, direction, Some(patience))?;
-    }
+    set_socket_timeout(&socket, Timeout::Send, Some(patience))?;
     connect(&socket, &SocketAddrUnix::new(path)?)?;
     Ok(UnixStream::from(socket))
 }
 
+/// Waits until the socket is ready. Fails at the deadline, even if it is ready.
+fn await_ready(stream: &UnixStream, ready: PollFlags, deadline: Instant) -> io::Result<()> {
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        match poll(&mut [PollFd::new(stream, ready)], Some(&timespec(left))) {
+            Ok(0) | Err(Errno::INTR) => {}
+            Ok(_) => return Ok(()),
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}
+
+/// Receives what has come, at least a byte unless the server has hung up. Returns how many bytes,
+/// and whether file descriptors came with them, which the kernel has closed.
+fn receive_some(
+    stream: &UnixStream,
+    to: &mut [u8],
+    deadline: Instant,
+) -> io::Result<(usize, bool)> {
+    loop {
+        await_ready(stream, PollFlags::IN, deadline)?;
+        let mut none = RecvAncillaryBuffer::default();
+        match recvmsg(stream, &mut [IoSliceMut::new(to)], &mut none, RecvFlags::DONTWAIT) {
+            Ok(got) => return Ok((got.bytes, got.flags.contains(ReturnFlags::CTRUNC))),
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}
+
 /// Sends all of `message`, and `fd` with its first byte.
-fn send_all(stream: &UnixStream, message: &[u8], fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
+fn send_all(
+    stream: &UnixStream,
+    message: &[u8],
+    fd: Option<BorrowedFd<'_>>,
+    deadline: Instant,
+) -> io::Result<()> {
     let mut sent = 0;
     let mut fd = fd;
     while let Some(rest) = message.get(sent..).filter(|rest| !rest.is_empty()) {
@@ -390,13 +457,14 @@ fn send_all(stream: &UnixStream, message: &[u8], fd: Option<BorrowedFd<'_>>) -> 
         {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let flags = SendFlags::NOSIGNAL;
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         match sendmsg(stream, &[IoSlice::new(rest)], &mut control, flags) {
             Ok(count) => {
                 sent += count;
                 fd = None;
             }
             Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => await_ready(stream, PollFlags::OUT, deadline)?,
             Err(errno) => return Err(errno.into()),
         }
     }

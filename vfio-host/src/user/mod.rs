@@ -4,8 +4,10 @@
 //! a file that both processes map, interrupts are eventfds. No privilege is needed. Register stores
 //! are posted, and a load completes after all earlier stores, as on a bus.
 //!
-//! The connection ends if the server exits, stops answering or sends malformed messages. From then
-//! on every load returns all ones, as for a removed device, and [`Host::trouble`] names the cause.
+//! The connection ends if the server exits, sends malformed or unexpected messages, or does not
+//! answer a request within [`Options::reply_limit`]. From then on every load returns all ones, as
+//! for a removed device, and [`Host::trouble`] names the cause. The server is not trusted with more
+//! than the memory that it maps; docs/vfio-host.md says what it can and cannot do.
 
 mod client;
 mod message;
@@ -59,6 +61,9 @@ pub struct VfioUser {
 #[derive(Debug)]
 struct Connection {
     client: Mutex<Client>,
+    /// The process that opened it.
+    owner: u32,
+    name: String,
     /// Why it ended, if it has.
     gone: OnceLock<Error>,
 }
@@ -68,6 +73,13 @@ impl Connection {
     fn with<T>(&self, what: impl FnOnce(&mut Client) -> Result<T, Error>) -> Result<T, Error> {
         if let Some(error) = self.gone.get() {
             return Err(error.clone());
+        }
+        // A child must not use the socket, nor take a lock that a thread of its parent has.
+        if std::process::id() != self.owner {
+            let cause = "it is open in the parent process, not in this one";
+            let remedy = "open another device after the fork";
+            let error = || Error::new(Kind::Gone, &self.name, cause, remedy);
+            return Err(self.gone.get_or_init(error).clone());
         }
         let mut client = self.lock();
         let result = what(&mut client);
@@ -168,7 +180,7 @@ impl VfioUser {
     /// Connects to the server at `path`, resets its device, maps memory and wires interrupts.
     pub fn open(path: &Path, options: &Options) -> Result<Self, Error> {
         let name = format!("vfio-user:{}", path.display());
-        let mut client = Client::connect(path)?;
+        let mut client = Client::connect(path, options.reply_limit)?;
         let lacks = |what: &str| {
             let remedy = "offer a PCI device that can be reset, with BAR 0 and MSI-X";
             Error::new(Kind::Unsupported, name.clone(), what, remedy)
@@ -189,7 +201,12 @@ impl VfioUser {
         let watched = wakeups.watch_peer(client.socket());
         watched.map_err(|errno| lacks(&format!("its socket cannot be watched: {errno}")))?;
         client.reset()?;
-        let iommu = Connection { client: Mutex::new(client), gone: OnceLock::new() };
+        let iommu = Connection {
+            client: Mutex::new(client),
+            owner: std::process::id(),
+            name: name.clone(),
+            gone: OnceLock::new(),
+        };
         let memory = Memory::new(options, &[iova::DEFAULT_APERTURE], Pages::shared, &iommu)?;
         let host = Self {
             iommu,
@@ -279,6 +296,9 @@ impl Host for VfioUser {
     fn reset(&self) -> Result<(), Error> {
         self.severed.store(true, Ordering::Release);
         self.iommu.with(Client::reset)
+    }
+    fn refused_stores(&self) -> u64 {
+        self.iommu.with(|client| Ok(client.refused_writes())).unwrap_or(0)
     }
     fn trouble(&self) -> Option<Trouble> {
         if self.wakeups.saw_peer_end() && self.iommu.gone.get().is_none() {

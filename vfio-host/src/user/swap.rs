@@ -11,8 +11,13 @@
 //! but its own stack: the exchanged pages may be the caller's stack or the allocator's own data.
 //!
 //! Return: the same file is mapped over itself as a private mapping. That is one step, the contents
-//! stay, and no store is lost. Then the kernel copies the contents to private pages, and the file's
-//! pages are freed.
+//! stay, and no store is lost. Then the kernel copies the contents to private pages, so that the
+//! server cannot reach them by the file that it has, and the file's pages are freed.
+//!
+//! Fork: a child gets private copies, as of all private memory. Its fork handler makes them in the
+//! same way before the fork returns, and the parent's waits for it. Only pages that the forking
+//! thread runs on at that moment cannot be copied in time: a child that has them would write its
+//! parent's stack, so it gets none and dies of its first access.
 //!
 //! Users of each page are counted, because lent ranges of one device or of several may overlap.
 #![expect(unsafe_code, reason = "memory of the process is mapped over here")]
@@ -21,39 +26,36 @@ use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::ptr::with_exposed_provenance_mut;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::ptr::{null_mut, with_exposed_provenance_mut};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
-use rustix::fs::{
-    FallocateFlags, MemfdFlags, SeekFrom, fallocate, fstat, ftruncate, memfd_create, seek,
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{FallocateFlags, fallocate, fstat};
+use rustix::io::Errno;
+use rustix::mm::{
+    Advice, MapFlags, MprotectFlags, ProtFlags, UserfaultfdFlags, madvise, mmap, mprotect,
+    userfaultfd,
 };
-use rustix::mm::{Advice, MapFlags, ProtFlags, UserfaultfdFlags, madvise, mmap, userfaultfd};
 use rustix::param::page_size;
+use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::thread::futex;
 
 use crate::error::{Error, Kind};
 use crate::host::Reach;
-use crate::map::Promised;
+use crate::map::{Promised, memory_file, touched};
 use crate::memory::Piece;
 use crate::vmas::{self, Vma};
+use crate::wakeups::timespec;
+
+use self::runs::{Part, Run, cut, done_of, gaps, parts};
+
+mod runs;
 
 /// Bytes that are exchanged at once; other threads may have to wait for so many.
 const CHUNK: usize = 1 << 20;
-
-/// Consecutive pages that have been exchanged.
-#[derive(Clone, Debug)]
-struct Run {
-    end: u64,
-    /// Number of lent ranges that hold them.
-    count: usize,
-    file: Arc<OwnedFd>,
-    /// Their offset in the file.
-    offset: u64,
-    /// They were private before the exchange; otherwise they belonged to the file already.
-    exchanged: bool,
-}
 
 /// All exchanged pages, by the start address of each run.
 #[derive(Debug)]
@@ -89,7 +91,8 @@ impl Swapped {
         let (own, common): (Vec<_>, Vec<_>) =
             parts.into_iter().partition(|part| part.file.is_none());
         if !own.is_empty() {
-            let file = Arc::new(file(len).map_err(|error| failed(&error))?);
+            watch_forks().map_err(|error| failed(&error))?;
+            let file = Arc::new(memory_file("dat-process", len).map_err(|error| failed(&error))?);
             let (done, result) = in_own_thread(|| exchange(&own, file.as_fd(), pages.start));
             for part in done_of(&own, done) {
                 let run = Run {
@@ -139,103 +142,6 @@ impl Swapped {
         }
         give_back(&mut runs, pages);
     }
-}
-
-/// Splits the run that extends across `at`.
-fn cut(runs: &mut BTreeMap<u64, Run>, at: u64) {
-    let Some((start, run)) = runs.range_mut(..at).next_back() else {
-        return;
-    };
-    if run.end > at {
-        let behind = Run { offset: run.offset + (at - start), ..run.clone() };
-        run.end = at;
-        runs.insert(at, behind);
-    }
-}
-
-/// Returns the parts of `pages` that are in no run. No run may extend across their ends.
-fn gaps(runs: &BTreeMap<u64, Run>, pages: &Range<u64>) -> Vec<Range<u64>> {
-    let mut gaps = Vec::new();
-    let mut at = pages.start;
-    for (start, run) in runs.range(pages.clone()) {
-        gaps.push(at..*start);
-        at = run.end;
-    }
-    gaps.push(at..pages.end);
-    gaps.retain(|gap| !gap.is_empty());
-    gaps
-}
-
-/// Pages of one mapping, private or of a shared file.
-#[derive(Debug)]
-struct Part {
-    range: Range<u64>,
-    /// The shared file and the offset in it, if they are of one.
-    file: Option<(Arc<OwnedFd>, u64)>,
-    rights: ProtFlags,
-    /// They begin a mapping that has to keep growing downwards.
-    grows: bool,
-}
-
-/// Splits the gaps by the mappings that contain them. An error names a page that cannot be lent.
-fn parts(gaps: &[Range<u64>], vmas: &[Vma], reach: Reach) -> Result<Vec<Part>, String> {
-    let mut parts = Vec::new();
-    for gap in gaps {
-        let mut at = gap.start;
-        for vma in vmas.iter().filter(|vma| vma.range.end > gap.start) {
-            if vma.range.start > at || at >= gap.end {
-                break;
-            }
-            let end = gap.end.min(vma.range.end);
-            if let Some(why) = vma.refusal(reach) {
-                let Vma { range, name, .. } = vma;
-                let (from, to) = (range.start, range.end);
-                return Err(format!("{why}: {from:#x}-{to:#x} {name}"));
-            }
-            let file = if vma.shared {
-                let Some(file) = vma.file() else {
-                    return Err(format!(
-                        "what is shared at {at:#x} is of no file that can be opened: {}",
-                        vma.name
-                    ));
-                };
-                Some((Arc::new(file.into()), vma.offset + (at - vma.range.start)))
-            } else {
-                None
-            };
-            parts.push(Part {
-                range: at..end,
-                file,
-                rights: vma.rights,
-                grows: vma.grows() && vma.range.start == at,
-            });
-            at = end;
-        }
-        if at < gap.end {
-            return Err(format!("the process has no memory at {at:#x}"));
-        }
-    }
-    Ok(parts)
-}
-
-/// Returns the ranges of the first `done` bytes of the parts.
-fn done_of(parts: &[Part], done: u64) -> Vec<Range<u64>> {
-    let mut left = done;
-    let cut = |part: &Part| {
-        let len = left.min(part.range.end - part.range.start);
-        left -= len;
-        part.range.start..part.range.start + len
-    };
-    let mut done: Vec<_> = parts.iter().map(cut).collect();
-    done.retain(|range| !range.is_empty());
-    done
-}
-
-/// Creates a memory file.
-fn file(len: u64) -> io::Result<OwnedFd> {
-    let file = memfd_create("dat-process", MemfdFlags::CLOEXEC)?;
-    ftruncate(&file, len)?;
-    Ok(file)
 }
 
 /// Runs `what` in a separate thread while the caller sleeps with signals blocked, because `what`
@@ -302,9 +208,7 @@ impl Signals {
 impl Drop for Signals {
     fn drop(&mut self) {
         // SAFETY: the set is ours, and was the thread's before.
-        unsafe {
-            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, std::ptr::null_mut())
-        };
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, null_mut()) };
     }
 }
 
@@ -441,48 +345,178 @@ fn give_back(runs: &mut BTreeMap<u64, Run>, pages: &Range<u64>) {
 
 /// Makes pages of a file private, as far as they still are mappings of that file.
 fn restore(start: u64, run: &Run) {
-    let (Ok(vmas), Ok(stat)) = (vmas::of(&(start..run.end)), fstat(&run.file)) else {
-        return;
-    };
-    // Pages that the owner has unmapped or mapped over meanwhile, against the contract, are
-    // skipped.
-    let own = vmas.iter().filter(|vma| vma.shared && vma.inode == stat.st_ino);
-    for vma in own {
-        let range = start.max(vma.range.start)..run.end.min(vma.range.end);
-        let offset = run.offset + (range.start - start);
-        let Ok(len) = usize::try_from(range.end - range.start) else {
-            continue;
-        };
-        let flags = MapFlags::PRIVATE | MapFlags::FIXED;
-        // SAFETY: pages of our file, which only this module maps, are replaced by private pages
-        // with the same contents.
-        let mapped = unsafe { mmap(place(range.start), len, vma.rights, flags, &run.file, offset) };
-        if mapped.is_ok() && vma.rights.contains(ProtFlags::WRITE) {
-            detach(range.start, run.file.as_fd(), offset..offset + len as u64);
-        }
+    let vmas = vmas::of(&(start..run.end)).unwrap_or_default();
+    for shared in shared(start, run, &vmas) {
+        shared.make_private(true);
     }
 }
 
-/// Copies a part of the file, mapped privately at `at`, to private pages, and frees the file's
-/// pages.
-fn detach(at: u64, file: BorrowedFd<'_>, part: Range<u64>) {
-    let mut from = part.start;
-    while let Ok(data) = seek(file, SeekFrom::Data(from)) {
-        let hole = seek(file, SeekFrom::Hole(data)).unwrap_or(part.end).min(part.end);
-        let Some(len) = hole.checked_sub(data).filter(|len| *len > 0) else {
-            return;
-        };
-        let first = place(at + (data - part.start));
+/// Exchanged pages that the process still has as mappings of their file.
+struct Shared {
+    range: Range<u64>,
+    rights: ProtFlags,
+    file: Arc<OwnedFd>,
+    offset: u64,
+}
+
+/// Returns those of a run. Pages that the owner has unmapped or mapped over meanwhile, against the
+/// contract, are skipped.
+fn shared<'v>(start: u64, run: &'v Run, vmas: &'v [Vma]) -> impl Iterator<Item = Shared> + 'v {
+    let inode = fstat(&run.file).map_or(0, |stat| stat.st_ino);
+    let own = move |vma: &&Vma| vma.shared && vma.inode == inode && inode != 0;
+    vmas.iter().filter(own).filter_map(move |vma| {
+        let range = start.max(vma.range.start)..run.end.min(vma.range.end);
+        let offset = run.offset + range.start.checked_sub(start)?;
+        let file = Arc::clone(&run.file);
+        (!range.is_empty()).then_some(Shared { range, rights: vma.rights, file, offset })
+    })
+}
+
+impl Shared {
+    /// Replaces them by private pages with the same contents; returns whether that was possible. If
+    /// `free`, frees the file's pages.
+    ///
+    /// Must not allocate. If memory is short, or before Linux 5.14, pages are copied when they are
+    /// written to.
+    fn make_private(&self, free: bool) -> bool {
+        let (start, len) = (self.range.start, self.range.end - self.range.start);
         let size = usize::try_from(len).unwrap_or(0);
-        // SAFETY: a private page with the same contents replaces each of these.
-        if unsafe { madvise(first, size, Advice::LinuxPopulateWrite) }.is_err() {
-            // If memory is short, or before Linux 5.14, pages are copied when they are written to.
-            return;
+        let rights = self.rights | ProtFlags::WRITE;
+        let flags = MapFlags::PRIVATE | MapFlags::FIXED;
+        // SAFETY: pages of our file, which only this module maps, are replaced by private pages
+        // with the same contents. They keep the access rights; see below.
+        let made = unsafe { mmap(place(start), size, rights, flags, &self.file, self.offset) };
+        let mut done = 0;
+        while made.is_ok() && done < len {
+            let chunk = (len - done).min(CHUNK as u64);
+            let size = usize::try_from(chunk).unwrap_or(0);
+            // SAFETY: a private page with the same contents replaces each of these.
+            let copied = unsafe { madvise(place(start + done), size, Advice::LinuxPopulateWrite) };
+            if copied.is_err() {
+                break;
+            }
+            if free {
+                let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                let _ = fallocate(&self.file, flags, self.offset + done, chunk);
+            }
+            done += chunk;
         }
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        let _ = fallocate(file, flags, data, len);
-        from = hole;
+        if rights != self.rights {
+            let rights = MprotectFlags::from_bits_retain(self.rights.bits());
+            // SAFETY: the rights that the pages had before.
+            let _ = unsafe { mprotect(place(start), size, rights) };
+        }
+        made.is_ok()
     }
+}
+
+/// What both sides of a fork have to do. Made before it: neither side writes to memory that is
+/// still shared with the other.
+struct Fork {
+    parts: Vec<Shared>,
+    /// Pages that the forking thread runs on, and the child does not get.
+    stack: Vec<Range<u64>>,
+    /// A pipe. The child closes its writing end when it has copied the pages, or dies.
+    pipe: Option<[RawFd; 2]>,
+    runs: MutexGuard<'static, BTreeMap<u64, Run>>,
+}
+
+/// The fork in progress, if pages are exchanged.
+static FORK: AtomicPtr<Fork> = AtomicPtr::new(null_mut());
+/// Longest wait of a parent for its child's copying.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Has every fork of the process prepared.
+fn watch_forks() -> io::Result<()> {
+    static WATCHED: OnceLock<i32> = OnceLock::new();
+    let (before, parent, child) = (before_fork, after_fork, in_child);
+    // SAFETY: three functions for this purpose.
+    let watch = || unsafe { libc::pthread_atfork(Some(before), Some(parent), Some(child)) };
+    match *WATCHED.get_or_init(watch) {
+        0 => Ok(()),
+        errno => Err(io::Error::from_raw_os_error(errno)),
+    }
+}
+
+extern "C" fn before_fork() {
+    let runs = SWAPPED.lock();
+    let exchanged = || runs.iter().filter(|(_, run)| run.exchanged);
+    let (Some((start, _)), Some((_, last))) = (exchanged().next(), exchanged().next_back()) else {
+        return;
+    };
+    let vmas = vmas::of(&(*start..last.end)).unwrap_or_default();
+    let parts: Vec<_> = exchanged().flat_map(|(start, run)| shared(*start, run, &vmas)).collect();
+    let here = std::ptr::from_ref(&runs).addr() as u64;
+    // The frames of the fork itself are less than a page above.
+    let stack = touched(here, page_size() as u64).unwrap_or_default();
+    let overlap = |part: &Shared| {
+        let both = part.range.start.max(stack.start)..part.range.end.min(stack.end);
+        (!both.is_empty()).then_some(both)
+    };
+    let stack: Vec<_> = parts.iter().filter_map(overlap).collect();
+    for pages in &stack {
+        advise(pages, Advice::LinuxDontFork);
+    }
+    let pipe = pipe_with(PipeFlags::CLOEXEC).ok();
+    let pipe = pipe.map(|(read, write)| [read.into_raw_fd(), write.into_raw_fd()]);
+    FORK.store(Box::into_raw(Box::new(Fork { parts, stack, pipe, runs })), Ordering::Release);
+}
+
+extern "C" fn after_fork() {
+    let fork = FORK.load(Ordering::Acquire);
+    // SAFETY: made before this fork; freed below.
+    let Some(this) = (unsafe { fork.as_ref() }) else {
+        return;
+    };
+    for pages in &this.stack {
+        advise(pages, Advice::LinuxDoFork);
+    }
+    if let Some([read, write]) = this.pipe {
+        // SAFETY: ours, and closed nowhere else.
+        let read = unsafe { OwnedFd::from_raw_fd(read) };
+        // SAFETY: as above.
+        drop(unsafe { OwnedFd::from_raw_fd(write) });
+        let start = Instant::now();
+        let wait = || {
+            let left = PATIENCE.saturating_sub(start.elapsed());
+            poll(&mut [PollFd::new(&read, PollFlags::IN)], Some(&timespec(left)))
+        };
+        while wait() == Err(Errno::INTR) {}
+    }
+    drop(free_fork(fork));
+}
+
+extern "C" fn in_child() {
+    let fork = FORK.load(Ordering::Acquire);
+    // SAFETY: as in the parent.
+    let Some(this) = (unsafe { fork.as_ref() }) else {
+        return;
+    };
+    if !this.parts.iter().all(|part| part.make_private(false)) {
+        // It would write to its parent's memory.
+        std::process::abort();
+    }
+    let pipe = this.pipe;
+    let mut runs = free_fork(fork);
+    runs.clear();
+    drop(runs);
+    for end in pipe.into_iter().flatten() {
+        // SAFETY: the child's copies, which it has not closed.
+        drop(unsafe { OwnedFd::from_raw_fd(end) });
+    }
+}
+
+/// Ends the fork of this side, and returns what it has locked.
+fn free_fork(fork: *mut Fork) -> MutexGuard<'static, BTreeMap<u64, Run>> {
+    FORK.store(null_mut(), Ordering::Release);
+    // SAFETY: the fork in progress, which is no longer one.
+    unsafe { Box::from_raw(fork) }.runs
+}
+
+fn advise(pages: &Range<u64>, advice: Advice) {
+    let len = usize::try_from(pages.end - pages.start).unwrap_or(0);
+    // SAFETY: it is about children only.
+    let _ = unsafe { madvise(place(pages.start), len, advice) };
 }
 
 #[cfg(test)]

@@ -59,6 +59,8 @@ pub struct Vfio {
     wakeups: Wakeups,
     /// The function was reset while a driver used it.
     severed: AtomicBool,
+    /// The process that opened it.
+    owner: u32,
     name: String,
 }
 
@@ -297,6 +299,7 @@ impl Vfio {
             machine: Machine::new()?,
             wakeups,
             severed: AtomicBool::new(false),
+            owner: std::process::id(),
             name,
         };
         host.device.command(pci::BUS_MASTER, 0)?;
@@ -351,6 +354,10 @@ impl Host for Vfio {
 
 impl Drop for Vfio {
     fn drop(&mut self) {
+        // A child has its parent's descriptors, but not its device.
+        if self.owner != std::process::id() {
+            return;
+        }
         // Bus mastering stops before the memory is unmapped. On a removed device each step fails,
         // and nothing is left to do.
         let _ = self.device.command(0, pci::BUS_MASTER);

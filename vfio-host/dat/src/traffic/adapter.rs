@@ -99,6 +99,10 @@ fn on<'p, H: Host, T: Task>(
         info!("{}: neighbours: {counters}", host.name());
     }
     let closed = nic.close(flag);
+    match host.refused_stores() {
+        0 => {}
+        count => info!("{}: the server refused {count} register stores", host.name()),
+    }
     info!("{} is closed", host.name());
     let report = done?;
     closed.map_err(|error| Failure::new(format!("closing {}: {error}", host.name())))?;

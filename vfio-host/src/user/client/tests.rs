@@ -1,8 +1,10 @@
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::net::UnixListener;
 use std::thread;
 
 use super::*;
+
+const LIMIT: Duration = Duration::from_millis(300);
 
 /// Starts a server for one client. `answer` makes the whole reply from the request's number and
 /// command; an empty reply is not sent.
@@ -44,8 +46,23 @@ fn connected(answer: impl Fn(u16) -> Vec<u8> + Send + 'static) -> (tempfile::Tem
         VERSION => greeting(id),
         _ => answer(id),
     });
-    let client = Client::connect_within(&path, Duration::from_millis(300)).unwrap();
+    let client = Client::connect(&path, LIMIT).unwrap();
     (folder, client)
+}
+
+/// A client behind its greeting, and the server's end.
+fn raw() -> (UnixStream, Client) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let listener = UnixListener::bind(&path).unwrap();
+    let server = thread::spawn(move || {
+        let mut stream = listener.accept().unwrap().0;
+        let _ = stream.read(&mut [0; 512]).unwrap();
+        stream.write_all(&greeting(0)).unwrap();
+        stream
+    });
+    let client = Client::connect(&path, LIMIT).unwrap();
+    (server.join().unwrap(), client)
 }
 
 /// Returns the result of a read, and whether the connection has ended.
@@ -89,9 +106,86 @@ fn an_error_reply_to_a_posted_write_is_skipped() {
         bytes.extend(reply(id, 1, 0, &data(&[1, 2, 3, 4])));
         bytes
     });
-    client.write(0, 0, &[0; 4], true).unwrap();
-    assert_eq!(read(&mut client), (Ok([1, 2, 3, 4]), false));
-    assert_eq!(read(&mut client), (Ok([1, 2, 3, 4]), false));
+    for _ in 0..2 {
+        client.write(0, 0, &[0; 4], true).unwrap();
+        assert_eq!(read(&mut client), (Ok([1, 2, 3, 4]), false));
+    }
+    // None was posted since the last reply.
+    let (result, ended) = read(&mut client);
+    assert!(ended && result.unwrap_err().to_string().contains("not made"));
+}
+
+#[test]
+fn each_posted_write_may_be_refused_once() {
+    for (writes, refusals, keeps) in [(5, 5, true), (5, 6, false), (0, 1, false), (1, 2, false)] {
+        let (_folder, mut client) = connected(move |id| {
+            let earlier = (1..=refusals).rev().map(|n: u16| id.wrapping_sub(n));
+            let mut bytes: Vec<u8> = earlier.flat_map(|id| reply(id, 0x21, 22, &[])).collect();
+            bytes.extend(reply(id, 1, 0, &data(&[1; 4])));
+            bytes
+        });
+        for _ in 0..writes {
+            client.write(0, 0, &[0; 4], true).unwrap();
+        }
+        assert_eq!(read(&mut client).1, !keeps, "{writes} writes, {refusals} refusals");
+        assert_eq!(client.refused_writes(), if keeps { refusals.into() } else { 0 });
+    }
+}
+
+/// Whatever comes in small pieces: the limit is for all of it.
+#[test]
+fn a_reply_byte_by_byte_times_out() {
+    let (mut stream, mut client) = raw();
+    thread::spawn(move || {
+        while stream.write_all(&[1]).is_ok() {
+            thread::sleep(LIMIT / 10);
+        }
+    });
+    let start = Instant::now();
+    let error = client.reset().unwrap_err();
+    assert!(error.to_string().contains("did not answer"), "{error}");
+    assert!((LIMIT..LIMIT * 3).contains(&start.elapsed()), "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_server_that_reads_nothing_times_out() {
+    let (_stream, mut client) = raw();
+    let start = Instant::now();
+    let error = (0..100_000).find_map(|_| client.write(0, 0, &[0; 4096], true).err()).unwrap();
+    assert!(error.to_string().contains("did not answer REGION_WRITE"), "{error}");
+    assert!(start.elapsed() < Duration::from_secs(3));
+}
+
+/// Only the description of a region may come with files, which nobody takes.
+#[test]
+fn file_descriptors_of_the_server_are_refused() {
+    let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    for known in [true, false] {
+        let (stream, mut client) = raw();
+        let id = client.next;
+        let body = if known { vec![0; 32] } else { data(&[0; 4]) };
+        send_all(&stream, &reply(id, 1, 0, &body), Some(stream.as_fd()), client.deadline())
+            .unwrap();
+        let before = open();
+        let error = if known { client.region_len(0).err() } else { read(&mut client).0.err() };
+        // Other tests of this program open and close some meanwhile.
+        assert!(open() <= before + 20);
+        assert_eq!(error.is_none(), known);
+        if let Some(error) = error {
+            assert!(error.to_string().contains("REGION_READ with file descriptors"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn limits_beyond_the_bounds_are_those() {
+    for (limit, is) in [(Duration::ZERO, PATIENCE[0]), (Duration::MAX, PATIENCE[1])] {
+        let (_folder, path) = server(|id, _| greeting(id));
+        match Client::connect(&path, limit) {
+            Ok(client) => assert_eq!(client.patience, is),
+            Err(error) => assert_eq!((error.kind(), is), (Kind::Gone, PATIENCE[0])),
+        }
+    }
 }
 
 #[test]
@@ -118,10 +212,10 @@ fn malformed_replies_end_the_connection() {
 #[test]
 fn another_version_is_refused() {
     let (_folder, path) = server(|id, _| reply(id, 1, 0, b"\x01\0\0\0{}\0"));
-    let error = Client::connect(&path).unwrap_err();
+    let error = Client::connect(&path, LIMIT).unwrap_err();
     assert_eq!(error.kind(), Kind::Unsupported, "{error}");
     let (_folder, path) = server(|id, _| reply(id, 1, 0, b""));
-    assert_eq!(Client::connect(&path).unwrap_err().kind(), Kind::Gone);
+    assert_eq!(Client::connect(&path, LIMIT).unwrap_err().kind(), Kind::Gone);
 }
 
 #[test]
@@ -135,7 +229,7 @@ fn a_server_that_accepts_no_connection_times_out() {
     // The backlog holds this many; the next connection has to wait.
     let _first = UnixStream::connect(&path).unwrap();
     let start = Instant::now();
-    let error = Client::connect_within(&path, Duration::from_millis(200)).unwrap_err();
+    let error = Client::connect(&path, Duration::from_millis(200)).unwrap_err();
     assert!(start.elapsed() < Duration::from_secs(3));
     assert_eq!(error.kind(), Kind::Busy, "{error}");
 }

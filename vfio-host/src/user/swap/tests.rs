@@ -11,7 +11,7 @@ fn run(file: &Arc<OwnedFd>, range: Range<u64>, offset: u64) -> (u64, Run) {
 
 #[test]
 fn a_run_is_split_with_its_file_offset() {
-    let file = Arc::new(file(1).unwrap());
+    let file = Arc::new(memory_file("test", 1).unwrap());
     let mut runs = BTreeMap::from([run(&file, 100..200, 1000)]);
     for at in [100, 200, 250, 50] {
         cut(&mut runs, at);
@@ -74,7 +74,7 @@ proptest! {
         from in 0u64..900,
         len in 1u64..100,
     ) {
-        let file = Arc::new(file(1).unwrap());
+        let file = Arc::new(memory_file("test", 1).unwrap());
         let ends: Vec<_> = ends.into_iter().collect();
         let all = ends.chunks_exact(2).map(|pair| run(&file, pair[0]..pair[1], pair[0] + 7));
         let mut runs: BTreeMap<_, _> = all.collect();
