@@ -17,7 +17,7 @@
 //!     let storage: &'static mut Storage<_, 4, 4, 4, 8, 8> = Box::leak(Box::new(Storage::new()));
 //!     let net = Net { addr: [10, 0, 0, 1 + port].into(), prefix: 24, gateway: None, vlan: None };
 //!     let hca = LoopHca::new(fabric, port.into());
-//!     Ia::open(hca, storage.parts(), net, Instant::ZERO, u64::from(port))
+//!     Ia::open(hca, storage.parts(), net, Instant::ZERO, [1 + port; 32])
 //! };
 //! let (mut server, mut client) = (open(0)?, open(1)?);
 //!

@@ -27,8 +27,8 @@ use dat_core::Instant;
 use dat_core::fault;
 use dat_core::provider::{
     self as seam, Access, Backing, Fault, HcaCounters, HcaLimits, KeyOrder, MadIn, Mr, Mw, Net,
-    NewQp, Notice, Pages, Path, Pd, Provider, Qp, QpInit, QpStep, Region, SharedRq, SharedRqInit,
-    canonical,
+    NewQp, Notice, Pages, Path, Pd, Provider, Qp, QpInit, QpStep, Random, Region, SharedRq,
+    SharedRqInit, canonical,
 };
 use heapless::{Deque, Vec};
 
@@ -65,7 +65,7 @@ const HOP_LIMIT: u8 = 64;
 /// Most reads outstanding that the limits can state.
 const LOG_READS: u8 = 7;
 /// Flow labels have 20 bits.
-const FLOW_LABEL: u64 = 0xf_ffff;
+const FLOW_LABEL: u32 = 0xf_ffff;
 
 #[derive(Clone, Copy, Debug)]
 struct QpEntry {
@@ -104,6 +104,8 @@ pub struct Mlx5<
     shared: Table<SharedEntry, SHARED>,
     pub(crate) keys: Table<KeyEntry, KEYS>,
     notices: Deque<Notice, NOTICES>,
+    /// Of flow labels, which everybody on the way sees.
+    labels: Random,
 }
 
 impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
@@ -131,6 +133,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
         };
         let limits = limits(&device, config, [QPS, CQS, KEYS]);
         Ok(Self {
+            labels: device.random.fork(),
             device,
             limits,
             doorbells: Doorbells::default(),
@@ -296,7 +299,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
 
     fn resolve(&mut self, remote: IpAddr, now: Instant) -> Poll<Result<Path, Fault>> {
         let remote = canonical(remote);
-        let entropy = self.device.random.next();
+        let flow_label = self.labels.next_u32() & FLOW_LABEL;
         let Some(network) = self.network.as_mut() else {
             return Poll::Ready(Err(fault!(
                 BadState,
@@ -314,7 +317,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
             hop_limit: HOP_LIMIT,
             traffic_class: 0,
             // Any label but 0 spreads connections over the equal paths of a network.
-            flow_label: u32::try_from(entropy & FLOW_LABEL).unwrap_or(0).max(1),
+            flow_label: flow_label.max(1),
         })
     }
 

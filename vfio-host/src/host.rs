@@ -89,26 +89,26 @@ pub trait Host: Platform + Lend + Sync {
     /// Returns the device's name in messages.
     fn name(&self) -> &str;
 
-    /// 64 unpredictable bits.
-    fn entropy(&self) -> u64;
+    /// 32 unpredictable bytes. Without them no adapter opens.
+    fn entropy(&self) -> Result<[u8; 32], Error>;
 
     /// `wanted` with what the driver has to know of this host: vectors, random numbers, who lends
     /// memory. Both kinds of host reach doorbell pages uncached.
-    fn config<'p>(&'p self, wanted: &Config<'p>) -> Config<'p>
+    fn config<'p>(&'p self, wanted: &Config<'p>) -> Result<Config<'p>, Error>
     where
         Self: Sized,
     {
         let shared = |vector: u16| if vector < self.vectors() { vector } else { 0 };
-        Config {
+        Ok(Config {
             async_vector: 0,
             page_vector: 0,
             completion_vector: shared(1),
             command_vector: shared(2),
-            entropy: self.entropy().max(1),
+            entropy: self.entropy()?,
             write_combining: false,
             lender: Some(self),
             ..*wanted
-        }
+        })
     }
 
     /// Returns the number of wired interrupt vectors, at least 1. [`crate::Nic::open`] assigns

@@ -31,14 +31,7 @@ pub(crate) struct Machine {
 
 impl Machine {
     pub(crate) fn new() -> Result<Self, Error> {
-        let random = File::open(RANDOM).map_err(|error| {
-            Error::new(
-                Kind::Unsupported,
-                RANDOM,
-                format!("no unpredictable numbers: {error}"),
-                "mount devtmpfs on /dev",
-            )
-        })?;
+        let random = File::open(RANDOM).map_err(no_entropy)?;
         Ok(Self {
             start: Instant::now(),
             random,
@@ -53,14 +46,10 @@ impl Machine {
     }
 
     /// `Host::entropy`.
-    pub(crate) fn entropy(&self) -> u64 {
-        let mut bytes = [0; 8];
-        // The kernel's generator does not fail once it is open. If it did, time and process ID
-        // remain.
-        if (&self.random).read_exact(&mut bytes).is_err() {
-            return self.now() ^ u64::from(std::process::id()).rotate_left(40);
-        }
-        u64::from_ne_bytes(bytes)
+    pub(crate) fn entropy(&self) -> Result<[u8; 32], Error> {
+        let mut bytes = [0; 32];
+        (&self.random).read_exact(&mut bytes).map_err(no_entropy)?;
+        Ok(bytes)
     }
 
     /// `Clock::relax`: yields at first, later sleeps; the interrupt of the command vector ends
@@ -78,4 +67,13 @@ impl Machine {
             std::thread::sleep(BLIND_NAP);
         }
     }
+}
+
+fn no_entropy(error: std::io::Error) -> Error {
+    Error::new(
+        Kind::Unsupported,
+        RANDOM,
+        format!("no unpredictable numbers: {error}"),
+        "mount devtmpfs on /dev",
+    )
 }

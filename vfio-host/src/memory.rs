@@ -539,7 +539,7 @@ macro_rules! host_over_memory {
         fn name(&self) -> &str {
             &self.name
         }
-        fn entropy(&self) -> u64 {
+        fn entropy(&self) -> Result<[u8; 32], Error> {
             self.machine.entropy()
         }
         fn vectors(&self) -> u16 {

@@ -115,10 +115,10 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
             (Some(other), None) => Error::new(Kind::Device, host.name(), said, other.to_string()),
             (None, None) => Error::new(Kind::Device, host.name(), said, ""),
         };
-        let driver =
-            Mlx5::open(host, &host.config(config)).map_err(|fault| failed(fault.to_string()))?;
+        let config = host.config(config)?;
+        let driver = Mlx5::open(host, &config).map_err(|fault| failed(fault.to_string()))?;
         let now = Instant::from_nanos(host.now());
-        let ia = Ia::open(driver, parts, net, now, host.entropy())
+        let ia = Ia::open(driver, parts, net, now, host.entropy()?)
             .map_err(|error| failed(error.to_string()))?;
         Ok(Self { ia, host, next: Next { deadline: None, work: true }, removal_reported: false })
     }

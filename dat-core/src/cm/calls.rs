@@ -57,11 +57,10 @@ impl Cm<'_> {
         fits(params.private_data.len(), Req::<()>::PRIVATE - header.len())?;
 
         let config = self.config;
-        let starting_psn = self.entropy.next_psn();
         let slot = self.begin(now, State::ReqReady, remote)?;
+        let starting_psn = slot.terms.rq_psn;
         slot.local_qpn = params.qpn;
         slot.terms = QpTerms {
-            rq_psn: starting_psn,
             mtu: params.mtu,
             responder_resources: params.responder_resources,
             initiator_depth: params.initiator_depth,
@@ -71,7 +70,7 @@ impl Cm<'_> {
             ..slot.terms
         };
         let (conn, max_retries) = (slot.conn(), slot.max_retries);
-        let mut req = Req::new_unchecked(slot.store(Req::<()>::ATTRIBUTE, [conn.0, 0]));
+        let mut req = Req::new_unchecked(slot.store(Req::<()>::ATTRIBUTE, [conn.id, 0]));
         req.set_service_id(params.service.0);
         req.set_guid(config.node_guid);
         req.set_qpn(params.qpn);
@@ -140,12 +139,12 @@ impl Cm<'_> {
         remote: u128,
     ) -> Result<&mut Slot, CmError> {
         let (max_retries, interval) = (self.config.max_retries, self.config.request_nanos());
-        let agent = u64::from(self.agent) << 32;
+        let transaction = self.transactions.next_u64();
         let (_, slot) = self.allocate().ok_or(CmError::NoSlot)?;
         slot.state = state;
         slot.active = true;
         slot.remote = remote;
-        slot.transaction = agent | u64::from(slot.id);
+        slot.transaction = transaction;
         slot.max_retries = max_retries & 15;
         slot.interval = interval;
         slot.await_answer(now);
@@ -244,7 +243,7 @@ impl Cm<'_> {
         let under_way = self
             .slots
             .get(conn.index())
-            .is_some_and(|slot| slot.id == conn.0 && !slot.has_no_events());
+            .is_some_and(|slot| slot.id == conn.id && !slot.has_no_events());
         match self.live(conn) {
             Ok(slot) if slot.state == State::Established => {
                 self.ask_to_disconnect(now, conn.index());
@@ -263,7 +262,7 @@ impl Cm<'_> {
     /// that has ended.
     pub fn abort(&mut self, now: Instant, conn: ConnId) {
         let index = conn.index();
-        let Some(slot) = self.slots.get_mut(index).filter(|slot| slot.id == conn.0) else {
+        let Some(slot) = self.slots.get_mut(index).filter(|slot| slot.id == conn.id) else {
             return;
         };
         let ended = slot.ended;
@@ -313,7 +312,7 @@ impl Cm<'_> {
     #[must_use]
     pub fn private_data(&self, conn: ConnId) -> &[u8] {
         match self.slots.get(conn.index()) {
-            Some(slot) if slot.id == conn.0 => slot.private(),
+            Some(slot) if slot.id == conn.id => slot.private(),
             Some(_) | None => &[],
         }
     }
@@ -331,7 +330,7 @@ impl Cm<'_> {
 
     fn set_kept(&mut self, conn: ConnId, kept: bool) {
         let slot = self.slots.get_mut(conn.index());
-        if let Some(slot) = slot.filter(|slot| slot.id == conn.0) {
+        if let Some(slot) = slot.filter(|slot| slot.id == conn.id) {
             slot.kept = kept;
         }
     }
@@ -340,7 +339,7 @@ impl Cm<'_> {
     #[must_use]
     pub fn starting_psn(&self, conn: ConnId) -> Option<u32> {
         let slot = self.slots.get(conn.index())?;
-        (slot.id == conn.0 && !slot.ended).then_some(slot.terms.rq_psn)
+        (slot.id == conn.id && !slot.ended).then_some(slot.terms.rq_psn)
     }
 
     /// Returns the counts of messages.

@@ -90,7 +90,8 @@ pub enum Cause {
     Unanswered,
     /// The peer refused the connection after it was established here.
     Rejected(Reason),
-    /// The peer asked for a new connection of the same queue pair: it has lost this one.
+    /// The peer asked for a new connection of the same queue pair, and did not know this one when it
+    /// was asked.
     Stale,
 }
 
@@ -178,9 +179,9 @@ pub enum CmError {
 impl fmt::Display for CmError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unknown(conn) => write!(f, "connection {:#010x} has ended: drop its ID", conn.0),
+            Self::Unknown(conn) => write!(f, "connection {:#010x} has ended: drop its ID", conn.id),
             Self::State(conn, state) => {
-                write!(f, "connection {:#010x} is {state}: the call does not apply", conn.0)
+                write!(f, "connection {:#010x} is {state}: the call does not apply", conn.id)
             }
             Self::NoSlot => {
                 f.write_str("all connection slots are in use: give Cm::new a longer slice")
@@ -208,17 +209,51 @@ pub struct Counters {
     pub duplicates: u64,
     /// Dropped: malformed, or not a message of this class.
     pub malformed: u64,
-    /// Dropped: for a known connection, but from another address or with the wrong IDs or queue
-    /// pair.
+    /// Dropped: for a known connection, but from another address or with a wrong ID, transaction
+    /// or queue pair. It is the sum of the four that follow.
     pub foreign: u64,
+    /// Dropped: from another address than the peer's, or a request that names another.
+    pub wrong_address: u64,
+    /// Dropped: with another comm ID than the peer's.
+    pub wrong_id: u64,
+    /// Dropped: an answer to another transaction than this side's.
+    pub wrong_transaction: u64,
+    /// Dropped: a DREQ of another queue pair.
+    pub wrong_qpn: u64,
     /// Dropped: made no sense in the state of the connection.
     pub unexpected: u64,
     /// For a connection that is not in the table.
     pub unknown: u64,
     /// Requests turned away for want of a slot.
     pub no_slot: u64,
-    /// Stale connections found.
+    /// Connections that looked stale.
     pub stale: u64,
     /// Answers lost because too many peers had to be answered at once.
     pub answers_dropped: u64,
+}
+
+impl fmt::Display for Counters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "received {}, sent {} (again {}), duplicates {}, malformed {}, foreign {} (address {}, \
+             ID {}, transaction {}, queue pair {}), unexpected {}, unknown {}, no slot {}, stale {}, \
+             not answered {}",
+            self.received,
+            self.sent,
+            self.retransmitted,
+            self.duplicates,
+            self.malformed,
+            self.foreign,
+            self.wrong_address,
+            self.wrong_id,
+            self.wrong_transaction,
+            self.wrong_qpn,
+            self.unexpected,
+            self.unknown,
+            self.no_slot,
+            self.stale,
+            self.answers_dropped,
+        )
+    }
 }

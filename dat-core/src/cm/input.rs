@@ -53,23 +53,23 @@ impl Cm<'_> {
                 let mtu = req.servable().map_err(WireError::Refuse)?;
                 self.req(now, from, transaction, req, mtu);
             }
-            Mra::<()>::ATTRIBUTE => self.mra(now, from, Mra::new_unchecked(mad)),
+            Mra::<()>::ATTRIBUTE => self.mra(now, from, transaction, Mra::new_unchecked(mad)),
             Rep::<()>::ATTRIBUTE => {
                 let rep = Rep::new_unchecked(mad);
                 rep.check()?;
                 self.rep(now, from, transaction, rep);
             }
             Rtu::<()>::ATTRIBUTE => self.rtu(from, transaction, Rtu::new_unchecked(mad)),
-            Rej::<()>::ATTRIBUTE => self.rej(now, from, Rej::new_unchecked(mad)),
+            Rej::<()>::ATTRIBUTE => self.rej(now, from, transaction, Rej::new_unchecked(mad)),
             Dreq::<()>::ATTRIBUTE => {
                 self.dreq(now, from, transaction, Dreq::new_unchecked(mad));
             }
-            Drep::<()>::ATTRIBUTE => self.drep(now, from, Drep::new_unchecked(mad)),
+            Drep::<()>::ATTRIBUTE => self.drep(now, from, transaction, Drep::new_unchecked(mad)),
             SidrReq::<()>::ATTRIBUTE => {
                 self.sidr_req(now, from, transaction, SidrReq::new_unchecked(mad))?;
             }
             SidrRep::<()>::ATTRIBUTE => {
-                self.sidr_rep(from, SidrRep::new_unchecked(mad))?;
+                self.sidr_rep(from, transaction, SidrRep::new_unchecked(mad))?;
             }
             other => return Err(WireError::Attribute(other)),
         }
@@ -95,6 +95,7 @@ impl Cm<'_> {
         // The peer's queue pair will be reached at its GID. That is the address it can be shown to
         // have, or nothing.
         if req.local_gid() != from {
+            self.counters.wrong_address += 1;
             self.counters.foreign += 1;
             return self.refuse(from, transaction, local_id, Reason::INVALID_GID);
         }
@@ -114,11 +115,11 @@ impl Cm<'_> {
         let same_queue_pair = of_peer()
             .find(|(_, slot)| slot.terms.remote_qpn == qpn && slot.state != State::TimeWait);
         match same_queue_pair {
-            // A new connection of a queue pair says as much of the old one as the DREP that has not
-            // come: this side was leaving it, and the peer has left.
-            Some((index, slot)) if slot.state == State::DreqSent => self.disconnected(now, index),
+            // This side was leaving it. If the peer has left too, it says so once more.
+            Some((index, slot)) if slot.state == State::DreqSent => self.probe(now, index),
             Some((index, _)) => {
-                self.found_stale(now, index);
+                self.counters.stale += 1;
+                self.probe(now, index);
                 return self.refuse(from, transaction, local_id, Reason::STALE);
             }
             None => {}
@@ -139,7 +140,6 @@ impl Cm<'_> {
         }
 
         let longest = self.config.longest_response.max(SHORTEST_RESPONSE);
-        let rq_psn = self.entropy.next_psn();
         let Some((index, slot)) = self.allocate() else {
             self.counters.no_slot += 1;
             return self.refuse(from, transaction, local_id, Reason::NO_RESOURCES);
@@ -159,8 +159,8 @@ impl Cm<'_> {
         slot.interval = code_nanos(req.local_response_timeout().clamp(SHORTEST_RESPONSE, longest));
         slot.terms = QpTerms {
             remote_qpn: qpn,
-            rq_psn,
-            sq_psn: req.starting_psn(),
+            rq_psn: slot.terms.rq_psn,
+            sq_psn: begins,
             mtu,
             responder_resources: req.initiator_depth(),
             initiator_depth: req.responder_resources(),
@@ -207,27 +207,34 @@ impl Cm<'_> {
         self.touch(index);
     }
 
-    /// The slot that a message with these IDs belongs to. `expected` is the sender's ID as the
-    /// message gives it.
-    fn find(&mut self, from: u128, own: u32, expected: Option<u32>) -> Found {
-        let Some(index) = self.wired(own) else {
+    /// The slot that a message with these IDs, the sender's first, belongs to. Until the peer's ID
+    /// is known, an answer shows by its `transaction` that its sender has seen the request; all
+    /// peers known repeat it in REP, MRA and REJ (Linux `cm_id_priv->tid`).
+    fn find(&mut self, from: u128, [theirs, own]: [u32; 2], transaction: Option<u64>) -> Found {
+        let found = self.wired(own).and_then(|index| Some((index, self.slots.get(index)?)));
+        let Some((index, slot)) = found else {
             self.counters.unknown += 1;
             return Found::Unknown;
         };
-        let known = self.slots.get(index).is_some_and(|slot| {
-            slot.remote == from && expected.is_none_or(|id| id == slot.remote_id)
-        });
-        if !known {
-            self.counters.foreign += 1;
-            return Found::Foreign;
-        }
-        Found::Slot(index)
+        let asked = slot.active && slot.remote_id == 0;
+        let wrong = if slot.remote != from {
+            &mut self.counters.wrong_address
+        } else if asked && transaction != Some(slot.transaction) {
+            &mut self.counters.wrong_transaction
+        } else if !asked && theirs != slot.remote_id {
+            &mut self.counters.wrong_id
+        } else {
+            return Found::Slot(index);
+        };
+        *wrong += 1;
+        self.counters.foreign += 1;
+        Found::Foreign
     }
 
-    fn mra(&mut self, now: Instant, from: u128, mra: Mra<&[u8; MAD_LEN]>) {
+    fn mra(&mut self, now: Instant, from: u128, transaction: u64, mra: Mra<&[u8; MAD_LEN]>) {
         let granted = code_nanos(mra.service_timeout().min(self.config.service_timeout));
-        let expected = self.expected_id(mra.remote_id(), mra.local_id());
-        let Found::Slot(index) = self.find(from, mra.remote_id(), expected) else {
+        let ids = [mra.local_id(), mra.remote_id()];
+        let Found::Slot(index) = self.find(from, ids, Some(transaction)) else {
             return;
         };
         let Some(slot) = self.slots.get_mut(index) else {
@@ -261,17 +268,9 @@ impl Cm<'_> {
         }
     }
 
-    /// While a REQ is out the peer's ID is not known, and any will do.
-    #[inline(never)]
-    fn expected_id(&self, own: u32, theirs: u32) -> Option<u32> {
-        let slot = self.wired(own).and_then(|index| self.slots.get(index));
-        let waiting = slot.is_some_and(|slot| slot.state == State::ReqSent || slot.remote_id == 0);
-        (!waiting).then_some(theirs)
-    }
-
     fn rep(&mut self, now: Instant, from: u128, transaction: u64, rep: Rep<&[u8; MAD_LEN]>) {
-        let expected = self.expected_id(rep.remote_id(), rep.local_id());
-        let index = match self.find(from, rep.remote_id(), expected) {
+        let ids = [rep.local_id(), rep.remote_id()];
+        let index = match self.find(from, ids, Some(transaction)) {
             Found::Slot(index) => index,
             Found::Foreign => return,
             // This side has given up; the peer's queue pair waits for nobody.
@@ -296,7 +295,6 @@ impl Cm<'_> {
             State::ReqSent => {
                 slot.remote_id = rep.local_id();
                 slot.remote_guid = rep.guid();
-                slot.transaction = transaction;
                 let terms = &mut slot.terms;
                 terms.remote_qpn = rep.qpn();
                 terms.sq_psn = rep.starting_psn();
@@ -345,7 +343,8 @@ impl Cm<'_> {
     /// lost that connection. The new one is refused too, as its packets could not be
     /// distinguished from those of the old one.
     fn reply_of_stale(&mut self, now: Instant, index: usize, old: usize) {
-        self.found_stale(now, old);
+        self.counters.stale += 1;
+        self.probe(now, old);
         if let Some(slot) = self.slots.get_mut(index) {
             slot.end(Verdict::Rejected(Reason::STALE));
         }
@@ -360,7 +359,7 @@ impl Cm<'_> {
     }
 
     fn rtu(&mut self, from: u128, transaction: u64, rtu: Rtu<&[u8; MAD_LEN]>) {
-        let index = match self.find(from, rtu.remote_id(), Some(rtu.local_id())) {
+        let index = match self.find(from, [rtu.local_id(), rtu.remote_id()], None) {
             Found::Slot(index) => index,
             Found::Foreign => return,
             Found::Unknown => {
@@ -373,6 +372,11 @@ impl Cm<'_> {
         match slot.state {
             State::RepSent => slot.establish(),
             State::TimeWait if slot.rejecting => slot.queue(Send::Stored),
+            // The peer knows the connection.
+            State::Established if slot.asked != 0 => {
+                slot.asked = 0;
+                slot.queue(Send::Nothing);
+            }
             State::Established | State::DreqSent | State::TimeWait => self.counters.duplicates += 1,
             State::Idle
             | State::ReqReady
@@ -390,13 +394,12 @@ impl Cm<'_> {
         self.touch(index);
     }
 
-    fn rej(&mut self, now: Instant, from: u128, rej: Rej<&[u8; MAD_LEN]>) {
+    fn rej(&mut self, now: Instant, from: u128, transaction: u64, rej: Rej<&[u8; MAD_LEN]>) {
         let reason = Reason(rej.reason());
         let found = if rej.remote_id() == 0 {
-            self.find_given_up(from, rej)
+            self.find_given_up(from, transaction, rej)
         } else {
-            let expected = self.expected_id(rej.remote_id(), rej.local_id());
-            self.find(from, rej.remote_id(), expected)
+            self.find(from, [rej.local_id(), rej.remote_id()], Some(transaction))
         };
         let Found::Slot(index) = found else { return };
         let Some(slot) = self.slots.get_mut(index) else {
@@ -406,6 +409,7 @@ impl Cm<'_> {
             State::ReqSent | State::ReqReceived | State::RepReceived | State::RepSent => {
                 Verdict::Rejected(reason)
             }
+            State::Established if slot.asked != 0 => Verdict::Disconnected(Cause::Stale),
             State::Established => Verdict::Disconnected(Cause::Rejected(reason)),
             // The peer has nothing left to disconnect.
             State::DreqSent => Verdict::Disconnected(Cause::Local),
@@ -429,12 +433,14 @@ impl Cm<'_> {
         self.enter_time_wait(now, index);
     }
 
-    /// A REJ whose sender never learnt this side's ID: found by the sender's GUID and ID.
-    fn find_given_up(&mut self, from: u128, rej: Rej<&[u8; MAD_LEN]>) -> Found {
+    /// A REJ whose sender never learnt this side's ID: found by the sender's GUID, its ID and the
+    /// transaction of its REQ. Nobody gives up a connection that is established.
+    fn find_given_up(&mut self, from: u128, transaction: u64, rej: Rej<&[u8; MAD_LEN]>) -> Found {
         let given_up = |slot: &Slot| {
-            slot.state.connects()
+            matches!(slot.state, State::ReqReceived | State::RepSent)
                 && slot.remote == from
                 && slot.remote_id == rej.local_id()
+                && slot.transaction == transaction
                 && rej.ari().first_chunk() == Some(&slot.remote_guid.to_be_bytes())
         };
         let timeout = Reason(rej.reason()) == Reason::TIMEOUT;
@@ -448,7 +454,7 @@ impl Cm<'_> {
     }
 
     fn dreq(&mut self, now: Instant, from: u128, transaction: u64, dreq: Dreq<&[u8; MAD_LEN]>) {
-        let index = match self.find(from, dreq.remote_id(), Some(dreq.local_id())) {
+        let index = match self.find(from, [dreq.local_id(), dreq.remote_id()], None) {
             Found::Slot(index) => index,
             Found::Foreign => return,
             // There is no such connection: it counts as disconnected.
@@ -462,6 +468,7 @@ impl Cm<'_> {
             return;
         };
         if slot.local_qpn != dreq.remote_qpn() {
+            self.counters.wrong_qpn += 1;
             self.counters.foreign += 1;
             return;
         }
@@ -494,26 +501,22 @@ impl Cm<'_> {
         self.enter_time_wait(now, index);
     }
 
-    /// The peer has left a connection that this side was leaving.
-    #[inline(never)]
-    fn disconnected(&mut self, now: Instant, index: usize) {
-        if let Some(slot) = self.slots.get_mut(index) {
-            slot.queue(Send::Nothing);
-            slot.end(Verdict::Disconnected(Cause::Local));
-        }
-        self.enter_time_wait(now, index);
-    }
-
-    fn drep(&mut self, now: Instant, from: u128, drep: Drep<&[u8; MAD_LEN]>) {
-        let Found::Slot(index) = self.find(from, drep.remote_id(), Some(drep.local_id())) else {
+    fn drep(&mut self, now: Instant, from: u128, transaction: u64, drep: Drep<&[u8; MAD_LEN]>) {
+        let ids = [drep.local_id(), drep.remote_id()];
+        let Found::Slot(index) = self.find(from, ids, None) else {
             return;
         };
-        let Some(slot) = self.slots.get(index) else {
+        let Some(slot) = self.slots.get_mut(index) else {
             return;
         };
-        match slot.state {
-            State::DreqSent => self.disconnected(now, index),
-            State::TimeWait => self.counters.duplicates += 1,
+        let cause = match slot.state {
+            State::DreqSent => Cause::Local,
+            // To a probe: the peer does not know the connection.
+            State::Established if slot.asked != 0 => Cause::Stale,
+            State::TimeWait => {
+                self.counters.duplicates += 1;
+                return;
+            }
             State::Idle
             | State::ReqReady
             | State::ReqSent
@@ -525,8 +528,21 @@ impl Cm<'_> {
             | State::SidrSent
             | State::SidrReceived
             | State::SidrAnswered
-            | State::SidrKept => self.counters.unexpected += 1,
+            | State::SidrKept => {
+                self.counters.unexpected += 1;
+                return;
+            }
+        };
+        // Linux answers in timewait with the transaction of the REQ (`cm_format_drep`).
+        let of_req = slot.state == State::DreqSent && transaction == slot.transaction;
+        if transaction != slot.asked && !of_req {
+            self.counters.wrong_transaction += 1;
+            self.counters.foreign += 1;
+            return;
         }
+        slot.queue(Send::Nothing);
+        slot.end(Verdict::Disconnected(cause));
+        self.enter_time_wait(now, index);
     }
 }
 

@@ -24,9 +24,13 @@
 //! ```
 //!
 //! Possible attackers, and the protection:
-//! * An unknown host: comm IDs and PSNs are unpredictable; a message counts only from the address
-//!   that the exchange began with, and with both comm IDs (and, to disconnect, the queue pair
-//!   number) right. What fails is dropped and counted.
+//! * An unknown host: comm IDs, transaction IDs and PSNs are unpredictable; a message counts only
+//!   from the address that the exchange began with, and with both comm IDs (and, to disconnect, the
+//!   queue pair number) right. Where the peer's is not known yet, or the peer does not know this
+//!   side's, the transaction counts in its place. What fails is dropped and counted by cause.
+//! * An unknown host that asks for a connection in a peer's name: the request looks as if the peer
+//!   had lost the one it has. It is rejected, and the peer is asked; only what the peer says, or its
+//!   silence, ends a connection.
 //! * A peer that asks for too much time: its times are cut to [`Config::longest_response`] and
 //!   [`Config::service_timeout`], its MRA counts once per message.
 //! * A peer that asks too often: no more connections than slots. How many of them may wait for an
@@ -39,8 +43,8 @@
 //! DAT nor rdma_cm can carry.
 
 pub(crate) mod calls;
-pub(crate) mod entropy;
 pub(crate) mod event;
+pub(crate) mod ids;
 pub(crate) mod input;
 pub(crate) mod line;
 pub(crate) mod params;
@@ -51,14 +55,15 @@ pub mod wire;
 
 use heapless::Deque;
 
-use crate::cm::entropy::Entropy;
+use crate::cm::ids::{Ids, SLOT_BITS};
 use crate::cm::line::{Kind, Line};
 use crate::cm::params::code_nanos;
-use crate::cm::slot::{Send, State, Verdict};
+use crate::cm::slot::{Send, State};
 use crate::cm::wire::disconnect::Drep;
 use crate::cm::wire::header::About;
 use crate::cm::wire::rej::Rej;
 use crate::cm::wire::sidr::SidrRep;
+use crate::types::random::Random;
 use crate::types::time::Instant;
 
 pub use crate::cm::event::{
@@ -84,9 +89,9 @@ pub struct Cm<'s> {
     /// Slots from here on were never used: no search goes there.
     fresh: usize,
     config: Config,
-    entropy: Entropy,
-    /// Upper half of the transaction IDs.
-    agent: u32,
+    ids: Ids,
+    psns: Random,
+    transactions: Random,
     answers: Deque<Answer, ANSWERS>,
     counters: Counters,
     /// Not later than any deadline in the table.
@@ -146,23 +151,22 @@ impl<'s> Cm<'s> {
         self.used().iter().filter(ending).count()
     }
 
-    /// A connection manager over these slots, of which it uses at most 65,536. `seed` makes its
-    /// comm IDs and PSNs unpredictable: give it 128 bits of the platform's entropy.
+    /// A connection manager over these slots, of which it uses at most 131,072. `random` makes its
+    /// comm IDs, transaction IDs and PSNs unpredictable.
     ///
     /// A slot stays in use for some time after its connection ended, but gives way to a new
     /// connection at once.
-    pub fn new(slots: &'s mut [Slot], config: Config, seed: [u64; 2]) -> Self {
+    pub fn new(slots: &'s mut [Slot], config: Config, mut random: Random) -> Self {
         for slot in slots.iter_mut() {
             slot.clear();
         }
-        let mut entropy = Entropy::new(seed);
-        let agent = entropy.next_u32();
         Self {
             slots,
             fresh: 0,
             config,
-            entropy,
-            agent,
+            ids: Ids([random.next_u64(), random.next_u64()]),
+            psns: random.fork(),
+            transactions: random.fork(),
             answers: Deque::new(),
             counters: Counters::default(),
             earliest: Instant::NEVER,
@@ -171,17 +175,23 @@ impl<'s> Cm<'s> {
         }
     }
 
+    /// The connection or look-up of a comm ID.
+    pub(crate) fn conn_of(&self, id: u32) -> Option<ConnId> {
+        let slot = self.slots.get(self.ids.index(id))?;
+        (slot.id == id).then(|| slot.conn())
+    }
+
     /// The slot a comm ID names, if that connection still exists on the wire.
     fn wired(&self, id: u32) -> Option<usize> {
-        let index = ConnId(id).index();
-        let slot = self.slots.get(index)?;
-        (slot.id == id && slot.state.connects()).then_some(index)
+        let conn = self.conn_of(id)?;
+        self.slots.get(conn.index()).filter(|slot| slot.state.connects())?;
+        Some(conn.index())
     }
 
     /// The slot of a connection that the caller may still use.
     fn live(&mut self, conn: ConnId) -> Result<&mut Slot, CmError> {
         match self.slots.get_mut(conn.index()) {
-            Some(slot) if slot.id == conn.0 && !slot.ended => Ok(slot),
+            Some(slot) if slot.id == conn.id && !slot.ended => Ok(slot),
             Some(_) | None => Err(CmError::Unknown(conn)),
         }
     }
@@ -196,7 +206,7 @@ impl<'s> Cm<'s> {
     /// has been sent a DREQ that it has not confirmed.
     fn allocate(&mut self) -> Option<(usize, &mut Slot)> {
         let vacant = self.used().iter().position(Slot::vacant);
-        let fresh = (self.fresh < self.slots.len().min(1 << 16)).then_some(self.fresh);
+        let fresh = (self.fresh < self.slots.len().min(1 << SLOT_BITS)).then_some(self.fresh);
         let first = |gives_way: fn(&Slot) -> bool| {
             let used = self.used().iter().enumerate();
             let over = used.filter(|(_, slot)| gives_way(slot));
@@ -208,17 +218,22 @@ impl<'s> Cm<'s> {
             .or_else(|| first(Slot::is_leaving))?;
         self.fresh = self.fresh.max(index + 1);
         let old = self.slots.get(index)?;
-        let lines = old.lines;
-        // 6 bits of generation, so that the last 63 IDs of a slot are never used again, and 10 of
-        // randomness.
-        let generation = (old.id >> 26).wrapping_add(1) & 0x3f;
-        let random = self.entropy.next_u32() & 0x3ff;
-        let tag = ((generation << 10) | random).max(1);
-        let id = (tag << 16) | u32::try_from(index).ok()?;
+        let (lines, mut generation) = (old.lines, old.generation);
+        let number = u32::try_from(index).ok()?;
+        // On the wire 0 stands for an ID that is not known.
+        let id = loop {
+            generation = generation.wrapping_add(1) & (u32::MAX >> SLOT_BITS);
+            match self.ids.id(number, generation) {
+                0 => {}
+                id => break id,
+            }
+        };
+        let starting_psn = self.psns.next_u32() >> 8;
         let slot = self.slots.get_mut(index)?;
         slot.clear();
         slot.lines = lines;
-        slot.id = id;
+        (slot.id, slot.index, slot.generation) = (id, number, generation);
+        slot.terms.rq_psn = starting_psn;
         slot.ended = false;
         Some((index, slot))
     }
@@ -315,10 +330,9 @@ impl<'s> Cm<'s> {
 
     /// Sends a DREQ, under a transaction of its own.
     fn ask_to_disconnect(&mut self, now: Instant, index: usize) {
-        let low = self.entropy.next_u32();
-        let transaction = (u64::from(self.agent) << 32) | u64::from(low);
+        let transaction = self.transactions.next_u64();
         if let Some(slot) = self.slots.get_mut(index) {
-            slot.transaction = transaction;
+            slot.asked = transaction;
             slot.state = State::DreqSent;
             slot.queue(Send::Dreq);
             slot.await_answer(now);
@@ -326,25 +340,33 @@ impl<'s> Cm<'s> {
         self.touch(index);
     }
 
-    /// The peer has lost this connection: it has asked for a new one of the same queue pair.
-    fn found_stale(&mut self, now: Instant, index: usize) {
-        self.counters.stale += 1;
-        let Some(slot) = self.slots.get_mut(index) else {
+    /// The peer has asked for a new connection of the queue pair of this one, or anybody has in its
+    /// name: asks whether it knows this one, without harm if it does.
+    ///
+    /// A peer that has it answers a repeated REP with an RTU, and drops a DREQ for a queue pair that
+    /// is not its own. A peer that does not know it drops or rejects the REP, and answers the DREQ.
+    /// The side that has no REP to repeat learns only the latter.
+    fn probe(&mut self, now: Instant, index: usize) {
+        let transaction = self.transactions.next_u64();
+        let Some(slot) = self.slots.get_mut(index).filter(|slot| slot.send == Send::Nothing) else {
             return;
         };
         match slot.state {
-            State::ReqReceived | State::RepReceived | State::RepSent => {
-                slot.end(Verdict::Rejected(Reason::STALE));
-                self.enter_time_wait(now, index);
+            State::DreqSent => slot.repeat(Send::Dreq),
+            // No more often than it would be repeated.
+            State::Established if slot.deadline == Instant::NEVER => {
+                slot.asked = transaction;
+                slot.queue(slot.probe());
+                slot.await_answer(now);
             }
-            State::Established => {
-                slot.end(Verdict::Disconnected(Cause::Stale));
-                self.ask_to_disconnect(now, index);
-            }
-            State::Idle
+            // The REP is repeated anyway.
+            State::Established
+            | State::RepSent
+            | State::ReqReceived
+            | State::RepReceived
+            | State::Idle
             | State::ReqReady
             | State::ReqSent
-            | State::DreqSent
             | State::TimeWait
             | State::SidrReady
             | State::SidrSent
@@ -352,5 +374,6 @@ impl<'s> Cm<'s> {
             | State::SidrAnswered
             | State::SidrKept => {}
         }
+        self.touch(index);
     }
 }

@@ -8,29 +8,26 @@ use crate::provider::{Mtu, QpStep};
 
 /// Names one connection while it exists, and is its local communication ID on the wire.
 ///
-/// The low 16 bits are the index of the slot, the rest a generation and random bits: an ID of an
-/// earlier connection in the same slot is recognised as stale, and an unknown host cannot guess
-/// one.
+/// An ID of an earlier connection in the same slot is recognised as stale, and an unknown host
+/// cannot guess one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ConnId(pub(super) u32);
+pub struct ConnId {
+    pub(super) id: u32,
+    pub(super) index: u32,
+}
 
 impl ConnId {
     /// Index of the slot of the connection; below the number of slots given to
     /// [`Cm::new`](crate::cm::Cm::new), and different for connections that exist at the same time.
     #[must_use]
     pub const fn index(self) -> usize {
-        (self.0 & 0xffff) as usize
-    }
-
-    /// The connection of that local communication ID.
-    pub(crate) const fn of(comm_id: u32) -> Self {
-        Self(comm_id)
+        self.index as usize
     }
 
     /// The local communication ID on the wire.
     #[must_use]
     pub const fn comm_id(self) -> u32 {
-        self.0
+        self.id
     }
 }
 

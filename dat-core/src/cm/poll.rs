@@ -40,6 +40,9 @@ impl Cm<'_> {
                 continue;
             };
             let transmit = Transmit { to: address(slot.remote), mad, conn: Some(slot.conn()) };
+            if slot.send != Send::Nothing {
+                self.sends.push(self.slots, Kind::Sends, index);
+            }
             self.counters.sent += 1;
             self.counters.retransmitted += u64::from(again);
             return Some(transmit);
@@ -89,6 +92,21 @@ impl Cm<'_> {
                     self.enter_time_wait(now, index);
                 }
             }
+            State::Established => {
+                if slot.asked == 0 {
+                    slot.rest(State::Established);
+                } else if !slot.ask_again(now, slot.probe()) {
+                    // This side has asked nothing that a peer which knows the connection answers.
+                    if slot.active {
+                        slot.asked = 0;
+                        slot.rest(State::Established);
+                    } else {
+                        slot.end(Verdict::Disconnected(Cause::Stale));
+                        slot.queue(Send::Dreq);
+                        self.enter_time_wait(now, index);
+                    }
+                }
+            }
             State::SidrSent => {
                 if slot.limit <= now || !slot.ask_again(now, Send::Stored) {
                     slot.give_up_look_up();
@@ -99,7 +117,6 @@ impl Cm<'_> {
             | State::ReqReady
             | State::ReqReceived
             | State::RepReceived
-            | State::Established
             | State::TimeWait
             | State::SidrReceived
             | State::SidrAnswered

@@ -81,14 +81,14 @@ impl Cm<'_> {
     #[must_use]
     pub fn sidr_prepared(&self, conn: ConnId) -> Option<IpAddr> {
         let slot = self.slots.get(conn.index())?;
-        (slot.id == conn.0 && slot.state == State::SidrReady).then(|| address(slot.remote))
+        (slot.id == conn.id && slot.state == State::SidrReady).then(|| address(slot.remote))
     }
 
     /// It is a look-up of this side that waits for its answer.
     #[must_use]
     pub fn sidr_asks(&self, conn: ConnId) -> bool {
         self.slots.get(conn.index()).is_some_and(|slot| {
-            slot.id == conn.0 && matches!(slot.state, State::SidrReady | State::SidrSent)
+            slot.id == conn.id && matches!(slot.state, State::SidrReady | State::SidrSent)
         })
     }
 
@@ -107,7 +107,7 @@ impl Cm<'_> {
     #[must_use]
     pub fn sidr_path(&self, conn: ConnId) -> Option<Path> {
         let slot = self.slots.get(conn.index())?;
-        (slot.id == conn.0).then_some(Path {
+        (slot.id == conn.id).then_some(Path {
             remote: address(slot.remote),
             remote_mac: slot.remote_mac,
             source_index: slot.source_index,
@@ -133,7 +133,7 @@ impl Cm<'_> {
     /// [`Cm::sidr_end`], or until a connection needs the slot and there is no other.
     pub fn sidr_keep(&mut self, reply: &SidrReply) {
         let asked = self.slots.get_mut(reply.conn.index());
-        if let Some(slot) = asked.filter(|slot| slot.id == reply.conn.0 && slot.vacant()) {
+        if let Some(slot) = asked.filter(|slot| slot.id == reply.conn.id && slot.vacant()) {
             slot.rest(State::SidrKept);
         }
     }
@@ -143,7 +143,7 @@ impl Cm<'_> {
     pub fn sidr_kept(&self, conn: ConnId) -> Option<SidrReply> {
         let slot = self.slots.get(conn.index())?;
         match slot.verdict {
-            Verdict::Answered(status) if slot.id == conn.0 && slot.state == State::SidrKept => {
+            Verdict::Answered(status) if slot.id == conn.id && slot.state == State::SidrKept => {
                 Some(slot.reply(status))
             }
             Verdict::Answered(_)
@@ -156,7 +156,7 @@ impl Cm<'_> {
     /// Ends a look-up of this side, of which nothing more is said, or lets its answer go.
     pub fn sidr_end(&mut self, conn: ConnId) {
         let asked = self.slots.get_mut(conn.index());
-        if let Some(slot) = asked.filter(|slot| slot.id == conn.0)
+        if let Some(slot) = asked.filter(|slot| slot.id == conn.id)
             && matches!(
                 slot.state,
                 State::SidrReady | State::SidrSent | State::SidrKept | State::Idle
@@ -265,6 +265,7 @@ impl Cm<'_> {
             };
             let (source, destination) = header.addresses();
             if gid(source) != from {
+                self.counters.wrong_address += 1;
                 self.counters.foreign += 1;
                 refuse(self, SidrStatus::REJECTED);
                 return Ok(());
@@ -293,23 +294,27 @@ impl Cm<'_> {
     pub(super) fn sidr_rep(
         &mut self,
         from: u128,
+        transaction: u64,
         rep: SidrRep<&[u8; MAD_LEN]>,
     ) -> Result<(), WireError> {
         rep.check()?;
         let request_id = rep.request_id();
-        let index = ConnId(request_id).index();
-        let asked = self
-            .slots
-            .get_mut(index)
-            .filter(|slot| slot.id == request_id && slot.state == State::SidrSent);
-        let Some(slot) = asked else {
+        let asked = self.conn_of(request_id).and_then(|conn| self.slots.get_mut(conn.index()));
+        let Some(slot) = asked.filter(|slot| slot.state == State::SidrSent) else {
             self.counters.unknown += 1;
             return Ok(());
         };
-        if slot.remote != from {
+        if slot.remote != from || slot.transaction != transaction {
+            let wrong = if slot.remote == from {
+                &mut self.counters.wrong_transaction
+            } else {
+                &mut self.counters.wrong_address
+            };
+            *wrong += 1;
             self.counters.foreign += 1;
             return Ok(());
         }
+        let index = slot.conn().index();
         slot.terms.remote_qpn = rep.qpn();
         slot.q_key = rep.q_key();
         slot.set_private(rep.private());

@@ -95,7 +95,13 @@ pub(super) enum Send {
     Rtu,
     Dreq,
     Drep,
+    /// The stored REP and then a DREQ that ends nothing; the latter alone.
+    Probe,
+    ProbeDreq,
 }
+
+/// QP1: a queue pair that no connection has.
+const NOT_CONNECTED: u32 = 1;
 
 /// How a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,6 +128,9 @@ pub(super) enum Event {
 pub struct Slot {
     /// Local comm ID; kept until the slot is used again.
     pub(super) id: u32,
+    /// Which slot of the table it is, and how often it was used.
+    pub(super) index: u32,
+    pub(super) generation: u32,
     pub(super) state: State,
     /// The caller has got the end, or wants no more events: its ID is void.
     pub(super) ended: bool,
@@ -162,8 +171,10 @@ pub struct Slot {
     /// The rest of the path to it.
     pub(super) remote_mac: [u8; 6],
     pub(super) source_index: u8,
-    /// Transaction ID of the exchange under way.
+    /// Transaction ID of the peer's latest question, or of this side's REQ or SIDR_REQ.
     pub(super) transaction: u64,
+    /// That of the DREQ or the probe that this side has sent; 0 if none waits for an answer.
+    pub(super) asked: u64,
 
     /// When something is due; [`Instant::NEVER`] if nothing is.
     pub(super) deadline: Instant,
@@ -189,6 +200,8 @@ impl Slot {
     pub const fn new() -> Self {
         Self {
             id: 0,
+            index: 0,
+            generation: 0,
             state: State::Idle,
             ended: true,
             events: 0,
@@ -226,6 +239,7 @@ impl Slot {
             remote_mac: [0; 6],
             source_index: 0,
             transaction: 0,
+            asked: 0,
             deadline: Instant::NEVER,
             limit: Instant::NEVER,
             interval: 0,
@@ -244,7 +258,7 @@ impl Slot {
     }
 
     pub(super) const fn conn(&self) -> ConnId {
-        ConnId(self.id)
+        ConnId { id: self.id, index: self.index }
     }
 
     /// The communication IDs of both sides, this one's first.
@@ -359,6 +373,17 @@ impl Slot {
         true
     }
 
+    /// Sends once more, before it is due, what an answer is awaited to.
+    pub(super) fn repeat(&mut self, send: Send) {
+        self.queue(send);
+        self.again = true;
+    }
+
+    /// What asks the peer whether it knows the connection.
+    pub(super) const fn probe(&self) -> Send {
+        if self.active { Send::ProbeDreq } else { Send::Probe }
+    }
+
     /// Enters a state in which nothing is due.
     pub(super) fn rest(&mut self, state: State) {
         self.state = state;
@@ -448,7 +473,7 @@ impl Slot {
     /// Takes the message to send. `service_timeout` is what an MRA asks for. The time for an answer
     /// counts from here.
     pub(super) fn take_mad(&mut self, now: Instant, service_timeout: u8) -> Option<[u8; MAD_LEN]> {
-        let asks = matches!(self.send, Send::Stored | Send::Dreq);
+        let asks = matches!(self.send, Send::Stored | Send::Dreq) && !self.again;
         if asks
             && matches!(
                 self.state,
@@ -458,21 +483,27 @@ impl Slot {
             self.deadline = self.limit.min(now.after(self.interval));
         }
         let send = core::mem::replace(&mut self.send, Send::Nothing);
-        let attribute = match send {
+        let (attribute, transaction) = match send {
             Send::Nothing => return None,
             Send::Stored => return Some(self.mad),
-            Send::Mra(_) => Mra::<()>::ATTRIBUTE,
-            Send::Rtu => Rtu::<()>::ATTRIBUTE,
-            Send::Dreq => Dreq::<()>::ATTRIBUTE,
-            Send::Drep => Drep::<()>::ATTRIBUTE,
+            Send::Probe => {
+                self.send = Send::ProbeDreq;
+                return Some(self.mad);
+            }
+            Send::Mra(_) => (Mra::<()>::ATTRIBUTE, self.transaction),
+            Send::Rtu => (Rtu::<()>::ATTRIBUTE, self.transaction),
+            Send::Dreq | Send::ProbeDreq => (Dreq::<()>::ATTRIBUTE, self.asked),
+            Send::Drep => (Drep::<()>::ATTRIBUTE, self.transaction),
         };
-        let mut mad = wire::header::plain(self.transaction, attribute, self.ids());
+        let mut mad = wire::header::plain(transaction, attribute, self.ids());
         if let Send::Mra(about) = send {
             let mut mra = Mra::new_unchecked(&mut mad);
             mra.set_about(about.code());
             mra.set_service_timeout(service_timeout);
         } else if send == Send::Dreq {
             Dreq::new_unchecked(&mut mad).set_remote_qpn(self.terms.remote_qpn);
+        } else if send == Send::ProbeDreq {
+            Dreq::new_unchecked(&mut mad).set_remote_qpn(NOT_CONNECTED);
         }
         Some(mad)
     }

@@ -113,7 +113,7 @@ impl IaTally {
     /// A datagram has come in; the connection manager counted `before`, and `after` it has dealt
     /// with it.
     pub(crate) fn received(&mut self, mad: &[u8; MAD_LEN], before: &Counters, after: &Counters) {
-        if after.unexpected != before.unexpected {
+        if [after.unexpected, after.foreign] != [before.unexpected, before.foreign] {
             self.count(IaCounter::CmErrUnexpected);
         }
         if after.no_slot != before.no_slot {

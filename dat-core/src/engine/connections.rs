@@ -296,7 +296,7 @@ mod tests {
             let mut storage = Box::new(Storage::<_, 4, 4, 4, 8, 16>::new());
             let net = Net { addr: [10, 0, 0, 1].into(), prefix: 24, gateway: None, vlan: None };
             let (hca, now) = (LoopHca::new(&fabric, 0), Instant::ZERO);
-            let mut ia = Ia::open(hca, storage.parts(), net, now, 1).unwrap();
+            let mut ia = Ia::open(hca, storage.parts(), net, now, [1; 32]).unwrap();
             let pz = Some(ia.pz_create().unwrap());
             let evd = ia.evd_create(8, EvdFlags::DTO).unwrap();
             let ep = ia.ep_create(pz, Some(evd), None, None, None).unwrap();

@@ -8,16 +8,24 @@ use crate::engine::connections::{Connections, Owner};
 use crate::engine::counters::IaTally;
 use crate::engine::storage::Parts;
 use crate::engine::{Ia, Lifecycle};
+use crate::fault;
 use crate::objects::{Events, Objects};
-use crate::provider::{Net, Provider};
+use crate::provider::{Fault, Net, Provider};
 use crate::types::dat_return::{DatSubtype, Error};
 use crate::types::flags::EvdFlags;
 use crate::types::handle::Evd;
-use crate::types::random::{Bytes, Random};
+use crate::types::random::Random;
 use crate::types::time::Instant;
 
 /// Events the async Event Dispatcher holds, if the storage has as many.
 const ASYNC_QLEN: u32 = 16;
+
+const NO_ENTROPY: Fault = fault!(
+    BadParameter,
+    "open",
+    "the entropy is all zeros, so peers could guess keys and IDs",
+    "take 32 bytes from the platform's source of random numbers",
+);
 
 /// Where asynchronous errors of an adapter go: the `async_evd_handle` that dat_ia_open(3) is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,15 +43,15 @@ impl<'s, P: Provider> Ia<'s, P> {
     /// [`Storage`](crate::Storage), or of memory that a host [supplies](Parts::supplied).
     ///
     /// `net` is the address it answers to. `entropy` seeds PSNs, communication IDs and key bytes:
-    /// take it from the platform's source of random numbers. On an error the provider is
-    /// closed.
+    /// 32 bytes of the platform's source of random numbers; a host that has none opens no
+    /// adapter, so zeros are an error. On an error the provider is closed.
     #[doc(alias = "dat_ia_open")]
     pub fn open(
         provider: P,
         parts: Parts<'s, P>,
         net: Net,
         now: Instant,
-        entropy: u64,
+        entropy: [u8; 32],
     ) -> Result<Self, Error> {
         let async_evd = AsyncEvd::New(ASYNC_QLEN.min(1 << parts.data.shared.event_shift));
         Self::open_with(provider, parts, net, now, entropy, async_evd)
@@ -58,15 +66,15 @@ impl<'s, P: Provider> Ia<'s, P> {
         parts: Parts<'s, P>,
         net: Net,
         now: Instant,
-        entropy: u64,
+        entropy: [u8; 32],
         async_evd: AsyncEvd,
     ) -> Result<Self, Error> {
-        let random = Random::new(entropy);
-        if let Err(fault) = provider.set_net(&net, now) {
+        let set = if entropy == [0; 32] { Err(NO_ENTROPY) } else { provider.set_net(&net, now) };
+        if let Err(fault) = set {
             let _ = provider.close();
             return Err(fault.into());
         }
-        let mut ia = Self::new(provider, parts, net, now, random);
+        let mut ia = Self::new(provider, parts, net, now, Random::new(entropy));
         let AsyncEvd::New(qlen) = async_evd else {
             return Ok(ia);
         };
@@ -96,12 +104,11 @@ impl<'s, P: Provider> Ia<'s, P> {
         owners.fill(Owner::Nobody);
         upcalls.fill(None);
         let config = Config::new(provider.limits().node_guid);
-        let seed = [random.next(), random.next()];
+        let cm = Cm::new(conns, config, random.fork());
         let first = random.next_u32();
         let first_of = |kind: u32| first.wrapping_add(kind << 28);
-        let cm = Cm::new(conns, config, seed);
-        let mut bytes = Bytes::new(Random::new(random.next()));
-        data.shared.order.fill(|| bytes.next());
+        let mut bytes = random.fork();
+        data.shared.order.fill(|| bytes.next_byte());
         provider.set_key_order(data.shared.order);
         Self {
             hca: provider,

@@ -116,14 +116,14 @@ fn swap(table: &Table, one: u8, other: u8) {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
-    use crate::types::random::{Bytes, Random};
+    use crate::types::random::tests::seeded;
 
-    pub(crate) fn order(seed: u64) -> KeyOrder {
-        let mut bytes = Bytes::new(Random::new(seed));
+    fn order(seed: u8) -> KeyOrder {
+        let mut random = seeded(seed);
         let order = KeyOrder::new();
-        order.fill(|| bytes.next());
+        order.fill(|| random.next_byte());
         order
     }
 
@@ -142,6 +142,18 @@ pub(crate) mod tests {
                 }
                 assert_eq!(key, first);
             }
+        }
+    }
+
+    #[test]
+    fn a_key_byte_never_repeats_its_predecessor() {
+        let order = order(3);
+        let mut key = 0x1234_5600;
+        for _ in 0..10_000 {
+            let next = order.after(key);
+            assert_ne!(next, key);
+            assert_eq!(next >> 8, key >> 8);
+            key = next;
         }
     }
 

@@ -23,7 +23,7 @@ fn one_drive_sends_256_datagrams_and_the_next_the_others() {
     let net = Net { addr: addr(0), prefix: 24, gateway: None, vlan: None };
     let now = Instant::from_nanos(1);
     let hca: LoopHca<'static> = LoopHca::using(fabric, 0);
-    let mut ia = Ia::open(hca, storage.parts(), net, now, 1).unwrap();
+    let mut ia = Ia::open(hca, storage.parts(), net, now, [1; 32]).unwrap();
     let pz = ia.pz_create().unwrap();
     let evd = ia.evd_create(32, EvdFlags::DTO).unwrap();
     let conn = ia.evd_create(8, EvdFlags::CONNECTION).unwrap();

@@ -56,7 +56,7 @@ pub fn open_of<const EPS: usize>(
     let storage: &'static mut Storage<_, EPS, 8, 8, 32, 64> = Box::leak(Box::new(Storage::new()));
     let net = Net { addr: addr(port), prefix: 24, gateway: None, vlan: None };
     let hca = LoopHca::using(fabric, usize::from(port));
-    Ia::open(hca, storage.parts(), net, Instant::ZERO, 0x1234_5678 + u64::from(port)).unwrap()
+    Ia::open(hca, storage.parts(), net, Instant::ZERO, [0x12 + port; 32]).unwrap()
 }
 
 /// Which of the three streams of an Endpoint share an Event Dispatcher.

@@ -27,7 +27,7 @@ fn supplied(fabric: &'static Fabric, port: u8, heap: &mut Heap) -> LoopIa {
     let net = Net { addr: addr(port), prefix: 24, gateway: None, vlan: None };
     let hca: LoopHca<'static> = LoopHca::using(fabric, usize::from(port));
     let parts = Parts::supplied(heap, &SIZES).unwrap();
-    Ia::open(hca, parts, net, Instant::ZERO, 77 + u64::from(port)).unwrap()
+    Ia::open(hca, parts, net, Instant::ZERO, [77 + port; 32]).unwrap()
 }
 
 #[test]

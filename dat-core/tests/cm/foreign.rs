@@ -85,14 +85,22 @@ fn a_wrong_peer_id_is_foreign() {
     let dreq = DreqRepr { local_id: wrong, remote_id, remote_qpn: QPN_B, private_data: [0; 220] };
     pair.inject(B, v4(1), &dreq.emit(0));
     assert_eq!((pair.events_of(B, b).len(), pair.log.len()), (2, 3));
-    assert_eq!(pair.nodes[B].cm.counters().foreign, 2);
+    let counters = pair.nodes[B].cm.counters();
+    assert_eq!((counters.foreign, counters.wrong_id), (2, 2));
 }
 
 #[test]
 fn the_id_of_an_earlier_connection_in_the_slot_is_unknown() {
-    let (mut pair, a, b) = Pair::established();
-    let stale = b.comm_id() ^ 0x0400_0000;
-    assert_eq!(ConnId::index(b), usize::try_from(stale & 0xffff).unwrap());
+    let (mut pair, a, old) = Pair::established();
+    pair.nodes[A].cm.disconnect(pair.now, a).unwrap();
+    pair.exhaust();
+    let a = pair.connect(QPN_A);
+    pair.exchange();
+    let Some(CmEvent::Established { conn: b }) = pair.nodes[B].events.last().copied() else {
+        panic!()
+    };
+    assert_eq!(ConnId::index(b), ConnId::index(old));
+    let stale = old.comm_id();
     let dreq = DreqRepr {
         local_id: a.comm_id(),
         remote_id: stale,
@@ -152,12 +160,17 @@ fn a_rej_for_timeout_needs_the_right_guid_and_address() {
     pair.turn();
     let b = pair.request().conn;
     let Message::Rej(good) = pair.sent(Kind::Rej)[0].message() else { panic!() };
+    let transaction = pair.sent(Kind::Req)[0].transaction();
+    assert_eq!(pair.sent(Kind::Rej)[0].transaction(), transaction);
     let ari = dat_core::cm::Ari::new(&7_u64.to_be_bytes()).unwrap();
-    pair.inject(B, v4(1), &RejRepr { ari, ..good }.emit(0));
-    pair.inject(B, v4(66), &good.emit(0));
-    pair.inject(B, v4(1), &RejRepr { local_id: 9, ..good }.emit(0));
+    pair.inject(B, v4(1), &RejRepr { ari, ..good }.emit(transaction));
+    pair.inject(B, v4(66), &good.emit(transaction));
+    pair.inject(B, v4(1), &RejRepr { local_id: 9, ..good }.emit(transaction));
+    for bit in 0..64 {
+        pair.inject(B, v4(1), &good.emit(transaction ^ 1 << bit));
+    }
     assert_eq!(pair.events_of(B, b).len(), 1);
-    pair.inject(B, v4(1), &good.emit(0));
+    pair.inject(B, v4(1), &good.emit(transaction));
     assert_eq!(pair.last(B, b), Some(CmEvent::Rejected { conn: b, reason: Reason::TIMEOUT }));
 }
 

@@ -53,18 +53,23 @@ fn patience_has_an_end() {
     pair.no_leaks(8);
 }
 
-fn mra(to: dat_core::cm::ConnId, about: About, service_timeout: u8) -> [u8; 256] {
-    let (local_id, remote_id) = (77, to.comm_id());
-    MraRepr { local_id, remote_id, about, service_timeout, private_data: [0; 222] }.emit(0)
+/// An answer to the REQ of A.
+fn mra(pair: &Pair, about: About, service_timeout: u8) -> [u8; 256] {
+    let req = pair.sent(Kind::Req)[0];
+    let Message::Req(asked) = req.message() else { panic!() };
+    let (local_id, remote_id) = (77, asked.local_id);
+    MraRepr { local_id, remote_id, about, service_timeout, private_data: [0; 222] }
+        .emit(req.transaction())
 }
 
 #[test]
 fn no_more_time_is_granted_than_the_configuration_says() {
     let mut pair = Pair::new();
     pair.lose(Kind::Req, 1000);
-    let a = pair.connect(QPN_A);
+    pair.connect(QPN_A);
     pair.turn();
-    pair.inject(A, v4(2), &mra(a, About::Req, 31));
+    let mra = mra(&pair, About::Req, 31);
+    pair.inject(A, v4(2), &mra);
     pair.run(code_time(24) + Duration::from_secs(5));
     assert_eq!(pair.sent(Kind::Req).len(), 2);
 }
@@ -77,7 +82,8 @@ fn only_the_first_mra_counts() {
     pair.turn();
     for _ in 0..40 {
         pair.run(Duration::from_secs(10));
-        pair.inject(A, v4(2), &mra(a, About::Req, 24));
+        let mra = mra(&pair, About::Req, 24);
+        pair.inject(A, v4(2), &mra);
     }
     assert_eq!(pair.last(A, a), Some(CmEvent::Unreachable { conn: a }));
 }
@@ -89,7 +95,8 @@ fn an_mra_of_another_message_is_ignored() {
     let a = pair.connect(QPN_A);
     pair.turn();
     for about in [About::Rep, About::Other] {
-        pair.inject(A, v4(2), &mra(a, about, 24));
+        let mra = mra(&pair, about, 24);
+        pair.inject(A, v4(2), &mra);
     }
     assert_eq!(pair.nodes[A].cm.counters().unexpected, 2);
     pair.run(Duration::from_secs(6));

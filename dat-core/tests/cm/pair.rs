@@ -9,7 +9,7 @@ use dat_core::cm::wire::{Header, Message};
 use dat_core::cm::{
     AcceptParams, Cm, CmEvent, Config, ConnId, ConnectParams, Reason, ServiceId, Slot,
 };
-use dat_core::provider::Mtu;
+use dat_core::provider::{Mtu, Random};
 
 pub(crate) const PORT: u16 = 7174;
 pub(crate) const A: usize = 0;
@@ -89,6 +89,10 @@ pub(crate) struct Sent {
 }
 
 impl Sent {
+    pub(crate) fn transaction(&self) -> u64 {
+        Header::new_checked(&self.mad).unwrap().transaction()
+    }
+
     pub(crate) fn kind(&self) -> Kind {
         kind(&self.mad)
     }
@@ -120,7 +124,14 @@ pub(crate) struct Pair {
 
 pub(crate) fn cm(slots: usize, guid: u64, seed: u64) -> Cm<'static> {
     let slots = Box::leak(vec![Slot::new(); slots].into_boxed_slice());
-    Cm::new(slots, Config::new(guid), [seed, !seed])
+    Cm::new(slots, Config::new(guid), random(seed))
+}
+
+/// The random numbers of a seed.
+pub(crate) fn random(seed: u64) -> Random {
+    let mut bytes = [0x5a; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    Random::new(bytes)
 }
 
 pub(crate) fn v4(last: u8) -> IpAddr {

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use dat_core::cm::wire::Message;
+use dat_core::cm::wire::{DrepRepr, Message, Req};
 use dat_core::cm::{Cause, CmEvent, Reason};
 
 use crate::pair::*;
@@ -32,6 +32,97 @@ fn an_established_connection_is_found_stale() {
     assert_eq!(pair.events_of(B, b).len(), 3);
 }
 
+/// Of a connection that is there, anybody on the link can say that its peer has lost it.
+#[test]
+fn a_forged_request_makes_no_connection_stale() {
+    for by in [A, B] {
+        let (mut pair, a, b) = Pair::established();
+        let (victim, conn) = [(A, a), (B, b)][by];
+        let before = pair.nodes[victim].events.len();
+        for n in 0..20 {
+            let mut params = pair.params([QPN_B, QPN_A][by]);
+            (params.local, params.remote) =
+                (pair.nodes[1 - victim].address, pair.nodes[victim].address);
+            let mut forger = cm(1, GUIDS[1 - victim], 100 + n);
+            forger.connect(pair.now, &params).unwrap();
+            let req = forger.poll_transmit(pair.now).unwrap();
+            pair.inject(victim, params.local, &req.mad);
+            pair.run(Duration::from_secs(1));
+        }
+        let counters = pair.nodes[victim].cm.counters();
+        assert_eq!((counters.stale, counters.received > 20), (20, true));
+        pair.run(Duration::from_secs(600));
+        assert_eq!(pair.nodes[victim].events.len(), before);
+        // Nothing more is asked, and the end is as usual.
+        assert_eq!(pair.nodes[victim].cm.next_deadline(), None);
+        pair.nodes[victim].cm.disconnect(pair.now, conn).unwrap();
+        pair.exhaust();
+        pair.no_leaks(8);
+    }
+}
+
+/// A probe of each side: what it says, and what its answers do.
+#[test]
+fn a_probe_ends_nothing_and_has_a_transaction_of_its_own() {
+    let (mut pair, a, b) = Pair::established();
+    let (sent, mut params) = (pair.log.len(), pair.params(QPN_A));
+    params.source_port += 1;
+    let mut forger = cm(1, GUIDS[A], 100);
+    forger.connect(pair.now, &params).unwrap();
+    let req = forger.poll_transmit(pair.now).unwrap();
+    pair.inject(B, v4(1), &req.mad);
+    let kinds: Vec<_> = pair.kinds()[sent..].to_vec();
+    assert_eq!(kinds, [Kind::Rej, Kind::Rep, Kind::Dreq]);
+    let Message::Dreq(dreq) = pair.log[sent + 2].message() else { panic!() };
+    assert_eq!((dreq.local_id, dreq.remote_id), (b.comm_id(), a.comm_id()));
+    assert_eq!(dreq.remote_qpn, 1);
+    // An answer to another question does not count.
+    let drep = DrepRepr { local_id: a.comm_id(), remote_id: b.comm_id(), private_data: [0; 224] };
+    let asked = pair.log[sent + 2].transaction();
+    for bit in 0..64 {
+        pair.inject(B, v4(1), &drep.emit(asked ^ 1 << bit));
+    }
+    let of_req = pair.sent(Kind::Req)[0].transaction();
+    pair.inject(B, v4(1), &drep.emit(of_req));
+    assert_eq!(pair.events_of(B, b).len(), 2);
+    assert_eq!(pair.nodes[B].cm.counters().wrong_transaction, 65);
+    pair.inject(B, v4(1), &drep.emit(asked));
+    assert_eq!(pair.last(B, b), Some(CmEvent::Disconnected { conn: b, cause: Cause::Stale }));
+}
+
+/// The answer that a peer gives who knows the connection counts before that of one who answers
+/// any DREQ.
+#[test]
+fn after_an_rtu_no_answer_to_the_probe_counts() {
+    let (mut pair, a, b) = Pair::established();
+    let mut forger = cm(1, GUIDS[A], 100);
+    forger.connect(pair.now, &pair.params(QPN_A)).unwrap();
+    let req = forger.poll_transmit(pair.now).unwrap();
+    pair.inject(B, v4(1), &req.mad);
+    let asked = pair.sent(Kind::Dreq)[0].transaction();
+    pair.exchange();
+    let drep = DrepRepr { local_id: a.comm_id(), remote_id: b.comm_id(), private_data: [0; 224] };
+    for transaction in [asked, 0] {
+        pair.inject(B, v4(1), &drep.emit(transaction));
+    }
+    assert_eq!(pair.events_of(B, b).len(), 2);
+    assert_eq!(pair.nodes[B].cm.counters().unexpected, 2);
+}
+
+#[test]
+fn a_peer_that_is_gone_is_found_out_by_the_side_that_was_asked() {
+    let (mut pair, _, b) = Pair::established();
+    let mut forger = cm(1, GUIDS[A], 100);
+    forger.connect(pair.now, &pair.params(QPN_A)).unwrap();
+    let req = forger.poll_transmit(pair.now).unwrap();
+    pair.link(|_| Fate::Lose);
+    pair.inject(B, v4(1), &req.mad);
+    pair.exhaust();
+    assert_eq!(pair.last(B, b), Some(CmEvent::Disconnected { conn: b, cause: Cause::Stale }));
+    assert_eq!(pair.sent(Kind::Rep).len(), 1 + 16);
+}
+
+/// A request is the peer's own, so another one ends it no more than a connection.
 #[test]
 fn a_request_that_waits_is_found_stale() {
     let mut pair = Pair::new();
@@ -42,12 +133,22 @@ fn a_request_that_waits_is_found_stale() {
     let new = reboot_and_reconnect(&mut pair);
     pair.exchange();
     let reason = Reason::STALE;
-    assert_eq!(pair.last(B, b), Some(CmEvent::Rejected { conn: b, reason }));
+    assert_eq!(pair.events_of(B, b).len(), 1);
+    assert_eq!(pair.nodes[B].cm.counters().stale, 1);
     assert_eq!(pair.last(A, new), Some(CmEvent::Rejected { conn: new, reason }));
+    // The answer shows that the peer has lost it, and the next try succeeds.
+    pair.nodes[B].cm.accept(pair.now, b, &Pair::accept_params()).unwrap();
+    pair.exchange();
+    let reason = Reason::INVALID_COMM_ID;
+    assert_eq!(pair.last(B, b), Some(CmEvent::Rejected { conn: b, reason }));
+    pair.nodes[B].consumer = Consumer::Willing;
+    let again = pair.connect(QPN_A);
+    pair.exchange();
+    assert!(pair.nodes[A].ready.contains(&again));
 }
 
 #[test]
-fn a_request_nobody_has_seen_yet_vanishes_when_stale() {
+fn a_request_nobody_has_seen_yet_stays_when_another_comes() {
     let mut pair = Pair::new();
     let now = pair.now;
     pair.connect(QPN_A);
@@ -57,7 +158,8 @@ fn a_request_nobody_has_seen_yet_vanishes_when_stale() {
     let node = &mut pair.nodes[B].cm;
     node.input(now, v4(1), &first.mad);
     node.input(now, v4(1), &second.mad);
-    assert_eq!(node.poll_event(), None);
+    assert!(matches!(node.poll_event(), Some(CmEvent::Request(_))));
+    assert_eq!((node.poll_event(), node.counters().stale), (None, 1));
 }
 
 #[test]
@@ -69,9 +171,31 @@ fn an_accepted_request_is_found_stale() {
     let b = pair.request().conn;
     reboot_and_reconnect(&mut pair);
     pair.exchange();
-    let reason = Reason::STALE;
+    assert_eq!((pair.events_of(B, b).len(), pair.nodes[B].cm.counters().stale), (1, 1));
+    // The REP is repeated, and the peer that was started anew does not know it.
+    pair.run(Duration::from_secs(5));
+    let reason = Reason::INVALID_COMM_ID;
     assert_eq!(pair.last(B, b), Some(CmEvent::Rejected { conn: b, reason }));
-    assert_eq!(pair.sent(Kind::Rep).len(), 1);
+    assert_eq!(pair.sent(Kind::Rep).len(), 2);
+}
+
+/// Requests that look stale put no deadline off.
+#[test]
+fn stale_requests_make_no_wait_longer() {
+    let mut pair = Pair::new();
+    pair.lose(Kind::Rtu, 1000);
+    pair.connect(QPN_A);
+    pair.exchange();
+    let b = pair.request().conn;
+    pair.link(|_| Fate::Lose);
+    for n in 0..200 {
+        let mut forger = cm(1, GUIDS[A], 100 + n);
+        forger.connect(pair.now, &pair.params(QPN_A)).unwrap();
+        let req = forger.poll_transmit(pair.now).unwrap();
+        pair.inject(B, v4(1), &req.mad);
+        pair.run(Duration::from_secs(1));
+    }
+    assert_eq!(pair.last(B, b), Some(CmEvent::Unreachable { conn: b }));
 }
 
 #[test]
@@ -159,18 +283,21 @@ fn a_stale_rej_tells_both_ids_apart() {
 
 #[test]
 fn a_peer_that_starts_anew_may_come_to_an_id_that_it_had() {
-    let (mut pair, a, _) = Pair::established();
+    let mut pair = Pair::new();
+    let a = pair.connect(QPN_A);
+    let mut req = pair.nodes[A].cm.poll_transmit(pair.now).unwrap().mad;
+    // What it asks later begins elsewhere.
+    let mut first = Req::new_unchecked(&mut req);
+    let begins = first.starting_psn() ^ 1;
+    first.set_starting_psn(begins);
+    pair.inject(B, v4(1), &req);
+    pair.exchange();
     pair.nodes[A].cm.disconnect(pair.now, a).unwrap();
     pair.exchange();
-    let params = pair.params(QPN_A);
-    // Ten bits of an ID are random.
-    let anew = (0..100_000).find_map(|seed| {
-        let mut cm = cm(4, GUIDS[A], seed);
-        let id = cm.connect(pair.now, &params).unwrap();
-        (id == a).then_some(cm)
-    });
-    pair.nodes[A].cm = anew.unwrap();
+    // The same seed gives the same ID.
+    pair.nodes[A].cm = cm(8, GUIDS[A], 0x5eed);
     pair.nodes[A].ready.clear();
+    assert_eq!(pair.connect(QPN_A), a);
     pair.exchange();
     assert_eq!(pair.nodes[A].ready, [a]);
     assert_eq!(pair.sent(Kind::Rej).len(), 0);

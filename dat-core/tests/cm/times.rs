@@ -24,7 +24,7 @@ fn a_millisecond_is_granted_at_least() {
     for (longest_response, code) in [(0, 0), (8, 0), (21, 0), (0, 31), (8, 9)] {
         let mut slots = vec![Slot::new(); 1];
         let config = Config { longest_response, ..Config::new(GUIDS[B]) };
-        let mut cm: Cm<'_> = Cm::new(&mut slots, config, [1, 2]);
+        let mut cm: Cm<'_> = Cm::new(&mut slots, config, random(1));
         let now = Instant::from_nanos(1);
         cm.input(now, v4(1), &answers_within(code));
         let Some(CmEvent::Request(request)) = cm.poll_event() else { panic!() };

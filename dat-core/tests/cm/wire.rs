@@ -203,8 +203,14 @@ fn our_req_is_rpings_byte_by_byte_but_for_what_is_random() {
 fn recorded_answers_carry_a_connection_of_ours() {
     let mut cm = cm(1, GUIDS[A], 1);
     let conn = as_rping_asks(&mut cm);
+    let ours = cm.poll_transmit(Instant::ZERO).unwrap().mad[8..16].to_vec();
+    // Linux repeats the transaction of the REQ in all that follows.
+    for recorded in [RXE_REP, RXE_RTU, RXE_DREP] {
+        assert_eq!(mad(recorded)[8..16], mad(RXE_REQ)[8..16]);
+    }
     let mut rep = mad(RXE_REP);
     Rep::new_unchecked(&mut rep).set_remote_id(conn.comm_id());
+    rep[8..16].copy_from_slice(&ours);
     cm.input(Instant::ZERO, v4(2), &rep);
     let Some(CmEvent::Reply(reply)) = cm.poll_event() else { panic!() };
     assert_eq!((reply.terms.remote_qpn, reply.terms.sq_psn), (0x11, 0xac_b463));
@@ -212,6 +218,7 @@ fn recorded_answers_carry_a_connection_of_ours() {
     cm.ready(Instant::ZERO, conn).unwrap();
     let mut rtu = mad(RXE_RTU);
     Rtu::new_unchecked(&mut rtu).set_local_id(conn.comm_id());
+    rtu[8..16].copy_from_slice(&ours);
     assert_eq!(cm.poll_transmit(Instant::ZERO).unwrap().mad, rtu);
     cm.disconnect(Instant::ZERO, conn).unwrap();
     let mut dreq = mad(RXE_DREQ);
@@ -220,6 +227,7 @@ fn recorded_answers_carry_a_connection_of_ours() {
     assert_eq!((&ours[..8], &ours[16..]), (&dreq[..8], &dreq[16..]));
     let mut drep = mad(RXE_DREP);
     Drep::new_unchecked(&mut drep).set_remote_id(conn.comm_id());
+    drep[8..16].copy_from_slice(&ours[8..16]);
     cm.input(Instant::ZERO, v4(2), &drep);
     let end = CmEvent::Disconnected { conn, cause: Cause::Local };
     assert_eq!((cm.poll_event(), cm.poll_event()), (Some(end), None));
@@ -230,7 +238,9 @@ fn the_recorded_rej_of_a_closed_port_is_a_rejection() {
     let mut cm = cm(1, GUIDS[A], 1);
     let conn = as_rping_asks(&mut cm);
     let mut rej = mad(CLOSED_REJ);
+    assert_eq!(rej[8..16], mad(CLOSED_REQ)[8..16]);
     Rej::new_unchecked(&mut rej).set_remote_id(conn.comm_id());
+    rej[8..16].copy_from_slice(&cm.poll_transmit(Instant::ZERO).unwrap().mad[8..16]);
     cm.input(Instant::ZERO, v4(2), &rej);
     let reason = Reason::INVALID_SERVICE_ID;
     assert_eq!(cm.poll_event(), Some(CmEvent::Rejected { conn, reason }));

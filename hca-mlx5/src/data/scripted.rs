@@ -11,12 +11,12 @@ use std::vec::Vec;
 use core::time::Duration;
 
 use dat_core::Instant;
+use dat_core::provider::Random;
 
 use crate::device::cmd::CommandQueue;
 use crate::device::health::Monitor;
 use crate::device::key_rest::KeyRest;
 use crate::device::pages::ledger::Ledger;
-use crate::device::random::Random;
 use crate::device::{Caps, Config, Device, Identity, Stage, Uar};
 use crate::platform::dma::tests::Pages;
 use crate::platform::dma::{Memory, Probe};
@@ -62,7 +62,7 @@ impl Command {
 }
 
 /// Seed of the random numbers of a device that is up.
-pub(crate) const ENTROPY: u64 = 0x5a;
+pub(crate) const ENTROPY: [u8; 32] = [0x5a; 32];
 
 /// One thing that crossed the seam.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@
 //! A failure in any step undoes the steps before it.
 
 use dat_core::fault;
-use dat_core::provider::Fault;
+use dat_core::provider::{Fault, Random};
 use heapless::Deque;
 
 use crate::device::cmd::CommandQueue;
@@ -16,7 +16,6 @@ use crate::device::eq::EventQueue;
 use crate::device::health::{self, Monitor};
 use crate::device::key_rest::KeyRest;
 use crate::device::pages::ledger::Ledger;
-use crate::device::random::Random;
 use crate::device::{Caps, Config, Device, Identity, Stage, Uar, optional};
 use crate::platform::Platform;
 use crate::prm::At;
@@ -62,12 +61,12 @@ const EMPTY_CAP: CapMessage = [0; BLOCK_AT + caps::BLOCK];
 impl<'p, P: Platform> Device<'p, P> {
     /// Brings the device up. The host has reset it, mapped BAR 0 and switched bus mastering on.
     pub fn open(platform: &'p P, config: &Config<'p>) -> Result<Self, Fault> {
-        if config.entropy == 0 {
+        if config.entropy == [0; 32] {
             return Err(fault!(
                 BadParameter,
                 "bring-up",
-                "Config::entropy is 0, so peers could guess keys",
-                "set it to a random number",
+                "Config::entropy is all zeros, so peers could guess keys",
+                "set it to 32 bytes of the platform's source of random numbers",
             ));
         }
         let mut random = Random::new(config.entropy);
@@ -76,7 +75,8 @@ impl<'p, P: Platform> Device<'p, P> {
         queue.set_token(random.next_byte());
         let mut device = Self {
             platform,
-            config: *config,
+            // The seed is not kept.
+            config: Config { entropy: [0; 32], ..*config },
             random,
             key_rest: KeyRest::default(),
             queue,
@@ -94,7 +94,7 @@ impl<'p, P: Platform> Device<'p, P> {
             disowned: heapless::Vec::new(),
             loss_reported: false,
         };
-        let mut bytes = Random::new(device.random.next());
+        let mut bytes = device.random.fork();
         device.key_rest.order.fill(|| bytes.next_byte());
         match device.bring_up(config) {
             Ok(()) => Ok(device),
@@ -245,7 +245,7 @@ impl<'p, P: Platform> Device<'p, P> {
     fn init_hca(&mut self) -> Result<(), Fault> {
         let mut input = InitHcaIn::new();
         if self.caps.general.sw_owner_id() {
-            let [high, low] = [self.random.next(), self.random.next()];
+            let [high, low] = [self.random.next_u64(), self.random.next_u64()];
             input.set_sw_owner_id(u128::from(high) << 64 | u128::from(low));
         }
         self.run(Opcode::InitHca, 0, &mut input.0)?;

@@ -45,9 +45,9 @@ pub struct Config<'p> {
     /// Largest frame wanted on the port, headers included. Enough for a RoCEv2 packet of 4,096
     /// bytes by default.
     pub frame_size: u16,
-    /// A random number, not 0, from which keys, flow labels and the like follow: a peer must not be
+    /// Random bytes, not all 0, from which keys, flow labels and the like follow: a peer must not be
     /// able to guess them.
-    pub entropy: u64,
+    pub entropy: [u8; 32],
     /// The doorbell pages of BAR 0 are mapped write-combining, so BlueFlame pays.
     pub write_combining: bool,
     /// Neighbours with a fixed MAC, the gateway among them if wanted: never asked for, and no
@@ -75,7 +75,7 @@ impl Default for Config<'_> {
             command_timeout: None,
             init_timeout: Duration::from_secs(120),
             frame_size: ROCE_FRAME_4096,
-            entropy: 0,
+            entropy: [0; 32],
             write_combining: false,
             neighbours: &[],
             lender: None,

@@ -89,7 +89,7 @@ mod tests {
     use std::vec::Vec;
 
     use super::*;
-    use crate::device::random::Random;
+    use dat_core::provider::Random;
 
     /// How a firmware chooses among its free indexes.
     type Choice = fn(&mut VecDeque<u32>) -> u32;
@@ -100,7 +100,7 @@ mod tests {
     /// order, and how many were made in vain.
     fn run(choose: Choice, held: usize) -> (BTreeMap<u32, Vec<u32>>, u32) {
         let mut rest = KeyRest::default();
-        let mut random = Random::new(7);
+        let mut random = Random::new([7; 32]);
         rest.order.fill(|| random.next_byte());
         let mut free: VecDeque<u32> = (1..=INDEXES).collect();
         let (mut live, mut keys, mut vain) = (VecDeque::new(), BTreeMap::new(), 0);
@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn an_index_never_seen_gets_any_byte() {
         let mut rest = KeyRest::default();
-        let mut random = Random::new(7);
+        let mut random = Random::new([7; 32]);
         rest.order.fill(|| random.next_byte());
         assert_eq!(rest.guess(), None);
         for index in 0..1000 {

@@ -20,7 +20,6 @@ pub(crate) mod key_rest;
 pub mod page_list;
 pub(crate) mod pages;
 mod port;
-pub(crate) mod random;
 #[cfg(test)]
 pub(crate) mod scripted;
 mod teardown;
@@ -33,7 +32,7 @@ use core::fmt;
 
 use dat_core::Instant;
 use dat_core::fault;
-use dat_core::provider::{Fault, FaultKind};
+use dat_core::provider::{Fault, FaultKind, Random};
 use heapless::{Deque, Vec};
 
 use crate::device::cmd::CommandQueue;
@@ -41,7 +40,6 @@ use crate::device::eq::{Decoded, Event, EventQueue, PageRequest};
 use crate::device::health::Monitor;
 use crate::device::key_rest::KeyRest;
 use crate::device::pages::ledger::Ledger;
-use crate::device::random::Random;
 use crate::platform::{Platform, Span};
 use crate::prm::caps::{
     ATOMIC_8_BYTES, ATOMIC_ANSWERS_AS_HOST, ATOMIC_OPERATIONS, AtomicCap, EthernetCap,

@@ -96,7 +96,7 @@ impl Probe for Rc<Unfenced> {
 
 /// What is passed to the driver at bring-up.
 pub(crate) fn config() -> Config<'static> {
-    Config { entropy: 1, ..Config::default() }
+    Config { entropy: [1; 32], ..Config::default() }
 }
 
 pub(crate) struct Scripted {

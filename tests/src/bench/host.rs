@@ -165,8 +165,16 @@ impl BenchHost {
         (iova - IOVA) as usize
     }
 
-    /// 64 random bits, the same every run.
-    pub fn entropy(&self) -> u64 {
+    /// Random bytes, the same every run.
+    pub fn entropy(&self) -> [u8; 32] {
+        let mut bytes = [0; 32];
+        for word in bytes.as_chunks_mut().0 {
+            *word = self.random().to_le_bytes();
+        }
+        bytes
+    }
+
+    fn random(&self) -> u64 {
         // splitmix64: a benchmark wants numbers that differ, and the same ones every run.
         let mut z = self.entropy.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

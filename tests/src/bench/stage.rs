@@ -136,7 +136,7 @@ impl Default for Rig {
         let open = |side: u8, observer: Option<&'static (dyn Observer + Sync)>| {
             let host = hosts[usize::from(side)];
             let config = Config {
-                entropy: host.entropy().max(1),
+                entropy: host.entropy(),
                 write_combining: true,
                 lender: Some(host),
                 observer,

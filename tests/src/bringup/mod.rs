@@ -144,7 +144,7 @@ pub fn light() -> Card {
 /// Returns the configuration of the driver over a slot; its random numbers are fixed.
 #[must_use]
 pub fn usual<'p>() -> Config<'p> {
-    Config { entropy: 1, write_combining: true, ..Config::default() }
+    Config { entropy: [1; 32], write_combining: true, ..Config::default() }
 }
 
 /// The same with a command time limit that keeps a thousand timeouts short.

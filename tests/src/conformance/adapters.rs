@@ -28,8 +28,8 @@ pub trait Side {
 
     /// Brings the HCA up. Once the adapter on it has been closed, it can be brought up again.
     fn hca(&self) -> Self::Hca;
-    /// A number that nobody can guess.
-    fn entropy(&self) -> u64;
+    /// Bytes that nobody can guess.
+    fn entropy(&self) -> [u8; 32];
     /// The time, as adapters take it. The same on both sides.
     fn now(&self) -> Instant;
     /// Lets time pass for everything on the wire, by `span` or less.

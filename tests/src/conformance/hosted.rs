@@ -82,7 +82,7 @@ impl<'p, P: Platform> Side for Hosted<'p, P> {
             .unwrap_or_else(|error| panic!("bring-up: {error}"))
     }
 
-    fn entropy(&self) -> u64 {
+    fn entropy(&self) -> [u8; 32] {
         (self.config)(self.platform).entropy
     }
 

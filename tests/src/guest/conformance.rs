@@ -33,7 +33,7 @@ pub(super) struct Conformance {
 
 /// What the driver of a host is given.
 fn config<H: Host>(host: &H) -> Config<'_> {
-    host.config(&Config::default())
+    host.config(&Config::default()).unwrap()
 }
 
 /// Lets time pass.

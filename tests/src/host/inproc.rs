@@ -16,7 +16,7 @@ use mlx5_model::Hca;
 use mlx5_model::host::{HostMemory, Nanos};
 use mlx5_model::wire::ModelClock;
 use rand::rngs::SmallRng;
-use rand::{RngCore, SeedableRng};
+use rand::{Rng, SeedableRng};
 
 use super::notes;
 use super::views::{Shared, Views};
@@ -215,15 +215,15 @@ impl Slot {
         *lock(&self.free) = BTreeMap::from([(0, self.total)]);
     }
 
-    /// 64 random bits, the same every run.
-    pub fn entropy(&self) -> u64 {
-        lock(&self.entropy).next_u64()
+    /// Random bytes, the same every run.
+    pub fn entropy(&self) -> [u8; 32] {
+        lock(&self.entropy).random()
     }
 
     /// `wanted` with what the driver has to know of this host.
     #[must_use]
     pub fn config<'p>(&'p self, wanted: Config<'p>) -> Config<'p> {
-        let entropy = self.entropy().max(1);
+        let entropy = self.entropy();
         Config { entropy, write_combining: true, lender: Some(self), ..wanted }
     }
 

@@ -41,7 +41,7 @@ fn transfer(seed: u64, without: Option<Fence>) -> Result<(), String> {
     let [a, b] = &mut rooms;
     let open = |side: usize, parts| {
         let driver = Driver::open(&hosts[side], &slots[side].config(stage.config(None))).unwrap();
-        Ia::open(driver, parts, stage.net(side), now(), seed).unwrap()
+        Ia::open(driver, parts, stage.net(side), now(), [seed.to_le_bytes()[0] + 1; 32]).unwrap()
     };
     let mut ias = [open(0, a.parts()), open(1, b.parts())];
     let turn = |ias: &mut [Ia<'_, Driver<'_, '_>>; 2]| {

@@ -130,10 +130,14 @@ impl Clock for Host {
     }
 }
 
-/// Returns random bits for keys and sequence numbers: in firmware, from a hardware generator.
-fn entropy() -> u64 {
+/// Returns random bytes for keys and sequence numbers: in firmware, from a hardware generator.
+fn entropy() -> [u8; 32] {
     use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one(0)
+    let mut bytes = [0; 32];
+    for word in bytes.as_chunks_mut().0 {
+        *word = RandomState::new().hash_one(0).to_le_bytes();
+    }
+    bytes
 }
 
 /// Tries to bring up the missing device.

@@ -125,8 +125,13 @@ impl Clock for Machine {
 }
 
 impl Machine {
-    fn entropy(&self) -> u64 {
-        self.now().wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31)
+    fn entropy(&self) -> [u8; 32] {
+        let mut bytes = [0; 32];
+        for word in bytes.as_chunks_mut().0 {
+            let time = self.now() | 1;
+            *word = time.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31).to_le_bytes();
+        }
+        bytes
     }
 }
 

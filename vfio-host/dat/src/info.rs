@@ -150,7 +150,7 @@ fn asked<H: Host>(host: &H) -> Result<Said, Failure> {
         Some(trouble @ Trouble::Gone(_)) => trouble.into(),
         Some(_) | None => Failure::fault(host.name(), fault),
     };
-    let config = host.config(&bring_up_config());
+    let config = host.config(&bring_up_config())?;
     let mut driver: Mlx5<'_, H> = Mlx5::open(host, &config).map_err(failed)?;
     let link_up = driver.link_up();
     let limits = *driver.limits();

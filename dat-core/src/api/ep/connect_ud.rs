@@ -7,7 +7,6 @@
 //! connection manager, in which its deadline runs and in which its answer is kept; the adapter's
 //! table of owners has the way there.
 
-use crate::cm::params::ConnId;
 use crate::cm::wire::reason::Reason;
 use crate::engine::Ia;
 use crate::engine::connections::Owner;
@@ -35,10 +34,11 @@ impl<P: Provider> Ia<'_, P> {
     /// `INVALID_STATE`/`EP_NOTREADY` if it is not there any more.
     pub fn ep_ud_answer(&self, ep: Ep, of: LookUp) -> Result<UdAnswer<'_>, Error> {
         self.objects.eps.live(ep)?;
-        let kept = self.connections.cm.sidr_kept(ConnId::of(of.0));
-        let (Some(reply), Owner::LookUp(owner, _)) =
-            (kept, self.connections.owner(&self.objects, ConnId::of(of.0)))
-        else {
+        let cm = &self.connections.cm;
+        let Some(reply) = cm.conn_of(of.0).and_then(|conn| cm.sidr_kept(conn)) else {
+            return Err(NOT_READY.into());
+        };
+        let Owner::LookUp(owner, _) = self.connections.owner(&self.objects, reply.conn) else {
             return Err(NOT_READY.into());
         };
         if owner != ep {
@@ -46,7 +46,7 @@ impl<P: Provider> Ia<'_, P> {
         }
         Ok(UdAnswer {
             address: self.connections.address(&reply),
-            private_data: self.connections.cm.private_data(ConnId::of(of.0)),
+            private_data: cm.private_data(reply.conn),
         })
     }
 

@@ -4,7 +4,6 @@
 //! The first is a check here, and nothing to undo: an address handle is a value. Of the exchange
 //! that found it the connection manager keeps the answer.
 
-use crate::cm::ConnId;
 use crate::engine::Ia;
 use crate::provider::{Destination, Provider};
 use crate::types::dat_return::{DatSubtype, DatType, Error};
@@ -33,8 +32,10 @@ impl<P: Provider> Ia<'_, P> {
     #[doc(alias = "dat_ib_ud_cm_free")]
     pub fn ud_cm_free(&mut self, ep: Ep, of: LookUp) -> Result<(), Error> {
         self.objects.of_datagrams(ep)?;
-        if self.ep_ud_answer(ep, of).is_ok() {
-            self.connections.cm.sidr_end(ConnId::of(of.0));
+        if self.ep_ud_answer(ep, of).is_ok()
+            && let Some(conn) = self.connections.cm.conn_of(of.0)
+        {
+            self.connections.cm.sidr_end(conn);
         }
         Ok(())
     }

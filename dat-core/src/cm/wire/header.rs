@@ -59,7 +59,8 @@ impl<'a> Header<'a> {
         mad
     }
 
-    /// Transaction ID: chosen by the requester, echoed by the responder. Nothing is matched by it.
+    /// Transaction ID: chosen by who sends a REQ, SIDR_REQ or DREQ, and repeated in all that
+    /// answers it.
     #[must_use]
     pub fn transaction(&self) -> u64 {
         Self::TRANSACTION.get(self.0)

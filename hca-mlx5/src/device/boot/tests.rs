@@ -249,7 +249,7 @@ fn a_firmware_without_issi_stays_at_zero() {
 #[test]
 fn the_owner_is_random_and_only_where_there_is_one() {
     let platform = Scripted::new();
-    for entropy in [1, 2] {
+    for entropy in [[1; 32], [2; 32]] {
         Device::open(&platform, &Config { entropy, ..config() }).unwrap();
     }
     let owners: Vec<u128> = platform

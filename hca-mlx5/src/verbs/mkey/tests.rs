@@ -1,9 +1,8 @@
 //! Commands of memory keys and memory windows.
 
-use dat_core::provider::{Access, FaultKind, Region};
+use dat_core::provider::{Access, FaultKind, Random, Region};
 
 use crate::data::scripted::{ARENA_ADDR, ARENA_IOVA, ARENA_LEN, ENTROPY, Scripted};
-use crate::device::random::Random;
 use crate::prm::cmd::Opcode;
 use crate::prm::mkey::Mkey;
 use crate::verbs::{mkey, window};

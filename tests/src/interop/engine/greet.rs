@@ -91,7 +91,7 @@ impl<H: Host> Engine<'_, '_, '_, H> {
             self.post_recvs(link)?;
             let qp = self.nic.ep_query(self.links[link].ep)?.qp.context("no queue pair")?;
             // Nobody looks at the PSN of a datagram's queue pair.
-            let psn = self.nic.host().entropy() as u32 & 0xff_ffff;
+            let psn = self.nic.host().entropy()?[0].into();
             own.push(QueuePair { qpn: qp.number, psn, ip });
         }
         own.resize(lines.max(count), QueuePair::NONE);

@@ -39,6 +39,18 @@ impl Entropy {
         }
     }
 
+    /// Returns 32 random bytes, unless the CPU's generator is there and gives nothing.
+    pub(crate) fn seed(&self) -> Option<[u8; 32]> {
+        let mut bytes = [0; 32];
+        for word in bytes.as_chunks_mut().0 {
+            if self.instruction {
+                rdrand()?;
+            }
+            *word = self.next().to_le_bytes();
+        }
+        Some(bytes)
+    }
+
     /// Returns 64 random bits.
     pub(crate) fn next(&self) -> u64 {
         let mut pool = self.pool.load(Ordering::Relaxed);

@@ -47,6 +47,8 @@ pub(crate) enum Trouble {
     Dat(Error),
     /// The arena has no memory for the buffers.
     Memory,
+    /// The processor's generator gives no numbers.
+    NoEntropy,
     /// The timeout of the command line has expired.
     Late(&'static str),
     /// An unexpected event.
@@ -70,6 +72,9 @@ impl fmt::Display for Trouble {
         match self {
             Self::Dat(error) => write!(f, "{error}"),
             Self::Memory => f.write_str("the arena is too small: a smaller size= or depth="),
+            Self::NoEntropy => {
+                f.write_str("the CPU's generator gives no random numbers: try again")
+            }
             Self::Late(what) => write!(f, "timeout= is over while waiting for {what}"),
             Self::Unexpected(what, Event::Dto(done)) => {
                 let (number, cookie) = (done.status.number(), done.cookie);
@@ -182,7 +187,8 @@ pub(crate) fn run(
     options: &Options,
 ) -> Result<(), Trouble> {
     let start = machine.now();
-    let config = Config { entropy: machine.entropy.next().max(1), ..Config::default() };
+    let seed = || machine.entropy.seed().ok_or(Trouble::NoEntropy);
+    let config = Config { entropy: seed()?, ..Config::default() };
     let driver = Driver::open(machine, &config).map_err(Error::from)?;
     let identity = *driver.device().identity();
     let (major, minor, sub) = identity.firmware;
@@ -199,7 +205,7 @@ pub(crate) fn run(
         vlan: options.vlan,
     };
     let now = || Instant::from_nanos(machine.now());
-    let mut ia = Ia::open(driver, storage.parts(), net, now(), machine.entropy.next())?;
+    let mut ia = Ia::open(driver, storage.parts(), net, now(), seed()?)?;
     let done = run_role(machine, &mut ia, options);
     let closed = ia.close(now(), CloseFlag::Abrupt);
     done?;

@@ -98,6 +98,7 @@ fn on<'p, H: Host, T: Task>(
     if let Some(counters) = nic.provider().neighbours() {
         info!("{}: neighbours: {counters}", host.name());
     }
+    info!("{}: connection manager: {}", host.name(), nic.cm_counters());
     let closed = nic.close(flag);
     match host.refused_stores() {
         0 => {}
@@ -177,7 +178,8 @@ pub(crate) fn path_mtu<H: Host>(nic: &Nic<'_, '_, H>) -> u16 {
 
 /// Returns a random seed for the contents of a test.
 pub(crate) fn seed<H: Host>(nic: &Nic<'_, '_, H>) -> u64 {
-    nic.host().entropy()
+    let bytes = nic.host().entropy().unwrap_or_default();
+    bytes.first_chunk().map_or(0, |first| u64::from_ne_bytes(*first))
 }
 
 /// Makes the failure of a DAT call.

@@ -14,13 +14,13 @@ use std::vec;
 use std::vec::Vec;
 
 use dat_core::Instant;
+use dat_core::provider::Random;
 use heapless::Deque;
 
 use crate::device::cmd::CommandQueue;
 use crate::device::health::Monitor;
 use crate::device::key_rest::KeyRest;
 use crate::device::pages::ledger::Ledger;
-use crate::device::random::Random;
 use crate::device::{Caps, Config, Device, Identity, Stage, Uar};
 use crate::platform::dma::tests::Pages;
 use crate::platform::dma::{Memory, Probe};
@@ -136,7 +136,7 @@ impl Nic {
         Device {
             platform: self,
             config: Config::default(),
-            random: Random::new(0),
+            random: Random::new([0; 32]),
             key_rest: KeyRest::default(),
             queue: CommandQueue::new(self, None, None).unwrap(),
             stage: Stage::Running,
