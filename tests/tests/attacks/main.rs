@@ -22,4 +22,5 @@ mod proxy;
 mod server;
 mod shared;
 mod stage;
+mod storm;
 mod table;
