@@ -39,6 +39,8 @@ pub(crate) struct Network<'p, P: Platform> {
     addresses: u16,
     rebuild: Instant,
     fired: bool,
+    /// Frames may be left that no event announces.
+    more: bool,
 }
 
 impl<'p, P: Platform> Network<'p, P> {
@@ -58,6 +60,7 @@ impl<'p, P: Platform> Network<'p, P> {
             addresses: 0,
             rebuild: now,
             fired: false,
+            more: false,
         };
         for &(addr, mac) in device.config.neighbours {
             this.neighbours.fix(addr, mac)?;
@@ -124,9 +127,18 @@ impl<'p, P: Platform> Network<'p, P> {
         self.undo(device)
     }
 
-    /// The MAC on the way to `remote`.
-    pub(crate) fn resolve(&mut self, remote: IpAddr, now: Instant) -> Poll<Result<Mac, Fault>> {
-        let answer = self.neighbours.resolve(remote, now);
+    /// The MAC on the way to `remote`, who has asked us if `asker`.
+    pub(crate) fn resolve(
+        &mut self,
+        remote: IpAddr,
+        asker: bool,
+        now: Instant,
+    ) -> Poll<Result<Mac, Fault>> {
+        let answer = if asker {
+            self.neighbours.resolve_asker(remote, now)
+        } else {
+            self.neighbours.resolve(remote, now)
+        };
         if answer.is_pending() {
             self.transmit(now);
         }
@@ -178,8 +190,10 @@ impl<'p, P: Platform> Network<'p, P> {
             let _ = self.port.close(device).and_then(|()| self.open_port(device));
         }
         let mut frame = [0; FRAME_MAX];
+        self.more = true;
         for _ in 0..PER_CALL {
             let Some(len) = self.port.recv(&mut frame) else {
+                self.more = false;
                 break;
             };
             if let Some(frame) = frame.get(..len) {
@@ -208,6 +222,7 @@ impl<'p, P: Platform> Network<'p, P> {
         // A port that does not work wants to be made anew.
         let rebuild = (!self.port.works()).then_some(self.rebuild);
         let neighbours = self.neighbours.next_deadline();
-        Instant::sooner(rebuild, neighbours)
+        let more = self.more.then_some(Instant::ZERO);
+        Instant::sooner(more, Instant::sooner(rebuild, neighbours))
     }
 }

@@ -14,6 +14,7 @@
 )]
 
 mod blind;
+mod flood;
 mod forged;
 mod keys;
 mod mads;
