@@ -79,6 +79,27 @@ fn a_hundred_thousand_requests_a_second_from_random_addresses() {
     endured(rate(100_000, |s, n| request(s, n, QUALIFIER as u16, host(n))));
 }
 
+/// The attacker's own addresses: it says where they are, and asks from there.
+#[test]
+fn fifty_thousand_requests_a_second_from_addresses_that_are_there() {
+    endured(rate(100_000, |s, n| {
+        let from = host(n / 2);
+        if n % 2 == 1 {
+            return request(s, n, QUALIFIER as u16, from);
+        }
+        let (IpAddr::V4(own), IpAddr::V4(from)) = (s.address(1), from) else { return };
+        s.lines[1].inject(arp([EVIL, station(1)], 1, (EVIL, from), ([0; 6], own)));
+    }));
+}
+
+#[test]
+fn a_hundred_thousand_look_ups_a_second_from_random_addresses() {
+    endured(rate(100_000, |s, n| {
+        let addrs = [host(n), s.address(1)];
+        inject(s, addrs[0], &Mad::sidr_req(n.into(), n, QUALIFIER as u16, addrs));
+    }));
+}
+
 #[test]
 fn a_hundred_thousand_requests_a_second_for_random_ports() {
     endured(rate(100_000, |s, n| request(s, n, n as u16 | 0x8000, host(n))));
