@@ -197,6 +197,8 @@ pub struct Slot {
     private_len: u8,
 }
 
+const _: () = assert!(size_of::<Slot>() <= 480, "a slot is longer than its budget");
+
 impl Slot {
     /// An empty slot.
     #[must_use]

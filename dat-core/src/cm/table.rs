@@ -137,7 +137,8 @@ impl Cm<'_> {
     }
 
     fn bucket(&self, kind: Kind, number: u32, remote: u128, guid: u64) -> Place {
-        let [high, low] = [remote >> 64, remote].map(|part| part as u64);
+        let [high, low] = [remote >> 64, remote & u128::from(u64::MAX)]
+            .map(|part| u64::try_from(part).unwrap_or_default());
         let number = u64::from(number) << 8 | kind as u64;
         let hash = siphash(self.buckets, [number, high, low, guid]) >> 32;
         let buckets = self.slots.len() as u64;
