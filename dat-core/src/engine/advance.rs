@@ -40,13 +40,13 @@ impl<P: Provider> Ia<'_, P> {
     pub fn advance(&mut self, now: Instant) -> Next {
         self.lifecycle.clock = now;
         self.process_device_events(now);
-        self.try_again(now);
+        try_again(self, now);
         for _ in 0..DATAGRAMS_IN {
             let Some(mad) = self.hca.mad_recv() else {
                 break;
             };
             self.events.worked = true;
-            self.came(now, Transmit { to: mad.from, mad: mad.mad, conn: None });
+            came(self, now, Transmit { to: mad.from, mad: mad.mad, conn: None });
         }
         self.connections.cm.advance(now);
         self.connection_events(now);
@@ -64,56 +64,6 @@ impl<P: Provider> Ia<'_, P> {
         Next {
             deadline: Instant::sooner(deadline, self.objects.soonest()),
             work: core::mem::take(&mut self.events.worked),
-        }
-    }
-
-    /// A datagram has come. Nothing is done for a request before it is known that its sender is
-    /// there.
-    fn came(&mut self, now: Instant, datagram: Transmit) {
-        if asks(&datagram.mad) {
-            match self.hca.resolve_asker(datagram.to, now) {
-                Poll::Pending => return self.connections.put_off(now, datagram, true),
-                Poll::Ready(Err(_)) => {
-                    return self.connections.cm.count(|counters| &mut counters.unreachable);
-                }
-                Poll::Ready(Ok(_)) => {}
-            }
-        }
-        self.process_datagram(now, &datagram);
-    }
-
-    fn process_datagram(&mut self, now: Instant, datagram: &Transmit) {
-        let before = self.connections.cm.counters();
-        self.connections.cm.input(now, datagram.to, &datagram.mad);
-        let after = self.connections.cm.counters();
-        self.counters.received(&datagram.mad, &before, &after);
-        self.connection_events(now);
-    }
-
-    /// Tries some of the datagrams again that wait until it is known where their peer is.
-    fn try_again(&mut self, now: Instant) {
-        for _ in 0..self.connections.waiting.len().min(RETRIES) {
-            let Some((peer, late)) = self.connections.waiting.next(now) else { return };
-            let path = match self.hca.resolve_asker(peer, now) {
-                Poll::Pending if !late => {
-                    self.connections.waiting.skip();
-                    continue;
-                }
-                Poll::Pending => None,
-                Poll::Ready(path) => path.ok(),
-            };
-            let Some((datagram, came)) = self.connections.waiting.take() else { return };
-            self.events.worked = true;
-            match path {
-                None => self.connections.cm.count(|counters| &mut counters.unreachable),
-                Some(_) if came => self.process_datagram(now, &datagram),
-                Some(path) => {
-                    self.connections.send(&mut self.hca, datagram, Ok(path));
-                }
-            }
-            if self.connections.stalled.is_some() {
-                return;
-            }
         }
     }
 
@@ -336,5 +286,56 @@ impl<P: Provider> Ia<'_, P> {
                 }
                 Ok(_) | Err(_) => false,
             }
+    }
+}
+
+/// A datagram has come. Nothing is done for a request before it is known that its sender is
+/// there.
+fn came<P: Provider>(ia: &mut Ia<'_, P>, now: Instant, datagram: Transmit) {
+    if asks(&datagram.mad) {
+        match ia.hca.resolve_asker(datagram.to, now) {
+            Poll::Pending => return ia.connections.put_off(now, datagram, true),
+            Poll::Ready(Err(_)) => {
+                return ia.connections.cm.count(|counters| &mut counters.unreachable);
+            }
+            Poll::Ready(Ok(_)) => {}
+        }
+    }
+    process_datagram(ia, now, &datagram);
+}
+
+fn process_datagram<P: Provider>(ia: &mut Ia<'_, P>, now: Instant, datagram: &Transmit) {
+    let before = ia.connections.cm.counters();
+    ia.connections.cm.input(now, datagram.to, &datagram.mad);
+    let after = ia.connections.cm.counters();
+    ia.counters.received(&datagram.mad, &before, &after);
+    ia.connection_events(now);
+}
+
+/// Tries some of the datagrams again that wait until it is known where their peer is.
+fn try_again<P: Provider>(ia: &mut Ia<'_, P>, now: Instant) {
+    for _ in 0..ia.connections.waiting.len().min(RETRIES) {
+        // There is room for one that the device did not take.
+        if ia.connections.stalled.is_some() {
+            return;
+        }
+        let Some((peer, late)) = ia.connections.waiting.next(now) else { return };
+        let path = match ia.hca.resolve_asker(peer, now) {
+            Poll::Pending if !late => {
+                ia.connections.waiting.skip();
+                continue;
+            }
+            Poll::Pending => None,
+            Poll::Ready(path) => path.ok(),
+        };
+        let Some((datagram, came)) = ia.connections.waiting.take() else { return };
+        ia.events.worked = true;
+        match path {
+            None => ia.connections.cm.count(|counters| &mut counters.unreachable),
+            Some(_) if came => process_datagram(ia, now, &datagram),
+            Some(path) => {
+                ia.connections.send(&mut ia.hca, datagram, Ok(path));
+            }
+        }
     }
 }

@@ -86,6 +86,7 @@ impl Waiting {
 }
 
 #[cfg(test)]
+#[expect(clippy::cast_possible_truncation, reason = "there are fewer than 256")]
 mod tests {
     use core::net::Ipv4Addr;
 
