@@ -658,6 +658,11 @@ pub trait Provider {
     /// Called again at [`Provider::next_deadline`] or after [`Provider::service`] reported work.
     fn resolve(&mut self, remote: IpAddr, now: Instant) -> Poll<Result<Path, Fault>>;
 
+    /// The same, of a peer that asked: it may not exist, so a search for it gives way to others.
+    fn resolve_asker(&mut self, remote: IpAddr, now: Instant) -> Poll<Result<Path, Fault>> {
+        self.resolve(remote, now)
+    }
+
     /// Makes a protection domain.
     fn pd_create(&mut self) -> Result<Pd, Fault>;
     /// Destroys it.

@@ -111,6 +111,30 @@ pub struct Mlx5<
 impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
     Mlx5<'p, P, QPS, CQS, KEYS>
 {
+    /// The way to `remote`, who has asked us if `asker`.
+    fn path(&mut self, remote: IpAddr, asker: bool, now: Instant) -> Poll<Result<Path, Fault>> {
+        let remote = canonical(remote);
+        let Some(network) = self.network.as_mut() else {
+            return Poll::Ready(Err(fault!(
+                BadState,
+                "resolve",
+                "the port has no address yet",
+                "give the port its address first",
+            )
+            .at(remote)));
+        };
+        let source_index = network.source_index(remote);
+        network.resolve(remote, asker, now).map_ok(|remote_mac| Path {
+            remote,
+            remote_mac,
+            source_index,
+            hop_limit: HOP_LIMIT,
+            traffic_class: 0,
+            // Any label but 0 spreads connections over the equal paths of a network.
+            flow_label: (self.labels.next_u32() & FLOW_LABEL).max(1),
+        })
+    }
+
     /// Brings the device up and starts QP1. The port has no address yet: [`Provider::set_net`]
     /// gives it one.
     pub fn open(platform: &'p P, config: &Config<'p>) -> Result<Self, Fault> {
@@ -303,27 +327,11 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
     }
 
     fn resolve(&mut self, remote: IpAddr, now: Instant) -> Poll<Result<Path, Fault>> {
-        let remote = canonical(remote);
-        let flow_label = self.labels.next_u32() & FLOW_LABEL;
-        let Some(network) = self.network.as_mut() else {
-            return Poll::Ready(Err(fault!(
-                BadState,
-                "resolve",
-                "the port has no address yet",
-                "give the port its address first",
-            )
-            .at(remote)));
-        };
-        let source_index = network.source_index(remote);
-        network.resolve(remote, now).map_ok(|remote_mac| Path {
-            remote,
-            remote_mac,
-            source_index,
-            hop_limit: HOP_LIMIT,
-            traffic_class: 0,
-            // Any label but 0 spreads connections over the equal paths of a network.
-            flow_label: flow_label.max(1),
-        })
+        self.path(remote, false, now)
+    }
+
+    fn resolve_asker(&mut self, remote: IpAddr, now: Instant) -> Poll<Result<Path, Fault>> {
+        self.path(remote, true, now)
     }
 
     fn pd_create(&mut self) -> Result<Pd, Fault> {

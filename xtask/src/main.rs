@@ -92,6 +92,13 @@ enum Verb {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// A random attacker on the wire beside two honest peers, optimized: `--minutes N --seed S` or
+    /// `--frames N`; `--bless` writes docs/generated/forgery.md instead
+    Attack {
+        /// Arguments of the program; `--help` lists them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
     /// Instructions, time as a ratio to the limit loop, device economy, sizes; fails where a goal
     /// is missed
     Bench {
@@ -157,6 +164,19 @@ fn verb() -> Result<ExitCode> {
             println!("$ {}", run::shown(&command));
             let status = command.status()?;
             anyhow::ensure!(status.success(), "a law does not hold");
+        }
+        Verb::Attack { args } => {
+            let mut command = run::cargo();
+            if args == ["--bless"] {
+                command.args(["test", "-p", "dat-suite", "--test", "attacks", "table"]);
+                command.env("FORGERY_BLESS", "1");
+            } else {
+                command.args(["run", "--release", "-p", "dat-tests", "--bin", "attack", "--"]);
+                command.args(args);
+            }
+            println!("$ {}", run::shown(&command));
+            let status = command.status()?;
+            anyhow::ensure!(status.success(), "an attack succeeded");
         }
         Verb::Bench { bless } => bench::bench(bless)?,
     }

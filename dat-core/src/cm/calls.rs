@@ -332,6 +332,7 @@ impl Cm<'_> {
         let slot = self.slots.get_mut(conn.index());
         if let Some(slot) = slot.filter(|slot| slot.id == conn.id) {
             slot.kept = kept;
+            self.touch(conn.index());
         }
     }
 

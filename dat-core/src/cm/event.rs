@@ -230,6 +230,11 @@ pub struct Counters {
     pub stale: u64,
     /// Answers lost because too many peers had to be answered at once.
     pub answers_dropped: u64,
+    /// Requests and answers dropped because no way leads to the peer: nobody is at its address.
+    pub unreachable: u64,
+    /// Requests and answers dropped before it was known whether their peer is there, because others
+    /// came.
+    pub gave_way: u64,
 }
 
 impl fmt::Display for Counters {
@@ -238,7 +243,7 @@ impl fmt::Display for Counters {
             f,
             "received {}, sent {} (again {}), duplicates {}, malformed {}, foreign {} (address {}, \
              ID {}, transaction {}, queue pair {}), unexpected {}, unknown {}, no slot {}, stale {}, \
-             not answered {}",
+             not answered {}, nobody there {}, gave way {}",
             self.received,
             self.sent,
             self.retransmitted,
@@ -254,6 +259,8 @@ impl fmt::Display for Counters {
             self.no_slot,
             self.stale,
             self.answers_dropped,
+            self.unreachable,
+            self.gave_way,
         )
     }
 }

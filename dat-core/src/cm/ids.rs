@@ -46,7 +46,7 @@ fn permuted(key: [u64; 2], half: u32, value: u32, order: [u8; ROUNDS]) -> u32 {
     let (mut left, mut right) = (value >> half & mask, value & mask);
     for round in order {
         let [a, b, c, d, ..] =
-            siphash(key, u64::from(round) << 32 | u64::from(right)).to_le_bytes();
+            siphash(key, [u64::from(round) << 32 | u64::from(right)]).to_le_bytes();
         (left, right) = (right, left ^ u32::from_le_bytes([a, b, c, d]) & mask);
     }
     right << half | left
@@ -72,8 +72,8 @@ fn rounds(mut state: [u64; 4], count: u32) -> [u64; 4] {
     state
 }
 
-/// SipHash-2-4 of the eight bytes of `word`, least significant first.
-fn siphash([key0, key1]: [u64; 2], word: u64) -> u64 {
+/// SipHash-2-4 of the bytes of `words`, least significant first.
+pub(super) fn siphash<const N: usize>([key0, key1]: [u64; 2], words: [u64; N]) -> u64 {
     let mut state = [
         key0 ^ 0x736f_6d65_7073_6575,
         key1 ^ 0x646f_7261_6e64_6f6d,
@@ -81,7 +81,7 @@ fn siphash([key0, key1]: [u64; 2], word: u64) -> u64 {
         key1 ^ 0x7465_6462_7974_6573,
     ];
     // The message, then its length in the top byte.
-    for word in [word, 8 << 56] {
+    for word in words.into_iter().chain([(N as u64) << 59]) {
         let [a, b, c, d] = state;
         let [a, b, c, d] = rounds([a, b, c, d ^ word], 2);
         state = [a ^ word, b, c, d];
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn the_published_vector() {
-        assert_eq!(siphash(KEY, 0x0706_0504_0302_0100), 0x93f5_f579_9a93_2462);
+        assert_eq!(siphash(KEY, [0x0706_0504_0302_0100]), 0x93f5_f579_9a93_2462);
     }
 
     /// Every ID of every width up to 18 bits: each value has one of its own, and leads back.

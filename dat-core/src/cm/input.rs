@@ -1,12 +1,13 @@
 //! Messages of the peers: one function for each, in the order in which a connection gets them.
 //!
-//! Every message but a REQ names the receiver's comm ID, which is the index of its slot. A REQ is
-//! looked up by the sender's: the table is searched for an earlier copy of it and for another
-//! connection of its queue pair.
+//! Every message but a REQ names the receiver's comm ID, which leads to its slot. A REQ is looked
+//! up in the index of the table, for an earlier copy of it and for another connection of its queue
+//! pair.
 
 use core::net::IpAddr;
 
 use crate::cm::event::Cause;
+use crate::cm::lists::Kind;
 use crate::cm::params::{QpTerms, ack_timeout, code_nanos};
 use crate::cm::slot::{Event, Send, Slot, State, Verdict};
 use crate::cm::wire::disconnect::{Drep, Dreq};
@@ -101,28 +102,24 @@ impl Cm<'_> {
         }
         // An adapter's GUID and numbers are no secret: only those of the same address can be the
         // same connection, or any host could block a connection of another.
-        let of_peer = || {
-            self.used().iter().enumerate().filter(|(_, slot)| {
-                slot.state.connects() && slot.remote == from && slot.remote_guid == guid
-            })
-        };
         // A peer that starts anew may come to an ID that it had: what it asks begins elsewhere.
         let begins = req.starting_psn();
-        let same = |slot: &Slot| slot.remote_id == local_id && slot.terms.sq_psn == begins;
-        if let Some((index, _)) = of_peer().find(|(_, slot)| same(slot)) {
+        let same = |_, slot: &Slot| slot.state.connects() && slot.terms.sq_psn == begins;
+        if let Some(index) = self.look_up(Kind::Id, local_id, from, guid, same) {
             return self.req_again(now, transaction, index);
         }
-        let same_queue_pair = of_peer()
-            .find(|(_, slot)| slot.terms.remote_qpn == qpn && slot.state != State::TimeWait);
-        match same_queue_pair {
-            // This side was leaving it. If the peer has left too, it says so once more.
-            Some((index, slot)) if slot.state == State::DreqSent => self.probe(now, index),
-            Some((index, _)) => {
+        let mut leaving = false;
+        let same_queue_pair = self.look_up(Kind::Qp, qpn, from, guid, |_, slot| {
+            leaving = slot.state == State::DreqSent;
+            true
+        });
+        if let Some(index) = same_queue_pair {
+            self.probe(now, index);
+            // This side may have been leaving it. If the peer has left too, it says so once more.
+            if !leaving {
                 self.counters.stale += 1;
-                self.probe(now, index);
                 return self.refuse(from, transaction, local_id, Reason::STALE);
             }
-            None => {}
         }
 
         let service = ServiceId(req.service_id());
@@ -286,14 +283,7 @@ impl Cm<'_> {
             }
         };
         let span = self.reject_memory();
-        let stale = self.used().iter().enumerate().position(|(other, slot)| {
-            other != index
-                && slot.remote_guid == rep.guid()
-                && slot.terms.remote_qpn == rep.qpn()
-                && slot.remote == from
-                && slot.state.connects()
-                && slot.state != State::TimeWait
-        });
+        let stale = self.look_up(Kind::Qp, rep.qpn(), from, rep.guid(), |other, _| other != index);
         let lifetime = self.config.packet_lifetime;
         let Some(slot) = self.slots.get_mut(index) else {
             return;
@@ -443,15 +433,15 @@ impl Cm<'_> {
     /// A REJ whose sender never learnt this side's ID: found by the sender's GUID, its ID and the
     /// transaction of its REQ. Nobody gives up a connection that is established.
     fn find_given_up(&mut self, from: u128, transaction: u64, rej: Rej<&[u8; MAD_LEN]>) -> Found {
-        let given_up = |slot: &Slot| {
+        let given_up = |_, slot: &Slot| {
             matches!(slot.state, State::ReqReceived | State::RepSent)
-                && slot.remote == from
-                && slot.remote_id == rej.local_id()
                 && slot.transaction == transaction
-                && rej.ari().first_chunk() == Some(&slot.remote_guid.to_be_bytes())
         };
         let timeout = Reason(rej.reason()) == Reason::TIMEOUT;
-        match self.used().iter().position(given_up).filter(|_| timeout) {
+        let guid = rej.ari().first_chunk().filter(|_| timeout).copied().map(u64::from_be_bytes);
+        let found =
+            guid.and_then(|guid| self.look_up(Kind::Id, rej.local_id(), from, guid, given_up));
+        match found {
             Some(index) => Found::Slot(index),
             None => {
                 self.counters.unknown += 1;

@@ -46,17 +46,18 @@ pub(crate) mod calls;
 pub(crate) mod event;
 pub(crate) mod ids;
 pub(crate) mod input;
-pub(crate) mod line;
+pub(crate) mod lists;
 pub(crate) mod params;
 pub(crate) mod poll;
 pub(crate) mod sidr;
 pub(crate) mod slot;
+pub(crate) mod table;
 pub mod wire;
 
 use heapless::Deque;
 
-use crate::cm::ids::{Ids, LAST_GENERATION, SLOT_BITS};
-use crate::cm::line::{Kind, Line};
+use crate::cm::ids::Ids;
+use crate::cm::lists::Lists;
 use crate::cm::params::code_nanos;
 use crate::cm::slot::{Send, State};
 use crate::cm::wire::disconnect::Drep;
@@ -94,12 +95,9 @@ pub struct Cm<'s> {
     transactions: Random,
     answers: Deque<Answer, ANSWERS>,
     counters: Counters,
-    /// Not later than any deadline in the table.
-    earliest: Instant,
-    /// Slots that may have an event, and those that may have a message, in the order in which they
-    /// got it.
-    events: Line,
-    sends: Line,
+    /// Key of the index.
+    buckets: [u64; 2],
+    lists: Lists,
 }
 
 /// A message that belongs to no slot. That of a look-up has one ID, which is the first.
@@ -148,7 +146,7 @@ impl<'s> Cm<'s> {
     #[must_use]
     pub fn ending(&self) -> usize {
         let ending = |slot: &&Slot| slot.state == State::DreqSent;
-        self.used().iter().filter(ending).count()
+        self.slots.iter().filter(ending).count()
     }
 
     /// A connection manager over these slots, of which it uses at most 131,072. `random` makes its
@@ -169,9 +167,8 @@ impl<'s> Cm<'s> {
             transactions: random.fork(),
             answers: Deque::new(),
             counters: Counters::default(),
-            earliest: Instant::NEVER,
-            events: Line::EMPTY,
-            sends: Line::EMPTY,
+            buckets: [random.next_u64(), random.next_u64()],
+            lists: Lists::EMPTY,
         }
     }
 
@@ -196,70 +193,16 @@ impl<'s> Cm<'s> {
         }
     }
 
-    /// The slots that have ever been used.
-    fn used(&self) -> &[Slot] {
-        self.slots.get(..self.fresh).unwrap_or_default()
-    }
-
-    /// A slot for a new connection, under a new comm ID: a vacant one, else the one whose timewait
-    /// is nearest its end, else that of a connection that its caller has left and whose peer
-    /// has been sent a DREQ that it has not confirmed.
-    fn allocate(&mut self) -> Option<(usize, &mut Slot)> {
-        let vacant = self.used().iter().position(Slot::vacant);
-        let fresh = (self.fresh < self.slots.len().min(1 << SLOT_BITS)).then_some(self.fresh);
-        let first = |gives_way: fn(&Slot) -> bool| {
-            let used = self.used().iter().enumerate();
-            let over = used.filter(|(_, slot)| gives_way(slot));
-            over.min_by_key(|(_, slot)| slot.deadline).map(|(index, _)| index)
-        };
-        let index = vacant
-            .or(fresh)
-            .or_else(|| first(Slot::evictable))
-            .or_else(|| first(Slot::is_leaving))?;
-        self.fresh = self.fresh.max(index + 1);
-        let old = self.slots.get(index)?;
-        let (lines, mut generation) = (old.lines, old.generation);
-        let number = u32::try_from(index).ok()?;
-        // On the wire 0 stands for an ID that is not known.
-        let id = loop {
-            generation = generation.wrapping_add(1) & LAST_GENERATION;
-            match self.ids.id(number, generation) {
-                0 => {}
-                id => break id,
-            }
-        };
-        let starting_psn = self.psns.next_u32() >> 8;
-        let slot = self.slots.get_mut(index)?;
-        slot.clear();
-        slot.lines = lines;
-        (slot.id, slot.index, slot.generation) = (id, number, generation);
-        slot.terms.rq_psn = starting_psn;
-        slot.ended = false;
-        Some((index, slot))
-    }
-
-    /// Notes that the slot may have an event, a message or a deadline now. Called at the end of
-    /// every change.
-    #[inline(never)]
-    fn touch(&mut self, index: usize) {
-        let Some(slot) = self.slots.get(index) else {
-            return;
-        };
-        self.earliest = self.earliest.min(slot.deadline);
-        let (tells, sends) = (!slot.has_no_events(), slot.send != Send::Nothing);
-        if tells {
-            self.events.push(self.slots, Kind::Events, index);
-        }
-        if sends {
-            self.sends.push(self.slots, Kind::Sends, index);
-        }
-    }
-
     #[inline(never)]
     fn answer(&mut self, answer: Answer) {
         if self.answers.push_back(answer).is_err() {
             self.counters.answers_dropped += 1;
         }
+    }
+
+    /// Counts one more, for the caller.
+    pub(crate) fn count(&mut self, which: fn(&mut Counters) -> &mut u64) {
+        *which(&mut self.counters) += 1;
     }
 
     /// How long a REJ is kept to answer retransmissions of what it rejects, in nanoseconds.

@@ -12,8 +12,8 @@ use crate::provider::{Mtu, QpStep};
 /// cannot guess one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnId {
-    pub(super) id: u32,
-    pub(super) index: u32,
+    pub(crate) id: u32,
+    pub(crate) index: u32,
 }
 
 impl ConnId {

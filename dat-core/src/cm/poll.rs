@@ -2,9 +2,10 @@
 
 use crate::cm::Cm;
 use crate::cm::event::{Cause, CmEvent, Transmit};
-use crate::cm::line::Kind;
+use crate::cm::lists::Head;
 use crate::cm::slot::{Send, State, Verdict};
 use crate::cm::wire::header::address;
+use crate::types::bounds::DEADLINES;
 use crate::types::time::Instant;
 
 impl Cm<'_> {
@@ -13,12 +14,9 @@ impl Cm<'_> {
     /// Events wait in their slots, so none is lost however long they are left. Those of one
     /// connection come in order.
     pub fn poll_event(&mut self) -> Option<CmEvent> {
-        while let Some(index) = self.events.pop(self.slots, Kind::Events) {
-            let slot = self.slots.get_mut(index)?;
-            let event = slot.take_event();
-            if !slot.has_no_events() {
-                self.events.push(self.slots, Kind::Events, index);
-            }
+        while let Some(index) = self.lists.pop(self.slots, Head::Events) {
+            let event = self.slots.get_mut(index)?.take_event();
+            self.touch(index);
             if event.is_some() {
                 return event;
             }
@@ -33,16 +31,14 @@ impl Cm<'_> {
             return Some(Transmit { to: address(answer.to), mad: answer.emit(), conn: None });
         }
         let service_timeout = self.config.service_timeout;
-        while let Some(index) = self.sends.pop(self.slots, Kind::Sends) {
+        while let Some(index) = self.lists.pop(self.slots, Head::Sends) {
             let slot = self.slots.get_mut(index)?;
             let again = slot.again;
             let Some(mad) = slot.take_mad(now, service_timeout) else {
                 continue;
             };
             let transmit = Transmit { to: address(slot.remote), mad, conn: Some(slot.conn()) };
-            if slot.send != Send::Nothing {
-                self.sends.push(self.slots, Kind::Sends, index);
-            }
+            self.touch(index);
             self.counters.sent += 1;
             self.counters.retransmitted += u64::from(again);
             return Some(transmit);
@@ -54,22 +50,18 @@ impl Cm<'_> {
     /// sets it right.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
-        (self.earliest != Instant::NEVER).then_some(self.earliest)
+        let earliest = self.earliest();
+        (earliest != Instant::NEVER).then_some(earliest)
     }
 
     /// Does what is due at `now`: retransmissions, giving up, ends of timewait.
     pub fn advance(&mut self, now: Instant) {
-        if now < self.earliest {
-            return;
-        }
-        let mut earliest = Instant::NEVER;
-        for index in 0..self.fresh {
-            self.expire(now, index);
-            if let Some(slot) = self.slots.get(index) {
-                earliest = earliest.min(slot.deadline);
+        for _ in 0..DEADLINES {
+            if self.earliest() > now {
+                return;
             }
+            self.expire(now, self.due());
         }
-        self.earliest = earliest;
     }
 
     fn expire(&mut self, now: Instant, index: usize) {
@@ -77,7 +69,7 @@ impl Cm<'_> {
             return;
         };
         if slot.deadline > now || slot.deadline == Instant::NEVER {
-            return;
+            return self.note_deadline(index);
         }
         match slot.state {
             State::ReqSent | State::RepSent => {

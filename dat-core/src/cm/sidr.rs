@@ -11,6 +11,7 @@ use core::net::IpAddr;
 
 use crate::cm::calls::{FAMILY, QPN_RANGE, fits};
 use crate::cm::event::{CmError, SidrReply};
+use crate::cm::lists::Kind;
 use crate::cm::params::ConnId;
 use crate::cm::slot::{Event, Send, State, Verdict};
 use crate::cm::wire::header::{MAD_LEN, WireError, address, gid, is_v4};
@@ -135,6 +136,7 @@ impl Cm<'_> {
         let asked = self.slots.get_mut(reply.conn.index());
         if let Some(slot) = asked.filter(|slot| slot.id == reply.conn.id && slot.vacant()) {
             slot.rest(State::SidrKept);
+            self.touch(reply.conn.index());
         }
     }
 
@@ -165,6 +167,7 @@ impl Cm<'_> {
             slot.forget();
             slot.rest(State::Idle);
             slot.queue(Send::Nothing);
+            self.touch(conn.index());
         }
     }
 
@@ -235,10 +238,8 @@ impl Cm<'_> {
             cm.answer(Answer { to: from, transaction, local_id, remote_id, what });
         };
         let span = self.reject_memory();
-        let known = self.used().iter().position(|slot| {
+        let known = self.look_up(Kind::Id, request_id, from, 0, |_, slot| {
             matches!(slot.state, State::SidrReceived | State::SidrAnswered)
-                && slot.remote == from
-                && slot.remote_id == request_id
         });
         if let Some(index) = known {
             self.counters.duplicates += 1;

@@ -1,7 +1,7 @@
 //! One connection's place in the table, and the few steps that every state change is made of.
 
 use crate::cm::event::{Cause, CmEvent, Reply, Request, SidrReply};
-use crate::cm::line::{Kind, Place};
+use crate::cm::lists::{Head, Kind, Link};
 use crate::cm::params::{ConnId, QpTerms};
 use crate::cm::wire;
 use crate::cm::wire::disconnect::{Drep, Dreq};
@@ -185,14 +185,19 @@ pub struct Slot {
     pub(super) retries: u8,
     /// Retries that each message of this connection gets.
     pub(super) max_retries: u8,
-    /// Its places in the lines of those that have an event or a message.
-    pub(super) lines: [Place; Kind::COUNT],
+    /// The list of spare slots that it is in.
+    pub(super) spare: Option<Head>,
+    pub(super) links: [Link; Kind::COUNT],
+    /// The earliest deadline below a node of the tree of all deadlines, which is not this slot's.
+    pub(super) soonest: Instant,
 
     /// The message to send and to repeat; or, once nothing of it is needed any more, the peer's
     /// private data at its beginning.
     mad: [u8; MAD_LEN],
     private_len: u8,
 }
+
+const _: () = assert!(size_of::<Slot>() <= 480, "a slot is longer than its budget");
 
 impl Slot {
     /// An empty slot.
@@ -245,7 +250,9 @@ impl Slot {
             interval: 0,
             retries: 0,
             max_retries: 0,
-            lines: [Place::NONE; Kind::COUNT],
+            spare: None,
+            links: [Link::NONE; Kind::COUNT],
+            soonest: Instant::NEVER,
             mad: [0; MAD_LEN],
             private_len: 0,
         }
@@ -255,6 +262,13 @@ impl Slot {
     #[inline(never)]
     pub(super) fn clear(&mut self) {
         *self = Self::new();
+    }
+
+    /// Forgets the connection that was here; what belongs to the table stays.
+    #[inline(never)]
+    pub(super) fn renew(&mut self) {
+        let Self { generation, links, soonest, .. } = *self;
+        *self = Self { generation, links, soonest, ..Self::new() };
     }
 
     pub(super) const fn conn(&self) -> ConnId {
@@ -269,24 +283,6 @@ impl Slot {
     /// Nothing happens here any more: no connection, no event, no message.
     pub(super) fn vacant(&self) -> bool {
         self.state == State::Idle && self.events == 0 && self.send == Send::Nothing && !self.kept
-    }
-
-    /// Over, and of use only to answer late messages.
-    pub(super) fn evictable(&self) -> bool {
-        matches!(self.state, State::TimeWait | State::SidrAnswered | State::SidrKept)
-            && self.events == 0
-            && self.send == Send::Nothing
-            && !self.kept
-    }
-
-    /// Its caller has left, and a DREQ has been sent at least once. The retries are optional: the
-    /// peer finds out by itself.
-    pub(super) fn is_leaving(&self) -> bool {
-        self.state == State::DreqSent
-            && self.ended
-            && self.events == 0
-            && self.send == Send::Nothing
-            && !self.kept
     }
 
     pub(super) const fn has_no_events(&self) -> bool {

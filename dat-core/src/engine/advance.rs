@@ -1,22 +1,23 @@
 //! The progress engine: processes device events, datagrams and timers in a fixed order, without
 //! waiting.
 
+use core::task::Poll;
 use core::time::Duration;
 
+use crate::cm::event::Transmit;
+use crate::cm::wire::asks;
 use crate::data::shared::ep::Trouble;
 use crate::data::shared::stack::END;
 use crate::engine::Ia;
 use crate::objects::ep::Phase;
 use crate::provider::{Notice, Provider};
+use crate::types::bounds::{DATAGRAMS_IN, NOTICES, RETRIES};
 use crate::types::counters::IaCounter;
 use crate::types::ep_state::{EpOp, EpState};
 use crate::types::event::AsyncEvent;
 use crate::types::fault::{Fault, FaultKind};
 use crate::types::handle::{Ep, Evd};
 use crate::types::time::Instant;
-
-/// Datagrams and notices handled in one advance. A flood gets no more time than that.
-const BUDGET: usize = 256;
 
 /// Until a datagram that found no room is tried again.
 const CROWDED: Duration = Duration::from_millis(1);
@@ -39,16 +40,13 @@ impl<P: Provider> Ia<'_, P> {
     pub fn advance(&mut self, now: Instant) -> Next {
         self.lifecycle.clock = now;
         self.process_device_events(now);
-        for _ in 0..BUDGET {
+        try_again(self, now);
+        for _ in 0..DATAGRAMS_IN {
             let Some(mad) = self.hca.mad_recv() else {
                 break;
             };
             self.events.worked = true;
-            let before = self.connections.cm.counters();
-            self.connections.cm.input(now, mad.from, &mad.mad);
-            let after = self.connections.cm.counters();
-            self.counters.received(&mad.mad, &before, &after);
-            self.connection_events(now);
+            came(self, now, Transmit { to: mad.from, mad: mad.mad, conn: None });
         }
         self.connections.cm.advance(now);
         self.connection_events(now);
@@ -62,7 +60,7 @@ impl<P: Provider> Ia<'_, P> {
         let deadline =
             Instant::sooner(self.connections.cm.next_deadline(), self.hca.next_deadline());
         // Nothing tells when a datagram has left.
-        let deadline = Instant::sooner(deadline, self.connections.crowded.then(|| now + CROWDED));
+        let deadline = Instant::sooner(deadline, self.connections.crowded().then(|| now + CROWDED));
         Next {
             deadline: Instant::sooner(deadline, self.objects.soonest()),
             work: core::mem::take(&mut self.events.worked),
@@ -72,11 +70,12 @@ impl<P: Provider> Ia<'_, P> {
     /// Processes the device's events.
     fn process_device_events(&mut self, now: Instant) {
         self.hca.service(now);
-        for _ in 0..BUDGET {
+        for left in (0..NOTICES).rev() {
             let Some(notice) = self.hca.notice() else {
                 break;
             };
             self.noticed(now, notice);
+            self.events.worked |= left == 0;
         }
         self.objects.turn = self.objects.turn.wrapping_add(1);
     }
@@ -287,5 +286,56 @@ impl<P: Provider> Ia<'_, P> {
                 }
                 Ok(_) | Err(_) => false,
             }
+    }
+}
+
+/// A datagram has come. Nothing is done for a request before it is known that its sender is
+/// there.
+fn came<P: Provider>(ia: &mut Ia<'_, P>, now: Instant, datagram: Transmit) {
+    if asks(&datagram.mad) {
+        match ia.hca.resolve_asker(datagram.to, now) {
+            Poll::Pending => return ia.connections.put_off(now, datagram, true),
+            Poll::Ready(Err(_)) => {
+                return ia.connections.cm.count(|counters| &mut counters.unreachable);
+            }
+            Poll::Ready(Ok(_)) => {}
+        }
+    }
+    process_datagram(ia, now, &datagram);
+}
+
+fn process_datagram<P: Provider>(ia: &mut Ia<'_, P>, now: Instant, datagram: &Transmit) {
+    let before = ia.connections.cm.counters();
+    ia.connections.cm.input(now, datagram.to, &datagram.mad);
+    let after = ia.connections.cm.counters();
+    ia.counters.received(&datagram.mad, &before, &after);
+    ia.connection_events(now);
+}
+
+/// Tries some of the datagrams again that wait until it is known where their peer is.
+fn try_again<P: Provider>(ia: &mut Ia<'_, P>, now: Instant) {
+    for _ in 0..ia.connections.waiting.len().min(RETRIES) {
+        // There is room for one that the device did not take.
+        if ia.connections.stalled.is_some() {
+            return;
+        }
+        let Some((peer, late)) = ia.connections.waiting.next(now) else { return };
+        let path = match ia.hca.resolve_asker(peer, now) {
+            Poll::Pending if !late => {
+                ia.connections.waiting.skip();
+                continue;
+            }
+            Poll::Pending => None,
+            Poll::Ready(path) => path.ok(),
+        };
+        let Some((datagram, came)) = ia.connections.waiting.take() else { return };
+        ia.events.worked = true;
+        match path {
+            None => ia.connections.cm.count(|counters| &mut counters.unreachable),
+            Some(_) if came => process_datagram(ia, now, &datagram),
+            Some(path) => {
+                ia.connections.send(&mut ia.hca, datagram, Ok(path));
+            }
+        }
     }
 }

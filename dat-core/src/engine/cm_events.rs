@@ -8,6 +8,7 @@ use crate::engine::connections::Owner;
 use crate::objects::cr::{CrControl, RequestData};
 use crate::objects::psp::Listener;
 use crate::provider::Provider;
+use crate::types::bounds::CM_EVENTS;
 use crate::types::dat_return::Error;
 use crate::types::ep_state::{EpOp, EpState};
 use crate::types::event::Event;
@@ -15,13 +16,10 @@ use crate::types::flags::PspFlag;
 use crate::types::handle::{Cr, Ep};
 use crate::types::time::Instant;
 
-/// Events taken in one go.
-const BUDGET: usize = 256;
-
 impl<P: Provider> Ia<'_, P> {
     /// Carries out what the connection manager has to tell.
     pub(super) fn connection_events(&mut self, now: Instant) {
-        for _ in 0..BUDGET {
+        for _ in 0..CM_EVENTS {
             let Some(event) = self.connections.cm.poll_event() else {
                 return;
             };

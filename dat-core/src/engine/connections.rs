@@ -17,8 +17,6 @@
 use core::sync::atomic::Ordering;
 use core::task::Poll;
 
-use heapless::Deque;
-
 use crate::cm::Cm;
 use crate::cm::event::{SidrReply, Transmit};
 use crate::cm::params::ConnId;
@@ -27,21 +25,17 @@ use crate::cm::wire::sidr::SidrStatus;
 use crate::data::shared::ep::CLOSING;
 use crate::engine::Ia;
 use crate::engine::counters::IaTally;
+use crate::engine::waiting::Waiting;
 use crate::objects::Objects;
 use crate::objects::ep::{EpControl, Phase};
-use crate::provider::{Destination, Provider, QpStep};
+use crate::provider::{Destination, Fault, Path, Provider, QpStep};
+use crate::types::bounds::{DATAGRAMS_OUT, RETRIES};
 use crate::types::counters::EpCounter;
 use crate::types::ep_state::{EpOp, EpState, Outcome, outcome};
 use crate::types::event::AsyncEvent;
 use crate::types::fault::FaultKind;
 use crate::types::handle::{Cr, Ep};
 use crate::types::time::Instant;
-
-/// Datagrams whose way is still being looked up. More wait in the connection manager.
-const WAITING: usize = 4;
-
-/// Datagrams sent at one time.
-const BUDGET: usize = 256;
 
 /// Whom a connection of the connection manager belongs to.
 #[derive(Clone, Copy, Debug)]
@@ -63,9 +57,9 @@ pub(crate) struct Connections<'s> {
     /// By the index of a connection.
     pub(crate) owners: &'s mut [Owner],
     /// Datagrams whose path is being resolved.
-    pub(crate) waiting: Deque<Transmit, WAITING>,
-    /// Some of these found no room in the device.
-    pub(crate) crowded: bool,
+    pub(crate) waiting: Waiting,
+    /// The one that found no room in the device: others follow it.
+    pub(crate) stalled: Option<Transmit>,
 }
 
 impl Connections<'_> {
@@ -140,59 +134,66 @@ impl Connections<'_> {
         }
     }
 
-    /// Sends the datagrams of the connection manager whose paths are known. Whether any has left.
+    /// Sends the datagrams of the connection manager whose paths are known. Whether any has left, or
+    /// there may be more.
     fn transmit<P: Provider>(&mut self, now: Instant, hca: &mut P, counters: &mut IaTally) -> bool {
         let mut sent = false;
-        self.crowded = false;
-        for _ in 0..self.waiting.len() {
-            if let Some(transmit) = self.waiting.pop_front() {
-                sent |= self.send(now, hca, transmit);
-            }
-        }
-        for _ in 0..BUDGET {
-            if self.waiting.is_full() {
-                break;
-            }
-            let before = self.cm.counters().retransmitted;
-            let Some(transmit) = self.cm.poll_transmit(now) else {
-                break;
+        for _ in 0..DATAGRAMS_OUT {
+            let transmit = match self.stalled.take() {
+                Some(transmit) => transmit,
+                None => {
+                    let before = self.cm.counters().retransmitted;
+                    let Some(transmit) = self.cm.poll_transmit(now) else {
+                        return sent;
+                    };
+                    let again = self.cm.counters().retransmitted != before;
+                    counters.sent(&transmit.mad, again);
+                    transmit
+                }
             };
-            let again = self.cm.counters().retransmitted != before;
-            counters.sent(&transmit.mad, again);
-            sent |= self.send(now, hca, transmit);
+            match hca.resolve_asker(transmit.to, now) {
+                Poll::Pending => self.put_off(now, transmit, false),
+                Poll::Ready(path) => sent |= self.send(hca, transmit, path),
+            }
+            if self.stalled.is_some() {
+                return sent;
+            }
         }
-        sent
+        true
     }
 
-    fn send<P: Provider>(&mut self, now: Instant, hca: &mut P, transmit: Transmit) -> bool {
-        match hca.resolve(transmit.to, now) {
-            Poll::Ready(Ok(path)) => match hca.mad_send(&path, &transmit.mad) {
-                // Many connections at once: it would be repeated, but only after seconds.
-                Err(fault) if fault.kind == FaultKind::Resources => {
-                    self.crowded = true;
-                    self.put_off(transmit);
-                    false
-                }
-                // A datagram may be lost anywhere; the connection manager repeats it.
-                Ok(()) | Err(_) => true,
-            },
-            Poll::Ready(Err(_)) => false,
-            Poll::Pending => {
-                self.put_off(transmit);
+    /// Sends a datagram to where its peer is. Whether it has left.
+    pub(super) fn send<P: Provider>(
+        &mut self,
+        hca: &mut P,
+        transmit: Transmit,
+        path: Result<Path, Fault>,
+    ) -> bool {
+        let Ok(path) = path else {
+            self.cm.count(|counters| &mut counters.unreachable);
+            return false;
+        };
+        match hca.mad_send(&path, &transmit.mad) {
+            // Many connections at once: it would be repeated, but only after seconds.
+            Err(fault) if fault.kind == FaultKind::Resources => {
+                self.stalled = Some(transmit);
                 false
             }
+            // A datagram may be lost anywhere; the connection manager repeats it.
+            Ok(()) | Err(_) => true,
         }
     }
 
-    /// Puts a datagram off.
-    fn put_off(&mut self, transmit: Transmit) {
-        // An answer without a connection must not stand in the way of a connection: it gets half of the room,
-        // and where that is taken it is dropped. Who asked will ask again, if it exists.
-        let answers = self.waiting.iter().filter(|other| other.conn.is_none()).count();
-        if transmit.conn.is_some() || answers < WAITING / 2 {
-            // There is room: the caller looked, or has just taken it out.
-            let _ = self.waiting.push_back(transmit);
+    /// Puts a datagram off until it is known where its peer is.
+    pub(super) fn put_off(&mut self, now: Instant, datagram: Transmit, came: bool) {
+        if self.waiting.put(now, datagram, came) {
+            self.cm.count(|counters| &mut counters.gave_way);
         }
+    }
+
+    /// Some are waiting that no event brings on.
+    pub(crate) fn crowded(&self) -> bool {
+        self.stalled.is_some() || self.waiting.len() > RETRIES
     }
 }
 

@@ -116,7 +116,12 @@ impl<P: Provider> Ia<'_, P> {
         if matches!(phase, Phase::None | Phase::Accepted(_) | Phase::Found(_)) {
             return;
         }
-        let path = match self.hca.resolve(remote, now) {
+        let path = if matches!(phase, Phase::Accepting { .. }) {
+            self.hca.resolve_asker(remote, now)
+        } else {
+            self.hca.resolve(remote, now)
+        };
+        let path = match path {
             Poll::Pending => return,
             Poll::Ready(Ok(path)) => path,
             Poll::Ready(Err(fault)) => {

@@ -18,6 +18,7 @@ pub(crate) mod open;
 pub(crate) mod queue_pair;
 pub(crate) mod receives;
 pub(crate) mod storage;
+pub(crate) mod waiting;
 pub(crate) mod windows;
 
 use core::fmt;

@@ -1,12 +1,11 @@
 //! dat_ia_open(3).
 
-use heapless::Deque;
-
 use crate::cm::Cm;
 use crate::cm::params::Config;
 use crate::engine::connections::{Connections, Owner};
 use crate::engine::counters::IaTally;
 use crate::engine::storage::Parts;
+use crate::engine::waiting::Waiting;
 use crate::engine::{Ia, Lifecycle};
 use crate::fault;
 use crate::objects::{Events, Objects};
@@ -120,7 +119,7 @@ impl<'s, P: Provider> Ia<'s, P> {
             events: Events::new(data.shared, events, first_of),
             data,
             upcalls,
-            connections: Connections { cm, owners, waiting: Deque::new(), crowded: false },
+            connections: Connections { cm, owners, waiting: Waiting::new(), stalled: None },
         }
     }
 

@@ -2,6 +2,7 @@
 //! Endpoints.
 
 pub(crate) mod atomic;
+pub(crate) mod bounds;
 pub(crate) mod completion;
 pub(crate) mod counters;
 pub(crate) mod dat_return;

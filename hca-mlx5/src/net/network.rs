@@ -126,9 +126,18 @@ impl<'p, P: Platform> Network<'p, P> {
         self.undo(device)
     }
 
-    /// The MAC on the way to `remote`.
-    pub(crate) fn resolve(&mut self, remote: IpAddr, now: Instant) -> Poll<Result<Mac, Fault>> {
-        let answer = self.neighbours.resolve(remote, now);
+    /// The MAC on the way to `remote`, who has asked us if `asker`.
+    pub(crate) fn resolve(
+        &mut self,
+        remote: IpAddr,
+        asker: bool,
+        now: Instant,
+    ) -> Poll<Result<Mac, Fault>> {
+        let answer = if asker {
+            self.neighbours.resolve_asker(remote, now)
+        } else {
+            self.neighbours.resolve(remote, now)
+        };
         if answer.is_pending() {
             self.transmit(now);
         }

@@ -124,6 +124,12 @@ impl Mad {
         u32::from_be_bytes(self.0[BODY + at..BODY + at + 4].try_into().unwrap())
     }
 
+    /// A field of 64 bits of the message.
+    #[must_use]
+    pub fn word64(&self, at: usize) -> u64 {
+        u64::from(self.word(at)) << 32 | u64::from(self.word(at + 4))
+    }
+
     /// A field of 24 bits of the message.
     #[must_use]
     pub fn number(&self, at: usize) -> u32 {

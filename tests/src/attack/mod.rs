@@ -5,7 +5,9 @@
 //! must not be forged in the same wrong place.
 
 pub mod frame;
+pub mod honest;
 pub mod mad;
+pub mod storm;
 
 pub use frame::{Nd, arp, datagram, nd, roce};
 pub use mad::{Cm, Mad};

@@ -1,6 +1,7 @@
 //! The cases: what one operation is, what it may cost, and what the peers pay for it.
 
 use super::golden;
+use super::hostile::{self, Attacked, Forge};
 use super::limit::Limit;
 use super::loops;
 use super::measure::{BLOCK, time};
@@ -34,6 +35,9 @@ pub enum Measured {
     ByHandle,
     /// The limit loop.
     Limit,
+    /// Frames of an attacker, and the function that handles a block of them; so many of the block
+    /// are datagrams of the connection manager.
+    Hostile(Forge, fn(&mut Attacked), usize),
 }
 
 /// One case.
@@ -78,6 +82,18 @@ const fn case(
     measured: Measured,
 ) -> Case {
     Case { name, ops, goal, aim: false, time_goal: 0, peer, measured }
+}
+
+/// Instructions that a hostile frame may take, besides one for each of its bytes.
+const HOSTILE: u32 = 3000;
+/// Bytes of a datagram's frame, and of the shortest.
+const DATAGRAM: u32 = 322;
+const SHORTEST: u32 = 60;
+
+const fn hostile(name: &'static str, bytes: u32, forge: Forge, handle: fn(&mut Attacked)) -> Case {
+    let mads = if bytes == DATAGRAM { hostile::BLOCK } else { 0 };
+    let measured = Measured::Hostile(forge, handle, mads);
+    case(name, hostile::BLOCK, HOSTILE + bytes, (0, 0), measured)
 }
 
 /// All of them, the limit first.
@@ -207,6 +223,24 @@ pub const CASES: &[Case] = &[
         lane(Some((BIND, false)), loops::rmr_bind, Some(golden::bind)),
     ),
     case("wr8_handle", BLOCK, 0, (967, 947), Measured::ByHandle),
+    hostile("hostile_req", DATAGRAM, hostile::req, loops::hostile_req),
+    hostile("hostile_req_port", DATAGRAM, hostile::req_port, loops::hostile_req_port),
+    hostile("hostile_req_peer", DATAGRAM, hostile::req_peer, loops::hostile_req_peer),
+    hostile("hostile_mra", DATAGRAM, hostile::mra, loops::hostile_mra),
+    hostile("hostile_rej", DATAGRAM, hostile::rej, loops::hostile_rej),
+    hostile("hostile_rej_timeout", DATAGRAM, hostile::rej_timeout, loops::hostile_rej_timeout),
+    hostile("hostile_rep", DATAGRAM, hostile::rep, loops::hostile_rep),
+    hostile("hostile_rtu", DATAGRAM, hostile::rtu, loops::hostile_rtu),
+    hostile("hostile_dreq", DATAGRAM, hostile::dreq, loops::hostile_dreq),
+    hostile("hostile_drep", DATAGRAM, hostile::drep, loops::hostile_drep),
+    hostile("hostile_sidr_req", DATAGRAM, hostile::sidr_req, loops::hostile_sidr_req),
+    hostile("hostile_sidr_rep", DATAGRAM, hostile::sidr_rep, loops::hostile_sidr_rep),
+    hostile("hostile_class", DATAGRAM, hostile::class, loops::hostile_class),
+    hostile("hostile_short", 166, hostile::short, loops::hostile_short),
+    hostile("hostile_arp_request", SHORTEST, hostile::arp_request, loops::hostile_arp_request),
+    hostile("hostile_arp_claim", SHORTEST, hostile::arp_claim, loops::hostile_arp_claim),
+    hostile("hostile_arp_reply", SHORTEST, hostile::arp_reply, loops::hostile_arp_reply),
+    hostile("hostile_bytes", 200, hostile::bytes, loops::hostile_bytes),
 ];
 
 /// The case of that name.
@@ -256,6 +290,20 @@ impl Case {
                 );
                 assert_eq!(state.1.wrong, 0, "{}: a wrong event", self.name);
                 time
+            }
+            Measured::Hostile(forge, handle, mads) => {
+                let mut attacked = Attacked::default();
+                time(
+                    &mut attacked,
+                    blocks,
+                    self.ops,
+                    |attacked| attacked.prepare(forge),
+                    handle,
+                    |attacked| {
+                        let handled = attacked.handled();
+                        assert_eq!(handled, mads as u64, "{}: datagrams handled", self.name);
+                    },
+                )
             }
             Measured::Lane { said, per, before, block, after, golden } => {
                 let (_rig, mut lane) = Rig::detached();

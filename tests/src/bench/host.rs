@@ -95,7 +95,12 @@ pub struct BenchHost {
     doorbells: AtomicPtr<MappedBar>,
     pages: AtomicU64,
     entropy: AtomicU64,
+    /// Stores that the device has yet to see, while it is held.
+    held: Mutex<Option<Vec<Store>>>,
 }
+
+/// Where a store went, its bytes and how many of them count.
+type Store = (usize, [u8; 64], usize);
 
 impl std::fmt::Debug for BenchHost {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -129,6 +134,17 @@ impl BenchHost {
             doorbells: AtomicPtr::new((&raw const NOWHERE).cast_mut()),
             pages: AtomicU64::new(0),
             entropy: AtomicU64::new(seed),
+            held: Mutex::new(None),
+        }
+    }
+
+    /// Holds the device, which then sees no store, or lets it go on with all that it missed: what
+    /// is counted meanwhile is the driver alone, and no doorbell is lost.
+    pub fn hold(&self, hold: bool) {
+        let missed =
+            std::mem::replace(&mut *lock(&self.held), hold.then(|| Vec::with_capacity(1 << 12)));
+        for (offset, bytes, len) in missed.into_iter().flatten() {
+            self.hca().bar_write(offset as u64, &bytes[..len]);
         }
     }
 
@@ -193,6 +209,12 @@ impl BenchHost {
     #[cold]
     #[inline(never)]
     fn device_write(&self, offset: usize, bytes: &[u8]) {
+        if let Some(held) = &mut *lock(&self.held) {
+            let mut store = [0; 64];
+            store[..bytes.len()].copy_from_slice(bytes);
+            held.push((offset, store, bytes.len()));
+            return;
+        }
         self.hca().bar_write(offset as u64, bytes);
     }
 }

@@ -10,6 +10,7 @@ use std::hint::black_box;
 
 use dat_core::{CompletionFlags, DtoEvent, Event, Ia, LmrTriplet, MemPriv, RdmaWrite, RmrTriplet};
 
+use super::hostile::Attacked;
 use super::limit::Limit;
 use super::stage::{Driver, Handles, Lane};
 
@@ -227,4 +228,25 @@ pub fn limit(limit: &mut Limit, ops: u64) -> u64 {
         wrong |= limit.poll().map_or(1, |c| c ^ cookie);
     }
     wrong
+}
+
+/// Functions that handle a block of hostile frames: one of each kind, so that each has a name to
+/// count by.
+macro_rules! hostile {
+    ($($name:ident = $number:literal,)*) => {
+        $(#[doc = concat!("Handles frames of kind ", stringify!($name), ".")]
+        #[inline(never)]
+        pub fn $name(attacked: &mut Attacked) {
+            // Else they are one function under one name.
+            let _ = black_box($number);
+            attacked.handle();
+        })*
+    };
+}
+
+hostile! {
+    hostile_req = 1, hostile_req_port = 2, hostile_req_peer = 3, hostile_mra = 4, hostile_rej = 5,
+    hostile_rej_timeout = 6, hostile_rep = 7, hostile_rtu = 8, hostile_dreq = 9, hostile_drep = 10,
+    hostile_sidr_req = 11, hostile_sidr_rep = 12, hostile_class = 13, hostile_short = 14,
+    hostile_arp_request = 15, hostile_arp_claim = 16, hostile_arp_reply = 17, hostile_bytes = 18,
 }

@@ -9,6 +9,7 @@ pub mod cases;
 pub mod economy;
 pub mod golden;
 pub mod host;
+pub mod hostile;
 pub mod limit;
 pub mod loops;
 pub mod measure;

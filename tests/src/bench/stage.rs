@@ -15,7 +15,7 @@ use hca_mlx5::cmd::dump::Observer;
 use hca_mlx5::dma::Buffer;
 use hca_mlx5::platform::Clock;
 use hca_mlx5::{Config, Mlx5};
-use mlx5_model::wire::switch;
+use mlx5_model::wire::switch::{self, Port};
 use mlx5_model::{Config as Card, Hca};
 
 use super::host::{BenchHost, LENT, LENT_LEN};
@@ -25,17 +25,19 @@ use crate::host::inproc::World;
 /// The driver on the benchmarks' host.
 pub type Driver = Mlx5<'static, BenchHost>;
 /// Storage of one side.
-pub type Room = Storage<Driver, 16, 32, 64, 256>;
+pub type Room = Storage<Driver, 60, 32, 64, 256>;
 
 const LIMIT: Duration = Duration::from_secs(10);
-const QUALIFIER: u64 = 4711;
+/// The service point of side 1.
+pub const QUALIFIER: u64 = 4711;
 /// Completions that one queue takes.
 pub const DEPTH: u32 = 1024;
 /// Bytes of each side's buffer.
 const MEMORY: usize = 1 << 16;
 
 /// The address of a side.
-fn address(side: u8) -> IpAddr {
+#[must_use]
+pub fn address(side: u8) -> IpAddr {
     Ipv4Addr::new(192, 168, 7, 1 + side).into()
 }
 
@@ -52,7 +54,10 @@ pub struct Rig {
     /// Context and key of memory that was lent, of side 0.
     lent: (u32, u32),
     registrar: &'static Registrar,
-    cr: Evd,
+    /// Where requests come at side 1.
+    pub cr: Evd,
+    /// A port of somebody else.
+    pub attacker: Port,
 }
 
 impl std::fmt::Debug for Rig {
@@ -118,7 +123,7 @@ impl Default for Rig {
     )]
     fn default() -> Self {
         let world = World::new();
-        let mut ports = switch::switch(2).into_iter();
+        let mut ports = switch::switch(3).into_iter();
         let hosts = [0_u8, 1].map(|side| {
             let mut card = Card::default();
             card.seed = card.seed.wrapping_add(side.into());
@@ -163,12 +168,15 @@ impl Default for Rig {
             lent: (lent.lmr_context, lent.rmr_context),
             registrar,
             cr,
+            attacker: ports.next().unwrap(),
         }
     }
 }
 
 impl Rig {
-    fn now(&self) -> Instant {
+    /// Model time.
+    #[must_use]
+    pub fn now(&self) -> Instant {
         Instant::from_nanos(self.world.now())
     }
 
@@ -192,6 +200,40 @@ impl Rig {
         unreachable!("side {side}: no event within {LIMIT:?} of model time");
     }
 
+    fn connect(&mut self, [ep, peer]: [Ep; 2], conns: [Evd; 2]) {
+        let now = self.now();
+        self.ias[0]
+            .ep_connect(now, ep, address(1), QUALIFIER, LIMIT, b"", Qos::BestEffort)
+            .unwrap();
+        let Event::ConnectionRequest { cr, .. } = self.wait(1, self.cr) else {
+            unreachable!("something other than a connection request");
+        };
+        let now = self.now();
+        self.ias[1].cr_accept(now, cr, Some(peer), b"").unwrap();
+        assert_eq!(self.wait(0, conns[0]), Event::Established(ep));
+        assert_eq!(self.wait(1, conns[1]), Event::Established(peer));
+    }
+
+    /// Connects so many Endpoints, which do nothing.
+    pub fn crowd(&mut self, count: usize) {
+        let evds = [0, 1].map(|side| {
+            let ia = &mut self.ias[side];
+            let dto = ia.evd_create(DEPTH, EvdFlags::DTO | EvdFlags::RMR_BIND).unwrap();
+            (dto, ia.evd_create(256, EvdFlags::CONNECTION).unwrap())
+        });
+        for _ in 0..count {
+            let eps = [0, 1].map(|side| {
+                let (dto, conn) = (Some(evds[side].0), Some(evds[side].1));
+                let ia = &mut self.ias[side];
+                let mut attr = ia.ep_attr_default();
+                (attr.max_request_dtos, attr.max_recv_dtos) = (4, 4);
+                let zone = Some(self.memory[side].0);
+                ia.ep_create(zone, dto, dto, conn, Some(&attr)).unwrap()
+            });
+            self.connect(eps, evds.map(|(_, conn)| conn));
+        }
+    }
+
     /// Connects one more Endpoint, with 128 requests and 128 receives.
     pub fn lane(&mut self) -> Lane {
         let dto = EvdFlags::DTO | EvdFlags::RMR_BIND;
@@ -213,17 +255,7 @@ impl Rig {
             b.ep_create(zone_b, Some(peers), Some(peers), Some(conns[1]), Some(&attr)).unwrap();
         let rmr = a.rmr_create(self.memory[0].0).unwrap();
 
-        let now = self.now();
-        self.ias[0]
-            .ep_connect(now, ep, address(1), QUALIFIER, LIMIT, b"", Qos::BestEffort)
-            .unwrap();
-        let Event::ConnectionRequest { cr, .. } = self.wait(1, self.cr) else {
-            unreachable!("something other than a connection request");
-        };
-        let now = self.now();
-        self.ias[1].cr_accept(now, cr, Some(peer), b"").unwrap();
-        assert_eq!(self.wait(0, conns[0]), Event::Established(ep));
-        assert_eq!(self.wait(1, conns[1]), Event::Established(peer));
+        self.connect([ep, peer], conns);
 
         let qp = self.registrar.newest_sq(self.hosts[0]);
         let puppet = |cq| Puppet::new(self.hosts[0], cq, qp, 0, 0, 0);

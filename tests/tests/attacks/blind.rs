@@ -216,6 +216,9 @@ fn a_silent_host_holds_an_endpoint_for_seconds_only() {
                 let mut req = Req::new(1, QUALIFIER as u16, addrs);
                 (req.response, req.retries) = (response, retries);
                 session.lines[1].inject(datagram([EVIL, station(1)], addrs, &req.mad().0));
+                // Nothing is done for a host that is not there.
+                session.pass(Duration::from_millis(2));
+                answer_arp(session, 1);
                 let cr = session.request();
                 let (now, ep) = (session.now(), session.sides[1].ep);
                 session.pair.ias[1].cr_accept(now, cr, Some(ep), b"").unwrap();
@@ -242,6 +245,9 @@ fn an_mra_of_the_longest_time_holds_an_endpoint_for_seconds_only() {
         let addrs = [NOBODY, session.address(1)];
         let req = Req::new(1, QUALIFIER as u16, addrs);
         session.lines[1].inject(datagram([EVIL, station(1)], addrs, &req.mad().0));
+        // Nothing is done for a host that is not there.
+        session.pass(Duration::from_millis(2));
+        answer_arp(session, 1);
         let cr = session.request();
         let (now, ep) = (session.now(), session.sides[1].ep);
         session.pair.ias[1].cr_accept(now, cr, Some(ep), b"").unwrap();

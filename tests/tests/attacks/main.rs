@@ -15,6 +15,7 @@
 
 mod blind;
 mod device;
+mod flood;
 mod forged;
 mod keys;
 mod mads;
@@ -23,4 +24,5 @@ mod proxy;
 mod server;
 mod shared;
 mod stage;
+mod storm;
 mod table;

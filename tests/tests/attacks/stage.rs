@@ -180,7 +180,7 @@ pub(crate) fn reach(session: &mut Session<'_>, state: State) -> Known {
             if let Some(rep) = rep {
                 known.peer = rep.word(0);
                 known.peer_qpn = rep.number(12);
-                known.peer_guid = u64::from_be_bytes(rep.0[52..60].try_into().unwrap());
+                known.peer_guid = rep.word64(28);
             }
         } else {
             known.ep = b;
@@ -188,7 +188,7 @@ pub(crate) fn reach(session: &mut Session<'_>, state: State) -> Known {
             known.qpn = qpn(session, 1, b);
             known.peer = req.word(0);
             known.peer_qpn = req.number(32);
-            known.peer_guid = u64::from_be_bytes(req.0[40..48].try_into().unwrap());
+            known.peer_guid = req.word64(16);
         }
         if let Some(dreq) = first(0, Cm::Dreq) {
             known.transaction = dreq.transaction();

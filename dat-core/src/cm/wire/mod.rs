@@ -36,6 +36,13 @@ pub use crate::cm::wire::sidr::{SidrRep, SidrRepRepr, SidrReq, SidrReqRepr, Sidr
 
 pub(super) use crate::cm::wire::field::copy;
 
+/// It is the first message of an exchange: a REQ or a SIDR_REQ.
+pub(crate) fn asks(mad: &[u8; MAD_LEN]) -> bool {
+    Header::new_checked(mad).is_ok_and(|header| {
+        matches!(header.attribute(), Req::<()>::ATTRIBUTE | SidrReq::<()>::ATTRIBUTE)
+    })
+}
+
 /// Any message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message {

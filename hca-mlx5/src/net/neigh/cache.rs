@@ -8,6 +8,9 @@
 //!
 //! When the cache is full a failure goes first, then the entry that was asked for longest ago; never
 //! a pending or a fixed one. What was learned and never asked for replaces no neighbour in use.
+//!
+//! A search for somebody who asked us is of another kind: whoever asks may not exist. There are few
+//! of them, the oldest gives way to the next, and they replace no neighbour in use.
 
 use core::time::Duration;
 
@@ -33,9 +36,20 @@ pub const LIFETIME: Duration = Duration::from_secs(60);
 /// Least time between an answer and the probe that doubts it: whoever claims another MAC without
 /// end causes one probe in this time.
 pub const PROBE_GAP: Duration = Duration::from_secs(1);
+/// How long a neighbour is in use after it was asked for: longer than a connection takes to make.
+const IN_USE: Duration = Duration::from_secs(1);
 /// How long a failure is reported again after the first report, before the address is asked for
 /// anew.
 const HOLD: Duration = Duration::from_secs(1);
+
+/// Why an address is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Why {
+    /// This side wants to reach it.
+    Wanted,
+    /// It asked, or somebody in its name.
+    Asker,
+}
 
 /// State of an address in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,11 +117,20 @@ struct Entry {
     state: State,
     /// When it was last asked for, if ever.
     used: Option<Instant>,
+    /// Asked for only because it asked.
+    asker: bool,
 }
 
 #[derive(Debug)]
 pub(super) struct Cache<const N: usize> {
     entries: Vec<Entry, N>,
+}
+
+impl Entry {
+    /// Everybody is asked for it.
+    const fn searches(&self) -> bool {
+        matches!(self.state, State::Asking { known: None, .. })
+    }
 }
 
 impl<const N: usize> Cache<N> {
@@ -119,11 +142,28 @@ impl<const N: usize> Cache<N> {
         self.entries.iter_mut().find(|entry| entry.addr == addr)
     }
 
-    /// Searches under way: no more than half of the cache, so that a flood of them leaves the
+    /// Searches of this side under way: no more than half of the cache, so that a flood of them leaves the
     /// neighbours in use.
     fn searches(&self) -> usize {
-        let search = |entry: &&Entry| matches!(entry.state, State::Asking { known: None, .. });
-        self.entries.iter().filter(search).count()
+        self.entries.iter().filter(|entry| entry.searches() && !entry.asker).count()
+    }
+
+    /// Starts a search for an asker: at the cost of the oldest such search if there are as many as
+    /// there may be, else of a failure or of an entry that is not in use.
+    fn insert_asker(&mut self, entry: Entry, now: Instant) -> bool {
+        let searches = |entry: &&Entry| entry.searches() && entry.asker;
+        let most = self.entries.iter().filter(searches).count() >= N / 4;
+        if !most && !self.entries.is_full() {
+            return self.entries.push(entry).is_ok();
+        }
+        let replaced = self.entries.iter_mut().filter(|old| match old.state {
+            State::Asking { .. } => most && old.searches() && old.asker,
+            State::Failed { .. } => !most,
+            State::Known { .. } => !most && old.used.is_none_or(|used| used + IN_USE <= now),
+            State::Fixed(_) => false,
+        });
+        let rank = |old: &&mut Entry| (!matches!(old.state, State::Failed { .. }), old.used);
+        replaced.min_by_key(rank).map(|old| *old = entry).is_some()
     }
 
     /// Makes room for `entry`, at the cost of a failure or of the least recently used one. One never
@@ -152,18 +192,27 @@ impl<const N: usize> Cache<N> {
 
     /// Fixes the MAC of `addr`. False if it is fixed already, or half of the cache is.
     pub(super) fn fix(&mut self, addr: Gid, mac: Mac) -> bool {
-        let entry = Entry { addr, state: State::Fixed(mac), used: None };
+        let entry = Entry { addr, state: State::Fixed(mac), used: None, asker: false };
         self.find(addr).is_none() && self.entries.len() < N / 2 && self.insert(entry)
     }
 
     /// Returns the state of `addr`; starts asking if there is none.
-    pub(super) fn ask(&mut self, addr: Gid, now: Instant) -> Answer {
-        let full = self.searches() >= N / 2;
+    pub(super) fn ask(&mut self, addr: Gid, why: Why, now: Instant) -> Answer {
+        let asker = why == Why::Asker;
         let Some(entry) = self.find(addr) else {
-            let entry = Entry { addr, state: State::search(now), used: Some(now) };
-            return if !full && self.insert(entry) { Answer::Pending } else { Answer::Full };
+            let entry = Entry { addr, state: State::search(now), used: Some(now), asker };
+            let begins = if asker {
+                self.insert_asker(entry, now)
+            } else {
+                self.searches() < N / 2 && self.insert(entry)
+            };
+            return if begins { Answer::Pending } else { Answer::Full };
         };
-        entry.used = Some(now);
+        // How long a search for an asker has lasted says which is the oldest.
+        if !(asker && entry.searches()) {
+            entry.used = Some(now);
+        }
+        entry.asker &= asker;
         let (state, answer) = match entry.state {
             State::Fixed(mac) => return Answer::Known(mac),
             State::Known { mac, confirmed } if now < confirmed + LIFETIME => {
@@ -186,8 +235,11 @@ impl<const N: usize> Cache<N> {
             State::Failed { until: None } | State::Asking { known: None, .. } => {
                 (State::Failed { until: Some(now + HOLD) }, Answer::Failed)
             }
-            State::Failed { .. } if full => return Answer::Full,
-            State::Failed { .. } => (State::search(now), Answer::Pending),
+            // Begins anew, under the same limits.
+            State::Failed { .. } => {
+                self.entries.retain(|entry| entry.addr != addr);
+                return self.ask(addr, why, now);
+            }
         };
         entry.state = state;
         answer
@@ -200,7 +252,7 @@ impl<const N: usize> Cache<N> {
             if how != Claim::Question {
                 return Outcome::Unsolicited;
             }
-            self.insert(Entry { addr, state: learned, used: None });
+            self.insert(Entry { addr, state: learned, used: None, asker: false });
             return Outcome::Accepted;
         };
         let (state, outcome) = match entry.state {

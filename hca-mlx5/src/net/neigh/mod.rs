@@ -44,7 +44,7 @@ use dat_core::provider::{Fault, FaultKind, Net, canonical};
 use heapless::{Deque, Vec};
 
 use crate::prm::gid::{Gid, MAPPED};
-use cache::{Answer, Cache, Claim, Outcome};
+use cache::{Answer, Cache, Claim, Outcome, Why};
 pub use cache::{LIFETIME, PROBE_GAP, PROBES, WAITS};
 pub use counters::Counters;
 use counters::{Rule, Verdict, count};
@@ -237,6 +237,15 @@ impl<const N: usize> Neighbours<N> {
     /// When no answer comes, the fault names the address that was asked for. It is reported at
     /// least once, and again to every call for a second; after that the search starts over.
     pub fn resolve(&mut self, remote: IpAddr, now: Instant) -> Poll<Result<Mac, Fault>> {
+        self.find(remote, Why::Wanted, now)
+    }
+
+    /// The same, of somebody who asked us: what is looked up for it gives way to others.
+    pub fn resolve_asker(&mut self, remote: IpAddr, now: Instant) -> Poll<Result<Mac, Fault>> {
+        self.find(remote, Why::Asker, now)
+    }
+
+    fn find(&mut self, remote: IpAddr, why: Why, now: Instant) -> Poll<Result<Mac, Fault>> {
         let to = Gid::from(remote);
         if self.is_own(to) {
             return Poll::Ready(Ok(self.mac));
@@ -245,7 +254,7 @@ impl<const N: usize> Neighbours<N> {
             Ok(hop) => hop,
             Err(fault) => return Poll::Ready(Err(fault)),
         };
-        match self.cache.ask(hop, now) {
+        match self.cache.ask(hop, why, now) {
             Answer::Known(mac) => Poll::Ready(Ok(mac)),
             Answer::Pending => Poll::Pending,
             Answer::Failed => Poll::Ready(Err(no_answer(hop, hop == to))),

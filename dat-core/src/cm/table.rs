@@ -1,0 +1,211 @@
+//! The table of slots: which a new connection takes, which a message means that does not name this
+//! side's ID, and which has the earliest deadline. None of it takes longer because more is open.
+
+use crate::cm::Cm;
+use crate::cm::ids::{LAST_GENERATION, SLOT_BITS, siphash};
+use crate::cm::lists::{Head, Kind, Place};
+use crate::cm::slot::{Send, Slot, State};
+use crate::types::time::Instant;
+
+/// Links followed at most in a list of the index. Of honest peers' connections it holds one or two;
+/// with the same address, adapter and number over and over a list grows, and only its sender finds
+/// less.
+const LONGEST_SEARCH: usize = 32;
+
+impl Slot {
+    /// The list of slots that a new connection may take.
+    fn spare(&self) -> Option<Head> {
+        if self.kept || self.send != Send::Nothing {
+            return None;
+        }
+        let silent = self.has_no_events();
+        match self.state {
+            State::Idle if silent => Some(Head::Vacant),
+            State::TimeWait | State::SidrAnswered | State::SidrKept if silent => Some(Head::Over),
+            // The retries of its DREQ are optional: the peer finds out by itself.
+            State::DreqSent if silent && self.ended => Some(Head::Leaving),
+            State::Idle
+            | State::ReqReady
+            | State::ReqSent
+            | State::ReqReceived
+            | State::RepReceived
+            | State::RepSent
+            | State::Established
+            | State::DreqSent
+            | State::TimeWait
+            | State::SidrReady
+            | State::SidrSent
+            | State::SidrReceived
+            | State::SidrAnswered
+            | State::SidrKept => None,
+        }
+    }
+
+    /// What stands in the index of this kind for it.
+    fn number(&self, kind: Kind) -> Option<u32> {
+        let asked = matches!(self.state, State::SidrReceived | State::SidrAnswered);
+        match kind {
+            Kind::Id => {
+                (!self.active && (asked || self.state.connects())).then_some(self.remote_id)
+            }
+            Kind::Qp => (self.state.connects()
+                && !matches!(self.state, State::TimeWait | State::ReqSent))
+            .then_some(self.terms.remote_qpn),
+            Kind::Event | Kind::Send | Kind::Spare | Kind::Bucket => None,
+        }
+    }
+}
+
+impl Cm<'_> {
+    /// A slot for a new connection, under a new comm ID: a vacant one; else the one whose connection
+    /// ended first; else one that its caller has left and whose peer has been sent a DREQ that it
+    /// has not confirmed.
+    pub(super) fn allocate(&mut self) -> Option<(usize, &mut Slot)> {
+        let fresh = (self.fresh < self.slots.len().min(1 << SLOT_BITS)).then_some(self.fresh);
+        let index = self
+            .first(Head::Vacant)
+            .or(fresh)
+            .or_else(|| self.first(Head::Over))
+            .or_else(|| self.first(Head::Leaving))?;
+        self.fresh = self.fresh.max(index + 1);
+        for kind in [Kind::Spare, Kind::Id, Kind::Qp] {
+            self.lists.remove(self.slots, Place::of(index, kind));
+        }
+        let number = u32::try_from(index).ok()?;
+        let slot = self.slots.get_mut(index)?;
+        // On the wire 0 stands for an ID that is not known.
+        let id = loop {
+            slot.generation = slot.generation.wrapping_add(1) & LAST_GENERATION;
+            match self.ids.id(number, slot.generation) {
+                0 => {}
+                id => break id,
+            }
+        };
+        let starting_psn = self.psns.next_u32() >> 8;
+        slot.renew();
+        (slot.id, slot.index) = (id, number);
+        slot.terms.rq_psn = starting_psn;
+        slot.ended = false;
+        Some((index, slot))
+    }
+
+    fn first(&mut self, head: Head) -> Option<usize> {
+        self.lists.after(self.slots, head.into()).map(Place::slot)
+    }
+
+    /// Notes that the slot may have an event, a message or a deadline now, and where it is found.
+    /// Called at the end of every change.
+    #[inline(never)]
+    pub(super) fn touch(&mut self, index: usize) {
+        let Some(slot) = self.slots.get(index) else {
+            return;
+        };
+        let (spare, send) = (slot.spare(), slot.send != Send::Nothing);
+        if !slot.has_no_events() {
+            self.lists.push(self.slots, Head::Events, Place::of(index, Kind::Event));
+        }
+        if send {
+            self.lists.push(self.slots, Head::Sends, Place::of(index, Kind::Send));
+        }
+        if let Some(slot) = self.slots.get_mut(index)
+            && core::mem::replace(&mut slot.spare, spare) != spare
+        {
+            let place = Place::of(index, Kind::Spare);
+            self.lists.remove(self.slots, place);
+            if let Some(head) = spare {
+                self.lists.push(self.slots, head, place);
+            }
+        }
+        self.index(index, Kind::Id);
+        self.index(index, Kind::Qp);
+        self.note_deadline(index);
+    }
+
+    /// Puts the slot into the index, or takes it out.
+    fn index(&mut self, index: usize, kind: Kind) {
+        let place = Place::of(index, kind);
+        let Some(slot) = self.slots.get(index) else { return };
+        let (number, remote, guid) = (slot.number(kind), slot.remote, slot.remote_guid);
+        match number {
+            None => self.lists.remove(self.slots, place),
+            Some(_) if self.lists.holds(self.slots, place) => {}
+            Some(number) => {
+                let bucket = self.bucket(kind, number, remote, guid);
+                self.lists.push(self.slots, bucket, place);
+            }
+        }
+    }
+
+    fn bucket(&self, kind: Kind, number: u32, remote: u128, guid: u64) -> Place {
+        let [high, low] = [remote >> 64, remote & u128::from(u64::MAX)]
+            .map(|part| u64::try_from(part).unwrap_or_default());
+        let number = u64::from(number) << 8 | kind as u64;
+        let hash = siphash(self.buckets, [number, high, low, guid]) >> 32;
+        let buckets = self.slots.len() as u64;
+        Place::of((hash.wrapping_mul(buckets) >> 32) as usize, Kind::Bucket)
+    }
+
+    /// The slot in the index for which `is` holds.
+    pub(super) fn look_up(
+        &mut self,
+        kind: Kind,
+        number: u32,
+        remote: u128,
+        guid: u64,
+        mut is: impl FnMut(usize, &Slot) -> bool,
+    ) -> Option<usize> {
+        let mut place = self.bucket(kind, number, remote, guid);
+        for _ in 0..LONGEST_SEARCH {
+            place = self.lists.after(self.slots, place)?;
+            let index = place.slot();
+            if place.is(kind)
+                && let Some(slot) = self.slots.get(index)
+                && slot.number(kind) == Some(number)
+                && (slot.remote, slot.remote_guid) == (remote, guid)
+                && is(index, slot)
+            {
+                return Some(index);
+            }
+        }
+        None
+    }
+
+    /// The earliest deadline at or below a node of the tree: node 1 is the root, the children of n
+    /// are 2n and 2n + 1, and the last nodes are the slots themselves. It may be earlier than the
+    /// slots say, and is not later.
+    fn soonest(&self, node: usize) -> Instant {
+        match node.checked_sub(self.slots.len()) {
+            Some(index) => self.slots.get(index).map_or(Instant::NEVER, |slot| slot.deadline),
+            None => self.slots.get(node).map_or(Instant::NEVER, |slot| slot.soonest),
+        }
+    }
+
+    /// The earliest deadline of all.
+    pub(super) fn earliest(&self) -> Instant {
+        self.soonest(1)
+    }
+
+    /// A slot to which the earliest deadline leads.
+    pub(super) fn due(&self) -> usize {
+        let mut node = 1;
+        while node < self.slots.len() {
+            let children = [2 * node, 2 * node + 1];
+            let [left, right] = children.map(|child| self.soonest(child));
+            node = 2 * node + usize::from(right < left);
+        }
+        node.saturating_sub(self.slots.len())
+    }
+
+    /// Corrects the tree for the deadline of a slot.
+    pub(super) fn note_deadline(&mut self, index: usize) {
+        let mut node = index.saturating_add(self.slots.len());
+        while node > 1 {
+            node /= 2;
+            let soonest = self.soonest(2 * node).min(self.soonest(2 * node + 1));
+            match self.slots.get_mut(node) {
+                Some(slot) if slot.soonest != soonest => slot.soonest = soonest,
+                Some(_) | None => return,
+            }
+        }
+    }
+}
