@@ -19,6 +19,8 @@ const SIDE: usize = 1;
 const OPEN: usize = 48;
 /// Frames of one block: fewer than any receive queue holds.
 pub const BLOCK: usize = 32;
+/// Requests that wait until it is known whether their peer is there.
+pub const WAITING: u64 = 16;
 
 /// A frame of a kind; the number makes it a new one.
 pub type Forge = fn(u32) -> Vec<u8>;
@@ -190,7 +192,7 @@ impl Attacked {
         for _ in 0..4 {
             self.rig.world.turn_by(1_000);
         }
-        self.before = self.rig.ias[SIDE].cm_counters().received;
+        self.before = self.decided();
         host.hold(true);
     }
 
@@ -217,9 +219,15 @@ impl Attacked {
         }
     }
 
-    /// Datagrams that the last block brought to the connection manager.
+    /// Datagrams of the last block that were decided on, or of the one before that waited.
     #[must_use]
     pub fn handled(&self) -> u64 {
-        self.rig.ias[SIDE].cm_counters().received - self.before
+        self.decided() - self.before
+    }
+
+    /// Datagrams that the connection manager took or dropped.
+    fn decided(&self) -> u64 {
+        let counters = self.rig.ias[SIDE].cm_counters();
+        counters.received + counters.gave_way + counters.unreachable
     }
 }

@@ -218,8 +218,10 @@ impl Rig {
     pub fn crowd(&mut self, count: usize) {
         let evds = [0, 1].map(|side| {
             let ia = &mut self.ias[side];
-            let dto = ia.evd_create(DEPTH, EvdFlags::DTO | EvdFlags::RMR_BIND).unwrap();
-            (dto, ia.evd_create(256, EvdFlags::CONNECTION).unwrap())
+            // Four requests and four receives of each.
+            let entries = u32::try_from(8 * count).unwrap();
+            let dto = ia.evd_create(entries, EvdFlags::DTO | EvdFlags::RMR_BIND).unwrap();
+            (dto, ia.evd_create(16, EvdFlags::CONNECTION).unwrap())
         });
         for _ in 0..count {
             let eps = [0, 1].map(|side| {
