@@ -96,6 +96,11 @@ const fn hostile(name: &'static str, bytes: u32, forge: Forge, handle: fn(&mut A
     case(name, hostile::BLOCK, HOSTILE + bytes, (0, 0), measured)
 }
 
+/// The same case, whose goal is not reached yet.
+const fn aim(case: Case) -> Case {
+    Case { aim: true, ..case }
+}
+
 /// All of them, the limit first.
 pub const CASES: &[Case] = &[
     case("limit", BLOCK, 0, (0, 0), Measured::Limit),
@@ -112,7 +117,7 @@ pub const CASES: &[Case] = &[
     case(
         "wr8_lent",
         BLOCK,
-        250,
+        252,
         (967, 947),
         lane(Some((WRITE, false)), loops::wr8_lent, Some(golden::lent8)),
     ),
@@ -223,21 +228,21 @@ pub const CASES: &[Case] = &[
         lane(Some((BIND, false)), loops::rmr_bind, Some(golden::bind)),
     ),
     case("wr8_handle", BLOCK, 0, (967, 947), Measured::ByHandle),
-    hostile("hostile_req", DATAGRAM, hostile::req, loops::hostile_req),
-    hostile("hostile_req_port", DATAGRAM, hostile::req_port, loops::hostile_req_port),
-    hostile("hostile_req_peer", DATAGRAM, hostile::req_peer, loops::hostile_req_peer),
+    aim(hostile("hostile_req", DATAGRAM, hostile::req, loops::hostile_req)),
+    aim(hostile("hostile_req_port", DATAGRAM, hostile::req_port, loops::hostile_req_port)),
+    aim(hostile("hostile_req_peer", DATAGRAM, hostile::req_peer, loops::hostile_req_peer)),
     hostile("hostile_mra", DATAGRAM, hostile::mra, loops::hostile_mra),
     hostile("hostile_rej", DATAGRAM, hostile::rej, loops::hostile_rej),
     hostile("hostile_rej_timeout", DATAGRAM, hostile::rej_timeout, loops::hostile_rej_timeout),
-    hostile("hostile_rep", DATAGRAM, hostile::rep, loops::hostile_rep),
-    hostile("hostile_rtu", DATAGRAM, hostile::rtu, loops::hostile_rtu),
-    hostile("hostile_dreq", DATAGRAM, hostile::dreq, loops::hostile_dreq),
+    aim(hostile("hostile_rep", DATAGRAM, hostile::rep, loops::hostile_rep)),
+    aim(hostile("hostile_rtu", DATAGRAM, hostile::rtu, loops::hostile_rtu)),
+    aim(hostile("hostile_dreq", DATAGRAM, hostile::dreq, loops::hostile_dreq)),
     hostile("hostile_drep", DATAGRAM, hostile::drep, loops::hostile_drep),
-    hostile("hostile_sidr_req", DATAGRAM, hostile::sidr_req, loops::hostile_sidr_req),
-    hostile("hostile_sidr_rep", DATAGRAM, hostile::sidr_rep, loops::hostile_sidr_rep),
+    aim(hostile("hostile_sidr_req", DATAGRAM, hostile::sidr_req, loops::hostile_sidr_req)),
+    aim(hostile("hostile_sidr_rep", DATAGRAM, hostile::sidr_rep, loops::hostile_sidr_rep)),
     hostile("hostile_class", DATAGRAM, hostile::class, loops::hostile_class),
     hostile("hostile_short", 166, hostile::short, loops::hostile_short),
-    hostile("hostile_arp_request", SHORTEST, hostile::arp_request, loops::hostile_arp_request),
+    aim(hostile("hostile_arp_request", SHORTEST, hostile::arp_request, loops::hostile_arp_request)),
     hostile("hostile_arp_claim", SHORTEST, hostile::arp_claim, loops::hostile_arp_claim),
     hostile("hostile_arp_reply", SHORTEST, hostile::arp_reply, loops::hostile_arp_reply),
     hostile("hostile_bytes", 200, hostile::bytes, loops::hostile_bytes),
