@@ -46,7 +46,7 @@ impl<P: Provider> Ia<'_, P> {
                 break;
             };
             self.events.worked = true;
-            came(self, now, Transmit { to: mad.from, mad: mad.mad, conn: None });
+            receive_datagram(self, now, Transmit { to: mad.from, mad: mad.mad, conn: None });
         }
         self.connections.cm.advance(now);
         self.connection_events(now);
@@ -291,7 +291,7 @@ impl<P: Provider> Ia<'_, P> {
 
 /// A datagram has come. Nothing is done for a request before it is known that its sender is
 /// there.
-fn came<P: Provider>(ia: &mut Ia<'_, P>, now: Instant, datagram: Transmit) {
+fn receive_datagram<P: Provider>(ia: &mut Ia<'_, P>, now: Instant, datagram: Transmit) {
     if asks(&datagram.mad) {
         match ia.hca.resolve_asker(datagram.to, now) {
             Poll::Pending => return ia.connections.put_off(now, datagram, true),

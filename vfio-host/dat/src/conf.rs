@@ -139,8 +139,8 @@ fn parameters(
             neighbour::MOST
         )));
     }
-    for &(addr, [a, b, c, d, e, f]) in &asked.neigh {
-        let mac = format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}");
+    for &(addr, mac) in &asked.neigh {
+        let mac = mac.map(|byte| format!("{byte:02x}")).join(":");
         text.push_str(&format!(" neigh={addr},{mac}"));
     }
     if let Some(mtu) = asked.mtu.map(Mtu::bytes) {

@@ -142,8 +142,8 @@ impl<const N: usize> Cache<N> {
         self.entries.iter_mut().find(|entry| entry.addr == addr)
     }
 
-    /// Searches of this side under way: no more than half of the cache, so that a flood of them leaves the
-    /// neighbours in use.
+    /// Searches of this side under way: no more than half of the cache, so that a flood of them
+    /// leaves the neighbours in use.
     fn searches(&self) -> usize {
         self.entries.iter().filter(|entry| entry.searches() && !entry.asker).count()
     }
