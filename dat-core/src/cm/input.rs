@@ -28,12 +28,27 @@ use crate::types::time::Instant;
 /// The shortest response time granted to a peer: 1 ms, as a code.
 const SHORTEST_RESPONSE: u8 = 8;
 
+/// Says of a new request's service and path MTU why it is refused, if it is.
+pub(super) type Admits<'a> = &'a dyn Fn(ServiceId, Mtu) -> Result<(), Reason>;
+
 impl Cm<'_> {
     /// Takes in one datagram that arrived on QP1 from QP1 of `from`.
     pub fn input(&mut self, now: Instant, from: IpAddr, mad: &[u8; MAD_LEN]) {
+        self.input_if(now, from, mad, &|_, _| Ok(()));
+    }
+
+    /// The same, if new requests are wanted only of services, and with path MTUs, for which
+    /// `admits` gives no reason to refuse them. Nothing is kept of one that is refused.
+    pub fn input_if(
+        &mut self,
+        now: Instant,
+        from: IpAddr,
+        mad: &[u8; MAD_LEN],
+        admits: Admits<'_>,
+    ) {
         self.counters.received += 1;
         let from = gid(from);
-        if let Err(error) = self.message(now, from, mad) {
+        if let Err(error) = self.message(now, from, mad, admits) {
             self.counters.malformed += 1;
             if let WireError::Refuse(reason) = error {
                 let remote_id = Req::new_unchecked(mad).local_id();
@@ -45,14 +60,21 @@ impl Cm<'_> {
 
     /// Brings a message to where it is dealt with. It is read where it stands: to take the long
     /// ones apart first would copy them field by field.
-    fn message(&mut self, now: Instant, from: u128, mad: &[u8; MAD_LEN]) -> Result<(), WireError> {
+    fn message(
+        &mut self,
+        now: Instant,
+        from: u128,
+        mad: &[u8; MAD_LEN],
+        admits: Admits<'_>,
+    ) -> Result<(), WireError> {
         let header = Header::new_checked(mad)?;
         let transaction = header.transaction();
         match header.attribute() {
             Req::<()>::ATTRIBUTE => {
                 let req = Req::new_unchecked(mad);
                 let mtu = req.servable().map_err(WireError::Refuse)?;
-                self.req(now, from, transaction, req, mtu);
+                let admitted = admits(ServiceId(req.service_id()), mtu);
+                self.req(now, from, transaction, req, admitted.map(|()| mtu));
             }
             Mra::<()>::ATTRIBUTE => self.mra(now, from, transaction, Mra::new_unchecked(mad)),
             Rep::<()>::ATTRIBUTE => {
@@ -90,7 +112,7 @@ impl Cm<'_> {
         from: u128,
         transaction: u64,
         req: Req<&[u8; MAD_LEN]>,
-        mtu: Mtu,
+        admitted: Result<Mtu, Reason>,
     ) {
         let (local_id, guid, qpn) = (req.local_id(), req.guid(), req.qpn());
         // The peer's queue pair will be reached at its GID. That is the address it can be shown to
@@ -122,6 +144,10 @@ impl Cm<'_> {
             }
         }
 
+        let mtu = match admitted {
+            Ok(mtu) => mtu,
+            Err(reason) => return self.refuse(from, transaction, local_id, reason),
+        };
         let service = ServiceId(req.service_id());
         let mut private = req.private();
         let mut remote_port = 0;

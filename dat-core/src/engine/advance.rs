@@ -9,6 +9,7 @@ use crate::cm::wire::asks;
 use crate::data::shared::ep::Trouble;
 use crate::data::shared::stack::END;
 use crate::engine::Ia;
+use crate::engine::connections::whereabouts;
 use crate::objects::ep::Phase;
 use crate::provider::{Notice, Provider};
 use crate::types::bounds::{DATAGRAMS_IN, NOTICES, RETRIES};
@@ -46,7 +47,7 @@ impl<P: Provider> Ia<'_, P> {
                 break;
             };
             self.events.worked = true;
-            receive_datagram(self, now, Transmit { to: mad.from, mad: mad.mad, conn: None });
+            receive_datagram(self, now, &Transmit { to: mad.from, mad: mad.mad, conn: None });
         }
         self.connections.cm.advance(now);
         self.connection_events(now);
@@ -291,7 +292,7 @@ impl<P: Provider> Ia<'_, P> {
 
 /// A datagram has come. Nothing is done for a request before it is known that its sender is
 /// there.
-fn receive_datagram<P: Provider>(ia: &mut Ia<'_, P>, now: Instant, datagram: Transmit) {
+fn receive_datagram<P: Provider>(ia: &mut Ia<'_, P>, now: Instant, datagram: &Transmit) {
     if asks(&datagram.mad) {
         match ia.hca.resolve_asker(datagram.to, now) {
             Poll::Pending => return ia.connections.put_off(now, datagram, true),
@@ -301,12 +302,15 @@ fn receive_datagram<P: Provider>(ia: &mut Ia<'_, P>, now: Instant, datagram: Tra
             Poll::Ready(Ok(_)) => {}
         }
     }
-    process_datagram(ia, now, &datagram);
+    process_datagram(ia, now, datagram);
 }
 
 fn process_datagram<P: Provider>(ia: &mut Ia<'_, P>, now: Instant, datagram: &Transmit) {
     let before = ia.connections.cm.counters();
-    ia.connections.cm.input(now, datagram.to, &datagram.mad);
+    let longest = ia.hca.limits().mtu;
+    let (objects, events) = (&ia.objects, &ia.events);
+    let admits = |service, mtu| objects.admits(events, longest, service, mtu).map(|_| ());
+    ia.connections.cm.input_if(now, datagram.to, &datagram.mad, &admits);
     let after = ia.connections.cm.counters();
     ia.counters.received(&datagram.mad, &before, &after);
     ia.connection_events(now);
@@ -319,8 +323,8 @@ fn try_again<P: Provider>(ia: &mut Ia<'_, P>, now: Instant) {
         if ia.connections.stalled.is_some() {
             return;
         }
-        let Some((peer, late)) = ia.connections.waiting.next(now) else { return };
-        let path = match ia.hca.resolve_asker(peer, now) {
+        let Some((datagram, late)) = ia.connections.waiting.next(now) else { return };
+        let path = match whereabouts(&mut ia.hca, datagram, now) {
             Poll::Pending if !late => {
                 ia.connections.waiting.skip();
                 continue;

@@ -81,16 +81,11 @@ impl<P: Provider> Ia<'_, P> {
 
     /// A peer asks for a connection.
     fn requested(&mut self, now: Instant, request: &Request) {
-        let listener = request.service.port().and_then(|port| self.objects.listener(port));
-        let presented = if request.terms.mtu > self.hca.limits().mtu && listener.is_some() {
-            // The peer would send packets of that size: a smaller MTU on this side alone refuses
-            // its first long message.
-            Err(Reason::INVALID_MTU)
-        } else {
-            listener.map_or(Err(Reason::INVALID_SERVICE_ID), |listener| {
-                self.present(listener, request, Some(request.conn))
-            })
-        };
+        let longest = self.hca.limits().mtu;
+        let admitted =
+            self.objects.admits(&self.events, longest, request.service, request.terms.mtu);
+        let presented =
+            admitted.and_then(|listener| self.present(listener, request, Some(request.conn)));
         self.presented(now, request, presented);
     }
 
@@ -128,25 +123,16 @@ impl<P: Provider> Ia<'_, P> {
     ) -> Result<Cr, Reason> {
         let full = Reason::NO_RESOURCES;
         let nobody = Reason::INVALID_SERVICE_ID;
-        let (evd, needs_ep) = match listener {
-            Listener::Psp(psp) => {
-                let psp = self.objects.psps.live(psp).map_err(|_| nobody)?;
-                (psp.evd, psp.flag == PspFlag::Provider)
-            }
-            Listener::Rsp(rsp) => {
-                let rsp = self.objects.rsps.live(rsp).map_err(|_| nobody)?;
-                if rsp.used {
-                    return Err(nobody);
-                }
-                (rsp.evd, false)
-            }
-            Listener::Csp(csp) => (self.objects.csps.live(csp).map_err(|_| nobody)?.evd, false),
-        };
+        let evd = self.objects.requests_of(listener)?;
         if !self.events.has_room(evd) || self.objects.crs.is_full() {
             return Err(full);
         }
+        let needs_ep = |psp| {
+            let psp = self.objects.psps.live(psp);
+            psp.is_ok_and(|psp| psp.flag == PspFlag::Provider)
+        };
         let (local_ep, provided) = match listener {
-            Listener::Psp(_) if needs_ep => {
+            Listener::Psp(psp) if needs_ep(psp) => {
                 let state = EpState::UnconfiguredTentative;
                 let ep = self.provided_ep(state, Some(request));
                 (Some(ep.map_err(|_| full)?), true)

@@ -151,8 +151,8 @@ impl Connections<'_> {
                     transmit
                 }
             };
-            match hca.resolve_asker(transmit.to, now) {
-                Poll::Pending => self.put_off(now, transmit, false),
+            match whereabouts(hca, &transmit, now) {
+                Poll::Pending => self.put_off(now, &transmit, false),
                 Poll::Ready(path) => sent |= self.send(hca, transmit, path),
             }
             if self.stalled.is_some() {
@@ -185,7 +185,7 @@ impl Connections<'_> {
     }
 
     /// Puts a datagram off until it is known where its peer is.
-    pub(super) fn put_off(&mut self, now: Instant, datagram: Transmit, came: bool) {
+    pub(super) fn put_off(&mut self, now: Instant, datagram: &Transmit, came: bool) {
         if self.waiting.put(now, datagram, came) {
             self.cm.count(|counters| &mut counters.gave_way);
         }
@@ -194,6 +194,20 @@ impl Connections<'_> {
     /// Some are waiting that no event brings on.
     pub(crate) fn crowded(&self) -> bool {
         self.stalled.is_some() || self.waiting.len() > RETRIES
+    }
+}
+
+/// The way to the peer of a datagram of ours. One of a connection is wanted by this side too; any
+/// other answers somebody who may not exist.
+pub(super) fn whereabouts<P: Provider>(
+    hca: &mut P,
+    transmit: &Transmit,
+    now: Instant,
+) -> Poll<Result<Path, Fault>> {
+    if transmit.conn.is_some() {
+        hca.resolve(transmit.to, now)
+    } else {
+        hca.resolve_asker(transmit.to, now)
     }
 }
 

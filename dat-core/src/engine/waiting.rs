@@ -2,7 +2,6 @@
 //! is done before, and answers. Whoever asks may not exist, so the room is small, and where it is
 //! taken the oldest gives way; what can be sent passes by.
 
-use core::net::IpAddr;
 use core::time::Duration;
 
 use heapless::Vec;
@@ -44,33 +43,40 @@ impl Waiting {
 
     /// Puts a datagram here. Whether it replaced another: the oldest of the same peer, if that has
     /// its share; else the oldest that is of no connection, or of all.
-    pub(crate) fn put(&mut self, now: Instant, datagram: Transmit, came: bool) -> bool {
+    pub(crate) fn put(&mut self, now: Instant, datagram: &Transmit, came: bool) -> bool {
         self.turn = self.turn.wrapping_add(1);
-        let held = Held { datagram, came, since: now, turn: self.turn };
-        let Err(held) = self.held.push(held) else { return false };
-        let peer = datagram.to;
-        let of_one = self.held.iter().filter(|old| old.datagram.to == peer).count();
-        let rank = |old: &&mut Held| {
-            let other = of_one >= WAITING_OF_ONE && old.datagram.to != peer;
-            (
-                other,
-                old.datagram.conn.is_some(),
-                core::cmp::Reverse(held.turn.wrapping_sub(old.turn)),
-            )
-        };
-        if let Some(oldest) = self.held.iter_mut().min_by_key(rank) {
+        let held = Held { datagram: *datagram, came, since: now, turn: self.turn };
+        if !self.held.is_full() {
+            let _ = self.held.push(held);
+            return false;
+        }
+        // Of the same peer, and of all.
+        let (mut oldest, mut of_one) = ([(u64::MAX, 0); 2], 0);
+        for (at, old) in self.held.iter().enumerate() {
+            let [all, own] = &mut oldest;
+            let rank = u64::from(old.datagram.conn.is_some()) << 32
+                | u64::from(!self.turn.wrapping_sub(old.turn));
+            *all = (rank, at).min(*all);
+            if old.datagram.to == datagram.to {
+                of_one += 1;
+                *own = (rank, at).min(*own);
+            }
+        }
+        let [(_, all), (_, own)] = oldest;
+        let at = if of_one >= WAITING_OF_ONE { own } else { all };
+        if let Some(oldest) = self.held.get_mut(at) {
             *oldest = held;
         }
         true
     }
 
-    /// The peer of the one that is tried next, and whether it has waited for too long.
-    pub(crate) fn next(&mut self, now: Instant) -> Option<(IpAddr, bool)> {
+    /// The one that is tried next, and whether it has waited for too long.
+    pub(crate) fn next(&mut self, now: Instant) -> Option<(&Transmit, bool)> {
         if self.next >= self.held.len() {
             self.next = 0;
         }
         let held = self.held.get(self.next)?;
-        Some((held.datagram.to, held.since + PATIENCE <= now))
+        Some((&held.datagram, held.since + PATIENCE <= now))
     }
 
     /// It goes on waiting.
@@ -107,12 +113,12 @@ mod tests {
     fn the_oldest_gives_way_and_a_connection_last() {
         let mut waiting = Waiting::new();
         let conn = Some(ConnId { id: 1, index: 0 });
-        assert!(!waiting.put(Instant::ZERO, datagram(0, 0, conn), false));
+        assert!(!waiting.put(Instant::ZERO, &datagram(0, 0, conn), false));
         for n in 1..WAITING as u8 {
-            assert!(!waiting.put(Instant::ZERO, datagram(n, n, None), true));
+            assert!(!waiting.put(Instant::ZERO, &datagram(n, n, None), true));
         }
         for n in 0..40 {
-            assert!(waiting.put(Instant::ZERO, datagram(100 + n, 100 + n, None), true));
+            assert!(waiting.put(Instant::ZERO, &datagram(100 + n, 100 + n, None), true));
         }
         let last = core::array::from_fn(|n| if n == 0 { 0 } else { 124 + n as u8 });
         assert_eq!(marks(&waiting), last);
@@ -123,10 +129,10 @@ mod tests {
         let mut waiting = Waiting::new();
         let others = (WAITING - WAITING_OF_ONE) as u8;
         for n in 0..others {
-            waiting.put(Instant::ZERO, datagram(n, n, None), true);
+            waiting.put(Instant::ZERO, &datagram(n, n, None), true);
         }
         for n in 0..100 {
-            waiting.put(Instant::ZERO, datagram(200, 100 + n, None), true);
+            waiting.put(Instant::ZERO, &datagram(200, 100 + n, None), true);
         }
         let last = core::array::from_fn(|n| n as u8 + if n < others.into() { 0 } else { 184 });
         assert_eq!(marks(&waiting), last);
@@ -136,14 +142,14 @@ mod tests {
     fn each_is_tried_in_turn_and_not_for_ever() {
         let mut waiting = Waiting::new();
         for n in 0..3 {
-            waiting.put(Instant::ZERO, datagram(n, n, None), n == 1);
+            waiting.put(Instant::ZERO, &datagram(n, n, None), n == 1);
         }
         let end = Instant::ZERO + PATIENCE;
         for n in [0, 1, 2, 0] {
-            assert_eq!(waiting.next(Instant::ZERO), Some((datagram(n, n, None).to, false)));
+            assert_eq!(waiting.next(Instant::ZERO), Some((&datagram(n, n, None), false)));
             waiting.skip();
         }
-        assert_eq!(waiting.next(end), Some((datagram(1, 1, None).to, true)));
+        assert_eq!(waiting.next(end), Some((&datagram(1, 1, None), true)));
         assert_eq!(waiting.take(), Some((datagram(1, 1, None), true)));
         assert_eq!(waiting.len(), 2);
     }

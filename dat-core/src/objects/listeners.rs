@@ -1,10 +1,12 @@
 //! Service points: who listens on a port.
 
 use crate::cm::wire::reason::Reason;
-use crate::objects::Objects;
+use crate::cm::wire::service::ServiceId;
 use crate::objects::psp::Listener;
+use crate::objects::{Events, Objects};
+use crate::provider::Mtu;
 use crate::types::flags::PspFlag;
-use crate::types::handle::{Csp, Psp, Rsp};
+use crate::types::handle::{Csp, Evd, Psp, Rsp};
 
 impl Objects<'_> {
     /// The service point, of whatever kind, that has `port`.
@@ -15,6 +17,39 @@ impl Objects<'_> {
         psp.map(|psp| Listener::Psp(Psp(psp)))
             .or_else(|| rsp().map(|rsp| Listener::Rsp(Rsp(rsp))))
             .or_else(|| csp().map(|csp| Listener::Csp(Csp(csp))))
+    }
+
+    /// Where requests to a service point go, if it still listens.
+    pub(crate) fn requests_of(&self, listener: Listener) -> Result<Evd, Reason> {
+        let evd = match listener {
+            Listener::Psp(psp) => self.psps.live(psp).map(|psp| psp.evd),
+            Listener::Rsp(_) if self.is_spent(listener) => return Err(Reason::INVALID_SERVICE_ID),
+            Listener::Rsp(rsp) => self.rsps.live(rsp).map(|rsp| rsp.evd),
+            Listener::Csp(csp) => self.csps.live(csp).map(|csp| csp.evd),
+        };
+        evd.map_err(|_| Reason::INVALID_SERVICE_ID)
+    }
+
+    /// The service point of a service, if a connection can be asked for there now: else why not.
+    /// `longest` is the largest MTU of this side.
+    pub(crate) fn admits(
+        &self,
+        events: &Events<'_>,
+        longest: Mtu,
+        service: ServiceId,
+        mtu: Mtu,
+    ) -> Result<Listener, Reason> {
+        let listener = service.port().and_then(|port| self.listener(port));
+        let listener = listener.ok_or(Reason::INVALID_SERVICE_ID)?;
+        // The peer would send packets of that size: a smaller MTU on this side alone refuses its
+        // first long message.
+        if mtu > longest {
+            return Err(Reason::INVALID_MTU);
+        }
+        if !events.has_room(self.requests_of(listener)?) || self.crs.is_full() {
+            return Err(Reason::NO_RESOURCES);
+        }
+        Ok(listener)
     }
 
     /// Whether it listens no more.

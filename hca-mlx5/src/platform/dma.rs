@@ -153,53 +153,61 @@ impl<T: Probe> Memory<T> {
         self.probe.store(offset, words.map(u64::to_ne_bytes).as_flattened());
     }
 
-    /// Copies out of the memory; zeros outside.
+    /// Copies out of the memory, in aligned words as far as there are; zeros outside.
     pub fn read_bytes(&self, offset: usize, to: &mut [u8]) {
-        if offset >= self.len {
-            to.fill(0);
+        let (inside, outside) = to.split_at_mut(self.left(offset).min(to.len()));
+        outside.fill(0);
+        if inside.is_empty() {
             return;
         }
-        self.probe.load(offset, to.len());
-        for (at, piece) in pieces(offset, to.len()) {
-            let Some(piece) = to.get_mut(piece) else {
-                return;
-            };
-            if let Some(bytes) = piece.first_chunk_mut::<8>() {
-                // SAFETY: `place` is aligned and inside the memory.
-                let [word] = self.place(at).map_or([0], |place| unsafe { load::<1>(place) });
-                *bytes = word.to_ne_bytes();
-            } else {
-                for (at, byte) in (at..).zip(piece) {
-                    // SAFETY: `place` is inside the memory.
-                    *byte =
-                        self.place::<u8>(at).map_or(0, |place| unsafe { place.read_volatile() });
-                }
-            }
+        self.probe.load(offset, inside.len());
+        let single = |(at, byte): (usize, &mut u8)| {
+            // SAFETY: `place` is inside the memory.
+            *byte = self.place::<u8>(at).map_or(0, |place| unsafe { place.read_volatile() });
+        };
+        let (before, rest) = inside.split_at_mut(unaligned(offset).min(inside.len()));
+        let (words, after) = rest.as_chunks_mut::<8>();
+        let [first, end] = [before.len(), before.len() + 8 * words.len()].map(|at| offset + at);
+        (offset..).zip(before).for_each(single);
+        for (at, word) in (first..).step_by(8).zip(words) {
+            // SAFETY: all of `inside` lies in the memory from `offset` on.
+            let place = unsafe { self.base.byte_add(at) }.cast();
+            // SAFETY: inside, as above, and aligned: `first` is.
+            let [value] = unsafe { load::<1>(place) };
+            *word = value.to_ne_bytes();
         }
+        (end..).zip(after).for_each(single);
     }
 
-    /// Copies into the memory; dropped outside.
+    /// Copies into the memory, in aligned words as far as there are; dropped outside.
     pub fn write_bytes(&self, offset: usize, from: &[u8]) {
-        if offset >= self.len {
+        let inside = from.get(..self.left(offset)).unwrap_or(from);
+        if inside.is_empty() {
             return;
         }
-        for (at, piece) in pieces(offset, from.len()) {
-            let Some(piece) = from.get(piece) else { return };
-            if let Some(bytes) = piece.first_chunk::<8>() {
-                if let Some(place) = self.place(at) {
-                    // SAFETY: `place` is aligned and inside the memory.
-                    unsafe { store(place, &[u64::from_ne_bytes(*bytes)]) }
-                }
-            } else {
-                for (at, byte) in (at..).zip(piece) {
-                    if let Some(place) = self.place::<u8>(at) {
-                        // SAFETY: `place` is inside the memory.
-                        unsafe { place.write_volatile(*byte) }
-                    }
-                }
+        let single = |(at, byte): (usize, &u8)| {
+            if let Some(place) = self.place::<u8>(at) {
+                // SAFETY: `place` is inside the memory.
+                unsafe { place.write_volatile(*byte) }
             }
+        };
+        let (before, rest) = inside.split_at(unaligned(offset).min(inside.len()));
+        let (words, after) = rest.as_chunks::<8>();
+        let [first, end] = [before.len(), before.len() + 8 * words.len()].map(|at| offset + at);
+        (offset..).zip(before).for_each(single);
+        for (at, word) in (first..).step_by(8).zip(words) {
+            // SAFETY: all of `inside` lies in the memory from `offset` on.
+            let place = unsafe { self.base.byte_add(at) }.cast();
+            // SAFETY: inside, as above, and aligned: `first` is.
+            unsafe { store(place, &[u64::from_ne_bytes(*word)]) }
         }
-        self.probe.store(offset, from);
+        (end..).zip(after).for_each(single);
+        self.probe.store(offset, inside);
+    }
+
+    /// Bytes of the memory from `offset` on.
+    const fn left(&self, offset: usize) -> usize {
+        self.len.saturating_sub(offset)
     }
 
     /// The entries of `LEN` bytes in `span`, checked once. None unless it is inside the memory,
@@ -375,18 +383,9 @@ fn ends_by(offset: usize, size: usize, len: usize) -> bool {
     offset.checked_add(size).is_some_and(|end| end <= len)
 }
 
-/// Cuts the bytes `offset..offset + len` into aligned 8-byte words and what is left before and
-/// after them: where each piece starts in memory, and which bytes of the caller's slice it is.
-fn pieces(offset: usize, len: usize) -> impl Iterator<Item = (usize, core::ops::Range<usize>)> {
-    let mut done = 0;
-    core::iter::from_fn(move || {
-        let at = offset.checked_add(done)?;
-        let left = len - done;
-        let piece = left.min(8 - at % 8);
-        let start = done;
-        done += piece;
-        (piece != 0).then_some((at, start..done))
-    })
+/// Bytes from `offset` to the next aligned word.
+const fn unaligned(offset: usize) -> usize {
+    offset.wrapping_neg() % 8
 }
 
 /// A consumer's piece of an arena: what a program registers, fills and reads.

@@ -95,7 +95,7 @@ impl<T: Word> Field<T> {
         assert!(bit < 8 && width <= 128 - bit, "not a byte and a bit");
         let mut field = Self::header(BODY + byte, width);
         field.first += bit;
-        assert!(width <= 64 || field.whole().is_some(), "a wide field is one of whole bytes");
+        assert!(bit + width < 64 || field.whole().is_some(), "a wide field is one of whole bytes");
         field
     }
 
@@ -133,35 +133,38 @@ impl<T: Word> Field<T> {
     }
 }
 
-/// First bit and width of a field, at most 64, in one number.
+/// First bit and width of a field, in fewer than 64 bits of whole bytes, in one number.
 const fn place(first: usize, width: usize) -> usize {
     first << 8 | width
 }
 
-/// The bits at a [`place`].
-///
-/// One bit at a time: the messages of a connection are few, and the code of all fields of all of
-/// them is this.
+/// The bits at a [`place`]: of the bytes that they are in, the last first.
 #[inline(never)]
 fn bits(mad: &[u8; MAD_LEN], place: usize) -> u64 {
-    let (first, width) = (place >> 8, place & 0xff);
-    (first..first + width).fold(0, |value, at| {
-        let byte = mad.get(at / 8).copied().unwrap_or(0);
-        value << 1 | u64::from(byte >> (7 - at % 8) & 1)
-    })
+    let (first, end) = (place >> 8, (place >> 8) + (place & 0xff));
+    let bytes = mad.get(first / 8..end.div_ceil(8)).unwrap_or_default();
+    let value = bytes.iter().fold(0, |value, byte| value << 8 | u64::from(*byte));
+    value >> (end.wrapping_neg() % 8) & ones(place & 0xff)
 }
 
 /// Writes as many low bits of `value` as a [`place`] has.
 #[inline(never)]
-fn set_bits(mad: &mut [u8; MAD_LEN], place: usize, mut value: u64) {
-    let (first, width) = (place >> 8, place & 0xff);
-    for at in (first..first + width).rev() {
-        if let Some(byte) = mad.get_mut(at / 8) {
-            let bit = 1 << (7 - at % 8);
-            *byte = *byte & !bit | if value & 1 == 0 { 0 } else { bit };
-        }
-        value >>= 1;
+fn set_bits(mad: &mut [u8; MAD_LEN], place: usize, value: u64) {
+    let (first, end) = (place >> 8, (place >> 8) + (place & 0xff));
+    let shift = end.wrapping_neg() % 8;
+    let mut mask = ones(place & 0xff) << shift;
+    let mut value = value << shift & mask;
+    let bytes = mad.get_mut(first / 8..end.div_ceil(8)).unwrap_or_default();
+    for byte in bytes.iter_mut().rev() {
+        let [low, kept] = [value, mask].map(|word| word.to_le_bytes()[0]);
+        *byte = *byte & !kept | low;
+        (value, mask) = (value >> 8, mask >> 8);
     }
+}
+
+/// As many ones, from the lowest bit on.
+const fn ones(width: usize) -> u64 {
+    !(u64::MAX << width)
 }
 
 /// A run of `N` bytes at `at` in the body.

@@ -7,10 +7,11 @@
 //! answer, everybody is asked, and the next answer is believed.
 //!
 //! When the cache is full a failure goes first, then the entry that was asked for longest ago; never
-//! a pending or a fixed one. What was learned and never asked for replaces no neighbour in use.
+//! a pending or a fixed one.
 //!
-//! A search for somebody who asked us is of another kind: whoever asks may not exist. There are few
-//! of them, the oldest gives way to the next, and they replace no neighbour in use.
+//! Two kinds of entries anybody can cause: a hint, which is what was learned and never asked for;
+//! and a search for somebody who asked us, and may not exist. There are few of each, the oldest
+//! gives way to the next without a search, and they replace no neighbour in use.
 
 use core::time::Duration;
 
@@ -121,25 +122,97 @@ struct Entry {
     asker: bool,
 }
 
+/// Entries that anybody can cause, of which the oldest gives way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Line {
+    Askers,
+    Hints,
+}
+
 #[derive(Debug)]
 pub(super) struct Cache<const N: usize> {
     entries: Vec<Entry, N>,
+    /// By [`Line`]: the indices of its entries, the oldest first.
+    lines: [Vec<usize, N>; 2],
+    /// No entry has a question to send before.
+    soonest: Instant,
 }
 
 impl Entry {
+    const fn new(addr: Gid, state: State) -> Self {
+        Self { addr, state, used: None, asker: false }
+    }
+
     /// Everybody is asked for it.
     const fn searches(&self) -> bool {
         matches!(self.state, State::Asking { known: None, .. })
     }
+
+    const fn line(&self) -> Option<Line> {
+        match self.state {
+            State::Asking { known: None, .. } if self.asker => Some(Line::Askers),
+            State::Known { .. } if self.used.is_none() => Some(Line::Hints),
+            State::Asking { .. } | State::Known { .. } | State::Failed { .. } | State::Fixed(_) => {
+                None
+            }
+        }
+    }
 }
 
 impl<const N: usize> Cache<N> {
+    /// Most entries of each line.
+    const MOST: [usize; 2] = [N / 4, N / 2];
+
     pub(super) const fn new() -> Self {
-        Self { entries: Vec::new() }
+        Self { entries: Vec::new(), lines: [const { Vec::new() }; 2], soonest: Instant::NEVER }
     }
 
-    fn find(&mut self, addr: Gid) -> Option<&mut Entry> {
-        self.entries.iter_mut().find(|entry| entry.addr == addr)
+    /// The entry of `addr`, and where it is.
+    fn find(&self, addr: Gid) -> Option<(usize, Entry)> {
+        let at = self.entries.iter().position(|entry| entry.addr == addr)?;
+        Some((at, *self.entries.get(at)?))
+    }
+
+    /// Replaces the entry at `at`.
+    fn set(&mut self, at: usize, entry: Entry) {
+        let Some(place) = self.entries.get_mut(at) else { return };
+        let old = core::mem::replace(place, entry);
+        if let State::Asking { due, .. } = entry.state {
+            self.soonest = self.soonest.min(due);
+        }
+        if (old.addr, old.line()) == (entry.addr, entry.line()) {
+            return;
+        }
+        if let Some(line) = old.line()
+            && let Some(at) = self.line(line).iter().position(|other| *other == at)
+        {
+            self.line(line).remove(at);
+        }
+        self.join(at, entry);
+    }
+
+    /// Adds an entry to its line.
+    fn join(&mut self, at: usize, entry: Entry) {
+        if let Some(line) = entry.line() {
+            // It has room for all.
+            let _ = self.line(line).push(at);
+        }
+    }
+
+    fn line(&mut self, line: Line) -> &mut Vec<usize, N> {
+        let [askers, hints] = &mut self.lines;
+        match line {
+            Line::Askers => askers,
+            Line::Hints => hints,
+        }
+    }
+
+    /// The oldest of a line that is full.
+    fn surplus(&mut self, line: Line) -> Option<usize> {
+        let [askers, hints] = Self::MOST;
+        let most = if line == Line::Askers { askers } else { hints };
+        let line = self.line(line);
+        if line.len() < most { None } else { line.first().copied() }
     }
 
     /// Searches of this side under way: no more than half of the cache, so that a flood of them
@@ -148,64 +221,51 @@ impl<const N: usize> Cache<N> {
         self.entries.iter().filter(|entry| entry.searches() && !entry.asker).count()
     }
 
-    /// Starts a search for an asker: at the cost of the oldest such search if there are as many as
-    /// there may be, else of a failure or of an entry that is not in use.
-    fn insert_asker(&mut self, entry: Entry, now: Instant) -> bool {
-        let searches = |entry: &&Entry| entry.searches() && entry.asker;
-        let most = self.entries.iter().filter(searches).count() >= N / 4;
-        if !most && !self.entries.is_full() {
-            return self.entries.push(entry).is_ok();
-        }
-        let replaced = self.entries.iter_mut().filter(|old| match old.state {
-            State::Asking { .. } => most && old.searches() && old.asker,
-            State::Failed { .. } => !most,
-            State::Known { .. } => !most && old.used.is_none_or(|used| used + IN_USE <= now),
-            State::Fixed(_) => false,
-        });
-        let rank = |old: &&mut Entry| (!matches!(old.state, State::Failed { .. }), old.used);
-        replaced.min_by_key(rank).map(|old| *old = entry).is_some()
-    }
-
-    /// Makes room for `entry`, at the cost of a failure or of the least recently used one. One never
-    /// asked for replaces none that was.
-    fn insert(&mut self, entry: Entry) -> bool {
-        let Err(entry) = self.entries.push(entry) else {
+    /// Makes room for `entry`: at the cost of the oldest of its line if that is full; else of a
+    /// failure, a hint, or the least recently used neighbour: to an asker if it is not in use, to a
+    /// hint never.
+    fn insert(&mut self, entry: Entry, now: Instant) -> bool {
+        let line = entry.line();
+        if let Some(at) = line.and_then(|line| self.surplus(line)) {
+            self.set(at, entry);
             return true;
-        };
-        let oldest = self
-            .entries
-            .iter_mut()
-            .filter_map(|old| match old.state {
-                State::Known { confirmed, .. } => Some((old.used, confirmed, old)),
-                State::Failed { .. } => Some((None, Instant::ZERO, old)),
-                State::Asking { .. } | State::Fixed(_) => None,
-            })
-            .min_by_key(|(used, confirmed, _)| (*used, *confirmed));
-        match oldest {
-            Some((used, _, old)) if used <= entry.used => {
-                *old = entry;
-                true
-            }
-            Some(_) | None => false,
         }
+        if self.entries.push(entry).is_ok() {
+            // As `set` does for one that replaces another.
+            let at = self.entries.len() - 1;
+            self.join(at, entry);
+            self.set(at, entry);
+            return true;
+        }
+        let rank = |old: &Entry| match old.state {
+            State::Failed { .. } => Some((None, Instant::ZERO)),
+            State::Known { confirmed, .. } => {
+                let gives_way = match line {
+                    None => true,
+                    Some(Line::Askers) => old.used.is_none_or(|used| used + IN_USE <= now),
+                    Some(Line::Hints) => old.used.is_none(),
+                };
+                gives_way.then_some((old.used, confirmed))
+            }
+            State::Asking { .. } | State::Fixed(_) => None,
+        };
+        let ranks = self.entries.iter().enumerate().filter_map(|(at, old)| Some((rank(old)?, at)));
+        let oldest = ranks.min().map(|(_, at)| at);
+        oldest.map(|at| self.set(at, entry)).is_some()
     }
 
     /// Fixes the MAC of `addr`. False if it is fixed already, or half of the cache is.
     pub(super) fn fix(&mut self, addr: Gid, mac: Mac) -> bool {
-        let entry = Entry { addr, state: State::Fixed(mac), used: None, asker: false };
-        self.find(addr).is_none() && self.entries.len() < N / 2 && self.insert(entry)
+        let entry = Entry::new(addr, State::Fixed(mac));
+        self.find(addr).is_none() && self.entries.len() < N / 2 && self.insert(entry, Instant::ZERO)
     }
 
     /// Returns the state of `addr`; starts asking if there is none.
     pub(super) fn ask(&mut self, addr: Gid, why: Why, now: Instant) -> Answer {
         let asker = why == Why::Asker;
-        let Some(entry) = self.find(addr) else {
-            let entry = Entry { addr, state: State::search(now), used: Some(now), asker };
-            let begins = if asker {
-                self.insert_asker(entry, now)
-            } else {
-                self.searches() < N / 2 && self.insert(entry)
-            };
+        let anew = Entry { addr, state: State::search(now), used: Some(now), asker };
+        let Some((at, mut entry)) = self.find(addr) else {
+            let begins = (asker || self.searches() < N / 2) && self.insert(anew, now);
             return if begins { Answer::Pending } else { Answer::Full };
         };
         // How long a search for an asker has lasted says which is the oldest.
@@ -213,46 +273,58 @@ impl<const N: usize> Cache<N> {
             entry.used = Some(now);
         }
         entry.asker &= asker;
-        let (state, answer) = match entry.state {
-            State::Fixed(mac) => return Answer::Known(mac),
+        let same = entry.state;
+        let (state, answer) = match same {
+            State::Fixed(mac) => (same, Answer::Known(mac)),
             State::Known { mac, confirmed } if now < confirmed + LIFETIME => {
-                return Answer::Known(mac);
+                (same, Answer::Known(mac))
             }
             // A probe whose time has not come.
             State::Asking { known: Some(mac), asked: 0, due } if now < due => {
-                return Answer::Known(mac);
+                (same, Answer::Known(mac))
             }
-            State::Asking { known: Some(_), .. } => return Answer::Pending,
+            State::Asking { known: Some(_), .. } => (same, Answer::Pending),
             State::Asking { known: None, asked, due }
                 if usize::from(asked) < WAITS.len() || now < due =>
             {
-                return Answer::Pending;
+                (same, Answer::Pending)
             }
-            State::Failed { until: Some(until) } if now < until => return Answer::Failed,
+            State::Failed { until: Some(until) } if now < until => (same, Answer::Failed),
             State::Known { mac, .. } => {
                 (State::Asking { known: Some(mac), asked: 0, due: now }, Answer::Pending)
             }
             State::Failed { until: None } | State::Asking { known: None, .. } => {
                 (State::Failed { until: Some(now + HOLD) }, Answer::Failed)
             }
-            // Begins anew, under the same limits.
-            State::Failed { .. } => {
-                self.entries.retain(|entry| entry.addr != addr);
-                return self.ask(addr, why, now);
-            }
+            State::Failed { .. } => return self.begin_anew(at, anew, now),
         };
-        entry.state = state;
+        self.set(at, Entry { state, ..entry });
         answer
+    }
+
+    /// Searches again for an entry that failed, under the same limits as for the first time.
+    fn begin_anew(&mut self, at: usize, entry: Entry, now: Instant) -> Answer {
+        if !entry.asker && self.searches() >= N / 2 {
+            return Answer::Full;
+        }
+        if entry.asker
+            && let Some(oldest) = self.surplus(Line::Askers)
+            && let Some(old) = self.entries.get(oldest).copied()
+        {
+            self.set(oldest, Entry { state: State::Failed { until: Some(now) }, ..old });
+        }
+        self.set(at, entry);
+        Answer::Pending
     }
 
     /// A message says that `addr` is at `mac`.
     pub(super) fn claim(&mut self, addr: Gid, mac: Mac, how: Claim, now: Instant) -> Outcome {
         let learned = State::Known { mac, confirmed: now };
-        let Some(entry) = self.find(addr) else {
+        let Some((at, entry)) = self.find(addr) else {
             if how != Claim::Question {
                 return Outcome::Unsolicited;
             }
-            self.insert(Entry { addr, state: learned, used: None, asker: false });
+            self.insert(Entry::new(addr, learned), now);
             return Outcome::Accepted;
         };
         let (state, outcome) = match entry.state {
@@ -280,40 +352,51 @@ impl<const N: usize> Cache<N> {
             }
             State::Failed { .. } => return Outcome::Unsolicited,
         };
-        entry.state = state;
+        self.set(at, Entry { state, ..entry });
         outcome
     }
 
     /// The known MAC of `addr` is being asked.
-    pub(super) fn is_probed(&mut self, addr: Gid) -> bool {
+    pub(super) fn is_probed(&self, addr: Gid) -> bool {
         let entry = self.find(addr);
-        entry.is_some_and(|entry| matches!(entry.state, State::Asking { known: Some(_), .. }))
+        entry.is_some_and(|(_, entry)| matches!(entry.state, State::Asking { known: Some(_), .. }))
     }
 
     /// The next address to ask for at `now`, with the MAC to ask if it is not everybody, and how
     /// many searches ended in vain on the way.
     pub(super) fn probe(&mut self, now: Instant) -> (Option<(Gid, Option<Mac>)>, u32) {
         let mut failed: u32 = 0;
-        for entry in &mut self.entries {
+        if now < self.soonest {
+            return (None, failed);
+        }
+        self.soonest = Instant::NEVER;
+        let mut next = None;
+        for at in 0..self.entries.len() {
+            let Some(entry) = self.entries.get(at).copied() else { break };
             let State::Asking { mut known, mut asked, due } = entry.state else {
                 continue;
             };
-            if now < due {
+            if now < due || next.is_some() {
+                self.soonest = self.soonest.min(due);
                 continue;
             }
             if known.is_some() && usize::from(asked) >= PROBES.len() {
                 (known, asked) = (None, 0);
             }
             let waits: &[Duration] = if known.is_some() { &PROBES } else { &WAITS };
-            if let Some(wait) = waits.get(usize::from(asked)) {
-                let asked = asked.saturating_add(1);
-                entry.state = State::Asking { known, asked, due: now + *wait };
-                return (Some((entry.addr, known)), failed);
-            }
-            entry.state = State::Failed { until: None };
-            failed = failed.saturating_add(1);
+            let state = match waits.get(usize::from(asked)) {
+                Some(wait) => {
+                    next = Some((entry.addr, known));
+                    State::Asking { known, asked: asked.saturating_add(1), due: now + *wait }
+                }
+                None => {
+                    failed = failed.saturating_add(1);
+                    State::Failed { until: None }
+                }
+            };
+            self.set(at, Entry { state, ..entry });
         }
-        (None, failed)
+        (next, failed)
     }
 
     /// When [`Self::probe`] has something to do.
