@@ -41,6 +41,8 @@ impl core::fmt::Debug for Ids {
 
 /// A Feistel network over two halves of `half` bits. In the opposite order the rounds undo what
 /// they have done.
+// Not in line: it would be the longest part of many a control path.
+#[inline(never)]
 fn permuted(key: [u64; 2], half: u32, value: u32, order: [u8; ROUNDS]) -> u32 {
     let mask = (1 << half) - 1;
     let (mut left, mut right) = (value >> half & mask, value & mask);
@@ -64,9 +66,7 @@ const fn round([mut a, mut b, mut c, mut d]: [u64; 4]) -> [u64; 4] {
     [a, b, c.rotate_left(32), d]
 }
 
-/// SipHash-1-3 of the bytes of `words`, least significant first. In line it would be the longest
-/// function of many a control path.
-#[inline(never)]
+/// SipHash-1-3 of the bytes of `words`, least significant first.
 pub(super) fn siphash<const N: usize>([key0, key1]: [u64; 2], words: [u64; N]) -> u64 {
     let mut state = [
         key0 ^ 0x736f_6d65_7073_6575,

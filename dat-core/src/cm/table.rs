@@ -136,6 +136,7 @@ impl Cm<'_> {
         }
     }
 
+    #[inline(never)]
     fn bucket(&self, kind: Kind, number: u32, remote: u128, guid: u64) -> Place {
         let [high, low] = [remote >> 64, remote & u128::from(u64::MAX)]
             .map(|part| u64::try_from(part).unwrap_or_default());

@@ -23,6 +23,8 @@ struct Held {
     turn: u32,
 }
 
+const _: () = assert!(WAITING <= 256, "an index has a byte");
+
 /// The room.
 #[derive(Debug)]
 pub(crate) struct Waiting {
@@ -45,27 +47,27 @@ impl Waiting {
     /// its share; else the oldest that is of no connection, or of all.
     pub(crate) fn put(&mut self, now: Instant, datagram: &Transmit, came: bool) -> bool {
         self.turn = self.turn.wrapping_add(1);
-        let held = Held { datagram: *datagram, came, since: now, turn: self.turn };
+        let turn = self.turn;
+        let held = || Held { datagram: *datagram, came, since: now, turn };
         if !self.held.is_full() {
-            let _ = self.held.push(held);
+            let _ = self.held.push(held());
             return false;
         }
-        // Of the same peer, and of all.
-        let (mut oldest, mut of_one) = ([(u64::MAX, 0); 2], 0);
-        for (at, old) in self.held.iter().enumerate() {
-            let [all, own] = &mut oldest;
-            let rank = u64::from(old.datagram.conn.is_some()) << 32
-                | u64::from(!self.turn.wrapping_sub(old.turn));
-            *all = (rank, at).min(*all);
+        // The lowest rank, and where it is: of all, and of those of the same peer.
+        let (mut all, mut own, mut of_one) = (u64::MAX, u64::MAX, 0);
+        for (at, old) in (0..).zip(&self.held) {
+            let age = u64::from(turn.wrapping_sub(old.turn));
+            let rank =
+                (u64::from(old.datagram.conn.is_some()) << 32 | !age & 0xffff_ffff) << 8 | at;
+            all = rank.min(all);
             if old.datagram.to == datagram.to {
+                own = rank.min(own);
                 of_one += 1;
-                *own = (rank, at).min(*own);
             }
         }
-        let [(_, all), (_, own)] = oldest;
-        let at = if of_one >= WAITING_OF_ONE { own } else { all };
-        if let Some(oldest) = self.held.get_mut(at) {
-            *oldest = held;
+        let oldest = if of_one < WAITING_OF_ONE { all } else { own };
+        if let Some(oldest) = self.held.get_mut(usize::from(oldest.to_le_bytes()[0])) {
+            *oldest = held();
         }
         true
     }

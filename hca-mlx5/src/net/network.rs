@@ -126,7 +126,8 @@ impl<'p, P: Platform> Network<'p, P> {
         self.undo(device)
     }
 
-    /// The MAC on the way to `remote`, who has asked us if `asker`.
+    /// The MAC on the way to `remote`, who has asked us if `asker`: the question to its neighbour,
+    /// who may not exist, is sent at the next service, if it has not given way to another by then.
     pub(crate) fn resolve(
         &mut self,
         remote: IpAddr,
@@ -138,7 +139,7 @@ impl<'p, P: Platform> Network<'p, P> {
         } else {
             self.neighbours.resolve(remote, now)
         };
-        if answer.is_pending() {
+        if answer.is_pending() && !asker {
             self.transmit(now);
         }
         answer

@@ -366,37 +366,39 @@ impl<const N: usize> Cache<N> {
     /// many searches ended in vain on the way.
     pub(super) fn probe(&mut self, now: Instant) -> (Option<(Gid, Option<Mac>)>, u32) {
         let mut failed: u32 = 0;
-        if now < self.soonest {
-            return (None, failed);
-        }
-        self.soonest = Instant::NEVER;
-        let mut next = None;
-        for at in 0..self.entries.len() {
-            let Some(entry) = self.entries.get(at).copied() else { break };
-            let State::Asking { mut known, mut asked, due } = entry.state else {
-                continue;
-            };
-            if now < due || next.is_some() {
-                self.soonest = self.soonest.min(due);
-                continue;
-            }
+        while self.soonest <= now {
+            let Some((at, entry)) = self.due(now) else { break };
+            let State::Asking { mut known, mut asked, .. } = entry.state else { break };
             if known.is_some() && usize::from(asked) >= PROBES.len() {
                 (known, asked) = (None, 0);
             }
             let waits: &[Duration] = if known.is_some() { &PROBES } else { &WAITS };
-            let state = match waits.get(usize::from(asked)) {
-                Some(wait) => {
-                    next = Some((entry.addr, known));
-                    State::Asking { known, asked: asked.saturating_add(1), due: now + *wait }
-                }
-                None => {
-                    failed = failed.saturating_add(1);
-                    State::Failed { until: None }
-                }
-            };
-            self.set(at, Entry { state, ..entry });
+            if let Some(wait) = waits.get(usize::from(asked)) {
+                let asked = asked.saturating_add(1);
+                let state = State::Asking { known, asked, due: now + *wait };
+                self.set(at, Entry { state, ..entry });
+                return (Some((entry.addr, known)), failed);
+            }
+            self.set(at, Entry { state: State::Failed { until: None }, ..entry });
+            failed = failed.saturating_add(1);
         }
-        (next, failed)
+        (None, failed)
+    }
+
+    /// An entry whose time has come, if there is one. When the others' is noted.
+    fn due(&mut self, now: Instant) -> Option<(usize, Entry)> {
+        let (mut first, mut soonest) = (None, Instant::NEVER);
+        for (at, entry) in self.entries.iter().enumerate() {
+            let State::Asking { due, .. } = entry.state else { continue };
+            if due <= now && first.is_none() {
+                first = Some(at);
+            } else {
+                soonest = soonest.min(due);
+            }
+        }
+        self.soonest = soonest;
+        let at = first?;
+        Some((at, *self.entries.get(at)?))
     }
 
     /// When [`Self::probe`] has something to do.
