@@ -82,7 +82,7 @@ impl Cm<'_> {
                 rep.check()?;
                 self.rep(now, from, transaction, rep);
             }
-            Rtu::<()>::ATTRIBUTE => self.rtu(from, transaction, Rtu::new_unchecked(mad)),
+            Rtu::<()>::ATTRIBUTE => self.rtu(now, from, transaction, Rtu::new_unchecked(mad)),
             Rej::<()>::ATTRIBUTE => self.rej(now, from, transaction, Rej::new_unchecked(mad)),
             Dreq::<()>::ATTRIBUTE => {
                 self.dreq(now, from, transaction, Dreq::new_unchecked(mad));
@@ -305,7 +305,13 @@ impl Cm<'_> {
             Found::Foreign => return,
             // This side has given up; the peer's queue pair waits for nobody.
             Found::Unknown => {
-                return self.deny(from, transaction, rep.remote_id(), rep.local_id(), About::Rep);
+                return self.deny(
+                    now,
+                    from,
+                    transaction,
+                    [rep.remote_id(), rep.local_id()],
+                    About::Rep,
+                );
             }
         };
         let span = self.reject_memory();
@@ -376,17 +382,30 @@ impl Cm<'_> {
 
     /// Answers a message of a connection that does not exist here, so that the peer ends it too.
     #[inline(never)]
-    fn deny(&mut self, to: u128, transaction: u64, own: u32, theirs: u32, about: About) {
+    fn deny(
+        &mut self,
+        now: Instant,
+        to: u128,
+        transaction: u64,
+        [local_id, remote_id]: [u32; 2],
+        about: About,
+    ) {
         let what = Answered::Rej(about, Reason::INVALID_COMM_ID);
-        self.answer(Answer { to, transaction, local_id: own, remote_id: theirs, what });
+        self.answer_strange(now, Answer { to, transaction, local_id, remote_id, what });
     }
 
-    fn rtu(&mut self, from: u128, transaction: u64, rtu: Rtu<&[u8; MAD_LEN]>) {
+    fn rtu(&mut self, now: Instant, from: u128, transaction: u64, rtu: Rtu<&[u8; MAD_LEN]>) {
         let index = match self.find(from, [rtu.local_id(), rtu.remote_id()], None) {
             Found::Slot(index) => index,
             Found::Foreign => return,
             Found::Unknown => {
-                return self.deny(from, transaction, rtu.remote_id(), rtu.local_id(), About::Other);
+                return self.deny(
+                    now,
+                    from,
+                    transaction,
+                    [rtu.remote_id(), rtu.local_id()],
+                    About::Other,
+                );
             }
         };
         let Some(slot) = self.slots.get_mut(index) else {
@@ -484,7 +503,8 @@ impl Cm<'_> {
             Found::Unknown => {
                 let (local_id, remote_id) = (dreq.remote_id(), dreq.local_id());
                 let what = Answered::Drep;
-                return self.answer(Answer { to: from, transaction, local_id, remote_id, what });
+                let answer = Answer { to: from, transaction, local_id, remote_id, what };
+                return self.answer_strange(now, answer);
             }
         };
         let Some(slot) = self.slots.get_mut(index) else {

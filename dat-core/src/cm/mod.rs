@@ -54,6 +54,8 @@ pub(crate) mod slot;
 pub(crate) mod table;
 pub mod wire;
 
+use core::time::Duration;
+
 use heapless::Deque;
 
 use crate::cm::ids::Ids;
@@ -82,6 +84,10 @@ pub use crate::cm::wire::sidr::SidrStatus;
 
 /// Answers to messages of no connection that may wait to be sent at one time.
 const ANSWERS: usize = 32;
+/// Answers at most in [`STRANGE_TIME`] to messages of connections that do not exist here. A peer
+/// that has one says it again; whoever forges them gets less than it sends.
+const STRANGE: u32 = 64;
+const STRANGE_TIME: Duration = Duration::from_millis(100);
 
 /// The connection manager: a table of connections, bytes in, bytes out.
 #[derive(Debug)]
@@ -94,6 +100,8 @@ pub struct Cm<'s> {
     psns: Random,
     transactions: Random,
     answers: Deque<Answer, ANSWERS>,
+    /// How many answers to messages of no connection are left, until when.
+    strange: (u32, Instant),
     counters: Counters,
     /// Key of the index.
     buckets: [u64; 2],
@@ -166,6 +174,7 @@ impl<'s> Cm<'s> {
             psns: random.fork(),
             transactions: random.fork(),
             answers: Deque::new(),
+            strange: (0, Instant::ZERO),
             counters: Counters::default(),
             buckets: [random.next_u64(), random.next_u64()],
             lists: Lists::EMPTY,
@@ -197,6 +206,21 @@ impl<'s> Cm<'s> {
     fn answer(&mut self, answer: Answer) {
         if self.answers.push_back(answer).is_err() {
             self.counters.answers_dropped += 1;
+        }
+    }
+
+    /// Answers a message of no connection, unless there were too many.
+    fn answer_strange(&mut self, now: Instant, answer: Answer) {
+        let (left, until) = &mut self.strange;
+        if *until <= now {
+            (*left, *until) = (STRANGE, now + STRANGE_TIME);
+        }
+        match left.checked_sub(1) {
+            Some(fewer) => {
+                *left = fewer;
+                self.answer(answer);
+            }
+            None => self.counters.answers_dropped += 1,
         }
     }
 

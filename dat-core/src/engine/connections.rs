@@ -138,6 +138,8 @@ impl Connections<'_> {
     /// there may be more.
     fn transmit<P: Provider>(&mut self, now: Instant, hca: &mut P, counters: &mut IaTally) -> bool {
         let mut sent = false;
+        // Where the last one went: the next one often goes there too.
+        let mut last: Option<Path> = None;
         for _ in 0..DATAGRAMS_OUT {
             let transmit = match self.stalled.take() {
                 Some(transmit) => transmit,
@@ -151,9 +153,15 @@ impl Connections<'_> {
                     transmit
                 }
             };
-            match whereabouts(hca, &transmit, now) {
+            let known = last.filter(|path| path.remote == transmit.to);
+            match known
+                .map_or_else(|| whereabouts(hca, &transmit, now), |path| Poll::Ready(Ok(path)))
+            {
                 Poll::Pending => self.put_off(now, &transmit, false),
-                Poll::Ready(path) => sent |= self.send(hca, transmit, path),
+                Poll::Ready(path) => {
+                    last = path.ok();
+                    sent |= self.send(hca, transmit, path);
+                }
             }
             if self.stalled.is_some() {
                 return sent;

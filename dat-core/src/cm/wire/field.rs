@@ -95,7 +95,7 @@ impl<T: Word> Field<T> {
         assert!(bit < 8 && width <= 128 - bit, "not a byte and a bit");
         let mut field = Self::header(BODY + byte, width);
         field.first += bit;
-        assert!(bit + width < 64 || field.whole().is_some(), "a wide field is one of whole bytes");
+        assert!(bit + width <= 64 || field.whole().is_some(), "a wide field is one of whole bytes");
         field
     }
 
@@ -133,38 +133,38 @@ impl<T: Word> Field<T> {
     }
 }
 
-/// First bit and width of a field, in fewer than 64 bits of whole bytes, in one number.
+/// First bit and width of a field, within eight bytes, in one number.
 const fn place(first: usize, width: usize) -> usize {
     first << 8 | width
 }
 
-/// The bits at a [`place`]: of the bytes that they are in, the last first.
+/// Where the eight bytes begin that a [`place`] is in, and how far its bits are from their top and
+/// from their bottom.
+const fn window(place: usize) -> (usize, usize, usize) {
+    let (first, width) = (place >> 8, place & 0xff);
+    let last = MAD_LEN - 8;
+    let at = if first / 8 < last { first / 8 } else { last };
+    let above = first - 8 * at;
+    (at, above, 64 - width - above)
+}
+
+/// The bits at a [`place`].
 #[inline(never)]
 fn bits(mad: &[u8; MAD_LEN], place: usize) -> u64 {
-    let (first, end) = (place >> 8, (place >> 8) + (place & 0xff));
-    let bytes = mad.get(first / 8..end.div_ceil(8)).unwrap_or_default();
-    let value = bytes.iter().fold(0, |value, byte| value << 8 | u64::from(*byte));
-    value >> (end.wrapping_neg() % 8) & ones(place & 0xff)
+    let (at, above, below) = window(place);
+    let bytes = mad.get(at..).and_then(|bytes| bytes.first_chunk());
+    bytes.map_or(0, |bytes| u64::from_be_bytes(*bytes) << above >> (above + below))
 }
 
 /// Writes as many low bits of `value` as a [`place`] has.
 #[inline(never)]
 fn set_bits(mad: &mut [u8; MAD_LEN], place: usize, value: u64) {
-    let (first, end) = (place >> 8, (place >> 8) + (place & 0xff));
-    let shift = end.wrapping_neg() % 8;
-    let mut mask = ones(place & 0xff) << shift;
-    let mut value = value << shift & mask;
-    let bytes = mad.get_mut(first / 8..end.div_ceil(8)).unwrap_or_default();
-    for byte in bytes.iter_mut().rev() {
-        let [low, kept] = [value, mask].map(|word| word.to_le_bytes()[0]);
-        *byte = *byte & !kept | low;
-        (value, mask) = (value >> 8, mask >> 8);
+    let (at, above, below) = window(place);
+    if let Some(bytes) = mad.get_mut(at..).and_then(|bytes| bytes.first_chunk_mut()) {
+        let mask = u64::MAX << above >> (above + below) << below;
+        let kept = u64::from_be_bytes(*bytes) & !mask;
+        *bytes = (kept | value << below & mask).to_be_bytes();
     }
-}
-
-/// As many ones, from the lowest bit on.
-const fn ones(width: usize) -> u64 {
-    !(u64::MAX << width)
 }
 
 /// A run of `N` bytes at `at` in the body.
