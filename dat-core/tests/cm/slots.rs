@@ -200,6 +200,55 @@ fn answers_to_unknown_peers_are_bounded() {
     assert_eq!(ids, (0..32).collect::<Vec<_>>());
 }
 
+/// However fast they come, messages of connections that do not exist get few answers; later ones
+/// get some again.
+#[test]
+fn answers_to_messages_of_no_connection_have_a_rate() {
+    let mut cm = cm(1, 1, 1);
+    let mut answered = [0; 3];
+    for (turn, answered) in answered.iter_mut().enumerate() {
+        // Two turns in the first tenth of a second, then one in the next.
+        let now = Instant::from_nanos([0, 99, 100][turn] * 1_000_000);
+        for local_id in 0..200 {
+            let dreq = DreqRepr { local_id, remote_id: 9, remote_qpn: 9, private_data: [0; 220] };
+            cm.input(now, v4(1), &dreq.emit(0));
+            *answered += u32::from(cm.poll_transmit(now).is_some());
+        }
+    }
+    assert_eq!(answered, [64, 0, 64]);
+    assert_eq!(cm.counters().answers_dropped, 600 - 128);
+}
+
+/// Nothing is kept of a request that the caller does not want; each is answered, and a new one of
+/// the same peer may be wanted.
+#[test]
+fn a_request_that_is_not_wanted_takes_no_slot() {
+    let mut pair = Pair::with(1, 1, [v4(1), v4(2)]);
+    pair.connect(QPN_A);
+    let now = pair.now;
+    let req = pair.nodes[A].cm.poll_transmit(now).unwrap();
+    let cm = &mut pair.nodes[B].cm;
+    for reason in [Reason::INVALID_SERVICE_ID, Reason::INVALID_MTU, Reason::NO_RESOURCES] {
+        let asked = std::cell::Cell::new(None);
+        cm.input_if(now, v4(1), &req.mad, &|service, mtu| {
+            asked.set(Some((service, mtu)));
+            Err(reason)
+        });
+        let Message::Req(sent) = Message::parse(&req.mad).unwrap().1 else { unreachable!() };
+        assert_eq!(asked.get(), Some((sent.service, sent.mtu)));
+        let answer = cm.poll_transmit(now).unwrap();
+        let Message::Rej(rej) = Message::parse(&answer.mad).unwrap().1 else { unreachable!() };
+        assert_eq!((rej.remote_id, rej.reason), (sent.local_id, reason));
+        assert_eq!((cm.poll_event(), cm.next_deadline(), cm.vacant_slots()), (None, None, 1));
+    }
+    cm.input_if(now, v4(1), &req.mad, &|_, _| Ok(()));
+    assert!(matches!(cm.poll_event(), Some(CmEvent::Request(_))));
+    // Now it is a connection, whose request may come again.
+    cm.input_if(now, v4(1), &req.mad, &|_, _| Err(Reason::NO_RESOURCES));
+    let answer = cm.poll_transmit(now).unwrap();
+    assert!(matches!(Message::parse(&answer.mad).unwrap().1, Message::Mra(_)));
+}
+
 #[test]
 fn every_slot_gets_its_turn() {
     let mut cm = cm(4, 1, 1);

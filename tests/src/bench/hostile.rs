@@ -35,12 +35,16 @@ fn nobody(n: u32) -> IpAddr {
     Ipv4Addr::new(192, 168, 7, 64 + (n % 180) as u8).into()
 }
 
+/// The attacker's own address, whose neighbour is known.
+fn attacker() -> IpAddr {
+    Ipv4Addr::new(192, 168, 7, 63).into()
+}
+
 fn from(source: IpAddr, mad: &[u8]) -> Vec<u8> {
     datagram([EVIL, station(SIDE)], [source, address(SIDE as u8)], mad)
 }
 
-fn request(n: u32, port: u16) -> Vec<u8> {
-    let source = nobody(n);
+fn request(n: u32, source: IpAddr, port: u16) -> Vec<u8> {
     from(source, &Req::new(n, port, [source, address(SIDE as u8)]).mad().0)
 }
 
@@ -50,12 +54,17 @@ fn between(n: u32, kind: Cm) -> Mad {
 
 /// A request for a service.
 pub fn req(n: u32) -> Vec<u8> {
-    request(n, QUALIFIER as u16)
+    request(n, nobody(n), QUALIFIER as u16)
 }
 
-/// A request for a port where nobody listens.
+/// The same, of somebody who is there.
+pub fn req_service(n: u32) -> Vec<u8> {
+    request(n, attacker(), QUALIFIER as u16)
+}
+
+/// A request for a port where nobody listens, of somebody who is there.
 pub fn req_port(n: u32) -> Vec<u8> {
-    request(n, 99)
+    request(n, attacker(), 99)
 }
 
 /// A request in the peer's name.
@@ -179,6 +188,8 @@ impl Attacked {
     pub fn prepare(&mut self, forge: Forge) {
         let host = self.rig.hosts[SIDE];
         host.hold(false);
+        // It is there.
+        self.rig.attacker.send(&claim(0, attacker(), 1));
         for _ in 0..4 {
             self.rig.turn();
             self.reject();

@@ -249,4 +249,5 @@ hostile! {
     hostile_rej_timeout = 6, hostile_rep = 7, hostile_rtu = 8, hostile_dreq = 9, hostile_drep = 10,
     hostile_sidr_req = 11, hostile_sidr_rep = 12, hostile_class = 13, hostile_short = 14,
     hostile_arp_request = 15, hostile_arp_claim = 16, hostile_arp_reply = 17, hostile_bytes = 18,
+    hostile_req_service = 19,
 }

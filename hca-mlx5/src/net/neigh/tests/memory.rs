@@ -69,3 +69,54 @@ fn unknown_hosts_that_ask_replace_each_other_and_not_our_peers() {
     assert_eq!(a.cache.peek(host(199)), Some(MAC_B));
     assert_eq!(a.cache.len(), 4);
 }
+
+/// Those who asked us and are not there leave room for one more, and for what this side wants.
+#[test]
+fn of_askers_where_nobody_is_the_oldest_gives_way() {
+    let mut a = Neighbours::<8>::new(MAC_A, &net("192.168.7.1", 24), ms(0)).unwrap();
+    let mut asked = |at, last| {
+        assert!(a.resolve_asker(host(last), ms(at)).is_pending());
+        a.cache.len()
+    };
+    assert_eq!([asked(0, 10), asked(1, 11), asked(2, 12), asked(3, 13)], [1, 2, 2, 2]);
+    // Both failed: 12 and 13. Then 14 and 15 ask, and 12 once more.
+    for at in 0..10 {
+        while a.transmit(ms(1000 * at)).is_some() {}
+    }
+    for last in [12, 13] {
+        assert_eq!(refused(a.resolve_asker(host(last), ms(9_000))).host, Some(host(last)));
+    }
+    for last in [14, 15, 12] {
+        assert!(a.resolve_asker(host(last), ms(20_000)).is_pending(), "{last}");
+    }
+    // 14 gave way to 12: it is no failure, and begins anew.
+    assert_eq!(a.cache.peek(host(14)), None);
+    assert!(a.resolve_asker(host(14), ms(20_001)).is_pending());
+    for last in 20..24 {
+        assert!(a.resolve(host(last), ms(20_002)).is_pending(), "{last}");
+    }
+}
+
+/// What was learned of hosts that nobody asked for takes half of the room at most.
+#[test]
+fn of_hints_the_oldest_gives_way() {
+    let mut a = Neighbours::<8>::new(MAC_A, &net("192.168.7.1", 24), ms(0)).unwrap();
+    let own = Ipv4Addr::new(192, 168, 7, 1);
+    for last in 10..20 {
+        let from = Ipv4Addr::new(192, 168, 7, last);
+        let question = arp::request(Tag::new(None).unwrap(), MAC_X, from, own, None).unwrap();
+        a.receive(&question, ms(u64::from(last)));
+        while a.transmit(ms(u64::from(last))).is_some() {}
+    }
+    assert_eq!(a.cache.len(), 4);
+    let kept = (10..20).filter(|last| a.cache.peek(host(*last)).is_some());
+    assert_eq!(kept.collect::<Vec<_>>(), [16, 17, 18, 19]);
+    // One that is asked for is a neighbour from then on, and stays.
+    assert_eq!(known(a.resolve(host(16), ms(30))), MAC_X);
+    for last in 30..40 {
+        let from = Ipv4Addr::new(192, 168, 7, last);
+        a.receive(&arp::request(Tag::new(None).unwrap(), MAC_X, from, own, None).unwrap(), ms(31));
+    }
+    assert_eq!(a.cache.peek(host(16)), Some(MAC_X));
+    assert_eq!(a.cache.len(), 5);
+}
