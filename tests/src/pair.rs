@@ -42,6 +42,8 @@ pub struct Stage {
     pub rates: Rates,
     /// Seed of every random choice.
     pub seed: u64,
+    /// Waits look at even intervals of half a microsecond: times can be compared.
+    pub even: bool,
 }
 
 /// Wraps each end of the wire: for taps and scripted faults. Called with the side's index.
@@ -185,7 +187,9 @@ impl Pair<'_> {
                 return None;
             }
             self.turn_by(leap);
-            leap = (leap * 2).min(1_000_000);
+            if !self.stage.even {
+                leap = (leap * 2).min(1_000_000);
+            }
         }
     }
 

@@ -498,6 +498,8 @@ impl<'s> Session<'s> {
         for side in [0, 1] {
             let (cookie, n) = (u64::from(n) * 2 + side as u64, n * 8 + 4 * side as u32);
             self.recv(1 - side, 0x8000, 3000, cookie);
+            // The receive is there long before the peer sends.
+            self.fence(1 - side);
             self.fill(side, 0x9000, 2500, n);
             self.send(side, 0x9000, 2500, cookie);
             self.requested(side, DtoOperation::Send, cookie);
