@@ -490,26 +490,11 @@ impl<P: Provider> Poster<P> {
         true
     }
 
-    /// Looks, after a post, whether the Endpoint is still open.
-    #[inline(always)]
-    pub(super) fn recheck(
-        &self,
-        shared: &Shared<'_>,
-        ep: &EpShared,
-        open: u32,
-        direction: Direction,
-    ) {
-        if ep.poster.state.load(Ordering::Acquire) & open == 0 {
-            self.closed_meanwhile(shared, ep, direction);
-        }
-    }
-
-    /// The Endpoint left CONNECTED while a request was being posted: whoever closed it may have
+    /// Looks, after a post, whether the Endpoint has ended meanwhile: whoever ended it may have
     /// missed the request.
-    #[cold]
-    #[inline(never)]
-    fn closed_meanwhile(&self, shared: &Shared<'_>, ep: &EpShared, direction: Direction) {
-        if ep.state().is_disconnected() {
+    #[inline(always)]
+    pub(super) fn recheck(&self, shared: &Shared<'_>, ep: &EpShared, direction: Direction) {
+        if EpState::Disconnected.is_of(ep.poster.state.load(Ordering::Acquire)) {
             kick(shared, u32::from(self.ep), ep, direction);
         }
     }
@@ -525,6 +510,8 @@ impl<P: Provider> Poster<P> {
 
 /// Tells the Event Dispatcher of that direction to flush what is outstanding; whether it was
 /// not flushing already.
+#[cold]
+#[inline(never)]
 pub(crate) fn kick(shared: &Shared<'_>, index: u32, ep: &EpShared, direction: Direction) -> bool {
     let line = ep.line(direction);
     let Some(evd) = shared.evd(line.evd.load(Ordering::Relaxed)) else {
