@@ -104,6 +104,7 @@ fn impossible_terms_change_nothing() {
         spoil(|t| t.remote_qpn = 1 << 24),
         spoil(|t| t.rq_psn = 1 << 24),
         spoil(|t| t.sq_psn = u32::MAX),
+        spoil(|t| t.mtu = Mtu::B2048),
         spoil(|t| t.retry_count = 8),
         spoil(|t| t.rnr_retry = 8),
         spoil(|t| t.ack_timeout = 32),
