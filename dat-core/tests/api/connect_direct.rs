@@ -1,6 +1,7 @@
 //! Connecting with terms that were carried by other means.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+use core::cell::Cell;
 use core::net::IpAddr;
 use core::time::Duration;
 
@@ -165,4 +166,23 @@ fn a_direct_connection_cannot_be_connected_alike() {
     let refused =
         p.a.ia.ep_dup_connect(p.now, other, p.a.ep, SECOND, b"", Qos::BestEffort).unwrap_err();
     assert_eq!(refused.ret(), DatReturn::new(DatType::InvalidParameter, DatSubtype::InvalidArg2));
+}
+
+thread_local! {
+    static STEPS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// What was asked for before the disconnect is not done when the path is known at last.
+#[test]
+fn a_disconnect_ends_what_waits_for_a_path() {
+    let mut p = Pair::unconnected(Merge::Apart, None);
+    p.fabric.silent(true);
+    let to_b = terms(&p.b, (1, 2));
+    direct(&mut p.a, p.now, addr(1), &to_b).unwrap();
+    p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt).unwrap();
+    p.fabric.silent(false);
+    p.fabric.watch(|operation| STEPS.set(STEPS.get() + u32::from(operation == "qp_modify")));
+    p.run_until_idle();
+    assert_eq!((STEPS.get(), p.a.state()), (0, EpState::Disconnected));
+    assert_eq!(p.a.drain(p.a.conn), [Event::Disconnected(p.a.ep)]);
 }

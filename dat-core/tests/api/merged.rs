@@ -244,3 +244,28 @@ fn a_reset_moves_no_end_before_its_completions() {
     assert_eq!(cookie(of_first[1]), Some((first, 2)));
     assert_eq!(of_first[2], Event::Disconnected(first));
 }
+
+/// The end of a connection waits for completions of another Endpoint, and its own Endpoint is
+/// connected anew meanwhile, while the reaper is on another thread.
+#[test]
+fn an_end_that_waits_comes_before_the_beginning_of_the_next_connection() {
+    let (mut p, [[first, second], [peer, _]]) = two();
+    let (iov, far) = ([p.a.seg(0, 1)], p.b.far(0, 1));
+    for cookie in 0..3 {
+        p.a.ia.ep_post_rdma_write(second, &iov, cookie, &far, FLAGS).unwrap();
+    }
+    let mut reaper = p.a.ia.evd_take_reaper(p.a.conn).unwrap();
+    p.a.ia.ep_disconnect(p.now, first, CloseFlag::Abrupt).unwrap();
+    p.run_until_idle();
+    p.b.drain(p.b.conn);
+    let mut seen = vec![reaper.dequeue().unwrap()];
+    again(&mut p, first, peer);
+    seen.extend(core::iter::from_fn(|| reaper.dequeue().ok()));
+    let written = |event: &Event| matches!(event, Event::Dto(dto) if dto.ep == second);
+    assert_eq!(seen.iter().filter(|event| written(event)).count(), 3);
+    seen.retain(|event| !written(event));
+    assert_eq!(seen, [Event::Disconnected(first), Event::Established(first)]);
+    p.a.ia.evd_return_reaper(reaper).unwrap();
+    p.a.ia.ep_disconnect(p.now, first, CloseFlag::Abrupt).unwrap();
+    assert_eq!(p.a.drain(p.a.conn), [Event::Disconnected(first)]);
+}

@@ -290,3 +290,14 @@ fn a_soft_watermark_that_is_passed_already_is_reported_at_once() {
     let evd = p.a.ia.async_evd();
     assert_eq!(p.a.drain(evd), [Event::Async(AsyncEvent::EpSoftHighWatermark(p.a.ep))]);
 }
+
+#[test]
+fn an_endpoint_that_is_reset_has_no_peer() {
+    let mut p = Pair::connected();
+    p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt).unwrap();
+    let before = p.a.ia.ep_query(p.a.ep).unwrap();
+    assert_eq!((before.remote, u64::from(before.remote_port)), (Some(addr(1)), PORT));
+    p.a.ia.ep_reset(p.a.ep).unwrap();
+    let after = p.a.ia.ep_query(p.a.ep).unwrap();
+    assert_eq!((after.remote, after.remote_port, after.local_port), (None, 0, 0));
+}
