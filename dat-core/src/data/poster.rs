@@ -353,7 +353,7 @@ impl<P: Provider> Poster<P> {
             && let Some(segment) = self.segment(near, triplet, rule)
             && fits(&work, rule, segment.len)
             && let suppress = rule.is_suppressed(flags)
-            && (!suppress || self.may_suppress(sequence))
+            && (!suppress || self.may_suppress())
         {
             let (tag, post_flags) = self.build_tag(rule, flags, suppress);
             let len = segment.len;
@@ -430,12 +430,13 @@ impl<P: Provider> Poster<P> {
         Some(Segment { addr: triplet.addr, len: triplet.len, lkey })
     }
 
-    /// Whether a suppressed request may go without a completion: not when it takes the last slot or
-    /// ends a long row of suppressed ones, as their slots come back only with a completion. (A
-    /// bind never asks: what becomes of its RMR is learnt from its completion.)
+    /// Whether a suppressed request may go without a completion: not when it ends a long row of
+    /// suppressed ones, as their slots come back only with a completion. A row is at most half of
+    /// the queue, so a full one has a completion to come. (A bind never asks: what becomes of its
+    /// RMR is learnt from its completion.)
     #[inline(always)]
-    pub(super) fn may_suppress(&self, sequence: u32) -> bool {
-        self.silent != self.limits.silent && sequence.wrapping_add(1) != self.request_limit
+    pub(super) fn may_suppress(&self) -> bool {
+        self.silent != self.limits.silent
     }
 
     /// The tag of the next request, and the provider's flags. With `suppress` it goes without a
