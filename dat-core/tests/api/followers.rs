@@ -237,6 +237,8 @@ fn followers_behind_an_event_leave_the_consumer_its_entries() {
     }
     p.run_until_idle();
     assert_eq!(p.a.drain(p.a.ia.async_evd()), []);
+    // The device needs one more to move to another queue.
+    p.a.ia.evd_resize(request, 8).unwrap();
     assert_eq!(p.a.dtos(request), [1, 20, 21, 22].map(|cookie| (cookie, Success)));
 }
 

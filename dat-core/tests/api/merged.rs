@@ -269,3 +269,31 @@ fn an_end_that_waits_comes_before_the_beginning_of_the_next_connection() {
     p.a.ia.ep_disconnect(p.now, first, CloseFlag::Abrupt).unwrap();
     assert_eq!(p.a.drain(p.a.conn), [Event::Disconnected(first)]);
 }
+
+/// The reset of an Endpoint leaves the end of another before what a third has flushed since.
+#[test]
+fn a_reset_leaves_the_order_of_others() {
+    let (mut p, [[first, second], _]) = two();
+    for side in [&mut p.a, &mut p.b] {
+        let evd = Some(side.conn);
+        side.ep = side.ia.ep_create(Some(side.pz), evd, evd, evd, None).unwrap();
+    }
+    p.connect();
+    let third = p.a.ep;
+    p.a.ia.ep_disconnect(p.now, third, CloseFlag::Abrupt).unwrap();
+    assert_eq!(p.a.drain(p.a.conn), [Event::Disconnected(third)]);
+    let (iov, far) = ([p.a.seg(0, 1)], p.b.far(0, 1));
+    for cookie in 0..2 {
+        p.a.ia.ep_post_rdma_write(second, &iov, cookie, &far, FLAGS).unwrap();
+    }
+    p.a.ia.ep_disconnect(p.now, first, CloseFlag::Abrupt).unwrap();
+    assert!(matches!(p.a.next(p.a.conn), Some(Event::Dto(dto)) if dto.cookie == 0));
+    p.a.ia.ep_disconnect(p.now, second, CloseFlag::Abrupt).unwrap();
+    p.a.ia.ep_post_recv(second, &iov, 10, FLAGS).unwrap();
+    assert!(matches!(p.a.next(p.a.conn), Some(Event::Dto(dto)) if dto.cookie == 1));
+    p.a.ia.ep_reset(third).unwrap();
+    let seen = p.a.drain(p.a.conn);
+    assert_eq!((seen.len(), seen[0]), (3, Event::Disconnected(first)));
+    assert_eq!(flushed(&seen[1], second), Some(10));
+    assert_eq!(seen[2], Event::Disconnected(second));
+}

@@ -95,6 +95,7 @@ fn a_reset_gives_back_what_was_not_dequeued() {
         p.b.ia.ep_reset(ep).unwrap();
         assert_eq!(held(&mut p, srq), 0);
         assert_eq!(p.b.drain(p.b.recv), []);
+        assert_eq!(held(&mut p, srq), 0, "listened: {listened}");
         // All places are there again: eleven more fit beside the five that are left.
         let seg = p.b.seg(0, 8);
         let posted =
