@@ -301,3 +301,69 @@ fn an_endpoint_that_is_reset_has_no_peer() {
     let after = p.a.ia.ep_query(p.a.ep).unwrap();
     assert_eq!((after.remote, after.remote_port, after.local_port), (None, 0, 0));
 }
+
+#[test]
+fn an_endpoint_that_is_reset_has_no_cause_and_no_reason_of_its_end() {
+    let mut p = Pair::connected();
+    let qp = p.a.ia.ep_query(p.a.ep).unwrap().qp.unwrap();
+    p.fabric.raise(0, Notice::QpError(qp, dat_core::fault!(BadState, "event", "local fault")));
+    p.run_until_idle();
+    assert!(p.a.ia.ep_cause(p.a.ep).unwrap().is_some());
+    p.a.ia.ep_reset(p.a.ep).unwrap();
+    assert_eq!(p.a.ia.ep_cause(p.a.ep).unwrap(), None);
+    // A port that nobody listens on.
+    p.a.ia.ep_connect(p.now, p.a.ep, addr(1), 99, SECOND, b"", Qos::BestEffort).unwrap();
+    p.run_until_idle();
+    assert!(p.a.ia.ep_reject_reason(p.a.ep).unwrap().is_some());
+    p.a.ia.ep_reset(p.a.ep).unwrap();
+    assert_eq!(p.a.ia.ep_reject_reason(p.a.ep).unwrap(), None);
+}
+
+/// The peer learns of an end although nothing else is called.
+#[test]
+fn the_end_of_a_connection_leaves_with_the_call() {
+    for freed in [true, false] {
+        let mut p = Pair::connected();
+        for cookie in 0..3 {
+            p.a.post_recv(cookie).unwrap();
+        }
+        if freed {
+            p.a.ia.ep_free(p.now, p.a.ep).unwrap();
+        } else {
+            p.a.ia.ep_set_watermark(p.now, p.a.ep, None, Some(1)).unwrap();
+        }
+        p.b.ia.advance(p.now);
+        assert_eq!(p.b.drain(p.b.conn), [Event::Disconnected(p.b.ep)]);
+    }
+}
+
+#[test]
+fn receives_that_are_posted_keep_their_attributes() {
+    let mut p = Pair::unconnected(Merge::Apart, None);
+    p.a.post_recv(1).unwrap();
+    let attr = p.a.ia.ep_query(p.a.ep).unwrap().attr;
+    let flags = CompletionFlags::SOLICITED_WAIT;
+    let not_ready = (DatType::InvalidState, DatSubtype::InvalidStateEpNotReady);
+    let argument = (DatType::InvalidParameter, DatSubtype::InvalidArg6);
+    for (new, refused) in [
+        (EpAttr { recv_completion_flags: flags, ..attr }, not_ready),
+        (EpAttr { max_recv_iov: attr.max_recv_iov - 1, ..attr }, argument),
+    ] {
+        let change = EpModify { attr: Some(new), ..EpModify::default() };
+        assert_eq!(code(p.a.ia.ep_modify(p.a.ep, &change)), refused);
+        assert_eq!(p.a.ia.ep_query(p.a.ep).unwrap().attr, attr);
+    }
+}
+
+#[test]
+fn a_stale_endpoint_is_refused_before_what_it_is_to_connect_to() {
+    let mut p = Pair::unconnected(Merge::Apart, None);
+    let [recv, request, conn] = [p.a.recv, p.a.request, p.a.conn].map(Some);
+    let stale = p.a.ia.ep_create(Some(p.a.pz), recv, request, conn, None).unwrap();
+    p.a.ia.ep_free(p.now, stale).unwrap();
+    let refused = (DatType::InvalidHandle, DatSubtype::InvalidHandleEp);
+    let nowhere = (addr(1), 0).into();
+    assert_eq!(code(p.a.ia.ep_common_connect(p.now, stale, nowhere, SECOND, b"")), refused);
+    let alike = p.a.ia.ep_dup_connect(p.now, stale, p.a.ep, SECOND, b"", Qos::BestEffort);
+    assert_eq!(code(alike), refused);
+}
