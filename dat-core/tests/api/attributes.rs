@@ -155,6 +155,32 @@ fn memory_is_refused_for_its_zone_first_and_for_its_length_before_its_address() 
     let wraps = provider::Region { addr: u64::MAX, len: 2 };
     let argument = DatReturn::new(DatType::InvalidParameter, DatSubtype::InvalidArg4);
     assert_eq!(ask(p.a.pz, Memory::Virtual(wraps)), argument);
+    let most = p.a.ia.query().0.max_lmr_block_size;
+    assert_eq!(p.a.ia.lmr_create(p.a.pz, of(most + 1), MemPriv::ALL).unwrap_err().ret(), argument);
+    assert!(p.a.ia.lmr_create(p.a.pz, of(most), MemPriv::ALL).is_ok());
+    assert_eq!(p.a.ia.lmr_allocate(gone, 0).unwrap_err().ret(), stale);
+}
+
+#[test]
+fn shared_memory_is_registered_as_far_as_the_host_shares_it() {
+    let mut p = Pair::unconnected(Merge::Apart, None);
+    let name = [7; 40];
+    let all = p.fabric.share(&name);
+    let part = |from: u64, len| provider::Region { addr: all.addr.wrapping_add(from), len };
+    for (region, shared) in [
+        (all, true),
+        (part(1, all.len - 1), true),
+        (part(all.len - 1, 1), true),
+        (part(1, all.len), false),
+        (part(0, all.len + 1), false),
+        (part(0_u64.wrapping_sub(1), 2), false),
+    ] {
+        let memory = Memory::SharedVirtual(region, &name);
+        let made = p.a.ia.lmr_create_from(p.a.pz, memory, MemPriv::ALL, VaType::Va);
+        let made = made.map(|made| made.region).map_err(|error| error.ret());
+        let refused = DatReturn::of(DatType::InvalidState);
+        assert_eq!(made, if shared { Ok(region) } else { Err(refused) });
+    }
 }
 
 /// A triplet that names a fast registration which is gone fails, although others have its slot.
