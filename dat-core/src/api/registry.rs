@@ -216,3 +216,30 @@ impl<'n, T, const N: usize> Registry<'n, T, N> {
         Ok(HaRelationship::False)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_names_what_came_closest_whatever_the_order() {
+        let info = |major, minor| ProviderInfo {
+            ia_name: "a",
+            dapl_version: (major, minor),
+            is_thread_safe: false,
+        };
+        let unsafe_one = (info(2, 0), DatSubtype::ThreadSafetyNotFound);
+        let older = (info(2, 0), DatSubtype::MinorNotFound);
+        let other = (info(1, 0), DatSubtype::MajorNotFound);
+        for (minor, closest) in [(0, unsafe_one), (1, older)] {
+            for entries in [[closest, other], [other, closest]] {
+                let mut registry = Registry::<_, 2>::new();
+                for (info, _) in entries {
+                    registry.add_provider(info, ()).unwrap();
+                }
+                let wanted = ProviderInfo { is_thread_safe: true, ..info(2, minor) };
+                assert_eq!(registry.find(&wanted), Err(not_found(closest.1)));
+            }
+        }
+    }
+}

@@ -12,7 +12,7 @@ use crate::data::validate::PARAMETER;
 use crate::provider::{Bind, PostFlags, Provider, Scope, SendQueue, WorkRequest};
 use crate::types::completion::Direction;
 use crate::types::dat_return::{DatReturn, DatSubtype, DatType};
-use crate::types::ep_state::{EpOp, EpState, REQUEST_OPEN};
+use crate::types::ep_state::{EpOp, EpState};
 use crate::types::flags::{CompletionFlags, MemPriv, VaType};
 use crate::types::handle::{Handle, Rmr};
 use crate::types::triplet::LmrTriplet;
@@ -68,7 +68,7 @@ impl<P: Provider> Poster<P> {
                 window.add_bind(near.ep.request.handle().raw());
                 let region = Some((region, lkey));
                 let key = self.bind(shared, window, binding, region, Scope::Domain, post_flags);
-                self.recheck(shared, near.ep, REQUEST_OPEN, Direction::Send);
+                self.recheck(shared, near.ep, Direction::Send);
                 return Ok(key);
             }
         }
@@ -210,7 +210,7 @@ impl<P: Provider> Poster<P> {
             window.ep.store(own, Ordering::Relaxed);
         }
         let key = self.bind(shared, window, binding, region, scope, post_flags);
-        self.recheck(shared, near.ep, REQUEST_OPEN, Direction::Send);
+        self.recheck(shared, near.ep, Direction::Send);
         Ok(key)
     }
 }

@@ -9,7 +9,7 @@ use crate::data::validate::FULL;
 use crate::provider::{Bind, Provider, Registration, SendQueue, WorkRequest};
 use crate::types::completion::Direction;
 use crate::types::dat_return::{DatReturn, DatType};
-use crate::types::ep_state::{EpOp, REQUEST_OPEN};
+use crate::types::ep_state::EpOp;
 use crate::types::flags::CompletionFlags;
 
 /// What is posted.
@@ -67,7 +67,7 @@ impl<P: Provider> Poster<P> {
                 self.sq.post(WorkRequest::Bind(&close), &[], post_flags)
             }
         };
-        self.recheck(shared, near.ep, REQUEST_OPEN, Direction::Send);
+        self.recheck(shared, near.ep, Direction::Send);
         Ok(Some(new_key))
     }
 }

@@ -353,7 +353,7 @@ impl<P: Provider> Poster<P> {
             && let Some(segment) = self.segment(near, triplet, rule)
             && fits(&work, rule, segment.len)
             && let suppress = rule.is_suppressed(flags)
-            && (!suppress || self.may_suppress(sequence))
+            && (!suppress || self.may_suppress())
         {
             let (tag, post_flags) = self.build_tag(rule, flags, suppress);
             let len = segment.len;
@@ -430,12 +430,13 @@ impl<P: Provider> Poster<P> {
         Some(Segment { addr: triplet.addr, len: triplet.len, lkey })
     }
 
-    /// Whether a suppressed request may go without a completion: not when it takes the last slot or
-    /// ends a long row of suppressed ones, as their slots come back only with a completion. (A
-    /// bind never asks: what becomes of its RMR is learnt from its completion.)
+    /// Whether a suppressed request may go without a completion: not when it ends a long row of
+    /// suppressed ones, as their slots come back only with a completion. A row is at most half of
+    /// the queue, so a full one has a completion to come. (A bind never asks: what becomes of its
+    /// RMR is learnt from its completion.)
     #[inline(always)]
-    pub(super) fn may_suppress(&self, sequence: u32) -> bool {
-        self.silent != self.limits.silent && sequence.wrapping_add(1) != self.request_limit
+    pub(super) fn may_suppress(&self) -> bool {
+        self.silent != self.limits.silent
     }
 
     /// The tag of the next request, and the provider's flags. With `suppress` it goes without a
@@ -490,26 +491,11 @@ impl<P: Provider> Poster<P> {
         true
     }
 
-    /// Looks, after a post, whether the Endpoint is still open.
-    #[inline(always)]
-    pub(super) fn recheck(
-        &self,
-        shared: &Shared<'_>,
-        ep: &EpShared,
-        open: u32,
-        direction: Direction,
-    ) {
-        if ep.poster.state.load(Ordering::Acquire) & open == 0 {
-            self.closed_meanwhile(shared, ep, direction);
-        }
-    }
-
-    /// The Endpoint left CONNECTED while a request was being posted: whoever closed it may have
+    /// Looks, after a post, whether the Endpoint has ended meanwhile: whoever ended it may have
     /// missed the request.
-    #[cold]
-    #[inline(never)]
-    fn closed_meanwhile(&self, shared: &Shared<'_>, ep: &EpShared, direction: Direction) {
-        if ep.state().is_disconnected() {
+    #[inline(always)]
+    pub(super) fn recheck(&self, shared: &Shared<'_>, ep: &EpShared, direction: Direction) {
+        if EpState::Disconnected.is_of(ep.poster.state.load(Ordering::Acquire)) {
             kick(shared, u32::from(self.ep), ep, direction);
         }
     }
@@ -525,6 +511,8 @@ impl<P: Provider> Poster<P> {
 
 /// Tells the Event Dispatcher of that direction to flush what is outstanding; whether it was
 /// not flushing already.
+#[cold]
+#[inline(never)]
 pub(crate) fn kick(shared: &Shared<'_>, index: u32, ep: &EpShared, direction: Direction) -> bool {
     let line = ep.line(direction);
     let Some(evd) = shared.evd(line.evd.load(Ordering::Relaxed)) else {

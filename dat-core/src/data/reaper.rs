@@ -525,7 +525,7 @@ impl<P: Provider> Reaper<P> {
         let (mut kept, mut moved) = (Chain::new(), Chain::new());
         while let Some(id) = self.endings.pop_front(shared) {
             if let Some(event) = shared.connection.get(id) {
-                if event.ep().0.index() == ep && event.event().is_some() {
+                if event.ep().0.index() == ep {
                     Self::forget_ending(shared, id, event);
                     moved.push_back(shared, id);
                 } else {

@@ -30,7 +30,7 @@ impl<P: Provider> Poster<P> {
         if let Some(segment) = self.fast_recv(near, ep, sequence, segments, flags) {
             self.publish_recv(ep, near.receives, sequence, (cookie, segment.len));
             self.rq.recv(&[segment]);
-            self.recheck(shared, ep, RECV_OPEN, Direction::Recv);
+            self.recheck(shared, ep, Direction::Recv);
             return Ok(());
         }
         self.post_recv_slow(shared, near, segments, cookie, flags)
@@ -87,7 +87,7 @@ impl<P: Provider> Poster<P> {
             kick(shared, u32::from(self.ep), ep, Direction::Recv);
         } else {
             self.rq.recv(&list);
-            self.recheck(shared, ep, RECV_OPEN, Direction::Recv);
+            self.recheck(shared, ep, Direction::Recv);
         }
         Ok(())
     }

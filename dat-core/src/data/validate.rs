@@ -49,8 +49,7 @@ impl<P: Provider> Poster<P> {
         let (len, readable) = self.validate(shared, rule, segments, &mut list)?;
         let len = check_remote(&work, rule, &mut list, len)?;
         self.take_credit(ep)?;
-        let sequence = ep.poster.requests.load(Ordering::Relaxed);
-        let suppress = rule.is_suppressed(flags) && self.may_suppress(sequence);
+        let suppress = rule.is_suppressed(flags) && self.may_suppress();
         let mut post_flags = self.enqueue(near, rule, (cookie, len), flags, suppress)?;
         (rule.count)(&ep.tally, len);
         post_flags.set(PostFlags::GATHER, !readable);

@@ -9,7 +9,6 @@ use crate::provider::{Provider, Segment, SendQueue, WorkRequest};
 use crate::types::completion::Direction;
 use crate::types::counters::EpCounter;
 use crate::types::dat_return::DatReturn;
-use crate::types::ep_state::REQUEST_OPEN;
 use crate::types::flags::CompletionFlags;
 use crate::types::triplet::{LmrTriplet, RmrTriplet};
 
@@ -51,7 +50,7 @@ impl<P: Provider> Poster<P> {
         if !flags.contains(CompletionFlags::DEFER) {
             self.ring(near);
         }
-        self.recheck(shared, near.ep, REQUEST_OPEN, Direction::Send);
+        self.recheck(shared, near.ep, Direction::Send);
         result
     }
 

@@ -207,11 +207,8 @@ impl<P: Provider> Ia<'_, P> {
         }
         self.objects.crs.remove(cr.0);
         if let Some(conn) = conn {
-            let answered =
-                self.connections.cm.sidr_accept(now, conn, qp.number, qkey, private_data);
-            if answered.is_err() {
-                self.connections.cm.abort(now, conn);
-            }
+            // The private data fits: an error says that the request has ended meanwhile.
+            let _ = self.connections.cm.sidr_accept(now, conn, qp.number, qkey, private_data);
         }
         self.events.notify(connect_evd, Event::UdAccepted(ep));
         self.transmit(now);

@@ -79,15 +79,15 @@ impl<P: Provider> Ia<'_, P> {
             return Err(Error::new(DatType::ModelNotSupported, DatSubtype::None));
         }
         let control = self.objects.eps.live(ep)?;
-        if control.qp.is_none() || control.connect_evd.is_none() {
+        let (Some(qp), Some(_)) = (control.qp, control.connect_evd) else {
             return Err(NOT_READY.into());
-        }
+        };
         if datagrams {
             return self.ask(now, ep, ask, private_data);
         }
         self.objects.reserve_events(ep)?;
         let local_port = ephemeral_port(&mut self.random);
-        let conn = self.prepare(now, ep, remote, [local_port, port], private_data)?;
+        let conn = self.prepare(now, (ep, qp), remote, [local_port, port], private_data)?;
         let control = self.objects.eps.live_mut(ep)?;
         control.conn = Some(conn);
         control.remote = Some(remote);
@@ -156,10 +156,10 @@ impl<P: Provider> Ia<'_, P> {
 
     /// Active: the REQ, which goes out when the way is known. `INSUFFICIENT_RESOURCES` while the
     /// connection manager has no slot.
-    pub(crate) fn prepare(
+    fn prepare(
         &mut self,
         now: Instant,
-        ep: Ep,
+        (ep, qp): (Ep, Qp),
         remote: IpAddr,
         [local_port, remote_port]: [u16; 2],
         private_data: &[u8],
@@ -171,7 +171,7 @@ impl<P: Provider> Ia<'_, P> {
             local: self.net.addr,
             service: ServiceId::tcp(remote_port),
             source_port: local_port,
-            qpn: control.qp.ok_or(NOT_READY)?.number,
+            qpn: qp.number,
             responder_resources: control.attr.max_rdma_read_in,
             initiator_depth: control.attr.max_rdma_read_out,
             retry_count: RETRIES.0,

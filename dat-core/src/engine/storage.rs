@@ -328,7 +328,7 @@ impl<'s, P: Provider> Pieces<'s, P> {
 
 /// The bits of a completion index that are the slot of one of so many Endpoints; 32,768 at most.
 fn ep_mask(eps: usize) -> u32 {
-    u32::try_from(eps).unwrap_or(1 << 15).next_power_of_two() - 1
+    u32::try_from(eps).unwrap_or_default().next_power_of_two() - 1
 }
 
 impl<

@@ -194,9 +194,7 @@ impl Objects<'_> {
     /// The peer replied. The Endpoint is watched from the start, and goes on when
     /// [`Ia::advance`](crate::Ia::advance) comes to it.
     pub(crate) fn replied(&mut self, ep: Ep, reply: Reply) {
-        if self.state_of(ep).ok() == Some(EpState::ActiveConnectionPending)
-            && let Ok(control) = self.eps.live_mut(ep)
-        {
+        if let Ok(control) = self.eps.live_mut(ep) {
             control.phase = Phase::Replied(reply);
         }
     }

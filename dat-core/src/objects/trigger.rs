@@ -7,9 +7,9 @@ impl Events<'_> {
     /// An event arrived at `evd`.
     pub(crate) fn trigger(&mut self, cno: Cno, evd: Evd) {
         if let Ok(control) = self.cnos.live_mut(cno) {
-            // Completions without room are found at every look, but notify only once.
-            let notifies =
-                control.hint.is_none() || control.agent.is_some() && control.due.is_none();
+            // Completions without room are found at every look, but notify only once: an agent goes
+            // when it is called.
+            let notifies = control.hint.is_none() || control.agent.is_some();
             control.hint.get_or_insert(evd);
             if control.agent.is_some() {
                 control.due.get_or_insert(Some(evd));

@@ -329,7 +329,8 @@ impl<'f> Provider for LoopHca<'f> {
         let fits = self
             .with(|port| {
                 let slot = port.cqs.get_mut(cq.0 as usize)?.as_mut()?;
-                let fits = slot.entries.len() <= depth;
+                // A device reports the end of the queue that it leaves in an entry of that queue.
+                let fits = slot.entries.len() < slot.depth && slot.entries.len() <= depth;
                 slot.depth = if fits { depth } else { slot.depth };
                 Some(fits)
             })

@@ -61,7 +61,7 @@ impl KeyOrder {
             cell(&self.back, cell(&self.through, value).load(Ordering::Relaxed))
                 .store(value, Ordering::Relaxed);
         }
-        let factor = u32::from_le_bytes([0; 4].map(|_| draw()));
+        let factor = u32::from_le_bytes(core::array::from_fn(|_| draw()));
         self.factor.store(factor | 1, Ordering::Relaxed);
     }
 

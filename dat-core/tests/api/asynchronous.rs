@@ -88,4 +88,5 @@ fn a_completion_of_nothing_is_an_internal_error() {
     assert!(pair.a.ia.evd_dequeue(pair.a.request).is_err());
     assert_eq!(descriptions(&raised(&mut pair)), [(0x8005, AnyHandle::Ia, 1)]);
     assert_eq!(pair.a.ia.evd_dequeue(pair.a.conn), Ok(Event::Broken(pair.a.ep)));
+    assert_eq!(pair.a.ia.ia_query_counter(IaCounter::CmErrReset, false).unwrap(), 1);
 }

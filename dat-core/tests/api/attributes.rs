@@ -1,7 +1,7 @@
 //! Attributes of the adapter, and refusals of its registrations of pages.
 
 use crate::pair::*;
-use dat_core::testing::Fabric;
+use dat_core::testing::{Fabric, LoopHca};
 use dat_core::*;
 
 #[test]
@@ -74,7 +74,9 @@ fn a_port_without_windows_says_so() {
     let pz = ia.pz_create().unwrap();
     assert_eq!(ia.rmr_create(pz).unwrap_err().ret().ty(), DatType::ModelNotSupported);
     assert_eq!(ia.lmr_allocate(pz, 1).unwrap_err().ret().ty(), DatType::ModelNotSupported);
-    assert_eq!(ia.query().0.max_rmrs, 0);
+    let (attr, provider) = ia.query();
+    assert_eq!((attr.max_rmrs, attr.max_rmr_target_address), (0, 0));
+    assert_eq!(provider.rmr_scope_supported, 0);
 }
 
 #[test]
@@ -130,4 +132,84 @@ fn a_provided_endpoint_has_no_more_reads_than_the_request_asks_for() {
     let mut reads = [attr.max_rdma_read_in, attr.max_rdma_read_out];
     reads.sort_unstable();
     assert_eq!(reads, [2, 3]);
+}
+
+#[test]
+fn memory_is_refused_for_its_zone_first_and_for_its_length_before_its_address() {
+    let mut p = Pair::unconnected(Merge::Apart, None);
+    let gone = p.a.ia.pz_create().unwrap();
+    p.a.ia.pz_free(gone).unwrap();
+    let of = |len| provider::Region { len, ..p.fabric.region(0) };
+    let mut ask = |pz, memory| {
+        p.a.ia.lmr_create_from(pz, memory, MemPriv::ALL, VaType::Va).unwrap_err().ret()
+    };
+    let stale = DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandlePz);
+    assert_eq!(ask(gone, Memory::Virtual(of(0))), stale);
+    let length = DatReturn::of(DatType::LengthError);
+    assert_eq!(ask(p.a.pz, Memory::Virtual(of(0))), length);
+    // Under a name that the host does not share.
+    let name = [7; 40];
+    assert_eq!(ask(p.a.pz, Memory::SharedVirtual(of(0), &name)), length);
+    let unshared = DatReturn::of(DatType::InvalidState);
+    assert_eq!(ask(p.a.pz, Memory::SharedVirtual(of(1), &name)), unshared);
+    let wraps = provider::Region { addr: u64::MAX, len: 2 };
+    let argument = DatReturn::new(DatType::InvalidParameter, DatSubtype::InvalidArg4);
+    assert_eq!(ask(p.a.pz, Memory::Virtual(wraps)), argument);
+    let most = p.a.ia.query().0.max_lmr_block_size;
+    assert_eq!(p.a.ia.lmr_create(p.a.pz, of(most + 1), MemPriv::ALL).unwrap_err().ret(), argument);
+    assert!(p.a.ia.lmr_create(p.a.pz, of(most), MemPriv::ALL).is_ok());
+    assert_eq!(p.a.ia.lmr_allocate(gone, 0).unwrap_err().ret(), stale);
+}
+
+#[test]
+fn shared_memory_is_registered_as_far_as_the_host_shares_it() {
+    let mut p = Pair::unconnected(Merge::Apart, None);
+    let name = [7; 40];
+    let all = p.fabric.share(&name);
+    let part = |from: u64, len| provider::Region { addr: all.addr.wrapping_add(from), len };
+    for (region, shared) in [
+        (all, true),
+        (part(1, all.len - 1), true),
+        (part(all.len - 1, 1), true),
+        (part(1, all.len), false),
+        (part(0, all.len + 1), false),
+        (part(0_u64.wrapping_sub(1), 2), false),
+    ] {
+        let memory = Memory::SharedVirtual(region, &name);
+        let made = p.a.ia.lmr_create_from(p.a.pz, memory, MemPriv::ALL, VaType::Va);
+        let made = made.map(|made| made.region).map_err(|error| error.ret());
+        let refused = DatReturn::of(DatType::InvalidState);
+        assert_eq!(made, if shared { Ok(region) } else { Err(refused) });
+    }
+}
+
+/// A triplet that names a fast registration which is gone fails, although others have its slot.
+#[test]
+fn the_next_lmrs_of_a_slot_have_not_the_contexts_of_its_fast_registrations() {
+    let mut p = Pair::connected();
+    let (pz, region) = (p.a.pz, p.fabric.region(0));
+    let lmr = p.a.ia.lmr_allocate(pz, 1).unwrap();
+    let memory = PhysicalPages { pages: &[region.addr], log_page: 12, len: 4096 };
+    let made = p.a.ia.lmr_fmr(lmr, memory, MemPriv::ALL, VaType::Va, p.a.ep, 1, FLAGS).unwrap();
+    assert_eq!(p.a.dtos(p.a.request), [(1, DtoStatus::Success)]);
+    p.a.ia.lmr_free(lmr).unwrap();
+    let mut again = 0;
+    for _ in 0..40 {
+        let next = p.a.ia.lmr_create(pz, region, MemPriv::ALL).unwrap();
+        again += u32::from(next.lmr_context >> 12 == made.lmr_context >> 12);
+        assert_ne!(next.lmr_context, made.lmr_context);
+        p.a.ia.lmr_free(next.lmr).unwrap();
+    }
+    assert!(again > 2, "{again}");
+}
+
+#[test]
+fn an_adapter_opens_on_few_events() {
+    let fabric: &'static Fabric = Box::leak(Box::new(Fabric::new()));
+    let storage: &'static mut Storage<_, 2, 2, 2, 8, 8> = Box::leak(Box::new(Storage::new()));
+    let net = provider::Net { addr: addr(0), prefix: 24, gateway: None, vlan: None };
+    let hca = LoopHca::new(fabric, 0);
+    let ia = Ia::open(hca, storage.parts(), net, Instant::ZERO, [1; 32]).unwrap();
+    assert_eq!(ia.query().0.max_software_evd_qlen, 8);
+    assert_eq!(ia.evd_query(ia.async_evd()).unwrap().qlen, 8);
 }

@@ -1,7 +1,7 @@
 //! An Endpoint that is taken out of service, as other threads see it: its poster and reaper are
 //! used between the steps.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use crate::pair::*;
 use dat_core::testing::{Fabric, LoopHca};
@@ -79,4 +79,54 @@ fn a_free_stops_the_device_before_it_takes_completions_out() {
     p.a.ia.ep_free(p.now, p.a.ep).unwrap();
     assert_eq!(p.a.drain(p.a.request), []);
     assert_eq!(p.a.ia.evd_dropped(p.a.request), Ok((0, 0)));
+}
+
+thread_local! {
+    static STEPS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// The queue pair of an Endpoint in service is stopped before it goes, that of one that has ended is
+/// stopped already.
+#[test]
+fn a_free_stops_what_is_not_stopped_yet() {
+    for (ended, steps) in [(false, 1), (true, 0)] {
+        let mut p = Pair::connected();
+        if ended {
+            p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt).unwrap();
+        }
+        p.fabric.watch(|operation| {
+            STEPS.set(STEPS.get() + u32::from(operation == "qp_modify"));
+        });
+        p.a.ia.ep_free(p.now, p.a.ep).unwrap();
+        assert_eq!(STEPS.take(), steps, "ended: {ended}");
+    }
+}
+
+#[test]
+fn a_request_without_an_answer_is_refused_when_the_adapter_closes() {
+    let mut p = Pair::unconnected(Merge::Apart, None);
+    p.ask(b"").unwrap();
+    p.run_until_idle();
+    p.b.ia.close(p.now, CloseFlag::Abrupt).unwrap();
+    p.a.ia.advance(p.now);
+    assert_eq!(p.a.drain(p.a.conn), [Event::NonPeerRejected(p.a.ep)]);
+}
+
+#[test]
+fn an_adapter_closes_with_the_poster_of_a_shared_receive_queue_out() {
+    let mut p = Pair::unconnected(Merge::Apart, None);
+    let attr = SrqAttr { max_recv_dtos: 16, max_recv_iov: 1, low_watermark: 0 };
+    let srq = p.a.ia.srq_create(p.a.pz, &attr).unwrap();
+    let _out = p.a.ia.srq_take_poster(srq).unwrap();
+    p.a.ia.close(p.now, CloseFlag::Abrupt).unwrap();
+    assert_eq!(p.a.ia.srq_query(srq).unwrap_err().ret().ty(), DatType::InvalidHandle);
+}
+
+#[test]
+fn a_poster_tells_when_what_it_posts_is_flushed() {
+    let mut p = Pair::connected();
+    let poster = p.a.ia.ep_take_poster(p.a.ep).unwrap();
+    assert!(!poster.is_flushing());
+    p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt).unwrap();
+    assert!(poster.is_flushing());
 }

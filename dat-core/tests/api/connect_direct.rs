@@ -1,6 +1,7 @@
 //! Connecting with terms that were carried by other means.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+use core::cell::Cell;
 use core::net::IpAddr;
 use core::time::Duration;
 
@@ -104,6 +105,7 @@ fn impossible_terms_change_nothing() {
         spoil(|t| t.remote_qpn = 1 << 24),
         spoil(|t| t.rq_psn = 1 << 24),
         spoil(|t| t.sq_psn = u32::MAX),
+        spoil(|t| t.mtu = Mtu::B2048),
         spoil(|t| t.retry_count = 8),
         spoil(|t| t.rnr_retry = 8),
         spoil(|t| t.ack_timeout = 32),
@@ -164,4 +166,65 @@ fn a_direct_connection_cannot_be_connected_alike() {
     let refused =
         p.a.ia.ep_dup_connect(p.now, other, p.a.ep, SECOND, b"", Qos::BestEffort).unwrap_err();
     assert_eq!(refused.ret(), DatReturn::new(DatType::InvalidParameter, DatSubtype::InvalidArg2));
+}
+
+thread_local! {
+    static STEPS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// What was asked for before the disconnect is not done when the path is known at last.
+#[test]
+fn a_disconnect_ends_what_waits_for_a_path() {
+    let mut p = Pair::unconnected(Merge::Apart, None);
+    p.fabric.silent(true);
+    let to_b = terms(&p.b, (1, 2));
+    direct(&mut p.a, p.now, addr(1), &to_b).unwrap();
+    p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt).unwrap();
+    p.fabric.silent(false);
+    p.fabric.watch(|operation| STEPS.set(STEPS.get() + u32::from(operation == "qp_modify")));
+    p.run_until_idle();
+    assert_eq!((STEPS.get(), p.a.state()), (0, EpState::Disconnected));
+    assert_eq!(p.a.drain(p.a.conn), [Event::Disconnected(p.a.ep)]);
+}
+
+#[test]
+fn the_greatest_numbers_of_their_fields_can_be() {
+    let mut p = Pair::unconnected(Merge::Apart, None);
+    let most = 0xff_ffff;
+    let terms = QpTerms { remote_qpn: most, ack_timeout: 31, ..terms(&p.b, (most, most)) };
+    direct(&mut p.a, p.now, addr(1), &terms).unwrap();
+    assert_eq!(p.a.drain(p.a.conn), [Event::Established(p.a.ep)]);
+}
+
+#[test]
+fn without_an_event_dispatcher_for_the_outcome_nothing_is_connected() {
+    let mut p = Pair::unconnected(Merge::Apart, None);
+    let to_b = terms(&p.b, (1, 2));
+    let (recv, request) = (Some(p.a.recv), Some(p.a.request));
+    p.a.ep = p.a.ia.ep_create(Some(p.a.pz), recv, request, None, None).unwrap();
+    let refused = direct(&mut p.a, p.now, addr(1), &to_b).unwrap_err();
+    let not_ready = DatReturn::new(DatType::InvalidState, DatSubtype::InvalidStateEpNotReady);
+    assert_eq!(refused.ret(), not_ready);
+    assert_eq!(p.a.state(), EpState::Unconnected);
+}
+
+#[test]
+fn a_path_is_waited_for_until_the_time_is_over() {
+    for comes in [true, false] {
+        let mut p = Pair::unconnected(Merge::Apart, None);
+        p.fabric.silent(true);
+        let to_b = terms(&p.b, (1, 2));
+        direct(&mut p.a, p.now, addr(1), &to_b).unwrap();
+        p.run_until_idle();
+        assert_eq!(p.a.state(), EpState::ActiveConnectionPending);
+        assert_eq!(p.a.ia.advance(p.now).deadline, Some(p.now + SECOND));
+        if comes {
+            p.fabric.silent(false);
+        } else {
+            p.now = p.now + SECOND;
+        }
+        p.run_until_idle();
+        let outcome = if comes { Event::Established(p.a.ep) } else { Event::TimedOut(p.a.ep) };
+        assert_eq!(p.a.drain(p.a.conn), [outcome]);
+    }
 }

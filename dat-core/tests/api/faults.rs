@@ -91,6 +91,9 @@ fn requests_that_nobody_answers_end_unreachable() {
     p.a.ia.ep_connect(p.now, p.a.ep, addr(1), PORT, long, b"", Qos::BestEffort).unwrap();
     p.pass(Duration::from_secs(500));
     assert_eq!(p.a.drain(p.a.conn), [Event::Unreachable(p.a.ep)]);
+    let counters = [IaCounter::CmReqTx, IaCounter::CmErrReqRetry];
+    let counted = counters.map(|counter| p.a.ia.ia_query_counter(counter, false).unwrap());
+    assert_eq!(counted, [16, 15]);
 }
 
 #[test]

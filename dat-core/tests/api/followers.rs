@@ -184,11 +184,83 @@ fn slots_that_a_follower_ended_match_nothing() {
         p.run_until_idle();
     }
     assert_eq!(p.a.drain(p.a.request), []);
-    for token in 0..32 {
-        forge(&p, token, Status::Success);
-        assert_eq!(p.a.next(p.a.request), None, "token {token}");
+    // Each slot comes to be the next in its turn.
+    for turn in 0..32 {
+        for token in 0..32 {
+            forge(&p, token, Status::Success);
+            assert_eq!(p.a.next(p.a.request), None, "turn {turn}, token {token}");
+        }
+        write(&mut p, turn, FLAGS);
+        assert_eq!(p.a.dtos(p.a.request), [(turn, Success)]);
     }
-    assert_eq!(p.a.ia.evd_dropped(p.a.request), Ok((0, 32)));
+    assert_eq!(p.a.ia.evd_dropped(p.a.request), Ok((0, 32 * 32)));
+}
+
+/// The device leaves out the completion of a suppressed bind: the next that it reports ends the
+/// bind too.
+#[test]
+fn a_bind_that_is_passed_over_is_counted() {
+    for followed in [false, true] {
+        let mut p = Pair::connected();
+        let rmr = p.a.ia.rmr_create(p.a.pz).unwrap();
+        let lmr = p.a.seg(0, 64);
+        p.fabric.hold(true);
+        p.a.ia.rmr_bind(rmr, &lmr, MemPriv::REMOTE, p.a.ep, 5, SUPPRESS).unwrap();
+        write(&mut p, 7, if followed { SUPPRESS } else { FLAGS });
+        if followed {
+            assert!(!p.a.ia.ep_get_status(p.a.ep).unwrap().request_idle);
+        }
+        assert_eq!(p.a.ia.rmr_binder(rmr).unwrap(), Some(p.a.ep));
+        forge(&p, if followed { 2 } else { 1 }, Status::Success);
+        let seen = p.a.dtos(p.a.request);
+        assert_eq!(seen.len(), usize::from(!followed));
+        assert_eq!(p.a.ia.rmr_binder(rmr).unwrap(), None);
+    }
+}
+
+/// The same where an event lies in front of the completions of dat-core's own requests.
+#[test]
+fn followers_behind_an_event_leave_the_consumer_its_entries() {
+    let mut p = Pair::unconnected(Merge::Apart, None);
+    let request = p.a.ia.evd_create(4, EvdFlags::DTO).unwrap();
+    let (recv, conn) = (p.a.recv, p.a.conn);
+    p.a.ep = p.a.ia.ep_create(Some(p.a.pz), Some(recv), Some(request), Some(conn), None).unwrap();
+    p.connect();
+    write(&mut p, 1, FLAGS);
+    for cookie in 2..12 {
+        write(&mut p, cookie, SUPPRESS);
+        p.a.ia.ep_get_status(p.a.ep).unwrap();
+        p.run_until_idle();
+    }
+    for cookie in 20..23 {
+        write(&mut p, cookie, FLAGS);
+    }
+    p.run_until_idle();
+    assert_eq!(p.a.drain(p.a.ia.async_evd()), []);
+    // The device needs one more to move to another queue.
+    p.a.ia.evd_resize(request, 8).unwrap();
+    assert_eq!(p.a.dtos(request), [1, 20, 21, 22].map(|cookie| (cookie, Success)));
+}
+
+/// A registration that fails opens nothing for local posts either.
+#[test]
+fn a_failed_registration_gives_no_context() {
+    for (status, ended) in
+        [(Status::Success, Success), (Status::LocalProtection, DtoStatus::ErrLocalMmError)]
+    {
+        let mut p = Pair::connected();
+        p.fabric.hold(true);
+        let region = p.fabric.region(0);
+        let lmr = p.a.ia.lmr_allocate(p.a.pz, 1).unwrap();
+        let memory = PhysicalPages { pages: &[region.addr], log_page: 12, len: 4096 };
+        let made = p.a.ia.lmr_fmr(lmr, memory, MemPriv::ALL, VaType::Va, p.a.ep, 1, FLAGS).unwrap();
+        forge(&p, 0, status);
+        assert_eq!(p.a.dtos(p.a.request), [(1, ended)]);
+        let triplet = LmrTriplet { addr: region.addr, len: 8, context: made.lmr_context };
+        let posted = p.a.ia.ep_post_send(p.a.ep, &[triplet], 2, FLAGS);
+        let refused = DatReturn::new(DatType::PrivilegesViolation, DatSubtype::PrivilegesRead);
+        assert_eq!(posted, if ended == Success { Ok(()) } else { Err(refused) });
+    }
 }
 
 #[test]

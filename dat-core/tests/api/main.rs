@@ -20,6 +20,7 @@ mod owned;
 mod pair;
 mod remainders;
 mod shared_receives;
+mod stale;
 mod supplied;
 mod upcalls;
 mod windows;

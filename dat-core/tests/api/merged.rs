@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test")]
 
 use crate::pair::*;
+use dat_core::testing::Fabric;
 use dat_core::*;
 
 use DtoStatus::ErrFlushed;
@@ -243,4 +244,98 @@ fn a_reset_moves_no_end_before_its_completions() {
     assert_eq!(cookie(of_first[0]), Some((first, 1)));
     assert_eq!(cookie(of_first[1]), Some((first, 2)));
     assert_eq!(of_first[2], Event::Disconnected(first));
+}
+
+/// The end of a connection waits for completions of another Endpoint, and its own Endpoint is
+/// connected anew meanwhile, while the reaper is on another thread.
+#[test]
+fn an_end_that_waits_comes_before_the_beginning_of_the_next_connection() {
+    let (mut p, [[first, second], [peer, _]]) = two();
+    let (iov, far) = ([p.a.seg(0, 1)], p.b.far(0, 1));
+    for cookie in 0..3 {
+        p.a.ia.ep_post_rdma_write(second, &iov, cookie, &far, FLAGS).unwrap();
+    }
+    let mut reaper = p.a.ia.evd_take_reaper(p.a.conn).unwrap();
+    p.a.ia.ep_disconnect(p.now, first, CloseFlag::Abrupt).unwrap();
+    p.run_until_idle();
+    p.b.drain(p.b.conn);
+    let mut seen = vec![reaper.dequeue().unwrap()];
+    again(&mut p, first, peer);
+    seen.extend(core::iter::from_fn(|| reaper.dequeue().ok()));
+    let written = |event: &Event| matches!(event, Event::Dto(dto) if dto.ep == second);
+    assert_eq!(seen.iter().filter(|event| written(event)).count(), 3);
+    seen.retain(|event| !written(event));
+    assert_eq!(seen, [Event::Disconnected(first), Event::Established(first)]);
+    p.a.ia.evd_return_reaper(reaper).unwrap();
+    p.a.ia.ep_disconnect(p.now, first, CloseFlag::Abrupt).unwrap();
+    assert_eq!(p.a.drain(p.a.conn), [Event::Disconnected(first)]);
+}
+
+/// The reset of an Endpoint leaves the end of another before what a third has flushed since.
+#[test]
+fn a_reset_leaves_the_order_of_others() {
+    let (mut p, [[first, second], _]) = two();
+    for side in [&mut p.a, &mut p.b] {
+        let evd = Some(side.conn);
+        side.ep = side.ia.ep_create(Some(side.pz), evd, evd, evd, None).unwrap();
+    }
+    p.connect();
+    let third = p.a.ep;
+    p.a.ia.ep_disconnect(p.now, third, CloseFlag::Abrupt).unwrap();
+    assert_eq!(p.a.drain(p.a.conn), [Event::Disconnected(third)]);
+    let (iov, far) = ([p.a.seg(0, 1)], p.b.far(0, 1));
+    for cookie in 0..2 {
+        p.a.ia.ep_post_rdma_write(second, &iov, cookie, &far, FLAGS).unwrap();
+    }
+    p.a.ia.ep_disconnect(p.now, first, CloseFlag::Abrupt).unwrap();
+    assert!(matches!(p.a.next(p.a.conn), Some(Event::Dto(dto)) if dto.cookie == 0));
+    p.a.ia.ep_disconnect(p.now, second, CloseFlag::Abrupt).unwrap();
+    p.a.ia.ep_post_recv(second, &iov, 10, FLAGS).unwrap();
+    assert!(matches!(p.a.next(p.a.conn), Some(Event::Dto(dto)) if dto.cookie == 1));
+    p.a.ia.ep_reset(third).unwrap();
+    let seen = p.a.drain(p.a.conn);
+    assert_eq!((seen.len(), seen[0]), (3, Event::Disconnected(first)));
+    assert_eq!(flushed(&seen[1], second), Some(10));
+    assert_eq!(seen[2], Event::Disconnected(second));
+}
+
+/// An Endpoint is freed while its end waits, and its Event Dispatcher after it: the ends of the next
+/// Endpoint in its slot wait for their completions, whichever slots their events have.
+#[test]
+fn an_end_that_went_with_its_endpoint_is_not_taken_for_a_later_one() {
+    for before in 0..6 {
+        let fabric: &'static Fabric = Box::leak(Box::new(Fabric::new()));
+        let a = Side::on(open_of::<1>(fabric, 0), fabric, 0, Merge::All, None);
+        let mut b = Side::new(fabric, 1, Merge::All, None);
+        b.ia.psp_create(PORT, b.cr, PspFlag::Consumer).unwrap();
+        let mut p = Pair { fabric, a, b, now: Instant::from_nanos(1) };
+        // Connects, writes twice and ends; the first write is dequeued.
+        let ended = |p: &mut Pair| {
+            p.connect();
+            let (iov, far) = ([p.a.seg(0, 1)], p.b.far(0, 1));
+            for cookie in 0..2 {
+                p.a.ia.ep_post_rdma_write(p.a.ep, &iov, cookie, &far, FLAGS).unwrap();
+            }
+            p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt).unwrap();
+            p.run_until_idle();
+            p.b.drain(p.b.conn);
+            p.b.ia.ep_reset(p.b.ep).unwrap();
+            assert!(matches!(p.a.next(p.a.conn), Some(Event::Dto(dto)) if dto.cookie == 0));
+        };
+        for _ in 0..before {
+            ended(&mut p);
+            assert_eq!(p.a.drain(p.a.conn).len(), 2);
+            p.a.ia.ep_reset(p.a.ep).unwrap();
+        }
+        ended(&mut p);
+        p.a.ia.ep_free(p.now, p.a.ep).unwrap();
+        p.a.ia.evd_free(p.a.conn).unwrap();
+        p.a.conn = p.a.ia.evd_create(64, EvdFlags::DEFAULT & !EvdFlags::ASYNC).unwrap();
+        let all = Some(p.a.conn);
+        p.a.ep = p.a.ia.ep_create(Some(p.a.pz), all, all, all, None).unwrap();
+        ended(&mut p);
+        let seen = p.a.drain(p.a.conn);
+        assert!(matches!(seen[0], Event::Dto(dto) if dto.cookie == 1), "{before} before");
+        assert_eq!(seen[1..], [Event::Disconnected(p.a.ep)]);
+    }
 }

@@ -3,13 +3,14 @@
 use std::cell::Cell;
 
 use crate::pair::*;
-use dat_core::{Lend, LmrTriplet, OwningPoster};
+use dat_core::{CompletionFlags, DtoStatus, Lend, LmrTriplet, OwningPoster};
 
 thread_local! {
     /// Buffers dropped.
     static DROPPED: Cell<u32> = const { Cell::new(0) };
 }
 
+#[derive(Debug)]
 struct Piece(LmrTriplet);
 
 impl Lend for Piece {
@@ -46,4 +47,19 @@ fn a_poster_with_something_outstanding_owns_nothing_yet() {
     let taken = p.a.ia.ep_take_poster(p.a.ep).unwrap();
     let taken = OwningPoster::<_, Piece, 4>::new(taken).unwrap_err();
     p.a.ia.ep_return_poster(taken).unwrap();
+}
+
+#[test]
+fn deferred_buffers_go_out_with_the_doorbell() {
+    let mut p = Pair::connected();
+    p.b.post_recv(1).unwrap();
+    let piece = Piece(p.a.seg(0, 8));
+    let taken = p.a.ia.ep_take_poster(p.a.ep).unwrap();
+    let mut poster = OwningPoster::<_, Piece, 4>::new(taken).unwrap();
+    poster.post_send(piece, CompletionFlags::DEFER).unwrap();
+    assert_eq!(p.b.dtos(p.b.recv), []);
+    poster.ring();
+    assert_eq!(p.b.dtos(p.b.recv), [(1, DtoStatus::Success)]);
+    let event = p.a.next(p.a.request).unwrap();
+    assert!(poster.complete(event).is_ok());
 }

@@ -2,10 +2,12 @@
 #![expect(clippy::unwrap_used, reason = "a test")]
 
 use core::cell::RefCell;
+use core::task::Poll;
 use core::time::Duration;
 
 use crate::pair::*;
-use dat_core::provider::{Completion, Cq, Direction, Extra, Notice, Status};
+use dat_core::provider::{Completion, Cq, Direction, Extra, FaultKind, Notice, Status};
+use dat_core::testing::Fabric;
 use dat_core::*;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -60,6 +62,61 @@ fn an_agent_is_not_called_for_a_freed_event_dispatcher() {
     p.a.ia.evd_post_se(stays, 2).unwrap();
     p.run_until_idle();
     assert_eq!(CALLS.take(), [Some(stays)]);
+}
+
+#[test]
+fn an_agent_is_called_for_what_arrives_after_it_was_given() {
+    let mut p = Pair::unconnected(Merge::Apart, None);
+    let agent = Agent::Function { instance: 0, function: tell };
+    let cno = p.a.ia.cno_create(Some(agent.clone())).unwrap();
+    let evd = p.a.ia.evd_create(4, EvdFlags::SOFTWARE).unwrap();
+    p.a.ia.evd_modify_cno(evd, Some(cno)).unwrap();
+    p.a.ia.evd_post_se(evd, 1).unwrap();
+    p.a.ia.cno_modify_agent(cno, Some(agent)).unwrap();
+    p.run_until_idle();
+    assert_eq!(CALLS.take(), []);
+    p.a.ia.evd_post_se(evd, 2).unwrap();
+    p.run_until_idle();
+    assert_eq!(CALLS.take(), [Some(evd)]);
+}
+
+/// What arrived before an Event Dispatcher moves to another CNO triggers the one it leaves.
+#[test]
+fn a_completion_triggers_the_cno_of_its_time() {
+    let mut p = Pair::connected();
+    let [old, new] = [(); 2].map(|()| p.a.ia.cno_create(None).unwrap());
+    let evd = p.a.request;
+    p.b.post_recv(1).unwrap();
+    p.a.ia.evd_modify_cno(evd, Some(old)).unwrap();
+    p.run_until_idle();
+    p.a.send(1, FLAGS).unwrap();
+    p.a.ia.evd_modify_cno(evd, Some(new)).unwrap();
+    p.run_until_idle();
+    assert_eq!(p.a.ia.cno_trigger(new), Err(DatReturn::QUEUE_EMPTY));
+    assert_eq!(p.a.ia.cno_trigger(old), Ok(evd));
+}
+
+#[test]
+fn a_wait_that_outlives_its_cno_has_a_stale_handle() {
+    let mut p = Pair::unconnected(Merge::Apart, None);
+    let cno = p.a.ia.cno_create(None).unwrap();
+    let mut wait = p.a.ia.cno_wait(p.now, cno, SECOND).unwrap();
+    p.a.ia.cno_wait_end(&mut wait);
+    p.a.ia.cno_free(cno).unwrap();
+    let stale = DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleCno);
+    assert_eq!(p.a.ia.cno_waited(p.now, &mut wait), Poll::Ready(Err(stale)));
+}
+
+/// The peer gets it although nothing else is called.
+#[test]
+fn a_rejection_leaves_with_the_call() {
+    let mut p = Pair::unconnected(Merge::Apart, None);
+    p.ask(b"").unwrap();
+    p.run_until_idle();
+    let cr = p.request().unwrap();
+    p.b.ia.cr_reject(p.now, cr, b"").unwrap();
+    p.a.ia.advance(p.now);
+    assert_eq!(p.a.drain(p.a.conn), [Event::PeerRejected(p.a.ep)]);
 }
 
 #[test]
@@ -171,4 +228,142 @@ fn consequences_of_the_end_are_not_its_cause() {
     assert!(!p.a.dtos(p.a.recv).is_empty());
     p.run_until_idle();
     assert_eq!(p.a.ia.ep_cause(p.a.ep), Ok(Some(fault)));
+}
+
+/// The lengths that receives have are those of this Endpoint, not those of an earlier one in its
+/// slot.
+#[test]
+fn a_message_longer_than_any_receive_of_the_endpoint_is_nonsense() {
+    let fabric: &'static Fabric = Box::leak(Box::new(Fabric::new()));
+    let a = Side::on(open_of::<1>(fabric, 0), fabric, 0, Merge::Apart, None);
+    let b = Side::new(fabric, 1, Merge::Apart, None);
+    let mut p = Pair { fabric, a, b, now: Instant::from_nanos(1) };
+    p.a.post_recv(1).unwrap();
+    p.a.ia.ep_free(p.now, p.a.ep).unwrap();
+    let [recv, request, conn] = [p.a.recv, p.a.request, p.a.conn].map(Some);
+    p.a.ep = p.a.ia.ep_create(Some(p.a.pz), recv, request, conn, None).unwrap();
+    let seg = p.a.seg(0, 8);
+    p.a.ia.ep_post_recv(p.a.ep, &[seg], 2, FLAGS).unwrap();
+    let long = Completion { len: 9, ..completion(index(&p), 0, Status::Success) };
+    p.fabric.forge(0, Cq(0), long);
+    assert_eq!(p.a.next(p.a.recv), None);
+    assert_eq!(p.a.ia.evd_dropped(p.a.recv), Ok((0, 1)));
+}
+
+/// Which operation failed, of what, and with which answers of the device.
+#[test]
+fn the_cause_of_a_broken_connection_is_the_completion_that_failed() {
+    for (direction, operation) in [(Direction::Send, "a request"), (Direction::Recv, "a receive")] {
+        let mut p = Pair::connected();
+        p.fabric.hold(true);
+        p.a.send(1, FLAGS).unwrap();
+        p.a.post_recv(1).unwrap();
+        let failed = Completion {
+            direction,
+            syndrome: 0x13,
+            vendor: 0x88,
+            ..completion(index(&p), 0, Status::RemoteAccess)
+        };
+        let (cq, evd) = match direction {
+            Direction::Send => (1, p.a.request),
+            Direction::Recv => (0, p.a.recv),
+        };
+        p.fabric.forge(0, Cq(cq), failed);
+        assert!(p.a.next(evd).is_some());
+        p.run_until_idle();
+        let cause = p.a.ia.ep_cause(p.a.ep).unwrap().unwrap();
+        let qp = p.a.ia.ep_query(p.a.ep).unwrap().qp.unwrap();
+        assert_eq!((cause.kind, cause.operation), (FaultKind::BadState, operation));
+        assert_eq!((cause.object, cause.number), ("QP", qp.number));
+        assert_eq!((cause.status, cause.syndrome), (Status::RemoteAccess as u8, 0x8813));
+        assert_eq!(cause.cause, "the peer refused access to its memory");
+    }
+}
+
+#[test]
+fn a_soft_watermark_that_is_passed_already_is_reported_at_once() {
+    let mut p = Pair::connected();
+    for cookie in 0..3 {
+        p.a.post_recv(cookie).unwrap();
+    }
+    p.a.ia.ep_set_watermark(p.now, p.a.ep, Some(1), None).unwrap();
+    let evd = p.a.ia.async_evd();
+    assert_eq!(p.a.drain(evd), [Event::Async(AsyncEvent::EpSoftHighWatermark(p.a.ep))]);
+}
+
+#[test]
+fn an_endpoint_that_is_reset_has_no_peer() {
+    let mut p = Pair::connected();
+    p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt).unwrap();
+    let before = p.a.ia.ep_query(p.a.ep).unwrap();
+    assert_eq!((before.remote, u64::from(before.remote_port)), (Some(addr(1)), PORT));
+    p.a.ia.ep_reset(p.a.ep).unwrap();
+    let after = p.a.ia.ep_query(p.a.ep).unwrap();
+    assert_eq!((after.remote, after.remote_port, after.local_port), (None, 0, 0));
+}
+
+#[test]
+fn an_endpoint_that_is_reset_has_no_cause_and_no_reason_of_its_end() {
+    let mut p = Pair::connected();
+    let qp = p.a.ia.ep_query(p.a.ep).unwrap().qp.unwrap();
+    p.fabric.raise(0, Notice::QpError(qp, dat_core::fault!(BadState, "event", "local fault")));
+    p.run_until_idle();
+    assert!(p.a.ia.ep_cause(p.a.ep).unwrap().is_some());
+    p.a.ia.ep_reset(p.a.ep).unwrap();
+    assert_eq!(p.a.ia.ep_cause(p.a.ep).unwrap(), None);
+    // A port that nobody listens on.
+    p.a.ia.ep_connect(p.now, p.a.ep, addr(1), 99, SECOND, b"", Qos::BestEffort).unwrap();
+    p.run_until_idle();
+    assert!(p.a.ia.ep_reject_reason(p.a.ep).unwrap().is_some());
+    p.a.ia.ep_reset(p.a.ep).unwrap();
+    assert_eq!(p.a.ia.ep_reject_reason(p.a.ep).unwrap(), None);
+}
+
+/// The peer learns of an end although nothing else is called.
+#[test]
+fn the_end_of_a_connection_leaves_with_the_call() {
+    for freed in [true, false] {
+        let mut p = Pair::connected();
+        for cookie in 0..3 {
+            p.a.post_recv(cookie).unwrap();
+        }
+        if freed {
+            p.a.ia.ep_free(p.now, p.a.ep).unwrap();
+        } else {
+            p.a.ia.ep_set_watermark(p.now, p.a.ep, None, Some(1)).unwrap();
+        }
+        p.b.ia.advance(p.now);
+        assert_eq!(p.b.drain(p.b.conn), [Event::Disconnected(p.b.ep)]);
+    }
+}
+
+#[test]
+fn receives_that_are_posted_keep_their_attributes() {
+    let mut p = Pair::unconnected(Merge::Apart, None);
+    p.a.post_recv(1).unwrap();
+    let attr = p.a.ia.ep_query(p.a.ep).unwrap().attr;
+    let flags = CompletionFlags::SOLICITED_WAIT;
+    let not_ready = (DatType::InvalidState, DatSubtype::InvalidStateEpNotReady);
+    let argument = (DatType::InvalidParameter, DatSubtype::InvalidArg6);
+    for (new, refused) in [
+        (EpAttr { recv_completion_flags: flags, ..attr }, not_ready),
+        (EpAttr { max_recv_iov: attr.max_recv_iov - 1, ..attr }, argument),
+    ] {
+        let change = EpModify { attr: Some(new), ..EpModify::default() };
+        assert_eq!(code(p.a.ia.ep_modify(p.a.ep, &change)), refused);
+        assert_eq!(p.a.ia.ep_query(p.a.ep).unwrap().attr, attr);
+    }
+}
+
+#[test]
+fn a_stale_endpoint_is_refused_before_what_it_is_to_connect_to() {
+    let mut p = Pair::unconnected(Merge::Apart, None);
+    let [recv, request, conn] = [p.a.recv, p.a.request, p.a.conn].map(Some);
+    let stale = p.a.ia.ep_create(Some(p.a.pz), recv, request, conn, None).unwrap();
+    p.a.ia.ep_free(p.now, stale).unwrap();
+    let refused = (DatType::InvalidHandle, DatSubtype::InvalidHandleEp);
+    let nowhere = (addr(1), 0).into();
+    assert_eq!(code(p.a.ia.ep_common_connect(p.now, stale, nowhere, SECOND, b"")), refused);
+    let alike = p.a.ia.ep_dup_connect(p.now, stale, p.a.ep, SECOND, b"", Qos::BestEffort);
+    assert_eq!(code(alike), refused);
 }

@@ -82,12 +82,20 @@ fn a_reset_gives_back_what_was_not_dequeued() {
         }
         p.run_until_idle();
         assert_eq!(held(&mut p, srq), 3);
+        // Every slot has an Endpoint of the queue, and none of the others takes anything.
+        let evds = [p.b.recv, p.b.request].map(Some);
+        let attr = p.b.ia.ep_attr_default();
+        for _ in 2..8 {
+            let ep = p.b.ia.ep_create_with_srq(Some(p.b.pz), evds[0], evds[1], None, srq, &attr);
+            ep.unwrap();
+        }
         let ep = p.b.ep;
         p.b.ia.ep_disconnect(p.now, ep, CloseFlag::Abrupt).unwrap();
         p.run_until_idle();
         p.b.ia.ep_reset(ep).unwrap();
         assert_eq!(held(&mut p, srq), 0);
         assert_eq!(p.b.drain(p.b.recv), []);
+        assert_eq!(held(&mut p, srq), 0, "listened: {listened}");
         // All places are there again: eleven more fit beside the five that are left.
         let seg = p.b.seg(0, 8);
         let posted =

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test")]
 
 use crate::pair::*;
-use dat_core::provider::{Completion, Cq, Direction, Extra, Status};
+use dat_core::provider::{Completion, Cq, Direction, Extra, FaultKind, Status};
 use dat_core::*;
 
 use DtoStatus::Success;
@@ -200,4 +200,33 @@ fn a_bind_that_is_dequeued_after_a_failure_repeats_no_report() {
     assert_eq!(p.b.drain(p.b.request).len(), 1);
     p.run_until_idle();
     assert_eq!(p.b.drain(asynchronous), []);
+}
+
+#[test]
+fn an_rmr_has_a_binder_until_its_binds_have_been_dequeued() {
+    let mut p = Pair::connected();
+    let rmr = p.b.ia.rmr_create(p.b.pz).unwrap();
+    assert_eq!(p.b.ia.rmr_binder(rmr).unwrap(), None);
+    bind(&mut p, rmr, 1, FLAGS).unwrap();
+    bind(&mut p, rmr, 2, FLAGS).unwrap();
+    for _ in 0..2 {
+        assert_eq!(p.b.ia.rmr_binder(rmr).unwrap(), Some(p.b.ep));
+        assert!(p.b.next(p.b.request).is_some());
+    }
+    assert_eq!(p.b.ia.rmr_binder(rmr).unwrap(), None);
+    p.b.ia.rmr_free(rmr).unwrap();
+    let stale = DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleRmr);
+    assert_eq!(p.b.ia.rmr_binder(rmr).unwrap_err().ret(), stale);
+}
+
+#[test]
+fn a_bind_that_outlives_its_rmr_is_the_cause() {
+    let mut p = Pair::connected();
+    let rmr = p.b.ia.rmr_create(p.b.pz).unwrap();
+    p.fabric.hold(true);
+    bind(&mut p, rmr, 5, FLAGS).unwrap();
+    p.b.ia.rmr_free(rmr).unwrap();
+    p.run_until_idle();
+    let cause = p.b.ia.ep_cause(p.b.ep).unwrap().unwrap();
+    assert_eq!((cause.kind, cause.operation), (FaultKind::Timeout, "a bind"));
 }

@@ -213,3 +213,19 @@ fn events_wait_in_order_until_they_are_taken() {
     assert_eq!(node.poll_event(), end(b, Cause::Remote));
     assert_eq!(node.poll_event(), None);
 }
+
+/// Linux answers a DREQ in timewait with the transaction of the REQ.
+#[test]
+fn a_drep_with_the_transaction_of_the_req_is_an_answer() {
+    let (mut pair, a, b) = Pair::established();
+    pair.lose(Kind::Drep, 1000);
+    pair.nodes[A].cm.disconnect(pair.now, a).unwrap();
+    pair.exchange();
+    let drep = DrepRepr { local_id: b.comm_id(), remote_id: a.comm_id(), private_data: [0; 224] };
+    let transaction = pair.sent(Kind::Req)[0].transaction();
+    pair.inject(A, v4(2), &drep.emit(transaction ^ 1));
+    assert_eq!(pair.events_of(A, a).len(), 1);
+    assert_eq!(pair.nodes[A].cm.counters().wrong_transaction, 1);
+    pair.inject(A, v4(2), &drep.emit(transaction));
+    assert_eq!(pair.last(A, a), end(a, Cause::Local));
+}

@@ -176,3 +176,20 @@ fn every_message_that_leaves_is_counted_once() {
     assert_eq!(pair.sent(Kind::Drep).len(), 1);
     assert_eq!(sent(&pair), [2, 2]);
 }
+
+/// A REQ that is due again when the REP comes is not sent any more.
+#[test]
+fn a_reply_takes_back_the_request_that_is_due_again() {
+    let mut pair = Pair::new();
+    pair.nodes[A].consumer = Consumer::Silent;
+    let a = pair.connect(QPN_A);
+    pair.lose(Kind::Rep, 1);
+    pair.exchange();
+    let rep = pair.sent(Kind::Rep)[0].mad;
+    let cm = &mut pair.nodes[A].cm;
+    let due = cm.next_deadline().unwrap();
+    cm.advance(due);
+    cm.input(due, v4(2), &rep);
+    assert_eq!(cm.poll_transmit(due), None);
+    assert!(matches!(cm.poll_event(), Some(CmEvent::Reply(reply)) if reply.conn == a));
+}

@@ -275,12 +275,16 @@ fn foreign_messages_do_no_harm() {
     let mut other = answer;
     other[24] ^= 0x80;
     pair.inject(A, v4(2), &other);
+    let mut earlier = answer;
+    earlier[15] ^= 1;
+    pair.inject(A, v4(2), &earlier);
     let mut nobody = answer;
     nobody[32..35].fill(0);
     pair.inject(A, v4(2), &nobody);
     assert_eq!(pair.events_of(A, a), []);
     let counters = pair.nodes[A].cm.counters();
-    assert_eq!((counters.foreign, counters.unknown, counters.malformed), (1, 1, 1));
+    assert_eq!((counters.foreign, counters.unknown, counters.malformed), (2, 1, 1));
+    assert_eq!((counters.wrong_address, counters.wrong_transaction), (1, 1));
     pair.inject(A, v4(2), &answer);
     assert_eq!(pair.events_of(A, a), [found(a)]);
     pair.inject(A, v4(2), &answer);

@@ -58,8 +58,7 @@ impl<P: Provider> Ia<'_, P> {
         if timeout.is_zero() {
             return Err(bad(DatSubtype::InvalidArg4));
         }
-        let control = self.objects.eps.live_mut(ep)?;
-        if control.qp.is_none() || control.connect_evd.is_none() {
+        if self.objects.eps.live(ep)?.connect_evd.is_none() {
             return Err(NOT_READY.into());
         }
         self.objects.reserve_events(ep)?;

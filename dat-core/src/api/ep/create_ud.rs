@@ -100,12 +100,11 @@ pub fn sender(header: &[u8; GRH_LEN]) -> Option<IpAddr> {
     (first >> 4 == 6).then(|| IpAddr::V6(Ipv6Addr::from(*source)))
 }
 
-/// The ones' complement sum of a header, all ones if it is sound.
+/// The ones' complement sum of a header: of a sound one the first fold is all ones already.
 fn checksum(header: &[u8; 20]) -> u32 {
     let (words, _) = header.as_chunks::<2>();
     let sum: u32 = words.iter().map(|word| u32::from(u16::from_be_bytes(*word))).sum();
-    let folded = (sum & 0xffff) + (sum >> 16);
-    (folded & 0xffff) + (folded >> 16)
+    (sum & 0xffff) + (sum >> 16)
 }
 
 #[cfg(test)]

@@ -41,7 +41,6 @@ impl<P: Provider> Ia<'_, P> {
         {
             // It completes nothing more when what has completed is taken out. A device that refuses
             // is lost.
-            let _ = self.hca.qp_modify(qp, &QpStep::Error);
             let _ = self.hca.qp_modify(qp, &QpStep::Reset);
         }
         self.drop_outstanding(ep.0.index());

@@ -29,7 +29,7 @@ impl<'s, P: Provider> IaQuery<'s, P> {
     #[doc(alias = "dat_ib_open_query")]
     pub fn open_query(provider: P, parts: Parts<'s, P>, net: Net) -> Self {
         // Nothing will be made of these numbers.
-        Self(Ia::new(provider, parts, net, Instant::ZERO, Random::new([0; 32])))
+        Self(Ia::new(provider, parts, net, Instant::ZERO, Random::new(<_>::default())))
     }
 
     /// What the adapter and the provider can do.

@@ -156,3 +156,46 @@ pub(super) fn check_privileges(privileges: MemPriv, atomics: bool) -> Result<(),
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use std::boxed::Box;
+
+    use super::*;
+    use crate::engine::storage::Storage;
+    use crate::provider::Net;
+    use crate::testing::fabric::Fabric;
+    use crate::testing::hca::LoopHca;
+    use crate::types::time::Instant;
+    use crate::types::triplet::LmrTriplet;
+
+    /// The device reads what the host cannot.
+    #[test]
+    fn only_addresses_of_the_host_are_read_by_it() {
+        let fabric = Fabric::new();
+        let mut storage = Box::new(Storage::<_, 4, 4, 4, 8, 16>::new());
+        let net = Net { addr: [10, 0, 0, 1].into(), prefix: 24, gateway: None, vlan: None };
+        let hca = LoopHca::new(&fabric, 0);
+        let mut ia = Ia::open(hca, storage.parts(), net, Instant::ZERO, [1; 32]).unwrap();
+        let (pz, region) = (ia.pz_create().unwrap(), fabric.region(0));
+        let below = ia.lmr_create(pz, region, MemPriv::ALL).unwrap().lmr;
+        for (memory, va_type, of_host) in [
+            (Memory::Virtual(region), VaType::Va, true),
+            (Memory::Virtual(region), VaType::Zb, false),
+            (Memory::Lmr(below), VaType::Va, true),
+        ] {
+            let made = ia.lmr_create_from(pz, memory, MemPriv::ALL, va_type).unwrap();
+            let addr = va_type.start(region.addr);
+            let triplet = LmrTriplet { addr, len: 8, context: made.lmr_context };
+            let found = lmr::find(ia.data.shared.lmrs, triplet.context).unwrap();
+            let found = found.any(&triplet, lmr::zone(pz.0.index()), MemPriv::LOCAL_READ);
+            assert_eq!(found, Ok((made_key(&ia, made.lmr), of_host)));
+            ia.lmr_free(made.lmr).unwrap();
+        }
+    }
+
+    fn made_key(ia: &Ia<'_, LoopHca<'_>>, lmr: Lmr) -> u32 {
+        ia.objects.lmrs.live(lmr).unwrap().mr.lkey
+    }
+}

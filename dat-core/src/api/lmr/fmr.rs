@@ -48,7 +48,8 @@ impl<P: Provider> Ia<'_, P> {
         let argument = |subtype| DatReturn::new(DatType::InvalidParameter, subtype);
         let slot = lmr.0.index();
         let control = self.objects.lmrs.live(lmr)?;
-        let (mr, old_key, pz, turn) = (control.mr, control.rkey, control.pz, control.turn);
+        let (mr, old_key, pz, turn) =
+            (control.mr, control.rkey, control.pz, control.turn.wrapping_add(1));
         if control.pages == 0 {
             return Err(argument(DatSubtype::InvalidArg1).into());
         }
@@ -82,7 +83,7 @@ impl<P: Provider> Ia<'_, P> {
             pages,
         });
         let zone = zone(pz.0.index());
-        let new = context(slot, turn.wrapping_add(1));
+        let new = context(slot, turn);
         let named = Region { addr: start, len: region.len };
         let key = poster.edit(shared, &near, (slot, zone), edit, cookie, flags, |key| {
             region_shared.bound.fetch_or(OPEN, Ordering::AcqRel);
@@ -93,7 +94,7 @@ impl<P: Provider> Ia<'_, P> {
             if let Some(key) = key {
                 control.rkey = key;
                 control.context = new;
-                control.turn = turn.wrapping_add(1);
+                control.turn = turn;
                 control.va_type = va_type;
                 control.privileges = privileges;
                 control.region = region;

@@ -52,7 +52,6 @@ impl<P: Provider> Ia<'_, P> {
         if let Some(subtype) = state {
             return Err(Error::new(DatType::InvalidState, subtype));
         }
-        self.objects.eps.live(ep)?;
         let (poster, shared, near) = self.posting(ep)?;
         let zone = zone(pz.0.index());
         let edit = KeyEdit::Invalidate(key);

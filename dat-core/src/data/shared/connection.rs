@@ -161,3 +161,29 @@ impl<'s> ConnectionEvents<'s> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_of_its_endpoint_and_its_event_dispatcher() {
+        let (slots, free) = ([const { ConnectionEvent::new() }; 2], Stack::new());
+        let pool = ConnectionEvents::new(&slots, &free);
+        let [ep, other] = [7, 8].map(|generation| Ep(Handle::new(3, generation)));
+        let id = pool.take_free();
+        let (slot, evd) = (pool.get(id).unwrap(), EvdShared::new());
+        assert!(!slot.is_of(ep, 5) && slot.event().is_none());
+        pool.send(id, &evd, 5, ep, Signal::Disconnected);
+        assert_eq!(evd.producer.connection.top(), id);
+        assert!(slot.is_of(ep, 5) && !slot.is_of(ep, 6) && !slot.is_of(other, 5));
+        assert!(slot.is_end() && slot.follows_completions());
+        // Of another Endpoint in the same slot, the mark is not for this one.
+        pool.mark_past(id, other);
+        assert!(slot.follows_completions());
+        pool.mark_past(id, ep);
+        assert!(slot.is_end() && !slot.follows_completions());
+        assert_eq!(slot.event(), Some(Event::Disconnected(ep)));
+        assert_eq!((slot.take(), slot.take()), (Some(Event::Disconnected(ep)), None));
+    }
+}

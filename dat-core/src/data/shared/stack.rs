@@ -75,15 +75,12 @@ impl Stack {
         if link.on.swap(true, Ordering::AcqRel) {
             return false;
         }
-        let mut top = self.0.load(Ordering::Relaxed);
-        loop {
+        // ORDER: Release: the link, and all that the pusher wrote before, precede the new top.
+        let pushed = self.0.fetch_update(Ordering::Release, Ordering::Relaxed, |top| {
             link.next.store(top, Ordering::Relaxed);
-            // ORDER: Release: the link, and all that the pusher wrote before, precede the new top.
-            match self.0.compare_exchange_weak(top, id, Ordering::Release, Ordering::Relaxed) {
-                Ok(_) => return true,
-                Err(now) => top = now,
-            }
-        }
+            Some(id)
+        });
+        pushed.is_ok()
     }
 
     /// The first element of the chain, which stays; or [`END`]. Its links stand still until
