@@ -33,6 +33,9 @@ pub(crate) const ARENA_IOVA: u64 = 0x1_0000_0000;
 /// Its length.
 pub(crate) const ARENA_LEN: usize = 1 << 19;
 
+/// Device address of a run that the device sees nothing of.
+pub(crate) const NOWHERE: u64 = u64::MAX;
+
 /// BAR offset of the driver's doorbell page.
 pub(crate) const UAR: usize = 0x2000;
 /// MAC of the port.
@@ -146,7 +149,12 @@ pub(crate) struct Scripted<const WC: bool> {
 
 impl<const WC: bool> Scripted<WC> {
     pub(crate) fn new() -> Self {
-        let pages = Pages::new(ARENA_LEN, 0);
+        Self::sized(ARENA_LEN)
+    }
+
+    /// With an arena of that many bytes.
+    pub(crate) fn sized(len: usize) -> Self {
+        let pages = Pages::new(len, 0);
         let log = Rc::new(Log::default());
         Self {
             memory: pages.probed(ARENA_ADDR, log.clone()),
@@ -245,6 +253,9 @@ impl<const WC: bool> Scripted<WC> {
             }
             input.truncate(len);
             let op = Opcode::from_code(u16::from_be_bytes([input[0], input[1]])).unwrap();
+            assert_eq!(input[2..6], [0; 4], "reserved");
+            // Only MODIFY_CQ of another size has one.
+            assert_eq!(input[6..8], [0, u8::from(op == Opcode::ModifyCq)], "op_mod of {op:?}");
             let before = self.of(op).len();
             self.commands.borrow_mut().push(Command { op, input });
             let refusal = self.refusals.borrow().get(&op.code()).copied();
@@ -334,7 +345,7 @@ impl<const WC: bool> Dma for Scripted<WC> {
     }
     fn alloc(&self, len: usize, align: usize, _: Reach) -> Option<Span> {
         let offset = self.next.get().next_multiple_of(align);
-        if offset + len > ARENA_LEN {
+        if offset + len > self.memory.len() {
             return None;
         }
         self.next.set(offset + len);
@@ -346,15 +357,19 @@ impl<const WC: bool> Dma for Scripted<WC> {
         assert_eq!(taken, Some(span.len), "freed what was not taken");
     }
     fn iova(&self, offset: usize) -> Option<(u64, usize)> {
-        if offset >= ARENA_LEN {
+        let len = self.memory.len();
+        if offset >= len {
             return None;
         }
         let runs = self.runs.borrow();
         if runs.is_empty() {
-            return Some((ARENA_IOVA + offset as u64, ARENA_LEN - offset));
+            return Some((ARENA_IOVA + offset as u64, len - offset));
         }
         let at = runs.iter().rposition(|&(start, _)| start <= offset)?;
-        let end = runs.get(at + 1).map_or(ARENA_LEN, |run| run.0);
+        if runs[at].1 == NOWHERE {
+            return Some((NOWHERE, 0));
+        }
+        let end = runs.get(at + 1).map_or(len, |run| run.0);
         Some((runs[at].1 + (offset - runs[at].0) as u64, end - offset))
     }
 

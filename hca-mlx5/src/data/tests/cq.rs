@@ -368,6 +368,7 @@ fn a_ring_that_ends_goes_on_in_another_with_what_waits() {
         let end = first + 1 + u32::from(waiting);
         put(RING, end, 4, 0, cqe::RESIZED);
         assert!(q.move_to(&ring), "lap {lap}, log {log}");
+        assert_eq!(p.bytes(RECORD, 4), (first + 2).to_be_bytes(), "lap {lap}, log {log}");
         for n in 0..waiting {
             let polled = q.poll().unwrap();
             assert_eq!((polled.token, polled.len), (101 + n, 64));
@@ -381,6 +382,40 @@ fn a_ring_that_ends_goes_on_in_another_with_what_waits() {
             assert_eq!(q.poll_plain(), Polled::Sent(7, 7), "lap {lap}, log {log}");
         }
         assert_eq!(q.skipped(), 0);
+    }
+}
+
+/// Of the index the device knows 24 bits, in the record and in the register.
+#[test]
+fn the_consumer_index_turns_over_at_24_bits() {
+    type Step = fn(&mut Cq<'_, Scripted<false>>);
+    let steps: [Step; 7] = [
+        |q| assert!(q.poll().is_some()),
+        |q| assert_eq!(q.poll_plain(), Polled::Sent(7, 7)),
+        |q| q.poll_sent(|_, _| true),
+        |q| q.discard(),
+        |q| q.sweep(7, |_, _| {}),
+        |q| assert!(!q.move_to(&Ring::new(0x4000, LOG))),
+        |q| {
+            q.arm(false);
+            q.start_at(1);
+        },
+    ];
+    for (n, step) in steps.into_iter().enumerate() {
+        for (index, next) in [(0xff_fffe, 0xff_ffff_u32), (0xff_ffff, 0)] {
+            let p = Scripted::<false>::new();
+            let mut q = cq(&p);
+            q.start_at(index);
+            if n == 6 {
+                step(&mut q);
+                let word = (1 << 28 | u32::try_from(index).unwrap()).to_be_bytes();
+                assert_eq!(p.bytes(RECORD + 4, 4), word, "arm");
+                continue;
+            }
+            p.put(RING + 64 * (index & 3) as usize, &entry(7, 0, 8, 7, cqe::REQUESTER, 1));
+            step(&mut q);
+            assert_eq!(p.bytes(RECORD, 4), next.to_be_bytes(), "step {n}");
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::vec;
 use std::vec::Vec;
 
 use dat_core::provider::{
-    Access, Bind, Pages, PostFlags, Registration, RmrTriplet, Scope, Segment, SendQueue,
+    Access, Atomic, Bind, Pages, PostFlags, Registration, RmrTriplet, Scope, Segment, SendQueue,
     WorkRequest,
 };
 use proptest::prelude::*;
@@ -171,6 +171,36 @@ fn an_empty_message_has_no_data_segment() {
 }
 
 #[test]
+fn atomics_carry_their_operands_behind_the_far_end() {
+    let segment = [0, 0, 0, 8, 0x11, 0x22, 0x33, 0x44, 0, 0, 0x55, 0x55, 0, 0, 0x10, 0];
+    let (add, swap, compare) = (0x0102_0304_0506_0708_u64, 0x1112_1314_1516_1718_u64, 0x99_u64);
+    for (atomic, opcode, operands) in [
+        (Atomic::FetchAdd(add), 0x12, [add, 0]),
+        (Atomic::CmpSwap { compare, swap }, 0x11, [swap, compare]),
+    ] {
+        let p = Scripted::<false>::new();
+        sq(&p, 4, 0).post(WorkRequest::Atomic(atomic, &PEER), &[far(8)], SIGNALED);
+        let mut ctrl = CTRL_WRITE;
+        (ctrl[3], ctrl[7]) = (opcode, 4);
+        let operands = operands.map(u64::to_be_bytes).concat();
+        assert_eq!(p.bytes(RING, 64), [&ctrl[..], &RADDR, &operands, &segment].concat());
+    }
+}
+
+#[test]
+fn immediates_and_keys_to_close_go_in_the_control_segment() {
+    let p = Scripted::<false>::new();
+    let mut q = sq(&p, 4, 0);
+    q.post(WorkRequest::WriteImmed(&PEER, 0x0102_0304), &[far(8)], SIGNALED);
+    q.post(WorkRequest::SendInvalidate(0x0506_0708), &[far(8)], SIGNALED);
+    let data = [0, 0, 0, 8, 0x11, 0x22, 0x33, 0x44, 0, 0, 0x55, 0x55, 0, 0, 0x10, 0];
+    let write = [0, 0, 0, 9, 0, 0, 0x4d, 3, 0, 0, 0, 8, 1, 2, 3, 4];
+    assert_eq!(p.bytes(RING, 64), pad(&[&write, &RADDR, &data]));
+    let send = [0, 0, 1, 1, 0, 0, 0x4d, 2, 0, 0, 0, 8, 5, 6, 7, 8];
+    assert_eq!(p.bytes(RING + 64, 64), pad(&[&send, &data]));
+}
+
+#[test]
 fn segment_lists_fill_blocks_in_order() {
     let p = Scripted::<false>::new();
     let mut q = sq(&p, 4, 0);
@@ -306,17 +336,45 @@ fn a_fast_registration_is_the_wqe_of_linux() {
         pages: Pages { addr: 0x7f00_0000_2000, lkey: 0x0099_8811, count: 5, log_page: 12 },
     };
     q.post(WorkRequest::Register(&made), &[], SIGNALED);
-    let wqe = p.bytes(RING, 192);
-    assert_eq!(wqe[..16], [0, 0, 0, 0x25, 0, 0, 0x4d, 9, 0, 0, 0, 8, 0, 0x12, 0x34, 5]);
-    assert_eq!(wqe[16..32], [0x20, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0x20, 0x3e, 0x20, 0x43]);
-    assert_eq!(wqe[64..72], [0, 0, 0x7c, 0, 0xff, 0xff, 0xff, 0x77]);
-    assert_eq!(wqe[80..96], [0, 0, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0, 0, 0x45, 0x67]);
-    assert_eq!(wqe[120..128], [0, 0, 0, 12, 0, 0, 0, 0]);
-    assert_eq!(wqe[128..144], [0, 0, 0, 64, 0, 0x99, 0x88, 0x11, 0, 0, 0x7f, 0, 0, 0, 0x20, 0]);
-    assert_eq!(wqe[144..192], [0; 48]);
+    #[rustfmt::skip]
+    let golden: [u8; 192] = {
+        let mut g = [0; 192];
+        let head: [u8; 16] = [0, 0, 0, 0x25, 0, 0, 0x4d, 9, 0, 0, 0, 8, 0, 0x12, 0x34, 5];
+        let umr: [u8; 16] = [0x20, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0x20, 0x3e, 0x20, 0x43];
+        let key: [u8; 32] = [
+            0, 0, 0x7c, 0, 0xff, 0xff, 0xff, 0x77, 0, 0, 0, 0, 0, 0, 0, 0,
+            0, 0, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0, 0, 0x45, 0x67,
+        ];
+        let list: [u8; 16] = [0, 0, 0, 64, 0, 0x99, 0x88, 0x11, 0, 0, 0x7f, 0, 0, 0, 0x20, 0];
+        g[..16].copy_from_slice(&head);
+        g[16..32].copy_from_slice(&umr);
+        g[64..96].copy_from_slice(&key);
+        g[123] = 12;
+        g[128..144].copy_from_slice(&list);
+        g
+    };
+    assert_eq!(p.bytes(RING, 192), golden);
     // The next request waits for it.
     q.post(WorkRequest::Send, &[far(100)], SIGNALED);
     assert_eq!(p.bytes(RING + 192 + 11, 1), [8 | 1 << 5]);
+}
+
+#[test]
+fn a_fast_registration_gives_just_the_rights_asked_for() {
+    let rights = [
+        (Access::LOCAL_READ, 0x04),
+        (Access::LOCAL_WRITE, 0x08),
+        (Access::REMOTE_READ, 0x10),
+        (Access::REMOTE_WRITE, 0x20),
+        (Access::REMOTE_ATOMIC, 0x40),
+    ];
+    for (access, byte) in rights {
+        let p = Scripted::<false>::new();
+        let pages = Pages { addr: 0, lkey: 1, count: 1, log_page: 12 };
+        let made = Registration { old_key: 5, new_key: 6, start: 0, len: 1, access, pages };
+        sq(&p, 4, 0).post(WorkRequest::Register(&made), &[], SIGNALED);
+        assert_eq!(p.bytes(RING + 64, 4), [0, 0, byte, 0]);
+    }
 }
 
 #[test]

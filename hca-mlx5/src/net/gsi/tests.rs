@@ -142,6 +142,13 @@ fn receives_are_posted_and_an_event_is_asked_for() {
         assert_eq!(p.bytes(receive + STRIDE * slot, 4), 296_u32.to_be_bytes());
     }
     assert_eq!(arms(&p), 1);
+    let qp = p.of(Opcode::CreateQp).remove(0);
+    let context = |at: usize, high, low| qp.bits(0x18 + at, high, low);
+    assert_eq!((context(0x00, 23, 16), context(0x10, 23, 0)), (8, 0x00ff_ffff));
+    assert_eq!(1 << context(0x08, 22, 19), u32::from(RECEIVES));
+    assert_eq!(1 << context(0x08, 18, 16), 2, "units of a receive");
+    let entries = |nth| 1 << p.of(Opcode::CreateCq).remove(nth).bits(0x10 + 0x0c, 28, 24);
+    assert_eq!([0, 1].map(entries), [u32::from(SENDS), u32::from(RECEIVES)]);
 }
 
 #[test]
@@ -158,6 +165,7 @@ fn a_datagram_goes_to_the_peers_qp1() {
     assert_eq!(wqe[44..48], [0x40, 0x03, 0xc5, 0x2a]);
     assert_eq!(wqe[48..64], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 168, 7, 2]);
     assert_eq!(wqe[64..68], [0, 0, 1, 0]);
+    assert_eq!(wqe[80..], [0; 48]);
     let addr = u64::from_be_bytes(wqe[72..80].try_into().unwrap());
     // Behind the receives, which end on a multiple of 8.
     assert_eq!(addr % 8, 0);

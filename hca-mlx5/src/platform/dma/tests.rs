@@ -125,6 +125,10 @@ fn outside_reads_zero_and_drops_stores() {
     arena.memory().read_bytes(usize::MAX, &mut tail);
     assert_eq!(tail, [0; 4]);
     arena.memory().write_bytes(usize::MAX, &tail);
+    arena.memory().store_words(4096 - 56, &[1; 8]);
+    assert_eq!(arena.memory().load_words::<8>(4096 - 56), [0; 8]);
+    arena.memory().store_words(4096 - 64, &[3; 8]);
+    assert_eq!(arena.memory().load_words(4096 - 64), [3; 8], "the last block is inside");
 }
 
 #[test]

@@ -214,6 +214,7 @@ impl Nic {
             block = u64::from_be_bytes(self.bytes(Self::at(block) + 0x230, 8).try_into().unwrap());
         }
         let op = Opcode::from_code(u16::from_be_bytes([input[0], input[1]])).unwrap();
+        assert_eq!(input[2..8], [0; 6], "reserved, and no op_mod: {op:?}");
         if self.silent.get() == Some(op) {
             return;
         }
