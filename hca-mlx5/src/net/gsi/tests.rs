@@ -158,7 +158,8 @@ fn a_datagram_goes_to_the_peers_qp1() {
     gsi.send(&PATH, &[0x5c; 256]).unwrap();
     let (_, send) = p.qp_rings(0);
     let wqe = p.bytes(send, 128);
-    assert_eq!((wqe[3], wqe[7], wqe[11]), (0x0a, 5, 8));
+    let [.., a, b, c] = p.of(Opcode::Rst2InitQp)[0].word(8).to_be_bytes();
+    assert_eq!(wqe[..16], [0, 0, 0, 10, a, b, c, 5, 0, 0, 0, 8, 0, 0, 0, 0]);
     assert_eq!(wqe[16..20], [0x80, 1, 0, 0]);
     assert_eq!(wqe[24..32], [0x80, 0, 0, 1, 0, 0, 0xc5, 0x25]);
     assert_eq!(wqe[36..44], [2, 0, 0, 0, 0, 2, 0, 64]);
