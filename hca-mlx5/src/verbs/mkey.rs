@@ -262,9 +262,6 @@ pub fn owns<P: Platform>(platform: &P, pages: &[u64], log_page: u8) -> bool {
                 return true;
             }
             at = at.saturating_add(run);
-            if at >= platform.memory().len() {
-                break;
-            }
         }
         false
     };

@@ -140,3 +140,6 @@ pub(crate) fn destroy<P: Platform>(
 pub(crate) fn end<P: Platform>(device: &mut Device<'_, P>, srq: &SrqObject) -> Result<(), Fault> {
     destroy(device, srq).inspect_err(|_| device.disown(srq.memory))
 }
+
+#[cfg(test)]
+mod tests;

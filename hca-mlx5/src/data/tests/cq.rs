@@ -295,6 +295,22 @@ fn a_number_that_the_last_event_may_have_is_not_used_again() {
     assert_eq!(words, expected.map(Some));
 }
 
+/// What was asked for had its event when something has come, also if that was taken since.
+#[test]
+fn after_each_completion_an_event_can_be_asked_for() {
+    let p = Scripted::<false>::new();
+    let mut q = cq(&p);
+    for n in 0..10_u32 {
+        p.take();
+        q.arm(false);
+        let rang = p.take().iter().any(|op| matches!(op, Op::Write64(..)));
+        assert!(rang, "{n}");
+        let low = u8::from(n & 4 != 0);
+        p.put(RING + 64 * (n & 3) as usize, &entry(1, 0, 8, 0, 0, low));
+        assert!(q.poll().is_some());
+    }
+}
+
 #[test]
 fn an_armed_queue_is_armed_again_only_after_an_event() {
     let p = Scripted::<false>::new();

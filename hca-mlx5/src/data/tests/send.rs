@@ -353,7 +353,7 @@ fn a_window_of_type_2_is_bound_to_the_queue_pair_that_binds_it() {
         sq(&p, 4, 0).post(WorkRequest::Bind(&Bind { scope, ..BIND }), &[], SIGNALED);
         // The flags of the open stacks' first bind; what is bound already cannot be asked to be
         // free.
-        assert_eq!(p.bytes(RING + 16, 1), [flags]);
+        assert_eq!(p.bytes(RING + 16, 12), [flags, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0]);
         assert_eq!(p.bytes(RING + 28, 4), [0x20, 0x3c, 0x60, 0x41]);
         assert_eq!(p.bytes(RING + 68, 4), [0, 0, 0x4d, 0x77]);
     }
@@ -433,7 +433,7 @@ fn gathered_payload_never_travels_inside() {
     let near = Segment { addr: ARENA_ADDR, len: 8, lkey: 7 };
     let mut q = sq(&p, 4, 0);
     q.post(WorkRequest::Send, &[near], SIGNALED | PostFlags::GATHER);
-    assert_eq!(p.bytes(RING + 8, 8), [0, 0, 0, 8, 0, 0, 0, 0]);
+    assert_eq!(p.bytes(RING, 16), [0, 0, 0, 10, 0, 0, 0x4d, 2, 0, 0, 0, 8, 0, 0, 0, 0]);
     assert_eq!(p.bytes(RING + 16, 8), [0, 0, 0, 8, 0, 0, 0, 7]);
     q.post(
         WorkRequest::Write(&RmrTriplet { addr: 1, len: 8, context: 2 }),
@@ -677,8 +677,9 @@ fn counters_wrap_at_sixteen_bits() {
 /// Writes in one go are those of single posts: in bytes, and in what they ring for.
 #[test]
 fn writes_in_one_go_are_those_of_single_posts() {
-    let segments = [arena(DATA, 8), far(100), arena(DATA + 1, 5), far(8), arena(DATA, 29)];
-    for bind in [false, true] {
+    let mut segments = [arena(DATA, 8), far(100), arena(DATA + 1, 5), far(8), arena(DATA, 29)];
+    for bind in [false, true, false, true, false] {
+        segments.rotate_left(1);
         let (one, all) = (Scripted::<true>::new(), Scripted::<true>::new());
         let (mut single, mut list) = (sq(&one, 4, 0x100), sq(&all, 4, 0x100));
         for (p, q) in [(&one, &mut single), (&all, &mut list)] {
