@@ -344,6 +344,7 @@ impl<const WC: bool> Dma for Scripted<WC> {
         &self.memory
     }
     fn alloc(&self, len: usize, align: usize, _: Reach) -> Option<Span> {
+        assert!(align.is_power_of_two());
         let offset = self.next.get().next_multiple_of(align);
         if offset + len > self.memory.len() {
             return None;

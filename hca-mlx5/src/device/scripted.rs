@@ -388,6 +388,7 @@ impl Dma for Scripted {
     }
 
     fn alloc(&self, len: usize, align: usize, _: Reach) -> Option<Span> {
+        assert!(align.is_power_of_two());
         let mut live = self.live.borrow_mut();
         let mut offset = 0;
         for (start, size) in live.iter() {
