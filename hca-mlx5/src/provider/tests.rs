@@ -41,6 +41,9 @@ fn init(pd: Pd, cq: seam::Cq) -> QpInit {
 const NET: Net =
     Net { addr: IpAddr::V4(Ipv4Addr::new(192, 168, 7, 1)), prefix: 24, gateway: None, vlan: None };
 const REGION: Region = Region { addr: ARENA_ADDR, len: 4096 };
+/// A page of the arena.
+const PAGES: Backing<'_> =
+    Backing::Pages { pages: &[crate::data::scripted::ARENA_IOVA], log_page: 12, len: 4096 };
 const NOW: Instant = Instant::from_nanos(1_000_000_000);
 
 #[test]
@@ -106,7 +109,7 @@ fn unknown_objects_are_refused_without_a_command() {
     let mut hca = open(&p);
     let pd = hca.pd_create().unwrap();
     let (cq, _end) = hca.cq_create(1).unwrap();
-    let (_other, other_end) = hca.cq_create(1).unwrap();
+    let (_other, mut other_end) = hca.cq_create(1).unwrap();
     let mr = hca.mr_create(pd, REGION, Access::all()).unwrap();
     let mw = hca.mw_create(pd).unwrap();
     let before = p.commands.borrow().len();
@@ -114,6 +117,18 @@ fn unknown_objects_are_refused_without_a_command() {
         hca.pd_destroy(Pd(0x999)).unwrap_err(),
         hca.mr_create(Pd(0x999), REGION, Access::all()).unwrap_err(),
         hca.mw_create(Pd(0x999)).unwrap_err(),
+        hca.mw_create_for_qp(Pd(0x999)).unwrap_err(),
+        hca.mw_renew(mw).unwrap_err(),
+        hca.mr_reserved(Pd(0x999)).unwrap_err(),
+        hca.mr_allocate(Pd(0x999), 1).unwrap_err(),
+        hca.mr_map(Pd(0x999), PAGES, 0, Access::all()).unwrap_err(),
+        hca.mr_pages(mr, &[], 12).unwrap_err(),
+        hca.cq_resize(cq, &mut other_end, 64).unwrap_err(),
+        hca.cq_resize(seam::Cq(0x999), &mut other_end, 64).unwrap_err(),
+        hca.shared_create(&shared_init(Pd(0x999))).unwrap_err(),
+        hca.shared_arm(SharedRq(0x999), 1).unwrap_err(),
+        hca.qp_create(&QpInit { shared: Some(SharedRq(0x999)), ..init(pd, cq) }).unwrap_err(),
+        hca.qp_create(&QpInit { recv_cq: seam::Cq(0x999), ..init(pd, cq) }).unwrap_err(),
         hca.mr_destroy(Mr { lkey: mr.lkey ^ 1, rkey: mr.rkey }).unwrap_err(),
         hca.mr_destroy(Mr { lkey: mw.rkey, rkey: mw.rkey }).unwrap_err(),
         hca.mw_destroy(Mw { rkey: mr.rkey }).unwrap_err(),
@@ -307,13 +322,56 @@ fn full_tables_say_so_and_leak_nothing() {
     let before = p.commands.borrow().len();
     assert_eq!(hca.qp_create(&init(pd, cq)).unwrap_err().kind, FaultKind::Resources);
     assert_eq!(hca.mw_create(pd).unwrap_err().kind, FaultKind::Resources);
-    let fault = hca.mr_create(pd, REGION, Access::all()).unwrap_err();
-    assert_eq!(fault.kind, FaultKind::Resources);
+    for fault in [
+        hca.mr_create(pd, REGION, Access::all()).unwrap_err(),
+        hca.mr_map(pd, PAGES, 0, Access::all()).unwrap_err(),
+        hca.mr_reserved(pd).unwrap_err(),
+        hca.mr_allocate(pd, 1).unwrap_err(),
+        hca.mw_create_for_qp(pd).unwrap_err(),
+    ] {
+        assert_eq!((fault.kind, fault.object), (FaultKind::Resources, "memory keys"), "{fault}");
+    }
     assert_eq!(p.commands.borrow().len(), before);
     for _ in 0..3 {
         hca.cq_create(1).unwrap();
     }
     assert_eq!(hca.cq_create(1).map(drop).unwrap_err().kind, FaultKind::Resources);
+}
+
+/// The key of the driver's own device addresses, for who owns all memory.
+#[test]
+fn a_reserved_region_is_one_key_without_translation() {
+    let p = Scripted::<false>::new();
+    let mut hca = open(&p);
+    let pd = hca.pd_create().unwrap();
+    let mr = hca.mr_reserved(pd).unwrap();
+    assert_eq!(mr.lkey, mr.rkey);
+    let command = p.of(Opcode::CreateMkey).pop().unwrap();
+    assert_eq!((command.word(0x10), command.word(0x1c)), (0xc00, 1 << 31 | pd.0));
+    assert_eq!(hca.pd_destroy(pd).unwrap_err().kind, FaultKind::BadState, "in use");
+    hca.mr_destroy(mr).unwrap();
+    hca.pd_destroy(pd).unwrap();
+}
+
+#[test]
+fn a_window_of_type_2_comes_anew_with_another_key() {
+    let p = Scripted::<false>::new();
+    let mut hca = open(&p);
+    let pd = hca.pd_create().unwrap();
+    let old = hca.mw_create_for_qp(pd).unwrap();
+    // Binds have given it another low byte since.
+    let new = hca.mw_renew(Mw { rkey: old.rkey ^ 0x55 }).unwrap();
+    assert_ne!(new.rkey >> 8, old.rkey >> 8);
+    let made = p.of(Opcode::CreateMkey);
+    assert!(made.iter().rev().take(2).all(|command| command.word(0x1c) == 1 << 24 | pd.0));
+    assert_eq!(p.of(Opcode::DestroyMkey).pop().unwrap().word(8), old.rkey >> 8);
+    assert!(hca.mw_destroy(old).is_err());
+    // One that the device does not let go of stays, and no other is left behind.
+    p.refuse(Opcode::DestroyMkey, 6, 0);
+    assert_eq!(hca.mw_renew(new).unwrap_err().status, 6);
+    p.refusals.borrow_mut().clear();
+    hca.mw_destroy(new).unwrap();
+    hca.pd_destroy(pd).unwrap();
 }
 
 #[test]
@@ -351,6 +409,179 @@ fn close_destroys_what_is_left_in_reverse() {
     let at = |op| ops.iter().rposition(|o| *o == op).unwrap();
     assert!(at(Opcode::DestroyQp) < at(Opcode::TeardownHca));
     assert!(hca.mad_send(&path(), &[0; 256]).is_err());
+}
+
+#[test]
+fn a_lost_device_is_left_alone() {
+    let p = Scripted::<false>::new();
+    let mut hca = open(&p);
+    hca.set_net(&NET, NOW).unwrap();
+    let network = hca.network.as_mut().unwrap();
+    network.fail(dat_core::fault!(BadState, "Ethernet port", "it failed"));
+    let (held, commands) = (p.held(), p.commands.borrow().len());
+    hca.device.queue.kill(dat_core::fault!(Gone, "test", "pulled"));
+    assert_eq!(hca.next_deadline(), Some(Instant::ZERO), "it has to be reported");
+    for second in 1..5 {
+        hca.service(NOW + Duration::from_secs(10 * second));
+        assert_eq!((p.held(), p.commands.borrow().len()), (held, commands));
+    }
+    assert!(matches!(hca.notice(), Some(Notice::Catastrophic(_))));
+    assert!(hca.notice().is_none());
+    assert_eq!(hca.next_deadline(), Some(Instant::NEVER));
+}
+
+#[test]
+fn fixed_neighbours_are_known_from_the_start() {
+    let mac = [2, 0, 0, 0, 0, 9];
+    let peer = path().remote;
+    let fixed = [(peer, mac)];
+    let p = Scripted::<false>::new();
+    let mut device = p.device();
+    device.config.neighbours = &fixed;
+    let mut hca: Hca<'_, false> = Mlx5::over(device, &Config::default()).unwrap();
+    hca.set_net(&NET, NOW).unwrap();
+    let Poll::Ready(Ok(path)) = hca.resolve(peer, NOW) else { panic!("pending") };
+    assert_eq!((path.remote, path.remote_mac), (peer, mac));
+    let p = Scripted::<false>::new();
+    let mut device = p.device();
+    let wrong = [(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), mac)];
+    device.config.neighbours = &wrong;
+    let mut hca: Hca<'_, false> = Mlx5::over(device, &Config::default()).unwrap();
+    assert_eq!(hca.set_net(&NET, NOW).unwrap_err().kind, FaultKind::BadParameter);
+}
+
+/// Offset in the arena of the first receive buffer of the raw Ethernet port.
+fn frame_buffer(p: &Scripted<false>) -> usize {
+    let at = |address| usize::try_from(address - crate::data::scripted::ARENA_IOVA).unwrap();
+    let ring = at(p.of(Opcode::CreateRq).pop().unwrap().wide(0x110));
+    at(u64::from_be_bytes(p.bytes(ring + 8, 8).try_into().unwrap()))
+}
+
+/// Frames sent since the last look, and requests for an event of the port's queue.
+fn sent_and_armed(p: &Scripted<false>, cqn: u32) -> (usize, usize) {
+    let log = p.take();
+    let sent = log.iter().filter(|op| matches!(op, Op::Write64(at, _) if *at == UAR + 0x800));
+    let armed = log.iter().filter(|op| {
+        matches!(op, Op::Write64(at, word) if *at == UAR + 0x20 && word[4..] == cqn.to_be_bytes())
+    });
+    (sent.count(), armed.count())
+}
+
+/// An address resolves with the answer that arrives as a frame, which an event announces.
+#[test]
+fn an_answer_from_the_wire_resolves_an_address() {
+    let p = Scripted::<false>::new();
+    let mut hca = open(&p);
+    p.take();
+    hca.set_net(&NET, NOW).unwrap();
+    let network = hca.network.as_ref().unwrap();
+    let cqn = (0..0x1000).find(|number| network.owns_cq(*number)).unwrap();
+    assert_eq!(sent_and_armed(&p, cqn), (0, 1));
+    hca.service(NOW);
+    assert_eq!(sent_and_armed(&p, cqn), (1, 0), "the first announcement; no event came");
+    assert!(hca.resolve(path().remote, NOW).is_pending());
+    assert_eq!(sent_and_armed(&p, cqn), (1, 0), "the question");
+    assert!(matches!(hca.resolve(NET.addr, NOW), Poll::Ready(Ok(_))));
+    assert_eq!(sent_and_armed(&p, cqn), (0, 0));
+
+    let mut reply = crate::data::scripted::MAC.to_vec();
+    reply.extend([2, 0, 0, 0, 0, 2, 8, 6, 0, 1, 8, 0, 6, 4, 0, 2]);
+    reply.extend([2, 0, 0, 0, 0, 2, 192, 168, 7, 2]);
+    reply.extend(crate::data::scripted::MAC);
+    reply.extend([192, 168, 7, 1]);
+    p.put(frame_buffer(&p), &reply);
+    let mut cqe = [0; 64];
+    cqe[0x2f] = u8::try_from(reply.len()).unwrap();
+    cqe[0x3f] = 2 << 4;
+    p.put(p.cq_ring(2), &cqe);
+    let _ = hca.device.events.push_back(Event::Completion { cqn });
+    p.take();
+    hca.service(NOW);
+    assert_eq!(sent_and_armed(&p, cqn), (0, 1), "another event is asked for");
+    assert_eq!(hca.neighbours().unwrap().accepted, 1);
+    let Poll::Ready(Ok(way)) = hca.resolve(path().remote, NOW) else { panic!("pending") };
+    assert_eq!(way.remote_mac, [2, 0, 0, 0, 0, 2]);
+    hca.service(NOW);
+    assert_eq!(sent_and_armed(&p, cqn), (0, 0));
+}
+
+#[test]
+fn a_link_that_comes_back_is_announced_on() {
+    let p = Scripted::<false>::new();
+    let mut hca = open(&p);
+    hca.set_net(&NET, NOW).unwrap();
+    for second in 0..5 {
+        hca.service(NOW + Duration::from_secs(second));
+    }
+    let late = NOW + Duration::from_secs(60);
+    p.take();
+    hca.service(late);
+    assert_eq!(sent_and_armed(&p, 0).0, 0, "all is announced");
+    let _ = hca.device.events.push_back(Event::Port { port: 1, up: true });
+    hca.service(late);
+    assert_eq!(sent_and_armed(&p, 0).0, 1);
+    assert!(hca.next_deadline().is_some_and(|due| due <= late + Duration::from_secs(2)));
+}
+
+/// Frames without end take a bounded share of each service, and the next is due at once.
+#[test]
+fn frames_without_end_hold_up_no_service() {
+    let p = Scripted::<false>::new();
+    let mut hca = open(&p);
+    hca.set_net(&NET, NOW).unwrap();
+    hca.service(NOW);
+    assert_ne!(hca.next_deadline(), Some(Instant::ZERO));
+    let ring = p.cq_ring(2);
+    let (mut taken, most) = (0_u32, 2 * u32::try_from(crate::data::work::FRAMES).unwrap() + 5);
+    p.look(move |offset, value| {
+        let at = offset.wrapping_sub(ring);
+        if at >= 64 * 128 || at % 64 != 0x3c || taken == most {
+            return value;
+        }
+        let entry = (taken & 0xffff) << 16 | 2 << 4 | (taken / 128) & 1;
+        taken += 1;
+        entry.to_be()
+    });
+    for (malformed, due) in [(128, true), (256, true), (261, false)] {
+        hca.service(NOW);
+        assert_eq!(hca.neighbours().unwrap().malformed, malformed);
+        assert_eq!(hca.next_deadline() == Some(Instant::ZERO), due, "{malformed}");
+    }
+}
+
+#[test]
+fn a_failed_port_is_made_anew_once_a_second() {
+    let p = Scripted::<false>::sized(1 << 21);
+    let mut hca = open(&p);
+    hca.set_net(&NET, NOW).unwrap();
+    let made = || p.of(Opcode::CreateSq).len();
+    let at = |millis| NOW + Duration::from_millis(millis);
+    let fail = |hca: &mut Hca<'_, false>| {
+        let fault = dat_core::fault!(BadState, "Ethernet port", "it failed");
+        hca.network.as_mut().unwrap().fail(fault);
+    };
+    hca.service(at(0));
+    assert_eq!(made(), 1);
+    fail(&mut hca);
+    hca.service(at(0));
+    assert_eq!(made(), 2);
+    fail(&mut hca);
+    hca.service(at(999));
+    assert_eq!(made(), 2);
+    assert_eq!(hca.next_deadline(), Some(at(1000)));
+    hca.service(at(1000));
+    assert_eq!(made(), 3);
+    // One that cannot be made is tried again.
+    fail(&mut hca);
+    p.refuse(Opcode::CreateSq, 3, 0);
+    hca.service(at(2000));
+    p.refusals.borrow_mut().clear();
+    hca.service(at(2500));
+    assert_eq!(made(), 4);
+    hca.service(at(3000));
+    assert_eq!(made(), 5);
+    hca.close().unwrap();
+    assert_eq!(p.held(), 0);
 }
 
 fn path() -> Path {
@@ -438,11 +669,19 @@ fn both_ipv6_addresses_have_their_index() {
     let addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1);
     let net = Net { addr: IpAddr::V6(addr), prefix: 64, gateway: None, vlan: None };
     hca.set_net(&net, NOW).unwrap();
-    assert_eq!(p.of(Opcode::SetRoceAddress).len(), 2);
+    let entries = |from: usize| -> Vec<_> {
+        p.of(Opcode::SetRoceAddress)[from..]
+            .iter()
+            .map(|c| (c.word(8) >> 16, c.wide(0x10)))
+            .collect()
+    };
+    assert_eq!(entries(0), [(0, 0xfd00 << 48), (1, 0xfe80 << 48)]);
     let network = hca.network.as_ref().unwrap();
     let peer = IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 9));
     assert_eq!(network.source_index(peer), 1);
     assert_eq!(network.source_index(IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2))), 0);
+    hca.close().unwrap();
+    assert_eq!(entries(2), [(1, 0), (0, 0)], "the last first");
 }
 
 #[test]
