@@ -4,7 +4,7 @@
 
 use core::cell::{Cell, RefCell};
 use std::boxed::Box;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::vec;
 use std::vec::Vec;
@@ -141,6 +141,8 @@ pub(crate) struct Scripted<const WC: bool> {
     /// Opcodes the device refuses, with which status, and after how many it took.
     pub(crate) refusals: RefCell<BTreeMap<u16, (u8, usize)>>,
     numbers: Cell<u32>,
+    /// Numbers that the next keys get instead of fresh ones.
+    pub(crate) given: RefCell<VecDeque<u32>>,
     command_page: Cell<u64>,
     clock: Cell<u64>,
     /// Spans taken and not given back.
@@ -165,6 +167,7 @@ impl<const WC: bool> Scripted<WC> {
             commands: RefCell::new(Vec::new()),
             refusals: RefCell::new(BTreeMap::new()),
             numbers: Cell::new(0x40),
+            given: RefCell::default(),
             command_page: Cell::new(0),
             clock: Cell::new(0),
             live: RefCell::new(BTreeMap::new()),
@@ -266,8 +269,11 @@ impl<const WC: bool> Scripted<WC> {
                     output[4..8].copy_from_slice(&0x00ab_cdef_u32.to_be_bytes());
                 }
                 _ => {
+                    let given =
+                        (op == Opcode::CreateMkey).then(|| self.given.borrow_mut().pop_front());
                     self.numbers.set(self.numbers.get() + 1);
-                    output[8..12].copy_from_slice(&self.numbers.get().to_be_bytes());
+                    let number = given.flatten().unwrap_or(self.numbers.get());
+                    output[8..12].copy_from_slice(&number.to_be_bytes());
                     output[15] = u8::from(op == Opcode::QueryVportState);
                 }
             }

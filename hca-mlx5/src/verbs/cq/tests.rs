@@ -5,6 +5,7 @@ use dat_core::provider::{CompletionQueue as _, FaultKind};
 
 use super::*;
 use crate::data::scripted::{ARENA_IOVA, Scripted, UAR};
+use crate::device::eq::EventQueue;
 use crate::prm::cqe;
 
 /// A device that resizes completion queues.
@@ -34,6 +35,10 @@ fn write(p: &Scripted<false>, at: usize, opcode: u8, token: u16, lap: bool) {
 fn create_states_the_whole_shape() {
     let p = Scripted::<false>::new();
     let mut device = p.device();
+    for _ in 0..3 {
+        let queue = EventQueue::create(&mut device, 6, 0, 0).unwrap();
+        assert!(device.event_queues.push(queue).is_ok());
+    }
     let (object, end) = create(&mut device, 100).unwrap();
     assert_eq!((end.slots(), end.cqn()), (128, object.cqn.0));
     let command = p.of(Opcode::CreateCq).remove(0);
@@ -46,6 +51,7 @@ fn create_states_the_whole_shape() {
     let place = start & ((1 << log_page) - 1);
     assert!(place + 8192 <= 1 << log_page);
     golden[0x18..0x1c].copy_from_slice(&((place >> (log_page - 12)) as u32).to_be_bytes());
+    golden[0x27] = device.event_queues[device::COMPLETION_EVENTS].number();
     golden[0x28] = log_page - 12;
     golden[0x48..0x50].copy_from_slice(&(start + 8192).to_be_bytes());
     golden[0x110..].copy_from_slice(&(start - place).to_be_bytes());
@@ -84,25 +90,32 @@ fn a_refused_create_gives_its_memory_back() {
 
 #[test]
 fn resize_names_the_other_ring_and_nothing_else() {
-    let p = Scripted::<false>::new();
-    let mut device = device(&p);
-    let (mut object, mut end) = create(&mut device, 4).unwrap();
-    write(&p, ring(&p, Opcode::CreateCq, 0), cqe::RESIZED, 0, false);
-    resize(&mut device, &mut object, &mut end, 9).unwrap();
-    assert_eq!(end.slots(), 16);
-    let command = p.of(Opcode::ModifyCq).remove(0);
-    assert_eq!(command.input.len(), 0x110 + 8);
-    let at = ring(&p, Opcode::ModifyCq, 0);
-    let mut golden = std::vec![0; 0x110 + 8];
-    golden[..2].copy_from_slice(&Opcode::ModifyCq.code().to_be_bytes());
-    golden[7] = 1;
-    golden[8..12].copy_from_slice(&object.cqn.0.to_be_bytes());
-    golden[15] = 7;
-    golden[0x18..0x1c].copy_from_slice(&((at % 4096) as u32).to_be_bytes());
-    golden[0x1c] = 4;
-    golden[0x110..].copy_from_slice(&(ARENA_IOVA + (at & !0xfff) as u64).to_be_bytes());
-    assert_eq!(command.input, golden);
-    assert_ne!(at, object.home.offset);
+    for (entries, log) in [(9, 4), (200, 8)] {
+        let p = Scripted::<false>::new();
+        let mut device = device(&p);
+        let (mut object, mut end) = create(&mut device, 4).unwrap();
+        write(&p, ring(&p, Opcode::CreateCq, 0), cqe::RESIZED, 0, false);
+        resize(&mut device, &mut object, &mut end, entries).unwrap();
+        assert_eq!(end.slots(), 1 << log);
+        let command = p.of(Opcode::ModifyCq).remove(0);
+        let at = object.moved.unwrap().offset;
+        assert_eq!(ring(&p, Opcode::ModifyCq, 0), at);
+        let start = ARENA_IOVA + at as u64;
+        let log_page = 12 + command.input[0x28];
+        let place = start & ((1 << log_page) - 1);
+        let bytes = CQE << log;
+        assert!(place + bytes as u64 <= 1 << log_page, "the least page that holds it");
+        let mut golden = std::vec![0; 0x110 + 8];
+        golden[..2].copy_from_slice(&Opcode::ModifyCq.code().to_be_bytes());
+        golden[7] = 1;
+        golden[8..12].copy_from_slice(&object.cqn.0.to_be_bytes());
+        golden[15] = 7;
+        golden[0x18..0x1c].copy_from_slice(&((place >> (log_page - 12)) as u32).to_be_bytes());
+        golden[0x1c] = log;
+        golden[0x28] = log_page - 12;
+        golden[0x110..].copy_from_slice(&(start - place).to_be_bytes());
+        assert_eq!(command.input, golden);
+    }
 }
 
 /// As often as it is resized, it has its first memory and at most one ring more; the first is used
@@ -116,7 +129,7 @@ fn rings_that_are_left_go_back_to_the_arena() {
     let home = p.held();
     let mut at = ring(&p, Opcode::CreateCq, 0);
     let line = memory::LINE;
-    let moves = [(64, 64 * 64 + line), (4, 0), (8, 8 * 64 + line), (16, 16 * 64 + line), (8, 0)];
+    let moves = [(64, 64 * 64 + line), (4, 0), (8, 8 * 64 + line), (16, 16 * 64 + line)];
     for (n, (entries, more)) in moves.into_iter().enumerate() {
         let index = n as u32;
         write(
@@ -126,9 +139,15 @@ fn rings_that_are_left_go_back_to_the_arena() {
             0,
             index & end.slots() != 0,
         );
+        // One that the device refuses changes nothing.
+        p.refuse(Opcode::ModifyCq, 5, 0);
+        let before = p.held();
+        assert!(resize(&mut device, &mut object, &mut end, entries).is_err());
+        assert_eq!(p.held(), before);
+        p.refusals.borrow_mut().clear();
         resize(&mut device, &mut object, &mut end, entries).unwrap();
         assert_eq!((end.slots(), p.held()), (entries, home + more), "move {n}");
-        at = ring(&p, Opcode::ModifyCq, n);
+        at = ring(&p, Opcode::ModifyCq, 2 * n + 1);
         assert_eq!(at == object.home.offset, more == 0, "move {n}");
     }
     destroy(&mut device, &object).unwrap();
@@ -159,15 +178,15 @@ fn a_ring_is_no_shorter_than_what_waits() {
     let mut device = device(&p);
     let (mut object, mut end) = create(&mut device, 16).unwrap();
     let at = ring(&p, Opcode::CreateCq, 0);
-    for token in 0..3 {
+    for token in 0..2 {
         write(&p, at + 64 * usize::from(token), cqe::REQUESTER, 10 + token, false);
     }
-    write(&p, at + 64 * 3, cqe::RESIZED, 0, false);
-    // The device's last entry is one that waits, as long as it is not taken.
+    write(&p, at + 64 * 2, cqe::RESIZED, 0, false);
+    // Three that were written, and one more.
     resize(&mut device, &mut object, &mut end, 1).unwrap();
-    assert_eq!(end.slots(), 8);
-    let tokens = [end.poll(), end.poll(), end.poll()].map(|polled| polled.map(|c| c.token));
-    assert_eq!(tokens, [Some(10), Some(11), Some(12)]);
+    assert_eq!(end.slots(), 4);
+    let tokens = [end.poll(), end.poll()].map(|polled| polled.map(|c| c.token));
+    assert_eq!(tokens, [Some(10), Some(11)]);
     assert_eq!(end.poll(), None);
 }
 

@@ -72,20 +72,22 @@ fn only_the_arena_can_be_registered() {
     ] {
         let region = Region { addr, len };
         let fault = mkey::create(&mut device, 1, region, addr, Access::all()).unwrap_err();
-        assert_eq!(fault.kind, FaultKind::BadParameter);
+        assert_eq!((fault.kind, fault.operation), (FaultKind::BadParameter, "CREATE_MKEY"));
     }
     assert!(p.of(Opcode::CreateMkey).is_empty());
     let whole = Region { addr: ARENA_ADDR, len: ARENA_LEN as u64 };
     mkey::create(&mut device, 1, whole, 0, Access::all()).unwrap();
 }
 
-/// A host that has lent all but the last byte of its address space, and sees it at half of it.
+/// A host that has lent all but the last byte of its address space, and sees it at half of it, but
+/// for one page.
 struct Lender;
 
 impl Lend for Lender {
     fn lent(&self, region: Region) -> Option<u64> {
         let end = region.addr.checked_add(region.len)?;
-        (end < u64::MAX).then_some(region.addr / 2)
+        let iova = if region.addr == 0x9000 { u64::MAX - 10 } else { region.addr / 2 };
+        (end < u64::MAX).then_some(iova)
     }
     fn shared(&self, _: &[u8; 40]) -> Option<Region> {
         None
@@ -104,6 +106,7 @@ fn what_was_lent_can_be_registered_too() {
     }
     assert!(at(0x8000, mkey::MAX_REGION + 1).is_err());
     assert!(at(u64::MAX - 1, 1).is_err(), "not lent");
+    assert!(at(0x9000, 8).is_ok() && at(0x9000, 11).is_err(), "beyond the last address");
     // What is both is of the arena.
     assert!(matches!(at(ARENA_ADDR, 64), Ok(Place::Arena(_))));
     mkey::create(&mut device, 7, Region { addr: 0x8000, len: 4096 }, 0x8000, Access::LOCAL_READ)
@@ -191,6 +194,7 @@ fn allocated_key_command() {
     assert_eq!(command.word(0x10), 0x4000_8100, "free, umr_en, MTT, no rights");
     assert_eq!((command.word(0x44), command.word(0x60)), (8, 0), "room for 16, none there");
     assert_eq!(command.word(0x48) & 0x3f, 12);
+    assert_eq!((command.wide(0x20), command.wide(0x28)), (0, 0), "nothing yet");
 }
 
 #[test]
@@ -249,10 +253,64 @@ fn physical_key_command() {
     let command = p.of(Opcode::CreateMkey).remove(0);
     assert_eq!(command.word(0x10), 0x0000_0c00, "lw lr, no translation, nothing remote");
     assert_eq!(command.word(0x1c), 0x8000_0077, "length64");
+    assert_eq!(command.word(0x14) >> 8, 0x00ff_ffff, "of any queue pair");
 }
 
 #[test]
 fn keys_are_index_and_variant() {
     let key = Mkey::new(0x00ab_cdef, 0x42);
     assert_eq!((key.0, key.index()), (0xabcd_ef42, 0x00ab_cdef));
+}
+
+/// A device that gives the indexes of destroyed keys out again, with an order of low bytes in which
+/// one follows the other.
+fn reusing(p: &Scripted<false>) -> crate::device::Device<'_, Scripted<false>> {
+    let mut device = p.device();
+    let mut byte = 0_u8;
+    device.key_rest.order.fill(|| {
+        byte = byte.wrapping_add(1);
+        byte
+    });
+    device
+}
+
+#[test]
+fn an_index_that_comes_again_has_the_next_key() {
+    let p = Scripted::<false>::new();
+    let mut device = reusing(&p);
+    let make = |device: &mut _| mkey::physical(device, 1).unwrap();
+    p.given.borrow_mut().extend([0x60; 3]);
+    let mut key = make(&mut device);
+    for tries in [2, 1] {
+        mkey::destroy(&mut device, key).unwrap();
+        p.commands.borrow_mut().clear();
+        let next = make(&mut device);
+        assert_eq!((next.index(), next.0), (0x60, device.key_rest.order.after(key.0)));
+        // The first guess was none; what came of it was destroyed, unused.
+        assert_eq!(
+            (p.of(Opcode::CreateMkey).len(), p.of(Opcode::DestroyMkey).len()),
+            (tries, tries - 1)
+        );
+        p.given.borrow_mut().extend([0x60; 2]);
+        p.given.borrow_mut().truncate(1);
+        key = next;
+    }
+}
+
+#[test]
+fn a_firmware_without_an_order_gets_any_key_after_four_tries() {
+    let p = Scripted::<false>::new();
+    let mut device = reusing(&p);
+    p.given.borrow_mut().extend([0x61, 0x62, 0x63, 0x64]);
+    let keys = [(); 4].map(|()| mkey::physical(&mut device, 1).unwrap());
+    for key in keys {
+        mkey::destroy(&mut device, key).unwrap();
+    }
+    p.commands.borrow_mut().clear();
+    // Each time another one than the last that was guessed.
+    p.given.borrow_mut().extend([0x62, 0x61, 0x64, 0x63, 0x65]);
+    assert_eq!(mkey::physical(&mut device, 1).unwrap().index(), 0x63);
+    assert_eq!((p.of(Opcode::CreateMkey).len(), p.of(Opcode::DestroyMkey).len()), (4, 3));
+    let destroyed = p.of(Opcode::DestroyMkey);
+    assert!(destroyed.iter().map(|command| command.word(8)).eq([0x62, 0x61, 0x64]));
 }

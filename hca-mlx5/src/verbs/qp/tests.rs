@@ -123,6 +123,11 @@ fn the_greatest_attributes_are_taken() {
     }
     let last = p.of(Opcode::CreateQp).remove(2);
     assert_eq!(bits(&last, 0x08, 18, 16), 4, "ten segments in a slot of 256 bytes");
+    for receives in [0, 1] {
+        let one = QpSpec { receives, receive_segments: MAX_SEGMENTS, ..spec() };
+        create(&mut device, &one).unwrap();
+        assert_eq!(bits(&p.of(Opcode::CreateQp).pop().unwrap(), 0x08, 22, 19), 0, "one receive");
+    }
     device.caps.general.set_log_max_qp_sz(5);
     create(&mut device, &spec()).unwrap();
     device.caps.general.set_log_max_qp_sz(4);
@@ -167,11 +172,14 @@ fn the_ends_are_where_the_device_looks() {
 fn impossible_attributes_are_refused_before_any_command() {
     let p = Scripted::<false>::new();
     let mut device = p.device();
+    // A context's field holds no more than 15.
+    device.caps.general.set_log_max_qp_sz(20);
     let held = p.held();
     for bad in [
         QpSpec { requests: 11_000, ..spec() },
         QpSpec { receives: 40_000, ..spec() },
         QpSpec { request_segments: 11, ..spec() },
+        QpSpec { receive_segments: 11, ..spec() },
         QpSpec { receive_segments: 255, ..spec() },
     ] {
         let fault = create(&mut device, &bad).map(drop).unwrap_err();
@@ -320,9 +328,11 @@ fn rtr_carries_the_roce_path() {
     );
     assert_eq!(command.input, golden);
     // No longer message than the device has.
-    device.caps.general.set_log_max_msg(20);
-    step(&mut device, Qpn(0x4d), &rtr).unwrap();
-    assert_eq!(bits(&p.of(Opcode::Init2RtrQp)[1], 0x08, 28, 24), 20);
+    for (log, longest) in [(20, 20), (31, 30)] {
+        device.caps.general.set_log_max_msg(log);
+        step(&mut device, Qpn(0x4d), &rtr).unwrap();
+        assert_eq!(bits(&p.of(Opcode::Init2RtrQp).pop().unwrap(), 0x08, 28, 24), longest);
+    }
 }
 
 #[test]
