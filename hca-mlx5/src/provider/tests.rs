@@ -55,7 +55,36 @@ fn limits_are_the_devices_and_the_tables() {
     assert_eq!((limits.max_cqe, limits.max_qp_requests, limits.max_reads), (1 << 21, 10_922, 16));
     assert_eq!((limits.max_message, limits.max_segments), (1 << 30, 10));
     assert_eq!((limits.mtu, limits.firmware), (Mtu::B1024, (14, 12, 1220)));
-    assert!(limits.windows);
+    assert!(limits.windows && !limits.atomics);
+    assert_eq!((limits.max_region, limits.max_pd), (mkey::MAX_REGION, 4));
+    assert_eq!((limits.node_guid, limits.hardware), (0x1234, (0, 0)));
+    assert_eq!((limits.max_shared, limits.max_shared_receives), (1, 0));
+    // What the device has less of than the tables.
+    let p = Scripted::<false>::new();
+    let mut device = p.device();
+    let general = &mut device.caps.general;
+    general.set_log_max_qp(1);
+    general.set_log_max_qp_sz(10);
+    general.set_log_max_cq(1);
+    general.set_log_max_cq_sz(10);
+    general.set_log_max_mkey(2);
+    general.set_log_max_pd(0);
+    general.set_log_max_msg(20);
+    general.set_log_max_ra_req_qp(3);
+    general.set_log_max_srq(2);
+    general.set_log_max_srq_sz(4);
+    general.set_local_ca_ack_delay(15);
+    let hca: Hca<'_, false> = Mlx5::over(device, &Config::default()).unwrap();
+    let limits = hca.limits();
+    assert_eq!((limits.max_qp, limits.max_cq, limits.max_mkey, limits.max_pd), (2, 2, 4, 1));
+    assert_eq!((limits.max_cqe, limits.max_qp_requests, limits.max_reads), (512, 341, 8));
+    assert_eq!((limits.max_message, limits.ack_delay), (1 << 20, 15));
+    assert_eq!((limits.max_shared, limits.max_shared_receives), (4, 15));
+    // Each queue that can be armed has room for an event; three are the driver's own.
+    let p = Scripted::<false>::new();
+    let config = Config { log_completion_events: 2, ..Config::default() };
+    let hca: Hca<'_, false> = Mlx5::over(p.device(), &config).unwrap();
+    assert_eq!(hca.limits().max_cq, 1);
 }
 
 #[test]
@@ -336,6 +365,199 @@ fn full_tables_say_so_and_leak_nothing() {
         hca.cq_create(1).unwrap();
     }
     assert_eq!(hca.cq_create(1).map(drop).unwrap_err().kind, FaultKind::Resources);
+}
+
+#[test]
+fn what_is_destroyed_is_gone_and_the_rest_is_not() {
+    let p = Scripted::<false>::new();
+    let mut hca = sharing(&p);
+    let pds = [(); 4].map(|()| hca.pd_create().unwrap());
+    assert_eq!(hca.pd_create().unwrap_err().kind, FaultKind::Resources);
+    hca.pd_destroy(pds[1]).unwrap();
+    assert_eq!(hca.pd_destroy(pds[1]).unwrap_err().kind, FaultKind::BadParameter);
+    let (queue, end) = hca.shared_create(&shared_init(pds[0])).unwrap();
+    assert_eq!(hca.pd_destroy(pds[0]).unwrap_err().kind, FaultKind::BadState);
+    hca.shared_arm(queue, 3).unwrap();
+    assert_eq!(p.of(Opcode::ModifyRmp)[0].word(8) & 0xff_ffff, queue.0);
+    hca.shared_destroy(queue, end).unwrap();
+    assert_eq!(p.of(Opcode::DestroyRmp)[0].word(8), queue.0);
+    assert!(hca.shared_arm(queue, 3).is_err());
+    let (cq, end) = hca.cq_create(4).unwrap();
+    let NewQp { qp, sq, rq } = hca.qp_create(&init(pds[2], cq)).unwrap();
+    for pd in [pds[0], pds[3]] {
+        hca.pd_destroy(pd).unwrap();
+    }
+    hca.qp_destroy(qp, sq, rq).unwrap();
+    assert!(hca.qp_modify(qp, &QpStep::Error).is_err());
+    hca.cq_destroy(cq, end).unwrap();
+    assert!(hca.qp_create(&init(pds[2], cq)).is_err());
+    hca.pd_destroy(pds[2]).unwrap();
+    assert!(hca.pds.is_empty());
+}
+
+#[test]
+fn close_ends_what_is_left_of_every_kind() {
+    let p = Scripted::<false>::new();
+    let mut hca = sharing(&p);
+    let pd = hca.pd_create().unwrap();
+    let _queue = hca.shared_create(&shared_init(pd)).unwrap();
+    hca.mr_allocate(pd, 4).unwrap();
+    let region = Region { addr: ARENA_ADDR + 0x1234, len: 0x1_0000 };
+    hca.mr_map(pd, Backing::Host(region), 0, Access::all()).unwrap();
+    hca.close().unwrap();
+    let count = |op| p.of(op).len();
+    assert_eq!(count(Opcode::CreateRmp), count(Opcode::DestroyRmp));
+    assert_eq!(count(Opcode::CreateMkey), count(Opcode::DestroyMkey));
+    assert_eq!((count(Opcode::AllocQCounter), count(Opcode::DeallocQCounter)), (1, 1));
+    assert_eq!(p.held(), 0);
+    hca.close().unwrap();
+    assert_eq!(count(Opcode::CreateMkey), count(Opcode::DestroyMkey));
+}
+
+#[test]
+fn a_region_goes_with_all_the_keys_beneath_it() {
+    let p = Scripted::<false>::new();
+    let mut hca = open(&p);
+    let pd = hca.pd_create().unwrap();
+    let region = Region { addr: ARENA_ADDR + 0x1234, len: 0x1_0000 };
+    let map = |hca: &mut Hca<'_, false>| {
+        hca.mr_map(pd, Backing::Host(region), 0, Access::LOCAL_READ | Access::REMOTE_READ)
+    };
+    let before = p.of(Opcode::CreateMkey).len();
+    let mr = map(&mut hca).unwrap();
+    let made = p.of(Opcode::CreateMkey)[before..].to_vec();
+    assert_eq!(made.len(), 2, "one part, and the key over it");
+    // The part has local rights, and begins where the memory begins in its page.
+    assert_eq!((made[0].word(0x10) & 0x7c00, made[1].word(0x10) & 0x7c00), (0x400, 0x1400));
+    assert_eq!((made[0].wide(0x20) & 0xfff, made[0].wide(0x28)), (0x234, 0x1_0000));
+    assert_eq!((made[1].wide(0x20), made[1].wide(0x28)), (0, 0x1_0000));
+    assert_eq!((made[1].word(0x110), made[1].wide(0x118)), (0x1_0000, made[0].wide(0x20)));
+    assert_eq!(hca.keys.room(), 6);
+    let below = made[1].word(0x114);
+    assert!(hca.mr_destroy(Mr { lkey: below, rkey: below }).is_err(), "nobody's to destroy");
+    hca.mr_destroy(mr).unwrap();
+    let destroyed: Vec<u32> = p.of(Opcode::DestroyMkey).iter().map(|c| c.word(8)).collect();
+    assert_eq!(destroyed, [mr.lkey >> 8, below >> 8], "first the one that opens it");
+    assert_eq!(hca.keys.room(), 8);
+    // If either is refused, none is left.
+    for refused in [0, 1] {
+        p.refuse(Opcode::CreateMkey, 6, p.of(Opcode::CreateMkey).len() + refused);
+        assert_eq!(map(&mut hca).unwrap_err().status, 6);
+        assert_eq!(p.of(Opcode::DestroyMkey).len(), 2 + refused);
+        p.refusals.borrow_mut().clear();
+        assert_eq!(hca.keys.room(), 8);
+    }
+    // There must be room for all of it.
+    for _ in 0..7 {
+        hca.mw_create(pd).unwrap();
+    }
+    assert_eq!(map(&mut hca).unwrap_err().kind, FaultKind::Resources);
+}
+
+#[test]
+fn a_region_of_pages_has_just_those() {
+    let p = Scripted::<false>::new();
+    let mut hca = open(&p);
+    let pd = hca.pd_create().unwrap();
+    let page = crate::data::scripted::ARENA_IOVA;
+    let map = |hca: &mut Hca<'_, false>, pages: &[u64], len| {
+        hca.mr_map(pd, Backing::Pages { pages, log_page: 12, len }, 0x40, Access::LOCAL_READ)
+    };
+    let before = p.of(Opcode::CreateMkey).len();
+    let fault = map(&mut hca, &[page, page - 4096], 8192).unwrap_err();
+    assert_eq!(fault.kind, FaultKind::BadParameter, "outside the arena");
+    let many = std::vec![page; mkey::MAX_PAGES + 1];
+    for (pages, len) in [(&many[..], 8192), (&many[1..], mkey::MAX_REGION + 1)] {
+        assert_eq!(map(&mut hca, pages, len).unwrap_err().kind, FaultKind::Resources);
+    }
+    assert_eq!(p.of(Opcode::CreateMkey).len(), before);
+    for (pages, len) in [(&many[1..], 8192), (&many[..2], mkey::MAX_REGION)] {
+        map(&mut hca, pages, len).unwrap();
+    }
+    let made = p.of(Opcode::CreateMkey).pop().unwrap();
+    assert_eq!((made.wide(0x20), made.wide(0x28)), (0x40, mkey::MAX_REGION));
+    assert_eq!((made.wide(0x110), made.wide(0x118)), (page, page));
+}
+
+#[test]
+fn a_fast_registration_s_list_is_written_where_its_key_reads_it() {
+    let p = Scripted::<false>::new();
+    let mut hca = open(&p);
+    let pd = hca.pd_create().unwrap();
+    let held = p.held();
+    let mr = hca.mr_allocate(pd, 9).unwrap();
+    assert_eq!(p.held(), held + 16 * 8, "room for sixteen");
+    let page = crate::data::scripted::ARENA_IOVA;
+    let pages: Vec<u64> = (0..17).map(|n| page + 4096 * n).collect();
+    let kept = hca.mr_pages(mr, &pages[..16], 12).unwrap();
+    let kept = hca.mr_pages(mr, &pages[..9], kept.log_page).unwrap();
+    assert_eq!((kept.count, kept.log_page), (9, 12));
+    let at = usize::try_from(kept.addr).unwrap();
+    let mut golden: Vec<u8> = pages[..9].iter().flat_map(|page| page.to_be_bytes()).collect();
+    golden.resize(16 * 8, 0);
+    assert_eq!(p.bytes(at, 16 * 8), golden, "whole granules");
+    let fault = hca.mr_pages(mr, &pages, 12).unwrap_err();
+    assert_eq!((fault.kind, fault.number), (FaultKind::BadParameter, mr.lkey));
+    assert!(hca.mr_pages(mr, &[page - 4096], 12).is_err());
+    // The key by which the device reads it goes with the region, or is not left behind.
+    let made = p.of(Opcode::CreateMkey).len();
+    hca.mr_destroy(mr).unwrap();
+    assert_eq!((p.of(Opcode::DestroyMkey).len(), p.held()), (2, held));
+    p.refuse(Opcode::CreateMkey, 6, made + 1);
+    assert!(hca.mr_allocate(pd, 9).is_err());
+    assert_eq!((p.of(Opcode::DestroyMkey).len(), p.held()), (3, held));
+    assert_eq!(hca.keys.room(), 8);
+    let fault = hca.mr_allocate(pd, mkey::MAX_REGISTERED + 1).unwrap_err();
+    assert_eq!(fault.kind, FaultKind::Resources);
+}
+
+#[test]
+fn a_wait_for_the_device_ends_after_a_second() {
+    use crate::platform::Clock as _;
+    let p = Scripted::<false>::new();
+    let mut hca = open(&p);
+    let mut looks = 0;
+    let before = p.now();
+    assert!(hca.await_device(|| {
+        looks += 1;
+        looks == 5
+    }));
+    assert_eq!((looks, p.now() - before), (5, 4_000_000));
+    let before = p.now();
+    assert!(!hca.await_device(|| false));
+    assert_eq!(p.now() - before, 1_000_000_000);
+}
+
+#[test]
+fn each_direction_of_a_sync_has_its_fence() {
+    let p = Scripted::<false>::new();
+    let hca = open(&p);
+    p.take();
+    hca.sync(true);
+    assert_eq!(p.take(), [Op::BeforeDoorbell]);
+    hca.sync(false);
+    assert_eq!(p.take(), [Op::AfterOwnership]);
+}
+
+#[test]
+fn events_of_qp1_stay_inside() {
+    let p = Scripted::<false>::new();
+    let mut hca = open(&p);
+    let gsi = hca.gsi.as_ref().unwrap();
+    let cqn = (0..0x1000).rfind(|number| gsi.owns_cq(*number)).unwrap();
+    assert_eq!(hca.malformed_datagrams(), 0);
+    // A datagram of no bytes.
+    let mut cqe = [0; 64];
+    cqe[0x3f] = 2 << 4;
+    p.put(p.cq_ring(1), &cqe);
+    p.take();
+    assert!(hca.translate(Event::Completion { cqn }, NOW).is_none());
+    assert!(hca.mad_recv().is_none());
+    assert_eq!(sent_and_armed(&p, cqn), (0, 1), "another event is asked for");
+    assert_eq!(hca.malformed_datagrams(), 1);
+    assert!(hca.translate(Event::CqError { cqn, syndrome: 1 }, NOW).is_none());
+    hca.service(NOW);
+    assert_eq!(p.of(Opcode::ToRstQp).len(), 1);
 }
 
 /// The key of the driver's own device addresses, for who owns all memory.
@@ -619,6 +841,9 @@ fn nothing_connects_before_the_port_has_an_address() {
     hca.qp_modify(qp, &rtr()).unwrap();
     // Another adapter on the same device gives it anew.
     hca.set_net(&NET, NOW).unwrap();
+    let set = p.of(Opcode::SetRoceAddress);
+    assert_eq!(set.iter().map(|c| c.wide(0x18) != 0).collect::<Vec<_>>(), [true, false, true]);
+    assert_eq!((p.of(Opcode::CreateSq).len(), p.of(Opcode::DestroySq).len()), (2, 1));
 }
 
 #[test]

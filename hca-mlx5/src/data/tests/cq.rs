@@ -1,4 +1,7 @@
 //! Decoding, ownership, nonsense, arming.
+//!
+//! Length: one queue, and each way to take an entry of it.
+#![expect(clippy::cast_possible_truncation, reason = "the numbers are small")]
 
 use std::vec;
 use std::vec::Vec;

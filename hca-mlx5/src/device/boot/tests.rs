@@ -292,6 +292,12 @@ fn the_frame_size_is_what_the_port_can_do_and_the_vport_follows() {
         assert_eq!(write.input[12..16], [0; 4], "no argument");
     }
     assert_eq!(writes[1].input[CONTENTS..CONTENTS + 8], [0, 1, 0, 0, 0, 0, 0, 0]);
+    // A read names the port and nothing else.
+    for read in [0, 2] {
+        let mut golden = [0; 16];
+        golden[1] = 1;
+        assert_eq!(writes[read].input[CONTENTS..], golden);
+    }
     let ops = [reg::READ, reg::WRITE, reg::READ, reg::WRITE];
     assert!(writes.iter().map(|write| write.op_mod).eq(ops));
     let paos = Paos::read(&writes[3].input, CONTENTS);

@@ -1,4 +1,6 @@
 //! QP1: what is made, what is sent, what is taken in and what is not.
+//!
+//! Length: one queue pair, and what each completion does to it.
 #![expect(clippy::cast_possible_truncation, reason = "the numbers are small")]
 
 use core::net::Ipv4Addr;

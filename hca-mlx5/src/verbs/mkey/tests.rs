@@ -265,7 +265,7 @@ fn keys_are_index_and_variant() {
 /// A device that gives the indexes of destroyed keys out again, with an order of low bytes in which
 /// one follows the other.
 fn reusing(p: &Scripted<false>) -> crate::device::Device<'_, Scripted<false>> {
-    let mut device = p.device();
+    let device = p.device();
     let mut byte = 0_u8;
     device.key_rest.order.fill(|| {
         byte = byte.wrapping_add(1);

@@ -142,7 +142,7 @@ fn solicitations_that_break_a_rule_are_counted_and_not_answered() {
     }
     let conflict = Counters { conflicts: 1, ..Counters::default() };
     assert_eq!(counted(&packet(US, OWN, 58, &good)), (conflict, false));
-    assert_eq!(counted(&packet(GROUP, "::", 58, &bare)).1, true, "the rule kept");
+    assert!(counted(&packet(GROUP, "::", 58, &bare)).1, "the rule kept");
 }
 
 #[test]
