@@ -9,7 +9,7 @@ use core::fmt;
 
 use dat_core::provider::{Arrived, Completion, CompletionQueue, Direction, Extra, Polled, Status};
 
-use super::ring::{FIRST, RECORD, Record, Ring, SECOND};
+use super::ring::{self, FIRST, RECORD, Record, Ring, SECOND};
 use super::work;
 use crate::platform::dma::Entries;
 use crate::platform::{Fence, Platform};
@@ -23,6 +23,10 @@ const UAR_ARM: usize = 0x20;
 const LAST: u32 = 3;
 /// Arm word: only for solicited or failed completions.
 const SOLICITED_ONLY: u32 = 1 << 24;
+/// [`Owner::kind`] of a request that succeeded, on a lap of even number.
+const SENT: u8 = cqe::REQUESTER << 4;
+/// The same of a message that was received.
+const RECEIVED: u8 = cqe::RESPONDER_SEND << 4;
 /// Indices towards the device have 24 bits.
 const INDEX_MASK: u32 = 0xff_ffff;
 
@@ -92,6 +96,12 @@ impl<'p, P: Platform> Cq<'p, P> {
         })
     }
 
+    /// Goes on at that consumer index, as after so many completions.
+    #[cfg(test)]
+    pub(crate) fn start_at(&mut self, index: u64) {
+        self.tail = index;
+    }
+
     /// The number the device gave the queue.
     pub(crate) fn set_cqn(&mut self, cqn: u32) {
         self.cqn = cqn;
@@ -127,7 +137,7 @@ impl<'p, P: Platform> Cq<'p, P> {
     pub(crate) fn discard(&mut self) {
         self.tail = self.tail.wrapping_add(self.waiting().into());
         // No order needed, as in `take`.
-        self.record.store32::<FIRST>(0, (self.at() & INDEX_MASK).to_be());
+        self.give_back();
     }
 
     /// The word of the entry of that index that says what it is, if the device has written it.
@@ -180,7 +190,7 @@ impl<'p, P: Platform> Cq<'p, P> {
         self.tail = self.tail.wrapping_add(1);
         self.ends = self.ends.wrapping_add(1);
         self.armed = None;
-        self.record.store32::<FIRST>(0, (self.at() & INDEX_MASK).to_be());
+        self.give_back();
         found
     }
 
@@ -194,6 +204,12 @@ impl<'p, P: Platform> Cq<'p, P> {
     #[expect(clippy::cast_possible_truncation, reason = "rings and the device count in fewer bits")]
     const fn at(&self) -> u32 {
         self.tail as u32
+    }
+
+    /// Tells the device which entries are its own again.
+    #[inline(always)]
+    fn give_back(&self) {
+        ring::write::<FIRST, _>(&self.record, self.at() & INDEX_MASK);
     }
 
     /// The word of the current entry that says whose it is.
@@ -216,7 +232,7 @@ impl<'p, P: Platform> Cq<'p, P> {
         // Before the fence, or all of it would be read again after it.
         let (entries, record, at) = (self.entries, self.record, self.at());
         self.tail = self.tail.wrapping_add(1);
-        let next = (self.at() & INDEX_MASK).to_be();
+        let next = self.at() & INDEX_MASK;
         // ORDER: the load that saw the owner bit precedes the loads of the rest of the entry, and
         // those of the data it announces.
         self.platform.fence(Fence::AfterOwnership);
@@ -226,7 +242,7 @@ impl<'p, P: Platform> Cq<'p, P> {
             if AT == cqe::INDEX_AT { index } else { u32::from_be(entries.load32::<AT>(at)) };
         // The index is only a licence to overwrite, and the ring has an entry for every request
         // that can be outstanding: no order against the loads above is needed.
-        record.store32::<FIRST>(0, next);
+        ring::write::<FIRST, _>(&record, next);
         (index, dword)
     }
 
@@ -304,11 +320,11 @@ impl<P: Platform> CompletionQueue for Cq<'_, P> {
         let owner = self.look();
         // Opcode, format and owner in one compare each; the solicited bit says nothing here.
         let kind = owner.kind() ^ u8::from(self.lap());
-        if kind == cqe::REQUESTER << 4 {
+        if kind == SENT {
             self.requested(owner)
         } else if kind & 1 != 0 {
             Polled::Empty
-        } else if kind == cqe::RESPONDER_SEND << 4 {
+        } else if kind == RECEIVED {
             self.received(owner)
         } else {
             Polled::Other
@@ -323,7 +339,7 @@ impl<P: Platform> CompletionQueue for Cq<'_, P> {
         let mut tail = begin;
         loop {
             let owner = Owner::from_word(u32::from_be(entries.load32::<{ cqe::OWNER_AT }>(tail)));
-            if owner.kind() ^ u8::from(tail & slots != 0) != cqe::REQUESTER << 4 {
+            if owner.kind() ^ u8::from(tail & slots != 0) != SENT {
                 break;
             }
             // ORDER: as in `take`.
@@ -338,7 +354,7 @@ impl<P: Platform> CompletionQueue for Cq<'_, P> {
         if tail != begin {
             self.tail = self.tail.wrapping_add(tail.wrapping_sub(begin).into());
             // No order needed, as in `take`.
-            self.record.store32::<FIRST>(0, (tail & INDEX_MASK).to_be());
+            ring::write::<FIRST, _>(&self.record, tail & INDEX_MASK);
         }
     }
 
@@ -349,7 +365,7 @@ impl<P: Platform> CompletionQueue for Cq<'_, P> {
             let completion = self.read(self.at(), owner);
             self.tail = self.tail.wrapping_add(1);
             // No order needed, as in `take`.
-            self.record.store32::<FIRST>(0, (self.at() & INDEX_MASK).to_be());
+            self.give_back();
             if completion.is_some() {
                 return completion;
             }
@@ -417,7 +433,7 @@ impl<P: Platform> CompletionQueue for Cq<'_, P> {
         self.arms = self.arms.wrapping_add(1);
         let command = if solicited_only { SOLICITED_ONLY } else { 0 };
         let word = (self.arms & LAST) << 28 | command | (self.at() & INDEX_MASK);
-        self.record.store32::<SECOND>(0, word.to_be());
+        ring::write::<SECOND, _>(&self.record, word);
         // ORDER: the arm word in the record precedes the register: the device compares the two.
         self.platform.fence(Fence::BeforeDoorbell);
         let register = u64::from(word) << 32 | u64::from(self.cqn);
@@ -445,8 +461,7 @@ impl<P: Platform> CompletionQueue for Cq<'_, P> {
             self.tail = self.tail.wrapping_add(removed.into());
             // ORDER: what was moved is in its place before the device may overwrite where it was.
             self.platform.fence(Fence::BeforeRecord);
-            let next = (self.at() & INDEX_MASK).to_be();
-            self.record.store32::<FIRST>(0, next);
+            self.give_back();
         }
     }
 }

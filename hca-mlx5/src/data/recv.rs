@@ -8,7 +8,7 @@ use core::fmt;
 
 use dat_core::provider::{RecvQueue, Segment};
 
-use super::ring::{FIRST, RECORD, Record, Ring};
+use super::ring::{self, FIRST, RECORD, Record, Ring};
 use crate::platform::dma::Entries;
 use crate::platform::{Fence, Platform};
 use crate::prm::wqe;
@@ -55,7 +55,7 @@ impl<'p, P: Platform> Rq<'p, P> {
     /// Starts over, as the device does when the queue pair is reset.
     pub(crate) fn restart(&mut self) {
         self.head = 0;
-        self.record.store32::<FIRST>(0, 0);
+        ring::write::<FIRST, _>(&self.record, 0);
     }
 
     /// A list that does not fill its slot with one pointer.
@@ -96,7 +96,7 @@ impl<P: Platform> RecvQueue for Rq<'_, P> {
         self.head = self.head.wrapping_add(1);
         // ORDER: the scatter list's stores precede the counter by which the device finds it.
         self.platform.fence(Fence::BeforeRecord);
-        self.record.store32::<FIRST>(0, u32::from(self.head as u16).to_be());
+        ring::write::<FIRST, _>(&self.record, u32::from(self.head as u16));
         token
     }
 

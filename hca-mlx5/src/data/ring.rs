@@ -6,6 +6,7 @@
 //! what the slots hold.
 
 use crate::platform::Span;
+use crate::platform::dma::{Entries, Probe};
 
 /// Where a ring lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,13 +33,6 @@ impl Ring {
     #[must_use]
     pub const fn slot(&self, index: u32, log_stride: u32) -> usize {
         self.line.wrapping_mul(LINE).wrapping_add(((index & self.mask) as usize) << log_stride)
-    }
-
-    /// As [`Ring::slot`], with slots of 64 bytes.
-    #[inline]
-    #[must_use]
-    pub const fn block(&self, index: u32) -> usize {
-        self.line.wrapping_add((index & self.mask) as usize).wrapping_mul(LINE)
     }
 
     /// The memory of its slots of `2^log_stride` bytes.
@@ -69,6 +63,12 @@ pub const RECORD: usize = 8;
 pub const FIRST: usize = 0;
 /// Place in it of the dword of a queue pair's send counter, or a completion queue's arm word.
 pub const SECOND: usize = 4;
+
+/// Stores a counter in a doorbell record, at [`FIRST`] or [`SECOND`].
+#[inline(always)]
+pub(super) fn write<const AT: usize, T: Probe>(record: &Entries<'_, RECORD, T>, count: u32) {
+    record.store32::<AT>(0, count.to_be());
+}
 
 /// A doorbell record: the arena offset of its 8 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

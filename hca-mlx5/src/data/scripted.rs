@@ -4,7 +4,7 @@
 
 use core::cell::{Cell, RefCell};
 use std::boxed::Box;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::vec;
 use std::vec::Vec;
@@ -32,6 +32,9 @@ pub(crate) const ARENA_ADDR: u64 = 0x7f00_0000_0000;
 pub(crate) const ARENA_IOVA: u64 = 0x1_0000_0000;
 /// Its length.
 pub(crate) const ARENA_LEN: usize = 1 << 19;
+
+/// Device address of a run that the device sees nothing of.
+pub(crate) const NOWHERE: u64 = u64::MAX;
 
 /// BAR offset of the driver's doorbell page.
 pub(crate) const UAR: usize = 0x2000;
@@ -138,6 +141,8 @@ pub(crate) struct Scripted<const WC: bool> {
     /// Opcodes the device refuses, with which status, and after how many it took.
     pub(crate) refusals: RefCell<BTreeMap<u16, (u8, usize)>>,
     numbers: Cell<u32>,
+    /// Numbers that the next keys get instead of fresh ones.
+    pub(crate) given: RefCell<VecDeque<u32>>,
     command_page: Cell<u64>,
     clock: Cell<u64>,
     /// Spans taken and not given back.
@@ -146,7 +151,12 @@ pub(crate) struct Scripted<const WC: bool> {
 
 impl<const WC: bool> Scripted<WC> {
     pub(crate) fn new() -> Self {
-        let pages = Pages::new(ARENA_LEN, 0);
+        Self::sized(ARENA_LEN)
+    }
+
+    /// With an arena of that many bytes.
+    pub(crate) fn sized(len: usize) -> Self {
+        let pages = Pages::new(len, 0);
         let log = Rc::new(Log::default());
         Self {
             memory: pages.probed(ARENA_ADDR, log.clone()),
@@ -157,6 +167,7 @@ impl<const WC: bool> Scripted<WC> {
             commands: RefCell::new(Vec::new()),
             refusals: RefCell::new(BTreeMap::new()),
             numbers: Cell::new(0x40),
+            given: RefCell::default(),
             command_page: Cell::new(0),
             clock: Cell::new(0),
             live: RefCell::new(BTreeMap::new()),
@@ -245,6 +256,9 @@ impl<const WC: bool> Scripted<WC> {
             }
             input.truncate(len);
             let op = Opcode::from_code(u16::from_be_bytes([input[0], input[1]])).unwrap();
+            assert_eq!(input[2..6], [0; 4], "reserved");
+            // Only MODIFY_CQ of another size has one.
+            assert_eq!(input[6..8], [0, u8::from(op == Opcode::ModifyCq)], "op_mod of {op:?}");
             let before = self.of(op).len();
             self.commands.borrow_mut().push(Command { op, input });
             let refusal = self.refusals.borrow().get(&op.code()).copied();
@@ -255,8 +269,11 @@ impl<const WC: bool> Scripted<WC> {
                     output[4..8].copy_from_slice(&0x00ab_cdef_u32.to_be_bytes());
                 }
                 _ => {
+                    let given =
+                        (op == Opcode::CreateMkey).then(|| self.given.borrow_mut().pop_front());
                     self.numbers.set(self.numbers.get() + 1);
-                    output[8..12].copy_from_slice(&self.numbers.get().to_be_bytes());
+                    let number = given.flatten().unwrap_or(self.numbers.get());
+                    output[8..12].copy_from_slice(&number.to_be_bytes());
                     output[15] = u8::from(op == Opcode::QueryVportState);
                 }
             }
@@ -333,8 +350,9 @@ impl<const WC: bool> Dma for Scripted<WC> {
         &self.memory
     }
     fn alloc(&self, len: usize, align: usize, _: Reach) -> Option<Span> {
+        assert!(align.is_power_of_two());
         let offset = self.next.get().next_multiple_of(align);
-        if offset + len > ARENA_LEN {
+        if offset + len > self.memory.len() {
             return None;
         }
         self.next.set(offset + len);
@@ -346,15 +364,19 @@ impl<const WC: bool> Dma for Scripted<WC> {
         assert_eq!(taken, Some(span.len), "freed what was not taken");
     }
     fn iova(&self, offset: usize) -> Option<(u64, usize)> {
-        if offset >= ARENA_LEN {
+        let len = self.memory.len();
+        if offset >= len {
             return None;
         }
         let runs = self.runs.borrow();
         if runs.is_empty() {
-            return Some((ARENA_IOVA + offset as u64, ARENA_LEN - offset));
+            return Some((ARENA_IOVA + offset as u64, len - offset));
         }
         let at = runs.iter().rposition(|&(start, _)| start <= offset)?;
-        let end = runs.get(at + 1).map_or(ARENA_LEN, |run| run.0);
+        if runs[at].1 == NOWHERE {
+            return Some((NOWHERE, 0));
+        }
+        let end = runs.get(at + 1).map_or(len, |run| run.0);
         Some((runs[at].1 + (offset - runs[at].0) as u64, end - offset))
     }
 

@@ -21,7 +21,7 @@ use dat_core::provider::{
 };
 
 use super::address_vector::address;
-use super::ring::{RECORD, Record, Ring, SECOND};
+use super::ring::{self, RECORD, Record, Ring, SECOND};
 use crate::platform::dma::{Entries, Probe};
 use crate::platform::{Fence, Platform, Span};
 use crate::prm::wqe::{self, Av, CtrlHead, CtrlTail, UmrHead, UmrKey};
@@ -260,7 +260,7 @@ impl<'p, P: Platform> Sq<'p, P> {
         self.waiting = 0;
         self.fence = false;
         self.update_fast_path();
-        self.record.store32::<SECOND>(0, 0);
+        ring::write::<SECOND, _>(&self.record, 0);
     }
 
     /// The control segment of the next WQE, but for a fence that is due.
@@ -353,7 +353,7 @@ impl<'p, P: Platform> Sq<'p, P> {
     fn publish(&self) {
         // ORDER: the WQEs' stores precede the counter that lets the device fetch them.
         self.platform.fence(Fence::BeforeRecord);
-        self.record.store32::<SECOND>(0, (self.head & 0xffff).to_be());
+        ring::write::<SECOND, _>(&self.record, self.head & 0xffff);
     }
 
     /// Rings by a whole WQE, through BlueFlame.

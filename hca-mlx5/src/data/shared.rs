@@ -14,7 +14,7 @@ use core::fmt;
 use dat_core::provider::{Segment, SharedRecvQueue};
 
 use super::recv::END;
-use super::ring::{FIRST, RECORD, Record, Ring};
+use super::ring::{self, FIRST, RECORD, Record, Ring};
 use crate::platform::dma::Entries;
 use crate::platform::{Fence, Platform};
 use crate::prm::wqe;
@@ -107,7 +107,7 @@ impl<P: Platform> SharedRecvQueue for Shared<'_, P> {
         // ORDER: the scatter list and all links up to it precede the counter by which the device
         // finds it.
         self.platform.fence(Fence::BeforeRecord);
-        self.record.store32::<FIRST>(0, u32::from(self.posted).to_be());
+        ring::write::<FIRST, _>(&self.record, u32::from(self.posted));
         token
     }
 

@@ -79,6 +79,8 @@ type Script = Box<dyn FnMut(&Command) -> Reply>;
 #[derive(Default)]
 pub(crate) struct Unfenced {
     store: Cell<bool>,
+    /// A store to the command page's address may still be in the CPU.
+    register: Cell<bool>,
     /// What the device wrote since the last fence after ownership.
     unseen: RefCell<Vec<core::ops::Range<usize>>>,
 }
@@ -332,6 +334,9 @@ impl Bar for Scripted {
         if self.gone.get() || offset + 4 > BAR {
             return u32::MAX;
         }
+        if offset == init_seg::CMDQ_ADDR_L_SZ {
+            assert!(!self.unfenced.register.get(), "looks for the effect of a store still here");
+        }
         let value = self.get(offset);
         match offset {
             init_seg::INITIALIZING if self.clock.get() < self.busy_until.get() => value | 1 << 31,
@@ -352,6 +357,7 @@ impl Bar for Scripted {
             init_seg::CMD_DOORBELL => self.ring(value),
             // Size and stride are the device's.
             init_seg::CMDQ_ADDR_L_SZ => {
+                self.unfenced.register.set(true);
                 let own = self.get(offset) & 0xff;
                 self.set(offset, (value & !0xff) | own);
             }
@@ -382,6 +388,7 @@ impl Dma for Scripted {
     }
 
     fn alloc(&self, len: usize, align: usize, _: Reach) -> Option<Span> {
+        assert!(align.is_power_of_two());
         let mut live = self.live.borrow_mut();
         let mut offset = 0;
         for (start, size) in live.iter() {
@@ -418,7 +425,7 @@ impl Dma for Scripted {
                 self.unfenced.store.set(false);
             }
             Fence::AfterOwnership => self.unfenced.unseen.borrow_mut().clear(),
-            Fence::AfterDoorbell => {}
+            Fence::AfterDoorbell => self.unfenced.register.set(false),
         }
     }
 

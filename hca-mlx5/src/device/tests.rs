@@ -1,4 +1,4 @@
-//! A device at work: events, health, addresses.
+//! A device at work: events, health, counters, addresses.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
@@ -256,6 +256,11 @@ fn addresses_go_in_as_the_table_wants_them() {
     let sent = platform.commands(Opcode::SetRoceAddress);
     let entry = |n: usize| RoceAddress::read(&sent[n].input, ROCE_ADDRESS);
     assert_eq!(sent[0].input.len(), 48);
+    let mut golden = std::vec![0; 48];
+    golden[..2].copy_from_slice(&Opcode::SetRoceAddress.code().to_be_bytes());
+    golden[8..12].copy_from_slice(&[0, 2, 0, 0]);
+    golden[0x2b] = 2;
+    assert_eq!(sent[2].input, golden, "an empty entry is the version and nothing else");
     assert_eq!(RoceAddressIn::read(&sent[0].input, 0).roce_address_index(), 2);
     assert_eq!(entry(0).source_l3_address(), 0xffff_c0a8_0701);
     assert_eq!((entry(0).source_mac_47_32(), entry(0).source_mac_31_0()), (0x0002, 0xc9a1_b2c3));
@@ -270,6 +275,29 @@ fn addresses_go_in_as_the_table_wants_them() {
     );
     assert_eq!(entry(2).source_l3_address(), 0);
     assert_eq!((entry(2).source_mac_31_0(), entry(2).roce_version()), (0, 2));
+}
+
+#[test]
+fn an_address_names_the_port_where_the_function_has_several() {
+    let platform = Scripted::new();
+    let mut device = open(&platform);
+    device.caps.general.set_num_vhca_ports(2);
+    device.clear_roce_address(3).unwrap();
+    let sent = &platform.commands(Opcode::SetRoceAddress)[0];
+    assert_eq!(sent.input[8..16], [0, 3, 0, 1, 0, 0, 0, 0]);
+}
+
+#[test]
+fn every_vlan_there_is_may_be_used() {
+    let platform = Scripted::new();
+    let mut device = open(&platform);
+    let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    for vlan in [1, 4094] {
+        device.set_roce_address(0, address.into(), Some(vlan)).unwrap();
+    }
+    platform.script(|_| Reply::Status(3, 0));
+    assert_eq!(device.set_roce_address(5, address.into(), None).unwrap_err().number, 5);
+    assert_eq!(device.clear_roce_address(6).unwrap_err().number, 6);
 }
 
 #[test]
@@ -290,10 +318,106 @@ fn addresses_the_firmware_would_refuse_are_refused_here_in_words() {
 }
 
 #[test]
+fn counts_come_in_the_order_of_dat() {
+    let platform = Scripted::new();
+    let mut device = open(&platform);
+    device.caps.general.set_vport_counters(true);
+    device.counter_set = Some(9);
+    // Each dword of the answer is its own offset.
+    platform.script(|command| {
+        let len = command.entry.output_length();
+        Reply::Answer((0..len).step_by(4).flat_map(u32::to_be_bytes).collect())
+    });
+    let counters = device.counters().unwrap();
+    assert_eq!(counters.diag, [0xac, 0x38, 0xa4, 0x30, 0xa8, 0x50, 0xa0, 0x70, 0xb4]);
+    let packets = |at: u64| at << 32 | (at + 4);
+    assert_eq!(counters.link, [packets(0x10), 0, 0, packets(0x20), 0, 0, 0, 0, 0]);
+    let asked = [Opcode::QueryQCounter, Opcode::QueryVportCounter]
+        .map(|op| platform.commands(op).pop().unwrap());
+    assert_eq!(asked.each_ref().map(|command| command.input.len()), [32, 32]);
+    assert_eq!(asked[0].input[8..], [&[0; 23][..], &[9]].concat(), "the set, and no clearing");
+    assert_eq!(asked[1].input[8..], [0; 24]);
+    for (op, number) in [(Opcode::QueryQCounter, 9), (Opcode::QueryVportCounter, 0)] {
+        platform.script(
+            move |command| {
+                if command.op == op { Reply::Status(5, 1) } else { Reply::Normal }
+            },
+        );
+        let fault = device.counters().unwrap_err();
+        assert_eq!((fault.operation, fault.number), (op.name(), number));
+    }
+}
+
+#[test]
+fn a_device_that_counts_nothing_is_asked_nothing() {
+    let platform = Scripted::new();
+    let mut device = open(&platform);
+    let sent = platform.log.borrow().len();
+    assert_eq!(device.counters().unwrap(), dat_core::provider::HcaCounters::default());
+    assert_eq!((platform.log.borrow().len(), device.counter_set()), (sent, 0));
+}
+
+#[test]
+fn a_counter_set_is_the_driver_s_until_it_is_given_back() {
+    let platform = Scripted::new();
+    let mut device = open(&platform);
+    platform.script(|command| {
+        if command.op == Opcode::AllocQCounter {
+            Reply::Answer([&[0; 11][..], &[9], &[0; 4]].concat())
+        } else {
+            Reply::Status(6, 1)
+        }
+    });
+    device.alloc_counters().unwrap();
+    assert_eq!(device.counter_set(), 9);
+    let alloc = &platform.commands(Opcode::AllocQCounter)[0];
+    assert_eq!(alloc.input[8..], [0; 8]);
+    let fault = device.dealloc_counters().unwrap_err();
+    assert_eq!((fault.operation, fault.number), ("DEALLOC_Q_COUNTER", 9));
+    assert_eq!(platform.commands(Opcode::DeallocQCounter)[0].input[8..12], [0, 0, 0, 9]);
+    // Once is enough.
+    device.dealloc_counters().unwrap();
+    assert_eq!(platform.commands(Opcode::DeallocQCounter).len(), 1);
+}
+
+#[test]
+fn without_a_counter_set_the_driver_works_but_not_without_an_answer() {
+    let platform = Scripted::new();
+    let mut device = open(&platform);
+    platform.script(|_| Reply::Status(8, 0));
+    device.alloc_counters().unwrap();
+    assert_eq!(device.counter_set, None);
+    for (reply, kind) in [(Reply::Never, FaultKind::Timeout), (Reply::Vanish, FaultKind::Gone)] {
+        let platform = Scripted::new();
+        let mut device = open(&platform);
+        platform.script(move |_| reply.clone());
+        assert_eq!(device.alloc_counters().unwrap_err().kind, kind);
+    }
+}
+
+/// Entries that nobody asked for are read in portions too, and the rest is due at once.
+#[test]
+fn a_flood_of_unknown_events_is_read_in_portions() {
+    let platform = Scripted::new();
+    let mut device = open(&platform);
+    let mut entry = [0x77; 64];
+    entry[1] = 0x55;
+    for _ in 0..work::EVENTS + 1 {
+        platform.raw_event(ASYNC, entry);
+    }
+    device.service(now(&platform));
+    assert_eq!(device.next_deadline(), Instant::ZERO);
+    device.service(now(&platform));
+    assert_ne!(device.next_deadline(), Instant::ZERO);
+}
+
+#[test]
 fn the_port_says_whether_it_is_up() {
     let platform = Scripted::new();
     let mut device = open(&platform);
     assert!(device.port_up().unwrap());
+    let asked = &platform.commands(Opcode::QueryVportState)[0];
+    assert_eq!(asked.input[8..16], [0; 8], "of the own port");
     platform.script(|_| Reply::Answer(std::vec![0; 16]));
     assert!(!device.port_up().unwrap());
 }
@@ -307,6 +431,8 @@ fn small_objects_come_and_go_by_number() {
     let uar = device.alloc_uar().unwrap();
     assert_eq!(uar.offset, uar.number as usize * 4096);
     device.dealloc_uar(uar).unwrap();
+    let freed = &platform.commands(Opcode::DeallocUar)[0];
+    assert_eq!(InputHead::read(&freed.input, 0).number(), uar.number);
     let dealloc = &platform.commands(Opcode::DeallocPd)[0];
     assert_eq!(InputHead::read(&dealloc.input, 0).number(), pd);
 }

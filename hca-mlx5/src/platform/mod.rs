@@ -73,7 +73,7 @@ pub trait Dma {
     /// Gives a span back, exactly as it was taken.
     fn free(&self, span: Span);
     /// Device address of the byte at `offset`, and how many bytes from there are contiguous for the
-    /// device.
+    /// device. None outside the arena.
     fn iova(&self, offset: usize) -> Option<(u64, usize)>;
     /// Orders loads and stores: [`mmio::fence`] over ordinary, coherent memory.
     fn fence(&self, fence: Fence);

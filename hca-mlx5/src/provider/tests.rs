@@ -2,6 +2,8 @@
 //!
 //! Length: each object of the provider on one scripted device, and what is refused of it.
 
+mod keys;
+
 use core::net::{Ipv4Addr, Ipv6Addr};
 use dat_core::provider::FaultKind;
 use std::format;
@@ -41,6 +43,9 @@ fn init(pd: Pd, cq: seam::Cq) -> QpInit {
 const NET: Net =
     Net { addr: IpAddr::V4(Ipv4Addr::new(192, 168, 7, 1)), prefix: 24, gateway: None, vlan: None };
 const REGION: Region = Region { addr: ARENA_ADDR, len: 4096 };
+/// A page of the arena.
+const PAGES: Backing<'_> =
+    Backing::Pages { pages: &[crate::data::scripted::ARENA_IOVA], log_page: 12, len: 4096 };
 const NOW: Instant = Instant::from_nanos(1_000_000_000);
 
 #[test]
@@ -52,7 +57,36 @@ fn limits_are_the_devices_and_the_tables() {
     assert_eq!((limits.max_cqe, limits.max_qp_requests, limits.max_reads), (1 << 21, 10_922, 16));
     assert_eq!((limits.max_message, limits.max_segments), (1 << 30, 10));
     assert_eq!((limits.mtu, limits.firmware), (Mtu::B1024, (14, 12, 1220)));
-    assert!(limits.windows);
+    assert!(limits.windows && !limits.atomics);
+    assert_eq!((limits.max_region, limits.max_pd), (mkey::MAX_REGION, 4));
+    assert_eq!((limits.node_guid, limits.hardware), (0x1234, (0, 0)));
+    assert_eq!((limits.max_shared, limits.max_shared_receives), (1, 0));
+    // What the device has less of than the tables.
+    let p = Scripted::<false>::new();
+    let mut device = p.device();
+    let general = &mut device.caps.general;
+    general.set_log_max_qp(1);
+    general.set_log_max_qp_sz(10);
+    general.set_log_max_cq(1);
+    general.set_log_max_cq_sz(10);
+    general.set_log_max_mkey(2);
+    general.set_log_max_pd(0);
+    general.set_log_max_msg(20);
+    general.set_log_max_ra_req_qp(3);
+    general.set_log_max_srq(2);
+    general.set_log_max_srq_sz(4);
+    general.set_local_ca_ack_delay(15);
+    let hca: Hca<'_, false> = Mlx5::over(device, &Config::default()).unwrap();
+    let limits = hca.limits();
+    assert_eq!((limits.max_qp, limits.max_cq, limits.max_mkey, limits.max_pd), (2, 2, 4, 1));
+    assert_eq!((limits.max_cqe, limits.max_qp_requests, limits.max_reads), (512, 341, 8));
+    assert_eq!((limits.max_message, limits.ack_delay), (1 << 20, 15));
+    assert_eq!((limits.max_shared, limits.max_shared_receives), (4, 15));
+    // Each queue that can be armed has room for an event; three are the driver's own.
+    let p = Scripted::<false>::new();
+    let config = Config { log_completion_events: 2, ..Config::default() };
+    let hca: Hca<'_, false> = Mlx5::over(p.device(), &config).unwrap();
+    assert_eq!(hca.limits().max_cq, 1);
 }
 
 #[test]
@@ -106,7 +140,7 @@ fn unknown_objects_are_refused_without_a_command() {
     let mut hca = open(&p);
     let pd = hca.pd_create().unwrap();
     let (cq, _end) = hca.cq_create(1).unwrap();
-    let (_other, other_end) = hca.cq_create(1).unwrap();
+    let (_other, mut other_end) = hca.cq_create(1).unwrap();
     let mr = hca.mr_create(pd, REGION, Access::all()).unwrap();
     let mw = hca.mw_create(pd).unwrap();
     let before = p.commands.borrow().len();
@@ -114,6 +148,18 @@ fn unknown_objects_are_refused_without_a_command() {
         hca.pd_destroy(Pd(0x999)).unwrap_err(),
         hca.mr_create(Pd(0x999), REGION, Access::all()).unwrap_err(),
         hca.mw_create(Pd(0x999)).unwrap_err(),
+        hca.mw_create_for_qp(Pd(0x999)).unwrap_err(),
+        hca.mw_renew(mw).unwrap_err(),
+        hca.mr_reserved(Pd(0x999)).unwrap_err(),
+        hca.mr_allocate(Pd(0x999), 1).unwrap_err(),
+        hca.mr_map(Pd(0x999), PAGES, 0, Access::all()).unwrap_err(),
+        hca.mr_pages(mr, &[], 12).unwrap_err(),
+        hca.cq_resize(cq, &mut other_end, 64).unwrap_err(),
+        hca.cq_resize(seam::Cq(0x999), &mut other_end, 64).unwrap_err(),
+        hca.shared_create(&shared_init(Pd(0x999))).unwrap_err(),
+        hca.shared_arm(SharedRq(0x999), 1).unwrap_err(),
+        hca.qp_create(&QpInit { shared: Some(SharedRq(0x999)), ..init(pd, cq) }).unwrap_err(),
+        hca.qp_create(&QpInit { recv_cq: seam::Cq(0x999), ..init(pd, cq) }).unwrap_err(),
         hca.mr_destroy(Mr { lkey: mr.lkey ^ 1, rkey: mr.rkey }).unwrap_err(),
         hca.mr_destroy(Mr { lkey: mw.rkey, rkey: mw.rkey }).unwrap_err(),
         hca.mw_destroy(Mw { rkey: mr.rkey }).unwrap_err(),
@@ -307,13 +353,116 @@ fn full_tables_say_so_and_leak_nothing() {
     let before = p.commands.borrow().len();
     assert_eq!(hca.qp_create(&init(pd, cq)).unwrap_err().kind, FaultKind::Resources);
     assert_eq!(hca.mw_create(pd).unwrap_err().kind, FaultKind::Resources);
-    let fault = hca.mr_create(pd, REGION, Access::all()).unwrap_err();
-    assert_eq!(fault.kind, FaultKind::Resources);
+    for fault in [
+        hca.mr_create(pd, REGION, Access::all()).unwrap_err(),
+        hca.mr_map(pd, PAGES, 0, Access::all()).unwrap_err(),
+        hca.mr_reserved(pd).unwrap_err(),
+        hca.mr_allocate(pd, 1).unwrap_err(),
+        hca.mw_create_for_qp(pd).unwrap_err(),
+    ] {
+        assert_eq!((fault.kind, fault.object), (FaultKind::Resources, "memory keys"), "{fault}");
+    }
     assert_eq!(p.commands.borrow().len(), before);
     for _ in 0..3 {
         hca.cq_create(1).unwrap();
     }
     assert_eq!(hca.cq_create(1).map(drop).unwrap_err().kind, FaultKind::Resources);
+}
+
+#[test]
+fn what_is_destroyed_is_gone_and_the_rest_is_not() {
+    let p = Scripted::<false>::new();
+    let mut hca = sharing(&p);
+    let pds = [(); 4].map(|()| hca.pd_create().unwrap());
+    assert_eq!(hca.pd_create().unwrap_err().kind, FaultKind::Resources);
+    hca.pd_destroy(pds[1]).unwrap();
+    assert_eq!(hca.pd_destroy(pds[1]).unwrap_err().kind, FaultKind::BadParameter);
+    let (queue, end) = hca.shared_create(&shared_init(pds[0])).unwrap();
+    assert_eq!(hca.pd_destroy(pds[0]).unwrap_err().kind, FaultKind::BadState);
+    hca.shared_arm(queue, 3).unwrap();
+    assert_eq!(p.of(Opcode::ModifyRmp)[0].word(8) & 0xff_ffff, queue.0);
+    hca.shared_destroy(queue, end).unwrap();
+    assert_eq!(p.of(Opcode::DestroyRmp)[0].word(8), queue.0);
+    assert!(hca.shared_arm(queue, 3).is_err());
+    let (cq, end) = hca.cq_create(4).unwrap();
+    let NewQp { qp, sq, rq } = hca.qp_create(&init(pds[2], cq)).unwrap();
+    for pd in [pds[0], pds[3]] {
+        hca.pd_destroy(pd).unwrap();
+    }
+    hca.qp_destroy(qp, sq, rq).unwrap();
+    assert!(hca.qp_modify(qp, &QpStep::Error).is_err());
+    hca.cq_destroy(cq, end).unwrap();
+    assert!(hca.qp_create(&init(pds[2], cq)).is_err());
+    hca.pd_destroy(pds[2]).unwrap();
+    assert!(hca.pds.is_empty());
+}
+
+#[test]
+fn close_ends_what_is_left_of_every_kind() {
+    let p = Scripted::<false>::new();
+    let mut hca = sharing(&p);
+    let pd = hca.pd_create().unwrap();
+    let _queue = hca.shared_create(&shared_init(pd)).unwrap();
+    hca.mr_allocate(pd, 4).unwrap();
+    let region = Region { addr: ARENA_ADDR + 0x1234, len: 0x1_0000 };
+    hca.mr_map(pd, Backing::Host(region), 0, Access::all()).unwrap();
+    hca.close().unwrap();
+    let count = |op| p.of(op).len();
+    assert_eq!(count(Opcode::CreateRmp), count(Opcode::DestroyRmp));
+    assert_eq!(count(Opcode::CreateMkey), count(Opcode::DestroyMkey));
+    assert_eq!((count(Opcode::AllocQCounter), count(Opcode::DeallocQCounter)), (1, 1));
+    assert_eq!(p.held(), 0);
+    hca.close().unwrap();
+    assert_eq!(count(Opcode::CreateMkey), count(Opcode::DestroyMkey));
+}
+
+#[test]
+fn a_wait_for_the_device_ends_after_a_second() {
+    use crate::platform::Clock as _;
+    let p = Scripted::<false>::new();
+    let mut hca = open(&p);
+    let mut looks = 0;
+    let before = p.now();
+    assert!(hca.await_device(|| {
+        looks += 1;
+        looks == 5
+    }));
+    assert_eq!((looks, p.now() - before), (5, 4_000_000));
+    let before = p.now();
+    assert!(!hca.await_device(|| false));
+    assert_eq!(p.now() - before, 1_000_000_000);
+}
+
+#[test]
+fn each_direction_of_a_sync_has_its_fence() {
+    let p = Scripted::<false>::new();
+    let hca = open(&p);
+    p.take();
+    hca.sync(true);
+    assert_eq!(p.take(), [Op::BeforeDoorbell]);
+    hca.sync(false);
+    assert_eq!(p.take(), [Op::AfterOwnership]);
+}
+
+#[test]
+fn events_of_qp1_stay_inside() {
+    let p = Scripted::<false>::new();
+    let mut hca = open(&p);
+    let gsi = hca.gsi.as_ref().unwrap();
+    let cqn = (0..0x1000).rfind(|number| gsi.owns_cq(*number)).unwrap();
+    assert_eq!(hca.malformed_datagrams(), 0);
+    // A datagram of no bytes.
+    let mut cqe = [0; 64];
+    cqe[0x3f] = 2 << 4;
+    p.put(p.cq_ring(1), &cqe);
+    p.take();
+    assert!(hca.translate(Event::Completion { cqn }, NOW).is_none());
+    assert!(hca.mad_recv().is_none());
+    assert_eq!(sent_and_armed(&p, cqn), (0, 1), "another event is asked for");
+    assert_eq!(hca.malformed_datagrams(), 1);
+    assert!(hca.translate(Event::CqError { cqn, syndrome: 1 }, NOW).is_none());
+    hca.service(NOW);
+    assert_eq!(p.of(Opcode::ToRstQp).len(), 1);
 }
 
 #[test]
@@ -353,6 +502,179 @@ fn close_destroys_what_is_left_in_reverse() {
     assert!(hca.mad_send(&path(), &[0; 256]).is_err());
 }
 
+#[test]
+fn a_lost_device_is_left_alone() {
+    let p = Scripted::<false>::new();
+    let mut hca = open(&p);
+    hca.set_net(&NET, NOW).unwrap();
+    let network = hca.network.as_mut().unwrap();
+    network.fail(dat_core::fault!(BadState, "Ethernet port", "it failed"));
+    let (held, commands) = (p.held(), p.commands.borrow().len());
+    hca.device.queue.kill(dat_core::fault!(Gone, "test", "pulled"));
+    assert_eq!(hca.next_deadline(), Some(Instant::ZERO), "it has to be reported");
+    for second in 1..5 {
+        hca.service(NOW + Duration::from_secs(10 * second));
+        assert_eq!((p.held(), p.commands.borrow().len()), (held, commands));
+    }
+    assert!(matches!(hca.notice(), Some(Notice::Catastrophic(_))));
+    assert!(hca.notice().is_none());
+    assert_eq!(hca.next_deadline(), Some(Instant::NEVER));
+}
+
+#[test]
+fn fixed_neighbours_are_known_from_the_start() {
+    let mac = [2, 0, 0, 0, 0, 9];
+    let peer = path().remote;
+    let fixed = [(peer, mac)];
+    let p = Scripted::<false>::new();
+    let mut device = p.device();
+    device.config.neighbours = &fixed;
+    let mut hca: Hca<'_, false> = Mlx5::over(device, &Config::default()).unwrap();
+    hca.set_net(&NET, NOW).unwrap();
+    let Poll::Ready(Ok(path)) = hca.resolve(peer, NOW) else { panic!("pending") };
+    assert_eq!((path.remote, path.remote_mac), (peer, mac));
+    let p = Scripted::<false>::new();
+    let mut device = p.device();
+    let wrong = [(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), mac)];
+    device.config.neighbours = &wrong;
+    let mut hca: Hca<'_, false> = Mlx5::over(device, &Config::default()).unwrap();
+    assert_eq!(hca.set_net(&NET, NOW).unwrap_err().kind, FaultKind::BadParameter);
+}
+
+/// Offset in the arena of the first receive buffer of the raw Ethernet port.
+fn frame_buffer(p: &Scripted<false>) -> usize {
+    let at = |address| usize::try_from(address - crate::data::scripted::ARENA_IOVA).unwrap();
+    let ring = at(p.of(Opcode::CreateRq).pop().unwrap().wide(0x110));
+    at(u64::from_be_bytes(p.bytes(ring + 8, 8).try_into().unwrap()))
+}
+
+/// Frames sent since the last look, and requests for an event of the port's queue.
+fn sent_and_armed(p: &Scripted<false>, cqn: u32) -> (usize, usize) {
+    let log = p.take();
+    let sent = log.iter().filter(|op| matches!(op, Op::Write64(at, _) if *at == UAR + 0x800));
+    let armed = log.iter().filter(|op| {
+        matches!(op, Op::Write64(at, word) if *at == UAR + 0x20 && word[4..] == cqn.to_be_bytes())
+    });
+    (sent.count(), armed.count())
+}
+
+/// An address resolves with the answer that arrives as a frame, which an event announces.
+#[test]
+fn an_answer_from_the_wire_resolves_an_address() {
+    let p = Scripted::<false>::new();
+    let mut hca = open(&p);
+    p.take();
+    hca.set_net(&NET, NOW).unwrap();
+    let network = hca.network.as_ref().unwrap();
+    let cqn = (0..0x1000).find(|number| network.owns_cq(*number)).unwrap();
+    assert_eq!(sent_and_armed(&p, cqn), (0, 1));
+    hca.service(NOW);
+    assert_eq!(sent_and_armed(&p, cqn), (1, 0), "the first announcement; no event came");
+    assert!(hca.resolve(path().remote, NOW).is_pending());
+    assert_eq!(sent_and_armed(&p, cqn), (1, 0), "the question");
+    assert!(matches!(hca.resolve(NET.addr, NOW), Poll::Ready(Ok(_))));
+    assert_eq!(sent_and_armed(&p, cqn), (0, 0));
+
+    let mut reply = crate::data::scripted::MAC.to_vec();
+    reply.extend([2, 0, 0, 0, 0, 2, 8, 6, 0, 1, 8, 0, 6, 4, 0, 2]);
+    reply.extend([2, 0, 0, 0, 0, 2, 192, 168, 7, 2]);
+    reply.extend(crate::data::scripted::MAC);
+    reply.extend([192, 168, 7, 1]);
+    p.put(frame_buffer(&p), &reply);
+    let mut cqe = [0; 64];
+    cqe[0x2f] = u8::try_from(reply.len()).unwrap();
+    cqe[0x3f] = 2 << 4;
+    p.put(p.cq_ring(2), &cqe);
+    let _ = hca.device.events.push_back(Event::Completion { cqn });
+    p.take();
+    hca.service(NOW);
+    assert_eq!(sent_and_armed(&p, cqn), (0, 1), "another event is asked for");
+    assert_eq!(hca.neighbours().unwrap().accepted, 1);
+    let Poll::Ready(Ok(way)) = hca.resolve(path().remote, NOW) else { panic!("pending") };
+    assert_eq!(way.remote_mac, [2, 0, 0, 0, 0, 2]);
+    hca.service(NOW);
+    assert_eq!(sent_and_armed(&p, cqn), (0, 0));
+}
+
+#[test]
+fn a_link_that_comes_back_is_announced_on() {
+    let p = Scripted::<false>::new();
+    let mut hca = open(&p);
+    hca.set_net(&NET, NOW).unwrap();
+    for second in 0..5 {
+        hca.service(NOW + Duration::from_secs(second));
+    }
+    let late = NOW + Duration::from_secs(60);
+    p.take();
+    hca.service(late);
+    assert_eq!(sent_and_armed(&p, 0).0, 0, "all is announced");
+    let _ = hca.device.events.push_back(Event::Port { port: 1, up: true });
+    hca.service(late);
+    assert_eq!(sent_and_armed(&p, 0).0, 1);
+    assert!(hca.next_deadline().is_some_and(|due| due <= late + Duration::from_secs(2)));
+}
+
+/// Frames without end take a bounded share of each service, and the next is due at once.
+#[test]
+fn frames_without_end_hold_up_no_service() {
+    let p = Scripted::<false>::new();
+    let mut hca = open(&p);
+    hca.set_net(&NET, NOW).unwrap();
+    hca.service(NOW);
+    assert_ne!(hca.next_deadline(), Some(Instant::ZERO));
+    let ring = p.cq_ring(2);
+    let (mut taken, most) = (0_u32, 2 * u32::try_from(crate::data::work::FRAMES).unwrap() + 5);
+    p.look(move |offset, value| {
+        let at = offset.wrapping_sub(ring);
+        if at >= 64 * 128 || at % 64 != 0x3c || taken == most {
+            return value;
+        }
+        let entry = (taken & 0xffff) << 16 | 2 << 4 | (taken / 128) & 1;
+        taken += 1;
+        entry.to_be()
+    });
+    for (malformed, due) in [(128, true), (256, true), (261, false)] {
+        hca.service(NOW);
+        assert_eq!(hca.neighbours().unwrap().malformed, malformed);
+        assert_eq!(hca.next_deadline() == Some(Instant::ZERO), due, "{malformed}");
+    }
+}
+
+#[test]
+fn a_failed_port_is_made_anew_once_a_second() {
+    let p = Scripted::<false>::sized(1 << 21);
+    let mut hca = open(&p);
+    hca.set_net(&NET, NOW).unwrap();
+    let made = || p.of(Opcode::CreateSq).len();
+    let at = |millis| NOW + Duration::from_millis(millis);
+    let fail = |hca: &mut Hca<'_, false>| {
+        let fault = dat_core::fault!(BadState, "Ethernet port", "it failed");
+        hca.network.as_mut().unwrap().fail(fault);
+    };
+    hca.service(at(0));
+    assert_eq!(made(), 1);
+    fail(&mut hca);
+    hca.service(at(0));
+    assert_eq!(made(), 2);
+    fail(&mut hca);
+    hca.service(at(999));
+    assert_eq!(made(), 2);
+    assert_eq!(hca.next_deadline(), Some(at(1000)));
+    hca.service(at(1000));
+    assert_eq!(made(), 3);
+    // One that cannot be made is tried again.
+    fail(&mut hca);
+    p.refuse(Opcode::CreateSq, 3, 0);
+    hca.service(at(2000));
+    p.refusals.borrow_mut().clear();
+    hca.service(at(2500));
+    assert_eq!(made(), 4);
+    hca.service(at(3000));
+    assert_eq!(made(), 5);
+    hca.close().unwrap();
+    assert_eq!(p.held(), 0);
+}
+
 fn path() -> Path {
     Path {
         remote: IpAddr::V4(Ipv4Addr::new(192, 168, 7, 2)),
@@ -388,6 +710,9 @@ fn nothing_connects_before_the_port_has_an_address() {
     hca.qp_modify(qp, &rtr()).unwrap();
     // Another adapter on the same device gives it anew.
     hca.set_net(&NET, NOW).unwrap();
+    let set = p.of(Opcode::SetRoceAddress);
+    assert_eq!(set.iter().map(|c| c.wide(0x18) != 0).collect::<Vec<_>>(), [true, false, true]);
+    assert_eq!((p.of(Opcode::CreateSq).len(), p.of(Opcode::DestroySq).len()), (2, 1));
 }
 
 #[test]
@@ -438,11 +763,19 @@ fn both_ipv6_addresses_have_their_index() {
     let addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1);
     let net = Net { addr: IpAddr::V6(addr), prefix: 64, gateway: None, vlan: None };
     hca.set_net(&net, NOW).unwrap();
-    assert_eq!(p.of(Opcode::SetRoceAddress).len(), 2);
+    let entries = |from: usize| -> Vec<_> {
+        p.of(Opcode::SetRoceAddress)[from..]
+            .iter()
+            .map(|c| (c.word(8) >> 16, c.wide(0x10)))
+            .collect()
+    };
+    assert_eq!(entries(0), [(0, 0xfd00 << 48), (1, 0xfe80 << 48)]);
     let network = hca.network.as_ref().unwrap();
     let peer = IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 9));
     assert_eq!(network.source_index(peer), 1);
     assert_eq!(network.source_index(IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2))), 0);
+    hca.close().unwrap();
+    assert_eq!(entries(2), [(1, 0), (0, 0)], "the last first");
 }
 
 #[test]

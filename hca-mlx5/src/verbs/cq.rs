@@ -57,9 +57,7 @@ pub(crate) fn create<'p, P: Platform>(
 /// log2 of the ring for that many entries, if the device has such rings.
 fn log_of<P: Platform>(device: &Device<'_, P>, entries: u32) -> Result<u8, Fault> {
     let limit = device.caps().general.log_max_cq_sz().min(22);
-    let log = entries.clamp(1, 1 << 30).next_power_of_two().trailing_zeros();
-    let log = u8::try_from(log).unwrap_or(u8::MAX);
-    if log > limit {
+    if entries > 1 << limit {
         return Err(fault!(
             BadParameter,
             "",
@@ -67,7 +65,8 @@ fn log_of<P: Platform>(device: &Device<'_, P>, entries: u32) -> Result<u8, Fault
             "ask for no more than the limits say"
         ));
     }
-    Ok(log)
+    let log = entries.max(1).next_power_of_two().trailing_zeros();
+    Ok(u8::try_from(log).unwrap_or(limit))
 }
 
 fn submit<'p, P: Platform>(
@@ -201,3 +200,6 @@ pub(crate) fn end<P: Platform>(device: &mut Device<'_, P>, cq: &CqObject) -> Res
         }
     })
 }
+
+#[cfg(test)]
+mod tests;

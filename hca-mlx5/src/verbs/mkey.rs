@@ -262,9 +262,6 @@ pub fn owns<P: Platform>(platform: &P, pages: &[u64], log_page: u8) -> bool {
                 return true;
             }
             at = at.saturating_add(run);
-            if at >= platform.memory().len() {
-                break;
-            }
         }
         false
     };
@@ -276,7 +273,7 @@ pub fn owns<P: Platform>(platform: &P, pages: &[u64], log_page: u8) -> bool {
 pub fn physical<P: Platform>(device: &mut Device<'_, P>, pd: u32) -> Result<Mkey, Fault> {
     let mut input = [0; mkey::TRANSLATION_AT];
     let mut context = MkeyContext(At::<_, { mkey::CONTEXT_AT }>(&mut input));
-    context.set_access_mode_1_0(mkey::MODE_PA);
+    const { assert!(mkey::MODE_PA == 0) }
     context.set_lr(true);
     context.set_lw(true);
     context.set_length64(true);

@@ -86,7 +86,7 @@ fn submit<'p, P: Platform>(
     let pages = Pages::of(platform, Span { offset, len }, &mut input)?;
     ready(&mut input);
     let mut queue = WqContext(At::<_, WQ>(&mut input));
-    queue.set_wq_type(WQ_LINKED);
+    const { assert!(WQ_LINKED == 0) }
     queue.set_pd(pd);
     queue.set_page_offset(pages.offset);
     queue.set_dbr_addr(memory::record_address(platform, record)?);
@@ -140,3 +140,6 @@ pub(crate) fn destroy<P: Platform>(
 pub(crate) fn end<P: Platform>(device: &mut Device<'_, P>, srq: &SrqObject) -> Result<(), Fault> {
     destroy(device, srq).inspect_err(|_| device.disown(srq.memory))
 }
+
+#[cfg(test)]
+mod tests;

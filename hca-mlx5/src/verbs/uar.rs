@@ -96,3 +96,6 @@ impl Doorbells {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

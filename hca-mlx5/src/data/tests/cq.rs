@@ -1,9 +1,12 @@
 //! Decoding, ownership, nonsense, arming.
+//!
+//! Length: one queue, and each way to take an entry of it.
+#![expect(clippy::cast_possible_truncation, reason = "the numbers are small")]
 
 use std::vec;
 use std::vec::Vec;
 
-use dat_core::provider::{Completion, CompletionQueue, Direction, Extra, Polled, Status};
+use dat_core::provider::{Arrived, Completion, CompletionQueue, Direction, Extra, Polled, Status};
 use proptest::prelude::*;
 
 use super::{Record, Ring};
@@ -295,6 +298,22 @@ fn a_number_that_the_last_event_may_have_is_not_used_again() {
     assert_eq!(words, expected.map(Some));
 }
 
+/// What was asked for had its event when something has come, also if that was taken since.
+#[test]
+fn after_each_completion_an_event_can_be_asked_for() {
+    let p = Scripted::<false>::new();
+    let mut q = cq(&p);
+    for n in 0..10_u32 {
+        p.take();
+        q.arm(false);
+        let rang = p.take().iter().any(|op| matches!(op, Op::Write64(..)));
+        assert!(rang, "{n}");
+        let low = u8::from(n & 4 != 0);
+        p.put(RING + 64 * (n & 3) as usize, &entry(1, 0, 8, 0, 0, low));
+        assert!(q.poll().is_some());
+    }
+}
+
 #[test]
 fn an_armed_queue_is_armed_again_only_after_an_event() {
     let p = Scripted::<false>::new();
@@ -364,10 +383,24 @@ fn a_ring_that_ends_goes_on_in_another_with_what_waits() {
         assert_eq!(seen.len(), usize::from(waiting));
 
         let ring = Ring::new(OTHER, log);
+        // As if it had been used before, by this lap.
+        p.put(OTHER, &[0; 64 * 8]);
         q.clear_ahead(&ring);
+        for index in (first + 2..).take(1 << log) {
+            let at = OTHER + 64 * (index & ((1 << log) - 1)) as usize;
+            let before = u8::from(index & 1 << log == 0);
+            assert_eq!(p.bytes(at + 0x3c, 4), [0, 0, 0, 0xf0 | before], "empty, of the lap before");
+        }
+        q.arm(false);
         let end = first + 1 + u32::from(waiting);
         put(RING, end, 4, 0, cqe::RESIZED);
         assert!(q.move_to(&ring), "lap {lap}, log {log}");
+        assert_eq!(p.bytes(RECORD, 4), (first + 2).to_be_bytes(), "lap {lap}, log {log}");
+        // The entry that ended the ring is no completion; and what was asked for there is void.
+        assert_eq!(q.taken(), u64::from(first) + 1);
+        p.take();
+        q.arm(false);
+        assert!(!p.take().is_empty());
         for n in 0..waiting {
             let polled = q.poll().unwrap();
             assert_eq!((polled.token, polled.len), (101 + n, 64));
@@ -382,6 +415,254 @@ fn a_ring_that_ends_goes_on_in_another_with_what_waits() {
         }
         assert_eq!(q.skipped(), 0);
     }
+}
+
+/// Of the index the device knows 24 bits, in the record and in the register.
+#[test]
+fn the_consumer_index_turns_over_at_24_bits() {
+    type Step = fn(&mut Cq<'_, Scripted<false>>);
+    let steps: [Step; 7] = [
+        |q| assert!(q.poll().is_some()),
+        |q| assert_eq!(q.poll_plain(), Polled::Sent(7, 7)),
+        |q| q.poll_sent(|_, _| true),
+        |q| q.discard(),
+        |q| q.sweep(7, |_, _| {}),
+        |q| assert!(!q.move_to(&Ring::new(0x4000, LOG))),
+        |q| {
+            q.arm(false);
+            q.start_at(1);
+        },
+    ];
+    for (n, step) in steps.into_iter().enumerate() {
+        for (index, next) in [(0xff_fffe, 0xff_ffff_u32), (0xff_ffff, 0)] {
+            let p = Scripted::<false>::new();
+            let mut q = cq(&p);
+            q.start_at(index);
+            if n == 6 {
+                step(&mut q);
+                let word = (1 << 28 | u32::try_from(index).unwrap()).to_be_bytes();
+                assert_eq!(p.bytes(RECORD + 4, 4), word, "arm");
+                continue;
+            }
+            p.put(RING + 64 * (index & 3) as usize, &entry(7, 0, 8, 7, cqe::REQUESTER, 1));
+            step(&mut q);
+            assert_eq!(p.bytes(RECORD, 4), next.to_be_bytes(), "step {n}");
+        }
+    }
+}
+
+#[test]
+fn what_is_carried_over_precedes_the_index() {
+    let p = Scripted::<false>::new();
+    let mut q = cq(&p);
+    let ring = Ring::new(0x4000, 1);
+    p.put(RING, &entry(7, 64, 8, 1, cqe::REQUESTER, 0));
+    p.put(RING + 64, &entry(7, 64, 8, 1, cqe::RESIZED, 0));
+    q.clear_ahead(&ring);
+    p.take();
+    assert!(q.move_to(&ring));
+    let log = p.take();
+    let stores = |op: &Op| matches!(op, Op::Store(at, _) if *at >= 0x4000);
+    let fence = log.iter().rposition(|op| *op == Op::BeforeDoorbell).unwrap();
+    assert!(log.iter().rposition(stores).unwrap() < fence);
+    assert_eq!(log.last(), Some(&Op::Store(RECORD, vec![0, 0, 0, 1])));
+}
+
+#[test]
+fn all_that_was_written_is_discarded() {
+    for waiting in 0..=4_usize {
+        let p = Scripted::<false>::new();
+        let mut q = cq(&p);
+        for slot in 0..waiting {
+            p.put(RING + 64 * slot, &entry(1, 0, 8, 0, 13, 0));
+        }
+        q.discard();
+        assert_eq!((q.poll(), q.taken()), (None, waiting as u64));
+        assert_eq!(p.bytes(RECORD, 4), (waiting as u32).to_be_bytes());
+    }
+}
+
+#[test]
+fn a_plain_poll_takes_successes_and_leaves_the_rest() {
+    let p = Scripted::<false>::new();
+    let mut q = cq(&p);
+    assert_eq!(q.poll_plain(), Polled::Empty);
+    p.put(RING, &entry(0xff00_0009, 77, 8, 3, cqe::REQUESTER, 2));
+    p.put(RING + 64, &entry(0xff00_0008, 77, 0, 4, cqe::RESPONDER_SEND, 0));
+    p.take();
+    p.log_loads(true);
+    assert_eq!(q.poll_plain(), Polled::Sent(9, 3));
+    let golden = [
+        Op::Load(RING + 0x3c, 4),
+        Op::AfterOwnership,
+        Op::Load(RING + 0x20, 4),
+        Op::Store(RECORD, vec![0, 0, 0, 1]),
+    ];
+    assert_eq!(p.take(), golden);
+    assert_eq!(q.poll_plain(), Polled::Received(8, 4, 77));
+    let golden = [
+        Op::Load(RING + 0x7c, 4),
+        Op::AfterOwnership,
+        Op::Load(RING + 0x60, 4),
+        Op::Load(RING + 0x6c, 4),
+        Op::Store(RECORD, vec![0, 0, 0, 2]),
+    ];
+    assert_eq!(p.take(), golden);
+    for other in [1, 3, 4, 5, 9, 13, 14] {
+        p.put(RING + 128, &entry(9, 0, 0, 0, other, 0));
+        assert_eq!(q.poll_plain(), Polled::Other, "{other}");
+    }
+    p.put(RING + 128, &entry(9, 0, 0, 0, 0, 4));
+    assert_eq!(q.poll_plain(), Polled::Other, "of another format");
+    assert_eq!(p.bytes(RECORD, 4), [0, 0, 0, 2]);
+}
+
+#[test]
+fn successes_of_requests_are_taken_in_one_go() {
+    let p = Scripted::<false>::new();
+    let mut q = cq(&p);
+    p.take();
+    q.poll_sent(|_, _| panic!("there is none"));
+    assert_eq!(p.take(), []);
+    // Around the end of the ring, and up to one of another kind.
+    q.start_at(2);
+    for (at, low) in [(2, 0), (3, 2), (4, 1)] {
+        p.put(RING + 64 * (at & 3), &entry(0xff00_0000 | 7, 0, 8, at as u16, 0, low));
+    }
+    p.put(RING + 64, &entry(7, 5, 0, 9, 2, 1));
+    let mut taken = Vec::new();
+    q.poll_sent(|index, token| {
+        taken.push((index, token));
+        true
+    });
+    assert_eq!(taken, [(7, 2), (7, 3), (7, 4)]);
+    let fence = |op: &&Op| **op == Op::AfterOwnership;
+    let log = p.take();
+    assert_eq!(log.iter().filter(fence).count(), 3);
+    assert_eq!(log.last(), Some(&Op::Store(RECORD, vec![0, 0, 0, 5])));
+    assert_eq!((q.taken(), q.poll_plain()), (5, Polled::Received(7, 9, 5)));
+}
+
+#[test]
+fn a_success_that_is_declined_stays() {
+    let p = Scripted::<false>::new();
+    let mut q = cq(&p);
+    for slot in 0..4 {
+        p.put(RING + 64 * slot, &entry(7, 0, 8, slot as u16, 0, 0));
+    }
+    q.poll_sent(|_, token| token < 2);
+    assert_eq!((q.taken(), q.poll_plain()), (2, Polled::Sent(7, 2)));
+    assert_eq!(p.bytes(RECORD, 4), [0, 0, 0, 3]);
+    // The whole ring is no end: the next lap has another owner bit.
+    q.poll_sent(|_, _| true);
+    assert_eq!((q.taken(), q.poll_plain()), (4, Polled::Empty));
+}
+
+#[test]
+fn what_a_receive_says_besides_its_length() {
+    let arrivals = [
+        (1, Arrived::WriteImmediate, 0x0a0b_0c0d),
+        (2, Arrived::Message, 0),
+        (3, Arrived::Immediate, 0x0a0b_0c0d),
+        (4, Arrived::Invalidation, 0x0a0b_0c0d),
+    ];
+    for (opcode, arrived, immediate) in arrivals {
+        for solicited in [false, true] {
+            let mut bytes = entry(7, 512, 0, 3, opcode, u8::from(solicited) << 1);
+            bytes[0x18..0x1c].copy_from_slice(&[0xff, 1, 2, 3]);
+            bytes[0x24..0x28].copy_from_slice(&[0xa, 0xb, 0xc, 0xd]);
+            let extra = poll_one(bytes).0.unwrap().extra;
+            let golden = Extra { arrived, immediate, source_qpn: 0x01_0203, solicited };
+            assert_eq!(extra, golden);
+        }
+    }
+}
+
+#[test]
+fn an_entry_marked_as_empty_is_none_on_any_lap() {
+    let p = Scripted::<false>::new();
+    let mut q = cq(&p);
+    q.arm(false);
+    p.take();
+    for low in [0, 1] {
+        p.put(RING, &entry(1, 0, 8, 0, cqe::INVALID, low));
+        assert_eq!((q.poll(), q.waiting(), q.skipped()), (None, 0, 0));
+        assert_eq!(q.survey(0, |_| panic!("there is none")), 0);
+        q.arm(false);
+        assert_eq!(p.take().iter().filter(|op| matches!(op, Op::Write64(..))).count(), 0);
+    }
+    // So is one of the lap before.
+    p.put(RING, &entry(1, 0, 8, 0, cqe::REQUESTER, 1));
+    q.arm(false);
+    assert_eq!((q.waiting(), p.take()), (0, vec![]));
+}
+
+#[test]
+fn a_poll_skips_so_many_entries_and_no_more() {
+    let p = Scripted::<false>::new();
+    let ring = Ring::new(RING, 7);
+    cq::clear(&p, &ring);
+    let mut q = Cq::new(&p, ring, Record(RECORD), UAR).unwrap();
+    for slot in 0..128 {
+        p.put(RING + 64 * slot, &entry(1, 0, 8, 0, 9, 0));
+    }
+    for polls in 1..=2 {
+        assert_eq!(q.poll(), None);
+        assert_eq!((q.skipped(), q.waiting()), (64 * polls, 128 - 64 * polls));
+    }
+}
+
+#[test]
+fn the_last_completion_can_be_read_again() {
+    let p = Scripted::<false>::new();
+    let mut q = cq(&p);
+    q.start_at(3);
+    p.put(RING + 64 * 3, &entry(5, 0, 8, 11, cqe::REQUESTER_ERROR, 0));
+    p.put(RING, &entry(5, 0, 8, 12, cqe::REQUESTER, 1));
+    let taken = q.poll();
+    assert!(taken.is_some_and(|completion| completion.token == 11));
+    assert_eq!(q.last(), taken);
+}
+
+/// A device that writes each entry for whatever lap is asked for.
+#[test]
+fn a_survey_ends_after_one_lap_whatever_the_device_writes() {
+    let p = Scripted::<false>::new();
+    let mut q = cq(&p);
+    for slot in 0..4 {
+        p.put(RING + 64 * slot, &entry(1, 0, 8, 0, 0, 0));
+    }
+    q.start_at(2);
+    let mut looks = 0_u32;
+    p.look(move |offset, value| {
+        if offset % 64 != 0x3c {
+            return value;
+        }
+        looks += 1;
+        assert!(looks <= 4, "it looks without end");
+        u32::from_be(value).wrapping_add(u32::from(looks > 2)).to_be()
+    });
+    let mut seen = 0;
+    assert_eq!(q.survey(0, |_| seen += 1), 6);
+    assert_eq!(seen, 4);
+}
+
+#[test]
+fn a_survey_goes_on_where_it_ended() {
+    let p = Scripted::<false>::new();
+    let mut q = cq(&p);
+    for slot in 0..3_u16 {
+        p.put(RING + 64 * usize::from(slot), &entry(1, 0, 8, slot, 0, 0));
+    }
+    assert!(q.poll().is_some());
+    for (from, tokens) in [(0, vec![1, 2]), (1, vec![1, 2]), (2, vec![2]), (3, vec![]), (9, vec![])]
+    {
+        let mut seen = Vec::new();
+        let end = q.survey(from, |completion| seen.push(completion.token));
+        assert_eq!(seen, tokens, "from {from}");
+        assert!(end >= 3);
+    }
+    assert_eq!((q.written(), q.taken()), (3, 1));
 }
 
 #[test]
@@ -419,5 +700,41 @@ fn a_sweep_takes_one_queue_pair_out_and_keeps_the_rest_in_order() {
         assert_eq!(gone, [(Direction::Recv, 100), (Direction::Send, 102)]);
         let left = [q.poll(), q.poll(), q.poll()].map(|c| c.map(|c| (c.index, c.token)));
         assert_eq!(left, [Some((7, 101)), Some((7, 103)), None], "{turn}");
+        assert_eq!(p.bytes(RECORD, 4), [0, 0, 0, turn + 4], "{turn}");
     }
+}
+
+#[test]
+fn a_sweep_moves_before_it_gives_entries_back() {
+    let p = Scripted::<false>::new();
+    let mut q = cq(&p);
+    p.put(RING, &entry(7, 0, 8, 1, 0, 0));
+    p.take();
+    let stored = || {
+        let mut log = p.take();
+        log.retain(|op| *op != Op::AfterOwnership);
+        log
+    };
+    q.sweep(5, |_, _| panic!("none of it"));
+    assert_eq!(stored(), [], "nothing to move, nothing to say");
+    p.put(RING + 64, &entry(5, 0, 8, 2, 0, 0));
+    p.put(RING + 128, &entry(7, 0, 8, 3, 0, 0));
+    q.sweep(5, |_, token| assert_eq!(token, 2));
+    let moved = entry(7, 0, 8, 1, 0, 0).to_vec();
+    let golden =
+        [Op::Store(RING + 64, moved), Op::BeforeDoorbell, Op::Store(RECORD, vec![0, 0, 0, 1])];
+    assert_eq!(stored(), golden);
+}
+
+/// Entries of no queue pair stay, whatever is in their index.
+#[test]
+fn a_sweep_leaves_what_is_of_no_queue_pair() {
+    let p = Scripted::<false>::new();
+    let mut q = cq(&p);
+    for (slot, opcode) in [(0, 5), (1, 0), (2, 9)] {
+        p.put(RING + 64 * slot, &entry(5, 0, 8, slot as u16, opcode, 0));
+    }
+    let mut gone = Vec::new();
+    q.sweep(5, |_, token| gone.push(token));
+    assert_eq!((gone, q.waiting()), (vec![1], 2));
 }

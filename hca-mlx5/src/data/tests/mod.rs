@@ -43,6 +43,8 @@ fn a_ring_of_one_slot_changes_lap_each_time() {
 
 #[test]
 fn the_record_is_two_dwords() {
-    let record = Record(0x80);
-    assert_eq!((record.first(), record.second()), (0x80, 0x84));
+    for at in [0x80, 0x88] {
+        let record = Record(at);
+        assert_eq!((record.first(), record.second()), (at, at + 4));
+    }
 }

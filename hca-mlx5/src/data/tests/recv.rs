@@ -112,3 +112,21 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_posted_list_reads_as_it_was_written() {
+    let p = Scripted::new();
+    let mut q = rq(&p, 1, 6);
+    let list: Vec<Segment> =
+        (1..=4).map(|n| Segment { addr: 9 << 40 | n, len: 7, lkey: 3 }).collect();
+    for len in [0, 1, 3, 4, 2] {
+        let token = q.recv(&list[..len]);
+        let mut read = Vec::new();
+        q.posted(token, |segment| read.push(segment));
+        assert_eq!(read, list[..len]);
+    }
+    // The receive before is still there.
+    let mut read = Vec::new();
+    q.posted(3, |segment| read.push(segment));
+    assert_eq!(read, list);
+}

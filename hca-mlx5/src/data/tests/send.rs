@@ -7,8 +7,8 @@ use std::vec;
 use std::vec::Vec;
 
 use dat_core::provider::{
-    Access, Bind, Pages, PostFlags, Registration, RmrTriplet, Scope, Segment, SendQueue,
-    WorkRequest,
+    Access, Atomic, Bind, Destination, Pages, Path, PostFlags, Registration, RmrTriplet, Scope,
+    Segment, SendQueue, WorkRequest,
 };
 use proptest::prelude::*;
 
@@ -73,7 +73,9 @@ fn inline_writes_of_every_length_and_alignment_carry_just_the_payload() {
             sq(&p, 4, 0).post(WorkRequest::Write(&PEER), &[arena(DATA + skew, len)], SIGNALED);
             let wqe = p.bytes(RING, 64);
             let ds = 2 + (4 + len).div_ceil(16);
-            assert_eq!(u32::from(wqe[7]), ds, "length {len}");
+            let mut ctrl = CTRL_WRITE;
+            ctrl[7] = ds as u8;
+            assert_eq!(wqe[..32], [ctrl, RADDR].concat(), "length {len}");
             assert_eq!(wqe[32..36], (0x8000_0000 | len).to_be_bytes());
             assert_eq!(wqe[36..36 + len as usize], payload[skew..skew + len as usize]);
             assert!(wqe[36 + len as usize..].iter().all(|&b| b == 0), "length {len} skew {skew}");
@@ -89,7 +91,8 @@ fn inline_sends_of_every_length_carry_just_the_payload() {
         p.put(DATA, &payload);
         sq(&p, 4, 0).post(WorkRequest::Send, &[arena(DATA + 3, len)], SIGNALED);
         let wqe = p.bytes(RING, 64);
-        assert_eq!((wqe[3], u32::from(wqe[7])), (0x0a, 1 + (4 + len).div_ceil(16)));
+        let ds = 1 + (4 + len).div_ceil(16) as u8;
+        assert_eq!(wqe[..16], [0, 0, 0, 10, 0, 0, 0x4d, ds, 0, 0, 0, 8, 0, 0, 0, 0]);
         assert_eq!(wqe[16..20], (0x8000_0000 | len).to_be_bytes());
         assert_eq!(wqe[20..20 + len as usize], payload[3..3 + len as usize]);
         assert!(wqe[20 + len as usize..].iter().all(|&b| b == 0));
@@ -110,6 +113,46 @@ fn longer_or_unreadable_payload_goes_by_pointer() {
     );
     assert_eq!(pointer(1, 32)[..8], [0, 0, 0, 8, 0x11, 0x22, 0x33, 0x44]);
     assert_eq!(pointer(2, 16)[..4], [0, 0, 0, 45]);
+}
+
+/// What the driver cannot read is gathered by the device, however short.
+#[test]
+fn short_payload_elsewhere_goes_by_pointer() {
+    let data = [0, 0, 0, 5, 0x11, 0x22, 0x33, 0x44, 0, 0, 0x55, 0x55, 0, 0, 0x10, 0];
+    let p = Scripted::<false>::new();
+    let mut q = sq(&p, 4, 0);
+    q.post(WorkRequest::Send, &[far(5)], SIGNALED);
+    q.post(WorkRequest::Write(&PEER), &[far(5)], SIGNALED);
+    let send = [0, 0, 0, 10, 0, 0, 0x4d, 2, 0, 0, 0, 8, 0, 0, 0, 0];
+    assert_eq!(p.bytes(RING, 64), pad(&[&send, &data]));
+    let write = [0, 0, 1, 8, 0, 0, 0x4d, 3, 0, 0, 0, 8, 0, 0, 0, 0];
+    assert_eq!(p.bytes(RING + 64, 64), pad(&[&write, &RADDR, &data]));
+}
+
+#[test]
+fn datagrams_carry_the_way_to_their_peer() {
+    let path = Path {
+        remote: "192.168.7.2".parse().unwrap(),
+        remote_mac: [2, 0, 0, 0, 0, 2],
+        source_index: 3,
+        hop_limit: 64,
+        traffic_class: 9,
+        flow_label: 0x3c52a,
+    };
+    let to = Destination { path, qpn: 0x99, qkey: 0x0102_0304 };
+    #[rustfmt::skip]
+    let av = [
+        1, 2, 3, 4, 0, 0, 0, 0, 0x80, 0, 0, 0x99, 0, 0, 0xc5, 0x25,
+        0, 0, 0, 0, 2, 0, 0, 0, 0, 2, 9, 64, 0x40, 0x33, 0xc5, 0x2a,
+        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 168, 7, 2,
+    ];
+    let data = [0, 0, 0, 5, 0x11, 0x22, 0x33, 0x44, 0, 0, 0x55, 0x55, 0, 0, 0x10, 0];
+    for (immediate, opcode, bytes) in [(None, 10, [0; 4]), (Some(0x0506_0708), 11, [5, 6, 7, 8])] {
+        let p = Scripted::<false>::new();
+        sq(&p, 4, 0).post(WorkRequest::SendUd(&to, immediate), &[far(5)], SIGNALED);
+        let head = [0, 0, 0, opcode, 0, 0, 0x4d, 5, 0, 0, 0, 8];
+        assert_eq!(p.bytes(RING, 128), pad(&[&head, &bytes, &av, &data]));
+    }
 }
 
 #[test]
@@ -171,6 +214,36 @@ fn an_empty_message_has_no_data_segment() {
 }
 
 #[test]
+fn atomics_carry_their_operands_behind_the_far_end() {
+    let segment = [0, 0, 0, 8, 0x11, 0x22, 0x33, 0x44, 0, 0, 0x55, 0x55, 0, 0, 0x10, 0];
+    let (add, swap, compare) = (0x0102_0304_0506_0708_u64, 0x1112_1314_1516_1718_u64, 0x99_u64);
+    for (atomic, opcode, operands) in [
+        (Atomic::FetchAdd(add), 0x12, [add, 0]),
+        (Atomic::CmpSwap { compare, swap }, 0x11, [swap, compare]),
+    ] {
+        let p = Scripted::<false>::new();
+        sq(&p, 4, 0).post(WorkRequest::Atomic(atomic, &PEER), &[far(8)], SIGNALED);
+        let mut ctrl = CTRL_WRITE;
+        (ctrl[3], ctrl[7]) = (opcode, 4);
+        let operands = operands.map(u64::to_be_bytes).concat();
+        assert_eq!(p.bytes(RING, 64), [&ctrl[..], &RADDR, &operands, &segment].concat());
+    }
+}
+
+#[test]
+fn immediates_and_keys_to_close_go_in_the_control_segment() {
+    let p = Scripted::<false>::new();
+    let mut q = sq(&p, 4, 0);
+    q.post(WorkRequest::WriteImmed(&PEER, 0x0102_0304), &[far(8)], SIGNALED);
+    q.post(WorkRequest::SendInvalidate(0x0506_0708), &[far(8)], SIGNALED);
+    let data = [0, 0, 0, 8, 0x11, 0x22, 0x33, 0x44, 0, 0, 0x55, 0x55, 0, 0, 0x10, 0];
+    let write = [0, 0, 0, 9, 0, 0, 0x4d, 3, 0, 0, 0, 8, 1, 2, 3, 4];
+    assert_eq!(p.bytes(RING, 64), pad(&[&write, &RADDR, &data]));
+    let send = [0, 0, 1, 1, 0, 0, 0x4d, 2, 0, 0, 0, 8, 5, 6, 7, 8];
+    assert_eq!(p.bytes(RING + 64, 64), pad(&[&send, &data]));
+}
+
+#[test]
 fn segment_lists_fill_blocks_in_order() {
     let p = Scripted::<false>::new();
     let mut q = sq(&p, 4, 0);
@@ -178,8 +251,9 @@ fn segment_lists_fill_blocks_in_order() {
         (0..10).map(|i| Segment { addr: 0x1000 * (i + 1), len: 100, lkey: i as u32 }).collect();
     assert_eq!(q.post(WorkRequest::Write(&PEER), &list, SIGNALED), 0);
     let wqe = p.bytes(RING, 192);
-    assert_eq!(wqe[7], 12);
-    assert_eq!(wqe[16..32], RADDR);
+    let mut ctrl = CTRL_WRITE;
+    ctrl[7] = 12;
+    assert_eq!(wqe[..32], [ctrl, RADDR].concat());
     for i in 0..10_usize {
         let segment = &wqe[32 + 16 * i..48 + 16 * i];
         assert_eq!(segment[..4], [0, 0, 0, 100]);
@@ -189,6 +263,12 @@ fn segment_lists_fill_blocks_in_order() {
     assert_eq!(q.post(WorkRequest::Send, &list[..3], SIGNALED), 3, "twelve units are three blocks");
     assert_eq!(q.post(WorkRequest::Send, &list[..4], SIGNALED), 4, "four units are one");
     assert_eq!(q.post(WorkRequest::Send, &[], SIGNALED), 6, "five units are two");
+    // What is left of the last block is zero, and reads of several segments are reads.
+    assert_eq!(p.bytes(RING + 64 * 5 + 16, 48), [0; 48]);
+    q.post(WorkRequest::Read(&PEER), &list[..2], SIGNALED);
+    let mut ctrl = CTRL_WRITE;
+    (ctrl[2], ctrl[3], ctrl[7]) = (7, 0x10, 4);
+    assert_eq!(p.bytes(RING + 64 * 7, 32), [ctrl, RADDR].concat());
 }
 
 #[test]
@@ -273,7 +353,7 @@ fn a_window_of_type_2_is_bound_to_the_queue_pair_that_binds_it() {
         sq(&p, 4, 0).post(WorkRequest::Bind(&Bind { scope, ..BIND }), &[], SIGNALED);
         // The flags of the open stacks' first bind; what is bound already cannot be asked to be
         // free.
-        assert_eq!(p.bytes(RING + 16, 1), [flags]);
+        assert_eq!(p.bytes(RING + 16, 12), [flags, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0]);
         assert_eq!(p.bytes(RING + 28, 4), [0x20, 0x3c, 0x60, 0x41]);
         assert_eq!(p.bytes(RING + 68, 4), [0, 0, 0x4d, 0x77]);
     }
@@ -306,17 +386,45 @@ fn a_fast_registration_is_the_wqe_of_linux() {
         pages: Pages { addr: 0x7f00_0000_2000, lkey: 0x0099_8811, count: 5, log_page: 12 },
     };
     q.post(WorkRequest::Register(&made), &[], SIGNALED);
-    let wqe = p.bytes(RING, 192);
-    assert_eq!(wqe[..16], [0, 0, 0, 0x25, 0, 0, 0x4d, 9, 0, 0, 0, 8, 0, 0x12, 0x34, 5]);
-    assert_eq!(wqe[16..32], [0x20, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0x20, 0x3e, 0x20, 0x43]);
-    assert_eq!(wqe[64..72], [0, 0, 0x7c, 0, 0xff, 0xff, 0xff, 0x77]);
-    assert_eq!(wqe[80..96], [0, 0, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0, 0, 0x45, 0x67]);
-    assert_eq!(wqe[120..128], [0, 0, 0, 12, 0, 0, 0, 0]);
-    assert_eq!(wqe[128..144], [0, 0, 0, 64, 0, 0x99, 0x88, 0x11, 0, 0, 0x7f, 0, 0, 0, 0x20, 0]);
-    assert_eq!(wqe[144..192], [0; 48]);
+    #[rustfmt::skip]
+    let golden: [u8; 192] = {
+        let mut g = [0; 192];
+        let head: [u8; 16] = [0, 0, 0, 0x25, 0, 0, 0x4d, 9, 0, 0, 0, 8, 0, 0x12, 0x34, 5];
+        let umr: [u8; 16] = [0x20, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0x20, 0x3e, 0x20, 0x43];
+        let key: [u8; 32] = [
+            0, 0, 0x7c, 0, 0xff, 0xff, 0xff, 0x77, 0, 0, 0, 0, 0, 0, 0, 0,
+            0, 0, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0, 0, 0x45, 0x67,
+        ];
+        let list: [u8; 16] = [0, 0, 0, 64, 0, 0x99, 0x88, 0x11, 0, 0, 0x7f, 0, 0, 0, 0x20, 0];
+        g[..16].copy_from_slice(&head);
+        g[16..32].copy_from_slice(&umr);
+        g[64..96].copy_from_slice(&key);
+        g[123] = 12;
+        g[128..144].copy_from_slice(&list);
+        g
+    };
+    assert_eq!(p.bytes(RING, 192), golden);
     // The next request waits for it.
     q.post(WorkRequest::Send, &[far(100)], SIGNALED);
     assert_eq!(p.bytes(RING + 192 + 11, 1), [8 | 1 << 5]);
+}
+
+#[test]
+fn a_fast_registration_gives_just_the_rights_asked_for() {
+    let rights = [
+        (Access::LOCAL_READ, 0x04),
+        (Access::LOCAL_WRITE, 0x08),
+        (Access::REMOTE_READ, 0x10),
+        (Access::REMOTE_WRITE, 0x20),
+        (Access::REMOTE_ATOMIC, 0x40),
+    ];
+    for (access, byte) in rights {
+        let p = Scripted::<false>::new();
+        let pages = Pages { addr: 0, lkey: 1, count: 1, log_page: 12 };
+        let made = Registration { old_key: 5, new_key: 6, start: 0, len: 1, access, pages };
+        sq(&p, 4, 0).post(WorkRequest::Register(&made), &[], SIGNALED);
+        assert_eq!(p.bytes(RING + 64, 4), [0, 0, byte, 0]);
+    }
 }
 
 #[test]
@@ -325,7 +433,7 @@ fn gathered_payload_never_travels_inside() {
     let near = Segment { addr: ARENA_ADDR, len: 8, lkey: 7 };
     let mut q = sq(&p, 4, 0);
     q.post(WorkRequest::Send, &[near], SIGNALED | PostFlags::GATHER);
-    assert_eq!(p.bytes(RING + 8, 8), [0, 0, 0, 8, 0, 0, 0, 0]);
+    assert_eq!(p.bytes(RING, 16), [0, 0, 0, 10, 0, 0, 0x4d, 2, 0, 0, 0, 8, 0, 0, 0, 0]);
     assert_eq!(p.bytes(RING + 16, 8), [0, 0, 0, 8, 0, 0, 0, 7]);
     q.post(
         WorkRequest::Write(&RmrTriplet { addr: 1, len: 8, context: 2 }),
@@ -365,6 +473,38 @@ fn the_request_after_a_bind_waits_for_it_and_the_next_does_not() {
     assert_eq!([0, 3, 4, 5, 8, 9, 12].map(fm), [8, 0x28, 8, 8, 0x88, 8, 0x28]);
 }
 
+/// Of each kind, whether it rings or not.
+#[test]
+fn any_request_after_a_bind_waits_for_it() {
+    let unbind = Bind { len: 0, ..BIND };
+    let pages = Pages { addr: 0, lkey: 1, count: 1, log_page: 12 };
+    let access = Access::LOCAL_READ;
+    let made = Registration { old_key: 5, new_key: 6, start: 0, len: 1, access, pages };
+    let list = [far(100); 6];
+    for first in
+        [WorkRequest::Bind(&BIND), WorkRequest::Bind(&unbind), WorkRequest::Register(&made)]
+    {
+        for (next, segments) in [
+            (WorkRequest::Send, 1),
+            (WorkRequest::Send, 6),
+            (WorkRequest::Write(&PEER), 1),
+            (WorkRequest::Read(&PEER), 1),
+            (WorkRequest::Bind(&BIND), 0),
+            (WorkRequest::Bind(&unbind), 0),
+            (WorkRequest::Register(&made), 0),
+        ] {
+            for flags in [SIGNALED, SIGNALED | PostFlags::DEFER] {
+                let p = Scripted::<true>::new();
+                let mut q = sq(&p, 4, 0x100);
+                q.post(first, &[], SIGNALED);
+                let token = q.post(next, &list[..segments], flags);
+                let fence = p.bytes(RING + 64 * usize::from(token) + 11, 1);
+                assert_eq!(fence, [0x28], "{next:?} after {first:?}, {flags:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn order_is_wqe_fence_record_fence_register() {
     let p = Scripted::<false>::new();
@@ -379,6 +519,31 @@ fn order_is_wqe_fence_record_fence_register() {
         Op::Write64(REGISTER, wqe[..8].try_into().unwrap()),
     ];
     assert_eq!(p.take(), golden);
+}
+
+#[test]
+fn a_new_queue_has_nothing_to_ring_for() {
+    let p = Scripted::<true>::new();
+    let mut q = sq(&p, 4, 0x100);
+    q.ring();
+    assert_eq!((p.take(), q.next_token()), (vec![], 0));
+    let shared = Doorbell { register: 0x2800, half: 0, combined: true };
+    assert_eq!(Doorbell::shared(0x2000, true), shared);
+}
+
+/// An uncached register takes 8 bytes at a time, and needs no fence behind them.
+#[test]
+fn an_uncached_register_gets_doorbells_only() {
+    let p = Scripted::<false>::new();
+    let mut q = sq(&p, 4, 0x100);
+    q.post(WorkRequest::Bind(&BIND), &[], SIGNALED);
+    q.post(WorkRequest::Send, &[far(100)], SIGNALED);
+    q.post(WorkRequest::Send, &[far(100)], PostFlags::DEFER);
+    q.ring();
+    let log = p.take();
+    assert!(!log.iter().any(|op| matches!(op, Op::Block(..) | Op::AfterMmio)), "{log:?}");
+    let rings = log.iter().filter(|op| matches!(op, Op::Write64(..))).count();
+    assert_eq!((rings, p.bytes(RECORD + 4, 4)), (3, vec![0, 0, 0, 5]));
 }
 
 #[test]
@@ -509,6 +674,53 @@ fn counters_wrap_at_sixteen_bits() {
     assert_eq!(p.bytes(RECORD + 4, 4), [0, 0, 0, 1]);
 }
 
+/// Writes in one go are those of single posts: in bytes, and in what they ring for.
+#[test]
+fn writes_in_one_go_are_those_of_single_posts() {
+    let mut segments = [arena(DATA, 8), far(100), arena(DATA + 1, 5), far(8), arena(DATA, 29)];
+    for bind in [false, true, false, true, false] {
+        segments.rotate_left(1);
+        let (one, all) = (Scripted::<true>::new(), Scripted::<true>::new());
+        let (mut single, mut list) = (sq(&one, 4, 0x100), sq(&all, 4, 0x100));
+        for (p, q) in [(&one, &mut single), (&all, &mut list)] {
+            p.put(DATA, b"abcdefghijklmnop");
+            if bind {
+                q.post(WorkRequest::Bind(&BIND), &[], SIGNALED);
+            }
+            p.take();
+        }
+        for segment in segments {
+            single.post(WorkRequest::Write(&PEER), &[segment], SIGNALED | PostFlags::DEFER);
+        }
+        list.post_writes(segments.into_iter().map(|segment| (segment, &PEER)), SIGNALED);
+        assert_eq!(all.take(), one.take());
+        list.post_writes(core::iter::empty(), SIGNALED);
+        assert_eq!((list.next_token(), all.take()), (single.next_token(), vec![]));
+        for (p, q) in [(&one, &mut single), (&all, &mut list)] {
+            q.ring();
+            assert!(p.take().iter().any(|op| matches!(op, Op::Write64(..))));
+            // Behind it the fast path is free again.
+            q.post(WorkRequest::Send, &[far(100)], SIGNALED);
+            assert!(p.take().iter().any(|op| matches!(op, Op::Block(..))));
+        }
+        assert_eq!(all.bytes(RING, 1024), one.bytes(RING, 1024));
+        assert_eq!(all.bytes(RECORD, 8), one.bytes(RECORD, 8));
+    }
+}
+
+#[test]
+fn a_post_rings_for_writes_in_one_go_before_it() {
+    let p = Scripted::<true>::new();
+    let mut q = sq(&p, 4, 0x100);
+    q.post_writes([(far(100), &PEER)].into_iter(), SIGNALED);
+    q.post(WorkRequest::Send, &[far(100)], SIGNALED);
+    let log = p.take();
+    assert!(log.contains(&Op::Write64(REGISTER, [0, 0, 1, 10, 0, 0, 0x4d, 2])), "{log:?}");
+    assert!(log.iter().all(|op| !matches!(op, Op::Block(..))));
+    q.ring();
+    assert_eq!(p.take(), []);
+}
+
 #[test]
 fn restart_rewinds_everything() {
     let p = Scripted::<true>::new();
@@ -523,6 +735,7 @@ fn restart_rewinds_everything() {
     assert_eq!(p.take(), [], "nothing waits");
     assert_eq!(q.post(WorkRequest::Send, &[far(100)], SIGNALED), 0);
     assert_eq!(p.bytes(RING + 8, 4), [0, 0, 0, 8], "no fence is left");
+    assert!(p.take().iter().any(|op| matches!(op, Op::Block(..))), "and the fast path is free");
 }
 
 #[derive(Clone, Debug)]

@@ -76,3 +76,17 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_list_as_long_as_the_slot_touches_no_other() {
+    for len in [3, 7] {
+        let p = Scripted::new();
+        let mut q = queue(&p);
+        for token in 0..3 {
+            assert_eq!(q.recv(&vec![ONE; len]), token);
+        }
+        assert_eq!([0, 1, 2, 3].map(|slot| next(&p, slot)), [1, 2, 3, 0], "{len}");
+        assert_eq!(p.bytes(RING + 64 * 2 + 16, 48), [ONE_BYTES; 3].concat());
+        assert_eq!(p.bytes(RING + 64 * 3 + 16, 48), [0; 48]);
+    }
+}

@@ -7,10 +7,10 @@ use std::boxed::Box;
 use std::vec::Vec;
 
 use super::*;
-use crate::device::scripted::{Reply, Scripted, TICK, config};
+use crate::device::scripted::{Command, Reply, Scripted, TICK, config};
 use crate::platform::Clock;
 use crate::prm::cmd::TeardownHcaIn;
-use crate::prm::reg::{AccessRegIn, CONTENTS, Paos, Pmtu};
+use crate::prm::reg::{self, AccessRegIn, CONTENTS, Paos, Pmtu};
 use crate::prm::vport::{MODIFIED_CONTEXT, ModifyNicVportIn, NicVportContext};
 use dat_core::Instant;
 
@@ -285,11 +285,57 @@ fn the_frame_size_is_what_the_port_can_do_and_the_vport_follows() {
         (AccessRegIn::read(&writes[1].input, 0).register_id(), pmtu.admin_mtu(), pmtu.local_port()),
         (0x5003, 2200, 1)
     );
+    for (write, register) in writes.iter().zip([0x5003_u16, 0x5003, 0x5003, 0x5006]) {
+        assert_eq!(write.input.len(), 32);
+        assert_eq!(write.input[8..10], [0; 2]);
+        assert_eq!(write.input[10..12], register.to_be_bytes());
+        assert_eq!(write.input[12..16], [0; 4], "no argument");
+    }
+    assert_eq!(writes[1].input[CONTENTS..CONTENTS + 8], [0, 1, 0, 0, 0, 0, 0, 0]);
+    // A read names the port and nothing else.
+    for read in [0, 2] {
+        let mut golden = [0; 16];
+        golden[1] = 1;
+        assert_eq!(writes[read].input[CONTENTS..], golden);
+    }
+    let ops = [reg::READ, reg::WRITE, reg::READ, reg::WRITE];
+    assert!(writes.iter().map(|write| write.op_mod).eq(ops));
     let paos = Paos::read(&writes[3].input, CONTENTS);
     assert_eq!(
         (writes[3].op_mod, paos.admin_status(), paos.ase(), paos.local_port()),
         (0, 1, true, 1)
     );
+}
+
+/// A port that answers with zeros is not given a frame size, and carries what the vport says, or a
+/// plain frame where that says nothing.
+#[test]
+fn a_port_that_names_no_frame_size_keeps_its_own() {
+    for (vport, frame) in [(1600, 1600), (1, 1), (0, 1522)] {
+        let platform = Scripted::new();
+        platform.tiny.borrow_mut().max_frame = 0;
+        platform.tiny.borrow_mut().frame = 4210;
+        platform.tiny.borrow_mut().vport.set_mtu(vport);
+        assert_eq!(open(&platform).identity().frame_size, frame);
+        assert_eq!(platform.commands(Opcode::AccessReg).len(), 2, "one look, and the link");
+        assert_eq!(platform.tiny.borrow().vport.mtu(), vport);
+    }
+}
+
+/// One that takes the size and then does not say what it uses.
+#[test]
+fn a_port_that_reports_no_size_in_use_keeps_its_own() {
+    let platform = Scripted::with(|command| {
+        let pmtu = AccessRegIn::read(&command.input, 0).register_id() == 0x5003;
+        if command.op != Opcode::AccessReg || !pmtu || command.op_mod == reg::WRITE {
+            return Reply::Normal;
+        }
+        let mut answer = std::vec![0; 32];
+        answer[0x14..0x16].copy_from_slice(&9500_u16.to_be_bytes());
+        Reply::Answer(answer)
+    });
+    assert_eq!(open(&platform).identity().frame_size, 1522);
+    assert_eq!(platform.commands(Opcode::AccessReg).len(), 4);
 }
 
 #[test]
@@ -357,7 +403,9 @@ fn a_doorbell_page_outside_the_bar_is_refused() {
     });
     let fault = Device::open(&platform, &config()).unwrap_err();
     assert_eq!((fault.kind, fault.number), (FaultKind::Nonsense, 0xff_ffff));
-    assert_eq!(platform.commands(Opcode::DeallocUar).len(), 1);
+    let freed = platform.commands(Opcode::DeallocUar);
+    assert_eq!(freed.len(), 1);
+    assert_eq!(freed[0].input[8..12], [0, 0xff, 0xff, 0xff]);
 }
 
 /// Commands whose refusal bring-up survives.
@@ -384,6 +432,7 @@ fn every_refusal_unwinds_all_that_was_done() {
             }
             Err(fault) => {
                 assert_eq!((fault.operation, fault.syndrome), (op.name(), 0x99), "step {step}");
+                assert_eq!(fault.number, about(&platform.log.borrow()[step]), "step {step}");
                 step
             }
         };
@@ -402,6 +451,16 @@ fn every_refusal_unwinds_all_that_was_done() {
     }
 }
 
+/// Number that the fault of a command is about.
+fn about(command: &Command) -> u32 {
+    #[expect(clippy::wildcard_enum_match_arm, reason = "all others are about no object yet")]
+    match command.op {
+        Opcode::QueryHcaCap => command.op_mod.into(),
+        Opcode::AccessReg => AccessRegIn::read(&command.input, 0).register_id().into(),
+        _ => 0,
+    }
+}
+
 #[test]
 fn after_a_timeout_nothing_more_is_sent_and_nothing_freed_that_may_be_written() {
     let all = Scripted::new();
@@ -414,6 +473,7 @@ fn after_a_timeout_nothing_more_is_sent_and_nothing_freed_that_may_be_written() 
         });
         let fault = Device::open(&platform, &config()).unwrap_err();
         assert_eq!(fault.kind, FaultKind::Timeout, "step {step}");
+        assert_eq!(fault.number, about(&platform.log.borrow()[step]), "step {step}");
         assert_eq!(platform.log.borrow().len(), step + 1, "step {step}");
         assert!(platform.held() >= 4096 + 64 * 1024, "step {step}");
         assert!(platform.given.borrow().len() >= device_pages(step), "step {step}");

@@ -6,7 +6,7 @@ use dat_core::provider::FaultKind;
 use proptest::prelude::*;
 
 use super::{MAX_PAGES, PageList};
-use crate::data::scripted::{ARENA_ADDR, ARENA_IOVA, ARENA_LEN, Scripted};
+use crate::data::scripted::{ARENA_ADDR, ARENA_IOVA, ARENA_LEN, NOWHERE, Scripted};
 use crate::platform::Span;
 
 fn span(offset: usize, len: usize) -> Span {
@@ -73,6 +73,28 @@ fn too_many_pages_are_refused() {
     let beyond =
         PageList::new(&p, span(ARENA_LEN - 1, 2), ARENA_ADDR + ARENA_LEN as u64 - 1, MAX_PAGES);
     assert_eq!(beyond.unwrap_err().kind, FaultKind::BadParameter);
+}
+
+/// A message of a queue has room for so many.
+#[test]
+fn a_queue_has_at_most_256_pages() {
+    let p = Scripted::<false>::sized(1 << 21);
+    *p.runs.borrow_mut() = (0..512).map(|i| (i * 4096, 0x100_0000 + i as u64 * 8192)).collect();
+    let list = PageList::queue(&p, span(0, 256 * 4096)).unwrap();
+    assert_eq!((list.count, list.log_page), (256, 12));
+    assert_eq!(list.page(&p, 255), Some(0x100_0000 + 255 * 8192));
+    let fault = PageList::queue(&p, span(0, 256 * 4096 + 1)).unwrap_err();
+    assert_eq!(fault.kind, FaultKind::Resources);
+}
+
+#[test]
+fn memory_that_the_device_sees_none_of_is_refused() {
+    let p = Scripted::<false>::new();
+    *p.runs.borrow_mut() = [(0, 0x10_0000), (0x1000, NOWHERE), (0x2000, 0x20_0000)].to_vec();
+    let fault = PageList::new(&p, span(0, 0x3000), ARENA_ADDR, MAX_PAGES).unwrap_err();
+    assert_eq!(fault.kind, FaultKind::BadParameter);
+    let fault = PageList::queue(&p, span(0x800, 0x1000)).unwrap_err();
+    assert_eq!(fault.kind, FaultKind::BadParameter);
 }
 
 #[test]

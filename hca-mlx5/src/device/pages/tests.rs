@@ -285,3 +285,35 @@ fn without_a_request_it_is_not_tried_again() {
     assert_eq!(device.alloc_pd().unwrap_err().kind, FaultKind::Resources);
     assert_eq!(platform.commands(Opcode::AllocPd).len(), 1);
 }
+
+#[test]
+fn the_function_is_named_as_the_firmware_sees_it() {
+    let platform = Scripted::with(|command| {
+        if command.op != Opcode::QueryPages {
+            return Reply::Normal;
+        }
+        let mut answer = QueryPagesOut::new();
+        answer.set_function_id(7);
+        answer.set_embedded_cpu_function(true);
+        answer.set_num_pages(u32::from(command.op_mod == Need::Boot as u16) * 6);
+        Reply::Answer(answer.0.to_vec())
+    });
+    open(&platform).close().unwrap();
+    let sent = platform.commands(Opcode::ManagePages);
+    assert_eq!(sent.len(), 2);
+    for command in sent {
+        let head = ManagePagesIn::read(&command.input, 0);
+        assert_eq!((head.function_id(), head.embedded_cpu_function()), (7, true));
+    }
+}
+
+#[test]
+fn an_answer_of_no_pages_that_is_refused_is_a_failure() {
+    let platform = Scripted::with(|command| {
+        let none = command.op == Opcode::ManagePages && command.op_mod == PageOp::CannotGive as u16;
+        if none { Reply::Status(3, 1) } else { Reply::Normal }
+    });
+    let tight = Config { page_budget: 5, ..config() };
+    let fault = Device::open(&platform, &tight).unwrap_err();
+    assert_eq!((fault.operation, fault.status, fault.number), ("MANAGE_PAGES", 3, 0));
+}

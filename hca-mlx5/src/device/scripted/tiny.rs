@@ -13,6 +13,28 @@ use crate::prm::eq::{CREATE_EQ_PAGES, EQ_CONTEXT, EqContext};
 use crate::prm::pages::{ManagePagesIn, PageOp};
 use crate::prm::vport::{MODIFIED_CONTEXT, ModifyNicVportIn, NicVportContext, QUERIED_CONTEXT};
 
+/// Commands that have an `op_mod`.
+const HAS_OP_MOD: &[Opcode] = &[
+    Opcode::QueryPages,
+    Opcode::ManagePages,
+    Opcode::QueryHcaCap,
+    Opcode::SetHcaCap,
+    Opcode::AccessReg,
+];
+/// Commands whose second quarter is zero: of no object, or of function 0.
+const NO_NUMBER: &[Opcode] = &[
+    Opcode::EnableHca,
+    Opcode::DisableHca,
+    Opcode::QueryIssi,
+    Opcode::QueryPages,
+    Opcode::QueryHcaCap,
+    Opcode::SetHcaCap,
+    Opcode::InitHca,
+    Opcode::AllocUar,
+    Opcode::AllocPd,
+    Opcode::QueryNicVportContext,
+];
+
 /// What the tiny device remembers.
 pub(crate) struct Tiny {
     pub(crate) caps: BTreeMap<u16, Vec<u8>>,
@@ -99,7 +121,15 @@ impl Tiny {
     )]
     pub(super) fn run(&mut self, command: &Command) -> Vec<u8> {
         let input = &command.input;
-        let number = InputHead::read(input, 0).number();
+        let head = InputHead::read(input, 0);
+        let number = head.number();
+        if !HAS_OP_MOD.contains(&command.op) {
+            assert_eq!(head.op_mod(), 0, "op_mod of {:?}", command.op);
+        }
+        if NO_NUMBER.contains(&command.op) {
+            assert_eq!(input[2..6], [0; 4], "reserved");
+            assert_eq!(input[8..16], [0; 8], "{:?} of nothing, or of function 0", command.op);
+        }
         let mut out = vec![0; command.entry.output_length() as usize];
         match command.op {
             Opcode::QueryIssi => prm::put(&mut out, 0x6c, &2u32.to_be_bytes()),

@@ -1,4 +1,6 @@
 //! QP1: what is made, what is sent, what is taken in and what is not.
+//!
+//! Length: one queue pair, and what each completion does to it.
 #![expect(clippy::cast_possible_truncation, reason = "the numbers are small")]
 
 use core::net::Ipv4Addr;
@@ -25,13 +27,16 @@ const STRIDE: usize = 32;
 
 /// The 40 bytes before a datagram from `from` over IPv4; the first 20 hold garbage.
 fn v4(from: [u8; 4]) -> [u8; 40] {
+    sealed(|grh| grh[32..36].copy_from_slice(&from))
+}
+
+/// One from nobody, edited; with the right checksum.
+fn sealed(edit: impl FnOnce(&mut [u8; 40])) -> [u8; 40] {
     let mut grh = [0x6b; 40];
-    let header: [u8; 20] = [
-        0x45, 0, 1, 52, 0, 0, 0x40, 0, 64, 17, 0, 0, from[0], from[1], from[2], from[3], 10, 0, 0,
-        1,
-    ];
+    let header: [u8; 20] = [0x45, 0, 1, 52, 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 2, 10, 0, 0, 1];
     grh[20..].copy_from_slice(&header);
-    let mut sum: u32 = header.chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(w[1])).sum();
+    edit(&mut grh);
+    let mut sum: u32 = grh[20..].chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(w[1])).sum();
     sum = (sum & 0xffff) + (sum >> 16);
     sum = (sum & 0xffff) + (sum >> 16);
     grh[30..32].copy_from_slice(&(!(sum as u16)).to_be_bytes());
@@ -142,6 +147,13 @@ fn receives_are_posted_and_an_event_is_asked_for() {
         assert_eq!(p.bytes(receive + STRIDE * slot, 4), 296_u32.to_be_bytes());
     }
     assert_eq!(arms(&p), 1);
+    let qp = p.of(Opcode::CreateQp).remove(0);
+    let context = |at: usize, high, low| qp.bits(0x18 + at, high, low);
+    assert_eq!((context(0x00, 23, 16), context(0x10, 23, 0)), (8, 0x00ff_ffff));
+    assert_eq!(1 << context(0x08, 22, 19), u32::from(RECEIVES));
+    assert_eq!(1 << context(0x08, 18, 16), 2, "units of a receive");
+    let entries = |nth| 1 << p.of(Opcode::CreateCq).remove(nth).bits(0x10 + 0x0c, 28, 24);
+    assert_eq!([0, 1].map(entries), [u32::from(SENDS), u32::from(RECEIVES)]);
 }
 
 #[test]
@@ -151,13 +163,15 @@ fn a_datagram_goes_to_the_peers_qp1() {
     gsi.send(&PATH, &[0x5c; 256]).unwrap();
     let (_, send) = p.qp_rings(0);
     let wqe = p.bytes(send, 128);
-    assert_eq!((wqe[3], wqe[7], wqe[11]), (0x0a, 5, 8));
+    let [.., a, b, c] = p.of(Opcode::Rst2InitQp)[0].word(8).to_be_bytes();
+    assert_eq!(wqe[..16], [0, 0, 0, 10, a, b, c, 5, 0, 0, 0, 8, 0, 0, 0, 0]);
     assert_eq!(wqe[16..20], [0x80, 1, 0, 0]);
     assert_eq!(wqe[24..32], [0x80, 0, 0, 1, 0, 0, 0xc5, 0x25]);
     assert_eq!(wqe[36..44], [2, 0, 0, 0, 0, 2, 0, 64]);
     assert_eq!(wqe[44..48], [0x40, 0x03, 0xc5, 0x2a]);
     assert_eq!(wqe[48..64], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 168, 7, 2]);
     assert_eq!(wqe[64..68], [0, 0, 1, 0]);
+    assert_eq!(wqe[80..], [0; 48]);
     let addr = u64::from_be_bytes(wqe[72..80].try_into().unwrap());
     // Behind the receives, which end on a multiple of 8.
     assert_eq!(addr % 8, 0);
@@ -217,8 +231,10 @@ fn a_packet_that_is_no_mad_is_dropped_and_counted() {
     let mut bad_sum = good;
     bad_sum[31] ^= 1;
     bad_sum[0] = 0x40;
-    let mut tcp = good;
-    tcp[29] = 6;
+    let tcp = sealed(|grh| grh[29] = 6);
+    let version = sealed(|grh| grh[20] = 0x55);
+    let mut version_v6 = v6([1; 16], 17);
+    version_v6[0] = 0x70;
     let cases = [
         (good, 295),
         (good, 297),
@@ -228,6 +244,8 @@ fn a_packet_that_is_no_mad_is_dropped_and_counted() {
         (options, 296),
         (bad_sum, 296),
         (tcp, 296),
+        (version, 296),
+        (version_v6, 296),
         (v4([224, 0, 0, 1]), 296),
         (v4([0, 0, 0, 0]), 296),
         (v4([255, 255, 255, 255]), 296),
@@ -367,6 +385,162 @@ fn entries_of_no_kind_without_end_hold_up_no_call() {
     for _ in 0..4 {
         assert!(gsi.recv().is_none());
     }
+}
+
+#[test]
+fn events_find_it_by_its_numbers() {
+    let p = Scripted::<false>::new();
+    let (_device, gsi) = up(&p);
+    let qp = p.of(Opcode::CreateQp).remove(0);
+    let cqs = [0x7c, 0x9c].map(|at| qp.bits(0x18 + at, 23, 0));
+    let qpn = p.of(Opcode::Rst2InitQp)[0].word(8);
+    for number in 0..0x100 {
+        assert_eq!(gsi.owns_cq(number), cqs.contains(&number));
+        assert_eq!(gsi.owns_qp(number), number == qpn);
+    }
+}
+
+#[test]
+fn what_the_device_keeps_is_named_and_freed_at_the_teardown() {
+    let p = Scripted::<false>::new();
+    let (mut device, gsi) = up(&p);
+    p.refuse(Opcode::DestroyMkey, 6, 0);
+    let fault = gsi.destroy(&mut device).unwrap_err();
+    assert_eq!(fault.operation, "DESTROY_MKEY");
+    assert_eq!(device.disowned.len(), 1, "the buffers");
+    assert_eq!(p.of(Opcode::DeallocPd).len(), 1, "the rest is gone");
+}
+
+/// Buffers are apart from each other and from the memory of what is too long, and the key has all
+/// of them.
+#[test]
+fn buffers_are_apart() {
+    let p = Scripted::<false>::new();
+    let (_device, mut gsi) = up(&p);
+    let (receive, send) = p.qp_rings(0);
+    let mut pieces = Vec::new();
+    let mut piece = |at: usize| {
+        let pointer = p.bytes(at, 16);
+        let len = u32::from_be_bytes(pointer[..4].try_into().unwrap());
+        pieces.push((u64::from_be_bytes(pointer[8..].try_into().unwrap()), u64::from(len)));
+    };
+    for slot in 0..usize::from(RECEIVES) {
+        piece(receive + STRIDE * slot);
+    }
+    piece(receive + 16);
+    for n in 0..SENDS {
+        gsi.send(&PATH, &[n as u8; 256]).unwrap();
+        piece(send + 128 * usize::from(n) + 64);
+    }
+    for (n, (at, len)) in (0_u8..).zip(&pieces[usize::from(RECEIVES) + 1..]) {
+        assert_eq!(p.bytes(*at as usize, *len as usize), [n; 256], "still there");
+    }
+    assert!(pieces.iter().all(|(at, _)| at % 64 == 0), "on a cache line");
+    pieces.sort_unstable();
+    assert!(pieces.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0));
+    let key = p.of(Opcode::CreateMkey).remove(0);
+    let (start, len) = (key.wide(0x20), key.wide(0x28));
+    let (last, rest) = *pieces.last().unwrap();
+    assert_eq!((pieces[0].0, last + rest), (start, start + len));
+    assert_eq!(p.live.borrow().get(&(start as usize)), Some(&(len as usize)));
+}
+
+#[test]
+fn a_datagram_without_a_flow_label_has_the_port_of_both_numbers() {
+    let p = Scripted::<false>::new();
+    let (_device, mut gsi) = up(&p);
+    gsi.send(&Path { flow_label: 0, ..PATH }, &[0; 256]).unwrap();
+    let (_, send) = p.qp_rings(0);
+    assert_eq!(p.bytes(send + 30, 2), [0xc0, 1], "of QP1 and QP1");
+}
+
+#[test]
+fn a_receive_buffer_is_given_back_at_once() {
+    let p = Scripted::<false>::new();
+    let (_device, mut gsi) = up(&p);
+    let (_, send) = p.qp_rings(0);
+    let record = send + 4 * 64 * usize::from(SENDS);
+    for token in 0..5_u16 {
+        deliver(&p, token, &v4([10, 0, 0, 2]), 0, if token == 3 { 5 } else { 296 });
+    }
+    while gsi.recv().is_some() {}
+    assert_eq!(p.bytes(record, 4), u32::from(RECEIVES + 5).to_be_bytes());
+}
+
+#[test]
+fn a_failed_receive_starts_it_anew() {
+    let p = Scripted::<false>::new();
+    let (mut device, mut gsi) = up(&p);
+    complete(&p, 1, RECEIVES, 0, 14, 0);
+    assert!(gsi.recv().is_none());
+    assert_eq!((gsi.malformed(), gsi.next_deadline()), (0, Some(Instant::ZERO)));
+    gsi.service(&mut device, Instant::ZERO).unwrap();
+    assert_eq!(p.of(Opcode::ToRstQp).len(), 1);
+}
+
+#[test]
+fn a_failed_send_is_noticed_by_the_service() {
+    let p = Scripted::<false>::new();
+    let (mut device, mut gsi) = up(&p);
+    for _ in 0..3 {
+        gsi.service(&mut device, Instant::ZERO).unwrap();
+    }
+    assert_eq!(p.of(Opcode::ToRstQp).len(), 0, "nothing to mend");
+    gsi.send(&PATH, &[0; 256]).unwrap();
+    complete(&p, 0, SENDS, 0, 13, 0);
+    gsi.service(&mut device, Instant::ZERO).unwrap();
+    assert_eq!(p.of(Opcode::ToRstQp).len(), 1);
+}
+
+/// What completed before the reset is of the queue pair as it was.
+#[test]
+fn after_a_restart_earlier_completions_count_for_nothing() {
+    let p = Scripted::<false>::new();
+    let (mut device, mut gsi) = up(&p);
+    deliver(&p, 0, &v4([10, 0, 0, 2]), 1, 296);
+    assert!(gsi.recv().is_some());
+    deliver(&p, 1, &v4([10, 0, 0, 2]), 2, 296);
+    gsi.send(&PATH, &[0; 256]).unwrap();
+    gsi.fail(fault!(BadState, "QP1", "it failed"));
+    gsi.service(&mut device, Instant::ZERO).unwrap();
+    assert_eq!(p.of(Opcode::ToRstQp).len(), 1);
+    assert!(gsi.recv().is_none(), "of the time before");
+    // Receives count from 0 again; their completions come behind those that were there.
+    let mut cqe = [0; 64];
+    cqe[0x2c..0x30].copy_from_slice(&296_u32.to_be_bytes());
+    cqe[0x3f] = 0x20;
+    let at = u64::from_be_bytes(p.bytes(p.qp_rings(0).0 + 8, 8).try_into().unwrap()) as usize;
+    p.put(at, &v4([10, 0, 0, 3]));
+    p.put(p.cq_ring(1) + 64 * 2, &cqe);
+    assert_eq!(gsi.recv().unwrap().from, IpAddr::from([10, 0, 0, 3]));
+    assert_eq!(gsi.next_deadline(), None);
+}
+
+#[test]
+fn completions_of_sends_that_were_not_posted_free_nothing() {
+    let p = Scripted::<false>::new();
+    let (mut device, mut gsi) = up(&p);
+    for n in 0..3 {
+        complete(&p, 0, SENDS, 2 * n, 0, 0);
+    }
+    gsi.service(&mut device, Instant::ZERO).unwrap();
+    for _ in 0..SENDS {
+        gsi.send(&PATH, &[0; 256]).unwrap();
+    }
+    assert_eq!(gsi.send(&PATH, &[0; 256]).unwrap_err().kind, FaultKind::Resources);
+}
+
+#[test]
+fn before_the_first_service_no_more_are_taken_either() {
+    let p = Scripted::<false>::new();
+    let (_device, mut gsi) = up(&p);
+    for token in 0..RECEIVES {
+        deliver(&p, token, &v4([10, 0, 0, 2]), 0, 5);
+    }
+    assert!(gsi.recv().is_none());
+    deliver(&p, RECEIVES, &v4([10, 0, 0, 2]), 0, 5);
+    assert!(gsi.recv().is_none());
+    assert_eq!(gsi.malformed(), u32::from(RECEIVES));
 }
 
 /// Anybody can send a datagram of the link's MTU to QP1. A receive that is too short for it fails

@@ -100,8 +100,6 @@ pub(super) fn build(
     for part in [&destination, &source, kind, payload] {
         frame.extend_from_slice(part).ok()?;
     }
-    if frame.len() < shortest {
-        frame.resize_default(shortest).ok()?;
-    }
+    frame.resize_default(frame.len().max(shortest)).ok()?;
     Some(frame)
 }

@@ -372,17 +372,14 @@ impl<const N: usize> Neighbours<N> {
             || addr.is_broadcast())
     }
 
-    /// A neighbour by prefix, or link-local: no gateway forwards those.
+    /// A neighbour by prefix, or link-local: no gateway forwards those. Of an address of the own IP
+    /// version.
     fn on_link(&self, gid: Gid) -> bool {
-        let own = self.first();
-        if own.is_v4() != gid.is_v4() {
-            return false;
-        }
         let link_local = match gid.v4() {
             Some(addr) => addr.is_link_local(),
             None => Ipv6Addr::from_bits(gid.0).is_unicast_link_local(),
         };
-        let apart = own.0 ^ gid.0;
+        let apart = self.first().0 ^ gid.0;
         link_local || apart.leading_zeros() >= u32::from(self.prefix)
     }
 

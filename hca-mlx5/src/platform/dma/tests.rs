@@ -20,7 +20,7 @@ struct Page(#[expect(dead_code, reason = "reached through the memory only")] [u8
 
 impl Pages {
     pub(crate) fn new(len: usize, byte: u8) -> Self {
-        let mut pages = std::vec![Page([byte; 4096]); len / 4096];
+        let mut pages = std::vec![Page([byte; 4096]); len.div_ceil(4096)];
         let base = NonNull::new(pages.as_mut_ptr()).unwrap().cast();
         // SAFETY: the pages are aligned, live as long as the value, and are reached only through
         // it and what it hands out.
@@ -125,6 +125,18 @@ fn outside_reads_zero_and_drops_stores() {
     arena.memory().read_bytes(usize::MAX, &mut tail);
     assert_eq!(tail, [0; 4]);
     arena.memory().write_bytes(usize::MAX, &tail);
+    arena.memory().store_words(4096 - 56, &[1; 8]);
+    assert_eq!(arena.memory().load_words::<8>(4096 - 56), [0; 8]);
+    arena.memory().store_words(4096 - 64, &[3; 8]);
+    assert_eq!(arena.memory().load_words(4096 - 64), [3; 8], "the last block is inside");
+}
+
+/// Also in memory that ends inside a page, and inside a word.
+#[test]
+fn a_block_that_ends_one_byte_outside_is_outside() {
+    let pages = Pages::new(4096 + 7, 0xa5);
+    assert_eq!(pages.memory().load_words::<8>(4096 - 56), [0; 8]);
+    assert_ne!(pages.memory().load_words::<8>(4096 - 64), [0; 8]);
 }
 
 #[test]

@@ -1,8 +1,12 @@
 //! Commands of memory keys and memory windows.
+#![expect(clippy::cast_possible_truncation, reason = "the numbers are small")]
 
 use dat_core::provider::{Access, FaultKind, Random, Region};
 
-use crate::data::scripted::{ARENA_ADDR, ARENA_IOVA, ARENA_LEN, ENTROPY, Scripted};
+use crate::device::page_list::Place;
+use crate::platform::Lend;
+
+use crate::data::scripted::{ARENA_ADDR, ARENA_IOVA, ARENA_LEN, ENTROPY, NOWHERE, Scripted};
 use crate::prm::cmd::Opcode;
 use crate::prm::mkey::Mkey;
 use crate::verbs::{mkey, window};
@@ -38,14 +42,15 @@ fn rights_are_just_those_asked_for() {
         (Access::LOCAL_WRITE, 1 << 11),
         (Access::REMOTE_READ, 1 << 12),
         (Access::REMOTE_WRITE, 1 << 13),
+        (Access::REMOTE_ATOMIC, 1 << 14),
     ];
     let region = Region { addr: ARENA_ADDR, len: 64 };
-    for set in 0..16_usize {
+    for set in 0..32_usize {
         let chosen = bits.iter().enumerate().filter(|(i, _)| set >> i & 1 == 1).map(|(_, b)| b);
         let access: Access = chosen.clone().map(|b| b.0).collect();
         mkey::create(&mut device, 1, region, region.addr, access).unwrap();
         let command = p.of(Opcode::CreateMkey).pop().unwrap();
-        assert_eq!(command.word(0x10) & 0xfc00, chosen.map(|b| b.1).sum::<u32>());
+        assert_eq!(command.word(0x10) & 0x7c00, chosen.map(|b| b.1).sum::<u32>());
     }
 }
 
@@ -67,11 +72,92 @@ fn only_the_arena_can_be_registered() {
     ] {
         let region = Region { addr, len };
         let fault = mkey::create(&mut device, 1, region, addr, Access::all()).unwrap_err();
-        assert_eq!(fault.kind, FaultKind::BadParameter);
+        assert_eq!((fault.kind, fault.operation), (FaultKind::BadParameter, "CREATE_MKEY"));
     }
     assert!(p.of(Opcode::CreateMkey).is_empty());
     let whole = Region { addr: ARENA_ADDR, len: ARENA_LEN as u64 };
     mkey::create(&mut device, 1, whole, 0, Access::all()).unwrap();
+}
+
+/// A host that has lent all but the last byte of its address space, and sees it at half of it, but
+/// for one page.
+struct Lender;
+
+impl Lend for Lender {
+    fn lent(&self, region: Region) -> Option<u64> {
+        let end = region.addr.checked_add(region.len)?;
+        let iova = if region.addr == 0x9000 { u64::MAX - 10 } else { region.addr / 2 };
+        (end < u64::MAX).then_some(iova)
+    }
+    fn shared(&self, _: &[u8; 40]) -> Option<Region> {
+        None
+    }
+}
+
+#[test]
+fn what_was_lent_can_be_registered_too() {
+    let p = Scripted::<false>::new();
+    let mut device = p.device();
+    device.config.lender = Some(&Lender);
+    let at = |addr, len| mkey::place(&device, Region { addr, len });
+    for len in [1, mkey::MAX_REGION] {
+        let lent = Place::Lent { iova: 0x4000, len: len as usize };
+        assert_eq!(at(0x8000, len), Ok(lent));
+    }
+    assert!(at(0x8000, mkey::MAX_REGION + 1).is_err());
+    assert!(at(u64::MAX - 1, 1).is_err(), "not lent");
+    assert!(at(0x9000, 8).is_ok() && at(0x9000, 11).is_err(), "beyond the last address");
+    // What is both is of the arena.
+    assert!(matches!(at(ARENA_ADDR, 64), Ok(Place::Arena(_))));
+    mkey::create(&mut device, 7, Region { addr: 0x8000, len: 4096 }, 0x8000, Access::LOCAL_READ)
+        .unwrap();
+    assert_eq!(p.of(Opcode::CreateMkey)[0].wide(0x110), 0x4000);
+}
+
+#[test]
+fn a_key_that_the_device_keeps_is_named() {
+    let p = Scripted::<false>::new();
+    let mut device = p.device();
+    let region = Region { addr: ARENA_ADDR, len: 64 };
+    let key = mkey::create(&mut device, 1, region, 0, Access::all()).unwrap();
+    p.refuse(Opcode::DestroyMkey, 6, 0);
+    p.refuse(Opcode::CreateMkey, 6, 0);
+    let fault = mkey::destroy(&mut device, key).unwrap_err();
+    assert_eq!((fault.object, fault.number), ("MKEY", key.index()));
+    let fault = mkey::create(&mut device, 1, region, 0, Access::all()).unwrap_err();
+    assert_eq!((fault.operation, fault.number), ("CREATE_MKEY", 0));
+}
+
+#[test]
+fn a_key_over_pages_has_them_in_order() {
+    let p = Scripted::<false>::new();
+    let mut device = p.device();
+    let wanted = mkey::Wanted { pd: 0x77, start: 0x10, len: 0x2100, access: Access::LOCAL_READ };
+    for count in [1, 2, 3_u64] {
+        let pages: std::vec::Vec<u64> = (1..=count).map(|n| n << 40).collect();
+        mkey::over_pages(&mut device, &wanted, &pages, 16).unwrap();
+        let command = p.of(Opcode::CreateMkey).pop().unwrap();
+        let octowords = (count as u32).div_ceil(2);
+        assert_eq!(command.input.len(), 0x110 + 16 * octowords as usize);
+        assert_eq!((command.word(0x44), command.word(0x60)), (octowords, octowords));
+        assert_eq!((command.word(0x1c), command.word(0x48) & 0x3f), (0x77, 16));
+        assert_eq!((command.wide(0x20), command.wide(0x28)), (0x10, 0x2100));
+        for (n, page) in pages.iter().enumerate() {
+            assert_eq!(command.wide(0x110 + 8 * n), *page);
+        }
+        if count & 1 == 1 {
+            assert_eq!(command.wide(0x110 + 8 * pages.len()), 0, "padded");
+        }
+    }
+}
+
+#[test]
+fn a_chain_has_room_for_the_longest_region_and_no_more() {
+    let mut chain = mkey::Chain::new();
+    for _ in 0..mkey::MAX_PARTS {
+        assert!(chain.push(1, Mkey(1), 0));
+    }
+    assert!(!chain.push(1, Mkey(1), 0));
 }
 
 #[test]
@@ -108,6 +194,7 @@ fn allocated_key_command() {
     assert_eq!(command.word(0x10), 0x4000_8100, "free, umr_en, MTT, no rights");
     assert_eq!((command.word(0x44), command.word(0x60)), (8, 0), "room for 16, none there");
     assert_eq!(command.word(0x48) & 0x3f, 12);
+    assert_eq!((command.wide(0x20), command.wide(0x28)), (0, 0), "nothing yet");
 }
 
 #[test]
@@ -148,6 +235,14 @@ fn pages_are_the_arena_s_or_nobody_s() {
     }
     assert!(!mkey::owns(&p, &[ARENA_IOVA], 63));
     assert!(!mkey::owns(&p, &[ARENA_IOVA], 64));
+    // In whichever run of the arena.
+    *p.runs.borrow_mut() = [(0, 0x10_0000), (0x2000, 0x80_0000), (0x3000, 0x40_0000)].to_vec();
+    assert!(mkey::owns(&p, &[0x10_1000, 0x80_0000, 0x40_0000], 12));
+    assert!(!mkey::owns(&p, &[0x80_1000], 12));
+    assert!(mkey::owns(&p, &[0x10_0000], 13) && !mkey::owns(&p, &[0x80_0000], 13));
+    // Behind what the device does not see there is nothing.
+    *p.runs.borrow_mut() = [(0, 0x10_0000), (0x1000, NOWHERE)].to_vec();
+    assert!(mkey::owns(&p, &[0x10_0000], 12) && !mkey::owns(&p, &[0x10_1000], 12));
 }
 
 #[test]
@@ -158,10 +253,64 @@ fn physical_key_command() {
     let command = p.of(Opcode::CreateMkey).remove(0);
     assert_eq!(command.word(0x10), 0x0000_0c00, "lw lr, no translation, nothing remote");
     assert_eq!(command.word(0x1c), 0x8000_0077, "length64");
+    assert_eq!(command.word(0x14) >> 8, 0x00ff_ffff, "of any queue pair");
 }
 
 #[test]
 fn keys_are_index_and_variant() {
     let key = Mkey::new(0x00ab_cdef, 0x42);
     assert_eq!((key.0, key.index()), (0xabcd_ef42, 0x00ab_cdef));
+}
+
+/// A device that gives the indexes of destroyed keys out again, with an order of low bytes in which
+/// one follows the other.
+fn reusing(p: &Scripted<false>) -> crate::device::Device<'_, Scripted<false>> {
+    let device = p.device();
+    let mut byte = 0_u8;
+    device.key_rest.order.fill(|| {
+        byte = byte.wrapping_add(1);
+        byte
+    });
+    device
+}
+
+#[test]
+fn an_index_that_comes_again_has_the_next_key() {
+    let p = Scripted::<false>::new();
+    let mut device = reusing(&p);
+    let make = |device: &mut _| mkey::physical(device, 1).unwrap();
+    p.given.borrow_mut().extend([0x60; 3]);
+    let mut key = make(&mut device);
+    for tries in [2, 1] {
+        mkey::destroy(&mut device, key).unwrap();
+        p.commands.borrow_mut().clear();
+        let next = make(&mut device);
+        assert_eq!((next.index(), next.0), (0x60, device.key_rest.order.after(key.0)));
+        // The first guess was none; what came of it was destroyed, unused.
+        assert_eq!(
+            (p.of(Opcode::CreateMkey).len(), p.of(Opcode::DestroyMkey).len()),
+            (tries, tries - 1)
+        );
+        p.given.borrow_mut().extend([0x60; 2]);
+        p.given.borrow_mut().truncate(1);
+        key = next;
+    }
+}
+
+#[test]
+fn a_firmware_without_an_order_gets_any_key_after_four_tries() {
+    let p = Scripted::<false>::new();
+    let mut device = reusing(&p);
+    p.given.borrow_mut().extend([0x61, 0x62, 0x63, 0x64]);
+    let keys = [(); 4].map(|()| mkey::physical(&mut device, 1).unwrap());
+    for key in keys {
+        mkey::destroy(&mut device, key).unwrap();
+    }
+    p.commands.borrow_mut().clear();
+    // Each time another one than the last that was guessed.
+    p.given.borrow_mut().extend([0x62, 0x61, 0x64, 0x63, 0x65]);
+    assert_eq!(mkey::physical(&mut device, 1).unwrap().index(), 0x63);
+    assert_eq!((p.of(Opcode::CreateMkey).len(), p.of(Opcode::DestroyMkey).len()), (4, 3));
+    let destroyed = p.of(Opcode::DestroyMkey);
+    assert!(destroyed.iter().map(|command| command.word(8)).eq([0x62, 0x61, 0x64]));
 }

@@ -24,6 +24,17 @@ fn spec() -> QpSpec {
     }
 }
 
+/// The whole message of a transition: its head, and dwords of the context at their offsets.
+fn message(op: Opcode, qpn: u32, context: &[(usize, u32)]) -> std::vec::Vec<u8> {
+    let mut golden = std::vec![0; TRANSITION];
+    golden[..2].copy_from_slice(&op.code().to_be_bytes());
+    golden[8..12].copy_from_slice(&qpn.to_be_bytes());
+    for (at, word) in context {
+        golden[CONTEXT_AT + at..CONTEXT_AT + at + 4].copy_from_slice(&word.to_be_bytes());
+    }
+    golden
+}
+
 /// A dword of the context.
 fn bits(command: &Command, at: usize, high: u32, low: u32) -> u32 {
     command.bits(CONTEXT_AT + at, high, low)
@@ -56,10 +67,73 @@ fn create_states_the_whole_shape() {
     assert_eq!(bits(&command, 0x7c, 23, 0), 0x31);
     assert_eq!(bits(&command, 0x9c, 23, 0), 0x32);
     assert_eq!(bits(&command, 0x90, 11, 6), 0);
+    assert_eq!(
+        (command.word(0x08), command.word(0x10)),
+        (0, 0),
+        "no number, no optional parameter"
+    );
+    assert_eq!(bits(&command, 0xac, 26, 24), 0, "a receive queue of its own");
     assert_eq!(object.memory.len, 32 * 64 + 32 * 64 + 64);
     let start = ARENA_IOVA + object.memory.offset as u64;
     assert_eq!(command.wide(0x110), start);
     assert_eq!(command.wide(CONTEXT_AT + 0xa0), start + 4096, "the record follows the rings");
+}
+
+#[test]
+fn each_service_has_its_type_and_its_user_index() {
+    for (service, st, index) in [
+        (Service::Connected { index: 0x123 }, 0, 0x123),
+        (Service::Datagram { index: 0x456 }, 2, 0x456),
+        (Service::Gsi, 8, 0x00ff_ffff),
+    ] {
+        let p = Scripted::<false>::new();
+        let mut device = p.device();
+        create(&mut device, &QpSpec { service, ..spec() }).unwrap();
+        let command = p.of(Opcode::CreateQp).remove(0);
+        assert_eq!((bits(&command, 0x00, 23, 16), bits(&command, 0x10, 23, 0)), (st, index));
+    }
+}
+
+#[test]
+fn with_a_shared_receive_queue_there_is_none_of_its_own() {
+    let p = Scripted::<false>::new();
+    let mut device = p.device();
+    let (object, mut sq, _) =
+        create(&mut device, &QpSpec { shared: Some(0x99), ..spec() }).unwrap();
+    let command = p.of(Opcode::CreateQp).remove(0);
+    assert_eq!(command.word(CONTEXT_AT + 0xac), 1 << 24 | 0x99);
+    assert_eq!(bits(&command, 0x08, 22, 16), 0, "no receive ring");
+    assert_eq!(object.memory.len, 32 * 64 + 64);
+    // The send ring begins at once.
+    sq.post(WorkRequest::Send, &[], PostFlags::SIGNALED);
+    assert_eq!(p.bytes(object.memory.offset, 4), [0, 0, 0, 10]);
+    assert_eq!(p.bytes(object.memory.offset + 32 * 64 + 4, 4), [0, 0, 0, 1]);
+}
+
+#[test]
+fn the_greatest_attributes_are_taken() {
+    let p = Scripted::<false>::sized(1 << 23);
+    let mut device = p.device();
+    for spec in [
+        QpSpec { requests: 10_922, ..spec() },
+        QpSpec { receives: 32_768, receive_segments: 1, ..spec() },
+        QpSpec { request_segments: MAX_SEGMENTS, receive_segments: MAX_SEGMENTS, ..spec() },
+    ] {
+        create(&mut device, &spec).unwrap();
+    }
+    let last = p.of(Opcode::CreateQp).remove(2);
+    assert_eq!(bits(&last, 0x08, 18, 16), 4, "ten segments in a slot of 256 bytes");
+    for receives in [0, 1] {
+        let one = QpSpec { receives, receive_segments: MAX_SEGMENTS, ..spec() };
+        create(&mut device, &one).unwrap();
+        assert_eq!(bits(&p.of(Opcode::CreateQp).pop().unwrap(), 0x08, 22, 19), 0, "one receive");
+    }
+    device.caps.general.set_log_max_qp_sz(5);
+    create(&mut device, &spec()).unwrap();
+    device.caps.general.set_log_max_qp_sz(4);
+    for small in [QpSpec { receives: 1, ..spec() }, QpSpec { requests: 1, ..spec() }] {
+        assert!(create(&mut device, &small).is_err());
+    }
 }
 
 #[test]
@@ -98,11 +172,14 @@ fn the_ends_are_where_the_device_looks() {
 fn impossible_attributes_are_refused_before_any_command() {
     let p = Scripted::<false>::new();
     let mut device = p.device();
+    // A context's field holds no more than 15.
+    device.caps.general.set_log_max_qp_sz(20);
     let held = p.held();
     for bad in [
         QpSpec { requests: 11_000, ..spec() },
         QpSpec { receives: 40_000, ..spec() },
         QpSpec { request_segments: 11, ..spec() },
+        QpSpec { receive_segments: 11, ..spec() },
         QpSpec { receive_segments: 255, ..spec() },
     ] {
         let fault = create(&mut device, &bad).map(drop).unwrap_err();
@@ -119,7 +196,7 @@ fn a_refused_create_gives_its_memory_back_and_a_lost_one_keeps_it() {
     p.refuse(Opcode::CreateQp, 8, 0);
     let fault = create(&mut device, &spec()).map(drop).unwrap_err();
     assert_eq!((fault.kind, fault.status, fault.syndrome), (FaultKind::Resources, 8, 0x00ab_cdef));
-    assert_eq!(p.held(), held);
+    assert_eq!((fault.number, p.held()), (0, held));
     device.queue.kill(dat_core::fault!(Gone, "test", "pulled"));
     assert_eq!(create(&mut device, &spec()).map(drop).unwrap_err().kind, FaultKind::Gone);
     assert!(p.held() > held, "the device may still come to use it");
@@ -158,6 +235,50 @@ fn init_takes_rights_and_port() {
 }
 
 #[test]
+fn init_names_the_counter_set_and_atomics_where_there_are_some() {
+    let p = Scripted::<false>::new();
+    let mut device = p.device();
+    device.counter_set = Some(9);
+    device.caps.general.set_atomic(true);
+    device.caps.atomic.set_atomic_operations(crate::prm::caps::ATOMIC_OPERATIONS);
+    device.caps.atomic.set_atomic_size_qp(crate::prm::caps::ATOMIC_8_BYTES);
+    device.caps.atomic.set_atomic_req_8b_endianness_mode(crate::prm::caps::ATOMIC_ANSWERS_AS_HOST);
+    let general = [(0x00, 3 << 11), (0x0c, 9 << 24), (0x18 + 0x24, 1 << 16)];
+    for (access, rights) in [
+        (Access::empty(), 0),
+        (Access::REMOTE_ATOMIC, 1 << 16 | 1 << 13),
+        (Access::all(), 1 << 16 | 7 << 13),
+    ] {
+        step(&mut device, Qpn(0x4d), &QpStep::Init { access }).unwrap();
+        let golden = message(Opcode::Rst2InitQp, 0x4d, &[&general[..], &[(0x90, rights)]].concat());
+        assert_eq!(p.of(Opcode::Rst2InitQp).pop().unwrap().input, golden);
+    }
+    p.refuse(Opcode::Rst2InitQp, 3, 0);
+    let fault = step(&mut device, Qpn(0x4d), &QpStep::Init { access: Access::all() }).unwrap_err();
+    assert_eq!((fault.object, fault.number), ("QP", 0x4d));
+}
+
+#[test]
+fn datagrams_go_up_in_three_steps() {
+    let p = Scripted::<false>::new();
+    let mut device = p.device();
+    device.counter_set = Some(9);
+    step(&mut device, Qpn(0x4d), &QpStep::Datagram { qkey: 0x0102_0304 }).unwrap();
+    let sent: std::vec::Vec<_> = p.commands.borrow().iter().map(|c| c.input.clone()).collect();
+    let every = [(0x00, 2 << 16 | 3 << 11), (0x08, 5 << 29 | 12 << 24), (0x18 + 0x24, 1 << 16)];
+    let first = [(0x0c, 9 << 24), (0xa8, 0x0102_0304)];
+    let golden = [
+        message(Opcode::Rst2InitQp, 0x4d, &[&every[..], &first].concat()),
+        message(Opcode::Init2RtrQp, 0x4d, &every),
+        message(Opcode::Rtr2RtsQp, 0x4d, &every),
+    ];
+    assert_eq!(sent, golden);
+    p.refuse(Opcode::Init2RtrQp, 3, 0);
+    let fault = step(&mut device, Qpn(0x4d), &QpStep::Datagram { qkey: 1 }).unwrap_err();
+    assert_eq!((fault.operation, fault.number), ("INIT2RTR_QP", 0x4d));
+}
+
+#[test]
 fn rtr_carries_the_roce_path() {
     let p = Scripted::<false>::new();
     let mut device = p.device();
@@ -187,6 +308,31 @@ fn rtr_carries_the_roce_path() {
     assert_eq!((ads(0x24, 15, 0), ads(0x28, 31, 0)), (0x248a, 0x0701_0203));
     assert_eq!(command.wide(CONTEXT_AT + 0x18 + 0x10), 0);
     assert_eq!(command.wide(CONTEXT_AT + 0x18 + 0x18), 0x0000_ffff_c0a8_0702);
+    let golden = message(
+        Opcode::Init2RtrQp,
+        0x4d,
+        &[
+            (0x00, 3 << 11),
+            (0x08, 3 << 29 | 30 << 24),
+            (0x14, 0x99),
+            (0x18 + 0x08, 5 << 16 | 64),
+            (0x18 + 0x0c, 0x6a << 20 | 0x3c52a),
+            (0x18 + 0x18, 0xffff),
+            (0x18 + 0x1c, 0xc0a8_0702),
+            (0x18 + 0x20, 0x1a << 16 | 0xc525),
+            (0x18 + 0x24, 1 << 16 | 0x248a),
+            (0x18 + 0x28, 0x0701_0203),
+            (0x90, 3 << 21),
+            (0x94, 12 << 24 | 0x00ab_cdef),
+        ],
+    );
+    assert_eq!(command.input, golden);
+    // No longer message than the device has.
+    for (log, longest) in [(20, 20), (31, 30)] {
+        device.caps.general.set_log_max_msg(log);
+        step(&mut device, Qpn(0x4d), &rtr).unwrap();
+        assert_eq!(bits(&p.of(Opcode::Init2RtrQp).pop().unwrap(), 0x08, 28, 24), longest);
+    }
 }
 
 #[test]
@@ -207,6 +353,17 @@ fn rts_carries_timers_and_psn() {
     assert_eq!(bits(&command, 0x70, 23, 21), 4);
     assert_eq!((bits(&command, 0x70, 18, 16), bits(&command, 0x70, 15, 13)), (7, 6));
     assert_eq!(bits(&command, 0x18 + 0x08, 31, 27), 14);
+    let golden = message(
+        Opcode::Rtr2RtsQp,
+        0x4d,
+        &[
+            (0x00, 3 << 11),
+            (0x18 + 0x08, 14 << 27),
+            (0x70, 8 << 28 | 4 << 21 | 7 << 16 | 6 << 13),
+            (0x78, 0x00fe_dcba),
+        ],
+    );
+    assert_eq!(command.input, golden);
 }
 
 #[test]
@@ -238,7 +395,15 @@ fn a_refused_destroy_keeps_the_memory() {
     p.refuse(Opcode::DestroyQp, 9, 0);
     let fault = destroy(&mut device, &object).unwrap_err();
     assert_eq!((fault.object, fault.number, fault.status), ("QP", object.qpn.0, 9));
-    assert_eq!(p.held(), held);
+    assert_eq!((p.held(), device.disowned.len()), (held, 0));
+    // One that nobody asks for again goes with the teardown.
+    assert!(end(&mut device, &object).is_err());
+    assert_eq!((p.held(), device.disowned.last()), (held, Some(&object.memory)));
+    // A queue pair that is beyond a reset is destroyed without.
+    p.refusals.borrow_mut().clear();
+    p.refuse(Opcode::ToRstQp, 9, 0);
+    end(&mut device, &object).unwrap();
+    assert_eq!(p.held(), held - object.memory.len);
 }
 
 #[test]
@@ -254,6 +419,8 @@ fn gsi_goes_up_in_three_steps() {
     let keys = commands.iter().map(|c| c.word(CONTEXT_AT + 0xa8));
     assert!(keys.eq([0x8001_0000, 0, 0]), "the key is given once");
     assert_eq!(bits(init, 0x18 + 0x24, 23, 16), 1);
+    let every = [(0x00, 8 << 16 | 3 << 11), (0x08, 1 << 29 | 8 << 24), (0x18 + 0x24, 1 << 16)];
+    assert_eq!(commands[2].input, message(Opcode::Rtr2RtsQp, 0x50, &every));
 }
 
 #[test]

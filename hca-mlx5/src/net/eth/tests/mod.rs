@@ -135,6 +135,15 @@ fn memory_of_a_queue_that_may_yet_become_active_is_not_given_back() {
     // Nothing more is asked of a device that hangs: the completion queue stays, and its memory too.
     assert_eq!(nic.objects().len(), 3);
     assert_eq!(nic.spans(), before + 2);
+    assert_eq!(device.disowned.len(), 2, "both go with the teardown");
+    // A device that answers nonsense may have made the queue too.
+    let nic = Nic::new();
+    let mut device = nic.device(false);
+    let before = nic.spans();
+    nic.garbled.set(Some(Opcode::CreateRq));
+    let fault = create(&mut device, &CONFIG).unwrap_err();
+    assert_eq!((fault.kind, fault.operation), (FaultKind::Nonsense, "CREATE_RQ"));
+    assert_eq!((nic.spans(), device.disowned.len()), (before + 1, 1));
 }
 
 #[test]
@@ -148,7 +157,7 @@ fn memory_of_a_queue_that_would_not_go_is_not_given_back() {
         let fault = port.close(&mut device).unwrap_err();
         assert_eq!(fault.operation, op.name());
         assert_eq!(nic.objects().len(), 1, "the rest is gone");
-        assert_eq!(nic.spans(), before + 1);
+        assert_eq!((nic.spans(), device.disowned.len()), (before + 1, 1));
     }
 }
 
@@ -168,11 +177,70 @@ fn refused_address_lists_are_no_failure() {
 
 #[test]
 fn an_address_list_that_is_not_answered_is_a_failure() {
+    for op in [Opcode::ModifyNicVportContext, Opcode::SetL2TableEntry] {
+        let nic = Nic::new();
+        let mut device = nic.device(true);
+        nic.silent.set(Some(op));
+        let fault = create(&mut device, &CONFIG).unwrap_err();
+        assert_eq!((fault.kind, fault.operation), (FaultKind::Timeout, op.name()));
+        assert_eq!(fault.number, 0);
+    }
+}
+
+#[test]
+fn a_port_works_while_it_is_up_and_has_not_failed() {
     let nic = Nic::new();
     let mut device = nic.device(false);
-    nic.silent.set(Some(Opcode::ModifyNicVportContext));
-    let fault = create(&mut device, &CONFIG).unwrap_err();
-    assert_eq!(fault.kind, FaultKind::Timeout);
+    let mut port = Port::new(&nic);
+    let down = |port: &mut Port<'_, Nic>| {
+        assert!(!port.works());
+        assert!(!port.owns(0) && !port.owns(0x103) && !port.owns(0x104));
+        assert!(port.send(&frame(0, 60)).unwrap_err().cause.contains("down"));
+        assert_eq!(receive(port), None);
+    };
+    down(&mut port);
+    port.open(&mut device, &CONFIG).unwrap();
+    assert!(port.works());
+    port.close(&mut device).unwrap();
+    down(&mut port);
+    // A failure lasts until it is opened anew.
+    port.open(&mut device, &CONFIG).unwrap();
+    port.fail(fault!(BadState, "Ethernet port", "it failed"));
+    assert!(!port.works());
+    port.close(&mut device).unwrap();
+    port.open(&mut device, &CONFIG).unwrap();
+    assert!(port.works());
+    port.send(&frame(0, 60)).unwrap();
+}
+
+#[test]
+fn without_the_reserved_key_none_is_named() {
+    let nic = Nic::new();
+    let mut device = nic.device(false);
+    let _port = create(&mut device, &Config { reserved: false, ..CONFIG }).unwrap();
+    for op in [Opcode::CreateRq, Opcode::CreateSq] {
+        assert_eq!(nic.input(op, 0)[0x20] & 0x80, 0, "{op:?}");
+    }
+}
+
+#[test]
+fn steering_is_undone_by_whole_messages() {
+    let nic = Nic::new();
+    let mut device = nic.device(false);
+    let mut port = create(&mut device, &CONFIG).unwrap();
+    port.close(&mut device).unwrap();
+    for (op, group) in [(Opcode::DestroyFlowGroup, 0x107_u32), (Opcode::DestroyFlowTable, 0)] {
+        let mut golden = vec![0; 64];
+        golden[..2].copy_from_slice(&op.code().to_be_bytes());
+        golden[0x14..0x18].copy_from_slice(&0x106_u32.to_be_bytes());
+        golden[0x18..0x1c].copy_from_slice(&group.to_be_bytes());
+        assert_eq!(nic.input(op, 0), golden);
+    }
+    // The address lists are empty again, the multicast one first.
+    for (nth, list) in [(2, 0x0100_0000), (3, 0)] {
+        let input = nic.input(Opcode::ModifyNicVportContext, nth);
+        assert_eq!((input.len(), be(&input, 0x0c), be(&input, 0x1f0)), (512, 4, list));
+    }
 }
 
 #[test]
@@ -406,6 +474,25 @@ fn a_full_ring_refuses_until_something_is_confirmed() {
     assert_eq!(port.send(&frame(17, 60)).unwrap_err().kind, FaultKind::Resources);
 }
 
+/// Each frame on its way has a buffer of its own, of one page.
+#[test]
+fn buffers_of_frames_are_apart() {
+    let nic = Nic::new();
+    let mut device = nic.device(false);
+    let mut port = create(&mut device, &CONFIG).unwrap();
+    for n in 0..50 {
+        port.send(&frame(n, FRAME_MAX)).unwrap();
+        receive(&mut port);
+    }
+    let address = |wqe: &Vec<u8>| u64::from_be_bytes(wqe[56..64].try_into().unwrap()) - 18;
+    let addresses: Vec<u64> = nic.wqes.borrow().iter().map(address).collect();
+    let first = addresses[0];
+    assert_eq!(first % 4096, 0);
+    for (n, address) in (0..).zip(addresses) {
+        assert_eq!(address, first + n % 16 * 256);
+    }
+}
+
 #[test]
 fn frames_of_impossible_length_are_refused() {
     let nic = Nic::new();
@@ -426,8 +513,8 @@ fn stores_fences_and_doorbell_come_in_the_one_right_order() {
     let mut port = create(&mut device, &CONFIG).unwrap();
     nic.order.0.borrow_mut().clear();
     port.send(&frame(0, 60)).unwrap();
-    // frame, WQE, fence, record, fence, doorbell
-    assert_eq!(*nic.order.0.borrow(), "ssfrfd");
+    // frame, WQE, fence, record, fence, doorbell, and out with it
+    assert_eq!(*nic.order.0.borrow(), "ssfrfda");
 }
 
 // ---- receiving ----
@@ -496,6 +583,19 @@ fn no_more_completions_are_taken_than_the_caller_allows() {
     assert_eq!((left, port.counters().long), (2, 7));
 }
 
+/// However much room the caller has: a receive buffer holds no more.
+#[test]
+fn a_frame_longer_than_a_buffer_is_dropped() {
+    let nic = Nic::new();
+    let mut device = nic.device(false);
+    let mut port = create(&mut device, &CONFIG).unwrap();
+    for len in [FRAME_MAX, FRAME_MAX + 1, 1000] {
+        assert!(nic.deliver(&frame(1, len)));
+        let taken = port.recv(&mut [0; 2048], &mut 64);
+        assert_eq!(taken, (len == FRAME_MAX).then_some(len));
+    }
+}
+
 #[test]
 fn a_frame_longer_than_the_callers_buffer_is_dropped() {
     let nic = Nic::new();
@@ -555,6 +655,22 @@ fn completions_out_of_turn_are_nonsense() {
 }
 
 #[test]
+fn a_send_that_completes_out_of_turn_is_nonsense() {
+    for (counter, good) in [(0, true), (1, false), (5, false)] {
+        let nic = Nic::new();
+        let mut device = nic.device(false);
+        let mut port = create(&mut device, &CONFIG).unwrap();
+        nic.withhold.set(true);
+        for n in 0..2 {
+            port.send(&frame(n, 60)).unwrap();
+        }
+        nic.complete(0, counter, 0, 0);
+        assert_eq!(receive(&mut port), None);
+        assert_eq!((port.works(), port.counters().sent), (good, u32::from(good)), "{counter}");
+    }
+}
+
+#[test]
 fn a_length_without_sense_is_a_long_frame() {
     let nic = Nic::new();
     let mut device = nic.device(false);
@@ -573,7 +689,7 @@ fn events_find_their_port() {
     assert!(port.owns(0x103) && port.owns(0x104) && !port.owns(0x102));
     nic.order.0.borrow_mut().clear();
     port.arm();
-    assert_eq!(*nic.order.0.borrow(), "rfd");
+    assert_eq!(*nic.order.0.borrow(), "rfda");
 }
 
 // ---- with neighbour discovery on top ----

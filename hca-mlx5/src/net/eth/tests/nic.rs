@@ -44,7 +44,7 @@ struct Ring {
 }
 
 /// Fences and stores since the last look, one letter each: f fence, s arena store, r store of 4
-/// bytes, d doorbell.
+/// bytes, d doorbell, a fence after it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Order(pub(super) Rc<RefCell<String>>);
 
@@ -79,6 +79,8 @@ pub(super) struct Nic {
     pub(super) refuse_nth: Cell<Option<usize>>,
     /// Opcode never answered.
     pub(super) silent: Cell<Option<Opcode>>,
+    /// Opcode answered with another command's token.
+    pub(super) garbled: Cell<Option<Opcode>>,
     /// Objects that exist: kind (the create opcode) and number.
     objects: RefCell<Vec<(Opcode, u32)>>,
     numbers: Cell<u32>,
@@ -115,6 +117,7 @@ impl Nic {
             refuse: RefCell::default(),
             refuse_nth: Cell::new(None),
             silent: Cell::new(None),
+            garbled: Cell::new(None),
             objects: RefCell::default(),
             numbers: Cell::new(0x100),
             cq: RefCell::default(),
@@ -214,6 +217,7 @@ impl Nic {
             block = u64::from_be_bytes(self.bytes(Self::at(block) + 0x230, 8).try_into().unwrap());
         }
         let op = Opcode::from_code(u16::from_be_bytes([input[0], input[1]])).unwrap();
+        assert_eq!(input[2..8], [0; 6], "reserved, and no op_mod: {op:?}");
         if self.silent.get() == Some(op) {
             return;
         }
@@ -231,8 +235,9 @@ impl Nic {
         output[0] = status;
         output[8..12].copy_from_slice(&number.to_be_bytes());
         self.put(entry + 0x20, &output);
-        let token = self.bytes(entry + 0x3c, 1);
-        self.put(entry + 0x3c, &[token[0], 0, 0, 0]);
+        let token = self.bytes(entry + 0x3c, 1)[0];
+        let other = u8::from(self.garbled.get() == Some(op));
+        self.put(entry + 0x3c, &[token ^ other, 0, 0, 0]);
     }
 
     /// Number of what was made; an error if what is to be destroyed is not there.
@@ -291,7 +296,12 @@ impl Nic {
                 self.objects.borrow_mut().push((op, be(0x20)));
                 Ok(0)
             }
-            Opcode::DeleteFlowTableEntry => gone(Opcode::SetFlowTableEntry, be(0x20)),
+            Opcode::DeleteFlowTableEntry => {
+                let table =
+                    self.objects.borrow().iter().find(|o| o.0 == Opcode::CreateFlowTable).copied();
+                assert_eq!(table.map(|table| table.1), Some(be(0x14)), "of its table");
+                gone(Opcode::SetFlowTableEntry, be(0x20))
+            }
             Opcode::SetL2TableEntry => {
                 self.objects.borrow_mut().push((op, be(0x14)));
                 Ok(0)
@@ -382,6 +392,7 @@ impl Nic {
             let len = (self.be32(pointer) as usize).min(rest.len());
             let address =
                 u64::from(self.be32(pointer + 8)) << 32 | u64::from(self.be32(pointer + 12));
+            assert!(address % 4096 + u64::from(self.be32(pointer)) <= 4096, "one page");
             self.put(Self::at(address), &rest[..len]);
             rest = &rest[len..];
         }
@@ -431,6 +442,7 @@ impl Dma for Nic {
         &self.memory
     }
     fn alloc(&self, len: usize, align: usize, _: Reach) -> Option<Span> {
+        assert!(align.is_power_of_two());
         let offset = self.next.get().next_multiple_of(align);
         (offset + len <= ARENA).then(|| {
             self.next.set(offset + len);
@@ -449,8 +461,12 @@ impl Dma for Nic {
     }
 
     fn fence(&self, fence: Fence) {
-        if matches!(fence, Fence::BeforeRecord | Fence::BeforeDoorbell | Fence::BeforeUncached) {
-            self.order.note('f');
+        match fence {
+            Fence::BeforeRecord | Fence::BeforeDoorbell | Fence::BeforeUncached => {
+                self.order.note('f');
+            }
+            Fence::AfterDoorbell => self.order.note('a'),
+            Fence::AfterOwnership => {}
         }
     }
     fn pages_take(&self, _: &mut [u64]) -> usize {

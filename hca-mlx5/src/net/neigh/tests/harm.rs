@@ -38,6 +38,206 @@ fn our_own_frames_coming_back_are_ignored() {
     let own = a.transmit(ms(0)).unwrap();
     a.receive(&own, ms(0));
     assert_eq!(a.counters(), &Counters { ignored: 1, ..Counters::default() });
+    let mut a = Station::new(MAC_A, &net("2001:db8::1", 64), ms(0)).unwrap();
+    let own = a.transmit(ms(0)).unwrap();
+    a.receive(&own, ms(0));
+    assert_eq!(a.counters(), &Counters { ignored: 1, ..Counters::default() }, "no conflict");
+    // Nor does one that only names our MAC inside.
+    let (mut a, mut b) = v4();
+    let _ = b.resolve(host(1), ms(0));
+    let mut frame = b.transmit(ms(0)).unwrap();
+    frame[22..28].copy_from_slice(&MAC_A);
+    a.receive(&frame, ms(0));
+    assert_eq!((a.counters().ignored, a.cache.len()), (1, 0));
+    assert!(a.transmit(ms(0)).is_none());
+}
+
+/// An IPv6 frame from B: to whom, its next header and its payload, of which the checksum is made.
+fn packet(to: (Mac, &str), from: &str, next_header: u8, payload: &[u8]) -> Vec<u8> {
+    let mut frame = to.0.to_vec();
+    frame.extend(MAC_B);
+    frame.extend(hex("86dd 60000000 0000"));
+    frame[19] = u8::try_from(payload.len()).unwrap();
+    frame.extend([next_header, 255]);
+    for addr in [from, to.1] {
+        frame.extend(addr.parse::<Ipv6Addr>().unwrap().octets());
+    }
+    frame.extend(payload);
+    if payload.len() >= 4 {
+        seal(&mut frame);
+    }
+    frame
+}
+
+/// A message of Neighbor Discovery.
+fn message(kind: u8, flags: u8, target: &str, options: &[u8]) -> Vec<u8> {
+    let mut message = std::vec![kind, 0, 0, 0, flags, 0, 0, 0];
+    message.extend(target.parse::<Ipv6Addr>().unwrap().octets());
+    message.extend(options);
+    message
+}
+
+const OWN: &str = "2001:db8::1";
+const PEER: &str = "2001:db8::2";
+const US: (Mac, &str) = (MAC_A, OWN);
+const GROUP: (Mac, &str) = ([0x33, 0x33, 0xff, 0, 0, 1], "ff02::1:ff00:1");
+const ALL: (Mac, &str) = ([0x33, 0x33, 0, 0, 0, 1], "ff02::1");
+const MAC_OPTION: [u8; 8] = [1, 1, 2, 0, 0, 0, 0, 0xb];
+
+/// Processes one frame, of which nothing may be learned. Returns the counts and whether it was
+/// answered.
+fn counted(frame: &[u8]) -> (Counters, bool) {
+    let (mut a, _) = v6();
+    a.receive(frame, ms(0));
+    assert_eq!(a.next_deadline().is_some(), !a.replies.is_empty());
+    let answered = a.transmit(ms(0)).is_some();
+    assert_eq!(a.cache.len(), 0);
+    (*a.counters(), answered)
+}
+
+#[test]
+fn other_messages_of_ipv6_are_ignored() {
+    let ignored = (Counters { ignored: 1, ..Counters::default() }, false);
+    let solicit = message(135, 0, OWN, &MAC_OPTION);
+    assert_eq!(counted(&packet(US, PEER, 17, &solicit)), ignored, "UDP");
+    assert_eq!(counted(&packet(US, PEER, 58, &[])), ignored, "nothing inside");
+    let echo = message(128, 0, OWN, &MAC_OPTION);
+    assert_eq!(counted(&packet(US, PEER, 58, &echo)), ignored, "an echo request");
+    let other = message(135, 0, "2001:db8::9", &MAC_OPTION);
+    assert_eq!(counted(&packet(US, PEER, 58, &other)), ignored, "a question for another");
+}
+
+#[test]
+fn a_message_that_is_too_short_is_malformed_by_no_rule_of_its_own() {
+    for len in [4, 8, 23] {
+        let frame = packet(US, PEER, 58, &message(135, 0, OWN, &[])[..len]);
+        let malformed = Counters { malformed: 1, ..Counters::default() };
+        assert_eq!(counted(&frame), (malformed, false), "{len}");
+    }
+}
+
+#[test]
+fn solicitations_that_break_a_rule_are_counted_and_not_answered() {
+    let broken = Counters { malformed: 1, ..Counters::default() };
+    let source = Counters { source: 1, ..broken };
+    let options = Counters { options: 1, ..broken };
+    let good = message(135, 0, OWN, &MAC_OPTION);
+    let bare = message(135, 0, OWN, &[]);
+    let own_mac = message(135, 0, OWN, &[1, 1, 2, 0, 0, 0, 0, 0xa]);
+    let tail = message(135, 0, OWN, &[1, 1, 2, 0, 0, 0, 0, 0xb, 9]);
+    let cases = [
+        ("loopback", packet(US, "::1", 58, &good), source),
+        ("no source, with a MAC", packet(GROUP, "::", 58, &good), source),
+        ("no source, to us alone", packet(US, "::", 58, &bare), source),
+        ("no source, to all", packet(ALL, "::", 58, &bare), source),
+        ("our MAC", packet(US, PEER, 58, &own_mac), options),
+        ("no MAC, to many", packet(GROUP, PEER, 58, &bare), options),
+        ("half an option", packet(US, PEER, 58, &tail), options),
+        ("mapped", packet(US, PEER, 58, &message(135, 0, "::ffff:192.168.7.1", &MAC_OPTION)), {
+            Counters { target: 1, ..broken }
+        }),
+    ];
+    for (what, frame, counters) in cases {
+        assert_eq!(counted(&frame), (counters, false), "{what}");
+    }
+    let conflict = Counters { conflicts: 1, ..Counters::default() };
+    assert_eq!(counted(&packet(US, OWN, 58, &good)), (conflict, false));
+    assert!(counted(&packet(GROUP, "::", 58, &bare)).1, "the rule kept");
+}
+
+#[test]
+fn an_answer_to_many_is_malformed() {
+    let target = [2, 1, 2, 0, 0, 0, 0, 0xb];
+    for (to, flags, malformed) in [(ALL, 0x60, 1), (ALL, 0x20, 0), (US, 0x60, 0)] {
+        let (counters, _) = counted(&packet(to, PEER, 58, &message(136, flags, PEER, &target)));
+        assert_eq!((counters.malformed, counters.unsolicited), (malformed, 1 - malformed));
+    }
+}
+
+/// Only an answer ends a probe, and only an answer may leave its MAC out.
+#[test]
+fn announcements_during_a_probe_confirm_nothing() {
+    let (mut a, mut b) = v6();
+    let _ = a.resolve(ip(PEER), ms(0));
+    exchange(&mut a, &mut b, ms(0), &mut never);
+    let late = ms(1) + LIFETIME;
+    assert!(a.resolve(ip(PEER), late).is_pending());
+    let target = [2, 1, 2, 0, 0, 0, 0, 0xb];
+    a.receive(&packet(US, PEER, 58, &message(136, 0x20, PEER, &target)), late);
+    a.receive(&packet(US, PEER, 58, &message(136, 0x20, PEER, &[])), late);
+    assert_eq!(a.counters().options, 1);
+    assert!(a.resolve(ip(PEER), late).is_pending());
+    let (mut a, mut b) = v4();
+    let _ = a.resolve(host(2), ms(0));
+    exchange(&mut a, &mut b, ms(0), &mut never);
+    assert!(a.resolve(host(2), late).is_pending());
+    b.announce(late);
+    a.receive(&b.transmit(late).unwrap(), late);
+    assert!(a.resolve(host(2), late).is_pending());
+    assert_eq!(a.counters().contradicted, 0);
+}
+
+#[test]
+fn what_is_known_already_starts_no_probe() {
+    let (mut a, mut b) = v4();
+    let _ = a.resolve(host(2), ms(0));
+    exchange(&mut a, &mut b, ms(0), &mut never);
+    let accepted = a.counters().accepted;
+    b.announce(ms(1));
+    a.receive(&b.transmit(ms(1)).unwrap(), ms(1));
+    assert_eq!((a.counters().accepted, a.counters().contradicted), (accepted + 1, 0));
+    assert!(a.transmit(ms(5000)).is_none());
+}
+
+#[test]
+fn a_neighbour_nobody_asked_for_changes_its_mac_at_will() {
+    let (mut a, mut b) = v4();
+    let mut x = announced(MAC_X, &net("192.168.7.2", 24));
+    for (from, mac) in [(&mut x, MAC_X), (&mut b, MAC_B)] {
+        let _ = from.resolve(host(1), ms(0));
+        a.receive(&from.transmit(ms(0)).unwrap(), ms(0));
+        assert_eq!(a.cache.peek(host(2)), Some(mac));
+    }
+    assert_eq!(a.counters().contradicted, 0);
+}
+
+#[test]
+fn a_frame_to_others_is_ignored_whatever_is_inside() {
+    let (mut a, mut b) = v4();
+    let _ = b.resolve(host(1), ms(0));
+    let mut frame = b.transmit(ms(0)).unwrap();
+    frame[..6].copy_from_slice(&[2, 0, 0, 0, 0, 0x77]);
+    a.receive(&frame, ms(0));
+    assert_eq!((a.counters().ignored, a.cache.len()), (1, 0));
+    // An answer to all is none to us.
+    let (mut a, _) = v4();
+    let _ = a.resolve(host(2), ms(0));
+    let (own, to) = (Ipv4Addr::new(192, 168, 7, 2), Ipv4Addr::new(192, 168, 7, 1));
+    let mut reply = arp::reply(Tag::new(None).unwrap(), MAC_B, own, MAC_A, to).unwrap();
+    reply[..6].fill(0xff);
+    a.receive(&reply, ms(0));
+    assert_eq!(a.counters().ignored, 1);
+    assert!(a.resolve(host(2), ms(0)).is_pending());
+}
+
+/// Senders that can be no neighbour here are answered and not learned.
+#[test]
+fn addresses_of_no_host_are_not_learned() {
+    let tag = Tag::new(None).unwrap();
+    let own = Ipv4Addr::new(192, 168, 7, 1);
+    for sender in ["192.168.7.255", "192.168.7.0", "0.0.0.0"] {
+        let (mut a, _) = v4();
+        let sender = sender.parse().unwrap();
+        a.receive(&arp::request(tag, MAC_X, sender, own, None).unwrap(), ms(0));
+        assert_eq!(a.next_deadline(), Some(Instant::ZERO), "the answer is due");
+        assert!(a.transmit(ms(0)).is_some());
+        assert_eq!((a.cache.len(), a.next_deadline()), (0, None));
+    }
+    // Nor are announcements from beyond the link more than unsolicited.
+    let (mut a, _) = v4();
+    let far = Ipv4Addr::new(10, 9, 8, 7);
+    a.receive(&arp::request(tag, MAC_X, far, far, None).unwrap(), ms(0));
+    assert_eq!((a.counters().unsolicited, a.counters().ignored), (1, 0));
 }
 
 #[test]

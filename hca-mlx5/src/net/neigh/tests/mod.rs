@@ -13,6 +13,7 @@ use proptest::prelude::*;
 use super::*;
 
 mod answer;
+mod askers;
 mod format;
 mod harm;
 mod memory;
@@ -160,6 +161,11 @@ fn settings_that_cannot_work_are_refused() {
         assert_eq!(fault.host, Some(net.addr));
     }
     assert!(Station::new(MAC_A, &good, ms(0)).is_ok());
+    for vlan in [1, 4094] {
+        assert!(Station::new(MAC_A, &Net { vlan: Some(vlan), ..good }, ms(0)).is_ok());
+    }
+    // A virtual function without a MAC is a case of its own: somebody has to give it one.
+    assert!(Station::new([0; 6], &good, ms(0)).unwrap_err().advice.contains("ip link"));
 }
 
 #[test]

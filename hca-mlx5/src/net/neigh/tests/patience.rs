@@ -29,6 +29,25 @@ fn questions_are_repeated_on_schedule_and_then_given_up() {
 }
 
 #[test]
+fn what_aged_is_asked_alone_three_times_and_then_everywhere_four() {
+    let (mut a, mut b) = v4();
+    let _ = a.resolve(host(2), ms(0));
+    exchange(&mut a, &mut b, ms(0), &mut never);
+    let mut now = ms(0) + LIFETIME;
+    assert!(a.resolve(host(2), now).is_pending());
+    let mut asked = Vec::new();
+    for wait in PROBES.into_iter().chain(WAITS) {
+        let frame = a.transmit(now).unwrap();
+        asked.push(frame[0] == 0xff);
+        assert!(a.transmit(now).is_none());
+        now = now + wait;
+    }
+    assert_eq!(asked, [false, false, false, true, true, true, true]);
+    assert!(a.transmit(now).is_none());
+    assert_eq!(refused(a.resolve(host(2), now)).kind, FaultKind::Unreachable);
+}
+
+#[test]
 fn a_silent_gateway_is_named_as_such() {
     let config = Net { gateway: Some(ip("2001:db8::fe")), ..net("2001:db8::1", 64) };
     let mut a = announced(MAC_A, &config);

@@ -90,6 +90,21 @@ fn off_the_link_the_gateway_is_asked() {
     assert_eq!(a.counters().asked, 1);
 }
 
+/// The first and the last address of a network are none of a host on this link only.
+#[test]
+fn addresses_beyond_the_link_may_end_in_anything() {
+    let config = Net { gateway: Some(ip("192.168.7.2")), ..net("192.168.7.1", 24) };
+    let (mut a, mut b) = pair(&config, &net("192.168.7.2", 24));
+    let _ = a.resolve(ip("10.0.0.1"), ms(0));
+    exchange(&mut a, &mut b, ms(0), &mut never);
+    for remote in ["10.0.5.0", "10.0.5.255"] {
+        assert_eq!(known(a.resolve(ip(remote), ms(1))), MAC_B);
+    }
+    for remote in ["169.254.5.0", "169.254.5.255"] {
+        assert!(a.resolve(ip(remote), ms(1)).is_pending(), "link-local: {remote}");
+    }
+}
+
 #[test]
 fn an_ipv6_gateway_may_be_link_local() {
     let gateway = IpAddr::V6(nd::link_local(MAC_B));
