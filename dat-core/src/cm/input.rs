@@ -10,6 +10,7 @@ use crate::cm::event::Cause;
 use crate::cm::lists::Kind;
 use crate::cm::params::{QpTerms, ack_timeout, code_nanos};
 use crate::cm::slot::{Event, Send, Slot, State, Verdict};
+use crate::cm::table::Found;
 use crate::cm::wire::disconnect::{Drep, Dreq};
 use crate::cm::wire::header::{About, Header, MAD_LEN, WireError, gid};
 use crate::cm::wire::ip::{IP_HEADER_LEN, IpHeader};
@@ -231,30 +232,6 @@ impl Cm<'_> {
             | State::SidrKept => {}
         }
         self.touch(index);
-    }
-
-    /// The slot that a message with these IDs, the sender's first, belongs to. Until the peer's ID
-    /// is known, an answer shows by its `transaction` that its sender has seen the request; all
-    /// peers known repeat it in REP, MRA and REJ (Linux `cm_id_priv->tid`).
-    fn find(&mut self, from: u128, [theirs, own]: [u32; 2], transaction: Option<u64>) -> Found {
-        let found = self.wired(own).and_then(|index| Some((index, self.slots.get(index)?)));
-        let Some((index, slot)) = found else {
-            self.counters.unknown += 1;
-            return Found::Unknown;
-        };
-        let asked = slot.active && slot.remote_id == 0;
-        let wrong = if slot.remote != from {
-            &mut self.counters.wrong_address
-        } else if asked && transaction != Some(slot.transaction) {
-            &mut self.counters.wrong_transaction
-        } else if !asked && theirs != slot.remote_id {
-            &mut self.counters.wrong_id
-        } else {
-            return Found::Slot(index);
-        };
-        *wrong += 1;
-        self.counters.foreign += 1;
-        Found::Foreign
     }
 
     fn mra(&mut self, now: Instant, from: u128, transaction: u64, mra: Mra<&[u8; MAD_LEN]>) {
@@ -587,16 +564,6 @@ impl Cm<'_> {
         slot.end(Verdict::Disconnected(cause));
         self.enter_time_wait(now, index);
     }
-}
-
-/// Whose message it is.
-enum Found {
-    /// That of the connection in this slot.
-    Slot(usize),
-    /// That of a connection that is known, but not to this sender: dropped.
-    Foreign,
-    /// Nobody's.
-    Unknown,
 }
 
 impl Slot {

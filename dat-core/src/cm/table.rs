@@ -1,5 +1,5 @@
-//! The table of slots: which a new connection takes, which a message means that does not name this
-//! side's ID, and which has the earliest deadline. None of it takes longer because more is open.
+//! The table of slots: which a new connection takes, which a message means, and which has the
+//! earliest deadline. None of it takes longer because more is open.
 
 use crate::cm::Cm;
 use crate::cm::ids::{LAST_GENERATION, SLOT_BITS, siphash};
@@ -11,6 +11,16 @@ use crate::types::time::Instant;
 /// with the same address, adapter and number over and over a list grows, and only its sender finds
 /// less.
 const LONGEST_SEARCH: usize = 32;
+
+/// Whose message it is.
+pub(super) enum Found {
+    /// That of the connection in this slot.
+    Slot(usize),
+    /// That of a connection that is known, but not to this sender: dropped.
+    Foreign,
+    /// Nobody's.
+    Unknown,
+}
 
 impl Slot {
     /// The list of slots that a new connection may take.
@@ -169,6 +179,35 @@ impl Cm<'_> {
             }
         }
         None
+    }
+
+    /// The slot that a message with these IDs, the sender's first, belongs to. Until the peer's ID
+    /// is known, an answer shows by its `transaction` that its sender has seen the request; all
+    /// peers known repeat it in REP, MRA and REJ (Linux `cm_id_priv->tid`).
+    pub(super) fn find(
+        &mut self,
+        from: u128,
+        [theirs, own]: [u32; 2],
+        transaction: Option<u64>,
+    ) -> Found {
+        let found = self.wired(own).and_then(|index| Some((index, self.slots.get(index)?)));
+        let Some((index, slot)) = found else {
+            self.counters.unknown += 1;
+            return Found::Unknown;
+        };
+        let asked = slot.active && slot.remote_id == 0;
+        let wrong = if slot.remote != from {
+            &mut self.counters.wrong_address
+        } else if asked && transaction != Some(slot.transaction) {
+            &mut self.counters.wrong_transaction
+        } else if !asked && theirs != slot.remote_id {
+            &mut self.counters.wrong_id
+        } else {
+            return Found::Slot(index);
+        };
+        *wrong += 1;
+        self.counters.foreign += 1;
+        Found::Foreign
     }
 
     /// The earliest deadline at or below a node of the tree: node 1 is the root, the children of n
