@@ -563,6 +563,8 @@ pub struct HcaLimits {
     pub windows: bool,
     /// Atomics on 8 bytes exist, as initiator and as responder.
     pub atomics: bool,
+    /// A region that a work request registers may allow them too.
+    pub registered_atomics: bool,
     /// Most segments of a datagram that is sent; 0 if there are no queue pairs for datagrams.
     pub max_datagram_segments: u8,
     /// Ack delay code of this device (CM target ACK delay).

@@ -466,6 +466,7 @@ impl Fabric {
             mtu: Mtu::B1024,
             windows: self.windows.get(),
             atomics: self.extensions.get(),
+            registered_atomics: self.extensions.get(),
             max_datagram_segments: if self.extensions.get() { 3 } else { 0 },
             ack_delay: 0,
             max_shared: SHARED as u32,

@@ -35,6 +35,9 @@ mod tests;
 /// Time limit of the firmware after it was given the command page, where the device names none.
 const COMMAND_QUEUE_TIMEOUT: core::time::Duration = core::time::Duration::from_secs(2);
 
+/// The port type of InfiniBand; 1 is Ethernet.
+const INFINIBAND: u8 = 0;
+
 /// Log2 of the entries of the asynchronous event queue.
 const LOG_ASYNC_EVENTS: u8 = 8;
 /// Log2 of the entries of the event queues of commands and of page requests: a page of memory each.
@@ -196,6 +199,15 @@ impl<'p, P: Platform> Device<'p, P> {
         }
         self.set_cap(CapType::General, &mut block)?;
         self.caps.general.load(&block, BLOCK_AT);
+        // Before RoCE, which a port for InfiniBand does not have.
+        if self.caps.general.port_type() == INFINIBAND {
+            return Err(fault!(
+                Unsupported,
+                "bring-up",
+                "the port's link type is InfiniBand; RoCE needs Ethernet",
+                "set LINK_TYPE_P1 to ETH with the vendor's firmware configuration tool, and reset the card"
+            ));
+        }
         if !self.caps.general.roce() {
             return Err(fault!(
                 Unsupported,

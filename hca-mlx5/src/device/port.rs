@@ -24,23 +24,12 @@ use crate::prm::vport::{
 /// A frame of 1,500 bytes with headers, VLAN tag and FCS.
 const PLAIN_FRAME: u16 = 1522;
 
-/// The port type of InfiniBand; 1 is Ethernet.
-const INFINIBAND: u8 = 0;
-
 /// RoCE version 2, as the address table counts.
 const ROCE_V2: u8 = 2;
 
 impl<P: Platform> Device<'_, P> {
     /// Brings the port up: frame size, RoCE, link; and reads its identity.
     pub(crate) fn open_port(&mut self, frame_size: u16) -> Result<(), Fault> {
-        if self.caps.general.port_type() == INFINIBAND {
-            return Err(fault!(
-                Unsupported,
-                "bring-up",
-                "the port's link type is InfiniBand; RoCE needs Ethernet",
-                "set LINK_TYPE_P1 to ETH with the vendor's firmware configuration tool, and reset the card"
-            ));
-        }
         let mut output = [0; QUERY_OUT];
         let mut input = InputHead::new().0;
         let op = Opcode::QueryNicVportContext;
