@@ -559,6 +559,8 @@ pub struct HcaLimits {
     pub max_pd: u32,
     /// Largest payload of a packet on this port.
     pub mtu: Mtu,
+    /// Largest payload that a connection is offered with; a peer may ask for up to `mtu`.
+    pub path_mtu: Mtu,
     /// Memory windows exist.
     pub windows: bool,
     /// Atomics on 8 bytes exist, as initiator and as responder.

@@ -712,6 +712,7 @@ fn limits<P: Platform>(
         max_reads: 1 << reads,
         max_pd: table(qps, caps.log_max_pd()),
         mtu: device.path_mtu(),
+        path_mtu: config.path_mtu.min(device.path_mtu()),
         windows: caps.imaicl() && !caps.umr_indirect_mkey_disabled(),
         atomics: device.caps().has_atomics(),
         registered_atomics: device.caps().has_atomics() && !caps.umr_modify_atomic_disabled(),

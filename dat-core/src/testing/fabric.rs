@@ -464,6 +464,7 @@ impl Fabric {
             max_reads: 16,
             max_pd: 32,
             mtu: Mtu::B1024,
+            path_mtu: Mtu::B1024,
             windows: self.windows.get(),
             atomics: self.extensions.get(),
             registered_atomics: self.extensions.get(),

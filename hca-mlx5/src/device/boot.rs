@@ -74,6 +74,7 @@ impl<'p, P: Platform> Device<'p, P> {
         }
         let mut random = Random::new(config.entropy);
         let firmware = await_firmware(platform, config)?;
+        let initialized = Initializing(health::read(platform, init_seg::INITIALIZING));
         let mut queue = CommandQueue::new(platform, config.command_timeout, config.observer)?;
         queue.set_token(random.next_byte());
         let mut device = Self {
@@ -84,7 +85,7 @@ impl<'p, P: Platform> Device<'p, P> {
             key_rest: KeyRest::default(),
             queue,
             stage: Stage::CommandQueue,
-            pages: Ledger::new(config.page_budget),
+            pages: Ledger::new(config.page_budget, initialized.embedded_cpu()),
             caps: Caps::default(),
             identity: Identity { firmware, ..Identity::default() },
             uar: Uar { number: 0, offset: 0 },
@@ -164,7 +165,7 @@ impl<'p, P: Platform> Device<'p, P> {
 
     /// ENABLE_HCA: the first command, so the first to find that the device cannot reach memory.
     fn enable_hca(&mut self) -> Result<(), Fault> {
-        self.end(Opcode::EnableHca, 0)?;
+        self.run_switch(Opcode::EnableHca)?;
         self.stage = Stage::Enabled;
         Ok(())
     }
@@ -191,9 +192,7 @@ impl<'p, P: Platform> Device<'p, P> {
         // Signatures of replies are not looked at; and the driver's pages are those of the device.
         cap.set_cmdif_checksum(0);
         cap.set_log_uar_page_sz(0);
-        if let Some(log_max_qp) = config.log_max_qp {
-            cap.set_log_max_qp(cap.log_max_qp().min(log_max_qp));
-        }
+        cap.set_log_max_qp(cap.log_max_qp().min(config.log_max_qp));
         if self.caps.general_max.roce_rw_supported() && self.caps.general_max.roce() {
             cap.set_roce(true);
         }

@@ -124,6 +124,8 @@ impl Caps {
 pub struct Identity {
     /// MAC of the port.
     pub mac: [u8; 6],
+    /// The device has given it; otherwise it is a random one, new with each bring-up.
+    pub mac_given: bool,
     /// Node GUID; made from the MAC where the device has none.
     pub node_guid: u64,
     /// Largest frame the port carries, headers included.

@@ -36,6 +36,9 @@ impl<P: Platform> Device<'_, P> {
         self.exec(op, 0, 0, &mut input, &mut output)?;
         let context = NicVportContext(At::<_, QUERIED_CONTEXT>(&output));
         let [_, _, mac @ ..] = context.permanent_address().to_be_bytes();
+        self.identity.mac_given = mac != [0; 6];
+        // A fresh virtual function has none.
+        let mac = if self.identity.mac_given { mac } else { self.random_mac() };
         self.identity.mac = mac;
         self.identity.min_wqe_inline_mode = context.min_wqe_inline_mode();
         self.identity.node_guid = match context.node_guid() {
@@ -56,6 +59,12 @@ impl<P: Platform> Device<'_, P> {
         // Without it the administrative state does not count.
         paos.set_ase(true);
         self.register(Register::Paos, reg::WRITE, &mut paos.0).map(drop)
+    }
+
+    /// A random MAC, unicast and locally administered, as mlx5e makes one.
+    fn random_mac(&mut self) -> [u8; 6] {
+        let [first, b, c, d, e, f, ..] = self.random.next_u64().to_le_bytes();
+        [first & 0xfc | 2, b, c, d, e, f]
     }
 
     /// Sets port and virtual port to frames of `wanted` bytes, or what the port can do; returns
