@@ -178,10 +178,15 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
 
     /// Turns the device's events into notices, as many as there is room for.
     fn collect(&mut self, now: Instant) {
+        let mut asked = false;
         while !self.notices.is_full() {
             let Some(event) = self.device.next_event() else {
                 return;
             };
+            // One question to the port covers all its events that came before.
+            if matches!(event, Event::Port { .. }) && core::mem::replace(&mut asked, true) {
+                continue;
+            }
             if let Some(notice) = self.translate(event, now) {
                 let _ = self.notices.push_back(notice);
             }
@@ -604,7 +609,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
         if let Some(gsi) = self.gsi.as_mut() {
             // A failure is tried again at the next service; the loss of the device has its own
             // event.
-            let _ = gsi.service(&mut self.device);
+            let _ = gsi.service(&mut self.device, now);
         }
         if let Some(network) = self.network.as_mut() {
             network.service(&mut self.device, now);
@@ -616,11 +621,14 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        // A lost device's network is not served any more, so what it waits for never comes.
-        let network = self.network.as_ref().filter(|_| !self.device.lost());
-        let network = network.and_then(Network::next_deadline);
         let own = Some(self.device.next_deadline());
-        Instant::sooner(network, own)
+        // A lost device's network is not served any more, so what it waits for never comes.
+        if self.device.lost() {
+            return own;
+        }
+        let gsi = self.gsi.as_ref().and_then(Gsi::next_deadline);
+        let network = self.network.as_ref().and_then(Network::next_deadline);
+        Instant::sooner(Instant::sooner(gsi, network), own)
     }
 
     fn counters(&mut self) -> Result<HcaCounters, Fault> {

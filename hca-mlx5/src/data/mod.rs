@@ -16,6 +16,7 @@ pub mod recv;
 pub mod ring;
 pub mod send;
 pub mod shared;
+pub(crate) mod work;
 
 #[cfg(test)]
 pub(crate) mod scripted;

@@ -3,6 +3,7 @@
 //! to refuse.
 
 use core::cell::{Cell, RefCell};
+use std::boxed::Box;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::vec;
@@ -83,12 +84,22 @@ pub(crate) enum Op {
     Load(usize, usize),
 }
 
+/// Changes what a 32-bit load finds: takes offset and value, returns what the driver is to see.
+type Lens = Box<dyn FnMut(usize, u32) -> u32>;
+
 /// What crossed the seam, in order.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Log {
     ops: RefCell<Vec<Op>>,
     /// Loads are logged too.
     loads: Cell<bool>,
+    lens: RefCell<Option<Lens>>,
+}
+
+impl core::fmt::Debug for Log {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Log").field("ops", &self.ops).finish_non_exhaustive()
+    }
 }
 
 impl Log {
@@ -100,7 +111,7 @@ impl Log {
 impl Probe for Rc<Log> {
     fn load32(&self, offset: usize, value: u32) -> u32 {
         self.load(offset, 4);
-        value
+        self.lens.borrow_mut().as_mut().map_or(value, |lens| lens(offset, value))
     }
     fn load(&self, offset: usize, len: usize) {
         if self.loads.get() {
@@ -194,6 +205,7 @@ impl<const WC: bool> Scripted<WC> {
             monitor: Monitor::new(self, Instant::ZERO),
             events: heapless::Deque::new(),
             requests: heapless::Deque::new(),
+            more: false,
             counter_set: None,
             disowned: heapless::Vec::new(),
             loss_reported: false,
@@ -253,6 +265,11 @@ impl<const WC: bool> Scripted<WC> {
             entry.set_ownership(false);
             self.put(at, &entry.0);
         }
+    }
+
+    /// From now on 32-bit loads find what `lens` says: a device that writes between two loads.
+    pub(crate) fn look(&self, lens: impl FnMut(usize, u32) -> u32 + 'static) {
+        *self.log.lens.borrow_mut() = Some(Box::new(lens));
     }
 
     /// From now on loads are logged, or not.

@@ -95,6 +95,7 @@ impl<'p, P: Platform> Device<'p, P> {
             monitor: Monitor::new(platform, health::clock(platform)),
             events: Deque::new(),
             requests: Deque::new(),
+            more: false,
             disowned: heapless::Vec::new(),
             loss_reported: false,
         };

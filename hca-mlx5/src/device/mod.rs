@@ -35,6 +35,7 @@ use dat_core::fault;
 use dat_core::provider::{Fault, FaultKind, Random};
 use heapless::{Deque, Vec};
 
+use crate::data::work;
 use crate::device::cmd::CommandQueue;
 use crate::device::eq::{Decoded, Event, EventQueue, PageRequest};
 use crate::device::health::Monitor;
@@ -161,12 +162,8 @@ pub(crate) const COMPLETION_EVENTS: usize = 2;
 
 /// Events that wait to be read.
 const EVENTS: usize = 64;
-/// Page requests that wait to be answered.
-const REQUESTS: usize = 8;
 /// Pieces of memory that wait for the teardown.
 const DISOWNED: usize = 64;
-/// Most entries read from one event queue in one call.
-const PER_CALL: usize = 64;
 
 /// The device, up and running.
 pub struct Device<'p, P: Platform> {
@@ -190,7 +187,9 @@ pub struct Device<'p, P: Platform> {
     pub(crate) event_queues: Vec<EventQueue, 3>,
     pub(crate) monitor: Monitor,
     pub(crate) events: Deque<Event, EVENTS>,
-    pub(crate) requests: Deque<PageRequest, REQUESTS>,
+    pub(crate) requests: Deque<PageRequest, { work::PAGE_REQUESTS }>,
+    /// The last service left something behind.
+    pub(crate) more: bool,
     /// Memory of what would not be destroyed.
     pub(crate) disowned: Vec<Span, DISOWNED>,
     /// [`Event::Dead`] has been queued.
@@ -370,6 +369,10 @@ impl<'p, P: Platform> Device<'p, P> {
     #[must_use]
     pub fn next_deadline(&self) -> Instant {
         match self.queue.dead() {
+            // What waits for the user is his to read first.
+            None if self.more && (self.events.is_empty() || !self.requests.is_empty()) => {
+                Instant::ZERO
+            }
             None => self.monitor.due(),
             // A command found it: at once, to tell.
             Some(_) if !self.loss_reported => Instant::ZERO,
@@ -416,13 +419,15 @@ impl<'p, P: Platform> Device<'p, P> {
     /// Moves what the event queues hold to where it waits.
     fn collect(&mut self) {
         let mut internal = false;
+        self.more = false;
         for (place, queue) in self.event_queues.iter_mut().enumerate() {
             let for_the_user = place != PAGE_EVENTS;
-            for _ in 0..PER_CALL {
+            for left in (0..=work::EVENTS).rev() {
                 // Page requests do not wait for the user. One entry is kept for the event that the
                 // device is lost.
                 let unread = for_the_user && self.events.len() + 1 >= EVENTS;
-                if unread || self.requests.is_full() {
+                if left == 0 || unread || self.requests.is_full() {
+                    self.more = true;
                     break;
                 }
                 let Some(decoded) = queue.next(self.platform) else {
@@ -450,9 +455,14 @@ impl<'p, P: Platform> Device<'p, P> {
     }
 
     fn answer_requests(&mut self) {
+        let end = health::clock(self.platform) + work::ANSWERS;
         while let Some(request) = self.requests.pop_front() {
             // The firmware was answered that it gets no pages; its next refusal says so.
-            let _ = self.answer(request);
+            let _ = self.answer(request, end);
+            if health::clock(self.platform) >= end {
+                self.more |= !self.requests.is_empty();
+                break;
+            }
         }
     }
 }

@@ -15,6 +15,7 @@ mod tests;
 
 use core::time::Duration;
 
+use dat_core::Instant;
 use dat_core::fault;
 use dat_core::provider::Fault;
 
@@ -32,8 +33,8 @@ pub(crate) const BATCH: usize = 512;
 
 /// A take is given up after so long without a single page, and [`EMPTY_ANSWERS`].
 const NO_PROGRESS: Duration = Duration::from_secs(5);
-/// However many come, a take ends after so long: a firmware that lets go of one page at a time must
-/// not hold the caller for hours.
+/// However many come, the take of a teardown ends after so long: a firmware that lets go of one page
+/// at a time must not hold the caller for hours.
 const WHOLE_TAKE: Duration = Duration::from_secs(120);
 /// Empty answers in a row before a take is given up for want of progress: one command of real
 /// firmware may take seconds by itself, so that time alone would stop a firmware that is only slow.
@@ -58,7 +59,8 @@ impl<P: Platform> Device<'_, P> {
     }
 
     /// Answers a page request event. On a failure the firmware is notified that it gets no pages.
-    pub(crate) fn answer(&mut self, request: PageRequest) -> Result<(), Fault> {
+    /// Pages that it has not given back at `end` stay with it until the teardown.
+    pub(crate) fn answer(&mut self, request: PageRequest, end: Instant) -> Result<(), Fault> {
         let own = request.function_id == self.pages.function_id
             && request.embedded_cpu == self.pages.embedded_cpu;
         match u32::try_from(request.count) {
@@ -69,7 +71,7 @@ impl<P: Platform> Device<'_, P> {
             Ok(count) => self.give_pages(count),
             Err(_) if !own => Ok(()),
             // No more than it was given, whatever it says.
-            Err(_) => self.take_pages(request.count.unsigned_abs().min(self.pages.given)),
+            Err(_) => self.take_pages(request.count.unsigned_abs().min(self.pages.given), end),
         }
     }
 
@@ -141,15 +143,15 @@ impl<P: Platform> Device<'_, P> {
 
     /// Takes back all that was given.
     pub(crate) fn take_all_pages(&mut self) -> Result<(), Fault> {
-        self.take_pages(self.pages.given)
+        let end = health::clock(self.platform) + WHOLE_TAKE;
+        self.take_pages(self.pages.given, end)
     }
 
-    /// Takes `count` pages back, waiting as long as some come.
-    fn take_pages(&mut self, count: u32) -> Result<(), Fault> {
+    /// Takes `count` pages back, waiting as long as some come, and no longer than to `end`.
+    fn take_pages(&mut self, count: u32, end: Instant) -> Result<(), Fault> {
         let platform = self.platform;
         let mut left = count;
-        let start = health::clock(platform);
-        let mut deadline = start + NO_PROGRESS;
+        let mut deadline = health::clock(platform) + NO_PROGRESS;
         let mut empty = 0;
         while left > 0 {
             let want = BATCH.min(left as usize);
@@ -186,7 +188,7 @@ impl<P: Platform> Device<'_, P> {
                 empty += 1;
             }
             let stuck = now >= deadline && empty >= EMPTY_ANSWERS;
-            if left > 0 && (stuck || now >= start + WHOLE_TAKE) {
+            if left > 0 && (stuck || now >= end) {
                 return Err(fault!(
                     Timeout,
                     "",

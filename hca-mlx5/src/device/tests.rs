@@ -60,6 +60,24 @@ fn a_flood_is_read_in_bounded_portions_and_nothing_lost() {
 }
 
 #[test]
+fn what_is_left_of_a_flood_is_due_at_once() {
+    let platform = Scripted::new();
+    let mut device = open(&platform);
+    for cqn in 0..200 {
+        platform.event(COMPLETIONS, EventType::Completion, 0, &number(cqn));
+    }
+    let mut seen = 0;
+    for _ in 0..10 {
+        device.service(now(&platform));
+        while device.next_event().is_some() {
+            seen += 1;
+        }
+        assert_eq!(device.next_deadline() == Instant::ZERO, seen < 200, "{seen} read");
+    }
+    assert_eq!(seen, 200);
+}
+
+#[test]
 fn a_consumer_that_does_not_read_loses_nothing_either() {
     let platform = Scripted::new();
     let mut device = open(&platform);

@@ -6,14 +6,16 @@
 //! in which the device leaves the packet's network header, and gives the buffer back at once. On
 //! RoCEv2 that header says who sent it: an IPv4 header in the last 20 bytes, the first 20
 //! undefined, or an IPv6 header. What is not exactly a MAD behind one of these two is dropped and
-//! counted.
+//! counted. Anybody can send more: a receive that is too short for a packet may fail the queue
+//! pair, so behind each buffer stands memory that all receives share and nobody reads.
 //!
-//! When QP1 fails, it is reset and started anew at the next service; datagrams lost by that are the
+//! When QP1 fails, it is reset and started anew at a later service; datagrams lost by that are the
 //! connection manager's to repeat. It knows nothing of what is inside a MAD.
 
 use core::fmt;
 use core::net::IpAddr;
 
+use dat_core::Instant;
 use dat_core::fault;
 use dat_core::provider::{
     Access, Completion, CompletionQueue as _, Fault, MadIn, Path, PostFlags, RecvQueue as _,
@@ -22,7 +24,7 @@ use dat_core::provider::{
 use smoltcp::wire::{IpProtocol, Ipv4Packet, Ipv6Packet};
 
 use crate::data::send::Doorbell;
-use crate::data::{Cq, Rq, Sq, address_vector};
+use crate::data::{Cq, Rq, Sq, address_vector, work};
 use crate::device::{Device, note};
 use crate::platform::{Platform, Reach, Span};
 use crate::prm::mkey::Mkey;
@@ -49,8 +51,12 @@ const _: () = assert!(GRH + MAD == RECEIVED as usize && MAD == MAD_LEN as usize,
 const RECEIVE_STRIDE: usize = 320;
 /// Where the send buffers start.
 const SEND_AT: usize = RECEIVE_STRIDE * RECEIVES as usize;
+/// Where the memory starts that takes the rest of a packet that is no MAD.
+const OVERFLOW_AT: usize = SEND_AT + MAD * SENDS as usize;
+/// Its bytes: no packet has a longer payload than 4,096 bytes.
+const OVERFLOW: u32 = 4096 - MAD_LEN;
 /// Bytes of all buffers.
-const BUFFERS: usize = SEND_AT + MAD * SENDS as usize;
+const BUFFERS: usize = OVERFLOW_AT + OVERFLOW as usize;
 /// QP1 of the peer.
 const QP1: u32 = 1;
 
@@ -114,6 +120,10 @@ pub(crate) struct Gsi<'p, P: Platform> {
     expected: u16,
     /// Why it must be started anew.
     fault: Option<Fault>,
+    /// When that may be tried.
+    restart: Instant,
+    /// Receive completions taken when the present service has done its share.
+    until: u64,
     /// The last completion event is consumed: ask for another when the queue is empty.
     fired: bool,
     malformed: u32,
@@ -145,6 +155,8 @@ impl<'p, P: Platform> Gsi<'p, P> {
                     reaped: 0,
                     expected: 0,
                     fault: None,
+                    restart: Instant::ZERO,
+                    until: work::DATAGRAMS.into(),
                     fired: false,
                     malformed: 0,
                 };
@@ -195,7 +207,7 @@ impl<'p, P: Platform> Gsi<'p, P> {
             requests: SENDS,
             receives: RECEIVES,
             request_segments: 1,
-            receive_segments: 1,
+            receive_segments: 2,
             uar,
             doorbell: Doorbell::shared(uar.offset, device.config.write_combining),
             shared: None,
@@ -252,25 +264,39 @@ impl<'p, P: Platform> Gsi<'p, P> {
         self.malformed
     }
 
-    /// Starts QP1 anew if it failed.
-    pub(crate) fn service(&mut self, device: &mut Device<'p, P>) -> Result<(), Fault> {
+    /// Starts QP1 anew if it failed, and lets [`Gsi::recv`] take more datagrams.
+    pub(crate) fn service(
+        &mut self,
+        device: &mut Device<'p, P>,
+        now: Instant,
+    ) -> Result<(), Fault> {
+        self.until = self.ends.recv_cq.taken().saturating_add(work::DATAGRAMS.into());
         self.reap();
-        if self.fault.is_none() {
+        if self.fault.is_none() || now < self.restart {
             return Ok(());
         }
+        self.restart = now + work::RESTART;
         if let Some(qp) = self.parts.qp {
             qp::reset(device, qp.qpn)?;
         }
         // Nothing completes any more; earlier completions belong to the queue pair before the
         // reset.
-        while self.ends.send_cq.poll().is_some() {}
-        while self.ends.recv_cq.poll().is_some() {}
+        self.ends.send_cq.discard();
+        self.ends.recv_cq.discard();
         self.ends.sq.restart();
         self.ends.rq.restart();
         (self.posted, self.reaped, self.expected) = (0, 0, 0);
         self.start(device)?;
         self.fault = None;
         Ok(())
+    }
+
+    /// When [`Gsi::service`] has something to do even if no event comes.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        match self.fault {
+            Some(_) => Some(self.restart),
+            None => (self.ends.recv_cq.taken() >= self.until).then_some(Instant::ZERO),
+        }
     }
 
     /// Sends one MAD along `path`.
@@ -297,26 +323,24 @@ impl<'p, P: Platform> Gsi<'p, P> {
         Ok(())
     }
 
-    /// The next MAD that arrived; call until `None`.
+    /// The next MAD that arrived; call until `None`. Takes [`work::DATAGRAMS`] completions at most
+    /// between two services.
     pub(crate) fn recv(&mut self) -> Option<MadIn> {
-        for _ in 0..2 * RECEIVES {
-            let Some(completion) = self.ends.recv_cq.poll() else {
-                if self.fired {
-                    self.fired = false;
-                    self.ends.recv_cq.arm(false);
-                }
-                return None;
-            };
+        while let Some(completion) = poll(&mut self.ends.recv_cq, self.until) {
             if !self.in_turn(&completion) {
-                return None;
+                break;
             }
             let slot = completion.token & (RECEIVES - 1);
             let mad = self.read(slot, completion.len);
             self.post(slot);
-            match mad {
-                Some(mad) => return Some(mad),
-                None => self.malformed = self.malformed.wrapping_add(1),
+            if mad.is_some() {
+                return mad;
             }
+            self.malformed = self.malformed.wrapping_add(1);
+        }
+        // If entries are left, the event comes at once.
+        if core::mem::take(&mut self.fired) {
+            self.ends.recv_cq.arm(false);
         }
         None
     }
@@ -348,7 +372,9 @@ impl<'p, P: Platform> Gsi<'p, P> {
     /// Gives a receive buffer to the device.
     fn post(&mut self, slot: u16) {
         let addr = address(self.receive_buffer(slot));
-        self.ends.rq.recv(&[Segment { addr, len: RECEIVED, lkey: self.lkey }]);
+        let rest = address(self.buffers.wrapping_add(OVERFLOW_AT));
+        let list = [(addr, RECEIVED), (rest, OVERFLOW)];
+        self.ends.rq.recv(&list.map(|(addr, len)| Segment { addr, len, lkey: self.lkey }));
     }
 
     fn receive_buffer(&self, slot: u16) -> usize {
@@ -357,10 +383,8 @@ impl<'p, P: Platform> Gsi<'p, P> {
 
     /// Takes note of sends that finished.
     fn reap(&mut self) {
-        for _ in 0..2 * SENDS {
-            let Some(completion) = self.ends.send_cq.poll() else {
-                return;
-            };
+        let until = self.ends.send_cq.taken().saturating_add(SENDS.into());
+        while let Some(completion) = poll(&mut self.ends.send_cq, until) {
             if self.posted != self.reaped {
                 self.reaped = self.reaped.wrapping_add(1);
             }
@@ -369,6 +393,11 @@ impl<'p, P: Platform> Gsi<'p, P> {
             }
         }
     }
+}
+
+/// The next completion, unless `until` entries have been taken.
+fn poll<P: Platform>(cq: &mut Cq<'_, P>, until: u64) -> Option<Completion> {
+    if cq.taken() < until { cq.poll() } else { None }
 }
 
 /// What the key calls a place in the arena: its offset, so that the device sees no address of the

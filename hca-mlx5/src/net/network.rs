@@ -12,6 +12,7 @@ use core::time::Duration;
 use dat_core::Instant;
 use dat_core::provider::{Fault, Net};
 
+use crate::data::work;
 use crate::device::{Device, note};
 use crate::net::eth::{self, FRAME_MAX, Port};
 use crate::net::neigh::{Counters, Mac, Neighbours};
@@ -22,8 +23,6 @@ use crate::verbs::mkey;
 
 /// Neighbours remembered.
 const NEIGHBOURS: usize = 64;
-/// Frames taken in, and sent, in one call.
-const PER_CALL: usize = 64;
 /// Least time between two attempts to make a failed port anew.
 const REBUILD: Duration = Duration::from_secs(1);
 
@@ -39,6 +38,8 @@ pub(crate) struct Network<'p, P: Platform> {
     addresses: u16,
     rebuild: Instant,
     fired: bool,
+    /// The last service left frames behind.
+    more: bool,
 }
 
 impl<'p, P: Platform> Network<'p, P> {
@@ -58,6 +59,7 @@ impl<'p, P: Platform> Network<'p, P> {
             addresses: 0,
             rebuild: now,
             fired: false,
+            more: false,
         };
         for &(addr, mac) in device.config.neighbours {
             this.neighbours.fix(addr, mac)?;
@@ -178,14 +180,13 @@ impl<'p, P: Platform> Network<'p, P> {
             let _ = self.port.close(device).and_then(|()| self.open_port(device));
         }
         let mut frame = [0; FRAME_MAX];
-        for _ in 0..PER_CALL {
-            let Some(len) = self.port.recv(&mut frame) else {
-                break;
-            };
+        let mut left = work::FRAMES;
+        while let Some(len) = self.port.recv(&mut frame, &mut left) {
             if let Some(frame) = frame.get(..len) {
                 self.neighbours.receive(frame, now);
             }
         }
+        self.more = left == 0;
         self.transmit(now);
         if core::mem::take(&mut self.fired) {
             self.port.arm();
@@ -193,7 +194,7 @@ impl<'p, P: Platform> Network<'p, P> {
     }
 
     fn transmit(&mut self, now: Instant) {
-        for _ in 0..PER_CALL {
+        for _ in 0..work::FRAMES {
             let Some(frame) = self.neighbours.transmit(now) else {
                 return;
             };
@@ -207,6 +208,7 @@ impl<'p, P: Platform> Network<'p, P> {
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         // A port that does not work wants to be made anew.
         let rebuild = (!self.port.works()).then_some(self.rebuild);
+        let rebuild = if self.more { Some(Instant::ZERO) } else { rebuild };
         let neighbours = self.neighbours.next_deadline();
         Instant::sooner(rebuild, neighbours)
     }

@@ -495,6 +495,19 @@ fn events_become_notices_of_known_objects() {
 }
 
 #[test]
+fn a_flood_of_port_events_costs_one_command_in_each_service() {
+    let p = Scripted::<false>::new();
+    let mut hca = open(&p);
+    for _ in 0..60 {
+        let _ = hca.device.events.push_back(Event::Port { port: 1, up: false });
+    }
+    hca.collect(NOW);
+    assert_eq!(p.of(Opcode::QueryVportState).len(), 1);
+    assert!(matches!(hca.notice(), Some(Notice::Link(true))));
+    assert!(hca.notice().is_none());
+}
+
+#[test]
 fn failures_of_qp1_stay_inside_and_are_mended() {
     let p = Scripted::<false>::new();
     let mut hca = open(&p);

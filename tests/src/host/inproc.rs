@@ -280,7 +280,7 @@ impl Dma for Slot {
         &self.memory
     }
 
-    fn alloc(&self, len: usize, align: usize, _: Reach) -> Option<Span> {
+    fn alloc(&self, len: usize, align: usize, reach: Reach) -> Option<Span> {
         let len = len.max(1).checked_next_multiple_of(64)?;
         let mut free = lock(&self.free);
         let (&at, &size, start) = free.iter().find_map(|(at, size)| {
@@ -295,11 +295,15 @@ impl Dma for Slot {
             free.insert(start + len, at + size - start - len);
         }
         drop(free);
-        lock(&self.views).clear(start, len);
-        Some(Span { offset: start, len })
+        let span = Span { offset: start, len };
+        let mut views = lock(&self.views);
+        views.handed_out(span, reach);
+        views.clear(start, len);
+        Some(span)
     }
 
     fn free(&self, span: Span) {
+        lock(&self.views).given_back(span);
         let mut free = lock(&self.free);
         let (mut at, mut len) = (span.offset, span.len.max(1).next_multiple_of(64));
         if let Some((&before, &size)) = free.range(..at).next_back() {

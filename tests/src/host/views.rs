@@ -11,6 +11,10 @@
 //!   that, only a single 32-bit load sees it, as a coherent load of that very word would; every
 //!   wider read still gets the old bytes.
 //!
+//! A hostile device does not keep to that: a [`Liar`] may write whatever the device may write, just
+//! before any load of the driver's. Every store of the driver's must be to memory that was handed
+//! out ([`Views::strays`]).
+//!
 //! Addresses: the device reaches the arena through a page table of its own ([`Views::iova`]), in
 //! which neighbouring pages are neighbours only within short runs, so that a driver that forgets to
 //! ask per page is found out. Firmware pages are a reserve outside the arena, made on first touch.
@@ -20,11 +24,12 @@
     reason = "memory for a device, even an emulated one, is reached through raw pointers"
 )]
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
 
 use hca_mlx5::dma::{Memory, Probe};
+use hca_mlx5::platform::{Reach, Span};
 use mlx5_model::host::{DmaError, HostMemory};
 
 use super::inproc::lock;
@@ -39,8 +44,11 @@ pub const RUN: usize = 64;
 #[repr(C, align(4096))]
 struct Page([u8; PAGE]);
 
+/// Called before each load of the driver's from memory that the device may write, with the offset
+/// and what is there for the driver: may change that.
+pub type Liar = Box<dyn FnMut(usize, &mut [u8]) + Send>;
+
 /// Memory of one HCA.
-#[derive(Debug)]
 pub struct Views {
     /// What the CPU sees.
     cpu: Memory,
@@ -60,6 +68,16 @@ pub struct Views {
     reserve: Vec<u64>,
     /// Accesses refused.
     pub refused: u64,
+    /// What is handed out: length, and whether the device may write it.
+    spans: BTreeMap<usize, (usize, bool)>,
+    liar: Option<Liar>,
+    strays: u64,
+}
+
+impl std::fmt::Debug for Views {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Views").field("len", &self.len()).finish_non_exhaustive()
+    }
 }
 
 impl Views {
@@ -98,7 +116,58 @@ impl Views {
             firmware: HashMap::new(),
             reserve: (0..reserve as u64).rev().map(|n| (0x80_0000 + n) << 12).collect(),
             refused: 0,
+            spans: BTreeMap::new(),
+            liar: None,
+            strays: 0,
         }
+    }
+
+    /// Takes note that a span was handed out.
+    pub(crate) fn handed_out(&mut self, span: Span, reach: Reach) {
+        self.spans.insert(span.offset, (span.len, reach == Reach::ReadWrite));
+    }
+
+    /// Takes note that it was given back.
+    pub(crate) fn given_back(&mut self, span: Span) {
+        self.spans.remove(&span.offset);
+    }
+
+    /// From now on the device is hostile, or not.
+    pub fn lie(&mut self, liar: Option<Liar>) {
+        self.liar = liar;
+    }
+
+    /// Stores of the driver's to memory that nobody has.
+    #[must_use]
+    pub const fn strays(&self) -> u64 {
+        self.strays
+    }
+
+    /// The span that holds those bytes: whether the device may write it.
+    fn span(&self, offset: usize, len: usize) -> Option<bool> {
+        let (start, &(size, writable)) = self.spans.range(..=offset).next_back()?;
+        (offset + len <= start + size).then_some(writable)
+    }
+
+    /// A load of the driver's is about to begin.
+    fn loads(&mut self, offset: usize, len: usize) {
+        if self.span(offset, len) != Some(true) {
+            return;
+        }
+        let Some(mut liar) = self.liar.take() else { return };
+        let mut bytes = vec![0; len];
+        self.cpu.read_bytes(offset, &mut bytes);
+        if len == 4 && !self.stores.iter().any(|&(at, size)| at < offset + 4 && offset < at + size)
+        {
+            bytes.copy_from_slice(&self.device[offset..offset + 4]);
+        }
+        let honest = bytes.clone();
+        liar(offset, &mut bytes);
+        if bytes != honest {
+            self.device[offset..offset + len].copy_from_slice(&bytes);
+            self.cpu.write_bytes(offset, &bytes);
+        }
+        self.liar = Some(liar);
     }
 
     /// Bytes of the arena.
@@ -156,6 +225,7 @@ impl Views {
     pub fn reclaim(&mut self) {
         let pages: Vec<u64> = self.firmware.drain().map(|(page, _)| page << 12).collect();
         self.reserve.extend(pages);
+        self.spans.clear();
         self.release();
         self.acquire();
     }
@@ -184,6 +254,7 @@ impl Views {
     /// A store: in the CPU's view already. A work request is stored word by word.
     fn stored(&mut self, offset: usize, len: usize) {
         let len = len.min(self.cpu.len() - offset);
+        self.strays += u64::from(self.span(offset, len).is_none());
         let step = if len <= 64 { 8 } else { len };
         let words = (0..len).step_by(step);
         self.stores.extend(words.map(|at| (offset + at, step.min(len - at))));
@@ -273,7 +344,17 @@ impl Shared {
 /// The driver's loads and stores.
 impl Probe for Shared {
     fn load32(&self, offset: usize, value: u32) -> u32 {
-        lock(&self.0).load32(offset, value)
+        let mut views = lock(&self.0);
+        if views.liar.is_none() {
+            return views.load32(offset, value);
+        }
+        views.loads(offset, 4);
+        let mut bytes = [0; 4];
+        views.cpu.read_bytes(offset, &mut bytes);
+        views.load32(offset, u32::from_ne_bytes(bytes))
+    }
+    fn load(&self, offset: usize, len: usize) {
+        lock(&self.0).loads(offset, len);
     }
     fn store(&self, offset: usize, bytes: &[u8]) {
         lock(&self.0).stored(offset, bytes.len());

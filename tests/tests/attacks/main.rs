@@ -1,5 +1,5 @@
-//! An attacker on the wire, or at the other end of the vfio-user socket, against the whole driver:
-//! each test is an attack, and passes if the attack fails.
+//! An attacker on the wire, in the device, or at the other end of the vfio-user socket, against the
+//! whole driver: each test is an attack, and passes if the attack fails.
 //!
 //! The attacker can put any frame on the link of a side and has read the standards. Where a test
 //! gives it more, such as the communication IDs of a connection, it does so to change one field at
@@ -14,6 +14,7 @@
 )]
 
 mod blind;
+mod device;
 mod forged;
 mod keys;
 mod mads;

@@ -150,6 +150,28 @@ fn an_impossible_offer_takes_no_more_than_was_given() {
     assert!(platform.given.borrow().is_empty());
 }
 
+/// Each page comes within the time that a teardown waits for one, so that all of one request would
+/// take minutes, and there are many of them.
+#[test]
+fn offers_that_are_not_kept_hold_one_service_up_for_five_seconds() {
+    let platform = Scripted::new();
+    let mut device = open(&platform);
+    platform.tiny.borrow_mut().takes =
+        (0..60_u32 * 4_000).map(|n| u32::from(n % 4_000 == 0).try_into().unwrap()).collect();
+    for _ in 0..3 {
+        request(&platform, 7, -500);
+    }
+    for left in [2, 1, 0] {
+        let before = platform.now();
+        device.service(Instant::from_nanos(platform.now()));
+        let waited = platform.now() - before;
+        assert!((4_900_000_000..5_200_000_000).contains(&waited), "{waited}");
+        assert_eq!(device.requests.len(), left);
+        assert_eq!(device.next_deadline() == Instant::ZERO, left > 0, "{left} wait");
+    }
+    assert_eq!(device.firmware_pages() as usize, platform.given.borrow().len());
+}
+
 #[test]
 fn a_request_beyond_the_budget_is_refused_and_answered() {
     let platform = Scripted::new();

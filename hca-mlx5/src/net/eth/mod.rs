@@ -203,11 +203,12 @@ impl<'p, P: Platform> Port<'p, P> {
     }
 
     /// The next received frame and its length, if one is there that fits `to`; call until `None`.
-    /// Also processes completions of sends, so a caller that only sends must call it now and then,
-    /// too.
-    pub fn recv(&mut self, to: &mut [u8]) -> Option<usize> {
-        for _ in 0..CQ_ENTRIES {
+    /// Takes `left` completions at most, and counts it down. Also processes completions of sends,
+    /// so a caller that only sends must call it now and then, too.
+    pub fn recv(&mut self, to: &mut [u8], left: &mut usize) -> Option<usize> {
+        while let Some(rest) = left.checked_sub(1) {
             let completion = self.ends.as_mut()?.cq.poll()?;
+            *left = rest;
             if let Some(len) = self.completed(&completion, to) {
                 return Some(len);
             }

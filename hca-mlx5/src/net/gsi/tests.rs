@@ -20,6 +20,9 @@ const PATH: Path = Path {
     flow_label: 0x3c52a,
 };
 
+/// Bytes of a receive: the buffer, and what takes the rest of a packet that is no MAD.
+const STRIDE: usize = 32;
+
 /// The 40 bytes before a datagram from `from` over IPv4; the first 20 hold garbage.
 fn v4(from: [u8; 4]) -> [u8; 40] {
     let mut grh = [0x6b; 40];
@@ -46,7 +49,7 @@ fn v6(from: [u8; 16], next_header: u8) -> [u8; 40] {
 
 /// The device delivers a datagram into the receive of `token`.
 fn deliver(p: &Scripted<false>, token: u16, grh: &[u8; 40], mad: u8, len: u32) {
-    let receive = p.qp_rings(0).0 + 16 * usize::from(token & (RECEIVES - 1));
+    let receive = p.qp_rings(0).0 + STRIDE * usize::from(token & (RECEIVES - 1));
     let pointer = p.bytes(receive, 16);
     let addr = u64::from_be_bytes(pointer[8..].try_into().unwrap());
     let at = usize::try_from(addr).unwrap();
@@ -136,10 +139,9 @@ fn receives_are_posted_and_an_event_is_asked_for() {
     let (_device, _gsi) = up(&p);
     let (receive, _) = p.qp_rings(0);
     for slot in 0..usize::from(RECEIVES) {
-        assert_eq!(p.bytes(receive + 16 * slot, 4), 296_u32.to_be_bytes());
+        assert_eq!(p.bytes(receive + STRIDE * slot, 4), 296_u32.to_be_bytes());
     }
-    let arms = p.take().into_iter().filter(|op| matches!(op, Op::Write64(0x2020, _))).count();
-    assert_eq!(arms, 1);
+    assert_eq!(arms(&p), 1);
 }
 
 #[test]
@@ -197,8 +199,9 @@ fn a_datagram_over_ipv6_arrives() {
 #[test]
 fn receives_go_round_the_ring() {
     let p = Scripted::<false>::new();
-    let (_device, mut gsi) = up(&p);
+    let (mut device, mut gsi) = up(&p);
     for token in 0..3 * RECEIVES + 4 {
+        gsi.service(&mut device, Instant::ZERO).unwrap();
         deliver(&p, token, &v4([10, 0, 0, 2]), token as u8, 296);
         assert_eq!(gsi.recv().unwrap().mad[0], token as u8);
     }
@@ -246,9 +249,6 @@ fn the_event_is_asked_for_again_only_after_one_came() {
     let p = Scripted::<false>::new();
     let (_device, mut gsi) = up(&p);
     p.take();
-    let arms = |p: &Scripted<false>| {
-        p.take().into_iter().filter(|op| matches!(op, Op::Write64(0x2020, _))).count()
-    };
     assert!(gsi.recv().is_none());
     assert_eq!(arms(&p), 0);
     deliver(&p, 0, &v4([10, 0, 0, 2]), 0, 296);
@@ -266,7 +266,7 @@ fn after_a_failure_it_starts_anew() {
     gsi.send(&PATH, &[0; 256]).unwrap();
     complete(&p, 0, SENDS, 0, 13, 0);
     assert_eq!(gsi.send(&PATH, &[0; 256]).unwrap_err().operation, "QP1");
-    gsi.service(&mut device).unwrap();
+    gsi.service(&mut device, Instant::ZERO).unwrap();
     assert_eq!(p.of(Opcode::ToRstQp).len(), 1);
     assert_eq!(p.of(Opcode::Rtr2RtsQp).len(), 2);
     let (receive, send) = p.qp_rings(0);
@@ -294,8 +294,132 @@ fn a_receive_out_of_turn_starts_it_anew() {
     cqe[0x3f] = 0x20;
     p.put(p.cq_ring(1), &cqe);
     assert!(gsi.recv().is_none());
-    gsi.service(&mut device).unwrap();
+    gsi.service(&mut device, Instant::ZERO).unwrap();
     assert_eq!(p.of(Opcode::ToRstQp).len(), 1);
+}
+
+/// From now on the device writes completions of that kind into the `nth` queue as fast as they are
+/// taken, and a driver that takes more than `most` in one call fails the test.
+fn endless(p: &Scripted<false>, queues: &'static [(usize, u16)], opcode: u8, most: u32) {
+    let rings: Vec<_> = queues.iter().map(|&(nth, entries)| (p.cq_ring(nth), entries)).collect();
+    let mut taken = std::vec![0_u32; rings.len()];
+    p.look(move |offset, value| {
+        for ((ring, entries), taken) in rings.iter().zip(&mut taken) {
+            let at = offset.wrapping_sub(*ring);
+            if at < 64 * usize::from(*entries) && at % 64 == 0x3c {
+                let lap = (*taken / u32::from(*entries)) & 1;
+                assert!(*taken < most, "the driver takes completions without end");
+                *taken += 1;
+                return (u32::from(opcode) << 4 | lap).to_be();
+            }
+        }
+        value
+    });
+}
+
+fn arms(p: &Scripted<false>) -> usize {
+    p.take().into_iter().filter(|op| matches!(op, Op::Write64(0x2020, _))).count()
+}
+
+#[test]
+fn completions_without_end_hold_up_no_restart() {
+    let p = Scripted::<false>::new();
+    let (mut device, mut gsi) = up(&p);
+    gsi.fail(fault!(BadState, "QP1", "it failed"));
+    endless(&p, &[(0, SENDS), (1, RECEIVES)], 0, 4 * u32::from(RECEIVES));
+    gsi.service(&mut device, Instant::ZERO).unwrap();
+}
+
+#[test]
+fn malformed_datagrams_without_end_hold_up_no_call_and_an_event_is_asked_for() {
+    let p = Scripted::<false>::new();
+    let (mut device, mut gsi) = up(&p);
+    gsi.service(&mut device, Instant::ZERO).unwrap();
+    // Each reports 0 bytes, in turn.
+    let ring = p.cq_ring(1);
+    let mut taken = 0_u32;
+    p.look(move |offset, value| {
+        let at = offset.wrapping_sub(ring);
+        if at >= 64 * usize::from(RECEIVES) || at % 64 != 0x3c {
+            return value;
+        }
+        let entry = taken << 16 | 2 << 4 | (taken / u32::from(RECEIVES)) & 1;
+        taken += 1;
+        assert!(taken <= 2 * u32::from(work::DATAGRAMS), "the driver takes them without end");
+        entry.to_be()
+    });
+    gsi.event();
+    p.take();
+    for _ in 0..4 {
+        assert!(gsi.recv().is_none());
+    }
+    assert_eq!(gsi.malformed(), work::DATAGRAMS.into());
+    assert_eq!(arms(&p), 1);
+    assert_eq!(gsi.next_deadline(), Some(Instant::ZERO), "there is more");
+}
+
+#[test]
+fn entries_of_no_kind_without_end_hold_up_no_call() {
+    let p = Scripted::<false>::new();
+    let (mut device, mut gsi) = up(&p);
+    endless(&p, &[(0, SENDS), (1, RECEIVES)], 9, 3 * u32::from(work::DATAGRAMS));
+    gsi.service(&mut device, Instant::ZERO).unwrap();
+    for _ in 0..4 {
+        assert!(gsi.recv().is_none());
+    }
+}
+
+/// Anybody can send a datagram of the link's MTU to QP1. A receive that is too short for it fails
+/// the queue pair on some devices, and with it all connection management.
+#[test]
+fn a_receive_has_room_for_the_longest_datagram() {
+    let p = Scripted::<false>::new();
+    let (_device, _gsi) = up(&p);
+    let (receive, _) = p.qp_rings(0);
+    let held = p.live.borrow().clone();
+    for slot in 0..usize::from(RECEIVES) {
+        let list = p.bytes(receive + STRIDE * slot, STRIDE);
+        let mut room = 0;
+        for pointer in list.chunks(16) {
+            let len = u32::from_be_bytes(pointer[..4].try_into().unwrap()) as usize;
+            let at = u64::from_be_bytes(pointer[8..].try_into().unwrap()) as usize;
+            assert!(held.iter().any(|(start, size)| *start <= at && at + len <= start + size));
+            room += len;
+        }
+        assert!(room >= 40 + 4096, "{room}");
+    }
+}
+
+#[test]
+fn a_datagram_that_is_too_long_is_counted_and_harms_no_other() {
+    let p = Scripted::<false>::new();
+    let (_device, mut gsi) = up(&p);
+    deliver(&p, 0, &v4([10, 0, 0, 2]), 1, 40 + 4096);
+    deliver(&p, 1, &v4([10, 0, 0, 3]), 2, 296);
+    assert_eq!(gsi.recv().unwrap().mad[0], 2);
+    assert_eq!(gsi.malformed(), 1);
+}
+
+#[test]
+fn a_failed_queue_pair_is_started_anew_when_the_deadline_says_and_not_all_the_time() {
+    let p = Scripted::<false>::new();
+    let (mut device, mut gsi) = up(&p);
+    let now = Instant::from_nanos(77);
+    assert_eq!(gsi.next_deadline(), None);
+    gsi.fail(fault!(BadState, "QP1", "it failed"));
+    assert!(gsi.next_deadline().is_some_and(|due| due <= now));
+    gsi.service(&mut device, now).unwrap();
+    assert_eq!(gsi.next_deadline(), None);
+    // A device that fails it each time costs a few commands each 10 ms.
+    for _ in 0..100 {
+        gsi.fail(fault!(BadState, "QP1", "it failed again"));
+        gsi.service(&mut device, now).unwrap();
+    }
+    assert_eq!(p.of(Opcode::ToRstQp).len(), 1);
+    let due = gsi.next_deadline().unwrap();
+    assert_eq!(due.since(now), work::RESTART);
+    gsi.service(&mut device, due).unwrap();
+    assert_eq!(p.of(Opcode::ToRstQp).len(), 2);
 }
 
 proptest! {

@@ -63,7 +63,7 @@ fn create<'p>(device: &mut Device<'p, Nic>, config: &Config<'_>) -> Result<Port<
 
 fn receive(port: &mut Port<'_, Nic>) -> Option<Vec<u8>> {
     let mut to = [0; FRAME_MAX];
-    port.recv(&mut to).map(|len| to[..len].to_vec())
+    port.recv(&mut to, &mut 64).map(|len| to[..len].to_vec())
 }
 
 // ---- making and undoing ----
@@ -479,6 +479,24 @@ fn long_frames_are_dropped_and_do_no_harm() {
 }
 
 #[test]
+fn no_more_completions_are_taken_than_the_caller_allows() {
+    let nic = Nic::new();
+    let mut device = nic.device(false);
+    let mut port = create(&mut device, &CONFIG).unwrap();
+    for n in 0..8 {
+        // All but the last are too long.
+        assert!(nic.deliver(&frame(n, if n < 7 { FRAME_MAX + 1 } else { 60 })));
+    }
+    let mut to = [0; FRAME_MAX];
+    let mut left = 5;
+    assert_eq!(port.recv(&mut to, &mut left), None);
+    assert_eq!((left, port.counters().long), (0, 5));
+    left = 5;
+    assert_eq!(port.recv(&mut to, &mut left), Some(60));
+    assert_eq!((left, port.counters().long), (2, 7));
+}
+
+#[test]
 fn a_frame_longer_than_the_callers_buffer_is_dropped() {
     let nic = Nic::new();
     let mut device = nic.device(false);
@@ -486,7 +504,7 @@ fn a_frame_longer_than_the_callers_buffer_is_dropped() {
     assert!(nic.deliver(&frame(1, 100)));
     assert!(nic.deliver(&frame(2, 60)));
     let mut to = [0; 64];
-    assert_eq!(port.recv(&mut to), Some(60));
+    assert_eq!(port.recv(&mut to, &mut 64), Some(60));
     assert_eq!(to[..60], frame(2, 60));
 }
 

@@ -149,6 +149,7 @@ impl Nic {
             monitor: Monitor::new(self, Instant::ZERO),
             events: Deque::new(),
             requests: Deque::new(),
+            more: false,
             counter_set: None,
             disowned: heapless::Vec::new(),
             loss_reported: false,

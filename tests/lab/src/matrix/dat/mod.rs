@@ -162,14 +162,17 @@ fn wire(stage: &mut Stage<'_>) -> Result<String> {
     report(stage, "wire", &[("ours serves", &one), ("Soft-RoCE serves", &other)])
 }
 
+/// Why the stock provider does not pass a row, if it does not.
+fn known(row: &str) -> Option<&'static str> {
+    let mut rows = KNOWN.lines().filter_map(|line| line.split_once('\t'));
+    rows.find_map(|(name, why)| (name == row).then_some(why))
+}
+
 fn stock(stage: &mut Stage<'_>) -> Result<String> {
     let mut outcomes = tiers::stock(stage)?;
-    let known = KNOWN.lines().filter_map(|line| line.split_once('\t'));
-    for (row, why) in known {
-        for (_, outcome) in outcomes.iter_mut().filter(|(name, _)| name == row) {
-            if outcome.is_failed() {
-                *outcome = Outcome::Known(why);
-            }
+    for (row, outcome) in outcomes.iter_mut().filter(|(_, outcome)| outcome.is_failed()) {
+        if let Some(why) = known(row) {
+            *outcome = Outcome::Known(why);
         }
     }
     report(stage, "stock", &[("stock on both sides", &outcomes)])

@@ -4,6 +4,7 @@ use anyhow::{Context, Error, Result, anyhow};
 
 use super::environment::{self, Place, loaded};
 use super::kit::Kit;
+use super::known;
 use super::rows::{POINT, PORT, Plan, Row, STAYS};
 use crate::matrix::judge;
 use crate::matrix::outcome::{Outcome, attempt};
@@ -59,7 +60,7 @@ impl<'p, 'k, 'm, G: Environment<'m>> Runner<'p, 'k, G> {
     /// Runs a row so often.
     pub(super) fn row(&mut self, row: &Row, loops: u32) -> Outcome {
         let mut done = 0;
-        let stock = self.kit.is_none();
+        let stock = self.kit.is_none() && known(&row.name).is_none();
         let repeats = |error: &Error| stock || error.is::<judge::Early>();
         let outcome = attempt(&row.name, 1 + ANEW * loops, repeats, || {
             while done < loops {
