@@ -559,10 +559,14 @@ pub struct HcaLimits {
     pub max_pd: u32,
     /// Largest payload of a packet on this port.
     pub mtu: Mtu,
+    /// Largest payload that a connection is offered with; a peer may ask for up to `mtu`.
+    pub path_mtu: Mtu,
     /// Memory windows exist.
     pub windows: bool,
     /// Atomics on 8 bytes exist, as initiator and as responder.
     pub atomics: bool,
+    /// A region that a work request registers may allow them too.
+    pub registered_atomics: bool,
     /// Most segments of a datagram that is sent; 0 if there are no queue pairs for datagrams.
     pub max_datagram_segments: u8,
     /// Ack delay code of this device (CM target ACK delay).

@@ -176,7 +176,7 @@ impl<P: Provider> Ia<'_, P> {
             initiator_depth: control.attr.max_rdma_read_out,
             retry_count: RETRIES.0,
             rnr_retry: RETRIES.1,
-            mtu: limits.mtu,
+            mtu: limits.path_mtu,
             ack_timeout: ack_timeout(limits.ack_delay, PACKET_LIFETIME),
             flow_label: 0,
             traffic_class: 0,

@@ -200,10 +200,11 @@ impl<const WC: bool> Scripted<WC> {
             key_rest: KeyRest::default(),
             queue: CommandQueue::new(self, Some(Duration::from_millis(10)), None).unwrap(),
             stage: Stage::Running,
-            pages: Ledger::new(0),
+            pages: Ledger::new(0, false),
             caps,
             identity: Identity {
                 mac: MAC,
+                mac_given: true,
                 node_guid: 0x1234,
                 frame_size: 1522,
                 min_wqe_inline_mode: 1,

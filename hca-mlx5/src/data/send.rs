@@ -24,6 +24,7 @@ use super::address_vector::address;
 use super::ring::{self, RECORD, Record, Ring, SECOND};
 use crate::platform::dma::{Entries, Probe};
 use crate::platform::{Fence, Platform, Span};
+use crate::prm::caps::GeneralCap;
 use crate::prm::wqe::{self, Av, CtrlHead, CtrlTail, UmrHead, UmrKey};
 
 /// Blocks of the widest WQE, a window bind; a request of [`MAX_SEGMENTS`] segments is no wider.
@@ -119,6 +120,40 @@ impl Doorbell {
     }
 }
 
+/// How the device wants its fast registrations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Umr {
+    /// In `fm_ce_se`: what it waits for.
+    pub(super) fence: u8,
+    /// It may change the page size and the right to atomics.
+    pub(super) page_size: bool,
+    pub(super) atomics: bool,
+}
+
+impl Umr {
+    /// As the capabilities say (Linux `get_umr_fence`, `umr_check_mkey_mask`).
+    pub(crate) fn of(caps: &GeneralCap<[u8; 256]>) -> Self {
+        let fence = match caps.umr_fence() {
+            0 => wqe::FENCE_STRONG,
+            1 => wqe::FENCE_SMALL,
+            _ => 0,
+        };
+        Self {
+            fence,
+            page_size: !caps.umr_modify_entity_size_disabled(),
+            atomics: !caps.umr_modify_atomic_disabled(),
+        }
+    }
+
+    /// The fields of a key that a registration sets.
+    fn mask(self) -> u64 {
+        let unless = |allowed: bool, field: u64| if allowed { 0 } else { field };
+        let left_out =
+            unless(self.page_size, wqe::mask::PAGE_SIZE) | unless(self.atomics, wqe::mask::A);
+        wqe::mask::REGISTER & !left_out
+    }
+}
+
 /// How the doorbell of one WQE is rung. Positive: its whole block goes to one half of the register,
 /// and the other half lies so many bytes away. Otherwise one of the two constants. It is one signed
 /// word because the fast path then tells the three apart by one test.
@@ -197,6 +232,7 @@ pub struct Sq<'p, P: Platform> {
     waiting: u64,
     /// The next WQE carries a fence, because a window was bound before it.
     fence: bool,
+    pub(super) umr: Umr,
 }
 
 impl<P: Platform> fmt::Debug for Sq<'_, P> {
@@ -216,6 +252,7 @@ impl<'p, P: Platform> Sq<'p, P> {
         ring: Ring,
         record: Record,
         doorbell: Doorbell,
+        umr: Umr,
     ) -> Option<Self> {
         let usual = match doorbell {
             Doorbell { combined: false, .. } => WORD_ONLY,
@@ -239,6 +276,7 @@ impl<'p, P: Platform> Sq<'p, P> {
             usual,
             waiting: 0,
             fence: false,
+            umr,
         })
     }
 
@@ -687,11 +725,18 @@ impl<'p, P: Platform> Sq<'p, P> {
     }
 
     fn register(&mut self, made: &Registration, flags: PostFlags) -> u16 {
+        let due = self.take_pending_fence(flags);
+        // Strong ordering contains the other fences, and the codes do not add up.
+        let (flags, fence) = match self.umr.fence {
+            wqe::FENCE_STRONG => (flags.difference(PostFlags::FENCE), wqe::FENCE_STRONG),
+            _ if flags.contains(PostFlags::FENCE) => (flags, 0),
+            own => (flags, own),
+        };
         let [head, mut tail] = self.control(self.start(wqe::UMR, 9), flags, made.old_key);
-        tail |= self.take_pending_fence(flags);
+        tail |= if fence == 0 { due } else { CtrlTail::new(fence, 0).word().to_be() };
         let octowords = wqe::page_octowords(made.pages.count);
         let umr = UmrHead::register(octowords).word();
-        let [umr, mask] = [umr, wqe::mask::REGISTER].map(u64::to_be);
+        let [umr, mask] = [umr, self.umr.mask()].map(u64::to_be);
         self.store(self.head, &[head, tail, umr, mask, 0, 0, 0, 0]);
 
         let [_, _, _, low] = made.new_key.to_be_bytes();

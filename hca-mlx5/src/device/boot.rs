@@ -35,6 +35,9 @@ mod tests;
 /// Time limit of the firmware after it was given the command page, where the device names none.
 const COMMAND_QUEUE_TIMEOUT: core::time::Duration = core::time::Duration::from_secs(2);
 
+/// The port type of InfiniBand; 1 is Ethernet.
+const INFINIBAND: u8 = 0;
+
 /// Log2 of the entries of the asynchronous event queue.
 const LOG_ASYNC_EVENTS: u8 = 8;
 /// Log2 of the entries of the event queues of commands and of page requests: a page of memory each.
@@ -71,6 +74,7 @@ impl<'p, P: Platform> Device<'p, P> {
         }
         let mut random = Random::new(config.entropy);
         let firmware = await_firmware(platform, config)?;
+        let initialized = Initializing(health::read(platform, init_seg::INITIALIZING));
         let mut queue = CommandQueue::new(platform, config.command_timeout, config.observer)?;
         queue.set_token(random.next_byte());
         let mut device = Self {
@@ -81,7 +85,7 @@ impl<'p, P: Platform> Device<'p, P> {
             key_rest: KeyRest::default(),
             queue,
             stage: Stage::CommandQueue,
-            pages: Ledger::new(config.page_budget),
+            pages: Ledger::new(config.page_budget, initialized.embedded_cpu()),
             caps: Caps::default(),
             identity: Identity { firmware, ..Identity::default() },
             uar: Uar { number: 0, offset: 0 },
@@ -162,7 +166,7 @@ impl<'p, P: Platform> Device<'p, P> {
 
     /// ENABLE_HCA: the first command, so the first to find that the device cannot reach memory.
     fn enable_hca(&mut self) -> Result<(), Fault> {
-        self.end(Opcode::EnableHca, 0)?;
+        self.run_switch(Opcode::EnableHca)?;
         self.stage = Stage::Enabled;
         Ok(())
     }
@@ -189,14 +193,21 @@ impl<'p, P: Platform> Device<'p, P> {
         // Signatures of replies are not looked at; and the driver's pages are those of the device.
         cap.set_cmdif_checksum(0);
         cap.set_log_uar_page_sz(0);
-        if let Some(log_max_qp) = config.log_max_qp {
-            cap.set_log_max_qp(cap.log_max_qp().min(log_max_qp));
-        }
+        cap.set_log_max_qp(cap.log_max_qp().min(config.log_max_qp));
         if self.caps.general_max.roce_rw_supported() && self.caps.general_max.roce() {
             cap.set_roce(true);
         }
         self.set_cap(CapType::General, &mut block)?;
         self.caps.general.load(&block, BLOCK_AT);
+        // Before RoCE, which a port for InfiniBand does not have.
+        if self.caps.general.port_type() == INFINIBAND {
+            return Err(fault!(
+                Unsupported,
+                "bring-up",
+                "the port's link type is InfiniBand; RoCE needs Ethernet",
+                "set LINK_TYPE_P1 to ETH with the vendor's firmware configuration tool, and reset the card"
+            ));
+        }
         if !self.caps.general.roce() {
             return Err(fault!(
                 Unsupported,

@@ -20,8 +20,9 @@ const _: () = assert!(ROCE_FRAME_4096 as u32 == 4096 + ROCE_HEADERS);
 /// Choices of the caller at bring-up.
 #[derive(Clone, Copy)]
 pub struct Config<'p> {
-    /// Lowers the number of queue pairs the firmware makes room for: its pages follow from it.
-    pub log_max_qp: Option<u8>,
+    /// Log2 of the queue pairs that the firmware makes room for at most; its pages follow from it.
+    /// 17 by default: some firmware offers more than the page budget has room for.
+    pub log_max_qp: u8,
     /// Most 4 KiB pages the firmware may hold.
     pub page_budget: u32,
     /// Interrupt vector of command events: it ends a sleep in [`relax`] early. No such sleep may
@@ -45,6 +46,9 @@ pub struct Config<'p> {
     /// Largest frame wanted on the port, headers included. Enough for a RoCEv2 packet of 4,096
     /// bytes by default.
     pub frame_size: u16,
+    /// Largest payload that connections are offered with, as far as the port has it. 1,024 bytes by
+    /// default, which fit where a switch or the peer's port has the Ethernet MTU of 1,500.
+    pub path_mtu: Mtu,
     /// Random bytes, not all 0, from which keys, flow labels and the like follow: a peer must not be
     /// able to guess them.
     pub entropy: [u8; 32],
@@ -63,7 +67,7 @@ pub struct Config<'p> {
 impl Default for Config<'_> {
     fn default() -> Self {
         Self {
-            log_max_qp: None,
+            log_max_qp: 17,
             // 128 MiB: more than any card seen asks for.
             page_budget: 32_768,
             // One vector for all but completions, which come too often to share it.
@@ -75,6 +79,7 @@ impl Default for Config<'_> {
             command_timeout: None,
             init_timeout: Duration::from_secs(120),
             frame_size: ROCE_FRAME_4096,
+            path_mtu: Mtu::B1024,
             entropy: [0; 32],
             write_combining: false,
             neighbours: &[],
@@ -98,12 +103,14 @@ impl fmt::Debug for Config<'_> {
 }
 
 impl Config<'_> {
-    /// Asks for frames that hold RoCE packets with `mtu` bytes of payload, and no more.
+    /// Asks for frames that hold RoCE packets with `mtu` bytes of payload, and no more, and offers
+    /// that to peers.
     #[must_use]
     pub const fn with_path_mtu(mut self, mtu: Mtu) -> Self {
         #[expect(clippy::cast_possible_truncation, reason = "4,096 bytes and the headers fit")]
         let frame = (mtu.bytes() + ROCE_HEADERS) as u16;
         self.frame_size = frame;
+        self.path_mtu = mtu;
         self
     }
 }

@@ -125,6 +125,8 @@ impl Caps {
 pub struct Identity {
     /// MAC of the port.
     pub mac: [u8; 6],
+    /// The device has given it; otherwise it is a random one, new with each bring-up.
+    pub mac_given: bool,
     /// Node GUID; made from the MAC where the device has none.
     pub node_guid: u64,
     /// Largest frame the port carries, headers included.
@@ -246,13 +248,13 @@ impl<'p, P: Platform> Device<'p, P> {
         input: &mut [u8],
         output: &mut [u8],
     ) -> Result<(), Fault> {
-        let result = match self.queue.exec(op, op_mod, number, input, output) {
+        let result = match self.carry(op, op_mod, number, input, output) {
             Err(fault)
                 if fault.status == status::NO_RESOURCES
                     && op != Opcode::ManagePages
                     && self.feed() =>
             {
-                self.queue.exec(op, op_mod, number, input, output)
+                self.carry(op, op_mod, number, input, output)
             }
             result => result,
         };
@@ -267,6 +269,26 @@ impl<'p, P: Platform> Device<'p, P> {
             self.queue.kill(hangs);
         }
         result
+    }
+
+    /// Sends a command and waits for its answer. Meanwhile the firmware gets the pages that it asks
+    /// for: it may hold the command back until they come.
+    fn carry(
+        &mut self,
+        op: Opcode,
+        op_mod: u16,
+        number: u32,
+        input: &mut [u8],
+        output: &mut [u8],
+    ) -> Result<(), Fault> {
+        let flight = self.queue.send(op, op_mod, number, input, output)?;
+        while !self.queue.poll(&flight)? {
+            if op != Opcode::ManagePages {
+                self.feed();
+            }
+            self.queue.relax();
+        }
+        self.queue.finish(&flight, output)
     }
 
     /// A command without `op_mod` and with a 16-byte answer, about object `number`: most of them.

@@ -47,10 +47,10 @@ impl<P: Platform> Device<'_, P> {
     /// Asks what the firmware needs now and gives it.
     pub(crate) fn satisfy(&mut self, need: Need) -> Result<(), Fault> {
         let mut output = QueryPagesOut::new();
-        self.exec(Opcode::QueryPages, need as u16, 0, &mut InputHead::new().0, &mut output.0)?;
-        // The reply names the function as the firmware sees it, which on a VF or a DPU is not 0.
+        let mut input = self.own_function();
+        self.exec(Opcode::QueryPages, need as u16, 0, &mut input.0, &mut output.0)?;
+        // The reply names the function as the firmware sees it, which on a VF is not 0.
         self.pages.function_id = output.function_id();
-        self.pages.embedded_cpu = output.embedded_cpu_function();
         // Negative means that it has pages to spare; they come back at teardown.
         match u32::try_from(output.num_pages().cast_signed()) {
             Ok(count @ 1..) => self.give_pages(count),
@@ -203,6 +203,18 @@ impl<P: Platform> Device<'_, P> {
             }
         }
         Ok(())
+    }
+
+    /// The head of a command about this function itself.
+    fn own_function(&self) -> InputHead<[u8; 16]> {
+        let mut input = InputHead::new();
+        input.set_embedded_cpu_function(self.pages.embedded_cpu);
+        input
+    }
+
+    /// ENABLE_HCA or DISABLE_HCA.
+    pub(crate) fn run_switch(&mut self, op: Opcode) -> Result<(), Fault> {
+        self.run(op, 0, &mut self.own_function().0)
     }
 
     fn page_head(&self, count: usize) -> ManagePagesIn<[u8; 16]> {

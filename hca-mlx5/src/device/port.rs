@@ -24,29 +24,21 @@ use crate::prm::vport::{
 /// A frame of 1,500 bytes with headers, VLAN tag and FCS.
 const PLAIN_FRAME: u16 = 1522;
 
-/// The port type of InfiniBand; 1 is Ethernet.
-const INFINIBAND: u8 = 0;
-
 /// RoCE version 2, as the address table counts.
 const ROCE_V2: u8 = 2;
 
 impl<P: Platform> Device<'_, P> {
     /// Brings the port up: frame size, RoCE, link; and reads its identity.
     pub(crate) fn open_port(&mut self, frame_size: u16) -> Result<(), Fault> {
-        if self.caps.general.port_type() == INFINIBAND {
-            return Err(fault!(
-                Unsupported,
-                "bring-up",
-                "the port's link type is InfiniBand; RoCE needs Ethernet",
-                "set LINK_TYPE_P1 to ETH with the vendor's firmware configuration tool, and reset the card"
-            ));
-        }
         let mut output = [0; QUERY_OUT];
         let mut input = InputHead::new().0;
         let op = Opcode::QueryNicVportContext;
         self.exec(op, 0, 0, &mut input, &mut output)?;
         let context = NicVportContext(At::<_, QUERIED_CONTEXT>(&output));
         let [_, _, mac @ ..] = context.permanent_address().to_be_bytes();
+        self.identity.mac_given = mac != [0; 6];
+        // A fresh virtual function has none.
+        let mac = if self.identity.mac_given { mac } else { self.random_mac() };
         self.identity.mac = mac;
         self.identity.min_wqe_inline_mode = context.min_wqe_inline_mode();
         self.identity.node_guid = match context.node_guid() {
@@ -67,6 +59,12 @@ impl<P: Platform> Device<'_, P> {
         // Without it the administrative state does not count.
         paos.set_ase(true);
         self.register(Register::Paos, reg::WRITE, &mut paos.0).map(drop)
+    }
+
+    /// A random MAC, unicast and locally administered, as mlx5e makes one.
+    fn random_mac(&mut self) -> [u8; 6] {
+        let [first, b, c, d, e, f, ..] = self.random.next_u64().to_le_bytes();
+        [first & 0xfc | 2, b, c, d, e, f]
     }
 
     /// Sets port and virtual port to frames of `wanted` bytes, or what the port can do; returns

@@ -71,7 +71,7 @@ impl<P: Platform> Device<'_, P> {
         if self.stage >= Stage::Enabled && self.reachable() {
             note(&mut first, self.take_all_pages());
             if self.reachable() {
-                note(&mut first, self.end(Opcode::DisableHca, 0));
+                note(&mut first, self.run_switch(Opcode::DisableHca));
             }
             self.stage = Stage::CommandQueue;
         }

@@ -81,6 +81,12 @@ layout! {
     0x38[28:24] log_max_msg, set_log_max_msg: u8;
     0x3c[3:0] cqe_version, set_cqe_version: u8;
     0x40[30] striding_rq, set_striding_rq: bool;
+    /// A UMR must not change the page size, the right to atomics, a key that stands for others.
+    0x40[24] umr_modify_entity_size_disabled, set_umr_modify_entity_size_disabled: bool;
+    0x40[23] umr_modify_atomic_disabled, set_umr_modify_atomic_disabled: bool;
+    0x40[22] umr_indirect_mkey_disabled, set_umr_indirect_mkey_disabled: bool;
+    /// The fence that a UMR needs: 0 behind all before it, 1 behind earlier UMRs, 2 none.
+    0x40[21:20] umr_fence, set_umr_fence: u8;
     0x40[15:14] cmdif_checksum, set_cmdif_checksum: u8;
     0x40[11] wq_signature, set_wq_signature: bool;
     0x40[10] sctr_data_cqe, set_sctr_data_cqe: bool;
@@ -131,6 +137,9 @@ layout! {
     0x7c[20:16] log_max_vlan_list, set_log_max_vlan_list: u8;
     0x7c[12:8] log_max_current_mc_list, set_log_max_current_mc_list: u8;
     0x7c[4:0] log_max_current_uc_list, set_log_max_current_uc_list: u8;
+    /// Kinds of timestamps of send and of receive queues, see [`timestamps`].
+    0x88[31:30] sq_ts_format, set_sq_ts_format: u8;
+    0x88[29:28] rq_ts_format, set_rq_ts_format: u8;
     0x90[28:24] log_max_l2_table, set_log_max_l2_table: u8;
     /// Log2 of the host's page size in units of 4 KiB.
     0x90[15:0] log_uar_page_sz, set_log_uar_page_sz: u16;
@@ -147,6 +156,8 @@ layout! {
     0x00[27] sw_r_roce_src_udp_port, set_sw_r_roce_src_udp_port: bool;
     0x00[26] fl_rc_qp_when_roce_disabled, set_fl_rc_qp_when_roce_disabled: bool;
     0x00[25] fl_rc_qp_when_roce_enabled, set_fl_rc_qp_when_roce_enabled: bool;
+    /// Kinds of timestamps of queue pairs, see [`timestamps`].
+    0x00[1:0] qp_ts_format, set_qp_ts_format: u8;
     /// Bit 1 IPv4, bit 2 IPv6.
     0x10[19:16] l3_type, set_l3_type: u8;
     /// Bit 0 version 1, bit 2 version 2.
@@ -155,6 +166,16 @@ layout! {
     0x18[31:16] r_roce_max_src_udp_port, set_r_roce_max_src_udp_port: u16;
     0x18[15:0] r_roce_min_src_udp_port, set_r_roce_min_src_udp_port: u16;
     0x1c[15:0] roce_address_table_size, set_roce_address_table_size: u16;
+}
+
+/// `ts_format` of a queue on a device of this capability. One that keeps real time may refuse
+/// queues that want the free-running counter, so they take what the device prefers (Linux
+/// `mlx5_get_qp_default_ts` and its siblings).
+#[must_use]
+pub const fn timestamps(cap: u8) -> u8 {
+    const FREE_RUNNING: u8 = 0;
+    const PREFERRED: u8 = 1;
+    if cap == 0 { FREE_RUNNING } else { PREFERRED }
 }
 
 /// [`AtomicCap::atomic_req_8b_endianness_mode`]: as the host has them.

@@ -160,6 +160,8 @@ layout! {
     0x00[31:16] opcode, set_opcode: u16;
     0x00[15:0] uid, set_uid: u16;
     0x04[15:0] op_mod, set_op_mod: u16;
+    /// Of the commands that switch a function on and off, or ask for its pages.
+    0x08[31] embedded_cpu_function, set_embedded_cpu_function: bool;
     0x08[23:0] number, set_number: u32;
 }
 

@@ -19,6 +19,8 @@ layout! {
     /// [`super::sq::QueueState`].
     0x00[23:20] state, set_state: u8;
     0x00[18] flush_in_error_en, set_flush_in_error_en: bool;
+    /// See [`timestamps`](crate::prm::caps::timestamps).
+    0x00[5:4] ts_format, set_ts_format: u8;
     0x04[23:0] user_index, set_user_index: u32;
     0x08[23:0] cqn, set_cqn: u32;
     0x0c[31:24] counter_set_id, set_counter_set_id: u8;

@@ -49,6 +49,8 @@ layout! {
     /// [`QueueState`].
     0x00[23:20] state, set_state: u8;
     0x00[19] reg_umr, set_reg_umr: bool;
+    /// See [`timestamps`](crate::prm::caps::timestamps).
+    0x00[5:4] ts_format, set_ts_format: u8;
     0x04[23:0] user_index, set_user_index: u32;
     0x08[23:0] cqn, set_cqn: u32;
     0x20[31:16] tis_lst_sz, set_tis_lst_sz: u16;

@@ -128,6 +128,8 @@ impl CtrlTail {
 
 /// `fm_ce_se`: start only when earlier UMRs have taken effect ("initiator small fence").
 pub const FENCE_SMALL: u8 = 1 << 5;
+/// `fm_ce_se`: start only when all earlier requests have been carried out ("strong ordering").
+pub const FENCE_STRONG: u8 = 3 << 5;
 /// `fm_ce_se`: start only when all earlier requests, reads too, are done. The value both open
 /// stacks send for a fenced request; it implies [`FENCE_SMALL`].
 pub const FENCE_ALL: u8 = 4 << 5;
@@ -275,9 +277,9 @@ pub mod mask {
     /// Bound or free.
     pub const FREE: u64 = 1 << 29;
 
-    /// Fields that a type 1 bind sets. Local read is not among them: it was given when the window
-    /// was made.
-    pub const BIND: u64 = FREE | A | RW | RR | LW | KEY | START | LEN;
+    /// Fields that a type 1 bind sets. Local read and atomics are not among them: they were given,
+    /// or not, when the window was made.
+    pub const BIND: u64 = FREE | RW | RR | LW | KEY | START | LEN;
     /// Fields that an unbind sets.
     pub const UNBIND: u64 = FREE | KEY;
     /// Fields that a bind of a type 2 window sets.
@@ -287,6 +289,10 @@ pub mod mask {
     /// Fields that a fast registration sets.
     pub const REGISTER: u64 = FREE | A | RW | RR | LW | LR | KEY | START | PAGE_SIZE | LEN;
 }
+
+/// What makes an entry of a list that a UMR points to open its page: read and write, which the
+/// rights of the key limit further (Linux `MLX5_MTT_READ`, `MLX5_MTT_WRITE`).
+pub const LISTED: u64 = 0b11;
 
 /// 16-byte words a bind writes: one KLM, rounded up to the four that a window has room for.
 pub const BIND_OCTOWORDS: u16 = 4;
@@ -450,10 +456,10 @@ mod tests {
     }
 
     #[test]
-    fn bind_masks_are_those_of_the_open_stacks() {
-        assert_eq!(mask::BIND, 0x203c_2041);
+    fn bind_masks_are_those_of_the_open_stacks_but_for_atomics() {
+        assert_eq!(mask::BIND, 0x203c_2041 & !mask::A);
         assert_eq!(mask::UNBIND, 0x2000_2000);
-        assert_eq!(mask::BIND_OWN, 0x203c_6041);
+        assert_eq!(mask::BIND_OWN, 0x203c_6041 & !mask::A);
         assert_eq!(mask::UNBIND_OWN, 0x2000_6000);
         // Linux's enabling of a registration, but for the protection domain, which stays.
         assert_eq!(mask::REGISTER, 0x203e_20c3 & !(1 << 7));

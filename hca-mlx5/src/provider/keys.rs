@@ -296,6 +296,17 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
         let (Some(list), Some(reader)) = (entry.list, entry.below) else {
             return Err(no_such_object(Opcode::CreateMkey, object::MKEY, mr.lkey));
         };
+        if log_page != mkey::LOG_REGISTERED
+            && self.device.caps().general.umr_modify_entity_size_disabled()
+        {
+            return Err(fault!(
+                Unsupported,
+                "UMR",
+                "this device changes no page size by a work request (umr_modify_entity_size_disabled)",
+                "give the memory in pages of 4 KiB",
+            )
+            .of(object::MKEY, mr.lkey));
+        }
         if !mkey::owns(platform, pages, log_page) || pages.len().saturating_mul(8) > list.len {
             return Err(fault!(
                 BadParameter,
@@ -306,7 +317,7 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
             .of(object::MKEY, mr.lkey));
         }
         let granules = pages.len().next_multiple_of(8);
-        let padded = pages.iter().copied().chain(core::iter::repeat(0));
+        let padded = pages.iter().map(|page| page | wqe::LISTED).chain(core::iter::repeat(0));
         for (index, page) in padded.take(granules).enumerate() {
             let at = list.offset.saturating_add(8 * index);
             platform.memory().write_bytes(at, &page.to_be_bytes());

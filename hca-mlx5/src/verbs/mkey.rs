@@ -230,6 +230,9 @@ impl Chain {
     }
 }
 
+/// Log2 of the page size of a key that work requests fill, unless one says another.
+pub const LOG_REGISTERED: u8 = 12;
+
 /// Makes a key with room for `pages` pages that opens nothing until a work request says what.
 ///
 /// Linux `drivers/infiniband/hw/mlx5/mr.c`, fast registration: free, changed by UMR, no translation
@@ -245,7 +248,7 @@ pub fn allocate<P: Platform>(
     let mut context = MkeyContext(At::<_, { mkey::CONTEXT_AT }>(&mut input));
     context.set_free(true);
     context.set_umr_en(true);
-    context.set_log_page_size(12);
+    context.set_log_page_size(LOG_REGISTERED);
     submit(device, &mut input)
 }
 

@@ -11,11 +11,12 @@ use dat_core::provider::{Access, Fault, Mtu, Path, QpStep};
 
 use crate::data::address_vector::udp_sport;
 use crate::data::ring::{Record, Ring};
-use crate::data::send::{Doorbell, MAX_SEGMENTS, WIDEST};
+use crate::data::send::{Doorbell, MAX_SEGMENTS, Umr, WIDEST};
 use crate::data::{Rq, Sq};
 use crate::device::{self, Device, Uar, optional};
 use crate::platform::{Platform, Reach, Span};
 use crate::prm::At;
+use crate::prm::caps::timestamps;
 use crate::prm::cmd::{InputHead, Opcode};
 use crate::prm::cq::Cqn;
 use crate::prm::gid::Gid;
@@ -179,6 +180,7 @@ fn submit<'p, P: Platform>(
         }
     }
     context.set_pm_state(PM_MIGRATED);
+    context.set_ts_format(timestamps(device.caps().roce.qp_ts_format()));
     context.set_pd(spec.pd);
     if let Some(srqn) = spec.shared {
         context.set_rq_type(RQ_SHARED);
@@ -201,7 +203,8 @@ fn submit<'p, P: Platform>(
         if shape.receives { (shape.log_rq, shape.log_stride) } else { (0, LOG_UNIT) };
     let receive = Ring::new(memory.offset, log_rq);
     let send = Ring::new(memory.offset.wrapping_add(shape.receive_len()), shape.log_sq);
-    let mut sq = Sq::new(platform, send, record, spec.doorbell).ok_or(memory::unseen())?;
+    let mut sq = Sq::new(platform, send, record, spec.doorbell, Umr::of(&device.caps().general))
+        .ok_or(memory::unseen())?;
     let rq = Rq::new(platform, receive, log_stride, record).ok_or(memory::unseen())?;
 
     let qpn = device.make(Opcode::CreateQp, pages.cut(&mut input))?;

@@ -155,15 +155,13 @@ fn arguments_that_cannot_be() {
 }
 
 #[test]
-fn doctor_says_what_the_owner_of_a_virtual_function_without_a_mac_must_do() {
+fn doctor_says_what_the_owner_of_a_virtual_function_without_a_mac_can_do() {
     let stage = Stage::with(&mlx5_model::Config::vf(), 1);
     let run = stage.run("doctor", 0, "");
-    assert_eq!(run.code, 1, "{run:?}");
-    for words in ["FAIL  MAC", "ip link set DEV vf N mac"] {
+    assert_eq!(run.code, 0, "{run:?}");
+    for words in ["warn  MAC", "ip link set DEV vf N mac"] {
         assert!(run.out.contains(words), "{words}: {}", run.out);
     }
-    let run = stage.run("listen", 0, "--ip 192.168.7.1/24");
-    run.fails(1, &["MAC", "help: run dat doctor vfio-user:"]);
 }
 
 #[test]

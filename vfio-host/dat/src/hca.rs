@@ -1,5 +1,7 @@
 //! The HCAs of a machine, as sysfs shows them without opening them.
 
+use std::ops::RangeInclusive;
+
 use serde::Serialize;
 use vfio_host::PciAddress;
 use vfio_host::sysfs::VFIO_PCI;
@@ -29,11 +31,17 @@ const NAMES: &[(u64, &str)] = &[
     (0x101f, "ConnectX-6 Lx"),
     (0x1021, "ConnectX-7"),
     (0x1023, "ConnectX-8"),
+    (0x1025, "ConnectX-9"),
     (0xa2d2, "BlueField"),
     (0xa2d3, "BlueField VF"),
     (0xa2d6, "BlueField-2"),
     (0xa2dc, "BlueField-3"),
+    (0xa2df, "BlueField-4"),
 ];
+/// Where the IDs of devices are that are not among them, but newer than ConnectX-4 or BlueField.
+const NEWER: [RangeInclusive<u64>; 2] = [0x1013..=0x1fff, 0xa2d2..=0xa2ff];
+/// The name of such a one.
+pub(crate) const UNKNOWN: &str = "unknown mlx5 device";
 
 /// The PCI link of a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -124,7 +132,9 @@ impl Hca {
             return None;
         }
         let device_id = tree.number(&at("device"))?;
-        let known = NAMES.iter().find(|(id, _)| *id == device_id);
+        let known = NAMES.iter().find(|(id, _)| *id == device_id).map(|(_, name)| *name);
+        let newer = NEWER.iter().any(|ids| ids.contains(&device_id)).then_some(UNKNOWN);
+        let name = known.or(newer);
         let speed = |name: &str| tree.text(&at(name));
         let width = |name: &str| tree.number(&at(name));
         let verbs = tree.names(&at("infiniband")).into_iter().next();
@@ -132,8 +142,8 @@ impl Hca {
         Some(Self {
             address,
             device_id,
-            name: known.map_or("not an mlx5 device", |(_, name)| name),
-            supported: known.is_some(),
+            name: name.unwrap_or("not an mlx5 device"),
+            supported: name.is_some(),
             driver: tree.link(&at("driver")),
             iommu_group: tree.link(&at("iommu_group")).and_then(|name| name.parse().ok()),
             link: Link {

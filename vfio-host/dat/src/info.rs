@@ -35,9 +35,9 @@ struct Said {
     interrupt_vectors: u16,
     /// 4 KiB pages that the firmware holds.
     firmware_pages: u32,
-    /// It has a MAC address; a virtual function may have none before the host sets one.
+    /// The device has given its MAC; a virtual function has none before its host sets one.
     #[serde(skip)]
-    has_mac: bool,
+    mac_given: bool,
 }
 
 /// The result of the command.
@@ -124,7 +124,14 @@ fn of_device(said: &Said) -> Vec<Vec<String>> {
         row("PCI ID", id),
         row("firmware", &said.firmware),
         row("link type", format!("{}, {up}", said.link_type)),
-        row("MAC", &said.mac),
+        row(
+            "MAC",
+            if said.mac_given {
+                said.mac.clone()
+            } else {
+                format!("{}, made up: the function has none", said.mac)
+            },
+        ),
         row("node GUID", &said.node_guid),
         row("path MTU", format!("{} (frames of {} bytes)", said.path_mtu, said.frame_size)),
         row("queue pairs", said.max_queue_pairs),
@@ -178,7 +185,7 @@ fn asked<H: Host>(host: &H) -> Result<Said, Failure> {
         memory_windows: limits.windows,
         interrupt_vectors: host.vectors(),
         firmware_pages,
-        has_mac: identity.mac != [0; 6],
+        mac_given: identity.mac_given,
     })
 }
 
@@ -200,10 +207,10 @@ pub(crate) fn checks(device: &Address) -> Vec<Check> {
         Check::new("link", State::Fail, format!("{}, down", said.link_type))
             .remedy("plug the cable in, or look at the switch's port")
     };
-    let mac = if said.has_mac {
+    let mac = if said.mac_given {
         Check::new("MAC", State::Ok, &said.mac)
     } else {
-        Check::new("MAC", State::Fail, "none: a virtual function that nobody gave one")
+        Check::new("MAC", State::Warn, "none, so each start makes up another")
             .remedy("on the machine that has the physical function: ip link set DEV vf N mac 02:00:00:00:00:01")
     };
     let mtu = if said.path_mtu >= 1024 {

@@ -68,7 +68,7 @@ impl<P: Provider> Ia<'_, P> {
             .region()
             .filter(|_| memory.pages.len() <= most)
             .ok_or(argument(DatSubtype::InvalidArg3))?;
-        check_privileges(privileges, self.hca.limits().atomics)?;
+        check_privileges(privileges, self.hca.limits().registered_atomics)?;
         self.objects.eps.live(ep)?;
         // Nobody looks at the list before a request names it.
         let pages = self.hca.mr_pages(mr, memory.pages, memory.log_page)?;

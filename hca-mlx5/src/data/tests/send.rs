@@ -14,18 +14,21 @@ use proptest::prelude::*;
 
 use super::{Record, Ring};
 use crate::data::scripted::{ARENA_ADDR, ARENA_LEN, Op, Scripted};
-use crate::data::send::{Doorbell, INLINE_SEND, MAX_SEGMENTS, Sq, WIDEST};
+use crate::data::send::{Doorbell, INLINE_SEND, MAX_SEGMENTS, Sq, Umr, WIDEST};
+use crate::prm::caps::GeneralCap;
 
 const RING: usize = 0x1000;
 const RECORD: usize = 0x800;
 const REGISTER: usize = 0x10800;
 const QPN: u32 = 0x4d;
 const DATA: usize = 0x4000;
+const UMR: Umr = Umr { fence: crate::prm::wqe::FENCE_SMALL, page_size: true, atomics: true };
 const SIGNALED: PostFlags = PostFlags::SIGNALED;
 
 fn sq<const WC: bool>(platform: &Scripted<WC>, log_slots: u8, half: usize) -> Sq<'_, Scripted<WC>> {
     let doorbell = Doorbell { register: REGISTER, half, combined: WC };
-    let mut sq = Sq::new(platform, Ring::new(RING, log_slots), Record(RECORD), doorbell).unwrap();
+    let mut sq =
+        Sq::new(platform, Ring::new(RING, log_slots), Record(RECORD), doorbell, UMR).unwrap();
     sq.set_qpn(QPN);
     sq
 }
@@ -315,7 +318,7 @@ fn bind_is_the_type_1_wqe_of_the_open_stacks() {
     let golden: [u8; 192] = {
         let mut g = [0; 192];
         let head: [u8; 16] = [0, 0, 0, 0x25, 0, 0, 0x4d, 12, 0, 0, 0, 8, 0x00, 0x12, 0x34, 0x05];
-        let umr: [u8; 16] = [0x90, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0x20, 0x3c, 0x20, 0x41];
+        let umr: [u8; 16] = [0x90, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0x20, 0x1c, 0x20, 0x41];
         let key: [u8; 32] = [
             0, 0, 0x30, 0, 0xff, 0xff, 0xff, 0x77, 0, 0, 0, 0, 0, 0, 0, 0,
             0, 0, 0x7f, 0, 0, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 0x18, 0,
@@ -354,7 +357,7 @@ fn a_window_of_type_2_is_bound_to_the_queue_pair_that_binds_it() {
         // The flags of the open stacks' first bind; what is bound already cannot be asked to be
         // free.
         assert_eq!(p.bytes(RING + 16, 12), [flags, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(p.bytes(RING + 28, 4), [0x20, 0x3c, 0x60, 0x41]);
+        assert_eq!(p.bytes(RING + 28, 4), [0x20, 0x1c, 0x60, 0x41]);
         assert_eq!(p.bytes(RING + 68, 4), [0, 0, 0x4d, 0x77]);
     }
     let p = Scripted::<false>::new();
@@ -389,7 +392,7 @@ fn a_fast_registration_is_the_wqe_of_linux() {
     #[rustfmt::skip]
     let golden: [u8; 192] = {
         let mut g = [0; 192];
-        let head: [u8; 16] = [0, 0, 0, 0x25, 0, 0, 0x4d, 9, 0, 0, 0, 8, 0, 0x12, 0x34, 5];
+        let head: [u8; 16] = [0, 0, 0, 0x25, 0, 0, 0x4d, 9, 0, 0, 0, 0x28, 0, 0x12, 0x34, 5];
         let umr: [u8; 16] = [0x20, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0x20, 0x3e, 0x20, 0x43];
         let key: [u8; 32] = [
             0, 0, 0x7c, 0, 0xff, 0xff, 0xff, 0x77, 0, 0, 0, 0, 0, 0, 0, 0,
@@ -425,6 +428,34 @@ fn a_fast_registration_gives_just_the_rights_asked_for() {
         sq(&p, 4, 0).post(WorkRequest::Register(&made), &[], SIGNALED);
         assert_eq!(p.bytes(RING + 64, 4), [0, 0, byte, 0]);
     }
+}
+
+#[test]
+fn a_fast_registration_follows_the_capabilities() {
+    let registration = |caps: &GeneralCap<[u8; 256]>, flags| {
+        let p = Scripted::<false>::new();
+        let mut q = sq(&p, 4, 0);
+        q.umr = Umr::of(caps);
+        let pages = Pages { addr: 0x2000, lkey: 1, count: 1, log_page: 12 };
+        let (old_key, new_key, start, len, access) = (1, 2, 0, 4096, Access::all());
+        let made = Registration { old_key, new_key, start, len, access, pages };
+        q.post(WorkRequest::Register(&made), &[], flags);
+        let wqe = p.bytes(RING, 32);
+        (wqe[11] >> 5, wqe[28..32].to_vec())
+    };
+    let fenced = SIGNALED | PostFlags::FENCE;
+    for (cap, plain, with_fence) in [(0, 3, 3), (1, 1, 4), (2, 0, 4)] {
+        let mut caps = GeneralCap::new();
+        caps.set_umr_fence(cap);
+        assert_eq!(registration(&caps, SIGNALED).0, plain, "{cap}");
+        assert_eq!(registration(&caps, fenced).0, with_fence, "{cap}");
+    }
+    let mut caps = GeneralCap::new();
+    assert_eq!(registration(&caps, SIGNALED).1, [0x20, 0x3e, 0x20, 0x43]);
+    caps.set_umr_modify_atomic_disabled(true);
+    assert_eq!(registration(&caps, SIGNALED).1, [0x20, 0x1e, 0x20, 0x43]);
+    caps.set_umr_modify_entity_size_disabled(true);
+    assert_eq!(registration(&caps, SIGNALED).1, [0x20, 0x1e, 0x20, 0x41]);
 }
 
 #[test]

@@ -128,7 +128,7 @@ fn the_general_block_is_the_current_one_edited_and_nothing_else() {
         current[0x42] |= 0xc0;
         current[0xfff] = 0x5a;
     }
-    Device::open(&platform, &Config { log_max_qp: Some(10), ..config() }).unwrap();
+    Device::open(&platform, &Config { log_max_qp: 10, ..config() }).unwrap();
     let set = &platform.commands(Opcode::SetHcaCap)[0];
     assert_eq!((set.op_mod, set.input.len()), (0, 4112));
     assert_eq!(set.input[8..16], [0; 8], "nothing of the answer's head goes back");
@@ -143,7 +143,7 @@ fn the_general_block_is_the_current_one_edited_and_nothing_else() {
 #[test]
 fn a_small_footprint_never_raises_a_limit() {
     let platform = Scripted::new();
-    Device::open(&platform, &Config { log_max_qp: Some(20), ..config() }).unwrap();
+    Device::open(&platform, &Config { log_max_qp: 20, ..config() }).unwrap();
     assert_eq!(
         GeneralCap::read(&platform.commands(Opcode::SetHcaCap)[0].input, BLOCK_AT).log_max_qp(),
         14
@@ -258,6 +258,51 @@ fn the_owner_is_random_and_only_where_there_is_one() {
         .map(|c| InitHcaIn::read(&c.input, 0).sw_owner_id())
         .collect();
     assert!(owners[0] != 0 && owners[0] != owners[1]);
+}
+
+#[test]
+fn a_function_without_a_mac_gets_a_random_one() {
+    let mut macs = Vec::new();
+    for seed in [7, 8] {
+        let platform = Scripted::new();
+        platform.tiny.borrow_mut().vport.set_permanent_address(0);
+        let config = Config { entropy: [seed; 32], ..config() };
+        let identity = *Device::open(&platform, &config).unwrap().identity();
+        assert!(!identity.mac_given && identity.mac[0] & 3 == 2, "unicast, locally administered");
+        assert!(identity.node_guid != 0);
+        macs.push(identity.mac);
+    }
+    assert_ne!(macs[0], macs[1]);
+    let platform = Scripted::new();
+    assert!(open(&platform).identity().mac_given);
+}
+
+#[test]
+fn a_link_type_of_infiniband_is_named_before_roce() {
+    let platform = Scripted::new();
+    for op_mod in [CapType::General.current(), CapType::General.max()] {
+        let mut tiny = platform.tiny.borrow_mut();
+        let block = tiny.caps.get_mut(&op_mod).unwrap();
+        let mut cap = GeneralCap::read(block, 0);
+        cap.set_port_type(0);
+        cap.set_roce(false);
+        cap.write(block, 0);
+    }
+    let fault = Device::open(&platform, &config()).unwrap_err();
+    assert!(std::format!("{fault}").contains("LINK_TYPE"), "{fault}");
+}
+
+#[test]
+fn a_function_of_an_embedded_cpu_says_so_wherever_it_has_to() {
+    let platform = Scripted::new();
+    platform.set(init_seg::INITIALIZING, 1 << 23);
+    let mut device = open(&platform);
+    device.close().unwrap();
+    for op in [Opcode::EnableHca, Opcode::QueryPages, Opcode::DisableHca] {
+        for command in platform.commands(op) {
+            assert_eq!(command.input[8..12], [0x80, 0, 0, 0], "{op:?}");
+        }
+    }
 }
 
 #[test]

@@ -1,5 +1,7 @@
-//! The command queue: one command at a time, carried through the entry and its mailboxes, waited
-//! for with a deadline.
+//! The command queue: commands carried through an entry and its mailboxes, each with a deadline.
+//!
+//! One at a time, but for pages that the firmware asks for while it holds a command back: they are
+//! given by a command in another slot, as Linux keeps one for that.
 //!
 //! PRM chapter "Command interface". The truth about a command is the ownership bit of its entry;
 //! command events (EQE type 0x0a) only say that somebody should look there, may get lost and may
@@ -13,7 +15,7 @@
 //! may still write there, and a second command in the same slot would be answered by the first
 //! one's reply. So at most as many commands may time out as the device has slots.
 //!
-//! It does not retry, reset, or run several commands at once.
+//! It does not retry or reset.
 
 pub mod dump;
 pub(crate) mod mailbox;
@@ -24,6 +26,7 @@ mod tests;
 
 use core::time::Duration;
 
+use dat_core::Instant;
 use dat_core::fault;
 use dat_core::provider::Fault;
 
@@ -68,7 +71,11 @@ pub(crate) struct CommandQueue<'p, P: Platform> {
 }
 
 /// One command on its way.
-struct Flight {
+#[derive(Debug)]
+pub(crate) struct Flight {
+    op: Opcode,
+    number: u32,
+    deadline: Instant,
     slot: u32,
     token: u8,
     input: Chain,
@@ -189,15 +196,15 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
         self.dead
     }
 
-    /// Runs one command; see [`crate::device::Device::exec`].
-    pub(crate) fn exec(
+    /// Sends a command; see [`crate::device::Device::exec`]. Its answer has the length of `output`.
+    pub(crate) fn send(
         &mut self,
         op: Opcode,
         op_mod: u16,
         number: u32,
         input: &mut [u8],
-        output: &mut [u8],
-    ) -> Result<(), Fault> {
+        output: &[u8],
+    ) -> Result<Flight, Fault> {
         if let Some(dead) = self.dead {
             return Err(about(dead, op, number));
         }
@@ -210,15 +217,7 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
         self.platform.fence(Fence::BeforeDoorbell);
         health::write(self.platform, init_seg::CMD_DOORBELL, 1 << flight.slot);
         self.platform.fence(Fence::AfterDoorbell);
-        let waited = self.wait(op, number, &flight);
-        if let Err(fault) = waited {
-            // The slot and both chains stay taken: nothing may be put where the device might still
-            // write.
-            self.lost |= 1 << flight.slot;
-            return Err(fault);
-        }
-        self.drain_events();
-        self.finish(op, number, &flight, output)
+        Ok(flight)
     }
 
     /// Fills the entry and the mailboxes.
@@ -281,60 +280,62 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
         entry.set_ownership(true);
         entry.set_signature(signature(&entry.0));
         self.platform.memory().write_bytes(self.entry(slot), &entry.0);
-        Ok(Flight { slot, token, input: input_chain, output: output_chain })
+        let deadline = health::clock(self.platform) + self.timeout;
+        let (input, output) = (input_chain, output_chain);
+        Ok(Flight { op, number, deadline, slot, token, input, output })
     }
 
-    /// Waits until the device hands the entry back.
-    fn wait(&mut self, op: Opcode, number: u32, flight: &Flight) -> Result<(), Fault> {
+    /// Whether the device has handed the entry back. It never will after an error.
+    pub(crate) fn poll(&mut self, flight: &Flight) -> Result<bool, Fault> {
         let platform = self.platform;
         let tail = self.entry(flight.slot) + CommandEntry::SIZE - 4;
-        let deadline = health::clock(platform) + self.timeout;
-        loop {
-            // The clock before the entry: a host that slept through the deadline still finds an
-            // answer that is there.
-            let now = health::clock(platform);
-            if u32::from_be(platform.memory().load32(tail)) & 1 == 0 {
-                // ORDER: the load that saw ownership precedes those of the output.
-                platform.fence(Fence::AfterOwnership);
-                return Ok(());
-            }
-            if let Some(fault) = health::verdict(platform) {
-                self.kill(fault);
-                return Err(about(fault, op, number));
-            }
-            if now >= deadline {
-                let fault = if op == Opcode::EnableHca {
-                    fault!(
-                        Timeout,
-                        "",
-                        "no answer before the deadline",
-                        "the first command failed: can the device reach host memory? look at IOMMU, bus mastering and the arena's mapping",
-                    )
-                } else {
-                    fault!(
-                        Timeout,
-                        "",
-                        "no answer before the deadline",
-                        "the firmware hangs; reset the device",
-                    )
-                };
-                return Err(about(fault, op, number));
-            }
-            // An event between the look at the entry and this arming fires at once: the sleep
-            // cannot miss it.
-            self.drain_events();
-            platform.relax();
+        // The clock before the entry: a host that slept through the deadline still finds an answer
+        // that is there.
+        let now = health::clock(platform);
+        if u32::from_be(platform.memory().load32(tail)) & 1 == 0 {
+            // ORDER: the load that saw ownership precedes those of the output.
+            platform.fence(Fence::AfterOwnership);
+            return Ok(true);
         }
+        let fault = if let Some(dead) = self.dead {
+            dead
+        } else if let Some(fault) = health::verdict(platform) {
+            self.kill(fault);
+            fault
+        } else if now < flight.deadline {
+            return Ok(false);
+        } else if flight.op == Opcode::EnableHca {
+            fault!(
+                Timeout,
+                "",
+                "no answer before the deadline",
+                "the first command failed: can the device reach host memory? look at IOMMU, bus mastering and the arena's mapping",
+            )
+        } else {
+            fault!(
+                Timeout,
+                "",
+                "no answer before the deadline",
+                "the firmware hangs; reset the device",
+            )
+        };
+        // The slot and both chains stay taken: nothing may be put where the device might still
+        // write.
+        self.lost |= 1 << flight.slot;
+        Err(about(fault, flight.op, flight.number))
+    }
+
+    /// Sleeps until the device may have done something. What it did since the last look at an entry
+    /// ends the sleep at once.
+    pub(crate) fn relax(&mut self) {
+        self.drain_events();
+        self.platform.relax();
     }
 
     /// Reads the answer and gives slot and mailboxes back.
-    fn finish(
-        &mut self,
-        op: Opcode,
-        number: u32,
-        flight: &Flight,
-        output: &mut [u8],
-    ) -> Result<(), Fault> {
+    pub(crate) fn finish(&mut self, flight: &Flight, output: &mut [u8]) -> Result<(), Fault> {
+        let (op, number) = (flight.op, flight.number);
+        self.drain_events();
         let mut entry = CommandEntry::new();
         self.platform.memory().read_bytes(self.entry(flight.slot), &mut entry.0);
         prm::put(output, 0, &entry.command_output_inline().to_be_bytes());

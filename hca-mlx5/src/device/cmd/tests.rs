@@ -16,8 +16,23 @@ fn queue(platform: &Scripted) -> CommandQueue<'_, Scripted> {
     CommandQueue::new(platform, Some(Duration::from_millis(50)), None).unwrap()
 }
 
+fn exec(
+    queue: &mut CommandQueue<'_, Scripted>,
+    op: Opcode,
+    op_mod: u16,
+    number: u32,
+    input: &mut [u8],
+    output: &mut [u8],
+) -> Result<(), Fault> {
+    let flight = queue.send(op, op_mod, number, input, output)?;
+    while !queue.poll(&flight)? {
+        queue.relax();
+    }
+    queue.finish(&flight, output)
+}
+
 fn nop(queue: &mut CommandQueue<'_, Scripted>) -> Result<(), Fault> {
-    queue.exec(Opcode::DeallocUar, 0, 9, &mut [0; 16], &mut [0; 16])
+    exec(queue, Opcode::DeallocUar, 0, 9, &mut [0; 16], &mut [0; 16])
 }
 
 #[test]
@@ -41,7 +56,7 @@ fn a_short_command_travels_in_its_entry() {
     let mut input = [0; 16];
     input[12..].copy_from_slice(&[1, 2, 3, 4]);
     let mut output = [0xff; 16];
-    queue.exec(Opcode::AllocPd, 3, 0, &mut input, &mut output).unwrap();
+    exec(&mut queue, Opcode::AllocPd, 3, 0, &mut input, &mut output).unwrap();
     assert_eq!(OutputHead(output).number(), 0x12_3456);
     assert_eq!(output[12..], [9, 9, 9, 9]);
     let log = platform.log.borrow();
@@ -73,7 +88,7 @@ fn long_messages_cross_block_boundaries_whole() {
     let mut input: Vec<u8> = (0..16 + 2 * 512 + 1).map(|n: usize| n.to_le_bytes()[0]).collect();
     let sent = input.clone();
     let mut output = vec![0; 1100];
-    queue.exec(Opcode::Nop, 0, 0, &mut input, &mut output).unwrap();
+    exec(&mut queue, Opcode::Nop, 0, 0, &mut input, &mut output).unwrap();
     assert_eq!(output, answer);
     let log = platform.log.borrow();
     assert_eq!(log[0].input[8..], sent[8..]);
@@ -84,7 +99,7 @@ fn long_messages_cross_block_boundaries_whole() {
 fn a_message_of_a_whole_number_of_blocks_takes_no_block_more() {
     let platform = Scripted::new();
     let mut queue = queue(&platform);
-    queue.exec(Opcode::Nop, 0, 0, &mut [0; 16 + 512], &mut [0; 16 + 1024]).unwrap();
+    exec(&mut queue, Opcode::Nop, 0, 0, &mut [0; 16 + 512], &mut [0; 16 + 1024]).unwrap();
     let log = platform.log.borrow();
     assert_eq!((log[0].in_blocks.len(), log[0].out_blocks.len()), (1, 2));
 }
@@ -94,9 +109,9 @@ fn the_longest_message_goes_and_a_longer_one_does_not() {
     let platform = Scripted::new();
     let mut queue = queue(&platform);
     let (mut input, mut output) = (vec![1; MAX_MESSAGE], vec![0; MAX_MESSAGE]);
-    queue.exec(Opcode::Nop, 0, 0, &mut input, &mut output).unwrap();
+    exec(&mut queue, Opcode::Nop, 0, 0, &mut input, &mut output).unwrap();
     let mut input = vec![1; MAX_MESSAGE + 1];
-    let fault = queue.exec(Opcode::Nop, 0, 0, &mut input, &mut output).unwrap_err();
+    let fault = exec(&mut queue, Opcode::Nop, 0, 0, &mut input, &mut output).unwrap_err();
     assert_eq!(fault.kind, FaultKind::BadParameter);
 }
 
@@ -105,8 +120,8 @@ fn a_message_without_a_head_is_refused_here() {
     let platform = Scripted::new();
     let mut queue = queue(&platform);
     for (input, output) in [(0, 16), (15, 16), (16, 15)] {
-        let fault =
-            queue.exec(Opcode::Nop, 0, 0, &mut vec![0; input], &mut vec![0; output]).unwrap_err();
+        let fault = exec(&mut queue, Opcode::Nop, 0, 0, &mut vec![0; input], &mut vec![0; output])
+            .unwrap_err();
         assert_eq!(fault.kind, FaultKind::BadParameter);
     }
     assert!(platform.log.borrow().is_empty());
@@ -122,9 +137,9 @@ fn stale_answers_do_not_show_in_later_ones() {
         })
     });
     let mut queue = queue(&platform);
-    queue.exec(Opcode::Nop, 0, 0, &mut [0; 16], &mut [0; 608]).unwrap();
+    exec(&mut queue, Opcode::Nop, 0, 0, &mut [0; 16], &mut [0; 608]).unwrap();
     let mut output = [5; 608];
-    queue.exec(Opcode::Nop, 1, 0, &mut [0; 16], &mut output).unwrap();
+    exec(&mut queue, Opcode::Nop, 1, 0, &mut [0; 16], &mut output).unwrap();
     assert_eq!(output, [0; 608]);
 }
 
@@ -202,8 +217,8 @@ fn no_answer_is_a_timeout_at_the_deadline() {
 #[test]
 fn a_timeout_of_the_first_command_speaks_of_memory() {
     let platform = Scripted::with(|_| Reply::Never);
-    let fault =
-        queue(&platform).exec(Opcode::EnableHca, 0, 0, &mut [0; 16], &mut [0; 16]).unwrap_err();
+    let fault = exec(&mut queue(&platform), Opcode::EnableHca, 0, 0, &mut [0; 16], &mut [0; 16])
+        .unwrap_err();
     assert!(fault.to_string().contains("IOMMU"), "{fault}");
 }
 
@@ -220,11 +235,12 @@ fn a_lost_slot_and_its_mailboxes_are_never_used_again() {
         Scripted::with(|command| if command.slot < 3 { Reply::Never } else { Reply::Normal });
     let mut queue = queue(&platform);
     for _ in 0..3 {
-        let fault = queue.exec(Opcode::Nop, 0, 0, &mut [0; 1040], &mut [0; 1040]).unwrap_err();
+        let fault =
+            exec(&mut queue, Opcode::Nop, 0, 0, &mut [0; 1040], &mut [0; 1040]).unwrap_err();
         assert_eq!(fault.kind, FaultKind::Timeout);
     }
     for _ in 0..50 {
-        queue.exec(Opcode::Nop, 0, 0, &mut [0; 1040], &mut [0; 1040]).unwrap();
+        exec(&mut queue, Opcode::Nop, 0, 0, &mut [0; 1040], &mut [0; 1040]).unwrap();
     }
     let log = platform.log.borrow();
     let (lost, fine) = log.split_at(3);
@@ -253,9 +269,9 @@ fn a_reply_after_the_deadline_disturbs_nobody() {
         ),
     });
     let mut queue = queue(&platform);
-    queue.exec(Opcode::Nop, 0, 0, &mut [0; 16], &mut [0; 600]).unwrap_err();
+    exec(&mut queue, Opcode::Nop, 0, 0, &mut [0; 16], &mut [0; 600]).unwrap_err();
     let mut output = [0; 600];
-    queue.exec(Opcode::Nop, 0, 0, &mut [0; 16], &mut output).unwrap();
+    exec(&mut queue, Opcode::Nop, 0, 0, &mut [0; 16], &mut output).unwrap();
     assert_eq!(output[8..], [3; 592]);
 }
 
@@ -283,8 +299,8 @@ fn when_the_mailboxes_are_lost_short_commands_still_go() {
     let mut queue = queue(&platform);
     let mut long = vec![0; MAX_MESSAGE];
     let mut output = vec![0; MAX_MESSAGE];
-    queue.exec(Opcode::Nop, 0, 0, &mut long, &mut output).unwrap_err();
-    let fault = queue.exec(Opcode::Nop, 0, 0, &mut [0; 17], &mut [0; 16]).unwrap_err();
+    exec(&mut queue, Opcode::Nop, 0, 0, &mut long, &mut output).unwrap_err();
+    let fault = exec(&mut queue, Opcode::Nop, 0, 0, &mut [0; 17], &mut [0; 16]).unwrap_err();
     assert_eq!(fault.kind, FaultKind::Resources);
     nop(&mut queue).unwrap();
 }
@@ -297,7 +313,7 @@ fn a_device_that_leaves_the_bus_ends_the_wait_and_all_later_ones() {
     let fault = nop(&mut queue).unwrap_err();
     assert_eq!((fault.kind, fault.operation), (FaultKind::Gone, "DEALLOC_UAR"));
     assert!(fault.cause.contains("all ones"), "{fault}");
-    let again = queue.exec(Opcode::AllocPd, 0, 4, &mut [0; 16], &mut [0; 16]).unwrap_err();
+    let again = exec(&mut queue, Opcode::AllocPd, 0, 4, &mut [0; 16], &mut [0; 16]).unwrap_err();
     assert_eq!((again.kind, again.operation, again.number), (FaultKind::Gone, "ALLOC_PD", 4));
     assert_eq!(platform.now(), before);
     assert_eq!(platform.log.borrow().len(), 1);
@@ -383,7 +399,7 @@ fn the_dump_reads_as_mlx5_core_s() {
     let recorder = Recorder::default();
     let mut queue = CommandQueue::new(&platform, None, Some(&recorder)).unwrap();
     queue.token = 0;
-    queue.exec(Opcode::EnableHca, 0, 0, &mut [0; 16], &mut [0; 16]).unwrap();
+    exec(&mut queue, Opcode::EnableHca, 0, 0, &mut [0; 16], &mut [0; 16]).unwrap();
     let log = recorder.0.lock();
     // Taken from the trace of a real card, but for the name's prefix.
     let input = "dump command ENABLE_HCA(0x104) INPUT\n\
@@ -400,7 +416,7 @@ fn the_dump_shows_every_block_at_its_running_offset() {
     let platform = Scripted::new();
     let recorder = Recorder::default();
     let mut queue = CommandQueue::new(&platform, None, Some(&recorder)).unwrap();
-    queue.exec(Opcode::Nop, 0, 0, &mut [7; 600], &mut [0; 16]).unwrap();
+    exec(&mut queue, Opcode::Nop, 0, 0, &mut [7; 600], &mut [0; 16]).unwrap();
     let log = recorder.0.lock();
     assert_eq!(log[0].matches("command block:\n").count(), 2);
     for line in [

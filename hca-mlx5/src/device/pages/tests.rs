@@ -317,3 +317,20 @@ fn an_answer_of_no_pages_that_is_refused_is_a_failure() {
     let fault = Device::open(&platform, &tight).unwrap_err();
     assert_eq!((fault.operation, fault.status, fault.number), ("MANAGE_PAGES", 3, 0));
 }
+
+/// The firmware may hold a command back until it has the pages that it asks for.
+#[test]
+fn pages_are_given_while_a_command_waits() {
+    let platform = Scripted::with(|command| match command.op {
+        Opcode::AllocPd => Reply::Later(3, std::boxed::Box::new(Reply::Normal)),
+        _ => Reply::Normal,
+    });
+    let mut device = open(&platform);
+    let (held, sent) = (device.firmware_pages(), platform.opcodes().len());
+    request(&platform, 7, 10);
+    device.alloc_pd().unwrap();
+    assert_eq!(device.firmware_pages(), held + 10);
+    assert_eq!(platform.opcodes()[sent..], [Opcode::AllocPd, Opcode::ManagePages]);
+    let slots: std::vec::Vec<u32> = platform.log.borrow()[sent..].iter().map(|c| c.slot).collect();
+    assert_ne!(slots[0], slots[1], "the command that waits keeps its slot");
+}

@@ -26,6 +26,7 @@ use crate::data::Cq;
 use crate::device::{Device, note, page_list};
 use crate::platform::{Platform, Reach, Span};
 use crate::prm::At;
+use crate::prm::caps::timestamps;
 use crate::prm::cmd::{InputHead, Opcode};
 use crate::prm::object;
 use crate::prm::rq::RqContext;
@@ -304,6 +305,7 @@ impl<'p, P: Platform> Port<'p, P> {
             rq.set_rlky(true);
         }
         rq.set_vsd(true);
+        rq.set_ts_format(timestamps(device.caps().general.rq_ts_format()));
         rq.set_flush_in_error_en(true);
         rq.set_cqn(cqn);
         let ring = Ring {
@@ -335,6 +337,7 @@ impl<'p, P: Platform> Port<'p, P> {
             sq.set_rlky(true);
         }
         sq.set_flush_in_error_en(true);
+        sq.set_ts_format(timestamps(device.caps().general.sq_ts_format()));
         sq.set_min_wqe_inline_mode(inline as u8);
         sq.set_cqn(cqn);
         sq.set_tis_lst_sz(1);

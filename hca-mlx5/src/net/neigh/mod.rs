@@ -110,12 +110,6 @@ impl<const N: usize> Neighbours<N> {
             let fault = Fault::new(FaultKind::BadParameter, "set up the network", cause, advice);
             Err(fault.at(net.addr))
         };
-        if mac == Mac::default() {
-            return refuse(
-                "the port has no MAC: a virtual function that nobody gave one",
-                "on the machine with the physical function: ip link set DEV vf N mac ADDRESS",
-            );
-        }
         if !is_station(mac) {
             return refuse("the port's MAC is no station's", "");
         }

@@ -1,7 +1,7 @@
 //! Checks of one function: driver, IOMMU group, rights to its file, PCI link.
 
 use super::super::group;
-use super::super::hca::Hca;
+use super::super::hca::{Hca, UNKNOWN};
 use super::super::process::Process;
 use super::super::tree::Tree;
 use super::{Check, State};
@@ -27,6 +27,9 @@ fn what(hca: &Hca) -> Check {
     }
     if let Some(firmware) = &hca.firmware {
         found.push_str(&format!(", firmware {firmware}"));
+    }
+    if hca.name == UNKNOWN {
+        return Check::new("device", State::Warn, format!("{found}: newer than this driver"));
     }
     Check::new("device", State::Ok, found)
 }

@@ -187,6 +187,13 @@ fn virtual_functions_and_unsupported_devices_are_distinguished() {
     assert_eq!(run.code, 0, "{}", run.out);
     says(&run.out, &["ConnectX-5 Ex VF (15b3:101a), virtual function of 0000:3b:00.0"]);
 
+    let newer = "0000:60:00.0";
+    machine.device(newer, (0x15b3, 0x1ff3), 0x02_0000, 60, Some("vfio-pci"));
+    machine.file("/dev/vfio/60", "");
+    let run = machine.run(&["doctor", newer]);
+    assert_eq!(run.code, 0, "{}", run.out);
+    says(&run.out, &["warn", "unknown mlx5 device (15b3:1ff3)", "newer than this driver"]);
+
     for (address, words) in [
         ("5e:00.0", "15b3:1003 is no mlx5 device"),
         ("00:1f.6", "no NVIDIA/Mellanox network controller, but 8086:15be of class 020000"),

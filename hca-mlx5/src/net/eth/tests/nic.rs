@@ -143,7 +143,7 @@ impl Nic {
             key_rest: KeyRest::default(),
             queue: CommandQueue::new(self, None, None).unwrap(),
             stage: Stage::Running,
-            pages: Ledger::new(0),
+            pages: Ledger::new(0, false),
             caps: Caps { general, ..Caps::default() },
             identity: self.identity.get(),
             uar: Uar { number: 7, offset: 0x7000 },
