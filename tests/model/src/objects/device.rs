@@ -8,17 +8,21 @@
 
 use super::cq::Posted;
 use super::cqe::{Cqe, CqeOpcode};
-use super::mkey::{ANY_PD, ANY_QPN, ATOMIC, Access as KeyAccess, Denied, LR, LW, RR, RW, Run};
+use super::mkey::{
+    ANY_PD, ANY_QPN, ATOMIC, Access as KeyAccess, Denied, LR, LW, Mode, RR, RW, Run,
+};
 use super::qp::{Qp, Receives};
 use super::rmp::{Kind, NO_USER_INDEX};
-use super::umr::{Poster, Refused, Source, Umr};
+use super::umr::{Poster, Refused, Rules, Source, Umr};
 use super::{Objects, Outgoing};
 use crate::bus::{Bus, Wrote};
 use crate::counters;
 use crate::eq::{Event, EventQueues, kind};
+use crate::facts::{Facts, OpenFact};
 use crate::function::RESERVED_LKEY;
 use crate::hca::Hca;
 use crate::host::Nanos;
+use crate::ifc::caps::cmd_hca_cap;
 use crate::ifc::counters::query_q_counter_out;
 use crate::ifc::qp::qpc;
 use crate::regs::ticks;
@@ -28,6 +32,7 @@ use crate::transport::host::{
     RecvWqe, RemoteAddress, RemoteFault, RoceAddress, SendCompletion, SendWqe, Syndrome, Tally,
     UmrWqe,
 };
+use rand::Rng;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The parts of the device a running queue may touch.
@@ -37,6 +42,11 @@ pub(crate) struct Device<'a> {
     pub(crate) eqs: &'a mut EventQueues,
     roce: &'a RoceTable,
     umr: bool,
+    facts: &'a Facts,
+    /// Inline mode that the device asks of every raw send.
+    pub(crate) min_inline: u32,
+    /// Completions have a user index.
+    user_index: bool,
 }
 
 /// On whose behalf local memory is touched.
@@ -53,17 +63,50 @@ pub(crate) struct Owner {
 impl<'a> Device<'a> {
     /// Borrows it from the whole.
     pub(crate) fn of(hca: &'a mut Hca) -> Self {
+        let min_inline = match hca.config.facts.value(OpenFact::InlineMode) {
+            None | Some(2) => 0,
+            Some(0) => 1,
+            Some(_) => hca.vport.min_inline(),
+        };
+        let user_index = hca.caps.general(cmd_hca_cap::cqe_version) != 0;
         Self {
             bus: &mut hca.bus,
             objects: &mut hca.objects,
             eqs: &mut hca.eqs,
             roce: &hca.roce,
             umr: hca.config.umr,
+            facts: &hca.config.facts,
+            min_inline,
+            user_index,
         }
     }
 
+    /// The user index of a completion, where completions have one.
+    pub(crate) fn user_index_of(&self, index: u32) -> u32 {
+        if self.user_index { index } else { 0 }
+    }
+
+    /// Completes a work request of a queue, at once or later.
+    pub(crate) fn complete(&mut self, number: u32, cqn: u32, cqe: &Cqe) {
+        match self.facts.value(OpenFact::CqeOrder) {
+            None => self.write_completion(cqn, cqe),
+            Some(most) => {
+                let after = self.bus.rng.random_range(0..most);
+                self.objects.late.put(self.bus.now + after, number, cqn, cqe);
+            }
+        }
+    }
+
+    /// Writes the completions due by a time; says when the next is.
+    pub(crate) fn write_late(&mut self, until: Nanos) -> Option<Nanos> {
+        for (cqn, cqe) in self.objects.late.take(until) {
+            self.write_completion(cqn, &cqe);
+        }
+        self.objects.late.next()
+    }
+
     /// Writes a completion and whatever follows from it.
-    pub(crate) fn complete(&mut self, cqn: u32, cqe: &Cqe) {
+    fn write_completion(&mut self, cqn: u32, cqe: &Cqe) {
         let Some(cq) = self.objects.cqs.get_mut(&cqn) else {
             return;
         };
@@ -216,9 +259,32 @@ impl<'a> Device<'a> {
                 bytes
             }
         };
-        let poster = Poster { qpn: owner.qpn, pd: owner.pd, privileged };
+        let on = |fact| self.facts.value(fact) == Some(1);
+        let rules = Rules {
+            entity_size_fixed: on(OpenFact::UmrEntitySize),
+            atomic_fixed: on(OpenFact::UmrAtomic),
+            no_indirect: on(OpenFact::UmrIndirect),
+            entry_bits: on(OpenFact::UmrEntryBits),
+        };
+        let poster = Poster { qpn: owner.qpn, pd: owner.pd, privileged, rules };
+        let pages = self.objects.tpt.get(wqe.mkey >> 8).is_some_and(|key| key.mode == Mode::Mtt);
+        if pages && !privileged && !self.fenced(wqe.fence) {
+            let (qpn, fence) = (owner.qpn, wqe.fence);
+            self.bus.complain(format!(
+                "queue {qpn:#x}: a registration with fence mode {fence}, umr_fence asks for more"
+            ));
+        }
         umr.apply(&mut self.objects.tpt, wqe.mkey >> 8, poster, &translation)
             .map_err(|why| refused(self.bus, why))
+    }
+
+    /// Whether a fence mode is what `umr_fence` asks for: strong, small or none.
+    fn fenced(&self, mode: u8) -> bool {
+        match self.facts.value(OpenFact::UmrFence) {
+            Some(0) => mode == 3,
+            Some(1) => matches!(mode, 1 | 3 | 4),
+            _ => true,
+        }
     }
 
     /// A shared queue named by an XRC request must be of the XRC domain of the QP.
@@ -436,7 +502,7 @@ impl Host for Device<'_> {
         let Some(qp) = self.qp(qpn) else { return };
         let Some(cqn) = qp.cqn_snd() else { return };
         let mut cqe = Cqe::new(CqeOpcode::Requester, qpn);
-        cqe.user_index = qp.get(qpc::user_index);
+        cqe.user_index = self.user_index_of(qp.get(qpc::user_index));
         cqe.wqe_opcode = completion.opcode;
         cqe.wqe_counter = completion.index;
         cqe.byte_cnt = completion.byte_len;
@@ -450,7 +516,7 @@ impl Host for Device<'_> {
             cqe.opcode = CqeOpcode::RequesterError;
             cqe.error = Some(syndrome);
         }
-        self.complete(cqn, &cqe);
+        self.complete(qpn, cqn, &cqe);
     }
 
     fn complete_recv(&mut self, qpn: u32, completion: RecvCompletion) {
@@ -460,10 +526,12 @@ impl Host for Device<'_> {
         let (cqn, user_index) = match (pool, qp.get(qpc::user_index)) {
             (Some((number, srq)), own) => match srq.kind {
                 Kind::Xrc { cqn, .. } => (Some(cqn), srq.completion_index(number)),
-                Kind::Rmp | Kind::Srq if own == NO_USER_INDEX => (qp.cqn_rcv(), number),
+                Kind::Rmp | Kind::Srq if own == NO_USER_INDEX || !self.user_index => {
+                    (qp.cqn_rcv(), number)
+                }
                 Kind::Rmp | Kind::Srq => (qp.cqn_rcv(), own),
             },
-            (None, own) => (qp.cqn_rcv(), own),
+            (None, own) => (qp.cqn_rcv(), self.user_index_of(own)),
         };
         let Some(cqn) = cqn else { return };
         let mut cqe = Cqe::new(CqeOpcode::RespSend, qpn);
@@ -494,6 +562,7 @@ impl Host for Device<'_> {
                 if let Some(source) = received.source {
                     // GRH present, UDP present, layer 3 kind, sender.
                     let kind = match source.l3 {
+                        _ if self.facts.on(OpenFact::CqeL3Type) => 0,
                         Layer3::Grh => 0,
                         Layer3::Ipv6 => 1 << 27 | 1 << 24,
                         Layer3::Ipv4 => 1 << 27 | 2 << 24,
@@ -509,7 +578,7 @@ impl Host for Device<'_> {
                 }
             }
         }
-        self.complete(cqn, &cqe);
+        self.complete(qpn, cqn, &cqe);
     }
 
     fn qp_error(&mut self, qpn: u32, state: QpState) {
@@ -531,6 +600,10 @@ impl Host for Device<'_> {
         if let (Some(set), Some(counter)) = (set, counters::of_event(event)) {
             self.objects.tally(set, counter);
         }
+    }
+
+    fn untouched(&self) -> u32 {
+        if self.facts.value(OpenFact::GrhUpper) == Some(2) { 20 } else { 0 }
     }
 
     fn transmit(&mut self, frame: Vec<u8>) {

@@ -15,6 +15,7 @@ mod ethernet;
 mod flow;
 mod flow_cmd;
 mod flow_counter_cmd;
+mod late;
 mod lso;
 mod mkey;
 mod mkey_cmd;
@@ -34,7 +35,7 @@ mod wq_cmd;
 mod wqe;
 
 pub(crate) use doorbell::{cq_arm, send_doorbell};
-pub(crate) use traffic::step;
+pub(crate) use traffic::{step, write_completions};
 
 use crate::cmd::{Command, Handler, Stage};
 use crate::ifc::Field;
@@ -87,6 +88,8 @@ pub(crate) struct Objects {
     flow_counters: flow::Counters,
     /// Multicast groups.
     groups: multicast::Groups,
+    /// Completions on their way.
+    late: late::Late,
     /// Frames to send, in order.
     outbox: VecDeque<Outgoing>,
     /// Queues that lost their CQ: they go to error as soon as no engine runs.
@@ -118,6 +121,7 @@ impl Default for Objects {
             tallies: BTreeMap::new(),
             flow_counters: flow::Counters::default(),
             groups: multicast::Groups::default(),
+            late: late::Late::default(),
             outbox: VecDeque::new(),
             doomed: Vec::new(),
         }

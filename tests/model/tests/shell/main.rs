@@ -11,6 +11,7 @@ mod bringup;
 mod caps;
 mod commands;
 mod eq;
+mod facts;
 mod faults;
 mod layouts;
 mod pages;
