@@ -1,5 +1,6 @@
 //! Configuration of a device.
 
+use crate::cards::Card;
 use crate::facts::Facts;
 use crate::host::Nanos;
 
@@ -64,6 +65,8 @@ pub struct Config {
     /// Whether the port has its MAC and GUIDs from power-on. A virtual function has them once its
     /// owner has given it some.
     pub addressed: bool,
+    /// The kind of card, if it is another than the profile's.
+    pub card: Option<&'static Card>,
     /// What silicon may do either way.
     pub facts: Facts,
 }
@@ -88,6 +91,7 @@ impl Default for Config {
             regular_pages: 0,
             link_up: true,
             addressed: true,
+            card: None,
             facts: Facts::default(),
         }
     }

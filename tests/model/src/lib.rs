@@ -26,6 +26,7 @@
 
 mod bus;
 mod caps;
+pub mod cards;
 mod cmd;
 mod config;
 mod counters;
@@ -56,6 +57,7 @@ pub mod watch;
 pub mod wire;
 
 pub use bus::{Mangle, Wrote};
+pub use cards::Card;
 pub use cmd::{CommandHook, Status, Verdict};
 pub use config::{Config, Personality, Profile};
 pub use eq::{Event, kind as event};

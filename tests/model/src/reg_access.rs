@@ -7,6 +7,7 @@ use crate::cmd::{Command, Refusal, Stage, Status};
 use crate::config::{Config, Personality};
 use crate::facts::OpenFact;
 use crate::hca::Hca;
+use crate::ifc::caps::cmd_hca_cap;
 use crate::ifc::regs::{access_register_in as access, paos_reg, pmlp_reg, pmtu_reg, ppcnt_reg};
 use crate::ifc::regs::{ptys_reg, pvlc_reg};
 use crate::{module, ppcnt};
@@ -22,6 +23,7 @@ mod id {
     pub(super) const MCIA: u32 = 0x9014;
     pub(super) const NODE_DESC: u32 = 0x6001;
     pub(super) const HOST_ENDIANNESS: u32 = 0x7004;
+    pub(super) const DTOR: u32 = 0xc00e;
 }
 
 /// Largest frame of the port.
@@ -242,6 +244,12 @@ fn read(hca: &mut Hca, register: u32, asked: &[u8], to: &mut [u8]) -> Result<(),
             pvlc_reg::vl_operational.set(to, 1);
         }
         id::NODE_DESC => to[..64].copy_from_slice(&hca.port.node_description),
+        id::DTOR if hca.caps.general(cmd_hca_cap::dtor) != 0 => {
+            let limits = hca.config.card.map_or(&[][..], |card| card.time_limits.0);
+            for (word, limit) in to.chunks_exact_mut(4).zip(limits) {
+                word.copy_from_slice(&limit.to_be_bytes());
+            }
+        }
         id::HOST_ENDIANNESS if !unknown_endianness(hca) => {}
         _ => return Err(Status::BadParam.because(0x80_5007)),
     }

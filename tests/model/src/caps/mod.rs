@@ -10,6 +10,7 @@
 mod facts;
 mod profile;
 
+use crate::cards::{self, Card};
 use crate::cmd::{Command, FunctionState, Refusal, Stage, Status};
 use crate::config::Config;
 use crate::hca::Hca;
@@ -75,6 +76,15 @@ impl Caps {
             g::gid_table_size.set(general, 0);
         }
         let mut caps = Self { max, current };
+        for cap in config.card.into_iter().flat_map(Card::caps) {
+            let field = cards::layout(cap.block).field(cap.name);
+            let pair = [(&mut caps.max, cap.max), (&mut caps.current, cap.current)];
+            for (blocks, value) in pair {
+                if let (Some(field), Some(block)) = (field, blocks.get_mut(&cap.block)) {
+                    field.set(block, value);
+                }
+            }
+        }
         for (name, value) in &config.general_caps {
             if let Some(field) = g::LAYOUT.field(name) {
                 for blocks in [&mut caps.max, &mut caps.current] {

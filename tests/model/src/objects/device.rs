@@ -6,14 +6,10 @@
 //!
 //! Length: it is one implementation of `Host`, in the order of the trait.
 
-use super::cq::Posted;
 use super::cqe::{Cqe, CqeOpcode};
-use super::mkey::{
-    ANY_PD, ANY_QPN, ATOMIC, Access as KeyAccess, Denied, LR, LW, Mode, RR, RW, Run,
-};
+use super::mkey::{ANY_PD, ANY_QPN, ATOMIC, Access as KeyAccess, Denied, LR, LW, RR, RW, Run};
 use super::qp::{Qp, Receives};
 use super::rmp::{Kind, NO_USER_INDEX};
-use super::umr::{Poster, Refused, Rules, Source, Umr};
 use super::{Objects, Outgoing};
 use crate::bus::{Bus, Wrote};
 use crate::counters;
@@ -25,14 +21,12 @@ use crate::host::Nanos;
 use crate::ifc::caps::cmd_hca_cap;
 use crate::ifc::counters::query_q_counter_out;
 use crate::ifc::qp::qpc;
-use crate::regs::ticks;
 use crate::roce::RoceTable;
 use crate::transport::host::{
     Access, BadWqe, DataSegment, Host, Layer3, QpEvent, QpKind, QpState, RecvCompletion, RecvKind,
     RecvWqe, RemoteAddress, RemoteFault, RoceAddress, SendCompletion, SendWqe, Syndrome, Tally,
     UmrWqe,
 };
-use rand::Rng;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The parts of the device a running queue may touch.
@@ -41,12 +35,12 @@ pub(crate) struct Device<'a> {
     pub(crate) objects: &'a mut Objects,
     pub(crate) eqs: &'a mut EventQueues,
     roce: &'a RoceTable,
-    umr: bool,
-    facts: &'a Facts,
+    pub(super) umr: bool,
+    pub(super) facts: &'a Facts,
     /// Inline mode that the device asks of every raw send.
     pub(crate) min_inline: u32,
     /// Completions have a user index.
-    user_index: bool,
+    pub(super) user_index: bool,
 }
 
 /// On whose behalf local memory is touched.
@@ -78,51 +72,6 @@ impl<'a> Device<'a> {
             facts: &hca.config.facts,
             min_inline,
             user_index,
-        }
-    }
-
-    /// The user index of a completion, where completions have one.
-    pub(crate) fn user_index_of(&self, index: u32) -> u32 {
-        if self.user_index { index } else { 0 }
-    }
-
-    /// Completes a work request of a queue, at once or later.
-    pub(crate) fn complete(&mut self, number: u32, cqn: u32, cqe: &Cqe) {
-        match self.facts.value(OpenFact::CqeOrder) {
-            None => self.write_completion(cqn, cqe),
-            Some(most) => {
-                let after = self.bus.rng.random_range(0..most);
-                self.objects.late.put(self.bus.now + after, number, cqn, cqe);
-            }
-        }
-    }
-
-    /// Writes the completions due by a time; says when the next is.
-    pub(crate) fn write_late(&mut self, until: Nanos) -> Option<Nanos> {
-        for (cqn, cqe) in self.objects.late.take(until) {
-            self.write_completion(cqn, &cqe);
-        }
-        self.objects.late.next()
-    }
-
-    /// Writes a completion and whatever follows from it.
-    fn write_completion(&mut self, cqn: u32, cqe: &Cqe) {
-        let Some(cq) = self.objects.cqs.get_mut(&cqn) else {
-            return;
-        };
-        // Nanoseconds everywhere in the model, ticks of the device's clock for the driver.
-        let cqe = &Cqe { timestamp: ticks(cqe.timestamp), ..*cqe };
-        match cq.post(self.bus, cqe) {
-            Posted::Silent | Posted::Dead => {}
-            Posted::Event => {
-                cq.event_at = self.eqs.position(cq.eqn);
-                self.eqs.post(self.bus, cq.eqn, &Event::completion(cqn));
-            }
-            Posted::Fault(fault) => {
-                self.bus.complain(format!("CQ {cqn:#x}: {fault:?}, an entry is lost"));
-                self.eqs.raise(self.bus, &Event::cq_error(cqn, fault as u8));
-                self.objects.doom_users_of(cqn);
-            }
         }
     }
 
@@ -231,60 +180,6 @@ impl<'a> Device<'a> {
         let access = self.remote_access(qpn, at, len, access)?;
         let runs = self.objects.tpt.resolve(&access);
         runs.map_err(|_| RemoteFault::Access)
-    }
-
-    /// Carries out a UMR for a queue.
-    pub(crate) fn umr_for(
-        &mut self,
-        owner: Owner,
-        privileged: bool,
-        wqe: &UmrWqe,
-    ) -> Result<(), Syndrome> {
-        if !self.umr && !privileged {
-            return Err(Syndrome::LocalQpOperation);
-        }
-        let refused = |bus: &mut Bus, why: Refused| {
-            let (qpn, key) = (owner.qpn, wqe.mkey);
-            bus.complain(format!("queue {qpn:#x}: edit of key {key:#x} refused: {why}"));
-            Syndrome::MwBind
-        };
-        let umr = Umr::parse(&wqe.segments).map_err(|why| refused(self.bus, why))?;
-        let translation = match &umr.source {
-            Source::None => Vec::new(),
-            Source::Inline(bytes) => bytes.clone(),
-            Source::Pointer(len, lkey, addr) => {
-                let mut bytes = vec![0; *len as usize];
-                let from = [DataSegment { len: *len, lkey: *lkey, addr: *addr }];
-                self.gather_for(owner, &from, 0, &mut bytes)?;
-                bytes
-            }
-        };
-        let on = |fact| self.facts.value(fact) == Some(1);
-        let rules = Rules {
-            entity_size_fixed: on(OpenFact::UmrEntitySize),
-            atomic_fixed: on(OpenFact::UmrAtomic),
-            no_indirect: on(OpenFact::UmrIndirect),
-            entry_bits: on(OpenFact::UmrEntryBits),
-        };
-        let poster = Poster { qpn: owner.qpn, pd: owner.pd, privileged, rules };
-        let pages = self.objects.tpt.get(wqe.mkey >> 8).is_some_and(|key| key.mode == Mode::Mtt);
-        if pages && !privileged && !self.fenced(wqe.fence) {
-            let (qpn, fence) = (owner.qpn, wqe.fence);
-            self.bus.complain(format!(
-                "queue {qpn:#x}: a registration with fence mode {fence}, umr_fence asks for more"
-            ));
-        }
-        umr.apply(&mut self.objects.tpt, wqe.mkey >> 8, poster, &translation)
-            .map_err(|why| refused(self.bus, why))
-    }
-
-    /// Whether a fence mode is what `umr_fence` asks for: strong, small or none.
-    fn fenced(&self, mode: u8) -> bool {
-        match self.facts.value(OpenFact::UmrFence) {
-            Some(0) => mode == 3,
-            Some(1) => matches!(mode, 1 | 3 | 4),
-            _ => true,
-        }
     }
 
     /// A shared queue named by an XRC request must be of the XRC domain of the QP.
@@ -624,7 +519,7 @@ impl Host for Device<'_> {
 
 impl Objects {
     /// Marks every queue that completes to a CQ.
-    fn doom_users_of(&mut self, cqn: u32) {
+    pub(super) fn doom_users_of(&mut self, cqn: u32) {
         let of_qps = self
             .qps
             .values()

@@ -6,11 +6,13 @@
 //! the host of the transport's engines.
 
 mod buffer;
+mod complete;
 mod cq;
 mod cq_cmd;
 mod cqe;
 mod device;
 mod doorbell;
+mod edits;
 mod ethernet;
 mod flow;
 mod flow_cmd;

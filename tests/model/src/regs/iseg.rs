@@ -77,6 +77,7 @@ impl Hca {
     pub(crate) fn iseg_word(&self, offset: u64) -> u32 {
         let now = self.bus.now;
         let facts = &self.config.facts;
+        let firmware = self.config.card.map_or(FIRMWARE, |card| card.firmware.0);
         let synd = u32::from(self.regs.syndrome);
         // Another function's assert: byte 0x238 has no reset bit, byte 0x1010 may show it or not.
         let stale = facts.value(OpenFact::Health).filter(|_| synd == 0);
@@ -91,8 +92,8 @@ impl Hca {
             0x1010 if stale.is_some_and(|stale| stale >> 8 != 0) => {
                 STALE_SYNDROME << 24 | self.regs.health_counter(now)
             }
-            0x000 => FIRMWARE.1 << 16 | FIRMWARE.0,
-            0x004 => 5 << 16 | FIRMWARE.2,
+            0x000 => firmware.1 << 16 | firmware.0,
+            0x004 => 5 << 16 | firmware.2,
             0x010 => self.cmd.high,
             0x014 => {
                 let base = self.cmd.base.unwrap_or(0) as u32 & 0xffff_f000;
@@ -105,7 +106,7 @@ impl Hca {
                 busy | u32::from(resets) << 30 | u32::from(self.embedded_cpu()) << 23
             }
             // Health buffer.
-            0x230 => FIRMWARE.0 << 24 | FIRMWARE.1 << 16 | FIRMWARE.2,
+            0x230 => firmware.0 << 24 | firmware.1 << 16 | firmware.2,
             0x234 => 0x209,
             0x238 if synd != 0 => 0x8b00_0000,
             0x23c => synd << 16,

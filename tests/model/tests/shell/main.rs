@@ -9,6 +9,7 @@
 
 mod bringup;
 mod caps;
+mod cards;
 mod commands;
 mod eq;
 mod facts;
