@@ -112,3 +112,29 @@ fn a_completion_without_user_index() {
         assert_eq!(Device::of(&mut rig.hca).user_index_of(0x1234), index);
     }
 }
+
+#[test]
+fn a_peer_with_a_smaller_mtu_takes_no_longer_frame() {
+    for (facts, through) in [("port-mtu=4220", 3), ("port-mtu=4220,peer-mtu=1500", 2)] {
+        let mut rig = Rig::with_facts(facts);
+        for (packet, tagged) in [(1500, false), (1500, true), (1501, false)] {
+            let mut frame = vec![0xff; 6];
+            frame.extend_from_slice(&[2, 0, 0, 0, 0, 9]);
+            if tagged {
+                frame.extend_from_slice(&[0x81, 0, 0, 5]);
+            }
+            frame.extend_from_slice(&[0x88, 0xb5]);
+            frame.resize(frame.len() + packet, 0);
+            rig.coming.lock().unwrap().push_back(frame);
+        }
+        rig.hca.step(0);
+        assert_eq!(rig.hca.bus.stats.frames_in, through, "{facts}");
+    }
+}
+
+#[test]
+fn work_queues_that_are_written_back_must_be_writable() {
+    for (facts, writes) in [("", false), ("queue-writes=back", true)] {
+        assert_eq!(Rig::with_facts(facts).hca.bus.writes_queues, writes);
+    }
+}
