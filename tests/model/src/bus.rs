@@ -33,6 +33,8 @@ pub type Mangle = Box<dyn FnMut(Wrote, u64, &mut Vec<u8>) -> bool + Send>;
 /// Memory, interrupts, clock, chance, statistics and complaints.
 pub(crate) struct Bus {
     memory: Box<dyn HostMemory + Send>,
+    /// Entries of work queues are written back as they are read.
+    pub(crate) writes_queues: bool,
     /// Bus Master Enable of the command register.
     pub(crate) master: bool,
     /// Model time of the step under way.
@@ -61,6 +63,7 @@ impl Bus {
     pub(crate) fn new(memory: Box<dyn HostMemory + Send>, rng: SmallRng, msix: Msix) -> Self {
         Self {
             memory,
+            writes_queues: false,
             master: false,
             now: 0,
             rng,

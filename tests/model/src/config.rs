@@ -1,5 +1,7 @@
 //! Configuration of a device.
 
+use crate::cards::Card;
+use crate::facts::Facts;
 use crate::host::Nanos;
 
 /// Physical or virtual function.
@@ -52,8 +54,6 @@ pub struct Config {
     /// The MSI-X table in the BAR and the capability's enable bit rule which interrupts leave.
     /// Off when the host intercepts both, as VFIO does.
     pub msix_in_bar: bool,
-    /// EQs begin armed, as one driver says of its cards.
-    pub eq_created_armed: bool,
     /// Pages asked for before SET_HCA_CAP.
     pub boot_pages: u32,
     /// Pages asked for before INIT_HCA, or what follows from the capabilities set.
@@ -65,6 +65,10 @@ pub struct Config {
     /// Whether the port has its MAC and GUIDs from power-on. A virtual function has them once its
     /// owner has given it some.
     pub addressed: bool,
+    /// The kind of card, if it is another than the profile's.
+    pub card: Option<&'static Card>,
+    /// What silicon may do either way.
+    pub facts: Facts,
 }
 
 impl Default for Config {
@@ -82,12 +86,13 @@ impl Default for Config {
             mac: [0x02, 0xc9, 0x03, 0x00, 0x00, 0x01],
             vectors: 32,
             msix_in_bar: false,
-            eq_created_armed: false,
             boot_pages: 6,
             init_pages: None,
             regular_pages: 0,
             link_up: true,
             addressed: true,
+            card: None,
+            facts: Facts::default(),
         }
     }
 }

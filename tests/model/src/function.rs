@@ -2,6 +2,8 @@
 //! and the plain number spaces.
 
 use crate::cmd::{Command, FunctionState, Refusal, Stage, Status};
+use crate::config::Personality;
+use crate::facts::OpenFact;
 use crate::hca::Hca;
 use crate::ifc::cmd::{head_in, head_out};
 use crate::ifc::hca as l;
@@ -12,13 +14,30 @@ pub(crate) const RESERVED_LKEY: u32 = 0x0000_0500;
 /// Key that ends a scatter list.
 pub(crate) const TERMINATE_MKEY: u32 = 0x0000_0700;
 
+impl Hca {
+    /// Whether it is a DPU's own function, which names itself in the commands that name one.
+    pub(crate) fn embedded_cpu(&self) -> bool {
+        self.config.facts.on(OpenFact::EmbeddedCpu)
+    }
+}
+
 fn enable(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result<(), Refusal> {
     // No virtual functions of our own to enable.
     if l::enable_hca_in::function_id.get(input) != 0 {
         return Err(Status::BadParam.because(0x10_4001));
     }
+    match (hca.embedded_cpu(), l::enable_hca_in::embedded_cpu_function.is_set(input)) {
+        (false, true) => return Err(Status::BadParam.because(0x10_4003)),
+        // It is the host's function that is enabled, not this one.
+        (true, false) => return Ok(()),
+        (false, false) | (true, true) => {}
+    }
     if hca.cmd.state != FunctionState::Off {
-        return Err(Status::BadSysState.because(0x10_4002));
+        if !hca.config.facts.on(OpenFact::EnableLive) {
+            return Err(Status::BadSysState.because(0x10_4002));
+        }
+        // The objects of before are forgotten, the pages are not.
+        hca.drop_objects();
     }
     hca.cmd.state = FunctionState::Enabled;
     Ok(())
@@ -27,6 +46,11 @@ fn enable(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result<(), Refusal
 fn disable(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result<(), Refusal> {
     if l::disable_hca_in::function_id.get(input) != 0 {
         return Err(Status::BadParam.because(0x10_5001));
+    }
+    match (hca.embedded_cpu(), l::disable_hca_in::embedded_cpu_function.is_set(input)) {
+        (false, true) => return Err(Status::BadParam.because(0x10_5003)),
+        (true, false) => return Ok(()),
+        (false, false) | (true, true) => {}
     }
     if hca.cmd.state == FunctionState::Running {
         return Err(Status::BadSysState.because(0x10_5002));
@@ -46,6 +70,10 @@ fn init(hca: &mut Hca, _input: &[u8], _output: &mut [u8]) -> Result<(), Refusal>
     let wanted = hca.init_demand();
     if hca.pages.count() < wanted {
         return Err(Status::BadSysState.because(0x10_2002));
+    }
+    let endianness = hca.config.facts.value(OpenFact::HostEndianness) == Some(2);
+    if endianness && !hca.port.endianness && hca.config.personality == Personality::Pf {
+        return Err(Status::BadSysState.because(0x10_2003));
     }
     hca.cmd.state = FunctionState::Running;
     // Number spaces follow the capabilities as they are now.

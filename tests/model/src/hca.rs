@@ -5,7 +5,9 @@ use crate::caps::Caps;
 use crate::cmd::{CommandHook, CommandQueue, engine};
 use crate::config::Config;
 use crate::eq::{Event, EventQueues};
+use crate::facts::OpenFact;
 use crate::host::{DmaError, HostMemory, Nanos};
+use crate::link::Link;
 use crate::numbers::Ids;
 use crate::objects::Objects;
 use crate::pages::Pages;
@@ -46,6 +48,8 @@ pub struct Hca {
     pub(crate) eqs: EventQueues,
     /// NIC vport context and link.
     pub(crate) vport: Vport,
+    /// Training of the link.
+    pub(crate) link: Link,
     /// Registers reached by ACCESS_REG.
     pub(crate) port: PortRegisters,
     /// RoCE address table.
@@ -73,10 +77,11 @@ impl Hca {
         let msix = Msix::new(config.vectors, config.msix_in_bar);
         let caps = Caps::new(&config);
         let mut bus = Bus::new(memory, rng, msix);
+        bus.writes_queues = config.facts.on(OpenFact::QueueWrites);
         for name in Caps::unknown_names(&config) {
             bus.complain(format!("configured capability {name}: no such name"));
         }
-        Self {
+        let mut hca = Self {
             bus,
             wire,
             pci: ConfigSpace::new(&config),
@@ -84,7 +89,7 @@ impl Hca {
             latch: UarLatch::default(),
             cmd: CommandQueue::default(),
             ids: Ids::new(&caps),
-            eqs: EventQueues::new(caps.eq_limit()),
+            eqs: EventQueues::new(caps.eq_limit(), &config.facts),
             caps,
             pages: Pages::default(),
             vport: Vport::new(&config),
@@ -92,8 +97,11 @@ impl Hca {
             roce: RoceTable::default(),
             traffic: TrafficCounters::default(),
             objects: Objects::default(),
+            link: Link::default(),
             config,
-        }
+        };
+        hca.train_link();
+        hca
     }
 
     /// Function level reset: every object, page and command is forgotten, nothing more is read or
@@ -110,7 +118,8 @@ impl Hca {
         self.bus.stats.resets += 1;
         let gone = if self.config.hardware_like { 50_000_000 } else { 0 };
         let back = self.bus.now + gone;
-        self.regs = Registers::after_reset(back, back + self.config.init_time);
+        let slow = self.config.facts.value(OpenFact::Flr).unwrap_or(0);
+        self.regs = Registers::after_reset(back, back + self.config.init_time.max(slow));
         self.cmd.reset();
         self.caps = Caps::new(&self.config);
         self.pages = Pages::default();
@@ -118,6 +127,8 @@ impl Hca {
         self.vport = Vport::new(&self.config);
         self.vport.cable = cable;
         self.port = PortRegisters::new(&self.config);
+        self.link = Link::default();
+        self.train_link();
         self.drop_objects();
     }
 
@@ -125,7 +136,7 @@ impl Hca {
     pub(crate) fn drop_objects(&mut self) {
         self.latch = UarLatch::default();
         self.ids = Ids::new(&self.caps);
-        self.eqs = EventQueues::new(self.caps.eq_limit());
+        self.eqs = EventQueues::new(self.caps.eq_limit(), &self.config.facts);
         self.roce = RoceTable::default();
         self.objects = Objects::default();
     }
@@ -137,9 +148,11 @@ impl Hca {
         if self.regs.dead() {
             return None;
         }
+        let link = self.step_link();
         let commands = engine::step(self);
         let objects = crate::objects::step(self);
-        [commands, objects].into_iter().flatten().min()
+        let events = self.eqs.step(&mut self.bus);
+        [link, commands, objects, events].into_iter().flatten().min()
     }
 
     /// The firmware falls: syndrome in the health buffer, counter stopped, no answer to anything

@@ -26,15 +26,18 @@
 
 mod bus;
 mod caps;
+pub mod cards;
 mod cmd;
 mod config;
 mod counters;
 mod eq;
+pub mod facts;
 pub mod faults;
 mod function;
 mod hca;
 pub mod host;
 pub mod ifc;
+mod link;
 mod module;
 mod numbers;
 mod objects;
@@ -54,8 +57,10 @@ pub mod watch;
 pub mod wire;
 
 pub use bus::{Mangle, Wrote};
+pub use cards::Card;
 pub use cmd::{CommandHook, Status, Verdict};
 pub use config::{Config, Personality, Profile};
 pub use eq::{Event, kind as event};
+pub use facts::{Facts, OpenFact, UnknownFact};
 pub use hca::Hca;
 pub use stats::{Refused, Stats};

@@ -6,6 +6,7 @@
 use crate::cmd::{Command, FunctionState, Refusal, Stage, Status};
 use crate::config::Personality;
 use crate::eq::{Event, kind};
+use crate::facts::OpenFact;
 use crate::hca::Hca;
 use crate::ifc::caps::cmd_hca_cap;
 use crate::ifc::pages::{manage_pages_in, manage_pages_out, query_pages_in, query_pages_out};
@@ -22,9 +23,32 @@ pub(crate) struct Pages {
     refused: bool,
     /// Objects created since reset.
     creates: u32,
+    /// Requests that wait for the commands in flight.
+    held: Vec<Event>,
 }
 
+/// What becomes of a command for which the firmware lacks pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shortage {
+    /// There are enough.
+    None,
+    /// It waits for them.
+    Stall,
+    /// It fails.
+    Refuse,
+}
+
+/// Commands that make the firmware's tables grow: CREATE_MKEY, CREATE_CQ, CREATE_QP, CREATE_RMP.
+const CREATES: [u16; 4] = [0x200, 0x400, 0x500, 0x90c];
+/// Pages asked for at a shortage.
+const GROWTH: i32 = 16;
+
 impl Pages {
+    /// Whether every request has been answered.
+    pub(crate) fn satisfied(&self) -> bool {
+        self.requested <= 0
+    }
+
     /// How many the firmware owns.
     pub(crate) fn count(&self) -> u32 {
         self.owned.len() as u32
@@ -53,7 +77,8 @@ impl Hca {
 
     /// Pages that must have arrived before INIT_HCA.
     pub(crate) fn init_demand(&self) -> u32 {
-        let init = match self.config.init_pages {
+        let fact = self.config.facts.value(OpenFact::InitPages).map(|pages| pages as u32);
+        let init = match fact.or(self.config.init_pages) {
             Some(count) => count,
             None => init_estimate(self.caps.general(cmd_hca_cap::log_max_qp)),
         };
@@ -64,10 +89,57 @@ impl Hca {
     /// is passed on as it is, however absurd.
     pub fn request_pages(&mut self, count: i32) {
         self.pages.requested = self.pages.requested.saturating_add(i64::from(count));
-        let event = Event::new(kind::PAGE_REQUEST, 0)
-            .with(0, self.function_id())
-            .with(4, count.cast_unsigned());
-        self.raise(&event);
+        let event = self.page_event(count);
+        match self.config.facts.value(OpenFact::PageEvent) {
+            None => self.raise(&event),
+            Some(1) if self.cmd.busy() => self.pages.held.push(event),
+            Some(1) => self.raise(&event),
+            // QUERY_PAGES has it.
+            Some(_) => {}
+        }
+    }
+
+    fn page_event(&self, count: i32) -> Event {
+        let function = u32::from(self.embedded_cpu()) << 31 | self.function_id();
+        Event::new(kind::PAGE_REQUEST, 0).with(0, function).with(4, count.cast_unsigned())
+    }
+
+    /// No command is in flight: the requests held back go out.
+    pub(crate) fn release_page_events(&mut self) {
+        for event in core::mem::take(&mut self.pages.held) {
+            self.raise(&event);
+        }
+    }
+
+    /// What a command meets that needs memory of the firmware: the first of an object, and every
+    /// eighth, finds none. The request for pages goes out at once: it is what the command waits
+    /// for.
+    pub(crate) fn shortage(&mut self, opcode: u16) -> Shortage {
+        let kind = match self.config.facts.value(OpenFact::Shortage) {
+            Some(2) => Shortage::Stall,
+            Some(3) => Shortage::Refuse,
+            _ => return Shortage::None,
+        };
+        let polled = self.config.facts.value(OpenFact::PageEvent) == Some(2);
+        // Without anybody to ask nothing can wait.
+        let asks = polled || self.eqs.subscribed(kind::PAGE_REQUEST);
+        if !CREATES.contains(&opcode) || !asks {
+            return Shortage::None;
+        }
+        if self.pages.requested > 0 {
+            return kind;
+        }
+        self.pages.creates += 1;
+        if self.pages.creates % 8 != 1 {
+            return Shortage::None;
+        }
+        self.pages.refused = false;
+        self.pages.requested += i64::from(GROWTH);
+        if !polled {
+            let event = self.page_event(GROWTH);
+            self.raise(&event);
+        }
+        kind
     }
 
     /// Run-time page requests not yet answered; negative while some should be taken back.
@@ -85,11 +157,16 @@ impl Hca {
 
     /// Hardware-like, a card wants more pages as objects grow, and asks while it goes on.
     pub(crate) fn grow(&mut self, opcode: u16) {
-        const CREATES: [u16; 4] = [0x200, 0x400, 0x500, 0x90c];
-        if self.config.hardware_like && CREATES.contains(&opcode) {
+        let (grows, every) = match self.config.facts.value(OpenFact::Shortage) {
+            None => (self.config.hardware_like, 32),
+            Some(1) => (true, 8),
+            // Those count in `shortage`.
+            Some(_) => (false, 1),
+        };
+        if grows && CREATES.contains(&opcode) {
             self.pages.creates += 1;
-            if self.pages.creates.is_multiple_of(32) {
-                self.request_pages(16);
+            if self.pages.creates.is_multiple_of(every) {
+                self.request_pages(GROWTH);
             }
         }
     }
@@ -106,20 +183,28 @@ impl Hca {
 }
 
 fn query(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Refusal> {
+    if query_pages_in::embedded_cpu_function.is_set(input) != hca.embedded_cpu() {
+        return Err(Status::BadParam.because(0x10_7002));
+    }
     let owned = hca.pages.count();
+    let polled = hca.config.facts.value(OpenFact::PageEvent) == Some(2);
+    let asked = hca.pages.requested.clamp(i32::MIN.into(), i32::MAX.into()) as i32;
     let count = match query_pages_in::op_mod.get(input) {
+        2 | 3 if polled && hca.cmd.state == FunctionState::Running => asked,
         1 => hca.config.boot_pages.saturating_sub(owned).cast_signed(),
         2 => hca.init_demand().saturating_sub(owned).cast_signed(),
         3 => hca.config.regular_pages,
         _ => return Err(Status::BadParam.because(0x10_7001)),
     };
+    query_pages_out::embedded_cpu_function.set(output, u32::from(hca.embedded_cpu()));
     query_pages_out::function_id.set(output, hca.function_id());
     query_pages_out::num_pages.set(output, count.cast_unsigned());
     Ok(())
 }
 
 fn manage(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Refusal> {
-    if manage_pages_in::function_id.get(input) != hca.function_id() {
+    let own = manage_pages_in::embedded_cpu_function.is_set(input) == hca.embedded_cpu();
+    if manage_pages_in::function_id.get(input) != hca.function_id() || !own {
         return Err(Status::BadParam.because(0x10_8001));
     }
     let count = manage_pages_in::input_num_entries.get(input) as usize;

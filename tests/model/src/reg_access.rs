@@ -5,7 +5,9 @@
 
 use crate::cmd::{Command, Refusal, Stage, Status};
 use crate::config::{Config, Personality};
+use crate::facts::OpenFact;
 use crate::hca::Hca;
+use crate::ifc::caps::cmd_hca_cap;
 use crate::ifc::regs::{access_register_in as access, paos_reg, pmlp_reg, pmtu_reg, ppcnt_reg};
 use crate::ifc::regs::{ptys_reg, pvlc_reg};
 use crate::{module, ppcnt};
@@ -21,6 +23,7 @@ mod id {
     pub(super) const MCIA: u32 = 0x9014;
     pub(super) const NODE_DESC: u32 = 0x6001;
     pub(super) const HOST_ENDIANNESS: u32 = 0x7004;
+    pub(super) const DTOR: u32 = 0xc00e;
 }
 
 /// Largest frame of the port.
@@ -39,6 +42,8 @@ pub(crate) struct PortRegisters {
     pub(crate) mtu: u16,
     pause: [u8; 32],
     node_description: [u8; 64],
+    /// The host's byte order has been declared.
+    pub(crate) endianness: bool,
 }
 
 impl PortRegisters {
@@ -46,14 +51,16 @@ impl PortRegisters {
         let mut node_description = [0; 64];
         node_description[..16].copy_from_slice(b"mlx5 device mode");
         Self {
-            admin: 1,
+            admin: if config.facts.on(OpenFact::PortAdmin) { 2 } else { 1 },
             speeds: SPEEDS,
             forced: false,
             // As at power-on; the owner of a virtual function's port has opened it wide.
-            mtu: match config.personality {
-                Personality::Pf => 1522,
-                Personality::Vf => MAX_MTU,
+            mtu: match (config.facts.value(OpenFact::PortMtu), config.personality) {
+                (Some(mtu), _) => mtu as u16,
+                (None, Personality::Pf) => 1522,
+                (None, Personality::Vf) => MAX_MTU,
             },
+            endianness: false,
             pause: [0; 32],
             node_description,
         }
@@ -132,7 +139,11 @@ fn write(hca: &mut Hca, register: u32, data: &[u8]) -> Result<(), Refusal> {
             }
             // Without its enable bit the administrative state is not applied.
             if paos_reg::ase.is_set(data) {
+                let trains = admin == 1 && hca.port.admin != 1;
                 hca.port.admin = admin;
+                if trains {
+                    hca.train_link();
+                }
                 hca.announce_link(before);
             }
         }
@@ -142,13 +153,21 @@ fn write(hca: &mut Hca, register: u32, data: &[u8]) -> Result<(), Refusal> {
             hca.port.pause.copy_from_slice(&data[..length]);
         }
         id::NODE_DESC => hca.port.node_description.copy_from_slice(&data[..64]),
-        id::HOST_ENDIANNESS if data[0] == 0 => {}
+        id::HOST_ENDIANNESS if unknown_endianness(hca) => {
+            return Err(Status::BadParam.because(0x80_5006));
+        }
+        id::HOST_ENDIANNESS if data[0] == 0 => hca.port.endianness = true,
         id::HOST_ENDIANNESS => return Err(Status::BadParam.because(0x80_5005)),
         // A write that selects nothing; the answer is a read.
         id::PPCNT => port(data)?,
         _ => return Err(Status::BadParam.because(0x80_5006)),
     }
     Ok(())
+}
+
+/// Whether the register is none that this card has.
+fn unknown_endianness(hca: &Hca) -> bool {
+    hca.config.facts.value(OpenFact::HostEndianness) == Some(1)
 }
 
 fn read(hca: &mut Hca, register: u32, asked: &[u8], to: &mut [u8]) -> Result<(), Refusal> {
@@ -225,7 +244,13 @@ fn read(hca: &mut Hca, register: u32, asked: &[u8], to: &mut [u8]) -> Result<(),
             pvlc_reg::vl_operational.set(to, 1);
         }
         id::NODE_DESC => to[..64].copy_from_slice(&hca.port.node_description),
-        id::HOST_ENDIANNESS => {}
+        id::DTOR if hca.caps.general(cmd_hca_cap::dtor) != 0 => {
+            let limits = hca.config.card.map_or(&[][..], |card| card.time_limits.0);
+            for (word, limit) in to.chunks_exact_mut(4).zip(limits) {
+                word.copy_from_slice(&limit.to_be_bytes());
+            }
+        }
+        id::HOST_ENDIANNESS if !unknown_endianness(hca) => {}
         _ => return Err(Status::BadParam.because(0x80_5007)),
     }
     Ok(())

@@ -1,12 +1,8 @@
-//! The NIC vport context, and the link behind it.
-//!
-//! Link state is three things that usually agree: the cable ([`Hca::set_link`]), the port's
-//! administrative state (PAOS) and the vport's own. A change of the first two raises a PORT_CHANGE
-//! event, which is only a hint: software has to read the state.
+//! The NIC vport context, and the state of the vport; `link.rs` has the link behind it.
 
 use crate::cmd::{Command, Refusal, Stage, Status};
 use crate::config::{Config, Personality};
-use crate::eq::{Event, kind};
+use crate::facts::OpenFact;
 use crate::hca::Hca;
 use crate::ifc::caps::cmd_hca_cap;
 use crate::ifc::vport::{
@@ -29,7 +25,9 @@ pub(crate) struct Vport {
     /// Something is at the other end of the cable.
     pub(crate) cable: bool,
     /// Administrative state asked for by MODIFY_VPORT_STATE: 0 down, 1 up, 2 follow.
-    admin: u32,
+    pub(crate) admin: u32,
+    /// Administrative state of the uplink, where it is one of its own: 2 follows the port.
+    pub(crate) uplink: u32,
     context: Vec<u8>,
     /// Unicast and multicast lists.
     macs: [Vec<[u8; 6]>; 2],
@@ -40,7 +38,12 @@ impl Vport {
     pub(crate) fn new(config: &Config) -> Self {
         let mut context = vec![0; ctx::BYTES];
         // Layer 2 headers must be inline, as on a ConnectX-4 Lx.
-        ctx::min_wqe_inline_mode.set(&mut context, 1);
+        let inline = match config.facts.value(OpenFact::InlineMode) {
+            Some(0x11) => 2,
+            Some(2) => 0,
+            _ => 1,
+        };
+        ctx::min_wqe_inline_mode.set(&mut context, inline);
         let mut vport = Self {
             mac: [0; 6],
             mtu: 1522,
@@ -48,11 +51,12 @@ impl Vport {
             physical: config.personality == Personality::Pf,
             cable: config.link_up,
             admin: 2,
+            uplink: if config.facts.value(OpenFact::UplinkFollow) == Some(1) { 0 } else { 2 },
             context,
             macs: [Vec::new(), Vec::new()],
             vlans: Vec::new(),
         };
-        if config.addressed {
+        if config.addressed && !config.facts.on(OpenFact::Mac) {
             vport.give_address(config.mac);
         }
         vport
@@ -87,7 +91,11 @@ impl Vport {
         }
     }
 
-    /// The GUID of the node, which a MAC gives by default.
+    /// Inline mode that the context asks for.
+    pub(crate) fn min_inline(&self) -> u32 {
+        ctx::min_wqe_inline_mode.get(&self.context)
+    }
+
     fn list(&self, which: u32) -> Option<Vec<u64>> {
         match which {
             0 | 1 => Some(self.macs[which as usize].iter().map(|mac| number(*mac)).collect()),
@@ -112,31 +120,6 @@ fn mac_of(number: u64) -> [u8; 6] {
     mac
 }
 
-impl Hca {
-    /// Whether frames pass: cable in, port and vport administratively up.
-    pub fn link_up(&self) -> bool {
-        self.vport.cable && self.port.admin_up() && self.vport.admin != 0
-    }
-
-    /// Plugs or pulls the cable; a change is announced by PORT_CHANGE.
-    pub fn set_link(&mut self, up: bool) {
-        let before = self.link_up();
-        self.vport.cable = up;
-        self.announce_link(before);
-    }
-
-    /// PORT_CHANGE, when the link is no longer as it was.
-    pub(crate) fn announce_link(&mut self, before: bool) {
-        let after = self.link_up();
-        if before != after {
-            self.traffic.link_down += u32::from(before);
-            let mut event = Event::new(kind::PORT_CHANGE, if after { 4 } else { 1 });
-            event.data[8] = 1 << 4;
-            self.raise(&event);
-        }
-    }
-}
-
 /// Refuses another function's vport: that takes an eswitch manager.
 fn own_only(input: &[u8]) -> Result<(), Refusal> {
     let vport = query_nic_vport_context_in::vport_number.get(input);
@@ -155,7 +138,10 @@ fn query_state(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Ref
         2 if physical => {}
         _ => return Err(Status::BadParam.because(0x75_0002)),
     }
-    query_vport_state_out::admin_state.set(output, hca.vport.admin);
+    let follows = hca.caps.general(cmd_hca_cap::uplink_follow) != 0;
+    let uplink = follows && query_vport_state_in::op_mod.get(input) == 2;
+    let admin = if uplink { hca.vport.uplink } else { hca.vport.admin };
+    query_vport_state_out::admin_state.set(output, admin);
     query_vport_state_out::state.set(output, u32::from(hca.link_up()));
     Ok(())
 }
@@ -163,11 +149,17 @@ fn query_state(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Ref
 fn modify_state(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result<(), Refusal> {
     own_only(input)?;
     let admin = modify_vport_state_in::admin_state.get(input);
-    if admin > 2 || modify_vport_state_in::op_mod.get(input) != 0 {
+    let follows = hca.caps.general(cmd_hca_cap::uplink_follow) != 0;
+    let uplink = match modify_vport_state_in::op_mod.get(input) {
+        0 => false,
+        2 if follows => true,
+        _ => return Err(Status::BadParam.because(0x75_1001)),
+    };
+    if admin > 2 {
         return Err(Status::BadParam.because(0x75_1001));
     }
     let before = hca.link_up();
-    hca.vport.admin = admin;
+    *(if uplink { &mut hca.vport.uplink } else { &mut hca.vport.admin }) = admin;
     hca.announce_link(before);
     Ok(())
 }

@@ -111,7 +111,7 @@ fn a_hardware_like_card_gives_tens_of_mebibytes_back_bit_by_bit() {
 
 #[test]
 fn event_queues_that_are_made_armed_do_no_harm() {
-    let rig = Rig::new(Card { eq_created_armed: true, ..light() });
+    let rig = Rig::new(Card { facts: "eq-created=armed".parse().unwrap(), ..light() });
     round(&rig, &patience());
     rig.content();
 }

@@ -1,10 +1,10 @@
 //! The model as a server of its own: HCAs on vfio-user sockets, until a signal ends it.
-#![expect(clippy::print_stdout, reason = "prints `ready`, for which the starter waits")]
+#![expect(clippy::print_stdout, reason = "prints `ready`, for which the starter waits, and lists")]
 
 use clap::{Parser, ValueEnum};
 use mlx5_model::server::{Link, Report, Rude, Server, Settings};
 use mlx5_model::watch::Fields;
-use mlx5_model::{Config, Profile};
+use mlx5_model::{Card, Config, Facts, Profile, cards, facts};
 use rustix::event::{PollFd, PollFlags};
 use std::error::Error;
 use std::io::Write;
@@ -22,7 +22,7 @@ use std::process::ExitCode;
 #[command(name = "mlx5-model")]
 struct Cli {
     /// A socket to serve; each is an HCA of its own
-    #[arg(long, required = true, value_name = "PATH")]
+    #[arg(long, required_unless_present_any = ["facts", "cards"], value_name = "PATH")]
     socket: Vec<PathBuf>,
     /// Capabilities: what a ConnectX-4 said of itself, or the least that stock Linux brings up
     #[arg(long, value_enum, default_value_t = Capabilities::Big)]
@@ -34,6 +34,18 @@ struct Cli {
     /// Latencies, orders and delays as of a real card
     #[arg(long)]
     hardware_like: bool,
+    /// What silicon may do either way: a fact and its setting; may be repeated
+    #[arg(long, value_name = "NAME=SETTING")]
+    fact: Vec<Facts>,
+    /// Kind of card, with its capabilities and facts; `--cards list` prints them
+    #[arg(long, value_name = "NAME", value_parser = card, conflicts_with_all = ["profile", "vf"])]
+    card: Option<&'static Card>,
+    /// Print every card, field by field, with its evidence
+    #[arg(long, value_enum)]
+    cards: Option<List>,
+    /// Print every open fact with its settings and its source
+    #[arg(long, value_enum)]
+    facts: Option<List>,
     /// MSI-X vectors
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     vectors: Option<u16>,
@@ -83,6 +95,18 @@ enum Capabilities {
     Small,
 }
 
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum List {
+    List,
+}
+
+fn card(name: &str) -> Result<&'static Card, String> {
+    Card::named(name).ok_or_else(|| {
+        let names: Vec<_> = cards::CARDS.iter().map(|card| card.name).collect();
+        format!("no card is named {name}: there are {}", names.join(", "))
+    })
+}
+
 fn link(text: &str) -> Result<Link, String> {
     if text == "switch" {
         return Ok(Link::Switch);
@@ -102,6 +126,10 @@ impl Cli {
             Capabilities::Big => Profile::Big,
             Capabilities::Small => Profile::Small,
         };
+        if let Some(card) = self.card {
+            device = card.config();
+        }
+        device.facts.extend(self.fact);
         device.hardware_like = self.hardware_like;
         device.vectors = self.vectors.unwrap_or(device.vectors);
         device.seed = self.seed;
@@ -178,7 +206,16 @@ fn say(report: &Report, file: Option<PathBuf>) -> Result<(), Box<dyn Error>> {
 }
 
 fn main() -> ExitCode {
-    match serve(Cli::parse()) {
+    let cli = Cli::parse();
+    if cli.facts.is_some() {
+        print!("{}", facts::list());
+        return ExitCode::SUCCESS;
+    }
+    if cli.cards.is_some() {
+        print!("{}", cards::markdown());
+        return ExitCode::SUCCESS;
+    }
+    match serve(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");

@@ -5,13 +5,16 @@
 //! other. The answer is output bytes first, ownership bit after, command event last, as on silicon;
 //! the event comes for polled commands too, provided the event queue existed at the doorbell.
 
-use super::mailbox::{self, Delivered};
+use super::latency::latency;
+use super::mailbox::{self, Delivered, Message};
 use super::{FunctionState, Stage, Status, table};
 use crate::eq::{Event, kind};
 use crate::hca::Hca;
 use crate::host::Nanos;
 use crate::ifc::cmd::{head_in, head_out};
+use crate::ifc::pages::manage_pages_in;
 use crate::ifc::regs::access_register_in;
+use crate::pages::Shortage;
 use crate::stats::Refused;
 use crate::watch::Seen;
 use rand::Rng;
@@ -53,6 +56,8 @@ pub trait CommandHook: Send {
 enum Phase {
     /// The device has not looked yet.
     Fetch,
+    /// It waits for pages.
+    Stalled(Message),
     /// It has run; this goes back.
     Answer(Delivered),
 }
@@ -77,6 +82,8 @@ pub(crate) struct CommandQueue {
     /// Interface version chosen by SET_ISSI.
     pub(crate) issi: u16,
     jobs: Vec<Job>,
+    /// A command runs at this moment.
+    running: bool,
     events: Vec<(Nanos, u32)>,
     dead: BTreeSet<u32>,
     count: u64,
@@ -94,6 +101,8 @@ impl core::fmt::Debug for CommandQueue {
 
 /// The command whose refusals are recorded by register.
 const ACCESS_REG: u16 = 0x805;
+/// The command after which commands that wait for pages may go on.
+const MANAGE_PAGES: u16 = 0x108;
 /// log2 of the number of slots.
 pub(crate) const LOG_SIZE: u32 = 5;
 /// log2 of the distance between slots.
@@ -107,6 +116,11 @@ impl CommandQueue {
     /// Back to power-on; the hook and the count survive, being the test's.
     pub(crate) fn reset(&mut self) {
         *self = Self { hook: self.hook.take(), count: self.count, ..Self::default() };
+    }
+
+    /// Whether a command is in flight.
+    pub(crate) fn busy(&self) -> bool {
+        self.running || !self.jobs.is_empty()
     }
 
     /// Commands executed since construction.
@@ -142,23 +156,20 @@ pub(crate) fn step(hca: &mut Hca) -> Option<Nanos> {
         let job = hca.cmd.jobs.remove(at);
         match job.phase {
             Phase::Fetch => fetch(hca, job.slot, job.event),
+            Phase::Stalled(message) => {
+                hca.cmd.running = true;
+                stalled(hca, job.slot, job.event, message);
+                hca.cmd.running = false;
+            }
             Phase::Answer(delivered) => answer(hca, job.slot, job.event, &delivered),
         }
     }
+    if hca.cmd.jobs.is_empty() {
+        hca.release_page_events();
+    }
     events(hca);
-    let jobs = hca.cmd.jobs.iter().map(|job| job.due);
+    let jobs = hca.cmd.jobs.iter().map(|job| job.due).filter(|due| *due != Nanos::MAX);
     jobs.chain(hca.cmd.events.iter().map(|event| event.0)).min()
-}
-
-/// Latency between fetch and answer.
-fn latency(hca: &mut Hca, opcode: u16) -> Nanos {
-    if !hca.config.hardware_like {
-        return hca.config.command_latency;
-    }
-    match opcode {
-        0x102 | 0x104 | 0x108 => hca.bus.rng.random_range(100_000_000..2_000_000_000),
-        _ => hca.bus.rng.random_range(10_000..100_000_000),
-    }
 }
 
 fn fetch(hca: &mut Hca, slot: u32, event: bool) {
@@ -170,6 +181,7 @@ fn fetch(hca: &mut Hca, slot: u32, event: bool) {
         .iter()
         .filter_map(|job| match &job.phase {
             Phase::Answer(delivered) => Some(delivered.blocks.iter().copied()),
+            Phase::Stalled(message) => Some(message.blocks.iter().copied()),
             Phase::Fetch => None,
         })
         .flatten()
@@ -184,57 +196,108 @@ fn fetch(hca: &mut Hca, slot: u32, event: bool) {
             return;
         }
     };
-    let mut delivered = Delivered { entry, blocks: Vec::new(), ..Delivered::default() };
-    let (mut extra, mut event) = (0, event);
-    let mut opcode = 0;
     match message {
-        Err(refused) => delivered = refused,
+        Err(refused) => {
+            let after = latency(hca, 0, 0);
+            respond(hca, slot, event, after, refused);
+        }
         Ok(message) => {
             if message.blocks.iter().any(|block| in_flight.contains(block)) {
                 hca.bus
                     .complain(format!("command slot {slot}: a mailbox is still owned by another"));
             }
-            opcode = head_in::opcode.get(&message.input) as u16;
-            let nth = hca.cmd.count;
-            hca.cmd.count += 1;
-            *hca.bus.stats.commands.entry(opcode).or_default() += 1;
-            let mut hook = hca.cmd.hook.take();
-            let verdict = hook
-                .as_mut()
-                .map_or(Verdict::Run, |hook| hook.command(nth, opcode, &message.input));
-            let mut output = vec![0; message.output_length];
-            match verdict {
-                Verdict::Run | Verdict::Late(_) | Verdict::NoEvent => {
-                    output = execute(hca, opcode, &message.input, message.output_length);
+            let opcode = head_in::opcode.get(&message.input) as u16;
+            hca.cmd.running = true;
+            let waits = hca.cmd.state == FunctionState::Running;
+            match if waits { hca.shortage(opcode) } else { Shortage::None } {
+                Shortage::None => run(hca, slot, event, &message, None),
+                Shortage::Refuse => run(hca, slot, event, &message, Some(NO_PAGES)),
+                Shortage::Stall => {
+                    let phase = Phase::Stalled(message);
+                    hca.cmd.jobs.push(Job { slot, due: Nanos::MAX, event, phase });
                 }
-                Verdict::Refuse { status, syndrome } => {
-                    head_out::status.set(&mut output, u32::from(status));
-                    head_out::syndrome.set(&mut output, syndrome);
-                }
-                Verdict::Undelivered(status) => delivered.status = status,
-                Verdict::Mute => {}
             }
-            if let Some(hook) = &mut hook {
-                hook.completed(nth, opcode, &message.input, &output);
-            }
-            hca.bus.show(&Seen::Command { opcode, input: &message.input, output: &output });
-            hca.cmd.hook = hook;
-            match verdict {
-                Verdict::Mute => {
-                    hca.cmd.dead.insert(slot);
-                    return;
-                }
-                Verdict::Late(by) => extra = by,
-                Verdict::NoEvent => event = false,
-                Verdict::Run | Verdict::Refuse { .. } | Verdict::Undelivered(_) => {}
-            }
-            delivered.output = output;
-            delivered.out_blocks = message.out_blocks;
-            delivered.blocks = message.blocks;
+            hca.cmd.running = false;
         }
     }
-    let due = hca.bus.now + latency(hca, opcode) + extra;
-    if hca.cmd.base == Some(base) {
+}
+
+/// Answer of a command for which there are no pages.
+const NO_PAGES: Verdict =
+    Verdict::Refuse { status: Status::NoResources as u8, syndrome: 0x10_8010 };
+
+/// A command that waited for pages: they came, or the driver said that none will.
+fn stalled(hca: &mut Hca, slot: u32, event: bool, message: Message) {
+    let refused = hca.pages_refused();
+    run(hca, slot, event, &message, refused.then_some(NO_PAGES));
+}
+
+/// Runs a whole message past the hook, or answers as `fixed` says.
+fn run(hca: &mut Hca, slot: u32, event: bool, message: &Message, fixed: Option<Verdict>) {
+    let mut event = event;
+    let entry = message.entry;
+    let mut delivered = Delivered { entry, ..Delivered::default() };
+    let opcode = head_in::opcode.get(&message.input) as u16;
+    crate::objects::write_completions(hca);
+    let nth = hca.cmd.count;
+    hca.cmd.count += 1;
+    *hca.bus.stats.commands.entry(opcode).or_default() += 1;
+    let mut hook = hca.cmd.hook.take();
+    let asked = hook.as_mut().map(|hook| hook.command(nth, opcode, &message.input));
+    let verdict = fixed.or(asked).unwrap_or(Verdict::Run);
+    let mut output = vec![0; message.output_length];
+    match verdict {
+        Verdict::Run | Verdict::Late(_) | Verdict::NoEvent => {
+            output = execute(hca, opcode, &message.input, message.output_length);
+        }
+        Verdict::Refuse { status, syndrome } => {
+            head_out::status.set(&mut output, u32::from(status));
+            head_out::syndrome.set(&mut output, syndrome);
+        }
+        Verdict::Undelivered(status) => delivered.status = status,
+        Verdict::Mute => {}
+    }
+    if let Some(hook) = &mut hook {
+        hook.completed(nth, opcode, &message.input, &output);
+    }
+    hca.bus.show(&Seen::Command { opcode, input: &message.input, output: &output });
+    hca.cmd.hook = hook;
+    let extra = match verdict {
+        Verdict::Mute => {
+            hca.cmd.dead.insert(slot);
+            return;
+        }
+        Verdict::Late(by) => by,
+        Verdict::NoEvent => {
+            event = false;
+            0
+        }
+        Verdict::Run | Verdict::Refuse { .. } | Verdict::Undelivered(_) => 0,
+    };
+    delivered.output = output;
+    delivered.out_blocks.clone_from(&message.out_blocks);
+    delivered.blocks.clone_from(&message.blocks);
+    let op_mod = head_in::op_mod.get(&message.input);
+    let due = latency(hca, opcode, op_mod) + extra;
+    respond(hca, slot, event, due, delivered);
+    if opcode == MANAGE_PAGES && manage_pages_in::op_mod.get(&message.input) != 2 {
+        resume(hca);
+    }
+}
+
+/// Lets the commands go on that wait for pages, once there are enough or will be none.
+fn resume(hca: &mut Hca) {
+    if hca.pages.satisfied() || hca.pages_refused() {
+        let now = hca.bus.now;
+        let waiting = |job: &&mut Job| matches!(job.phase, Phase::Stalled(_));
+        hca.cmd.jobs.iter_mut().filter(waiting).for_each(|job| job.due = now);
+    }
+}
+
+/// Answers after a time, unless the command page was moved meanwhile.
+fn respond(hca: &mut Hca, slot: u32, event: bool, after: Nanos, delivered: Delivered) {
+    if hca.cmd.base.is_some() {
+        let due = hca.bus.now + after;
         hca.cmd.jobs.push(Job { slot, due, event, phase: Phase::Answer(delivered) });
     }
 }

@@ -25,6 +25,7 @@ mod delivery {
 /// A message that arrived whole.
 #[derive(Debug)]
 pub(super) struct Message {
+    pub(super) entry: u64,
     pub(super) input: Vec<u8>,
     pub(super) output_length: usize,
     pub(super) out_blocks: Vec<u64>,
@@ -95,7 +96,7 @@ pub(super) fn fetch(
     if let Some(page) = core::iter::once(&at).chain(&blocks).find(|&&b| hca.pages.owns(b)) {
         hca.bus.complain(format!("command memory {page:#x} lies in a page given to the firmware"));
     }
-    Ok(Some(Ok(Message { input, output_length, out_blocks, blocks })))
+    Ok(Some(Ok(Message { entry: at, input, output_length, out_blocks, blocks })))
 }
 
 struct Chain {

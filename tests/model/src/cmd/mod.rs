@@ -1,6 +1,7 @@
 //! The command interface: entry queue, mailboxes, dispatch.
 
 pub(crate) mod engine;
+mod latency;
 mod mailbox;
 pub(crate) mod status;
 pub(crate) mod table;

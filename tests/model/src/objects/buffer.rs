@@ -16,6 +16,9 @@ pub(crate) fn read(
         let (iova, room) = ring.at(at + done as u64).ok_or(DmaError::Refused(0))?;
         let n = (out.len() - done).min(usize::try_from(room).unwrap_or(usize::MAX));
         bus.read(iova, &mut out[done..done + n])?;
+        if bus.writes_queues {
+            bus.write(Wrote::Other, iova, &out[done..done + n])?;
+        }
         done += n;
     }
     Ok(())

@@ -6,22 +6,21 @@
 //!
 //! Length: it is one implementation of `Host`, in the order of the trait.
 
-use super::cq::Posted;
 use super::cqe::{Cqe, CqeOpcode};
 use super::mkey::{ANY_PD, ANY_QPN, ATOMIC, Access as KeyAccess, Denied, LR, LW, RR, RW, Run};
 use super::qp::{Qp, Receives};
 use super::rmp::{Kind, NO_USER_INDEX};
-use super::umr::{Poster, Refused, Source, Umr};
 use super::{Objects, Outgoing};
 use crate::bus::{Bus, Wrote};
 use crate::counters;
 use crate::eq::{Event, EventQueues, kind};
+use crate::facts::{Facts, OpenFact};
 use crate::function::RESERVED_LKEY;
 use crate::hca::Hca;
 use crate::host::Nanos;
+use crate::ifc::caps::cmd_hca_cap;
 use crate::ifc::counters::query_q_counter_out;
 use crate::ifc::qp::qpc;
-use crate::regs::ticks;
 use crate::roce::RoceTable;
 use crate::transport::host::{
     Access, BadWqe, DataSegment, Host, Layer3, QpEvent, QpKind, QpState, RecvCompletion, RecvKind,
@@ -36,7 +35,12 @@ pub(crate) struct Device<'a> {
     pub(crate) objects: &'a mut Objects,
     pub(crate) eqs: &'a mut EventQueues,
     roce: &'a RoceTable,
-    umr: bool,
+    pub(super) umr: bool,
+    pub(super) facts: &'a Facts,
+    /// Inline mode that the device asks of every raw send.
+    pub(crate) min_inline: u32,
+    /// Completions have a user index.
+    pub(super) user_index: bool,
 }
 
 /// On whose behalf local memory is touched.
@@ -53,33 +57,21 @@ pub(crate) struct Owner {
 impl<'a> Device<'a> {
     /// Borrows it from the whole.
     pub(crate) fn of(hca: &'a mut Hca) -> Self {
+        let min_inline = match hca.config.facts.value(OpenFact::InlineMode) {
+            None | Some(2) => 0,
+            Some(0) => 1,
+            Some(_) => hca.vport.min_inline(),
+        };
+        let user_index = hca.caps.general(cmd_hca_cap::cqe_version) != 0;
         Self {
             bus: &mut hca.bus,
             objects: &mut hca.objects,
             eqs: &mut hca.eqs,
             roce: &hca.roce,
             umr: hca.config.umr,
-        }
-    }
-
-    /// Writes a completion and whatever follows from it.
-    pub(crate) fn complete(&mut self, cqn: u32, cqe: &Cqe) {
-        let Some(cq) = self.objects.cqs.get_mut(&cqn) else {
-            return;
-        };
-        // Nanoseconds everywhere in the model, ticks of the device's clock for the driver.
-        let cqe = &Cqe { timestamp: ticks(cqe.timestamp), ..*cqe };
-        match cq.post(self.bus, cqe) {
-            Posted::Silent | Posted::Dead => {}
-            Posted::Event => {
-                cq.event_at = self.eqs.position(cq.eqn);
-                self.eqs.post(self.bus, cq.eqn, &Event::completion(cqn));
-            }
-            Posted::Fault(fault) => {
-                self.bus.complain(format!("CQ {cqn:#x}: {fault:?}, an entry is lost"));
-                self.eqs.raise(self.bus, &Event::cq_error(cqn, fault as u8));
-                self.objects.doom_users_of(cqn);
-            }
+            facts: &hca.config.facts,
+            min_inline,
+            user_index,
         }
     }
 
@@ -188,37 +180,6 @@ impl<'a> Device<'a> {
         let access = self.remote_access(qpn, at, len, access)?;
         let runs = self.objects.tpt.resolve(&access);
         runs.map_err(|_| RemoteFault::Access)
-    }
-
-    /// Carries out a UMR for a queue.
-    pub(crate) fn umr_for(
-        &mut self,
-        owner: Owner,
-        privileged: bool,
-        wqe: &UmrWqe,
-    ) -> Result<(), Syndrome> {
-        if !self.umr && !privileged {
-            return Err(Syndrome::LocalQpOperation);
-        }
-        let refused = |bus: &mut Bus, why: Refused| {
-            let (qpn, key) = (owner.qpn, wqe.mkey);
-            bus.complain(format!("queue {qpn:#x}: edit of key {key:#x} refused: {why}"));
-            Syndrome::MwBind
-        };
-        let umr = Umr::parse(&wqe.segments).map_err(|why| refused(self.bus, why))?;
-        let translation = match &umr.source {
-            Source::None => Vec::new(),
-            Source::Inline(bytes) => bytes.clone(),
-            Source::Pointer(len, lkey, addr) => {
-                let mut bytes = vec![0; *len as usize];
-                let from = [DataSegment { len: *len, lkey: *lkey, addr: *addr }];
-                self.gather_for(owner, &from, 0, &mut bytes)?;
-                bytes
-            }
-        };
-        let poster = Poster { qpn: owner.qpn, pd: owner.pd, privileged };
-        umr.apply(&mut self.objects.tpt, wqe.mkey >> 8, poster, &translation)
-            .map_err(|why| refused(self.bus, why))
     }
 
     /// A shared queue named by an XRC request must be of the XRC domain of the QP.
@@ -436,7 +397,7 @@ impl Host for Device<'_> {
         let Some(qp) = self.qp(qpn) else { return };
         let Some(cqn) = qp.cqn_snd() else { return };
         let mut cqe = Cqe::new(CqeOpcode::Requester, qpn);
-        cqe.user_index = qp.get(qpc::user_index);
+        cqe.user_index = self.user_index_of(qp.get(qpc::user_index));
         cqe.wqe_opcode = completion.opcode;
         cqe.wqe_counter = completion.index;
         cqe.byte_cnt = completion.byte_len;
@@ -450,7 +411,7 @@ impl Host for Device<'_> {
             cqe.opcode = CqeOpcode::RequesterError;
             cqe.error = Some(syndrome);
         }
-        self.complete(cqn, &cqe);
+        self.complete(qpn, cqn, &cqe);
     }
 
     fn complete_recv(&mut self, qpn: u32, completion: RecvCompletion) {
@@ -460,10 +421,12 @@ impl Host for Device<'_> {
         let (cqn, user_index) = match (pool, qp.get(qpc::user_index)) {
             (Some((number, srq)), own) => match srq.kind {
                 Kind::Xrc { cqn, .. } => (Some(cqn), srq.completion_index(number)),
-                Kind::Rmp | Kind::Srq if own == NO_USER_INDEX => (qp.cqn_rcv(), number),
+                Kind::Rmp | Kind::Srq if own == NO_USER_INDEX || !self.user_index => {
+                    (qp.cqn_rcv(), number)
+                }
                 Kind::Rmp | Kind::Srq => (qp.cqn_rcv(), own),
             },
-            (None, own) => (qp.cqn_rcv(), own),
+            (None, own) => (qp.cqn_rcv(), self.user_index_of(own)),
         };
         let Some(cqn) = cqn else { return };
         let mut cqe = Cqe::new(CqeOpcode::RespSend, qpn);
@@ -494,6 +457,7 @@ impl Host for Device<'_> {
                 if let Some(source) = received.source {
                     // GRH present, UDP present, layer 3 kind, sender.
                     let kind = match source.l3 {
+                        _ if self.facts.on(OpenFact::CqeL3Type) => 0,
                         Layer3::Grh => 0,
                         Layer3::Ipv6 => 1 << 27 | 1 << 24,
                         Layer3::Ipv4 => 1 << 27 | 2 << 24,
@@ -509,7 +473,7 @@ impl Host for Device<'_> {
                 }
             }
         }
-        self.complete(cqn, &cqe);
+        self.complete(qpn, cqn, &cqe);
     }
 
     fn qp_error(&mut self, qpn: u32, state: QpState) {
@@ -533,6 +497,10 @@ impl Host for Device<'_> {
         }
     }
 
+    fn untouched(&self) -> u32 {
+        if self.facts.value(OpenFact::GrhUpper) == Some(2) { 20 } else { 0 }
+    }
+
     fn transmit(&mut self, frame: Vec<u8>) {
         let domain = None;
         self.objects.outbox.push_back(Outgoing { frame, domain });
@@ -551,7 +519,7 @@ impl Host for Device<'_> {
 
 impl Objects {
     /// Marks every queue that completes to a CQ.
-    fn doom_users_of(&mut self, cqn: u32) {
+    pub(super) fn doom_users_of(&mut self, cqn: u32) {
         let of_qps = self
             .qps
             .values()

@@ -7,15 +7,24 @@
 use super::device::Device;
 use super::traffic;
 use crate::eq::Event;
+use crate::facts::OpenFact;
 use crate::hca::Hca;
+use crate::ifc::caps::cmd_hca_cap;
 use crate::ifc::qp::qpc;
 use crate::transport::host::QpState;
 
 /// A store of 8 to 64 bytes into a UAR's BlueFlame registers (0x800 and up).
 pub(crate) fn send_doorbell(hca: &mut Hca, uar: u32, offset: usize, bytes: &[u8]) {
-    // Each register is two buffers of 256 bytes; what lies deeper in one is WQE data.
-    if !offset.is_multiple_of(0x100) {
+    // Each register is two buffers, of 256 bytes by the usual size; what lies deeper in one is WQE
+    // data.
+    let log = hca.caps.general(cmd_hca_cap::log_bf_reg_size);
+    let buffer = if (7..=12).contains(&log) { 1 << (log - 1) } else { 0x100 };
+    if !offset.is_multiple_of(buffer) {
         return;
+    }
+    if bytes.len() > 8 && hca.config.facts.value(OpenFact::BfSize) == Some(0) {
+        let n = bytes.len();
+        hca.bus.complain(format!("store of {n} bytes on UAR {uar:#x}: there is no BlueFlame"));
     }
     let Some(word) = bytes.get(4..8) else {
         hca.bus.complain(format!("doorbell of {} bytes on UAR {uar:#x}", bytes.len()));

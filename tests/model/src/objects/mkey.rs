@@ -97,6 +97,8 @@ pub(crate) struct Mkey {
     pub(crate) len: u64,
     /// log2 of the page (MTT) or entry (KSM) size.
     pub(crate) log_page_size: u32,
+    /// Entries of the page list say in bits 0 and 1 whether they may be read and written.
+    pub(crate) entry_bits: bool,
     /// Room for translations, in 16-byte units.
     pub(crate) octwords: u32,
     /// The translations, two 64-bit words to the unit; shorter than the room when not yet written.
@@ -321,6 +323,11 @@ impl Mkey {
             let index = usize::try_from(va.wrapping_sub(origin) >> log);
             let page =
                 index.ok().and_then(|i| self.translation.get(i)).ok_or(Denied::Translation)?;
+            let (reads, writes) = (LR | RR | ATOMIC, LW | RW | ATOMIC);
+            let lacks = |rights, bit| access.rights & rights != 0 && page & bit == 0;
+            if self.entry_bits && (lacks(reads, 1) || lacks(writes, 2)) {
+                return Err(Denied::Translation);
+            }
             let inside = va & (size - 1);
             let n = (size - inside).min(left);
             let iova = (page & !0xfff).checked_add(inside).ok_or(Denied::Translation)?;

@@ -82,6 +82,7 @@ pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(
         start,
         len,
         log_page_size,
+        entry_bits: false,
         octwords,
         translation,
     };

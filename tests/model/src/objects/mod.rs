@@ -6,15 +6,18 @@
 //! the host of the transport's engines.
 
 mod buffer;
+mod complete;
 mod cq;
 mod cq_cmd;
 mod cqe;
 mod device;
 mod doorbell;
+mod edits;
 mod ethernet;
 mod flow;
 mod flow_cmd;
 mod flow_counter_cmd;
+mod late;
 mod lso;
 mod mkey;
 mod mkey_cmd;
@@ -34,7 +37,7 @@ mod wq_cmd;
 mod wqe;
 
 pub(crate) use doorbell::{cq_arm, send_doorbell};
-pub(crate) use traffic::step;
+pub(crate) use traffic::{step, write_completions};
 
 use crate::cmd::{Command, Handler, Stage};
 use crate::ifc::Field;
@@ -87,6 +90,8 @@ pub(crate) struct Objects {
     flow_counters: flow::Counters,
     /// Multicast groups.
     groups: multicast::Groups,
+    /// Completions on their way.
+    late: late::Late,
     /// Frames to send, in order.
     outbox: VecDeque<Outgoing>,
     /// Queues that lost their CQ: they go to error as soon as no engine runs.
@@ -118,6 +123,7 @@ impl Default for Objects {
             tallies: BTreeMap::new(),
             flow_counters: flow::Counters::default(),
             groups: multicast::Groups::default(),
+            late: late::Late::default(),
             outbox: VecDeque::new(),
             doomed: Vec::new(),
         }

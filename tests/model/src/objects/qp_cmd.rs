@@ -3,8 +3,10 @@
 use super::qp::{Qp, Receives, path};
 use super::qp_state;
 use super::traffic;
+use crate::caps::kind;
 use crate::cmd::{Refusal, Status};
 use crate::hca::Hca;
+use crate::ifc::caps::roce_cap;
 use crate::ifc::cmd::{head_in, head_out};
 use crate::ifc::qp::{ads, qp_in, qpc, query_qp_out};
 use crate::queue_memory::QueueMemory;
@@ -16,6 +18,17 @@ const SYNDROME_MASK: u32 = 0x50_0120;
 /// Numbers that real firmware gave for an unknown QPN (2RST, 2ERR) and for destroying one.
 const SYNDROME_NO_QP: u32 = 0x7e_a02d;
 const SYNDROME_DESTROY: u32 = 0x25_b161;
+
+/// Refuses a time format that the capability does not have: 0 has free running (0) only, 1 real
+/// time (2) only, 2 both; where the field is known, 1 is the default.
+pub(crate) fn check_ts_format(cap: u32, format: u32) -> Result<(), Refusal> {
+    let known = match cap {
+        0 => format == 0,
+        1 => matches!(format, 1 | 2),
+        _ => format < 3,
+    };
+    if known { Ok(()) } else { Err(Status::BadParam.because(0x50_001a)) }
+}
 
 /// CREATE_QP.
 pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Refusal> {
@@ -35,6 +48,7 @@ pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(
     if get(qpc::state) != 0 {
         return Err(Status::BadParam.because(0x50_0011));
     }
+    check_ts_format(hca.caps.current(kind::ROCE, roce_cap::qp_ts_format), get(qpc::ts_format))?;
     let pd = get(qpc::pd);
     // A queue that only edits keys is of no domain.
     let domainless = kind == QpKind::RegUmr && pd == 0;

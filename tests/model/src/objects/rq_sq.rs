@@ -155,9 +155,9 @@ impl Device<'_> {
             return;
         };
         sq.wq.head = index.wrapping_add(bbs.min(posted));
-        let cqn = sq.cqn;
+        let (cqn, sq_index) = (sq.cqn, sq.user_index);
         let mut cqe = Cqe::new(CqeOpcode::Requester, sqn);
-        cqe.user_index = sq.user_index;
+        cqe.user_index = self.user_index_of(sq_index);
         cqe.wqe_opcode = control.opcode;
         cqe.wqe_counter = index;
         cqe.timestamp = self.bus.now;
@@ -165,12 +165,12 @@ impl Device<'_> {
             Ok(()) if !control.signaled() => return,
             Ok(()) => {}
             Err(syndrome) => {
-                sq.state = WqState::Err;
+                self.objects.sqs.entry(sqn).and_modify(|sq| sq.state = WqState::Err);
                 cqe.opcode = CqeOpcode::RequesterError;
                 cqe.error = Some(syndrome);
             }
         }
-        self.complete(cqn, &cqe);
+        self.complete(sqn, cqn, &cqe);
     }
 
     fn execute(
@@ -186,13 +186,17 @@ impl Device<'_> {
         match control.opcode {
             NOP => Ok(()),
             UMR if sq.reg_umr => {
-                let wqe = UmrWqe { mkey: control.imm, segments: bytes[16..].to_vec() };
+                let wqe = UmrWqe {
+                    mkey: control.imm,
+                    fence: control.fence,
+                    segments: bytes[16..].to_vec(),
+                };
                 self.umr_for(owner, true, &wqe)
             }
             opcode @ (SEND | LSO) if sq.tis.is_some() => {
                 let tis = sq.tis.and_then(|tis| self.objects.tiss.get(&tis));
                 let domain = tis.map(|tis| tis.domain);
-                let min_inline = sq.min_inline;
+                let min_inline = sq.min_inline.max(self.min_inline);
                 let frames = self.build(owner, &bytes[16..], min_inline, opcode == LSO)?;
                 let frames = frames.into_iter();
                 self.objects.outbox.extend(frames.map(|frame| Outgoing { frame, domain }));
@@ -289,7 +293,7 @@ impl Device<'_> {
         let keep_vlan = rq.keep_vlan;
         // Where another completion names its queue, this one has the tag of the flow.
         let mut cqe = Cqe::new(CqeOpcode::RespSend, tag);
-        cqe.user_index = user_index;
+        cqe.user_index = self.user_index_of(user_index);
         cqe.wqe_counter = index;
         cqe.timestamp = self.bus.now;
         cqe.rss_hash = hash.result;
@@ -315,11 +319,11 @@ impl Device<'_> {
             cqe.opcode = CqeOpcode::ResponderError;
             cqe.error = Some(syndrome);
             cqe.qpn = rqn;
-            self.complete(cqn, &cqe);
+            self.complete(rqn, cqn, &cqe);
             self.eqs.raise(self.bus, &Event::queue(kind::WQ_CATASTROPHIC, 1, rqn));
             self.fail_rq(rqn);
         } else {
-            self.complete(cqn, &cqe);
+            self.complete(rqn, cqn, &cqe);
         }
     }
 
@@ -338,10 +342,10 @@ impl Device<'_> {
         rq.wq.head = rq.wq.producer;
         for k in 0..left {
             let mut cqe = Cqe::new(CqeOpcode::ResponderError, rqn);
-            cqe.user_index = user_index;
+            cqe.user_index = self.user_index_of(user_index);
             cqe.wqe_counter = first.wrapping_add(k);
             cqe.error = Some(Syndrome::Flushed);
-            self.complete(cqn, &cqe);
+            self.complete(rqn, cqn, &cqe);
         }
     }
 

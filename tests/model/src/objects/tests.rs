@@ -2,6 +2,7 @@
 
 mod cq;
 mod ethernet;
+mod facts;
 mod flow;
 mod keys;
 mod offloads;
@@ -94,10 +95,15 @@ pub(super) struct Rig {
 
 impl Rig {
     pub(super) fn new() -> Self {
+        Self::with_facts("")
+    }
+
+    pub(super) fn with_facts(facts: &str) -> Self {
+        let config = Config { facts: facts.parse().unwrap(), ..Config::default() };
         let memory = Memory(Arc::new(Mutex::new(vec![0; SIZE])));
         let (sent, coming) = (Frames::default(), Frames::default());
         let wire = TestWire { sent: Arc::clone(&sent), coming: Arc::clone(&coming) };
-        let mut hca = Hca::new(Config::default(), Box::new(memory.clone()), Box::new(wire));
+        let mut hca = Hca::new(config, Box::new(memory.clone()), Box::new(wire));
         hca.bus.master = true;
         hca.vport.roce_enabled = true;
         let uar = hca.ids.uar.take().unwrap();

@@ -11,11 +11,12 @@ use super::ethernet::Headers;
 use super::multicast::{self, MULTICAST_QPN};
 use super::rss::Hash;
 use super::tir_tis::Dispatch;
+use crate::facts::OpenFact;
 use crate::hca::Hca;
 use crate::host::Nanos;
 use crate::ifc::caps::{atomic_caps, cmd_hca_cap};
 use crate::transport::Engine;
-use crate::transport::host::{Host, QpState};
+use crate::transport::host::{Host, Layer3, QpState};
 use crate::wire::frame::{Demux, Malformed, Packet, demux, is_roce};
 
 /// Frames moved in one step; what is left waits for the next, which is then due at once.
@@ -113,10 +114,40 @@ pub(crate) fn step(hca: &mut Hca) -> Option<Nanos> {
         }
         moved += 1;
     }
+    let late = Device::of(hca).write_late(now);
+    fail_doomed(hca);
     if moved == MOST_FRAMES {
         return Some(now);
     }
-    hca.objects.qps.next(now)
+    [late, hca.objects.qps.next(now)].into_iter().flatten().min()
+}
+
+/// Writes every completion on its way: a command that changes a queue comes after them.
+pub(crate) fn write_completions(hca: &mut Hca) {
+    Device::of(hca).write_late(Nanos::MAX);
+    fail_doomed(hca);
+}
+
+/// Whether the far end, or a switch before it, would not take a frame.
+fn too_long_for_peer(hca: &Hca, frame: &[u8]) -> bool {
+    let tagged = frame.get(12..14) == Some(&[0x81, 0x00]);
+    let packet = frame.len() - if tagged { 18 } else { 14 }.min(frame.len());
+    hca.config.facts.value(OpenFact::PeerMtu).is_some_and(|most| packet as u64 > most)
+}
+
+/// What a datagram's receiver finds before the payload, as the card leaves it.
+fn finish_grh(hca: &Hca, packet: &mut Packet) {
+    if packet.net.layer3() != Layer3::Ipv4 {
+        return;
+    }
+    match hca.config.facts.value(OpenFact::GrhChecksum) {
+        None => {}
+        Some(1) => packet.grh[30] ^= 0x5a,
+        Some(_) => packet.grh[30..32].fill(0),
+    }
+    if hca.config.facts.value(OpenFact::GrhUpper) == Some(1) {
+        packet.grh[..20].fill(0xff);
+    }
 }
 
 /// Whether a frame is for one of the MACs the device answers to.
@@ -161,12 +192,15 @@ fn sent(hca: &mut Hca, outgoing: Outgoing) {
     } else if hca.link_up() {
         frame.resize(frame.len().max(LEAST_FRAME), 0);
         hca.traffic.port_out.add(&frame);
-        hca.wire.send(&frame);
+        if !too_long_for_peer(hca, &frame) {
+            hca.wire.send(&frame);
+        }
         // Multicast goes to the own members of the group, too.
         if rdma
             && frame[0] & 1 == 1
-            && let Demux::Roce(packet) = demux(&frame, |net| hca.objects.groups.has(net.dst))
+            && let Demux::Roce(mut packet) = demux(&frame, |net| hca.objects.groups.has(net.dst))
         {
+            finish_grh(hca, &mut packet);
             multicast::deliver(hca, &packet, true);
         }
         if !rdma && frame[0] & 1 == 1 && loops_multicast(hca) {
@@ -183,7 +217,7 @@ fn loops_multicast(hca: &Hca) -> bool {
 
 /// A frame comes in through the port, unless the link is down or it is too long for the port.
 fn arrived(hca: &mut Hca, frame: &[u8]) {
-    if !hca.link_up() {
+    if !hca.link_up() || too_long_for_peer(hca, frame) {
         return;
     }
     if frame.len() + 4 > usize::from(hca.port.mtu) {
@@ -218,11 +252,15 @@ fn received(hca: &mut Hca, frame: &[u8], from: Option<u32>) {
         Demux::Ethernet
     };
     match sorted {
-        Demux::Roce(packet) if packet.bth.dest_qp == MULTICAST_QPN => {
+        Demux::Roce(mut packet) if packet.bth.dest_qp == MULTICAST_QPN => {
+            finish_grh(hca, &mut packet);
             // Own ones were delivered when they left.
             multicast::deliver(hca, &packet, false);
         }
-        Demux::Roce(packet) => to_qp(hca, &packet),
+        Demux::Roce(mut packet) => {
+            finish_grh(hca, &mut packet);
+            to_qp(hca, &packet);
+        }
         Demux::Drop(why) => {
             hca.bus.stats.frames_malformed += 1;
             if let Malformed::Pkey(_) = why {

@@ -29,6 +29,21 @@ pub(crate) struct Poster {
     pub(crate) pd: u32,
     /// Whether it is a kernel's own UMR queue, which alone may edit keys of other domains.
     pub(crate) privileged: bool,
+    /// What the card forbids and asks for.
+    pub(crate) rules: Rules,
+}
+
+/// What a card forbids and asks for in every UMR.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Rules {
+    /// The page size of a key cannot be changed.
+    pub(crate) entity_size_fixed: bool,
+    /// The atomic right of a key cannot be changed.
+    pub(crate) atomic_fixed: bool,
+    /// A key of keys cannot be edited.
+    pub(crate) no_indirect: bool,
+    /// An entry of a page list says in bits 0 and 1 whether it may be read and written.
+    pub(crate) entry_bits: bool,
 }
 
 /// Where the translation of a UMR lies.
@@ -82,6 +97,9 @@ pub(crate) enum Refused {
     /// The mask names a field that no UMR may change here.
     #[error("the mask names a field that cannot be changed")]
     Mask,
+    /// Keys of keys are not edited here.
+    #[error("the card edits no key of keys")]
+    Indirect,
     /// The QPN given is neither this queue pair nor "any".
     #[error("the key would be bound to a foreign queue pair")]
     ForeignQpn,
@@ -148,6 +166,7 @@ impl Umr {
         self.merge(&mut edited);
         if self.octwords != 0 {
             self.translate(&mut edited, translation)?;
+            edited.entry_bits |= poster.rules.entry_bits && edited.mode == Mode::Mtt;
             if !edited.free && matches!(edited.mode, Mode::Klm | Mode::Ksm) {
                 check_underlying(tpt, &edited)?;
             }
@@ -178,7 +197,13 @@ impl Umr {
         // A key may be moved between domains only by the kernel's own queue; a driver's queue may
         // name its own domain again, as a fast registration does.
         let own = poster.privileged || mkc::pd.get(&self.context) == poster.pd;
-        if self.unknown() || (self.on(mask::pd) && !own) {
+        let rules = poster.rules;
+        let fixed = (rules.entity_size_fixed && self.on(mask::page_size))
+            || (rules.atomic_fixed && self.on(mask::a));
+        if rules.no_indirect && matches!(key.mode, Mode::Klm | Mode::Ksm) {
+            return Err(Refused::Indirect);
+        }
+        if fixed || self.unknown() || (self.on(mask::pd) && !own) {
             return Err(Refused::Mask);
         }
         if self.on(mask::qpn) {

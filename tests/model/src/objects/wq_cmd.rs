@@ -1,11 +1,12 @@
 //! Raw queues by command: SQ and RQ, each create, modify, destroy, query.
 
 use super::device::Device;
-use super::qp_cmd::check_record;
+use super::qp_cmd::{check_record, check_ts_format};
 use super::rq_sq::{Rq, Sq, WqState};
 use super::wq::{Side, Wq};
 use crate::cmd::{Refusal, Status};
 use crate::hca::Hca;
+use crate::ifc::caps::cmd_hca_cap as cap;
 use crate::ifc::cmd::{head_in, head_out};
 use crate::ifc::wq::{rq_in, rqc, sq_in, sqc, wq};
 
@@ -15,6 +16,7 @@ pub(crate) fn create_sq(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Resul
     if sqc::state.get(&context) != 0 || sqc::hairpin.is_set(&context) {
         return Err(Status::BadParam.because(0x90_4001));
     }
+    check_ts_format(hca.caps.general(cap::sq_ts_format), sqc::ts_format.get(&context))?;
     let wq_context = sqc::wq.bytes(&context);
     let wq = Wq::new(hca, wq_context, sq_in::pas.tail(input), Side::Send)?;
     let uar = wq::uar_page.get(wq_context);
@@ -131,6 +133,7 @@ pub(crate) fn create_rq(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Resul
     if odd {
         return Err(Status::BadParam.because(0x90_8001));
     }
+    check_ts_format(hca.caps.general(cap::rq_ts_format), rqc::ts_format.get(&context))?;
     let wq = Wq::new(hca, rqc::wq.bytes(&context), rq_in::pas.tail(input), Side::Receive)?;
     if wq.kind != 1 {
         return Err(Status::BadParam.because(0x90_8002));

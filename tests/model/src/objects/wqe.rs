@@ -181,7 +181,11 @@ fn operation(control: &Control, rest: &[u8]) -> Result<Operation, Syndrome> {
             }
         }
         LOCAL_INVAL => Operation::LocalInvalidate(control.imm),
-        UMR => Operation::Umr(UmrWqe { mkey: control.imm, segments: rest.to_vec() }),
+        UMR => Operation::Umr(UmrWqe {
+            mkey: control.imm,
+            fence: control.fence,
+            segments: rest.to_vec(),
+        }),
         _ => return Err(Syndrome::LocalQpOperation),
     })
 }

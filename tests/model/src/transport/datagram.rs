@@ -7,7 +7,7 @@
 use super::host::segments_len;
 use super::host::{Datagram, DatagramSource, Received, SendCompletion, SendWqe, Syndrome, Trailer};
 use super::host::{
-    Host, Operation, Payload, QpAttr, QpKind, RecvCompletion, RecvKind, RecvWqe, Tally,
+    Host, Layer3, Operation, Payload, QpAttr, QpKind, RecvCompletion, RecvKind, RecvWqe, Tally,
 };
 use super::packetize::Draft;
 use super::{Fatal, psn};
@@ -152,7 +152,10 @@ impl DatagramEngine {
         let mut message = Vec::with_capacity(byte_len as usize);
         message.extend_from_slice(&packet.grh);
         message.extend_from_slice(&packet.payload);
-        if let Err(syndrome) = host.scatter_receive(attr.qpn, &wqe, 0, &message) {
+        let over_ipv4 = packet.net.layer3() == Layer3::Ipv4;
+        let skip = if over_ipv4 { host.untouched().min(GRH_LEN) } else { 0 };
+        let written = message.get(skip as usize..).unwrap_or(&[]);
+        if let Err(syndrome) = host.scatter_receive(attr.qpn, &wqe, skip, written) {
             return fail((wqe.index, wqe.pool), syndrome, attr, host);
         }
         let source = DatagramSource {

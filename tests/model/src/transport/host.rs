@@ -175,6 +175,8 @@ pub enum Trailer {
 pub struct UmrWqe {
     /// The target key (dword 3 of the control segment).
     pub mkey: u32,
+    /// Fence mode of the control segment.
+    pub fence: u8,
     /// All bytes after the control segment: UMR control, mkey and data segments.
     pub segments: Vec<u8>,
 }
@@ -658,6 +660,11 @@ pub trait Host {
 
     /// Something to tell by an event queue.
     fn event(&mut self, qpn: u32, event: QpEvent);
+
+    /// Leading bytes before a datagram over IPv4 that the device does not write.
+    fn untouched(&self) -> u32 {
+        0
+    }
 
     /// Queues a frame for the wire (or for this device itself).
     fn transmit(&mut self, frame: Vec<u8>);

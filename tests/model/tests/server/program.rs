@@ -85,6 +85,29 @@ fn the_end_of_its_input_is_its_end() {
 }
 
 #[test]
+fn facts_and_cards_are_listed_and_set() {
+    let run = |args: &[&str]| {
+        let done = Command::new(env!("CARGO_BIN_EXE_mlx5-model")).args(args).output().unwrap();
+        let said = [done.stdout, done.stderr].concat();
+        (done.status.success(), String::from_utf8(said).unwrap())
+    };
+    let (listed, said) = run(&["--facts", "list"]);
+    assert!(listed && said.contains("link=at-once|after-2s"), "{said}");
+    let (listed, said) = run(&["--cards", "list"]);
+    assert!(listed && said.contains("## connectx-7"), "{said}");
+    for wrong in [["--fact", "link=never"], ["--fact", "bogus=1"], ["--card", "9"]] {
+        let (served, said) = run(&[&["--socket", "/nowhere/a"][..], &wrong[..]].concat());
+        assert!(!served && said.contains(wrong[1].split('=').next().unwrap()), "{said}");
+    }
+    let dir = Dir::new();
+    let program = Program::start(&dir, &["--card", "7", "--fact", "link=after-2s"]);
+    let mut driver = Driver::new(&dir.at("a"));
+    driver.ok(&cmd(0x104, 0, 16), 16);
+    drop(driver);
+    program.end();
+}
+
+#[test]
 fn a_signal_ends_it_with_a_report() {
     let dir = Dir::new();
     let report = dir.at("report");

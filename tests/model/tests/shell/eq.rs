@@ -47,7 +47,7 @@ fn one_interrupt_per_arm() {
 
 #[test]
 fn created_armed_when_so_configured() {
-    let mut rig = Rig::new(Config { eq_created_armed: true, ..quick() });
+    let mut rig = Rig::new(Config { facts: "eq-created=armed".parse().unwrap(), ..quick() });
     rig.init();
     let uar = rig.uar();
     rig.eq(uar, 4, PORT);

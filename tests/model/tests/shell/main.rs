@@ -9,8 +9,10 @@
 
 mod bringup;
 mod caps;
+mod cards;
 mod commands;
 mod eq;
+mod facts;
 mod faults;
 mod layouts;
 mod pages;

@@ -7,7 +7,7 @@ use crate::ifc::cq::{cqc, query_cq_out};
 use crate::transport::host::Syndrome;
 
 fn post(rig: &mut Rig, cqn: u32, cqe: &Cqe) {
-    Device::of(&mut rig.hca).complete(cqn, cqe);
+    Device::of(&mut rig.hca).complete(0, cqn, cqe);
 }
 
 fn plain(n: u16) -> Cqe {

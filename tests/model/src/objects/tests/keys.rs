@@ -6,6 +6,7 @@ use crate::ifc::mkey::{mkc, query_mkey_out};
 
 fn key() -> Mkey {
     Mkey {
+        entry_bits: false,
         free: false,
         mode: Mode::Mtt,
         rights: LR | LW | RR | RW | ATOMIC,

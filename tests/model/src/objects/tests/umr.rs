@@ -1,17 +1,20 @@
 //! Key edits: the rows of masks and flags that stock software sends, and the refusals.
 
 use super::super::mkey::{ANY_QPN, ATOMIC, Access, LR, LW, Mkey, Mode, RR, RW, Tpt};
-use super::super::umr::{Poster, Refused, Source, Umr};
+use super::super::umr::{Poster, Refused, Rules, Source, Umr};
 use super::{DATA, QP_DBR, QP_PAGE, Rig, control};
 use crate::ifc::mkey::{mkc, umr_ctrl};
 
 const BIND: u64 = 0x203c_2041;
 const BIND_QPN: u64 = 0x203c_6041;
 const UNBIND: u64 = 0x2000_6000;
-const POSTER: Poster = Poster { qpn: 0x48, pd: 3, privileged: false };
+const RULES: Rules =
+    Rules { entity_size_fixed: false, atomic_fixed: false, no_indirect: false, entry_bits: false };
+const POSTER: Poster = Poster { qpn: 0x48, pd: 3, privileged: false, rules: RULES };
 
 fn base() -> Mkey {
     Mkey {
+        entry_bits: false,
         free: false,
         mode: Mode::Mtt,
         rights: LR | LW,
@@ -289,7 +292,7 @@ fn a_key_changes_its_domain_only_for_the_kernel_queue() {
     let edit = segments(0x80, 0, 1 << 7, other, &[]);
     assert_eq!(run(&mut table(), &edit), Err(Refused::Mask));
     let mut tpt = table();
-    let kernel = Poster { privileged: true, pd: 1, qpn: 2 };
+    let kernel = Poster { privileged: true, pd: 1, qpn: 2, ..POSTER };
     Umr::parse(&edit).unwrap().apply(&mut tpt, 8, kernel, &[]).unwrap();
     assert_eq!(tpt.get(8).unwrap().pd, 9);
 }

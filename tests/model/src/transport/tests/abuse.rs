@@ -45,7 +45,7 @@ fn operation(rng: &mut SmallRng) -> Operation {
         1 => write_from(0, 600, 0),
         2 => read_into(0, 700, 0),
         3 => fetch_add(0, 0, 1),
-        4 => Operation::Umr(UmrWqe { mkey: 1, segments: Vec::new() }),
+        4 => Operation::Umr(UmrWqe { mkey: 1, fence: 0, segments: Vec::new() }),
         5 => Operation::LocalInvalidate(3),
         6 => Operation::Nop,
         _ => send(&[]),

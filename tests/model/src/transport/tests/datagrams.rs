@@ -133,7 +133,7 @@ fn a_send_error_stops_the_send_queue_only() {
 }
 
 fn umr() -> Operation {
-    Operation::Umr(UmrWqe { mkey: 1, segments: Vec::new() })
+    Operation::Umr(UmrWqe { mkey: 1, fence: 0, segments: Vec::new() })
 }
 
 #[test]

@@ -374,7 +374,7 @@ fn psns_wrap() {
 }
 
 fn umr(mkey: u32) -> Operation {
-    Operation::Umr(UmrWqe { mkey, segments: Vec::new() })
+    Operation::Umr(UmrWqe { mkey, fence: 0, segments: Vec::new() })
 }
 
 #[test]

@@ -1,91 +1,35 @@
 //! Event queues.
 
+mod event;
+
+pub use event::{Event, kind};
+
 use crate::bus::{Bus, Wrote};
 use crate::cmd::{Command, Refusal, Stage, Status};
+use crate::facts::{Facts, OpenFact};
 use crate::hca::Hca;
+use crate::host::Nanos;
 use crate::ifc::cmd::head_in;
 use crate::ifc::eq::{create_eq_in, create_eq_out, eqc, eqe, gen_eqe_in, query_eq_out};
 use crate::numbers::Numbers;
 use crate::queue_memory::QueueMemory;
-use std::collections::BTreeMap;
+use rand::Rng;
+use std::collections::{BTreeMap, VecDeque};
 
-/// Event types, as the EQE's type byte and the mask bit say them.
-#[expect(missing_docs, reason = "the names are the PRM's")]
-pub mod kind {
-    pub const COMPLETION: u8 = 0x00;
-    pub const PATH_MIGRATED: u8 = 0x01;
-    pub const COMM_ESTABLISHED: u8 = 0x02;
-    pub const SQ_DRAINED: u8 = 0x03;
-    pub const CQ_ERROR: u8 = 0x04;
-    pub const WQ_CATASTROPHIC: u8 = 0x05;
-    pub const PATH_MIGRATION_FAILED: u8 = 0x07;
-    pub const INTERNAL_ERROR: u8 = 0x08;
-    pub const PORT_CHANGE: u8 = 0x09;
-    pub const COMMAND: u8 = 0x0a;
-    pub const PAGE_REQUEST: u8 = 0x0b;
-    pub const NIC_VPORT_CHANGE: u8 = 0x0d;
-    pub const WQ_INVALID_REQUEST: u8 = 0x10;
-    pub const WQ_ACCESS_ERROR: u8 = 0x11;
-    pub const SRQ_CATASTROPHIC: u8 = 0x12;
-    pub const LAST_WQE_REACHED: u8 = 0x13;
-    pub const SRQ_LIMIT: u8 = 0x14;
-    pub const PORT_MODULE: u8 = 0x16;
-    pub const GENERAL: u8 = 0x22;
+/// When events reach their ring.
+#[derive(Clone, Copy, Debug)]
+enum Order {
+    AtOnce,
+    /// Those of all queues together, every [`BURST`].
+    Bursts,
+    /// Each queue after a time of its own, up to [`LATEST`].
+    Reordered,
 }
 
-/// One event before it has a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Event {
-    /// Type byte.
-    pub kind: u8,
-    /// Sub-type byte.
-    pub sub: u8,
-    /// Data, byte 0x20 of the entry on.
-    pub data: [u8; 28],
-}
-
-impl Event {
-    /// An event with its data all zero.
-    pub const fn new(kind: u8, sub: u8) -> Self {
-        Self { kind, sub, data: [0; 28] }
-    }
-
-    /// The same with a big-endian word of data at `offset`.
-    #[must_use]
-    pub fn with(mut self, offset: usize, word: u32) -> Self {
-        if let Some(to) = self.data.get_mut(offset..offset + 4) {
-            to.copy_from_slice(&word.to_be_bytes());
-        }
-        self
-    }
-
-    /// Completion on a CQ.
-    pub fn completion(cqn: u32) -> Self {
-        Self::new(kind::COMPLETION, 0).with(0x18, cqn)
-    }
-
-    /// A CQ that fell: 1 overrun, 2 access violation.
-    pub fn cq_error(cqn: u32, syndrome: u8) -> Self {
-        let mut event = Self::new(kind::CQ_ERROR, 0).with(0, cqn);
-        event.data[0x0b] = syndrome;
-        event
-    }
-
-    /// Something about a work queue: `queue` 0 QP, 1 RQ, 2 SQ.
-    pub fn queue(kind: u8, queue: u8, number: u32) -> Self {
-        let mut event = Self::new(kind, 0).with(0x18, number);
-        event.data[0x14] = queue;
-        event
-    }
-
-    fn bytes(&self) -> [u8; 64] {
-        let mut out = [0; 64];
-        eqe::event_type.set(&mut out, u32::from(self.kind));
-        eqe::event_sub_type.set(&mut out, u32::from(self.sub));
-        eqe::event_data.bytes_mut(&mut out).copy_from_slice(&self.data);
-        out
-    }
-}
+/// 100 microseconds.
+const BURST: Nanos = 100_000;
+/// 2 milliseconds.
+const LATEST: Nanos = 2_000_000;
 
 /// One event queue.
 #[derive(Debug)]
@@ -102,19 +46,28 @@ struct Eq {
     armed: bool,
     fired: bool,
     failed: bool,
+    /// Events on their way to the ring, and when they reach it.
+    pending: VecDeque<Event>,
+    reach_at: Nanos,
 }
 
 /// All event queues of the function.
 #[derive(Debug)]
 pub(crate) struct EventQueues {
     numbers: Numbers,
+    order: Order,
     live: BTreeMap<u32, Eq>,
 }
 
 impl EventQueues {
     /// None yet; numbers below `limit`, from the first that a real card gave.
-    pub(crate) fn new(limit: u32) -> Self {
-        Self { numbers: Numbers::new(0x10, limit, 0x30_1000), live: BTreeMap::new() }
+    pub(crate) fn new(limit: u32, facts: &Facts) -> Self {
+        let order = match facts.value(OpenFact::EqeOrder) {
+            None => Order::AtOnce,
+            Some(1) => Order::Bursts,
+            Some(_) => Order::Reordered,
+        };
+        Self { numbers: Numbers::new(0x10, limit, 0x30_1000), order, live: BTreeMap::new() }
     }
 
     /// How many are alive.
@@ -140,20 +93,34 @@ impl EventQueues {
     /// Posts an asynchronous event to the queue subscribed to its kind; lost when there is none.
     pub(crate) fn raise(&mut self, bus: &mut Bus, event: &Event) {
         if let Some((&eqn, eq)) = self.live.iter_mut().find(|(_, eq)| eq.wants(event.kind)) {
-            eq.post(bus, eqn, event);
+            eq.accept(bus, eqn, event, self.order);
         }
     }
 
     /// Posts to one queue whatever its mask: completions, and what GEN_EQE asks for.
     pub(crate) fn post(&mut self, bus: &mut Bus, eqn: u32, event: &Event) {
         if let Some(eq) = self.live.get_mut(&eqn) {
-            eq.post(bus, eqn, event);
+            eq.accept(bus, eqn, event, self.order);
         }
+    }
+
+    /// Writes the events that have been on their way long enough; says when the next is due.
+    pub(crate) fn step(&mut self, bus: &mut Bus) -> Option<Nanos> {
+        for (&eqn, eq) in &mut self.live {
+            if eq.reach_at <= bus.now {
+                for event in core::mem::take(&mut eq.pending) {
+                    eq.post(bus, eqn, &event);
+                }
+            }
+        }
+        self.live.values().filter(|eq| !eq.pending.is_empty()).map(|eq| eq.reach_at).min()
     }
 
     /// Where the next event will stand, counted as the consumer index is.
     pub(crate) fn position(&self, eqn: u32) -> u32 {
-        self.live.get(&eqn).map_or(0, |eq| eq.producer)
+        self.live
+            .get(&eqn)
+            .map_or(0, |eq| eq.producer.wrapping_add(eq.pending.len() as u32) & 0xff_ffff)
     }
 
     /// Whether software has said that it read the event that stood at a position.
@@ -204,6 +171,19 @@ impl Eq {
         self.armed = false;
         self.fired = true;
         bus.interrupt(self.vector);
+    }
+
+    /// Takes an event, which reaches the ring at once or later, in order.
+    fn accept(&mut self, bus: &mut Bus, eqn: u32, event: &Event, order: Order) {
+        let reach_at = match order {
+            Order::AtOnce => return self.post(bus, eqn, event),
+            Order::Bursts => (bus.now / BURST + 1) * BURST,
+            Order::Reordered => bus.now + bus.rng.random_range(0..LATEST),
+        };
+        if self.pending.is_empty() {
+            self.reach_at = reach_at;
+        }
+        self.pending.push_back(*event);
     }
 
     fn post(&mut self, bus: &mut Bus, eqn: u32, event: &Event) {
@@ -286,9 +266,11 @@ fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Refusal>
         ignore_overrun: eqc::oi.is_set(&context),
         consumer: 0,
         producer: 0,
-        armed: hca.config.eq_created_armed,
+        armed: hca.config.facts.on(OpenFact::EqCreated),
         fired: false,
         failed: false,
+        pending: VecDeque::new(),
+        reach_at: 0,
     };
     hca.eqs.live.insert(eqn, eq);
     create_eq_out::eq_number.set(output, eqn);
@@ -324,6 +306,10 @@ fn generate(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result<(), Refus
     let eqn = gen_eqe_in::eq_number.get(input);
     if !hca.eqs.numbers.contains(eqn) {
         return Err(Status::BadResource.because(0x30_4001));
+    }
+    let armed = hca.eqs.live.get(&eqn).is_some_and(|eq| eq.armed);
+    if !armed && hca.config.facts.on(OpenFact::GenEqe) {
+        return Ok(());
     }
     let entry = gen_eqe_in::eqe.bytes(input);
     let mut event =

@@ -1,0 +1,62 @@
+//! Capabilities that open facts change.
+
+use super::{Blocks, kind};
+use crate::facts::{Facts, OpenFact};
+use crate::ifc::Field;
+use crate::ifc::caps::{cmd_hca_cap as g, eth_caps as eth, roce_cap as ro};
+
+/// Facts that are the value of one field.
+const FIELDS: &[(OpenFact, u16, Field)] = &[
+    (OpenFact::QpTsFormat, kind::ROCE, ro::qp_ts_format),
+    (OpenFact::SqTsFormat, kind::GENERAL, g::sq_ts_format),
+    (OpenFact::RqTsFormat, kind::GENERAL, g::rq_ts_format),
+    (OpenFact::UmrEntitySize, kind::GENERAL, g::umr_modify_entity_size_disabled),
+    (OpenFact::UmrAtomic, kind::GENERAL, g::umr_modify_atomic_disabled),
+    (OpenFact::UmrIndirect, kind::GENERAL, g::umr_indirect_mkey_disabled),
+    (OpenFact::UmrFence, kind::GENERAL, g::umr_fence),
+    (OpenFact::CqeVersion, kind::GENERAL, g::cqe_version),
+    (OpenFact::CacheLine, kind::GENERAL, g::cache_line_128byte),
+    (OpenFact::InlineMode, kind::ETHERNET, eth::wqe_inline_mode),
+    (OpenFact::BfSize, kind::GENERAL, g::log_bf_reg_size),
+    (OpenFact::RoceVersion, kind::ROCE, ro::roce_version),
+    (OpenFact::L3Type, kind::ROCE, ro::l3_type),
+    (OpenFact::RoceTable, kind::ROCE, ro::roce_address_table_size),
+    (OpenFact::AckDelay, kind::GENERAL, g::local_ca_ack_delay),
+    (OpenFact::Uar4k, kind::GENERAL, g::uar_4k),
+    (OpenFact::RoceUdpPort, kind::ROCE, ro::sw_r_roce_src_udp_port),
+    (OpenFact::UplinkFollow, kind::GENERAL, g::uplink_follow),
+    (OpenFact::FixedBuffer, kind::GENERAL, g::fixed_buffer_size),
+];
+
+/// Of these the present value is 0 at power-on: software switches them on.
+const OFF_AT_POWER_ON: &[OpenFact] = &[OpenFact::Uar4k, OpenFact::RoceUdpPort];
+
+/// Changes the blocks as the facts say.
+pub(super) fn apply(facts: &Facts, max: &mut Blocks, current: &mut Blocks) {
+    let set = |blocks: &mut Blocks, block: u16, field: Field, value: u32| {
+        if let Some(bytes) = blocks.get_mut(&block) {
+            field.set(bytes, value);
+        }
+    };
+    for (fact, block, field) in FIELDS {
+        let Some(value) = facts.value(*fact) else {
+            continue;
+        };
+        // Beyond the field's width is what the fact says besides.
+        let value = value as u32 & ((1 << field.width.min(31)) - 1);
+        set(max, *block, *field, value);
+        let off = OFF_AT_POWER_ON.contains(fact);
+        set(current, *block, *field, if off { 0 } else { value });
+    }
+    for blocks in [max, current] {
+        if facts.on(OpenFact::BfSize) {
+            let bf = facts.value(OpenFact::BfSize) != Some(0);
+            set(blocks, kind::GENERAL, g::bf, u32::from(bf));
+        }
+        if facts.on(OpenFact::PortType) {
+            for field in [g::port_type, g::roce, g::eth_net_offloads] {
+                set(blocks, kind::GENERAL, field, 0);
+            }
+        }
+    }
+}

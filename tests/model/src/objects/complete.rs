@@ -1,0 +1,57 @@
+//! Completions of the device's queues: at once or late, and what follows from each.
+
+use super::cq::Posted;
+use super::cqe::Cqe;
+use super::device::Device;
+use crate::eq::Event;
+use crate::facts::OpenFact;
+use crate::host::Nanos;
+use crate::regs::ticks;
+use rand::Rng;
+
+impl Device<'_> {
+    /// The user index of a completion, where completions have one.
+    pub(crate) fn user_index_of(&self, index: u32) -> u32 {
+        if self.user_index { index } else { 0 }
+    }
+
+    /// Completes a work request of a queue, at once or later.
+    pub(crate) fn complete(&mut self, number: u32, cqn: u32, cqe: &Cqe) {
+        match self.facts.value(OpenFact::CqeOrder) {
+            None => self.write_completion(cqn, cqe),
+            Some(most) => {
+                let after = self.bus.rng.random_range(0..most);
+                self.objects.late.put(self.bus.now + after, number, cqn, cqe);
+            }
+        }
+    }
+
+    /// Writes the completions due by a time; says when the next is.
+    pub(crate) fn write_late(&mut self, until: Nanos) -> Option<Nanos> {
+        for (cqn, cqe) in self.objects.late.take(until) {
+            self.write_completion(cqn, &cqe);
+        }
+        self.objects.late.next()
+    }
+
+    /// Writes a completion and whatever follows from it.
+    fn write_completion(&mut self, cqn: u32, cqe: &Cqe) {
+        let Some(cq) = self.objects.cqs.get_mut(&cqn) else {
+            return;
+        };
+        // Nanoseconds everywhere in the model, ticks of the device's clock for the driver.
+        let cqe = &Cqe { timestamp: ticks(cqe.timestamp), ..*cqe };
+        match cq.post(self.bus, cqe) {
+            Posted::Silent | Posted::Dead => {}
+            Posted::Event => {
+                cq.event_at = self.eqs.position(cq.eqn);
+                self.eqs.post(self.bus, cq.eqn, &Event::completion(cqn));
+            }
+            Posted::Fault(fault) => {
+                self.bus.complain(format!("CQ {cqn:#x}: {fault:?}, an entry is lost"));
+                self.eqs.raise(self.bus, &Event::cq_error(cqn, fault as u8));
+                self.objects.doom_users_of(cqn);
+            }
+        }
+    }
+}
