@@ -294,10 +294,10 @@ fn the_function_is_named_as_the_firmware_sees_it() {
         }
         let mut answer = QueryPagesOut::new();
         answer.set_function_id(7);
-        answer.set_embedded_cpu_function(true);
         answer.set_num_pages(u32::from(command.op_mod == Need::Boot as u16) * 6);
         Reply::Answer(answer.0.to_vec())
     });
+    platform.set(crate::prm::init_seg::INITIALIZING, 1 << 23);
     open(&platform).close().unwrap();
     let sent = platform.commands(Opcode::ManagePages);
     assert_eq!(sent.len(), 2);

@@ -128,7 +128,8 @@ impl Tiny {
         }
         if NO_NUMBER.contains(&command.op) {
             assert_eq!(input[2..6], [0; 4], "reserved");
-            assert_eq!(input[8..16], [0; 8], "{:?} of nothing, or of function 0", command.op);
+            assert_eq!(input[8] & 0x7f, 0, "{:?} of the embedded CPU, or not", command.op);
+            assert_eq!(input[9..16], [0; 7], "{:?} of nothing, or of function 0", command.op);
         }
         let mut out = vec![0; command.entry.output_length() as usize];
         match command.op {

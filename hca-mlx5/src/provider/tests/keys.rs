@@ -81,7 +81,8 @@ fn a_fast_registration_s_list_is_written_where_its_key_reads_it() {
     let kept = hca.mr_pages(mr, &pages[..9], kept.log_page).unwrap();
     assert_eq!((kept.count, kept.log_page), (9, 12));
     let at = usize::try_from(kept.addr).unwrap();
-    let mut golden: Vec<u8> = pages[..9].iter().flat_map(|page| page.to_be_bytes()).collect();
+    // Each readable and writable.
+    let mut golden: Vec<u8> = pages[..9].iter().flat_map(|page| (page | 3).to_be_bytes()).collect();
     golden.resize(16 * 8, 0);
     assert_eq!(p.bytes(at, 16 * 8), golden, "whole granules");
     let fault = hca.mr_pages(mr, &pages, 12).unwrap_err();
