@@ -22,7 +22,7 @@ use core::task::Poll;
 
 use crate::types::time::Instant;
 
-pub use crate::types::completion::{Arrived, Completion, Direction, Extra, Status};
+pub use crate::types::completion::{Arrived, Completion, Direction, Extra, NetworkHeader, Status};
 pub use crate::types::fault::{Fault, FaultKind};
 pub use crate::types::flags::Access;
 pub use crate::types::key_order::KeyOrder;
@@ -623,6 +623,8 @@ pub enum Notice {
     SharedError(SharedRq),
     /// The link went down (`false`) or up (`true`).
     Link(bool),
+    /// The device reports trouble, and goes on.
+    Warning(Fault),
     /// The device is lost: nothing on it works any more.
     Catastrophic(Fault),
 }

@@ -247,6 +247,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
                 }
                 Some(Notice::Link(up))
             }
+            Event::Warning(fault) => Some(Notice::Warning(fault)),
             Event::Dead(fault) => Some(Notice::Catastrophic(fault)),
         }
     }

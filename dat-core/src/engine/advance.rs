@@ -134,6 +134,10 @@ impl<P: Provider> Ia<'_, P> {
             }
             Notice::SharedError(queue) => self.objects.srq_failed(&mut self.events, queue),
             Notice::Link(_) => self.events.worked = true,
+            Notice::Warning(fault) => {
+                self.lifecycle.warning = Some(fault);
+                self.events.worked = true;
+            }
             Notice::Catastrophic(fault) => self.catastrophe(now, fault),
         }
     }

@@ -63,6 +63,8 @@ pub(crate) struct Lifecycle {
     pub(crate) clock: Instant,
     /// Why the device is lost, if it is.
     pub(crate) lost: Option<Fault>,
+    /// The latest trouble that it reported and survived.
+    pub(crate) warning: Option<Fault>,
     /// [`Ia::close`] has succeeded, or done what it could.
     pub(crate) closed: bool,
     /// The consumer's own word.
@@ -106,6 +108,12 @@ impl<P: Provider> Ia<'_, P> {
     /// The HCA beneath, to change what DAT does not know of.
     pub fn provider_mut(&mut self) -> &mut P {
         &mut self.hca
+    }
+
+    /// The latest trouble that the device reported and survived, if any: for a log.
+    #[must_use]
+    pub fn warning(&self) -> Option<&Fault> {
+        self.lifecycle.warning.as_ref()
     }
 
     /// Why the device is lost, if it is.

@@ -19,6 +19,7 @@ use crate::testing::keys::length;
 use crate::types::completion::Arrived;
 use crate::types::completion::Direction;
 use crate::types::completion::Extra;
+use crate::types::completion::NetworkHeader;
 use crate::types::completion::Status;
 use crate::types::flags::Access;
 
@@ -90,6 +91,7 @@ impl Memory {
                 immediate: immediate.unwrap_or(0),
                 source_qpn: crate::testing::FIRST_QPN | number as u32,
                 solicited: false,
+                network: if from.is_ipv4() { NetworkHeader::V4 } else { NetworkHeader::V6 },
             };
             self.take(far, to, &pieces, &header(from, to.path.remote), extra);
         }

@@ -92,4 +92,18 @@ pub struct Extra {
     pub source_qpn: u32,
     /// The sender marked it to be announced.
     pub solicited: bool,
+    /// What stands before a datagram, as the device says.
+    pub network: NetworkHeader,
+}
+
+/// The network header of a datagram that arrived.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NetworkHeader {
+    /// The device does not say.
+    #[default]
+    Unsaid,
+    /// IPv4, in the last 20 of the 40 bytes.
+    V4,
+    /// IPv6.
+    V6,
 }

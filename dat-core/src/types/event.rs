@@ -3,7 +3,7 @@
 //! Length: each kind of event with its number, and both ways between it and three words; apart they
 //! would not be checked by one look.
 
-use crate::types::completion::{Arrived, Completion, Direction, Extra, Status};
+use crate::types::completion::{Arrived, Completion, Direction, Extra, NetworkHeader, Status};
 use crate::types::handle::{AnyHandle, Cr, Csp, Ep, Evd, Handle, Psp, Rmr, Rsp, Srq};
 
 /// `DAT_DTOS`: which operation completed.
@@ -509,6 +509,7 @@ pub(crate) fn pack(completion: &Completion) -> [u64; 3] {
             | u64::from(completion.direction == Direction::Recv) << 16
             | u64::from(extra.arrived as u8) << 17
             | u64::from(extra.solicited) << 19
+            | u64::from(extra.network as u8) << 20
             | u64::from(completion.status as u8) << 24
             | detail << 32,
     ]
@@ -559,6 +560,11 @@ const fn unpack([zeroth, first, second]: [u64; 3]) -> Option<Completion> {
             immediate: (zeroth >> 32) as u32,
             source_qpn: if success { detail } else { 0 },
             solicited: second & 1 << 19 != 0,
+            network: match second >> 20 & 3 {
+                1 => NetworkHeader::V4,
+                2 => NetworkHeader::V6,
+                _ => NetworkHeader::Unsaid,
+            },
         },
     })
 }
@@ -651,6 +657,7 @@ mod tests {
                 immediate: 0xdead_beef,
                 source_qpn: 0xab_cdef,
                 solicited: true,
+                network: NetworkHeader::V6,
             },
             ..completion
         };

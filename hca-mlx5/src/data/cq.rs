@@ -7,7 +7,9 @@
 
 use core::fmt;
 
-use dat_core::provider::{Arrived, Completion, CompletionQueue, Direction, Extra, Polled, Status};
+use dat_core::provider::{
+    Arrived, Completion, CompletionQueue, Direction, Extra, NetworkHeader, Polled, Status,
+};
 
 use super::ring::{self, FIRST, RECORD, Record, Ring, SECOND};
 use super::work;
@@ -264,6 +266,7 @@ impl<'p, P: Platform> Cq<'p, P> {
     fn extra(&self, at: u32, owner: Owner) -> Extra {
         let entries = self.entries;
         let sender = u32::from_be(entries.load32::<{ cqe::SENDER_AT }>(at));
+        let sender = cqe::Sender::from_word(sender);
         let immediate = u32::from_be(entries.load32::<{ cqe::IMMEDIATE_AT }>(at));
         let arrived = match owner.opcode() {
             cqe::RESPONDER_WRITE_IMM => Arrived::WriteImmediate,
@@ -274,8 +277,13 @@ impl<'p, P: Platform> Cq<'p, P> {
         Extra {
             arrived,
             immediate: if arrived == Arrived::Message { 0 } else { immediate },
-            source_qpn: cqe::Sender::from_word(sender).rqpn(),
+            source_qpn: sender.rqpn(),
             solicited: owner.solicited(),
+            network: match sender.l3_type() {
+                1 => NetworkHeader::V6,
+                2 => NetworkHeader::V4,
+                _ => NetworkHeader::Unsaid,
+            },
         }
     }
 

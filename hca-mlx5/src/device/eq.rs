@@ -72,6 +72,8 @@ pub enum Event {
         /// The hint of the event; the truth is in the port registers.
         up: bool,
     },
+    /// The device reports trouble, and goes on.
+    Warning(Fault),
     /// The device is lost.
     Dead(Fault),
 }

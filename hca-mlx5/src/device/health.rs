@@ -1,10 +1,13 @@
 //! Is the device alive?
 //!
-//! Four signs, from cheap to thorough: reads of all ones (it left the bus), a syndrome in the
-//! health registers (the firmware stopped and says why), a command queue that is not ours any more
-//! (somebody reset the device), a health counter that stands still (the firmware stopped without a
-//! word). The first two are looked at inside every wait; the others from the caller's tick, see
-//! [`Monitor`].
+//! It is lost, by the rule of Linux (`check_fatal_sensors`), when it reads as all ones, when its
+//! interface is disabled or being reset, or when the health buffer has a syndrome and asks for a
+//! reset. It is lost, too, when its command queue is not ours any more: somebody has reset it. The
+//! cheap signs are looked at inside every wait, all of them at the caller's tick, see [`Monitor`].
+//!
+//! Anything else is a warning: the health buffer is shared by all functions of a card and keeps what
+//! it says until the firmware is reset, so it may speak of another function's trouble long ago; and
+//! a health counter that stands still says less than a command that is not answered.
 //!
 //! It does not recover. A lost device needs a reset, which is the host's task.
 
@@ -21,8 +24,9 @@ use crate::prm::init_seg::{
 
 /// How often the counter is sampled.
 pub(crate) const PERIOD: Duration = Duration::from_secs(1);
-/// So many equal samples in a row mean that the firmware stopped. A live one may pause for some six
-/// seconds.
+/// And when a sample has to be taken once more before it is believed.
+const AGAIN: Duration = Duration::from_millis(100);
+/// So many equal samples in a row are worth a warning. A live firmware may pause for some six seconds.
 const MISSES: u8 = 8;
 
 const ALL_ONES: u32 = u32::MAX;
@@ -66,20 +70,10 @@ pub(crate) fn examine<P: Platform>(platform: &P) -> Option<Fault> {
             "look at slot, link and power; reset it",
         ));
     }
-    let counter = HealthCounter(read(platform, init_seg::HEALTH_COUNTER));
-    let word = HealthWord(read(platform, init_seg::HEALTH_WORD));
-    let severity = HealthSeverity(read(platform, init_seg::HEALTH_SEVERITY));
-    for synd in [counter.syndrome(), word.synd()] {
-        if synd != 0 && (synd != init_seg::HIGH_TEMPERATURE || severity.rfr()) {
-            let fault = fault!(
-                Gone,
-                "health",
-                init_seg::health_syndrome(synd)
-                    .unwrap_or("the firmware reports an unknown health syndrome"),
-                "reset the device; if it comes again, report the syndrome",
-            );
-            return Some(fault.with_answer(0, u32::from(synd)));
-        }
+    if let Some(fault) = syndrome(platform)
+        && HealthSeverity(read(platform, init_seg::HEALTH_SEVERITY)).rfr()
+    {
+        return Some(fault);
     }
     match CommandQueueWord(read(platform, init_seg::CMDQ_ADDR_L_SZ)).nic_interface() {
         NIC_DISABLED => {
@@ -95,27 +89,57 @@ pub(crate) fn examine<P: Platform>(platform: &P) -> Option<Fault> {
     }
 }
 
+/// What the health buffer says, if anything.
+fn syndrome<P: Platform>(platform: &P) -> Option<Fault> {
+    let counter = HealthCounter(read(platform, init_seg::HEALTH_COUNTER));
+    let word = HealthWord(read(platform, init_seg::HEALTH_WORD));
+    let synd = [word.synd(), counter.syndrome()].into_iter().find(|synd| *synd != 0)?;
+    let fault = fault!(
+        Gone,
+        "health",
+        init_seg::health_syndrome(synd)
+            .unwrap_or("the firmware reports an unknown health syndrome"),
+        "reset the device; if it comes again, report the syndrome",
+    );
+    Some(fault.with_answer(0, u32::from(synd)))
+}
+
 /// Where the device finds its commands, as it says.
 fn command_queue<P: Platform>(platform: &P) -> (u32, u32) {
     let low = read(platform, init_seg::CMDQ_ADDR_L_SZ) & !0xfff;
     (read(platform, init_seg::CMDQ_ADDR_H), low)
 }
 
-/// Watches the counter, and whether the device is still the one that was brought up.
+/// What a tick may find.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Sign {
+    /// The device is lost.
+    Lost(Fault),
+    /// Something to be told, once.
+    Warning(Fault),
+}
+
+/// Watches the counter, the health buffer, and whether the device is still the one that was brought
+/// up.
 #[derive(Debug)]
 pub(crate) struct Monitor {
     /// Where the device found its commands when this began. A reset forgets that and leaves a
     /// device in best health.
     home: (u32, u32),
+    /// At the last look it was elsewhere. One look may have come in the middle of a change.
+    moved: bool,
     last: u32,
     misses: u8,
     due: Instant,
+    /// The syndrome that was told last.
+    told: u32,
 }
 
 impl Monitor {
     /// Starts now, on a device that knows its command queue.
     pub(crate) fn new<P: Platform>(platform: &P, now: Instant) -> Self {
-        Self { home: command_queue(platform), last: 0, misses: 0, due: now + PERIOD }
+        let home = command_queue(platform);
+        Self { home, moved: false, last: 0, misses: 0, due: now + PERIOD, told: 0 }
     }
 
     /// When [`Monitor::tick`] wants to be called again.
@@ -124,21 +148,30 @@ impl Monitor {
     }
 
     /// Looks, if it is time to.
-    pub(crate) fn tick<P: Platform>(&mut self, platform: &P, now: Instant) -> Option<Fault> {
+    pub(crate) fn tick<P: Platform>(&mut self, platform: &P, now: Instant) -> Option<Sign> {
         if now < self.due {
             return None;
         }
         self.due = now + PERIOD;
         if let Some(fault) = examine(platform) {
-            return Some(fault);
+            return Some(Sign::Lost(fault));
         }
         if command_queue(platform) != self.home {
-            return Some(fault!(
+            self.due = now + AGAIN;
+            return core::mem::replace(&mut self.moved, true).then_some(Sign::Lost(fault!(
                 Gone,
                 "health",
                 "the device does not know its command queue any more: it has been reset",
                 "open it again"
-            ));
+            )));
+        }
+        self.moved = false;
+        let found = syndrome(platform);
+        let told = found.map_or(0, |fault| fault.syndrome);
+        if core::mem::replace(&mut self.told, told) != told
+            && let Some(fault) = found
+        {
+            return Some(Sign::Warning(fault));
         }
         let counter = HealthCounter(read(platform, init_seg::HEALTH_COUNTER)).counter();
         if counter != self.last {
@@ -146,13 +179,11 @@ impl Monitor {
             return None;
         }
         self.misses = self.misses.saturating_add(1);
-        (self.misses >= MISSES).then(|| {
-            fault!(
-                Gone,
-                "health",
-                "the health counter stands still: the firmware stopped",
-                "reset the device"
-            )
-        })
+        (self.misses == MISSES).then_some(Sign::Warning(fault!(
+            Timeout,
+            "health",
+            "the health counter stands still: the firmware may have stopped",
+            "if commands fail too, reset the device"
+        )))
     }
 }

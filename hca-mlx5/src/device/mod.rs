@@ -38,7 +38,7 @@ use heapless::{Deque, Vec};
 use crate::data::work;
 use crate::device::cmd::CommandQueue;
 use crate::device::eq::{Decoded, Event, EventQueue, PageRequest};
-use crate::device::health::Monitor;
+use crate::device::health::{Monitor, Sign};
 use crate::device::key_rest::KeyRest;
 use crate::device::pages::ledger::Ledger;
 use crate::platform::{Platform, Span};
@@ -403,9 +403,14 @@ impl<'p, P: Platform> Device<'p, P> {
     /// Does what is due: health, event queues, page requests. Bounded work per call.
     pub fn service(&mut self, now: Instant) {
         if self.queue.dead().is_none() {
-            if let Some(fault) = self.monitor.tick(self.platform, now) {
+            let sign = self.monitor.tick(self.platform, now);
+            if let Some(Sign::Lost(fault)) = sign {
                 self.queue.kill(fault);
             } else {
+                if let Some(Sign::Warning(fault)) = sign {
+                    // Lost if nobody reads what is there before it.
+                    let _ = self.events.push_back(Event::Warning(fault));
+                }
                 self.collect();
                 self.answer_requests();
                 self.arm_events();

@@ -296,6 +296,7 @@ impl Scripted {
             Reply::Sick(synd) => {
                 self.set(init_seg::HEALTH_COUNTER, u32::from(synd) << 24);
                 self.set(init_seg::HEALTH_WORD, u32::from(synd) << 16);
+                self.set(init_seg::HEALTH_SEVERITY, 1 << 31);
             }
             Reply::Normal => {
                 let bytes = self.tiny.borrow_mut().run(&command);

@@ -142,7 +142,7 @@ fn unknown_events_pass_unseen() {
 }
 
 #[test]
-fn a_counter_that_stands_still_is_a_dead_firmware_after_eight_looks() {
+fn a_counter_that_stands_still_is_a_warning_after_eight_looks() {
     let platform = Scripted::new();
     let mut device = open(&platform);
     platform.beating.set(false);
@@ -152,12 +152,12 @@ fn a_counter_that_stands_still_is_a_dead_firmware_after_eight_looks() {
         platform.advance(1_000_000_000);
         device.service(now(&platform));
     }
-    let Some(Event::Dead(fault)) = device.next_event() else { panic!("not reported") };
+    let Some(Event::Warning(fault)) = device.next_event() else { panic!("not reported") };
     assert!(fault.cause.contains("counter"), "{fault}");
-    assert_eq!(device.alloc_pd().unwrap_err().kind, FaultKind::Gone);
+    platform.advance(1_000_000_000);
     device.service(now(&platform));
     assert_eq!(device.next_event(), None, "reported once");
-    assert_eq!(device.next_deadline(), Instant::NEVER);
+    assert!(device.alloc_pd().is_ok(), "a firmware that answers is alive");
 }
 
 #[test]
@@ -194,8 +194,6 @@ fn between_its_ticks_health_costs_nothing() {
 #[test]
 fn signs_of_death_in_the_registers() {
     for (offset, value, words) in [
-        (init_seg::HEALTH_WORD, 0x0d << 16, "in error"),
-        (init_seg::HEALTH_COUNTER, 0x07 << 24, "core"),
         (init_seg::CMDQ_ADDR_L_SZ, 1 << 8 | 0x56, "disabled"),
         (init_seg::CMDQ_ADDR_L_SZ, 7 << 8 | 0x56, "reset"),
     ] {
@@ -209,16 +207,60 @@ fn signs_of_death_in_the_registers() {
     }
 }
 
+/// Linux's rule (`sensor_fw_synd_rfr`): the buffer may speak of another function, long ago.
 #[test]
-fn heat_kills_only_with_a_request_for_reset() {
-    for (severity, dead) in [(0, false), (1 << 31, true)] {
+fn a_syndrome_kills_only_with_a_request_for_reset() {
+    for (offset, value, words) in [
+        (init_seg::HEALTH_WORD, 0x0d << 16, "in error"),
+        (init_seg::HEALTH_COUNTER, 0x07 << 24, "core"),
+        (init_seg::HEALTH_WORD, 0x10 << 16, "hot"),
+    ] {
+        for severity in [0, 3 << 24, 1 << 31] {
+            let platform = Scripted::new();
+            let mut device = open(&platform);
+            platform.set(offset, value);
+            platform.set(init_seg::HEALTH_SEVERITY, severity);
+            platform.advance(1_000_000_000);
+            device.service(now(&platform));
+            let fault = match device.next_event() {
+                Some(Event::Dead(fault)) if severity >> 31 == 1 => fault,
+                Some(Event::Warning(fault)) if severity >> 31 == 0 => fault,
+                other => panic!("{severity:#x}: {other:?}"),
+            };
+            assert!(fault.cause.contains(words), "{fault}");
+            platform.advance(1_000_000_000);
+            device.service(now(&platform));
+            assert_eq!(device.next_event(), None, "reported once");
+            assert_eq!(device.alloc_pd().is_ok(), severity >> 31 == 0);
+        }
+    }
+}
+
+/// What an assert of another function left in the buffer stops no bring-up.
+#[test]
+fn a_device_with_an_old_syndrome_comes_up() {
+    let platform = Scripted::new();
+    platform.set(init_seg::HEALTH_WORD, 0x01 << 16);
+    platform.set(init_seg::HEALTH_COUNTER, 0x01 << 24);
+    let mut device = open(&platform);
+    assert!(device.alloc_pd().is_ok());
+}
+
+#[test]
+fn one_odd_look_at_the_command_queue_is_no_reset() {
+    for (looks, dead) in [(1, false), (2, true)] {
         let platform = Scripted::new();
         let mut device = open(&platform);
-        platform.set(init_seg::HEALTH_WORD, 0x10 << 16);
-        platform.set(init_seg::HEALTH_SEVERITY, severity);
+        let home = platform.get(init_seg::CMDQ_ADDR_H);
+        platform.set(init_seg::CMDQ_ADDR_H, home ^ 1);
         platform.advance(1_000_000_000);
+        for _ in 0..looks {
+            device.service(now(&platform));
+            platform.advance(100_000_000);
+        }
+        platform.set(init_seg::CMDQ_ADDR_H, home);
         device.service(now(&platform));
-        assert_eq!(device.next_event().is_some(), dead);
+        assert_eq!(matches!(device.next_event(), Some(Event::Dead(_))), dead);
     }
 }
 
@@ -231,6 +273,7 @@ fn an_internal_error_event_makes_it_look_at_once() {
     assert_eq!(device.next_event(), None, "nothing wrong to be seen");
     platform.event(ASYNC, EventType::InternalError, 0, &[0; 28]);
     platform.set(init_seg::HEALTH_WORD, 0x01 << 16);
+    platform.set(init_seg::HEALTH_SEVERITY, 1 << 31);
     device.service(now(&platform));
     assert!(matches!(device.next_event(), Some(Event::Dead(_))));
 }

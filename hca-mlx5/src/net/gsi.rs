@@ -5,8 +5,8 @@
 //! a few buffers in turn; receiving reads it out of the buffer it arrived in, behind the 40 bytes
 //! in which the device leaves the packet's network header, and gives the buffer back at once. On
 //! RoCEv2 that header says who sent it: an IPv4 header in the last 20 bytes, the first 20
-//! undefined, or an IPv6 header. What is not exactly a MAD behind one of these two is dropped and
-//! counted. Anybody can send more: a receive that is too short for a packet may fail the queue
+//! undefined, or an IPv6 header; the completion says which. What is not exactly a MAD behind one of
+//! these two is dropped and counted. Anybody can send more: a receive that is too short for a packet may fail the queue
 //! pair, so behind each buffer stands memory that all receives share and nobody reads.
 //!
 //! When QP1 fails, it is reset and started anew at a later service; datagrams lost by that are the
@@ -18,8 +18,8 @@ use core::net::IpAddr;
 use dat_core::Instant;
 use dat_core::fault;
 use dat_core::provider::{
-    Access, Completion, CompletionQueue as _, Fault, MadIn, Path, PostFlags, RecvQueue as _,
-    Region, Segment, Status,
+    Access, Completion, CompletionQueue as _, Fault, MadIn, NetworkHeader, Path, PostFlags,
+    RecvQueue as _, Region, Segment, Status,
 };
 use smoltcp::wire::{IpProtocol, Ipv4Packet, Ipv6Packet};
 
@@ -331,7 +331,7 @@ impl<'p, P: Platform> Gsi<'p, P> {
                 break;
             }
             let slot = completion.token & (RECEIVES - 1);
-            let mad = self.read(slot, completion.len);
+            let mad = self.read(slot, completion.len, completion.extra.network);
             self.post(slot);
             if mad.is_some() {
                 return mad;
@@ -356,14 +356,14 @@ impl<'p, P: Platform> Gsi<'p, P> {
     }
 
     /// The MAD in a receive buffer into which the device wrote `len` bytes.
-    fn read(&self, slot: u16, len: u32) -> Option<MadIn> {
+    fn read(&self, slot: u16, len: u32, network: NetworkHeader) -> Option<MadIn> {
         if len != RECEIVED {
             return None;
         }
         let offset = self.receive_buffer(slot);
         let mut grh = [0; GRH];
         self.platform.memory().read_bytes(offset, &mut grh);
-        let from = source(&grh)?;
+        let from = source(&grh, network)?;
         let mut mad = [0; MAD];
         self.platform.memory().read_bytes(offset.wrapping_add(GRH), &mut mad);
         Some(MadIn { from, mad })
@@ -412,22 +412,31 @@ fn failure(completion: &Completion) -> Fault {
         .with_answer(completion.syndrome, completion.vendor.into())
 }
 
-/// Returns the sender of the packet whose network header the device left in `grh`.
-fn source(grh: &[u8; GRH]) -> Option<IpAddr> {
+/// Returns the sender of the packet whose network header the device left in `grh`. If the device does
+/// not say of which kind it is, an IPv4 header shows by its checksum; what else may stand there is
+/// not known of every card.
+fn source(grh: &[u8; GRH], network: NetworkHeader) -> Option<IpAddr> {
     let (_, last) = grh.split_last_chunk::<20>()?;
     let v4 = Ipv4Packet::new_unchecked(last);
-    // Without options, or the checksum would reach beyond the area.
-    if v4.version() == 4
-        && v4.header_len() == 20
-        && v4.next_header() == IpProtocol::Udp
-        && v4.verify_checksum()
-    {
+    let is_v4 = match network {
+        NetworkHeader::V4 => true,
+        NetworkHeader::V6 => false,
+        // Without options, or the checksum would reach beyond the area.
+        NetworkHeader::Unsaid => {
+            v4.version() == 4
+                && v4.header_len() == 20
+                && v4.next_header() == IpProtocol::Udp
+                && v4.verify_checksum()
+        }
+    };
+    if is_v4 {
         let from = v4.src_addr();
         let sender = !(from.is_unspecified() || from.is_multicast() || from.is_broadcast());
         return sender.then_some(IpAddr::V4(from));
     }
     let v6 = Ipv6Packet::new_unchecked(grh);
-    if v6.version() == 6 && v6.next_header() == IpProtocol::Udp {
+    let is_v6 = v6.version() == 6 && v6.next_header() == IpProtocol::Udp;
+    if network == NetworkHeader::V6 || is_v6 {
         let from = v6.src_addr();
         return (!from.is_unspecified() && !from.is_multicast()).then_some(IpAddr::V6(from));
     }

@@ -134,6 +134,9 @@ bitfield! {
     #[derive(Clone, Copy, PartialEq, Eq)]
     pub struct Sender(u32);
     impl Debug;
+    /// RoCE: type of the network header (Linux `MLX5_CQE_ROCE_L3_HEADER_TYPE_*`): 0 none that it
+    /// knows, 1 IPv6, 2 IPv4.
+    pub u8, l3_type, _: 25, 24;
     u32;
     /// The sender's QPN.
     pub rqpn, _: 23, 0;

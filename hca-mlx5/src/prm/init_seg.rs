@@ -175,6 +175,3 @@ pub const fn health_syndrome(synd: u8) -> Option<&'static str> {
         _ => return None,
     })
 }
-
-/// The one health syndrome that is a warning and not an end.
-pub const HIGH_TEMPERATURE: u8 = 0x10;

@@ -6,7 +6,9 @@
 use std::vec;
 use std::vec::Vec;
 
-use dat_core::provider::{Arrived, Completion, CompletionQueue, Direction, Extra, Polled, Status};
+use dat_core::provider::{
+    Arrived, Completion, CompletionQueue, Direction, Extra, NetworkHeader, Polled, Status,
+};
 use proptest::prelude::*;
 
 use super::{Record, Ring};
@@ -567,12 +569,18 @@ fn what_a_receive_says_besides_its_length() {
         (4, Arrived::Invalidation, 0x0a0b_0c0d),
     ];
     for (opcode, arrived, immediate) in arrivals {
-        for solicited in [false, true] {
+        let networks = [0_u8, 1, 2, 3].into_iter().zip([
+            NetworkHeader::Unsaid,
+            NetworkHeader::V6,
+            NetworkHeader::V4,
+            NetworkHeader::Unsaid,
+        ]);
+        for (solicited, (l3_type, network)) in [false, true].into_iter().cycle().zip(networks) {
             let mut bytes = entry(7, 512, 0, 3, opcode, u8::from(solicited) << 1);
-            bytes[0x18..0x1c].copy_from_slice(&[0xff, 1, 2, 3]);
+            bytes[0x18..0x1c].copy_from_slice(&[0xfc | l3_type, 1, 2, 3]);
             bytes[0x24..0x28].copy_from_slice(&[0xa, 0xb, 0xc, 0xd]);
             let extra = poll_one(bytes).0.unwrap().extra;
-            let golden = Extra { arrived, immediate, source_qpn: 0x01_0203, solicited };
+            let golden = Extra { arrived, immediate, source_qpn: 0x01_0203, solicited, network };
             assert_eq!(extra, golden);
         }
     }

@@ -280,7 +280,7 @@ proptest! {
             Decoded::Event(Event::Qp { qpn, .. }) => qpn < 1 << 24,
             Decoded::Event(Event::Shared { srqn, .. }) => srqn < 1 << 24,
             Decoded::Event(Event::Port { port, .. }) => port < 16,
-            Decoded::Event(Event::Dead(_)) => false,
+            Decoded::Event(Event::Warning(_) | Event::Dead(_)) => false,
             Decoded::Command(_) | Decoded::Pages(_) | Decoded::Internal | Decoded::Other { .. } => true,
         };
         prop_assert!(numbers_fit);

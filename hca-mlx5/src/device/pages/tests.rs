@@ -5,6 +5,7 @@ use crate::device::Config;
 use crate::device::scripted::{PAGES, Reply, Scripted, config};
 use crate::platform::Clock;
 use crate::prm::eq::EventType;
+use crate::prm::init_seg;
 use dat_core::Instant;
 use dat_core::provider::FaultKind;
 
@@ -297,7 +298,7 @@ fn the_function_is_named_as_the_firmware_sees_it() {
         answer.set_num_pages(u32::from(command.op_mod == Need::Boot as u16) * 6);
         Reply::Answer(answer.0.to_vec())
     });
-    platform.set(crate::prm::init_seg::INITIALIZING, 1 << 23);
+    platform.set(init_seg::INITIALIZING, 1 << 23);
     open(&platform).close().unwrap();
     let sent = platform.commands(Opcode::ManagePages);
     assert_eq!(sent.len(), 2);
