@@ -179,7 +179,7 @@ impl<'p, P: Platform> Network<'p, P> {
 
     /// Takes note that the link came back.
     pub(crate) fn link_up(&mut self, now: Instant) {
-        self.neighbours.announce(now);
+        self.neighbours.link_up(now);
     }
 
     /// Takes frames in and sends what is due.

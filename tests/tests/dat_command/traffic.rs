@@ -120,9 +120,10 @@ fn info_and_doctor_ask_the_device() {
         assert!(out.contains(words), "{words}: {out}");
     }
     stage.server.as_ref().unwrap().with(0, |function| function.hca().set_link(false));
-    let run = stage.run("doctor", 0, "");
+    let run = stage.run("doctor", 0, "--link-wait 1");
     assert_eq!(run.code, 1, "{run:?}");
     assert!(run.out.contains("FAIL  link             Ethernet, down"), "{}", run.out);
+    assert!(run.err.contains("waiting for it for up to 1 s"), "{}", run.err);
 }
 
 #[test]

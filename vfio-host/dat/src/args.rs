@@ -160,6 +160,8 @@ pub(crate) struct Doctor {
     #[arg(long)]
     pub(crate) closed: bool,
     #[command(flatten)]
+    pub(crate) link: Link,
+    #[command(flatten)]
     pub(crate) root: Root,
 }
 
@@ -184,6 +186,16 @@ pub(crate) struct Adapter {
     /// Path MTU: 256, 512, 1024, 2048 or 4096; a client's must not exceed its listener's
     #[arg(long, value_name = "BYTES", value_parser = mtu)]
     pub(crate) mtu: Option<Mtu>,
+    #[command(flatten)]
+    pub(crate) link: Link,
+}
+
+/// How long the link may be down.
+#[derive(Group, Clone, Copy, Debug)]
+pub(crate) struct Link {
+    /// Longest wait for the link: what a port and its switch take to agree on a speed, and more
+    #[arg(long = "link-wait", value_name = "SECONDS", default_value_t = 60)]
+    pub(crate) wait: u64,
 }
 
 impl Adapter {

@@ -6,12 +6,12 @@ use serde::Serialize;
 use vfio_host::{Address, Host, Opened, Trouble};
 
 use super::End;
-use super::args::Info;
+use super::args::{Info, Link};
 use super::doctor::{Check, State};
 use super::failure::Failure;
 use super::hca::{self, Hca};
 use super::out::{Out, table};
-use super::traffic::{bring_up_config, open_device};
+use super::traffic::{await_link, bring_up_config, open_device};
 
 /// Properties read from the open device.
 #[derive(Clone, Debug, Serialize)]
@@ -57,7 +57,7 @@ pub(crate) fn run(info: &Info, out: &Out) -> Result<End, Failure> {
     let mut rows = machine.as_ref().map_or(Vec::new(), of_machine);
     let opens = machine.as_ref().is_none_or(Hca::on_vfio) && !info.closed && tree.is_machine();
     let said = if opens {
-        match ask(&info.device) {
+        match ask(&info.device, None) {
             Ok(said) => Some(said),
             Err(failure) => {
                 // Print what the kernel knows even if the device cannot be opened.
@@ -144,21 +144,25 @@ fn of_device(said: &Said) -> Vec<Vec<String>> {
     ]
 }
 
-/// Opens a device, reads its properties and closes it.
-fn ask(device: &Address) -> Result<Said, Failure> {
+/// Opens a device, reads its properties and closes it. With `wait` it waits for the link.
+fn ask(device: &Address, wait: Option<Link>) -> Result<Said, Failure> {
     match open_device(device)? {
-        Opened::Vfio(host) => asked(&host),
-        Opened::User(host) => asked(&host),
+        Opened::Vfio(host) => asked(&host, wait),
+        Opened::User(host) => asked(&host, wait),
     }
 }
 
-fn asked<H: Host>(host: &H) -> Result<Said, Failure> {
+fn asked<H: Host>(host: &H, wait: Option<Link>) -> Result<Said, Failure> {
     let failed = |fault: Fault| match host.trouble() {
         Some(trouble @ Trouble::Gone(_)) => trouble.into(),
         Some(_) | None => Failure::fault(host.name(), fault),
     };
     let config = host.config(&bring_up_config())?;
     let mut driver: Mlx5<'_, H> = Mlx5::open(host, &config).map_err(failed)?;
+    if let Some(link) = wait {
+        // What it finds is asked for once more.
+        let _ = await_link(host.name(), link, || driver.link_up());
+    }
     let link_up = driver.link_up();
     let limits = *driver.limits();
     let identity = *driver.device().identity();
@@ -190,8 +194,8 @@ fn asked<H: Host>(host: &H) -> Result<Said, Failure> {
 }
 
 /// Returns the checks of `dat doctor` that need an open device.
-pub(crate) fn checks(device: &Address) -> Vec<Check> {
-    let said = match ask(device) {
+pub(crate) fn checks(device: &Address, link: Link) -> Vec<Check> {
+    let said = match ask(device, Some(link)) {
         Ok(said) => said,
         Err(failure) => {
             let check = Check::new("opens", State::Fail, failure.cause).of(device);

@@ -356,6 +356,19 @@ impl<const N: usize> Cache<N> {
         outcome
     }
 
+    /// Begins all searches anew, and forgets which were in vain: the link was down.
+    pub(super) fn retry(&mut self, now: Instant) {
+        for at in 0..self.entries.len() {
+            let Some(entry) = self.entries.get(at).copied() else { break };
+            let state = match entry.state {
+                State::Asking { known: None, .. } => State::search(now),
+                State::Failed { .. } => State::Failed { until: Some(now) },
+                same @ (State::Asking { .. } | State::Known { .. } | State::Fixed(_)) => same,
+            };
+            self.set(at, Entry { state, ..entry });
+        }
+    }
+
     /// The known MAC of `addr` is being asked.
     pub(super) fn is_probed(&self, addr: Gid) -> bool {
         let entry = self.find(addr);

@@ -307,7 +307,14 @@ impl<const N: usize> Neighbours<N> {
         Instant::sooner(self.cache.next_deadline(), self.announcement.map(|a| a.due))
     }
 
-    /// Announces the own addresses again, from `now` on: for a link that came back.
+    /// The link came back: announces the own addresses again, and asks again for what was not
+    /// answered.
+    pub fn link_up(&mut self, now: Instant) {
+        self.announce(now);
+        self.cache.retry(now);
+    }
+
+    /// Announces the own addresses again, from `now` on.
     pub fn announce(&mut self, now: Instant) {
         self.announcement = Some(Announcement { due: now, left: ANNOUNCEMENTS * self.own.len() });
     }

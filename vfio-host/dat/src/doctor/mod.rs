@@ -106,7 +106,7 @@ pub(crate) fn run(doctor: &Doctor, out: &Out) -> Result<End, Failure> {
         && tree.is_machine()
         && well(&checks)
     {
-        checks.extend(info::checks(device));
+        checks.extend(info::checks(device, doctor.link));
     }
     let report = Report { well: well(&checks), checks };
     out.result(&report, &words(&report, &tree))?;

@@ -2,14 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use dat_core::provider::{Net, Provider};
+use dat_core::provider::{Fault, Net, Provider};
 use dat_core::{CloseFlag, DatReturn, DtoStatus, Ep, Evd, Event};
 use hca_mlx5::Config;
 use hca_mlx5::cmd::dump::{Dump, Observer};
-use tracing::{debug, info, trace};
+use tracing::{debug, info, trace, warn};
 use vfio_host::{Address, Host, Nic, NicStorage, Opened, Options, WaitError};
 
-use super::super::args::Adapter;
+use super::super::args::{Adapter, Link};
 use super::super::failure::Failure;
 use super::super::signals;
 
@@ -64,8 +64,8 @@ pub(crate) fn with<T: Task>(adapter: &Adapter, task: T) -> Result<T::Report, Fai
         config = config.with_path_mtu(mtu);
     }
     match open(&adapter.device)? {
-        Opened::Vfio(host) => on(&host, net, &config, task),
-        Opened::User(host) => on(&host, net, &config, task),
+        Opened::Vfio(host) => on(&host, net, adapter.link, &config, task),
+        Opened::User(host) => on(&host, net, adapter.link, &config, task),
     }
 }
 
@@ -78,6 +78,7 @@ pub(crate) fn open(device: &Address) -> Result<Opened, Failure> {
 fn on<'p, H: Host, T: Task>(
     host: &'p H,
     net: Net,
+    link: Link,
     config: &Config<'p>,
     task: T,
 ) -> Result<T::Report, Failure> {
@@ -90,7 +91,8 @@ fn on<'p, H: Host, T: Task>(
         failure
     })?;
     info!("{} is up, with the address {}", host.name(), net.addr);
-    let done = task.run(&mut nic);
+    let link = await_link(host.name(), link, || nic.provider_mut().link_up());
+    let done = link.and_then(|()| task.run(&mut nic));
     let flag = match done {
         Ok(_) => CloseFlag::Graceful,
         Err(_) => CloseFlag::Abrupt,
@@ -99,6 +101,9 @@ fn on<'p, H: Host, T: Task>(
         info!("{}: neighbours: {counters}", host.name());
     }
     info!("{}: connection manager: {}", host.name(), nic.cm_counters());
+    if let Some(warning) = nic.warning() {
+        warn!("{}: the device reported trouble: {warning}", host.name());
+    }
     let closed = nic.close(flag);
     match host.refused_stores() {
         0 => {}
@@ -108,6 +113,34 @@ fn on<'p, H: Host, T: Task>(
     let report = done?;
     closed.map_err(|error| Failure::new(format!("closing {}: {error}", host.name())))?;
     Ok(report)
+}
+
+/// Waits for the link, for so many seconds. Taking a card from its kernel driver takes its port down, and it comes up some
+/// seconds after this driver has asked for it.
+pub(crate) fn await_link(
+    name: &str,
+    Link { wait }: Link,
+    mut is_up: impl FnMut() -> Result<bool, Fault>,
+) -> Result<(), Failure> {
+    let start = Instant::now();
+    let mut waits = false;
+    while !is_up().map_err(|fault| Failure::fault(name, fault))? {
+        if !std::mem::replace(&mut waits, true) {
+            warn!("{name}: the link is down; waiting for it for up to {wait} s");
+        }
+        if start.elapsed() >= Duration::from_secs(wait) {
+            return Err(Failure::new(format!("{name}: the link stayed down for {wait} s"))
+                .remedy("plug the cable in, or look at the switch's port"));
+        }
+        if signals::asked() {
+            return Err(Failure::new(format!("{name}: interrupted while waiting for the link")));
+        }
+        std::thread::sleep(SLICE);
+    }
+    if waits {
+        warn!("{name}: the link is up after {:.1} s", start.elapsed().as_secs_f64());
+    }
+    Ok(())
 }
 
 /// Returns the failure if the device is in trouble or lost.

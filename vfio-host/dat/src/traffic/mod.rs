@@ -17,5 +17,5 @@ pub(crate) mod perf;
 pub(crate) mod ping;
 mod session;
 
-pub(crate) use adapter::{bring_up_config, open as open_device, options};
+pub(crate) use adapter::{await_link, bring_up_config, open as open_device, options};
 pub(crate) use hello::Kind;

@@ -163,3 +163,23 @@ proptest! {
         }
     }
 }
+
+/// While the link was down nobody could answer.
+#[test]
+fn a_link_that_comes_back_begins_searches_anew() {
+    let (mut a, mut b) = v4();
+    let mut now = ms(0);
+    assert!(a.resolve(host(2), now).is_pending());
+    assert!(a.resolve(host(3), now).is_pending());
+    // One fails and has been reported; the other was asked for four times.
+    while let Some(deadline) = a.next_deadline() {
+        now = deadline.max(now);
+        while a.transmit(now).is_some() {}
+    }
+    assert_eq!(refused(a.resolve(host(2), now)).host, Some(host(2)));
+    a.link_up(now);
+    assert!(a.resolve(host(2), now).is_pending());
+    exchange(&mut a, &mut b, now, &mut never);
+    assert_eq!(known(a.resolve(host(2), now)), MAC_B);
+    assert!(a.resolve(host(3), now).is_pending(), "its failure, of which nobody knows, is past");
+}
