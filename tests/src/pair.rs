@@ -14,6 +14,7 @@ use mlx5_model::wire::impair::{Impaired, Rates};
 use mlx5_model::wire::{ModelClock, Wire, switch};
 use mlx5_model::{Config as Card, Hca};
 
+use crate::host::chosen::or_chosen;
 use crate::host::inproc::{Memory, Slot, World};
 
 /// The driver on a slot of the in-process host.
@@ -82,7 +83,7 @@ impl Stage {
             let port = ports.next().unwrap();
             let wire = Impaired::new(port, world.clock(), seed).rates(self.rates);
             let wire = wrap(side, Box::new(wire));
-            let mut card = self.cards[side].clone();
+            let mut card = or_chosen(&self.cards[side]);
             card.seed = card.seed.wrapping_add(seed);
             card.mac[5] = card.mac[5].wrapping_add(side as u8);
             Slot::plug(&world, self.memory, seed, |memory| Hca::new(card, memory, wire))
@@ -107,7 +108,10 @@ impl Stage {
         let [a, b] = &mut rooms;
         let ias = [self.open(&slots[0], a, 0, None), self.open(&slots[1], b, 1, None)];
         let ias = ias.map(|ia| ia.unwrap_or_else(|e| panic!("open: {e}")));
-        test(&mut Pair { world, slots: [&slots[0], &slots[1]], ias, stage: self.clone() })
+        let slots = [&slots[0], &slots[1]];
+        let mut pair = Pair { world, slots, ias, stage: self.clone() };
+        pair.await_links();
+        test(&mut pair)
     }
 
     /// Brings one side up.
@@ -167,6 +171,18 @@ impl Pair<'_> {
             }
         }
         self.world.turn_by(leap);
+    }
+
+    /// Waits until both links are up, as every host does.
+    ///
+    /// # Panics
+    /// If one stays down for a minute.
+    pub fn await_links(&mut self) {
+        let up = self.until(Duration::from_secs(60), |pair| {
+            let up = |ia: &mut Ia<'_, Driver<'_>>| ia.provider_mut().link_up().unwrap_or(true);
+            pair.ias.iter_mut().all(up).then_some(())
+        });
+        assert!(up.is_some(), "a link stays down");
     }
 
     /// Turns until `done` gives a value, for `limit` of model time at most.

@@ -16,6 +16,7 @@ mod mutants;
 mod nostd;
 mod record;
 mod suite;
+mod switches;
 mod targets;
 mod tidy;
 mod trace;
@@ -99,6 +100,9 @@ enum Verb {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// The driver on the model with every open fact of silicon set otherwise: each setting alone, pairs,
+    /// random sets, every kind of card
+    Switches(switches::Options),
     /// Instructions, time as a ratio to the limit loop, device economy, sizes; fails where a goal
     /// is missed
     Bench {
@@ -178,6 +182,7 @@ fn verb() -> Result<ExitCode> {
             let status = command.status()?;
             anyhow::ensure!(status.success(), "an attack succeeded");
         }
+        Verb::Switches(options) => switches::switches(&options)?,
         Verb::Bench { bless } => bench::bench(bless)?,
     }
     Ok(ExitCode::SUCCESS)

@@ -248,16 +248,17 @@ impl<'p, P: Platform> Device<'p, P> {
         input: &mut [u8],
         output: &mut [u8],
     ) -> Result<(), Fault> {
-        let result = match self.carry(op, op_mod, number, input, output) {
-            Err(fault)
-                if fault.status == status::NO_RESOURCES
-                    && op != Opcode::ManagePages
-                    && self.feed() =>
-            {
-                self.carry(op, op_mod, number, input, output)
+        let held = self.pages.given();
+        let mut result = self.carry(op, op_mod, number, input, output);
+        if result.is_err_and(|fault| fault.status == status::NO_RESOURCES)
+            && op != Opcode::ManagePages
+        {
+            self.feed();
+            // What it asked for may have come while it waited.
+            if self.pages.given() > held {
+                result = self.carry(op, op_mod, number, input, output);
             }
-            result => result,
-        };
+        }
         if result.is_err_and(|fault| fault.kind == FaultKind::Timeout) {
             let hangs = fault!(
                 Gone,
@@ -433,12 +434,10 @@ impl<'p, P: Platform> Device<'p, P> {
         }
     }
 
-    /// Gives the firmware the pages it has asked for. Whether it got any.
-    fn feed(&mut self) -> bool {
+    /// Gives the firmware the pages it has asked for.
+    fn feed(&mut self) {
         self.collect();
-        let held = self.pages.given();
         self.answer_requests();
-        self.pages.given() > held
     }
 
     /// Moves what the event queues hold to where it waits.

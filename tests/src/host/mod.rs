@@ -1,5 +1,6 @@
 //! Hosts the driver runs on in tests.
 
+pub mod chosen;
 pub mod inproc;
 mod notes;
 pub mod views;

@@ -24,6 +24,7 @@ use mlx5_model::faults::{Refusals, Refusing};
 use mlx5_model::host::{DmaError, HostMemory};
 use mlx5_model::wire::switch;
 
+use crate::host::chosen::or_chosen;
 use crate::host::inproc::{Slot, World};
 use crate::pair::{Pair, Room, Stage};
 
@@ -112,7 +113,7 @@ impl Setup {
             let seed = stage.seed.wrapping_mul(2).wrapping_add(side as u64);
             let line = Line::new(Box::new(ports.next().unwrap()), world.clock(), seed, stage.rates);
             lines.push(line.clone());
-            let mut card = stage.cards[side].clone();
+            let mut card = or_chosen(&stage.cards[side]);
             card.seed = card.seed.wrapping_add(seed);
             card.mac[5] = card.mac[5].wrapping_add(side as u8);
             let refusals = refusals[side].clone();
@@ -127,12 +128,13 @@ impl Setup {
             let ias = [stage.open(&slots[0], a, 0, None), stage.open(&slots[1], b, 1, None)];
             let mut ias = ias.map(|ia| ia.unwrap_or_else(|e| panic!("open: {e}")));
             let sides = [0, 1].map(|side| Side::make(&mut ias[side], &slots[side], self));
-            let pair = Pair {
+            let mut pair = Pair {
                 world: Arc::clone(&world),
                 slots: [&slots[0], &slots[1]],
                 ias,
                 stage: stage.clone(),
             };
+            pair.await_links();
             let mut session = Session {
                 pair,
                 lines,

@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use dat_core::{CloseFlag, DatType, Event};
-use dat_tests::pair::{Room, Stage};
+use dat_tests::pair::Stage;
 use dat_tests::session::{Session, Setup};
 use mlx5_model::Config as Card;
 use mlx5_model::wire::impair::Rates;
