@@ -119,6 +119,7 @@ impl<'p, P: Platform> Device<'p, P> {
         self.enable_hca()?;
         self.choose_issi()?;
         self.satisfy(Need::Boot)?;
+        self.tell_endianness()?;
 
         let mut block = EMPTY_CAP;
         self.query_cap(CapType::General.max(), &mut block)?;

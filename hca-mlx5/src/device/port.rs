@@ -181,6 +181,15 @@ impl<P: Platform> Device<'_, P> {
         input
     }
 
+    /// HOST_ENDIANNESS: the byte order of this host, in the top bit (Linux `set_hca_ctrl`). A virtual
+    /// function may not say it, and not every card knows it.
+    pub(super) fn tell_endianness(&mut self) -> Result<(), Fault> {
+        let mut contents = [0; 16];
+        let [first, ..] = &mut contents;
+        *first = if cfg!(target_endian = "big") { 0x80 } else { 0 };
+        self.register(Register::HostEndianness, reg::WRITE, &mut contents).map(drop)
+    }
+
     /// ACCESS_REG: reads or writes a register of 16 bytes. False if the device refuses, as it may
     /// do to a virtual function.
     fn register(

@@ -12,6 +12,8 @@ pub enum Register {
     Pmtu = 0x5003,
     /// Port administrative and operational state.
     Paos = 0x5006,
+    /// Byte order of the host.
+    HostEndianness = 0x7004,
 }
 
 impl Register {
@@ -21,6 +23,7 @@ impl Register {
         match self {
             Self::Pmtu => "PMTU",
             Self::Paos => "PAOS",
+            Self::HostEndianness => "HOST_ENDIANNESS",
         }
     }
 }

@@ -40,6 +40,7 @@ fn commands_go_in_the_order_of_the_manual() {
             SetIssi,
             QueryPages,
             ManagePages,
+            AccessReg,
             QueryHcaCap,
             QueryHcaCap,
             SetHcaCap,
@@ -324,7 +325,11 @@ fn the_frame_size_is_what_the_port_can_do_and_the_vport_follows() {
     assert_eq!(device.identity().frame_size, 2200);
     assert_eq!(platform.tiny.borrow().vport.mtu(), 2200);
     assert_eq!(device.path_mtu(), dat_core::provider::Mtu::B2048);
-    let writes = platform.commands(Opcode::AccessReg);
+    let all = platform.commands(Opcode::AccessReg);
+    // The byte order of the host, which is little.
+    let [order, writes @ ..] = &all[..] else { panic!("nothing was written") };
+    assert_eq!(order.input[8..], *[&[0, 0, 0x70, 4][..], &[0; 20]].concat());
+    assert_eq!(order.op_mod, reg::WRITE);
     let pmtu = Pmtu::read(&writes[1].input, CONTENTS);
     assert_eq!(
         (AccessRegIn::read(&writes[1].input, 0).register_id(), pmtu.admin_mtu(), pmtu.local_port()),
@@ -362,7 +367,7 @@ fn a_port_that_names_no_frame_size_keeps_its_own() {
         platform.tiny.borrow_mut().frame = 4210;
         platform.tiny.borrow_mut().vport.set_mtu(vport);
         assert_eq!(open(&platform).identity().frame_size, frame);
-        assert_eq!(platform.commands(Opcode::AccessReg).len(), 2, "one look, and the link");
+        assert_eq!(platform.commands(Opcode::AccessReg).len(), 3, "byte order, one look, link");
         assert_eq!(platform.tiny.borrow().vport.mtu(), vport);
     }
 }
@@ -380,7 +385,7 @@ fn a_port_that_reports_no_size_in_use_keeps_its_own() {
         Reply::Answer(answer)
     });
     assert_eq!(open(&platform).identity().frame_size, 1522);
-    assert_eq!(platform.commands(Opcode::AccessReg).len(), 4);
+    assert_eq!(platform.commands(Opcode::AccessReg).len(), 5);
 }
 
 #[test]
@@ -470,7 +475,7 @@ fn every_refusal_unwinds_all_that_was_done() {
         let reached = match Device::open(&platform, &config()) {
             Ok(mut device) => {
                 // The frame size of the vport is the one optional modification.
-                let vport_mtu = *op == Opcode::ModifyNicVportContext && step == 32;
+                let vport_mtu = *op == Opcode::ModifyNicVportContext && step == 33;
                 assert!(OPTIONAL.contains(op) || vport_mtu, "step {step} {op:?} was not missed");
                 device.close().unwrap();
                 steps.len()
@@ -486,11 +491,11 @@ fn every_refusal_unwinds_all_that_was_done() {
         let down = platform.opcodes();
         let count = |op| down.iter().filter(|o| **o == op).count();
         assert_eq!(count(Opcode::DisableHca), usize::from(reached > 0), "step {step}");
-        assert_eq!(count(Opcode::TeardownHca), usize::from(reached > 16), "step {step}");
-        assert_eq!(count(Opcode::DeallocUar), usize::from(reached > 23), "step {step}");
+        assert_eq!(count(Opcode::TeardownHca), usize::from(reached > 17), "step {step}");
+        assert_eq!(count(Opcode::DeallocUar), usize::from(reached > 24), "step {step}");
         assert_eq!(
             count(Opcode::DestroyEq),
-            (24..28).filter(|made| reached > *made).count(),
+            (25..29).filter(|made| reached > *made).count(),
             "step {step}"
         );
     }
@@ -529,9 +534,9 @@ fn after_a_timeout_nothing_more_is_sent_and_nothing_freed_that_may_be_written() 
 fn device_pages(step: usize) -> usize {
     match step {
         0..=4 => 0,
-        5..=12 => 6,
-        13 => 518,
-        14 => 1030,
+        5..=13 => 6,
+        14 => 518,
+        15 => 1030,
         _ => 1106,
     }
 }
