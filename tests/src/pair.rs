@@ -173,14 +173,19 @@ impl Pair<'_> {
         self.world.turn_by(leap);
     }
 
-    /// Waits until both links are up, as every host does.
+    /// Waits until both links are up, as every host does; if they were not, until they have been for
+    /// three seconds.
     ///
     /// # Panics
     /// If one stays down for a minute.
     pub fn await_links(&mut self) {
+        let (start, mut since) = (self.now(), None);
         let up = self.until(Duration::from_secs(60), |pair| {
             let up = |ia: &mut Ia<'_, Driver<'_>>| ia.provider_mut().link_up().unwrap_or(true);
-            pair.ias.iter_mut().all(up).then_some(())
+            let (up, now) = (pair.ias.iter_mut().all(up), pair.now());
+            since = if up { since.or(Some(now)) } else { None };
+            let since = since?;
+            (now == start || now.since(since) >= Duration::from_secs(3)).then_some(())
         });
         assert!(up.is_some(), "a link stays down");
     }

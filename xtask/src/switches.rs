@@ -31,7 +31,7 @@ models with that setting.
 ";
 /// Modules of the test program `model` that a run consists of.
 const SUITES: &[&str] =
-    &["dat_connect", "dat_extensions", "dat_fence", "dat_memory", "dat_transfer", "dat_break"];
+    &["dat_connect", "dat_extensions", "dat_memory", "dat_transfer", "dat_break"];
 /// The ten likeliest to be met: all pairs of them run.
 const LIKELIEST: &[&str] = &[
     "link=after-20s",

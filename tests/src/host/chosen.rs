@@ -4,7 +4,7 @@
 
 use std::sync::OnceLock;
 
-use mlx5_model::{Card, Config, Facts};
+use mlx5_model::{Card, Config, Facts, OpenFact};
 
 struct Chosen {
     card: Option<&'static Card>,
@@ -26,6 +26,12 @@ fn chosen() -> &'static Chosen {
             |facts| facts.parse().unwrap_or_else(|error| panic!("MODEL_FACTS: {error}")),
         ),
     })
+}
+
+/// Whether the firmware may ask for more pages at any time.
+#[must_use]
+pub fn firmware_grows() -> bool {
+    chosen().facts.setting(OpenFact::Shortage).name != "none"
 }
 
 /// The card, of the chosen kind and with the chosen facts where it says nothing of its own.
