@@ -2,8 +2,8 @@
 //! neighbours are found.
 //!
 //! Joins the device's side (`eth`, the RoCE address table) with the protocols (`neigh`). A raw
-//! Ethernet port that fails is made anew, at most once a second; until then questions to neighbours
-//! are lost as on any wire.
+//! Ethernet port that fails is made anew, at most once a second, and each time later if the device
+//! does not let go of it; until then questions to neighbours are lost as on any wire.
 
 use core::net::IpAddr;
 use core::task::Poll;
@@ -37,6 +37,8 @@ pub(crate) struct Network<'p, P: Platform> {
     /// Entries of the RoCE address table in use, from 0 on.
     addresses: u16,
     rebuild: Instant,
+    /// How often in a row the failed port could not be taken down; then its memory is lost.
+    stuck: u8,
     fired: bool,
     /// The last service left frames behind.
     more: bool,
@@ -58,6 +60,7 @@ impl<'p, P: Platform> Network<'p, P> {
             port: Port::new(device.platform()),
             addresses: 0,
             rebuild: now,
+            stuck: 0,
             fired: false,
             more: false,
         };
@@ -185,9 +188,11 @@ impl<'p, P: Platform> Network<'p, P> {
     /// Takes frames in and sends what is due.
     pub(crate) fn service(&mut self, device: &mut Device<'p, P>, now: Instant) {
         if !self.port.works() && now >= self.rebuild {
-            self.rebuild = now + REBUILD;
             // A failure here is tried again; the device's events report its own loss.
-            let _ = self.port.close(device).and_then(|()| self.open_port(device));
+            let closed = self.port.close(device);
+            self.stuck = if closed.is_err() { self.stuck.saturating_add(1).min(12) } else { 0 };
+            self.rebuild = now + REBUILD * (1 << self.stuck);
+            let _ = closed.and_then(|()| self.open_port(device));
         }
         let mut frame = [0; FRAME_MAX];
         let mut left = work::FRAMES;

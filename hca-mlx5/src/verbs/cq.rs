@@ -145,12 +145,16 @@ pub(crate) fn resize<'p, P: Platform>(
     }
     let old = core::mem::replace(&mut cq.moved, (!room_at_home).then_some(memory));
     let carried = end.move_to(&ring);
-    if let Some(old) = old {
-        device.platform().free(old);
-    }
     if carried {
+        if let Some(old) = old {
+            device.platform().free(old);
+        }
         Ok(())
     } else {
+        // It may still write there.
+        if let Some(old) = old {
+            device.disown(old);
+        }
         Err(about(fault!(Nonsense, "", "the device did not end the old ring", "reset the device")))
     }
 }

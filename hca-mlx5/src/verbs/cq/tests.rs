@@ -204,6 +204,13 @@ fn what_cannot_be_resized_says_so() {
     // A device that takes the command and does not end the old ring.
     let fault = resize(&mut device, &mut object, &mut end, 16).unwrap_err();
     assert_eq!((fault.kind, fault.number), (FaultKind::Nonsense, object.cqn.0));
+    assert!(device.disowned.is_empty(), "the first ring goes with the queue");
+    // Nor the second one, which it may still write.
+    let held = p.held();
+    let fault = resize(&mut device, &mut object, &mut end, 32).unwrap_err();
+    assert_eq!((fault.kind, fault.number), (FaultKind::Nonsense, object.cqn.0));
+    assert_eq!(device.disowned.len(), 1);
+    assert!(p.held() > held);
 }
 
 #[test]
