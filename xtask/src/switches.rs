@@ -46,8 +46,10 @@ const LIKELIEST: &[&str] = &[
     "umr-fence=1",
 ];
 /// Settings that this driver does not work with, and what it says.
-const REFUSED: &[(&str, &str)] =
-    &[("cqe-version=0", "cqe_version"), ("port-type=infiniband", "LINK_TYPE")];
+const REFUSED: &[(&str, &str)] = &[
+    ("cqe-version=0", "completions do not carry the caller's index"),
+    ("port-type=infiniband", "LINK_TYPE"),
+];
 /// Settings that exclude each other: with both nothing can work, and neither is to blame.
 const EXCLUDE: &[(&str, &str)] = &[("grh-checksum", "cqe-l3-type")];
 /// Longest run: it ends in a few seconds.

@@ -17,8 +17,8 @@ use crate::prm::object;
 use crate::prm::reg::{self, AccessRegIn, Paos, Pmtu, Register};
 use crate::prm::roce::{ROCE_ADDRESS, RoceAddress, RoceAddressIn};
 use crate::prm::vport::{
-    MODIFIED_CONTEXT, MODIFY_IN, ModifyNicVportIn, NicVportContext, QUERIED_CONTEXT, QUERY_OUT,
-    QueryVportStateOut,
+    FOLLOWS, MODIFIED_CONTEXT, MODIFY_IN, ModifyNicVportIn, ModifyVportStateIn, NicVportContext,
+    QUERIED_CONTEXT, QUERY_OUT, QueryVportStateOut, UPLINK,
 };
 
 /// A frame of 1,500 bytes with headers, VLAN tag and FCS.
@@ -58,7 +58,16 @@ impl<P: Platform> Device<'_, P> {
         paos.set_admin_status(1);
         // Without it the administrative state does not count.
         paos.set_ase(true);
-        self.register(Register::Paos, reg::WRITE, &mut paos.0).map(drop)
+        self.register(Register::Paos, reg::WRITE, &mut paos.0)?;
+
+        // Linux `mlx5e_modify_admin_state`; a virtual function may not.
+        if self.caps().general.uplink_follow() {
+            let mut input = ModifyVportStateIn::new();
+            input.set_admin_state(FOLLOWS);
+            let op = Opcode::ModifyVportState;
+            optional(self.exec(op, UPLINK, 0, &mut input.0, &mut [0; 16]))?;
+        }
+        Ok(())
     }
 
     /// A random MAC, unicast and locally administered, as mlx5e makes one.

@@ -48,6 +48,8 @@ layout! {
     0x10[23:16] log_max_qp_sz, set_log_max_qp_sz: u8;
     0x10[4:0] log_max_qp, set_log_max_qp: u8;
     0x14[20:16] log_max_srq, set_log_max_srq: u8;
+    /// The uplink's virtual port has a state of its own, which may follow the port's.
+    0x14[14] uplink_follow, set_uplink_follow: bool;
     0x18[23:16] log_max_cq_sz, set_log_max_cq_sz: u8;
     0x18[4:0] log_max_cq, set_log_max_cq: u8;
     0x1c[31:24] log_max_eq_sz, set_log_max_eq_sz: u8;

@@ -79,6 +79,7 @@ opcodes! {
     ToErrQp = 0x507, QP, "2ERR_QP";
     ToRstQp = 0x50a, QP, "2RST_QP";
     QueryVportState = 0x750, PORT, "QUERY_VPORT_STATE";
+    ModifyVportState = 0x751, NONE, "MODIFY_VPORT_STATE";
     QueryNicVportContext = 0x754, NONE, "QUERY_NIC_VPORT_CONTEXT";
     ModifyNicVportContext = 0x755, VPORT, "MODIFY_NIC_VPORT_CONTEXT";
     SetRoceAddress = 0x761, ROCE_ADDRESS, "SET_ROCE_ADDRESS";

@@ -266,6 +266,7 @@ fn no_two_fields_of_a_layout_overlap_or_share_a_name() {
         EthernetCap,
         FlowTableCap,
         QueryVportStateOut,
+        ModifyVportStateIn,
         ModifyNicVportIn,
         NicVportContext,
         RoceAddressIn,

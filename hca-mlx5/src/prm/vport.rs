@@ -12,6 +12,19 @@ layout! {
     0x0c[3:0] state, set_state: u8;
 }
 
+layout! {
+    /// MODIFY_VPORT_STATE input.
+    ModifyVportStateIn, 16;
+    0x08[31] other_vport, set_other_vport: bool;
+    0x08[15:0] vport_number, set_vport_number: u16;
+    0x0c[7:4] admin_state, set_admin_state: u8;
+}
+
+/// `op_mod` for the uplink, which belongs to the physical function.
+pub const UPLINK: u16 = 2;
+/// The virtual port is up while the port is.
+pub const FOLLOWS: u8 = 2;
+
 /// Where the context stands in QUERY_NIC_VPORT_CONTEXT's output.
 pub const QUERIED_CONTEXT: usize = 0x10;
 /// Where it stands in MODIFY_NIC_VPORT_CONTEXT's input.

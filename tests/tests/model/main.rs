@@ -18,4 +18,5 @@ mod faults;
 mod laws;
 mod layouts;
 mod mute;
+mod silicon;
 mod views;
