@@ -1,6 +1,11 @@
 //! What cards may do otherwise than the first one on record: each fact on two models, with all that a
 //! program does. The driver of the first edition failed each of these; `cargo xtask switches` runs
 //! whole suites with every fact.
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::unwrap_used,
+    reason = "test code: a panic here is a failed test with a line number"
+)]
 
 use std::time::Duration;
 
@@ -117,8 +122,8 @@ fn a_connection_begun_before_the_link_is_up_is_made_when_it_comes() {
     let (world, slots) = stage.plug(&mut |_, wire| wire);
     let mut rooms = [(); 2].map(|()| Box::new(dat_tests::pair::Room::new()));
     let [a, b] = &mut rooms;
-    let ias = [stage.open(&slots[0], a, 0, None), stage.open(&slots[1], b, 1, None)];
-    let ias = ias.map(|ia| ia.unwrap());
+    let (a, b) = (stage.open(&slots[0], a, 0, None), stage.open(&slots[1], b, 1, None));
+    let ias = [a.unwrap(), b.unwrap()];
     let mut pair = Pair { world, slots: [&slots[0], &slots[1]], ias, stage: stage.clone() };
     let evds = [0, 1].map(|side| {
         let flags = dat_core::EvdFlags::CONNECTION | dat_core::EvdFlags::CR;

@@ -322,9 +322,9 @@ fn an_answer_of_no_pages_that_is_refused_is_a_failure() {
 /// The firmware may hold a command back until it has the pages that it asks for.
 #[test]
 fn pages_are_given_while_a_command_waits() {
-    let platform = Scripted::with(|command| match command.op {
-        Opcode::AllocPd => Reply::Later(3, std::boxed::Box::new(Reply::Normal)),
-        _ => Reply::Normal,
+    let platform = Scripted::with(|command| {
+        let normal = std::boxed::Box::new(Reply::Normal);
+        if command.op == Opcode::AllocPd { Reply::Later(3, normal) } else { *normal }
     });
     let mut device = open(&platform);
     let (held, sent) = (device.firmware_pages(), platform.opcodes().len());
