@@ -101,17 +101,22 @@ impl Stage {
         config
     }
 
-    /// Builds the stage, brings both sides up and runs `test` on it.
+    /// Builds the stage, brings both sides up and runs `test` on it when their links are up.
     pub fn run<T>(&self, test: impl FnOnce(&mut Pair<'_>) -> T) -> T {
+        self.run_at_once(|pair| {
+            pair.await_links();
+            test(pair)
+        })
+    }
+
+    /// The same, before.
+    pub fn run_at_once<T>(&self, test: impl FnOnce(&mut Pair<'_>) -> T) -> T {
         let (world, slots) = self.plug(&mut |_, wire| wire);
         let mut rooms = [Box::new(Room::new()), Box::new(Room::new())];
         let [a, b] = &mut rooms;
         let ias = [self.open(&slots[0], a, 0, None), self.open(&slots[1], b, 1, None)];
         let ias = ias.map(|ia| ia.unwrap_or_else(|e| panic!("open: {e}")));
-        let slots = [&slots[0], &slots[1]];
-        let mut pair = Pair { world, slots, ias, stage: self.clone() };
-        pair.await_links();
-        test(&mut pair)
+        test(&mut Pair { world, slots: [&slots[0], &slots[1]], ias, stage: self.clone() })
     }
 
     /// Brings one side up.

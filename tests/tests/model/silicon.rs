@@ -9,8 +9,11 @@
 
 use std::time::Duration;
 
-use dat_core::{DtoOperation, DtoStatus, Event, MemPriv, PhysicalPages, RmrTriplet, VaType};
-use dat_tests::pair::{Pair, Stage};
+use dat_core::{
+    DtoOperation, DtoStatus, EvdFlags, Event, MemPriv, PhysicalPages, PspFlag, Qos, RmrTriplet,
+    VaType,
+};
+use dat_tests::pair::Stage;
 use dat_tests::session::{NONE, Session, Setup};
 use hca_mlx5::platform::Dma as _;
 use mlx5_model::Config as Card;
@@ -118,26 +121,20 @@ fn completions_without_a_user_index_are_named() {
 /// A host that does not wait finds nobody; what it asked before the link came is asked again then.
 #[test]
 fn a_connection_begun_before_the_link_is_up_is_made_when_it_comes() {
-    let stage = stage("link=after-2s");
-    let (world, slots) = stage.plug(&mut |_, wire| wire);
-    let mut rooms = [(); 2].map(|()| Box::new(dat_tests::pair::Room::new()));
-    let [a, b] = &mut rooms;
-    let (a, b) = (stage.open(&slots[0], a, 0, None), stage.open(&slots[1], b, 1, None));
-    let ias = [a.unwrap(), b.unwrap()];
-    let mut pair = Pair { world, slots: [&slots[0], &slots[1]], ias, stage: stage.clone() };
-    let evds = [0, 1].map(|side| {
-        let flags = dat_core::EvdFlags::CONNECTION | dat_core::EvdFlags::CR;
-        pair.ias[side].evd_create(16, flags | dat_core::EvdFlags::DTO).unwrap()
+    stage("link=after-2s").run_at_once(|pair| {
+        let evds = [0, 1].map(|side| {
+            let flags = EvdFlags::CONNECTION | EvdFlags::CR | EvdFlags::DTO;
+            pair.ias[side].evd_create(16, flags).unwrap()
+        });
+        pair.ias[1].psp_create(77, evds[1], PspFlag::Consumer).unwrap();
+        let pz = pair.ias[0].pz_create().unwrap();
+        let (now, limit) = (pair.now(), Duration::from_secs(30));
+        let evd = Some(evds[0]);
+        let ep = pair.ias[0].ep_create(Some(pz), evd, evd, evd, None).unwrap();
+        let to = pair.stage.address(1);
+        pair.ias[0].ep_connect(now, ep, to, 77, limit, b"", Qos::BestEffort).unwrap();
+        let event = pair.wait(1, evds[1], limit);
+        assert!(matches!(event, Some(Event::ConnectionRequest { .. })), "{event:?}");
+        assert!(pair.now().since(now) < Duration::from_secs(8));
     });
-    let psp = pair.ias[1].psp_create(77, evds[1], dat_core::PspFlag::Consumer);
-    assert!(psp.is_ok());
-    let pz = pair.ias[0].pz_create().unwrap();
-    let (now, limit) = (pair.now(), Duration::from_secs(30));
-    let evd = Some(evds[0]);
-    let ep = pair.ias[0].ep_create(Some(pz), evd, evd, evd, None).unwrap();
-    let to = stage.address(1);
-    pair.ias[0].ep_connect(now, ep, to, 77, limit, b"", dat_core::Qos::BestEffort).unwrap();
-    let event = pair.wait(1, evds[1], limit);
-    assert!(matches!(event, Some(Event::ConnectionRequest { .. })), "{event:?}");
-    assert!(pair.now().since(now) < Duration::from_secs(8));
 }
