@@ -115,7 +115,7 @@ fn command_queue<P: Platform>(platform: &P) -> (u32, u32) {
 pub(crate) enum Sign {
     /// The device is lost.
     Lost(Fault),
-    /// Something to be told, once.
+    /// Something to be reported, once.
     Warning(Fault),
 }
 
@@ -131,15 +131,15 @@ pub(crate) struct Monitor {
     last: u32,
     misses: u8,
     due: Instant,
-    /// The syndrome that was told last.
-    told: u32,
+    /// The syndrome that was reported last.
+    reported: u32,
 }
 
 impl Monitor {
     /// Starts now, on a device that knows its command queue.
     pub(crate) fn new<P: Platform>(platform: &P, now: Instant) -> Self {
         let home = command_queue(platform);
-        Self { home, moved: false, last: 0, misses: 0, due: now + PERIOD, told: 0 }
+        Self { home, moved: false, last: 0, misses: 0, due: now + PERIOD, reported: 0 }
     }
 
     /// When [`Monitor::tick`] wants to be called again.
@@ -167,8 +167,8 @@ impl Monitor {
         }
         self.moved = false;
         let found = syndrome(platform);
-        let told = found.map_or(0, |fault| fault.syndrome);
-        if core::mem::replace(&mut self.told, told) != told
+        let reported = found.map_or(0, |fault| fault.syndrome);
+        if core::mem::replace(&mut self.reported, reported) != reported
             && let Some(fault) = found
         {
             return Some(Sign::Warning(fault));
