@@ -102,7 +102,7 @@ facts! {
     the_processor_of_a_dpu: "embedded-cpu=dpu";
     a_device_that_writes_to_work_queues: "queue-writes=back";
     a_command_queue_address_that_reads_as_zero: "command-address=zero";
-    a_card_that_has_to_be_told_the_byte_order: "host-endianness=required";
+    a_card_that_has_to_know_the_byte_order: "host-endianness=required";
     source_ports_chosen_by_software: "sw-r-roce-src-udp-port=settable";
     first_pages_of_a_connectx_6: "init-pages=8000";
     an_uplink_that_has_to_follow: "uplink-follow=1";
