@@ -194,8 +194,8 @@ pub(crate) struct Adapter {
 #[derive(Group, Clone, Copy, Debug)]
 pub(crate) struct Link {
     /// Longest wait for the link: what a port and its switch take to agree on a speed, and more
-    #[arg(long = "link-wait", value_name = "SECONDS", default_value_t = 60)]
-    pub(crate) wait: u64,
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub(crate) link_wait: u64,
 }
 
 impl Adapter {

@@ -119,7 +119,7 @@ fn on<'p, H: Host, T: Task>(
 /// seconds after this driver has asked for it.
 pub(crate) fn await_link(
     name: &str,
-    Link { wait }: Link,
+    Link { link_wait: wait }: Link,
     mut is_up: impl FnMut() -> Result<bool, Fault>,
 ) -> Result<(), Failure> {
     let start = Instant::now();
