@@ -191,7 +191,7 @@ pub fn fault_23_the_time_of_a_wait_runs_once(ias: &mut Adapters<'_, impl Side>) 
     let evd = soft(ias, 8);
     let now = ias.now();
     refused(ias.a.evd_wait(now, evd, NOW, 9), DatType::InvalidParameter, DatSubtype::InvalidArg3);
-    let span = Duration::from_millis(20);
+    let span = Duration::from_millis(100);
     let mut under = begin(ias, evd, span, 8);
     assert_eq!(under.until().since(now), span + under.until().since(now + span));
     let start = ias.now();
