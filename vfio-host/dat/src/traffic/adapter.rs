@@ -115,7 +115,7 @@ fn on<'p, H: Host, T: Task>(
     Ok(report)
 }
 
-/// Waits for the link, for so many seconds. Taking a card from its kernel driver takes its port down, and it comes up some
+/// Waits for the link. Taking a card from its kernel driver takes its port down, and it comes up some
 /// seconds after this driver has asked for it.
 pub(crate) fn await_link(
     name: &str,
