@@ -579,7 +579,6 @@ pub struct HcaLimits {
 
 /// The address as it is compared here: an IPv4 address always as such, and never in its IPv6 form.
 #[must_use]
-#[inline(never)]
 pub fn canonical(address: IpAddr) -> IpAddr {
     address.to_canonical()
 }

@@ -130,8 +130,9 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
             source_index,
             hop_limit: HOP_LIMIT,
             traffic_class: 0,
-            // Any label but 0 spreads connections over the equal paths of a network.
-            flow_label: (self.labels.next_u32() & FLOW_LABEL).max(1),
+            // Any label but 0 spreads connections over the equal paths of a network. A datagram to
+            // somebody who asked has no need of that.
+            flow_label: if asker { 0 } else { (self.labels.next_u32() & FLOW_LABEL).max(1) },
         })
     }
 

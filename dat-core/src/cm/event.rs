@@ -108,8 +108,6 @@ pub struct Request {
     pub service: ServiceId,
     /// The peer's port; 0 if the service is not of the IP CM.
     pub remote_port: u16,
-    /// GUID of the peer's adapter.
-    pub remote_guid: u64,
     /// Flow label to use.
     pub flow_label: u32,
     /// Traffic class to use.
@@ -126,8 +124,6 @@ pub struct Request {
 pub struct Reply {
     /// The connection.
     pub conn: ConnId,
-    /// GUID of the peer's adapter.
-    pub remote_guid: u64,
     /// For the queue pair.
     pub terms: QpTerms,
 }

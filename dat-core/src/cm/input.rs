@@ -128,11 +128,12 @@ impl Cm<'_> {
         // A peer that starts anew may come to an ID that it had: what it asks begins elsewhere.
         let begins = req.starting_psn();
         let same = |_, slot: &Slot| slot.state.connects() && slot.terms.sq_psn == begins;
-        if let Some(index) = self.look_up(Kind::Id, local_id, from, guid, same) {
+        let peer = self.peer(from, guid);
+        if let Some(index) = self.look_up(Kind::Id, local_id, peer, same) {
             return self.req_again(now, transaction, index);
         }
         let mut leaving = false;
-        let same_queue_pair = self.look_up(Kind::Qp, qpn, from, guid, |_, slot| {
+        let same_queue_pair = self.look_up(Kind::Qp, qpn, peer, |_, slot| {
             leaving = slot.state == State::DreqSent;
             true
         });
@@ -173,7 +174,7 @@ impl Cm<'_> {
         slot.remote = from;
         slot.local = req.remote_gid();
         slot.remote_id = local_id;
-        slot.remote_guid = guid;
+        slot.peer = peer;
         slot.service = service;
         slot.remote_port = remote_port;
         slot.flow_label = req.flow_label();
@@ -292,7 +293,8 @@ impl Cm<'_> {
             }
         };
         let span = self.reject_memory();
-        let stale = self.look_up(Kind::Qp, rep.qpn(), from, rep.guid(), |other, _| other != index);
+        let peer = self.peer(from, rep.guid());
+        let stale = self.look_up(Kind::Qp, rep.qpn(), peer, |other, _| other != index);
         let lifetime = self.config.packet_lifetime;
         let Some(slot) = self.slots.get_mut(index) else {
             return;
@@ -300,7 +302,7 @@ impl Cm<'_> {
         match slot.state {
             State::ReqSent => {
                 slot.remote_id = rep.local_id();
-                slot.remote_guid = rep.guid();
+                slot.peer = peer;
                 let terms = &mut slot.terms;
                 terms.remote_qpn = rep.qpn();
                 terms.sq_psn = rep.starting_psn();
@@ -461,8 +463,8 @@ impl Cm<'_> {
         };
         let timeout = Reason(rej.reason()) == Reason::TIMEOUT;
         let guid = rej.ari().first_chunk().filter(|_| timeout).copied().map(u64::from_be_bytes);
-        let found =
-            guid.and_then(|guid| self.look_up(Kind::Id, rej.local_id(), from, guid, given_up));
+        let peer = guid.map(|guid| self.peer(from, guid));
+        let found = peer.and_then(|peer| self.look_up(Kind::Id, rej.local_id(), peer, given_up));
         match found {
             Some(index) => Found::Slot(index),
             None => {

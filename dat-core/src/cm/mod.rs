@@ -103,8 +103,9 @@ pub struct Cm<'s> {
     /// How many answers to messages of no connection are left, until when.
     strange: (u32, Instant),
     counters: Counters,
-    /// Key of the index.
-    buckets: [u64; 2],
+    /// Key of the index: of a peer, and of its numbers.
+    peers: [u64; 2],
+    numbers: u64,
     lists: Lists,
 }
 
@@ -170,13 +171,15 @@ impl<'s> Cm<'s> {
             slots,
             fresh: 0,
             config,
-            ids: Ids([random.next_u64(), random.next_u64()]),
+            ids: Ids::new(random.next_u64()),
             psns: random.fork(),
             transactions: random.fork(),
             answers: Deque::new(),
             strange: (0, Instant::ZERO),
             counters: Counters::default(),
-            buckets: [random.next_u64(), random.next_u64()],
+            peers: [random.next_u64(), random.next_u64()],
+            // Odd: no bit of a number is lost.
+            numbers: random.next_u64() | 1,
             lists: Lists::EMPTY,
         }
     }

@@ -238,7 +238,8 @@ impl Cm<'_> {
             cm.answer(Answer { to: from, transaction, local_id, remote_id, what });
         };
         let span = self.reject_memory();
-        let known = self.look_up(Kind::Id, request_id, from, 0, |_, slot| {
+        let peer = self.peer(from, 0);
+        let known = self.look_up(Kind::Id, request_id, peer, |_, slot| {
             matches!(slot.state, State::SidrReceived | State::SidrAnswered)
         });
         if let Some(index) = known {
@@ -279,7 +280,7 @@ impl Cm<'_> {
             return Ok(());
         };
         slot.state = State::SidrReceived;
-        slot.remote = from;
+        (slot.remote, slot.peer) = (from, peer);
         slot.local = local;
         slot.remote_id = request_id;
         slot.remote_port = remote_port;

@@ -156,9 +156,10 @@ pub struct Slot {
     /// GIDs; this side's own as the peer gave it.
     pub(super) remote: u128,
     pub(super) local: u128,
-    /// The peer's comm ID and adapter; 0 while not known.
+    /// The peer's comm ID; 0 while not known.
     pub(super) remote_id: u32,
-    pub(super) remote_guid: u64,
+    /// The peer's address and adapter, as the index has them.
+    pub(super) peer: u64,
     pub(super) local_qpn: u32,
     pub(super) terms: QpTerms,
     pub(super) service: ServiceId,
@@ -222,7 +223,7 @@ impl Slot {
             remote: 0,
             local: 0,
             remote_id: 0,
-            remote_guid: 0,
+            peer: 0,
             local_qpn: 0,
             terms: QpTerms {
                 remote_qpn: 0,
@@ -436,7 +437,6 @@ impl Slot {
                     local: address(self.local),
                     service: self.service,
                     remote_port: self.remote_port,
-                    remote_guid: self.remote_guid,
                     flow_label: self.flow_label,
                     traffic_class: self.traffic_class,
                     hop_limit: self.hop_limit,
@@ -448,9 +448,7 @@ impl Slot {
                     CmEvent::Request(request)
                 }
             }
-            Event::Reply => {
-                CmEvent::Reply(Reply { conn, remote_guid: self.remote_guid, terms: self.terms })
-            }
+            Event::Reply => CmEvent::Reply(Reply { conn, terms: self.terms }),
             Event::Established => CmEvent::Established { conn },
             Event::End => match self.verdict {
                 Verdict::Rejected(reason) => CmEvent::Rejected { conn, reason },

@@ -135,23 +135,30 @@ impl Cm<'_> {
     fn index(&mut self, index: usize, kind: Kind) {
         let place = Place::of(index, kind);
         let Some(slot) = self.slots.get(index) else { return };
-        let (number, remote, guid) = (slot.number(kind), slot.remote, slot.remote_guid);
+        let (number, peer) = (slot.number(kind), slot.peer);
         match number {
             None => self.lists.remove(self.slots, place),
             Some(_) if self.lists.holds(self.slots, place) => {}
             Some(number) => {
-                let bucket = self.bucket(kind, number, remote, guid);
+                let bucket = self.bucket(kind, number, peer);
                 self.lists.push(self.slots, bucket, place);
             }
         }
     }
 
-    #[inline(never)]
-    fn bucket(&self, kind: Kind, number: u32, remote: u128, guid: u64) -> Place {
+    /// What a peer is called in the index: a keyed hash of its address and its adapter. No two
+    /// peers that anybody could find have the same.
+    pub(super) fn peer(&self, remote: u128, guid: u64) -> u64 {
         let [high, low] = [remote >> 64, remote & u128::from(u64::MAX)]
             .map(|part| u64::try_from(part).unwrap_or_default());
+        siphash(self.peers, [high, low, guid])
+    }
+
+    /// The list of a number of a peer: by a product with a secret factor, so that nobody can choose
+    /// numbers which share a list.
+    fn bucket(&self, kind: Kind, number: u32, peer: u64) -> Place {
         let number = u64::from(number) << 8 | kind as u64;
-        let hash = siphash(self.buckets, [number, high, low, guid]) >> 32;
+        let hash = peer.wrapping_add(number).wrapping_mul(self.numbers) >> 32;
         let buckets = self.slots.len() as u64;
         Place::of((hash.wrapping_mul(buckets) >> 32) as usize, Kind::Bucket)
     }
@@ -161,18 +168,17 @@ impl Cm<'_> {
         &mut self,
         kind: Kind,
         number: u32,
-        remote: u128,
-        guid: u64,
+        peer: u64,
         mut is: impl FnMut(usize, &Slot) -> bool,
     ) -> Option<usize> {
-        let mut place = self.bucket(kind, number, remote, guid);
+        let mut place = self.bucket(kind, number, peer);
         for _ in 0..LONGEST_SEARCH {
             place = self.lists.after(self.slots, place)?;
             let index = place.slot();
             if place.is(kind)
                 && let Some(slot) = self.slots.get(index)
                 && slot.number(kind) == Some(number)
-                && (slot.remote, slot.remote_guid) == (remote, guid)
+                && slot.peer == peer
                 && is(index, slot)
             {
                 return Some(index);

@@ -1,17 +1,18 @@
 //! The progress engine: processes device events, datagrams and timers in a fixed order, without
 //! waiting.
 
+use core::net::IpAddr;
 use core::task::Poll;
 use core::time::Duration;
 
 use crate::cm::event::Transmit;
-use crate::cm::wire::asks;
+use crate::cm::wire::{MAD_LEN, asks};
 use crate::data::shared::ep::Trouble;
 use crate::data::shared::stack::END;
 use crate::engine::Ia;
 use crate::engine::connections::whereabouts;
 use crate::objects::ep::Phase;
-use crate::provider::{Notice, Provider};
+use crate::provider::{MadIn, Notice, Provider};
 use crate::types::bounds::{DATAGRAMS_IN, NOTICES, RETRIES};
 use crate::types::counters::IaCounter;
 use crate::types::ep_state::{EpOp, EpState};
@@ -47,7 +48,7 @@ impl<P: Provider> Ia<'_, P> {
                 break;
             };
             self.events.worked = true;
-            receive_datagram(self, now, &Transmit { to: mad.from, mad: mad.mad, conn: None });
+            receive_datagram(self, now, &mad);
         }
         self.connections.cm.advance(now);
         self.connection_events(now);
@@ -296,27 +297,35 @@ impl<P: Provider> Ia<'_, P> {
 
 /// A datagram has come. Nothing is done for a request before it is known that its sender is
 /// there.
-fn receive_datagram<P: Provider>(ia: &mut Ia<'_, P>, now: Instant, datagram: &Transmit) {
+fn receive_datagram<P: Provider>(ia: &mut Ia<'_, P>, now: Instant, datagram: &MadIn) {
     if asks(&datagram.mad) {
-        match ia.hca.resolve_asker(datagram.to, now) {
-            Poll::Pending => return ia.connections.put_off(now, datagram, true),
+        match ia.hca.resolve_asker(datagram.from, now) {
+            Poll::Pending => {
+                let MadIn { from: to, mad } = *datagram;
+                return ia.connections.put_off(now, &Transmit { to, mad, conn: None }, true);
+            }
             Poll::Ready(Err(_)) => {
                 return ia.connections.cm.count(|counters| &mut counters.unreachable);
             }
             Poll::Ready(Ok(_)) => {}
         }
     }
-    process_datagram(ia, now, datagram);
+    process_datagram(ia, now, datagram.from, &datagram.mad);
 }
 
-fn process_datagram<P: Provider>(ia: &mut Ia<'_, P>, now: Instant, datagram: &Transmit) {
+fn process_datagram<P: Provider>(
+    ia: &mut Ia<'_, P>,
+    now: Instant,
+    from: IpAddr,
+    mad: &[u8; MAD_LEN],
+) {
     let before = ia.connections.cm.counters();
     let longest = ia.hca.limits().mtu;
     let (objects, events) = (&ia.objects, &ia.events);
-    let admits = |service, mtu| objects.admits(events, longest, service, mtu).map(|_| ());
-    ia.connections.cm.input_if(now, datagram.to, &datagram.mad, &admits);
+    let admits = |service, mtu| objects.admits(events, longest, service, mtu);
+    ia.connections.cm.input_if(now, from, mad, &admits);
     let after = ia.connections.cm.counters();
-    ia.counters.received(&datagram.mad, &before, &after);
+    ia.counters.received(mad, &before, &after);
     ia.connection_events(now);
 }
 
@@ -340,7 +349,7 @@ fn try_again<P: Provider>(ia: &mut Ia<'_, P>, now: Instant) {
         ia.events.worked = true;
         match path {
             None => ia.connections.cm.count(|counters| &mut counters.unreachable),
-            Some(_) if came => process_datagram(ia, now, &datagram),
+            Some(_) if came => process_datagram(ia, now, datagram.to, &datagram.mad),
             Some(path) => {
                 ia.connections.send(&mut ia.hca, datagram, Ok(path));
             }

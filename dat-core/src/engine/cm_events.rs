@@ -79,13 +79,11 @@ impl<P: Provider> Ia<'_, P> {
         }
     }
 
-    /// A peer asks for a connection.
+    /// A peer asks for a connection, and was admitted when its request came.
     fn requested(&mut self, now: Instant, request: &Request) {
-        let longest = self.hca.limits().mtu;
-        let admitted =
-            self.objects.admits(&self.events, longest, request.service, request.terms.mtu);
+        let listener = self.objects.listener_of(request.service);
         let presented =
-            admitted.and_then(|listener| self.present(listener, request, Some(request.conn)));
+            listener.and_then(|listener| self.present(listener, request, Some(request.conn)));
         self.presented(now, request, presented);
     }
 

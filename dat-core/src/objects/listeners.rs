@@ -19,6 +19,12 @@ impl Objects<'_> {
             .or_else(|| csp().map(|csp| Listener::Csp(Csp(csp))))
     }
 
+    /// The service point of a service.
+    pub(crate) fn listener_of(&self, service: ServiceId) -> Result<Listener, Reason> {
+        let listener = service.port().and_then(|port| self.listener(port));
+        listener.ok_or(Reason::INVALID_SERVICE_ID)
+    }
+
     /// Where requests to a service point go, if it still listens.
     pub(crate) fn requests_of(&self, listener: Listener) -> Result<Evd, Reason> {
         let evd = match listener {
@@ -38,9 +44,8 @@ impl Objects<'_> {
         longest: Mtu,
         service: ServiceId,
         mtu: Mtu,
-    ) -> Result<Listener, Reason> {
-        let listener = service.port().and_then(|port| self.listener(port));
-        let listener = listener.ok_or(Reason::INVALID_SERVICE_ID)?;
+    ) -> Result<(), Reason> {
+        let listener = self.listener_of(service)?;
         // The peer would send packets of that size: a smaller MTU on this side alone refuses its
         // first long message.
         if mtu > longest {
@@ -49,7 +54,7 @@ impl Objects<'_> {
         if !events.has_room(self.requests_of(listener)?) || self.crs.is_full() {
             return Err(Reason::NO_RESOURCES);
         }
-        Ok(listener)
+        Ok(())
     }
 
     /// Whether it listens no more.

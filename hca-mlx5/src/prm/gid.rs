@@ -12,7 +12,6 @@ pub(crate) const MAPPED: u8 = 96;
 
 impl Gid {
     /// It is an IPv4 address.
-    #[inline(never)]
     pub(crate) const fn is_v4(self) -> bool {
         self.0 >> 32 == 0xffff
     }
@@ -35,7 +34,6 @@ impl Gid {
 }
 
 impl From<IpAddr> for Gid {
-    #[inline(never)]
     fn from(address: IpAddr) -> Self {
         match address {
             IpAddr::V4(v4) => v4.into(),
@@ -57,7 +55,6 @@ impl From<Ipv6Addr> for Gid {
 }
 
 impl From<Gid> for IpAddr {
-    #[inline(never)]
     fn from(gid: Gid) -> Self {
         match gid.v4() {
             Some(v4) => Self::V4(v4),

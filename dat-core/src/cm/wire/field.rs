@@ -148,8 +148,8 @@ const fn window(place: usize) -> (usize, usize, usize) {
     (at, above, 64 - width - above)
 }
 
-/// The bits at a [`place`].
-#[inline(never)]
+/// The bits at a [`place`]. In line: of a fixed place it is a load and two shifts.
+#[inline(always)]
 fn bits(mad: &[u8; MAD_LEN], place: usize) -> u64 {
     let (at, above, below) = window(place);
     let bytes = mad.get(at..).and_then(|bytes| bytes.first_chunk());

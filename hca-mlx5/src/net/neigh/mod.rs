@@ -319,7 +319,6 @@ impl<const N: usize> Neighbours<N> {
         self.announcement = Some(Announcement { due: now, left: ANNOUNCEMENTS * self.own.len() });
     }
 
-    #[inline(never)]
     fn is_own(&self, addr: Gid) -> bool {
         self.own.contains(&addr)
     }
@@ -354,7 +353,6 @@ impl<const N: usize> Neighbours<N> {
     }
 
     /// It can be the address of a single host here.
-    #[inline(never)]
     fn is_host(&self, gid: Gid) -> bool {
         let Some(addr) = gid.v4() else {
             let addr = Ipv6Addr::from_bits(gid.0);
