@@ -66,7 +66,7 @@ impl Program {
                 let mut lines = Vec::new();
                 for (output, seen) in env.stage().outputs(*id).iter().zip(seen) {
                     lines.extend(output.iter().skip(*seen).cloned());
-                    *seen = lines.len();
+                    *seen = output.len();
                 }
                 Ok(lines)
             }

@@ -2,6 +2,7 @@
 //! model as if it were silicon, and its tools talk to each other, to Soft-RoCE and to the driver of
 //! this workspace over the model's wire.
 
+mod cards;
 mod cells;
 mod lab;
 mod look;
@@ -40,6 +41,12 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         stock: true,
     },
     Scenario { name: "quick", about: "a selection of the matrix", run: quick, stock: true },
+    Scenario {
+        name: "cards",
+        about: "every kind of card, in one guest, and connected with the driver of this workspace",
+        run: cards::run,
+        stock: true,
+    },
     Scenario {
         name: "seeded",
         about: "bugs planted in the model's layouts, which stock Linux must notice",

@@ -139,19 +139,22 @@ pub(super) fn run(stage: &mut Stage<'_>) -> Result<String> {
 /// Looks at what the kernel has said since the last look.
 fn log(lab: &mut Lab<'_, '_>, side: Side, when: &str) -> Result<()> {
     let said = lab.must(side, 20, "dmesg -r; dmesg -c > /dev/null")?;
+    let strange = complaints(&said);
+    if !strange.is_empty() {
+        bail!("{when}: the kernel complains:\n{}", strange.join("\n"));
+    }
+    Ok(())
+}
+
+/// Lines of the kernel's log, as of `dmesg -r`, that are bad and not known.
+pub(super) fn complaints(said: &str) -> Vec<&str> {
     let known: Vec<&str> = KNOWN
         .lines()
         .filter(|line| !line.starts_with('#'))
         .filter_map(|line| Some(line.split_once('\t')?.0))
         .collect();
-    let strange: Vec<&str> = said
-        .lines()
-        .filter(|line| is_bad(line) && !known.iter().any(|part| line.contains(part)))
-        .collect();
-    if !strange.is_empty() {
-        bail!("{when}: the kernel complains:\n{}", strange.join("\n"));
-    }
-    Ok(())
+    let strange = |line: &&str| is_bad(line) && !known.iter().any(|part| line.contains(part));
+    said.lines().filter(strange).collect()
 }
 
 /// A line of the drivers in question at level warning or worse, or of anybody's calamity.

@@ -1,0 +1,111 @@
+//! Stock Linux on every kind of card that the model can be: one guest with all of them, each
+//! connected with the driver of this workspace on another card of the same kind, both ways.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::probe::complaints;
+use crate::guest::shell::Shell;
+use crate::guest::stage::{Guest, Stage, System};
+
+/// Functions of the guest: finds those of card `$1`, at bus `$2`, and gives it network `$3`.
+const CARD: &str = r#"
+card() {
+    pci=/sys/bus/pci/devices/0000:$2:00.0
+    net=$(ls $pci/net) && rdma=$(ls $pci/infiniband) || return
+    ip link set $net mtu 4200 up && ip addr add 192.168.$3.1/24 dev $net || return
+    for try in $(seq 150); do
+        test "$(cat /sys/class/net/$net/carrier)" = 1 && break
+        sleep 0.2
+    done
+    ibv_devinfo -d $rdma
+}
+"#;
+/// Seconds of a program's end.
+const LIMIT: u64 = 60;
+const BEGIN: Duration = Duration::from_secs(30);
+/// First network.
+const NETWORK: usize = 20;
+
+pub(super) fn run(stage: &mut Stage<'_>) -> Result<String> {
+    let cards = cards(stage)?;
+    let mut servers = Vec::new();
+    let sockets: Vec<[PathBuf; 2]> = cards
+        .iter()
+        .map(|card| ["linux", "ours"].map(|side| stage.path(&format!("{card}-{side}"))))
+        .collect();
+    for (card, sockets) in cards.iter().zip(&sockets) {
+        let sockets = sockets.each_ref().map(PathBuf::as_path);
+        servers.push(stage.server(card, &sockets, &["--card", card])?);
+    }
+    let devices: Vec<_> = sockets.iter().map(|[linux, _]| linux.as_path()).collect();
+    let guest = Guest {
+        system: System::Stock,
+        script: "HOST=1\n",
+        devices: &devices,
+        memory: 2048,
+        ..Guest::default()
+    };
+    let id = stage.guest("linux", &guest)?;
+    let (mut shell, set_up) = Shell::new(stage, id)?;
+    ensure!(set_up.status == 0, "the guest's set-up failed:\n{}", set_up.text());
+    shell.must(stage, 10, &format!("cat >> /lab.sh <<'E'\n{CARD}E"))?;
+    for (nth, (card, [_, socket])) in cards.iter().zip(&sockets).enumerate() {
+        let (bus, network) = (nth + 1, NETWORK + nth);
+        let seen = shell.must(stage, LIMIT, &format!("card {card} {bus:02x} {network}"))?;
+        ensure!(seen.contains("PORT_ACTIVE"), "{card}: no active port:\n{seen}");
+        both_ways(stage, &mut shell, socket, network).with_context(|| card.clone())?;
+        println!("    {card}: active, and connected both ways");
+    }
+    let said = shell.must(stage, 20, "dmesg -r")?;
+    let complaints = complaints(&said);
+    if !complaints.is_empty() {
+        bail!("the kernel complains:\n{}", complaints.join("\n"));
+    }
+    stage.say(id, "0 5 poweroff -f");
+    stage.ended(id, Duration::from_secs(20))?;
+    for server in servers {
+        stage.hang_up(server, Duration::from_secs(5))?;
+    }
+    let version = &stage.stock()?.version;
+    Ok(format!("Linux {version} on {}", cards.join(", ")))
+}
+
+/// Linux calls our driver, then our driver calls Linux.
+fn both_ways(
+    stage: &mut Stage<'_>,
+    shell: &mut Shell,
+    socket: &std::path::Path,
+    network: usize,
+) -> Result<()> {
+    let device = format!("vfio-user:{}", socket.display());
+    let ip = format!("192.168.{network}.3/24");
+    let ours = ["compat", "rping", &device, "--ip", &ip, "-V"];
+    let server = stage.program("dat", &ours)?;
+    stage.expect(server, "listens on", BEGIN)?;
+    shell.must(stage, LIMIT, &format!("rping -c -a 192.168.{network}.3 -C 5 -V -S 2500"))?;
+    stage.ended(server, Duration::from_secs(LIMIT))?;
+    shell.must(
+        stage,
+        25,
+        &format!("begin server rping -s -a 192.168.{network}.1 -C 5 -V -S 2500"),
+    )?;
+    shell.must(stage, 25, "listening 7174")?;
+    let peer = format!("192.168.{network}.1");
+    let call = ["--client", &peer, "-C", "5", "-S", "2500"];
+    let client = stage.program("dat", &[&ours[..], &call[..]].concat())?;
+    stage.ended(client, Duration::from_secs(LIMIT))?;
+    shell.must(stage, LIMIT, "reap server 10")?;
+    Ok(())
+}
+
+/// The kinds of cards, as the model names them.
+fn cards(stage: &Stage<'_>) -> Result<Vec<String>> {
+    let mut list = Command::new(stage.built("mlx5-model"));
+    list.args(["--cards", "list"]);
+    let text = crate::run::capture(list)?;
+    Ok(text.lines().filter_map(|line| line.strip_prefix("## ")).map(Into::into).collect())
+}
