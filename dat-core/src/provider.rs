@@ -22,6 +22,7 @@ use core::task::Poll;
 
 use crate::types::time::Instant;
 
+pub use crate::types::class::{Class, Classes};
 pub use crate::types::completion::{Arrived, Completion, Direction, Extra, NetworkHeader, Status};
 pub use crate::types::fault::{Fault, FaultKind};
 pub use crate::types::flags::Access;
@@ -470,8 +471,8 @@ pub struct Path {
     pub source_index: u8,
     /// Hop limit / TTL.
     pub hop_limit: u8,
-    /// Traffic class / TOS.
-    pub traffic_class: u8,
+    /// Traffic class and priority.
+    pub class: Class,
     /// 20-bit flow label; also chooses the UDP source port.
     pub flow_label: u32,
 }
@@ -561,6 +562,8 @@ pub struct HcaLimits {
     pub mtu: Mtu,
     /// Largest payload that a connection is offered with; a peer may ask for up to `mtu`.
     pub path_mtu: Mtu,
+    /// What quality of service connections can have, and the class that each leads to.
+    pub classes: Classes,
     /// Memory windows exist.
     pub windows: bool,
     /// Atomics on 8 bytes exist, as initiator and as responder.

@@ -35,7 +35,7 @@ use heapless::{Deque, Vec};
 use crate::data::send::{MAX_DATAGRAM_SEGMENTS, MAX_SEGMENTS, WIDEST};
 use crate::data::{Cq, Rq, Shared, Sq};
 use crate::device::eq::{Event, QpEvent};
-use crate::device::{Config, Device, health, note};
+use crate::device::{Config, Congestion, Device, health, note};
 use crate::net::gsi::Gsi;
 use crate::net::neigh::Counters;
 use crate::net::network::Network;
@@ -129,7 +129,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
             remote_mac,
             source_index,
             hop_limit: HOP_LIMIT,
-            traffic_class: 0,
+            class: self.limits.classes.best_effort,
             // Any label but 0 spreads connections over the equal paths of a network. A datagram to
             // somebody who asked has no need of that.
             flow_label: if asker { 0 } else { (self.labels.next_u32() & FLOW_LABEL).max(1) },
@@ -144,7 +144,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
 
     /// The provider over a device that is up.
     pub(crate) fn over(mut device: Device<'p, P>, config: &Config<'p>) -> Result<Self, Fault> {
-        let gsi = fit(&device)
+        let gsi = fit(&device, config)
             .and_then(|()| device.alloc_counters())
             .and_then(|()| Gsi::create(&mut device));
         let gsi = match gsi {
@@ -182,6 +182,11 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
     /// Whether the port carries traffic, as the device says now.
     pub fn link_up(&mut self) -> Result<bool, Fault> {
         self.device.port_up()
+    }
+
+    /// Congestion control as the firmware has it; `None` where the function may not ask.
+    pub fn congestion(&mut self) -> Result<Option<Congestion>, Fault> {
+        self.device.congestion()
     }
 
     /// Counts of ARP and Neighbor Discovery, of what was refused by cause; `None` before the port
@@ -676,7 +681,15 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
 }
 
 /// The device can do what this provider is made of.
-fn fit<P: Platform>(device: &Device<'_, P>) -> Result<(), Fault> {
+fn fit<P: Platform>(device: &Device<'_, P>, config: &Config<'_>) -> Result<(), Fault> {
+    if !config.classes.is_valid() {
+        return Err(fault!(
+            BadParameter,
+            "bring-up",
+            "a priority of Config::classes is over 7",
+            "use 0 to 7",
+        ));
+    }
     let caps = device.caps();
     if !caps.general.roce() {
         return Err(fault!(
@@ -731,6 +744,7 @@ fn limits<P: Platform>(
         max_pd: table(qps, caps.log_max_pd()),
         mtu: device.path_mtu(),
         path_mtu: config.path_mtu.min(device.path_mtu()),
+        classes: config.classes,
         windows: caps.imaicl() && !caps.umr_indirect_mkey_disabled(),
         atomics: device.caps().has_atomics(),
         registered_atomics: device.caps().has_atomics() && !caps.umr_modify_atomic_disabled(),

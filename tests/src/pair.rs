@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use dat_core::provider::Net;
+use dat_core::provider::{Classes, Net};
 use dat_core::{Ep, Error, Evd, Event, Ia, Instant, Storage};
 use hca_mlx5::cmd::dump::Observer;
 use hca_mlx5::platform::Clock as _;
@@ -39,6 +39,8 @@ pub struct Stage {
     pub ipv6: bool,
     /// 802.1Q VLAN of both.
     pub vlan: Option<u16>,
+    /// Traffic class and priority of each side.
+    pub classes: [Classes; 2],
     /// Disturbances of the wire, both ways.
     pub rates: Rates,
     /// Seed of every random choice.
@@ -127,7 +129,8 @@ impl Stage {
         side: usize,
         observer: Option<&'s (dyn Observer + Sync)>,
     ) -> Result<Ia<'s, Driver<'s>>, Error> {
-        let driver = Driver::open(slot, &slot.config(self.config(observer)))?;
+        let config = Config { classes: self.classes[side], ..self.config(observer) };
+        let driver = Driver::open(slot, &slot.config(config))?;
         let now = Instant::from_nanos(slot.now());
         Ia::open(driver, room.parts(), self.net(side), now, slot.entropy())
     }

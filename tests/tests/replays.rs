@@ -14,7 +14,7 @@
 )]
 
 use dat_core::cm::QpTerms;
-use dat_core::provider::Mtu;
+use dat_core::provider::{Class, Mtu};
 use dat_core::{DtoStatus, EpState, Event, LmrTriplet, MemPriv, Rmr, RmrTriplet};
 use dat_tests::conformance::reach::pattern;
 use dat_tests::conformance::{A, Adapters, B, End, LIMIT, Mem, NONE, Side, hosted, loopback};
@@ -54,6 +54,7 @@ fn join<S: Side>(ias: &mut Adapters<'_, S>, ends: &[End; 2], psn: u32) {
             ack_timeout: 14,
             retry_count: 7,
             rnr_retry: 7,
+            class: Class::default(),
         };
         let (now, to) = (ias.now(), ias[1 - end.side].address());
         ias[end.side].ep_connect_direct(now, end.ep, to, &terms, LIMIT).unwrap();

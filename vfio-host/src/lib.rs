@@ -26,6 +26,7 @@
 //! * [`nic`] - an adapter with the calls that wait; `aio` - the same calls as futures; [`wait`],
 //!   [`wakeups`] - their implementation.
 //! * [`owned`] - registered memory in pieces that the program or the device owns.
+//! * [`class`] - traffic classes and priorities, as programs write them.
 //! * [`neighbour`] - neighbours with a fixed MAC, as programs write them.
 //! * [`pci`] - configuration space; [`sysfs`] - the kernel's view of PCI functions.
 //!
@@ -36,6 +37,7 @@
 pub mod address;
 #[cfg(feature = "tokio")]
 pub mod aio;
+pub mod class;
 pub mod error;
 pub mod host;
 mod iova;

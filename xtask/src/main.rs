@@ -9,6 +9,7 @@
     reason = "a command line tool that prints and is run by hand"
 )]
 
+mod barriers;
 mod bench;
 mod coverage;
 mod fields;

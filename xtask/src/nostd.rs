@@ -5,6 +5,7 @@
 //! allocator), or if a symbol of a C library is needed (undefined). Afterwards the symbols of the
 //! image are checked once more. Only the flags of `[profile.image]` are used.
 
+use std::env;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -13,6 +14,8 @@ use anyhow::{Context, Result, ensure};
 
 use dat_lab::images::programs;
 use dat_lab::run;
+
+use crate::barriers;
 
 /// The images, with a description.
 const IMAGES: [(&str, &str); 2] =
@@ -28,6 +31,16 @@ pub(crate) fn nostd() -> Result<()> {
         println!("  {name} ({what}): {text} bytes of text and {rodata} of read-only data");
     }
     println!("  no std, no alloc, no libc symbol");
+    let mut rustc = Command::new(env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
+    rustc.args(["--print", "target-libdir", "--target", barriers::TARGET]);
+    let library = run::silent(rustc)?;
+    if Path::new(library.trim()).exists() {
+        return barriers::check(run::cargo(), &run::target()?);
+    }
+    println!(
+        "  SKIPPED: barriers of RISC-V: `rustup target add {0}`, or `cargo xtask nostd --targets`",
+        barriers::TARGET
+    );
     Ok(())
 }
 

@@ -20,6 +20,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use dat_lab::images::packages::{self, Apt};
 use dat_lab::run;
 
+use crate::barriers;
 use crate::suite::Sum;
 
 /// 64 bits, with and without strong order; and 32 bits without 64-bit atomics.
@@ -48,6 +49,9 @@ pub(crate) fn targets() -> Result<()> {
         run::capture(build)?;
         println!("  {target}: core only, {} s", start.elapsed().as_secs());
     }
+    let mut cargo = toolchain.cargo();
+    cargo.arg("-Zbuild-std=core");
+    barriers::check(cargo, &folder)?;
     let start = Instant::now();
     let mut test = toolchain.cargo();
     test.args(["test", "--quiet", "-Zbuild-std", "--target", BIG])

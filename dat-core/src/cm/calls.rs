@@ -11,7 +11,7 @@ use crate::cm::wire::rej::{ARI_LEN, Rej};
 use crate::cm::wire::rep::Rep;
 use crate::cm::wire::req::Req;
 use crate::cm::wire::sidr::{SidrRep, SidrStatus};
-use crate::provider::Path;
+use crate::provider::{Class, Path};
 use crate::types::time::Instant;
 
 /// Of two families.
@@ -67,6 +67,7 @@ impl Cm<'_> {
             retry_count: params.retry_count,
             rnr_retry: params.rnr_retry,
             ack_timeout: params.ack_timeout & 31,
+            class: params.class,
             ..slot.terms
         };
         let (conn, max_retries) = (slot.conn(), slot.max_retries);
@@ -87,7 +88,8 @@ impl Cm<'_> {
         req.set_mtu(params.mtu.code());
         req.set_addresses(local, remote);
         req.set_flow_label(params.flow_label);
-        req.set_traffic_class(params.traffic_class);
+        req.set_traffic_class(params.class.traffic_class);
+        req.set_sl(params.class.priority);
         req.set_hops(params.hop_limit);
         req.put_private(header, params.private_data);
         slot.queue(Send::Nothing);
@@ -95,14 +97,23 @@ impl Cm<'_> {
         Ok(conn)
     }
 
-    /// Sends the REQ of a prepared connection on this path. No effect on any other connection.
+    /// Returns the class of the messages of a connection or look-up, if it has one of its own.
+    #[must_use]
+    pub fn class(&self, conn: ConnId) -> Option<Class> {
+        let slot = self.slots.get(conn.index()).filter(|slot| slot.id == conn.id)?;
+        // A look-up of the peer says nothing of it.
+        let says = !matches!(slot.state, State::SidrReceived | State::SidrAnswered);
+        says.then_some(slot.terms.class)
+    }
+
+    /// Sends the REQ of a prepared connection on this path, whose class does not count. No effect
+    /// on any other connection.
     pub fn send_prepared_request(&mut self, now: Instant, conn: ConnId, path: &Path) {
         if let Ok(slot) = self.live(conn)
             && slot.state == State::ReqReady
         {
             let mut req = Req::new_unchecked(slot.stored());
             req.set_flow_label(path.flow_label);
-            req.set_traffic_class(path.traffic_class);
             req.set_hops(path.hop_limit);
             self.send_request(now, conn);
         }

@@ -110,8 +110,6 @@ pub struct Request {
     pub remote_port: u16,
     /// Flow label to use.
     pub flow_label: u32,
-    /// Traffic class to use.
-    pub traffic_class: u8,
     /// Hop limit to use.
     pub hop_limit: u8,
     /// For the queue pair. `responder_resources` and `initiator_depth` are what the peer asked for

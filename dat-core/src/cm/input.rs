@@ -23,7 +23,7 @@ use crate::cm::wire::rtu::Rtu;
 use crate::cm::wire::service::ServiceId;
 use crate::cm::wire::sidr::{SidrRep, SidrReq};
 use crate::cm::{Answer, Answered, Cm};
-use crate::provider::Mtu;
+use crate::provider::{Class, Mtu};
 use crate::types::time::Instant;
 
 /// The shortest response time granted to a peer: 1 ms, as a code.
@@ -178,7 +178,6 @@ impl Cm<'_> {
         slot.service = service;
         slot.remote_port = remote_port;
         slot.flow_label = req.flow_label();
-        slot.traffic_class = req.traffic_class();
         slot.hop_limit = req.hop_limit();
         slot.transaction = transaction;
         slot.max_retries = req.max_retries();
@@ -195,6 +194,8 @@ impl Cm<'_> {
             retry_count: req.retry_count(),
             rnr_retry: req.rnr_retry(),
             ack_timeout: req.ack_timeout(),
+            // As Linux takes it: a service level has four bits, a priority three.
+            class: Class { traffic_class: req.traffic_class(), priority: req.sl() & 7 },
         };
         slot.set_private(private);
         slot.raise(Event::Request);

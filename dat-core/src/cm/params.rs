@@ -4,7 +4,7 @@ use core::net::IpAddr;
 use core::time::Duration;
 
 use crate::cm::wire::service::ServiceId;
-use crate::provider::{Mtu, QpStep};
+use crate::provider::{Class, Mtu, QpStep};
 
 /// Names one connection while it exists, and is its local communication ID on the wire.
 ///
@@ -131,8 +131,8 @@ pub struct ConnectParams<'a> {
     pub ack_timeout: u8,
     /// 20-bit flow label, the same for both directions.
     pub flow_label: u32,
-    /// Traffic class for both directions.
-    pub traffic_class: u8,
+    /// Traffic class and service level for both directions.
+    pub class: Class,
     /// Hop limit for both directions.
     pub hop_limit: u8,
     /// For the peer's consumer: at most 56 bytes to an IP CM service, 92 to any other. Reaches it
@@ -180,6 +180,8 @@ pub struct QpTerms {
     pub rnr_retry: u8,
     /// Local ACK timeout code.
     pub ack_timeout: u8,
+    /// Traffic class and priority of what this side sends: those of the REQ.
+    pub class: Class,
 }
 
 impl QpTerms {

@@ -19,7 +19,7 @@ use crate::cm::wire::ip::{IP_HEADER_LEN, IpHeader, ip_header};
 use crate::cm::wire::service::ServiceId;
 use crate::cm::wire::sidr::{SidrRep, SidrReq, SidrStatus};
 use crate::cm::{Answer, Answered, Cm};
-use crate::provider::Path;
+use crate::provider::{Class, Path};
 use crate::types::time::Instant;
 
 /// Everything a SIDR_REQ says.
@@ -33,6 +33,8 @@ pub struct SidrParams<'a> {
     pub service: ServiceId,
     /// Own port, sent to the peer in the IP CM header.
     pub source_port: u16,
+    /// Traffic class and priority of the SIDR_REQ, and of datagrams to what is found.
+    pub class: Class,
     /// For the peer's consumer: at most 180 bytes to an IP CM service, 216 to any other. Reaches
     /// it padded with zeros.
     pub private_data: &'a [u8],
@@ -66,6 +68,7 @@ impl Cm<'_> {
         let header: &[u8] = if params.service.udp_port().is_some() { &header } else { &[] };
         fits(params.private_data.len(), SidrReq::<()>::PRIVATE - header.len())?;
         let slot = self.begin(now, State::SidrReady, remote)?;
+        slot.terms.class = params.class;
         let mut req = SidrReq::new_unchecked(slot.store(SidrReq::<()>::ATTRIBUTE, [slot.id, 0]));
         req.set_p_key(0xffff);
         req.set_service_id(params.service.0);
@@ -93,13 +96,13 @@ impl Cm<'_> {
         })
     }
 
-    /// Stores the path to the peer of a look-up, for datagrams to the Endpoint that it found.
+    /// Stores the path to the peer of a look-up, for datagrams to the Endpoint that it found. The
+    /// class is that of the look-up.
     pub fn sidr_set_path(&mut self, conn: ConnId, path: &Path) {
         if let Ok(slot) = self.live(conn) {
             slot.remote_mac = path.remote_mac;
             slot.source_index = path.source_index;
             slot.hop_limit = path.hop_limit;
-            slot.traffic_class = path.traffic_class;
             slot.flow_label = path.flow_label;
         }
     }
@@ -113,7 +116,7 @@ impl Cm<'_> {
             remote_mac: slot.remote_mac,
             source_index: slot.source_index,
             hop_limit: slot.hop_limit,
-            traffic_class: slot.traffic_class,
+            class: slot.terms.class,
             flow_label: slot.flow_label,
         })
     }

@@ -12,7 +12,7 @@ use crate::cm::wire::rep::Rep;
 use crate::cm::wire::rtu::Rtu;
 use crate::cm::wire::service::ServiceId;
 use crate::cm::wire::sidr::SidrStatus;
-use crate::provider::Mtu;
+use crate::provider::{Class, Mtu};
 use crate::types::time::Instant;
 
 /// Where a connection stands.
@@ -165,7 +165,6 @@ pub struct Slot {
     pub(super) service: ServiceId,
     pub(super) remote_port: u16,
     pub(super) flow_label: u32,
-    pub(super) traffic_class: u8,
     pub(super) hop_limit: u8,
     /// Of the queue pair that was looked up.
     pub(super) q_key: u32,
@@ -235,11 +234,11 @@ impl Slot {
                 retry_count: 0,
                 rnr_retry: 0,
                 ack_timeout: 0,
+                class: Class { traffic_class: 0, priority: 0 },
             },
             service: ServiceId(0),
             remote_port: 0,
             flow_label: 0,
-            traffic_class: 0,
             hop_limit: 0,
             q_key: 0,
             remote_mac: [0; 6],
@@ -438,7 +437,6 @@ impl Slot {
                     service: self.service,
                     remote_port: self.remote_port,
                     flow_label: self.flow_label,
-                    traffic_class: self.traffic_class,
                     hop_limit: self.hop_limit,
                     terms: self.terms,
                 };

@@ -181,7 +181,8 @@ impl Connections<'_> {
             self.cm.count(|counters| &mut counters.unreachable);
             return false;
         };
-        match hca.mad_send(&path, &transmit.mad) {
+        let class = transmit.conn.and_then(|conn| self.cm.class(conn)).unwrap_or(path.class);
+        match hca.mad_send(&Path { class, ..path }, &transmit.mad) {
             // Many connections at once: it would be repeated, but only after seconds.
             Err(fault) if fault.kind == FaultKind::Resources => {
                 self.stalled = Some(transmit);

@@ -15,7 +15,7 @@ use crate::objects::cr::{CrControl, MAX_UD_REPLY_PRIVATE, RequestData};
 use crate::objects::ep::{EpControl, Phase};
 use crate::objects::psp::Listener;
 use crate::objects::table::Kind;
-use crate::provider::{Provider, Service};
+use crate::provider::{Class, Provider, Service};
 use crate::types::counters::IaCounter;
 use crate::types::dat_return::{DatReturn, DatSubtype, DatType, Error};
 use crate::types::ep_state::EpState;
@@ -30,6 +30,7 @@ impl<P: Provider> Ia<'_, P> {
         now: Instant,
         ep: Ep,
         ask: &Ask,
+        class: Class,
         private_data: &[u8],
     ) -> Result<(), Error> {
         const FULL: Error = Error::new(DatType::InsufficientResources, DatSubtype::ResourceTep);
@@ -44,6 +45,7 @@ impl<P: Provider> Ia<'_, P> {
             local: self.net.addr,
             service: ServiceId::udp(remote_port),
             source_port: local_port,
+            class,
             private_data,
         };
         let conn = match self.connections.cm.sidr_prepare(now, &params, now + ask.timeout) {

@@ -11,7 +11,7 @@ use crate::cm::wire::service::ServiceId;
 use crate::engine::Ia;
 use crate::engine::connections::Owner;
 use crate::objects::ep::{NOT_READY, Phase};
-use crate::provider::{Net, Path, Provider, Qp, QpStep};
+use crate::provider::{Class, Net, Path, Provider, Qp, QpStep};
 use crate::types::dat_return::{DatSubtype, DatType, Error};
 use crate::types::ep_state::EpOp;
 use crate::types::fault::FaultKind;
@@ -75,19 +75,22 @@ impl<P: Provider> Ia<'_, P> {
         if private_data.len() > most {
             return Err(bad(DatSubtype::InvalidArg5));
         }
-        if ask.qos != Qos::BestEffort || ask.flag != ConnectFlag::Default {
-            return Err(Error::new(DatType::ModelNotSupported, DatSubtype::None));
-        }
+        let class = match self.hca.limits().classes.of(ask.qos) {
+            Some(class) if ask.flag == ConnectFlag::Default => class,
+            Some(_) | None => {
+                return Err(Error::new(DatType::ModelNotSupported, DatSubtype::None));
+            }
+        };
         let control = self.objects.eps.live(ep)?;
         let (Some(qp), Some(_)) = (control.qp, control.connect_evd) else {
             return Err(NOT_READY.into());
         };
         if datagrams {
-            return self.ask(now, ep, ask, private_data);
+            return self.ask(now, ep, ask, class, private_data);
         }
         self.objects.reserve_events(ep)?;
         let local_port = ephemeral_port(&mut self.random);
-        let conn = self.prepare(now, (ep, qp), remote, [local_port, port], private_data)?;
+        let conn = self.prepare(now, (ep, qp, class), remote, [local_port, port], private_data)?;
         let control = self.objects.eps.live_mut(ep)?;
         control.conn = Some(conn);
         control.remote = Some(remote);
@@ -146,8 +149,8 @@ impl<P: Provider> Ia<'_, P> {
             }
             Phase::Direct(terms) => self.finish_direct(now, ep, &path, &terms),
             Phase::Replied(reply) => self.finish_active(now, ep, &path, &reply),
-            Phase::Accepting { terms, flow_label, traffic_class } => {
-                let path = Path { flow_label, traffic_class, ..path };
+            Phase::Accepting { terms, flow_label } => {
+                let path = Path { flow_label, class: terms.class, ..path };
                 self.finish_accept(now, ep, path, terms);
             }
             Phase::None | Phase::Accepted(_) | Phase::Found(_) => {}
@@ -159,7 +162,7 @@ impl<P: Provider> Ia<'_, P> {
     fn prepare(
         &mut self,
         now: Instant,
-        (ep, qp): (Ep, Qp),
+        (ep, qp, class): (Ep, Qp, Class),
         remote: IpAddr,
         [local_port, remote_port]: [u16; 2],
         private_data: &[u8],
@@ -179,7 +182,7 @@ impl<P: Provider> Ia<'_, P> {
             mtu: limits.path_mtu,
             ack_timeout: ack_timeout(limits.ack_delay, PACKET_LIFETIME),
             flow_label: 0,
-            traffic_class: 0,
+            class,
             hop_limit: 0,
             private_data,
         };
@@ -300,7 +303,7 @@ fn ready<P: Provider>(hca: &mut P, qp: Qp, path: &Path, terms: &QpTerms) -> bool
     hca.qp_modify(
         qp,
         &QpStep::Rtr {
-            path: *path,
+            path: Path { class: terms.class, ..*path },
             remote_qpn: terms.remote_qpn,
             rq_psn: terms.rq_psn,
             mtu: terms.mtu,

@@ -98,7 +98,7 @@ impl<P: Provider> Ia<'_, P> {
                 ..default
             });
         };
-        if attr.qos != Qos::BestEffort {
+        if self.hca.limits().classes.of(attr.qos).is_none() {
             return Err(Error::new(DatType::ModelNotSupported, DatSubtype::None));
         }
         let limits = self.hca.limits();

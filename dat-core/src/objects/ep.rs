@@ -51,8 +51,6 @@ pub(crate) enum Phase {
         terms: QpTerms,
         /// Flow label to use.
         flow_label: u32,
-        /// Traffic class to use.
-        traffic_class: u8,
     },
     /// Passive: the REP is out. The step to ready-to-send waits for the RTU or for the peer's first
     /// packet: only in ready-to-receive does the device tell of that packet, and nothing can be

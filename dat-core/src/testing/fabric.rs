@@ -19,6 +19,7 @@ use crate::provider::Pd;
 use crate::provider::Region;
 use crate::provider::Registration;
 use crate::provider::Segment;
+use crate::provider::{Class, Classes};
 use crate::testing::CQES;
 use crate::testing::CQS;
 use crate::testing::KEYS;
@@ -199,6 +200,7 @@ pub struct Fabric {
     pub(super) unresolved: Cell<Option<IpAddr>>,
     pub(super) pending: Cell<bool>,
     pub(super) crowded: Cell<bool>,
+    pub(super) classes: Cell<Classes>,
     pub(super) windows: Cell<bool>,
     pub(super) kept: Cell<bool>,
     pub(super) extensions: Cell<bool>,
@@ -220,6 +222,15 @@ impl Default for Fabric {
     }
 }
 
+/// Of a port that was given none.
+const BEST_EFFORT: Classes = Classes {
+    best_effort: Class { traffic_class: 0, priority: 0 },
+    high_throughput: None,
+    low_latency: None,
+    economy: None,
+    premium: None,
+};
+
 impl Fabric {
     /// A fabric with two closed ports.
     #[must_use]
@@ -236,6 +247,7 @@ impl Fabric {
             unresolved: Cell::new(None),
             pending: Cell::new(false),
             crowded: Cell::new(false),
+            classes: Cell::new(BEST_EFFORT),
             windows: Cell::new(true),
             kept: Cell::new(false),
             extensions: Cell::new(true),
@@ -293,6 +305,11 @@ impl Fabric {
     /// While set, no management datagram finds room in the device.
     pub fn crowd(&self, crowded: bool) {
         self.crowded.set(crowded);
+    }
+
+    /// The classes of the ports. Decide it before the ports are taken.
+    pub fn classes(&self, classes: Classes) {
+        self.classes.set(classes);
     }
 
     /// Whether the ports offer memory windows. Decide it before the ports are taken.
@@ -465,6 +482,7 @@ impl Fabric {
             max_pd: 32,
             mtu: Mtu::B1024,
             path_mtu: Mtu::B1024,
+            classes: self.classes.get(),
             windows: self.windows.get(),
             atomics: self.extensions.get(),
             registered_atomics: self.extensions.get(),

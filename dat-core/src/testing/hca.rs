@@ -177,7 +177,7 @@ impl<'f> Provider for LoopHca<'f> {
             remote_mac: [2, 0, 0, 0, 0, 1],
             source_index: 0,
             hop_limit: 64,
-            traffic_class: 0,
+            class: self.limits.classes.best_effort,
             flow_label: 0,
         }))
     }

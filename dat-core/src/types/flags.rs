@@ -91,7 +91,7 @@ impl MemPriv {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Qos {
-    /// The only one supported.
+    /// Always supported.
     #[default]
     BestEffort = 0,
     /// High throughput.
@@ -102,6 +102,12 @@ pub enum Qos {
     Economy = 4,
     /// Premium.
     Premium = 8,
+}
+
+impl Qos {
+    /// Every one.
+    pub const ALL: [Self; 5] =
+        [Self::BestEffort, Self::HighThroughput, Self::LowLatency, Self::Economy, Self::Premium];
 }
 
 /// `DAT_CONNECT_FLAGS`.

@@ -3,6 +3,7 @@
 
 pub(crate) mod atomic;
 pub(crate) mod bounds;
+pub(crate) mod class;
 pub(crate) mod completion;
 pub(crate) mod counters;
 pub(crate) mod dat_return;

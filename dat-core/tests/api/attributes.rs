@@ -1,6 +1,7 @@
 //! Attributes of the adapter, and refusals of its registrations of pages.
 
 use crate::pair::*;
+use dat_core::provider::{Class, Classes};
 use dat_core::testing::{Fabric, LoopHca};
 use dat_core::*;
 
@@ -32,6 +33,32 @@ fn the_provider_tells_its_versions_and_what_it_takes() {
         provider.ep_recv_info_supported,
     );
     assert_eq!(shared, (7, 3, 3));
+}
+
+#[test]
+fn a_quality_of_service_with_a_class_is_supported() {
+    let fabric: &'static Fabric = Box::leak(Box::new(Fabric::new()));
+    let mut classes = Classes::default();
+    for qos in Qos::ALL {
+        classes.set(qos, Class { traffic_class: qos as u8, priority: 7 });
+    }
+    classes.low_latency = None;
+    fabric.classes(classes);
+    let mut side = Side::new(fabric, 0, Merge::Apart, None);
+    assert_eq!(side.ia.query().1.dat_qos_supported, 1 | 4 | 8);
+    for qos in Qos::ALL {
+        let attr = EpAttr { qos, ..side.ia.ep_attr_default() };
+        let zone = Some(side.pz);
+        let made = side.ia.ep_create(zone, Some(side.recv), Some(side.request), None, Some(&attr));
+        let answer = made.map(|ep| side.ia.ep_query(ep).unwrap().attr.qos);
+        match qos {
+            Qos::LowLatency => {
+                let model = DatReturn::of(DatType::ModelNotSupported);
+                assert_eq!(answer.unwrap_err().ret(), model);
+            }
+            _ => assert_eq!(answer.unwrap(), qos),
+        }
+    }
 }
 
 #[test]

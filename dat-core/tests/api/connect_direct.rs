@@ -7,7 +7,7 @@ use core::time::Duration;
 
 use crate::pair::*;
 use dat_core::cm::QpTerms;
-use dat_core::provider::Mtu;
+use dat_core::provider::{Class, Mtu};
 use dat_core::*;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -23,6 +23,7 @@ fn terms(side: &Side, psns: (u32, u32)) -> QpTerms {
         retry_count: 7,
         rnr_retry: 7,
         ack_timeout: 14,
+        class: Class::default(),
     }
 }
 
@@ -108,6 +109,7 @@ fn impossible_terms_change_nothing() {
         spoil(|t| t.mtu = Mtu::B2048),
         spoil(|t| t.retry_count = 8),
         spoil(|t| t.rnr_retry = 8),
+        spoil(|t| t.class.priority = 8),
         spoil(|t| t.ack_timeout = 32),
         spoil(|t| t.responder_resources = 255),
         spoil(|t| t.initiator_depth = 255),

@@ -72,7 +72,29 @@ fn a_request_says_who_asks_for_what() {
     let request = pair.request();
     assert_eq!((request.remote, request.local), (v4(1), v4(2)));
     assert_eq!((request.service.port(), request.remote_port), (Some(PORT), 41564));
-    assert_eq!((request.flow_label, request.traffic_class, request.hop_limit), (0x3c52a, 8, 64));
+    assert_eq!((request.flow_label, request.terms.class, request.hop_limit), (0x3c52a, CLASS, 64));
+}
+
+#[test]
+fn both_sides_send_in_the_class_of_the_request() {
+    let (pair, a, b) = Pair::established();
+    assert_eq!((pair.request().terms.class, pair.reply().terms.class), (CLASS, CLASS));
+    assert_eq!(
+        [(A, a), (B, b)].map(|(side, conn)| pair.nodes[side].cm.class(conn)),
+        [Some(CLASS); 2]
+    );
+}
+
+#[test]
+fn a_service_level_beyond_a_priority_s_three_bits_is_cut() {
+    let mut pair = Pair::new();
+    pair.nodes[B].consumer = Consumer::Silent;
+    pair.connect(QPN_A);
+    let mut mad = pair.nodes[A].cm.poll_transmit(pair.now).unwrap().mad;
+    mad[24 + 94] |= 0xf0;
+    pair.inject(B, v4(1), &mad);
+    pair.turn();
+    assert_eq!(pair.request().terms.class.priority, 7);
 }
 
 #[test]

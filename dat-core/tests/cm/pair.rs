@@ -9,7 +9,7 @@ use dat_core::cm::wire::{Header, Message};
 use dat_core::cm::{
     AcceptParams, Cm, CmEvent, Config, ConnId, ConnectParams, Reason, ServiceId, Slot,
 };
-use dat_core::provider::{Mtu, Random};
+use dat_core::provider::{Class, Mtu, Random};
 
 pub(crate) const PORT: u16 = 7174;
 pub(crate) const A: usize = 0;
@@ -18,6 +18,7 @@ pub(crate) const B: usize = 1;
 pub(crate) const LATENCY: Duration = Duration::from_millis(1);
 pub(crate) const QPN_A: u32 = 0x11;
 pub(crate) const QPN_B: u32 = 0x22;
+pub(crate) const CLASS: Class = Class { traffic_class: 8, priority: 5 };
 pub(crate) const Q_KEY: u32 = 0x0123_4567;
 pub(crate) const GUIDS: [u64; 2] = [0x5054_00ff_fe12_3401, 0x5054_00ff_fe12_3402];
 
@@ -206,7 +207,7 @@ impl Pair {
             mtu: Mtu::B1024,
             ack_timeout: 17,
             flow_label: 0x3c52a,
-            traffic_class: 8,
+            class: CLASS,
             hop_limit: 64,
             private_data: b"hello",
         }

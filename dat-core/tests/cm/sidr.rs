@@ -19,6 +19,7 @@ fn params(pair: &Pair) -> SidrParams<'static> {
         remote: pair.nodes[B].address,
         local: pair.nodes[A].address,
         service: SERVICE,
+        class: CLASS,
         source_port: 41564,
         private_data: b"who",
     }

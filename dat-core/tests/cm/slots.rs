@@ -5,7 +5,7 @@ use core::time::Duration;
 use dat_core::Instant;
 use dat_core::cm::wire::{DreqRepr, Message};
 use dat_core::cm::{CmError, CmEvent, Reason};
-use dat_core::provider::Path;
+use dat_core::provider::{Class, Path};
 
 use crate::pair::*;
 
@@ -140,7 +140,7 @@ fn a_request_that_is_prepared_waits_for_its_way() {
         remote_mac: [2, 0, 0, 0, 0, 2],
         source_index: 0,
         hop_limit: 9,
-        traffic_class: 3,
+        class: Class { traffic_class: 3, priority: 1 },
         flow_label: 0x12345,
     };
     let cm = &mut pair.nodes[A].cm;
@@ -162,7 +162,9 @@ fn a_request_that_is_prepared_waits_for_its_way() {
     let Ok((_, Message::Req(req))) = Message::parse(&sent.mad) else {
         panic!("a REQ");
     };
-    assert_eq!((req.flow_label, req.traffic_class, req.hop_limit), (0x12345, 3, 9));
+    assert_eq!((req.flow_label, req.hop_limit), (0x12345, 9));
+    // The connection's, not the path's.
+    assert_eq!(Class { traffic_class: req.traffic_class, priority: req.sl }, CLASS);
     // It is on its way: another call sends nothing more.
     cm.send_prepared_request(now, conn, &way);
     assert!(cm.poll_transmit(now).is_none());

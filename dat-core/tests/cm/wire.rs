@@ -12,7 +12,7 @@ use dat_core::cm::wire::{
     SidrStatus, WireError,
 };
 use dat_core::cm::{Cause, Cm, CmEvent, ConnId, ConnectParams};
-use dat_core::provider::Mtu;
+use dat_core::provider::{Class, Mtu};
 use proptest::prelude::*;
 
 use crate::pair::{A, GUIDS, cm, v4, v6};
@@ -175,7 +175,7 @@ fn as_rping_asks(cm: &mut Cm<'_>) -> ConnId {
         mtu: Mtu::B1024,
         ack_timeout: 19,
         flow_label: 0x3c52a,
-        traffic_class: 0,
+        class: Class::default(),
         hop_limit: 64,
         private_data: &[],
     };

@@ -4,7 +4,7 @@ use core::fmt;
 use core::net::IpAddr;
 use core::time::Duration;
 
-use dat_core::provider::Mtu;
+use dat_core::provider::{Classes, Mtu};
 
 use crate::device::cmd::dump::Observer;
 use crate::platform::Lend;
@@ -49,6 +49,10 @@ pub struct Config<'p> {
     /// Largest payload that connections are offered with, as far as the port has it. 1,024 bytes by
     /// default, which fit where a switch or the peer's port has the Ethernet MTU of 1,500.
     pub path_mtu: Mtu,
+    /// Traffic class and priority of packets: of `best_effort` all that this driver sends of itself
+    /// over RoCE; of the others connections that ask for that quality of service, which is refused
+    /// where there is none. ARP and Neighbor Discovery have neither, as in Linux. All 0 by default.
+    pub classes: Classes,
     /// Random bytes, not all 0, from which keys, flow labels and the like follow: a peer must not be
     /// able to guess them.
     pub entropy: [u8; 32],
@@ -80,6 +84,7 @@ impl Default for Config<'_> {
             init_timeout: Duration::from_secs(120),
             frame_size: ROCE_FRAME_4096,
             path_mtu: Mtu::B1024,
+            classes: Classes::default(),
             entropy: [0; 32],
             write_combining: false,
             neighbours: &[],

@@ -8,11 +8,13 @@
 //! * [`cmd`] - the command queue: one command at a time, with mailboxes and a deadline.
 //! * [`eq`] - event queues and what their entries mean.
 //! * `pages` - 4 KiB pages that the firmware asks for; [`page_list`] - memory as a list of pages.
-//! * `health` - whether the device is alive; `port`, `counters` - its port and what it counts.
+//! * `health` - whether the device is alive; `port`, `counters`, `congestion` - its port, what it
+//!   counts, and how it takes congestion.
 
 mod boot;
 pub mod cmd;
 mod config;
+mod congestion;
 mod counters;
 pub mod eq;
 pub(crate) mod health;
@@ -27,6 +29,7 @@ mod teardown;
 mod tests;
 
 pub use config::Config;
+pub use congestion::Congestion;
 
 use core::fmt;
 

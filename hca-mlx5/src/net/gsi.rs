@@ -57,6 +57,10 @@ const OVERFLOW_AT: usize = SEND_AT + MAD * SENDS as usize;
 const OVERFLOW: u32 = 4096 - MAD_LEN;
 /// Bytes of all buffers.
 const BUFFERS: usize = OVERFLOW_AT + OVERFLOW as usize;
+/// The ECN field of a traffic class, and what says there that a switch may mark the packet instead
+/// of dropping it: Linux sends CM datagrams so (`MLX5_ECN_ENABLED`).
+const ECN: u8 = 3;
+const ECT_0: u8 = 2;
 /// QP1 of the peer.
 const QP1: u32 = 1;
 
@@ -316,7 +320,10 @@ impl<'p, P: Platform> Gsi<'p, P> {
         let slot = usize::from(self.posted & (SENDS - 1));
         let offset = self.buffers.wrapping_add(SEND_AT + MAD * slot);
         self.platform.memory().write_bytes(offset, mad);
-        let av = address_vector::address(path, QP1, QP1, GSI_QKEY);
+        let mut av = address_vector::address(path, QP1, QP1, GSI_QKEY);
+        if av.tclass & ECN == 0 {
+            av.tclass |= ECT_0;
+        }
         let segment = Segment { addr: address(offset), len: MAD_LEN, lkey: self.lkey };
         self.ends.sq.datagram(segment, &av, PostFlags::SIGNALED);
         self.posted = self.posted.wrapping_add(1);

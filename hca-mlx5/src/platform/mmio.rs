@@ -64,7 +64,9 @@ impl MappedBar {
             return u32::MAX;
         }
         // SAFETY: it is there.
-        unsafe { self.register::<RO<u32>>(offset) }.read()
+        let value = unsafe { self.register::<RO<u32>>(offset) }.read();
+        after_register();
+        value
     }
 
     /// One 32-bit store; dropped outside the BAR.
@@ -201,6 +203,17 @@ fn after_ownership() {
     // SAFETY: a barrier changes nothing but order.
     unsafe {
         core::arch::asm!("dmb oshld", options(nostack, preserves_flags));
+    }
+}
+
+#[inline(always)]
+fn after_register() {
+    // ORDER: the load of a register before all later loads of registers and of host memory. Of the
+    // CPUs here RISC-V alone needs it for the loads that the driver does then.
+    #[cfg(target_arch = "riscv64")]
+    // SAFETY: a barrier changes nothing but order.
+    unsafe {
+        core::arch::asm!("fence i, ir", options(nostack, preserves_flags));
     }
 }
 

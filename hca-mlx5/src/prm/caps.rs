@@ -65,6 +65,7 @@ layout! {
     0x28[26] release_all_pages, set_release_all_pages: bool;
     0x28[21:16] log_max_ra_req_qp, set_log_max_ra_req_qp: u8;
     0x28[5:0] log_max_ra_res_qp, set_log_max_ra_res_qp: u8;
+    0x2c[30] cc_query_allowed, set_cc_query_allowed: bool;
     0x2c[15:0] gid_table_size, set_gid_table_size: u16;
     0x30[30] vport_counters, set_vport_counters: bool;
     0x30[25:16] max_qp_cnt, set_max_qp_cnt: u16;

@@ -95,6 +95,8 @@ opcodes! {
     Nop = 0x80d, NONE, "NOP";
     AllocTransportDomain = 0x816, NONE, "ALLOC_TRANSPORT_DOMAIN";
     DeallocTransportDomain = 0x817, TRANSPORT_DOMAIN, "DEALLOC_TRANSPORT_DOMAIN";
+    QueryCongStatus = 0x822, PRIORITY, "QUERY_CONG_STATUS";
+    QueryCongParams = 0x824, NONE, "QUERY_CONG_PARAMS";
     SetL2TableEntry = 0x829, L2_ENTRY, "SET_L2_TABLE_ENTRY";
     DeleteL2TableEntry = 0x82b, L2_ENTRY, "DELETE_L2_TABLE_ENTRY";
     CreateTir = 0x900, NONE, "CREATE_TIR";

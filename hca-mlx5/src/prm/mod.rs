@@ -33,6 +33,7 @@
 
 pub mod caps;
 pub mod cmd;
+pub mod congestion;
 pub mod counters;
 pub mod cq;
 pub mod cqe;

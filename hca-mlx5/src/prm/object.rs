@@ -14,6 +14,7 @@ pub(crate) const FLOW_TABLE: &str = "flow table";
 pub(crate) const FLOW_GROUP: &str = "flow group";
 pub(crate) const FLOW_ENTRY: &str = "flow entry";
 pub(crate) const TRANSPORT_DOMAIN: &str = "transport domain";
+pub(crate) const PRIORITY: &str = "priority";
 pub(crate) const PORT: &str = "port";
 pub(crate) const VPORT: &str = "vport";
 pub(crate) const CAPABILITY: &str = "capability";

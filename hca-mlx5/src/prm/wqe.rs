@@ -397,6 +397,8 @@ pub struct Av {
     pub rmac: [u8; 6],
     /// Traffic class.
     pub tclass: u8,
+    /// 802.1p priority, 0 to 7.
+    pub priority: u8,
     /// Hop limit.
     pub hop_limit: u8,
     /// Entry of the local address table.
@@ -414,6 +416,7 @@ impl Av {
         let mut path = AvPath(0);
         path.set_extended(true);
         path.set_dqpn(self.dqpn);
+        path.set_sl(self.priority << 1);
         path.set_udp_sport(self.udp_sport);
         let [a, b, c, d, e, f] = self.rmac;
         let mut mac = AvMac(0);
@@ -498,6 +501,7 @@ mod tests {
             udp_sport: 0xc287,
             rmac: [2, 3, 4, 5, 6, 7],
             tclass: 0x68,
+            priority: 5,
             hop_limit: 64,
             source_index: 3,
             flow_label: 0xabcde,
@@ -506,7 +510,7 @@ mod tests {
         let bytes: std::vec::Vec<u8> = av.words().iter().flat_map(|w| w.to_be_bytes()).collect();
         #[rustfmt::skip]
         let golden = [
-            0x80, 0x01, 0, 0,   0, 0, 0, 0,   0x80, 0, 0, 1,   0, 0, 0xc2, 0x87,
+            0x80, 0x01, 0, 0,   0, 0, 0, 0,   0x80, 0, 0, 1,   0x0a, 0, 0xc2, 0x87,
             0, 0, 0, 0,   2, 3, 4, 5,   6, 7, 0x68, 64,   0x40, 0x3a, 0xbc, 0xde,
             0, 0, 0, 0,   0, 0, 0, 0,   0, 0, 0xff, 0xff,   192, 168, 7, 2,
         ];

@@ -5,7 +5,7 @@
 mod keys;
 
 use core::net::{Ipv4Addr, Ipv6Addr};
-use dat_core::provider::FaultKind;
+use dat_core::provider::{Class, FaultKind};
 use std::format;
 use std::vec::Vec;
 
@@ -681,7 +681,7 @@ fn path() -> Path {
         remote_mac: [2, 0, 0, 0, 0, 2],
         source_index: 0,
         hop_limit: 64,
-        traffic_class: 0,
+        class: Class::default(),
         flow_label: 1,
     }
 }

@@ -7,7 +7,7 @@
 //! posting ends are `data::send` and `data::recv`.
 
 use dat_core::fault;
-use dat_core::provider::{Access, Fault, Mtu, Path, QpStep};
+use dat_core::provider::{Access, Class, Fault, Mtu, Path, QpStep};
 
 use crate::data::address_vector::udp_sport;
 use crate::data::ring::{Record, Ring};
@@ -335,8 +335,10 @@ fn fill(input: &mut [u8; TRANSITION], path: &Path, udp_sport: u16) {
     address.set_vhca_port_num(PORT);
     address.set_src_addr_index(path.source_index);
     address.set_hop_limit(path.hop_limit);
-    address.set_tclass(path.traffic_class);
-    address.set_dscp(path.traffic_class >> 2);
+    let Class { traffic_class, priority } = path.class;
+    address.set_tclass(traffic_class);
+    address.set_dscp(traffic_class >> 2);
+    address.set_eth_prio(priority & 7);
     address.set_flow_label(path.flow_label);
     address.set_udp_sport(udp_sport);
     address.set_rgid_rip(Gid::from(path.remote).0);

@@ -4,6 +4,7 @@ use crate::bus::{Bus, Mangle};
 use crate::caps::Caps;
 use crate::cmd::{CommandHook, CommandQueue, engine};
 use crate::config::Config;
+use crate::congestion::Congestion;
 use crate::eq::{Event, EventQueues};
 use crate::facts::OpenFact;
 use crate::host::{DmaError, HostMemory, Nanos};
@@ -54,6 +55,8 @@ pub struct Hca {
     pub(crate) port: PortRegisters,
     /// RoCE address table.
     pub(crate) roce: RoceTable,
+    /// Congestion control of RoCE.
+    pub(crate) congestion: Congestion,
     /// Traffic of port and vport.
     pub(crate) traffic: TrafficCounters,
     /// Queues, keys, steering: everything with a number.
@@ -95,6 +98,7 @@ impl Hca {
             vport: Vport::new(&config),
             port: PortRegisters::new(&config),
             roce: RoceTable::default(),
+            congestion: Congestion::default(),
             traffic: TrafficCounters::default(),
             objects: Objects::default(),
             link: Link::default(),

@@ -29,6 +29,7 @@ mod caps;
 pub mod cards;
 mod cmd;
 mod config;
+mod congestion;
 mod counters;
 mod eq;
 pub mod facts;

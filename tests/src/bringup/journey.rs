@@ -4,7 +4,9 @@ use std::fmt;
 use std::net::IpAddr;
 
 use dat_core::Instant;
-use dat_core::provider::{Access, Fault, Mtu, Path, Provider, QpInit, QpStep, Region, Service};
+use dat_core::provider::{
+    Access, Class, Fault, Mtu, Path, Provider, QpInit, QpStep, Region, Service,
+};
 use hca_mlx5::Config;
 use hca_mlx5::platform::{Platform, Reach};
 
@@ -107,7 +109,7 @@ fn steps() -> [QpStep; 5] {
         remote_mac: [2, 0, 0, 0, 0, 2],
         source_index: 0,
         hop_limit: 64,
-        traffic_class: 0,
+        class: Class::default(),
         flow_label: 1,
     };
     [

@@ -5,6 +5,7 @@ mod bench;
 mod bringup;
 mod dat_break;
 mod dat_cards;
+mod dat_class;
 mod dat_connect;
 mod dat_extensions;
 mod dat_fence;

@@ -11,8 +11,8 @@
 )]
 
 use hca_mlx5::prm::{
-    Field as OurField, caps, cmd, counters, cq, cqe, eq, flow, mkey, pages, qp, reg, roce, rq, sq,
-    tir, tis, vport, wqe,
+    Field as OurField, caps, cmd, congestion, counters, cq, cqe, eq, flow, mkey, pages, qp, reg,
+    roce, rq, sq, tir, tis, vport, wqe,
 };
 use mlx5_model::ifc;
 
@@ -82,6 +82,9 @@ pub(crate) fn table() -> Vec<Pair> {
         cmd::TeardownHcaOut is teardown_hca_out;
         cmd::QueryIssiOut is query_issi_out;
         cmd::SetIssiIn is set_issi_in;
+        congestion::QueryCongestionIn is query_cong_status_in;
+        congestion::QueryCongestionStatusOut is query_cong_status_out;
+        congestion::NotificationPoint begins cong_control_r_roce_ecn_np;
         counters::QueryQCounterIn is query_q_counter_in;
         counters::QueryQCounterOut begins query_q_counter_out;
         counters::TrafficCounter is traffic_counter;

@@ -14,14 +14,18 @@
 //! | `vlan=NUMBER` | 802.1Q VLAN of all frames | none |
 //! | `neigh=ADDRESS,MAC` | a neighbour, or the gateway, with a fixed MAC; may be repeated, up to 32 times | none |
 //! | `mtu=BYTES` | greatest payload of a packet: 256, 512, 1024, 2048 or 4096 | what the port has |
+//! | `tos=CLASS` | traffic class of all packets: 0 to 255 or 0x00 to 0xff, four times the DSCP | 0 |
+//! | `priority=NUMBER` | their 802.1p priority, 0 to 7: in the VLAN tag, and of the egress queue | 0 |
+//! | `qos=NAME,CLASS,PRIORITY` | the same for connections that ask for `high-throughput`, `low-latency`, `economy` or `premium`; may be repeated | these are not supported |
 //! | `endpoints=NUMBER` | Endpoints, and as many zones and service points: 16 to 16384 | 1024 |
 //! | `memory=MIB` | memory for queues | 96, and 48 for each 1024 Endpoints more |
+//! | `queues=writable` | the device may write work queues and their records; for a card that ends with a fault of the IOMMU there | it may read them |
 //! | `log=LEVEL` | `off`, `error`, `warn`, `info` or `debug` | `error` |
 
 use std::net::IpAddr;
 
-use dat_core::provider::{Mtu, Net};
-use vfio_host::{Address, Neighbour, Options, neighbour};
+use dat_core::provider::{Classes, Mtu, Net};
+use vfio_host::{Address, Neighbour, Options, class, neighbour};
 
 use crate::log::Level;
 
@@ -55,10 +59,14 @@ pub(crate) struct Config {
     pub(crate) neighbours: Vec<Neighbour>,
     /// Upper limit of the path MTU, if any.
     pub(crate) mtu: Option<Mtu>,
+    /// Traffic class and priority of each quality of service.
+    pub(crate) classes: Classes,
     /// Endpoints, and as many zones and service points.
     pub(crate) endpoints: u16,
     /// Memory for queues in MiB, if stated.
     memory: Option<usize>,
+    /// The device may write work queues.
+    writable_queues: bool,
     /// The log level.
     pub(crate) log: Level,
 }
@@ -74,8 +82,10 @@ impl Config {
             net: Net { addr: IpAddr::from([0; 4]), prefix: 0, gateway: None, vlan: None },
             neighbours: Vec::new(),
             mtu: None,
+            classes: Classes::default(),
             endpoints: ENDPOINTS,
             memory: None,
+            writable_queues: false,
             log: Level::default(),
         };
         for word in words {
@@ -125,9 +135,27 @@ impl Config {
                 let mtu = (1..=5).filter_map(Mtu::from_code).find(|mtu| Some(mtu.bytes()) == bytes);
                 self.mtu = Some(mtu.ok_or_else(|| bad("it is 256, 512, 1024, 2048 or 4096"))?);
             }
+            "tos" => {
+                let class = class::traffic_class(value).map_err(|what| bad(&what))?;
+                self.classes.best_effort.traffic_class = class;
+            }
+            "priority" => {
+                let priority = class::priority(value).map_err(|what| bad(&what))?;
+                self.classes.best_effort.priority = priority;
+            }
+            "qos" => {
+                let (qos, class) = class::quality(value).map_err(|what| bad(&what))?;
+                self.classes.set(qos, class);
+            }
             "memory" => {
                 let mib = value.parse().ok().filter(|mib| (LEAST_MEMORY..=1 << 16).contains(mib));
                 self.memory = Some(mib.ok_or_else(|| bad("it is 8 to 65536"))?);
+            }
+            "queues" => {
+                self.writable_queues = value == "writable";
+                if !self.writable_queues {
+                    return Err(bad("it is writable"));
+                }
             }
             "endpoints" => {
                 let most = 16..=MOST_ENDPOINTS;
@@ -140,7 +168,7 @@ impl Config {
             }
             _ => {
                 return Err(format!(
-                    "{name}= is unknown: there are ip, gateway, vlan, neigh, mtu, endpoints, memory, log"
+                    "{name}= is unknown: there are ip, gateway, vlan, neigh, mtu, tos, priority, qos, endpoints, memory, queues, log"
                 ));
             }
         }
@@ -179,7 +207,8 @@ impl Config {
         // The device writes completion queues only. Unlike work queues, they do not grow with the
         // number of Endpoints.
         let written = (arena * (MEMORY / 2)).div_ceil(all).max(LEAST_MEMORY / 2);
-        Options { arena: arena << 20, read_only: (arena - written) << 20, ..Options::default() }
+        let read_only = if self.writable_queues { 0 } else { (arena - written) << 20 };
+        Options { arena: arena << 20, read_only, ..Options::default() }
     }
 }
 
@@ -238,6 +267,22 @@ mod tests {
     }
 
     #[test]
+    fn classes_are_read() {
+        let config = Config::read("3b:00.0 ip=10.0.0.1/8 tos=0x68 priority=3 qos=premium,184,5");
+        let classes = config.unwrap().classes;
+        let best = classes.best_effort;
+        assert_eq!((best.traffic_class, best.priority, classes.supported()), (0x68, 3, 8));
+        let premium = classes.premium.unwrap();
+        assert_eq!((premium.traffic_class, premium.priority), (184, 5));
+    }
+
+    #[test]
+    fn work_queues_can_be_writable() {
+        let config = Config::read("3b:00.0 ip=10.0.0.1/8 queues=writable").unwrap();
+        assert_eq!((config.options().arena, config.options().read_only), (96 << 20, 0));
+    }
+
+    #[test]
     fn errors_name_the_wrong_word() {
         for (text, named) in [
             ("", "empty"),
@@ -249,6 +294,10 @@ mod tests {
             ("3b:00.0 ip=10.0.0.1/8 vlan=4095", "4094"),
             ("3b:00.0 ip=10.0.0.1/8 gateway=fd00::1", "kinds"),
             ("3b:00.0 ip=10.0.0.1/8 neigh=10.0.0.2", "neigh=10.0.0.2"),
+            ("3b:00.0 ip=10.0.0.1/8 tos=256", "tos=256: a traffic class is 0 to 255"),
+            ("3b:00.0 ip=10.0.0.1/8 priority=8", "priority=8: a priority is 0 to 7"),
+            ("3b:00.0 ip=10.0.0.1/8 queues=read-only", "queues=read-only: it is writable"),
+            ("3b:00.0 ip=10.0.0.1/8 qos=best,0,0", "none of high-throughput"),
             ("3b:00.0 ip=10.0.0.1/8 endpoints=15", "16384"),
             ("3b:00.0 ip=10.0.0.1/8 endpoints=16385", "16384"),
             ("3b:00.0 ip=10.0.0.1/8 colour=red", "colour"),

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args as Group, Parser, Subcommand, ValueEnum};
-use dat_core::provider::{Mtu, Net};
-use vfio_host::{Address, Neighbour};
+use dat_core::Qos;
+use dat_core::provider::{Class, Mtu, Net};
+use vfio_host::{Address, Neighbour, class};
 
 use super::compat::Compat;
 use super::failure::Failure;
@@ -186,6 +187,16 @@ pub(crate) struct Adapter {
     /// Path MTU: 256, 512, 1024, 2048 or 4096; a client's must not exceed its listener's
     #[arg(long, value_name = "BYTES", value_parser = mtu)]
     pub(crate) mtu: Option<Mtu>,
+    /// Traffic class of all packets, 0 to 255 or 0x00 to 0xff: four times the DSCP
+    #[arg(long, visible_alias = "tclass", value_name = "CLASS", value_parser = class::traffic_class, default_value = "0")]
+    tos: u8,
+    /// 802.1p priority of all packets, 0 to 7: in the VLAN tag, and of the egress queue
+    #[arg(long, visible_alias = "sl", value_parser = class::priority, default_value = "0")]
+    priority: u8,
+    /// Lets the device write work queues and their records, which by its documents it only reads;
+    /// for a card that ends with a fault of the IOMMU there
+    #[arg(long)]
+    pub(crate) writable_queues: bool,
     #[command(flatten)]
     pub(crate) link: Link,
 }
@@ -202,6 +213,11 @@ impl Adapter {
     /// Sets the MTU, unless the user has given one.
     pub(crate) fn with_mtu(self, mtu: Option<Mtu>) -> Self {
         Self { mtu: self.mtu.or(mtu), ..self }
+    }
+
+    /// Returns traffic class and priority.
+    pub(crate) fn class(&self) -> Class {
+        Class { traffic_class: self.tos, priority: self.priority }
     }
 
     /// Returns the network configuration.
@@ -357,12 +373,25 @@ pub(crate) struct Registrations {
     /// Path MTU: 256, 512, 1024, 2048 or 4096
     #[arg(long, value_name = "BYTES", value_parser = mtu)]
     pub(crate) mtu: Option<Mtu>,
+    /// Traffic class of all packets, 0 to 255 or 0x00 to 0xff: four times the DSCP
+    #[arg(long, visible_alias = "tclass", value_name = "CLASS", value_parser = class::traffic_class)]
+    pub(crate) tos: Option<u8>,
+    /// 802.1p priority of all packets, 0 to 7: in the VLAN tag, and of the egress queue
+    #[arg(long, visible_alias = "sl", value_parser = class::priority)]
+    pub(crate) priority: Option<u8>,
+    /// The same for connections with this quality of service (high-throughput, low-latency, economy
+    /// or premium), as premium,0x68,3; once for each
+    #[arg(long, value_name = "NAME,CLASS,PRIORITY", value_parser = class::quality)]
+    pub(crate) qos: Vec<(Qos, Class)>,
     /// Largest number of Endpoints [default: 1024]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(16..=16384))]
     pub(crate) endpoints: Option<u16>,
     /// Memory for queues [default: 96, and 48 for each 1024 Endpoints more]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(8..=65536))]
     pub(crate) memory: Option<u32>,
+    /// Lets the device write work queues and their records, which by its documents it only reads
+    #[arg(long)]
+    pub(crate) writable_queues: bool,
     /// What the provider logs on standard error [default: error]
     #[arg(long, value_enum, value_name = "LEVEL")]
     pub(crate) log: Option<Log>,

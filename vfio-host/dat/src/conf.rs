@@ -7,7 +7,7 @@ use std::path::Path;
 
 use dat_core::provider::Mtu;
 use serde::Serialize;
-use vfio_host::{Address, neighbour};
+use vfio_host::{Address, class, neighbour};
 
 use super::args::{Conf, Registrations};
 use super::failure::Failure;
@@ -146,11 +146,23 @@ fn parameters(
     if let Some(mtu) = asked.mtu.map(Mtu::bytes) {
         text.push_str(&format!(" mtu={mtu}"));
     }
+    if let Some(tos) = asked.tos {
+        text.push_str(&format!(" tos={tos:#04x}"));
+    }
+    if let Some(priority) = asked.priority {
+        text.push_str(&format!(" priority={priority}"));
+    }
+    for &(qos, class) in &asked.qos {
+        text.push_str(&format!(" qos={}", class::words(qos, class)));
+    }
     if let Some(endpoints) = asked.endpoints {
         text.push_str(&format!(" endpoints={endpoints}"));
     }
     if let Some(memory) = asked.memory {
         text.push_str(&format!(" memory={memory}"));
+    }
+    if asked.writable_queues {
+        text.push_str(" queues=writable");
     }
     if let Some(log) = asked.log {
         text.push_str(&format!(" log={}", log.word()));

@@ -1,7 +1,7 @@
 //! `dat info`, and the checks of `dat doctor` that need an open device.
 
 use dat_core::provider::{Fault, Provider};
-use hca_mlx5::Mlx5;
+use hca_mlx5::{Congestion, Mlx5};
 use serde::Serialize;
 use vfio_host::{Address, Host, Opened, Trouble};
 
@@ -35,9 +35,53 @@ struct Said {
     interrupt_vectors: u16,
     /// 4 KiB pages that the firmware holds.
     firmware_pages: u32,
+    /// Congestion control as the firmware has it; none if the function may not ask.
+    congestion_control: Option<CongestionControl>,
     /// The device has given its MAC; a virtual function has none before its host sets one.
     #[serde(skip)]
     mac_given: bool,
+}
+
+/// Congestion control of RoCE: priorities, and the notifications.
+#[derive(Clone, Debug, Serialize)]
+struct CongestionControl {
+    reacts: Vec<u8>,
+    notifies: Vec<u8>,
+    cnp_dscp: u8,
+    cnp_priority: u8,
+    cnp_interval_us: u32,
+}
+
+impl CongestionControl {
+    fn of(found: Congestion) -> Self {
+        let priorities = |bits: u8| (0..8).filter(|bit| bits >> bit & 1 != 0).collect();
+        Self {
+            reacts: priorities(found.reacts),
+            notifies: priorities(found.notifies),
+            cnp_dscp: found.cnp_dscp,
+            cnp_priority: found.cnp_priority,
+            cnp_interval_us: found.cnp_interval,
+        }
+    }
+
+    fn rows(&self) -> [Vec<String>; 3] {
+        let priorities = |list: &[u8]| match list {
+            [] => "off".to_owned(),
+            list => {
+                let list: Vec<String> = list.iter().map(u8::to_string).collect();
+                format!("priorities {}", list.join(" "))
+            }
+        };
+        let Self { cnp_dscp, cnp_priority, cnp_interval_us, .. } = self;
+        [
+            row("ECN: slows down", priorities(&self.reacts)),
+            row("ECN: notifies", priorities(&self.notifies)),
+            row(
+                "ECN: notifications",
+                format!("DSCP {cnp_dscp}, priority {cnp_priority}, {cnp_interval_us} us apart"),
+            ),
+        ]
+    }
 }
 
 /// The result of the command.
@@ -120,7 +164,7 @@ fn of_device(said: &Said) -> Vec<Vec<String>> {
     let up = if said.link_up { "up" } else { "down" };
     let windows = if said.memory_windows { "yes" } else { "no" };
     let id = said.pci_id.as_deref().unwrap_or("-");
-    vec![
+    let mut rows = vec![
         row("PCI ID", id),
         row("firmware", &said.firmware),
         row("link type", format!("{}, {up}", said.link_type)),
@@ -141,7 +185,12 @@ fn of_device(said: &Said) -> Vec<Vec<String>> {
         row("memory windows", windows),
         row("interrupt vectors", said.interrupt_vectors),
         row("firmware pages", format!("{} of 4 KiB", said.firmware_pages)),
-    ]
+    ];
+    match &said.congestion_control {
+        Some(found) => rows.extend(found.rows()),
+        None => rows.push(row("ECN", "the function may not ask")),
+    }
+    rows
 }
 
 /// Opens a device, reads its properties and closes it. With `wait` it waits for the link.
@@ -167,8 +216,10 @@ fn asked<H: Host>(host: &H, wait: Option<Link>) -> Result<Said, Failure> {
     let limits = *driver.limits();
     let identity = *driver.device().identity();
     let firmware_pages = driver.device().firmware_pages();
+    let congestion = driver.congestion();
     let closed = driver.close();
     let link_up = link_up.map_err(failed)?;
+    let congestion = congestion.map_err(failed)?;
     closed.map_err(failed)?;
     let (major, minor, sub) = limits.firmware;
     let id = host.config_space().ok().and_then(|space| space.id());
@@ -189,6 +240,7 @@ fn asked<H: Host>(host: &H, wait: Option<Link>) -> Result<Said, Failure> {
         memory_windows: limits.windows,
         interrupt_vectors: host.vectors(),
         firmware_pages,
+        congestion_control: congestion.map(CongestionControl::of),
         mac_given: identity.mac_given,
     })
 }

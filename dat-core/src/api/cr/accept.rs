@@ -65,11 +65,7 @@ impl<P: Provider> Ia<'_, P> {
         control.note(request);
         control.active = false;
         control.conn = conn;
-        control.phase = Phase::Accepting {
-            terms: request.terms,
-            flow_label: request.flow_label,
-            traffic_class: request.traffic_class,
-        };
+        control.phase = Phase::Accepting { terms: request.terms, flow_label: request.flow_label };
         self.objects.crs.remove(cr.0);
         self.apply(ep, op);
         match conn {

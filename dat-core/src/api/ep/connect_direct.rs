@@ -49,6 +49,7 @@ impl<P: Provider> Ia<'_, P> {
             && terms.retry_count <= 7
             && terms.rnr_retry <= 7
             && terms.ack_timeout <= 31
+            && terms.class.priority <= 7
             && [terms.remote_qpn, terms.rq_psn, terms.sq_psn]
                 .iter()
                 .all(|number| *number <= MOST_24);

@@ -142,7 +142,7 @@ pub struct ProviderAttr {
     pub lmr_mem_types_supported: u32,
     /// Who owns a segment list when a post returns: the consumer.
     pub iov_ownership: u32,
-    /// `DAT_QOS` bits: best effort.
+    /// `DAT_QOS` bits: best effort, and those that the adapter was given a class for.
     pub dat_qos_supported: u32,
     /// Flags that posts may carry.
     pub completion_flags_supported: CompletionFlags,
@@ -265,7 +265,7 @@ impl<P: Provider> Ia<'_, P> {
             dapl_version: (2, 0),
             lmr_mem_types_supported: 0x53,
             iov_ownership: 0,
-            dat_qos_supported: 0,
+            dat_qos_supported: limits.classes.supported(),
             completion_flags_supported: CompletionFlags::SUPPRESS
                 .union(CompletionFlags::SOLICITED_WAIT)
                 .union(CompletionFlags::UNSIGNALLED)

@@ -7,8 +7,8 @@ use std::vec;
 use std::vec::Vec;
 
 use dat_core::provider::{
-    Access, Atomic, Bind, Destination, Pages, Path, PostFlags, Registration, RmrTriplet, Scope,
-    Segment, SendQueue, WorkRequest,
+    Access, Atomic, Bind, Class, Destination, Pages, Path, PostFlags, Registration, RmrTriplet,
+    Scope, Segment, SendQueue, WorkRequest,
 };
 use proptest::prelude::*;
 
@@ -139,13 +139,13 @@ fn datagrams_carry_the_way_to_their_peer() {
         remote_mac: [2, 0, 0, 0, 0, 2],
         source_index: 3,
         hop_limit: 64,
-        traffic_class: 9,
+        class: Class { traffic_class: 9, priority: 5 },
         flow_label: 0x3c52a,
     };
     let to = Destination { path, qpn: 0x99, qkey: 0x0102_0304 };
     #[rustfmt::skip]
     let av = [
-        1, 2, 3, 4, 0, 0, 0, 0, 0x80, 0, 0, 0x99, 0, 0, 0xc5, 0x25,
+        1, 2, 3, 4, 0, 0, 0, 0, 0x80, 0, 0, 0x99, 10, 0, 0xc5, 0x25,
         0, 0, 0, 0, 2, 0, 0, 0, 0, 2, 9, 64, 0x40, 0x33, 0xc5, 0x2a,
         0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 168, 7, 2,
     ];

@@ -4,7 +4,7 @@
 #![expect(clippy::cast_possible_truncation, reason = "the numbers are small")]
 
 use core::net::Ipv4Addr;
-use dat_core::provider::FaultKind;
+use dat_core::provider::{Class, FaultKind};
 use std::vec::Vec;
 
 use proptest::prelude::*;
@@ -18,7 +18,7 @@ const PATH: Path = Path {
     remote_mac: [2, 0, 0, 0, 0, 2],
     source_index: 0,
     hop_limit: 64,
-    traffic_class: 0,
+    class: Class { traffic_class: 0, priority: 0 },
     flow_label: 0x3c52a,
 };
 

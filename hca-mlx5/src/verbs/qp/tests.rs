@@ -1,7 +1,7 @@
 //! Queue pair commands, field by field.
 
 use core::net::{IpAddr, Ipv4Addr};
-use dat_core::provider::FaultKind;
+use dat_core::provider::{Class, FaultKind};
 
 use dat_core::provider::{PostFlags, RecvQueue as _, Segment, SendQueue as _, WorkRequest};
 
@@ -45,7 +45,7 @@ const PATH: Path = Path {
     remote_mac: [0x24, 0x8a, 7, 1, 2, 3],
     source_index: 5,
     hop_limit: 64,
-    traffic_class: 0x6a,
+    class: Class { traffic_class: 0x6a, priority: 3 },
     flow_label: 0x3c52a,
 };
 
@@ -303,7 +303,7 @@ fn rtr_carries_the_roce_path() {
     assert_eq!(ads(0x04, 31, 0), 0, "neither GRH bit nor LID");
     assert_eq!((ads(0x08, 23, 16), ads(0x08, 7, 0)), (5, 64));
     assert_eq!((ads(0x0c, 27, 20), ads(0x0c, 19, 0)), (0x6a, 0x3c52a));
-    assert_eq!(ads(0x20, 21, 16), 0x6a >> 2);
+    assert_eq!((ads(0x20, 21, 16), ads(0x24, 30, 28), ads(0x24, 27, 24)), (0x6a >> 2, 3, 0));
     assert_eq!(ads(0x20, 15, 0), 0xc525);
     assert_eq!((ads(0x24, 15, 0), ads(0x28, 31, 0)), (0x248a, 0x0701_0203));
     assert_eq!(command.wide(CONTEXT_AT + 0x18 + 0x10), 0);
@@ -320,7 +320,7 @@ fn rtr_carries_the_roce_path() {
             (0x18 + 0x18, 0xffff),
             (0x18 + 0x1c, 0xc0a8_0702),
             (0x18 + 0x20, 0x1a << 16 | 0xc525),
-            (0x18 + 0x24, 1 << 16 | 0x248a),
+            (0x18 + 0x24, 3 << 28 | 1 << 16 | 0x248a),
             (0x18 + 0x28, 0x0701_0203),
             (0x90, 3 << 21),
             (0x94, 12 << 24 | 0x00ab_cdef),

@@ -86,6 +86,7 @@ const BIG: Values = &[
     (g::qkv, 1),
     (g::pkv, 1),
     (g::end_pad, 1),
+    (g::cc_query_allowed, 1),
     (g::bf, 1),
     (g::compact_address_vector, 1),
     (g::basic_cyclic_rcv_wqe, 1),

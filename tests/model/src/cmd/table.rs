@@ -1,7 +1,7 @@
 //! The dispatch table: every command of every part of the device.
 
 use super::Command;
-use crate::{caps, counters, eq, function, objects, pages, reg_access, roce, vport};
+use crate::{caps, congestion, counters, eq, function, objects, pages, reg_access, roce, vport};
 
 /// The rows, part by part.
 const PARTS: &[&[Command]] = &[
@@ -9,6 +9,7 @@ const PARTS: &[&[Command]] = &[
     function::NUMBER_COMMANDS,
     caps::COMMANDS,
     counters::COMMANDS,
+    congestion::COMMANDS,
     pages::COMMANDS,
     eq::COMMANDS,
     vport::COMMANDS,

@@ -305,6 +305,7 @@ macro_rules! layouts {
 
 pub mod caps;
 pub mod cmd;
+pub mod congestion;
 pub mod counters;
 pub mod cq;
 pub mod cqe;

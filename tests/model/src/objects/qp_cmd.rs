@@ -269,6 +269,18 @@ fn check_values(hca: &mut Hca, opcode: u32, qpn: u32, context: &[u8]) -> Result<
                     get(path(ads::udp_sport))
                 ));
             }
+            // Linux sets both, later drivers of the vendor's the DSCP alone.
+            let (tclass, dscp) = (get(path(ads::tclass)), get(path(ads::dscp)));
+            if source.v2 && tclass != 0 && tclass >> 2 != dscp {
+                hca.bus.complain(format!(
+                    "QP {qpn:#x}: traffic class {tclass:#x} and DSCP {dscp:#x} differ"
+                ));
+            }
+            if get(path(ads::sl)) != 0 {
+                hca.bus.complain(format!(
+                    "QP {qpn:#x}: the service level is InfiniBand's; on RoCE it is eth_prio"
+                ));
+            }
             if get(path(ads::grh)) != 0 {
                 hca.bus.complain(format!("QP {qpn:#x}: the grh bit is not set on RoCE"));
             }

@@ -4,7 +4,7 @@
 use core::time::Duration;
 
 use dat_core::cm::QpTerms;
-use dat_core::provider::Mtu;
+use dat_core::provider::{Class, Mtu};
 use dat_core::{DtoStatus, EpState, Event, MemPriv, RmrTriplet};
 
 use super::super::{A, Adapters, B, End, LIMIT, Mem, NONE, Side};
@@ -24,6 +24,7 @@ fn join(ias: &mut Adapters<'_, impl Side>, ends: &[End; 2]) {
             ack_timeout: 14,
             retry_count: 7,
             rnr_retry: 7,
+            class: Class::default(),
         };
         let (now, to) = (ias.now(), ias[far.side].address());
         ias[end.side].ep_connect_direct(now, end.ep, to, &terms, LIMIT).unwrap();

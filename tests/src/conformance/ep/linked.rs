@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use dat_core::cm::QpTerms;
-use dat_core::provider::Mtu;
+use dat_core::provider::{Class, Mtu};
 use dat_core::{
     AsyncEvent, CloseFlag, DatSubtype, DatType, DtoOperation, DtoStatus, EpState, EvdFlags, Event,
     MemPriv, Qos, RmrTriplet,
@@ -94,6 +94,7 @@ fn to_nobody<S: Side>(ias: &mut Adapters<'_, S>) -> End {
         retry_count: 1,
         rnr_retry: 1,
         ack_timeout: 10,
+        class: Class::default(),
     };
     let (now, to) = (ias.now(), ias.b.address());
     ias.a.ep_connect_direct(now, end.ep, to, &terms, LIMIT).unwrap();

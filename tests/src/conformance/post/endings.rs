@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dat_core::cm::QpTerms;
-use dat_core::provider::Mtu;
+use dat_core::provider::{Class, Mtu};
 use dat_core::{
     CloseFlag, DtoEvent, DtoOperation, DtoStatus, EpState, Evd, Event, MemPriv, RmrTriplet,
 };
@@ -119,6 +119,7 @@ fn impatient(ias: &mut Adapters<'_, impl Side>) -> [End; 2] {
             retry_count: 1,
             rnr_retry: 1,
             ack_timeout: 10,
+            class: Class::default(),
         };
         let (now, remote) = (ias.now(), ias[peer.side].address());
         ias[end.side].ep_connect_direct(now, end.ep, remote, &terms, LIMIT).unwrap();

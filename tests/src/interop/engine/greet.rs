@@ -131,6 +131,7 @@ impl<H: Host> Engine<'_, '_, '_, H> {
                 retry_count,
                 rnr_retry,
                 ack_timeout,
+                class: self.nic.provider().limits().classes.best_effort,
             };
             let ep = self.links[link].ep;
             self.nic.ep_connect_direct(ep, far.ip, &terms, self.args.timeout())?;

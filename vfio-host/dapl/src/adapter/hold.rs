@@ -155,6 +155,7 @@ impl<V: Variant> Hold<V> {
             log_completion_events: LOG_COMPLETION_EVENTS,
             // SAFETY: they are in a box that is dropped after the driver.
             neighbours: unsafe { &*neighbours.0 },
+            classes: config.classes,
             ..Bringup::default()
         };
         if let Some(mtu) = config.mtu {

@@ -6,13 +6,14 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use dat_core::{AnyHandle, AsyncEvent, Ep, EpState, Event, Ia, Instant, Next};
-use vfio_host::Host;
+use vfio_host::{Host, class};
 
 use super::Adapter;
 use super::address::Addresses;
 use super::hold::{Driver, Hold};
 use crate::abi::DatHandle;
 use crate::abi::named::Named;
+use crate::config::Config;
 use crate::log::{Level, say};
 use crate::object::{Name, Note, Object};
 use crate::sleep::{Bell, Descriptor, Sleeper};
@@ -70,6 +71,10 @@ impl<V: Variant> Open<V> {
                 adapter.config.device, adapter.config.net.addr
             ),
         );
+        let Config { device, classes, net, .. } = &adapter.config;
+        if let Some(note) = class::note(classes.best_effort, net) {
+            say(Level::Warn, format_args!("{device}: {note}"));
+        }
         let (of_ia, of_provider) = hold.nic.query();
         let named = NamedAttrs {
             transport: Named::of(of_ia.transport_attr),

@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use dat_core::provider::{Fault, Net, Provider};
+use dat_core::provider::{Classes, Fault, Net, Provider};
 use dat_core::{CloseFlag, DatReturn, DtoStatus, Ep, Evd, Event};
 use hca_mlx5::Config;
 use hca_mlx5::cmd::dump::{Dump, Observer};
 use tracing::{debug, info, trace, warn};
-use vfio_host::{Address, Host, Nic, NicStorage, Opened, Options, WaitError};
+use vfio_host::{Address, Host, Nic, NicStorage, Opened, Options, WaitError, class};
 
 use super::super::args::{Adapter, Link};
 use super::super::failure::Failure;
@@ -59,11 +59,20 @@ pub(crate) fn bring_up_config() -> Config<'static> {
 pub(crate) fn with<T: Task>(adapter: &Adapter, task: T) -> Result<T::Report, Failure> {
     signals::watch()?;
     let net = adapter.net()?;
-    let mut config = Config { neighbours: &adapter.neigh, ..bring_up_config() };
+    let best_effort = adapter.class();
+    if let Some(note) = class::note(best_effort, &net) {
+        warn!("{note}");
+    }
+    let classes = Classes { best_effort, ..Classes::default() };
+    let mut config = Config { neighbours: &adapter.neigh, classes, ..bring_up_config() };
     if let Some(mtu) = adapter.mtu {
         config = config.with_path_mtu(mtu);
     }
-    match open(&adapter.device)? {
+    let mut options = options();
+    if adapter.writable_queues {
+        options.read_only = 0;
+    }
+    match open_with(&adapter.device, &options)? {
         Opened::Vfio(host) => on(&host, net, adapter.link, &config, task),
         Opened::User(host) => on(&host, net, adapter.link, &config, task),
     }
@@ -71,8 +80,12 @@ pub(crate) fn with<T: Task>(adapter: &Adapter, task: T) -> Result<T::Report, Fai
 
 /// Opens the device.
 pub(crate) fn open(device: &Address) -> Result<Opened, Failure> {
+    open_with(device, &options())
+}
+
+fn open_with(device: &Address, options: &Options) -> Result<Opened, Failure> {
     info!("opening {device}");
-    vfio_host::open(device, &options()).map_err(Failure::from)
+    vfio_host::open(device, options).map_err(Failure::from)
 }
 
 fn on<'p, H: Host, T: Task>(

@@ -341,7 +341,8 @@ impl<'p, H: Host> Table<'p, H> {
         let remote = far.ip(local)?;
         self.links.peer = remote.to_string();
         let (retry_count, rnr_retry) = RETRIES;
-        let most = nic.provider().limits().max_reads;
+        let limits = nic.provider().limits();
+        let (most, class) = (limits.max_reads, limits.classes.best_effort);
         let terms = QpTerms {
             remote_qpn: far.address.qpn,
             rq_psn: far.address.psn,
@@ -352,6 +353,7 @@ impl<'p, H: Host> Table<'p, H> {
             retry_count,
             rnr_retry,
             ack_timeout,
+            class,
         };
         self.far.push(RmrTriplet {
             addr: far.addr,
