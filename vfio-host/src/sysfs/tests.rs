@@ -28,7 +28,7 @@ impl Tree {
     }
 
     fn check(&self, address: &str) -> Result<u32, Error> {
-        Sysfs::at(self.0.path()).check(address.parse().unwrap())
+        Sysfs::at(self.0.path()).check(address.parse().unwrap(), Interface::Auto)
     }
 }
 
