@@ -148,9 +148,9 @@ impl Sysfs {
         let exists = |file: &str| self.root.join(file.trim_start_matches('/')).exists();
         let type1 = ["/dev/vfio/vfio".to_owned(), format!("/dev/vfio/{group}")];
         let nodes = names(&self.path(address).join("vfio-dev"));
-        let iommufd = nodes.first().map(|node| {
-            ["/dev/iommu".to_owned(), format!("/dev/vfio/devices/{node}")]
-        });
+        let iommufd = nodes
+            .first()
+            .map(|node| ["/dev/iommu".to_owned(), format!("/dev/vfio/devices/{node}")]);
         let there = iommufd.filter(|files| files.iter().all(|file| exists(file)));
         let made = |interface, files| Ok(Access { interface, group, files });
         let [_, of_group] = &type1;

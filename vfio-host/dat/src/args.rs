@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args as Group, Parser, Subcommand, ValueEnum};
 use dat_core::provider::{Mtu, Net};
-use vfio_host::{Address, Neighbour};
+use vfio_host::{Address, Interface, Neighbour};
 
 use super::compat::Compat;
 use super::failure::Failure;
@@ -107,6 +107,8 @@ pub(crate) struct Info {
     #[arg(long)]
     pub(crate) closed: bool,
     #[command(flatten)]
+    pub(crate) iommu: Iommu,
+    #[command(flatten)]
     pub(crate) root: Root,
 }
 
@@ -148,8 +150,9 @@ pub(crate) struct Unbind {
 
 /// Checks all conditions for RDMA traffic and names remedies
 ///
-/// IOMMU, VFIO modules, locked memory, DMA entries, huge pages; of each HCA its driver, its IOMMU
-/// group, the rights to its file, its PCI link. With DEVICE only that one. If no check failed,
+/// IOMMU, VFIO modules, lockdown, locked memory, DMA entries, huge pages; of each HCA its driver and
+/// what binds it at boot, what would be lost with it, its IOMMU group, the rights to its files, its
+/// PCI link. With DEVICE only that one. If no check failed,
 /// DEVICE is opened, which resets it, and its firmware, link type, GUID and MTU are read. Exit
 /// status 1 if a check failed.
 #[derive(Group, Clone, Debug)]
@@ -161,6 +164,8 @@ pub(crate) struct Doctor {
     pub(crate) closed: bool,
     #[command(flatten)]
     pub(crate) link: Link,
+    #[command(flatten)]
+    pub(crate) iommu: Iommu,
     #[command(flatten)]
     pub(crate) root: Root,
 }
@@ -188,6 +193,18 @@ pub(crate) struct Adapter {
     pub(crate) mtu: Option<Mtu>,
     #[command(flatten)]
     pub(crate) link: Link,
+    #[command(flatten)]
+    pub(crate) iommu: Iommu,
+}
+
+/// The interface to the IOMMU.
+#[derive(Group, Clone, Copy, Debug)]
+pub(crate) struct Iommu {
+    /// The kernel's interface to the IOMMU, of a device on vfio-pci: type1 (a container of the
+    /// group), iommufd (the device's own file), or auto: iommufd where this user may use it; none
+    /// says why it takes an IOMMU
+    #[arg(long = "iommu", value_name = "INTERFACE", default_value = "auto", value_parser = interface)]
+    pub(crate) interface: Interface,
 }
 
 /// How long the link may be down.
@@ -479,6 +496,11 @@ pub(crate) fn size(text: &str) -> Result<u32, String> {
         Some(bytes @ 1..=0x10_0000) => Ok(bytes),
         Some(_) | None => Err("a size is 1 to 1M, in bytes or with K or M".into()),
     }
+}
+
+fn interface(text: &str) -> Result<Interface, String> {
+    let found = Interface::ALL.into_iter().find(|interface| interface.word() == text);
+    found.ok_or_else(|| "it is auto, type1, iommufd or none".into())
 }
 
 fn seconds(text: &str, least: f64, most: f64) -> Result<Duration, String> {

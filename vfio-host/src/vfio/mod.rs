@@ -69,7 +69,12 @@ impl Vfio {
         let (iommu, device) = Domain::open(&sysfs, address, &access, wanted)?;
         let name = address.to_string();
         let failed = |what: &str, error: io::Error| {
-            Error::new(Kind::Refused, &name, format!("{what}: {error}"), "see the kernel's log (dmesg)")
+            Error::new(
+                Kind::Refused,
+                &name,
+                format!("{what}: {error}"),
+                "see the kernel's log (dmesg)",
+            )
         };
         let lacks =
             |what: &str| Error::new(Kind::Unsupported, &name, what, "choose another function");
@@ -86,16 +91,14 @@ impl Vfio {
         let memory = Memory::new(options, &ranges, Pages::private, &iommu)?;
         let len = usize::try_from(bar.size).unwrap_or(usize::MAX);
         device.command(pci::MEMORY_SPACE, 0)?;
-        let bar =
-            Registers::map(std::os::fd::AsFd::as_fd(&device.fd), bar.offset, len).map_err(|error| {
-                failed("BAR 0 cannot be mapped as a whole (it can since Linux 4.16)", error)
-            })?;
+        let bar = Registers::map(std::os::fd::AsFd::as_fd(&device.fd), bar.offset, len).map_err(
+            |error| failed("BAR 0 cannot be mapped as a whole (it can since Linux 4.16)", error),
+        )?;
         let wakeups = Wakeups::new(usize::try_from(vectors).unwrap_or(VECTORS))?;
         device.wire(VFIO_PCI_MSIX_IRQ_INDEX, wakeups.vectors())?;
-        for (index, report) in [
-            (VFIO_PCI_ERR_IRQ_INDEX, wakeups.error()),
-            (VFIO_PCI_REQ_IRQ_INDEX, wakeups.removal()),
-        ] {
+        for (index, report) in
+            [(VFIO_PCI_ERR_IRQ_INDEX, wakeups.error()), (VFIO_PCI_REQ_IRQ_INDEX, wakeups.removal())]
+        {
             if device.interrupts(index) > 0 {
                 device.wire(index, std::slice::from_ref(report))?;
             }

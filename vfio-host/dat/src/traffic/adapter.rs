@@ -9,7 +9,7 @@ use hca_mlx5::cmd::dump::{Dump, Observer};
 use tracing::{debug, info, trace, warn};
 use vfio_host::{Address, Host, Nic, NicStorage, Opened, Options, WaitError};
 
-use super::super::args::{Adapter, Link};
+use super::super::args::{Adapter, Iommu, Link};
 use super::super::failure::Failure;
 use super::super::signals;
 
@@ -63,16 +63,21 @@ pub(crate) fn with<T: Task>(adapter: &Adapter, task: T) -> Result<T::Report, Fai
     if let Some(mtu) = adapter.mtu {
         config = config.with_path_mtu(mtu);
     }
-    match open(&adapter.device)? {
+    match open(&adapter.device, adapter.iommu)? {
         Opened::Vfio(host) => on(&host, net, adapter.link, &config, task),
         Opened::User(host) => on(&host, net, adapter.link, &config, task),
     }
 }
 
 /// Opens the device.
-pub(crate) fn open(device: &Address) -> Result<Opened, Failure> {
+pub(crate) fn open(device: &Address, iommu: Iommu) -> Result<Opened, Failure> {
     info!("opening {device}");
-    vfio_host::open(device, &options()).map_err(Failure::from)
+    let options = Options { interface: iommu.interface, ..options() };
+    let opened = vfio_host::open(device, &options)?;
+    if let Opened::Vfio(host) = &opened {
+        info!("{device}: the IOMMU by {}", host.interface().word());
+    }
+    Ok(opened)
 }
 
 fn on<'p, H: Host, T: Task>(

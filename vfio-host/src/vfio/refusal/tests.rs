@@ -82,3 +82,18 @@ fn a_machine_without_vfio_names_the_module_to_load() {
         assert!(error.remedy().contains("modprobe"), "{error}");
     }
 }
+
+#[test]
+fn a_function_that_iommufd_refuses_names_the_cause() {
+    let address = "0000:3b:00.0".parse().unwrap();
+    for (errno, kind, remedy) in [
+        (libc::EPERM, Kind::NoIommu, "/sys/module/iommufd/parameters/allow_unsafe_interrupts"),
+        (libc::EBUSY, Kind::Busy, "fuser /dev/vfio/devices/*"),
+        (libc::EINVAL, Kind::Busy, "fuser /dev/vfio/devices/*"),
+        (libc::ENODEV, Kind::Refused, "dmesg"),
+    ] {
+        let error = iommufd(&io::Error::from_raw_os_error(errno), address);
+        assert_eq!(error.kind(), kind);
+        assert!(error.remedy().contains(remedy), "{error}");
+    }
+}
