@@ -119,6 +119,12 @@ pub(super) fn container(error: &VfioError) -> Error {
 /// Makes the error of a file that cannot be opened.
 pub(super) fn open(error: &io::Error, node: &str, address: PciAddress) -> Error {
     match error.kind() {
+        _ if error.raw_os_error() == Some(libc::EPERM) => Error::new(
+            Kind::Permission,
+            node,
+            format!("the container's list of devices does not have it, which {address} needs"),
+            format!("start the container with --device {node}"),
+        ),
         io::ErrorKind::PermissionDenied => Error::new(
             Kind::Permission,
             node,

@@ -61,6 +61,7 @@ fn a_refused_group_names_the_cause() {
     };
     for (errno, kind, remedy) in [
         (libc::EACCES, Kind::Permission, "chown $USER /dev/vfio/7"),
+        (libc::EPERM, Kind::Permission, "--device /dev/vfio/7"),
         (libc::EBUSY, Kind::Busy, "fuser /dev/vfio/7"),
         (libc::ENOENT, Kind::NotBound, "modprobe vfio-pci"),
     ] {
