@@ -17,6 +17,36 @@ use crate::error::Error;
 use crate::pci::ConfigSpace;
 use crate::wakeups::Wakeups;
 
+/// The kernel's interface to the IOMMU, for a function that is bound to vfio-pci.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Interface {
+    /// iommufd where the kernel has it and this process may use it, otherwise type 1.
+    #[default]
+    Auto,
+    /// The container of an IOMMU group: `/dev/vfio/vfio` and `/dev/vfio/GROUP`.
+    Type1,
+    /// iommufd: `/dev/iommu` and `/dev/vfio/devices/vfioN` (Linux 6.6).
+    Iommufd,
+    /// No IOMMU. Opening fails and says why.
+    None,
+}
+
+impl Interface {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Auto, Self::Type1, Self::Iommufd, Self::None];
+
+    /// Returns its word on command lines.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Type1 => "type1",
+            Self::Iommufd => "iommufd",
+            Self::None => "none",
+        }
+    }
+}
+
 /// The memory sizes of a host, and the patience with a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -32,13 +62,21 @@ pub struct Options {
     /// Longest wait for the reply to one request of a vfio-user server, from 1 ms to an hour. A
     /// server that needs longer counts as gone.
     pub reply_limit: Duration,
+    /// The interface to the IOMMU.
+    pub interface: Interface,
 }
 
 impl Default for Options {
     /// 16 MiB, of which the device may not write 4, up to 128 MiB for the firmware, and 5 s.
     fn default() -> Self {
         let reply_limit = Duration::from_secs(5);
-        Self { arena: 16 << 20, read_only: 4 << 20, firmware: 128 << 20, reply_limit }
+        Self {
+            arena: 16 << 20,
+            read_only: 4 << 20,
+            firmware: 128 << 20,
+            reply_limit,
+            interface: Interface::Auto,
+        }
     }
 }
 

@@ -57,7 +57,7 @@ pub mod wakeups;
 
 pub use address::{Address, PciAddress};
 pub use error::{Error, Kind};
-pub use host::{Host, Mapping, Options, Reach, Trouble};
+pub use host::{Host, Interface, Mapping, Options, Reach, Trouble};
 pub use neighbour::Neighbour;
 pub use nic::{Nic, NicStorage, WaitError};
 

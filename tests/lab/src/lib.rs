@@ -26,11 +26,12 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 
 use guest::stage::Stage;
+use images::iommufd::Build;
 use images::machine::Machine;
 use images::packages;
 use images::programs::Programs;
 use matrix::{dat, linux};
-use scenarios::{SCENARIOS, Scenario};
+use scenarios::{IOMMUFD, SCENARIOS, Scenario};
 
 /// Kind of the cells of the matrix in [`names`].
 pub const CELL: &str = "matrix cell";
@@ -50,7 +51,7 @@ pub fn dat_headers() -> Result<PathBuf> {
 
 /// Fetches what the scenarios of `options` run on.
 pub fn fetch(options: &Options) -> Result<()> {
-    Machine::find(&folder()?, Some(&options.kernel)).map(drop)
+    Machine::find(&folder()?, Some(&options.kernel), None).map(drop)
 }
 
 /// Where things that are fetched or built for guests are kept.
@@ -75,6 +76,9 @@ pub struct Options {
     /// Instead, the DAT programs of others, over the uDAPL provider of this workspace
     #[arg(long, conflicts_with = "linux")]
     dat: bool,
+    /// Instead, guests of a kernel with iommufd, which is built once (some minutes)
+    #[arg(long, conflicts_with_all = ["linux", "dat"])]
+    iommufd: bool,
     /// Shorten what takes long, as `cargo xtask test` does
     #[arg(long)]
     short: bool,
@@ -96,7 +100,12 @@ pub struct Options {
 /// Kinds and names of scenarios, matrix cells and DAT program rows.
 pub fn names() -> Result<Vec<(&'static str, String)>> {
     let mut names = Vec::new();
-    let tables = [("guests", SCENARIOS), ("--linux", linux::SCENARIOS), ("--dat", dat::SCENARIOS)];
+    let tables = [
+        ("guests", SCENARIOS),
+        ("--linux", linux::SCENARIOS),
+        ("--dat", dat::SCENARIOS),
+        ("--iommufd", IOMMUFD),
+    ];
     for (table, scenarios) in tables {
         let of_table = scenarios.iter().map(|scenario| format!("{table}: {}", scenario.name));
         names.extend(of_table.map(|name| ("scenario", name)));
@@ -156,6 +165,7 @@ impl Default for Options {
             verbose: false,
             linux: false,
             dat: false,
+            iommufd: false,
             short: false,
             kernel: DEFAULT_KERNEL.to_owned(),
             cells: None,
@@ -173,10 +183,14 @@ impl Options {
     }
 
     fn table(&self) -> &'static [Scenario] {
-        match (self.linux, self.dat) {
-            (true, _) => linux::SCENARIOS,
-            (_, true) => dat::SCENARIOS,
-            (false, false) => SCENARIOS,
+        if self.linux {
+            linux::SCENARIOS
+        } else if self.dat {
+            dat::SCENARIOS
+        } else if self.iommufd {
+            IOMMUFD
+        } else {
+            SCENARIOS
         }
     }
 }
@@ -212,7 +226,14 @@ pub fn scenarios(options: &Options) -> Result<(usize, Vec<&'static str>)> {
         .collect();
     let stock = chosen.iter().any(|scenario| scenario.stock);
     let stock = stock.then_some(options.kernel.as_str());
-    let machine = Machine::find(&folder, stock)?;
+    let build = options.iommufd.then(|| Build::new(&folder));
+    if let Some(build) = &build
+        && let Err(error) = build.fetch()
+    {
+        println!("SKIPPED: the source of a kernel with iommufd could not be had: {error:#}");
+        return Ok((0, Vec::new()));
+    }
+    let machine = Machine::find(&folder, stock, build.as_ref())?;
     let programs = Programs::build(&folder)?;
     let prepared = start.elapsed();
 

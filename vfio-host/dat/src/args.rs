@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{ArgAction, Args as Group, Parser, Subcommand, ValueEnum};
 use dat_core::Qos;
 use dat_core::provider::{Class, Mtu, Net};
-use vfio_host::{Address, Neighbour, class};
+use vfio_host::{Address, Interface, Neighbour, class};
 
 use super::compat::Compat;
 use super::failure::Failure;
@@ -108,6 +108,8 @@ pub(crate) struct Info {
     #[arg(long)]
     pub(crate) closed: bool,
     #[command(flatten)]
+    pub(crate) iommu: Iommu,
+    #[command(flatten)]
     pub(crate) root: Root,
 }
 
@@ -149,8 +151,9 @@ pub(crate) struct Unbind {
 
 /// Checks all conditions for RDMA traffic and names remedies
 ///
-/// IOMMU, VFIO modules, locked memory, DMA entries, huge pages; of each HCA its driver, its IOMMU
-/// group, the rights to its file, its PCI link. With DEVICE only that one. If no check failed,
+/// IOMMU, VFIO modules, lockdown, locked memory, DMA entries, huge pages; of each HCA its driver and
+/// what binds it at boot, what would be lost with it, its IOMMU group, the rights to its files, its
+/// PCI link. With DEVICE only that one. If no check failed,
 /// DEVICE is opened, which resets it, and its firmware, link type, GUID and MTU are read. Exit
 /// status 1 if a check failed.
 #[derive(Group, Clone, Debug)]
@@ -162,6 +165,8 @@ pub(crate) struct Doctor {
     pub(crate) closed: bool,
     #[command(flatten)]
     pub(crate) link: Link,
+    #[command(flatten)]
+    pub(crate) iommu: Iommu,
     #[command(flatten)]
     pub(crate) root: Root,
 }
@@ -199,6 +204,18 @@ pub(crate) struct Adapter {
     pub(crate) writable_queues: bool,
     #[command(flatten)]
     pub(crate) link: Link,
+    #[command(flatten)]
+    pub(crate) iommu: Iommu,
+}
+
+/// The interface to the IOMMU.
+#[derive(Group, Clone, Copy, Debug)]
+pub(crate) struct Iommu {
+    /// The kernel's interface to the IOMMU, of a device on vfio-pci: type1 (a container of the
+    /// group), iommufd (the device's own file), or auto: iommufd where this user may use it; none
+    /// says why it takes an IOMMU
+    #[arg(long = "iommu", value_name = "INTERFACE", default_value = "auto", value_parser = interface)]
+    pub(crate) interface: Interface,
 }
 
 /// How long the link may be down.
@@ -508,6 +525,11 @@ pub(crate) fn size(text: &str) -> Result<u32, String> {
         Some(bytes @ 1..=0x10_0000) => Ok(bytes),
         Some(_) | None => Err("a size is 1 to 1M, in bytes or with K or M".into()),
     }
+}
+
+fn interface(text: &str) -> Result<Interface, String> {
+    let found = Interface::ALL.into_iter().find(|interface| interface.word() == text);
+    found.ok_or_else(|| "it is auto, type1, iommufd or none".into())
 }
 
 fn seconds(text: &str, least: f64, most: f64) -> Result<Duration, String> {

@@ -12,6 +12,7 @@ use vfio_host::sysfs::VFIO_PCI;
 use vfio_host::{Address, PciAddress};
 
 use super::args::{Bind, Unbind};
+use super::doctor::ids_at_boot;
 use super::failure::Failure;
 use super::hca::{self, Hca, folder};
 use super::out::Out;
@@ -67,6 +68,8 @@ struct Plan {
     driver_after: Option<String>,
     /// Reasons to refuse; empty if there are none.
     objections: Vec<String>,
+    /// A command for each of them.
+    remedies: Vec<String>,
     steps: Vec<Step>,
     done: bool,
     #[serde(skip)]
@@ -80,6 +83,7 @@ impl Plan {
             driver_before: hca.driver.clone(),
             driver_after: hca.driver.clone(),
             objections: Vec::new(),
+            remedies: Vec::new(),
             steps: Vec::new(),
             done: false,
             address: hca.address,
@@ -136,7 +140,7 @@ pub(crate) fn bind(args: &Bind, out: &Out) -> Result<End, Failure> {
     for hca in &hcas {
         let mut plan = Plan::new(hca);
         if !hca.on_vfio() {
-            plan.objections = objections(&tree, hca);
+            (plan.objections, plan.remedies) = losses(&tree, hca).into_iter().unzip();
             plan.hand_over(VFIO_PCI);
         }
         plans.push(plan);
@@ -199,7 +203,7 @@ fn report(
             line(&format!("{}: bound to vfio-pci already", plan.device));
             continue;
         }
-        for objection in &plan.objections {
+        for (objection, remedy) in plan.objections.iter().zip(&plan.remedies) {
             let verb = if args.force {
                 "will be lost"
             } else {
@@ -207,6 +211,9 @@ fn report(
                 "refused"
             };
             line(&format!("{}: {verb}: {objection}", plan.device));
+            if !args.force {
+                line(&format!("  -> {remedy}"));
+            }
         }
         if args.check {
             line(&format!("{}: would do, as root:", plan.device));
@@ -234,14 +241,19 @@ fn report(
     Ok(if refused || objected { End::Failed } else { End::Ok })
 }
 
-/// Returns what this machine would lose.
-fn objections(tree: &Tree, hca: &Hca) -> Vec<String> {
-    let mut found: Vec<String> =
-        hca.netdevs.iter().flat_map(|name| netdev::carries(tree, name)).collect();
+/// Returns what this machine would lose with the function's driver, each with the command that gives
+/// it up first.
+pub(crate) fn losses(tree: &Tree, hca: &Hca) -> Vec<(String, String)> {
+    let carried = hca.netdevs.iter().flat_map(|name| netdev::carries(tree, name));
+    let mut found: Vec<(String, String)> = carried
+        .map(|(name, words)| {
+            (words, format!("from another interface: sudo ip addr flush dev {name}"))
+        })
+        .collect();
     if hca.virtual_functions > 0 {
-        found.push(format!(
-            "its {} virtual functions vanish with its driver",
-            hca.virtual_functions
+        found.push((
+            format!("its {} virtual functions vanish with its driver", hca.virtual_functions),
+            format!("echo 0 | sudo tee {}/sriov_numvfs", folder(&hca.address)),
         ));
     }
     found
@@ -273,16 +285,17 @@ fn leftovers(tree: &Tree, hcas: &[Hca], asked: &[String]) -> Vec<String> {
 /// Unbinds devices from vfio-pci.
 pub(crate) fn unbind(args: &Unbind, out: &Out) -> Result<End, Failure> {
     let tree = args.root.tree();
+    let hcas = hcas(&tree, &args.devices)?;
     let mut plans = Vec::new();
-    for hca in hcas(&tree, &args.devices)? {
-        let mut plan = Plan::new(&hca);
+    for hca in &hcas {
+        let mut plan = Plan::new(hca);
         if hca.driver.is_none() || hca.on_vfio() {
             plan.hand_over("");
         }
         plans.push(plan);
     }
     let mut text = String::new();
-    for plan in &mut plans {
+    for (plan, hca) in plans.iter_mut().zip(&hcas) {
         if let (true, Some(driver)) = (plan.steps.is_empty(), &plan.driver_before) {
             text.push_str(&format!("{} has its driver {driver} already\n", plan.device));
             continue;
@@ -302,7 +315,13 @@ pub(crate) fn unbind(args: &Unbind, out: &Out) -> Result<End, Failure> {
                     "{}: the kernel bound it to vfio-pci again",
                     plan.device
                 ))
-                .remedy("look for an `ids=` option of vfio-pci in /etc/modprobe.d and on the kernel's command line"));
+                .remedy(match ids_at_boot(&tree, hca) {
+                    Some(place) => format!("take it out of {place}, and restart"),
+                    None => {
+                        "look for an `ids=` option of vfio-pci: modprobe --showconfig | grep vfio"
+                            .into()
+                    }
+                }));
             }
             Some(driver) => text.push_str(&format!("{}: {before} -> {driver}\n", plan.device)),
             None => text.push_str(&format!(

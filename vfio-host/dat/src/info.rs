@@ -3,10 +3,10 @@
 use dat_core::provider::{Fault, Provider};
 use hca_mlx5::{Congestion, Mlx5};
 use serde::Serialize;
-use vfio_host::{Address, Host, Opened, Trouble};
+use vfio_host::{Address, Host, Interface, Opened, Trouble};
 
 use super::End;
-use super::args::{Info, Link};
+use super::args::{Info, Iommu, Link};
 use super::doctor::{Check, State};
 use super::failure::Failure;
 use super::hca::{self, Hca};
@@ -17,6 +17,8 @@ use super::traffic::{await_link, bring_up_config, open_device};
 #[derive(Clone, Debug, Serialize)]
 struct Said {
     pci_id: Option<String>,
+    /// The kernel's interface to the IOMMU, if the device is on vfio-pci.
+    iommu: Option<&'static str>,
     firmware: String,
     link_type: &'static str,
     /// The port carries traffic.
@@ -101,7 +103,7 @@ pub(crate) fn run(info: &Info, out: &Out) -> Result<End, Failure> {
     let mut rows = machine.as_ref().map_or(Vec::new(), of_machine);
     let opens = machine.as_ref().is_none_or(Hca::on_vfio) && !info.closed && tree.is_machine();
     let said = if opens {
-        match ask(&info.device, None) {
+        match ask(&info.device, info.iommu, None) {
             Ok(said) => Some(said),
             Err(failure) => {
                 // Print what the kernel knows even if the device cannot be opened.
@@ -166,6 +168,7 @@ fn of_device(said: &Said) -> Vec<Vec<String>> {
     let id = said.pci_id.as_deref().unwrap_or("-");
     let mut rows = vec![
         row("PCI ID", id),
+        row("IOMMU interface", said.iommu.unwrap_or("-")),
         row("firmware", &said.firmware),
         row("link type", format!("{}, {up}", said.link_type)),
         row(
@@ -194,14 +197,18 @@ fn of_device(said: &Said) -> Vec<Vec<String>> {
 }
 
 /// Opens a device, reads its properties and closes it. With `wait` it waits for the link.
-fn ask(device: &Address, wait: Option<Link>) -> Result<Said, Failure> {
-    match open_device(device)? {
-        Opened::Vfio(host) => asked(&host, wait),
-        Opened::User(host) => asked(&host, wait),
+fn ask(device: &Address, iommu: Iommu, wait: Option<Link>) -> Result<Said, Failure> {
+    match open_device(device, iommu)? {
+        Opened::Vfio(host) => asked(&host, Some(host.interface()), wait),
+        Opened::User(host) => asked(&host, None, wait),
     }
 }
 
-fn asked<H: Host>(host: &H, wait: Option<Link>) -> Result<Said, Failure> {
+fn asked<H: Host>(
+    host: &H,
+    interface: Option<Interface>,
+    wait: Option<Link>,
+) -> Result<Said, Failure> {
     let failed = |fault: Fault| match host.trouble() {
         Some(trouble @ Trouble::Gone(_)) => trouble.into(),
         Some(_) | None => Failure::fault(host.name(), fault),
@@ -225,6 +232,7 @@ fn asked<H: Host>(host: &H, wait: Option<Link>) -> Result<Said, Failure> {
     let id = host.config_space().ok().and_then(|space| space.id());
     Ok(Said {
         pci_id: id.map(|(vendor, device)| format!("{vendor:04x}:{device:04x}")),
+        iommu: interface.map(Interface::word),
         firmware: format!("{major}.{minor}.{sub:04}"),
         // Bring-up refuses any other kind of port with an error.
         link_type: "Ethernet",
@@ -246,8 +254,8 @@ fn asked<H: Host>(host: &H, wait: Option<Link>) -> Result<Said, Failure> {
 }
 
 /// Returns the checks of `dat doctor` that need an open device.
-pub(crate) fn checks(device: &Address, link: Link) -> Vec<Check> {
-    let said = match ask(device, Some(link)) {
+pub(crate) fn checks(device: &Address, iommu: Iommu, link: Link) -> Vec<Check> {
+    let said = match ask(device, iommu, Some(link)) {
         Ok(said) => said,
         Err(failure) => {
             let check = Check::new("opens", State::Fail, failure.cause).of(device);
@@ -294,7 +302,8 @@ pub(crate) fn checks(device: &Address, link: Link) -> Vec<Check> {
             "opens",
             State::Ok,
             format!(
-                "it was reset, brought up and given back; {} interrupt vectors",
+                "it was reset, brought up and given back{}; {} interrupt vectors",
+                said.iommu.map_or_else(String::new, |iommu| format!(", by {iommu}")),
                 said.interrupt_vectors
             ),
         ),

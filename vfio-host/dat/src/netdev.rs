@@ -14,8 +14,9 @@ const REJECT: u64 = 0x200;
 /// Scope of a global IPv6 address.
 const GLOBAL: &str = "00";
 
-/// Returns texts about the addresses and routes of the interface `name` and those stacked on it.
-pub(crate) fn carries(tree: &Tree, name: &str) -> Vec<String> {
+/// Returns texts about the addresses and routes of the interface `name` and those stacked on it,
+/// each with the interface that has it.
+pub(crate) fn carries(tree: &Tree, name: &str) -> Vec<(String, String)> {
     let mut names = BTreeSet::new();
     let mut found = vec![name.to_owned()];
     while let Some(name) = found.pop() {
@@ -31,9 +32,8 @@ pub(crate) fn carries(tree: &Tree, name: &str) -> Vec<String> {
     }
     let mut said = Vec::new();
     for name in &names {
-        said.extend(routes_v4(tree, name));
-        said.extend(routes_v6(tree, name));
-        said.extend(addresses_v6(tree, name));
+        let texts = [routes_v4(tree, name), routes_v6(tree, name), addresses_v6(tree, name)];
+        said.extend(texts.into_iter().flatten().map(|text| (name.clone(), text)));
     }
     said
 }

@@ -28,7 +28,7 @@ impl Tree {
     }
 
     fn check(&self, address: &str) -> Result<u32, Error> {
-        Sysfs::at(self.0.path()).check(address.parse().unwrap())
+        Sysfs::at(self.0.path()).check(address.parse().unwrap(), Interface::Auto)
     }
 }
 
@@ -95,4 +95,52 @@ fn a_shared_group_names_its_members_and_a_remedy_for_each() {
          echo 0000:3b:00.1 > /sys/bus/pci/devices/0000:3b:00.1/driver/unbind; \
          echo 0000:3b:00.1 > /sys/bus/pci/drivers_probe"
     );
+}
+
+#[test]
+fn a_group_that_vfio_made_without_an_iommu_is_refused() {
+    let tree = Tree::new().add("0000:3b:00.0", Some("vfio-pci"), Some(7));
+    let name = tree.0.path().join("sys/kernel/iommu_groups/7/name");
+    fs::write(name, "vfio-noiommu\n").unwrap();
+    let (kind, text) = refused(&tree);
+    assert_eq!(kind, Kind::NoIommu);
+    for words in ["noiommu-7", "all of this machine's memory", "intel_iommu=on", "echo N > "] {
+        assert!(text.contains(words), "{text}");
+    }
+    let address = "0000:3b:00.0".parse().unwrap();
+    let error = Sysfs::at(tree.0.path()).check(address, Interface::None).unwrap_err();
+    assert_eq!(error.kind(), Kind::Unsupported);
+    assert!(error.to_string().contains("physical addresses"), "{error}");
+}
+
+#[test]
+fn iommufd_is_chosen_where_its_files_may_be_used() {
+    let tree = Tree::new().add("0000:3b:00.0", Some("vfio-pci"), Some(7));
+    let root = tree.0.path();
+    let sysfs = Sysfs::at(root);
+    let address = "0000:3b:00.0".parse().unwrap();
+    let chosen = |wanted, may: bool| {
+        sysfs.access(address, 7, wanted, |_| may).map(|access| access.interface)
+    };
+    let file = |path: &str| {
+        let path = root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "").unwrap();
+    };
+    file("dev/vfio/7");
+    assert_eq!(chosen(Interface::Auto, true), Ok(Interface::Type1));
+    assert_eq!(chosen(Interface::Iommufd, true).unwrap_err().kind(), Kind::Unsupported);
+    // The function's file without iommufd's is not enough.
+    fs::create_dir_all(sysfs.path(address).join("vfio-dev/vfio3")).unwrap();
+    file("dev/vfio/devices/vfio3");
+    assert_eq!(chosen(Interface::Auto, true), Ok(Interface::Type1));
+    file("dev/iommu");
+    assert_eq!(chosen(Interface::Auto, true), Ok(Interface::Iommufd));
+    assert_eq!(chosen(Interface::Auto, false), Ok(Interface::Type1));
+    assert_eq!(chosen(Interface::Type1, true), Ok(Interface::Type1));
+    assert_eq!(chosen(Interface::Iommufd, false), Ok(Interface::Iommufd));
+    fs::remove_file(root.join("dev/vfio/7")).unwrap();
+    assert_eq!(chosen(Interface::Auto, false), Ok(Interface::Iommufd));
+    let access = sysfs.access(address, 7, Interface::Auto, |_| true).unwrap();
+    assert_eq!(access.files, ["/dev/iommu", "/dev/vfio/devices/vfio3"]);
 }

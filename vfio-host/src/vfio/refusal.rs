@@ -75,7 +75,7 @@ pub(super) fn map(error: &io::Error, mapping: &Mapping, limits: Limits) -> Error
             "the process has no memory there, or none that the device could be given with these rights",
             "lend memory that is mapped, and may be written if the device is to write to it; no memory of a file that others share",
         ),
-        (Some(libc::EINVAL | libc::EEXIST), _) => Error::new(
+        (Some(libc::EINVAL | libc::EEXIST | libc::EADDRINUSE), _) => Error::new(
             Kind::Iova,
             object,
             format!("the IOMMU does not take the address: {error}"),
@@ -116,39 +116,77 @@ pub(super) fn container(error: &VfioError) -> Error {
     }
 }
 
+/// Makes the error of a file that cannot be opened.
+pub(super) fn open(error: &io::Error, node: &str, address: PciAddress) -> Error {
+    match error.kind() {
+        _ if error.raw_os_error() == Some(libc::EPERM) => Error::new(
+            Kind::Permission,
+            node,
+            format!("the container's list of devices does not have it, which {address} needs"),
+            format!("start the container with --device {node}"),
+        ),
+        io::ErrorKind::PermissionDenied => Error::new(
+            Kind::Permission,
+            node,
+            format!("this user may not open it, which {address} needs"),
+            format!("as root: chown $USER {node}"),
+        ),
+        io::ErrorKind::NotFound => Error::new(
+            Kind::NotBound,
+            node,
+            format!("the kernel offers no such file for {address}"),
+            "as root: modprobe vfio-pci, and bind the function to it",
+        ),
+        _ if error.raw_os_error() == Some(libc::EBUSY) => Error::new(
+            Kind::Busy,
+            node,
+            format!("another program has it open, and with it {address}"),
+            format!("end it; `fuser {node}` names it"),
+        ),
+        _ => Error::new(Kind::Refused, node, format!("cannot be opened: {error}"), ""),
+    }
+}
+
+fn interrupts(address: PciAddress, module: &str) -> Error {
+    Error::new(
+        Kind::NoIommu,
+        address.to_string(),
+        "the IOMMU does not remap interrupts, so a device could forge them",
+        format!(
+            "switch interrupt remapping on; or, trusting the device, as root: echo 1 > /sys/module/{module}/parameters/allow_unsafe_interrupts"
+        ),
+    )
+}
+
+/// Makes the error of a device that iommufd refuses.
+pub(super) fn iommufd(error: &io::Error, address: PciAddress) -> Error {
+    match error.raw_os_error() {
+        Some(libc::EPERM) => interrupts(address, "iommufd"),
+        // Of a device that is open, the kernel says either.
+        Some(libc::EBUSY | libc::EINVAL) => Error::new(
+            Kind::Busy,
+            address.to_string(),
+            format!("another program has it, or its IOMMU group, open: {error}"),
+            "end it; `fuser /dev/vfio/devices/* /dev/vfio/*` names it",
+        ),
+        _ => Error::new(
+            Kind::Refused,
+            address.to_string(),
+            format!("iommufd refused the function: {error}"),
+            "see the kernel's log (dmesg)",
+        ),
+    }
+}
+
 /// Makes the error of a refused device.
 #[expect(clippy::wildcard_enum_match_arm, reason = "of the errors, those that have a remedy")]
 pub(super) fn device(error: &VfioError, address: PciAddress, group: u32, sysfs: &Sysfs) -> Error {
-    let node = format!("/dev/vfio/{group}");
     match error {
-        VfioError::OpenGroup(error, _) => match error.kind() {
-            io::ErrorKind::PermissionDenied => Error::new(
-                Kind::Permission,
-                node.clone(),
-                format!("this user may not open it, the IOMMU group of {address}"),
-                format!("as root: chown $USER {node}"),
-            ),
-            io::ErrorKind::NotFound => Error::new(
-                Kind::NotBound,
-                node,
-                format!("the kernel offers no such group for {address}"),
-                "as root: modprobe vfio-pci, and bind the function to it",
-            ),
-            _ if error.raw_os_error() == Some(libc::EBUSY) => Error::new(
-                Kind::Busy,
-                node.clone(),
-                format!("another program has the IOMMU group of {address} open"),
-                format!("end it; `fuser {node}` names it"),
-            ),
-            _ => Error::new(Kind::Refused, node, format!("cannot be opened: {error}"), ""),
-        },
+        VfioError::OpenGroup(error, _) => open(error, &format!("/dev/vfio/{group}"), address),
         VfioError::GroupViable => not_viable(address, group, &sysfs.blocking(group)),
-        VfioError::ContainerSetIOMMU(error) if error.errno() == libc::EPERM => Error::new(
-            Kind::NoIommu,
-            address.to_string(),
-            "the IOMMU does not remap interrupts, so a device could forge them",
-            "switch interrupt remapping on; or, trusting the device, as root: echo 1 > /sys/module/vfio_iommu_type1/parameters/allow_unsafe_interrupts",
-        ),
+        VfioError::ContainerSetIOMMU(error) if error.errno() == libc::EPERM => {
+            interrupts(address, "vfio_iommu_type1")
+        }
         other => Error::new(
             Kind::Refused,
             address.to_string(),

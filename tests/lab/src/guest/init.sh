@@ -7,6 +7,7 @@ busybox mount -t sysfs sys /sys
 busybox mount -t tmpfs tmp /tmp
 
 for module in /modules/*.ko; do
+    test -e "$module" || continue
     name=${module##*/??-}
     busybox insmod "$module" $(busybox cat "/modules/${name%.ko}.parameters" 2>/dev/null) || echo "@@ $module does not load"
 done

@@ -12,6 +12,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, anyhow, ensure};
 
+use super::iommufd::Build;
 use super::modules::{self, Module};
 use super::stock::Stock;
 use super::{packages, packages::Tree, vmlinux};
@@ -50,8 +51,8 @@ pub(crate) struct Machine {
 
 impl Machine {
     /// Finds everything, or fetches it into `folder`; and stock Linux of a version, if one is
-    /// named.
-    pub(crate) fn find(folder: &Path, stock: Option<&str>) -> Result<Self> {
+    /// named. Guests of VFIO have the kernel of `build`, if there is one.
+    pub(crate) fn find(folder: &Path, stock: Option<&str>, build: Option<&Build>) -> Result<Self> {
         fs::create_dir_all(folder)?;
         let finder = Finder { folder, tree: OnceCell::new() };
         let (qemu, of_tree) = finder.qemu()?;
@@ -68,22 +69,28 @@ impl Machine {
         if probe(&qemu, &["-run-with", "help"]).contains("exit-with-parent") {
             options.extend(["-run-with".into(), "exit-with-parent=on".into()]);
         }
-        let (image, modules) = finder.kernel()?;
-        let bytes = fs::read(&image).with_context(|| format!("{}", image.display()))?;
-        let kernel = folder.join("vmlinux");
-        let elf = vmlinux::extract(&bytes, |name| finder.tool(name))
-            .with_context(|| format!("{}", image.display()))?;
-        fs::write(&kernel, elf)?;
+        let tool = |name: &str| finder.tool(name);
+        let (image, kernel, modules) = if let Some(build) = build {
+            let kernel = build.build()?;
+            (kernel.clone(), kernel, Vec::new())
+        } else {
+            let (image, modules) = finder.kernel()?;
+            let bytes = fs::read(&image).with_context(|| format!("{}", image.display()))?;
+            let kernel = folder.join("vmlinux");
+            let elf =
+                vmlinux::extract(&bytes, tool).with_context(|| format!("{}", image.display()))?;
+            fs::write(&kernel, elf)?;
+            (image, kernel, modules::in_order(&modules, &MODULES, &tool)?)
+        };
         println!("  QEMU    {}", shown(&qemu));
         println!("  kernel  {}", image.display());
-        let tool = |name: &str| finder.tool(name);
         let stock = stock.map(|version| Stock::find(folder, version, &tool));
         Ok(Self {
             qemu,
             options,
             modules_of_qemu,
             kernel,
-            modules: modules::in_order(&modules, &MODULES, &tool)?,
+            modules,
             busybox: finder.busybox()?,
             stock: stock.transpose()?,
         })

@@ -3,6 +3,7 @@
 mod bare_metal;
 mod boot;
 mod conformance;
+mod first_boot;
 mod isolation;
 mod rude;
 mod two_guests;
@@ -73,6 +74,12 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         run: isolation::run,
         stock: false,
     },
+    Scenario {
+        name: "first-boot",
+        about: "from the boot to dat ping: a link that comes after 20 s, an MTU of 1500 on the way, functions without a MAC",
+        run: first_boot::type1,
+        stock: false,
+    },
     Scenario { name: "vf", about: "the same on virtual functions", run: vf::run, stock: false },
     Scenario {
         name: "bare-metal",
@@ -84,6 +91,28 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         name: "rude",
         about: "limits, shared groups, lost devices and dead servers end soon, with the message that helps",
         run: rude::run,
+        stock: false,
+    },
+];
+
+/// Those of guests whose kernel has iommufd.
+pub(crate) const IOMMUFD: &[Scenario] = &[
+    Scenario {
+        name: "first-boot",
+        about: "from the boot to dat ping, between a function on type 1 and one on iommufd, both ways",
+        run: first_boot::both,
+        stock: false,
+    },
+    Scenario {
+        name: "vfio",
+        about: "all the demo does, through iommufd; interrupts, a reset in mid-traffic, a hundred opens",
+        run: vfio::run,
+        stock: false,
+    },
+    Scenario {
+        name: "isolation",
+        about: "the device reaches what the driver has mapped by iommufd, and nothing else",
+        run: isolation::run,
         stock: false,
     },
 ];

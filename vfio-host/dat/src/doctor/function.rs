@@ -1,15 +1,22 @@
-//! Checks of one function: driver, IOMMU group, rights to its file, PCI link.
+//! Checks of one function: driver, what binds it at boot, what is lost with it, IOMMU group, PCI
+//! link.
 
-use super::super::group;
-use super::super::hca::{Hca, UNKNOWN};
-use super::super::process::Process;
+use vfio_host::Interface;
+use vfio_host::sysfs::VFIO_PCI;
+
+use super::super::hca::{Hca, UNKNOWN, folder};
 use super::super::tree::Tree;
-use super::{Check, State};
+use super::super::{bind, group};
+use super::{Check, State, access};
 
 /// Returns all checks of a function.
-pub(super) fn checks(tree: &Tree, hca: &Hca) -> Vec<Check> {
-    let mut checks = vec![what(hca), driver(hca), viable(tree, hca)];
-    checks.extend(file(tree, hca));
+pub(super) fn checks(tree: &Tree, hca: &Hca, wanted: Interface) -> Vec<Check> {
+    let mut checks = vec![what(hca), driver(hca)];
+    checks.extend(driver_override(tree, hca));
+    checks.extend(at_boot(tree, hca));
+    checks.extend(losses(tree, hca));
+    checks.push(viable(tree, hca));
+    checks.extend(access::checks(tree, hca, wanted));
     checks.extend(link(hca));
     checks.into_iter().map(|check| check.of(&hca.address)).collect()
 }
@@ -50,12 +57,85 @@ fn driver(hca: &Hca) -> Check {
     }
 }
 
+/// Warns about an override that names another driver than the one that is bound.
+fn driver_override(tree: &Tree, hca: &Hca) -> Option<Check> {
+    let file = format!("{}/driver_override", folder(&hca.address));
+    let name = tree.text(&file).filter(|name| !name.is_empty() && name != "(null)")?;
+    if hca.driver.as_ref() == Some(&name) {
+        return None;
+    }
+    let found = format!("it names {name}: the kernel will bind the function to no other driver");
+    let check = Check::new("driver_override", State::Warn, found);
+    Some(check.remedy(format!("echo | sudo tee {file} (dat bind writes it anew)")))
+}
+
+/// Returns what hands a function over to vfio-pci at each boot: the place, as users know it.
+pub(crate) fn ids_at_boot(tree: &Tree, hca: &Hca) -> Option<String> {
+    let id = format!("15b3:{:04x}", hca.device_id);
+    // An ID may have subsystem and class behind it.
+    let names = |list: &str| {
+        list.split(',').any(|word| {
+            word.strip_prefix(&id)
+                .is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_hexdigit()))
+        })
+    };
+    let line = tree.text("/proc/cmdline").unwrap_or_default();
+    let word = line.split_whitespace().find(|word| {
+        let ids = word.strip_prefix("vfio-pci.ids=").or(word.strip_prefix("vfio_pci.ids="));
+        ids.is_some_and(names)
+    });
+    if let Some(word) = word {
+        return Some(format!("{word} on the kernel's command line"));
+    }
+    let files =
+        tree.names("/etc/modprobe.d").into_iter().map(|name| format!("/etc/modprobe.d/{name}"));
+    let options = |file: &String| {
+        let text = tree.text(file).unwrap_or_default();
+        text.lines().any(|line| {
+            let mut words = line.split_whitespace();
+            words.next() == Some("options")
+                && words.next().is_some_and(|module| module.replace('-', "_") == "vfio_pci")
+                && words.any(|word| word.strip_prefix("ids=").is_some_and(names))
+        })
+    };
+    files.into_iter().find(options).map(|file| format!("ids= in {file}"))
+}
+
+fn at_boot(tree: &Tree, hca: &Hca) -> Option<Check> {
+    let place = ids_at_boot(tree, hca)?;
+    let found =
+        format!("every 15b3:{:04x} of this machine goes to {VFIO_PCI}, by {place}", hca.device_id);
+    let check = Check::new("at boot", State::Warn, found);
+    Some(check.remedy(format!(
+        "if one of them shall stay the kernel's: take it out there, sudo update-initramfs -u (or dracut -f), restart; then sudo dat bind {}",
+        hca.address
+    )))
+}
+
+/// Warns about what the machine loses when the function leaves its driver.
+fn losses(tree: &Tree, hca: &Hca) -> Option<Check> {
+    let losses = bind::losses(tree, hca);
+    if losses.is_empty() {
+        return None;
+    }
+    let (words, remedies): (Vec<_>, Vec<_>) = losses.into_iter().unzip();
+    let check = Check::new("in use", State::Warn, words.join("; "));
+    Some(remedies.into_iter().fold(check, |check, remedy| {
+        if check.remedy.contains(&remedy) { check } else { check.remedy(remedy) }
+    }))
+}
+
 fn viable(tree: &Tree, hca: &Hca) -> Check {
     const NAME: &str = "IOMMU group";
     let Some(number) = hca.iommu_group else {
         return Check::new(NAME, State::Fail, "it is in none: it is not behind an IOMMU")
             .remedy("see the check IOMMU");
     };
+    if tree.kernel().is_unsafe(number)
+        && let Err(error) = tree.kernel().check(hca.address, Interface::Auto)
+    {
+        return Check::failed(NAME, &error);
+    }
     let members = group::members(tree, number);
     let others: Vec<String> = members
         .iter()
@@ -77,39 +157,6 @@ fn viable(tree: &Tree, hca: &Hca) -> Check {
         }
         Some(_) | None => Check::new(NAME, State::Ok, found),
     }
-}
-
-/// Checks the rights to the file of the group, which exists once a device of it is bound.
-fn file(tree: &Tree, hca: &Hca) -> Option<Check> {
-    const NAME: &str = "rights";
-    let path = format!("/dev/vfio/{}", hca.iommu_group?);
-    if !hca.on_vfio() {
-        return None;
-    }
-    let Some(rights) = tree.rights(&path) else {
-        return Some(
-            Check::new(NAME, State::Fail, format!("{path} is not there"))
-                .remedy("in a container: pass it in; else look at udev"),
-        );
-    };
-    let process = Process::new(tree);
-    let user = process.user();
-    Some(match process.may_use(&rights) {
-        Some(true) => Check::new(NAME, State::Ok, format!("{user} may open {path}")),
-        Some(false) => Check::new(
-            NAME,
-            State::Fail,
-            format!(
-                "{user} may not open {path} (owner {}, group {}, mode {:o})",
-                rights.uid,
-                rights.gid,
-                rights.mode & 0o777
-            ),
-        )
-        .remedy(format!("until it is bound anew: sudo chown $USER {path}"))
-        .remedy("for good, in /etc/udev/rules.d: SUBSYSTEM==\"vfio\", GROUP=\"your-group\", MODE=\"0660\""),
-        None => Check::new(NAME, State::Warn, format!("the user ID cannot be read; {path} exists")),
-    })
 }
 
 fn link(hca: &Hca) -> Option<Check> {

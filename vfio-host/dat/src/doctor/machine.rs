@@ -1,8 +1,8 @@
-//! Checks of the machine: IOMMU, VFIO, locked memory, DMA entries, huge pages.
+//! Checks of the machine: IOMMU, VFIO, lockdown, locked memory, DMA entries, huge pages.
 
 use std::collections::BTreeSet;
 
-use vfio_host::sysfs::ENTRY_LIMIT;
+use vfio_host::sysfs::{ENTRY_LIMIT, UNSAFE_MODE};
 
 use super::super::needs::Needs;
 use super::super::process::{Memlock, Process, memlock};
@@ -17,8 +17,9 @@ pub(super) fn checks(tree: &Tree) -> Vec<Check> {
     let needs = Needs::default();
     let mut checks = vec![iommu(tree)];
     checks.extend(unsafe_mode(tree));
+    checks.push(modules(tree));
+    checks.extend(lockdown(tree));
     checks.extend([
-        modules(tree),
         locked(&needs, memlock(tree), &Process::new(tree)),
         entries(&needs, tree),
         huge_pages(&needs, tree),
@@ -79,14 +80,14 @@ fn iommu(tree: &Tree) -> Check {
 
 /// Warns about VFIO's mode without an IOMMU, which this driver does not use.
 fn unsafe_mode(tree: &Tree) -> Option<Check> {
-    let on = tree.text("/sys/module/vfio/parameters/enable_unsafe_noiommu_mode")? == "Y";
+    let on = tree.text(UNSAFE_MODE)? == "Y";
     on.then(|| {
         Check::new(
             "no-IOMMU mode",
             State::Warn,
             "VFIO's unsafe mode without an IOMMU is on; it is not used here",
         )
-        .remedy("echo N | sudo tee /sys/module/vfio/parameters/enable_unsafe_noiommu_mode")
+        .remedy(format!("echo N | sudo tee {UNSAFE_MODE}"))
     })
 }
 
@@ -95,10 +96,11 @@ fn modules(tree: &Tree) -> Check {
     if !tree.exists("/sys/bus/pci/drivers/vfio-pci") {
         missing.push("vfio-pci");
     }
-    if !tree.exists("/sys/module/vfio_iommu_type1") {
+    let iommufd = tree.exists("/dev/iommu");
+    if !iommufd && !tree.exists("/sys/module/vfio_iommu_type1") {
         missing.push("vfio_iommu_type1");
     }
-    if missing.is_empty() && !tree.exists("/dev/vfio/vfio") {
+    if missing.is_empty() && !iommufd && !tree.exists("/dev/vfio/vfio") {
         return Check::new(
             "VFIO",
             State::Fail,
@@ -107,10 +109,27 @@ fn modules(tree: &Tree) -> Check {
         .remedy("in a container: pass /dev/vfio in; else look at udev");
     }
     if missing.is_empty() {
-        return Check::new("VFIO", State::Ok, "vfio-pci and vfio_iommu_type1 are there");
+        let module = if iommufd { "iommufd" } else { "vfio_iommu_type1" };
+        return Check::new("VFIO", State::Ok, format!("vfio-pci and {module} are there"));
     }
     Check::new("VFIO", State::Fail, format!("not loaded: {}", missing.join(", ")))
         .remedy(format!("sudo modprobe -a {}", missing.join(" ")))
+}
+
+/// Says what a kernel that is locked down (Secure Boot) still does.
+fn lockdown(tree: &Tree) -> Option<Check> {
+    let modes = tree.text("/sys/kernel/security/lockdown")?;
+    let mode = modes.split_once('[')?.1.split_once(']')?.0.to_owned();
+    if mode == "none" {
+        return None;
+    }
+    let found = format!("{mode}: VFIO works; setpci, and modules without a signature, do not");
+    let check = Check::new("lockdown", State::Ok, found);
+    Some(if tree.exists("/sys/bus/pci/drivers/vfio-pci") {
+        check
+    } else {
+        check.remedy("if modprobe vfio-pci says \"Key was rejected\": it was built by hand; use the distribution's, or sudo mokutil --import its key")
+    })
 }
 
 /// Formats bytes in MiB, rounded up, because a need must not be rounded down.

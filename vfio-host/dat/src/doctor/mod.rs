@@ -3,8 +3,11 @@
 //! Every check is a row: its name, its device, the result, the finding, the remedies. The checks of
 //! the machine and of a device read files. The device is opened only if all other checks pass.
 
+mod access;
 mod function;
 mod machine;
+
+pub(crate) use function::ids_at_boot;
 
 use serde::Serialize;
 use vfio_host::Address;
@@ -67,6 +70,11 @@ impl Check {
         self
     }
 
+    /// Makes a failed check of an error of the library.
+    pub(crate) fn failed(check: &'static str, error: &vfio_host::Error) -> Self {
+        Self::new(check, State::Fail, error.cause()).remedy(error.remedy())
+    }
+
     /// Adds a remedy.
     #[must_use]
     pub(crate) fn remedy(mut self, remedy: impl Into<String>) -> Self {
@@ -91,12 +99,13 @@ pub(crate) fn run(doctor: &Doctor, out: &Out) -> Result<End, Failure> {
             let all = hca::all(&tree);
             checks.push(present(&all));
             for hca in all.iter().filter(|hca| hca.supported) {
-                checks.extend(function::checks(&tree, hca));
+                checks.extend(function::checks(&tree, hca, doctor.iommu.interface));
             }
         }
         Some(Address::Pci(address)) => {
             checks.extend(machine::checks(&tree));
-            checks.extend(function::checks(&tree, &hca::one(&tree, *address)?));
+            let hca = hca::one(&tree, *address)?;
+            checks.extend(function::checks(&tree, &hca, doctor.iommu.interface));
         }
         // Such a device needs nothing of this machine except the socket.
         Some(Address::User(_)) => {}
@@ -106,7 +115,7 @@ pub(crate) fn run(doctor: &Doctor, out: &Out) -> Result<End, Failure> {
         && tree.is_machine()
         && well(&checks)
     {
-        checks.extend(info::checks(device, doctor.link));
+        checks.extend(info::checks(device, doctor.iommu, doctor.link));
     }
     let report = Report { well: well(&checks), checks };
     out.result(&report, &words(&report, &tree))?;

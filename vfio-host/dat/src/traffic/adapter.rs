@@ -9,7 +9,7 @@ use hca_mlx5::cmd::dump::{Dump, Observer};
 use tracing::{debug, info, trace, warn};
 use vfio_host::{Address, Host, Nic, NicStorage, Opened, Options, WaitError, class};
 
-use super::super::args::{Adapter, Link};
+use super::super::args::{Adapter, Iommu, Link};
 use super::super::failure::Failure;
 use super::super::signals;
 
@@ -69,6 +69,7 @@ pub(crate) fn with<T: Task>(adapter: &Adapter, task: T) -> Result<T::Report, Fai
         config = config.with_path_mtu(mtu);
     }
     let mut options = options();
+    options.interface = adapter.iommu.interface;
     if adapter.writable_queues {
         options.read_only = 0;
     }
@@ -79,13 +80,17 @@ pub(crate) fn with<T: Task>(adapter: &Adapter, task: T) -> Result<T::Report, Fai
 }
 
 /// Opens the device.
-pub(crate) fn open(device: &Address) -> Result<Opened, Failure> {
-    open_with(device, &options())
+pub(crate) fn open(device: &Address, iommu: Iommu) -> Result<Opened, Failure> {
+    open_with(device, &Options { interface: iommu.interface, ..options() })
 }
 
 fn open_with(device: &Address, options: &Options) -> Result<Opened, Failure> {
     info!("opening {device}");
-    vfio_host::open(device, options).map_err(Failure::from)
+    let opened = vfio_host::open(device, options)?;
+    if let Opened::Vfio(host) = &opened {
+        info!("{device}: the IOMMU by {}", host.interface().word());
+    }
+    Ok(opened)
 }
 
 fn on<'p, H: Host, T: Task>(

@@ -7,7 +7,7 @@ const B: &str = "0000:3b:00.1";
 
 /// Asserts that the text has these pieces, in this order.
 #[track_caller]
-fn says(text: &str, pieces: &[&str]) {
+pub(crate) fn says(text: &str, pieces: &[&str]) {
     let mut rest = text;
     for piece in pieces {
         let at = rest.find(piece);
@@ -19,7 +19,7 @@ fn says(text: &str, pieces: &[&str]) {
 
 /// The check of that name in the JSON of doctor.
 #[track_caller]
-fn check(run: &Run, name: &str) -> (String, String, String) {
+pub(crate) fn check(run: &Run, name: &str) -> (String, String, String) {
     let report = run.json();
     let all = report["checks"].as_array().unwrap();
     let check = all.iter().find(|check| check["check"] == name);

@@ -72,7 +72,7 @@ impl Machine {
         machine.folder("/sys/bus/pci/drivers/vfio-pci");
         machine.folder("/sys/bus/pci/drivers/mlx5_core");
         machine.file("/sys/module/vfio_iommu_type1/parameters/dma_entry_limit", "65535");
-        machine.file("/dev/vfio/vfio", "");
+        machine.public("/dev/vfio/vfio");
         let pages = "/sys/kernel/mm/hugepages/hugepages-2048kB";
         machine.file(&format!("{pages}/nr_hugepages"), "1024");
         machine.file(&format!("{pages}/free_hugepages"), "1000");
@@ -92,6 +92,18 @@ impl Machine {
         let path = self.at(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, format!("{text}\n")).unwrap();
+    }
+
+    /// A device file that only its owner may open.
+    pub(crate) fn private(&self, path: &str) {
+        self.file(path, "");
+        fs::set_permissions(self.at(path), fs::Permissions::from_mode(0o600)).unwrap();
+    }
+
+    /// A device file that everybody may open.
+    pub(crate) fn public(&self, path: &str) {
+        self.file(path, "");
+        fs::set_permissions(self.at(path), fs::Permissions::from_mode(0o666)).unwrap();
     }
 
     pub(crate) fn text(&self, path: &str) -> String {
@@ -172,9 +184,7 @@ impl Machine {
             self.file(&format!("{folder}/{name}"), text);
         }
         if driver == Some("vfio-pci") {
-            let node = format!("/dev/vfio/{group}");
-            self.file(&node, "");
-            fs::set_permissions(self.at(&node), fs::Permissions::from_mode(0o600)).unwrap();
+            self.private(&format!("/dev/vfio/{group}"));
         }
     }
 

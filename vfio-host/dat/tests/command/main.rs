@@ -8,6 +8,7 @@
 )]
 
 mod bind;
+mod conditions;
 mod conf;
 mod list_doctor;
 mod machine;

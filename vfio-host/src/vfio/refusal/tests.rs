@@ -61,6 +61,7 @@ fn a_refused_group_names_the_cause() {
     };
     for (errno, kind, remedy) in [
         (libc::EACCES, Kind::Permission, "chown $USER /dev/vfio/7"),
+        (libc::EPERM, Kind::Permission, "--device /dev/vfio/7"),
         (libc::EBUSY, Kind::Busy, "fuser /dev/vfio/7"),
         (libc::ENOENT, Kind::NotBound, "modprobe vfio-pci"),
     ] {
@@ -80,5 +81,20 @@ fn a_machine_without_vfio_names_the_module_to_load() {
     assert_eq!(open(libc::EACCES).kind(), Kind::Permission);
     for error in [open(libc::ENOENT), container(&VfioError::VfioExtension)] {
         assert!(error.remedy().contains("modprobe"), "{error}");
+    }
+}
+
+#[test]
+fn a_function_that_iommufd_refuses_names_the_cause() {
+    let address = "0000:3b:00.0".parse().unwrap();
+    for (errno, kind, remedy) in [
+        (libc::EPERM, Kind::NoIommu, "/sys/module/iommufd/parameters/allow_unsafe_interrupts"),
+        (libc::EBUSY, Kind::Busy, "fuser /dev/vfio/devices/*"),
+        (libc::EINVAL, Kind::Busy, "fuser /dev/vfio/devices/*"),
+        (libc::ENODEV, Kind::Refused, "dmesg"),
+    ] {
+        let error = iommufd(&io::Error::from_raw_os_error(errno), address);
+        assert_eq!(error.kind(), kind);
+        assert!(error.remedy().contains(remedy), "{error}");
     }
 }
