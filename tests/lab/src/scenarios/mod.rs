@@ -6,6 +6,7 @@ mod conformance;
 mod first_boot;
 mod isolation;
 mod rude;
+mod tinygrad;
 mod two_guests;
 mod vf;
 mod vfio;
@@ -91,6 +92,12 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         name: "rude",
         about: "limits, shared groups, lost devices and dead servers end soon, with the message that helps",
         run: rude::run,
+        stock: false,
+    },
+    Scenario {
+        name: "tinygrad",
+        about: "tinygrad's ConnectX driver between two models; in full, with every open fact otherwise",
+        run: tinygrad::referee,
         stock: false,
     },
 ];
