@@ -433,6 +433,7 @@ int main(int count, char **words)
 	windows();
 	requests();
 	qualifiers();
+	qualities();
 	modifications();
 	versions(words[2]);
 	MUST(IA_CLOSE(a.ia, DAT_CLOSE_ABRUPT_FLAG));

@@ -605,6 +605,39 @@ static void qualifiers(void)
 	MUST(DAT_EVD_FREE(requests));
 }
 
+/* ---- quality of service: the parameters of the first adapter give two of them a class --------------------------------------- */
+
+static void qualities(void)
+{
+	DAT_EVD_HANDLE requests = evd_of(&b, DAT_EVD_CR_FLAG, 8);
+	DAT_EP_ATTR attr = a.usual;
+	DAT_PSP_HANDLE psp;
+	DAT_EVENT event;
+
+	CHECK("a quality with a class is supported", a.provider.dat_qos_supported == (DAT_QOS_PREMIUM | DAT_QOS_ECONOMY));
+	CHECK("no other is", b.provider.dat_qos_supported == DAT_QOS_BEST_EFFORT);
+	open_end(&near, &a);
+	MUST(DAT_PSP_CREATE(b.ia, 7009, requests, DAT_PSP_CONSUMER_FLAG, &psp));
+#define CONNECT(qos) DAT_EP_CONNECT(near.ep, b.attr.ia_address_ptr, 7009, LIMIT, 0, NULL, qos, DAT_CONNECT_DEFAULT_FLAG)
+	EXPECT("dat_ep_connect with a number that is no quality", CONNECT(3), DAT_INVALID_PARAMETER, DAT_INVALID_ARG7);
+	EXPECT("dat_ep_connect with a number beyond them", CONNECT(16), DAT_INVALID_PARAMETER, DAT_INVALID_ARG7);
+	EXPECT("dat_ep_connect with a quality without a class", CONNECT(DAT_QOS_LOW_LATENCY), DAT_MODEL_NOT_SUPPORTED, 0);
+	MUST(CONNECT(DAT_QOS_PREMIUM));
+#undef CONNECT
+	CHECK("a request with a quality arrives", next(requests, &event) == DAT_CONNECTION_REQUEST_EVENT);
+	MUST(DAT_CR_REJECT(event.event_data.cr_arrival_event_data.cr_handle, 0, NULL));
+	CHECK("and is answered", next(near.conn, &event) == DAT_CONNECTION_EVENT_PEER_REJECTED);
+	MUST(DAT_EP_FREE(near.ep));
+	attr.qos = DAT_QOS_PREMIUM;
+	MUST(DAT_EP_CREATE(a.ia, a.pz, near.dto, near.dto, near.conn, &attr, &near.ep));
+	CHECK("an Endpoint's quality", attr_of(near.ep).qos == DAT_QOS_PREMIUM);
+	MUST(DAT_EP_FREE(near.ep));
+	MUST(DAT_PSP_FREE(psp));
+	MUST(DAT_EVD_FREE(near.dto));
+	MUST(DAT_EVD_FREE(near.conn));
+	MUST(DAT_EVD_FREE(requests));
+}
+
 /* ---- dat_ep_modify ------------------------------------------------------------------------------------------------------- */
 
 static void modifications(void)

@@ -9,12 +9,14 @@
     reason = "test code: a panic here is a failed test with a line number"
 )]
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use mlx5_model::Config as Card;
 use mlx5_model::server::{Server, Settings};
+use mlx5_model::wire::frame::Packet;
 
 /// Longer than the program takes.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -61,12 +63,17 @@ fn every_field_of_every_query_is_as_the_headers_have_it() {
     let folder = tempfile::tempdir().unwrap();
     let program = compile(folder.path());
     let sockets = ["a", "b"].map(|name| folder.path().join(name));
-    let settings = Settings::with_device(&Card::default(), sockets.clone());
-    let _server = Server::start(settings).unwrap();
+    let pcap = folder.path().join("pcap");
+    let settings = Settings {
+        pcap: Some(pcap.clone()),
+        ..Settings::with_device(&Card::default(), sockets.clone())
+    };
+    let server = Server::start(settings).unwrap();
     let [a, b] = [1, 2].map(|side: u8| {
         let socket = sockets[usize::from(side) - 1].display();
         format!("vfio-user:{socket} ip=192.168.7.{side}/24")
     });
+    let a = a + " qos=premium,0xb8,5 qos=economy,0x20,1";
     let said = folder.path().join("said");
     let output = std::fs::File::create(&said).unwrap();
     let mut child = Command::new(program)
@@ -99,4 +106,13 @@ fn every_field_of_every_query_is_as_the_headers_have_it() {
         bad.join("\n")
     );
     assert!(good > 500, "only {good} checks");
+    drop(server);
+    let file = std::fs::read(pcap).unwrap();
+    let mut reader = pcap_file::pcap::PcapReader::new(file.as_slice()).unwrap();
+    let mut classes = BTreeSet::new();
+    while let Some(frame) = reader.next_packet() {
+        classes.extend(Packet::parse(&frame.unwrap().data).map(|packet| packet.net.tclass));
+    }
+    // Best effort, and premium; with CM datagrams that a switch may mark.
+    assert_eq!(classes, BTreeSet::from([0, 2, 0xb8 | 2]));
 }

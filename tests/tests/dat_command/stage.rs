@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use mlx5_model::Config;
 use mlx5_model::server::{Handle, Server, Settings};
+use mlx5_model::wire::frame::Packet;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -18,7 +19,7 @@ pub(crate) const LONG: Duration = Duration::from_secs(30);
 pub(crate) struct Stage {
     pub(crate) server: Option<Handle>,
     pub(crate) sockets: Vec<PathBuf>,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Stage {
@@ -33,13 +34,32 @@ impl Stage {
 
     /// HCAs like this one.
     pub(crate) fn with(device: &Config, count: usize) -> Self {
+        Self::start(device, count, false)
+    }
+
+    /// Two HCAs and a capture of what passes between them.
+    pub(crate) fn captured() -> Self {
+        Self::start(&Config::default(), 2, true)
+    }
+
+    fn start(device: &Config, count: usize, capture: bool) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let sockets: Vec<PathBuf> = (0..count).map(|n| folder.path().join(n.to_string())).collect();
-        Self {
-            server: Some(Server::start(Settings::with_device(device, sockets.clone())).unwrap()),
-            sockets,
-            _folder: folder,
+        let pcap = capture.then(|| folder.path().join("pcap"));
+        let settings = Settings { pcap, ..Settings::with_device(device, sockets.clone()) };
+        Self { server: Some(Server::start(settings).unwrap()), sockets, folder }
+    }
+
+    /// Ends the server and returns the RoCE packets of the capture.
+    pub(crate) fn packets(mut self) -> Vec<Packet> {
+        drop(self.server.take());
+        let file = std::fs::read(self.folder.path().join("pcap")).unwrap();
+        let mut reader = pcap_file::pcap::PcapReader::new(file.as_slice()).unwrap();
+        let mut packets = Vec::new();
+        while let Some(frame) = reader.next_packet() {
+            packets.extend(Packet::parse(&frame.unwrap().data).ok());
         }
+        packets
     }
 
     /// DEVICE of an HCA.

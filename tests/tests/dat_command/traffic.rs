@@ -88,6 +88,75 @@ fn ipv6_vlan_and_another_port() {
 }
 
 #[test]
+fn packets_have_the_class_of_the_side_that_connects() {
+    for (network, class, vlan) in [
+        (["192.168.7.1", "192.168.7.2/24", ""], "--tos 0x68", None),
+        (["fd00:7::1", "fd00:7::2/64", "--vlan 7"], "--tclass 104 --sl 3", Some(3 << 13 | 7)),
+    ] {
+        let stage = Stage::captured();
+        let [listener_ip, ip, vlan_option] = network;
+        let prefix = ip.split_once('/').unwrap().1;
+        let listener = stage.listen_as(
+            &format!("{listener_ip}/{prefix}"),
+            &format!("{vlan_option} --count 1 --tos 0x20"),
+        );
+        let more = format!("{listener_ip} --ip {ip} {vlan_option} {class} --count 20");
+        let ping = stage.run("ping", 1, &more).well();
+        assert_eq!(ping.err, "");
+        listener.end().well();
+        let packets = stage.packets();
+        assert!(packets.len() > 60, "{}", packets.len());
+        for packet in packets {
+            // CM datagrams say that a switch may mark them.
+            let ecn = if packet.bth.dest_qp == 1 { 2 } else { 0 };
+            assert_eq!((packet.net.tclass, packet.net.vlan), (0x68 | ecn, vlan));
+        }
+    }
+}
+
+#[test]
+fn programs_that_agree_without_a_connection_manager_have_their_own_class() {
+    let stage = Stage::captured();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let verb = "compat perftest send_lat";
+    let server = format!("--ip 192.168.7.1/24 -n 5 -p {port} --tclass 0xb8");
+    let server = Process::start(stage.command(verb, 0, &server));
+    let client = format!("--ip 192.168.7.2/24 -n 5 -p {port} --tclass 0xb8 --client localhost");
+    stage.run(verb, 1, &client).well();
+    server.end().well();
+    assert!(stage.packets().iter().all(|packet| packet.net.tclass == 0xb8));
+}
+
+#[test]
+fn a_priority_that_no_frame_carries_is_noted() {
+    let stage = Stage::new();
+    let listener = stage.listen("--count 1");
+    let ping = stage.client("ping", 1, "--count 3 --priority 3").well();
+    assert!(ping.err.contains("priority 3 without a VLAN"), "{}", ping.err);
+    assert!(ping.err.contains("egress queue only"), "{}", ping.err);
+    listener.end().well();
+}
+
+#[test]
+fn a_device_that_writes_to_work_queues_needs_them_writable() {
+    let facts = "queue-writes=back".parse().unwrap();
+    let card = mlx5_model::Config { facts, ..mlx5_model::Config::default() };
+    let stage = Stage::with(&card, 2);
+    let listener = stage.listen("--count 1 --writable-queues");
+    stage.client("ping", 1, "--count 3 --writable-queues").well();
+    listener.end().well();
+    // By default it may not, and nothing that is sent leaves.
+    let listener = stage.listen("--count 1");
+    stage.client("ping", 1, "--count 3 --timeout 1").fails(1, &["192.168.7.1"]);
+    drop(listener);
+    // Where the device only reads, both will do.
+    let stage = Stage::new();
+    let listener = stage.listen("--count 1 --writable-queues");
+    stage.client("ping", 1, "--count 3").well();
+    listener.end().well();
+}
+
+#[test]
 fn two_tests_at_a_time() {
     let stage = Stage::of(3);
     let listener = stage.listen("--count 2");
@@ -110,7 +179,13 @@ fn info_and_doctor_ask_the_device() {
     assert_eq!((&said["link_type"], &said["link_up"]), (&"Ethernet".into(), &true.into()));
     assert_eq!((&said["path_mtu"], &said["pci_id"]), (&4096.into(), &"15b3:1013".into()));
     assert!(said["mac"].as_str().unwrap().starts_with("02:"), "{said}");
+    let found = &said["congestion_control"];
+    assert_eq!((&found["reacts"][7], &found["cnp_dscp"]), (&7.into(), &48.into()));
+    stage.server.as_ref().unwrap().with(1, |function| {
+        function.hca().set_congestion_control(0, 0x09);
+    });
     let out = stage.run("info", 1, "").well().out;
+    assert!(out.contains("slows down") && out.contains("priorities 0 3"), "{out}");
     assert!(out.contains("node GUID") && out.contains("firmware pages"), "{out}");
 
     let out = stage.run("doctor", 0, "").well().out;

@@ -149,6 +149,9 @@ fn arguments_that_cannot_be() {
         ("listen", "--ip 192.168.7.1/24 --gateway fd00::1", "different kinds"),
         ("listen", "--ip 192.168.7.1/24 --vlan 4095", "--vlan"),
         ("listen", "--ip 192.168.7.1/24 --mtu 1500", "path MTU"),
+        ("listen", "--ip 192.168.7.1/24 --tos 256", "a traffic class is 0 to 255"),
+        ("listen", "--ip 192.168.7.1/24 --tclass 0x100", "a traffic class is 0 to 255"),
+        ("listen", "--ip 192.168.7.1/24 --priority 8", "a priority is 0 to 7"),
     ] {
         stage.run(verb, 0, more).fails(2, &[words]);
     }

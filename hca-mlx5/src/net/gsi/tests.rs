@@ -167,7 +167,7 @@ fn a_datagram_goes_to_the_peers_qp1() {
     assert_eq!(wqe[..16], [0, 0, 0, 10, a, b, c, 5, 0, 0, 0, 8, 0, 0, 0, 0]);
     assert_eq!(wqe[16..20], [0x80, 1, 0, 0]);
     assert_eq!(wqe[24..32], [0x80, 0, 0, 1, 0, 0, 0xc5, 0x25]);
-    assert_eq!(wqe[36..44], [2, 0, 0, 0, 0, 2, 0, 64]);
+    assert_eq!(wqe[36..44], [2, 0, 0, 0, 0, 2, ECT_0, 64]);
     assert_eq!(wqe[44..48], [0x40, 0x03, 0xc5, 0x2a]);
     assert_eq!(wqe[48..64], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 168, 7, 2]);
     assert_eq!(wqe[64..68], [0, 0, 1, 0]);
@@ -176,6 +176,18 @@ fn a_datagram_goes_to_the_peers_qp1() {
     // Behind the receives, which end on a multiple of 8.
     assert_eq!(addr % 8, 0);
     assert_eq!(p.bytes(addr as usize, 256), [0x5c; 256]);
+}
+
+#[test]
+fn a_datagram_has_the_class_of_its_path_and_says_that_a_switch_may_mark_it() {
+    for (given, sent) in [(0x68, 0x6a), (0x69, 0x69), (0x6b, 0x6b)] {
+        let p = Scripted::<false>::new();
+        let (_device, mut gsi) = up(&p);
+        let class = Class { traffic_class: given, priority: 5 };
+        gsi.send(&Path { class, ..PATH }, &[0; 256]).unwrap();
+        let wqe = p.bytes(p.qp_rings(0).1, 64);
+        assert_eq!((wqe[28], wqe[42]), (5 << 1, sent));
+    }
 }
 
 #[test]

@@ -48,6 +48,25 @@ fn a_line_names_the_provider_and_its_parameters() {
 }
 
 #[test]
+fn classes_and_writable_queues_are_written() {
+    let words = "conf 3b:00.0 --ip 10.0.0.1/8 --tos 104 --priority 3 --qos premium,184,5 \
+                 --qos economy,0x20,0 --writable-queues --log warn";
+    let run = dat(&words.split_whitespace().collect::<Vec<_>>());
+    let wanted =
+        "tos=0x68 priority=3 qos=premium,0xb8,5 qos=economy,0x20,0 queues=writable log=warn";
+    assert!(run.out.contains(wanted), "{}", run.out);
+    for (option, says) in [
+        ("--tos=256", "0 to 255"),
+        ("--priority=8", "0 to 7"),
+        ("--qos=gold,1,2", "gold is none of"),
+        ("--qos=premium,1", "NAME,CLASS,PRIORITY"),
+    ] {
+        let run = dat(&["conf", "3b:00.0", "--ip", "10.0.0.1/8", option]);
+        assert!(run.code == 2 && run.err.contains(says), "{option}: {}", run.err);
+    }
+}
+
+#[test]
 fn every_hca_on_vfio_has_a_line() {
     let machine = Machine::ready();
     machine.hca("0000:3b:00.0", 12, Some("vfio-pci"));
