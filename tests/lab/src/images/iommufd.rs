@@ -1,5 +1,5 @@
-//! A kernel with iommufd, which Debian's kernels leave out: built once from Debian's source package,
-//! with only what guests of VFIO need, and kept. It takes some minutes and 2 GB for as long.
+//! A kernel with iommufd, which Debian's kernels leave out: built once from Debian's source
+//! package, with only what guests of VFIO need, and kept. The build takes some minutes and 2 GB.
 //!
 //! Nothing is installed: the compiler and `perl` are the machine's, other tools are unpacked beside
 //! the source, of the machine's own release, so that they run with its C library.

@@ -1,5 +1,5 @@
-//! Checks of the files that a function is opened by: the kernel's interface to the IOMMU, the rights
-//! of this user, and what a container has to be given.
+//! Checks of the files that a function is opened by: the kernel's interface to the IOMMU, this
+//! user's rights, and what a container has to be given.
 
 use vfio_host::Interface;
 use vfio_host::sysfs::Access;

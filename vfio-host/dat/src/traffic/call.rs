@@ -67,11 +67,14 @@ impl<'p, H: Host> Call<'p, H> {
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(Failure::new(format!(
-                    "nothing came from {peer} for {} s",
-                    timeout.as_secs_f64()
-                ))
-                .remedy("is its dat listen still there? --timeout gives it more time"));
+                let cause = format!("nothing came from {peer} for {} s", timeout.as_secs_f64());
+                // What every Ethernet carries.
+                let remedy = if self.conn.hello.mtu > 1024 {
+                    "does the path carry frames of this MTU (--mtu 1024 is safe)? is its dat listen still there? --timeout gives it more time"
+                } else {
+                    "is its dat listen still there? --timeout gives it more time"
+                };
+                return Err(Failure::new(cause).remedy(remedy));
             }
             let event = adapter::next(nic, self.conn.evd, left.min(SLICE), spin)?;
             let Some(event) = event else { continue };
