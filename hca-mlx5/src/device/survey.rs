@@ -148,8 +148,19 @@ impl<P: Platform> Device<'_, P> {
 
     /// NOP: a command that does nothing. With `spin` without sleeping for its event.
     pub fn nop(&mut self, spin: bool) -> Result<(), Fault> {
-        let (mut input, mut output) = (InputHead::new().0, OutputHead::new().0);
-        let flight = self.queue.send(Opcode::Nop, 0, 0, &mut input, &output)?;
+        self.alone(Opcode::Nop, 0, &mut InputHead::new().0, spin)
+    }
+
+    /// Sends a command and waits for its answer. No event queue is read meanwhile.
+    fn alone(
+        &mut self,
+        op: Opcode,
+        number: u32,
+        input: &mut [u8],
+        spin: bool,
+    ) -> Result<(), Fault> {
+        let mut output = OutputHead::new().0;
+        let flight = self.queue.send(op, 0, number, input, &output)?;
         while !self.queue.poll(&flight)? {
             if !spin {
                 self.queue.relax();
@@ -179,8 +190,7 @@ impl<P: Platform> Device<'_, P> {
         head.set_event_type(HARMLESS as u8);
         crate::prm::put(&mut input, GEN_EQE_ENTRY, &head.0.to_be_bytes());
         InputHead(&mut input).set_number(number);
-        let output = &mut OutputHead::new().0;
-        if !optional(self.exec(Opcode::GenEqe, 0, number, &mut input, output))? {
+        if !optional(self.alone(Opcode::GenEqe, number, &mut input, false))? {
             return Ok(None);
         }
         let deadline = health::clock(platform) + EVENT_LIMIT;

@@ -468,6 +468,9 @@ pub(crate) struct HwTest {
     /// A Linux machine in the port's network, for step 8
     #[arg(long, value_name = "ADDRESS", requires = "ip")]
     pub(crate) peer: Option<IpAddr>,
+    /// That machine by a name or address outside that network, where ib_write_bw waits on TCP
+    #[arg(long, value_name = "HOST", requires = "peer")]
+    pub(crate) peer_host: Option<String>,
     /// The port's own address [default: a link-local one]
     #[arg(long, value_name = "ADDRESS/PREFIX", value_parser = network)]
     pub(crate) ip: Option<(IpAddr, u8)>,

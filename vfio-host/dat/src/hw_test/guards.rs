@@ -86,13 +86,23 @@ fn remote_root(tree: &Tree) -> Option<String> {
     if REMOTE.contains(&kind) {
         return Some(kind.to_owned());
     }
-    // NVMe over fabrics, and iSCSI.
-    let disk = source.strip_prefix("/dev/")?;
-    let name = tree.target(&format!("/sys/class/block/{disk}"))?;
-    ["nvme-fabrics", "nvme-subsystem", "/session"]
-        .iter()
-        .find(|part| name.contains(**part))
-        .map(|part| part.trim_start_matches('/').to_owned())
+    let name = tree.link(source).or_else(|| Some(source.strip_prefix("/dev/")?.to_owned()))?;
+    let mut disks = tree.names(&format!("/sys/class/block/{name}/slaves"));
+    disks.push(name);
+    let controllers = tree.names("/sys/class/nvme");
+    let fabrics = controllers.iter().any(|name| {
+        let transport = tree.text(&format!("/sys/class/nvme/{name}/transport"));
+        transport.is_some_and(|transport| transport != "pcie")
+    });
+    disks.iter().find_map(|disk| {
+        let path = tree.target(&format!("/sys/class/block/{disk}"))?;
+        let kind = match &*path {
+            path if path.contains("/session") => "iSCSI",
+            path if fabrics && path.contains("nvme") => "NVMe over fabrics",
+            _ => return None,
+        };
+        Some(kind.to_owned())
+    })
 }
 
 /// Returns what the machine loses besides, which the user accepts with --yes.

@@ -4,7 +4,7 @@
 //! what was under way when the machine stopped. A report that ends early is continued behind that
 //! check, which counts as failed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use dat_core::{DatReturn, Fault};
 use serde_json::{Value, json};
 
 use super::super::failure::Failure;
-use super::super::out::note;
+use super::super::out::{note, table};
 use super::names::Names;
 
 /// The format's number.
@@ -87,13 +87,15 @@ struct State {
     file: File,
     names: Names,
     tally: Tally,
-    /// Checks that a run before this one has announced, and whether they ended.
-    before: BTreeMap<String, bool>,
+    /// Checks that were announced, in this run or one before.
+    before: BTreeSet<String>,
     /// The greatest step that it announced.
     reached: u8,
     /// The device that it was about.
     device: Option<String>,
     facts: BTreeSet<(String, String)>,
+    /// Name, value and unit of each number of this run.
+    numbers: Vec<Vec<String>>,
     /// The step under way.
     step: u8,
     /// What happened to the file, if that cannot be written.
@@ -121,10 +123,11 @@ impl Report {
             file,
             names,
             tally: Tally::default(),
-            before: BTreeMap::new(),
+            before: BTreeSet::new(),
             reached: 0,
             device: None,
             facts: BTreeSet::new(),
+            numbers: Vec::new(),
             step: 0,
             broken: None,
         };
@@ -149,7 +152,7 @@ impl Report {
         for (check, step) in open {
             note(&format!("  {check}: it hung in the run before"));
             report.end(step, &check, "fail", "it hung: the run before this one ended here", 0.0);
-            report.state().before.insert(check, false);
+            report.state().before.insert(check);
         }
         Ok(report)
     }
@@ -244,7 +247,7 @@ impl Report {
         run: impl FnOnce() -> Finding,
     ) -> Result<bool, Failure> {
         let check = format!("{step}.{name}");
-        if self.state().before.contains_key(&check) {
+        if self.state().before.contains(&check) {
             return Ok(false);
         }
         self.run(step, &check, run)
@@ -259,7 +262,7 @@ impl Report {
         run: impl FnOnce() -> Finding,
     ) -> Result<bool, Failure> {
         let mut check = format!("{step}.{name}");
-        while self.state().before.contains_key(&check) {
+        while self.state().before.contains(&check) {
             check.push_str(".again");
         }
         self.run(step, &check, run)
@@ -267,7 +270,11 @@ impl Report {
 
     fn run(&self, step: u8, check: &str, run: impl FnOnce() -> Finding) -> Result<bool, Failure> {
         self.whole()?;
-        self.state().step = step;
+        {
+            let state = &mut *self.state();
+            state.step = step;
+            state.before.insert(check.to_owned());
+        }
         self.line("begin", json!({ "step": step, "check": check }), true);
         note(&format!("  {check} ..."));
         let start = Instant::now();
@@ -304,7 +311,15 @@ impl Report {
     /// Writes a number.
     pub(crate) fn number(&self, name: &str, value: impl Into<Value>, unit: &str) {
         let value: Value = value.into();
+        self.state().numbers.push(vec![name.to_owned(), value.to_string(), unit.to_owned()]);
         self.line("number", json!({ "name": name, "value": value, "unit": unit }), false);
+    }
+
+    /// The numbers of this run as a table.
+    pub(crate) fn table(&self) -> String {
+        let mut rows = vec![["", "THIS CARD", ""].map(str::to_owned).to_vec()];
+        rows.extend(self.state().numbers.iter().cloned());
+        if rows.len() > 1 { table(&rows) } else { String::new() }
     }
 
     /// Writes bytes, with stand-ins in them.
@@ -367,7 +382,7 @@ fn read(state: &mut State) -> Result<(u64, Vec<(String, u8)>), String> {
             (Some("end"), Some(check), Some(_)) => {
                 hung.retain(|(open, _)| open != check);
                 // Without its beginning it says nothing, and twice it counts once.
-                if state.before.insert(check.to_owned(), true).is_none() {
+                if state.before.insert(check.to_owned()) {
                     state.tally.count(text("result").unwrap_or_default());
                 }
             }
@@ -388,7 +403,6 @@ pub(crate) fn micros(start: Instant) -> f64 {
 
 /// Bytes as the report has them.
 pub(crate) fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble & 0xf)]);
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(*byte)]).collect()
+    let digit = |nibble: u8| char::from_digit(u32::from(nibble), 16).unwrap_or('0');
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)]).collect()
 }

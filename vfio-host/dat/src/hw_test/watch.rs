@@ -7,14 +7,14 @@ use std::time::Instant;
 use hca_mlx5::cmd::dump::{Direction, Dump, Observer};
 use hca_mlx5::prm::At;
 use hca_mlx5::prm::cmd::{InputHead, Opcode};
-use hca_mlx5::prm::pages::{ManagePagesIn, ManagePagesOut, PageOp};
+use hca_mlx5::prm::pages::{ManagePagesIn, ManagePagesOut, Need, PageOp};
 use hca_mlx5::prm::qp::{AddressPath, CONTEXT_AT, PRIMARY_PATH_AT};
 use hca_mlx5::prm::roce::{ROCE_ADDRESS, RoceAddress};
 use hca_mlx5::prm::vport::{MODIFIED_CONTEXT, NicVportContext, QUERIED_CONTEXT};
 use serde_json::json;
 
 use super::names::Mac;
-use super::report::{Report, hex, micros};
+use super::report::{Finding, Report, fail, hex, micros};
 
 /// Most commands kept.
 const KEPT: usize = 20_000;
@@ -200,21 +200,22 @@ impl<'r> Watch<'r> {
             let mut pages = Pages::default();
             let mut need = 0;
             for command in commands.iter().filter(|command| command.status() == 0) {
-                match command.op {
-                    Opcode::QueryPages => need = command.op_mod,
-                    Opcode::InitHca => need = 3,
-                    Opcode::ManagePages if command.op_mod == PageOp::Give as u16 => {
-                        let given = ManagePagesIn(&*command.input).input_num_entries();
-                        match need {
-                            1 => pages.boot += given,
-                            2 => pages.init += given,
-                            _ => pages.regular += given,
-                        }
-                    }
-                    Opcode::ManagePages if command.op_mod == PageOp::Take as u16 => {
-                        pages.returned += ManagePagesOut(&*command.output).output_num_entries();
-                    }
-                    _ => {}
+                let manages = command.op == Opcode::ManagePages;
+                if command.op == Opcode::QueryPages {
+                    need = command.op_mod;
+                } else if command.op == Opcode::InitHca {
+                    need = Need::Regular as u16;
+                } else if manages && command.op_mod == PageOp::Give as u16 {
+                    let given = ManagePagesIn(&*command.input).input_num_entries();
+                    let sum = match need {
+                        1 => &mut pages.boot,
+                        2 => &mut pages.init,
+                        _ => &mut pages.regular,
+                    };
+                    *sum = sum.saturating_add(given);
+                } else if manages && command.op_mod == PageOp::Take as u16 {
+                    let got = ManagePagesOut(&*command.output).output_num_entries();
+                    pages.returned = pages.returned.saturating_add(got);
                 }
             }
             pages
@@ -233,8 +234,17 @@ pub(crate) struct Pages {
 
 impl Pages {
     /// All that were given.
-    pub(crate) fn given(self) -> u32 {
-        self.boot + self.init + self.regular
+    fn given(self) -> u32 {
+        self.boot.saturating_add(self.init).saturating_add(self.regular)
+    }
+
+    /// All that were given must have come back.
+    pub(crate) fn balance(self) -> Finding {
+        let (given, returned) = (self.given(), self.returned);
+        if given != returned {
+            return fail(format!("{given} pages given, {returned} back"));
+        }
+        Ok(format!("{given} pages given and given back"))
     }
 }
 

@@ -9,5 +9,6 @@
 
 mod bind;
 mod conf;
+mod hw_test;
 mod list_doctor;
 mod machine;
