@@ -16,6 +16,7 @@
 //!
 //! Length: one trait, one implementation, its tables and their checks.
 
+mod inspect;
 mod keys;
 mod table;
 

@@ -24,6 +24,7 @@ pub(crate) mod pages;
 mod port;
 #[cfg(test)]
 pub(crate) mod scripted;
+pub mod survey;
 mod teardown;
 #[cfg(test)]
 mod tests;

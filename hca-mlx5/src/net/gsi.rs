@@ -263,6 +263,17 @@ impl<'p, P: Platform> Gsi<'p, P> {
         self.fault.get_or_insert(fault);
     }
 
+    /// Memory of its receive completions.
+    pub(crate) fn ring(&self) -> Option<Span> {
+        self.parts.recv_cq.map(|cq| cq.memory())
+    }
+
+    /// Where the device leaves network headers: an area before each receive buffer's MAD.
+    pub(crate) fn headers(&self) -> impl Iterator<Item = Span> + '_ {
+        let area = |slot| Span { offset: self.receive_buffer(slot), len: GRH };
+        (0..RECEIVES).map(area)
+    }
+
     /// Datagrams dropped because they were not what QP1 can receive.
     pub(crate) fn malformed(&self) -> u32 {
         self.malformed

@@ -59,6 +59,8 @@ layout! {
     0x1c[4] fast_teardown, set_fast_teardown: bool;
     0x1c[3:0] log_max_eq, set_log_max_eq: u8;
     0x20[31:24] max_indirection, set_max_indirection: u8;
+    /// Keys of keys have entries of one size.
+    0x20[23] fixed_buffer_size, set_fixed_buffer_size: bool;
     0x20[22:16] log_max_mrw_sz, set_log_max_mrw_sz: u8;
     0x20[15] force_teardown, set_force_teardown: bool;
     0x20[5:0] log_max_klm_list_size, set_log_max_klm_list_size: u8;
@@ -66,6 +68,7 @@ layout! {
     0x28[21:16] log_max_ra_req_qp, set_log_max_ra_req_qp: u8;
     0x28[5:0] log_max_ra_res_qp, set_log_max_ra_res_qp: u8;
     0x2c[30] cc_query_allowed, set_cc_query_allowed: bool;
+    0x2c[27] cache_line_128byte, set_cache_line_128byte: bool;
     0x2c[15:0] gid_table_size, set_gid_table_size: u16;
     0x30[30] vport_counters, set_vport_counters: bool;
     0x30[25:16] max_qp_cnt, set_max_qp_cnt: u16;

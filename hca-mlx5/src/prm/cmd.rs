@@ -68,6 +68,8 @@ opcodes! {
     DestroyMkey = 0x202, MKEY, "DESTROY_MKEY";
     CreateEq = 0x301, NONE, "CREATE_EQ";
     DestroyEq = 0x302, EQ, "DESTROY_EQ";
+    QueryEq = 0x303, EQ, "QUERY_EQ";
+    GenEqe = 0x304, EQ, "GEN_EQE";
     CreateCq = 0x400, NONE, "CREATE_CQ";
     DestroyCq = 0x401, CQ, "DESTROY_CQ";
     ModifyCq = 0x403, CQ, "MODIFY_CQ";
@@ -82,6 +84,7 @@ opcodes! {
     ModifyVportState = 0x751, NONE, "MODIFY_VPORT_STATE";
     QueryNicVportContext = 0x754, NONE, "QUERY_NIC_VPORT_CONTEXT";
     ModifyNicVportContext = 0x755, VPORT, "MODIFY_NIC_VPORT_CONTEXT";
+    QueryRoceAddress = 0x760, ROCE_ADDRESS, "QUERY_ROCE_ADDRESS";
     SetRoceAddress = 0x761, ROCE_ADDRESS, "SET_ROCE_ADDRESS";
     QueryVportCounter = 0x770, PORT, "QUERY_VPORT_COUNTER";
     AllocQCounter = 0x771, NONE, "ALLOC_Q_COUNTER";

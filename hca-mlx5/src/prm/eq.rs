@@ -38,6 +38,13 @@ pub const EQ_CONTEXT: usize = 0x10;
 /// Where CREATE_EQ's page list starts.
 pub const CREATE_EQ_PAGES: usize = 0x110;
 
+/// [`EqContext::st`]: the next event interrupts.
+pub const ARMED: u8 = 9;
+/// Bytes of QUERY_EQ's output.
+pub const QUERY_EQ_OUT: usize = 272;
+/// Where the entry stands in GEN_EQE's input.
+pub const GEN_EQE_ENTRY: usize = 0x10;
+
 /// Bytes of an entry.
 pub const EQE_SIZE: usize = 64;
 /// Byte in the entry at which the event's own data starts.

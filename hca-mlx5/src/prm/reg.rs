@@ -10,10 +10,14 @@ use super::layout;
 pub enum Register {
     /// Port MTU.
     Pmtu = 0x5003,
+    /// Speeds of the port.
+    Ptys = 0x5004,
     /// Port administrative and operational state.
     Paos = 0x5006,
     /// Byte order of the host.
     HostEndianness = 0x7004,
+    /// Time limits of the firmware's operations.
+    Dtor = 0xc00e,
 }
 
 impl Register {
@@ -22,8 +26,10 @@ impl Register {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Pmtu => "PMTU",
+            Self::Ptys => "PTYS",
             Self::Paos => "PAOS",
             Self::HostEndianness => "HOST_ENDIANNESS",
+            Self::Dtor => "DTOR",
         }
     }
 }
@@ -50,6 +56,16 @@ layout! {
     0x08[31:16] admin_mtu, set_admin_mtu: u16;
     0x0c[31:16] oper_mtu, set_oper_mtu: u16;
 }
+
+layout! {
+    /// Speeds of the port.
+    Ptys, 64;
+    0x00[23:16] local_port, set_local_port: u8;
+    0x00[2:0] proto_mask, set_proto_mask: u8;
+}
+
+/// [`Ptys::proto_mask`]: the speeds of Ethernet.
+pub const ETHERNET: u8 = 4;
 
 layout! {
     /// Port administrative and operational state.

@@ -38,6 +38,13 @@ pub(crate) struct CqObject {
     moved: Option<Span>,
 }
 
+impl CqObject {
+    /// Its memory: the ring it has now, and what lies behind.
+    pub(crate) fn memory(&self) -> Span {
+        self.moved.unwrap_or(self.home)
+    }
+}
+
 /// Makes a completion queue of at least `entries` entries.
 pub(crate) fn create<'p, P: Platform>(
     device: &mut Device<'p, P>,

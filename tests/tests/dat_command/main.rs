@@ -7,6 +7,7 @@
 
 mod compat;
 mod hostile;
+mod hw_test;
 mod interop;
 mod perftest;
 mod stage;

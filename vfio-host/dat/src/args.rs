@@ -1,6 +1,6 @@
 //! The arguments and the help texts: every line of `dat --help` is here.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -67,6 +67,7 @@ pub(crate) enum Command {
     Perf(Perf),
     Conf(Conf),
     InstallProvider(InstallProvider),
+    HwTest(HwTest),
     Compat(Compat),
 }
 
@@ -266,8 +267,11 @@ impl Peer {
 
     /// Checks the address against that of this adapter and returns it.
     pub(crate) fn address(&self, adapter: &Adapter) -> Result<SocketAddr, Failure> {
+        self.differs(adapter.ip.0)
+    }
+
+    fn differs(&self, own: IpAddr) -> Result<SocketAddr, Failure> {
         let Self { ip, port } = *self;
-        let (own, _) = adapter.ip;
         if ip.is_ipv4() != own.is_ipv4() {
             return Err(Failure::usage(format!(
                 "the peer {ip} and --ip {own} are of different kinds"
@@ -477,6 +481,84 @@ pub(crate) struct InstallProvider {
     pub(crate) conf: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) root: Root,
+}
+
+/// Tests a card step by step and keeps a report of all it does, to be sent to the authors
+///
+/// Steps: 0 guards, 1 machine, 2 initialization segment, 3 commands, 4 events, 5 queue pairs, 6 keys,
+/// 7 link, 8 peer, 9 pages, 10 ends, 11 numbers. Takes some minutes. Refuses a function that carries
+/// the default route, an SSH session or the root file system. Takes the function from its driver and
+/// says how to give it back. Each check is announced in the report before it runs: if the machine
+/// stops, the last line names why, and --resume goes on behind it. MACs, GUIDs, serial numbers and
+/// IP addresses are replaced.
+#[derive(Group, Clone, Debug)]
+pub(crate) struct HwTest {
+    /// The device
+    #[arg(required_unless_present = "replay")]
+    pub(crate) device: Option<Address>,
+    /// The report, a new file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
+    /// Does it: the device is reset, and gone for the kernel
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// Keeps MACs, GUIDs, serial numbers and IP addresses
+    #[arg(long)]
+    pub(crate) names: bool,
+    /// Goes on behind the last check that the report has; FILE is that of --report if not given
+    #[arg(long, value_name = "FILE", num_args = 0..=1)]
+    pub(crate) resume: Option<Option<PathBuf>>,
+    /// Only these steps, as 3 or 2-5
+    #[arg(long, value_name = "STEPS", value_parser = steps)]
+    pub(crate) steps: Option<(u8, u8)>,
+    /// A Linux machine in the port's network, for step 8
+    #[arg(long, value_name = "ADDRESS", requires = "ip")]
+    pub(crate) peer: Option<IpAddr>,
+    /// That machine by a name or address outside that network, where ib_write_bw waits on TCP
+    #[arg(long, value_name = "HOST", requires = "peer")]
+    pub(crate) peer_host: Option<String>,
+    /// The port's own address [default: a link-local one]
+    #[arg(long, value_name = "ADDRESS/PREFIX", value_parser = network)]
+    pub(crate) ip: Option<(IpAddr, u8)>,
+    /// Runs on a device that behaves as this report says: starts mlx5-model
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["device", "resume", "peer"])]
+    pub(crate) replay: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) link: Link,
+    #[command(flatten)]
+    pub(crate) root: Root,
+}
+
+impl HwTest {
+    /// Returns the report, and whether it is continued.
+    pub(crate) fn file(&self) -> Result<(PathBuf, bool), Failure> {
+        let resumed = self.resume.as_ref();
+        let file = resumed.and_then(Option::as_ref).or(self.report.as_ref());
+        let file = file.ok_or_else(|| Failure::usage("--report FILE is missing"))?;
+        Ok((file.clone(), resumed.is_some()))
+    }
+
+    /// Returns the network configuration.
+    pub(crate) fn net(&self, own: (Ipv4Addr, u8)) -> Result<Net, Failure> {
+        let (addr, prefix) = self.ip.unwrap_or((IpAddr::V4(own.0), own.1));
+        if let Some(peer) = self.peer {
+            Peer::new(peer, PORT).differs(addr)?;
+        }
+        Ok(Net { addr, prefix, gateway: None, vlan: None })
+    }
+
+    /// Returns whether a step is among those wanted.
+    pub(crate) fn wants(&self, step: u8) -> bool {
+        self.steps.is_none_or(|(first, last)| (first..=last).contains(&step))
+    }
+}
+
+fn steps(text: &str) -> Result<(u8, u8), String> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    match (first.parse(), last.parse()) {
+        (Ok(first), Ok(last)) if first <= last && last < super::hw_test::STEPS => Ok((first, last)),
+        _ => Err("a step is 0 to 11, and 2-5 are several".into()),
+    }
 }
 
 fn network(text: &str) -> Result<(IpAddr, u8), String> {

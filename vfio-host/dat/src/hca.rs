@@ -43,6 +43,11 @@ const NEWER: [RangeInclusive<u64>; 2] = [0x1013..=0x1fff, 0xa2d2..=0xa2ff];
 /// The name of such a one.
 pub(crate) const UNKNOWN: &str = "unknown mlx5 device";
 
+/// Returns the name of a device ID.
+pub(crate) fn name(id: u64) -> &'static str {
+    NAMES.iter().find(|(known, _)| *known == id).map_or(UNKNOWN, |(_, name)| *name)
+}
+
 /// The PCI link of a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Link {

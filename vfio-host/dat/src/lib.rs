@@ -3,7 +3,8 @@
 //! `list`, `doctor`, `bind` and `unbind` read and write `/sys`, `/proc` and `/dev` through one
 //! [`tree::Tree`] value, so that they run against a copied tree as well. `info`, `listen`, `ping`
 //! and `perf` open the device: a NIC bound to vfio-pci, or a device model behind a vfio-user
-//! socket, which is the same to them. `conf` and `install-provider` register HCAs with uDAPL
+//! socket, which is the same to them; `hw-test` does all that a card may do otherwise, and keeps a
+//! report. `conf` and `install-provider` register HCAs with uDAPL
 //! programs.
 //!
 //! Every subcommand is a file. It returns its exit code, or a [`failure::Failure`]. Nothing here
@@ -18,6 +19,7 @@ mod doctor;
 mod failure;
 mod group;
 mod hca;
+mod hw_test;
 mod info;
 mod install_provider;
 mod list;
@@ -76,6 +78,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Perf(it) => traffic::perf::run(it, &out),
         Command::Conf(it) => conf::run(it, &out),
         Command::InstallProvider(it) => install_provider::run(it, &out),
+        Command::HwTest(it) => hw_test::run(it, &out),
         Command::Compat(it) => compat::run(it, &out),
     };
     match end {

@@ -5,7 +5,7 @@
 //! route to its network. A /32 address without a route is not found.
 
 use std::collections::BTreeSet;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::tree::Tree;
 
@@ -14,9 +14,8 @@ const REJECT: u64 = 0x200;
 /// Scope of a global IPv6 address.
 const GLOBAL: &str = "00";
 
-/// Returns texts about the addresses and routes of the interface `name` and those stacked on it,
-/// each with the interface that has it.
-pub(crate) fn carries(tree: &Tree, name: &str) -> Vec<(String, String)> {
+/// Returns the interface `name` and those stacked on it.
+fn stack(tree: &Tree, name: &str) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let mut found = vec![name.to_owned()];
     while let Some(name) = found.pop() {
@@ -30,15 +29,37 @@ pub(crate) fn carries(tree: &Tree, name: &str) -> Vec<(String, String)> {
             found.retain(|name| !names.contains(name));
         }
     }
+    names
+}
+
+/// Returns texts about the addresses and routes of the interface `name` and those stacked on it,
+/// each with the interface that has it.
+pub(crate) fn carries(tree: &Tree, name: &str) -> Vec<(String, String)> {
     let mut said = Vec::new();
-    for name in &names {
+    for name in &stack(tree, name) {
         let texts = [routes_v4(tree, name), routes_v6(tree, name), addresses_v6(tree, name)];
         said.extend(texts.into_iter().flatten().map(|text| (name.clone(), text)));
     }
     said
 }
 
-fn routes_v4(tree: &Tree, name: &str) -> Vec<String> {
+/// Returns whether the interface `name`, or one stacked on it, has the address `ip`: as far as the
+/// routes say, for IPv4.
+pub(crate) fn has(tree: &Tree, name: &str, ip: IpAddr) -> bool {
+    stack(tree, name).iter().any(|name| match ip.to_canonical() {
+        IpAddr::V4(ip) => networks_v4(tree, name).iter().any(|(to, gateway, mask)| {
+            let ip = u32::from_ne_bytes(ip.octets());
+            *mask != 0 && *gateway == 0 && ip & mask == *to
+        }),
+        IpAddr::V6(ip) => addresses_v6(tree, name).iter().any(|said| {
+            said.split_whitespace().next_back().is_some_and(|last| last == ip.to_string())
+        }),
+    })
+}
+
+/// Returns destination, gateway and mask of each IPv4 route of an interface, as native words whose
+/// bytes are in network order.
+fn networks_v4(tree: &Tree, name: &str) -> Vec<(u32, u32, u32)> {
     let table = tree.text("/proc/net/route").unwrap_or_default();
     let word = |text: &str| u32::from_str_radix(text, 16).ok();
     let row = |line: &str| {
@@ -46,20 +67,23 @@ fn routes_v4(tree: &Tree, name: &str) -> Vec<String> {
         let &[interface, to, gateway, _, _, _, _, mask, ..] = columns.as_slice() else {
             return None;
         };
-        let (to, gateway, mask) = (word(to)?, word(gateway)?, word(mask)?);
-        if interface != name {
-            return None;
-        }
+        let row = (word(to)?, word(gateway)?, word(mask)?);
+        (interface == name).then_some(row)
+    };
+    table.lines().filter_map(row).collect()
+}
+
+fn routes_v4(tree: &Tree, name: &str) -> Vec<String> {
+    let words = |(to, gateway, mask): (u32, u32, u32)| {
         if to == 0 && mask == 0 {
-            return Some(format!("{name} carries the default IPv4 route"));
+            return format!("{name} carries the default IPv4 route");
         }
-        // The table prints addresses as native words whose bytes are in network order.
         let net = Ipv4Addr::from(to.to_ne_bytes());
         let length = mask.count_ones();
         let what = if gateway == 0 { "network" } else { "route to" };
-        Some(format!("{name} carries the IPv4 {what} {net}/{length}"))
+        format!("{name} carries the IPv4 {what} {net}/{length}")
     };
-    table.lines().filter_map(row).collect()
+    networks_v4(tree, name).into_iter().map(words).collect()
 }
 
 fn routes_v6(tree: &Tree, name: &str) -> Vec<String> {

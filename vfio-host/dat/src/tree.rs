@@ -71,6 +71,11 @@ impl Tree {
         sysfs::link(&self.at(path))
     }
 
+    /// Returns the target of a symbolic link.
+    pub(crate) fn target(&self, path: &str) -> Option<String> {
+        fs::read_link(self.at(path)).ok()?.to_str().map(str::to_owned)
+    }
+
     /// Returns the names in a folder, sorted; none if it does not exist.
     pub(crate) fn names(&self, path: &str) -> Vec<String> {
         sysfs::names(&self.at(path))

@@ -10,5 +10,6 @@
 mod bind;
 mod conditions;
 mod conf;
+mod hw_test;
 mod list_doctor;
 mod machine;
