@@ -46,6 +46,7 @@ mod ppcnt;
 mod queue_memory;
 mod reg_access;
 mod regs;
+pub mod replay;
 mod roce;
 #[cfg(feature = "vfio-user")]
 pub mod server;
