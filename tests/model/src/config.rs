@@ -3,6 +3,8 @@
 use crate::cards::Card;
 use crate::facts::Facts;
 use crate::host::Nanos;
+use crate::replay::Recording;
+use std::sync::Arc;
 
 /// Physical or virtual function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +37,8 @@ pub struct Config {
     pub profile: Profile,
     /// Memory windows and UMR from a driver's own queues (the real profile's firmware had none).
     pub umr: bool,
-    /// General capabilities that differ from the profile, by the PRM's name: what the card could
-    /// do and what it is set to at power-on.
+    /// Capabilities that differ from the profile, by the PRM's name, of other blocks than the
+    /// general one as `roce_cap.l3_type`: what the card could do and what it is set to at power-on.
     pub general_caps: Vec<(&'static str, u32)>,
     /// Source of every random choice.
     pub seed: u64,
@@ -69,6 +71,8 @@ pub struct Config {
     pub card: Option<&'static Card>,
     /// What silicon may do either way.
     pub facts: Facts,
+    /// What a recorded card said of itself: wins over the card and the profile.
+    pub recording: Option<Arc<Recording>>,
 }
 
 impl Default for Config {
@@ -93,6 +97,7 @@ impl Default for Config {
             addressed: true,
             card: None,
             facts: Facts::default(),
+            recording: None,
         }
     }
 }

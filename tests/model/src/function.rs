@@ -106,7 +106,8 @@ fn teardown(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Refusa
 
 fn query_issi(hca: &mut Hca, _input: &[u8], output: &mut [u8]) -> Result<(), Refusal> {
     l::query_issi_out::current_issi.set(output, u32::from(hca.cmd.issi));
-    l::query_issi_out::supported_issi_dw0.set(output, 2);
+    let versions = hca.recording().and_then(|recording| recording.issi).unwrap_or(2);
+    l::query_issi_out::supported_issi_dw0.set(output, versions);
     Ok(())
 }
 
@@ -130,9 +131,13 @@ fn set_driver_version(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result
     Ok(())
 }
 
-fn query_adapter(_hca: &mut Hca, _input: &[u8], output: &mut [u8]) -> Result<(), Refusal> {
+fn query_adapter(hca: &mut Hca, _input: &[u8], output: &mut [u8]) -> Result<(), Refusal> {
     use l::query_adapter_param_block as p;
     let block = l::query_adapter_out::query_adapter_struct.bytes_mut(output);
+    if let Some(adapter) = hca.recording().and_then(|recording| recording.adapter.as_ref()) {
+        block.copy_from_slice(&adapter[..p::BYTES]);
+        return Ok(());
+    }
     p::ieee_vendor_id.set(block, 0x02c9);
     p::vsd_vendor_id.set(block, 0x15b3);
     p::vsd_contd_psid.bytes_mut(block).copy_from_slice(b"MODEL00000000001");

@@ -2,7 +2,7 @@
 
 use crate::bus::{Bus, Mangle};
 use crate::caps::Caps;
-use crate::cmd::{CommandHook, CommandQueue, engine};
+use crate::cmd::{CommandHook, CommandQueue, Refusal, engine};
 use crate::config::Config;
 use crate::congestion::Congestion;
 use crate::eq::{Event, EventQueues};
@@ -14,6 +14,7 @@ use crate::objects::Objects;
 use crate::pages::Pages;
 use crate::reg_access::PortRegisters;
 use crate::regs::{ConfigSpace, Msix, Registers, UarLatch};
+use crate::replay::Recording;
 use crate::roce::RoceTable;
 use crate::stats::Stats;
 use crate::traffic_counters::TrafficCounters;
@@ -106,6 +107,23 @@ impl Hca {
         };
         hca.train_link();
         hca
+    }
+
+    /// What a recorded card said, if the device is one.
+    pub(crate) fn recording(&self) -> Option<&Recording> {
+        self.config.recording.as_deref()
+    }
+
+    /// Refuses what the recorded card refused.
+    pub(crate) fn refused_before(
+        &self,
+        opcode: u16,
+        op_mod: u16,
+        register: u16,
+    ) -> Result<(), Refusal> {
+        let refused =
+            |recording: &Recording| recording.refused.get(&(opcode, op_mod, register)).copied();
+        self.recording().and_then(refused).map_or(Ok(()), Err)
     }
 
     /// Function level reset: every object, page and command is forgotten, nothing more is read or

@@ -12,18 +12,18 @@ use crate::ifc::regs::{access_register_in as access, paos_reg, pmlp_reg, pmtu_re
 use crate::ifc::regs::{ptys_reg, pvlc_reg};
 use crate::{module, ppcnt};
 
-mod id {
-    pub(super) const PMLP: u32 = 0x5002;
-    pub(super) const PMTU: u32 = 0x5003;
-    pub(super) const PTYS: u32 = 0x5004;
-    pub(super) const PAOS: u32 = 0x5006;
-    pub(super) const PFCC: u32 = 0x5007;
-    pub(super) const PPCNT: u32 = 0x5008;
-    pub(super) const PVLC: u32 = 0x500f;
-    pub(super) const MCIA: u32 = 0x9014;
-    pub(super) const NODE_DESC: u32 = 0x6001;
-    pub(super) const HOST_ENDIANNESS: u32 = 0x7004;
-    pub(super) const DTOR: u32 = 0xc00e;
+pub(crate) mod id {
+    pub(crate) const PMLP: u32 = 0x5002;
+    pub(crate) const PMTU: u32 = 0x5003;
+    pub(crate) const PTYS: u32 = 0x5004;
+    pub(crate) const PAOS: u32 = 0x5006;
+    pub(crate) const PFCC: u32 = 0x5007;
+    pub(crate) const PPCNT: u32 = 0x5008;
+    pub(crate) const PVLC: u32 = 0x500f;
+    pub(crate) const MCIA: u32 = 0x9014;
+    pub(crate) const NODE_DESC: u32 = 0x6001;
+    pub(crate) const HOST_ENDIANNESS: u32 = 0x7004;
+    pub(crate) const DTOR: u32 = 0xc00e;
 }
 
 /// Largest frame of the port.
@@ -36,6 +36,10 @@ const SPEEDS: u32 = 1 << 20 | 1 << 30 | 1 << 6 | 1 << 27 | 1 << 12;
 pub(crate) struct PortRegisters {
     admin: u32,
     speeds: u32,
+    /// Speeds that it can be set to.
+    capable: u32,
+    /// Largest frame that it can be set to.
+    most: u16,
     /// Auto-negotiation is switched off.
     forced: bool,
     /// Port MTU, headers and FCS included.
@@ -50,15 +54,26 @@ impl PortRegisters {
     pub(crate) fn new(config: &Config) -> Self {
         let mut node_description = [0; 64];
         node_description[..16].copy_from_slice(b"mlx5 device mode");
+        let said = |register, field| config.recording.as_ref()?.register(register, field);
+        let capable = said(id::PTYS, ptys_reg::eth_proto_capability).unwrap_or(SPEEDS);
+        let most = said(id::PMTU, pmtu_reg::max_mtu).map_or(MAX_MTU, |most| most as u16);
         Self {
-            admin: if config.facts.on(OpenFact::PortAdmin) { 2 } else { 1 },
-            speeds: SPEEDS,
+            admin: match said(id::PAOS, paos_reg::admin_status) {
+                _ if config.facts.on(OpenFact::PortAdmin) => 2,
+                said => said.unwrap_or(1),
+            },
+            speeds: said(id::PTYS, ptys_reg::eth_proto_admin).unwrap_or(capable),
+            capable,
+            most,
             forced: false,
             // As at power-on; the owner of a virtual function's port has opened it wide.
             mtu: match (config.facts.value(OpenFact::PortMtu), config.personality) {
                 (Some(mtu), _) => mtu as u16,
-                (None, Personality::Pf) => 1522,
-                (None, Personality::Vf) => MAX_MTU,
+                (None, kind) => match (said(id::PMTU, pmtu_reg::admin_mtu), kind) {
+                    (Some(mtu), _) => mtu as u16,
+                    (None, Personality::Pf) => 1522,
+                    (None, Personality::Vf) => MAX_MTU,
+                },
             },
             endianness: false,
             pause: [0; 32],
@@ -73,7 +88,7 @@ impl PortRegisters {
 
     /// Largest frame the port can be set to.
     pub(crate) fn max_mtu(&self) -> u16 {
-        MAX_MTU
+        self.most
     }
 }
 
@@ -117,7 +132,7 @@ fn write(hca: &mut Hca, register: u32, data: &[u8]) -> Result<(), Refusal> {
         id::PTYS => {
             port(data)?;
             let wanted = ptys_reg::eth_proto_admin.get(data);
-            if wanted & !SPEEDS != 0 {
+            if wanted & !hca.port.capable != 0 {
                 return Err(Status::BadParam.because(0x80_5002));
             }
             hca.port.speeds = wanted;
@@ -126,7 +141,7 @@ fn write(hca: &mut Hca, register: u32, data: &[u8]) -> Result<(), Refusal> {
         id::PMTU => {
             port(data)?;
             let wanted = pmtu_reg::admin_mtu.get(data) as u16;
-            if !(68..=MAX_MTU).contains(&wanted) {
+            if !(68..=hca.port.most).contains(&wanted) {
                 return Err(Status::BadParam.because(0x80_5003));
             }
             hca.port.mtu = wanted;
@@ -172,7 +187,15 @@ fn unknown_endianness(hca: &Hca) -> bool {
 
 fn read(hca: &mut Hca, register: u32, asked: &[u8], to: &mut [u8]) -> Result<(), Refusal> {
     let up = hca.link_up();
+    hca.refused_before(0x805, 1, register as u16)?;
+    // What the card said stays, but for what follows from the state.
+    let said = hca.recording().and_then(|recording| recording.answer(register, asked));
+    let recorded = said.is_some();
+    for (to, from) in to.iter_mut().zip(said.unwrap_or_default()) {
+        *to = *from;
+    }
     match register {
+        id::PMLP if recorded => port(asked)?,
         id::PMLP => {
             port(asked)?;
             pmlp_reg::local_port.set(to, 1);
@@ -194,12 +217,17 @@ fn read(hca: &mut Hca, register: u32, asked: &[u8], to: &mut [u8]) -> Result<(),
             ptys_reg::local_port.set(to, 1);
             ptys_reg::proto_mask.set(to, 4);
             if ptys_reg::proto_mask.get(asked) == 4 {
-                ptys_reg::eth_proto_capability.set(to, SPEEDS);
+                ptys_reg::eth_proto_capability.set(to, hca.port.capable);
                 ptys_reg::eth_proto_admin.set(to, hca.port.speeds);
                 let fastest =
                     [20, 30, 6, 27, 12].into_iter().find(|b| hca.port.speeds >> b & 1 != 0);
                 let speed = fastest.filter(|_| up).map_or(0, |bit| 1 << bit);
-                ptys_reg::eth_proto_oper.set(to, speed);
+                if !up {
+                    ptys_reg::ext_eth_proto_oper.set(to, 0);
+                }
+                if !recorded || !up {
+                    ptys_reg::eth_proto_oper.set(to, speed);
+                }
                 // Auto-negotiation can be switched off; 0 there is none, 1 it is complete, 4 no
                 // link.
                 ptys_reg::an_disable_cap.set(to, 1);
@@ -217,7 +245,7 @@ fn read(hca: &mut Hca, register: u32, asked: &[u8], to: &mut [u8]) -> Result<(),
         id::PMTU => {
             port(asked)?;
             pmtu_reg::local_port.set(to, 1);
-            pmtu_reg::max_mtu.set(to, u32::from(MAX_MTU));
+            pmtu_reg::max_mtu.set(to, u32::from(hca.port.most));
             pmtu_reg::admin_mtu.set(to, u32::from(hca.port.mtu));
             pmtu_reg::oper_mtu.set(to, u32::from(hca.port.mtu));
         }
@@ -244,6 +272,7 @@ fn read(hca: &mut Hca, register: u32, asked: &[u8], to: &mut [u8]) -> Result<(),
             pvlc_reg::vl_operational.set(to, 1);
         }
         id::NODE_DESC => to[..64].copy_from_slice(&hca.port.node_description),
+        id::DTOR if recorded => {}
         id::DTOR if hca.caps.general(cmd_hca_cap::dtor) != 0 => {
             let limits = hca.config.card.map_or(&[][..], |card| card.time_limits.0);
             for (word, limit) in to.chunks_exact_mut(4).zip(limits) {
@@ -251,6 +280,7 @@ fn read(hca: &mut Hca, register: u32, asked: &[u8], to: &mut [u8]) -> Result<(),
             }
         }
         id::HOST_ENDIANNESS if !unknown_endianness(hca) => {}
+        _ if recorded => {}
         _ => return Err(Status::BadParam.because(0x80_5007)),
     }
     Ok(())

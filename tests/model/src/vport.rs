@@ -44,9 +44,19 @@ impl Vport {
             _ => 1,
         };
         ctx::min_wqe_inline_mode.set(&mut context, inline);
+        let recorded = config.recording.as_ref().and_then(|recording| recording.vport.as_ref());
+        if let Some(recorded) = recorded {
+            let inline =
+                (!config.facts.on(OpenFact::InlineMode)).then_some(ctx::min_wqe_inline_mode);
+            let loops = [ctx::disable_mc_local_lb, ctx::disable_uc_local_lb];
+            for field in loops.into_iter().chain(inline) {
+                field.set(&mut context, field.get(recorded));
+            }
+        }
+        let mtu = recorded.map_or(0, |recorded| ctx::mtu.get(recorded) as u16);
         let mut vport = Self {
             mac: [0; 6],
-            mtu: 1522,
+            mtu: if mtu == 0 { 1522 } else { mtu },
             roce_enabled: false,
             physical: config.personality == Personality::Pf,
             cable: config.link_up,

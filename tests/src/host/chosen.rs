@@ -1,30 +1,38 @@
 //! The kind of card and the open facts of all models of a process whose tests name none:
-//! `MODEL_CARD` and `MODEL_FACTS`, as `--card` and `--fact` of `mlx5-model`. `cargo xtask switches`
-//! sets them.
+//! `MODEL_CARD`, `MODEL_REPLAY` and `MODEL_FACTS`, as `--card`, `--replay` and `--fact` of
+//! `mlx5-model`. `cargo xtask switches` sets them.
 
+use std::path::Path;
 use std::sync::OnceLock;
 
-use mlx5_model::{Card, Config, Facts, OpenFact};
+use mlx5_model::replay::Replay;
+use mlx5_model::{Card, Config, Facts, OpenFact, Profile};
 
 struct Chosen {
-    card: Option<&'static Card>,
+    kind: Option<Config>,
     facts: Facts,
 }
 
 /// What the environment says.
 ///
 /// # Panics
-/// If it names a card or a fact that does not exist.
+/// If it names a card, a file or a fact that does not exist.
 fn chosen() -> &'static Chosen {
     static CHOSEN: OnceLock<Chosen> = OnceLock::new();
-    CHOSEN.get_or_init(|| Chosen {
-        card: std::env::var("MODEL_CARD").ok().map(|name| {
-            Card::named(&name).unwrap_or_else(|| panic!("MODEL_CARD: no card is named {name}"))
-        }),
-        facts: std::env::var("MODEL_FACTS").map_or_else(
+    CHOSEN.get_or_init(|| {
+        let card = std::env::var("MODEL_CARD").ok().map(|name| {
+            let card = Card::named(&name);
+            card.unwrap_or_else(|| panic!("MODEL_CARD: no card is named {name}")).config()
+        });
+        let replay = std::env::var("MODEL_REPLAY").ok().map(|file| {
+            let replay = Replay::open(Path::new(&file));
+            replay.unwrap_or_else(|error| panic!("MODEL_REPLAY: {file}: {error}")).config()
+        });
+        let facts = std::env::var("MODEL_FACTS").map_or_else(
             |_| Facts::default(),
             |facts| facts.parse().unwrap_or_else(|error| panic!("MODEL_FACTS: {error}")),
-        ),
+        );
+        Chosen { kind: card.or(replay), facts }
     })
 }
 
@@ -34,25 +42,39 @@ pub fn firmware_grows() -> bool {
     chosen().facts.setting(OpenFact::Shortage).name != "none"
 }
 
+/// Whether a test leaves the kind of card open: it names none, and where a recording is chosen,
+/// which has all of them, no capabilities.
+fn open_to(card: &Config, kind: &Config) -> bool {
+    let usual = card.profile == Profile::Big && card.umr && card.general_caps.is_empty();
+    let named = card.card.is_some() || card.recording.is_some();
+    (usual || kind.recording.is_none()) && !named && card.device_id == Config::default().device_id
+}
+
 /// The card, of the chosen kind and with the chosen facts where it says nothing of its own.
 #[must_use]
 pub fn or_chosen(card: &Config) -> Config {
     let chosen = chosen();
-    let mut made = match chosen.card {
-        Some(kind) if card.card.is_none() && card.device_id == Config::default().device_id => {
-            let kind = kind.config();
-            Config {
-                personality: kind.personality,
-                device_id: kind.device_id,
-                addressed: kind.addressed,
-                regular_pages: kind.regular_pages,
-                card: kind.card,
-                facts: kind.facts,
-                ..card.clone()
-            }
-        }
+    let mut made = match &chosen.kind {
+        Some(kind) if open_to(card, kind) => Config {
+            personality: kind.personality,
+            device_id: kind.device_id,
+            addressed: kind.addressed,
+            boot_pages: kind.boot_pages,
+            init_pages: card.init_pages.or(kind.init_pages),
+            regular_pages: kind.regular_pages,
+            init_time: card.init_time.max(kind.init_time),
+            card: kind.card,
+            facts: kind.facts.clone(),
+            recording: kind.recording.clone(),
+            ..card.clone()
+        },
         Some(_) | None => Config { facts: Facts::default(), ..card.clone() },
     };
+    if card.init_pages.is_some() {
+        // A test whose memory is for so many.
+        let own = made.facts.set(OpenFact::InitPages, "estimate");
+        debug_assert!(own.is_ok());
+    }
     made.facts.extend([chosen.facts.clone(), card.facts.clone()]);
     made
 }

@@ -1,6 +1,7 @@
 //! The driver on the device model, in process. One program for all of it: each program that
 //! contains the driver compiles it anew.
 
+mod absurd;
 mod bench;
 mod bringup;
 mod dat_break;
@@ -19,5 +20,6 @@ mod faults;
 mod laws;
 mod layouts;
 mod mute;
+mod replay;
 mod silicon;
 mod views;

@@ -2,6 +2,7 @@
 #![expect(clippy::print_stdout, reason = "prints `ready`, for which the starter waits, and lists")]
 
 use clap::{Parser, ValueEnum};
+use mlx5_model::replay::Replay;
 use mlx5_model::server::{Link, Report, Rude, Server, Settings};
 use mlx5_model::watch::Fields;
 use mlx5_model::{Card, Config, Facts, Profile, cards, facts};
@@ -22,7 +23,7 @@ use std::process::ExitCode;
 #[command(name = "mlx5-model")]
 struct Cli {
     /// A socket to serve; each is an HCA of its own
-    #[arg(long, required_unless_present_any = ["facts", "cards"], value_name = "PATH")]
+    #[arg(long, required_unless_present_any = ["facts", "cards", "replay"], value_name = "PATH")]
     socket: Vec<PathBuf>,
     /// Capabilities: what a ConnectX-4 said of itself, or the least that stock Linux brings up
     #[arg(long, value_enum, default_value_t = Capabilities::Big)]
@@ -40,6 +41,11 @@ struct Cli {
     /// Kind of card, with its capabilities and facts; `--cards list` prints them
     #[arg(long, value_name = "NAME", value_parser = card, conflicts_with_all = ["profile", "vf"])]
     card: Option<&'static Card>,
+    /// Be the card that a file was recorded of: a report of `dat hw-test`, or a bring-up by Linux.
+    /// Says on stderr which answers the file lacks and what is given instead; without a socket,
+    /// only that, on stdout
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["profile", "vf", "card"])]
+    replay: Option<PathBuf>,
     /// Print every card, field by field, with its evidence
     #[arg(long, value_enum)]
     cards: Option<List>,
@@ -120,15 +126,14 @@ fn link(text: &str) -> Result<Link, String> {
 }
 
 impl Cli {
-    fn settings(self, notes: Option<Fields>) -> Settings {
+    fn settings(self, notes: Option<Fields>, replay: Option<&Replay>) -> Settings {
         let mut device = if self.vf { Config::vf() } else { Config::default() };
         device.profile = match self.profile {
             Capabilities::Big => Profile::Big,
             Capabilities::Small => Profile::Small,
         };
-        if let Some(card) = self.card {
-            device = card.config();
-        }
+        let chosen = self.card.map(Card::config).or_else(|| replay.map(Replay::config));
+        device = chosen.unwrap_or(device);
         device.facts.extend(self.fact);
         device.hardware_like = self.hardware_like;
         device.vectors = self.vectors.unwrap_or(device.vectors);
@@ -150,6 +155,20 @@ impl Cli {
 }
 
 fn serve(cli: Cli) -> Result<(), Box<dyn Error>> {
+    let replay = match &cli.replay {
+        Some(path) => {
+            Some(Replay::open(path).map_err(|error| format!("{}: {error}", path.display()))?)
+        }
+        None => None,
+    };
+    match &replay {
+        Some(replay) if cli.socket.is_empty() => {
+            print!("{}", replay.describe());
+            return Ok(());
+        }
+        Some(replay) => eprint!("{}", replay.describe()),
+        None => {}
+    }
     let (signals, sender) = UnixStream::pair()?;
     for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
         signal_hook::low_level::pipe::register(signal, sender.try_clone()?)?;
@@ -162,7 +181,7 @@ fn serve(cli: Cli) -> Result<(), Box<dyn Error>> {
     }
     let fields = cli.fields.clone().map(|path| (Fields::default(), path));
     let notes = fields.as_ref().map(|(notes, _)| notes.clone());
-    let server = Server::start(cli.settings(notes))?;
+    let server = Server::start(cli.settings(notes, replay.as_ref()))?;
     println!("ready");
     std::io::stdout().flush()?;
     let input = std::io::stdin();

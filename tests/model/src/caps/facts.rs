@@ -26,10 +26,23 @@ const FIELDS: &[(OpenFact, u16, Field)] = &[
     (OpenFact::RoceUdpPort, kind::ROCE, ro::sw_r_roce_src_udp_port),
     (OpenFact::UplinkFollow, kind::GENERAL, g::uplink_follow),
     (OpenFact::FixedBuffer, kind::GENERAL, g::fixed_buffer_size),
+    (OpenFact::EswitchManager, kind::GENERAL, g::eswitch_manager),
+    (OpenFact::SwOwnerId, kind::GENERAL, g::sw_owner_id),
+    (OpenFact::VhcaPorts, kind::GENERAL, g::num_vhca_ports),
+    (OpenFact::CqResize, kind::GENERAL, g::cq_resize),
+    (OpenFact::FastTeardown, kind::GENERAL, g::fast_teardown),
 ];
 
 /// Of these the present value is 0 at power-on: software switches them on.
 const OFF_AT_POWER_ON: &[OpenFact] = &[OpenFact::Uar4k, OpenFact::RoceUdpPort];
+
+/// The block that says what a fact says, if one does.
+pub(crate) fn decides(fact: OpenFact) -> Option<u16> {
+    if fact == OpenFact::PortType {
+        return Some(kind::GENERAL);
+    }
+    FIELDS.iter().find(|(of, ..)| *of == fact).map(|(_, block, _)| *block)
+}
 
 /// Changes the blocks as the facts say.
 pub(super) fn apply(facts: &Facts, max: &mut Blocks, current: &mut Blocks) {

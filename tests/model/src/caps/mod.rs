@@ -10,6 +10,8 @@
 mod facts;
 mod profile;
 
+pub(crate) use facts::decides;
+
 use crate::cards::{self, Card};
 use crate::cmd::{Command, FunctionState, Refusal, Stage, Status};
 use crate::config::Config;
@@ -32,7 +34,7 @@ pub(crate) mod kind {
 const BLOCK: usize = 4096;
 
 /// Blocks by type number.
-type Blocks = BTreeMap<u16, Vec<u8>>;
+pub(crate) type Blocks = BTreeMap<u16, Vec<u8>>;
 
 /// What the card could do, and what it is set to.
 #[derive(Debug)]
@@ -85,11 +87,15 @@ impl Caps {
                 }
             }
         }
+        if let Some(recording) = &config.recording {
+            caps.max.extend(recording.max.clone());
+            caps.current.extend(recording.current.clone());
+        }
         for (name, value) in &config.general_caps {
-            if let Some(field) = g::LAYOUT.field(name) {
+            if let Some((kind, field)) = named(name) {
                 for blocks in [&mut caps.max, &mut caps.current] {
-                    if let Some(general) = blocks.get_mut(&kind::GENERAL) {
-                        field.set(general, *value);
+                    if let Some(block) = blocks.get_mut(&kind) {
+                        field.set(block, *value);
                     }
                 }
             }
@@ -100,7 +106,7 @@ impl Caps {
 
     /// Names given in a configuration that no capability has.
     pub(crate) fn unknown_names(config: &Config) -> impl Iterator<Item = &'static str> + '_ {
-        config.general_caps.iter().map(|(name, _)| *name).filter(|n| g::LAYOUT.field(n).is_none())
+        config.general_caps.iter().map(|(name, _)| *name).filter(|name| named(name).is_none())
     }
 
     /// A field of the current general block.
@@ -117,6 +123,18 @@ impl Caps {
     pub(crate) fn eq_limit(&self) -> u32 {
         1 << self.general(g::log_max_eq).min(8)
     }
+}
+
+/// The field of a name: of the general block, or of another with its layout's name before it.
+fn named(name: &str) -> Option<(u16, Field)> {
+    let block = |kind: u16| {
+        let layout = cards::layout(kind);
+        let path = name.strip_prefix(layout.name)?.strip_prefix('.')?;
+        Some((kind, layout.field(path)?))
+    };
+    let kinds = [kind::GENERAL, kind::ETHERNET, kind::ATOMIC, kind::ROCE, kind::FLOW_TABLE];
+    let general = g::LAYOUT.field(name).map(|field| (kind::GENERAL, field));
+    general.or_else(|| kinds.into_iter().find_map(block))
 }
 
 /// Whether SET_HCA_CAP may change a field of a block; the others keep their value.
@@ -140,6 +158,7 @@ fn layout(block: u16) -> Option<Layout> {
 
 fn query(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Refusal> {
     let op_mod = head_in::op_mod.get(input) as u16;
+    hca.refused_before(0x100, op_mod, 0)?;
     let blocks = if op_mod & 1 == 1 { &hca.caps.current } else { &hca.caps.max };
     let announced = match op_mod >> 1 {
         kind::ETHERNET => hca.caps.general(g::eth_net_offloads) != 0,

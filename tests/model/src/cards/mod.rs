@@ -9,8 +9,9 @@ mod table;
 use crate::config::{Config, Personality};
 use crate::facts::{Facts, OpenFact};
 use crate::ifc::Layout;
-use crate::ifc::caps::{cmd_hca_cap, eth_caps, roce_cap};
+use crate::ifc::caps::{atomic_caps, cmd_hca_cap, eth_caps, flow_table_nic_cap, roce_cap};
 pub use table::CARDS;
+pub(crate) use table::LEFT_OUT;
 
 /// A capability that differs from the profile.
 #[derive(Debug)]
@@ -48,11 +49,13 @@ pub struct Card {
     pub(crate) facts: &'static [(OpenFact, &'static str, &'static str)],
 }
 
-/// The layout of a block that cards change.
+/// The layout of a block.
 pub(crate) fn layout(block: u16) -> Layout {
     match block {
         1 => eth_caps::LAYOUT,
+        3 => atomic_caps::LAYOUT,
         4 => roce_cap::LAYOUT,
+        7 => flow_table_nic_cap::LAYOUT,
         _ => cmd_hca_cap::LAYOUT,
     }
 }
@@ -63,6 +66,22 @@ impl Card {
     pub fn named(name: &str) -> Option<&'static Self> {
         let short = |card: &Self| card.name.strip_prefix("connectx-") == Some(name);
         CARDS.iter().find(|card| card.name == name || short(card))
+    }
+
+    /// The card of a PCI device id, or the one most like it: of virtual functions, which have even
+    /// ids, the virtual one, else the last before it. No id at all is the profile's card.
+    #[must_use]
+    pub fn nearest(device_id: u16) -> &'static Self {
+        let of = |name| CARDS.iter().find(|card| card.name == name);
+        let exact = CARDS.iter().find(|card| card.device_id.0 == device_id);
+        let virtual_ids = [0x1014, 0x1016, 0x1018, 0x101a, 0x101c, 0x101e];
+        let vf = of("vf").filter(|_| virtual_ids.contains(&device_id));
+        let before = |card: &&Self| {
+            let id = card.device_id.0;
+            card.personality == Personality::Pf && id >> 8 == device_id >> 8 && id < device_id
+        };
+        let before = CARDS.iter().filter(before).max_by_key(|card| card.device_id.0);
+        exact.or(vf).or(before).unwrap_or(&CARDS[0])
     }
 
     /// A device of this kind.
@@ -132,7 +151,7 @@ pub fn markdown() -> String {
     }
     text += "\n## Left out\n\nThe ConnectX-6 Dx announces these; the model has not got them, and so \
              claims none: ";
-    text += &table::LEFT_OUT.join(", ");
+    text += &LEFT_OUT.join(", ");
     text += ".\n";
     text
 }

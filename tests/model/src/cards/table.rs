@@ -91,7 +91,7 @@ const DX: &[Cap] = &[
 ];
 
 /// Capabilities of the ConnectX-6 Dx that the model has not got.
-pub(super) const LEFT_OUT: &[&str] = &[
+pub(crate) const LEFT_OUT: &[&str] = &[
     "cqe_compression",
     "dct",
     "device_memory",

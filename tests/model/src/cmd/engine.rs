@@ -15,6 +15,7 @@ use crate::ifc::cmd::{head_in, head_out};
 use crate::ifc::pages::manage_pages_in;
 use crate::ifc::regs::access_register_in;
 use crate::pages::Shortage;
+use crate::replay::geometry;
 use crate::stats::Refused;
 use crate::watch::Seen;
 use rand::Rng;
@@ -103,9 +104,9 @@ impl core::fmt::Debug for CommandQueue {
 const ACCESS_REG: u16 = 0x805;
 /// The command after which commands that wait for pages may go on.
 const MANAGE_PAGES: u16 = 0x108;
-/// log2 of the number of slots.
+/// log2 of the number of slots, where no recording says otherwise.
 pub(crate) const LOG_SIZE: u32 = 5;
-/// log2 of the distance between slots.
+/// log2 of the distance between slots, the same.
 pub(crate) const LOG_STRIDE: u32 = 6;
 
 impl CommandQueue {
@@ -129,6 +130,14 @@ impl CommandQueue {
     }
 }
 
+impl Hca {
+    /// How many command slots there are and how far apart, as logarithms.
+    pub(crate) fn slots(&self) -> (u32, u32) {
+        let segment = self.recording().and_then(|recording| recording.segment.as_deref());
+        segment.and_then(geometry).unwrap_or((LOG_SIZE, LOG_STRIDE))
+    }
+}
+
 /// A store to the command doorbell.
 pub(crate) fn doorbell(hca: &mut Hca, vector: u32) {
     hca.bus.stats.command_doorbells += 1;
@@ -137,7 +146,7 @@ pub(crate) fn doorbell(hca: &mut Hca, vector: u32) {
         return;
     }
     let event = hca.eqs.subscribed(kind::COMMAND);
-    for slot in (0..1 << LOG_SIZE).filter(|slot| vector >> slot & 1 != 0) {
+    for slot in (0..1 << hca.slots().0).filter(|slot| vector >> slot & 1 != 0) {
         if hca.cmd.dead.contains(&slot) || hca.cmd.jobs.iter().any(|job| job.slot == slot) {
             hca.bus.complain(format!("command slot {slot} rung while the device owns it"));
             continue;
@@ -174,7 +183,7 @@ pub(crate) fn step(hca: &mut Hca) -> Option<Nanos> {
 
 fn fetch(hca: &mut Hca, slot: u32, event: bool) {
     let Some(base) = hca.cmd.base else { return };
-    let entry = base + (u64::from(slot) << LOG_STRIDE);
+    let entry = base + (u64::from(slot) << hca.slots().1);
     let in_flight: Vec<u64> = hca
         .cmd
         .jobs

@@ -15,7 +15,10 @@ pub(super) fn latency(hca: &mut Hca, opcode: u16, op_mod: u32) -> Nanos {
     };
     let random = facts.value(OpenFact::CommandOrder);
     let random = random.map_or(0, |most| hca.bus.rng.random_range(0..most));
-    slow.unwrap_or_else(|| usual_latency(hca, opcode)) + random
+    let recorded = hca
+        .recording()
+        .and_then(|recording| recording.latencies.get(&(opcode, op_mod as u16)).copied());
+    slow.or(recorded).unwrap_or_else(|| usual_latency(hca, opcode)) + random
 }
 
 fn usual_latency(hca: &mut Hca, opcode: u16) -> Nanos {

@@ -179,4 +179,19 @@ facts! {
     FixedBuffer "fixed-buffer-size" ["profile" 0, "0" 0, "1" 1]
         "Whether keys of keys have one entry size.",
         "a ConnectX-6 Dx says 1";
+    EswitchManager "eswitch-manager" ["profile" 0, "0" 0, "1" 1, "filters" 3]
+        "Whether the function manages the switch inside, and whether its table of MACs filters.",
+        "a ConnectX-4 and a ConnectX-6 Dx say 1; Linux mpfs.c fills the table, no text says of what hosts";
+    SwOwnerId "sw-owner-id" ["profile" 0, "0" 0, "1" 1]
+        "Whether INIT_HCA takes an owner.",
+        "Linux mlx5_cmd_init_hca sends one where the capability is set; no dump shows it";
+    VhcaPorts "num-vhca-ports" ["profile" 0, "0" 0, "2" 2]
+        "Ports that are affiliated, for which the RoCE table asks for a port's number.",
+        "Linux mlx5_core_roce_gid_set sends 1 where it is not 0; cards of two ports only";
+    CqResize "cq-resize" ["profile" 0, "0" 0, "1" 1]
+        "Whether a completion queue can be resized.",
+        "a ConnectX-6 Dx says 1; Linux asks, so some firmware says 0";
+    FastTeardown "fast-teardown" ["profile" 0, "0" 0, "1" 1]
+        "Whether a function can be torn down in haste.",
+        "a ConnectX-6 Dx says 1, a ConnectX-4 0";
 }

@@ -161,6 +161,13 @@ fn is_own_mac(hca: &Hca, frame: &[u8]) -> bool {
             || hca.roce.iter().any(|(_, entry)| entry.mac == *mac))
 }
 
+/// Whether the switch inside lets a frame from the wire through: where its table of MACs filters,
+/// only those.
+fn passes_switch(hca: &Hca, to: &[u8; 6]) -> bool {
+    let filters = hca.config.facts.value(OpenFact::EswitchManager) == Some(3);
+    !filters || to[0] & 1 == 1 || hca.objects.l2.values().any(|own| own == to)
+}
+
 /// Whether a frame is RoCE, well formed or not.
 fn is_rdma(hca: &Hca, frame: &[u8]) -> bool {
     hca.vport.roce_enabled && is_roce(frame)
@@ -238,7 +245,8 @@ fn received(hca: &mut Hca, frame: &[u8], from: Option<u32>) {
     let rdma = is_rdma(hca, frame);
     // The groups of datagram QPs are no part of the vport's list.
     let grouped = rdma && to[0] & 1 == 1 && !hca.objects.groups.is_empty();
-    if !grouped && !is_own_mac(hca, frame) && !hca.vport.accepts(to) {
+    let passes = from.is_some() || passes_switch(hca, to);
+    if !passes || !grouped && !is_own_mac(hca, frame) && !hca.vport.accepts(to) {
         hca.traffic.filtered += 1;
         return;
     }

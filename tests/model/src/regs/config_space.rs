@@ -45,6 +45,11 @@ impl ConfigSpace {
         space.put32(0x10, 0x0000_000c, !(BAR_BYTES as u32 - 1));
         space.put32(0x14, 0, u32::MAX);
         space.put32(0x2c, 0x0003_15b3, 0);
+        if let Some(pci) = config.recording.as_ref().and_then(|recording| recording.pci.as_ref()) {
+            // Revision, and who built the board.
+            space.bytes[0x08] = pci[0x08];
+            space.bytes[0x2c..0x30].copy_from_slice(&pci[0x2c..0x30]);
+        }
         space.put32(0x34, PCIE as u32, 0);
         space.put32(0x3c, 0x0000_0100, 0xff);
         // PCIe endpoint, version 2, with function level reset.

@@ -1,6 +1,5 @@
 //! The initialization segment: versions, command page, initializing, health, clocks.
 
-use crate::cmd::engine::{LOG_SIZE, LOG_STRIDE};
 use crate::config::Personality;
 use crate::facts::OpenFact;
 use crate::hca::Hca;
@@ -82,9 +81,16 @@ impl Hca {
         // Another function's assert: byte 0x238 has no reset bit, byte 0x1010 may show it or not.
         let stale = facts.value(OpenFact::Health).filter(|_| synd == 0);
         let hides = facts.on(OpenFact::CommandAddress);
+        let (size, stride) = self.slots();
+        // Versions, and the health buffer as it was found.
+        let found = matches!(offset, 0x000 | 0x004 | 0x200..0x240) && synd == 0 && stale.is_none();
+        let recorded = self.recording().filter(|_| found);
+        if let Some(word) = recorded.and_then(|recording| recording.word(offset as usize)) {
+            return word;
+        }
         match offset {
             0x010 if hides => 0,
-            0x014 if hides => self.regs.nic_interface << 8 | LOG_SIZE << 4 | LOG_STRIDE,
+            0x014 if hides => self.regs.nic_interface << 8 | size << 4 | stride,
             0x200 if stale.is_some() => 0x0001_2345,
             0x220 if stale.is_some() => 0x0080_1234,
             0x238 if stale.is_some() => (stale.unwrap_or(0) as u32 & 0xff) << 24,
@@ -97,7 +103,7 @@ impl Hca {
             0x010 => self.cmd.high,
             0x014 => {
                 let base = self.cmd.base.unwrap_or(0) as u32 & 0xffff_f000;
-                base | self.regs.nic_interface << 8 | LOG_SIZE << 4 | LOG_STRIDE
+                base | self.regs.nic_interface << 8 | size << 4 | stride
             }
             // Busy, and whether the firmware can be reset through nic_interface.
             0x1fc => {
@@ -115,7 +121,8 @@ impl Hca {
             0x1010 => synd << 24 | self.regs.health_counter(now),
             0x1040 => (now / 1_000_000_000) as u32,
             0x1044 => (now % 1_000_000_000) as u32,
-            _ => 0,
+            // What else the recorded card had there: time limits and the like.
+            _ => self.recording().and_then(|recorded| recorded.word(offset as usize)).unwrap_or(0),
         }
     }
 

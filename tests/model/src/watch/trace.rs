@@ -129,7 +129,7 @@ struct Dump {
 
 impl Dump {
     /// The message in an entry and its blocks.
-    fn message(&self) -> Vec<u8> {
+    fn message(&self, line: usize) -> Message {
         let (inline, length) = match self.half {
             Half::Input => (cmd_entry::input, cmd_entry::input_length),
             Half::Output => (cmd_entry::output, cmd_entry::output_length),
@@ -142,39 +142,81 @@ impl Dump {
             message.extend_from_slice(block.get(..BLOCK).unwrap_or(block));
         }
         message.truncate(length);
-        message
+        Message { line, half: self.half, opcode: self.opcode, length, bytes: message }
     }
 }
+
+/// A line of a recording that cannot be read, or says what no card says.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {field}: {what}")]
+pub struct BadLine {
+    /// Its number, from 1.
+    pub line: usize,
+    /// The field of it.
+    pub field: String,
+    /// What is wrong.
+    pub what: String,
+}
+
+impl BadLine {
+    pub(crate) fn new(line: usize, field: impl Into<String>, what: impl Into<String>) -> Self {
+        Self { line, field: field.into(), what: what.into() }
+    }
+}
+
+/// One half of a command, with the line at which it begins.
+pub(crate) struct Message {
+    pub(crate) line: usize,
+    pub(crate) half: Half,
+    pub(crate) opcode: u16,
+    /// Length as declared.
+    pub(crate) length: usize,
+    /// The bytes that are there, up to that length.
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// Longest message of the compact form: the largest command is a list of pages of 100 KiB.
+const LONGEST: usize = 1 << 20;
 
 /// Commands of a text in either form, in order of their inputs.
 ///
 /// # Errors
 ///
 /// Says which line is wrong.
-pub fn read(text: &str) -> Result<Vec<Command>, String> {
+pub fn read(text: &str) -> Result<Vec<Command>, BadLine> {
     let mut commands: Vec<Command> = Vec::new();
-    let mut dump: Option<Dump> = None;
-    for line in text.lines() {
-        if let Some(at) = line.find("dump command ") {
-            finish(dump.take(), &mut commands);
-            let rest = &line[at..];
+    messages(text, |message| {
+        take(message, &mut commands);
+        Ok(())
+    })?;
+    Ok(commands)
+}
+
+/// Gives each half of a command to `each`, in order.
+pub(crate) fn messages(
+    text: &str,
+    mut each: impl FnMut(Message) -> Result<(), BadLine>,
+) -> Result<(), BadLine> {
+    let mut dump: Option<(usize, Dump)> = None;
+    for (line, text) in (1..).zip(text.lines()) {
+        if let Some((_, rest)) = text.split_once("dump command ") {
+            if let Some((line, dump)) = dump.take() {
+                each(dump.message(line))?;
+            }
             let opcode = rest
                 .split_once("(0x")
                 .and_then(|(_, digits)| digits.split_once(')'))
                 .and_then(|(digits, _)| u16::from_str_radix(digits, 16).ok())
-                .ok_or_else(|| format!("no opcode: {line}"))?;
+                .ok_or_else(|| BadLine::new(line, "opcode", "not in (0x...)"))?;
             let half = if rest.ends_with("OUTPUT") { Half::Output } else { Half::Input };
-            dump = Some(Dump { opcode, half, bytes: Vec::new() });
-        } else if let Some(dump) = &mut dump {
-            dump.bytes.extend(words(line).unwrap_or_default());
-        } else if line.starts_with("in ") || line.starts_with("out ") {
-            let (half, opcode, message) =
-                compact_line(line).ok_or_else(|| format!("not a half of a command: {line}"))?;
-            take(half, opcode, message, &mut commands);
+            dump = Some((line, Dump { opcode, half, bytes: Vec::new() }));
+        } else if let Some((_, dump)) = &mut dump {
+            dump.bytes.extend(words(text).unwrap_or_default());
+        } else if text.starts_with("in ") || text.starts_with("out ") {
+            each(compact_line(line, text)?)?;
         }
     }
-    finish(dump, &mut commands);
-    Ok(commands)
+    dump.map_or(Ok(()), |(line, dump)| each(dump.message(line)))
 }
 
 /// The four words of a line of a dump, whatever stands before it.
@@ -190,43 +232,43 @@ fn words(line: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-fn finish(dump: Option<Dump>, commands: &mut Vec<Command>) {
-    if let Some(dump) = dump {
-        take(dump.half, dump.opcode, dump.message(), commands);
-    }
-}
-
 /// An answer belongs to the first command of its number that has none.
-fn take(half: Half, opcode: u16, message: Vec<u8>, commands: &mut Vec<Command>) {
-    match half {
-        Half::Input => commands.push(Command { opcode, input: message, output: Vec::new() }),
+fn take(message: Message, commands: &mut Vec<Command>) {
+    let Message { opcode, bytes, .. } = message;
+    match message.half {
+        Half::Input => commands.push(Command { opcode, input: bytes, output: Vec::new() }),
         Half::Output => {
             let asked = commands
                 .iter_mut()
                 .find(|command| command.opcode == opcode && command.output.is_empty());
             if let Some(command) = asked {
-                command.output = message;
+                command.output = bytes;
             }
         }
     }
 }
 
-fn compact_line(line: &str) -> Option<(Half, u16, Vec<u8>)> {
-    let mut words = line.split_whitespace();
-    let half = match words.next()? {
-        "in" => Half::Input,
+fn compact_line(line: usize, text: &str) -> Result<Message, BadLine> {
+    let bad = |field: &str, what: &str| BadLine::new(line, field, what);
+    let mut words = text.split_whitespace();
+    let half = match words.next() {
+        Some("in") => Half::Input,
         _ => Half::Output,
     };
-    let opcode = u16::from_str_radix(words.next()?, 16).ok()?;
-    let length: usize = words.next()?.parse().ok()?;
-    let mut message = vec![0; length.min(1 << 24)];
+    let opcode = words.next().and_then(|word| u16::from_str_radix(word, 16).ok());
+    let opcode = opcode.ok_or_else(|| bad("opcode", "not a number of 16 bits"))?;
+    let length: Option<usize> = words.next().and_then(|word| word.parse().ok());
+    let length = length.filter(|length| *length <= LONGEST);
+    let length = length.ok_or_else(|| bad("length", "not a number of bytes up to 1048576"))?;
+    let mut bytes = vec![0; length];
     for word in words {
-        let (at, value) = word.split_once(':')?;
-        let at = usize::from_str_radix(at, 16).ok()?;
-        let value = u32::from_str_radix(value, 16).ok()?;
-        message.get_mut(at..at + 4)?.copy_from_slice(&value.to_be_bytes());
+        let (at, value) = word.split_once(':').ok_or_else(|| bad(word, "not OFFSET:WORD"))?;
+        let at = usize::from_str_radix(at, 16).map_err(|_| bad(word, "no offset"))?;
+        let value = u32::from_str_radix(value, 16).map_err(|_| bad(word, "no word"))?;
+        let to = bytes.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<4>());
+        *to.ok_or_else(|| bad(word, "beyond the message's length"))? = value.to_be_bytes();
     }
-    Some((half, opcode, message))
+    Ok(Message { line, half, opcode, length, bytes })
 }
 
 /// The compact form: without the lists of pages, which are one machine's.

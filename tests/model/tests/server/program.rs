@@ -233,3 +233,36 @@ fn mistakes_are_said_in_words() {
         assert!(!said.contains("panicked"), "{said}");
     }
 }
+
+/// Runs it on a file without a socket: success, stdout, stderr.
+fn replay(file: &std::path::Path) -> (bool, String, String) {
+    let program = env!("CARGO_BIN_EXE_mlx5-model");
+    let ran = Command::new(program).arg("--replay").arg(file).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (ran.status.success(), text(ran.stdout), text(ran.stderr))
+}
+
+#[test]
+fn a_recording_is_served_and_says_what_it_lacks() {
+    let data = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../data");
+    let report = data.join("report-connectx6dx.jsonl");
+    let (good, lacks, _) = replay(&report);
+    assert!(good && lacks.contains("lacks PTYS: that of connectx-6dx"), "{lacks}");
+    let (good, lacks, _) = replay(&data.join("connectx4-linux.txt"));
+    assert!(good && lacks.starts_with("recorded bring-up"), "{lacks}");
+    let dir = Dir::new();
+    let program = Program::start(&dir, &["--replay", report.to_str().unwrap()]);
+    // Region 7 is configuration space.
+    let id = Raw::greet(&dir.at("a")).read(7, 0, 4).unwrap();
+    assert_eq!(id, [0xb3, 0x15, 0x1d, 0x10]);
+    assert!(program.end().contains("lacks PTYS"));
+    let bad = dir.at("bad");
+    let text = std::fs::read_to_string(&report).unwrap().replace("\"us\":170}", "\"us\":-1}");
+    std::fs::write(&bad, text).unwrap();
+    let (good, _, said) = replay(&bad);
+    assert!(
+        !good && said.contains("bad: line ") && said.contains(": us: -1 is no number"),
+        "{said}"
+    );
+    assert!(!replay(&dir.at("none")).0);
+}

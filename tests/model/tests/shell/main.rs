@@ -18,5 +18,6 @@ mod layouts;
 mod pages;
 mod pci;
 mod port;
+mod replay;
 mod rig;
 mod vsc;
