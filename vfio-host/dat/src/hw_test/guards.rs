@@ -24,7 +24,7 @@ fn refusals(tree: &Tree, hca: &Hca) -> Vec<String> {
     let sessions = sessions(tree);
     let mut carries = false;
     for name in &hca.netdevs {
-        let own = netdev::carries(tree, name);
+        let own: Vec<_> = netdev::carries(tree, name).into_iter().map(|(_, said)| said).collect();
         carries |= !own.is_empty();
         found.extend(own.into_iter().filter(|said| said.contains("default")));
         if sessions.iter().any(|ip| netdev::has(tree, name, *ip)) {
@@ -107,7 +107,8 @@ fn remote_root(tree: &Tree) -> Option<String> {
 
 /// Returns what the machine loses besides, which the user accepts with --yes.
 fn losses(tree: &Tree, hca: &Hca) -> Vec<String> {
-    let said = hca.netdevs.iter().flat_map(|name| netdev::carries(tree, name));
+    let said =
+        hca.netdevs.iter().flat_map(|name| netdev::carries(tree, name)).map(|(_, said)| said);
     said.filter(|said| !said.contains("default")).collect()
 }
 

@@ -114,7 +114,8 @@ impl<'p, H: Host> Pair<'p, H> {
         own: IpAddr,
         terms: Terms,
     ) -> Result<(), Stop> {
-        let most = dat_core::provider::Provider::limits(nic.provider()).mtu;
+        let limits = dat_core::provider::Provider::limits(nic.provider());
+        let (most, class) = (limits.mtu, limits.classes.best_effort);
         let number = |nic: &Nic<'_, 'p, H>, side: usize| -> Result<u32, Stop> {
             let qp = nic.ep_query(self.side(side).0)?.qp;
             qp.map(|qp| qp.number).ok_or(Stop::Fail("an Endpoint without a queue pair".into()))
@@ -132,6 +133,7 @@ impl<'p, H: Host> Pair<'p, H> {
                 retry_count,
                 rnr_retry,
                 ack_timeout: own_terms.ack_timeout,
+                class,
             };
             nic.ep_connect_direct(self.side(side).0, own, &terms, LIMIT)?;
         }
