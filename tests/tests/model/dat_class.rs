@@ -2,7 +2,7 @@
 //! of IP; and congestion control as the firmware tells it.
 #![expect(
     clippy::indexing_slicing,
-    clippy::panic,
+    clippy::cast_possible_truncation,
     clippy::unwrap_used,
     clippy::wildcard_enum_match_arm,
     reason = "test code: a panic here is a failed test with a line number"

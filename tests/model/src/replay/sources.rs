@@ -226,14 +226,17 @@ impl Gather {
     /// The card's settings, but for what the file decides; those of the file last.
     fn facts(&self, config: &Config, recording: &Recording, sources: &mut Sources) -> Facts {
         let mut facts = Facts::default();
+        let of_file = [
+            (OpenFact::InitPages, config.init_pages.is_some()),
+            (OpenFact::PortMtu, recording.registers.contains_key(&(id::PMTU as u16))),
+            (OpenFact::Mac, recording.vport.is_some()),
+            (OpenFact::EmbeddedCpu, recording.segment.is_some()),
+        ];
         for fact in OpenFact::ALL {
-            let decided = match fact {
-                OpenFact::InitPages => config.init_pages.is_some(),
-                OpenFact::PortMtu => recording.registers.contains_key(&(id::PMTU as u16)),
-                OpenFact::Mac => recording.vport.is_some(),
-                OpenFact::EmbeddedCpu => recording.segment.is_some(),
-                _ => decides(*fact).is_some_and(|block| recording.max.contains_key(&block)),
-            };
+            let decided = of_file.iter().find(|(own, _)| own == fact).map_or_else(
+                || decides(*fact).is_some_and(|block| recording.max.contains_key(&block)),
+                |(_, decided)| *decided,
+            );
             if decided || self.known_facts.contains(fact) {
                 continue;
             }
