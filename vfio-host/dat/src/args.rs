@@ -1,4 +1,6 @@
 //! The arguments and the help texts: every line of `dat --help` is here.
+//!
+//! Length: a struct for each command, whose fields are its help.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;

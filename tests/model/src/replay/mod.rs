@@ -2,7 +2,7 @@
 //!
 //! [`Replay::read`] takes two kinds of file. A report is a JSON object on each line, which
 //! `dat hw-test` writes; a recording is the text that `watch::trace` reads, in either form. Both
-//! come from strangers' machines by mail: a line that says what no card says is an error that
+//! come from other people's machines by mail: a line that says what no card says is an error that
 //! names line and field, and what is kept of a file is bounded.
 //!
 //! Of each question the first answer counts, which is the card's before software changed anything.
