@@ -1,8 +1,9 @@
 //! Traffic class and priority: in the frames of every connection, on both sides, over both versions
 //! of IP; and congestion control as the firmware tells it.
 #![expect(
-    clippy::indexing_slicing,
     clippy::cast_possible_truncation,
+    clippy::indexing_slicing,
+    clippy::panic,
     clippy::unwrap_used,
     clippy::wildcard_enum_match_arm,
     reason = "test code: a panic here is a failed test with a line number"
@@ -74,7 +75,7 @@ fn record(session: &Session<'_>) {
 }
 
 /// Connects the first Endpoints, moves data and ends the connection.
-fn connection(session: &mut Session<'_>, qos: Qos) {
+fn connected_once(session: &mut Session<'_>, qos: Qos) {
     let (a, b) = (session.sides[0].ep, session.sides[1].ep);
     let (now, to) = (session.now(), session.address(1));
     session.pair.ias[0].ep_connect(now, a, to, QUALIFIER, LIMIT, b"", qos).unwrap();
@@ -98,7 +99,7 @@ fn a_connection_has_the_class_of_the_side_that_asked() {
         setup.run(|session| {
             for (qos, class) in [(Qos::BestEffort, ACTIVE), (Qos::Premium, PREMIUM)] {
                 record(session);
-                connection(session, qos);
+                connected_once(session, qos);
                 let mads = check(session, class);
                 for one in [attribute::REQ, attribute::REP, attribute::RTU, attribute::DREQ] {
                     assert!(mads.contains(&one), "{one:#x} of {mads:x?}");
@@ -126,7 +127,7 @@ fn a_rejection_has_the_class_of_the_request() {
 fn the_request_says_class_and_service_level() {
     setup(true, None).run(|session| {
         record(session);
-        connection(session, Qos::Premium);
+        connected_once(session, Qos::Premium);
         let sent = session.lines[0].recorded();
         let request =
             sent.iter().filter_map(|frame| mad(frame)).find(|mad| attribute_id(mad) == 0x10);

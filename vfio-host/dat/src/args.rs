@@ -196,7 +196,13 @@ pub(crate) struct Adapter {
     #[arg(long, value_name = "BYTES", value_parser = mtu)]
     pub(crate) mtu: Option<Mtu>,
     /// Traffic class of all packets, 0 to 255 or 0x00 to 0xff: four times the DSCP
-    #[arg(long, visible_alias = "tclass", value_name = "CLASS", value_parser = class::traffic_class, default_value = "0")]
+    #[arg(
+        long,
+        visible_alias = "tclass",
+        value_name = "CLASS",
+        value_parser = class::traffic_class,
+        default_value = "0"
+    )]
     tos: u8,
     /// 802.1p priority of all packets, 0 to 7: in the VLAN tag, and of the egress queue
     #[arg(long, visible_alias = "sl", value_parser = class::priority, default_value = "0")]

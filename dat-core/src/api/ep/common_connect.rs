@@ -15,7 +15,8 @@ impl<P: Provider> Ia<'_, P> {
     /// Starts to connect an UNCONNECTED Endpoint to the socket address of a Common Service Point,
     /// or of a PSP: in this transport the qualifier of one is the port of the other.
     ///
-    /// The quality of service is that of the Endpoint's attributes. `INVALID_ADDRESS` also for port 0. Outcome and other errors as for [`Ia::ep_connect`].
+    /// The quality of service is that of the Endpoint's attributes. `INVALID_ADDRESS` also for
+    /// port 0. Outcome and other errors as for [`Ia::ep_connect`].
     #[doc(alias = "dat_ep_common_connect")]
     pub fn ep_common_connect(
         &mut self,
