@@ -118,26 +118,26 @@ pub(super) fn container(error: &VfioError) -> Error {
 
 /// Makes the error of a file that cannot be opened.
 pub(super) fn open(error: &io::Error, node: &str, address: PciAddress) -> Error {
-    match error.kind() {
-        _ if error.raw_os_error() == Some(libc::EPERM) => Error::new(
+    match error.raw_os_error() {
+        Some(libc::EPERM) => Error::new(
             Kind::Permission,
             node,
             format!("the container's list of devices does not have it, which {address} needs"),
             format!("start the container with --device {node}"),
         ),
-        io::ErrorKind::PermissionDenied => Error::new(
+        Some(libc::EACCES) => Error::new(
             Kind::Permission,
             node,
             format!("this user may not open it, which {address} needs"),
             format!("as root: chown $USER {node}"),
         ),
-        io::ErrorKind::NotFound => Error::new(
+        Some(libc::ENOENT) => Error::new(
             Kind::NotBound,
             node,
             format!("the kernel offers no such file for {address}"),
             "as root: modprobe vfio-pci, and bind the function to it",
         ),
-        _ if error.raw_os_error() == Some(libc::EBUSY) => Error::new(
+        Some(libc::EBUSY) => Error::new(
             Kind::Busy,
             node,
             format!("another program has it open, and with it {address}"),
