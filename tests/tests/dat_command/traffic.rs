@@ -2,6 +2,7 @@
 
 use std::process::Stdio;
 
+use crate::compat::{call, free_port, serve};
 use crate::stage::{Process, Stage};
 
 #[test]
@@ -117,12 +118,9 @@ fn packets_have_the_class_of_the_side_that_connects() {
 #[test]
 fn programs_that_agree_without_a_connection_manager_have_their_own_class() {
     let stage = Stage::captured();
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let verb = "compat perftest send_lat";
-    let server = format!("--ip 192.168.7.1/24 -n 5 -p {port} --tclass 0xb8");
-    let server = Process::start(stage.command(verb, 0, &server));
-    let client = format!("--ip 192.168.7.2/24 -n 5 -p {port} --tclass 0xb8 --client localhost");
-    stage.run(verb, 1, &client).well();
+    let more = format!("-n 5 --tclass 0xb8 -p {}", free_port());
+    let server = serve(&stage, "perftest send_lat", &more);
+    call(&stage, "perftest send_lat", &format!("--client localhost {more}")).well();
     server.end().well();
     assert!(stage.packets().iter().all(|packet| packet.net.tclass == 0xb8));
 }

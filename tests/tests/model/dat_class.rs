@@ -66,7 +66,7 @@ fn check(session: &Session<'_>, class: Class) -> Vec<u16> {
             assert_eq!((packet.net.tclass, packet.net.vlan), (tclass, tag), "side {side}");
         }
     }
-    assert!(seen[0] > 3 && seen[1] > 3, "{seen:?}");
+    assert!(seen[0] > 0 && seen[1] > 0, "{seen:?}");
     mads
 }
 
@@ -114,11 +114,10 @@ fn a_rejection_has_the_class_of_the_request() {
     setup(false, Some(5)).run(|session| {
         record(session);
         let (ep, now, to) = (session.sides[0].ep, session.now(), session.address(1));
-        for _ in 0..4 {
-            session.pair.ias[0].ep_connect(now, ep, to, 99, LIMIT, b"", Qos::Premium).unwrap();
-            assert_eq!(session.connection(0), Event::NonPeerRejected(ep));
-            session.pair.ias[0].ep_reset(ep).unwrap();
-        }
+        session.pair.ias[0].ep_connect(now, ep, to, QUALIFIER, LIMIT, b"", Qos::Premium).unwrap();
+        let (cr, now) = (session.request(), session.now());
+        session.pair.ias[1].cr_reject(now, cr, b"").unwrap();
+        assert_eq!(session.connection(0), Event::PeerRejected(ep));
         assert!(check(session, PREMIUM).contains(&attribute::REJ));
     });
 }
