@@ -175,8 +175,8 @@ impl<P: Platform> Device<'_, P> {
         self.event_queues.len()
     }
 
-    /// GEN_EQE to event queue `nth`: has the device write one entry, and returns how many came; `None`
-    /// if it refuses. What else was in the queue is lost, so no traffic may be under way.
+    /// GEN_EQE to event queue `nth`: has the device write one entry, and returns how many came;
+    /// `None` if it refuses. What else was in the queue is lost, so no traffic may be under way.
     pub fn test_event(&mut self, nth: usize, arm: bool) -> Result<Option<usize>, Fault> {
         let platform = self.platform;
         let Some(queue) = self.event_queues.get_mut(nth) else { return Ok(None) };

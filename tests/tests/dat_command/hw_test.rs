@@ -14,6 +14,9 @@ use mlx5_model::{Config, Facts};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::compat::serve;
+use crate::stage::Stage;
+
 /// A model, and a folder for reports.
 struct Bench {
     _server: Handle,
@@ -347,6 +350,9 @@ fn others(fact: OpenFact) -> Vec<&'static str> {
 /// Facts that show in steps of their own.
 const APART: &[(OpenFact, &str)] = &[
     (OpenFact::PortType, "3"),
+    // The driver refuses some, and is not there to be asked more.
+    (OpenFact::CqeVersion, "3"),
+    (OpenFact::RoceVersion, "3"),
     (OpenFact::Flr, "2"),
     (OpenFact::Teardown, "3"),
     (OpenFact::Reclaim, "3"),
@@ -438,4 +444,27 @@ fn a_report_is_replayed_on_the_program_that_is_found() {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let report = lines(&bench.at("card.replayed"));
     assert_eq!(report[0]["device"], "15b3:1013");
+}
+
+#[test]
+fn a_peer_is_spoken_to_with_its_own_programs() {
+    let stage = Stage::new();
+    let server = serve(&stage, "rping", "-V");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("report");
+    let network = "--ip 192.168.7.2/24 --peer 192.168.7.1 --peer-host 127.0.0.1";
+    let more = format!("--steps 8 {network} --report {}", file.display());
+    // Nobody has started the others.
+    let run = stage.run("hw-test", 1, &more);
+    assert!(run.out.contains("1 passed, 3 failed; send "), "{run:?}");
+    let report = lines(&file);
+    let ends = of(&report, "end");
+    let says = |check: &str| {
+        let end = ends.iter().find(|end| end["check"] == check).unwrap();
+        end["says"].as_str().unwrap().to_owned()
+    };
+    assert!(says("8.peer.rping").contains("10 pings of 64 bytes"), "{}", says("8.peer.rping"));
+    assert!(says("8.peer.write-bw.1024").contains("ib_write_bw"), "{ends:?}");
+    assert!(!says("8.peer.rping").contains("192.168.7"), "{}", says("8.peer.rping"));
+    server.end().well();
 }

@@ -21,6 +21,7 @@ mod queue_pair;
 mod raw;
 mod replay;
 mod report;
+mod resume;
 mod segment;
 mod watch;
 
@@ -106,9 +107,7 @@ pub(crate) fn run(args: &HwTest, out: &Out) -> Result<End, Failure> {
 
     let mut names = Names::new(!args.names);
     names.text(&device.to_string(), "DEVICE");
-    if let IpAddr::V4(own) = net.addr
-        && own != OWN.0
-    {
+    if net.addr != IpAddr::V4(OWN.0) {
         names.ip(net.addr);
     }
     args.peer.into_iter().for_each(|peer| names.ip(peer));

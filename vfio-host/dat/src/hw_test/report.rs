@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
+use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
@@ -19,9 +19,7 @@ use super::super::out::{note, table};
 use super::names::Names;
 
 /// The format's number.
-const FORMAT: u64 = 1;
-/// Longest line of a report that is read again.
-const LONGEST: u64 = 1 << 20;
+pub(super) const FORMAT: u64 = 1;
 
 /// Why a check did not pass.
 #[derive(Debug)]
@@ -74,7 +72,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    fn count(&mut self, result: &str) {
+    pub(super) fn count(&mut self, result: &str) {
         match result {
             "pass" => self.passed += 1,
             "skip" => self.skipped += 1,
@@ -83,23 +81,24 @@ impl Tally {
     }
 }
 
-struct State {
-    file: File,
-    names: Names,
-    tally: Tally,
+/// What a report knows of itself.
+pub(super) struct State {
+    pub(super) file: File,
+    pub(super) names: Names,
+    pub(super) tally: Tally,
     /// Checks that were announced, in this run or one before.
-    before: BTreeSet<String>,
+    pub(super) before: BTreeSet<String>,
     /// The greatest step that it announced.
-    reached: u8,
+    pub(super) reached: u8,
     /// The device that it was about.
-    device: Option<String>,
-    facts: BTreeSet<(String, String)>,
+    pub(super) device: Option<String>,
+    pub(super) facts: BTreeSet<(String, String)>,
     /// Name, value and unit of each number of this run.
-    numbers: Vec<Vec<String>>,
+    pub(super) numbers: Vec<Vec<String>>,
     /// The step under way.
-    step: u8,
+    pub(super) step: u8,
     /// What happened to the file, if that cannot be written.
-    broken: Option<String>,
+    pub(super) broken: Option<String>,
 }
 
 /// A report under way.
@@ -141,7 +140,7 @@ impl Report {
         let report = Self::over(path, file, names);
         let open = {
             let mut state = report.state();
-            let (whole, open) = read(&mut state).map_err(|what| {
+            let (whole, open) = super::resume::read(&mut state).map_err(|what| {
                 at(&what)
                     .remedy("continue a report of dat hw-test, or begin a new one without --resume")
             })?;
@@ -338,61 +337,6 @@ impl Report {
         self.line("done", json!({ "passed": passed, "failed": failed, "skipped": skipped }), true);
         self.whole()?;
         Ok(tally)
-    }
-}
-
-/// Reads what a report has so far: the length of its whole lines, and the checks without an end.
-fn read(state: &mut State) -> Result<(u64, Vec<(String, u8)>), String> {
-    let file = state.file.try_clone().map_err(|error| error.to_string())?;
-    let mut lines = BufReader::new(file);
-    let (mut whole, mut first, mut hung) = (0, true, Vec::new());
-    loop {
-        let mut line = Vec::new();
-        let mut limited = std::io::Read::take(&mut lines, LONGEST);
-        let len = limited.read_until(b'\n', &mut line).map_err(|error| error.to_string())?;
-        if len == 0 || line.last() != Some(&b'\n') {
-            // What follows a whole line is a line that was cut.
-            if first || len as u64 == LONGEST {
-                return Err("it is no report of dat hw-test".into());
-            }
-            return Ok((whole, hung));
-        }
-        let Ok(value) = serde_json::from_slice::<Value>(&line) else {
-            return Err(format!("line at byte {whole} is not JSON"));
-        };
-        let text = |name: &str| value.get(name).and_then(Value::as_str);
-        let kind = text("kind");
-        if std::mem::take(&mut first) {
-            if kind != Some("head") || value.get("format").and_then(Value::as_u64) != Some(FORMAT) {
-                return Err(format!("it is no report of dat hw-test in format {FORMAT}"));
-            }
-            if value.get("anonymous").and_then(Value::as_bool) != Some(state.names.hides()) {
-                return Err("it has names and this run has none, or the reverse: --names".into());
-            }
-            state.device = text("device").map(str::to_owned);
-        }
-        whole += len as u64;
-        let step = value.get("step").and_then(Value::as_u64).and_then(|n| u8::try_from(n).ok());
-        match (kind, text("check"), step.filter(|step| *step < super::STEPS)) {
-            (Some("begin"), Some(check), Some(step)) => {
-                state.reached = state.reached.max(step);
-                hung.retain(|(open, _)| open != check);
-                hung.push((check.to_owned(), step));
-            }
-            (Some("end"), Some(check), Some(_)) => {
-                hung.retain(|(open, _)| open != check);
-                // Without its beginning it says nothing, and twice it counts once.
-                if state.before.insert(check.to_owned()) {
-                    state.tally.count(text("result").unwrap_or_default());
-                }
-            }
-            _ => {}
-        }
-        if kind == Some("fact")
-            && let (Some(fact), Some(setting)) = (text("fact"), text("setting"))
-        {
-            state.facts.insert((fact.to_owned(), setting.to_owned()));
-        }
     }
 }
 

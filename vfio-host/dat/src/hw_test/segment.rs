@@ -10,7 +10,7 @@ use serde_json::json;
 use vfio_host::Host;
 
 use super::super::failure::Failure;
-use super::report::{Report, fail, micros};
+use super::report::{Report, Stop, fail, micros};
 
 /// Bytes of the segment that are kept.
 const LEN: usize = CMD_EXEC_TO + 8;
@@ -60,14 +60,25 @@ pub(super) fn command_address<H: Host>(report: &Report, host: &H) {
     report.fact("command-address", if kept { "kept" } else { "zero" });
 }
 
+/// Waits until the firmware has started; returns the time since `start` in microseconds. After a
+/// reset the device may read as all ones for a while, which looks like busy.
+fn ready<H: Host>(host: &H, start: Instant) -> Result<f64, Stop> {
+    while Initializing(word(host, INITIALIZING)).busy() {
+        if start.elapsed() > START_LIMIT {
+            return fail(format!("`initializing` is set after {} s", START_LIMIT.as_secs()));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(micros(start))
+}
+
 /// Keeps the segment, resets the function, times its start, keeps it again.
 pub(super) fn run<H: Host>(report: &Report, host: &mut H) -> Result<(), Failure> {
     report.check(2, "segment-before", || {
-        keep(report, "before", host, 0.0);
+        // Opening it was a reset.
+        let us = ready(host, Instant::now())?;
+        keep(report, "before", host, us);
         let word = word(host, INITIALIZING);
-        if word == u32::MAX {
-            return fail("the device reads as all ones");
-        }
         let dpu = Initializing(word).embedded_cpu();
         report.fact("embedded-cpu", if dpu { "dpu" } else { "host" });
         Ok(format!("initializing {word:#010x}"))
@@ -76,14 +87,7 @@ pub(super) fn run<H: Host>(report: &Report, host: &mut H) -> Result<(), Failure>
         let start = Instant::now();
         host.renew()?;
         let back = start.elapsed();
-        // After a reset it may read as all ones for a while, which looks like busy.
-        while Initializing(word(host, INITIALIZING)).busy() {
-            if start.elapsed() > START_LIMIT {
-                return fail(format!("`initializing` is set after {} s", START_LIMIT.as_secs()));
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        let us = micros(start);
+        let us = ready(host, start)?;
         keep(report, "after", host, us);
         report.number("reset until ready", us, "us");
         report.fact("flr", if start.elapsed() > SLOW { "5s" } else { "fast" });

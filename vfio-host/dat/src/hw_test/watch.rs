@@ -144,7 +144,9 @@ impl<'r> Watch<'r> {
             );
         }
         let seen = &mut *self.seen();
-        if mode != Mode::Off && seen.commands.len() < KEPT {
+        // Pages are counted even then.
+        let kept = mode != Mode::Off || op == Opcode::ManagePages;
+        if kept && seen.commands.len() < KEPT {
             let output = message.to_vec();
             seen.commands.push(Command { op, op_mod, input, output, us, nested: nth > 0 });
         }
