@@ -149,7 +149,7 @@ pub fn markdown() -> String {
             row(&format!("fact {}", fact.name()), setting, evidence);
         }
     }
-    text += "\n## Left out\n\nThe ConnectX-6 Dx announces these; the model has not got them, and so \
+    text += "\n# Left out\n\nThe ConnectX-6 Dx announces these; the model has not got them, and so \
              claims none: ";
     text += &LEFT_OUT.join(", ");
     text += ".\n";

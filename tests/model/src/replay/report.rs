@@ -33,9 +33,12 @@ impl Line {
         Ok(text)
     }
 
+    /// A number, without its fraction.
+    #[expect(clippy::cast_possible_truncation, reason = "beyond an i64 is beyond the limits")]
     fn number(&self, field: &str, least: i64, most: i64) -> Result<i64, BadLine> {
         let value = self.get(field)?;
-        let number = value.as_i64().filter(|number| (least..=most).contains(number));
+        let whole = value.as_i64().or_else(|| Some(value.as_f64()? as i64));
+        let number = whole.filter(|number| (least..=most).contains(number));
         number.ok_or_else(|| {
             let said: String = value.to_string().chars().take(40).collect();
             self.bad(field, format!("{said} is no number from {least} to {most}"))

@@ -11,7 +11,7 @@ use super::super::failure::Failure;
 use super::super::hca::folder;
 use super::Run;
 use super::pair::{PLAIN, Pair, Terms};
-use super::report::{Finding, fail, skip};
+use super::report::{Finding, Stop, fail, skip};
 use super::watch::Mode;
 
 /// How often the device is opened and closed.
@@ -21,32 +21,46 @@ const HEAD_START: Duration = Duration::from_millis(300);
 /// Longest wait until a reset shows.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// What is done to a device that is up, last.
-pub(super) fn live<'p, H: Host>(nic: &mut Nic<'_, 'p, H>, run: &Run<'_>) -> Result<(), Failure> {
+/// Enables a function that is enabled. Where the device takes that, it knows nothing any more of
+/// what it had.
+pub(super) fn enable<H: Host>(nic: &mut Nic<'_, '_, H>, run: &Run<'_>) -> Result<(), Failure> {
     run.report.check(10, "enable-again", || {
         let taken = nic.provider_mut().device_mut().enable_again()?;
         let setting = if taken { "taken" } else { "refused" };
         run.report.fact("enable-hca-live", setting);
+        if taken {
+            lose(nic)?;
+        }
         Ok(setting.into())
     })?;
+    Ok(())
+}
+
+/// Resets a device in traffic.
+pub(super) fn reset<'p, H: Host>(nic: &mut Nic<'_, 'p, H>, run: &Run<'_>) -> Result<(), Failure> {
     run.report.check(10, "reset-in-traffic", || {
         let pair = Pair::connected(nic, run.net.addr, 1 << 16, Terms::default())?;
         for cookie in 0..16 {
             let far = pair.far(0x8000, 0x4000);
             nic.ep_post_rdma_write(pair.eps[0], &[pair.local(0, 0x4000)], cookie, &far, PLAIN)?;
         }
-        nic.host().reset()?;
-        let start = Instant::now();
-        while nic.lost().is_none() {
-            nic.advance();
-            if start.elapsed() > LIMIT {
-                return fail("the driver did not notice the reset");
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        Ok(format!("noticed after {:.3} s", start.elapsed().as_secs_f64()))
+        Ok(format!("noticed after {:.3} s", lose(nic)?.as_secs_f64()))
     })?;
     Ok(())
+}
+
+/// Resets the function under the driver, and waits until that sees it.
+fn lose<H: Host>(nic: &mut Nic<'_, '_, H>) -> Result<Duration, Stop> {
+    nic.host().reset()?;
+    let start = Instant::now();
+    while nic.lost().is_none() {
+        nic.advance();
+        if start.elapsed() > LIMIT {
+            return fail("the driver did not notice the reset");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(start.elapsed())
 }
 
 /// Opens and closes the device again and again.

@@ -202,7 +202,8 @@ impl<'a> Run<'a> {
                 if self.wants(9) {
                     pages::run(host, self)?;
                 }
-                self.session(host, 10, Mode::Brief, |nic| ends::live(nic, self))?;
+                self.session(host, 10, Mode::Brief, |nic| ends::enable(nic, self))?;
+                self.session(host, 10, Mode::Brief, |nic| ends::reset(nic, self))?;
                 if self.wants(10) { ends::reopen(host, self) } else { Ok(()) }
             }
             Part::Last => {

@@ -307,10 +307,14 @@ impl Report {
         self.line("machine", json!({ "name": name, "value": value }), false);
     }
 
-    /// Writes a number.
+    /// Writes a number, once for each value.
     pub(crate) fn number(&self, name: &str, value: impl Into<Value>, unit: &str) {
         let value: Value = value.into();
-        self.state().numbers.push(vec![name.to_owned(), value.to_string(), unit.to_owned()]);
+        let row = vec![name.to_owned(), value.to_string(), unit.to_owned()];
+        if self.state().numbers.contains(&row) {
+            return;
+        }
+        self.state().numbers.push(row);
         self.line("number", json!({ "name": name, "value": value, "unit": unit }), false);
     }
 
