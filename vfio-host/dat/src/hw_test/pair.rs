@@ -21,8 +21,6 @@ const LIMIT: Duration = Duration::from_secs(10);
 const SILENCE: Duration = Duration::from_millis(200);
 /// No flags.
 pub(super) const PLAIN: CompletionFlags = CompletionFlags::empty();
-/// Everything a peer or this side may do.
-const RIGHTS: MemPriv = MemPriv::ALL.union(MemPriv::REMOTE_ATOMIC);
 /// First packet sequence number.
 const PSN: u32 = 0x12_3456;
 /// Retries, as every program has them.
@@ -58,7 +56,10 @@ impl<'p, H: Host> Pair<'p, H> {
     /// Makes it with `bytes` of memory. With `shared` receives come from a shared queue.
     pub(super) fn new(nic: &mut Nic<'_, 'p, H>, bytes: usize, shared: bool) -> Result<Self, Stop> {
         let pz = nic.pz_create()?;
-        let memory = Memory::new(nic, pz, bytes, RIGHTS)?;
+        // Everything a peer or this side may do.
+        let atomics = dat_core::provider::Provider::limits(nic.provider()).atomics;
+        let atomic = if atomics { MemPriv::REMOTE_ATOMIC } else { MemPriv::empty() };
+        let memory = Memory::new(nic, pz, bytes, MemPriv::ALL.union(atomic))?;
         let streams = EvdFlags::DTO | EvdFlags::RMR_BIND | EvdFlags::CONNECTION;
         let evds = [nic.evd_create(256, streams)?, nic.evd_create(256, streams)?];
         let suggested = nic.ep_attr_default();
