@@ -11,12 +11,13 @@ use super::probe::complaints;
 use crate::guest::shell::Shell;
 use crate::guest::stage::{Guest, Stage, System};
 
-/// Functions of the guest: finds those of card `$1`, at bus `$2`, and gives it network `$3`.
-const CARD: &str = r#"
+/// The guest's configuration. Its function sets up the card at bus `$1` in network `$2`.
+const GUEST: &str = r#"
+HOST=1
 card() {
-    pci=/sys/bus/pci/devices/0000:$2:00.0
+    pci=/sys/bus/pci/devices/0000:$1:00.0
     net=$(ls $pci/net) && rdma=$(ls $pci/infiniband) || return
-    ip link set $net mtu 4200 up && ip addr add 192.168.$3.1/24 dev $net || return
+    ip link set $net mtu 4200 up && ip addr add 192.168.$2.1/24 dev $net || return
     for try in $(seq 150); do
         test "$(cat /sys/class/net/$net/carrier)" = 1 && break
         sleep 0.2
@@ -44,7 +45,7 @@ pub(super) fn run(stage: &mut Stage<'_>) -> Result<String> {
     let devices: Vec<_> = sockets.iter().map(|[linux, _]| linux.as_path()).collect();
     let guest = Guest {
         system: System::Stock,
-        script: "HOST=1\n",
+        script: GUEST,
         devices: &devices,
         memory: 2048,
         ..Guest::default()
@@ -52,10 +53,9 @@ pub(super) fn run(stage: &mut Stage<'_>) -> Result<String> {
     let id = stage.guest("linux", &guest)?;
     let (mut shell, set_up) = Shell::new(stage, id)?;
     ensure!(set_up.status == 0, "the guest's set-up failed:\n{}", set_up.text());
-    shell.must(stage, 10, &format!("cat >> /lab.sh <<'E'\n{CARD}E"))?;
     for (nth, (card, [_, socket])) in cards.iter().zip(&sockets).enumerate() {
         let (bus, network) = (nth + 1, NETWORK + nth);
-        let seen = shell.must(stage, LIMIT, &format!("card {card} {bus:02x} {network}"))?;
+        let seen = shell.must(stage, LIMIT, &format!("card {bus:02x} {network}"))?;
         ensure!(seen.contains("PORT_ACTIVE"), "{card}: no active port:\n{seen}");
         both_ways(stage, &mut shell, socket, network).with_context(|| card.clone())?;
         println!("    {card}: active, and connected both ways");
