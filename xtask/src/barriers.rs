@@ -76,7 +76,8 @@ pub(crate) fn check(mut cargo: Command, folder: &Path) -> Result<()> {
         .args(["build", "--quiet", "--release", "--target", TARGET])
         .current_dir(&package)
         .env("CARGO_TARGET_DIR", &build)
-        .env("RUSTFLAGS", "--emit=asm -Ccodegen-units=1");
+        .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1")
+        .env("RUSTFLAGS", "--emit=asm");
     run::capture(cargo)?;
     for (krate, owner, function, wanted) in WANTED {
         let listing = listing(&listings, krate)?;
