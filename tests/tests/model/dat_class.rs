@@ -3,7 +3,6 @@
 #![expect(
     clippy::cast_possible_truncation,
     clippy::indexing_slicing,
-    clippy::panic,
     clippy::unwrap_used,
     clippy::wildcard_enum_match_arm,
     reason = "test code: a panic here is a failed test with a line number"

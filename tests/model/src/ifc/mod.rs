@@ -328,6 +328,7 @@ pub fn all() -> Vec<Layout> {
     [
         cmd::ALL,
         caps::ALL,
+        congestion::ALL,
         counters::ALL,
         cq::ALL,
         cqe::ALL,
