@@ -691,7 +691,8 @@ fn fit<P: Platform>(device: &Device<'_, P>) -> Result<(), Fault> {
             "bring-up",
             "completions do not carry the caller's index",
             "update the firmware",
-        ));
+        )
+        .of("cqe_version", caps.general.cqe_version().into()));
     }
     Ok(())
 }
