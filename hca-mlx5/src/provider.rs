@@ -706,7 +706,8 @@ fn fit<P: Platform>(device: &Device<'_, P>, config: &Config<'_>) -> Result<(), F
             "bring-up",
             "completions do not carry the caller's index",
             "update the firmware",
-        ));
+        )
+        .of("cqe_version", caps.general.cqe_version().into()));
     }
     Ok(())
 }

@@ -317,6 +317,19 @@ impl<'p, P: Platform> Sq<'p, P> {
         if due { AFTER_BIND } else { 0 }
     }
 
+    /// The flags of a registration or an invalidation, and the fence that it carries: what the device
+    /// wants (Linux `mlx5_ib_post_send`: `umr_fence` of both), or the pending one.
+    fn take_umr_fence(&mut self, flags: PostFlags) -> (PostFlags, u64) {
+        let due = self.take_pending_fence(flags);
+        // Strong ordering contains the other fences, and the codes do not add up.
+        let (flags, fence) = match self.umr.fence {
+            wqe::FENCE_STRONG => (flags.difference(PostFlags::FENCE), wqe::FENCE_STRONG),
+            _ if flags.contains(PostFlags::FENCE) => (flags, 0),
+            own => (flags, own),
+        };
+        (flags, if fence == 0 { due } else { CtrlTail::new(fence, 0).word().to_be() })
+    }
+
     /// Decides whether the next WQE may take the fast path.
     #[inline(always)]
     fn update_fast_path(&mut self) {
@@ -537,8 +550,9 @@ impl<'p, P: Platform> Sq<'p, P> {
     /// before.
     #[inline(never)]
     fn unbind(&mut self, bind: &Bind, flags: PostFlags) -> u16 {
+        let (flags, fence) = self.take_umr_fence(flags);
         let [head, mut tail] = self.control(self.start(wqe::UMR, 8), flags, bind.old_rkey);
-        tail |= self.take_pending_fence(flags);
+        tail |= fence;
         let mask = match bind.scope {
             Scope::Domain => wqe::mask::UNBIND,
             Scope::QueuePair { .. } => wqe::mask::UNBIND_OWN,
@@ -727,15 +741,9 @@ impl<'p, P: Platform> Sq<'p, P> {
     }
 
     fn register(&mut self, made: &Registration, flags: PostFlags) -> u16 {
-        let due = self.take_pending_fence(flags);
-        // Strong ordering contains the other fences, and the codes do not add up.
-        let (flags, fence) = match self.umr.fence {
-            wqe::FENCE_STRONG => (flags.difference(PostFlags::FENCE), wqe::FENCE_STRONG),
-            _ if flags.contains(PostFlags::FENCE) => (flags, 0),
-            own => (flags, own),
-        };
+        let (flags, fence) = self.take_umr_fence(flags);
         let [head, mut tail] = self.control(self.start(wqe::UMR, 9), flags, made.old_key);
-        tail |= if fence == 0 { due } else { CtrlTail::new(fence, 0).word().to_be() };
+        tail |= fence;
         let octowords = wqe::page_octowords(made.pages.count);
         let umr = UmrHead::register(octowords).word();
         let [umr, mask] = [umr, self.umr.mask()].map(u64::to_be);

@@ -38,6 +38,10 @@ const COMMAND_QUEUE_TIMEOUT: core::time::Duration = core::time::Duration::from_s
 /// The port type of InfiniBand; 1 is Ethernet.
 const INFINIBAND: u8 = 0;
 
+/// The bit of RoCE version 2 in the versions that a device has.
+const ROCE_V2_BIT: u8 = 4;
+/// Log2 of the longest queue that the driver has for itself: receives of connection management.
+const LOG_RECEIVES: u8 = 9;
 /// Log2 of the entries of the asynchronous event queue.
 const LOG_ASYNC_EVENTS: u8 = 8;
 /// Log2 of the entries of the event queues of commands and of page requests: a page of memory each.
@@ -133,6 +137,7 @@ impl<'p, P: Platform> Device<'p, P> {
         self.init_hca()?;
         self.satisfy(Need::Regular)?;
         self.read_caps()?;
+        self.check_sizes(config)?;
 
         self.uar = self.alloc_uar()?;
         self.stage = Stage::Doorbells;
@@ -289,6 +294,40 @@ impl<'p, P: Platform> Device<'p, P> {
             self.caps.flow_nic_receive.load(&block, at);
         }
         Ok(())
+    }
+
+    /// Refuses a device that has too little of what every connection is made of, by the name of the
+    /// capability, which the command that would fail for it does not say.
+    fn check_sizes(&self, config: &Config<'p>) -> Result<(), Fault> {
+        let (caps, roce) = (&self.caps.general, &self.caps.roce);
+        let needs = [
+            ("log_max_eq", caps.log_max_eq(), 2),
+            ("log_max_eq_sz", caps.log_max_eq_sz(), LOG_ASYNC_EVENTS),
+            ("log_max_eq_sz", caps.log_max_eq_sz(), config.log_completion_events),
+            ("log_max_cq", caps.log_max_cq(), 2),
+            ("log_max_cq_sz", caps.log_max_cq_sz(), LOG_RECEIVES),
+            ("log_max_qp", caps.log_max_qp(), 1),
+            ("log_max_qp_sz", caps.log_max_qp_sz(), LOG_RECEIVES),
+            ("log_max_mkey", caps.log_max_mkey(), 1),
+            ("log_max_pd", caps.log_max_pd(), 1),
+            ("log_max_transport_domain", caps.log_max_transport_domain(), 1),
+            ("log_max_tis", caps.log_max_tis(), 1),
+            ("log_max_tir", caps.log_max_tir(), 1),
+            ("log_max_sq", caps.log_max_sq(), 1),
+            ("log_max_rq", caps.log_max_rq(), 1),
+            ("roce_version", roce.roce_version() & ROCE_V2_BIT, ROCE_V2_BIT),
+            ("roce_address_table_size", u8::from(roce.roce_address_table_size() != 0), 1),
+        ];
+        let short = needs.iter().find(|(_, has, least)| has < least);
+        short.map_or(Ok(()), |(name, has, _)| {
+            let fault = fault!(
+                Unsupported,
+                "",
+                "the device says that it has too little of this",
+                "update the firmware, or give this function more"
+            );
+            Err(fault.of(name, u32::from(*has)).during(Opcode::QueryHcaCap.name()))
+        })
     }
 
     /// QUERY_HCA_CAP: the whole answer, head included, so that it can be edited and sent back.

@@ -42,6 +42,14 @@ pub fn firmware_grows() -> bool {
     chosen().facts.setting(OpenFact::Shortage).name != "none"
 }
 
+/// Whether a function without an address of its own makes one up at each bring-up.
+#[must_use]
+pub fn makes_up_addresses() -> bool {
+    let chosen = chosen();
+    let without = chosen.kind.as_ref().is_some_and(|kind| !kind.addressed);
+    without || chosen.facts.setting(OpenFact::Mac).name == "zero"
+}
+
 /// Whether a test leaves the kind of card open: it names none, and where a recording is chosen,
 /// which has all of them, no capabilities.
 fn open_to(card: &Config, kind: &Config) -> bool {

@@ -59,6 +59,8 @@ fn works(facts: &str) {
         let contexts = ia.lmr_fmr(lmr, memory, MemPriv::ALL, VaType::Zb, ep, 8, NONE).unwrap();
         session.requested(1, DtoOperation::LmrFmr, 8);
         reaches(session, contexts.rmr_context, 0x5000, 0x5000, 51);
+        session.pair.ias[1].lmr_invalidate(lmr, ep, 9, NONE).unwrap();
+        session.requested(1, DtoOperation::LmrInvalidate, 9);
     });
 }
 
@@ -90,6 +92,7 @@ facts! {
     another_functions_assert_in_the_health_buffer: "health=stale-counter-byte";
     a_warning_in_the_health_buffer: "health=stale-warning";
     page_lists_that_need_their_access_bits: "umr-entry-bits=required";
+    a_strong_fence_behind_fast_registrations: "umr-fence=0";
     a_small_fence_behind_fast_registrations: "umr-fence=1";
     no_fence_behind_fast_registrations: "umr-fence=2";
     page_sizes_that_no_request_may_change: "umr-modify-entity-size-disabled=1";
@@ -106,11 +109,21 @@ facts! {
     source_ports_chosen_by_software: "sw-r-roce-src-udp-port=settable";
     first_pages_of_a_connectx_6: "init-pages=8000";
     an_uplink_that_has_to_follow: "uplink-follow=1";
+    a_switch_inside_that_filters_addresses: "eswitch-manager=filters";
+    an_owner_that_bring_up_names: "sw-owner-id=1";
+    two_ports_that_are_affiliated: "num-vhca-ports=2";
+    a_card_that_can_be_stopped_in_haste: "fast-teardown=1";
+    completion_queues_of_one_size: "cq-resize=0";
 }
 
 #[test]
 fn a_port_of_infiniband_is_named() {
     names("port-type=infiniband", "LINK_TYPE");
+}
+
+#[test]
+fn the_first_version_of_roce_alone_is_named() {
+    names("roce-version=1", "roce_version");
 }
 
 #[test]

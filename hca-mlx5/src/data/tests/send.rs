@@ -449,6 +449,14 @@ fn a_fast_registration_follows_the_capabilities() {
         caps.set_umr_fence(cap);
         assert_eq!(registration(&caps, SIGNALED).0, plain, "{cap}");
         assert_eq!(registration(&caps, fenced).0, with_fence, "{cap}");
+        // So does an invalidation.
+        for (flags, fence) in [(SIGNALED, plain), (fenced, with_fence)] {
+            let p = Scripted::<false>::new();
+            let mut q = sq(&p, 4, 0);
+            q.umr = Umr::of(&caps);
+            q.post(WorkRequest::Bind(&Bind { len: 0, ..BIND }), &[], flags);
+            assert_eq!(p.bytes(RING + 11, 1)[0] >> 5, fence, "{cap}");
+        }
     }
     let mut caps = GeneralCap::new();
     assert_eq!(registration(&caps, SIGNALED).1, [0x20, 0x3e, 0x20, 0x43]);
@@ -481,7 +489,7 @@ fn unbind_frees_the_key_in_two_blocks() {
     let mut q = sq(&p, 4, 0);
     q.post(WorkRequest::Bind(&Bind { len: 0, ..BIND }), &[], SIGNALED);
     let wqe = p.bytes(RING, 128);
-    assert_eq!(wqe[..16], [0, 0, 0, 0x25, 0, 0, 0x4d, 8, 0, 0, 0, 8, 0, 0x12, 0x34, 5]);
+    assert_eq!(wqe[..16], [0, 0, 0, 0x25, 0, 0, 0x4d, 8, 0, 0, 0, 0x28, 0, 0x12, 0x34, 5]);
     assert_eq!(wqe[16..32], [0x90, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x20, 0, 0x20, 0]);
     assert!(wqe[32..64].iter().all(|&b| b == 0));
     assert_eq!(wqe[64..72], [0x40, 0, 0, 0, 0xff, 0xff, 0xff, 0x77]);

@@ -65,6 +65,22 @@ impl Tiny {
         ] {
             set(&mut general, true);
         }
+        for set in [
+            GeneralCap::set_log_max_eq,
+            GeneralCap::set_log_max_cq,
+            GeneralCap::set_log_max_mkey,
+            GeneralCap::set_log_max_pd,
+            GeneralCap::set_log_max_transport_domain,
+            GeneralCap::set_log_max_tis,
+            GeneralCap::set_log_max_tir,
+            GeneralCap::set_log_max_sq,
+            GeneralCap::set_log_max_rq,
+        ] {
+            set(&mut general, 8);
+        }
+        general.set_log_max_eq_sz(22);
+        general.set_log_max_cq_sz(22);
+        general.set_log_max_qp_sz(15);
         general.set_log_max_qp(14);
         general.set_port_type(1);
         general.set_num_ports(1);

@@ -30,7 +30,7 @@ const REGISTERS: [(u32, &str); 6] = [
 ];
 /// Of what the model's cards leave out, what the model has as far as a driver without a switch
 /// needs it: the table of MACs, teardown in haste.
-const HALF_THERE: [&str; 3] = ["eswitch_manager", "fast_teardown", "force_teardown"];
+const IN_PART: [&str; 3] = ["eswitch_manager", "fast_teardown", "force_teardown"];
 /// The three questions for pages.
 const PAGES: [&str; 3] = ["boot", "initialization", "regular"];
 
@@ -156,7 +156,7 @@ impl Gather {
             let line = self.answer((QUERY_HCA_CAP, *block << 1 | 1, 0)).map(|answer| answer.line);
             bounds::check_set(line.unwrap_or(self.lines), *block, bytes, set)?;
         }
-        for name in cards::LEFT_OUT.iter().filter(|name| !HALF_THERE.contains(name)) {
+        for name in cards::LEFT_OUT.iter().filter(|name| !IN_PART.contains(name)) {
             for block in [kind::GENERAL, kind::ETHERNET] {
                 let Some(field) = cards::layout(block).field(name) else { continue };
                 let sides = [&mut *max, &mut *current].into_iter();
