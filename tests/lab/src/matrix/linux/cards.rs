@@ -55,7 +55,12 @@ pub(super) fn run(stage: &mut Stage<'_>) -> Result<String> {
     ensure!(set_up.status == 0, "the guest's set-up failed:\n{}", set_up.text());
     for (nth, (card, [_, socket])) in cards.iter().zip(&sockets).enumerate() {
         let (bus, network) = (nth + 1, NETWORK + nth);
-        let seen = shell.must(stage, LIMIT, &format!("card {bus:02x} {network}"))?;
+        let answer = shell.run(stage, LIMIT, &format!("card {bus:02x} {network}"))?;
+        let seen = answer.text();
+        if answer.status != 0 {
+            let log = shell.must(stage, 20, "dmesg | grep -i mlx5 | tail -n 60")?;
+            bail!("{card}: no RDMA device:\n{seen}\n{log}");
+        }
         ensure!(seen.contains("PORT_ACTIVE"), "{card}: no active port:\n{seen}");
         both_ways(stage, &mut shell, socket, network).with_context(|| card.clone())?;
         println!("    {card}: active, and connected both ways");
