@@ -64,6 +64,11 @@ fn query_params(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Re
     Ok(())
 }
 
+/// All counters are 0: no packet is marked on the wire, so nothing slows down.
+fn query_statistics(hca: &mut Hca, _: &[u8], _: &mut [u8]) -> Result<(), Refusal> {
+    allowed(hca)
+}
+
 /// What an operator may have set: priorities, one bit each.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Congestion {
@@ -103,5 +108,13 @@ pub(crate) const COMMANDS: &[Command] = &[
         output: 272,
         stage: Stage::Running,
         run: query_params,
+    },
+    Command {
+        opcode: 0x826,
+        name: "QUERY_CONG_STATISTICS",
+        input: 16,
+        output: 272,
+        stage: Stage::Running,
+        run: query_statistics,
     },
 ];

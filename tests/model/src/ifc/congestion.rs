@@ -29,6 +29,29 @@ layouts! {
         reserved_at_40: 64,
         congestion_parameters: 2048,
     }
+    /// QUERY_CONG_STATISTICS input.
+    query_cong_statistics_in[16] {
+        opcode: 16, reserved_at_10: 16,
+        reserved_at_20: 16, op_mod: 16,
+        clear: 1, reserved_at_41: 31,
+        reserved_at_60: 32,
+    }
+    /// QUERY_CONG_STATISTICS output.
+    query_cong_statistics_out[272] {
+        status: 8, reserved_at_8: 24,
+        syndrome: 32,
+        reserved_at_40: 64,
+        rp_cur_flows: 32,
+        sum_flows: 32,
+        rp_cnp_ignored: 64,
+        rp_cnp_handled: 64,
+        reserved_at_140: 256,
+        time_stamp: 64,
+        accumulators_period: 32,
+        np_ecn_marked_roce_packets: 64,
+        np_cnp_sent: 64,
+        reserved_at_320: 1376,
+    }
     /// Parameters of a notification point of RoCEv2.
     cong_control_r_roce_ecn_np[256] {
         reserved_at_0: 160,
