@@ -4,6 +4,7 @@
 pub(crate) mod archive;
 pub(crate) mod machine;
 mod modules;
+pub mod notations;
 pub mod packages;
 pub mod programs;
 pub(crate) mod stock;
