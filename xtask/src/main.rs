@@ -13,6 +13,7 @@ mod barriers;
 mod bench;
 mod coverage;
 mod fields;
+mod layouts;
 mod mutants;
 mod nostd;
 mod record;
@@ -75,6 +76,9 @@ enum Verb {
         #[arg(long)]
         record: bool,
     },
+    /// The layouts of the device's interface against Linux's and mstflint's, the newest that Debian
+    /// has
+    Layouts,
     /// Commands of a bring-up: record them, compare two recordings field by field
     Trace {
         #[command(subcommand)]
@@ -148,6 +152,7 @@ fn verb() -> Result<ExitCode> {
             }
             fields::write()?;
         }
+        Verb::Layouts => layouts::layouts()?,
         Verb::Trace { verb } => trace::trace(verb)?,
         Verb::Calls => {
             let calls = ["dat-core", "--features", "testing", "--test", "random_calls"];

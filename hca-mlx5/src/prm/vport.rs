@@ -39,7 +39,7 @@ layout! {
     ModifyNicVportIn, 16;
     0x08[31] other_vport, set_other_vport: bool;
     0x08[15:0] vport_number, set_vport_number: u16;
-    0x0c[14] select_affiliation, set_select_affiliation: bool;
+    0x0c[13] select_affiliation, set_select_affiliation: bool;
     0x0c[11] select_disable_uc_local_lb, set_select_disable_uc_local_lb: bool;
     0x0c[10] select_disable_mc_local_lb, set_select_disable_mc_local_lb: bool;
     0x0c[9] select_node_guid, set_select_node_guid: bool;

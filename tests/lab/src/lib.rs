@@ -86,7 +86,7 @@ pub struct Options {
     #[arg(long, default_value = DEFAULT_KERNEL)]
     kernel: String,
     /// Of the matrix, only cells with this in their name (`TEST / SERVER-CLIENT`); of the DAT
-    /// programs, only such rows; `A|B` is either
+    /// programs, only such rows; of tinygrad, only such settings; `A|B` is either
     #[arg(long, value_name = "PART")]
     cells: Option<String>,
     /// Of the matrix, write the rows that ran with every pairing into docs/interop.md; of

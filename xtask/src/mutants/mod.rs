@@ -83,7 +83,7 @@ const LAYERS: [Layer; 6] = [
     },
 ];
 /// Test programs that start programs, look at nothing but files, need a feature, or take long.
-const NOT_RUN: &[&str] = &["seeded", "dat_provider", "records"];
+const NOT_RUN: &[&str] = &["seeded", "dat_provider", "records", "notations"];
 
 /// Options of the verb.
 #[derive(Debug, clap::Args)]

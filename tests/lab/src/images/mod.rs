@@ -5,6 +5,7 @@ pub(crate) mod archive;
 pub(crate) mod iommufd;
 pub(crate) mod machine;
 mod modules;
+pub mod notations;
 pub mod packages;
 pub mod programs;
 pub(crate) mod stock;

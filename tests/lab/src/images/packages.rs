@@ -323,17 +323,19 @@ impl Apt {
 
     /// The kernel's own package, without the tools that an installed system needs around it.
     fn kernel(&self, package: &str) -> Result<PathBuf> {
+        self.one(&self.dependency(package, "linux-image-")?)
+    }
+
+    /// The package that another depends on, by how its name begins.
+    pub fn dependency(&self, package: &str, prefix: &str) -> Result<String> {
         let mut depends = self.command("apt-cache");
         depends.args(["depends", "--important", package]);
         let text = run::silent(depends)?;
-        let image = text
-            .lines()
-            .find_map(|line| {
-                let name = line.trim().strip_prefix("Depends: ")?;
-                name.starts_with("linux-image-").then_some(name)
-            })
-            .ok_or_else(|| anyhow!("{package} depends on no kernel"))?;
-        self.one(image)
+        let name = text.lines().find_map(|line| {
+            let name = line.trim().strip_prefix("Depends: ")?;
+            name.starts_with(prefix).then_some(name)
+        });
+        name.map(str::to_owned).ok_or_else(|| anyhow!("{package} depends on no {prefix}*"))
     }
 
     /// One package (`name` or `name=version`), without what it depends on.
@@ -341,9 +343,12 @@ impl Apt {
         let mut get = self.command("apt-get");
         get.args(["download", "-qq", package]);
         run::capture(get)?;
-        found(&self.folder.join("kernel"))?
-            .pop()
-            .ok_or_else(|| anyhow!("apt-get has downloaded no {package}"))
+        self.downloaded()?.pop().ok_or_else(|| anyhow!("apt-get has downloaded no {package}"))
+    }
+
+    /// The packages that [`Apt::one`] has fetched.
+    pub fn downloaded(&self) -> Result<Vec<PathBuf>> {
+        found(&self.folder.join("kernel"))
     }
 }
 

@@ -44,7 +44,8 @@ pub(super) fn referee(stage: &mut Stage<'_>) -> Result<String> {
     }
     let mut wrong = Vec::new();
     let mut settings = settings(stage)?;
-    settings.retain(|setting| stage.cells().is_none_or(|part| setting.contains(part)));
+    let parts = stage.cells().unwrap_or_default().split('|').collect::<Vec<_>>();
+    settings.retain(|setting| parts.iter().any(|part| setting.contains(part)));
     for setting in &settings {
         let failed = drive(stage, &sources, Some(setting), QUICK)?.err();
         let known = known(setting);

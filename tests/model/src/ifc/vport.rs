@@ -26,7 +26,8 @@ layouts! {
     }
     /// Which parts a modify names.
     modify_nic_vport_field_select[4] {
-        reserved_at_0: 20, disable_uc_local_lb: 1, disable_mc_local_lb: 1, node_guid: 1,
+        reserved_at_0: 18, affiliation: 1, reserved_at_13: 1, disable_uc_local_lb: 1,
+        disable_mc_local_lb: 1, node_guid: 1,
         port_guid: 1, min_inline: 1, mtu: 1, change_event: 1, promisc: 1, permanent_address: 1,
         addresses_list: 1, roce_en: 1, reserved_at_1f: 1,
     }
