@@ -146,8 +146,8 @@ struct Tokens {
 impl Tokens {
     fn of(text: &str) -> Self {
         let tokens = tokens(text);
-        let pairs = tokens.windows(3).filter(|three| three[1] == "=");
-        let numbers = pairs.filter_map(|three| Some((three[0].clone(), number(&three[2])?)));
+        let numbers = tokens.array_windows().filter(|[_, sign, _]| sign == "=");
+        let numbers = numbers.filter_map(|[name, _, value]| Some((name.clone(), number(value)?)));
         Self { numbers: numbers.collect(), tokens, at: 0 }
     }
 

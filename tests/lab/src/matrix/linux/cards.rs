@@ -3,13 +3,13 @@
 
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
 use super::probe::complaints;
 use crate::guest::shell::Shell;
-use crate::guest::stage::{Guest, Stage, System};
+use crate::guest::stage::{Guest, Id, Stage, System};
 
 /// The guest's configuration. Its function sets up the card at bus `$1` in network `$2`.
 const GUEST: &str = r#"
@@ -90,7 +90,7 @@ fn both_ways(
     let ip = format!("192.168.{network}.3/24");
     let ours = ["compat", "rping", &device, "--ip", &ip, "-V"];
     let server = stage.program("dat", &ours)?;
-    stage.expect(server, "listens on", BEGIN)?;
+    serves(stage, server)?;
     shell.must(stage, LIMIT, &format!("rping -c -a 192.168.{network}.3 -C 5 -V -S 2500"))?;
     stage.ended(server, Duration::from_secs(LIMIT))?;
     shell.must(
@@ -104,6 +104,16 @@ fn both_ways(
     let client = stage.program("dat", &[&ours[..], &call[..]].concat())?;
     stage.ended(client, Duration::from_secs(LIMIT))?;
     shell.must(stage, LIMIT, "reap server 10")?;
+    Ok(())
+}
+
+/// Waits until `dat` says that it listens, which is no result of its.
+fn serves(stage: &Stage<'_>, server: Id) -> Result<()> {
+    let until = Instant::now() + BEGIN;
+    while !stage.outputs(server).concat().iter().any(|line| line.contains("listens on")) {
+        ensure!(Instant::now() < until, "our side does not listen:{}", stage.tails());
+        std::thread::sleep(Duration::from_millis(50));
+    }
     Ok(())
 }
 
