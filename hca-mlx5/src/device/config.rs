@@ -43,6 +43,9 @@ pub struct Config<'p> {
     pub command_timeout: Option<Duration>,
     /// Time limit of the firmware's own start.
     pub init_timeout: Duration,
+    /// How long a command is under way before the firmware gets pages meanwhile; at once if not
+    /// given. A test of a card finds out so whether a command waits for them.
+    pub withhold_pages: Option<Duration>,
     /// Largest frame wanted on the port, headers included. Enough for a RoCEv2 packet of 4,096
     /// bytes by default.
     pub frame_size: u16,
@@ -82,6 +85,7 @@ impl Default for Config<'_> {
             log_completion_events: 8,
             command_timeout: None,
             init_timeout: Duration::from_secs(120),
+            withhold_pages: None,
             frame_size: ROCE_FRAME_4096,
             path_mtu: Mtu::B1024,
             classes: Classes::default(),

@@ -287,8 +287,10 @@ impl<'p, P: Platform> Device<'p, P> {
         output: &mut [u8],
     ) -> Result<(), Fault> {
         let flight = self.queue.send(op, op_mod, number, input, output)?;
+        let from = self.config.withhold_pages.map(|span| health::clock(self.platform) + span);
         while !self.queue.poll(&flight)? {
-            if op != Opcode::ManagePages {
+            let due = from.is_none_or(|from| health::clock(self.platform) >= from);
+            if op != Opcode::ManagePages && due {
                 self.feed();
             }
             self.queue.relax();

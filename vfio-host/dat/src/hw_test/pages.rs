@@ -1,7 +1,10 @@
-//! Step 9: objects until the device has no more, and the pages that the firmware asks for meanwhile.
+//! Step 9: objects until the device has no more, and the pages that the firmware asks for
+//! meanwhile.
 //!
 //! An adapter of ordinary size has room for fewer than a card, so this uses the driver itself, with
 //! tables for more.
+
+use std::time::Duration;
 
 use dat_core::Instant;
 use dat_core::provider::{Access, Provider, QpInit, Region, Service};
@@ -22,6 +25,10 @@ const QPS: usize = 512;
 const KEYS: usize = 4096;
 /// Completion queues, of which the driver has three.
 const CQS: usize = 4;
+/// Longest making.
+const LIMIT: Duration = Duration::from_secs(20);
+/// A command that is still under way then waits for pages.
+const WITHHELD: Duration = Duration::from_millis(20);
 /// Memory of all keys.
 const BYTES: usize = 4096;
 
@@ -33,7 +40,11 @@ pub(super) fn run<H: Host>(host: &mut H, run: &Run<'_>) -> Result<(), Failure> {
     let (host, report) = (&*host, run.report);
     let mut driver = None;
     report.prepare(9, "bring-up", || {
-        let config = Config { observer: Some(run.watch), ..Config::default() };
+        let config = Config {
+            observer: Some(run.watch),
+            withhold_pages: Some(WITHHELD),
+            ..Config::default()
+        };
         let config = host.config(&config)?;
         driver = Some(Box::new(Large::open(host, &config)?));
         Ok(format!("{} commands", run.watch.count()))
@@ -82,7 +93,8 @@ fn many<'p, H: Host>(host: &'p H, driver: &mut Large<'p, H>, run: &Run<'_>) -> F
         shared: None,
     };
     let (mut qps, mut keys, mut ends) = (Vec::new(), Vec::new(), Vec::new());
-    while qps.len() < QPS {
+    let start = std::time::Instant::now();
+    while qps.len() < QPS && start.elapsed() < LIMIT / 2 {
         driver.service(Instant::from_nanos(host.now()));
         match driver.qp_create(&init) {
             Ok(made) => qps.push(made),
@@ -92,7 +104,7 @@ fn many<'p, H: Host>(host: &'p H, driver: &mut Large<'p, H>, run: &Run<'_>) -> F
             }
         }
     }
-    while keys.len() < KEYS {
+    while keys.len() < KEYS && start.elapsed() < LIMIT {
         driver.service(Instant::from_nanos(host.now()));
         match driver.mr_create(pd, region, Access::LOCAL_READ | Access::LOCAL_WRITE) {
             Ok(key) => keys.push(key),
@@ -120,8 +132,8 @@ fn many<'p, H: Host>(host: &'p H, driver: &mut Large<'p, H>, run: &Run<'_>) -> F
     Ok(format!("{made} queue pairs, {registered} keys; {}", ends.join("; ")))
 }
 
-/// How the firmware got its pages while objects were made: the setting of the fact, their number, and
-/// the longest command.
+/// How the firmware got its pages while objects were made: the setting of the fact, their number,
+/// and the longest command.
 fn requests(running: &[Command]) -> Option<(&'static str, u32, f64)> {
     let gives: Vec<&Command> = running
         .iter()
@@ -134,7 +146,7 @@ fn requests(running: &[Command]) -> Option<(&'static str, u32, f64)> {
     let count = |command: &&Command| ManagePagesIn(&*command.input).input_num_entries();
     let given = gives.iter().map(count).fold(0, u32::saturating_add);
     let refused = running.iter().any(|command| command.status() == status::NO_RESOURCES);
-    // One that a command did not wait for may come while another is under way.
+    // Of a device that is slow for another reason some come during a command, too.
     let nested = gives.iter().filter(|command| command.nested).count();
     let how = match refused {
         _ if gives.is_empty() => return None,
