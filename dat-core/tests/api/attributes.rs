@@ -57,7 +57,7 @@ fn a_quality_of_service_with_a_class_is_supported() {
                 assert_eq!(answer.unwrap_err().ret(), model);
             }
             Qos::BestEffort | Qos::HighThroughput | Qos::Economy | Qos::Premium => {
-                assert_eq!(answer.unwrap(), qos)
+                assert_eq!(answer.unwrap(), qos);
             }
         }
     }
