@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 
 use super::probe::complaints;
 use crate::guest::shell::Shell;
@@ -62,7 +62,10 @@ pub(super) fn run(stage: &mut Stage<'_>) -> Result<String> {
             bail!("{card}: no RDMA device:\n{seen}\n{log}");
         }
         ensure!(seen.contains("PORT_ACTIVE"), "{card}: no active port:\n{seen}");
-        both_ways(stage, &mut shell, socket, network).with_context(|| card.clone())?;
+        if let Err(error) = both_ways(stage, &mut shell, socket, network) {
+            let look = "ip addr; ip neigh; rdma link; dmesg | grep -i mlx5 | tail -n 20";
+            bail!("{card}: {error:#}\n{}", shell.must(stage, 20, look)?);
+        }
         println!("    {card}: active, and connected both ways");
     }
     let said = shell.must(stage, 20, "dmesg -r")?;
