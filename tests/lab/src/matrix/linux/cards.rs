@@ -63,7 +63,7 @@ pub(super) fn run(stage: &mut Stage<'_>) -> Result<String> {
         }
         ensure!(seen.contains("PORT_ACTIVE"), "{card}: no active port:\n{seen}");
         if let Err(error) = both_ways(stage, &mut shell, socket, network) {
-            let look = "ip addr; ip neigh; rdma link; dmesg | grep -i mlx5 | tail -n 20";
+            let look = "ip addr; ip neigh; rdma link; cat /sys/class/infiniband/*/ports/1/gids/[0-5]; dmesg | grep -i mlx5 | tail -n 20";
             bail!("{card}: {error:#}\n{}", shell.must(stage, 20, look)?);
         }
         println!("    {card}: active, and connected both ways");
@@ -125,5 +125,9 @@ fn cards(stage: &Stage<'_>) -> Result<Vec<String>> {
     let mut list = Command::new(stage.built("mlx5-model"));
     list.args(["--cards", "list"]);
     let text = crate::run::capture(list)?;
-    Ok(text.lines().filter_map(|line| line.strip_prefix("## ")).map(Into::into).collect())
+    let wanted = |card: &&str| {
+        stage.cells().is_none_or(|part| part.split('|').any(|part| card.contains(part)))
+    };
+    let all = text.lines().filter_map(|line| line.strip_prefix("## "));
+    Ok(all.filter(wanted).map(Into::into).collect())
 }
