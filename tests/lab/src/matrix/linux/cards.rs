@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 use super::probe::complaints;
+use crate::guest::control::Control;
 use crate::guest::shell::Shell;
 use crate::guest::stage::{Guest, Id, Stage, System};
 
@@ -28,6 +29,9 @@ card() {
 /// Seconds of a program's end.
 const LIMIT: u64 = 60;
 const BEGIN: Duration = Duration::from_secs(30);
+/// The kind without a MAC and a GUID until somebody gives it these: librdmacm finds a device by its
+/// GUID.
+const NAMELESS: &str = "vf";
 /// First network.
 const NETWORK: usize = 20;
 
@@ -40,7 +44,15 @@ pub(super) fn run(stage: &mut Stage<'_>) -> Result<String> {
         .collect();
     for (card, sockets) in cards.iter().zip(&sockets) {
         let sockets = sockets.each_ref().map(PathBuf::as_path);
-        servers.push(stage.server(card, &sockets, &["--card", card])?);
+        let control = stage.path(&format!("{card}-control"));
+        let path = control.to_str().context("a path that is no text")?;
+        servers.push(stage.server(card, &sockets, &["--card", card, "--control", path])?);
+        if card == NAMELESS {
+            let mut control = Control::new(&control)?;
+            for function in 0..2 {
+                control.tell(&format!("address {function}"))?;
+            }
+        }
     }
     let devices: Vec<_> = sockets.iter().map(|[linux, _]| linux.as_path()).collect();
     let guest = Guest {
