@@ -42,6 +42,8 @@ const INFINIBAND: u8 = 0;
 const ROCE_V2_BIT: u8 = 4;
 /// Log2 of the longest queue that the driver has for itself: receives of connection management.
 const LOG_RECEIVES: u8 = 9;
+/// A MAD.
+const LOG_DATAGRAM: u8 = 8;
 /// Log2 of the entries of the asynchronous event queue.
 const LOG_ASYNC_EVENTS: u8 = 8;
 /// Log2 of the entries of the event queues of commands and of page requests: a page of memory each.
@@ -308,6 +310,7 @@ impl<'p, P: Platform> Device<'p, P> {
             ("log_max_cq_sz", caps.log_max_cq_sz(), LOG_RECEIVES),
             ("log_max_qp", caps.log_max_qp(), 1),
             ("log_max_qp_sz", caps.log_max_qp_sz(), LOG_RECEIVES),
+            ("log_max_msg", caps.log_max_msg(), LOG_DATAGRAM),
             ("log_max_mkey", caps.log_max_mkey(), 1),
             ("log_max_pd", caps.log_max_pd(), 1),
             ("log_max_transport_domain", caps.log_max_transport_domain(), 1),

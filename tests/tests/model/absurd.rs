@@ -35,9 +35,13 @@ fn card(caps: &[(&'static str, u32)]) -> Card {
     Card { general_caps: caps.to_vec(), ..light() }
 }
 
-/// The last part of a field's name.
+/// What an error says of a field: its name, or the setting of the card behind it.
 fn short(name: &str) -> &str {
-    name.rsplit('.').next().unwrap()
+    match name.rsplit('.').next().unwrap() {
+        "port_type" => "LINK_TYPE",
+        "roce" => "ROCE_CONTROL",
+        field => field,
+    }
 }
 
 /// Connects, moves data, ends.

@@ -5,6 +5,7 @@
 use std::path::Path;
 use std::process::Command;
 
+use dat_core::provider::FaultKind;
 use dat_tests::bringup::{Rig, Taken, journey, patience};
 use mlx5_model::Config as Card;
 use mlx5_model::replay::Replay;
@@ -33,8 +34,10 @@ fn suites(file: &str, modules: &[&str], skipped: &[&str]) {
 
 #[test]
 fn suites_run_on_the_recorded_connectx_4() {
-    // Its firmware had no memory windows.
-    suites("connectx4-linux.txt", &["dat_connect", "dat_transfer", "dat_break"], &["window"]);
+    // Its firmware had no memory windows, and asks for more pages than an adapter that was lost
+    // leaves of the reserve.
+    let skipped = ["window", "a_lost_device_works_again"];
+    suites("connectx4-linux.txt", &["dat_connect", "dat_transfer", "dat_break"], &skipped);
 }
 
 #[test]
@@ -68,7 +71,10 @@ proptest! {
             let rig = Rig::new(Card { init_pages: Some(40), ..replay.config() });
             let result = journey(&rig.slot, &patience());
             let pages = rig.slot.hca().pages_owned() as usize;
-            prop_assert_eq!(rig.taken(), Taken { arena: 0, pages }, "{:?}", result);
+            // What a device that does not answer may still write stays with it.
+            let hangs = result.as_ref().is_err_and(|(_, fault)| fault.kind == FaultKind::Timeout);
+            let arena = if hangs { rig.taken().arena } else { 0 };
+            prop_assert_eq!(rig.taken(), Taken { arena, pages }, "{:?}", result);
         }
     }
 }

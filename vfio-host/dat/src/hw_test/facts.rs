@@ -62,6 +62,11 @@ fn capabilities(commands: &[Command]) -> Vec<(&'static str, String)> {
             ("local-ca-ack-delay", cap.local_ca_ack_delay().to_string()),
             ("uplink-follow", number(cap.uplink_follow())),
             ("fixed-buffer-size", number(cap.fixed_buffer_size())),
+            ("eswitch-manager", number(cap.eswitch_manager())),
+            ("sw-owner-id", number(cap.sw_owner_id())),
+            ("num-vhca-ports", cap.num_vhca_ports().to_string()),
+            ("cq-resize", number(cap.cq_resize())),
+            ("fast-teardown", number(cap.fast_teardown())),
         ]);
     }
     // What software switches on is 0 before it does.

@@ -86,7 +86,7 @@ pub(super) fn run(stage: &mut Stage<'_>) -> Result<String> {
         bail!("the kernel complains:\n{}", complaints.join("\n"));
     }
     stage.say(id, "0 5 poweroff -f");
-    stage.ended(id, Duration::from_secs(20))?;
+    stage.ended(id, Duration::from_secs(LIMIT))?;
     for server in servers {
         stage.hang_up(server, Duration::from_secs(5))?;
     }
