@@ -78,7 +78,9 @@ impl Sim<'_> {
             let flight = sim.links[l].ends[side].target.flight.iter();
             flight.clone().any(|effect| effect.grant == Some(slot))
         };
-        if !self.links[l].ends[1 - side].requests.is_empty() {
+        // Requests of the peer may come too late. A bind that cannot end, because what was posted
+        // before it cannot, ends the connection.
+        if !grant.ready || !self.links[l].ends[1 - side].requests.is_empty() {
             self.excuse(l, side, "a grant that was taken back");
             self.excuse(l, 1 - side, "a grant that was taken back");
         }
