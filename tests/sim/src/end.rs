@@ -114,6 +114,17 @@ impl Sim<'_> {
                 return violation("lost-completion", format!("h{} link {l}: {item:?}", end.host));
             }
             self.delivered(l, side)?;
+            // Nothing says of suppressed requests whether they were carried out.
+            let end = &self.links[l].ends[side];
+            let (host, base, stride) = (end.host, end.base[2], end.stride);
+            let slots: Vec<usize> = end.requests.iter().filter_map(|item| item.slot).collect();
+            for slot in slots {
+                self.adopt(host, base + slot * stride, stride);
+            }
+        }
+        let end = &self.links[l].ends[side];
+        if let Some(ep) = end.freed.first() {
+            return violation("lost-event", format!("h{} link {l}: end of {ep:?}", end.host));
         }
         self.check_target(l, side)
     }

@@ -214,7 +214,8 @@ impl Sim<'_> {
         let end = &self.links[l].ends[side];
         let (host, base, stride) = (end.host, end.base, end.stride);
         let conn = end.conn.map(|conn| &self.links[l].conns[conn]);
-        let excused = item.late || conn.is_some_and(|conn| conn.excuse.is_some());
+        let ill = self.ill(host);
+        let excused = item.late || ill || conn.is_some_and(|conn| conn.excuse.is_some());
         if !excused {
             return violation("failed", format!("{what}: without a reason: {item:?}"));
         }
@@ -266,7 +267,8 @@ impl Sim<'_> {
         if done.status != DtoStatus::Success {
             let excused = |conn: usize| self.links[l].conns[conn].excuse.is_some();
             let late = item.as_ref().is_some_and(|item| item.late);
-            if !late && !self.links[l].ends[side].conn.is_some_and(excused) {
+            let excused = self.ill(host) || self.links[l].ends[side].conn.is_some_and(excused);
+            if !late && !excused {
                 return violation("failed", format!("{what}: without a reason"));
             }
             if let Some(item) = &item {
@@ -319,8 +321,7 @@ impl Sim<'_> {
     pub fn delivered(&mut self, l: usize, side: usize) -> Check {
         let end = &self.links[l].ends[side];
         let (host, Some(conn)) = (end.host, end.conn) else { return Ok(()) };
-        let ill = self.hosts[host].sick || self.hosts[host].lost || self.hosts[host].flaky;
-        if ill || self.shape.links[l].shared[side] || !end.receives.is_empty() {
+        if self.ill(host) || self.shape.links[l].shared[side] || !end.receives.is_empty() {
             return Ok(());
         }
         let messages: &VecDeque<_> = &self.links[l].conns[conn].messages[1 - side];
@@ -420,6 +421,13 @@ impl Sim<'_> {
         let (host, phase) = (self.links[l].ends[side].host, self.links[l].ends[side].phase);
         self.say(host, format_args!("link {l}: {}", name(&event)));
         let what = format!("h{host} link {l}, {phase:?}: {}", name(&event));
+        let end = &mut self.links[l].ends[side];
+        if let Some(n) = end.freed.iter().position(|ep| of(&event) == Some(*ep)) {
+            if event.is_terminal() {
+                end.freed.remove(n);
+            }
+            return Ok(());
+        }
         let end = &self.links[l].ends[side];
         let own = |ep: Ep| end.ep == Some(ep);
         match event {
@@ -533,6 +541,21 @@ impl Sim<'_> {
             Event::Async(_) if ill => Ok(()),
             other => violation("asynchronous", format!("h{host}: {other:?}")),
         }
+    }
+}
+
+/// The Endpoint of a connection event.
+fn of(event: &Event) -> Option<Ep> {
+    match event {
+        Event::Established(ep)
+        | Event::PeerRejected(ep)
+        | Event::NonPeerRejected(ep)
+        | Event::AcceptCompletionError(ep)
+        | Event::Disconnected(ep)
+        | Event::Broken(ep)
+        | Event::TimedOut(ep)
+        | Event::Unreachable(ep) => Some(*ep),
+        _ => None,
     }
 }
 

@@ -13,7 +13,7 @@
 //! | `lost-message` | a message that was acknowledged is received |
 //! | `memory` | memory that a peer reaches holds what its requests put there, all other memory what its host put there |
 //! | `unknown-completion`, `completion-order`, `lost-completion` | every completion once, in order |
-//! | `terminal-order`, `connection-event` | each connection begins once and ends once, after its completions |
+//! | `terminal-order`, `connection-event`, `lost-event` | each connection begins once and ends once, after its completions |
 //! | `failed`, `broken`, `rejected` | nothing fails that no fault and no call excuses |
 //! | `refused`, `late` | a request that must fail does |
 //! | `request` | a connection request comes once |

@@ -191,6 +191,7 @@ impl<'s> Sim<'s> {
             (end.sources, end.buffers) = (Pieces::new(depth), Pieces::new(depth));
             end.grants.fill(None);
             end.stale.clear();
+            end.freed.clear();
             end.target = Target::new(end.target.certain.len());
             // What it had under way at its peer stays so.
             link.ends[1 - side].target.broken();

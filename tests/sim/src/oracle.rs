@@ -249,6 +249,8 @@ pub struct End {
     pub grants: Vec<Option<Grant>>,
     /// Keys that were taken back.
     pub stale: VecDeque<u32>,
+    /// Endpoints that were freed after their connections had ended: the event is still to come.
+    pub freed: Vec<Ep>,
 }
 
 /// A message under way.

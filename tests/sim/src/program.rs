@@ -178,6 +178,11 @@ impl Sim<'_> {
             self.delivered(l, side)?;
         }
         self.forget(l, side)?;
+        // Giving up windows may have taken time, and the connection may have ended meanwhile.
+        let ended = self.state(l, side) == Some(EpState::Disconnected);
+        if ended && self.links[l].ends[side].phase.is_open() {
+            self.links[l].ends[side].freed.push(ep);
+        }
         let now = self.instant();
         let Some(adapter) = self.adapter(host) else { return Ok(()) };
         let done = adapter.ia.ep_free(now, ep);

@@ -140,8 +140,8 @@ pub struct Script {
 /// what has no RoCE at all, is left to `cargo xtask switches`.
 const FACTS: [OpenFact; 17] = [
     OpenFact::EqCreated,
-    OpenFact::PageEvent,
     OpenFact::Shortage,
+    OpenFact::PageEvent,
     OpenFact::GrhChecksum,
     OpenFact::GrhUpper,
     OpenFact::CqeL3Type,
@@ -156,6 +156,16 @@ const FACTS: [OpenFact; 17] = [
     OpenFact::CommandOrder,
     OpenFact::CqeOrder,
     OpenFact::HostEndianness,
+];
+
+/// Facts of which one device has only one, the first before the second.
+///
+/// Something has to say which header stands before a datagram. A firmware that lacks pages has to
+/// ask for them before it gives up a command, or while it holds it back.
+const PAIRS: [(OpenFact, OpenFact); 3] = [
+    (OpenFact::GrhChecksum, OpenFact::CqeL3Type),
+    (OpenFact::Shortage, OpenFact::PageEvent),
+    (OpenFact::Shortage, OpenFact::EqeOrder),
 ];
 
 impl Shape {
@@ -182,16 +192,12 @@ impl Shape {
         let facts = (0..hosts).map(|_| {
             let mut facts = Facts::default();
             for fact in FACTS.into_iter().filter(|_| odd) {
-                if rng.percent(25) {
-                    let settings = fact.settings();
+                let settings = fact.settings();
+                let first = |fact: &OpenFact| facts.setting(*fact) == fact.settings()[0];
+                let excluded = PAIRS.iter().any(|(one, other)| *other == fact && !first(one));
+                if rng.percent(25) && !excluded {
                     let setting = settings[1 + rng.below(settings.len() - 1)];
-                    let checksum = OpenFact::GrhChecksum;
-                    let sent = facts.setting(checksum) == checksum.settings()[0];
-                    // Nothing else says which header stands before a datagram.
-                    let blind = fact == OpenFact::CqeL3Type && !sent;
-                    if !blind {
-                        facts.set(fact, setting.name).expect("a setting of its list");
-                    }
+                    facts.set(fact, setting.name).expect("a setting of its list");
                 }
             }
             facts

@@ -291,6 +291,7 @@ impl<'s> Sim<'s> {
                     target: Target::new(target),
                     grants: vec![None; GRANTS],
                     stale: VecDeque::new(),
+                    freed: Vec::new(),
                 }
             });
             Link { ends, conns: Vec::new() }
@@ -383,6 +384,13 @@ impl<'s> Sim<'s> {
 
     // ---- excuses ----
 
+    /// Whether a host's device is at fault.
+    #[must_use]
+    pub fn ill(&self, host: usize) -> bool {
+        let known = &self.hosts[host];
+        known.sick || known.lost || known.flaky
+    }
+
     /// The connection of an end may break from now on.
     pub fn excuse(&mut self, l: usize, side: usize, why: &'static str) {
         let link = &mut self.links[l];
@@ -400,6 +408,19 @@ impl<'s> Sim<'s> {
         }
     }
 
+    /// Whether one of the hosts of a link has forgotten a connection with the other, which takes the
+    /// first request from the same queue pair number as its end.
+    fn is_stale(&self, l: usize) -> bool {
+        let hosts = self.shape.links[l].hosts;
+        let between =
+            self.links.iter().filter(|link| link.ends.iter().all(|end| hosts.contains(&end.host)));
+        let mut ends = between.flat_map(|link| [(0, 1), (1, 0)].map(|(a, b)| (link, a, b)));
+        ends.any(|(link, a, b)| {
+            let (near, far) = (&link.ends[a], &link.ends[b]);
+            near.phase.is_open() && (near.conn != far.conn || !far.phase.is_open())
+        })
+    }
+
     /// A new connection of a link, with what excuses it already.
     pub fn connection(&mut self, l: usize) -> usize {
         let now = self.now();
@@ -408,6 +429,8 @@ impl<'s> Sim<'s> {
             Some("a device at fault")
         } else if hosts.iter().any(|host| host.rough > now) {
             Some("a rough wire")
+        } else if self.is_stale(l) {
+            Some("a connection that one side has forgotten")
         } else {
             None
         };
