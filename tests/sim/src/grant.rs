@@ -60,6 +60,7 @@ impl Sim<'_> {
             suppressed: false,
             doomed: false,
             late: false,
+            at: 0,
             brings: Vec::new(),
         };
         if let Some(context) = self.call(host, "rmr_bind", bound)? {

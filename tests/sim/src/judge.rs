@@ -1,7 +1,10 @@
 //! Takes every event of a host, and says whether it may be.
+//!
+//! Length: each kind of event with its rules; apart they would not be checked by one look.
 
 use std::collections::VecDeque;
 
+use dat_core::cm::Reason;
 use dat_core::{AsyncEvent, Cr, DatReturn, DtoOperation, DtoStatus, Ep, Event, IbOperation};
 
 use crate::faults::MS;
@@ -169,7 +172,20 @@ impl Sim<'_> {
         {
             let end = &self.links[l].ends[side];
             let (host, at) = (end.host, end.base[2] + slot * end.stride);
-            return self.arrived(host, at, &item.brings, what);
+            let mut brings = item.brings.clone();
+            if item.kind == Kind::Read
+                && let Some(adapter) = &self.hosts[host].adapter
+            {
+                let mut actual = vec![0; brings.len()];
+                adapter.mem.copy_out(at, &mut actual);
+                let target = &self.links[l].ends[1 - side].target;
+                for (n, byte) in actual.into_iter().enumerate() {
+                    if byte != brings[n] && target.overtakes(item.cookie, item.at + n, byte) {
+                        brings[n] = byte;
+                    }
+                }
+            }
+            return self.arrived(host, at, &brings, what);
         }
         Ok(())
     }
@@ -210,13 +226,26 @@ impl Sim<'_> {
         }
     }
 
+    /// Whether what an end posted may fail.
+    fn excused(&self, l: usize, side: usize) -> bool {
+        let end = &self.links[l].ends[side];
+        let excuse = end.conn.and_then(|conn| self.links[l].conns[conn].excuse);
+        // A message that came late, or not at all, leaves a connection that one side still knows.
+        let adapter = self.hosts[end.host].adapter.as_ref();
+        let reason = adapter.zip(end.ep).map(|(adapter, ep)| adapter.ia.ep_reject_reason(ep));
+        let reason = reason.and_then(|reason| reason.ok()?);
+        let stale = reason == Some(Reason::STALE);
+        // Connections that ended take up slots until no packet of theirs can come any more.
+        let full = reason == Some(Reason::NO_RESOURCES);
+        let mut hosts = self.shape.links[l].hosts.iter();
+        let unordered = hosts.any(|host| self.hosts[*host].unordered);
+        excuse.is_some() || self.ill(end.host) || full || stale && unordered
+    }
+
     fn failure(&mut self, l: usize, side: usize, item: &Posted, done: &Done, what: &str) -> Check {
         let end = &self.links[l].ends[side];
         let (host, base, stride) = (end.host, end.base, end.stride);
-        let conn = end.conn.map(|conn| &self.links[l].conns[conn]);
-        let ill = self.ill(host);
-        let excused = item.late || ill || conn.is_some_and(|conn| conn.excuse.is_some());
-        if !excused {
+        if !item.late && !self.excused(l, side) {
             return violation("failed", format!("{what}: without a reason: {item:?}"));
         }
         if item.late && done.status != DtoStatus::ErrFlushed {
@@ -265,10 +294,8 @@ impl Sim<'_> {
             }
         };
         if done.status != DtoStatus::Success {
-            let excused = |conn: usize| self.links[l].conns[conn].excuse.is_some();
             let late = item.as_ref().is_some_and(|item| item.late);
-            let excused = self.ill(host) || self.links[l].ends[side].conn.is_some_and(excused);
-            if !late && !excused {
+            if !late && !self.excused(l, side) {
                 return violation("failed", format!("{what}: without a reason"));
             }
             if let Some(item) = &item {
@@ -388,7 +415,7 @@ impl Sim<'_> {
         let Waiting { cr, link: l, conn, .. } = waiting;
         let side = usize::from(self.links[l].ends[0].host != host);
         let dice = (self.shape.seed ^ (l + conn) as u64).wrapping_mul(0x9e37_79b9) >> 17;
-        let ready = dice % 24 != 0 && self.ready(l, side)?;
+        let ready = !dice.is_multiple_of(24) && self.ready(l, side)?;
         let now = self.instant();
         let ep = self.links[l].ends[side].ep.filter(|_| ready);
         let Some(adapter) = self.adapter(host) else { return Ok(()) };
@@ -419,8 +446,9 @@ impl Sim<'_> {
 
     fn connection_event(&mut self, l: usize, side: usize, event: Event, merged: bool) -> Check {
         let (host, phase) = (self.links[l].ends[side].host, self.links[l].ends[side].phase);
-        self.say(host, format_args!("link {l}: {}", name(&event)));
-        let what = format!("h{host} link {l}, {phase:?}: {}", name(&event));
+        let cause = self.cause(host, &event);
+        self.say(host, format_args!("link {l}: {}{cause}", name(&event)));
+        let what = format!("h{host} link {l}, {phase:?}: {}{cause}", name(&event));
         let end = &mut self.links[l].ends[side];
         if let Some(n) = end.freed.iter().position(|ep| of(&event) == Some(*ep)) {
             if event.is_terminal() {
@@ -454,7 +482,7 @@ impl Sim<'_> {
                     return violation("connection-event", what);
                 }
                 let Some(conn) = end.conn else { return violation("connection-event", what) };
-                if self.links[l].conns[conn].excuse.is_none() {
+                if !self.excused(l, side) {
                     return violation("broken", format!("{what}: without a reason"));
                 }
                 if matches!(event, Event::PeerRejected(_)) && !self.links[l].conns[conn].rejected {
@@ -470,6 +498,19 @@ impl Sim<'_> {
                 Ok(())
             }
             other => violation("event", format!("h{host} link {l}: {other:?}")),
+        }
+    }
+
+    /// Why a connection ended, as far as its adapter knows.
+    fn cause(&self, host: usize, event: &Event) -> String {
+        let adapter = self.hosts[host].adapter.as_ref();
+        let (Some(adapter), Some(ep), true) = (adapter, of(event), event.is_terminal()) else {
+            return String::new();
+        };
+        match (adapter.ia.ep_reject_reason(ep), adapter.ia.ep_cause(ep)) {
+            (Ok(Some(reason)), _) => format!(", {reason:?}"),
+            (_, Ok(Some(fault))) => format!(", {fault}"),
+            _ => String::new(),
         }
     }
 

@@ -118,7 +118,7 @@ fn report(seed: u64, ops: usize, script: &Script, outcome: &Outcome, whole: bool
     less.steps.iter().for_each(|step| println!("  {step}"));
     println!("the end of its story:");
     let from = again.kept.len().saturating_sub(40);
-    again.kept[from..].iter().for_each(|line| println!("  {line}"));
+    again.kept.iter().skip(from).for_each(|line| println!("  {line}"));
     if let Some(violation) = &again.violation {
         println!("{}: {}", violation.rule, violation.text);
     }

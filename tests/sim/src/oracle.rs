@@ -88,6 +88,8 @@ pub struct Posted {
     pub doomed: bool,
     /// Posted after the connection had ended.
     pub late: bool,
+    /// Where a read begins in the peer's memory.
+    pub at: usize,
     /// What a read or an atomic brings.
     pub brings: Vec<u8>,
 }
@@ -103,6 +105,8 @@ pub struct Effect {
     pub bytes: Vec<u8>,
     /// By which grant.
     pub grant: Option<usize>,
+    /// It starts only after all reads before it.
+    pub fenced: bool,
 }
 
 /// Memory that the peer reaches: what is in it for sure, and what may be.
@@ -138,6 +142,18 @@ impl Target {
             let to = effect.at..effect.at + effect.bytes.len();
             self.certain[to].copy_from_slice(&effect.bytes);
         }
+    }
+
+    /// Whether a read of an earlier request may bring this byte.
+    ///
+    /// A response that was lost is read again, and later requests that do not wait for reads may
+    /// have been carried out by then.
+    #[must_use]
+    pub fn overtakes(&self, cookie: u64, at: usize, byte: u8) -> bool {
+        let later = self.flight.iter().filter(|effect| effect.cookie > cookie);
+        later.take_while(|effect| !effect.fenced).any(|effect| {
+            at.checked_sub(effect.at).and_then(|n| effect.bytes.get(n)) == Some(&byte)
+        })
     }
 
     /// The connection has ended: what was under way may have been carried out.

@@ -334,6 +334,7 @@ impl Sim<'_> {
             suppressed: false,
             doomed: false,
             late,
+            at: 0,
             brings: Vec::new(),
         };
         if self.call(host, "ep_post_recv", done)?.is_none() {

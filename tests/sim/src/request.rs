@@ -108,6 +108,7 @@ impl Sim<'_> {
             suppressed: with.contains(CompletionFlags::SUPPRESS),
             doomed: parts.doomed,
             late,
+            at: parts.at,
             brings: Vec::new(),
         };
         if self.call(host, "post", done)?.is_none() {
@@ -118,19 +119,20 @@ impl Sim<'_> {
             self.excuse(l, side, "a request that is refused");
         }
         if !late {
-            self.expect(l, side, &parts, &mut posted);
+            let fenced = with.contains(CompletionFlags::BARRIER_FENCE);
+            self.expect(l, side, &parts, &mut posted, fenced);
         }
         self.links[l].ends[side].requests.push_back(posted);
         Ok(true)
     }
 
     /// What comes of a request, if it is carried out.
-    fn expect(&mut self, l: usize, side: usize, parts: &Parts, posted: &mut Posted) {
+    fn expect(&mut self, l: usize, side: usize, parts: &Parts, posted: &mut Posted, fenced: bool) {
         let link = &mut self.links[l];
         let (cookie, at) = (posted.cookie, parts.at);
         let Some(conn) = link.ends[side].conn else { return };
         let target = &mut link.ends[1 - side].target;
-        let effect = |bytes: Vec<u8>| Effect { cookie, at, bytes, grant: parts.grant };
+        let effect = |bytes: Vec<u8>| Effect { cookie, at, bytes, grant: parts.grant, fenced };
         let word = |target: &crate::oracle::Target| {
             let mut bytes = [0; 8];
             bytes.copy_from_slice(&target.after[at..at + 8]);

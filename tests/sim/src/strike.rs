@@ -20,6 +20,10 @@ impl Sim<'_> {
         let (now, host) = (self.now(), fault.host);
         self.trace.say(now, None, format_args!("{fault}"));
         let known = &mut self.hosts[host];
+        known.unordered |= matches!(
+            fault.what,
+            What::Rates(..) | What::Late(..) | What::Mads(..) | What::Unplug(..) | What::Jump(_)
+        );
         match &fault.what {
             What::Rates(rates, time) => {
                 known.line.rates(*rates);

@@ -145,6 +145,8 @@ pub struct Host<'s> {
     pub lost: bool,
     /// A command of it was refused: calls may fail.
     pub flaky: bool,
+    /// Frames of it were lost, late or overtaken.
+    pub unordered: bool,
     /// Frames of it are lost in masses, or its link is down, until then.
     pub rough: Nanos,
 }
@@ -202,11 +204,11 @@ pub fn openings(shape: &Shape, steps: &[Step]) -> usize {
     2 * shape.hosts + 2 * steps.iter().filter(opens).count()
 }
 
+/// Wraps the plug of each device.
+pub type Tap<'a> = &'a mut dyn FnMut(Box<dyn Wire + Send>, &inproc::World) -> Box<dyn Wire + Send>;
+
 /// Plugs a device into each slot of the world. `tap` wraps the plug of each.
-pub fn plug(
-    shape: &Shape,
-    tap: &mut dyn FnMut(Box<dyn Wire + Send>, &inproc::World) -> Box<dyn Wire + Send>,
-) -> (Arc<inproc::World>, Vec<(Slot, Line, Commands)>) {
+pub fn plug(shape: &Shape, tap: Tap<'_>) -> (Arc<inproc::World>, Vec<(Slot, Line, Commands)>) {
     let time = inproc::World::new();
     let ports = switch::switch(shape.hosts);
     let slots = ports.into_iter().enumerate().map(|(n, port)| {
@@ -253,6 +255,7 @@ impl<'s> Sim<'s> {
             sick: false,
             lost: false,
             flaky: false,
+            unordered: false,
             rough: 0,
         });
         let mut hosts: Vec<Host<'s>> = hosts.collect();

@@ -1,6 +1,5 @@
 //! A few seeds of the simulation; `cargo xtask sim` runs more, and says how little of a failing one
 //! is needed.
-#![expect(clippy::unwrap_used, reason = "test code: a panic here is a failed test")]
 
 use std::time::{Duration, Instant};
 
