@@ -19,7 +19,8 @@ impl Sim<'_> {
         self.calm()?;
         // Whoever lost a device notices.
         self.wait_for("lost devices", |sim| {
-            sim.hosts.iter().position(|host| host.sick || host.lost).map(|h| format!("h{h}"))
+            let ill = sim.hosts.iter().position(|host| host.sick || host.lost);
+            Ok(ill.map(|host| format!("h{host}")))
         })?;
         for l in 0..self.links.len() {
             for side in 0..2 {
@@ -33,7 +34,7 @@ impl Sim<'_> {
                 self.disconnect(l, side, graceful)?;
             }
         }
-        self.wait_for("disconnects", Self::open_ends)?;
+        self.wait_for("disconnects", |sim| Ok(sim.open_ends()))?;
         // The last flushes are not behind those events where Event Dispatchers are separate.
         let end = self.now() + 10 * MS;
         self.run_until(end)?;
@@ -55,12 +56,12 @@ impl Sim<'_> {
     fn wait_for(
         &mut self,
         what: &str,
-        mut missing: impl FnMut(&mut Self) -> Option<String>,
+        mut missing: impl FnMut(&mut Self) -> Result<Option<String>, Violation>,
     ) -> Check {
         let limit = self.now() + DEADLINE;
         let mut step = 10_000;
         loop {
-            let Some(left) = missing(self) else { return Ok(()) };
+            let Some(left) = missing(self)? else { return Ok(()) };
             if self.now() >= limit {
                 return violation("liveness", format!("{what}: {left}"));
             }
@@ -71,28 +72,28 @@ impl Sim<'_> {
     }
 
     /// A request of a connection that has not completed.
-    fn busy(&mut self) -> Option<String> {
+    fn busy(&mut self) -> Result<Option<String>, Violation> {
         for l in 0..self.links.len() {
             for side in 0..2 {
                 let end = &self.links[l].ends[side];
                 if matches!(end.phase, Phase::Connecting | Phase::Accepting) {
-                    return Some(format!("h{} link {l}: {:?}", end.host, end.phase));
+                    return Ok(Some(format!("h{} link {l}: {:?}", end.host, end.phase)));
                 }
                 if end.phase != Phase::Up {
                     continue;
                 }
                 if let Some(item) = end.requests.iter().find(|item| !item.suppressed) {
-                    return Some(format!("h{} link {l}: {item:?}", end.host));
+                    return Ok(Some(format!("h{} link {l}: {item:?}", end.host)));
                 }
                 if !end.requests.is_empty() && self.state(l, side) == Some(EpState::Connected) {
-                    let _ = self.status(l, side);
+                    self.status(l, side)?;
                     if let Some(item) = self.links[l].ends[side].requests.front() {
-                        return Some(format!("link {l} side {side}: {item:?}"));
+                        return Ok(Some(format!("link {l} side {side}: {item:?}")));
                     }
                 }
             }
         }
-        None
+        Ok(None)
     }
 
     fn open_ends(&mut self) -> Option<String> {

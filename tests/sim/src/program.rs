@@ -173,6 +173,10 @@ impl Sim<'_> {
     fn free(&mut self, l: usize, side: usize) -> Check {
         let host = self.links[l].ends[side].host;
         let Some(ep) = self.links[l].ends[side].ep else { return Ok(()) };
+        if self.ill(host) {
+            // It would fail, and leave the Endpoint.
+            return Ok(());
+        }
         self.excuse(l, side, "a free");
         if self.links[l].ends[side].phase == Phase::Down {
             self.delivered(l, side)?;
@@ -263,12 +267,19 @@ impl Sim<'_> {
         if self.links[l].ends[side].requests.is_empty() && !status.request_idle {
             return violation("idle", format!("h{host} link {l}: nothing is posted, not idle"));
         }
-        if status.request_idle && !busy { self.all_done(l, side) } else { Ok(()) }
+        if status.request_idle && !busy {
+            // Idle are also those that failed, and whose completions wait.
+            self.reap(host)?;
+            return self.all_done(l, side);
+        }
+        Ok(())
     }
 
     /// All requests of an end are suppressed, and have succeeded.
     fn all_done(&mut self, l: usize, side: usize) -> Check {
-        if self.state(l, side) != Some(EpState::Connected) {
+        let end = &self.links[l].ends[side];
+        let silent = end.requests.iter().all(|item| item.suppressed);
+        if self.state(l, side) != Some(EpState::Connected) || !silent {
             return Ok(());
         }
         for item in std::mem::take(&mut self.links[l].ends[side].requests) {
