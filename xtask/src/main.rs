@@ -98,6 +98,14 @@ enum Verb {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Hosts, devices and a switch from one number, optimized: `--seeds K --from N` or `--seed N`,
+    /// `--ops M`, `--trace`, `--pcap FILE`
+    #[command(disable_help_flag = true)]
+    Sim {
+        /// Arguments of the program; `--help` lists them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
     /// A random attacker on the wire beside two honest peers, optimized: `--minutes N --seed S` or
     /// `--frames N`; `--bless` writes docs/generated/forgery.md instead
     Attack {
@@ -187,6 +195,15 @@ fn verb() -> Result<ExitCode> {
             println!("$ {}", run::shown(&command));
             let status = command.status()?;
             anyhow::ensure!(status.success(), "an attack succeeded");
+        }
+        Verb::Sim { args } => {
+            let mut command = run::cargo();
+            command.args(["run", "--quiet", "--release", "-p", "dat-sim", "--bin", "sim", "--"]);
+            // File names are relative to the user's current folder.
+            command.args(args).current_dir(std::env::current_dir()?);
+            println!("$ {}", run::shown(&command));
+            let status = command.status()?;
+            anyhow::ensure!(status.success(), "a rule of the simulation does not hold");
         }
         Verb::Switches(options) => switches::switches(&options)?,
         Verb::Bench { bless } => bench::bench(bless)?,

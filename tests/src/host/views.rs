@@ -63,7 +63,7 @@ pub struct Views {
     table: Vec<u64>,
     /// Arena page of each device page number.
     reverse: HashMap<u64, usize>,
-    firmware: HashMap<u64, Option<Box<[u8; PAGE]>>>,
+    firmware: BTreeMap<u64, Option<Box<[u8; PAGE]>>>,
     /// Free firmware pages.
     reserve: Vec<u64>,
     /// Accesses refused.
@@ -113,7 +113,7 @@ impl Views {
             writes: Vec::new(),
             table,
             reverse,
-            firmware: HashMap::new(),
+            firmware: BTreeMap::new(),
             reserve: (0..reserve as u64).rev().map(|n| (0x80_0000 + n) << 12).collect(),
             refused: 0,
             spans: BTreeMap::new(),
@@ -223,11 +223,17 @@ impl Views {
     /// Takes back all memory that the device still holds: a reset device reaches none until it is
     /// given addresses again.
     pub fn reclaim(&mut self) {
-        let pages: Vec<u64> = self.firmware.drain().map(|(page, _)| page << 12).collect();
-        self.reserve.extend(pages);
+        let pages = std::mem::take(&mut self.firmware);
+        self.reserve.extend(pages.into_keys().map(|page| page << 12));
         self.spans.clear();
         self.release();
         self.acquire();
+    }
+
+    /// Whether the device has written what the CPU does not see yet.
+    #[must_use]
+    pub const fn unseen(&self) -> bool {
+        !self.writes.is_empty()
     }
 
     /// Firmware pages the device holds.

@@ -1,0 +1,160 @@
+//! The end of a run: faults stop, everything under way ends in time, and all accounts are closed.
+
+use dat_core::EpState;
+use hca_mlx5::platform::{Dma as _, Fence};
+use mlx5_model::host::Nanos;
+
+use crate::faults::{MS, S};
+use crate::oracle::{Check, Phase, Violation, violation};
+use crate::world::Sim;
+
+/// After this virtual time without faults all that was posted has completed, and all that was
+/// accepted has ended: a lost device is found within 4 s, retries take some seconds, a graceful
+/// disconnect without progress 30 s, and a connect has 60 s.
+const DEADLINE: Nanos = 90 * S;
+
+impl Sim<'_> {
+    /// Ends the run.
+    pub fn finish(&mut self) -> Check {
+        self.calm()?;
+        // Whoever lost a device notices.
+        self.wait_for("lost devices", |sim| {
+            let ill = sim.hosts.iter().position(|host| host.sick || host.lost);
+            Ok(ill.map(|host| format!("h{host}")))
+        })?;
+        for l in 0..self.links.len() {
+            for side in 0..2 {
+                self.top_up(l, side)?;
+            }
+        }
+        self.wait_for("requests", Self::busy)?;
+        for l in 0..self.links.len() {
+            for side in 0..2 {
+                let graceful = (self.shape.seed ^ l as u64) & 1 == 0;
+                self.disconnect(l, side, graceful)?;
+            }
+        }
+        self.wait_for("disconnects", |sim| Ok(sim.open_ends()))?;
+        // The last flushes are not behind those events where Event Dispatchers are separate.
+        let end = self.now() + 10 * MS;
+        self.run_until(end)?;
+        for l in 0..self.links.len() {
+            for side in 0..2 {
+                self.ended(l, side)?;
+            }
+        }
+        for host in 0..self.hosts.len() {
+            self.memory(host)?;
+            self.close(host)?;
+            let sent = self.hosts[host].slot.hca().commands();
+            self.say(host, format_args!("{sent} commands in all"));
+        }
+        Ok(())
+    }
+
+    /// Lets time pass until nothing is missing.
+    fn wait_for(
+        &mut self,
+        what: &str,
+        mut missing: impl FnMut(&mut Self) -> Result<Option<String>, Violation>,
+    ) -> Check {
+        let limit = self.now() + DEADLINE;
+        let mut step = 10_000;
+        loop {
+            let Some(left) = missing(self)? else { return Ok(()) };
+            if self.now() >= limit {
+                return violation("liveness", format!("{what}: {left}"));
+            }
+            let end = self.now() + step;
+            self.run_until(end)?;
+            step = (step * 2).min(20 * MS);
+        }
+    }
+
+    /// A request of a connection that has not completed.
+    fn busy(&mut self) -> Result<Option<String>, Violation> {
+        for l in 0..self.links.len() {
+            for side in 0..2 {
+                let end = &self.links[l].ends[side];
+                if matches!(end.phase, Phase::Connecting | Phase::Accepting) {
+                    return Ok(Some(format!("h{} link {l}: {:?}", end.host, end.phase)));
+                }
+                if end.phase != Phase::Up {
+                    continue;
+                }
+                if let Some(item) = end.requests.iter().find(|item| !item.suppressed) {
+                    return Ok(Some(format!("h{} link {l}: {item:?}", end.host)));
+                }
+                if !end.requests.is_empty() && self.state(l, side) == Some(EpState::Connected) {
+                    self.status(l, side)?;
+                    if let Some(item) = self.links[l].ends[side].requests.front() {
+                        return Ok(Some(format!("link {l} side {side}: {item:?}")));
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn open_ends(&mut self) -> Option<String> {
+        let ends = self
+            .links
+            .iter()
+            .enumerate()
+            .flat_map(|(l, link)| link.ends.iter().map(move |end| (l, end)));
+        let mut open = ends.filter(|(_, end)| end.phase.is_open());
+        open.next().map(|(l, end)| format!("h{} link {l}: {:?}", end.host, end.phase))
+    }
+
+    /// Everything posted at an end has come back, and its peer reached what it may.
+    fn ended(&mut self, l: usize, side: usize) -> Check {
+        let end = &self.links[l].ends[side];
+        if end.phase == Phase::Down {
+            let requests = end.requests.iter().find(|item| !item.suppressed);
+            if let Some(item) = requests.or(end.receives.front()) {
+                return violation("lost-completion", format!("h{} link {l}: {item:?}", end.host));
+            }
+            self.delivered(l, side)?;
+            // Nothing says of suppressed requests whether they were carried out.
+            let end = &self.links[l].ends[side];
+            let (host, base, stride) = (end.host, end.base[2], end.stride);
+            let slots: Vec<usize> = end.requests.iter().filter_map(|item| item.slot).collect();
+            for slot in slots {
+                self.adopt(host, base + slot * stride, stride);
+            }
+        }
+        let end = &self.links[l].ends[side];
+        if let Some(ep) = end.freed.first() {
+            return violation("lost-event", format!("h{} link {l}: end of {ep:?}", end.host));
+        }
+        self.check_target(l, side)
+    }
+
+    /// The memory of a host is what its consumers know of it.
+    fn memory(&mut self, host: usize) -> Check {
+        let known = &self.hosts[host];
+        let Some(adapter) = &known.adapter else { return Ok(()) };
+        // All stores of the host arrive some time.
+        known.slot.fence(Fence::BeforeDoorbell);
+        let mut image = adapter.image.clone();
+        let actual = self.device_bytes(host, 0, image.len());
+        for &(l, side) in &known.ends {
+            let end = &self.links[l].ends[side];
+            let (at, len) = (end.base[3], end.target.certain.len());
+            image[at..at + len].copy_from_slice(&actual[at..at + len]);
+        }
+        // Datagrams that came and were not taken.
+        let at = known.base[2];
+        image[at..].copy_from_slice(&actual[at..]);
+        match (0..image.len()).find(|&n| image[n] != actual[n]) {
+            None => Ok(()),
+            Some(n) => Err(Violation {
+                rule: "memory",
+                text: format!(
+                    "h{host}: byte {n} is {:#04x}, not {:#04x}, and nobody may have written it",
+                    actual[n], image[n]
+                ),
+            }),
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Windows and registrations that an end gives to its peer, and takes back.
+
+use dat_core::provider::Region;
+use dat_core::{CompletionFlags, EpState, LmrTriplet, MemPriv};
+
+use crate::oracle::{Check, Grant, Kind, Phase, Posted};
+use crate::world::Sim;
+
+/// No flags.
+const NONE: CompletionFlags = CompletionFlags::empty();
+
+impl Sim<'_> {
+    pub(crate) fn grant(
+        &mut self,
+        l: usize,
+        side: usize,
+        slot: usize,
+        window: bool,
+        at: usize,
+        len: usize,
+    ) -> Check {
+        self.revoke(l, side, slot)?;
+        let end = &self.links[l].ends[side];
+        let (host, Some(whole)) = (end.host, end.whole) else { return Ok(()) };
+        let depth = self.shape.links[l].depth;
+        let ready = end.requests.len() < depth
+            && end.phase == Phase::Up
+            && self.state(l, side) == Some(EpState::Connected);
+        let (start, ep) = (whole.region.addr + at as u64, self.links[l].ends[side].ep);
+        let rights = MemPriv::REMOTE_READ | MemPriv::REMOTE_WRITE;
+        self.cookie += 1;
+        let cookie = self.cookie;
+        let Some(adapter) = self.adapter(host) else { return Ok(()) };
+        let mut grant =
+            Grant { context: 0, lmr: None, rmr: None, cookie: 0, at, len, ready: false };
+        if !window {
+            let region = Region { addr: start, len: len as u64 };
+            let made = adapter.ia.lmr_create(adapter.pz, region, rights | MemPriv::ALL);
+            let Some(made) = self.call(host, "lmr_create", made)? else { return Ok(()) };
+            (grant.context, grant.lmr, grant.ready) = (made.rmr_context, Some(made.lmr), true);
+            self.say(host, format_args!("link {l}: grant {slot}: {len} bytes at {at}"));
+            self.links[l].ends[side].grants[slot] = Some(grant);
+            return Ok(());
+        }
+        let Some(ep) = ep.filter(|_| ready) else { return Ok(()) };
+        let pz = adapter.pz;
+        let made =
+            if slot == 0 { adapter.ia.rmr_create(pz) } else { adapter.ia.rmr_create_for_ep(pz) };
+        let Some(rmr) = self.call(host, "rmr_create", made)? else { return Ok(()) };
+        let range = LmrTriplet { addr: start, len: len as u32, context: whole.lmr_context };
+        let Some(adapter) = self.adapter(host) else { return Ok(()) };
+        let bound = adapter.ia.rmr_bind(rmr, &range, rights, ep, cookie, NONE);
+        self.say(host, format_args!("link {l}: bind {cookie}, grant {slot}: {len} bytes at {at}"));
+        (grant.rmr, grant.cookie) = (Some(rmr), cookie);
+        let posted = Posted {
+            cookie,
+            kind: Kind::Bind(slot),
+            slot: None,
+            len: 0,
+            suppressed: false,
+            doomed: false,
+            late: false,
+            at: 0,
+            brings: Vec::new(),
+        };
+        if let Some(context) = self.call(host, "rmr_bind", bound)? {
+            grant.context = context;
+            self.links[l].ends[side].requests.push_back(posted);
+        }
+        self.links[l].ends[side].grants[slot] = Some(grant);
+        Ok(())
+    }
+
+    /// Takes a grant back: afterwards nobody reaches memory through it.
+    pub(crate) fn revoke(&mut self, l: usize, side: usize, slot: usize) -> Check {
+        let host = self.links[l].ends[side].host;
+        let Some(grant) = self.links[l].ends[side].grants[slot].take() else { return Ok(()) };
+        let used = |sim: &Self| {
+            let flight = sim.links[l].ends[side].target.flight.iter();
+            flight.clone().any(|effect| effect.grant == Some(slot))
+        };
+        // Requests of the peer may come too late. A bind that cannot end, because what was posted
+        // before it cannot, ends the connection.
+        if !grant.ready || !self.links[l].ends[1 - side].requests.is_empty() {
+            self.excuse(l, side, "a grant that was taken back");
+            self.excuse(l, 1 - side, "a grant that was taken back");
+        }
+        let Some(adapter) = self.adapter(host) else { return Ok(()) };
+        let done = match (grant.lmr, grant.rmr) {
+            (Some(lmr), _) => adapter.ia.lmr_free(lmr),
+            (None, Some(rmr)) => adapter.ia.rmr_free(rmr),
+            (None, None) => Ok(()),
+        };
+        self.say(host, format_args!("link {l}: revoke grant {slot}"));
+        self.call(host, "revoke", done)?;
+        // What was under way has been carried out by now, or never is.
+        if used(self) {
+            let base = self.links[l].ends[side].base[3];
+            let flight = std::mem::take(&mut self.links[l].ends[side].target.flight);
+            let flight = flight.into_iter().map(|mut effect| {
+                if effect.grant == Some(slot) {
+                    effect.bytes = self.device_bytes(host, base + effect.at, effect.bytes.len());
+                    effect.grant = None;
+                }
+                effect
+            });
+            let flight = flight.collect();
+            self.links[l].ends[side].target.flight = flight;
+        }
+        let end = &mut self.links[l].ends[side];
+        if grant.ready {
+            end.stale.push_front(grant.context);
+            end.stale.truncate(4);
+        }
+        Ok(())
+    }
+}

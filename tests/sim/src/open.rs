@@ -1,0 +1,232 @@
+//! Opens and closes the adapters of hosts, with what their consumers need.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use dat_core::provider::Net;
+use dat_core::{CloseFlag, EvdFlags, Ia, Instant, MemPriv, PspFlag, SrqAttr};
+use dat_tests::host::inproc::Slot;
+use dat_tests::host::inproc::enable;
+use dat_tests::pair::Driver;
+use hca_mlx5::Config;
+use hca_mlx5::dma::Buffer;
+
+use crate::oracle::{Check, Phase, Pieces, Target, Violation, violation};
+use crate::world::{Adapter, Datagrams, HEADERS, PLACES, QKEY, QUALIFIER, SHARED, Sim};
+
+impl<'s> Sim<'s> {
+    /// Opens the adapter of a host, and makes what it needs.
+    pub(crate) fn open(&mut self, host: usize) -> Check {
+        let opened = match self.try_open(host) {
+            Err(Violation { text, .. }) if self.hosts[host].sick || self.hosts[host].flaky => {
+                self.say(host, format_args!("open failed, once more after a reset: {text}"));
+                self.reset_function(host);
+                self.try_open(host)
+            }
+            other => other,
+        };
+        opened?;
+        let known = &mut self.hosts[host];
+        (known.sick, known.lost, known.flaky) = (false, false, false);
+        (known.dirty, known.due) = (true, 0);
+        for n in 0..self.hosts[host].ends.len() {
+            let (link, side) = self.hosts[host].ends[n];
+            self.prepare(link, side)?;
+        }
+        for _ in 0..SHARED {
+            self.post_shared(host)?;
+            self.post_datagram_receive(host)?;
+        }
+        self.say(host, format_args!("open"));
+        Ok(())
+    }
+
+    fn try_open(&mut self, host: usize) -> Check {
+        let Some(room) = self.rooms.next() else {
+            return violation("rooms", "no storage is left");
+        };
+        let net = Net {
+            addr: self.address(host),
+            prefix: if self.shape.ipv6 { 64 } else { 24 },
+            gateway: None,
+            vlan: None,
+        };
+        let known = &self.hosts[host];
+        let (slot, size) = (known.slot, known.size);
+        let mut config = Config::default();
+        if let Some(mtu) = self.shape.mtu {
+            config.frame_size = mtu + HEADERS;
+        }
+        let shared = known.ends.iter().any(|&(l, side)| self.shape.links[l].shared[side]);
+        let fail = |what: &str, error: &dyn std::fmt::Display| Violation {
+            rule: "open",
+            text: format!("h{host}: {what}: {error}"),
+        };
+        let driver = Driver::open(slot, &slot.config(config)).map_err(|e| fail("device", &e))?;
+        let now = Instant::from_nanos(self.time.now());
+        let ia = Ia::open(driver, room.parts(), net, now, slot.entropy());
+        let mut ia = ia.map_err(|e| fail("adapter", &e))?;
+        let make = |ia: &mut Ia<'s, Driver<'s>>, mem: &Buffer<'s, Slot>| {
+            let pz = ia.pz_create()?;
+            let local = MemPriv::LOCAL_READ | MemPriv::LOCAL_WRITE;
+            let lmr = ia.lmr_create(pz, mem.region(), local)?;
+            let cr = ia.evd_create(32, EvdFlags::CR)?;
+            ia.psp_create(QUALIFIER, cr, PspFlag::Consumer)?;
+            let attr = SrqAttr { max_recv_dtos: SHARED as u16, max_recv_iov: 1, low_watermark: 0 };
+            let srq = if shared { Some(ia.srq_create(pz, &attr)?) } else { None };
+            let evds = [ia.evd_create(64, EvdFlags::DTO)?, ia.evd_create(64, EvdFlags::DTO)?];
+            let ep = ia.ep_create_ud(pz, evds[0], evds[1], None, None, QKEY)?;
+            let qpn = ia.ep_query(ep)?.qp.map_or(0, |qp| qp.number);
+            Ok::<_, dat_core::Error>((
+                pz,
+                lmr,
+                cr,
+                srq,
+                Datagrams {
+                    ep,
+                    evds,
+                    qpn,
+                    receives: VecDeque::new(),
+                    sends: VecDeque::new(),
+                    pieces: [Pieces::new(PLACES); 2],
+                },
+            ))
+        };
+        let Some(mem) = Buffer::zeroed(slot, size) else {
+            return violation("open", format!("h{host}: no memory"));
+        };
+        match make(&mut ia, &mem) {
+            Ok((pz, lmr, cr, srq, datagrams)) => {
+                self.hosts[host].adapter = Some(Adapter {
+                    ia,
+                    mem,
+                    pz,
+                    lmr,
+                    cr,
+                    srq,
+                    shared: BTreeMap::new(),
+                    pieces: Pieces::new(PLACES),
+                    datagrams,
+                    waiting: Vec::new(),
+                    image: vec![0; size],
+                });
+                Ok(())
+            }
+            Err(error) => {
+                let _ = ia.close(now, CloseFlag::Abrupt);
+                mem.release();
+                Err(fail("objects", &error))
+            }
+        }
+    }
+
+    /// Event Dispatchers and registration of an end.
+    fn prepare(&mut self, l: usize, side: usize) -> Check {
+        let shape = &self.shape.links[l];
+        let end = &self.links[l].ends[side];
+        let (host, at, len) = (end.host, end.base[3], end.target.certain.len());
+        let depth = shape.depth as u32;
+        let (merged, shared) = (shape.merged[side], shape.shared[side]);
+        let receives = depth + if shared { SHARED as u32 } else { 4 };
+        let Some(adapter) = self.adapter(host) else { return Ok(()) };
+        let ia = &mut adapter.ia;
+        let requests = EvdFlags::DTO | EvdFlags::RMR_BIND;
+        let made = (|| {
+            let evds = if merged {
+                let all = requests | EvdFlags::CONNECTION;
+                [ia.evd_create(depth + receives + 16, all)?; 3]
+            } else {
+                [
+                    ia.evd_create(receives, EvdFlags::DTO)?,
+                    ia.evd_create(depth + 4, requests)?,
+                    ia.evd_create(16, EvdFlags::CONNECTION)?,
+                ]
+            };
+            let mut region = adapter.mem.region();
+            (region.addr, region.len) = (region.addr + at as u64, len as u64);
+            let rights = MemPriv::ALL | MemPriv::REMOTE_ATOMIC;
+            let whole = ia.lmr_create(adapter.pz, region, rights)?;
+            Ok::<_, dat_core::Error>((evds, whole))
+        })();
+        if let Some((evds, whole)) = self.call(host, "make an end", made)? {
+            let end = &mut self.links[l].ends[side];
+            (end.evds, end.whole) = (Some(evds), Some(whole));
+        }
+        Ok(())
+    }
+
+    /// Resets a function that the host does not trust any more.
+    fn reset_function(&mut self, host: usize) {
+        let slot = self.hosts[host].slot;
+        slot.hca().flr();
+        slot.reclaim();
+        enable(&mut slot.hca());
+    }
+
+    /// Closes the adapter of a host.
+    pub fn close(&mut self, host: usize) -> Check {
+        let now = self.instant();
+        let known = &mut self.hosts[host];
+        let (ill, slot) = (known.sick || known.flaky, known.slot);
+        known.commands.with(VecDeque::clear);
+        let Some(mut adapter) = known.adapter.take() else { return Ok(()) };
+        let closed = adapter.ia.close(now, CloseFlag::Abrupt);
+        drop(adapter.ia);
+        adapter.mem.release();
+        self.calls += 1;
+        match closed {
+            Ok(()) => self.say(host, format_args!("close")),
+            Err(error) if ill => self.say(host, format_args!("close: {error}")),
+            Err(error) => return violation("close", format!("h{host}: {error}")),
+        }
+        for n in 0..self.hosts[host].ends.len() {
+            let (l, side) = self.hosts[host].ends[n];
+            self.excuse(l, side, "a host closed its adapter");
+            let depth = self.shape.links[l].depth;
+            let link = &mut self.links[l];
+            let end = &mut link.ends[side];
+            (end.ep, end.evds, end.whole) = (None, None, None);
+            (end.phase, end.conn) = (Phase::None, None);
+            end.requests.clear();
+            end.receives.clear();
+            (end.sources, end.buffers) = (Pieces::new(depth), Pieces::new(depth));
+            end.grants.fill(None);
+            end.stale.clear();
+            end.freed.clear();
+            end.target = Target::new(end.target.certain.len());
+            // What it had under way at its peer stays so.
+            link.ends[1 - side].target.broken();
+        }
+        if ill {
+            self.reset_function(host);
+            return Ok(());
+        }
+        let (bytes, pages) = (slot.in_use(), slot.views().pages_out());
+        if bytes != 0 || pages != 0 {
+            return violation(
+                "leak",
+                format!("h{host}: {bytes} bytes and {pages} firmware pages not given back"),
+            );
+        }
+        self.books(host)
+    }
+
+    /// Neither the model nor the memory of a host has anything to complain of.
+    pub fn books(&mut self, host: usize) -> Check {
+        let slot = self.hosts[host].slot;
+        let complaints = slot.hca().complaints().to_vec();
+        if let Some(first) = complaints.first() {
+            return violation("complaint", format!("h{host}: {first}"));
+        }
+        let strays = slot.views().strays();
+        if strays != 0 {
+            return violation("stray", format!("h{host}: {strays} stores to memory of nobody"));
+        }
+        Ok(())
+    }
+
+    /// Closes and opens the adapter of a host.
+    pub(crate) fn reopen(&mut self, host: usize) -> Check {
+        self.close(host)?;
+        self.open(host)
+    }
+}

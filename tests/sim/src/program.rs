@@ -1,0 +1,371 @@
+//! Consumers: the calls of the steps.
+
+use std::time::Duration;
+
+use dat_core::{CloseFlag, CompletionFlags, EpState, Qos};
+
+use crate::oracle::{Check, Kind, Phase, Posted, violation};
+use crate::script::{Op, Step};
+use crate::world::{GAP, PLACES, QUALIFIER, SHARED, SHARED_LEN, Sim};
+
+/// No flags.
+const NONE: CompletionFlags = CompletionFlags::empty();
+
+impl Sim<'_> {
+    /// Takes one step.
+    pub fn step(&mut self, step: &Step) -> Check {
+        if step.gap > 0 {
+            let end = self.now() + step.gap;
+            self.run_until(end)?;
+        }
+        match &step.op {
+            Op::Fault(fault) => self.strike(fault),
+            Op::Wait => Ok(()),
+            Op::Datagram { from, to, len, immediate } => {
+                if self.idle_host(*from) {
+                    return Ok(());
+                }
+                self.datagram(*from, *to, *len, *immediate)
+            }
+            Op::Connect { link, side, .. }
+            | Op::Disconnect { link, side, .. }
+            | Op::Free { link, side }
+            | Op::Receive { link, side, .. }
+            | Op::Post { link, side, .. }
+            | Op::Grant { link, side, .. }
+            | Op::Revoke { link, side, .. }
+            | Op::Status { link, side }
+                if self.idle_host(self.links[*link].ends[*side].host) =>
+            {
+                Ok(())
+            }
+            Op::Connect { link, side, limit } => self.connect(*link, *side, *limit),
+            Op::Disconnect { link, side, graceful } => self.disconnect(*link, *side, *graceful),
+            Op::Free { link, side } => self.free(*link, *side),
+            Op::Receive { link, side, count } => self.receive(*link, *side, *count),
+            Op::Post { link, side, request, count, flags } => {
+                for _ in 0..*count {
+                    if !self.post(*link, *side, request, *flags)? {
+                        break;
+                    }
+                }
+                Ok(())
+            }
+            Op::Grant { link, side, slot, window, at, len } => {
+                self.grant(*link, *side, *slot, *window, *at, *len)
+            }
+            Op::Revoke { link, side, slot } => self.revoke(*link, *side, *slot),
+            Op::Status { link, side } => self.status(*link, *side),
+        }
+    }
+
+    /// Whether a host makes no calls now.
+    fn idle_host(&self, host: usize) -> bool {
+        let known = &self.hosts[host];
+        known.adapter.is_none() || known.lost || known.paused > self.now()
+    }
+
+    /// The state of an Endpoint.
+    pub fn state(&self, l: usize, side: usize) -> Option<EpState> {
+        let end = &self.links[l].ends[side];
+        let adapter = self.hosts[end.host].adapter.as_ref()?;
+        adapter.ia.ep_query(end.ep?).ok().map(|param| param.state)
+    }
+
+    // ---- connections ----
+
+    /// The end has an Endpoint without a connection; if it can.
+    pub fn ready(&mut self, l: usize, side: usize) -> Result<bool, crate::oracle::Violation> {
+        let host = self.links[l].ends[side].host;
+        match self.links[l].ends[side].phase {
+            Phase::Idle => return Ok(true),
+            Phase::None => {}
+            Phase::Down => {
+                self.delivered(l, side)?;
+                self.forget(l, side)?;
+                let Some(ep) = self.links[l].ends[side].ep else { return Ok(false) };
+                let Some(adapter) = self.adapter(host) else { return Ok(false) };
+                let done = adapter.ia.ep_reset(ep);
+                self.say(host, format_args!("link {l}: reset"));
+                let done = self.call(host, "ep_reset", done)?;
+                self.links[l].ends[side].phase = Phase::Idle;
+                self.refill(l, side)?;
+                return Ok(done.is_some());
+            }
+            _ => return Ok(false),
+        }
+        let shape = &self.shape.links[l];
+        let (depth, shared, longest) = (shape.depth as u16, shape.shared[side], shape.longest);
+        let Some(evds) = self.links[l].ends[side].evds else { return Ok(false) };
+        let Some(adapter) = self.adapter(host) else { return Ok(false) };
+        let mut attr = adapter.ia.ep_attr_default();
+        (attr.max_request_dtos, attr.max_recv_dtos) = (depth, depth);
+        attr.max_message_size = (longest + GAP) as u32;
+        let [recv, request, conn] = evds.map(Some);
+        let pz = Some(adapter.pz);
+        let made = match adapter.srq.filter(|_| shared) {
+            Some(srq) => adapter.ia.ep_create_with_srq(pz, recv, request, conn, srq, &attr),
+            None => adapter.ia.ep_create(pz, recv, request, conn, Some(&attr)),
+        };
+        let Some(ep) = self.call(host, "ep_create", made)? else { return Ok(false) };
+        let end = &mut self.links[l].ends[side];
+        (end.ep, end.phase) = (Some(ep), Phase::Idle);
+        self.top_up(l, side)?;
+        Ok(true)
+    }
+
+    fn connect(&mut self, l: usize, side: usize, limit: u64) -> Check {
+        if !self.ready(l, side)? {
+            return Ok(());
+        }
+        let (host, peer) = (self.links[l].ends[side].host, self.links[l].ends[1 - side].host);
+        let conn = self.connection(l);
+        if limit < crate::faults::S {
+            self.links[l].conns[conn].excuse.get_or_insert("a short limit");
+        }
+        if self.hosts[peer].adapter.is_none() || self.hosts[peer].paused > self.now() {
+            self.links[l].conns[conn].excuse.get_or_insert("a peer that is not there");
+        }
+        let mut private = [0; 12];
+        private[..4].copy_from_slice(&(l as u32).to_le_bytes());
+        private[4..8].copy_from_slice(&(conn as u32).to_le_bytes());
+        private[8..].copy_from_slice(&(side as u32).to_le_bytes());
+        let (now, to) = (self.instant(), self.address(peer));
+        let Some(ep) = self.links[l].ends[side].ep else { return Ok(()) };
+        let Some(adapter) = self.adapter(host) else { return Ok(()) };
+        let limit = Duration::from_nanos(limit);
+        let qos = Qos::BestEffort;
+        let asked = adapter.ia.ep_connect(now, ep, to, QUALIFIER, limit, &private, qos);
+        self.say(host, format_args!("link {l}: connect to h{peer}, connection {conn}"));
+        let end = &mut self.links[l].ends[side];
+        match asked {
+            Ok(()) => (end.phase, end.conn) = (Phase::Connecting, Some(conn)),
+            // Too many connections in timewait: time has to pass.
+            Err(error) if error.ret().ty() == dat_core::DatType::InsufficientResources => {}
+            Err(error) => {
+                self.call::<(), _>(host, "ep_connect", Err(error))?;
+            }
+        }
+        self.calls += 1;
+        Ok(())
+    }
+
+    /// Ends the connection of an end.
+    pub fn disconnect(&mut self, l: usize, side: usize, graceful: bool) -> Check {
+        let end = &self.links[l].ends[side];
+        let (host, phase) = (end.host, end.phase);
+        if !phase.is_open() {
+            return Ok(());
+        }
+        self.excuse(l, side, "a disconnect");
+        let now = self.instant();
+        let Some(ep) = self.links[l].ends[side].ep else { return Ok(()) };
+        let Some(adapter) = self.adapter(host) else { return Ok(()) };
+        let flag = if graceful { CloseFlag::Graceful } else { CloseFlag::Abrupt };
+        let done = adapter.ia.ep_disconnect(now, ep, flag);
+        self.say(host, format_args!("link {l}: disconnect, graceful: {graceful}"));
+        if self.call(host, "ep_disconnect", done)?.is_some() {
+            self.links[l].ends[side].phase = Phase::Ending;
+        }
+        Ok(())
+    }
+
+    fn free(&mut self, l: usize, side: usize) -> Check {
+        let host = self.links[l].ends[side].host;
+        let Some(ep) = self.links[l].ends[side].ep else { return Ok(()) };
+        if self.ill(host) {
+            // It would fail, and leave the Endpoint.
+            return Ok(());
+        }
+        self.excuse(l, side, "a free");
+        if self.links[l].ends[side].phase == Phase::Down {
+            self.delivered(l, side)?;
+        }
+        self.forget(l, side)?;
+        // Giving up windows may have taken time, and the connection may have ended meanwhile.
+        let ended = self.state(l, side) == Some(EpState::Disconnected);
+        if ended && self.links[l].ends[side].phase.is_open() {
+            self.links[l].ends[side].freed.push(ep);
+        }
+        let now = self.instant();
+        let Some(adapter) = self.adapter(host) else { return Ok(()) };
+        let done = adapter.ia.ep_free(now, ep);
+        self.say(host, format_args!("link {l}: free"));
+        self.call(host, "ep_free", done)?;
+        let end = &mut self.links[l].ends[side];
+        (end.ep, end.phase, end.conn) = (None, Phase::None, None);
+        // What was in pieces may have been written as long as the Endpoint was there.
+        self.forget(l, side)
+    }
+
+    /// Gives up what is posted at an end, whose completions will not come, and its windows.
+    fn forget(&mut self, l: usize, side: usize) -> Check {
+        for slot in 0..self.links[l].ends[side].grants.len() {
+            let grant = self.links[l].ends[side].grants[slot].as_ref();
+            if grant.is_some_and(|grant| grant.rmr.is_some()) {
+                self.revoke(l, side, slot)?;
+            }
+        }
+        let end = &mut self.links[l].ends[side];
+        let host = end.host;
+        let posted: Vec<Posted> = end.requests.drain(..).chain(end.receives.drain(..)).collect();
+        self.links[l].ends[1 - side].target.broken();
+        for item in posted {
+            self.give_back(l, side, &item);
+        }
+        let (base, stride) = (self.links[l].ends[side].base, self.links[l].ends[side].stride);
+        let depth = self.shape.links[l].depth;
+        self.adopt(host, base[1], depth * stride);
+        self.adopt(host, base[2], depth * stride);
+        self.refill(l, side)
+    }
+
+    /// The Shared Receive Queue of an end whose completions were dropped is filled again.
+    fn refill(&mut self, l: usize, side: usize) -> Check {
+        let host = self.links[l].ends[side].host;
+        if !self.shape.links[l].shared[side] {
+            return Ok(());
+        }
+        let base = self.hosts[host].base[0];
+        self.adopt(host, base, PLACES * (SHARED_LEN + GAP));
+        let Some(adapter) = self.data(host) else { return Ok(()) };
+        let Some(srq) = adapter.srq else { return Ok(()) };
+        let found = adapter.ia.srq_query(srq);
+        let Some(found) = self.call(host, "srq_query", found)? else { return Ok(()) };
+        for _ in found.outstanding as usize..SHARED {
+            self.post_shared(host)?;
+        }
+        Ok(())
+    }
+
+    /// The piece of memory of something posted is free again.
+    pub fn give_back(&mut self, l: usize, side: usize, item: &Posted) {
+        let end = &mut self.links[l].ends[side];
+        if let Some(slot) = item.slot {
+            let pieces =
+                if item.kind == Kind::Receive { &mut end.buffers } else { &mut end.sources };
+            pieces.give(slot);
+        }
+    }
+
+    /// Asks whether an Endpoint is idle.
+    pub fn status(&mut self, l: usize, side: usize) -> Check {
+        let end = &self.links[l].ends[side];
+        let (host, Some(ep)) = (end.host, end.ep) else { return Ok(()) };
+        let Some(adapter) = self.adapter(host) else { return Ok(()) };
+        let status = adapter.ia.ep_get_status(ep);
+        let Some(status) = self.call(host, "ep_get_status", status)? else { return Ok(()) };
+        let end = &self.links[l].ends[side];
+        let busy = !end.requests.iter().all(|item| item.suppressed);
+        self.say(
+            host,
+            format_args!(
+                "link {l}: {:?}, requests idle: {}, receives idle: {}",
+                status.state, status.request_idle, status.recv_idle
+            ),
+        );
+        if self.links[l].ends[side].requests.is_empty() && !status.request_idle {
+            return violation("idle", format!("h{host} link {l}: nothing is posted, not idle"));
+        }
+        if status.request_idle && !busy {
+            // Idle are also those that failed, and whose completions wait.
+            self.reap(host)?;
+            return self.all_done(l, side);
+        }
+        Ok(())
+    }
+
+    /// All requests of an end are suppressed, and have succeeded.
+    fn all_done(&mut self, l: usize, side: usize) -> Check {
+        let end = &self.links[l].ends[side];
+        let silent = end.requests.iter().all(|item| item.suppressed);
+        if self.state(l, side) != Some(EpState::Connected) || !silent {
+            return Ok(());
+        }
+        for item in std::mem::take(&mut self.links[l].ends[side].requests) {
+            self.give_back(l, side, &item);
+            self.carried_out(l, side, &item, "suppressed requests of an idle Endpoint")?;
+        }
+        Ok(())
+    }
+
+    // ---- receives ----
+
+    /// Posts receives.
+    pub fn receive(&mut self, l: usize, side: usize, count: usize) -> Check {
+        for _ in 0..count {
+            if !self.post_receive(l, side)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Posts as many receives as the end keeps.
+    pub fn top_up(&mut self, l: usize, side: usize) -> Check {
+        let mut keep = self.shape.links[l].keep[side];
+        if self.calm {
+            keep = self.shape.links[l].depth;
+        }
+        while self.links[l].ends[side].receives.len() < keep {
+            if !self.post_receive(l, side)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn post_receive(&mut self, l: usize, side: usize) -> Result<bool, crate::oracle::Violation> {
+        let shape = &self.shape.links[l];
+        let end = &mut self.links[l].ends[side];
+        if shape.shared[side]
+            || matches!(end.phase, Phase::None | Phase::Down)
+            || end.receives.len() >= shape.depth
+        {
+            return Ok(false);
+        }
+        let (host, len, Some(ep)) = (end.host, shape.longest, end.ep) else { return Ok(false) };
+        let Some(slot) = end.buffers.take() else { return Ok(false) };
+        let at = end.base[1] + slot * end.stride;
+        self.cookie += 1;
+        let cookie = self.cookie;
+        let late = self.state(l, side) == Some(EpState::Disconnected);
+        let Some(adapter) = self.data(host) else { return Ok(false) };
+        // In two segments.
+        let head = len / 3;
+        let segments =
+            [Self::segment(adapter, at, head), Self::segment(adapter, at + head, len - head)];
+        let done = adapter.ia.ep_post_recv(ep, &segments, cookie, NONE);
+        self.say(host, format_args!("link {l}: receive {cookie}"));
+        let posted = Posted {
+            cookie,
+            kind: Kind::Receive,
+            slot: Some(slot),
+            len,
+            suppressed: false,
+            doomed: false,
+            late,
+            at: 0,
+            brings: Vec::new(),
+        };
+        if self.call(host, "ep_post_recv", done)?.is_none() {
+            self.give_back(l, side, &posted);
+            return Ok(false);
+        }
+        self.links[l].ends[side].receives.push_back(posted);
+        Ok(true)
+    }
+
+    /// Posts one receive to the Shared Receive Queue of a host.
+    pub fn post_shared(&mut self, host: usize) -> Check {
+        self.cookie += 1;
+        let (cookie, base) = (self.cookie, self.hosts[host].base[0]);
+        let Some(adapter) = self.data(host) else { return Ok(()) };
+        let Some(srq) = adapter.srq else { return Ok(()) };
+        let Some(slot) = adapter.pieces.take() else { return Ok(()) };
+        let segment = Self::segment(adapter, base + slot * (SHARED_LEN + GAP), SHARED_LEN);
+        let done = adapter.ia.srq_post_recv(srq, &[segment], cookie);
+        adapter.shared.insert(cookie, slot);
+        self.call(host, "srq_post_recv", done).map(drop)
+    }
+}

@@ -1,0 +1,378 @@
+//! A run as a list of steps, all drawn from the seed before the first is taken: a step that is left
+//! out changes no other, so a run can be cut down, and the numbers of the steps that are left name
+//! it.
+#![expect(missing_docs, reason = "the variants of steps say what their numbers are")]
+
+use std::fmt;
+
+use dat_tests::laws::rng::Rng;
+use mlx5_model::host::Nanos;
+use mlx5_model::{Facts, OpenFact};
+
+use crate::faults::{self, CATALOGUE, Fault, Kind, MS, S, US};
+
+/// Regions of an Endpoint's memory that its peer reaches, each as long as a message.
+pub const PIECES: usize = 8;
+/// Words that its peer adds to and swaps.
+pub const WORDS: usize = 8;
+/// Windows and registrations that an Endpoint may have given to its peer.
+pub const GRANTS: usize = 3;
+
+/// Ends of links at a host at most.
+const MOST_ENDS: usize = 8;
+
+/// What does not change during a run.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    /// The number that everything comes from.
+    pub seed: u64,
+    /// Hosts.
+    pub hosts: usize,
+    /// Pairs of Endpoints.
+    pub links: Vec<Link>,
+    /// Facts of each host's device.
+    pub facts: Vec<Facts>,
+    /// Path MTU.
+    pub mtu: Option<u16>,
+    /// IPv6 addresses.
+    pub ipv6: bool,
+    /// Kinds of fault that happen.
+    pub faults: Vec<Kind>,
+}
+
+/// A pair of Endpoints at two hosts.
+#[derive(Clone, Debug)]
+pub struct Link {
+    /// The host of each end.
+    pub hosts: [usize; 2],
+    /// One Event Dispatcher for all streams of that end.
+    pub merged: [bool; 2],
+    /// That end takes receives from the Shared Receive Queue of its host.
+    pub shared: [bool; 2],
+    /// Bytes of a message at most.
+    pub longest: usize,
+    /// Requests, and receives, outstanding at most.
+    pub depth: usize,
+    /// Receives that each end keeps posted without being asked.
+    pub keep: [usize; 2],
+}
+
+/// How a request reaches the peer's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Via {
+    /// By the registration of all of it.
+    Whole,
+    /// By what the peer granted.
+    Grant(usize),
+}
+
+/// A request.
+#[derive(Clone, Copy, Debug)]
+pub enum Request {
+    /// A message.
+    Send { len: usize },
+    /// An RDMA write with immediate.
+    Immediate { at: usize, len: usize },
+    /// An RDMA write.
+    Write { at: usize, len: usize, via: Via },
+    /// An RDMA read.
+    Read { at: usize, len: usize, via: Via },
+    /// A fetch and add.
+    Add { word: usize, by: u64 },
+    /// A compare and swap; the comparison holds or not.
+    Swap { word: usize, holds: bool },
+    /// A message that is longer than the peer's receives.
+    TooLong,
+    /// A write beyond the memory that the peer registered.
+    Outside { len: usize },
+    /// A write through a key that was never given, or was taken back.
+    Forged { bits: u8, stale: bool },
+}
+
+/// A call of a consumer, or a few that belong together.
+#[derive(Clone, Debug)]
+pub enum Op {
+    /// The end asks its peer for a connection, if it has none; with this limit.
+    Connect { link: usize, side: usize, limit: Nanos },
+    /// It ends its connection.
+    Disconnect { link: usize, side: usize, graceful: bool },
+    /// It frees its Endpoint.
+    Free { link: usize, side: usize },
+    /// It posts receives.
+    Receive { link: usize, side: usize, count: usize },
+    /// It posts a request so many times.
+    Post { link: usize, side: usize, request: Request, count: usize, flags: u8 },
+    /// It binds a window, or registers a range, for its peer.
+    Grant { link: usize, side: usize, slot: usize, window: bool, at: usize, len: usize },
+    /// It takes that back.
+    Revoke { link: usize, side: usize, slot: usize },
+    /// It asks whether its Endpoint is idle.
+    Status { link: usize, side: usize },
+    /// A host sends a datagram.
+    Datagram { from: usize, to: usize, len: usize, immediate: bool },
+    /// Nothing but time passes.
+    Wait,
+    /// Something goes wrong.
+    Fault(Fault),
+}
+
+/// One step: time passes, then something is done.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// Its number in the script as drawn.
+    pub number: usize,
+    /// Time before it.
+    pub gap: Nanos,
+    /// What is done.
+    pub op: Op,
+}
+
+/// A run.
+#[derive(Clone, Debug)]
+pub struct Script {
+    /// What does not change.
+    pub shape: Shape,
+    /// Its steps.
+    pub steps: Vec<Step>,
+}
+
+/// Facts that a device may differ in. What takes seconds of virtual time at every bring-up, and
+/// what has no RoCE at all, is left to `cargo xtask switches`.
+const FACTS: [OpenFact; 17] = [
+    OpenFact::EqCreated,
+    OpenFact::Shortage,
+    OpenFact::PageEvent,
+    OpenFact::GrhChecksum,
+    OpenFact::GrhUpper,
+    OpenFact::CqeL3Type,
+    OpenFact::UmrEntryBits,
+    OpenFact::UmrFence,
+    OpenFact::QueueWrites,
+    OpenFact::CacheLine,
+    OpenFact::InlineMode,
+    OpenFact::BfSize,
+    OpenFact::AckDelay,
+    OpenFact::EqeOrder,
+    OpenFact::CommandOrder,
+    OpenFact::CqeOrder,
+    OpenFact::HostEndianness,
+];
+
+/// Facts of which one device has only one, the first before the second.
+///
+/// Something has to say which header stands before a datagram. A firmware that lacks pages has to
+/// ask for them before it gives up a command, or while it holds it back.
+const PAIRS: [(OpenFact, OpenFact); 3] = [
+    (OpenFact::GrhChecksum, OpenFact::CqeL3Type),
+    (OpenFact::Shortage, OpenFact::PageEvent),
+    (OpenFact::Shortage, OpenFact::EqeOrder),
+];
+
+impl Shape {
+    fn draw(seed: u64, rng: &mut Rng) -> Self {
+        let hosts = if rng.percent(40) { 2 } else { 2 + rng.below(7) };
+        let plain = rng.percent(20);
+        let faults = CATALOGUE.iter().filter(|(_, chance)| !plain && rng.percent(*chance));
+        let faults = faults.map(|(kind, _)| *kind).collect();
+        let mut links: Vec<Link> = Vec::new();
+        for n in 0..(hosts + rng.below(hosts + 1)).min(3 * hosts) {
+            let first = n % hosts;
+            let second = (first + 1 + rng.below(hosts - 1)) % hosts;
+            let ends = |host| links.iter().filter(|link| link.hosts.contains(&host)).count();
+            if ends(first).max(ends(second)) >= MOST_ENDS {
+                continue;
+            }
+            let (longest, depth) = rng.of(&[(256, 16), (1024, 16), (4096, 12), (16384, 4)]);
+            let merged = [(); 2].map(|()| rng.percent(40));
+            let shared = [(); 2].map(|()| longest <= 1024 && rng.percent(15));
+            let keep = [(); 2].map(|()| if rng.percent(75) { 2 + rng.below(depth - 1) } else { 0 });
+            links.push(Link { hosts: [first, second], merged, shared, longest, depth, keep });
+        }
+        let odd = rng.percent(50);
+        let facts = (0..hosts).map(|_| {
+            let mut facts = Facts::default();
+            for fact in FACTS.into_iter().filter(|_| odd) {
+                let settings = fact.settings();
+                let first = |fact: &OpenFact| facts.setting(*fact) == fact.settings()[0];
+                let excluded = PAIRS.iter().any(|(one, other)| *other == fact && !first(one));
+                if rng.percent(25) && !excluded {
+                    let setting = settings[1 + rng.below(settings.len() - 1)];
+                    // A setting of its own list.
+                    let _ = facts.set(fact, setting.name);
+                }
+            }
+            facts
+        });
+        let facts = facts.collect();
+        let mtu = rng.of(&[None, None, Some(1024), Some(256)]);
+        Self { seed, hosts, links, facts, mtu, ipv6: rng.percent(25), faults }
+    }
+}
+
+/// Kinds of step, for weights.
+#[derive(Clone, Copy, Debug)]
+enum Draw {
+    Send,
+    Immediate,
+    Write,
+    Read,
+    Atomic,
+    Bad,
+    Receive,
+    Connect,
+    Disconnect,
+    Free,
+    Grant,
+    Revoke,
+    Status,
+    Datagram,
+    Wait,
+    Fault,
+}
+
+/// Each kind with its usual weight; a seed leaves some out and prefers others.
+const DRAWS: [(Draw, usize); 16] = [
+    (Draw::Send, 300),
+    (Draw::Immediate, 60),
+    (Draw::Write, 250),
+    (Draw::Read, 150),
+    (Draw::Atomic, 60),
+    (Draw::Bad, 3),
+    (Draw::Receive, 60),
+    (Draw::Connect, 45),
+    (Draw::Disconnect, 10),
+    (Draw::Free, 3),
+    (Draw::Grant, 30),
+    (Draw::Revoke, 20),
+    (Draw::Status, 10),
+    (Draw::Datagram, 40),
+    (Draw::Wait, 6),
+    (Draw::Fault, 15),
+];
+
+impl Script {
+    /// The script of a seed, with so many steps.
+    #[must_use]
+    pub fn draw(seed: u64, steps: usize) -> Self {
+        let mut rng = Rng::new(seed);
+        let shape = Shape::draw(seed, &mut rng);
+        let weights = DRAWS.map(|(draw, weight)| {
+            let needed = matches!(draw, Draw::Connect | Draw::Receive | Draw::Fault);
+            let scale = if needed { 4 } else { rng.of(&[0, 1, 4, 4, 4, 12]) };
+            (draw, weight * scale)
+        });
+        let total: usize = weights.iter().map(|(_, weight)| weight).sum();
+        // How closely steps follow each other, and how many of them come at once.
+        let pace = rng.of(&[US, 3 * US, 10 * US, 40 * US]);
+        let burst = rng.of(&[1, 4, 12]);
+        let mut rest = 0;
+        let mut drawn = Vec::with_capacity(steps + shape.links.len());
+        for link in 0..shape.links.len() {
+            let op = Op::Connect { link, side: rng.below(2), limit: 60 * S };
+            drawn.push(Step { number: drawn.len(), gap: 5 * US, op });
+        }
+        while drawn.len() < steps {
+            if rest == 0 {
+                rest = 1 + rng.below(burst);
+            }
+            rest -= 1;
+            let gap = if rest > 0 { 0 } else { 1 + rng.below(2 * pace as usize) as u64 };
+            let mut dice = rng.below(total);
+            let found = weights.iter().find(|(_, weight)| {
+                let hit = dice < *weight;
+                dice = dice.saturating_sub(*weight);
+                hit
+            });
+            let Some((draw, _)) = found else { continue };
+            let (gap, op) = match draw {
+                Draw::Wait => (rng.of(&[50 * US, MS, 20 * MS, 400 * MS]), Op::Wait),
+                Draw::Fault if shape.faults.is_empty() => continue,
+                Draw::Fault => {
+                    let kind = rng.of(&shape.faults);
+                    (gap, Op::Fault(faults::draw(kind, &mut rng, shape.hosts)))
+                }
+                draw => (gap, shape.op(*draw, &mut rng)),
+            };
+            drawn.push(Step { number: drawn.len(), gap, op });
+        }
+        Self { shape, steps: drawn }
+    }
+
+    /// The same with only the steps of these numbers.
+    #[must_use]
+    pub fn only(&self, keep: &[usize]) -> Self {
+        let steps = self.steps.iter().filter(|step| keep.binary_search(&step.number).is_ok());
+        Self { shape: self.shape.clone(), steps: steps.cloned().collect() }
+    }
+}
+
+impl Shape {
+    fn op(&self, draw: Draw, rng: &mut Rng) -> Op {
+        let link = rng.below(self.links.len());
+        let side = rng.below(2);
+        let Link { longest, depth, .. } = self.links[link];
+        let size = |rng: &mut Rng| match rng.below(8) {
+            0 => rng.below(2),
+            1..=4 => 1 + rng.below(longest.min(200)),
+            5 | 6 => 1 + rng.below(longest),
+            _ => longest,
+        };
+        let len = size(rng);
+        let at = rng.below(PIECES * longest - len + 1);
+        let via = match rng.below(3 * GRANTS) {
+            slot if slot < GRANTS => Via::Grant(slot),
+            _ => Via::Whole,
+        };
+        let flags = if rng.percent(40) { rng.below(8) as u8 } else { 0 };
+        let count = if rng.percent(80) { 1 } else { 1 + rng.below(depth) };
+        let post = |request| Op::Post { link, side, request, count, flags };
+        match draw {
+            Draw::Send => post(Request::Send { len }),
+            Draw::Immediate => post(Request::Immediate { at, len }),
+            Draw::Write => post(Request::Write { at, len, via }),
+            Draw::Read => post(Request::Read { at, len, via }),
+            Draw::Atomic if rng.percent(60) => {
+                post(Request::Add { word: rng.below(WORDS), by: rng.next() })
+            }
+            Draw::Atomic => post(Request::Swap { word: rng.below(WORDS), holds: rng.percent(50) }),
+            Draw::Bad => {
+                let request = match rng.below(4) {
+                    0 => Request::TooLong,
+                    1 => Request::Outside { len: len.max(1) },
+                    _ => Request::Forged { bits: rng.next() as u8, stale: rng.percent(70) },
+                };
+                Op::Post { link, side, request, count: 1, flags }
+            }
+            Draw::Receive => Op::Receive { link, side, count },
+            Draw::Connect => {
+                let limit = if rng.percent(95) { 60 * S } else { rng.of(&[20 * US, 2 * MS]) };
+                Op::Connect { link, side, limit }
+            }
+            Draw::Disconnect => Op::Disconnect { link, side, graceful: rng.percent(50) },
+            Draw::Free => Op::Free { link, side },
+            Draw::Grant => {
+                let (slot, window) = (rng.below(GRANTS), rng.percent(70));
+                Op::Grant { link, side, slot, window, at, len: len.max(1) }
+            }
+            Draw::Revoke => Op::Revoke { link, side, slot: rng.below(GRANTS) },
+            Draw::Status => Op::Status { link, side },
+            Draw::Datagram => {
+                let from = rng.below(self.hosts);
+                let to = (from + 1 + rng.below(self.hosts - 1)) % self.hosts;
+                let (len, immediate) = (rng.below(200), rng.percent(30));
+                Op::Datagram { from, to, len, immediate }
+            }
+            Draw::Wait | Draw::Fault => Op::Wait,
+        }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:>5} +{} ns ", self.number, self.gap)?;
+        match &self.op {
+            Op::Fault(fault) => write!(f, "{fault}"),
+            op => write!(f, "{op:?}"),
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Lets things go wrong, and right again.
+
+use std::collections::VecDeque;
+
+use mlx5_model::Verdict;
+use mlx5_model::host::Nanos;
+use mlx5_model::wire::impair::{Fault as Frame, Rates};
+
+use crate::faults::{Fault, LIGHT, MS, SHORT, What};
+use crate::oracle::Check;
+use crate::world::{Sim, Timer};
+
+impl Sim<'_> {
+    fn at(&mut self, time: Nanos, timer: Timer) {
+        self.timers.push((time, timer));
+    }
+
+    /// Lets something go wrong.
+    pub fn strike(&mut self, fault: &Fault) -> Check {
+        let (now, host) = (self.now(), fault.host);
+        self.trace.say(now, None, format_args!("{fault}"));
+        let known = &mut self.hosts[host];
+        known.unordered |= matches!(
+            fault.what,
+            What::Rates(..) | What::Late(..) | What::Mads(..) | What::Unplug(..) | What::Jump(_)
+        );
+        match &fault.what {
+            What::Rates(rates, time) => {
+                known.line.rates(*rates);
+                self.doubled |= rates.duplicate != 0;
+                if rates.drop + rates.corrupt + rates.pkey > LIGHT {
+                    known.rough = known.rough.max(now + time);
+                    self.excuse_all(host, "a rough wire");
+                }
+                self.at(now + time, Timer::Calm(host));
+            }
+            What::Late(count, by) => {
+                known.line.rule(0, *count, Frame::Delay(*by), |_| true);
+            }
+            What::Mads(id, count, what) => known.line.rule_mad(0, *count, *what, *id),
+            What::Unplug(time, seen) => {
+                known.line.cut(true);
+                if *seen {
+                    known.slot.hca().set_link(false);
+                }
+                if *time > SHORT {
+                    known.rough = known.rough.max(now + time);
+                    self.excuse_all(host, "a cable that was out");
+                }
+                self.at(now + time, Timer::Plug(host));
+            }
+            What::Reset | What::Death(_) => {
+                if known.adapter.is_none() {
+                    return Ok(());
+                }
+                match fault.what {
+                    What::Death(syndrome) => known.slot.hca().die(syndrome),
+                    _ => known.slot.hca().flr(),
+                }
+                known.sick = true;
+                self.excuse_all(host, "a device that was lost");
+            }
+            What::SlowCommands(count, by) => {
+                known.commands.with(|list| {
+                    list.extend((0..*count).map(|_| Verdict::Late(*by)));
+                });
+            }
+            What::SilentCommands(count) => {
+                known.commands.with(|list| list.extend((0..*count).map(|_| Verdict::NoEvent)));
+            }
+            What::RefusedCommand(after) => {
+                known.commands.with(|list| {
+                    list.extend((0..*after).map(|_| Verdict::Run));
+                    list.push_back(Verdict::Refuse { status: 0x0f, syndrome: 0x00de_ad00 });
+                });
+                known.flaky = true;
+                self.excuse_all(host, "a refused command");
+            }
+            What::Pages(count) => known.slot.hca().request_pages(*count),
+            What::Pause(time) => known.paused = known.paused.max(now + time),
+            What::Jump(by) => {
+                self.time.clock().set(now + by);
+            }
+            What::Reopen => {
+                if known.adapter.is_some() && !known.lost {
+                    return self.reopen(host);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn expire(&mut self, timer: Timer) -> Check {
+        match timer {
+            Timer::Calm(host) => self.hosts[host].line.rates(Rates::default()),
+            Timer::Plug(host) => {
+                self.say(host, format_args!("cable in"));
+                self.hosts[host].line.cut(false);
+                self.hosts[host].slot.hca().set_link(true);
+            }
+            Timer::Recover(host) => {
+                self.flushed(host)?;
+                return self.reopen(host);
+            }
+        }
+        Ok(())
+    }
+
+    /// The adapter of a host has lost its device.
+    pub fn lose(&mut self, host: usize) {
+        self.hosts[host].lost = true;
+        self.excuse_all(host, "a device that was lost");
+        let now = self.now();
+        self.at(now + 2 * MS, Timer::Recover(host));
+    }
+
+    /// Ends all faults.
+    pub fn calm(&mut self) -> Check {
+        self.calm = true;
+        for host in 0..self.hosts.len() {
+            let known = &mut self.hosts[host];
+            known.commands.with(VecDeque::clear);
+            known.line.rates(Rates::default());
+            known.line.cut(false);
+            known.slot.hca().set_link(true);
+            (known.paused, known.rough) = (0, 0);
+        }
+        self.timers.retain(|(_, timer)| matches!(timer, Timer::Recover(_)));
+        let now = self.now();
+        self.trace.say(now, None, format_args!("faults are over"));
+        Ok(())
+    }
+}
