@@ -81,6 +81,7 @@ impl Tiny {
         general.set_log_max_eq_sz(22);
         general.set_log_max_cq_sz(22);
         general.set_log_max_qp_sz(15);
+        general.set_log_max_msg(30);
         general.set_log_max_qp(14);
         general.set_port_type(1);
         general.set_num_ports(1);
