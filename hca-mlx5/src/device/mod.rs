@@ -53,6 +53,7 @@ use crate::prm::caps::{
 use crate::prm::cmd::{InputHead, Opcode, OutputHead};
 use crate::prm::error::status;
 use crate::prm::object;
+use crate::prm::pages::Need;
 
 /// Of several steps that are all tried, the first failure is the one to tell.
 #[inline(never)]
@@ -258,6 +259,10 @@ impl<'p, P: Platform> Device<'p, P> {
             && op != Opcode::ManagePages
         {
             self.feed();
+            // Its request may never come as an event.
+            if self.pages.given() == held && op != Opcode::QueryPages {
+                let _ = self.satisfy(Need::Regular);
+            }
             // What it asked for may have come while it waited.
             if self.pages.given() > held {
                 result = self.carry(op, op_mod, number, input, output);
