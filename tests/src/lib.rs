@@ -23,4 +23,5 @@ pub mod host;
 pub mod interop;
 pub mod laws;
 pub mod pair;
+pub mod reasons;
 pub mod session;

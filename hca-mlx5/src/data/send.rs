@@ -317,8 +317,8 @@ impl<'p, P: Platform> Sq<'p, P> {
         if due { AFTER_BIND } else { 0 }
     }
 
-    /// The flags of a registration or an invalidation, and the fence that it carries: what the device
-    /// wants (Linux `mlx5_ib_post_send`: `umr_fence` of both), or the pending one.
+    /// The flags of a registration or an invalidation, and the fence that it carries: what the
+    /// device wants (Linux `mlx5_ib_post_send`: `umr_fence` of both), or the pending one.
     fn take_umr_fence(&mut self, flags: PostFlags) -> (PostFlags, u64) {
         let due = self.take_pending_fence(flags);
         // Strong ordering contains the other fences, and the codes do not add up.

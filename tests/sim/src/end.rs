@@ -17,7 +17,7 @@ impl Sim<'_> {
     /// Ends the run.
     pub fn finish(&mut self) -> Check {
         self.calm()?;
-        // Whoever lost a device notices.
+        // A host whose device is lost notices it.
         self.wait_for("lost devices", |sim| {
             let ill = sim.hosts.iter().position(|host| host.sick || host.lost);
             Ok(ill.map(|host| format!("h{host}")))

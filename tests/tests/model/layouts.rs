@@ -8,7 +8,6 @@
 //! missing from the list.
 //!
 //! `seeded/pairs.rs` has the pairs of layouts.
-#![expect(clippy::unwrap_used, reason = "test code: a panic here is a failed test")]
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -358,22 +357,7 @@ fn one_sided() -> Names {
 
 /// The list: `side layout: reason` and, indented below it, names.
 fn listed() -> Names {
-    let mut names = Names::new();
-    let mut at = None;
-    for line in include_str!("../../data/layouts-one-side.txt").lines() {
-        if line.starts_with('#') || line.trim().is_empty() {
-            continue;
-        }
-        if line.starts_with(' ') {
-            let key: &String = at.as_ref().unwrap();
-            names.entry(key.clone()).or_default().extend(line.split_whitespace().map(String::from));
-        } else {
-            let (key, reason) = line.split_once(": ").unwrap();
-            assert!(reason.len() > 10, "{key}: no reason given");
-            at = Some(String::from(key));
-        }
-    }
-    names
+    dat_tests::reasons::names(include_str!("../../data/layouts-one-side.txt"))
 }
 
 #[test]

@@ -6,12 +6,7 @@
 //! driver's agree with the model's by `model::layouts`; what only the driver has is compared here.
 //! Every difference stands in `data/layouts-others.txt` with a reason, names only: nothing of what
 //! is fetched is kept.
-#![expect(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    clippy::panic,
-    reason = "test code: a panic here is a failed test"
-)]
+#![expect(clippy::print_stdout, clippy::panic, reason = "test code: a panic here is a failed test")]
 
 mod adb;
 mod header;
@@ -148,21 +143,7 @@ fn items_of(layout: &ifc::Layout) -> Vec<Item> {
 
 /// The list: `SOURCE VERB LAYOUT: reason` and, indented below it, names.
 fn listed(source: &str) -> Differences {
-    let mut names = Differences::new();
-    let mut at = None;
-    for line in include_str!("../../data/layouts-others.txt").lines() {
-        if line.starts_with('#') || line.trim().is_empty() {
-            continue;
-        }
-        if line.starts_with(' ') {
-            let key: &String = at.as_ref().unwrap();
-            names.entry(key.clone()).or_default().extend(line.split_whitespace().map(String::from));
-        } else {
-            let (key, reason) = line.split_once(": ").unwrap();
-            assert!(reason.len() > 10, "{key}: no reason given");
-            at = Some(String::from(key));
-        }
-    }
+    let mut names = dat_tests::reasons::names(include_str!("../../data/layouts-others.txt"));
     names.retain(|key, _| key.split(' ').next() == Some(source));
     names
 }

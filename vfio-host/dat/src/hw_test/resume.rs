@@ -1,4 +1,4 @@
-//! Reads a report again, to be continued. Whoever had it may have changed anything.
+//! Reads a report again, to be continued. Its text may have been changed in any way.
 
 use std::io::{BufRead, BufReader, Read};
 
