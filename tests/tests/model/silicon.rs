@@ -90,6 +90,8 @@ facts! {
     commands_held_back_until_pages_come: "shortage=stall";
     pages_asked_for_beside_a_command: "shortage=beside";
     commands_refused_for_want_of_pages_that_no_event_asks_for: "shortage=refuse,page-event=polled";
+    commands_refused_before_pages_are_asked_for: "shortage=refuse,eqe-order=bursts";
+    commands_refused_long_before_pages_are_asked_for: "shortage=refuse,eqe-order=reordered";
     another_functions_assert_in_the_health_buffer: "health=stale-counter-byte";
     a_warning_in_the_health_buffer: "health=stale-warning";
     page_lists_that_need_their_access_bits: "umr-entry-bits=required";
