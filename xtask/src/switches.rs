@@ -50,6 +50,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("cqe-version=0", "completions do not carry the caller's index"),
     ("port-type=infiniband", "LINK_TYPE"),
     ("roce-version=1", "roce_version"),
+    ("umr-indirect-mkey-disabled=1", "umr_indirect_mkey_disabled"),
 ];
 /// Settings that exclude each other: with both nothing can work, and neither is to blame.
 const EXCLUDE: &[(&str, &str)] = &[("grh-checksum", "cqe-l3-type")];
