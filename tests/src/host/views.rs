@@ -24,7 +24,7 @@
     reason = "memory for a device, even an emulated one, is reached through raw pointers"
 )]
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
 
@@ -38,6 +38,8 @@ use super::inproc::lock;
 pub const PAGE: usize = 4096;
 /// Pages that stay together in the device's address space.
 pub const RUN: usize = 64;
+/// Device page number of the arena's first page.
+const FIRST: u64 = 0x1_0000;
 
 /// A page of memory.
 #[derive(Clone, Copy, Debug)]
@@ -61,8 +63,8 @@ pub struct Views {
     writes: Vec<(usize, usize)>,
     /// Device page number of each arena page.
     table: Vec<u64>,
-    /// Arena page of each device page number.
-    reverse: HashMap<u64, usize>,
+    /// Arena page of each device page number, from [`FIRST`] on.
+    reverse: Vec<Option<usize>>,
     firmware: BTreeMap<u64, Option<Box<[u8; PAGE]>>>,
     /// Free firmware pages.
     reserve: Vec<u64>,
@@ -97,10 +99,13 @@ impl Views {
             .map(|page| {
                 let (run, rest) = (page / RUN, page % RUN);
                 let place = (runs - 1 - run) * (RUN + 3) + rest;
-                0x1_0000 + place as u64
+                FIRST + place as u64
             })
             .collect();
-        let reverse = table.iter().enumerate().map(|(page, &far)| (far, page)).collect();
+        let mut reverse = vec![None; runs * (RUN + 3)];
+        for (page, far) in table.iter().enumerate() {
+            reverse[(far - FIRST) as usize] = Some(page);
+        }
         let mut memory = vec![Page([0; PAGE]); pages];
         let base = NonNull::new(memory.as_mut_ptr()).expect("a vector's pointer").cast();
         Self {
@@ -316,7 +321,8 @@ impl Views {
             };
             let within = (at & 0xfff) as usize;
             let part = (PAGE - within).min(len - done);
-            let place = if let Some(&page) = self.reverse.get(&(at >> 12)) {
+            let number = (at >> 12).wrapping_sub(FIRST) as usize;
+            let place = if let Some(&Some(page)) = self.reverse.get(number) {
                 Place::Arena(page * PAGE + within)
             } else if self.firmware.contains_key(&(at >> 12)) {
                 Place::Firmware(at >> 12, within)
