@@ -33,6 +33,7 @@ use hca_mlx5::platform::{Reach, Span};
 use mlx5_model::host::{DmaError, HostMemory};
 
 use super::inproc::lock;
+use super::lent::Lent;
 
 /// Bytes of a page.
 pub const PAGE: usize = 4096;
@@ -66,6 +67,8 @@ pub struct Views {
     /// Arena page of each device page number, from [`FIRST`] on.
     reverse: Vec<Option<usize>>,
     firmware: BTreeMap<u64, Option<Box<[u8; PAGE]>>>,
+    /// Memory of programs.
+    pub(super) lent: Lent,
     /// Free firmware pages.
     reserve: Vec<u64>,
     /// Accesses refused.
@@ -119,6 +122,7 @@ impl Views {
             table,
             reverse,
             firmware: BTreeMap::new(),
+            lent: Lent::default(),
             reserve: (0..reserve as u64).rev().map(|n| (0x80_0000 + n) << 12).collect(),
             refused: 0,
             spans: BTreeMap::new(),
@@ -235,6 +239,14 @@ impl Views {
         self.acquire();
     }
 
+    /// Memory that a program has lent, as the program sees it.
+    ///
+    /// # Panics
+    /// Where nothing is lent.
+    pub fn lent_at(&mut self, addr: u64, len: usize) -> &mut [u8] {
+        self.lent.near(addr, len).expect("memory that was lent")
+    }
+
     /// Whether the device has written what the CPU does not see yet.
     #[must_use]
     pub const fn unseen(&self) -> bool {
@@ -273,7 +285,7 @@ impl Views {
 
     /// All CPU stores so far become visible to the device.
     pub fn release(&mut self) {
-        for (at, len) in std::mem::take(&mut self.stores) {
+        for (at, len) in self.stores.drain(..) {
             self.cpu.read_bytes(at, &mut self.device[at..at + len]);
         }
     }
@@ -288,7 +300,7 @@ impl Views {
 
     /// All device writes so far become visible to the CPU.
     pub fn acquire(&mut self) {
-        for (at, len) in std::mem::take(&mut self.writes) {
+        for (at, len) in self.writes.drain(..) {
             // Where the CPU has stored meanwhile and not released, its own store stands.
             if self.stores.iter().any(|&(own, size)| own < at + len && at < own + size) {
                 for byte in at..at + len {
@@ -326,6 +338,8 @@ impl Views {
                 Place::Arena(page * PAGE + within)
             } else if self.firmware.contains_key(&(at >> 12)) {
                 Place::Firmware(at >> 12, within)
+            } else if self.lent.far(at, part).is_some() {
+                Place::Lent(at)
             } else {
                 self.refused += 1;
                 return Err(DmaError::Refused(at));
@@ -388,6 +402,7 @@ impl HostMemory for Shared {
 enum Place {
     Arena(usize),
     Firmware(u64, usize),
+    Lent(u64),
 }
 
 /// As the device sees it.
@@ -405,6 +420,11 @@ impl Views {
                     Some(Some(bytes)) => to.copy_from_slice(&bytes[within..within + part]),
                     Some(None) | None => to.fill(0),
                 },
+                Place::Lent(at) => {
+                    if let Some(bytes) = views.lent.far(at, part) {
+                        to.copy_from_slice(bytes);
+                    }
+                }
             }
         })
     }
@@ -420,6 +440,11 @@ impl Views {
                 Place::Arena(at) => {
                     views.device[at..at + part].copy_from_slice(from);
                     views.writes.push((at, part));
+                }
+                Place::Lent(at) => {
+                    if let Some(bytes) = views.lent.far(at, part) {
+                        bytes.copy_from_slice(from);
+                    }
                 }
                 Place::Firmware(page, within) => {
                     if let Some(bytes) = views.firmware.get_mut(&page) {

@@ -144,10 +144,8 @@ mod tests {
 
     #[test]
     fn each_bug_asks_for_its_number() {
-        let bugs = [
-            bug("a", "f()", "f(_: u8)/*PLANTED*/"),
-            bug("b", "one();", "if !PLANTED { one(); }"),
-        ];
+        let bugs =
+            [bug("a", "f()", "f(_: u8)/*PLANTED*/"), bug("b", "one();", "if !PLANTED { one(); }")];
         let text = "fn f(_: u8)/*crate::mutants::on(1)*/ { if !crate::mutants::on(2) { one(); } two(); two(); }";
         assert_eq!(spliced(&bugs).unwrap(), text);
     }
