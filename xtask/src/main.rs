@@ -16,6 +16,7 @@ mod fields;
 mod layouts;
 mod mutants;
 mod nostd;
+mod planted;
 mod record;
 mod suite;
 mod switches;
@@ -99,7 +100,8 @@ enum Verb {
         args: Vec<String>,
     },
     /// Hosts, devices and a switch from one number, optimized: `--seeds K --from N` or `--seed N`,
-    /// `--ops M`, `--trace`, `--pcap FILE`
+    /// `--ops M`, `--trace`, `--pcap FILE`; `--planted [--only NAME]` looks which of the planted
+    /// bugs it finds, and `--bless` writes docs/generated/planted.md
     #[command(disable_help_flag = true)]
     Sim {
         /// Arguments of the program; `--help` lists them
@@ -196,11 +198,15 @@ fn verb() -> Result<ExitCode> {
             let status = command.status()?;
             anyhow::ensure!(status.success(), "an attack succeeded");
         }
+        Verb::Sim { mut args } if args.iter().any(|arg| arg == "--planted") => {
+            args.retain(|arg| arg != "--planted");
+            planted::planted(&planted::Options::parse_from(args))?;
+        }
         Verb::Sim { args } => {
             let mut command = run::cargo();
-            command.args(["run", "--quiet", "--release", "-p", "dat-sim", "--bin", "sim", "--"]);
+            command.args(["run", "--quiet", "--profile", "sim", "-p", "dat-sim", "--bin", "sim"]);
             // File names are relative to the user's current folder.
-            command.args(args).current_dir(std::env::current_dir()?);
+            command.arg("--").args(args).current_dir(std::env::current_dir()?);
             println!("$ {}", run::shown(&command));
             let status = command.status()?;
             anyhow::ensure!(status.success(), "a rule of the simulation does not hold");

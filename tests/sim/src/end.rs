@@ -5,20 +5,24 @@ use hca_mlx5::platform::{Dma as _, Fence};
 use mlx5_model::host::Nanos;
 
 use crate::faults::{MS, S};
-use crate::oracle::{Check, Phase, Violation, violation};
+use crate::oracle::{Check, Link, Phase, Violation, violation};
+use crate::script::Request;
 use crate::world::Sim;
 
 /// After this virtual time without faults all that was posted has completed, and all that was
 /// accepted has ended: a lost device is found within 4 s, retries take some seconds, a graceful
 /// disconnect without progress 30 s, and a connect has 60 s.
 const DEADLINE: Nanos = 90 * S;
+/// After this time every link has a connection again: a peer may have to ask several times before
+/// all that is left of earlier connections has ended.
+const RECOVERY: Nanos = 300 * S;
 
 impl Sim<'_> {
     /// Ends the run.
     pub fn finish(&mut self) -> Check {
         self.calm()?;
         // A host whose device is lost notices it.
-        self.wait_for("lost devices", |sim| {
+        self.wait_for("liveness", "lost devices", DEADLINE, |sim| {
             let ill = sim.hosts.iter().position(|host| host.sick || host.lost);
             Ok(ill.map(|host| format!("h{host}")))
         })?;
@@ -27,14 +31,17 @@ impl Sim<'_> {
                 self.top_up(l, side)?;
             }
         }
-        self.wait_for("requests", Self::busy)?;
+        self.wait_for("liveness", "requests", DEADLINE, Self::busy)?;
+        // The story of the script is over: what follows shows that nothing is worn out.
+        self.wait_for("recovery", "connections", RECOVERY, Self::reconnect)?;
+        self.greet()?;
         for l in 0..self.links.len() {
             for side in 0..2 {
                 let graceful = (self.shape.seed ^ l as u64) & 1 == 0;
                 self.disconnect(l, side, graceful)?;
             }
         }
-        self.wait_for("disconnects", |sim| Ok(sim.open_ends()))?;
+        self.wait_for("liveness", "disconnects", DEADLINE, |sim| Ok(sim.open_ends()))?;
         // The last flushes are not behind those events where Event Dispatchers are separate.
         let end = self.now() + 10 * MS;
         self.run_until(end)?;
@@ -55,15 +62,17 @@ impl Sim<'_> {
     /// Lets time pass until nothing is missing.
     fn wait_for(
         &mut self,
+        rule: &'static str,
         what: &str,
+        patience: Nanos,
         mut missing: impl FnMut(&mut Self) -> Result<Option<String>, Violation>,
     ) -> Check {
-        let limit = self.now() + DEADLINE;
+        let limit = self.now() + patience;
         let mut step = 10_000;
         loop {
             let Some(left) = missing(self)? else { return Ok(()) };
             if self.now() >= limit {
-                return violation("liveness", format!("{what}: {left}"));
+                return violation(rule, format!("{what}: {left}"));
             }
             let end = self.now() + step;
             self.run_until(end)?;
@@ -94,6 +103,53 @@ impl Sim<'_> {
             }
         }
         Ok(None)
+    }
+
+    /// A link without a connection; it asks for one.
+    fn reconnect(&mut self) -> Result<Option<String>, Violation> {
+        let mut missing = None;
+        for l in 0..self.links.len() {
+            let phases = [0, 1].map(|side| self.links[l].ends[side].phase);
+            let conns = [0, 1].map(|side| self.links[l].ends[side].conn);
+            if phases == [Phase::Up; 2] && conns[0] == conns[1] {
+                continue;
+            }
+            missing.get_or_insert_with(|| format!("link {l}: {phases:?}"));
+            let idle = |phase| matches!(phase, Phase::None | Phase::Idle | Phase::Down);
+            if let Some(side) = (0..2).find(|&side| {
+                phases[side] == Phase::Up && {
+                    idle(phases[1 - side]) || phases[1 - side] == Phase::Up
+                }
+            }) {
+                // The peer has left this connection, or both have one with nobody.
+                self.disconnect(l, side, false)?;
+            } else if phases.into_iter().all(idle) {
+                self.connect(l, l & 1, 60 * S)?;
+            }
+        }
+        Ok(missing)
+    }
+
+    /// A message each way over every link.
+    fn greet(&mut self) -> Check {
+        for l in 0..self.links.len() {
+            for side in 0..2 {
+                if self.post(l, side, &Request::Send { len: 8 }, 0, false)? {
+                    continue;
+                }
+                let phase = self.links[l].ends[side].phase;
+                return violation("recovery", format!("link {l} side {side}: no post: {phase:?}"));
+            }
+        }
+        self.wait_for("recovery", "requests", DEADLINE, Self::busy)?;
+        self.wait_for("recovery", "messages", DEADLINE, |sim| {
+            let waits = |link: &Link| {
+                let conn = link.ends[0].conn.map(|conn| &link.conns[conn]);
+                conn.is_some_and(|conn| conn.messages.iter().any(|left| !left.is_empty()))
+            };
+            let waits = sim.links.iter().position(waits);
+            Ok(waits.map(|l| format!("link {l}")))
+        })
     }
 
     fn open_ends(&mut self) -> Option<String> {

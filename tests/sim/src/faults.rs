@@ -49,6 +49,8 @@ pub enum Kind {
     SlowCommands,
     /// A command is refused.
     RefusedCommand,
+    /// A command is never answered.
+    MutedCommand,
     /// The firmware asks for pages, or gives some back.
     Pages,
     /// A host does nothing for a while.
@@ -60,7 +62,7 @@ pub enum Kind {
 }
 
 /// The catalogue: a kind of fault and the chance, in 100, that a seed has it.
-pub const CATALOGUE: [(Kind, usize); 15] = [
+pub const CATALOGUE: [(Kind, usize); 16] = [
     (Kind::Loss, 45),
     (Kind::Duplication, 30),
     (Kind::Reordering, 30),
@@ -72,6 +74,7 @@ pub const CATALOGUE: [(Kind, usize); 15] = [
     (Kind::Death, 15),
     (Kind::SlowCommands, 30),
     (Kind::RefusedCommand, 15),
+    (Kind::MutedCommand, 10),
     (Kind::Pages, 30),
     (Kind::Pause, 35),
     (Kind::Jump, 20),
@@ -108,6 +111,8 @@ pub enum What {
     SilentCommands(u32),
     /// The command after so many others is refused.
     RefusedCommand(u32),
+    /// The command after so many others is never answered.
+    MutedCommand(u32),
     /// The firmware asks for so many pages.
     Pages(i32),
     /// The host does nothing for a while.
@@ -148,6 +153,9 @@ impl fmt::Display for Fault {
             What::SilentCommands(count) => write!(f, "next {count} commands of h{host}: no event"),
             What::RefusedCommand(after) => {
                 write!(f, "command of h{host} after {after} others: refused")
+            }
+            What::MutedCommand(after) => {
+                write!(f, "command of h{host} after {after} others: never answered")
             }
             What::Pages(count) => write!(f, "firmware of h{host} asks for {count} pages"),
             What::Pause(time) => write!(f, "h{host} does nothing for {} us", time / US),
@@ -192,6 +200,7 @@ pub fn draw(kind: Kind, rng: &mut Rng, hosts: usize) -> Fault {
             What::SlowCommands(1 + rng.below(6) as u32, rng.of(&[10 * US, MS, 30 * MS]))
         }
         Kind::RefusedCommand => What::RefusedCommand(rng.below(6) as u32),
+        Kind::MutedCommand => What::MutedCommand(rng.below(6) as u32),
         Kind::Pages => What::Pages(rng.of(&[1, 8, 64, -1, -8])),
         Kind::Pause => What::Pause(rng.of(&[50 * US, MS, 20 * MS, 300 * MS])),
         Kind::Jump => What::Jump(rng.of(&[100 * US, 10 * MS, 700 * MS, 3 * S])),

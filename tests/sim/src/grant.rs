@@ -32,7 +32,7 @@ impl Sim<'_> {
         let cookie = self.cookie;
         let Some(adapter) = self.adapter(host) else { return Ok(()) };
         let mut grant =
-            Grant { context: 0, lmr: None, rmr: None, cookie: 0, at, len, ready: false };
+            Grant { context: 0, lmr: None, rmr: None, cookie, at, len, ready: false, shown: false };
         if !window {
             let region = Region { addr: start, len: len as u64 };
             let made = adapter.ia.lmr_create(adapter.pz, region, rights | MemPriv::ALL);
@@ -51,7 +51,7 @@ impl Sim<'_> {
         let Some(adapter) = self.adapter(host) else { return Ok(()) };
         let bound = adapter.ia.rmr_bind(rmr, &range, rights, ep, cookie, NONE);
         self.say(host, format_args!("link {l}: bind {cookie}, grant {slot}: {len} bytes at {at}"));
-        (grant.rmr, grant.cookie) = (Some(rmr), cookie);
+        grant.rmr = Some(rmr);
         let posted = Posted {
             cookie,
             kind: Kind::Bind(slot),
@@ -61,6 +61,7 @@ impl Sim<'_> {
             doomed: false,
             late: false,
             at: 0,
+            grant: None,
             brings: Vec::new(),
         };
         if let Some(context) = self.call(host, "rmr_bind", bound)? {
@@ -79,18 +80,22 @@ impl Sim<'_> {
             let flight = sim.links[l].ends[side].target.flight.iter();
             flight.clone().any(|effect| effect.grant == Some(slot))
         };
-        // Requests of the peer may come too late. A bind that cannot end, because what was posted
-        // before it cannot, ends the connection.
-        if !grant.ready || !self.links[l].ends[1 - side].requests.is_empty() {
+        // Requests of the peer may come too late.
+        let peer = &self.links[l].ends[1 - side];
+        if peer.requests.iter().any(|item| item.grant == Some(slot)) {
             self.excuse(l, side, "a grant that was taken back");
-            self.excuse(l, 1 - side, "a grant that was taken back");
         }
+        let before = self.state(l, side);
         let Some(adapter) = self.adapter(host) else { return Ok(()) };
         let done = match (grant.lmr, grant.rmr) {
             (Some(lmr), _) => adapter.ia.lmr_free(lmr),
             (None, Some(rmr)) => adapter.ia.rmr_free(rmr),
             (None, None) => Ok(()),
         };
+        // A bind that cannot end, because what was posted before it cannot, ends the connection.
+        if !grant.ready && self.state(l, side) != before {
+            self.excuse(l, side, "a bind that was taken back");
+        }
         self.say(host, format_args!("link {l}: revoke grant {slot}"));
         self.call(host, "revoke", done)?;
         // What was under way has been carried out by now, or never is.

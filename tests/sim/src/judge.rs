@@ -5,11 +5,16 @@
 use std::collections::VecDeque;
 
 use dat_core::cm::Reason;
-use dat_core::{AsyncEvent, Cr, DatReturn, DtoOperation, DtoStatus, Ep, Event, IbOperation};
+use dat_core::{AsyncEvent, Cr, DatReturn, DtoOperation, DtoStatus, Event, IbOperation};
+use dat_tests::laws::connection_of;
+use mlx5_model::host::Nanos;
 
-use crate::faults::MS;
+use crate::faults::{MS, S};
 use crate::oracle::{Check, Kind, Phase, Posted, Violation, Waiting, violation};
-use crate::world::{GAP, SHARED_LEN, Sim};
+use crate::world::{GAP, SHARED_LEN, Sim, Stream};
+
+/// A graceful disconnect waits for so long without progress.
+const PATIENCE: Nanos = 30 * S;
 
 /// A completion, of DAT or of the extensions.
 struct Done {
@@ -46,35 +51,51 @@ impl Kind {
 impl Sim<'_> {
     /// Takes all events of a host.
     pub fn reap(&mut self, host: usize) -> Check {
+        self.awake(host)?;
         self.answer(host)?;
-        for n in 0..self.hosts[host].ends.len() {
-            let (l, side) = self.hosts[host].ends[n];
-            let Some(evds) = self.links[l].ends[side].evds else { continue };
-            let merged = evds[0] == evds[2];
-            for evd in &evds[if merged { 2 } else { 0 }..] {
-                while let Some(event) = self.next(host, *evd)? {
-                    self.event(l, side, event, merged)?;
-                }
-            }
-        }
-        let Some(adapter) = &self.hosts[host].adapter else { return Ok(()) };
-        let (cr, datagrams) = (adapter.cr, adapter.datagrams.evds);
-        let asynchronous = adapter.ia.async_evd();
-        while let Some(event) = self.next(host, cr)? {
-            match event {
-                Event::ConnectionRequest { cr, .. } => self.requested(host, cr)?,
-                other => return violation("event", format!("h{host}: {other:?}")),
-            }
-        }
-        for evd in datagrams {
+        for n in 0..self.hosts[host].streams.len() {
+            let (evd, stream) = self.hosts[host].streams[n];
             while let Some(event) = self.next(host, evd)? {
-                self.datagram_event(host, event)?;
+                self.take(host, stream, event)?;
             }
-        }
-        while let Some(event) = self.next(host, asynchronous)? {
-            self.asynchronous(host, event)?;
         }
         Ok(())
+    }
+
+    /// An event of a host.
+    pub(crate) fn take(&mut self, host: usize, stream: Stream, event: Event) -> Check {
+        match stream {
+            Stream::End(l, side, merged) => self.event(l, side, event, merged),
+            Stream::Ends => match self.end_of(host, &event) {
+                Some((l, side)) => self.event(l, side, event, true),
+                None => violation("unknown-completion", format!("h{host}: of no end: {event:?}")),
+            },
+            Stream::Requests => match event {
+                Event::ConnectionRequest { cr, .. } => self.requested(host, cr),
+                other => violation("event", format!("h{host}: {other:?}")),
+            },
+            Stream::Datagrams => self.datagram_event(host, event),
+            Stream::Asynchronous => self.asynchronous(host, event),
+        }
+    }
+
+    /// The end that an event is of, among all ends of a host.
+    fn end_of(&self, host: usize, event: &Event) -> Option<(usize, usize)> {
+        let ep = match event {
+            Event::Dto(dto) => Some(dto.ep),
+            Event::IbDto(dto) => Some(dto.ep),
+            other => connection_of(other),
+        };
+        self.hosts[host].ends.iter().copied().find(|&(l, side)| {
+            let end = &self.links[l].ends[side];
+            match (ep, event) {
+                (Some(ep), _) => end.ep == Some(ep) || end.freed.contains(&ep),
+                (None, Event::RmrBind { cookie, .. }) => {
+                    end.requests.iter().any(|item| item.cookie == *cookie)
+                }
+                (None, _) => false,
+            }
+        })
     }
 
     fn next(&mut self, host: usize, evd: dat_core::Evd) -> Result<Option<Event>, Violation> {
@@ -242,11 +263,26 @@ impl Sim<'_> {
         excuse.is_some() || self.ill(end.host) || full || stale && unordered
     }
 
+    /// When each end began to leave the connection, the near one first.
+    fn leaving(&self, l: usize, side: usize) -> [Option<Nanos>; 2] {
+        let conn = self.links[l].ends[side].conn;
+        let leaving = conn.map_or([None; 2], |conn| self.links[l].conns[conn].leaving);
+        [leaving[side], leaving[1 - side]]
+    }
+
     fn failure(&mut self, l: usize, side: usize, item: &Posted, done: &Done, what: &str) -> Check {
         let end = &self.links[l].ends[side];
         let (host, base, stride) = (end.host, end.base, end.stride);
-        if !item.late && !self.excused(l, side) {
-            return violation("failed", format!("{what}: without a reason: {item:?}"));
+        let [left, peer_left] = self.leaving(l, side);
+        if !item.late && peer_left.is_none() && !self.excused(l, side) {
+            match left {
+                None => return violation("failed", format!("{what}: without a reason: {item:?}")),
+                // What an end has asked for before it leaves completes; receives do not.
+                Some(since) if item.kind != Kind::Receive && self.now() < since + PATIENCE => {
+                    return violation("drain", format!("{what}: the Endpoint leaves: {item:?}"));
+                }
+                Some(_) => {}
+            }
         }
         if item.late && done.status != DtoStatus::ErrFlushed {
             return violation("late", format!("{what}: posted after the end: {item:?}"));
@@ -295,7 +331,8 @@ impl Sim<'_> {
         };
         if done.status != DtoStatus::Success {
             let late = item.as_ref().is_some_and(|item| item.late);
-            if !late && !self.excused(l, side) {
+            let left = self.leaving(l, side) != [None; 2];
+            if !late && !left && !self.excused(l, side) {
                 return violation("failed", format!("{what}: without a reason"));
             }
             if let Some(item) = &item {
@@ -341,6 +378,10 @@ impl Sim<'_> {
                 }
             }
         }
+        // What was bound before this was sent is open by now.
+        for grant in self.links[l].ends[1 - side].grants.iter_mut().flatten() {
+            grant.shown |= grant.cookie < message.cookie;
+        }
         self.arrived(host, at, &message.bytes, what)
     }
 
@@ -379,8 +420,10 @@ impl Sim<'_> {
         let Some(link) = known else {
             return violation("request", format!("h{host}: of link {l}, connection {conn}"));
         };
-        if std::mem::replace(&mut link.conns[conn].requested, true)
-            && link.conns[conn].excuse.is_none()
+        let known = &mut link.conns[conn];
+        if std::mem::replace(&mut known.requested, true)
+            && known.excuse.is_none()
+            && known.leaving == [None; 2]
         {
             return violation("request", format!("h{host} link {l}: connection {conn} twice"));
         }
@@ -395,7 +438,7 @@ impl Sim<'_> {
     }
 
     /// Answers the requests that are due.
-    fn answer(&mut self, host: usize) -> Check {
+    pub(crate) fn answer(&mut self, host: usize) -> Check {
         let now = self.now();
         loop {
             let Some(adapter) = &mut self.hosts[host].adapter else { return Ok(()) };
@@ -447,64 +490,54 @@ impl Sim<'_> {
     fn connection_event(&mut self, l: usize, side: usize, event: Event, merged: bool) -> Check {
         let (host, phase) = (self.links[l].ends[side].host, self.links[l].ends[side].phase);
         let cause = self.cause(host, &event);
-        self.say(host, format_args!("link {l}: {}{cause}", name(&event)));
-        let what = format!("h{host} link {l}, {phase:?}: {}{cause}", name(&event));
+        self.say(host, format_args!("link {l}: {event:?}{cause}"));
+        let what = format!("h{host} link {l}, {phase:?}: {event:?}{cause}");
+        let Some(ep) = connection_of(&event) else { return violation("event", what) };
         let end = &mut self.links[l].ends[side];
-        if let Some(n) = end.freed.iter().position(|ep| of(&event) == Some(*ep)) {
+        if let Some(n) = end.freed.iter().position(|freed| *freed == ep) {
             if event.is_terminal() {
                 end.freed.remove(n);
             }
             return Ok(());
         }
         let end = &self.links[l].ends[side];
-        let own = |ep: Ep| end.ep == Some(ep);
-        match event {
-            Event::Established(ep) => {
-                if !own(ep)
-                    || !matches!(phase, Phase::Connecting | Phase::Accepting | Phase::Ending)
-                {
-                    return violation("connection-event", what);
-                }
-                if phase != Phase::Ending {
-                    self.links[l].ends[side].phase = Phase::Up;
-                }
-                self.fresh(l, side)?;
-                self.top_up(l, side)
-            }
-            Event::PeerRejected(ep)
-            | Event::NonPeerRejected(ep)
-            | Event::AcceptCompletionError(ep)
-            | Event::Disconnected(ep)
-            | Event::Broken(ep)
-            | Event::TimedOut(ep)
-            | Event::Unreachable(ep) => {
-                if !own(ep) || !phase.is_open() {
-                    return violation("connection-event", what);
-                }
-                let Some(conn) = end.conn else { return violation("connection-event", what) };
-                if !self.excused(l, side) {
-                    return violation("broken", format!("{what}: without a reason"));
-                }
-                if matches!(event, Event::PeerRejected(_)) && !self.links[l].conns[conn].rejected {
-                    return violation("rejected", format!("{what}: the peer did not reject"));
-                }
-                let due = |item: &&Posted| !item.suppressed && !item.late;
-                let requests = end.requests.iter().find(due);
-                let left = requests.or(end.receives.iter().find(due));
-                if let Some(item) = left.filter(|_| merged) {
-                    return violation("terminal-order", format!("{what}: before {item:?}"));
-                }
-                self.links[l].ends[side].phase = Phase::Down;
-                Ok(())
-            }
-            other => violation("event", format!("h{host} link {l}: {other:?}")),
+        if end.ep != Some(ep) {
+            return violation("connection-event", what);
         }
+        if !event.is_terminal() {
+            if !matches!(phase, Phase::Connecting | Phase::Accepting | Phase::Ending) {
+                return violation("connection-event", what);
+            }
+            if phase != Phase::Ending {
+                self.links[l].ends[side].phase = Phase::Up;
+            }
+            self.fresh(l, side)?;
+            return self.top_up(l, side);
+        }
+        let Some(conn) = end.conn.filter(|_| phase.is_open()) else {
+            return violation("connection-event", what);
+        };
+        if self.leaving(l, side) == [None; 2] && !self.excused(l, side) {
+            return violation("broken", format!("{what}: without a reason"));
+        }
+        if matches!(event, Event::PeerRejected(_)) && !self.links[l].conns[conn].rejected {
+            return violation("rejected", format!("{what}: the peer did not reject"));
+        }
+        let due = |item: &&Posted| !item.suppressed && !item.late;
+        let requests = end.requests.iter().find(due);
+        let left = requests.or(end.receives.iter().find(due));
+        if let Some(item) = left.filter(|_| merged) {
+            return violation("terminal-order", format!("{what}: before {item:?}"));
+        }
+        self.links[l].ends[side].phase = Phase::Down;
+        Ok(())
     }
 
     /// Why a connection ended, as far as its adapter knows.
     fn cause(&self, host: usize, event: &Event) -> String {
         let adapter = self.hosts[host].adapter.as_ref();
-        let (Some(adapter), Some(ep), true) = (adapter, of(event), event.is_terminal()) else {
+        let (Some(adapter), Some(ep), true) = (adapter, connection_of(event), event.is_terminal())
+        else {
             return String::new();
         };
         match (adapter.ia.ep_reject_reason(ep), adapter.ia.ep_cause(ep)) {
@@ -582,35 +615,5 @@ impl Sim<'_> {
             Event::Async(_) if ill => Ok(()),
             other => violation("asynchronous", format!("h{host}: {other:?}")),
         }
-    }
-}
-
-/// The Endpoint of a connection event.
-fn of(event: &Event) -> Option<Ep> {
-    match event {
-        Event::Established(ep)
-        | Event::PeerRejected(ep)
-        | Event::NonPeerRejected(ep)
-        | Event::AcceptCompletionError(ep)
-        | Event::Disconnected(ep)
-        | Event::Broken(ep)
-        | Event::TimedOut(ep)
-        | Event::Unreachable(ep) => Some(*ep),
-        _ => None,
-    }
-}
-
-/// The name of a connection event.
-fn name(event: &Event) -> &'static str {
-    match event {
-        Event::Established(_) => "ESTABLISHED",
-        Event::PeerRejected(_) => "PEER_REJECTED",
-        Event::NonPeerRejected(_) => "NON_PEER_REJECTED",
-        Event::AcceptCompletionError(_) => "ACCEPT_COMPLETION_ERROR",
-        Event::Disconnected(_) => "DISCONNECTED",
-        Event::Broken(_) => "BROKEN",
-        Event::TimedOut(_) => "TIMED_OUT",
-        Event::Unreachable(_) => "UNREACHABLE",
-        _ => "another event",
     }
 }

@@ -22,6 +22,9 @@
 //! | `leak`, `stray`, `complaint` | memory is given back, none of others is written, and the device has nothing to complain of |
 //! | `lost-device` | a device that is lost gives everything back |
 //! | `liveness` | without faults everything under way ends in time |
+//! | `wake` | what comes for a host that sleeps wakes it |
+//! | `drain` | a graceful disconnect lets requests complete |
+//! | `recovery` | when faults are over, every link connects and carries messages |
 //! | `panic` | nothing panics |
 #![expect(
     clippy::cast_possible_truncation,
@@ -36,6 +39,7 @@ mod end;
 pub mod faults;
 mod grant;
 mod judge;
+mod memory;
 mod open;
 pub mod oracle;
 mod program;
@@ -45,4 +49,5 @@ pub mod script;
 pub mod shrink;
 mod strike;
 pub mod trace;
+mod wake;
 pub mod world;

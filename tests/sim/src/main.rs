@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use clap::Parser;
+use dat_sim::oracle::Violation;
 use dat_sim::run::{Options, Outcome, run};
 use dat_sim::script::Script;
 use dat_sim::shrink::shrink;
@@ -45,10 +46,17 @@ struct Args {
     /// Seconds after which no further seed is started
     #[arg(long, default_value_t = 300)]
     limit: u64,
+    /// Runs seeds from --from on until one fails or so many calls are made, and says that in one
+    /// line
+    #[arg(long, value_name = "CALLS", conflicts_with = "seed")]
+    budget: Option<u64>,
 }
 
 fn main() -> Result<ExitCode> {
     let args = Args::parse();
+    if let Some(budget) = args.budget {
+        return spend(budget, args.from, args.ops);
+    }
     let start = Instant::now();
     let seeds = args.seed.map_or(args.from..args.from + args.seeds, |seed| seed..seed + 1);
     let (mut runs, mut calls, mut failed, mut time) = (0, 0, Vec::new(), 0);
@@ -87,6 +95,24 @@ fn main() -> Result<ExitCode> {
         failed.len()
     );
     Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Runs seeds until one fails or so many calls are made.
+fn spend(budget: u64, from: u64, ops: usize) -> Result<ExitCode> {
+    let mut calls = 0;
+    for seed in from.. {
+        let outcome = run(&Script::draw(seed, ops), &Options::default())?;
+        calls += outcome.calls;
+        if let Some(Violation { rule, text }) = outcome.violation {
+            println!("found\t{calls}\t{seed}\t{rule}\t{}", text.replace(['\t', '\n'], " "));
+            return Ok(ExitCode::FAILURE);
+        }
+        if calls >= budget {
+            break;
+        }
+    }
+    println!("kept\t{calls}");
+    Ok(ExitCode::SUCCESS)
 }
 
 fn summary(seed: u64, script: &Script, outcome: &Outcome, took: Duration) -> String {

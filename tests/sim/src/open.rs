@@ -1,17 +1,19 @@
 //! Opens and closes the adapters of hosts, with what their consumers need.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use dat_core::provider::Net;
-use dat_core::{CloseFlag, EvdFlags, Ia, Instant, MemPriv, PspFlag, SrqAttr};
-use dat_tests::host::inproc::Slot;
+use dat_core::{CloseFlag, Evd, EvdFlags, Ia, Instant, MemPriv, PspFlag, SrqAttr};
 use dat_tests::host::inproc::enable;
 use dat_tests::pair::Driver;
 use hca_mlx5::Config;
-use hca_mlx5::dma::Buffer;
 
+use crate::faults::Kind;
+use crate::memory::Memory;
 use crate::oracle::{Check, Phase, Pieces, Target, Violation, violation};
-use crate::world::{Adapter, Datagrams, HEADERS, PLACES, QKEY, QUALIFIER, SHARED, Sim};
+use crate::script::Wake;
+use crate::world::{Adapter, Datagrams, HEADERS, PLACES, QKEY, QUALIFIER, SHARED, Sim, Stream};
 
 impl<'s> Sim<'s> {
     /// Opens the adapter of a host, and makes what it needs.
@@ -28,10 +30,7 @@ impl<'s> Sim<'s> {
         let known = &mut self.hosts[host];
         (known.sick, known.lost, known.flaky) = (false, false, false);
         (known.dirty, known.due) = (true, 0);
-        for n in 0..self.hosts[host].ends.len() {
-            let (link, side) = self.hosts[host].ends[n];
-            self.prepare(link, side)?;
-        }
+        self.prepare_all(host)?;
         for _ in 0..SHARED {
             self.post_shared(host)?;
             self.post_datagram_receive(host)?;
@@ -57,6 +56,10 @@ impl<'s> Sim<'s> {
             config.frame_size = mtu + HEADERS;
         }
         let shared = known.ends.iter().any(|&(l, side)| self.shape.links[l].shared[side]);
+        let wake = self.shape.wakes[host];
+        if self.shape.faults.contains(&Kind::MutedCommand) {
+            config.command_timeout = Some(Duration::from_millis(400));
+        }
         let fail = |what: &str, error: &dyn std::fmt::Display| Violation {
             rule: "open",
             text: format!("h{host}: {what}: {error}"),
@@ -65,7 +68,7 @@ impl<'s> Sim<'s> {
         let now = Instant::from_nanos(self.time.now());
         let ia = Ia::open(driver, room.parts(), net, now, slot.entropy());
         let mut ia = ia.map_err(|e| fail("adapter", &e))?;
-        let make = |ia: &mut Ia<'s, Driver<'s>>, mem: &Buffer<'s, Slot>| {
+        let make = |ia: &mut Ia<'s, Driver<'s>>, mem: &Memory<'s>| {
             let pz = ia.pz_create()?;
             let local = MemPriv::LOCAL_READ | MemPriv::LOCAL_WRITE;
             let lmr = ia.lmr_create(pz, mem.region(), local)?;
@@ -76,6 +79,7 @@ impl<'s> Sim<'s> {
             let evds = [ia.evd_create(64, EvdFlags::DTO)?, ia.evd_create(64, EvdFlags::DTO)?];
             let ep = ia.ep_create_ud(pz, evds[0], evds[1], None, None, QKEY)?;
             let qpn = ia.ep_query(ep)?.qp.map_or(0, |qp| qp.number);
+            let cno = if wake == Wake::Cno { Some(ia.cno_create(None)?) } else { None };
             Ok::<_, dat_core::Error>((
                 pz,
                 lmr,
@@ -89,13 +93,14 @@ impl<'s> Sim<'s> {
                     sends: VecDeque::new(),
                     pieces: [Pieces::new(PLACES); 2],
                 },
+                cno,
             ))
         };
-        let Some(mem) = Buffer::zeroed(slot, size) else {
+        let Some(mem) = Memory::new(slot, size, self.shape.lent[host]) else {
             return violation("open", format!("h{host}: no memory"));
         };
         match make(&mut ia, &mem) {
-            Ok((pz, lmr, cr, srq, datagrams)) => {
+            Ok((pz, lmr, cr, srq, datagrams, cno)) => {
                 self.hosts[host].adapter = Some(Adapter {
                     ia,
                     mem,
@@ -107,8 +112,11 @@ impl<'s> Sim<'s> {
                     pieces: Pieces::new(PLACES),
                     datagrams,
                     waiting: Vec::new(),
+                    cno,
+                    wait: None,
                     image: vec![0; size],
                 });
+                self.hosts[host].streams.clear();
                 Ok(())
             }
             Err(error) => {
@@ -119,27 +127,76 @@ impl<'s> Sim<'s> {
         }
     }
 
+    /// What the ends of a host need, and the list of its Event Dispatchers.
+    fn prepare_all(&mut self, host: usize) -> Check {
+        let mut common = None;
+        if self.shape.common[host] && !self.hosts[host].ends.is_empty() {
+            let lengths = self.hosts[host].ends.iter().map(|&(l, side)| self.lengths(l, side));
+            let length: u32 = lengths.flatten().sum();
+            let Some(adapter) = self.adapter(host) else { return Ok(()) };
+            let all = EvdFlags::DTO | EvdFlags::RMR_BIND | EvdFlags::CONNECTION;
+            let made = adapter.ia.evd_create(length, all);
+            common = self.call(host, "evd_create", made)?.map(|evd| (evd, length));
+        }
+        let mut streams: Vec<_> = { common.iter() }.map(|(evd, _)| (*evd, Stream::Ends)).collect();
+        for n in 0..self.hosts[host].ends.len() {
+            let (l, side) = self.hosts[host].ends[n];
+            self.prepare(l, side, common)?;
+            let Some(evds) = self.links[l].ends[side].evds.filter(|_| common.is_none()) else {
+                continue;
+            };
+            let merged = evds[0] == evds[2];
+            let evds = if merged { &evds[2..] } else { &evds[..] };
+            streams.extend(evds.iter().map(|evd| (*evd, Stream::End(l, side, merged))));
+        }
+        let Some(adapter) = &mut self.hosts[host].adapter else { return Ok(()) };
+        streams.push((adapter.cr, Stream::Requests));
+        streams.extend(adapter.datagrams.evds.map(|evd| (evd, Stream::Datagrams)));
+        streams.push((adapter.ia.async_evd(), Stream::Asynchronous));
+        if let Some(cno) = adapter.cno {
+            let joined = streams.iter().try_for_each(|(evd, _)| {
+                // Somebody else may not wait for those of the adapter itself.
+                adapter.ia.evd_modify_cno(*evd, Some(cno))
+            });
+            self.call(host, "evd_modify_cno", joined)?;
+        }
+        self.hosts[host].streams = streams;
+        Ok(())
+    }
+
+    /// Events that the Event Dispatchers of an end have room for: receives, requests and connection
+    /// events.
+    fn lengths(&self, l: usize, side: usize) -> [u32; 3] {
+        let shape = &self.shape.links[l];
+        let depth = shape.depth as u32;
+        [depth + if shape.shared[side] { SHARED as u32 } else { 4 }, depth + 4, 16]
+    }
+
     /// Event Dispatchers and registration of an end.
-    fn prepare(&mut self, l: usize, side: usize) -> Check {
+    fn prepare(&mut self, l: usize, side: usize, common: Option<(Evd, u32)>) -> Check {
         let shape = &self.shape.links[l];
         let end = &self.links[l].ends[side];
         let (host, at, len) = (end.host, end.base[3], end.target.certain.len());
-        let depth = shape.depth as u32;
-        let (merged, shared) = (shape.merged[side], shape.shared[side]);
-        let receives = depth + if shared { SHARED as u32 } else { 4 };
+        let merged = shape.merged[side];
+        let mut lengths = self.lengths(l, side);
+        if merged {
+            lengths = [lengths.iter().sum(); 3];
+        }
+        if let Some((_, length)) = common {
+            lengths = [length; 3];
+        }
         let Some(adapter) = self.adapter(host) else { return Ok(()) };
         let ia = &mut adapter.ia;
         let requests = EvdFlags::DTO | EvdFlags::RMR_BIND;
         let made = (|| {
-            let evds = if merged {
-                let all = requests | EvdFlags::CONNECTION;
-                [ia.evd_create(depth + receives + 16, all)?; 3]
-            } else {
-                [
-                    ia.evd_create(receives, EvdFlags::DTO)?,
-                    ia.evd_create(depth + 4, requests)?,
-                    ia.evd_create(16, EvdFlags::CONNECTION)?,
-                ]
+            let evds = match common {
+                Some((evd, _)) => [evd; 3],
+                None if merged => [ia.evd_create(lengths[0], requests | EvdFlags::CONNECTION)?; 3],
+                None => [
+                    ia.evd_create(lengths[0], EvdFlags::DTO)?,
+                    ia.evd_create(lengths[1], requests)?,
+                    ia.evd_create(lengths[2], EvdFlags::CONNECTION)?,
+                ],
             };
             let mut region = adapter.mem.region();
             (region.addr, region.len) = (region.addr + at as u64, len as u64);
@@ -149,7 +206,7 @@ impl<'s> Sim<'s> {
         })();
         if let Some((evds, whole)) = self.call(host, "make an end", made)? {
             let end = &mut self.links[l].ends[side];
-            (end.evds, end.whole) = (Some(evds), Some(whole));
+            (end.evds, end.whole, end.lengths) = (Some(evds), Some(whole), lengths);
         }
         Ok(())
     }
@@ -166,16 +223,19 @@ impl<'s> Sim<'s> {
     pub fn close(&mut self, host: usize) -> Check {
         let now = self.instant();
         let known = &mut self.hosts[host];
-        let (ill, slot) = (known.sick || known.flaky, known.slot);
+        let (sick, ill, slot) = (known.sick, known.sick || known.flaky, known.slot);
         known.commands.with(VecDeque::clear);
         let Some(mut adapter) = known.adapter.take() else { return Ok(()) };
+        if let Some((mut wait, _)) = adapter.wait.take() {
+            adapter.ia.evd_wait_end(&mut wait);
+        }
         let closed = adapter.ia.close(now, CloseFlag::Abrupt);
         drop(adapter.ia);
         adapter.mem.release();
         self.calls += 1;
         match closed {
             Ok(()) => self.say(host, format_args!("close")),
-            Err(error) if ill => self.say(host, format_args!("close: {error}")),
+            Err(ref error) if ill => self.say(host, format_args!("close: {error}")),
             Err(error) => return violation("close", format!("h{host}: {error}")),
         }
         for n in 0..self.hosts[host].ends.len() {
@@ -191,12 +251,14 @@ impl<'s> Sim<'s> {
             (end.sources, end.buffers) = (Pieces::new(depth), Pieces::new(depth));
             end.grants.fill(None);
             end.stale.clear();
+            end.unbound.clear();
             end.freed.clear();
             end.target = Target::new(end.target.certain.len());
             // What it had under way at its peer stays so.
             link.ends[1 - side].target.broken();
         }
-        if ill {
+        // What a refused command has left behind, the teardown gives back.
+        if sick || closed.is_err() {
             self.reset_function(host);
             return Ok(());
         }

@@ -4,24 +4,8 @@
 use std::collections::VecDeque;
 
 use dat_core::{Ep, Evd, Lmr, LmrParam, Rmr};
+pub use dat_tests::laws::{Check, Violation, violation};
 use mlx5_model::host::Nanos;
-
-/// A rule that did not hold.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
-    /// Its name.
-    pub rule: &'static str,
-    /// What was seen.
-    pub text: String,
-}
-
-/// Nothing, or the rule that was violated.
-pub type Check = Result<(), Violation>;
-
-/// A violation of `rule`.
-pub fn violation<T>(rule: &'static str, text: impl Into<String>) -> Result<T, Violation> {
-    Err(Violation { rule, text: text.into() })
-}
 
 /// State of an Endpoint as its consumer knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +74,8 @@ pub struct Posted {
     pub late: bool,
     /// Where a read begins in the peer's memory.
     pub at: usize,
+    /// The grant that it goes through.
+    pub grant: Option<usize>,
     /// What a read or an atomic brings.
     pub brings: Vec<u8>,
 }
@@ -202,8 +188,10 @@ pub struct Grant {
     pub at: usize,
     /// Bytes.
     pub len: usize,
-    /// The peer may use it.
+    /// The bind has completed, if it needs one.
     pub ready: bool,
+    /// The peer has had a message that was sent behind the bind: it may use the grant at once.
+    pub shown: bool,
 }
 
 /// Which pieces of memory are free: a bit for each.
@@ -265,6 +253,10 @@ pub struct End {
     pub grants: Vec<Option<Grant>>,
     /// Keys that were taken back.
     pub stale: VecDeque<u32>,
+    /// Windows of an Endpoint that was reset, which unbound them.
+    pub unbound: Vec<Rmr>,
+    /// Events that its Event Dispatchers were made for.
+    pub lengths: [u32; 3],
     /// Endpoints that were freed after their connections had ended: the event is still to come.
     pub freed: Vec<Ep>,
 }
@@ -289,6 +281,8 @@ pub struct Message {
 pub struct Conn {
     /// Why it may break or not come about.
     pub excuse: Option<&'static str>,
+    /// When each end began to leave gracefully: its requests still complete.
+    pub leaving: [Option<Nanos>; 2],
     /// Messages that each end has sent and the other has not received.
     pub messages: [VecDeque<Message>; 2],
     /// The peer has seen the request.

@@ -35,6 +35,7 @@ impl Sim<'_> {
             | Op::Grant { link, side, .. }
             | Op::Revoke { link, side, .. }
             | Op::Status { link, side }
+            | Op::Resize { link, side, .. }
                 if self.idle_host(self.links[*link].ends[*side].host) =>
             {
                 Ok(())
@@ -44,19 +45,46 @@ impl Sim<'_> {
             Op::Free { link, side } => self.free(*link, *side),
             Op::Receive { link, side, count } => self.receive(*link, *side, *count),
             Op::Post { link, side, request, count, flags } => {
-                for _ in 0..*count {
-                    if !self.post(*link, *side, request, *flags)? {
+                for n in 1..=*count {
+                    // All but the last leave their doorbell to it.
+                    if !self.post(*link, *side, request, *flags, n < *count)? {
                         break;
                     }
                 }
-                Ok(())
+                self.ring(*link, *side)
             }
             Op::Grant { link, side, slot, window, at, len } => {
                 self.grant(*link, *side, *slot, *window, *at, *len)
             }
             Op::Revoke { link, side, slot } => self.revoke(*link, *side, *slot),
             Op::Status { link, side } => self.status(*link, *side),
+            Op::Resize { link, side, which, times } => self.resize(*link, *side, *which, *times),
         }
+    }
+
+    /// Rings for requests that were left without a doorbell.
+    fn ring(&mut self, l: usize, side: usize) -> Check {
+        let end = &self.links[l].ends[side];
+        let (host, Some(ep)) = (end.host, end.ep) else { return Ok(()) };
+        let Some(adapter) = self.data(host) else { return Ok(()) };
+        let done = adapter.ia.ep_ring(ep);
+        self.call(host, "ep_ring", done).map(drop)
+    }
+
+    /// Gives an Event Dispatcher another length, with whatever is in it.
+    fn resize(&mut self, l: usize, side: usize, which: usize, times: u32) -> Check {
+        let end = &self.links[l].ends[side];
+        let (host, length, Some(evds)) = (end.host, end.lengths[which], end.evds) else {
+            return Ok(());
+        };
+        self.awake(host)?;
+        let Some(adapter) = self.adapter(host) else { return Ok(()) };
+        let done = adapter.ia.evd_resize(evds[which], length * times);
+        self.say(
+            host,
+            format_args!("link {l}: Event Dispatcher {which}: {} events", length * times),
+        );
+        self.call(host, "evd_resize", done).map(drop)
     }
 
     /// Whether a host makes no calls now.
@@ -77,12 +105,13 @@ impl Sim<'_> {
     /// The end has an Endpoint without a connection; if it can.
     pub fn ready(&mut self, l: usize, side: usize) -> Result<bool, crate::oracle::Violation> {
         let host = self.links[l].ends[side].host;
+        self.awake(host)?;
         match self.links[l].ends[side].phase {
             Phase::Idle => return Ok(true),
             Phase::None => {}
             Phase::Down => {
                 self.delivered(l, side)?;
-                self.forget(l, side)?;
+                self.forget(l, side, true)?;
                 let Some(ep) = self.links[l].ends[side].ep else { return Ok(false) };
                 let Some(adapter) = self.adapter(host) else { return Ok(false) };
                 let done = adapter.ia.ep_reset(ep);
@@ -96,11 +125,13 @@ impl Sim<'_> {
         }
         let shape = &self.shape.links[l];
         let (depth, shared, longest) = (shape.depth as u16, shape.shared[side], shape.longest);
+        let reads = shape.reads[side];
         let Some(evds) = self.links[l].ends[side].evds else { return Ok(false) };
         let Some(adapter) = self.adapter(host) else { return Ok(false) };
         let mut attr = adapter.ia.ep_attr_default();
         (attr.max_request_dtos, attr.max_recv_dtos) = (depth, depth);
         attr.max_message_size = (longest + GAP) as u32;
+        [attr.max_rdma_read_in, attr.max_rdma_read_out] = reads;
         let [recv, request, conn] = evds.map(Some);
         let pz = Some(adapter.pz);
         let made = match adapter.srq.filter(|_| shared) {
@@ -114,7 +145,7 @@ impl Sim<'_> {
         Ok(true)
     }
 
-    fn connect(&mut self, l: usize, side: usize, limit: u64) -> Check {
+    pub(crate) fn connect(&mut self, l: usize, side: usize, limit: u64) -> Check {
         if !self.ready(l, side)? {
             return Ok(());
         }
@@ -153,11 +184,19 @@ impl Sim<'_> {
     /// Ends the connection of an end.
     pub fn disconnect(&mut self, l: usize, side: usize, graceful: bool) -> Check {
         let end = &self.links[l].ends[side];
-        let (host, phase) = (end.host, end.phase);
+        let host = end.host;
+        self.awake(host)?;
+        let end = &self.links[l].ends[side];
+        let (phase, conn) = (end.phase, end.conn);
         if !phase.is_open() {
             return Ok(());
         }
-        self.excuse(l, side, "a disconnect");
+        if let Some(conn) = conn.filter(|_| graceful && phase == Phase::Up) {
+            let now = self.now();
+            self.links[l].conns[conn].leaving[side].get_or_insert(now);
+        } else {
+            self.excuse(l, side, "a disconnect");
+        }
         let now = self.instant();
         let Some(ep) = self.links[l].ends[side].ep else { return Ok(()) };
         let Some(adapter) = self.adapter(host) else { return Ok(()) };
@@ -172,6 +211,7 @@ impl Sim<'_> {
 
     fn free(&mut self, l: usize, side: usize) -> Check {
         let host = self.links[l].ends[side].host;
+        self.awake(host)?;
         let Some(ep) = self.links[l].ends[side].ep else { return Ok(()) };
         if self.ill(host) {
             // It would fail, and leave the Endpoint.
@@ -181,7 +221,7 @@ impl Sim<'_> {
         if self.links[l].ends[side].phase == Phase::Down {
             self.delivered(l, side)?;
         }
-        self.forget(l, side)?;
+        self.forget(l, side, false)?;
         // Giving up windows may have taken time, and the connection may have ended meanwhile.
         let ended = self.state(l, side) == Some(EpState::Disconnected);
         if ended && self.links[l].ends[side].phase.is_open() {
@@ -195,14 +235,28 @@ impl Sim<'_> {
         let end = &mut self.links[l].ends[side];
         (end.ep, end.phase, end.conn) = (None, Phase::None, None);
         // What was in pieces may have been written as long as the Endpoint was there.
-        self.forget(l, side)
+        self.forget(l, side, false)
     }
 
-    /// Gives up what is posted at an end, whose completions will not come, and its windows.
-    fn forget(&mut self, l: usize, side: usize) -> Check {
+    /// Gives up what is posted at an end, whose completions will not come, and its windows; or lets
+    /// a reset unbind those that belong to its Endpoint.
+    fn forget(&mut self, l: usize, side: usize, reset: bool) -> Check {
+        for rmr in std::mem::take(&mut self.links[l].ends[side].unbound) {
+            let host = self.links[l].ends[side].host;
+            let Some(adapter) = self.adapter(host) else { return Ok(()) };
+            let done = adapter.ia.rmr_free(rmr);
+            self.call(host, "rmr_free", done)?;
+        }
         for slot in 0..self.links[l].ends[side].grants.len() {
             let grant = self.links[l].ends[side].grants[slot].as_ref();
-            if grant.is_some_and(|grant| grant.rmr.is_some()) {
+            let Some(grant) = grant.filter(|grant| grant.rmr.is_some()) else { continue };
+            if reset && slot != 0 && grant.ready {
+                let end = &mut self.links[l].ends[side];
+                if let Some(grant) = end.grants[slot].take() {
+                    end.unbound.extend(grant.rmr);
+                    end.stale.push_front(grant.context);
+                }
+            } else {
                 self.revoke(l, side, slot)?;
             }
         }
@@ -250,6 +304,7 @@ impl Sim<'_> {
 
     /// Asks whether an Endpoint is idle.
     pub fn status(&mut self, l: usize, side: usize) -> Check {
+        self.awake(self.links[l].ends[side].host)?;
         let end = &self.links[l].ends[side];
         let (host, Some(ep)) = (end.host, end.ep) else { return Ok(()) };
         let Some(adapter) = self.adapter(host) else { return Ok(()) };
@@ -331,11 +386,14 @@ impl Sim<'_> {
         let cookie = self.cookie;
         let late = self.state(l, side) == Some(EpState::Disconnected);
         let Some(adapter) = self.data(host) else { return Ok(false) };
-        // In two segments.
-        let head = len / 3;
+        // In one to three segments.
+        let cuts = [0, len / 3, len / 2, len];
         let segments =
-            [Self::segment(adapter, at, head), Self::segment(adapter, at + head, len - head)];
-        let done = adapter.ia.ep_post_recv(ep, &segments, cookie, NONE);
+            [0, 1, 2].map(|n| Self::segment(adapter, at + cuts[n], cuts[n + 1] - cuts[n]));
+        let whole = [Self::segment(adapter, at, len)];
+        let two = [segments[0], Self::segment(adapter, at + cuts[1], len - cuts[1])];
+        let segments = [&whole[..], &two, &segments][cookie as usize % 3];
+        let done = adapter.ia.ep_post_recv(ep, segments, cookie, NONE);
         self.say(host, format_args!("link {l}: receive {cookie}"));
         let posted = Posted {
             cookie,
@@ -346,6 +404,7 @@ impl Sim<'_> {
             doomed: false,
             late,
             at: 0,
+            grant: None,
             brings: Vec::new(),
         };
         if self.call(host, "ep_post_recv", done)?.is_none() {

@@ -2,7 +2,7 @@
 
 use dat_core::{CompletionFlags, EpState, LmrTriplet, RmrTriplet};
 
-use crate::oracle::{Effect, Kind, Message, Phase, Posted};
+use crate::oracle::{Effect, Grant, Kind, Message, Phase, Posted};
 use crate::script::{PIECES, Request, Via};
 use crate::world::{GAP, SHARED_LEN, Sim};
 
@@ -34,6 +34,7 @@ impl Sim<'_> {
         side: usize,
         request: &Request,
         flags: u8,
+        defer: bool,
     ) -> Result<bool, crate::oracle::Violation> {
         let (near, far) = (&self.links[l].ends[side], &self.links[l].ends[1 - side]);
         let (host, peer) = (near.host, far.host);
@@ -64,6 +65,9 @@ impl Sim<'_> {
         }
         if flags & 4 != 0 {
             with |= CompletionFlags::BARRIER_FENCE;
+        }
+        if defer {
+            with |= CompletionFlags::DEFER;
         }
         let Some(adapter) = self.data(host) else { return Ok(false) };
         if !brings {
@@ -109,6 +113,7 @@ impl Sim<'_> {
             doomed: parts.doomed,
             late,
             at: parts.at,
+            grant: parts.grant,
             brings: Vec::new(),
         };
         if self.call(host, "post", done)?.is_none() {
@@ -191,7 +196,8 @@ impl Sim<'_> {
         let through = |at: usize, len: usize, via: Via| match via {
             Via::Whole => Some((at, len, None, by(at, len, context))),
             Via::Grant(slot) => {
-                let grant = far.grants[slot].as_ref().filter(|grant| grant.ready)?;
+                let usable = |grant: &&Grant| grant.ready || grant.shown;
+                let grant = far.grants[slot].as_ref().filter(usable)?;
                 let len = len.min(grant.len);
                 let at = grant.at + at % (grant.len - len + 1);
                 Some((at, len, Some(slot), by(at, len, grant.context)))

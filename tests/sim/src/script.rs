@@ -21,6 +21,17 @@ pub const GRANTS: usize = 3;
 /// Ends of links at a host at most.
 const MOST_ENDS: usize = 8;
 
+/// How a host learns that there is something to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wake {
+    /// It looks all the time.
+    Polls,
+    /// It waits for one of its Event Dispatchers, and arms the others.
+    Waits,
+    /// It waits for a CNO that all of its Event Dispatchers trigger.
+    Cno,
+}
+
 /// What does not change during a run.
 #[derive(Clone, Debug)]
 pub struct Shape {
@@ -32,6 +43,12 @@ pub struct Shape {
     pub links: Vec<Link>,
     /// Facts of each host's device.
     pub facts: Vec<Facts>,
+    /// How each host is woken.
+    pub wakes: Vec<Wake>,
+    /// All Endpoints of that host share one Event Dispatcher.
+    pub common: Vec<bool>,
+    /// The memory of that host's consumers is lent, not of the arena.
+    pub lent: Vec<bool>,
     /// Path MTU.
     pub mtu: Option<u16>,
     /// IPv6 addresses.
@@ -55,6 +72,8 @@ pub struct Link {
     pub depth: usize,
     /// Receives that each end keeps posted without being asked.
     pub keep: [usize; 2],
+    /// RDMA reads that each end answers, and has outstanding, at most.
+    pub reads: [[u8; 2]; 2],
 }
 
 /// How a request reaches the peer's memory.
@@ -108,6 +127,8 @@ pub enum Op {
     Revoke { link: usize, side: usize, slot: usize },
     /// It asks whether its Endpoint is idle.
     Status { link: usize, side: usize },
+    /// It makes one of its Event Dispatchers so many times as long as it was at first.
+    Resize { link: usize, side: usize, which: usize, times: u32 },
     /// A host sends a datagram.
     Datagram { from: usize, to: usize, len: usize, immediate: bool },
     /// Nothing but time passes.
@@ -186,7 +207,16 @@ impl Shape {
             let merged = [(); 2].map(|()| rng.percent(40));
             let shared = [(); 2].map(|()| longest <= 1024 && rng.percent(15));
             let keep = [(); 2].map(|()| if rng.percent(75) { 2 + rng.below(depth - 1) } else { 0 });
-            links.push(Link { hosts: [first, second], merged, shared, longest, depth, keep });
+            let reads = [[4; 2]; 2].map(|most| most.map(|most| rng.of(&[1, 2, most, most])));
+            links.push(Link {
+                hosts: [first, second],
+                merged,
+                shared,
+                longest,
+                depth,
+                keep,
+                reads,
+            });
         }
         let odd = rng.percent(50);
         let facts = (0..hosts).map(|_| {
@@ -205,7 +235,12 @@ impl Shape {
         });
         let facts = facts.collect();
         let mtu = rng.of(&[None, None, Some(1024), Some(256)]);
-        Self { seed, hosts, links, facts, mtu, ipv6: rng.percent(25), faults }
+        let ipv6 = rng.percent(25);
+        let wakes = [Wake::Polls, Wake::Polls, Wake::Waits, Wake::Cno];
+        let wakes = (0..hosts).map(|_| rng.of(&wakes)).collect();
+        let common = (0..hosts).map(|_| rng.percent(25)).collect();
+        let lent = (0..hosts).map(|_| rng.percent(15)).collect();
+        Self { seed, hosts, links, facts, wakes, common, lent, mtu, ipv6, faults }
     }
 }
 
@@ -225,13 +260,14 @@ enum Draw {
     Grant,
     Revoke,
     Status,
+    Resize,
     Datagram,
     Wait,
     Fault,
 }
 
 /// Each kind with its usual weight; a seed leaves some out and prefers others.
-const DRAWS: [(Draw, usize); 16] = [
+const DRAWS: [(Draw, usize); 17] = [
     (Draw::Send, 300),
     (Draw::Immediate, 60),
     (Draw::Write, 250),
@@ -245,6 +281,7 @@ const DRAWS: [(Draw, usize); 16] = [
     (Draw::Grant, 30),
     (Draw::Revoke, 20),
     (Draw::Status, 10),
+    (Draw::Resize, 6),
     (Draw::Datagram, 40),
     (Draw::Wait, 6),
     (Draw::Fault, 15),
@@ -356,6 +393,9 @@ impl Shape {
             }
             Draw::Revoke => Op::Revoke { link, side, slot: rng.below(GRANTS) },
             Draw::Status => Op::Status { link, side },
+            Draw::Resize => {
+                Op::Resize { link, side, which: rng.below(3), times: 1 + rng.below(4) as u32 }
+            }
             Draw::Datagram => {
                 let from = rng.below(self.hosts);
                 let to = (from + 1 + rng.below(self.hosts - 1)) % self.hosts;

@@ -68,18 +68,23 @@ impl Sim<'_> {
             What::SilentCommands(count) => {
                 known.commands.with(|list| list.extend((0..*count).map(|_| Verdict::NoEvent)));
             }
-            What::RefusedCommand(after) => {
+            What::RefusedCommand(after) | What::MutedCommand(after) => {
+                let verdict = match fault.what {
+                    What::MutedCommand(_) => Verdict::Mute,
+                    _ => Verdict::Refuse { status: 0x0f, syndrome: 0x00de_ad00 },
+                };
                 known.commands.with(|list| {
                     list.extend((0..*after).map(|_| Verdict::Run));
-                    list.push_back(Verdict::Refuse { status: 0x0f, syndrome: 0x00de_ad00 });
+                    list.push_back(verdict);
                 });
                 known.flaky = true;
-                self.excuse_all(host, "a refused command");
+                self.excuse_all(host, "a command that failed");
             }
             What::Pages(count) => known.slot.hca().request_pages(*count),
             What::Pause(time) => known.paused = known.paused.max(now + time),
             What::Jump(by) => {
                 self.time.clock().set(now + by);
+                self.hosts.iter_mut().for_each(|host| host.unseen = None);
             }
             What::Reopen => {
                 if known.adapter.is_some() && !known.lost {
@@ -99,6 +104,7 @@ impl Sim<'_> {
                 self.hosts[host].slot.hca().set_link(true);
             }
             Timer::Recover(host) => {
+                self.awake(host)?;
                 self.flushed(host)?;
                 return self.reopen(host);
             }

@@ -7,24 +7,22 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Mutex};
 
-use dat_core::{Ep, Evd, Ia, Instant, LmrParam, LmrTriplet, Pz, Srq, Storage};
-use dat_tests::host::inproc::{self, Memory, Slot};
-use dat_tests::laws::rng::Rng;
+use dat_core::{Cno, Ep, Evd, EvdWait, Ia, Instant, LmrParam, Pz, Srq, Storage};
+use dat_tests::host::inproc::{self, Slot};
 use dat_tests::pair::Driver;
 use dat_tests::session::Line;
-use hca_mlx5::dma::Buffer;
-use hca_mlx5::platform::Dma as _;
 use mlx5_model::host::Nanos;
 use mlx5_model::wire::Wire;
 use mlx5_model::wire::impair::Rates;
 use mlx5_model::wire::switch;
 use mlx5_model::{CommandHook, Config as Card, Hca, Verdict};
 
-use crate::faults::{Fault, US, What};
+use crate::faults::{Fault, What};
+use crate::memory::Memory;
 use crate::oracle::{
     Check, Conn, Datagram, End, Link, Phase, Pieces, Target, Violation, Waiting, violation,
 };
-use crate::script::{GRANTS, Op, PIECES, Shape, Step, WORDS};
+use crate::script::{GRANTS, Op, PIECES, Shape, Step, WORDS, Wake};
 use crate::trace::Trace;
 
 /// Storage of an adapter: 12 Endpoints, 40 Event Dispatchers, 64 LMRs, 64 DTOs each way.
@@ -43,8 +41,6 @@ pub const PLACES: usize = 60;
 pub const SHARED_LEN: usize = 1024;
 /// The header of a RoCEv2 packet at most.
 pub(crate) const HEADERS: u16 = 114;
-/// Virtual time at which a host looks again when there may be more.
-const TICK: Nanos = US;
 
 /// Commands of a host that are answered otherwise.
 #[derive(Clone, Debug, Default)]
@@ -60,6 +56,21 @@ impl CommandHook for Commands {
     fn command(&mut self, _: u64, _: u16, _: &[u8]) -> Verdict {
         self.with(VecDeque::pop_front).unwrap_or(Verdict::Run)
     }
+}
+
+/// What the events of an Event Dispatcher are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stream {
+    /// An end of a link; whether all of its events come there.
+    End(usize, usize, bool),
+    /// All ends of the host.
+    Ends,
+    /// Connection requests.
+    Requests,
+    /// Datagrams.
+    Datagrams,
+    /// Asynchronous errors.
+    Asynchronous,
 }
 
 /// Datagrams of a host.
@@ -83,8 +94,8 @@ pub struct Datagrams {
 pub struct Adapter<'s> {
     /// The adapter.
     pub ia: Ia<'s, Driver<'s>>,
-    /// The host's memory.
-    pub mem: Buffer<'s, Slot>,
+    /// The memory of its consumers.
+    pub mem: Memory<'s>,
     /// Its zone.
     pub pz: Pz,
     /// The registration of all of the memory for the host's own requests.
@@ -101,6 +112,10 @@ pub struct Adapter<'s> {
     pub datagrams: Datagrams,
     /// Connection requests to be answered later.
     pub waiting: Vec<Waiting>,
+    /// What all of its Event Dispatchers trigger.
+    pub cno: Option<Cno>,
+    /// The wait that is under way.
+    pub wait: Option<(EvdWait, Stream)>,
     /// Contents of the memory as they should be; what peers reach is checked elsewhere.
     pub image: Vec<u8>,
 }
@@ -129,6 +144,12 @@ pub struct Host<'s> {
     pub adapter: Option<Adapter<'s>>,
     /// Ends of links.
     pub ends: Vec<(usize, usize)>,
+    /// Its Event Dispatchers.
+    pub streams: Vec<(Evd, Stream)>,
+    /// How often it has waited.
+    pub turn: usize,
+    /// It sleeps, and since then its device has written something that it has not seen.
+    pub unseen: Option<Nanos>,
     /// Bytes of memory.
     pub size: usize,
     /// Where the memory of the Shared Receive Queue and of datagrams begins.
@@ -199,7 +220,14 @@ impl std::fmt::Debug for Sim<'_> {
 pub fn openings(shape: &Shape, steps: &[Step]) -> usize {
     let opens = |step: &&Step| {
         let Op::Fault(Fault { what, .. }) = &step.op else { return false };
-        matches!(what, What::Reset | What::Death(_) | What::Reopen | What::RefusedCommand(_))
+        matches!(
+            what,
+            What::Reset
+                | What::Death(_)
+                | What::Reopen
+                | What::RefusedCommand(_)
+                | What::MutedCommand(_)
+        )
     };
     2 * shape.hosts + 2 * steps.iter().filter(opens).count()
 }
@@ -218,7 +246,7 @@ pub fn plug(shape: &Shape, tap: Tap<'_>) -> (Arc<inproc::World>, Vec<(Slot, Line
         let mut card =
             Card { init_pages: Some(40), facts: shape.facts[n].clone(), seed, ..Card::default() };
         card.mac[5] = card.mac[5].wrapping_add(n as u8);
-        let memory = Memory { arena: 2048, firmware: 4096 };
+        let memory = inproc::Memory { arena: 2048, firmware: 4096 };
         let commands = Commands::default();
         let (plug, hook) = (line.clone(), commands.clone());
         let slot = Slot::plug(&time, memory, seed, |memory| {
@@ -247,6 +275,9 @@ impl<'s> Sim<'s> {
             commands: commands.clone(),
             adapter: None,
             ends: Vec::new(),
+            streams: Vec::new(),
+            turn: 0,
+            unseen: None,
             size: 0,
             base: [0; 3],
             paused: 0,
@@ -294,6 +325,8 @@ impl<'s> Sim<'s> {
                     target: Target::new(target),
                     grants: vec![None; GRANTS],
                     stale: VecDeque::new(),
+                    unbound: Vec::new(),
+                    lengths: [0; 3],
                     freed: Vec::new(),
                 }
             });
@@ -375,6 +408,8 @@ impl<'s> Sim<'s> {
         result: Result<T, E>,
     ) -> Result<Option<T>, Violation> {
         self.calls += 1;
+        // It looks once more before it sleeps.
+        self.hosts[host].dirty |= self.shape.wakes[host] != Wake::Polls;
         match result {
             Ok(value) => Ok(Some(value)),
             Err(error) if self.hosts[host].sick || self.hosts[host].flaky => {
@@ -439,102 +474,5 @@ impl<'s> Sim<'s> {
         };
         self.links[l].conns.push(Conn { excuse, ..Conn::default() });
         self.links[l].conns.len() - 1
-    }
-
-    // ---- time ----
-
-    /// Lets time pass until then, with every host driven.
-    pub fn run_until(&mut self, end: Nanos) -> Check {
-        loop {
-            let now = self.now();
-            let mut next = end;
-            for host in 0..self.hosts.len() {
-                next = next.min(self.drive(host, now)?);
-            }
-            while let Some(n) = self.timers.iter().position(|(time, _)| *time <= now) {
-                let (_, timer) = self.timers.remove(n);
-                self.expire(timer)?;
-            }
-            if self.now() >= end {
-                return Ok(());
-            }
-            if let Some(soonest) = self.timers.iter().map(|(time, _)| *time).min() {
-                next = next.min(soonest);
-            }
-            self.time.turn_by(next.saturating_sub(self.now()).max(TICK));
-        }
-    }
-
-    /// Drives one host; when it wants to be driven again.
-    fn drive(&mut self, host: usize, now: Nanos) -> Result<Nanos, Violation> {
-        let known = &mut self.hosts[host];
-        if known.paused > now {
-            return Ok(known.paused);
-        }
-        let Some(adapter) = &mut known.adapter else { return Ok(Nanos::MAX) };
-        let unseen = known.slot.views().unseen();
-        if known.dirty || unseen || known.due <= now {
-            let next = adapter.ia.advance(Instant::from_nanos(now));
-            known.dirty = next.work;
-            known.due = next.deadline.map_or(Nanos::MAX, Instant::as_nanos);
-            self.reap(host)?;
-        }
-        let known = &self.hosts[host];
-        Ok(if known.dirty { now + TICK } else { known.due })
-    }
-
-    // ---- memory ----
-
-    /// A segment of a host's own memory.
-    #[must_use]
-    pub fn segment(adapter: &Adapter<'_>, at: usize, len: usize) -> LmrTriplet {
-        LmrTriplet {
-            addr: adapter.lmr.region.addr + at as u64,
-            len: len as u32,
-            context: adapter.lmr.lmr_context,
-        }
-    }
-
-    /// Bytes of a host's memory as the device sees them.
-    #[must_use]
-    pub fn device_bytes(&self, host: usize, at: usize, len: usize) -> Vec<u8> {
-        let known = &self.hosts[host];
-        let mut bytes = vec![0; len];
-        let Some(adapter) = &known.adapter else { return bytes };
-        let start = (adapter.mem.addr() - inproc::ARENA) as usize + at;
-        let mut done = 0;
-        while done < len {
-            let Some((iova, run)) = known.slot.iova(start + done) else { break };
-            let part = run.min(len - done);
-            let _ = known.slot.views().read_dma(iova, &mut bytes[done..done + part]);
-            done += part;
-        }
-        bytes
-    }
-
-    /// New contents, which say where they belong.
-    #[must_use]
-    pub fn contents(&mut self, cookie: u64, len: usize) -> Vec<u8> {
-        let mut rng = Rng::new(self.shape.seed ^ cookie.wrapping_mul(0x2545_f491_4f6c_dd1d));
-        let mut bytes = Vec::with_capacity(len + 8);
-        while bytes.len() < len {
-            bytes.extend_from_slice(&rng.next().to_le_bytes());
-        }
-        bytes.truncate(len);
-        bytes
-    }
-
-    /// A host stores bytes into its own memory.
-    pub fn store(adapter: &mut Adapter<'_>, at: usize, bytes: &[u8]) {
-        adapter.mem.copy_in(at, bytes);
-        adapter.image[at..at + bytes.len()].copy_from_slice(bytes);
-    }
-
-    /// The memory is as it is: whatever was under way there has ended.
-    pub fn adopt(&mut self, host: usize, at: usize, len: usize) {
-        let bytes = self.device_bytes(host, at, len);
-        if let Some(adapter) = &mut self.hosts[host].adapter {
-            adapter.image[at..at + len].copy_from_slice(&bytes);
-        }
     }
 }

@@ -100,7 +100,7 @@ impl World {
 
     /// As [`World::turn`], with a shorter leap.
     pub fn turn_by(&self, leap: Nanos) {
-        let members = lock(&self.members).clone();
+        let members = lock(&self.members);
         let now = self.now();
         members.iter().for_each(|member| member.drain_stores());
         let next = members.iter().filter_map(|member| member.step(now)).min();
@@ -202,6 +202,16 @@ impl Slot {
         lock(&self.shared).insert(*name, span);
     }
 
+    /// Lends memory of a program to the device: so many zeroed bytes.
+    pub fn lend(&self, len: usize) -> Region {
+        lock(&self.views).lent.lend(len)
+    }
+
+    /// Takes memory back that was lent.
+    pub fn take_back(&self, region: Region) {
+        lock(&self.views).lent.take_back(region);
+    }
+
     /// The world it is in.
     #[must_use]
     pub fn world(&self) -> &Arc<World> {
@@ -263,8 +273,8 @@ impl Bar for Slot {
 }
 
 impl Lend for Slot {
-    fn lent(&self, _: Region) -> Option<u64> {
-        None
+    fn lent(&self, region: Region) -> Option<u64> {
+        lock(&self.views).lent.iova(region)
     }
 
     fn shared(&self, name: &[u8; 40]) -> Option<Region> {

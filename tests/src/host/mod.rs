@@ -2,6 +2,7 @@
 
 pub mod chosen;
 pub mod inproc;
+mod lent;
 mod notes;
 pub mod views;
 pub mod watched;

@@ -24,7 +24,7 @@
     reason = "memory for a device, even an emulated one, is reached through raw pointers"
 )]
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
 
@@ -33,11 +33,14 @@ use hca_mlx5::platform::{Reach, Span};
 use mlx5_model::host::{DmaError, HostMemory};
 
 use super::inproc::lock;
+use super::lent::Lent;
 
 /// Bytes of a page.
 pub const PAGE: usize = 4096;
 /// Pages that stay together in the device's address space.
 pub const RUN: usize = 64;
+/// Device page number of the arena's first page.
+const FIRST: u64 = 0x1_0000;
 
 /// A page of memory.
 #[derive(Clone, Copy, Debug)]
@@ -61,9 +64,11 @@ pub struct Views {
     writes: Vec<(usize, usize)>,
     /// Device page number of each arena page.
     table: Vec<u64>,
-    /// Arena page of each device page number.
-    reverse: HashMap<u64, usize>,
+    /// Arena page of each device page number, from [`FIRST`] on.
+    reverse: Vec<Option<usize>>,
     firmware: BTreeMap<u64, Option<Box<[u8; PAGE]>>>,
+    /// Memory of programs.
+    pub(super) lent: Lent,
     /// Free firmware pages.
     reserve: Vec<u64>,
     /// Accesses refused.
@@ -97,10 +102,13 @@ impl Views {
             .map(|page| {
                 let (run, rest) = (page / RUN, page % RUN);
                 let place = (runs - 1 - run) * (RUN + 3) + rest;
-                0x1_0000 + place as u64
+                FIRST + place as u64
             })
             .collect();
-        let reverse = table.iter().enumerate().map(|(page, &far)| (far, page)).collect();
+        let mut reverse = vec![None; runs * (RUN + 3)];
+        for (page, far) in table.iter().enumerate() {
+            reverse[(far - FIRST) as usize] = Some(page);
+        }
         let mut memory = vec![Page([0; PAGE]); pages];
         let base = NonNull::new(memory.as_mut_ptr()).expect("a vector's pointer").cast();
         Self {
@@ -114,6 +122,7 @@ impl Views {
             table,
             reverse,
             firmware: BTreeMap::new(),
+            lent: Lent::default(),
             reserve: (0..reserve as u64).rev().map(|n| (0x80_0000 + n) << 12).collect(),
             refused: 0,
             spans: BTreeMap::new(),
@@ -230,6 +239,14 @@ impl Views {
         self.acquire();
     }
 
+    /// Memory that a program has lent, as the program sees it.
+    ///
+    /// # Panics
+    /// Where nothing is lent.
+    pub fn lent_at(&mut self, addr: u64, len: usize) -> &mut [u8] {
+        self.lent.near(addr, len).expect("memory that was lent")
+    }
+
     /// Whether the device has written what the CPU does not see yet.
     #[must_use]
     pub const fn unseen(&self) -> bool {
@@ -268,7 +285,7 @@ impl Views {
 
     /// All CPU stores so far become visible to the device.
     pub fn release(&mut self) {
-        for (at, len) in std::mem::take(&mut self.stores) {
+        for (at, len) in self.stores.drain(..) {
             self.cpu.read_bytes(at, &mut self.device[at..at + len]);
         }
     }
@@ -283,7 +300,7 @@ impl Views {
 
     /// All device writes so far become visible to the CPU.
     pub fn acquire(&mut self) {
-        for (at, len) in std::mem::take(&mut self.writes) {
+        for (at, len) in self.writes.drain(..) {
             // Where the CPU has stored meanwhile and not released, its own store stands.
             if self.stores.iter().any(|&(own, size)| own < at + len && at < own + size) {
                 for byte in at..at + len {
@@ -316,10 +333,13 @@ impl Views {
             };
             let within = (at & 0xfff) as usize;
             let part = (PAGE - within).min(len - done);
-            let place = if let Some(&page) = self.reverse.get(&(at >> 12)) {
+            let number = (at >> 12).wrapping_sub(FIRST) as usize;
+            let place = if let Some(&Some(page)) = self.reverse.get(number) {
                 Place::Arena(page * PAGE + within)
             } else if self.firmware.contains_key(&(at >> 12)) {
                 Place::Firmware(at >> 12, within)
+            } else if self.lent.far(at, part).is_some() {
+                Place::Lent(at)
             } else {
                 self.refused += 1;
                 return Err(DmaError::Refused(at));
@@ -382,6 +402,7 @@ impl HostMemory for Shared {
 enum Place {
     Arena(usize),
     Firmware(u64, usize),
+    Lent(u64),
 }
 
 /// As the device sees it.
@@ -399,6 +420,11 @@ impl Views {
                     Some(Some(bytes)) => to.copy_from_slice(&bytes[within..within + part]),
                     Some(None) | None => to.fill(0),
                 },
+                Place::Lent(at) => {
+                    if let Some(bytes) = views.lent.far(at, part) {
+                        to.copy_from_slice(bytes);
+                    }
+                }
             }
         })
     }
@@ -414,6 +440,11 @@ impl Views {
                 Place::Arena(at) => {
                     views.device[at..at + part].copy_from_slice(from);
                     views.writes.push((at, part));
+                }
+                Place::Lent(at) => {
+                    if let Some(bytes) = views.lent.far(at, part) {
+                        bytes.copy_from_slice(from);
+                    }
                 }
                 Place::Firmware(page, within) => {
                     if let Some(bytes) = views.firmware.get_mut(&page) {

@@ -15,6 +15,8 @@
 //! call of the progress engine that the program chose to make. What an episode polls while it waits
 //! for an end is not counted.
 
+use dat_core::{Ep, Event};
+
 pub mod liveness;
 pub mod rng;
 pub mod run;
@@ -35,8 +37,26 @@ pub struct Violation {
 pub type Check = Result<(), Violation>;
 
 /// A violation of `rule`.
-pub(crate) fn violation<T>(rule: &'static str, text: impl Into<String>) -> Result<T, Violation> {
+pub fn violation<T>(rule: &'static str, text: impl Into<String>) -> Result<T, Violation> {
     Err(Violation { rule, text: text.into() })
+}
+
+/// The Endpoint of an event that begins or ends a connection.
+#[must_use]
+pub const fn connection_of(event: &Event) -> Option<Ep> {
+    if let Event::Established(ep)
+    | Event::PeerRejected(ep)
+    | Event::NonPeerRejected(ep)
+    | Event::AcceptCompletionError(ep)
+    | Event::Disconnected(ep)
+    | Event::Broken(ep)
+    | Event::TimedOut(ep)
+    | Event::Unreachable(ep) = event
+    {
+        Some(*ep)
+    } else {
+        None
+    }
 }
 
 /// Parameters of an episode.

@@ -1,21 +1,19 @@
 //! Writes and compiles the instrumented copy of a workspace, and drops mutants that do not compile.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 use cargo_metadata::Message;
 use cargo_metadata::diagnostic::{Diagnostic, DiagnosticLevel, DiagnosticSpan};
 
+use super::copy::{SWITCH, add_switch, files, sync};
 use super::names::{LeftOut, Names, names};
 use super::sites::{Change, Sites, sites};
 use super::splice::{Mark, splice};
 
-/// The module that is added to the innermost crate.
-const SWITCH: &str = include_str!("switch.rs");
 /// Largest number of builds until all remaining mutants compile.
 const ROUNDS: usize = 60;
 
@@ -76,44 +74,6 @@ fn is_test(name: &str) -> bool {
     let last = name.rsplit('/').next().unwrap_or(name);
     ["/tests/", "/testing/", "/scripted"].iter().any(|part| name.contains(part))
         || last.ends_with("tests.rs")
-}
-
-/// Returns all files of a workspace by name, except build results.
-fn files(root: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
-    let mut found = BTreeMap::new();
-    let mut folders = vec![root.to_path_buf()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).with_context(|| format!("{}", folder.display()))? {
-            let path = entry?.path();
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            if path.is_dir() {
-                if name != "target" && name != ".git" {
-                    folders.push(path);
-                }
-            } else {
-                let name = path.strip_prefix(root)?.to_string_lossy().into_owned();
-                found.insert(name, fs::read(&path)?);
-            }
-        }
-    }
-    Ok(found)
-}
-
-/// Makes the folder contain exactly these files. Unchanged files keep their modification time.
-fn sync(to: &Path, wanted: &BTreeMap<String, Vec<u8>>) -> Result<()> {
-    fs::create_dir_all(to)?;
-    let have = files(to)?;
-    for name in have.keys().filter(|name| !wanted.contains_key(*name)) {
-        fs::remove_file(to.join(name))?;
-    }
-    for (name, bytes) in wanted {
-        if have.get(name) != Some(bytes) {
-            let path = to.join(name);
-            fs::create_dir_all(path.parent().context("a file without a folder")?)?;
-            fs::write(path, bytes)?;
-        }
-    }
-    Ok(())
 }
 
 /// Chooses the mutants to compile in, among all that compile.
@@ -232,9 +192,7 @@ impl Copy<'_> {
             self.marks.insert(file.clone(), (spliced.marks, spliced.functions));
         }
         let folder = &self.tree.sources.first().context("no source")?.folder;
-        wanted.insert(format!("{folder}mutants.rs"), SWITCH.into());
-        let front = wanted.get_mut(&format!("{folder}lib.rs")).context("no lib.rs")?;
-        front.extend_from_slice(b"\n#[doc(hidden)]\npub mod mutants;\n");
+        add_switch(&mut wanted, folder)?;
         sync(&self.tree.to, &wanted)
     }
 

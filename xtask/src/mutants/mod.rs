@@ -6,6 +6,7 @@
 //! docs/generated/mutants.md.
 
 mod build;
+pub(crate) mod copy;
 mod names;
 mod page;
 mod runner;

@@ -165,6 +165,7 @@ impl<W: Wire> Impaired<W> {
                 scripted = scripted.or(strikes.then_some(rule.fault));
             }
         }
+        self.rules.retain(|rule| rule.seen < rule.nth.saturating_add(rule.times));
         if scripted.is_some() {
             return scripted;
         }

@@ -4,7 +4,7 @@ use dat_core::{AsyncEvent, DatReturn, DtoOperation, DtoStatus, Ep, Event};
 
 use super::state::{Kind, Posted, Program};
 use crate::conformance::Side;
-use crate::laws::{Check, Violation, violation};
+use crate::laws::{Check, Violation, connection_of, violation};
 
 /// The end index in cookies of receives of a Shared Receive Queue.
 pub(super) const SHARED: u64 = 0xff;
@@ -78,13 +78,6 @@ impl<S: Side> Program<'_, '_, S> {
                 violation("software", format!("side {side}: {number}, not {first:?}"))
             }
             Event::Established(ep) => self.established(side, queue, ep),
-            Event::PeerRejected(ep)
-            | Event::NonPeerRejected(ep)
-            | Event::AcceptCompletionError(ep)
-            | Event::Disconnected(ep)
-            | Event::Broken(ep)
-            | Event::TimedOut(ep)
-            | Event::Unreachable(ep) => self.terminal(side, queue, ep, event),
             Event::Async(AsyncEvent::EvdOverflow(evd)) => {
                 let mut queues = self.sides[side].queues.iter();
                 if queues.any(|queue| queue.evd == evd && queue.crowded) {
@@ -93,7 +86,10 @@ impl<S: Side> Program<'_, '_, S> {
                 violation("overflow", format!("side {side}: overflow of {evd:?}"))
             }
             Event::Async(_) => Ok(()),
-            other => violation("event", format!("side {side}: {other:?}")),
+            other => match connection_of(&other) {
+                Some(ep) => self.terminal(side, queue, ep, other),
+                None => violation("event", format!("side {side}: {other:?}")),
+            },
         }
     }
 
