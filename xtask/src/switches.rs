@@ -141,7 +141,7 @@ const fn is_failure(outcome: &Outcome) -> bool {
 /// Builds the test program and returns its path.
 fn build() -> Result<PathBuf> {
     let mut cargo = run::cargo();
-    cargo.args(["test", "--no-run", "-p", "dat-suite", "--test", "model"]);
+    cargo.args(["test", "--no-run", "--profile", "sim", "-p", "dat-suite", "--test", "model"]);
     cargo.args(["--message-format", "json"]);
     let out = run::capture(cargo)?;
     for message in Message::parse_stream(out.as_bytes()) {
