@@ -20,7 +20,7 @@ use mlx5_model::{CommandHook, Config as Card, Hca, Verdict};
 use crate::faults::{Fault, What};
 use crate::memory::Memory;
 use crate::oracle::{
-    Check, Conn, Datagram, End, Link, Phase, Pieces, Target, Violation, Waiting, violation,
+    Conn, Datagram, End, Link, Phase, Pieces, Target, Violation, Waiting, violation,
 };
 use crate::script::{GRANTS, Op, PIECES, Shape, Step, WORDS, Wake};
 use crate::trace::Trace;
