@@ -309,7 +309,10 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
             network.fail(fault);
             return None;
         }
-        self.qps.has(qpn).then_some(Notice::QpError(Qp { number: qpn }, fault))
+        // Events come late, in no order with commands: the failure may be that of a connection
+        // which a reset has ended.
+        let failed = self.qps.has(qpn) && qp::failed(&mut self.device, Qpn(qpn));
+        failed.then_some(Notice::QpError(Qp { number: qpn }, fault))
     }
 }
 

@@ -53,6 +53,17 @@ pub struct Stage {
 pub type Wrap<'a> = &'a mut dyn FnMut(usize, Box<dyn Wire + Send>) -> Box<dyn Wire + Send>;
 
 impl Stage {
+    /// Two cards with these open facts.
+    ///
+    /// # Panics
+    /// If one does not exist.
+    #[must_use]
+    pub fn of(facts: &str) -> Self {
+        let facts = facts.parse().unwrap_or_else(|error| panic!("{facts}: {error}"));
+        let card = Card { facts, ..Card::default() };
+        Self { cards: [card.clone(), card], ..Self::default() }
+    }
+
     /// The address of a side.
     #[must_use]
     pub fn address(&self, side: usize) -> IpAddr {

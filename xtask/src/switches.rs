@@ -50,9 +50,13 @@ const REFUSED: &[(&str, &str)] = &[
     ("cqe-version=0", "completions do not carry the caller's index"),
     ("port-type=infiniband", "LINK_TYPE"),
     ("roce-version=1", "roce_version"),
+    ("umr-indirect-mkey-disabled=1", "umr_indirect_mkey_disabled"),
 ];
-/// Settings that exclude each other: with both nothing can work, and neither is to blame.
-const EXCLUDE: &[(&str, &str)] = &[("grh-checksum", "cqe-l3-type")];
+/// Settings that exclude each other: with both nothing can work, and neither is to blame. Something
+/// has to say which header stands before a datagram; a firmware that holds a command back until it
+/// has pages has to ask for them by an event.
+const EXCLUDE: &[(&str, &str)] =
+    &[("grh-checksum=", "cqe-l3-type="), ("shortage=stall", "page-event=polled")];
 /// Longest run: it ends in a few seconds.
 const LIMIT: Duration = Duration::from_secs(180);
 
@@ -137,7 +141,7 @@ const fn is_failure(outcome: &Outcome) -> bool {
 /// Builds the test program and returns its path.
 fn build() -> Result<PathBuf> {
     let mut cargo = run::cargo();
-    cargo.args(["test", "--no-run", "-p", "dat-suite", "--test", "model"]);
+    cargo.args(["test", "--no-run", "--profile", "sim", "-p", "dat-suite", "--test", "model"]);
     cargo.args(["--message-format", "json"]);
     let out = run::capture(cargo)?;
     for message in Message::parse_stream(out.as_bytes()) {
@@ -196,7 +200,7 @@ fn runs(facts: &BTreeMap<String, Vec<String>>, cards: &[String], options: &Optio
 }
 
 fn excluded(run: &Run) -> bool {
-    let has = |fact: &str| run.facts.iter().any(|own| own.split('=').next() == Some(fact));
+    let has = |fact: &str| run.facts.iter().any(|own| own.starts_with(fact));
     EXCLUDE.iter().any(|(one, other)| has(one) && has(other))
 }
 

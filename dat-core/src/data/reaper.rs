@@ -904,9 +904,14 @@ fn complete_follower(
 
 /// Leaves word for the control half.
 pub(crate) fn tell(shared: &Shared<'_>, index: u32, ep: &EpShared, trouble: Trouble) {
-    // The first cause counts; what follows from it is noise.
-    let _ =
-        ep.poster.trouble.compare_exchange(0, trouble.word(), Ordering::AcqRel, Ordering::Relaxed);
+    // The first cause counts. What is flushed follows from one, and may complete before it on the
+    // other queue.
+    let replaces = |known| match Trouble::from_word(known) {
+        None => Some(trouble.word()),
+        Some(known) if known.is_flush() && trouble.is_a_cause() => Some(trouble.word()),
+        Some(_) => None,
+    };
+    let _ = ep.poster.trouble.fetch_update(Ordering::AcqRel, Ordering::Relaxed, replaces);
     shared.work.push(index, &ep.poster.work);
 }
 

@@ -158,8 +158,3 @@ impl<P: Provider> fmt::Debug for Upcall<P> {
         write!(f, "Upcall({:#x})", self.instance)
     }
 }
-
-/// `MODEL_NOT_SUPPORTED` for what the adapter does not have.
-pub(crate) const fn offered(part: bool) -> Result<(), Error> {
-    if part { Ok(()) } else { Err(Error::new(DatType::ModelNotSupported, DatSubtype::None)) }
-}

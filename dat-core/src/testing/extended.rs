@@ -2,7 +2,6 @@
 
 use core::net::IpAddr;
 
-use crate::api::ep::create_ud::GRH_LEN;
 use crate::provider::Atomic;
 use crate::provider::Destination;
 use crate::provider::Segment;
@@ -19,8 +18,8 @@ use crate::testing::keys::length;
 use crate::types::completion::Arrived;
 use crate::types::completion::Direction;
 use crate::types::completion::Extra;
-use crate::types::completion::NetworkHeader;
 use crate::types::completion::Status;
+use crate::types::completion::{GRH_LEN, NetworkHeader};
 use crate::types::flags::Access;
 
 impl Memory {

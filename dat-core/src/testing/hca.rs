@@ -118,6 +118,12 @@ impl LoopHca<'_> {
             .ok_or_else(|| full("mr_create"))
     }
 
+    fn requests_edit_keys(&self, step: &'static str) -> Result<(), Fault> {
+        self.fabric.step(step)?;
+        let none = fault!(Unsupported, step, "this port has no memory windows");
+        if self.limits.windows { Ok(()) } else { Err(none) }
+    }
+
     fn add_window(&mut self, pd: Pd, kind: Kind) -> Result<Mw, Fault> {
         self.with(|port| port.add_key(Key::closed(pd, kind)))
             .map(|rkey| Mw { rkey })
@@ -230,7 +236,7 @@ impl<'f> Provider for LoopHca<'f> {
     }
 
     fn mr_allocate(&mut self, pd: Pd, pages: u32) -> Result<Mr, Fault> {
-        self.fabric.step("mr_create")?;
+        self.requests_edit_keys("mr_create")?;
         let fits = pages as usize <= PAGES;
         self.add_region(fits.then(|| Key::closed(pd, Kind::Registered)))
     }
@@ -269,15 +275,12 @@ impl<'f> Provider for LoopHca<'f> {
     }
 
     fn mw_create(&mut self, pd: Pd) -> Result<Mw, Fault> {
-        self.fabric.step("mw_create")?;
-        if !self.limits.windows {
-            return Err(fault!(Unsupported, "mw_create", "this port has no memory windows"));
-        }
+        self.requests_edit_keys("mw_create")?;
         self.add_window(pd, Kind::Window)
     }
 
     fn mw_create_for_qp(&mut self, pd: Pd) -> Result<Mw, Fault> {
-        self.fabric.step("mw_create")?;
+        self.requests_edit_keys("mw_create")?;
         self.add_window(pd, Kind::OwnWindow)
     }
 

@@ -1,5 +1,14 @@
 //! What a provider reads from a completion queue.
 
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Bytes in front of every datagram that was received: the IPv6 header of its packet, or at their
+/// end the IPv4 header.
+pub const GRH_LEN: usize = 40;
+
+/// IP protocol number of UDP, which RoCEv2 is.
+const UDP: u8 = 17;
+
 /// Which queue a completion belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
@@ -106,4 +115,63 @@ pub enum NetworkHeader {
     V4,
     /// IPv6.
     V6,
+}
+
+impl NetworkHeader {
+    /// Who sent the datagram before which the device left these bytes: a host's address, or `None`
+    /// if they are no header of a packet.
+    ///
+    /// Where the device does not say of which kind the header is, one of IPv4 shows by its
+    /// checksum.
+    #[must_use]
+    pub fn sender(self, area: &[u8; GRH_LEN]) -> Option<IpAddr> {
+        let (_, v4) = area.split_last_chunk::<20>()?;
+        // Without options, or the header would not fit.
+        let shows =
+            matches!(*v4, [0x45, _, _, _, _, _, _, _, _, UDP, ..]) && checksum(v4) == 0xffff;
+        if self == Self::V4 || self == Self::Unsaid && shows {
+            let from = Ipv4Addr::from(*v4.get(12..)?.first_chunk::<4>()?);
+            let host = !(from.is_unspecified() || from.is_multicast() || from.is_broadcast());
+            return host.then_some(IpAddr::V4(from));
+        }
+        let [first, _, _, _, _, _, next, _, rest @ ..] = area;
+        if self == Self::V6 || first >> 4 == 6 && *next == UDP {
+            let from = Ipv6Addr::from(*rest.first_chunk::<16>()?);
+            return (!from.is_unspecified() && !from.is_multicast()).then_some(IpAddr::V6(from));
+        }
+        None
+    }
+}
+
+/// The ones' complement sum of a header: of a sound one the first fold is all ones already.
+fn checksum(header: &[u8; 20]) -> u32 {
+    let (words, _) = header.as_chunks::<2>();
+    let sum: u32 = words.iter().map(|word| u32::from(u16::from_be_bytes(*word))).sum();
+    (sum & 0xffff) + (sum >> 16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sender_is_in_the_header() {
+        let (said, unsaid) = (NetworkHeader::V4, NetworkHeader::Unsaid);
+        let mut header = [0; GRH_LEN];
+        assert_eq!(unsaid.sender(&header), None);
+        #[rustfmt::skip]
+        header[20..].copy_from_slice(&[
+            0x45, 0, 0, 0x54, 0, 0, 0x40, 0, 64, 17, 0xab, 0x45, 192, 168, 7, 1, 192, 168, 7, 2,
+        ]);
+        assert_eq!(unsaid.sender(&header), Some("192.168.7.1".parse().unwrap()));
+        header[32] = 193;
+        assert_eq!(unsaid.sender(&header), None, "the checksum is wrong");
+        assert_eq!(said.sender(&header), Some("193.168.7.1".parse().unwrap()));
+        let mut header = [0; GRH_LEN];
+        (header[0], header[6]) = (0x60, 17);
+        header[8..24].copy_from_slice(&"fd00::7:1".parse::<Ipv6Addr>().unwrap().octets());
+        assert_eq!(unsaid.sender(&header), Some("fd00::7:1".parse().unwrap()));
+        header[0] = 0x40;
+        assert_eq!(unsaid.sender(&header), None);
+    }
 }

@@ -239,8 +239,8 @@ impl<'p, P: Platform> Device<'p, P> {
     /// and `op_mod`, carries both through the mailboxes and turns a status other than 0 into a
     /// fault about the object of that number (0 if there is none yet).
     ///
-    /// A firmware that is out of memory says so and asks for pages by an event at the same time: if
-    /// one has come, it is answered and the command tried once more.
+    /// A firmware that is out of memory says so and asks for pages by an event, which may come a
+    /// little later, or by what QUERY_PAGES says: it gets them, and the command is tried once more.
     ///
     /// A command that does not come back ends the device: every later one fails at once. Otherwise
     /// each step of undoing what was made would wait for a deadline of its own, for hours where
@@ -259,9 +259,9 @@ impl<'p, P: Platform> Device<'p, P> {
             && op != Opcode::ManagePages
         {
             self.feed();
-            // Its request may never come as an event.
             if self.pages.given() == held && op != Opcode::QueryPages {
                 let _ = self.satisfy(Need::Regular);
+                self.await_request(held);
             }
             // What it asked for may have come while it waited.
             if self.pages.given() > held {
@@ -301,6 +301,20 @@ impl<'p, P: Platform> Device<'p, P> {
             self.queue.relax();
         }
         self.queue.finish(&flight, output)
+    }
+
+    /// Waits until the firmware has asked for pages by an event and holds more than `held`; not
+    /// long, as it may lack something else.
+    fn await_request(&mut self, held: u32) {
+        let end = health::clock(self.platform) + work::PAGE_EVENT;
+        while self.stage == Stage::Running
+            && self.pages.given() <= held
+            && !self.lost()
+            && health::clock(self.platform) < end
+        {
+            self.queue.relax();
+            self.feed();
+        }
     }
 
     /// A command without `op_mod` and with a 16-byte answer, about object `number`: most of them.

@@ -33,8 +33,8 @@ pub(crate) const BATCH: usize = 512;
 
 /// A take is given up after so long without a single page, and [`EMPTY_ANSWERS`].
 const NO_PROGRESS: Duration = Duration::from_secs(5);
-/// However many come, the take of a teardown ends after so long: a firmware that lets go of one page
-/// at a time must not hold the caller for hours.
+/// However many come, the take of a teardown ends after so long, and [`NO_PROGRESS`] more for each
+/// batch: a firmware that lets go of one page at a time must not hold the caller for hours.
 const WHOLE_TAKE: Duration = Duration::from_secs(120);
 /// Empty answers in a row before a take is given up for want of progress: one command of real
 /// firmware may take seconds by itself, so that time alone would stop a firmware that is only slow.
@@ -143,8 +143,10 @@ impl<P: Platform> Device<'_, P> {
 
     /// Takes back all that was given.
     pub(crate) fn take_all_pages(&mut self) -> Result<(), Fault> {
-        let end = health::clock(self.platform) + WHOLE_TAKE;
-        self.take_pages(self.pages.given, end)
+        let given = self.pages.given;
+        let batches = given / u32::try_from(BATCH).unwrap_or(1);
+        let end = health::clock(self.platform) + WHOLE_TAKE + NO_PROGRESS * batches;
+        self.take_pages(given, end)
     }
 
     /// Takes `count` pages back, waiting as long as some come, and no longer than to `end`.

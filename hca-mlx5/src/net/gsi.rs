@@ -13,15 +13,13 @@
 //! connection manager's to repeat. It knows nothing of what is inside a MAD.
 
 use core::fmt;
-use core::net::IpAddr;
 
-use dat_core::Instant;
 use dat_core::fault;
 use dat_core::provider::{
     Access, Completion, CompletionQueue as _, Fault, MadIn, NetworkHeader, Path, PostFlags,
     RecvQueue as _, Region, Segment, Status,
 };
-use smoltcp::wire::{IpProtocol, Ipv4Packet, Ipv6Packet};
+use dat_core::{GRH_LEN, Instant};
 
 use crate::data::send::Doorbell;
 use crate::data::{Cq, Rq, Sq, address_vector, work};
@@ -36,8 +34,6 @@ use crate::verbs::qp::{self, GSI_QKEY, QpObject, QpSpec, Service};
 const MAD: usize = 256;
 /// The same, as segments carry it.
 const MAD_LEN: u32 = 256;
-/// Bytes the device leaves before it.
-const GRH: usize = 40;
 /// Receives posted: what peers that make and end many connections send before the host looks. A
 /// datagram that finds none is lost, and its sender waits for seconds before it asks again. A power
 /// of two: a receive's buffer is its token modulo this.
@@ -46,7 +42,8 @@ const RECEIVES: u16 = 512;
 const SENDS: u16 = 64;
 /// Byte count that a good receive completion must report.
 const RECEIVED: u32 = 40 + 256;
-const _: () = assert!(GRH + MAD == RECEIVED as usize && MAD == MAD_LEN as usize, "lengths differ");
+const _: () =
+    assert!(GRH_LEN + MAD == RECEIVED as usize && MAD == MAD_LEN as usize, "lengths differ");
 /// Spacing of receive buffers: header and MAD, up to a whole number of cache lines.
 const RECEIVE_STRIDE: usize = 320;
 /// Where the send buffers start.
@@ -270,7 +267,7 @@ impl<'p, P: Platform> Gsi<'p, P> {
 
     /// Where the device leaves network headers: an area before each receive buffer's MAD.
     pub(crate) fn headers(&self) -> impl Iterator<Item = Span> + '_ {
-        let area = |slot| Span { offset: self.receive_buffer(slot), len: GRH };
+        let area = |slot| Span { offset: self.receive_buffer(slot), len: GRH_LEN };
         (0..RECEIVES).map(area)
     }
 
@@ -379,11 +376,11 @@ impl<'p, P: Platform> Gsi<'p, P> {
             return None;
         }
         let offset = self.receive_buffer(slot);
-        let mut grh = [0; GRH];
+        let mut grh = [0; GRH_LEN];
         self.platform.memory().read_bytes(offset, &mut grh);
-        let from = source(&grh, network)?;
+        let from = network.sender(&grh)?;
         let mut mad = [0; MAD];
-        self.platform.memory().read_bytes(offset.wrapping_add(GRH), &mut mad);
+        self.platform.memory().read_bytes(offset.wrapping_add(GRH_LEN), &mut mad);
         Some(MadIn { from, mad })
     }
 
@@ -428,37 +425,6 @@ const fn address(offset: usize) -> u64 {
 fn failure(completion: &Completion) -> Fault {
     fault!(BadState, "QP1", "a datagram completed in error")
         .with_answer(completion.syndrome, completion.vendor.into())
-}
-
-/// Returns the sender of the packet whose network header the device left in `grh`. If the device does
-/// not say of which kind it is, an IPv4 header shows by its checksum; what else may stand there is
-/// not known of every card.
-fn source(grh: &[u8; GRH], network: NetworkHeader) -> Option<IpAddr> {
-    let (_, last) = grh.split_last_chunk::<20>()?;
-    let v4 = Ipv4Packet::new_unchecked(last);
-    let is_v4 = match network {
-        NetworkHeader::V4 => true,
-        NetworkHeader::V6 => false,
-        // Without options, or the checksum would reach beyond the area.
-        NetworkHeader::Unsaid => {
-            v4.version() == 4
-                && v4.header_len() == 20
-                && v4.next_header() == IpProtocol::Udp
-                && v4.verify_checksum()
-        }
-    };
-    if is_v4 {
-        let from = v4.src_addr();
-        let sender = !(from.is_unspecified() || from.is_multicast() || from.is_broadcast());
-        return sender.then_some(IpAddr::V4(from));
-    }
-    let v6 = Ipv6Packet::new_unchecked(grh);
-    let is_v6 = v6.version() == 6 && v6.next_header() == IpProtocol::Udp;
-    if network == NetworkHeader::V6 || is_v6 {
-        let from = v6.src_addr();
-        return (!from.is_unspecified() && !from.is_multicast()).then_some(IpAddr::V6(from));
-    }
-    None
 }
 
 #[cfg(test)]

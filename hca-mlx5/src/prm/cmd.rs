@@ -80,6 +80,7 @@ opcodes! {
     Rtr2RtsQp = 0x504, QP, "RTR2RTS_QP";
     ToErrQp = 0x507, QP, "2ERR_QP";
     ToRstQp = 0x50a, QP, "2RST_QP";
+    QueryQp = 0x50b, QP, "QUERY_QP";
     QueryVportState = 0x750, PORT, "QUERY_VPORT_STATE";
     ModifyVportState = 0x751, NONE, "MODIFY_VPORT_STATE";
     QueryNicVportContext = 0x754, NONE, "QUERY_NIC_VPORT_CONTEXT";

@@ -15,6 +15,10 @@ pub struct Qpn(pub u32);
 pub const CONTEXT_AT: usize = 0x18;
 /// Length of a transition's input.
 pub const TRANSITION: usize = 272;
+/// Length of a QUERY_QP output without page addresses.
+pub const QUERY_OUT: usize = 272;
+/// [`QpContext::state`]: Error.
+pub const STATE_ERR: u8 = 6;
 /// Offset of the primary address path in the context.
 pub const PRIMARY_PATH_AT: usize = 0x18;
 

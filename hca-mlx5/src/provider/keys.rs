@@ -238,6 +238,7 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
     }
 
     pub(crate) fn allocate_region(&mut self, pd: Pd, pages: u32) -> Result<Mr, Fault> {
+        self.requests_edit_keys()?;
         self.room_for(pd, 2)?;
         if pages > mkey::MAX_REGISTERED {
             return Err(fault!(
@@ -341,16 +342,19 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
         self.drop_key(&entry, mr.rkey)
     }
 
+    /// Whether work requests may edit keys: a bind does, and a fast registration.
+    fn requests_edit_keys(&self) -> Result<(), Fault> {
+        let cause = match (self.limits.windows, self.device.caps().general.imaicl()) {
+            (true, _) => return Ok(()),
+            (false, false) => "the device has no memory windows: imaicl is 0",
+            (false, true) => "requests may not edit such keys: umr_indirect_mkey_disabled is 1",
+        };
+        Err(fault!(Unsupported, "CREATE_MKEY", cause, "do without: the limits say so too"))
+    }
+
     pub(crate) fn create_window(&mut self, pd: Pd, kind: KeyKind) -> Result<Mw, Fault> {
         self.known_pd(Opcode::CreateMkey, pd)?;
-        if !self.limits.windows {
-            return Err(fault!(
-                Unsupported,
-                "CREATE_MKEY",
-                "this device or its firmware has no memory windows",
-                "do without: the limits say so too"
-            ));
-        }
+        self.requests_edit_keys()?;
         self.room_for(pd, 1)?;
         let key = window::create(&mut self.device, pd.0, kind == KeyKind::OwnWindow)?;
         self.enter_key(key, kind, pd, None, None)?;

@@ -801,6 +801,9 @@ fn events_become_notices_of_known_objects() {
     let NewQp { qp, .. } = hca.qp_create(&init(pd, cq)).unwrap();
     let qpn = qp.number;
     let lost = dat_core::fault!(Gone, "health", "test");
+    // What is no longer in Error is what a reset has mended since.
+    assert!(hca.translate(Event::Qp { qpn, what: QpEvent::AccessError }, NOW).is_none());
+    p.refuse(Opcode::QueryQp, 4, 0);
     for event in [
         Event::Completion { cqn: cq.0 },
         Event::Completion { cqn: 0x999 },

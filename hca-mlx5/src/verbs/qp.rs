@@ -22,7 +22,8 @@ use crate::prm::cq::Cqn;
 use crate::prm::gid::Gid;
 use crate::prm::qp::{
     ATOMIC_IB, AddressPath, CONTEXT_AT, INDEX_IS_QPN, LOG_ACK_REQ_FREQ, LOG_DATAGRAM, LOG_MSG_MAX,
-    PM_MIGRATED, PRIMARY_PATH_AT, QpContext, Qpn, RQ_SHARED, ST_GSI, ST_RC, ST_UD, TRANSITION,
+    PM_MIGRATED, PRIMARY_PATH_AT, QUERY_OUT, QpContext, Qpn, RQ_SHARED, ST_GSI, ST_RC, ST_UD,
+    STATE_ERR, TRANSITION,
 };
 use crate::verbs::memory;
 use crate::verbs::memory::Pages;
@@ -291,6 +292,15 @@ fn start_datagrams<P: Platform>(
 /// Takes a queue pair of any kind to Reset.
 pub(crate) fn reset<P: Platform>(device: &mut Device<'_, P>, qpn: Qpn) -> Result<(), Fault> {
     short(device, Opcode::ToRstQp, qpn)
+}
+
+/// Whether a queue pair is in Error; also if the device does not say.
+pub(crate) fn failed<P: Platform>(device: &mut Device<'_, P>, qpn: Qpn) -> bool {
+    let mut input = InputHead::new();
+    input.set_number(qpn.0);
+    let mut output = [0; QUERY_OUT];
+    let said = device.exec(Opcode::QueryQp, 0, qpn.0, &mut input.0, &mut output);
+    said.is_err() || QpContext(At::<_, CONTEXT_AT>(&output)).state() == STATE_ERR
 }
 
 /// Destroys a queue pair in any state. Its memory goes back to the arena only if the device let go

@@ -5,12 +5,12 @@ use crate::caps::Caps;
 use crate::cmd::{CommandHook, CommandQueue, Refusal, engine};
 use crate::config::Config;
 use crate::congestion::Congestion;
-use crate::eq::{Event, EventQueues};
+use crate::eq::{Event, EventQueues, kind};
 use crate::facts::OpenFact;
 use crate::host::{DmaError, HostMemory, Nanos};
 use crate::link::Link;
 use crate::numbers::Ids;
-use crate::objects::Objects;
+use crate::objects::{self, Objects};
 use crate::pages::Pages;
 use crate::reg_access::PortRegisters;
 use crate::regs::{ConfigSpace, Msix, Registers, UarLatch};
@@ -18,6 +18,7 @@ use crate::replay::Recording;
 use crate::roce::RoceTable;
 use crate::stats::Stats;
 use crate::traffic_counters::TrafficCounters;
+use crate::transport::host::QpEvent;
 use crate::vport::Vport;
 use crate::watch::Observer;
 use crate::wire::Wire;
@@ -172,7 +173,7 @@ impl Hca {
         }
         let link = self.step_link();
         let commands = engine::step(self);
-        let objects = crate::objects::step(self);
+        let objects = objects::step(self);
         let events = self.eqs.step(&mut self.bus);
         [link, commands, objects, events].into_iter().flatten().min()
     }
@@ -195,6 +196,17 @@ impl Hca {
             Some(eqn) => self.eqs.post(&mut self.bus, u32::from(eqn), event),
             None => self.raise(event),
         }
+    }
+
+    /// A queue pair fails by itself, and the device reports it by an event: of that kind, or as
+    /// catastrophic.
+    pub fn fail_queue_pair(&mut self, qpn: u32, kind: u8) {
+        let event = match kind {
+            kind::WQ_INVALID_REQUEST => QpEvent::InvalidRequest,
+            kind::WQ_ACCESS_ERROR => QpEvent::AccessError,
+            _ => QpEvent::Catastrophic,
+        };
+        objects::fail(self, qpn, event);
     }
 
     /// Sees every command from now on; `None` takes it away.

@@ -2,7 +2,7 @@
 
 use std::task::Poll;
 
-use dat_core::{CompletionFlags, DtoStatus, Event, GRH_LEN, IbOperation, sender};
+use dat_core::{CompletionFlags, DtoStatus, Event, GRH_LEN, IbOperation};
 use mlx5_model::OpenFact;
 
 use crate::oracle::{Check, Datagram, violation};
@@ -108,7 +108,7 @@ impl Sim<'_> {
             let text = format!("{what} {:?}", done.status());
             return if ill { Ok(()) } else { violation("datagram", text) };
         }
-        let extra = adapter.ia.evd_extension(adapter.datagrams.evds[0]);
+        let extra = adapter.ia.evd_extension(adapter.datagrams.evds[0]).unwrap_or_default();
         let mut bytes = vec![0; len];
         adapter.mem.copy_out(at, &mut bytes);
         adapter.image[at..at + len].copy_from_slice(&bytes);
@@ -126,15 +126,16 @@ impl Sim<'_> {
         let address = self.address(self.sent[n].from);
         let sent = &mut self.sent[n];
         sent.arrived += 1;
-        let immediate = extra.map(|extra| extra.immediate).unwrap_or_default();
-        if sent.to != host || sent.bytes != payload || sent.immediate.unwrap_or(0) != immediate {
+        let immediate = sent.immediate.unwrap_or(0);
+        if sent.to != host || sent.bytes != payload || extra.immediate != immediate {
             return violation("datagram", format!("{what}: it was {sent:?}"));
         }
         if sent.arrived > 1 && !doubled {
             return violation("datagram", format!("{what}: twice: {sent:?}"));
         }
-        if plain && sender(header) != Some(address) {
-            return violation("datagram", format!("{what}: from {:?}", sender(header)));
+        let from = extra.network.sender(header);
+        if plain && from != Some(address) {
+            return violation("datagram", format!("{what}: from {from:?}"));
         }
         self.say(host, format_args!("datagram {id}, {} bytes", len - GRH_LEN));
         self.post_datagram_receive(host)

@@ -13,7 +13,6 @@ use dat_core::provider::{Arrived, Destination};
 use dat_core::{
     CloseFlag, CompletionFlags, DatReturn, DatSubtype, DatType, DtoOperation, DtoStatus, Ep,
     EpState, Evd, Event, GRH_LEN, IbDtoEvent, IbOperation, LmrTriplet, LookUp, MemPriv, RmrTriplet,
-    sender,
 };
 
 use super::{A, Adapters, B, End, Mem, NONE, Side, refused};
@@ -353,7 +352,7 @@ pub fn a_datagram_tells_who_sent_it(ias: &mut Adapters<'_, impl Side>) {
         let extension = ias.b.evd_extension(ends[B].recv).unwrap();
         assert_eq!((extension.source_qpn, extension.immediate), (own, immediate.unwrap_or(0)));
         let bytes = ias.bytes(&mems[B], 0, GRH_LEN + 5);
-        assert_eq!(sender(bytes.first_chunk().unwrap()), Some(ias.a.address()));
+        assert_eq!(extension.network.sender(bytes.first_chunk().unwrap()), Some(ias.a.address()));
         assert_eq!(&bytes[GRH_LEN..], b"hello");
     }
 }

@@ -42,6 +42,13 @@ pub fn firmware_grows() -> bool {
     chosen().facts.setting(OpenFact::Shortage).name != "none"
 }
 
+/// The largest payload of a packet that the network between two models carries.
+#[must_use]
+pub fn path_mtu() -> usize {
+    let narrow = chosen().facts.setting(OpenFact::PeerMtu).name == "1500";
+    if narrow { 1024 } else { 4096 }
+}
+
 /// Whether a function without an address of its own makes one up at each bring-up.
 #[must_use]
 pub fn makes_up_addresses() -> bool {

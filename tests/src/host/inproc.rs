@@ -135,9 +135,9 @@ pub struct Memory {
 }
 
 impl Default for Memory {
-    /// 8 MiB of arena and 64 MiB for the firmware.
+    /// 8 MiB of arena and 128 MiB for the firmware: the hungriest card known asks for 89 MiB.
     fn default() -> Self {
-        Self { arena: 2048, firmware: 16384 }
+        Self { arena: 2048, firmware: 32768 }
     }
 }
 

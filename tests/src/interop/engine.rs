@@ -11,7 +11,7 @@ use dat_core::cm::Reason;
 use dat_core::provider::{Destination, Provider};
 use dat_core::{
     CloseFlag, CompletionFlags, Cr, DtoOperation, DtoStatus, Ep, EpAttr, Evd, EvdFlags, Event,
-    GRH_LEN, IbDtoEvent, IbOperation, LmrParam, LmrTriplet, MemPriv, Psp, Pz, sender,
+    GRH_LEN, IbDtoEvent, IbOperation, LmrParam, LmrTriplet, MemPriv, Psp, Pz,
 };
 use hca_mlx5::dma::Buffer;
 use vfio_host::{Host, WaitError};
@@ -316,7 +316,8 @@ impl<'e, 's, 'p, H: Host> Engine<'e, 's, 'p, H> {
                 ensure!(with_number, "a datagram came without the number of its queue pair");
                 let mut header = [0; GRH_LEN];
                 self.inward.buffer.copy_out(self.place(link, 0).0, &mut header);
-                let from = sender(&header).context("a datagram came without an address")?;
+                let from =
+                    extra.network.sender(&header).context("a datagram came without an address")?;
                 self.links[link].to = Some(self.address(from, extra.immediate)?);
             }
         }

@@ -49,8 +49,10 @@ fn by_queue(said: &[(u64, DtoStatus)]) -> (Vec<(u64, DtoStatus)>, Vec<(u64, DtoS
 
 #[test]
 fn an_access_outside_with_work_outstanding_on_both_sides() {
-    for culprit in 0..2 {
-        merged().connected(|session| {
+    // What is flushed of one queue may complete before what failed in the other.
+    let cases = ["cqe-order=at-once", "cqe-order=late"].map(|facts| [(0, facts), (1, facts)]);
+    for (culprit, facts) in cases.into_iter().flatten() {
+        Setup { stage: Stage::of(facts), ..merged() }.connected(|session| {
             let (me, peer) = (culprit, 1 - culprit);
             for side in 0..2 {
                 (0..20).for_each(|n| session.recv(side, 0, 64, 1000 + n));
@@ -100,6 +102,20 @@ fn an_access_outside_with_work_outstanding_on_both_sides() {
             assert!(words.contains("the peer refused access"), "{words}");
         });
     }
+}
+
+/// The device may report the failure of a queue pair when that has been reset and connected anew.
+#[test]
+fn a_late_event_of_a_connection_leaves_the_next_alone() {
+    merged().connected(|session| {
+        let ep = session.sides[0].ep;
+        let qpn = session.pair.ias[0].ep_query(ep).unwrap().qp.unwrap().number;
+        for what in [kind::WQ_CATASTROPHIC, kind::WQ_INVALID_REQUEST, kind::WQ_ACCESS_ERROR] {
+            session.pair.slots[0].hca().inject_event(None, &DeviceEvent::queue(what, 0, qpn));
+            session.expect_no_event(SECOND);
+            session.traffic(what.into());
+        }
+    });
 }
 
 #[test]
@@ -447,7 +463,7 @@ fn a_queue_pair_that_the_device_reports_broken() {
             (0..4).for_each(|n| session.recv(0, 0, 64, 1000 + n));
             session.lines[1].cut(true);
             (0..4).for_each(|n| session.write(0, 0, 64, n));
-            session.pair.slots[0].hca().inject_event(None, &DeviceEvent::queue(what, 0, qpn));
+            session.pair.slots[0].hca().fail_queue_pair(qpn, what);
             let (said, end) = to_the_end(session, 0, ep);
             assert_eq!(end, Event::Broken(ep));
             let (requests, receives) = by_queue(&said);
@@ -473,9 +489,7 @@ fn a_queue_pair_without_a_connection_that_the_device_reports_broken() {
         // Events in the turn in which a queue pair was made belong to an earlier queue pair of the
         // same number.
         session.pair.turn();
-        session.pair.slots[0]
-            .hca()
-            .inject_event(None, &DeviceEvent::queue(kind::WQ_CATASTROPHIC, 0, qpn));
+        session.pair.slots[0].hca().fail_queue_pair(qpn, kind::WQ_CATASTROPHIC);
         let evd = session.pair.ias[0].async_evd();
         assert_eq!(session.event(0, evd), Event::Async(AsyncEvent::EpBroken(ep)));
     });

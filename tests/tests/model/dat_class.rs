@@ -205,6 +205,7 @@ fn datagrams_have_the_class_that_the_look_up_asked_for() {
             assert_eq!(address.path.class, PREMIUM);
             let (here, there) = (session.seg(0, 0, 100), session.seg(1, 0x4000, 140));
             session.pair.ias[1].ep_post_recv(b, &[there], 7, NONE).unwrap();
+            session.fence(1);
             session.pair.ias[0].ep_post_send_ud(a, &[here], &address, None, 3, NONE).unwrap();
             for (side, evd) in [(1, session.sides[1].recv), (0, session.sides[0].request)] {
                 assert!(matches!(session.event(side, evd), Event::IbDto(_)));

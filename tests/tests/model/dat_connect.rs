@@ -241,7 +241,8 @@ fn the_consumer_s_own_patience_ends_to_the_point() {
             assert_eq!(session.connection(0), Event::TimedOut(ep));
             let took = session.now().since(start);
             assert!(
-                took >= patience && took < patience + Duration::from_millis(5),
+                // A few commands, of two milliseconds on the slowest device.
+                took >= patience && took < patience + Duration::from_millis(12),
                 "{took:?} for {patience:?}"
             );
             assert_eq!(session.state(0), EpState::Disconnected);

@@ -524,12 +524,15 @@ fn packet_sequence_numbers_go_round() {
                 session.pair.ias[side].ep_reset(ep).unwrap();
             }
         };
-        let packets = (MEBI / 256) as u32;
-        for n in 0..(0x100_0000 - start) / packets + 2 {
+        let (mut left, mut n) = (0x100_0000 - start, 0);
+        while left > 0 {
+            session.lines[0].record();
             session.fill(0, 0, MEBI, n);
             session.write(0, 0, MEBI, n.into());
             session.requested(0, DtoOperation::RdmaWrite, n.into());
             session.check(1, 0, MEBI, n);
+            left = left.saturating_sub(session.lines[0].recorded().len() as u32);
+            n += 1;
         }
         session.lines[0].record();
         session.traffic(9);

@@ -16,12 +16,6 @@ use dat_core::{
 use dat_tests::pair::Stage;
 use dat_tests::session::{NONE, Session, Setup};
 use hca_mlx5::platform::Dma as _;
-use mlx5_model::Config as Card;
-
-fn stage(facts: &str) -> Stage {
-    let card = Card { facts: facts.parse().unwrap(), ..Card::default() };
-    Stage { cards: [card.clone(), card], ..Stage::default() }
-}
 
 /// Side 0 writes so many bytes through the context, and side 1 has them.
 #[track_caller]
@@ -34,7 +28,7 @@ fn reaches(session: &mut Session<'_>, context: u32, addr: u64, at: usize, n: u32
 
 /// Connects, moves data, binds a window and registers pages by a request.
 fn works(facts: &str) {
-    Setup { stage: stage(facts), ..Setup::default() }.connected(|session| {
+    Setup { stage: Stage::of(facts), ..Setup::default() }.connected(|session| {
         session.traffic(1);
         let (pz, ep) = (session.sides[1].pz, session.sides[1].ep);
         let evd = session.sides[1].request;
@@ -66,7 +60,7 @@ fn works(facts: &str) {
 
 /// Bring-up fails, and says why.
 fn names(facts: &str, words: &str) {
-    let stage = stage(facts);
+    let stage = Stage::of(facts);
     let (_world, slots) = stage.plug(&mut |_, wire| wire);
     let mut room = Box::new(dat_tests::pair::Room::new());
     let error = stage.open(&slots[0], &mut room, 0, None).map(drop).unwrap_err();
@@ -90,6 +84,8 @@ facts! {
     commands_held_back_until_pages_come: "shortage=stall";
     pages_asked_for_beside_a_command: "shortage=beside";
     commands_refused_for_want_of_pages_that_no_event_asks_for: "shortage=refuse,page-event=polled";
+    commands_refused_before_pages_are_asked_for: "shortage=refuse,eqe-order=bursts";
+    commands_refused_long_before_pages_are_asked_for: "shortage=refuse,eqe-order=reordered";
     another_functions_assert_in_the_health_buffer: "health=stale-counter-byte";
     a_warning_in_the_health_buffer: "health=stale-warning";
     page_lists_that_need_their_access_bits: "umr-entry-bits=required";
@@ -135,7 +131,7 @@ fn completions_without_a_user_index_are_named() {
 /// A host that does not wait finds nobody; what it asked before the link came is asked again then.
 #[test]
 fn a_connection_begun_before_the_link_is_up_is_made_when_it_comes() {
-    stage("link=after-2s").run_at_once(|pair| {
+    Stage::of("link=after-2s").run_at_once(|pair| {
         let evds = [0, 1].map(|side| {
             let flags = EvdFlags::CONNECTION | EvdFlags::CR | EvdFlags::DTO;
             pair.ias[side].evd_create(16, flags).unwrap()

@@ -6,8 +6,6 @@
 //! its receives is one that no completion has. So what goes fast pays nothing for it.
 
 use core::net::IpAddr;
-use core::net::Ipv4Addr;
-use core::net::Ipv6Addr;
 use core::task::Poll;
 
 use crate::engine::Ia;
@@ -19,17 +17,11 @@ use crate::types::ep_attr::EpAttr;
 use crate::types::handle::{Ep, Evd, Pz};
 use crate::types::time::Instant;
 
-/// Bytes in front of every datagram that was received: the IPv6 header of its packet, or at their
-/// end the IPv4 header.
-pub const GRH_LEN: usize = 40;
-/// IP protocol number of UDP, which RoCEv2 is.
-const UDP: u8 = 17;
-
 impl<P: Provider> Ia<'_, P> {
     /// Makes an Endpoint for datagrams, CONNECTED. Peers need its QPN ([`Ia::ep_query`]) and `qkey`
     /// to send to it.
     ///
-    /// A receive has to have room for [`GRH_LEN`] bytes more than the datagram. Of the attributes
+    /// A receive has to have room for [`GRH_LEN`](crate::GRH_LEN) bytes more than the datagram. Of the attributes
     /// those of RDMA mean nothing, and the longest message is at most the port's MTU. The
     /// connect Event Dispatcher gets its end. Errors as for [`Ia::ep_create`], and
     /// `MODEL_NOT_SUPPORTED` where the adapter has no datagrams.
@@ -80,53 +72,5 @@ impl<P: Provider> Ia<'_, P> {
         }
         let path = self.hca.resolve(remote, now);
         path.map_ok(|path| Destination { path, qpn, qkey }).map_err(Error::from)
-    }
-}
-
-/// Who sent a datagram that was received behind these bytes. `None` if they are no header of a
-/// packet.
-#[must_use]
-pub fn sender(header: &[u8; GRH_LEN]) -> Option<IpAddr> {
-    let (_, v4) = header.split_last_chunk::<20>()?;
-    if let [0x45, _, _, _, _, _, _, _, _, UDP, _, _, a, b, c, d, ..] = *v4
-        && checksum(v4) == 0xffff
-    {
-        return Some(IpAddr::V4(Ipv4Addr::new(a, b, c, d)));
-    }
-    let [first, _, _, _, _, _, UDP, _, rest @ ..] = header else {
-        return None;
-    };
-    let source = rest.first_chunk::<16>()?;
-    (first >> 4 == 6).then(|| IpAddr::V6(Ipv6Addr::from(*source)))
-}
-
-/// The ones' complement sum of a header: of a sound one the first fold is all ones already.
-fn checksum(header: &[u8; 20]) -> u32 {
-    let (words, _) = header.as_chunks::<2>();
-    let sum: u32 = words.iter().map(|word| u32::from(u16::from_be_bytes(*word))).sum();
-    (sum & 0xffff) + (sum >> 16)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_sender_is_in_the_header() {
-        let mut header = [0; GRH_LEN];
-        assert_eq!(sender(&header), None);
-        #[rustfmt::skip]
-        header[20..].copy_from_slice(&[
-            0x45, 0, 0, 0x54, 0, 0, 0x40, 0, 64, 17, 0xab, 0x45, 192, 168, 7, 1, 192, 168, 7, 2,
-        ]);
-        assert_eq!(sender(&header), Some("192.168.7.1".parse().unwrap()));
-        header[32] = 193;
-        assert_eq!(sender(&header), None);
-        let mut header = [0; GRH_LEN];
-        (header[0], header[6]) = (0x60, 17);
-        header[8..24].copy_from_slice(&"fd00::7:1".parse::<Ipv6Addr>().unwrap().octets());
-        assert_eq!(sender(&header), Some("fd00::7:1".parse().unwrap()));
-        header[0] = 0x40;
-        assert_eq!(sender(&header), None);
     }
 }

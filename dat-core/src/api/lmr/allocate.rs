@@ -2,7 +2,6 @@
 
 use crate::api::lmr::create::Wanted;
 use crate::engine::Ia;
-use crate::engine::offered;
 use crate::objects::lmr::MemType;
 use crate::provider::{Provider, Region};
 use crate::types::dat_return::{DatSubtype, DatType, Error};
@@ -19,7 +18,6 @@ impl<P: Provider> Ia<'_, P> {
     #[doc(alias = "dat_lmr_allocate")]
     pub fn lmr_allocate(&mut self, pz: Pz, pages: u32) -> Result<Lmr, Error> {
         self.objects.pzs.live(pz)?;
-        offered(self.hca.limits().windows)?;
         if pages == 0 {
             return Err(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg3));
         }

@@ -4,7 +4,6 @@ use core::sync::atomic::Ordering;
 
 use crate::data::shared::lmr::NO_CONTEXT;
 use crate::engine::Ia;
-use crate::engine::offered;
 use crate::objects::rmr::RmrControl;
 use crate::provider::{Mw, Pd, Provider};
 use crate::types::dat_return::{DatSubtype, DatType, Error};
@@ -29,7 +28,6 @@ impl<P: Provider> Ia<'_, P> {
         make: fn(&mut P, Pd) -> Result<Mw, Fault>,
     ) -> Result<Rmr, Error> {
         let pd = self.objects.pzs.live(pz)?.pd;
-        offered(self.hca.limits().windows)?;
         let full = Error::new(DatType::InsufficientResources, DatSubtype::ResourceMemoryRegion);
         if self.objects.rmrs.is_full() {
             return Err(full);

@@ -283,10 +283,14 @@ impl Trouble {
         self.0 & Self::NONSENSE.0 != 0
     }
 
-    /// Whether it is a request or a receive that failed by itself: what is flushed follows from
-    /// something else.
+    /// Whether it is a request or a receive that was flushed: it follows from something else.
+    pub(crate) const fn is_flush(self) -> bool {
+        !self.is_nonsense() && self.0 >> 16 & 0xff == Status::Flushed as u32
+    }
+
+    /// Whether it is a request or a receive that failed by itself.
     pub(crate) const fn is_a_cause(self) -> bool {
-        !self.is_nonsense() && self.0 >> 16 & 0xff != Status::Flushed as u32
+        !self.is_nonsense() && !self.is_flush()
     }
 
     /// The same as the failure of a queue pair: how the request ended, and the two syndromes of the

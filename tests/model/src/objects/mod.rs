@@ -37,7 +37,7 @@ mod wq_cmd;
 mod wqe;
 
 pub(crate) use doorbell::{cq_arm, send_doorbell};
-pub(crate) use traffic::{step, write_completions};
+pub(crate) use traffic::{fail, step, write_completions};
 
 use crate::cmd::{Command, Handler, Stage};
 use crate::ifc::Field;

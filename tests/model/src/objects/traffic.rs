@@ -16,7 +16,7 @@ use crate::hca::Hca;
 use crate::host::Nanos;
 use crate::ifc::caps::{atomic_caps, cmd_hca_cap};
 use crate::transport::Engine;
-use crate::transport::host::{Host, Layer3, QpState};
+use crate::transport::host::{Host, Layer3, QpEvent, QpState};
 use crate::wire::frame::{Demux, Malformed, Packet, demux, is_roce};
 
 /// Frames moved in one step; what is left waits for the next, which is then due at once.
@@ -45,7 +45,7 @@ pub(crate) fn with_engine(hca: &mut Hca, qpn: u32, run: impl FnOnce(&mut Engine,
 pub(crate) fn fail_doomed(hca: &mut Hca) {
     while let Some(number) = hca.objects.doomed.pop() {
         if hca.objects.qps.contains_key(&number) {
-            fail(hca, number);
+            fail(hca, number, QpEvent::Catastrophic);
         } else {
             Device::of(hca).fail_sq(number);
             Device::of(hca).fail_rq(number);
@@ -53,8 +53,8 @@ pub(crate) fn fail_doomed(hca: &mut Hca) {
     }
 }
 
-/// Takes a QP to error because of something outside its engine, with a catastrophic event.
-fn fail(hca: &mut Hca, qpn: u32) {
+/// Takes a QP to error because of something outside its engine, with that event.
+pub(crate) fn fail(hca: &mut Hca, qpn: u32, event: QpEvent) {
     let Some(qp) = hca.objects.qps.get_mut(&qpn) else {
         return;
     };
@@ -66,7 +66,7 @@ fn fail(hca: &mut Hca, qpn: u32) {
         return;
     };
     let mut device = Device::of(hca);
-    device.event(qpn, crate::transport::host::QpEvent::Catastrophic);
+    device.event(qpn, event);
     engine.to_error(&mut device);
     if let Some(qp) = hca.objects.qps.get_mut(&qpn) {
         qp.engine = Some(engine);
