@@ -112,6 +112,8 @@ pub struct Adapter<'s> {
     pub datagrams: Datagrams,
     /// Connection requests to be answered later.
     pub waiting: Vec<Waiting>,
+    /// The latest contexts that it gave to peers.
+    pub keys: VecDeque<u32>,
     /// What all of its Event Dispatchers trigger.
     pub cno: Option<Cno>,
     /// The wait that is under way.
