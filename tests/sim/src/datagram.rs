@@ -77,7 +77,7 @@ impl Sim<'_> {
             .iter()
             .all(|fact| facts.setting(*fact) == fact.settings()[0]);
         let base = self.hosts[host].base[2];
-        let (doubled, ill) = (self.doubled, self.hosts[host].sick || self.hosts[host].lost);
+        let (doubled, ill) = (self.doubled, self.ill(host));
         let Some(adapter) = &mut self.hosts[host].adapter else { return Ok(()) };
         let known = &mut adapter.datagrams;
         let done = match event {

@@ -202,6 +202,9 @@ impl Sim<'_> {
         // Datagrams that came and were not taken.
         let at = known.base[2];
         image[at..].copy_from_slice(&actual[at..]);
+        if image == actual {
+            return Ok(());
+        }
         match (0..image.len()).find(|&n| image[n] != actual[n]) {
             None => Ok(()),
             Some(n) => Err(Violation {

@@ -3,13 +3,29 @@
 use dat_core::provider::Region;
 use dat_core::{CompletionFlags, EpState, LmrTriplet, MemPriv};
 
-use crate::oracle::{Check, Grant, Kind, Phase, Posted};
+use crate::oracle::{Check, Grant, Kind, Phase, Posted, violation};
 use crate::world::Sim;
 
 /// No flags.
 const NONE: CompletionFlags = CompletionFlags::empty();
 
+/// Contexts of an index before one comes back.
+const OTHERS: usize = 255;
+
 impl Sim<'_> {
+    /// A context that a host gives to a peer is not one that it gave lately.
+    fn key(&mut self, host: usize, context: u32) -> Check {
+        let Some(adapter) = self.data(host) else { return Ok(()) };
+        if adapter.keys.contains(&context) {
+            return violation("key", format!("h{host}: context {context:#x} comes back"));
+        }
+        adapter.keys.push_back(context);
+        if adapter.keys.len() > OTHERS {
+            adapter.keys.pop_front();
+        }
+        Ok(())
+    }
+
     pub(crate) fn grant(
         &mut self,
         l: usize,
@@ -38,6 +54,7 @@ impl Sim<'_> {
             let made = adapter.ia.lmr_create(adapter.pz, region, rights | MemPriv::ALL);
             let Some(made) = self.call(host, "lmr_create", made)? else { return Ok(()) };
             (grant.context, grant.lmr, grant.ready) = (made.rmr_context, Some(made.lmr), true);
+            self.key(host, grant.context)?;
             self.say(host, format_args!("link {l}: grant {slot}: {len} bytes at {at}"));
             self.links[l].ends[side].grants[slot] = Some(grant);
             return Ok(());
@@ -66,6 +83,7 @@ impl Sim<'_> {
         };
         if let Some(context) = self.call(host, "rmr_bind", bound)? {
             grant.context = context;
+            self.key(host, context)?;
             self.links[l].ends[side].requests.push_back(posted);
         }
         self.links[l].ends[side].grants[slot] = Some(grant);

@@ -473,6 +473,10 @@ impl Sim<'_> {
             if self.links[l].conns[conn].excuse.is_none() {
                 return violation("call", format!("h{host} link {l}: {what}: {error}"));
             }
+            // It is still there.
+            if let (Some(_), Some(adapter)) = (ep, self.adapter(host)) {
+                let _ = adapter.ia.cr_reject(now, cr, b"");
+            }
         } else if ready {
             let end = &mut self.links[l].ends[side];
             (end.phase, end.conn) = (Phase::Accepting, Some(conn));

@@ -15,6 +15,7 @@
 //! | `unknown-completion`, `completion-order`, `lost-completion` | every completion once, in order |
 //! | `terminal-order`, `connection-event`, `lost-event` | each connection begins once and ends once, after its completions |
 //! | `failed`, `broken`, `rejected` | nothing fails that no fault and no call excuses |
+//! | `key` | a context comes back after 255 others and never before |
 //! | `refused`, `late` | a request that must fail does |
 //! | `request` | a connection request comes once |
 //! | `datagram` | a datagram arrives as it was sent, or not at all |

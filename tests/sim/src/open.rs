@@ -112,6 +112,7 @@ impl<'s> Sim<'s> {
                     pieces: Pieces::new(PLACES),
                     datagrams,
                     waiting: Vec::new(),
+                    keys: VecDeque::new(),
                     cno,
                     wait: None,
                     image: vec![0; size],

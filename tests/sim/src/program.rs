@@ -116,10 +116,12 @@ impl Sim<'_> {
                 let Some(adapter) = self.adapter(host) else { return Ok(false) };
                 let done = adapter.ia.ep_reset(ep);
                 self.say(host, format_args!("link {l}: reset"));
-                let done = self.call(host, "ep_reset", done)?;
+                if self.call(host, "ep_reset", done)?.is_none() {
+                    return Ok(false);
+                }
                 self.links[l].ends[side].phase = Phase::Idle;
                 self.refill(l, side)?;
-                return Ok(done.is_some());
+                return Ok(true);
             }
             _ => return Ok(false),
         }

@@ -20,7 +20,7 @@ use mlx5_model::{CommandHook, Config as Card, Hca, Verdict};
 use crate::faults::{Fault, What};
 use crate::memory::Memory;
 use crate::oracle::{
-    Check, Conn, Datagram, End, Link, Phase, Pieces, Target, Violation, Waiting, violation,
+    Conn, Datagram, End, Link, Phase, Pieces, Target, Violation, Waiting, violation,
 };
 use crate::script::{GRANTS, Op, PIECES, Shape, Step, WORDS, Wake};
 use crate::trace::Trace;
@@ -112,6 +112,8 @@ pub struct Adapter<'s> {
     pub datagrams: Datagrams,
     /// Connection requests to be answered later.
     pub waiting: Vec<Waiting>,
+    /// The latest contexts that it gave to peers.
+    pub keys: VecDeque<u32>,
     /// What all of its Event Dispatchers trigger.
     pub cno: Option<Cno>,
     /// The wait that is under way.

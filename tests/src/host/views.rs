@@ -42,11 +42,6 @@ pub const RUN: usize = 64;
 /// Device page number of the arena's first page.
 const FIRST: u64 = 0x1_0000;
 
-/// A page of memory.
-#[derive(Clone, Copy, Debug)]
-#[repr(C, align(4096))]
-struct Page([u8; PAGE]);
-
 /// Called before each load of the driver's from memory that the device may write, with the offset
 /// and what is there for the driver: may change that.
 pub type Liar = Box<dyn FnMut(usize, &mut [u8]) + Send>;
@@ -56,7 +51,7 @@ pub struct Views {
     /// What the CPU sees.
     cpu: Memory,
     /// Its memory, which never moves.
-    _pages: Vec<Page>,
+    _pages: Vec<u8>,
     device: Vec<u8>,
     /// CPU stores the device does not see yet, oldest first.
     stores: Vec<(usize, usize)>,
@@ -109,8 +104,11 @@ impl Views {
         for (page, far) in table.iter().enumerate() {
             reverse[(far - FIRST) as usize] = Some(page);
         }
-        let mut memory = vec![Page([0; PAGE]); pages];
-        let base = NonNull::new(memory.as_mut_ptr()).expect("a vector's pointer").cast();
+        // Zeros that cost nothing before they are touched, and one page more to begin at one.
+        let mut memory = vec![0_u8; (pages + 1) * PAGE];
+        let base = memory.as_mut_ptr();
+        let base = base.wrapping_add(base.align_offset(PAGE));
+        let base = NonNull::new(base).expect("a vector's pointer");
         Self {
             // SAFETY: the pages are aligned, live as long as the value, and are reached through raw
             // pointers only.

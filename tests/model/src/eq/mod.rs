@@ -106,6 +106,9 @@ impl EventQueues {
 
     /// Writes the events that have been on their way long enough; says when the next is due.
     pub(crate) fn step(&mut self, bus: &mut Bus) -> Option<Nanos> {
+        if matches!(self.order, Order::AtOnce) {
+            return None;
+        }
         for (&eqn, eq) in &mut self.live {
             if eq.reach_at <= bus.now {
                 for event in core::mem::take(&mut eq.pending) {

@@ -4,7 +4,7 @@
 //! same sends give the same receives, every time. Ports may live in different threads. Not here:
 //! VLAN membership, spanning tree, rate limits; see [`super::impair`] for trouble.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Wire;
@@ -17,7 +17,7 @@ pub const QUEUE_DEPTH: usize = 1 << 16;
 struct Fabric {
     queues: Vec<VecDeque<Vec<u8>>>,
     /// `None`: a plain cable, which looks at no address.
-    learned: Option<HashMap<Mac, usize>>,
+    learned: Option<BTreeMap<Mac, usize>>,
     dropped: u64,
 }
 
@@ -33,7 +33,7 @@ pub struct Port {
 pub fn switch(ports: usize) -> Vec<Port> {
     let fabric = Arc::new(Mutex::new(Fabric {
         queues: (0..ports).map(|_| VecDeque::new()).collect(),
-        learned: Some(HashMap::new()),
+        learned: Some(BTreeMap::new()),
         ..Fabric::default()
     }));
     (0..ports).map(|index| Port { fabric: Arc::clone(&fabric), index }).collect()
