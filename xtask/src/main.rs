@@ -115,6 +115,13 @@ enum Verb {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Every fault of the catalogue in each phase of a consumer's work: `--only NAME` for some;
+    /// `--bless` writes docs/faults.md
+    Faults {
+        /// Arguments of the program; `--help` lists them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
     /// The driver on the model with every open fact of silicon set otherwise: each setting alone, pairs,
     /// random sets, every kind of card
     Switches(switches::Options),
@@ -201,6 +208,13 @@ fn verb() -> Result<ExitCode> {
         Verb::Sim { mut args } if args.iter().any(|arg| arg == "--planted") => {
             args.retain(|arg| arg != "--planted");
             planted::planted(&planted::Options::parse_from(args))?;
+        }
+        Verb::Faults { args } => {
+            let mut command = run::cargo();
+            command.args(["run", "--quiet", "-p", "dat-tests", "--bin", "faults", "--"]).args(args);
+            println!("$ {}", run::shown(&command));
+            let status = command.status()?;
+            anyhow::ensure!(status.success(), "a fault takes more than it may");
         }
         Verb::Sim { args } => {
             let mut command = run::cargo();

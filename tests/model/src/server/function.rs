@@ -160,6 +160,11 @@ impl Function {
         self.device.trouble.all_ones = gone;
     }
 
+    /// Closes the eventfds that the client gave for its interrupts: none arrives any more.
+    pub fn forget_interrupts(&mut self) {
+        self.irqs.clear();
+    }
+
     /// Signals VFIO's error interrupt: an uncorrectable error on the link.
     pub fn signal_error(&mut self) {
         self.irqs.fire(irqs::ERROR, 0);
