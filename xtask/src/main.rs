@@ -13,6 +13,7 @@ mod barriers;
 mod bench;
 mod coverage;
 mod fields;
+mod fuzz;
 mod layouts;
 mod mutants;
 mod nostd;
@@ -122,6 +123,9 @@ enum Verb {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Searches for inputs of devices, peers, files and programs that break a promise
+    /// (tests/fuzz): `--minutes N`, `--list`, `--minimize`, `--coverage`
+    Fuzz(fuzz::Options),
     /// The driver on the model with every open fact of silicon set otherwise: each setting alone, pairs,
     /// random sets, every kind of card
     Switches(switches::Options),
@@ -225,6 +229,7 @@ fn verb() -> Result<ExitCode> {
             let status = command.status()?;
             anyhow::ensure!(status.success(), "a rule of the simulation does not hold");
         }
+        Verb::Fuzz(options) => fuzz::fuzz(&options)?,
         Verb::Switches(options) => switches::switches(&options)?,
         Verb::Bench { bless } => bench::bench(bless)?,
     }

@@ -266,7 +266,7 @@ impl Function {
         }
     }
 
-    fn take_in(&mut self, stream: UnixStream) {
+    pub(super) fn take_in(&mut self, stream: UnixStream) {
         match Connection::new(stream) {
             Ok(connection) => {
                 self.clients += 1;
