@@ -18,6 +18,7 @@ pub mod bringup;
 pub mod bytes;
 pub mod conformance;
 pub mod demo;
+pub mod faults;
 pub mod guest;
 pub mod host;
 pub mod interop;

@@ -13,6 +13,7 @@ mod barriers;
 mod bench;
 mod coverage;
 mod fields;
+mod fuzz;
 mod layouts;
 mod mutants;
 mod nostd;
@@ -115,6 +116,16 @@ enum Verb {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Every fault of the catalogue in each phase of a consumer's work: `--only NAME` for some;
+    /// `--bless` writes docs/faults.md
+    Faults {
+        /// Arguments of the program; `--help` lists them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+    /// Searches for inputs of devices, peers, files and programs that break a promise
+    /// (tests/fuzz): `--minutes N`, `--list`, `--minimize`, `--coverage`
+    Fuzz(fuzz::Options),
     /// The driver on the model with every open fact of silicon set otherwise: each setting alone, pairs,
     /// random sets, every kind of card
     Switches(switches::Options),
@@ -202,6 +213,13 @@ fn verb() -> Result<ExitCode> {
             args.retain(|arg| arg != "--planted");
             planted::planted(&planted::Options::parse_from(args))?;
         }
+        Verb::Faults { args } => {
+            let mut command = run::cargo();
+            command.args(["run", "--quiet", "-p", "dat-tests", "--bin", "faults", "--"]).args(args);
+            println!("$ {}", run::shown(&command));
+            let status = command.status()?;
+            anyhow::ensure!(status.success(), "a fault takes more than it may");
+        }
         Verb::Sim { args } => {
             let mut command = run::cargo();
             command.args(["run", "--quiet", "--profile", "sim", "-p", "dat-sim", "--bin", "sim"]);
@@ -211,6 +229,7 @@ fn verb() -> Result<ExitCode> {
             let status = command.status()?;
             anyhow::ensure!(status.success(), "a rule of the simulation does not hold");
         }
+        Verb::Fuzz(options) => fuzz::fuzz(&options)?,
         Verb::Switches(options) => switches::switches(&options)?,
         Verb::Bench { bless } => bench::bench(bless)?,
     }

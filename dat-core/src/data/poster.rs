@@ -18,6 +18,7 @@ use crate::data::shared::ep::{EpShared, EpTally, queue_id};
 use crate::data::shared::request::{Op, Request, RequestSlot, Run, Tag};
 use crate::data::shared::{Near, Shared, lmr};
 use crate::provider::{Atomic, PostFlags, Provider, Segment, SendQueue, WorkRequest};
+use crate::types::atomic::published;
 use crate::types::completion::Direction;
 use crate::types::counters::EpCounter;
 use crate::types::dat_return::{DatReturn, DatSubtype};
@@ -488,6 +489,7 @@ impl<P: Provider> Poster<P> {
         let posted = sequence.wrapping_add(1);
         // ORDER: the slot precedes the count that makes it outstanding, for a reaper that flushes.
         ep.poster.requests.store(posted, Ordering::Release);
+        published();
         true
     }
 
@@ -495,6 +497,7 @@ impl<P: Provider> Poster<P> {
     /// missed the request.
     #[inline(always)]
     pub(super) fn recheck(&self, shared: &Shared<'_>, ep: &EpShared, direction: Direction) {
+        published();
         if EpState::Disconnected.is_of(ep.poster.state.load(Ordering::Acquire)) {
             kick(shared, u32::from(self.ep), ep, direction);
         }

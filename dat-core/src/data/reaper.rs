@@ -898,7 +898,7 @@ fn complete_follower(
         line.consumed.store(to, Ordering::Release);
     }
     // What fails takes those before it with it, each by a completion of its own.
-    follower.done();
+    follower.done(completion.token);
     true
 }
 

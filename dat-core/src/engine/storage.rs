@@ -2,8 +2,6 @@
 
 pub(crate) mod marks;
 
-use core::sync::atomic::AtomicU32;
-
 use crate::data::DataPath;
 use crate::data::poster::Poster;
 use crate::data::reaper::Reaper;
@@ -33,7 +31,7 @@ use crate::objects::srq::SrqControl;
 use crate::objects::table::Slot;
 use crate::objects::{EventSlots, ObjectSlots};
 use crate::provider::Provider;
-use crate::types::atomic::AtomicU64;
+use crate::types::atomic::{AtomicU32, AtomicU64};
 use crate::types::dat_return::{DatSubtype, DatType, Error};
 use crate::types::key_order::KeyOrder;
 use crate::{Upcall, cm};

@@ -100,7 +100,7 @@ impl Objects<'_> {
     pub(crate) fn return_events(&mut self, ep: Ep) {
         let pool = self.shared.connection;
         if let Ok(control) = self.eps.live_mut(ep) {
-            for id in core::mem::take(&mut control.reserved) {
+            while let Some(id) = control.reserved.pop() {
                 pool.give_back(id);
             }
         }
@@ -111,7 +111,7 @@ impl Objects<'_> {
     pub(crate) fn release_events(&mut self, ep: Ep) {
         let pool = self.shared.connection;
         if let Ok(control) = self.eps.live_mut(ep) {
-            for id in core::mem::take(&mut control.sent) {
+            while let Some(id) = control.sent.pop() {
                 pool.mark_past(id, ep);
             }
         }

@@ -258,6 +258,14 @@ impl Fabric {
         }
     }
 
+    /// Empties both ports, which may be taken anew. What was taken before is not to be used any more.
+    pub fn clear(&self) {
+        for port in &mut self.inner.borrow_mut().ports {
+            *port = Port::new();
+        }
+        self.held.set(false);
+    }
+
     /// While held, posted requests stay outstanding; releasing carries them out in order.
     pub fn hold(&self, held: bool) {
         self.held.set(held);

@@ -36,6 +36,7 @@ use crate::provider::SendQueue;
 use crate::provider::SharedRq;
 use crate::provider::SharedRqInit;
 use crate::provider::WorkRequest;
+use crate::testing::CQES;
 use crate::testing::exec::counts;
 use crate::testing::fabric::CqSlot;
 use crate::testing::fabric::Fabric;
@@ -307,7 +308,7 @@ impl<'f> Provider for LoopHca<'f> {
     fn cq_create(&mut self, entries: u32) -> Result<(Cq, LoopCq<'f>), Fault> {
         self.fabric.step("cq_create")?;
         let depth = depth_for(entries);
-        if entries as usize > 2 * crate::testing::CQES {
+        if entries as usize > 2 * CQES {
             return Err(fault!(Resources, "cq_create", "too many entries"));
         }
         let number = self
@@ -326,7 +327,7 @@ impl<'f> Provider for LoopHca<'f> {
     fn cq_resize(&mut self, cq: Cq, _end: &mut LoopCq<'f>, entries: u32) -> Result<(), Fault> {
         self.fabric.step("cq_resize")?;
         let depth = depth_for(entries);
-        if entries as usize > 2 * crate::testing::CQES {
+        if entries as usize > 2 * CQES {
             return Err(fault!(Resources, "cq_resize", "too many entries"));
         }
         let fits = self
@@ -390,6 +391,7 @@ impl<'f> Provider for LoopHca<'f> {
     }
 
     fn qp_modify(&mut self, qp: Qp, step: &QpStep) -> Result<(), Fault> {
+        crate::types::atomic::command_answered();
         self.fabric.step("qp_modify")?;
         let port = self.port;
         let number = (qp.number & 0xff) as usize;
@@ -694,6 +696,13 @@ impl LoopCq<'_> {
         cq.and_then(|cq| cq.as_ref()?.entries.front().copied())
     }
 
+    /// The completion at that position, left where it is.
+    fn entry(&self, at: u64) -> Option<Completion> {
+        let inner = self.fabric.inner.borrow();
+        let cq = inner.ports.get(self.port).and_then(|port| port.cqs.get(self.number));
+        cq?.as_ref()?.entries.iter().nth(usize::try_from(at - self.taken).ok()?).copied()
+    }
+
     /// Counts a call that looks at the queue; see [`Fabric::looks`].
     fn looked(&self, by: usize) {
         let mut looks = self.fabric.looks.get();
@@ -751,17 +760,20 @@ impl CompletionQueue for LoopCq<'_> {
         self.take()
     }
 
-    fn survey(&self, from: u64, see: impl FnMut(Completion)) -> u64 {
-        let inner = self.fabric.inner.borrow();
-        let cq = inner.ports.get(self.port).and_then(|port| port.cqs.get(self.number)?.as_ref());
-        let Some(cq) = cq else { return self.taken };
-        let seen = usize::try_from(from.saturating_sub(self.taken)).unwrap_or(usize::MAX);
-        cq.entries.iter().skip(seen).copied().for_each(see);
-        self.taken + cq.entries.len() as u64
+    fn survey(&self, from: u64, mut see: impl FnMut(Completion)) -> u64 {
+        let mut at = from.max(self.taken).min(self.written());
+        // Nothing is borrowed while `see` runs: other threads may post meanwhile.
+        while let Some(entry) = self.entry(at) {
+            see(entry);
+            at += 1;
+        }
+        at
     }
 
     fn written(&self) -> u64 {
-        self.survey(u64::MAX, |_| ())
+        let inner = self.fabric.inner.borrow();
+        let cq = inner.ports.get(self.port).and_then(|port| port.cqs.get(self.number)?.as_ref());
+        self.taken + cq.map_or(0, |cq| cq.entries.len()) as u64
     }
 
     fn last(&self) -> Option<Completion> {
@@ -790,21 +802,28 @@ impl CompletionQueue for LoopCq<'_> {
     }
 
     fn sweep(&mut self, index: u32, mut gone: impl FnMut(Direction, u16)) {
-        let mut inner = self.fabric.inner.borrow_mut();
-        let Some(Some(cq)) =
-            inner.ports.get_mut(self.port).and_then(|port| port.cqs.get_mut(self.number))
-        else {
-            return;
-        };
-        for _ in 0..cq.entries.len() {
-            if let Some(entry) = cq.entries.pop_front() {
-                if entry.index == index {
-                    self.taken += 1;
-                    gone(entry.direction, entry.token);
-                } else {
-                    let _ = cq.entries.push_back(entry);
+        let mut swept = Vec::<_, { 2 * CQES }>::new();
+        {
+            let mut inner = self.fabric.inner.borrow_mut();
+            let Some(Some(cq)) =
+                inner.ports.get_mut(self.port).and_then(|port| port.cqs.get_mut(self.number))
+            else {
+                return;
+            };
+            for _ in 0..cq.entries.len() {
+                if let Some(entry) = cq.entries.pop_front() {
+                    // As many fit as the queue has.
+                    let _ = if entry.index == index {
+                        swept.push((entry.direction, entry.token)).is_ok()
+                    } else {
+                        cq.entries.push_back(entry).is_ok()
+                    };
                 }
             }
+        }
+        for (direction, token) in swept {
+            self.taken += 1;
+            gone(direction, token);
         }
     }
 }

@@ -23,6 +23,8 @@ mod extended;
 pub(crate) mod fabric;
 pub(crate) mod hca;
 mod keys;
+#[cfg(loom)]
+mod modelled;
 mod shared;
 #[cfg(test)]
 mod tests;

@@ -157,6 +157,29 @@ mod tests {
         }
     }
 
+    /// A chi-square test at one in a million over 130,560 keys: what follows a key is any other byte
+    /// of its index, as likely as each.
+    #[test]
+    fn steps_from_key_to_key_are_spread() {
+        let mut steps = [0_u32; 256];
+        for seed in 1..=u8::MAX {
+            let order = order(seed);
+            for first in [0x1002_00, 0x7777_00] {
+                let mut key = first;
+                for _ in 0..256 {
+                    let next = order.after(key);
+                    steps[(next.wrapping_sub(key) & 0xff) as usize] += 1;
+                    key = next;
+                }
+            }
+        }
+        assert_eq!(steps[0], 0, "a key was followed by itself");
+        let each = 130_560.0 / 255.0;
+        let chi: f64 =
+            steps[1..].iter().map(|&n| (f64::from(n) - each) * (f64::from(n) - each) / each).sum();
+        assert!(chi < 380.0, "chi-square {chi} of 254 degrees of freedom");
+    }
+
     #[test]
     fn each_index_has_an_order_of_its_own() {
         let order = order(5);

@@ -14,6 +14,8 @@ pub(crate) mod fault;
 pub(crate) mod flags;
 pub(crate) mod handle;
 pub(crate) mod key_order;
+#[cfg(loom)]
+pub(crate) mod modelled;
 pub(crate) mod random;
 pub(crate) mod strerror;
 pub(crate) mod time;

@@ -356,6 +356,28 @@ fn ids_and_psns_are_random() {
     assert!(ids.len() > 60);
 }
 
+/// A chi-square test at one in a million over each byte of 102,400 starting PSNs.
+#[test]
+fn starting_psns_are_spread() {
+    let mut seen = [[0_u32; 256]; 3];
+    for seed in 0..200 {
+        let mut cm = cm(512, GUIDS[A], seed);
+        let params = Pair::new().params(QPN_A);
+        for _ in 0..512 {
+            let conn = cm.connect(dat_core::Instant::ZERO, &params).unwrap();
+            let psn = cm.starting_psn(conn).unwrap();
+            for (counts, byte) in seen.iter_mut().zip(psn.to_le_bytes()) {
+                counts[usize::from(byte)] += 1;
+            }
+        }
+    }
+    for counts in seen {
+        let each = 400.0;
+        let chi: f64 = counts.iter().map(|&n| (f64::from(n) - each).powi(2) / each).sum();
+        assert!(chi < 381.0, "chi-square {chi} of 255 degrees of freedom");
+    }
+}
+
 #[test]
 fn a_node_connects_to_itself() {
     let mut node = cm(4, GUIDS[A], 1);

@@ -1,5 +1,5 @@
-//! A platform whose register reads can be changed, whose fences can be taken away, and whose waits
-//! are limited.
+//! A platform whose register reads can be changed, whose register writes and memory can be refused,
+//! whose fences can be taken away, and whose waits are limited.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -12,6 +12,21 @@ use super::views::Shared;
 
 /// Changes the result of a register read: takes offset and value, returns the value to give.
 type Lens<'s> = Box<dyn FnMut(usize, u32) -> u32 + Send + 's>;
+/// Sees a register write, by its offset; whether it reaches the device.
+type Gate<'s> = Box<dyn FnMut(usize) -> bool + Send + 's>;
+/// Sees a request for memory; whether the host has some.
+type Grant<'s> = Box<dyn FnMut(Ask) -> bool + Send + 's>;
+
+/// What the driver asks of its host's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// A piece of the arena.
+    Alloc,
+    /// The device address of a piece.
+    Map,
+    /// Pages for the firmware.
+    Pages,
+}
 
 /// More than this many waits in one test mean that the driver waits for ever.
 const PATIENCE: u64 = 20_000_000;
@@ -32,6 +47,8 @@ pub struct Watched<'s> {
     /// The watched slot.
     pub slot: &'s Slot,
     lens: Mutex<Option<Lens<'s>>>,
+    gate: Mutex<Option<Gate<'s>>>,
+    grant: Mutex<Option<Grant<'s>>>,
     /// The [`Fence`] that does nothing; 0 is none.
     without: AtomicU8,
     waits: AtomicU64,
@@ -51,6 +68,8 @@ impl<'s> Watched<'s> {
         Self {
             slot,
             lens: Mutex::new(None),
+            gate: Mutex::new(None),
+            grant: Mutex::new(None),
             without: AtomicU8::new(0),
             waits: AtomicU64::new(0),
             reads: AtomicU64::new(0),
@@ -62,9 +81,29 @@ impl<'s> Watched<'s> {
         *lock(&self.lens) = Some(Box::new(lens));
     }
 
-    /// Registers read as they are again.
+    /// From now on register writes reach the device if `gate` says so.
+    pub fn stores(&self, gate: impl FnMut(usize) -> bool + Send + 's) {
+        *lock(&self.gate) = Some(Box::new(gate));
+    }
+
+    /// From now on the host has memory if `grant` says so.
+    pub fn grants(&self, grant: impl FnMut(Ask) -> bool + Send + 's) {
+        *lock(&self.grant) = Some(Box::new(grant));
+    }
+
+    /// Registers and memory are as they are again.
     pub fn clear(&self) {
         *lock(&self.lens) = None;
+        *lock(&self.gate) = None;
+        *lock(&self.grant) = None;
+    }
+
+    fn passes(&self, offset: usize) -> bool {
+        lock(&self.gate).as_mut().is_none_or(|gate| gate(offset))
+    }
+
+    fn granted(&self, ask: Ask) -> bool {
+        lock(&self.grant).as_mut().is_none_or(|grant| grant(ask))
     }
 
     /// From now on this machine ignores this fence; None gives it all of them back.
@@ -99,15 +138,21 @@ impl Bar for Watched<'_> {
     }
 
     fn write32(&self, offset: usize, value: u32) {
-        self.slot.write32(offset, value);
+        if self.passes(offset) {
+            self.slot.write32(offset, value);
+        }
     }
 
     fn write64(&self, offset: usize, value: u64) {
-        self.slot.write64(offset, value);
+        if self.passes(offset) {
+            self.slot.write64(offset, value);
+        }
     }
 
     fn write_block(&self, offset: usize, block: &[u64; 8]) {
-        self.slot.write_block(offset, block);
+        if self.passes(offset) {
+            self.slot.write_block(offset, block);
+        }
     }
 }
 
@@ -119,7 +164,7 @@ impl Dma for Watched<'_> {
     }
 
     fn alloc(&self, len: usize, align: usize, reach: Reach) -> Option<Span> {
-        self.slot.alloc(len, align, reach)
+        self.granted(Ask::Alloc).then(|| self.slot.alloc(len, align, reach)).flatten()
     }
 
     fn free(&self, span: Span) {
@@ -127,7 +172,7 @@ impl Dma for Watched<'_> {
     }
 
     fn iova(&self, offset: usize) -> Option<(u64, usize)> {
-        self.slot.iova(offset)
+        self.granted(Ask::Map).then(|| self.slot.iova(offset)).flatten()
     }
 
     fn fence(&self, fence: Kind) {
@@ -144,7 +189,7 @@ impl Dma for Watched<'_> {
     }
 
     fn pages_take(&self, to: &mut [u64]) -> usize {
-        self.slot.pages_take(to)
+        if self.granted(Ask::Pages) { self.slot.pages_take(to) } else { 0 }
     }
 
     fn pages_return(&self, pages: &[u64]) -> usize {

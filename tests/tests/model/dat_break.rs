@@ -42,6 +42,10 @@ fn merged() -> Setup {
     Setup { merged: true, ..Setup::default() }
 }
 
+fn is_end(event: &Event, ep: Ep) -> bool {
+    matches!(event, Event::Broken(e) | Event::Disconnected(e) if *e == ep)
+}
+
 /// The requests among completions, and the receives; the cookies of receives begin at 1000.
 fn by_queue(said: &[(u64, DtoStatus)]) -> (Vec<(u64, DtoStatus)>, Vec<(u64, DtoStatus)>) {
     said.iter().partition(|(cookie, _)| *cookie < 1000)
@@ -69,7 +73,11 @@ fn an_access_outside_with_work_outstanding_on_both_sides() {
             session.read(me, 0, 100, 15);
             let (mine, yours) = (session.sides[me].ep, session.sides[peer].ep);
             let (said, end) = to_the_end(session, me, mine);
-            assert_eq!(end, Event::Broken(mine));
+            // Where completions come late, the peer's end may come first.
+            assert!(
+                end == Event::Broken(mine) || facts.ends_with("late") && is_end(&end, mine),
+                "{end:?}"
+            );
             let (requests, receives) = by_queue(&said);
             let wanted = |n| match n {
                 0..=7 => DtoStatus::Success,
@@ -82,7 +90,7 @@ fn an_access_outside_with_work_outstanding_on_both_sides() {
                 (1000..1020).map(|n| (n, DtoStatus::ErrFlushed)).collect::<Vec<_>>()
             );
             let (said, end) = to_the_end(session, peer, yours);
-            assert!(matches!(end, Event::Broken(_) | Event::Disconnected(_)));
+            assert!(is_end(&end, yours), "{end:?}");
             let wanted = |n| {
                 if n < 1003 { DtoStatus::Success } else { DtoStatus::ErrFlushed }
             };
@@ -385,7 +393,9 @@ fn a_lost_device_works_again_after_reset_and_open() {
         }
         let now = dat_core::Instant::from_nanos(world.now());
         let _ = ia.close(now, CloseFlag::Abrupt);
+        drop(ia);
         slots[0].hca().flr();
+        slots[0].reclaim();
         enable(&mut slots[0].hca());
         let ia = stage.open(&slots[0], a, 0, None);
         let mut ia = ia.unwrap_or_else(|e| panic!("{loss:?}: {e}"));

@@ -49,3 +49,18 @@ mod sleep;
 mod variant;
 
 pub use registry::{dapl_extensions, dat_provider_fini, dat_provider_init};
+
+/// Parses the parameters of a line of `dat.conf`, for tests.
+#[doc(hidden)]
+pub fn read_parameters(text: &str) -> Result<(), String> {
+    let config = config::Config::read(text)?;
+    let _ = (config.dtos(), config.events(), config.evds(), config.options());
+    if config.is_same(&config) { Ok(()) } else { Err("it differs from itself".into()) }
+}
+
+/// Registers a line of `dat.conf` about a socket without a registry, for tests. Returns its
+/// dispatch table, a `DAT_PROVIDER` that is never freed.
+#[doc(hidden)]
+pub fn add_line(name: &std::ffi::CStr, text: &str) -> Result<*const std::ffi::c_void, String> {
+    Ok(registry::begin::<variant::User>(name, config::Config::read(text)?).cast())
+}

@@ -234,7 +234,7 @@ pub unsafe extern "C" fn dat_provider_init(info: *const ProviderInfo, ia_params:
     }
 }
 
-fn begin<V: Variant>(name: &CStr, config: Config) -> *const Table {
+pub(crate) fn begin<V: Variant>(name: &CStr, config: Config) -> *const Table {
     V::providers().add(name, config)
 }
 

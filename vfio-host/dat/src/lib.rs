@@ -87,3 +87,9 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(failure) => out.failure(&failure),
     }
 }
+
+/// Reads a report of `dat hw-test` to be continued, for tests.
+#[doc(hidden)]
+pub fn read_report(file: &std::path::Path) -> Result<(), String> {
+    hw_test::read_report(file).map_err(|failure| failure.cause)
+}

@@ -70,6 +70,15 @@ impl Client {
         let [least, most] = PATIENCE;
         let patience = patience.clamp(least, most);
         let stream = reach(path, patience).map_err(|errno| unreachable(path, &errno.into()))?;
+        Self::greet(stream, path, patience)
+    }
+
+    /// Negotiates the version on a connected socket.
+    pub(super) fn greet(
+        stream: UnixStream,
+        path: &Path,
+        patience: Duration,
+    ) -> Result<Self, Error> {
         let mut client = Self {
             stream,
             path: path.to_owned(),

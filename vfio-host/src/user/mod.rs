@@ -12,6 +12,8 @@
 mod client;
 mod message;
 mod swap;
+#[cfg(feature = "testing")]
+mod testing;
 
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -38,6 +40,9 @@ use crate::map::{Pages, Promised};
 use crate::memory::{Area, Iommu, Memory, Piece, host_over_memory, platform_over_memory};
 use crate::pci::{self, ConfigSpace};
 use crate::wakeups::{VECTORS, Wakeups};
+
+#[cfg(feature = "testing")]
+pub use self::testing::make_requests;
 
 /// Longest wait for a device after its reset: twice the limit of PCI Express.
 const BACK: Duration = Duration::from_secs(2);

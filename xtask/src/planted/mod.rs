@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
 use dat_lab::run;
 
@@ -67,8 +67,9 @@ pub(crate) fn planted(options: &Options) -> Result<()> {
         (1..).zip(&bugs).filter(|(_, bug)| bug.name.starts_with(begin)).collect();
     ensure!(!chosen.is_empty(), "no bug has a name that begins with {begin}");
     // The copy without any bug is the original: nothing may be found there.
-    let clean = try_one(&program, 0, options)?;
-    ensure!(clean.is_none(), "without any bug: {clean:?}");
+    if let Some(Found { seed, rule, text, .. }) = try_one(&program, 0, options)? {
+        bail!("without any bug, seed {seed}: {rule}: {text}");
+    }
     let found = try_all(&program, &chosen, options)?;
     let page = page(&chosen, &found, options);
     print!("{page}");

@@ -48,6 +48,10 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
         "dat-suite",
         &["dat-core", "hca-mlx5", "vfio-host", "dat", "dapldat", "mlx5-model", "dat-tests"],
     ),
+    (
+        "dat-fuzz",
+        &["dat-core", "hca-mlx5", "vfio-host", "dat", "dapldat", "mlx5-model", "dat-tests"],
+    ),
     ("dat-sim", &["dat-core", "hca-mlx5", "mlx5-model", "dat-tests"]),
     ("dat-unikernel", &["dat-core", "hca-mlx5"]),
     ("dat-lab", &[]),

@@ -6,12 +6,11 @@
 //! them until they are used. A slot that is used stays with its event until that has been dequeued,
 //! whatever becomes of the Endpoint meanwhile.
 
-use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering;
 
 use crate::data::shared::evd::EvdShared;
 use crate::data::shared::stack::{Link, Stack};
-use crate::types::atomic::AtomicU64;
+use crate::types::atomic::{AtomicU32, AtomicU64};
 use crate::types::ep_state::Signal;
 use crate::types::event::Event;
 use crate::types::handle::{Ep, Handle};

@@ -2,13 +2,12 @@
 //!
 //! Length: lines, slots and words of one layout, each with what reads and writes it.
 
-use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering;
 
 use crate::data::shared::Shared;
 use crate::data::shared::stack::{END, Link};
 use crate::fault;
-use crate::types::atomic::AtomicU64;
+use crate::types::atomic::{AtomicU32, AtomicU64};
 use crate::types::completion::{Completion, Direction, Status};
 use crate::types::counters::EpCounter;
 use crate::types::ep_state::EpState;
@@ -129,8 +128,8 @@ impl Follower {
     /// The sequence behind the newest request that the one of that token follows, if it is
     /// outstanding.
     pub(crate) fn follows(&self, token: u16) -> Option<u32> {
-        let word = self.word.load(Ordering::Acquire) & !COMPLETED;
-        (word >> 32 == VALID >> 32 | u64::from(token)).then_some(sequence_of(word))
+        let word = self.word.load(Ordering::Acquire);
+        Self::is_of(word, token).then_some(sequence_of(word))
     }
 
     /// Whether it is outstanding, and not known to have completed.
@@ -155,9 +154,17 @@ impl Follower {
         Some(to)
     }
 
-    /// Its completion has been dequeued.
-    pub(crate) fn done(&self) {
-        self.word.store(0, Ordering::Release);
+    /// The completion of the one of that token has been dequeued. Meanwhile it may have become an
+    /// earlier one.
+    pub(crate) fn done(&self, token: u16) {
+        let own = |word| (Self::is_of(word, token)).then_some(0);
+        if self.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, own).is_err() {
+            self.earlier_done();
+        }
+    }
+
+    const fn is_of(word: u64, token: u16) -> bool {
+        (word & !COMPLETED) >> 32 == VALID >> 32 | token as u64
     }
 
     /// An earlier one's completion has been dequeued, if there is any.

@@ -6,11 +6,10 @@
 //! consumer. A version counts whatever was put here, so that a dequeue finds by one load whether
 //! completions are all there is to look at.
 
-use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering;
 
 use crate::data::shared::stack::Stack;
-use crate::types::atomic::AtomicU64;
+use crate::types::atomic::{AtomicU32, AtomicU64};
 
 /// The async Event Dispatcher overflowed: it gives nothing any more.
 pub(crate) const DEAD: u32 = 1;

@@ -5,10 +5,10 @@
 //! chain names the chain: who comes to the end of another begins again, and no RMR that stays where
 //! it is is ever missed.
 
-use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering;
 
 use crate::data::shared::lmr::RmrShared;
+use crate::types::atomic::AtomicU32;
 
 /// In a link: the end of the chain that the other bits name.
 const END: u32 = 1 << 31;

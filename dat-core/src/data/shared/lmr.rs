@@ -1,10 +1,9 @@
 //! The shared part of memory: what a post looks up.
 
-use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering;
 
 use crate::provider::{Mw, Region};
-use crate::types::atomic::AtomicU64;
+use crate::types::atomic::{AtomicU32, AtomicU64};
 use crate::types::flags::MemPriv;
 use crate::types::handle::{Handle, Rmr};
 use crate::types::key_order::KeyOrder;

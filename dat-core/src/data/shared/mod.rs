@@ -12,14 +12,14 @@
 pub(crate) mod connection;
 pub(crate) mod ep;
 pub(crate) mod evd;
+#[cfg(all(test, loom))]
+mod interleavings;
 pub(crate) mod keys;
 pub(crate) mod lmr;
 pub(crate) mod request;
 pub(crate) mod srq;
 pub(crate) mod stack;
 pub(crate) mod window;
-
-use core::sync::atomic::AtomicU32;
 
 use crate::data::shared::connection::ConnectionEvents;
 use crate::data::shared::ep::{EpShared, QueueLine};
@@ -29,7 +29,7 @@ use crate::data::shared::lmr::{LmrShared, RmrShared};
 use crate::data::shared::request::RequestSlot;
 use crate::data::shared::srq::{SrqShared, SrqSlot};
 use crate::data::shared::stack::Stack;
-use crate::types::atomic::AtomicU64;
+use crate::types::atomic::{AtomicU32, AtomicU64};
 use crate::types::key_order::KeyOrder;
 
 /// The shared part of one Interface Adapter, as every half holds it.

@@ -1,9 +1,8 @@
 //! One posted request, as its slot says it.
 
-use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering;
 
-use crate::types::atomic::AtomicU64;
+use crate::types::atomic::{AtomicU32, AtomicU64};
 use crate::types::event::{DtoOperation, IbOperation};
 
 /// Its cookie, its length, and all else in one tag.

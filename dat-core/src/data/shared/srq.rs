@@ -5,12 +5,11 @@
 //! token of its receive. While nothing is posted in it, its link is held or on the stack of those
 //! that came back: so a token completes once, whatever the device says.
 
-use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering;
 
 use crate::data::shared::Shared;
 use crate::data::shared::stack::{Link, Stack};
-use crate::types::atomic::AtomicU64;
+use crate::types::atomic::{AtomicU32, AtomicU64};
 
 /// Counts and the stack of one Shared Receive Queue.
 #[derive(Debug)]

@@ -3,9 +3,9 @@
 //! It never overflows, because an element carries its own link and is on at most one stack at a
 //! time. There is no pop of a single element, hence no ABA.
 
-use core::sync::atomic::AtomicBool;
-use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering;
+
+use crate::types::atomic::{AtomicBool, AtomicU32};
 
 /// The end of a chain.
 pub(crate) const END: u32 = u32::MAX;

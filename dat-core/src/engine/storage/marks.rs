@@ -1,7 +1,7 @@
 //! A bit for each receive slot of an Endpoint: how many words that is, the compiler does not divide
 //! by itself.
 
-use core::sync::atomic::AtomicU32;
+use crate::types::atomic::AtomicU32;
 
 /// So many DTOs, which is a size that queues have: a power of two up to 32,768.
 #[derive(Clone, Copy, Debug)]

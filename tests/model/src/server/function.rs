@@ -160,6 +160,11 @@ impl Function {
         self.device.trouble.all_ones = gone;
     }
 
+    /// Closes the eventfds that the client gave for its interrupts: none arrives any more.
+    pub fn forget_interrupts(&mut self) {
+        self.irqs.clear();
+    }
+
     /// Signals VFIO's error interrupt: an uncorrectable error on the link.
     pub fn signal_error(&mut self) {
         self.irqs.fire(irqs::ERROR, 0);
@@ -261,7 +266,7 @@ impl Function {
         }
     }
 
-    fn take_in(&mut self, stream: UnixStream) {
+    pub(super) fn take_in(&mut self, stream: UnixStream) {
         match Connection::new(stream) {
             Ok(connection) => {
                 self.clients += 1;

@@ -69,6 +69,7 @@
 //!
 //! Not here: migration, dirty page tracking, ioeventfds, DMA by message, mappable BARs, INTx.
 
+mod alone;
 mod connection;
 mod control;
 mod event_loop;

@@ -26,7 +26,7 @@ mod segment;
 mod watch;
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use dat_core::CloseFlag;
 use dat_core::provider::Net;
@@ -90,6 +90,11 @@ struct Summary {
     failed: u32,
     skipped: u32,
     report: PathBuf,
+}
+
+/// Reads a report, as one that is continued.
+pub(crate) fn read_report(file: &Path) -> Result<(), Failure> {
+    Report::resume(file, Names::new(true)).map(drop)
 }
 
 pub(crate) fn run(args: &HwTest, out: &Out) -> Result<End, Failure> {

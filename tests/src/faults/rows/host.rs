@@ -1,0 +1,60 @@
+//! The host: memory, mappings, pages, clocks, sleep.
+
+use super::Group;
+use crate::faults::what::{Loss, MS, Row, S, What, all, nth};
+use crate::host::watched::Ask;
+
+const fn none(
+    name: &'static str,
+    is: &'static str,
+    pick: crate::faults::what::Pick,
+    ask: Ask,
+) -> Row {
+    Row::new(name, is, Loss::Connection, What::Grants(pick, ask))
+}
+
+pub(super) const GROUP: Group = Group {
+    name: "Host",
+    is: "The host has no memory or no mapping, its clocks jump, its process does not run.",
+    rows: &[
+        none(
+            "alloc-first",
+            "the first piece of memory of the phase is refused",
+            nth(0),
+            Ask::Alloc,
+        ),
+        none("alloc-second", "the second piece of memory is refused", nth(1), Ask::Alloc),
+        none("alloc-third", "the third piece of memory is refused", nth(2), Ask::Alloc),
+        none("alloc-all", "there is no memory", all(), Ask::Alloc),
+        none(
+            "map-first",
+            "the first address that the device should use is not mapped",
+            nth(0),
+            Ask::Map,
+        ),
+        none("map-third", "the third address is not mapped", nth(2), Ask::Map),
+        none("map-all", "no address is mapped", all(), Ask::Map),
+        Row::new(
+            "pages-first",
+            "the firmware gets no pages at its first request",
+            Loss::Connection,
+            What::Grants(nth(0), Ask::Pages),
+        ),
+        Row::new("jump-10ms", "all clocks jump by 10 ms", Loss::Nothing, What::Jump(10 * MS)),
+        Row::new("jump-3s", "all clocks jump by 3 s", Loss::Nothing, What::Jump(3 * S)),
+        Row::new("jump-1h", "all clocks jump by an hour", Loss::Connection, What::Jump(3600 * S)),
+        Row::new(
+            "pause-10ms",
+            "the process does not run for 10 ms",
+            Loss::Nothing,
+            What::Pause(10 * MS),
+        ),
+        Row::new("pause-1s", "the process does not run for 1 s", Loss::Nothing, What::Pause(S)),
+        Row::new(
+            "pause-40s",
+            "the process does not run for 40 s",
+            Loss::Connection,
+            What::Pause(40 * S),
+        ),
+    ],
+};
