@@ -22,7 +22,7 @@ struct Source {
 }
 
 /// The model is a referee: it has a switch of its own, and still knows nothing of the driver.
-const SOURCES: [Source; 3] = [
+static SOURCES: [Source; 3] = [
     Source { folder: "dat-core/src/", ask: "crate::mutants::on", has_switch: true },
     Source { folder: "hca-mlx5/src/", ask: "::dat_core::mutants::on", has_switch: false },
     Source { folder: "tests/model/src/", ask: "crate::mutants::on", has_switch: true },
