@@ -14,7 +14,7 @@ use crate::objects::ep::{NOT_READY, Phase};
 use crate::provider::{Class, Net, Path, Provider, Qp, QpStep};
 use crate::types::dat_return::{DatSubtype, DatType, Error};
 use crate::types::ep_state::EpOp;
-use crate::types::fault::FaultKind;
+use crate::types::fault::{Fault, FaultKind};
 use crate::types::flags::{ConnectFlag, Qos};
 use crate::types::handle::Ep;
 use crate::types::random::Random;
@@ -133,8 +133,7 @@ impl<P: Provider> Ia<'_, P> {
                 } else {
                     EpOp::NonPeerRejected
                 };
-                self.drop_connection(now, ep);
-                self.apply(ep, op);
+                self.not_made(now, ep, op, Some(fault));
                 return;
             }
         };
@@ -207,15 +206,15 @@ impl<P: Provider> Ia<'_, P> {
         let (Some(qp), Some(conn)) = (control.qp, control.conn) else {
             return;
         };
-        if ready(&mut self.hca, qp, path, &terms) && self.connections.cm.ready(now, conn).is_ok() {
+        let made = ready(&mut self.hca, qp, path, &terms);
+        if made.is_ok() && self.connections.cm.ready(now, conn).is_ok() {
             self.connections.keep_answer(&mut self.objects, ep, Some(conn));
             if let Ok(control) = self.objects.eps.live_mut(ep) {
                 control.deadline = Instant::NEVER;
             }
             self.apply(ep, EpOp::Established);
         } else {
-            self.drop_connection(now, ep);
-            self.apply(ep, EpOp::NonPeerRejected);
+            self.not_made(now, ep, EpOp::NonPeerRejected, made.err());
         }
     }
 
@@ -225,11 +224,9 @@ impl<P: Provider> Ia<'_, P> {
         control.phase = Phase::None;
         let Some(qp) = control.qp else { return };
         control.deadline = Instant::NEVER;
-        if ready(&mut self.hca, qp, path, terms) {
-            self.apply(ep, EpOp::Established);
-        } else {
-            self.drop_connection(now, ep);
-            self.apply(ep, EpOp::NonPeerRejected);
+        match ready(&mut self.hca, qp, path, terms) {
+            Ok(()) => self.apply(ep, EpOp::Established),
+            Err(fault) => self.not_made(now, ep, EpOp::NonPeerRejected, Some(fault)),
         }
     }
 
@@ -245,24 +242,20 @@ impl<P: Provider> Ia<'_, P> {
         let responder_resources = terms.responder_resources.min(control.attr.max_rdma_read_in);
         let initiator_depth = terms.initiator_depth.min(control.attr.max_rdma_read_out);
         let Some(rq_psn) = self.connections.cm.starting_psn(conn) else {
-            self.drop_connection(now, ep);
-            self.apply(ep, EpOp::NonPeerRejected);
+            self.not_made(now, ep, EpOp::NonPeerRejected, None);
             return;
         };
-        let ready = self
-            .hca
-            .qp_modify(
-                qp,
-                &QpStep::Rtr {
-                    path,
-                    remote_qpn: terms.remote_qpn,
-                    rq_psn,
-                    mtu: terms.mtu.min(self.hca.limits().mtu),
-                    responder_resources,
-                    min_rnr_timer: MIN_RNR_TIMER,
-                },
-            )
-            .is_ok();
+        let ready = self.hca.qp_modify(
+            qp,
+            &QpStep::Rtr {
+                path,
+                remote_qpn: terms.remote_qpn,
+                rq_psn,
+                mtu: terms.mtu.min(self.hca.limits().mtu),
+                responder_resources,
+                min_rnr_timer: MIN_RNR_TIMER,
+            },
+        );
         // Not by way of `self.ep_mut`: the connection manager as well.
         let Some(control) = self.objects.eps.get_mut(ep.0) else {
             return;
@@ -275,10 +268,9 @@ impl<P: Provider> Ia<'_, P> {
             target_ack_delay: ack_delay,
             rnr_retry: 7,
         };
-        let accepted = ready && self.connections.cm.accept(now, conn, &params).is_ok();
+        let accepted = ready.is_ok() && self.connections.cm.accept(now, conn, &params).is_ok();
         if !accepted {
-            self.drop_connection(now, ep);
-            self.apply(ep, EpOp::NonPeerRejected);
+            self.not_made(now, ep, EpOp::NonPeerRejected, ready.err());
         }
     }
 
@@ -289,17 +281,24 @@ impl<P: Provider> Ia<'_, P> {
         let (Some(qp), Phase::Accepted(terms)) = (control.qp, phase) else {
             return;
         };
-        if self.hca.qp_modify(qp, &terms.ready_to_send()).is_ok() {
-            self.apply(ep, EpOp::Established);
-        } else {
-            self.drop_connection(now, ep);
-            self.apply(ep, EpOp::NonPeerRejected);
+        match self.hca.qp_modify(qp, &terms.ready_to_send()) {
+            Ok(()) => self.apply(ep, EpOp::Established),
+            Err(fault) => self.not_made(now, ep, EpOp::NonPeerRejected, Some(fault)),
         }
+    }
+
+    /// An attempt to connect ends here, for what the device said.
+    fn not_made(&mut self, now: Instant, ep: Ep, op: EpOp, cause: Option<Fault>) {
+        self.drop_connection(now, ep);
+        if let Ok(control) = self.objects.eps.live_mut(ep) {
+            control.cause = cause;
+        }
+        self.apply(ep, op);
     }
 }
 
-/// Takes a queue pair from Init to ready-to-send; whether the device did.
-fn ready<P: Provider>(hca: &mut P, qp: Qp, path: &Path, terms: &QpTerms) -> bool {
+/// Takes a queue pair from Init to ready-to-send.
+fn ready<P: Provider>(hca: &mut P, qp: Qp, path: &Path, terms: &QpTerms) -> Result<(), Fault> {
     hca.qp_modify(
         qp,
         &QpStep::Rtr {
@@ -312,7 +311,6 @@ fn ready<P: Provider>(hca: &mut P, qp: Qp, path: &Path, terms: &QpTerms) -> bool
         },
     )
     .and_then(|()| hca.qp_modify(qp, &terms.ready_to_send()))
-    .is_ok()
 }
 
 /// Whether that can be a peer's address.

@@ -3,7 +3,8 @@
 //! It is lost, by the rule of Linux (`check_fatal_sensors`), when it reads as all ones, when its
 //! interface is disabled or being reset, or when the health buffer has a syndrome and asks for a
 //! reset. It is lost, too, when its command queue is not ours any more: somebody has reset it. The
-//! cheap signs are looked at inside every wait, all of them at the caller's tick, see [`Monitor`].
+//! cheap signs are looked at inside every wait, most of them when it has lasted for a second, all of
+//! them at the caller's tick, see [`Monitor`].
 //!
 //! Anything else is a warning: the health buffer is shared by all functions of a card and keeps what
 //! it says until the firmware is reset, so it may speak of another function's trouble long ago; and

@@ -12,9 +12,9 @@ use dat_tests::faults::{Phase, child, page};
 /// Strikes each fault in each phase, and checks what the consumer sees and that all comes back.
 #[derive(Parser)]
 struct Args {
-    /// Only faults whose names contain this
-    #[arg(long)]
-    only: Option<String>,
+    /// Only faults whose names contain one of these, with commas between them
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
     /// Write docs/faults.md
     #[arg(long, conflicts_with = "only")]
     bless: bool,
@@ -43,17 +43,14 @@ fn run(args: &Args) -> Result<usize> {
     if let Some(socket) = &args.consumer {
         return child::consumer(socket).map(|()| 0);
     }
-    let only = args.only.as_deref();
-    let cells = page::cells(only);
-    let mut bad = 0;
-    for cell in &cells {
-        println!("{}", page::line(cell));
-        cell.wrong.iter().for_each(|wrong| println!("  wrong: {wrong}"));
-        bad += usize::from(!cell.wrong.is_empty());
-    }
+    let cells = page::cells(&args.only, &|cell| {
+        let wrong = cell.wrong.iter().map(|wrong| format!("\n  wrong: {wrong}"));
+        println!("{}{}", page::line(cell), wrong.collect::<String>());
+    });
+    let mut bad = cells.iter().filter(|cell| !cell.wrong.is_empty()).count();
     let program = std::env::current_exe()?;
     let mut rows = Vec::new();
-    for process in PROCESSES.iter().filter(|p| only.is_none_or(|only| p.name.contains(only))) {
+    for process in PROCESSES.iter().filter(|p| page::wanted(p.name, &args.only)) {
         for phase in Phase::ALL {
             match process::cell(&program, process, phase) {
                 Ok(seen) => {

@@ -57,6 +57,9 @@ impl<'m> Scene<'_, 'm> {
             What::Commands(pick, of, verdict) => {
                 let hook = Commands(Box::new(move |opcode| {
                     let fits = of.is_none_or(|of| of == opcode) && strikes(pick);
+                    if fits && std::env::var_os("FAULTS_TRACE").is_some() {
+                        eprintln!("strikes command {opcode:#x}");
+                    }
                     if fits { verdict } else { Verdict::Run }
                 }));
                 machine.slot.hca().set_command_hook(Some(Box::new(hook)));

@@ -148,9 +148,9 @@ impl Scene<'_, '_> {
                 ended = self.now();
                 // Some faults are seen when somebody looks.
                 let slow = row.is_some_and(|row| matches!(row.what, What::Registers(..)));
-                self.until(if slow { SLOW } else { LINGER }, |_| false);
+                self.rest(if slow { SLOW } else { LINGER });
                 self.disarm();
-                self.until(S, |_| false);
+                self.rest(S);
             }
         }
         let struck = self.trap.struck();

@@ -162,7 +162,15 @@ impl<'a, 'm> Scene<'a, 'm> {
     /// A consumer sees something.
     pub fn note(&mut self, side: usize, loss: Loss, text: String) {
         let at = self.now();
+        self.trace(side, &text);
         self.notes.push(Note { at, side, loss, text });
+    }
+
+    /// Prints what happens, if `FAULTS_TRACE` is set.
+    pub(super) fn trace(&self, side: usize, text: &dyn std::fmt::Debug) {
+        if std::env::var_os("FAULTS_TRACE").is_some() {
+            eprintln!("{:>12} side {side}: {text:?}", self.now());
+        }
     }
 
     /// The result of a call; a failure is seen.
@@ -254,9 +262,20 @@ impl<'a, 'm> Scene<'a, 'm> {
 
     // ---- time ----
 
-    /// Lets both hosts do what is due, then time pass.
+    /// Lets both hosts do what is due, then time pass: a millisecond at most.
     pub fn turn(&mut self) {
-        let mut leap = MS;
+        self.turn_by(MS);
+    }
+
+    /// Lets time pass while nobody does anything.
+    pub fn rest(&mut self, span: Nanos) {
+        let end = self.now() + span;
+        while self.now() < end {
+            self.turn_by(10 * MS);
+        }
+    }
+
+    fn turn_by(&mut self, mut leap: Nanos) {
         for side in 0..2 {
             leap = leap.min(self.drive(side));
         }
@@ -304,17 +323,17 @@ impl<'a, 'm> Scene<'a, 'm> {
         let now = self.now();
         let woken = self.woken(side, now);
         if side == 0 && now < self.paused {
-            return (self.paused - now).min(MS);
+            return self.paused - now;
         }
-        let late = self.late.front().map_or(MS, |due| due.saturating_sub(now));
-        let Some(open) = &mut self.sides[side] else { return MS };
+        let late = self.late.front().map_or(Nanos::MAX, |due| due.saturating_sub(now));
+        let Some(open) = &mut self.sides[side] else { return Nanos::MAX };
         if woken || open.dirty || open.due <= now {
             let next = open.ia.advance(Instant::from_nanos(now));
             open.dirty = next.work;
             open.due = next.deadline.map_or(Nanos::MAX, Instant::as_nanos);
             self.reap(side);
         }
-        let Some(open) = &self.sides[side] else { return MS };
+        let Some(open) = &self.sides[side] else { return Nanos::MAX };
         if open.dirty { US } else { (open.due - now.min(open.due)).min(late) }
     }
 

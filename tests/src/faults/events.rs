@@ -44,6 +44,7 @@ impl Scene<'_, '_> {
 
     fn took(&mut self, side: usize, event: Event) {
         let now = self.instant();
+        self.trace(side, &event);
         let Some(open) = &mut self.sides[side] else { return };
         open.dirty = true;
         match event {
@@ -127,7 +128,9 @@ impl Scene<'_, '_> {
         let link = end.link;
         let receive = done.operation == DtoOperation::Receive;
         let (cookie, n) = if receive {
-            let coming = (done.status == DtoStatus::Success).then(|| end.coming.pop_front());
+            // One that fails has taken its message.
+            let took = done.status != DtoStatus::ErrFlushed;
+            let coming = took.then(|| end.coming.pop_front());
             (end.receives.pop_front(), coming.flatten())
         } else {
             end.requests.pop_front().unzip()

@@ -54,15 +54,22 @@ pub fn file() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/faults.md")
 }
 
-/// All faults whose names contain `only`.
-pub fn rows(only: Option<&str>) -> impl Iterator<Item = &'static Row> {
-    let rows = GROUPS.iter().flat_map(|group| group.rows);
-    rows.filter(move |row| only.is_none_or(|only| row.name.contains(only)))
+/// Whether a name is wanted: all are, or those that contain one of `only`.
+#[must_use]
+pub fn wanted(name: &str, only: &[String]) -> bool {
+    only.is_empty() || only.iter().any(|only| name.contains(only.as_str()))
 }
 
-/// Runs the cells of these faults, on as many threads as there are processors.
+/// All faults whose names contain one of `only`.
+pub fn rows(only: &[String]) -> impl Iterator<Item = &'static Row> {
+    let rows = GROUPS.iter().flat_map(|group| group.rows);
+    rows.filter(move |row| wanted(row.name, only))
+}
+
+/// Runs the cells of these faults, on as many threads as there are processors; `each` sees a cell when
+/// it has ended.
 #[must_use]
-pub fn cells(only: Option<&str>) -> Vec<Cell> {
+pub fn cells(only: &[String], each: &(dyn Fn(&Cell) + Sync)) -> Vec<Cell> {
     let all = rows(only).flat_map(|row| Phase::ALL.map(|phase| (row, phase)));
     let (work, done) = (Mutex::new(all.enumerate()), Mutex::new(Vec::new()));
     thread::scope(|scope| {
@@ -71,6 +78,7 @@ pub fn cells(only: Option<&str>) -> Vec<Cell> {
                 loop {
                     let Some((n, (row, phase))) = lock(&work).next() else { break };
                     let cell = cell::run(row, phase);
+                    each(&cell);
                     lock(&done).push((n, cell));
                 }
             });

@@ -13,6 +13,8 @@ use crate::session::QUALIFIER;
 pub const LIMIT: u64 = 150 * S;
 /// The consumer's own time limit of a connection.
 const CONNECT: Duration = Duration::from_secs(20);
+/// How long it waits for completions.
+const PATIENCE: u64 = 10 * S;
 /// Messages of a batch.
 const BATCH: usize = 4;
 const NONE: CompletionFlags = CompletionFlags::empty();
@@ -157,9 +159,15 @@ impl Scene<'_, '_> {
                 end.leaving = true;
             }
         }
+        let before = self.notes.len();
         self.until(2 * S, |scene| scene.is(1, link, |end| end.over));
-        // What came of it is no concern of the other's.
-        self.notes.retain(|note| !note.text.ends_with("PEER_REJECTED"));
+        // That it is rejected is what it is for.
+        if let Some(at) = (before..self.notes.len()).find(|at| {
+            let note = &self.notes[*at];
+            note.side == 1 && note.text == "DAT_CONNECTION_EVENT_PEER_REJECTED"
+        }) {
+            self.notes.remove(at);
+        }
         self.end(link, 1, CloseFlag::Abrupt);
     }
 
@@ -245,8 +253,11 @@ impl Scene<'_, '_> {
                             || scene.is(side, link, |end| end.receives.is_empty()))
             })
         };
-        if !self.until(LIMIT, done) {
-            self.wrong.push(format!("connection {link}: requests never come back"));
+        // A device that loses a completion does not say so: the consumer's own patience ends.
+        if !self.until(PATIENCE, done) {
+            let text = "no completion within 10 s: disconnects".to_owned();
+            self.note(0, Loss::Connection, text);
+            self.end(link, 0, CloseFlag::Abrupt);
         }
     }
 
@@ -297,8 +308,11 @@ impl Scene<'_, '_> {
         }
     }
 
-    /// Registers memory in the midst of traffic, and frees it.
+    /// Reads counters in the midst of traffic, registers memory and frees it.
     fn register(&mut self) {
+        let Some(open) = self.touch(0).filter(|open| open.ia.lost().is_none()) else { return };
+        let counted = open.ia.ia_query_counters(false);
+        self.call(0, "ia_query_counters", counted);
         let Some(open) = self.touch(0).filter(|open| open.ia.lost().is_none()) else { return };
         let made = open.ia.lmr_create(open.pz, open.mem.region(), MemPriv::ALL);
         let Some(lmr) = self.call(0, "lmr_create", made) else { return };

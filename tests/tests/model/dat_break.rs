@@ -18,8 +18,8 @@ use dat_core::{
 use dat_tests::host::inproc::enable;
 use dat_tests::pair::{Room, Stage};
 use dat_tests::session::{NONE, Session, Setup, ending};
-use mlx5_model::faults::{Log, Script};
-use mlx5_model::{Event as DeviceEvent, event as kind};
+use mlx5_model::faults::{Log, Script, When};
+use mlx5_model::{Event as DeviceEvent, Status, event as kind};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -489,6 +489,23 @@ fn a_queue_pair_that_the_device_reports_broken() {
             session.pass(SECOND);
         });
     }
+}
+
+#[test]
+fn a_connection_that_the_device_refuses_to_make_has_its_cause() {
+    const RTR2RTS_QP: u16 = 0x504;
+    Setup::default().run(|session| {
+        let (a, b) = (session.sides[0].ep, session.sides[1].ep);
+        session.ask(a, b"", SECOND);
+        let (cr, now) = (session.request(), session.now());
+        let script = Script::new().refuse(When::OpcodeNth(RTR2RTS_QP, 0), Status::BadParam);
+        session.pair.slots[0].hca().set_command_hook(Some(Box::new(script)));
+        session.pair.ias[1].cr_accept(now, cr, Some(b), b"").unwrap();
+        assert_eq!(session.connection(0), Event::NonPeerRejected(a));
+        let cause = session.pair.ias[0].ep_cause(a).unwrap().unwrap().to_string();
+        assert!(cause.contains("RTR2RTS_QP: bad parameter"), "{cause}");
+        assert_eq!(session.connection(1), Event::AcceptCompletionError(b));
+    });
 }
 
 #[test]

@@ -27,6 +27,7 @@ use rand::{Rng, SeedableRng};
 
 const NOTHING: Taken = Taken { arena: 0, pages: 0 };
 const HEALTH_COUNTER: usize = 0x1010;
+const COMMAND_DOORBELL: usize = 0x18;
 
 fn up<'p>(rig: &'p Rig) -> Driver<'p, Slot> {
     let mut driver = Driver::open(&rig.slot, &patience()).unwrap();
@@ -405,6 +406,27 @@ fn a_firmware_that_dies_in_a_command_ends_the_wait_at_once() {
     let fault = driver.pd_create().unwrap_err();
     assert_eq!((fault.kind, fault.operation, fault.syndrome), (FaultKind::Gone, "ALLOC_PD", 8));
     assert!(rig.now() - start < Duration::from_millis(5));
+}
+
+#[test]
+fn a_reset_while_a_command_is_under_way_ends_its_wait_within_two_seconds() {
+    let rig = Rig::light();
+    let watched = Watched::new(&rig.slot);
+    // Its commands have a minute.
+    let mut driver = Driver::open(&watched, &usual()).unwrap();
+    watched.stores(|offset| {
+        if offset == COMMAND_DOORBELL {
+            rig.slot.hca().flr();
+            enable(&mut rig.slot.hca());
+        }
+        true
+    });
+    let start = rig.now();
+    let fault = driver.pd_create().unwrap_err();
+    assert_eq!((fault.kind, fault.operation), (FaultKind::Gone, "ALLOC_PD"));
+    assert!(fault.cause.contains("disabled its interface"), "{fault}");
+    assert!(rig.now() - start < Duration::from_secs(2));
+    driver.close().unwrap_err();
 }
 
 #[test]

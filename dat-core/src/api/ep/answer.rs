@@ -8,8 +8,8 @@ use crate::types::fault::Fault;
 use crate::types::handle::Ep;
 
 impl<P: Provider> Ia<'_, P> {
-    /// Why the connection broke, in the device's own words. Valid until the Endpoint is reset or
-    /// freed.
+    /// Why the connection broke or was not made, in the device's own words. Valid until the Endpoint
+    /// is reset or freed.
     pub fn ep_cause(&self, ep: Ep) -> Result<Option<Fault>, Error> {
         Ok(self.objects.eps.live(ep)?.cause)
     }

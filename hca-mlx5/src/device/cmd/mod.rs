@@ -299,7 +299,7 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
         }
         let fault = if let Some(dead) = self.dead {
             dead
-        } else if let Some(fault) = health::verdict(platform) {
+        } else if let Some(fault) = self.sign(now, flight) {
             self.kill(fault);
             fault
         } else if now < flight.deadline {
@@ -323,6 +323,16 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
         // write.
         self.lost |= 1 << flight.slot;
         Err(about(fault, flight.op, flight.number))
+    }
+
+    /// Why the device is lost, if it is. A reset by somebody else leaves no syndrome: that is looked
+    /// for when the command has taken a second.
+    fn sign(&self, now: Instant, flight: &Flight) -> Option<Fault> {
+        if now + self.timeout < flight.deadline + health::PERIOD {
+            health::verdict(self.platform)
+        } else {
+            health::examine(self.platform)
+        }
     }
 
     /// Sleeps until the device may have done something. What it did since the last look at an entry

@@ -9,9 +9,9 @@ const fn refused(status: u8) -> Verdict {
     Verdict::Refuse { status, syndrome: 0x00de_ad00 }
 }
 
-/// A command of the phase that is refused, the third.
+/// A command of the phase that is refused, the fourth.
 const fn status(name: &'static str, is: &'static str, status: Status) -> Row {
-    let what = What::Commands(nth(2), None, refused(status as u8));
+    let what = What::Commands(nth(3), None, refused(status as u8));
     Row::new(name, is, Loss::Connection, what)
 }
 

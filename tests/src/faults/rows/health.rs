@@ -122,7 +122,7 @@ pub(super) const GROUP: Group = Group {
             "the address of the command queue reads otherwise once",
             Loss::Nothing,
             What::Registers(
-                nth(1),
+                nth(2),
                 |at, value| if at == QUEUE { value ^ 0x10_0000 } else { value },
             ),
         ),

@@ -1,7 +1,7 @@
 //! The host: memory, mappings, pages, clocks, sleep.
 
 use super::Group;
-use crate::faults::what::{Loss, MS, Row, S, What, all, nth};
+use crate::faults::what::{Loss, MS, Phase, Row, S, What, all, nth};
 use crate::host::watched::Ask;
 
 const fn none(
@@ -13,6 +13,13 @@ const fn none(
     Row::new(name, is, Loss::Connection, What::Grants(pick, ask))
 }
 
+const NONE_IN_CLOSING: &[(Phase, &str)] = &[(Phase::Closing, "nothing is allocated in this phase")];
+const BRING_UP_ONLY: &[(Phase, &str)] = &[
+    (Phase::Connecting, "the firmware asks for none in this phase"),
+    (Phase::Traffic, "the firmware asks for none in this phase"),
+    (Phase::Closing, "the firmware asks for none in this phase"),
+];
+
 pub(super) const GROUP: Group = Group {
     name: "Host",
     is: "The host has no memory or no mapping, its clocks jump, its process does not run.",
@@ -22,10 +29,13 @@ pub(super) const GROUP: Group = Group {
             "the first piece of memory of the phase is refused",
             nth(0),
             Ask::Alloc,
-        ),
-        none("alloc-second", "the second piece of memory is refused", nth(1), Ask::Alloc),
-        none("alloc-third", "the third piece of memory is refused", nth(2), Ask::Alloc),
-        none("alloc-all", "there is no memory", all(), Ask::Alloc),
+        )
+        .never(NONE_IN_CLOSING),
+        none("alloc-second", "the second piece of memory is refused", nth(1), Ask::Alloc)
+            .never(NONE_IN_CLOSING),
+        none("alloc-third", "the third piece of memory is refused", nth(2), Ask::Alloc)
+            .never(NONE_IN_CLOSING),
+        none("alloc-all", "there is no memory", all(), Ask::Alloc).never(NONE_IN_CLOSING),
         none(
             "map-first",
             "the first address that the device should use is not mapped",
@@ -39,7 +49,8 @@ pub(super) const GROUP: Group = Group {
             "the firmware gets no pages at its first request",
             Loss::Connection,
             What::Grants(nth(0), Ask::Pages),
-        ),
+        )
+        .never(BRING_UP_ONLY),
         Row::new("jump-10ms", "all clocks jump by 10 ms", Loss::Nothing, What::Jump(10 * MS)),
         Row::new("jump-3s", "all clocks jump by 3 s", Loss::Nothing, What::Jump(3 * S)),
         Row::new("jump-1h", "all clocks jump by an hour", Loss::Connection, What::Jump(3600 * S)),

@@ -241,14 +241,8 @@ pub(super) const GROUP: Group = Group {
             |_| (0x400..0x408).map(|cqn| (None, Event::cq_error(cqn, 1))).collect(),
         ),
         Row::new(
-            "payload-lost",
-            "a payload is not written although it is completed",
-            Loss::Nothing,
-            What::Writes(nth(0), Wrote::Other, Vec::clear),
-        ),
-        Row::new(
-            "doorbell-doubled",
-            "register writes of the phase's first doorbells do not arrive",
+            "doorbells-lost",
+            "three register writes in a row do not arrive",
             Loss::Adapter,
             What::Stores(some(4, 3)),
         ),
