@@ -89,12 +89,10 @@ impl Run {
         self.card.clone().unwrap_or_else(|| self.facts.join(","))
     }
 
-    /// What the driver says at bring-up if it cannot work with it.
-    fn refusal(&self) -> Option<&'static str> {
-        let refused = |(fact, words): &(&str, &'static str)| {
-            self.facts.iter().any(|own| own == fact).then_some(*words)
-        };
-        REFUSED.iter().find_map(refused)
+    /// What the driver may say if it cannot work with it.
+    fn refusals(&self) -> Vec<&'static str> {
+        let refused = REFUSED.iter().filter(|(fact, _)| self.facts.iter().any(|own| own == fact));
+        refused.map(|(_, words)| *words).collect()
     }
 }
 
@@ -296,26 +294,27 @@ fn once(program: &Path, run: &Run) -> Result<Outcome> {
 /// The result of a run whose tests printed `text`.
 fn judge(run: &Run, success: bool, text: &str) -> Outcome {
     let passed = text.lines().any(|line| line.starts_with("test result: ok. "));
-    match (success && passed, run.refusal()) {
-        (true, None) => Outcome::Passes,
-        (true, Some(words)) => Outcome::Fails(format!("works, and should say {words}")),
-        (false, refusal) => {
-            // What a test panicked with is on the line behind the place where it did.
-            let lines: Vec<&str> = text.lines().collect();
-            let said = lines.windows(2).filter(|pair| pair[0].contains("panicked at"));
-            let said: Vec<&str> = said.map(|pair| pair[1]).collect();
-            if let Some(words) = refusal
-                && !said.is_empty()
-                && said.iter().all(|line| line.contains(words))
-            {
-                return Outcome::Named(words);
-            }
-            let failed = lines.iter().filter(|line| line.ends_with("... FAILED"));
-            let names: Vec<&str> = failed.filter_map(|line| line.split(' ').nth(1)).collect();
-            let first = said.first().copied().unwrap_or("it crashed");
-            Outcome::Fails(format!("{} tests ({}): {first}", names.len(), names.join(" ")))
-        }
+    let refusals = run.refusals();
+    if success && passed {
+        return match refusals.first() {
+            None => Outcome::Passes,
+            Some(words) => Outcome::Fails(format!("works, and should say {words}")),
+        };
     }
+    // What a test panicked with is on the line behind the place where it did.
+    let lines: Vec<&str> = text.lines().collect();
+    let said = lines.windows(2).filter(|pair| pair[0].contains("panicked at"));
+    let said: Vec<&str> = said.map(|pair| pair[1]).collect();
+    let named = |line: &&str| refusals.iter().find(|words| line.contains(**words)).copied();
+    let names: Option<Vec<_>> = said.iter().map(named).collect();
+    if let Some(words) = names.as_ref().and_then(|names| names.first()) {
+        return Outcome::Named(words);
+    }
+    let failed = lines.iter().filter(|line| line.ends_with("... FAILED"));
+    let tests: Vec<&str> = failed.filter_map(|line| line.split(' ').nth(1)).collect();
+    let unnamed = said.iter().find(|line| named(line).is_none());
+    let first = unnamed.copied().unwrap_or("it crashed");
+    Outcome::Fails(format!("{} tests ({}): {first}", tests.len(), tests.join(" ")))
 }
 
 fn page(runs: &[Run], outcomes: &[Outcome], options: &Options) -> String {
@@ -367,6 +366,9 @@ mod tests {
         let more = format!("{text}thread 'b' panicked at y.rs:1:2:\nleft is not right\n");
         assert!(is_failure(&judge(&refused, false, &more)));
         assert!(is_failure(&judge(&run(&["mac=zero"]), false, text)));
+        let two = text.replace(REFUSED[0].1, REFUSED[1].1);
+        let both = run(&["cqe-version=0", "port-type=infiniband"]);
+        assert_eq!(judge(&both, false, &two), Outcome::Named(REFUSED[1].1));
         assert!(is_failure(&judge(&refused, false, "")), "a crash says nothing");
         let passed = "test result: ok. 3 passed; 0 failed\n";
         assert_eq!(judge(&run(&["mac=zero"]), true, passed), Outcome::Passes);
