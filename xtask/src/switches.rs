@@ -2,7 +2,7 @@
 //!
 //! Each setting alone, all pairs of the ten likeliest, random sets from a seed, and every kind of
 //! card. A run is that of the suites of connections, data, windows, losses and teardown. It passes,
-//! or the driver says at bring-up which fact it cannot work with. `--bless` writes
+//! or the driver names the fact that it cannot work with. `--bless` writes
 //! docs/generated/switches.md.
 
 use std::collections::BTreeMap;
@@ -99,7 +99,7 @@ impl Run {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Outcome {
     Passes,
-    /// Every failure is a refusal at bring-up, with these words.
+    /// Every failure is a refusal, with these words.
     Named(&'static str),
     Fails(String),
 }
