@@ -13,10 +13,13 @@ mod barriers;
 mod bench;
 mod coverage;
 mod fields;
+mod hit;
 mod layouts;
+mod loom;
 mod mutants;
 mod nostd;
 mod record;
+mod sanitize;
 mod suite;
 mod switches;
 mod targets;
@@ -113,6 +116,12 @@ enum Verb {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// All interleavings of the threads that share an adapter, tried by loom
+    Loom,
+    /// The tests of drivers, hosts and model under ThreadSanitizer or AddressSanitizer
+    Sanitize(sanitize::Options),
+    /// Lines of the product that tests execute, by LLVM's counters; fails where a goal is missed
+    Hit,
     /// The driver on the model with every open fact of silicon set otherwise: each setting alone, pairs,
     /// random sets, every kind of card
     Switches(switches::Options),
@@ -205,6 +214,9 @@ fn verb() -> Result<ExitCode> {
             let status = command.status()?;
             anyhow::ensure!(status.success(), "a rule of the simulation does not hold");
         }
+        Verb::Loom => loom::loom()?,
+        Verb::Sanitize(options) => sanitize::sanitize(&options)?,
+        Verb::Hit => hit::hit()?,
         Verb::Switches(options) => switches::switches(&options)?,
         Verb::Bench { bless } => bench::bench(bless)?,
     }
