@@ -1,7 +1,7 @@
 //! `cargo xtask layouts`: the layouts of the model and of the driver against the newest notations of
 //! others.
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 
 use dat_lab::images::notations;
 use dat_lab::run;
@@ -23,7 +23,5 @@ pub(crate) fn layouts() -> Result<()> {
         .env("LAYOUTS_DEVICE", notations.headers.join("device.h"))
         .env("LAYOUTS_QP", notations.headers.join("qp.h"))
         .env("LAYOUTS_REGISTERS", &notations.registers);
-    println!("$ {}", run::shown(&command));
-    ensure!(command.status()?.success(), "layouts differ otherwise than listed");
-    Ok(())
+    run::plain(command, "layouts differ otherwise than listed")
 }

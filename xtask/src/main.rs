@@ -14,11 +14,14 @@ mod bench;
 mod coverage;
 mod fields;
 mod fuzz;
+mod hit;
 mod layouts;
+mod loom;
 mod mutants;
 mod nostd;
 mod planted;
 mod record;
+mod sanitize;
 mod suite;
 mod switches;
 mod targets;
@@ -126,6 +129,12 @@ enum Verb {
     /// Searches for inputs of devices, peers, files and programs that break a promise
     /// (tests/fuzz): `--minutes N`, `--list`, `--minimize`, `--coverage`
     Fuzz(fuzz::Options),
+    /// All interleavings of the threads that share an adapter, tried by loom
+    Loom,
+    /// The tests of drivers, hosts and model under ThreadSanitizer or AddressSanitizer
+    Sanitize(sanitize::Options),
+    /// Lines of the product that tests execute, by LLVM's counters; fails where a goal is missed
+    Hit,
     /// The driver on the model with every open fact of silicon set otherwise: each setting alone, pairs,
     /// random sets, every kind of card
     Switches(switches::Options),
@@ -182,9 +191,7 @@ fn verb() -> Result<ExitCode> {
                 let mut command = run::cargo();
                 command.args(["test", "--release", "-p"]).args(test);
                 command.args(["--", "--nocapture"]);
-                println!("$ {}", run::shown(&command));
-                let status = command.status()?;
-                anyhow::ensure!(status.success(), "a call was answered otherwise");
+                run::plain(command, "a call was answered otherwise")?;
             }
         }
         Verb::Mutants(options) => mutants::mutants(&options)?,
@@ -192,9 +199,7 @@ fn verb() -> Result<ExitCode> {
             let mut command = run::cargo();
             command.args(["run", "--release", "-p", "dat-tests", "--bin", "laws", "--"]);
             command.args(args);
-            println!("$ {}", run::shown(&command));
-            let status = command.status()?;
-            anyhow::ensure!(status.success(), "a law does not hold");
+            run::plain(command, "a law does not hold")?;
         }
         Verb::Attack { args } => {
             let mut command = run::cargo();
@@ -205,31 +210,28 @@ fn verb() -> Result<ExitCode> {
                 command.args(["run", "--release", "-p", "dat-tests", "--bin", "attack", "--"]);
                 command.args(args);
             }
-            println!("$ {}", run::shown(&command));
-            let status = command.status()?;
-            anyhow::ensure!(status.success(), "an attack succeeded");
+            run::plain(command, "an attack succeeded")?;
         }
         Verb::Sim { mut args } if args.iter().any(|arg| arg == "--planted") => {
             args.retain(|arg| arg != "--planted");
             planted::planted(&planted::Options::parse_from(args))?;
-        }
-        Verb::Faults { args } => {
-            let mut command = run::cargo();
-            command.args(["run", "--quiet", "-p", "dat-tests", "--bin", "faults", "--"]).args(args);
-            println!("$ {}", run::shown(&command));
-            let status = command.status()?;
-            anyhow::ensure!(status.success(), "a fault takes more than it may");
         }
         Verb::Sim { args } => {
             let mut command = run::cargo();
             command.args(["run", "--quiet", "--profile", "sim", "-p", "dat-sim", "--bin", "sim"]);
             // File names are relative to the user's current folder.
             command.arg("--").args(args).current_dir(std::env::current_dir()?);
-            println!("$ {}", run::shown(&command));
-            let status = command.status()?;
-            anyhow::ensure!(status.success(), "a rule of the simulation does not hold");
+            run::plain(command, "a rule of the simulation does not hold")?;
+        }
+        Verb::Faults { args } => {
+            let mut command = run::cargo();
+            command.args(["run", "--quiet", "-p", "dat-tests", "--bin", "faults", "--"]).args(args);
+            run::plain(command, "a fault takes more than it may")?;
         }
         Verb::Fuzz(options) => fuzz::fuzz(&options)?,
+        Verb::Loom => loom::loom()?,
+        Verb::Sanitize(options) => sanitize::sanitize(&options)?,
+        Verb::Hit => hit::hit()?,
         Verb::Switches(options) => switches::switches(&options)?,
         Verb::Bench { bless } => bench::bench(bless)?,
     }

@@ -10,19 +10,19 @@ use crate::world::{NONE, Side, World, explore};
 /// What became of requests of cookies from 0 on, in the order of their events: whether each
 /// succeeded; and how often the connection ended.
 fn endings(events: &[Event], ep: Ep) -> (Vec<bool>, usize) {
-    let (mut ends, mut told) = (0, Vec::new());
+    let (mut ends, mut done) = (0, Vec::new());
     for event in events {
         match *event {
             Event::Dto(DtoEvent { cookie, status, .. }) => {
-                assert_eq!(cookie, told.len() as u64, "{events:?}");
+                assert_eq!(cookie, done.len() as u64, "{events:?}");
                 assert!(matches!(status, DtoStatus::Success | DtoStatus::ErrFlushed));
-                told.push(status == DtoStatus::Success);
+                done.push(status == DtoStatus::Success);
             }
             Event::Disconnected(of) if of == ep => ends += 1,
             other => panic!("{other:?}"),
         }
     }
-    (told, ends)
+    (done, ends)
 }
 
 fn disconnect(side: &mut Side, now: Instant) {
@@ -49,9 +49,9 @@ fn posts_while_it_ends(held: bool) {
         world.fabric.hold(false);
         world.run();
         events.extend(world.a.drain());
-        let (told, ends) = endings(&events, world.a.ep);
-        assert_eq!((told.len(), ends), (2, 1), "{events:?}");
-        assert!(!held || told == [false; 2]);
+        let (done, ends) = endings(&events, world.a.ep);
+        assert_eq!((done.len(), ends), (2, 1), "{events:?}");
+        assert!(!held || done == [false; 2]);
     });
 }
 

@@ -55,8 +55,8 @@ fn two_threads(flags: fn(u64) -> CompletionFlags) {
         let mut cookies = reap(&mut reaper, 3);
         let posted = posting.join().unwrap();
         cookies.extend(reap(&mut reaper, 3));
-        let told = |cookie: &u64| !flags(*cookie).contains(CompletionFlags::SUPPRESS);
-        assert_eq!(cookies, (0..posted).filter(told).collect::<Vec<_>>());
+        let reported = |cookie: &u64| !flags(*cookie).contains(CompletionFlags::SUPPRESS);
+        assert_eq!(cookies, (0..posted).filter(reported).collect::<Vec<_>>());
         assert_eq!(reaper.dropped(), (0, 0));
     });
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 /// Returns the folder of the workspace.
 pub fn root() -> PathBuf {
@@ -35,6 +35,15 @@ pub fn shown(command: &Command) -> String {
         line.push_str(&word);
     }
     line
+}
+
+/// Prints a command and runs it, with its output as it comes. `failure` says what it means if it
+/// fails.
+pub fn plain(mut command: Command, failure: &'static str) -> Result<()> {
+    println!("$ {}", shown(&command));
+    let status = command.status().with_context(|| shown(&command))?;
+    ensure!(status.success(), failure);
+    Ok(())
 }
 
 /// Prints a command, runs it and returns its output. Prints the output only if it fails.

@@ -51,6 +51,9 @@ struct Edit {
     put: String,
 }
 
+/// Where an edit goes, its text, and the name of its bug.
+type Placed<'a> = (Range<usize>, String, &'a str);
+
 /// Reads all bugs, in the order of their names. The number of a bug is its place in this list,
 /// from 1.
 pub(super) fn read(folder: &Path) -> Result<Vec<Bug>> {
@@ -83,7 +86,7 @@ pub(super) fn switches() -> impl Iterator<Item = &'static str> {
 
 /// Puts all bugs into the files, each behind its number.
 pub(super) fn splice(bugs: &[Bug], files: &mut BTreeMap<String, Vec<u8>>) -> Result<()> {
-    let mut edits: BTreeMap<&str, Vec<(Range<usize>, String, &str)>> = BTreeMap::new();
+    let mut edits: BTreeMap<&str, Vec<Placed<'_>>> = BTreeMap::new();
     for (number, bug) in (1..).zip(bugs) {
         for edit in &bug.edit {
             let place = place(bug, edit, files)?;

@@ -5,6 +5,7 @@ mod figures;
 mod graph;
 mod lines;
 mod modules;
+mod others;
 mod words;
 
 use std::collections::BTreeMap;
@@ -115,6 +116,8 @@ pub(crate) fn tidy(options: &Options) -> Result<()> {
     faults.extend(api::faults(&root, &product, options.bless)?);
     faults.extend(measured.faults(&limits));
     faults.extend(record::faults(&root)?);
+    faults.extend(others::faults(&root)?);
+    faults.extend(others::unnamed(&texts));
     for place in TOP {
         if !root.join(place).exists() {
             faults.push(format!("{place} is missing at the top level"));
