@@ -72,7 +72,7 @@ pub fn run(data: &[u8]) {
         match step {
             Step::Known { queue, kind, sub, number, place } => {
                 let event = Event::new(kind % 0x28, sub);
-                let event = event.with(usize::from(place) % 28 & !3, number.into());
+                let event = event.with((usize::from(place) % 28) & !3, number.into());
                 raise(&rig.slot, queue, &event);
             }
             Step::Any { queue, kind, sub, data } => {

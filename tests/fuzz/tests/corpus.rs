@@ -1,5 +1,4 @@
 //! Replays the corpus of every target. What the fuzzer has found once stands there, too.
-#![expect(clippy::unwrap_used, reason = "test code: a panic here is a failed test")]
 
 use std::fs;
 use std::path::Path;

@@ -339,11 +339,9 @@ impl<'a, 'm> Scene<'a, 'm> {
 
     /// A call was made: the progress engine may have something to do.
     pub fn touch(&mut self, side: usize) -> Option<&mut Side<'a, 'm>> {
-        let open = self.sides[side].as_mut();
-        open.map(|open| {
-            open.dirty = true;
-            open
-        })
+        let open = self.sides[side].as_mut()?;
+        open.dirty = true;
+        Some(open)
     }
 }
 

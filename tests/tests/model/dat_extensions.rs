@@ -12,7 +12,9 @@
 use std::time::Duration;
 
 use dat_core::provider::{Arrived, Destination};
-use dat_core::{CloseFlag, DtoStatus, Ep, Event, GRH_LEN, IbDtoEvent, IbOperation, MemPriv};
+use dat_core::{
+    CloseFlag, DtoStatus, Ep, Event, GRH_LEN, IbDtoEvent, IbOperation, LmrTriplet, MemPriv,
+};
 use dat_tests::host::chosen::path_mtu;
 use dat_tests::pair::Stage;
 use dat_tests::session::{NONE, Session, Setup, far};
@@ -173,6 +175,12 @@ fn to(session: &mut Session<'_>, side: usize, ep: Ep, qkey: u32) -> Destination 
     found.expect("an answer").unwrap()
 }
 
+/// Posts a receive of side 1, out of the host's store buffer: what comes before is lost.
+fn post_receive(session: &mut Session<'_>, ep: Ep, there: LmrTriplet, cookie: u64) {
+    session.pair.ias[1].ep_post_recv(ep, &[there], cookie, NONE).unwrap();
+    session.fence(1);
+}
+
 fn talk(setup: &Setup) {
     setup.run(|session| {
         let [a, b] = datagrams(session);
@@ -183,7 +191,7 @@ fn talk(setup: &Setup) {
             for immediate in [None, Some(0x1122_3344)] {
                 session.fill(0, 0x100, len, n as u32);
                 let there = session.seg(1, 0x4000, mtu + GRH_LEN);
-                session.pair.ias[1].ep_post_recv(b, &[there], 7, NONE).unwrap();
+                post_receive(session, b, there, 7);
                 let pieces = [
                     session.seg(0, 0x100, len / 3),
                     session.seg(0, 0x100 + len / 3, len - len / 3),
@@ -215,7 +223,7 @@ fn talk(setup: &Setup) {
         }
         // The fast path looks first where poster and reaper are taken out.
         let there = session.seg(1, 0x4000, mtu + GRH_LEN);
-        session.pair.ias[1].ep_post_recv(b, &[there], 8, NONE).unwrap();
+        post_receive(session, b, there, 8);
         let here = session.seg(0, 0, 16);
         let mut poster = session.pair.ias[0].ep_take_poster(a).unwrap();
         let evd = session.sides[1].recv;
@@ -229,7 +237,7 @@ fn talk(setup: &Setup) {
         session.pair.ias[1].evd_return_reaper(reaper).unwrap();
         assert_eq!(done(session, 0, false).cookie, 4);
         // A datagram with another Q_Key is dropped.
-        session.pair.ias[1].ep_post_recv(b, &[there], 9, NONE).unwrap();
+        post_receive(session, b, there, 9);
         let wrong_key = to(session, 1, b, QKEY + 1);
         session.pair.ias[0].ep_post_send_ud(a, &[here], &wrong_key, None, 5, NONE).unwrap();
         assert_eq!(done(session, 0, false).status(), DtoStatus::Success);
@@ -241,7 +249,7 @@ fn talk(setup: &Setup) {
         let flushed = session.pair.wait(1, evd, LIMIT);
         assert!(matches!(flushed, Some(Event::Dto(dto)) if dto.status == DtoStatus::ErrFlushed));
         session.pair.ias[1].ep_reset(b).unwrap();
-        session.pair.ias[1].ep_post_recv(b, &[there], 10, NONE).unwrap();
+        post_receive(session, b, there, 10);
         session.pair.ias[0].ep_post_send_ud(a, &[here], &address, None, 6, NONE).unwrap();
         assert_eq!(done(session, 1, true).cookie, 10);
         assert_eq!(done(session, 0, false).cookie, 6);
@@ -281,9 +289,7 @@ fn a_service_point_says_where_to_send() {
             assert_eq!(address, known);
             session.fill(0, 0x100, 300, 9);
             let (here, there) = (session.seg(0, 0x100, 300), session.seg(1, 0x4000, 300 + GRH_LEN));
-            session.pair.ias[1].ep_post_recv(b, &[there], 7, NONE).unwrap();
-            // A datagram that comes before the receive has left the host's store buffer is lost.
-            session.fence(1);
+            post_receive(session, b, there, 7);
             session.pair.ias[0].ep_post_send_ud(a, &[here], &address, None, 3, NONE).unwrap();
             assert_eq!(done(session, 1, true).cookie, 7);
             session.check(1, 0x4000 + GRH_LEN, 300, 9);

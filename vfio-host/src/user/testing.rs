@@ -8,6 +8,9 @@ use std::time::Duration;
 use super::client::Client;
 use crate::error::Error;
 
+/// A request, whatever is answered.
+type Request<'a> = &'a mut dyn FnMut(&mut Client) -> Result<(), Error>;
+
 /// Makes each request of the client once, on a connected socket; `file` is what it maps. Stops
 /// when the connection has ended.
 #[doc(hidden)]
@@ -15,7 +18,7 @@ pub fn make_requests(stream: UnixStream, file: BorrowedFd<'_>) -> Result<(), Err
     let mut client = Client::greet(stream, Path::new("test"), Duration::from_secs(1))?;
     let mut page = [0; 4096];
     let (mut word, mut half) = ([0; 4], [0; 2]);
-    let requests: [&mut dyn FnMut(&mut Client) -> Result<(), Error>; 14] = [
+    let requests: [Request<'_>; 14] = [
         &mut |client| client.resettable().map(drop),
         &mut |client| client.region_len(0).map(drop),
         &mut |client| client.interrupts(2).map(drop),
