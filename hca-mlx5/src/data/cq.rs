@@ -170,6 +170,15 @@ impl<'p, P: Platform> Cq<'p, P> {
         let Some(entries) = self.platform.memory().entries(ring.span(LOG_CQE)) else {
             return false;
         };
+        // What came in the old ring had its event, and in the new one that cannot be seen any more.
+        let owner = self.look();
+        let waits =
+            owner.owner() == self.lap() && !matches!(owner.opcode(), cqe::INVALID | cqe::RESIZED);
+        if let Some((from, false)) = self.armed
+            && (from != self.at() || waits)
+        {
+            self.unsure = 0;
+        }
         let mut found = false;
         for index in (0..self.slots).map(|ahead| self.at().wrapping_add(ahead)) {
             let Some(owner) = self.owner_at(index) else {
@@ -191,7 +200,8 @@ impl<'p, P: Platform> Cq<'p, P> {
         self.slots = ring.slots();
         self.tail = self.tail.wrapping_add(1);
         self.ends = self.ends.wrapping_add(1);
-        self.armed = None;
+        // Asks again, or else still sees when what was asked for has its event.
+        self.armed = (self.unsure == LAST).then_some((self.at(), false));
         self.give_back();
         found
     }

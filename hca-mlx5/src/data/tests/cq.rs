@@ -336,6 +336,50 @@ fn an_armed_queue_is_armed_again_only_after_an_event() {
     assert_eq!(p.take(), []);
 }
 
+/// However often it goes on in another ring between two requests, and whether something comes in
+/// between or not: what comes then has its event, and the next can be asked for.
+#[test]
+fn after_any_moves_an_event_can_be_asked_for() {
+    const OTHER: usize = 0x4000;
+    for comes in [true, false] {
+        let p = Scripted::<false>::new();
+        let mut q = cq(&p);
+        let (mut index, mut here, mut there) = (0_u32, RING, OTHER);
+        let put = |ring: usize, index: u32, opcode: u8| {
+            let bytes = entry(7, 64, 8, 0, opcode, u8::from(index & 4 != 0));
+            p.put(ring + 64 * (index & 3) as usize, &bytes);
+        };
+        let rings = |q: &mut Cq<'_, Scripted<false>>| {
+            p.take();
+            q.arm(false);
+            p.take().iter().any(|op| matches!(op, Op::Write64(..)))
+        };
+        for n in 0..6 {
+            let rang = rings(&mut q);
+            assert!(rang || !comes, "{n}");
+            if comes {
+                put(here, index, cqe::REQUESTER);
+                assert!(q.poll().is_some());
+                index += 1;
+            }
+            put(here, index, cqe::RESIZED);
+            let ring = Ring::new(there, LOG);
+            q.clear_ahead(&ring);
+            assert!(q.move_to(&ring));
+            index += 1;
+            (here, there) = (there, here);
+        }
+        for n in 0..6 {
+            // Even if nobody asks before the first.
+            let rang = n == 0 && !comes || rings(&mut q);
+            assert!(rang, "{n}");
+            put(here, index, cqe::REQUESTER);
+            assert!(q.poll().is_some());
+            index += 1;
+        }
+    }
+}
+
 proptest! {
     /// Nothing the device can put into an entry panics, and whatever is returned came from a kind that exists.
     #[test]
