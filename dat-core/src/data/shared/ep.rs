@@ -157,7 +157,7 @@ impl Follower {
     /// The completion of the one of that token has been dequeued. Meanwhile it may have become an
     /// earlier one.
     pub(crate) fn done(&self, token: u16) {
-        let own = |word| (Self::is_of(word, token)).then_some(0);
+        let own = |word| Self::is_of(word, token).then_some(0);
         if self.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, own).is_err() {
             self.earlier_done();
         }
