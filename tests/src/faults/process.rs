@@ -193,6 +193,9 @@ impl Drop for Bench {
     }
 }
 
+/// Stack of the peer's thread: an adapter's storage passes over it where nothing is optimized.
+const STACK: usize = 32 << 20;
+
 /// Runs one cell; `program` is the program `faults`.
 ///
 /// # Errors
@@ -203,7 +206,8 @@ pub fn cell(program: &Path, process: &Process, phase: Phase) -> Result<Seen> {
     thread::scope(|scope| {
         let host = VfioUser::open(&bench.sockets[1], &Options::default())?;
         let stop = &stop;
-        let peer = scope.spawn(move || echo(&host, stop));
+        let peer = thread::Builder::new().stack_size(STACK);
+        let peer = peer.spawn_scoped(scope, move || echo(&host, stop))?;
         let seen = struck(program, &bench, process.strike, phase);
         // Whatever happened: the next opening works, and nothing is left behind.
         let again = seen.and_then(|seen| {

@@ -24,6 +24,10 @@ const fn reads(
     Row::new(name, is, loses, What::Registers(all(), change))
 }
 
+/// Health is looked at every second.
+const TOO_SHORT: &[(Phase, &str)] =
+    &[(Phase::Closing, "the phase ends before the next look at health")];
+
 pub(super) const GROUP: Group = Group {
     name: "Health",
     is: "The firmware stops, says that it failed, or seems to.",
@@ -71,10 +75,12 @@ pub(super) const GROUP: Group = Group {
                 WORD => 1 << 16,
                 _ => value,
             },
-        ),
+        )
+        .never(TOO_SHORT),
         reads("heat", "the health buffer warns of heat", Loss::Nothing, |at, value| {
             if at == WORD { value | 0x10 << 16 } else { value }
-        }),
+        })
+        .never(TOO_SHORT),
         Row::new(
             "syndrome-glimpse",
             "a syndrome with the reset bit is read once, and gone at the next look",
@@ -107,7 +113,8 @@ pub(super) const GROUP: Group = Group {
                 all(),
                 |at, value| if at == QUEUE { value & !0x700 | 0x100 } else { value },
             ),
-        ),
+        )
+        .never(TOO_SHORT),
         Row::new(
             "interface-reset",
             "somebody else resets the firmware: its interface says so",
@@ -116,7 +123,8 @@ pub(super) const GROUP: Group = Group {
                 all(),
                 |at, value| if at == QUEUE { value & !0x700 | 0x700 } else { value },
             ),
-        ),
+        )
+        .never(TOO_SHORT),
         Row::new(
             "queue-moved-glimpse",
             "the address of the command queue reads otherwise once",
@@ -125,12 +133,14 @@ pub(super) const GROUP: Group = Group {
                 nth(2),
                 |at, value| if at == QUEUE { value ^ 0x10_0000 } else { value },
             ),
-        ),
+        )
+        .never(TOO_SHORT),
         Row::new(
             "queue-moved",
             "the address of the command queue reads otherwise",
             Loss::Adapter,
             What::Registers(all(), |at, value| if at == QUEUE { value ^ 0x10_0000 } else { value }),
-        ),
+        )
+        .never(TOO_SHORT),
     ],
 };

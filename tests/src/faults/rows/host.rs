@@ -14,6 +14,15 @@ const fn none(
 }
 
 const NONE_IN_CLOSING: &[(Phase, &str)] = &[(Phase::Closing, "nothing is allocated in this phase")];
+const NO_SECOND: &[(Phase, &str)] = &[
+    (Phase::Traffic, "one piece is allocated in this phase"),
+    (Phase::Closing, "nothing is allocated in this phase"),
+];
+const NO_THIRD: &[(Phase, &str)] = &[
+    (Phase::Connecting, "two pieces are allocated in this phase"),
+    (Phase::Traffic, "one piece is allocated in this phase"),
+    (Phase::Closing, "nothing is allocated in this phase"),
+];
 const BRING_UP_ONLY: &[(Phase, &str)] = &[
     (Phase::Connecting, "the firmware asks for none in this phase"),
     (Phase::Traffic, "the firmware asks for none in this phase"),
@@ -32,9 +41,9 @@ pub(super) const GROUP: Group = Group {
         )
         .never(NONE_IN_CLOSING),
         none("alloc-second", "the second piece of memory is refused", nth(1), Ask::Alloc)
-            .never(NONE_IN_CLOSING),
+            .never(NO_SECOND),
         none("alloc-third", "the third piece of memory is refused", nth(2), Ask::Alloc)
-            .never(NONE_IN_CLOSING),
+            .never(NO_THIRD),
         none("alloc-all", "there is no memory", all(), Ask::Alloc).never(NONE_IN_CLOSING),
         none(
             "map-first",
@@ -53,7 +62,7 @@ pub(super) const GROUP: Group = Group {
         .never(BRING_UP_ONLY),
         Row::new("jump-10ms", "all clocks jump by 10 ms", Loss::Nothing, What::Jump(10 * MS)),
         Row::new("jump-3s", "all clocks jump by 3 s", Loss::Nothing, What::Jump(3 * S)),
-        Row::new("jump-1h", "all clocks jump by an hour", Loss::Connection, What::Jump(3600 * S)),
+        Row::new("jump-60s", "all clocks jump by a minute", Loss::Connection, What::Jump(60 * S)),
         Row::new(
             "pause-10ms",
             "the process does not run for 10 ms",
