@@ -113,7 +113,11 @@ impl World {
                     7 => send_from(0, len),
                     _ => send(&[]),
                 };
-                self.posted.push(peer.queue(operation, |w| (w.bbs, w.av) = (2, Some(av))));
+                let xrc =
+                    matches!(peer.attr.kind, QpKind::XrcInitiator | QpKind::XrcTarget).then_some(7);
+                self.posted.push(peer.queue(operation, |w| {
+                    (w.bbs, w.av, w.xrc_srqn) = (2, Some(av), xrc);
+                }));
                 peer.ring();
             }
             Step::Receive { len } => {

@@ -3,7 +3,7 @@
 use crate::engine::Ia;
 use crate::engine::queue_pair::first_step;
 use crate::objects::ep::PROVIDER_CONTROL;
-use crate::provider::{Provider, Service};
+use crate::provider::{Provider, QpStep, Service};
 use crate::types::dat_return::Error;
 use crate::types::ep_state::{EpOp, Outcome};
 use crate::types::handle::Ep;
@@ -32,7 +32,12 @@ impl<P: Provider> Ia<'_, P> {
                 return Ok(());
             };
             self.objects.renew_windows(&mut self.hca, ep)?;
-            self.hca.qp_modify(qp, &first_step(service))?;
+            let first = first_step(service);
+            if self.hca.qp_modify(qp, &first).is_err() {
+                // The device may have refused the step to Reset when the connection ended.
+                self.hca.qp_modify(qp, &QpStep::Reset)?;
+                self.hca.qp_modify(qp, &first)?;
+            }
             self.drop_outstanding(slot);
             self.data.rewind_slots(shared);
             if let Some(poster) = self.data.posters.get_mut(slot as usize).and_then(Option::as_mut)
