@@ -2,9 +2,6 @@
 //! has for it. `cargo xtask faults --bless` writes that page.
 #![expect(clippy::unwrap_used, reason = "test code: a panic here is a failed test")]
 
-use std::path::Path;
-
-use dat_tests::faults::process::{self, PROCESSES};
 use dat_tests::faults::{Phase, page};
 
 fn compare(rows: &[String], names: &[&str]) {
@@ -33,20 +30,6 @@ fn the_catalogue_is_large_and_nearly_all_of_it_strikes() {
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), all.len());
-}
-
-#[test]
-fn each_fault_of_a_process_in_each_phase() {
-    let program = Path::new(env!("CARGO_BIN_EXE_faults"));
-    let mut rows = Vec::new();
-    for process in &PROCESSES {
-        for phase in Phase::ALL {
-            let seen = process::cell(program, process, phase);
-            let seen = seen.unwrap_or_else(|e| panic!("{} {}: {e:#}", process.name, phase.name()));
-            rows.push(page::process_line(process, phase, &seen));
-        }
-    }
-    compare(&rows, &PROCESSES.map(|process| process.name));
 }
 
 #[test]

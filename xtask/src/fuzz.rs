@@ -28,7 +28,7 @@ reached; the last column has the files of which it reached the most lines.
 const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
                      -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
                      -Cllvm-args=-sanitizer-coverage-pc-table \
-                     -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1";
+                     -Cllvm-args=-sanitizer-coverage-trace-compares";
 /// Longest input in bytes, longest run of one in seconds, most memory in MiB.
 const LIMITS: [&str; 3] = ["-max_len=4096", "-timeout=20", "-rss_limit_mb=2048"];
 /// The crates of the page's columns: name, and folder of their sources.

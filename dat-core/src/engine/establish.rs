@@ -133,7 +133,7 @@ impl<P: Provider> Ia<'_, P> {
                 } else {
                     EpOp::NonPeerRejected
                 };
-                self.not_made(now, ep, op, Some(fault));
+                not_made(self, now, ep, op, Some(fault));
                 return;
             }
         };
@@ -214,7 +214,7 @@ impl<P: Provider> Ia<'_, P> {
             }
             self.apply(ep, EpOp::Established);
         } else {
-            self.not_made(now, ep, EpOp::NonPeerRejected, made.err());
+            not_made(self, now, ep, EpOp::NonPeerRejected, made.err());
         }
     }
 
@@ -226,7 +226,7 @@ impl<P: Provider> Ia<'_, P> {
         control.deadline = Instant::NEVER;
         match ready(&mut self.hca, qp, path, terms) {
             Ok(()) => self.apply(ep, EpOp::Established),
-            Err(fault) => self.not_made(now, ep, EpOp::NonPeerRejected, Some(fault)),
+            Err(fault) => not_made(self, now, ep, EpOp::NonPeerRejected, Some(fault)),
         }
     }
 
@@ -242,7 +242,7 @@ impl<P: Provider> Ia<'_, P> {
         let responder_resources = terms.responder_resources.min(control.attr.max_rdma_read_in);
         let initiator_depth = terms.initiator_depth.min(control.attr.max_rdma_read_out);
         let Some(rq_psn) = self.connections.cm.starting_psn(conn) else {
-            self.not_made(now, ep, EpOp::NonPeerRejected, None);
+            not_made(self, now, ep, EpOp::NonPeerRejected, None);
             return;
         };
         let ready = self.hca.qp_modify(
@@ -270,7 +270,7 @@ impl<P: Provider> Ia<'_, P> {
         };
         let accepted = ready.is_ok() && self.connections.cm.accept(now, conn, &params).is_ok();
         if !accepted {
-            self.not_made(now, ep, EpOp::NonPeerRejected, ready.err());
+            not_made(self, now, ep, EpOp::NonPeerRejected, ready.err());
         }
     }
 
@@ -283,18 +283,18 @@ impl<P: Provider> Ia<'_, P> {
         };
         match self.hca.qp_modify(qp, &terms.ready_to_send()) {
             Ok(()) => self.apply(ep, EpOp::Established),
-            Err(fault) => self.not_made(now, ep, EpOp::NonPeerRejected, Some(fault)),
+            Err(fault) => not_made(self, now, ep, EpOp::NonPeerRejected, Some(fault)),
         }
     }
+}
 
-    /// An attempt to connect ends here, for what the device said.
-    fn not_made(&mut self, now: Instant, ep: Ep, op: EpOp, cause: Option<Fault>) {
-        self.drop_connection(now, ep);
-        if let Ok(control) = self.objects.eps.live_mut(ep) {
-            control.cause = cause;
-        }
-        self.apply(ep, op);
+/// An attempt to connect ends here, for what the device said.
+fn not_made<P: Provider>(ia: &mut Ia<'_, P>, now: Instant, ep: Ep, op: EpOp, cause: Option<Fault>) {
+    ia.drop_connection(now, ep);
+    if let Ok(control) = ia.objects.eps.live_mut(ep) {
+        control.cause = cause;
     }
+    ia.apply(ep, op);
 }
 
 /// Takes a queue pair from Init to ready-to-send.

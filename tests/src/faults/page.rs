@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::thread;
 
 use super::cell::{self, Cell, Outcome};
-use super::process::{PROCESSES, Process, Seen};
+use super::process::{Process, Seen};
 use super::rows::GROUPS;
 use super::what::{Phase, Row};
 use crate::host::inproc::lock;
@@ -33,19 +33,6 @@ What it sees are results of its calls, in the words of the driver's errors, comp
 success, and events that it would not see without the fault. *Within* is the time from the strike
 until all had ended, of the model's time; the consumer has set `Config::command_timeout` to 5 s and
 connects with a limit of 20 s.
-";
-
-const PROCESS_HEAD: &str = "
-## Processes
-
-Faults that only a process meets, with real processes over vfio-user and in real time. After each the
-server holds no mapping and no firmware page, and the next process opens, connects, moves data and
-closes. A consumer whose function is reset from outside closes its adapter, calls `Host::renew` and
-opens anew in the same process; `cargo xtask faults --only reset` prints how long that takes until it
-is connected again.
-
-| fault | what it is |
-|---|---|
 ";
 
 /// The page, from the root of the workspace.
@@ -110,7 +97,7 @@ pub fn process_line(process: &Process, phase: Phase, seen: &Seen) -> String {
 
 /// The page of all cells, and of the rows of processes.
 #[must_use]
-pub fn page(cells: &[Cell], processes: &[String]) -> String {
+pub fn page(cells: &[Cell]) -> String {
     let mut text = HEAD.to_owned();
     let mut cells = cells.iter();
     for group in GROUPS {
@@ -124,14 +111,6 @@ pub fn page(cells: &[Cell], processes: &[String]) -> String {
         for cell in cells.by_ref().take(Phase::ALL.len() * group.rows.len()) {
             let _ = writeln!(text, "{}", line(cell));
         }
-    }
-    text.push_str(PROCESS_HEAD);
-    for process in &PROCESSES {
-        let _ = writeln!(text, "| {} | {} |", process.name, process.is);
-    }
-    text.push_str("\n| fault | phase | the consumer sees | then |\n|---|---|---|---|\n");
-    for row in processes {
-        let _ = writeln!(text, "{row}");
     }
     text
 }

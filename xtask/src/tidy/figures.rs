@@ -61,13 +61,18 @@ const PAGES: [&str; 8] = [
 const LIMITS: &str = "xtask/src/tidy/limits.tsv";
 /// Flags that say nothing of how the product is built: programs for guests are linked statically,
 /// because guests have no C library; targets without a prebuilt library build their own; lines that
-/// tests execute are counted.
-const OTHER_FLAGS: [&str; 5] = [
+/// tests execute are counted, and so is what a fuzzer reaches.
+const OTHER_FLAGS: [&str; 10] = [
     "target-feature=+crt-static",
     "strip=debuginfo",
     "build-std",
     "build-std=core",
     "instrument-coverage",
+    "passes=sancov-module",
+    "llvm-args=-sanitizer-coverage-level=4",
+    "llvm-args=-sanitizer-coverage-inline-8bit-counters",
+    "llvm-args=-sanitizer-coverage-pc-table",
+    "llvm-args=-sanitizer-coverage-trace-compares",
 ];
 
 /// The criterion of a measure.
@@ -252,8 +257,12 @@ impl Figures {
         self.set("hidden compiler flags", literals.0.iter().map(|text| flags(text)).sum());
         let manifest = fs::read_to_string(root.join("Cargo.toml"))?;
         let list = manifest.split("check-cfg").nth(1).and_then(|rest| rest.split(']').next());
-        // `loom` is the switch of that crate, by its own documentation.
-        let own = |list: &str| list.replace("\"cfg(loom)\"", "").matches("\"cfg(").count();
+        // The switches of loom and of fuzzers, by their own documentation.
+        let others = ["\"cfg(loom)\"", "\"cfg(fuzzing)\""];
+        let own = |list: &str| {
+            let known = others.iter().filter(|cfg| list.contains(**cfg)).count();
+            list.matches("\"cfg(").count() - known
+        };
         self.set("own cfgs", list.map_or(0, own));
         Ok(())
     }
