@@ -32,11 +32,11 @@ impl<P: Provider> Ia<'_, P> {
                 return Ok(());
             };
             self.objects.renew_windows(&mut self.hca, ep)?;
-            let first = first_step(service);
-            if self.hca.qp_modify(qp, &first).is_err() {
-                // The device may have refused the step to Reset when the connection ended.
-                self.hca.qp_modify(qp, &QpStep::Reset)?;
-                self.hca.qp_modify(qp, &first)?;
+            if let Err(fault) = self.hca.qp_modify(qp, &first_step(service)) {
+                // For the next attempt: the device may have refused the step to Reset when the
+                // connection ended.
+                let _ = self.hca.qp_modify(qp, &QpStep::Reset);
+                return Err(fault.into());
             }
             self.drop_outstanding(slot);
             self.data.rewind_slots(shared);
