@@ -4,8 +4,8 @@
 //! Each call returns after bounded work, and reports no more events than there were.
 
 use arbitrary::{Arbitrary, Unstructured};
-use dat_core::provider::{Provider, QpInit, Service};
-use dat_tests::bringup::{Driver, net, patience};
+use dat_core::provider::Provider;
+use dat_tests::bringup::{Driver, net, patience, small_queue_pair};
 use dat_tests::host::inproc::Slot;
 use dat_tests::host::watched::Watched;
 use mlx5_model::{Event, Wrote};
@@ -54,19 +54,7 @@ pub fn run(data: &[u8]) {
     driver.set_net(&net(), rig.now()).unwrap();
     let pd = driver.pd_create().unwrap();
     let (cq, _cq_end) = driver.cq_create(64).unwrap();
-    let init = QpInit {
-        service: Service::Connected,
-        pd,
-        send_cq: cq,
-        recv_cq: cq,
-        requests: 16,
-        receives: 16,
-        request_segments: 2,
-        receive_segments: 2,
-        index: 7,
-        shared: None,
-    };
-    let _made = driver.qp_create(&init).unwrap();
+    let _made = driver.qp_create(&small_queue_pair(pd, cq)).unwrap();
     let mut raised = 0_usize;
     for step in steps(&mut Unstructured::new(data), 64) {
         match step {

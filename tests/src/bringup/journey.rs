@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use dat_core::Instant;
 use dat_core::provider::{
-    Access, Class, Fault, Mtu, Path, Provider, QpInit, QpStep, Region, Service,
+    Access, Class, Cq, Fault, Mtu, Path, Pd, Provider, QpInit, QpStep, Region, Service,
 };
 use hca_mlx5::Config;
 use hca_mlx5::platform::{Platform, Reach};
@@ -77,19 +77,7 @@ fn objects<P: Platform>(driver: &mut Driver<'_, P>, region: Region) -> Result<()
         false => None,
     };
     let (cq, cq_end) = driver.cq_create(64).map_err(create)?;
-    let init = QpInit {
-        service: Service::Connected,
-        pd,
-        send_cq: cq,
-        recv_cq: cq,
-        requests: 16,
-        receives: 16,
-        request_segments: 2,
-        receive_segments: 2,
-        index: 7,
-        shared: None,
-    };
-    let made = driver.qp_create(&init).map_err(create)?;
+    let made = driver.qp_create(&small_queue_pair(pd, cq)).map_err(create)?;
     for step in steps() {
         driver.qp_modify(made.qp, &step).map_err(modify)?;
     }
@@ -132,4 +120,21 @@ fn steps() -> [QpStep; 5] {
         QpStep::Error,
         QpStep::Reset,
     ]
+}
+
+/// A connected queue pair of sixteen requests and receives, all of it on one completion queue.
+#[must_use]
+pub fn small_queue_pair(pd: Pd, cq: Cq) -> QpInit {
+    QpInit {
+        service: Service::Connected,
+        pd,
+        send_cq: cq,
+        recv_cq: cq,
+        requests: 16,
+        receives: 16,
+        request_segments: 2,
+        receive_segments: 2,
+        index: 7,
+        shared: None,
+    }
 }

@@ -20,7 +20,7 @@ use mlx5_model::{CommandHook, Config as Card, Hca};
 
 use crate::host::inproc::{Memory, Slot, World};
 
-pub use journey::{Step, journey};
+pub use journey::{Step, journey, small_queue_pair};
 
 /// The driver under test, with tables of a size that a test can fill.
 pub type Driver<'p, P> = Mlx5<'p, P, 16, 16, 32>;
