@@ -26,7 +26,8 @@ Made by `cargo xtask switches --bless`. Do not edit.
 
 What public sources leave open about the cards is a switch of the model (`mlx5-model --facts list` says what each is, and
 which source leaves it open). Each run below is one of the suites of connections, data, windows, losses and teardown, on two
-models with that setting.
+models with that setting. Not run, because nothing could work: sets in which neither the checksum nor the kind of the header
+says what stands before a datagram, and sets in which a command waits for pages that no event asks for.
 
 ";
 /// Modules of the test program `model` that a run consists of.
@@ -67,7 +68,7 @@ pub(crate) struct Options {
     seed: u64,
     /// Random sets
     #[arg(long, default_value_t = 200)]
-    random: u64,
+    random: usize,
     /// Only the settings that begin so, each alone
     #[arg(long, value_name = "FACT")]
     only: Option<String>,
@@ -192,8 +193,9 @@ fn runs(facts: &BTreeMap<String, Vec<String>>, cards: &[String], options: &Optio
             runs.push(Run { kind: "pair", card: None, facts });
         }
     }
-    runs.extend((0..options.random).map(|n| drawn(facts, options.seed + n)));
+    let random = (options.seed..).map(|seed| drawn(facts, seed)).filter(|run| !excluded(run));
     runs.retain(|run| !excluded(run));
+    runs.extend(random.take(options.random));
     runs
 }
 
@@ -331,8 +333,7 @@ fn page(runs: &[Run], outcomes: &[Outcome], options: &Options) -> String {
         }
         text.push('\n');
     }
-    let last = options.seed + options.random.saturating_sub(1);
-    let random = format!("Random sets, seeds {} to {last}", options.seed);
+    let random = format!("Random sets, from seed {} on", options.seed);
     for (kind, title) in [("pair", "Pairs of the ten likeliest"), ("random", &random)] {
         let of_kind = || runs.iter().zip(outcomes).filter(|(run, _)| run.kind == kind);
         let passed = of_kind().filter(|(_, outcome)| **outcome == Outcome::Passes).count();
