@@ -1,6 +1,7 @@
 //! Parameters of the caller: once for the connection manager, once per connection.
 
 use core::net::IpAddr;
+use core::num::NonZeroU32;
 use core::time::Duration;
 
 use crate::cm::wire::service::ServiceId;
@@ -13,15 +14,21 @@ use crate::provider::{Class, Mtu, QpStep};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnId {
     pub(crate) id: u32,
-    pub(crate) index: u32,
+    /// The slot, counted from 1: an Endpoint keeps four of these that may be absent, and they need
+    /// no bytes to say so.
+    slot: NonZeroU32,
 }
 
 impl ConnId {
+    pub(crate) const fn new(id: u32, index: u32) -> Self {
+        Self { id, slot: NonZeroU32::MIN.saturating_add(index) }
+    }
+
     /// Index of the slot of the connection; below the number of slots given to
     /// [`Cm::new`](crate::cm::Cm::new), and different for connections that exist at the same time.
     #[must_use]
     pub const fn index(self) -> usize {
-        self.index as usize
+        self.slot.get() as usize - 1
     }
 
     /// The local communication ID on the wire.

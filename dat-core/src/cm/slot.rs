@@ -272,7 +272,7 @@ impl Slot {
     }
 
     pub(super) const fn conn(&self) -> ConnId {
-        ConnId { id: self.id, index: self.index }
+        ConnId::new(self.id, self.index)
     }
 
     /// The communication IDs of both sides, this one's first.

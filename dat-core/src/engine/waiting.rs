@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn the_oldest_gives_way_and_a_connection_last() {
         let mut waiting = Waiting::new();
-        let conn = Some(ConnId { id: 1, index: 0 });
+        let conn = Some(ConnId::new(1, 0));
         assert!(!waiting.put(Instant::ZERO, &datagram(0, 0, conn), false));
         for n in 1..WAITING as u8 {
             assert!(!waiting.put(Instant::ZERO, &datagram(n, n, None), true));
