@@ -132,20 +132,9 @@ impl Cm<'_> {
         if let Some(index) = self.look_up(Kind::Id, local_id, peer, same) {
             return self.req_again(now, transaction, index);
         }
-        let mut leaving = false;
-        let same_queue_pair = self.look_up(Kind::Qp, qpn, peer, |_, slot| {
-            leaving = slot.state == State::DreqSent;
-            true
-        });
-        if let Some(index) = same_queue_pair {
-            self.probe(now, index);
-            // This side may have been leaving it. If the peer has left too, it says so once more.
-            if !leaving {
-                self.counters.stale += 1;
-                return self.refuse(from, transaction, local_id, Reason::STALE);
-            }
+        if self.is_stale(now, qpn, peer) {
+            return self.refuse(from, transaction, local_id, Reason::STALE);
         }
-
         let mtu = match admitted {
             Ok(mtu) => mtu,
             Err(reason) => return self.refuse(from, transaction, local_id, reason),
@@ -295,7 +284,8 @@ impl Cm<'_> {
         };
         let span = self.reject_memory();
         let peer = self.peer(from, rep.guid());
-        let stale = self.look_up(Kind::Qp, rep.qpn(), peer, |other, _| other != index);
+        let waits = self.slots.get(index).is_some_and(|slot| slot.state == State::ReqSent);
+        let stale = waits && self.is_stale(now, rep.qpn(), peer);
         let lifetime = self.config.packet_lifetime;
         let Some(slot) = self.slots.get_mut(index) else {
             return;
@@ -315,8 +305,9 @@ impl Cm<'_> {
                 slot.queue(Send::Nothing);
                 slot.set_private(rep.private());
                 slot.raise(Event::Reply);
-                if let Some(old) = stale {
-                    self.reply_of_stale(now, index, old);
+                if stale {
+                    slot.end(Verdict::Rejected(Reason::STALE));
+                    self.turn_away(now, index, Reason::STALE, &[], &[]);
                 }
             }
             State::RepReceived => {
@@ -348,16 +339,24 @@ impl Cm<'_> {
         self.touch(index);
     }
 
-    /// The peer accepted with a queue pair that another connection in the table has: the peer has
-    /// lost that connection. The new one is refused too, as its packets could not be
-    /// distinguished from those of the old one.
-    fn reply_of_stale(&mut self, now: Instant, index: usize, old: usize) {
-        self.counters.stale += 1;
+    /// Whether another connection has this queue pair of the peer: then the peer has lost that one.
+    /// The new one is refused too, as its packets could not be distinguished from those of the old
+    /// one.
+    fn is_stale(&mut self, now: Instant, qpn: u32, peer: u64) -> bool {
+        let mut leaving = false;
+        let old = self.look_up(Kind::Qp, qpn, peer, |_, slot| {
+            leaving = slot.state == State::DreqSent;
+            true
+        });
+        let Some(old) = old else {
+            return false;
+        };
         self.probe(now, old);
-        if let Some(slot) = self.slots.get_mut(index) {
-            slot.end(Verdict::Rejected(Reason::STALE));
+        // This side may have been leaving it. If the peer has left too, it says so once more.
+        if !leaving {
+            self.counters.stale += 1;
         }
-        self.turn_away(now, index, Reason::STALE, &[], &[]);
+        !leaving
     }
 
     /// Answers a message of a connection that does not exist here, so that the peer ends it too.

@@ -231,6 +231,23 @@ fn a_request_of_the_same_queue_pair_ends_a_disconnect_under_way() {
     assert_eq!(pair.kinds().len(), before);
 }
 
+/// Both sides have left; the answer to this side's DREQ was lost.
+#[test]
+fn a_reply_of_the_same_queue_pair_ends_a_disconnect_under_way() {
+    // With one slot, B has one queue pair.
+    let mut pair = Pair::with(8, 1, [v4(1), v4(2)]);
+    let a = pair.connect(QPN_A);
+    pair.exchange();
+    pair.lose(Kind::Drep, 1);
+    pair.nodes[A].cm.disconnect(pair.now, a).unwrap();
+    pair.turn();
+    let new = pair.connect(QPN_A);
+    pair.exchange();
+    assert_eq!(pair.nodes[A].ready.last(), Some(&new));
+    assert_eq!(pair.nodes[A].cm.counters().stale, 0);
+    assert_eq!(pair.last(A, a), Some(CmEvent::Disconnected { conn: a, cause: Cause::Local }));
+}
+
 #[test]
 fn another_address_cannot_make_a_connection_stale() {
     let (mut pair, _, b) = Pair::established();
