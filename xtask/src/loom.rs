@@ -1,7 +1,7 @@
 //! `cargo xtask loom`: all interleavings of the threads that share an adapter.
 //!
-//! With `--cfg loom` the words that threads share are loom's, see `dat-core/src/types/atomic.rs`.
-//! That is another build, so it has a folder of its own.
+//! With `--cfg loom` the words that threads share are loom's, see `dat-core/src/types/atomic.rs`
+//! and `vfio-host/dapl/src/sync.rs`. That is another build, so it has a folder of its own.
 
 use std::process::Command;
 use std::time::Instant;
@@ -13,9 +13,10 @@ use crate::suite::Sum;
 
 /// What tries interleavings. The tests of `vfio-host` bring their own device and are loom's in
 /// every build.
-const SUITES: [&[&str]; 3] = [
+const SUITES: [&[&str]; 4] = [
     &["-p", "dat-core", "--lib", "interleavings::"],
     &["-p", "dat-core", "--features", "testing", "--test", "interleavings"],
+    &["-p", "dapldat", "--test", "interleavings"],
     &["-p", "vfio-host", "--test", "wakeup"],
 ];
 

@@ -17,19 +17,25 @@
     reason = "the thread that is inside changes the value through a shared reference"
 )]
 
-use std::cell::UnsafeCell;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering, compiler_fence};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rustix::thread::{MembarrierCommand, membarrier};
+
+use crate::sync::{AtomicBool, Shared, barrier, barrier_of_others, spin_loop};
 
 /// Polls of a busy gate before the thread yields.
 const SPINS: u32 = 64;
 
 /// Longest wait for a thread inside, long enough for one that is not scheduled for a while.
-const LONGEST: Duration =
-    if cfg!(test) { Duration::from_millis(200) } else { Duration::from_secs(5) };
+const LONGEST: Duration = if cfg!(loom) {
+    Duration::ZERO
+} else if cfg!(test) {
+    Duration::from_millis(200)
+} else {
+    Duration::from_secs(5)
+};
 
 /// A thread is inside and does not leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +48,7 @@ pub(crate) struct Gate<T> {
     busy: AtomicBool,
     /// No thread may enter: the gate is empty, or the value is being recalled.
     shut: AtomicBool,
-    value: UnsafeCell<Option<T>>,
+    value: Shared<Option<T>>,
 }
 
 // SAFETY: one thread at a time accesses the value: inside the gate, or with the gate shut and no
@@ -50,12 +56,8 @@ pub(crate) struct Gate<T> {
 unsafe impl<T: Send> Sync for Gate<T> {}
 
 impl<T> Gate<T> {
-    pub(crate) const fn new() -> Self {
-        Self {
-            busy: AtomicBool::new(false),
-            shut: AtomicBool::new(true),
-            value: UnsafeCell::new(None),
-        }
+    pub(crate) fn new() -> Self {
+        Self { busy: AtomicBool::new(false), shut: AtomicBool::new(true), value: Shared::new(None) }
     }
 
     /// Calls `with` on the value; returns `None` if the gate is shut or stays busy. If `locked`,
@@ -71,16 +73,18 @@ impl<T> Gate<T> {
             self.busy.store(true, Ordering::Relaxed);
             // ORDER: `busy` is stored before `shut` is loaded. This fence orders the compiler; the
             // barrier of `recall` orders the processor.
-            compiler_fence(Ordering::SeqCst);
+            barrier_of_others();
         }
         let result = if self.shut.load(Ordering::Acquire) {
             None
         } else {
-            // SAFETY: the gate is open and this thread set `busy`, so no other thread is inside,
-            // and `recall` waits for this one.
-            let value = unsafe { &mut *self.value.get() };
-            // SAFETY: the value is stored before the gate opens and taken out after it is shut.
-            Some(with(unsafe { value.as_mut().unwrap_unchecked() }))
+            self.value.with_mut(|value| {
+                // SAFETY: the gate is open and this thread set `busy`, so no other thread is
+                // inside, and `recall` waits for this one.
+                let value = unsafe { &mut *value };
+                // SAFETY: the value is stored before the gate opens and taken out after it is shut.
+                Some(with(unsafe { value.as_mut().unwrap_unchecked() }))
+            })
         };
         // ORDER: the changes of the value precede the store that lets the next thread in.
         self.busy.store(false, Ordering::Release);
@@ -114,7 +118,7 @@ impl<T> Gate<T> {
         }
         // SAFETY: the gate is shut and no thread is inside; the adapter's lock excludes other
         // recalls.
-        let value = unsafe { &mut *self.value.get() }.take();
+        let value = self.value.with_mut(|value| unsafe { &mut *value }.take());
         if locked {
             self.busy.store(false, Ordering::Release);
         }
@@ -125,7 +129,7 @@ impl<T> Gate<T> {
     pub(crate) fn open(&self, value: T) {
         // SAFETY: the gate is shut, so no thread enters; the adapter's lock excludes other calls of
         // this; `recall` waited until threads that entered before had left.
-        unsafe { *self.value.get() = Some(value) };
+        self.value.with_mut(|place| unsafe { *place = Some(value) });
         // ORDER: the value is stored before the gate is seen open.
         self.shut.store(false, Ordering::Release);
     }
@@ -142,7 +146,7 @@ fn left(mut has: impl FnMut() -> bool) -> Result<(), Occupied> {
         if has() {
             return Ok(());
         }
-        std::hint::spin_loop();
+        spin_loop();
     }
     let start = Instant::now();
     while !has() {
@@ -162,13 +166,7 @@ pub(crate) fn gates_may_open(locked: bool) -> bool {
             .get_or_init(|| membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok())
 }
 
-/// A full barrier in every running thread of the process.
-fn barrier() {
-    // Cannot fail: the process registered for it before any gate opened.
-    let _ = membarrier(MembarrierCommand::PrivateExpedited);
-}
-
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use std::sync::mpsc::channel;
 

@@ -46,6 +46,7 @@ mod object;
 mod progress;
 mod registry;
 mod sleep;
+mod sync;
 mod variant;
 
 pub use registry::{dapl_extensions, dat_provider_fini, dat_provider_init};

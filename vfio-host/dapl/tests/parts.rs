@@ -10,3 +10,5 @@ mod config;
 mod gate;
 #[path = "../src/log.rs"]
 mod log;
+#[path = "../src/sync.rs"]
+mod sync;
