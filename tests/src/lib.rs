@@ -26,3 +26,4 @@ pub mod laws;
 pub mod pair;
 pub mod reasons;
 pub mod session;
+pub mod soak;

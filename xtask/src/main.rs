@@ -22,6 +22,7 @@ mod nostd;
 mod planted;
 mod record;
 mod sanitize;
+mod soak;
 mod suite;
 mod switches;
 mod targets;
@@ -119,6 +120,9 @@ enum Verb {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Connections without end, under faults, optimized: `--hours N`, `--minutes M`; memory,
+    /// descriptors, mappings and objects must not grow
+    Soak(soak::Options),
     /// Every fault of the catalogue in each phase of a consumer's work: `--only NAME` for some;
     /// `--bless` writes docs/faults.md
     Faults {
@@ -223,6 +227,7 @@ fn verb() -> Result<ExitCode> {
             command.arg("--").args(args).current_dir(std::env::current_dir()?);
             run::plain(command, "a rule of the simulation does not hold")?;
         }
+        Verb::Soak(options) => soak::soak(&options)?,
         Verb::Faults { args } => {
             let mut command = run::cargo();
             command.args(["run", "--quiet", "-p", "dat-tests", "--bin", "faults", "--"]).args(args);

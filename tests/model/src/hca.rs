@@ -229,6 +229,12 @@ impl Hca {
         &self.bus.stats
     }
 
+    /// Returns how many objects the driver has made and not destroyed: queues of all kinds,
+    /// completion queues, keys.
+    pub fn live(&self) -> [usize; 3] {
+        self.objects.live()
+    }
+
     /// Returns the driver's faults that silicon would not report, in words, in order.
     pub fn complaints(&self) -> &[String] {
         self.bus.complaints()

@@ -38,6 +38,11 @@ impl Numbers {
         Ok(n)
     }
 
+    /// Numbers that name something.
+    pub(crate) fn live(&self) -> usize {
+        self.live.len()
+    }
+
     /// Whether it names something.
     pub(crate) fn contains(&self, n: u32) -> bool {
         self.live.contains_key(&n)

@@ -14,7 +14,7 @@ mod lent;
 mod parts;
 mod reopen;
 mod reset;
-mod sides;
+pub(crate) mod sides;
 mod trouble;
 
 use std::os::unix::process::CommandExt;

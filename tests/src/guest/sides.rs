@@ -23,12 +23,12 @@ pub(super) fn net(side: usize) -> Net {
 }
 
 /// Storage of two adapters.
-pub(super) fn rooms<'p, H: Host>() -> [Box<NicStorage<'p, H>>; 2] {
+pub(crate) fn rooms<'p, H: Host>() -> [Box<NicStorage<'p, H>>; 2] {
     [Box::new(NicStorage::new()), Box::new(NicStorage::new())]
 }
 
 /// Two adapters.
-pub(super) struct Sides<'s, 'p, H: Host> {
+pub(crate) struct Sides<'s, 'p, H: Host> {
     pub(super) nics: [Nic<'s, 'p, H>; 2],
     /// Sleeps so far. Nothing is looked at twice without one in between.
     pub(super) sleeps: u64,
@@ -36,7 +36,7 @@ pub(super) struct Sides<'s, 'p, H: Host> {
 
 impl<'s, 'p, H: Host> Sides<'s, 'p, H> {
     /// Brings both devices up.
-    pub(super) fn open(
+    pub(crate) fn open(
         hosts: &'p [H; 2],
         rooms: &'s mut [Box<NicStorage<'p, H>>; 2],
     ) -> Result<Self> {

@@ -151,6 +151,8 @@ pub struct Slot {
     entropy: Mutex<SmallRng>,
     /// Memory shared under a name.
     shared: Mutex<BTreeMap<[u8; 40], Span>>,
+    /// Allocations that succeed before one fails.
+    failure: Mutex<Option<u64>>,
     total: usize,
 }
 
@@ -183,6 +185,7 @@ impl Slot {
             free: Mutex::new(BTreeMap::from([(0, total)])),
             entropy: Mutex::new(SmallRng::seed_from_u64(seed)),
             shared: Mutex::default(),
+            failure: Mutex::default(),
             total,
         }
     }
@@ -235,6 +238,16 @@ impl Slot {
     pub fn config<'p>(&'p self, wanted: Config<'p>) -> Config<'p> {
         let entropy = self.entropy();
         Config { entropy, write_combining: true, lender: Some(self), ..wanted }
+    }
+
+    /// The `nth` allocation from now, from 0, fails as if the arena were full.
+    pub fn fail_alloc(&self, nth: u64) {
+        *lock(&self.failure) = Some(nth);
+    }
+
+    /// Whether that allocation is still to come. None fails any more.
+    pub fn spare_alloc(&self) -> bool {
+        lock(&self.failure).take().is_some()
     }
 
     /// Arena bytes handed out.
@@ -292,6 +305,12 @@ impl Dma for Slot {
 
     fn alloc(&self, len: usize, align: usize, reach: Reach) -> Option<Span> {
         let len = len.max(1).checked_next_multiple_of(64)?;
+        {
+            let mut failure = lock(&self.failure);
+            if let Some(left) = failure.take() {
+                *failure = Some(left.checked_sub(1)?);
+            }
+        }
         let mut free = lock(&self.free);
         let (&at, &size, start) = free.iter().find_map(|(at, size)| {
             let start = at.checked_next_multiple_of(align.max(64))?;

@@ -16,6 +16,7 @@ mod dat_memory;
 mod dat_refusal;
 mod dat_threads;
 mod dat_transfer;
+mod fail_nth;
 mod faults;
 mod laws;
 mod layouts;

@@ -83,6 +83,15 @@ mod tests {
     }
 
     #[test]
+    fn every_known_syndrome_brings_its_own_advice() {
+        for row in KNOWN_SYNDROMES {
+            let fault = refused(row.opcode, 0, status::BAD_PARAM, row.syndrome);
+            assert_eq!((fault.advice, fault.syndrome), (row.advice, row.syndrome), "{row:?}");
+            assert!(fault.to_string().contains(row.advice), "{fault}");
+        }
+    }
+
+    #[test]
     fn a_refusal_reads_like_a_sentence() {
         let fault = refused(Opcode::Rtr2RtsQp, 0x4d, status::BAD_PARAM, 0x4b_b88f);
         let text = fault.to_string();

@@ -131,6 +131,13 @@ impl Default for Objects {
 }
 
 impl Objects {
+    /// Objects that exist: queues of all kinds, completion queues, keys.
+    pub(crate) fn live(&self) -> [usize; 3] {
+        let queues = [&self.queue_numbers, &self.srq_numbers, &self.tir_numbers, &self.tis_numbers];
+        let queues = queues.map(Numbers::live).iter().sum();
+        [queues, self.cq_numbers.live(), self.mkey_numbers.live()]
+    }
+
     /// One more of a counter of a set; set 0 is none.
     fn tally(&mut self, set: u32, counter: Field) {
         if set != 0 {

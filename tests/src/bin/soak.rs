@@ -1,0 +1,49 @@
+//! A soak for as long as wanted. `cargo xtask soak` starts it.
+#![expect(clippy::print_stdout, reason = "a program for the command line")]
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use dat_tests::soak::{Plan, chart, judge, run};
+
+/// Connections without end, under faults; what this process and the devices hold must not grow.
+#[derive(Parser)]
+struct Args {
+    /// Hours to run for
+    #[arg(long, default_value_t = 0)]
+    hours: u64,
+    /// Minutes to run for, beside the hours; 1 if neither is given
+    #[arg(long)]
+    minutes: Option<u64>,
+    /// Seconds to run for, beside both
+    #[arg(long, default_value_t = 0)]
+    seconds: u64,
+    /// Seed of every random choice
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Writes a chart of the samples to this file
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let short = u64::from(args.hours == 0 && args.seconds == 0);
+    let minutes = 60 * args.hours + args.minutes.unwrap_or(short);
+    let time = Duration::from_secs(60 * minutes + args.seconds);
+    let report = run(&Plan { time, seed: args.seed });
+    println!("{report}");
+    if let Some(path) = args.svg
+        && let Err(error) = std::fs::write(&path, chart::svg(&report))
+    {
+        println!("{}: {error}", path.display());
+        return ExitCode::FAILURE;
+    }
+    let faults = judge::faults(&report);
+    for fault in &faults {
+        println!("GROWS: {fault}");
+    }
+    if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
