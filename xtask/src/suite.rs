@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use dat_lab::run;
 
-use crate::{mutants, nostd, tidy};
+use crate::{loom, mutants, nostd, tidy};
 
 /// Fewer tests than this means that some did not run.
 const LEAST: usize = 300;
@@ -39,6 +39,7 @@ pub(crate) fn test(guests: bool) -> Result<()> {
     doc.env("RUSTDOCFLAGS", "-D warnings -A rustdoc::private-intra-doc-links");
     run::capture(doc)?;
     mutants::short()?;
+    loom::short()?;
     if let Some(fetched) = fetched {
         let fetched = fetched.join().map_err(|_| anyhow!("the thread that fetches panicked"))?;
         fetched.context(GUESTS)?;
