@@ -160,6 +160,9 @@ fn tests(sanitizer: Sanitizer, suite: &Suite) -> Result<()> {
     for name in suite.without {
         command.args(["--skip", name]);
     }
+    let headers = dat_lab::dat_headers();
+    let headers = headers.context("the headers that the uDAPL provider is compared with")?;
+    command.env("DAT_HEADERS", headers);
     println!("$ {}", run::shown(&command));
     let out = command.output()?;
     let (text, said) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
