@@ -7,22 +7,26 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use dat_core::provider::Net;
 use dat_core::{
-    CloseFlag, CompletionFlags, DtoOperation, DtoStatus, EvdFlags, Event, LmrTriplet, MemPriv,
+    CloseFlag, CompletionFlags, DtoOperation, DtoStatus, Evd, EvdFlags, Event, LmrTriplet, MemPriv,
     PspFlag,
 };
 use hca_mlx5::Config;
 use vfio_host::user::VfioUser;
 use vfio_host::{Host, Nic, NicStorage, Options};
 
+use super::consumer::brief_error;
+use super::events::{dto_name, end_name, end_text};
 use super::what::Phase;
 use crate::session::{contents, pattern};
 
 const SERVICE: u16 = 4711;
 /// The longest wait for anything.
 pub(super) const LONG: Duration = Duration::from_secs(30);
+/// Events of one end come within this.
+const SOON: Duration = Duration::from_secs(2);
 const NONE: CompletionFlags = CompletionFlags::empty();
 /// Bytes of a message, and messages that an end has room for.
 const MESSAGE: usize = 64;
@@ -39,7 +43,7 @@ fn net(side: u8) -> Net {
 }
 
 fn failed(what: &str) -> impl Fn(dat_core::Error) -> anyhow::Error {
-    move |error| anyhow!("{what}: {error}")
+    move |error| anyhow!("{what}: {}", brief_error(&error))
 }
 
 /// When something was lost, or the process began, and when it was connected afterwards.
@@ -88,7 +92,10 @@ fn phases(host: &VfioUser, marks: bool, times: &mut Times) -> Result<()> {
     begin(Phase::BringUp, marks)?;
     let mut room = Box::new(NicStorage::new());
     let opened = Nic::open(host, room.parts(), net(0), &Config::default());
-    let mut nic = opened.map_err(|error| times.sees(error.into()))?;
+    let mut nic = opened.map_err(|error| {
+        let cause = error.cause().split(';').next().unwrap_or_default();
+        times.sees(anyhow!("open: {cause}"))
+    })?;
     let worked = work(&mut nic, marks, times).map_err(|error| times.sees(error));
     if worked.is_err() {
         // Whether it can still do that is no matter: the reset that follows takes everything.
@@ -96,6 +103,24 @@ fn phases(host: &VfioUser, marks: bool, times: &mut Times) -> Result<()> {
         return worked;
     }
     nic.close(CloseFlag::Graceful).map_err(|error| times.sees(failed("close")(error)))
+}
+
+/// An event that should not come, and those that follow until the connection ends, each once.
+fn seen(nic: &mut Nic<'_, '_, VfioUser>, evd: Evd, event: Event) -> anyhow::Error {
+    let (mut all, mut next) = (Vec::new(), Some(event));
+    while let Some(event) = next {
+        let end = end_name(&event);
+        let text = match (event, end) {
+            (Event::Dto(done), _) => dto_name(done.status).to_owned(),
+            (_, Some((name, ep))) => end_text(name, nic.ep_cause(ep).ok().flatten()),
+            (other, None) => format!("{other:?}"),
+        };
+        if !all.contains(&text) {
+            all.push(text);
+        }
+        next = if end.is_some() { None } else { nic.evd_wait(evd, SOON, 1).ok() };
+    }
+    anyhow!(all.join("; "))
 }
 
 /// What is between opening and closing.
@@ -113,7 +138,7 @@ fn work(nic: &mut Nic<'_, '_, VfioUser>, marks: bool, times: &mut Times) -> Resu
     nic.ep_connect(ep, to, LONG, b"hello").map_err(failed("ep_connect"))?;
     match nic.evd_wait(evd, LONG, 1).map_err(|error| anyhow!("{error}"))? {
         Event::Established(_) => times.connected = Some(Instant::now()),
-        other => bail!("{other:?}"),
+        other => return Err(seen(nic, evd, other)),
     }
 
     let trips = begin(Phase::Traffic, marks)?;
@@ -128,8 +153,7 @@ fn work(nic: &mut Nic<'_, '_, VfioUser>, marks: bool, times: &mut Times) -> Resu
         for _ in 0..2 {
             match nic.evd_wait(evd, LONG, 1).map_err(|error| anyhow!("{error}"))? {
                 Event::Dto(done) if done.status == DtoStatus::Success => {}
-                Event::Dto(done) => bail!("{:?}", done.status),
-                other => bail!("{other:?}"),
+                other => return Err(seen(nic, evd, other)),
             }
         }
         let mut bytes = [0; MESSAGE];
@@ -142,7 +166,7 @@ fn work(nic: &mut Nic<'_, '_, VfioUser>, marks: bool, times: &mut Times) -> Resu
     nic.ep_disconnect(ep, CloseFlag::Graceful).map_err(failed("ep_disconnect"))?;
     match nic.evd_wait(evd, LONG, 1).map_err(|error| anyhow!("{error}"))? {
         Event::Disconnected(_) => {}
-        other => bail!("{other:?}"),
+        other => return Err(seen(nic, evd, other)),
     }
     nic.ep_free(ep).map_err(failed("ep_free"))?;
     nic.lmr_free(lmr.lmr).map_err(failed("lmr_free"))?;
