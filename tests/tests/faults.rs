@@ -80,7 +80,6 @@ fn a_reset_before_every_register_write() {
             }
         });
         let writes = last.into_inner();
-        println!("{}: {writes} register writes", phase.name());
         assert!(writes > 20, "{}: {writes}", phase.name());
     }
 }
