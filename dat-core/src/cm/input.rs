@@ -423,10 +423,18 @@ impl Cm<'_> {
             self.find(from, [rej.local_id(), rej.remote_id()], Some(transaction))
         };
         let Found::Slot(index) = found else { return };
+        let there_and_back = 2 * code_nanos(self.config.packet_lifetime);
         let Some(slot) = self.slots.get_mut(index) else {
             return;
         };
         let verdict = match slot.state {
+            // The peer has a connection of this queue pair from before, and asks about it now. The
+            // same request passes when that has ended.
+            State::ReqSent if reason == Reason::STALE && slot.retries > 0 => {
+                slot.queue(Send::Nothing);
+                slot.deadline = now.after(there_and_back);
+                return self.touch(index);
+            }
             State::ReqSent | State::ReqReceived | State::RepReceived | State::RepSent => {
                 Verdict::Rejected(reason)
             }

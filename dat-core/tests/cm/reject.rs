@@ -19,6 +19,13 @@ fn every_reason_arrives_with_its_private_data() {
         pair.nodes[B].consumer = Consumer::Unwilling(reason);
         let a = pair.connect(QPN_A);
         pair.exchange();
+        // A request that is refused as stale is repeated.
+        assert_eq!(pair.events_of(A, a).is_empty(), reason == Reason::STALE);
+        for _ in 0..100 {
+            if pair.events_of(A, a).is_empty() {
+                pair.exchange();
+            }
+        }
         assert_eq!(pair.events_of(A, a), [rejected(a, reason).unwrap()]);
         let private = pair.nodes[A].cm.private_data(a);
         assert_eq!((private.len(), &private[..8]), (148, &b"go away\0"[..]));

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use dat_core::cm::wire::{DrepRepr, Message, Req};
+use dat_core::cm::wire::{About, Ari, DrepRepr, Message, RejRepr, Req};
 use dat_core::cm::{Cause, CmEvent, Reason};
 
 use crate::pair::*;
@@ -13,23 +13,53 @@ fn reboot_and_reconnect(pair: &mut Pair) -> dat_core::cm::ConnId {
     pair.connect(QPN_A)
 }
 
+/// More than the time after which a request that was refused as stale is repeated.
+const REPEATED: Duration = Duration::from_secs(1);
+
 #[test]
 fn an_established_connection_is_found_stale() {
     let (mut pair, _, b) = Pair::established();
     let new = reboot_and_reconnect(&mut pair);
     pair.exchange();
-    let reason = Reason::STALE;
-    assert_eq!(pair.events_of(A, new), [CmEvent::Rejected { conn: new, reason }]);
+    assert_eq!(pair.events_of(A, new), []);
     assert_eq!(pair.last(B, b), Some(CmEvent::Disconnected { conn: b, cause: Cause::Stale }));
     assert_eq!(pair.nodes[B].cm.counters().stale, 1);
     // The old one is disconnected in good order: A answers for an ID that it does not know.
     assert_eq!(pair.kinds()[3..].iter().filter(|kind| **kind == Kind::Dreq).count(), 1);
     assert_eq!(pair.kinds()[3..].iter().filter(|kind| **kind == Kind::Drep).count(), 1);
-    // And the next try succeeds.
-    let again = pair.connect(QPN_A);
-    pair.exchange();
-    assert!(pair.nodes[A].ready.contains(&again));
+    // And the same request succeeds when it is repeated.
+    pair.run(REPEATED);
+    assert_eq!(pair.nodes[A].ready, [pair.nodes[A].ready[0], new]);
+    assert_eq!(pair.sent(Kind::Req).len(), 3);
     assert_eq!(pair.events_of(B, b).len(), 3);
+}
+
+/// A peer that never lets go of the old connection: its refusal is reported after all repeats.
+#[test]
+fn a_request_that_stays_stale_is_rejected_in_the_end() {
+    let mut pair = Pair::new();
+    let (new, reason) = (pair.connect(QPN_A), Reason::STALE);
+    let rej = RejRepr {
+        local_id: 0,
+        remote_id: new.comm_id(),
+        about: About::Req,
+        reason,
+        ari: Ari::EMPTY,
+        private_data: [0; 148],
+    };
+    pair.link(|_| Fate::Lose);
+    for requests in 1..=16 {
+        assert_eq!(pair.events_of(A, new), []);
+        pair.run(REPEATED);
+        let sent = pair.sent(Kind::Req);
+        assert_eq!(sent.len(), requests);
+        // A refusal that comes twice counts once.
+        pair.inject(A, v4(2), &rej.emit(sent[0].transaction()));
+        pair.inject(A, v4(2), &rej.emit(sent[0].transaction()));
+    }
+    assert_eq!(pair.events_of(A, new), [CmEvent::Rejected { conn: new, reason }]);
+    pair.exhaust();
+    pair.no_leaks(8);
 }
 
 /// Of a connection that is there, anybody on the link can say that its peer has lost it.
@@ -132,19 +162,17 @@ fn a_request_that_waits_is_found_stale() {
     let b = pair.request().conn;
     let new = reboot_and_reconnect(&mut pair);
     pair.exchange();
-    let reason = Reason::STALE;
     assert_eq!(pair.events_of(B, b).len(), 1);
     assert_eq!(pair.nodes[B].cm.counters().stale, 1);
-    assert_eq!(pair.last(A, new), Some(CmEvent::Rejected { conn: new, reason }));
+    assert_eq!((pair.events_of(A, new), pair.sent(Kind::Rej).len()), (vec![], 1));
     // The answer shows that the peer has lost it, and the next try succeeds.
     pair.nodes[B].cm.accept(pair.now, b, &Pair::accept_params()).unwrap();
     pair.exchange();
     let reason = Reason::INVALID_COMM_ID;
     assert_eq!(pair.last(B, b), Some(CmEvent::Rejected { conn: b, reason }));
     pair.nodes[B].consumer = Consumer::Willing;
-    let again = pair.connect(QPN_A);
-    pair.exchange();
-    assert!(pair.nodes[A].ready.contains(&again));
+    pair.run(REPEATED);
+    assert!(pair.nodes[A].ready.contains(&new));
 }
 
 #[test]
@@ -169,14 +197,19 @@ fn an_accepted_request_is_found_stale() {
     pair.connect(QPN_A);
     pair.exchange();
     let b = pair.request().conn;
-    reboot_and_reconnect(&mut pair);
+    let first = pair.sent(Kind::Req).first().map(Sent::transaction);
+    let new = reboot_and_reconnect(&mut pair);
     pair.exchange();
     assert_eq!((pair.events_of(B, b).len(), pair.nodes[B].cm.counters().stale), (1, 1));
-    // The REP is repeated, and the peer that was started anew does not know it.
-    pair.run(Duration::from_secs(5));
+    // The REP is repeated, the peer that was started anew does not know it, and its request passes.
+    pair.run(Duration::from_secs(6));
     let reason = Reason::INVALID_COMM_ID;
     assert_eq!(pair.last(B, b), Some(CmEvent::Rejected { conn: b, reason }));
-    assert_eq!(pair.sent(Kind::Rep).len(), 2);
+    assert_eq!(
+        pair.sent(Kind::Rep).iter().filter(|sent| Some(sent.transaction()) == first).count(),
+        2
+    );
+    assert!(pair.nodes[A].ready.contains(&new));
 }
 
 /// Requests that look stale put no deadline off.

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use clap::Parser;
-use dat_tests::faults::process::{self, PROCESSES, Seen};
+use dat_tests::faults::process::{self, PROCESSES};
 use dat_tests::faults::{Phase, child, page};
 
 /// Strikes each fault in each phase, and checks what the consumer sees and that all comes back.
@@ -18,7 +18,7 @@ struct Args {
     /// Write docs/faults.md
     #[arg(long, conflicts_with_all = ["only", "processes"])]
     bless: bool,
-    /// Instead, faults that only a process meets, over vfio-user; they are not on the page yet
+    /// Only faults that only a process meets, over vfio-user
     #[arg(long)]
     processes: bool,
     /// Be the consumer of a vfio-user socket
@@ -46,33 +46,37 @@ fn run(args: &Args) -> Result<usize> {
     if let Some(socket) = &args.consumer {
         return child::consumer(socket).map(|()| 0);
     }
-    if args.processes {
-        return processes(&args.only);
-    }
-    let cells = page::cells(&args.only, &|cell| {
-        let wrong = cell.wrong.iter().map(|wrong| format!("\n  wrong: {wrong}"));
-        println!("{}{}", page::line(cell), wrong.collect::<String>());
-    });
-    let bad = cells.iter().filter(|cell| !cell.wrong.is_empty()).count();
-    println!("{} cells", cells.len());
+    let only = &args.only;
+    let cells = if args.processes {
+        Vec::new()
+    } else {
+        page::cells(only, &|cell| {
+            let wrong = cell.wrong.iter().map(|wrong| format!("\n  wrong: {wrong}"));
+            println!("{}{}", page::line(cell), wrong.collect::<String>());
+        })
+    };
+    let (processes, failed) = processes(only)?;
+    let bad = cells.iter().filter(|cell| !cell.wrong.is_empty()).count() + failed;
+    println!("{} cells", cells.len() + processes.len() + failed);
     if args.bless && bad == 0 {
         let file = page::file();
-        std::fs::write(&file, page::page(&cells)).with_context(|| file.display().to_string())?;
+        let text = page::page(&cells, &processes);
+        std::fs::write(&file, text).with_context(|| file.display().to_string())?;
     }
     Ok(bad)
 }
 
-fn processes(only: &[String]) -> Result<usize> {
+/// The rows of cells of processes, and how many fail.
+fn processes(only: &[String]) -> Result<(Vec<String>, usize)> {
     let program = std::env::current_exe()?;
-    let mut bad = 0;
+    let (mut rows, mut bad) = (Vec::new(), 0);
     for process in PROCESSES.iter().filter(|process| page::wanted(process.name, only)) {
         for phase in Phase::ALL {
             match process::cell(&program, process, phase) {
                 Ok(seen) => {
-                    println!("{}", page::process_line(process, phase, &seen));
-                    if let Seen { took: Some(took), text, .. } = &seen {
-                        println!("  it saw: {text}; connected again after {took}");
-                    }
+                    let row = page::process_line(process, phase, &seen);
+                    println!("{row} connected after {:.1?}", seen.took);
+                    rows.push(row);
                 }
                 Err(error) => {
                     println!("| {} | {} |\n  wrong: {error:#}", process.name, phase.name());
@@ -81,5 +85,5 @@ fn processes(only: &[String]) -> Result<usize> {
             }
         }
     }
-    Ok(bad)
+    Ok((rows, bad))
 }

@@ -7,52 +7,78 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use dat_core::provider::Net;
 use dat_core::{
-    CloseFlag, CompletionFlags, DtoOperation, DtoStatus, EvdFlags, Event, LmrTriplet, MemPriv,
+    CloseFlag, CompletionFlags, DtoOperation, DtoStatus, Evd, EvdFlags, Event, LmrTriplet, MemPriv,
     PspFlag,
 };
 use hca_mlx5::Config;
 use vfio_host::user::VfioUser;
 use vfio_host::{Host, Nic, NicStorage, Options};
 
+use super::consumer::brief_error;
+use super::events::{dto_name, end_name, end_text};
 use super::what::Phase;
 use crate::session::{contents, pattern};
 
 const SERVICE: u16 = 4711;
 /// The longest wait for anything.
 pub(super) const LONG: Duration = Duration::from_secs(30);
+/// Events of one end come within this.
+const SOON: Duration = Duration::from_secs(2);
 const NONE: CompletionFlags = CompletionFlags::empty();
 /// Bytes of a message, and messages that an end has room for.
 const MESSAGE: usize = 64;
 const PLACES: usize = 8;
-/// Round trips of the traffic.
-const TRIPS: u32 = 60;
+/// Round trips of the traffic, if the parent does not say how many.
+pub(super) const TRIPS: u32 = 60;
+
+/// What the parent answers to the begin of a phase, if the process has to fork first. Else it is how
+/// many round trips the traffic has.
+pub(super) const FORK: &str = "fork";
 
 fn net(side: u8) -> Net {
     Net { addr: [192, 168, 7, 1 + side].into(), prefix: 24, gateway: None, vlan: None }
 }
 
 fn failed(what: &str) -> impl Fn(dat_core::Error) -> anyhow::Error {
-    move |error| anyhow!("{what}: {error}")
+    move |error| anyhow!("{what}: {}", brief_error(&error))
 }
 
-/// Says which phase begins, and waits until it may.
-fn begin(phase: Phase, marks: bool) -> Result<()> {
+/// When something was lost, or the process began, and when it was connected afterwards.
+struct Times {
+    since: Instant,
+    connected: Option<Instant>,
+}
+
+impl Times {
+    fn start() -> Self {
+        Self { since: Instant::now(), connected: None }
+    }
+
+    /// Says what the consumer sees.
+    fn sees(&mut self, error: anyhow::Error) -> anyhow::Error {
+        *self = Self::start();
+        say(&format!("@sees {error:#}")).err().unwrap_or(error)
+    }
+}
+
+/// Says which phase begins, and waits until it may. How many round trips the traffic has.
+fn begin(phase: Phase, marks: bool) -> Result<u32> {
     if !marks {
-        return Ok(());
+        return Ok(TRIPS);
     }
     say(&format!("@phase {}", phase.name()))?;
     let mut line = String::new();
     std::io::stdin().read_line(&mut line)?;
-    if line.trim() == "fork" {
+    if line.trim() == FORK {
         // With a group to set, the child is made by fork.
         let gid = rustix::process::getgid().as_raw();
         let status = Command::new("true").gid(gid).status()?;
         ensure!(status.success(), "the child ends with {status}");
     }
-    Ok(())
+    Ok(line.trim().parse().unwrap_or(TRIPS))
 }
 
 fn say(line: &str) -> Result<()> {
@@ -61,11 +87,44 @@ fn say(line: &str) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// All phases on a host. An error is what the consumer sees.
-fn phases(host: &VfioUser, marks: bool, connected: &mut Option<Instant>) -> Result<()> {
+/// All phases on a host. An error is what the consumer sees; its adapter is closed then.
+fn phases(host: &VfioUser, marks: bool, times: &mut Times) -> Result<()> {
     begin(Phase::BringUp, marks)?;
     let mut room = Box::new(NicStorage::new());
-    let mut nic = Nic::open(host, room.parts(), net(0), &Config::default())?;
+    let opened = Nic::open(host, room.parts(), net(0), &Config::default());
+    let mut nic = opened.map_err(|error| {
+        let cause = error.cause().split(';').next().unwrap_or_default();
+        times.sees(anyhow!("open: {cause}"))
+    })?;
+    let worked = work(&mut nic, marks, times).map_err(|error| times.sees(error));
+    if worked.is_err() {
+        // Whether it can still do that is no matter: the reset that follows takes everything.
+        let _ = nic.close(CloseFlag::Abrupt);
+        return worked;
+    }
+    nic.close(CloseFlag::Graceful).map_err(|error| times.sees(failed("close")(error)))
+}
+
+/// An event that should not come, and those that follow until the connection ends, each once.
+fn seen(nic: &mut Nic<'_, '_, VfioUser>, evd: Evd, event: Event) -> anyhow::Error {
+    let (mut all, mut next) = (Vec::new(), Some(event));
+    while let Some(event) = next {
+        let end = end_name(&event);
+        let text = match (event, end) {
+            (Event::Dto(done), _) => dto_name(done.status).to_owned(),
+            (_, Some((name, ep))) => end_text(name, nic.ep_cause(ep).ok().flatten()),
+            (other, None) => format!("{other:?}"),
+        };
+        if !all.contains(&text) {
+            all.push(text);
+        }
+        next = if end.is_some() { None } else { nic.evd_wait(evd, SOON, 1).ok() };
+    }
+    anyhow!(all.join("; "))
+}
+
+/// What is between opening and closing.
+fn work(nic: &mut Nic<'_, '_, VfioUser>, marks: bool, times: &mut Times) -> Result<()> {
     let pz = nic.pz_create().map_err(failed("pz_create"))?;
     let evd = nic.evd_create(64, EvdFlags::DTO | EvdFlags::CONNECTION);
     let evd = evd.map_err(failed("evd_create"))?;
@@ -78,24 +137,23 @@ fn phases(host: &VfioUser, marks: bool, connected: &mut Option<Instant>) -> Resu
     let to = std::net::SocketAddr::new(net(1).addr, SERVICE);
     nic.ep_connect(ep, to, LONG, b"hello").map_err(failed("ep_connect"))?;
     match nic.evd_wait(evd, LONG, 1).map_err(|error| anyhow!("{error}"))? {
-        Event::Established(_) => *connected = Some(Instant::now()),
-        other => bail!("{other:?}"),
+        Event::Established(_) => times.connected = Some(Instant::now()),
+        other => return Err(seen(nic, evd, other)),
     }
 
-    begin(Phase::Traffic, marks)?;
+    let trips = begin(Phase::Traffic, marks)?;
     let seg = |at: usize| {
         let addr = lmr.region.addr + at as u64;
         [LmrTriplet { addr, len: MESSAGE as u32, context: lmr.lmr_context }]
     };
-    for n in 0..TRIPS {
+    for n in 0..trips {
         buffer.copy_in(0, &contents(n, MESSAGE));
         nic.ep_post_recv(ep, &seg(1024), 1, NONE)?;
         nic.ep_post_send(ep, &seg(0), 2, NONE)?;
         for _ in 0..2 {
             match nic.evd_wait(evd, LONG, 1).map_err(|error| anyhow!("{error}"))? {
                 Event::Dto(done) if done.status == DtoStatus::Success => {}
-                Event::Dto(done) => bail!("{:?}", done.status),
-                other => bail!("{other:?}"),
+                other => return Err(seen(nic, evd, other)),
             }
         }
         let mut bytes = [0; MESSAGE];
@@ -108,13 +166,12 @@ fn phases(host: &VfioUser, marks: bool, connected: &mut Option<Instant>) -> Resu
     nic.ep_disconnect(ep, CloseFlag::Graceful).map_err(failed("ep_disconnect"))?;
     match nic.evd_wait(evd, LONG, 1).map_err(|error| anyhow!("{error}"))? {
         Event::Disconnected(_) => {}
-        other => bail!("{other:?}"),
+        other => return Err(seen(nic, evd, other)),
     }
     nic.ep_free(ep).map_err(failed("ep_free"))?;
     nic.lmr_free(lmr.lmr).map_err(failed("lmr_free"))?;
     nic.evd_free(evd).map_err(failed("evd_free"))?;
     nic.pz_free(pz).map_err(failed("pz_free"))?;
-    nic.close(CloseFlag::Graceful).map_err(failed("close"))?;
     buffer.release();
     Ok(())
 }
@@ -124,16 +181,15 @@ fn phases(host: &VfioUser, marks: bool, connected: &mut Option<Instant>) -> Resu
 /// # Errors
 /// What it cannot recover from.
 pub fn consumer(socket: &Path) -> Result<()> {
+    let mut times = Times::start();
     let mut host = VfioUser::open(socket, &Options::default())?;
-    let mut connected = None;
-    if let Err(error) = phases(&host, true, &mut connected) {
-        say(&format!("@sees {error:#}"))?;
-        let start = Instant::now();
+    if phases(&host, true, &mut times).is_err() {
         host.renew()?;
-        phases(&host, false, &mut connected)?;
-        let took = connected.context("never connected")?.saturating_duration_since(start);
-        say(&format!("@recovered {:.1} ms", took.as_secs_f64() * 1e3))?;
+        phases(&host, false, &mut times)?;
     }
+    let connected = times.connected.context("never connected")?;
+    let took = connected.saturating_duration_since(times.since);
+    say(&format!("@connected {}", took.as_micros()))?;
     say("@done")
 }
 

@@ -1,13 +1,14 @@
 //! What a consumer sees, event by event, and the rules that every event keeps.
 
-use dat_core::{AsyncEvent, DtoEvent, DtoOperation, DtoStatus, Event};
+use dat_core::{AsyncEvent, DtoEvent, DtoOperation, DtoStatus, Ep, Event, Fault};
 use hca_mlx5::platform::{Dma as _, Fence};
 
 use super::consumer::{Scene, arrives, brief, place};
 use super::what::Loss;
 use crate::session::{contents, pattern};
 
-const fn dto_name(status: DtoStatus) -> &'static str {
+/// The name of a status.
+pub(super) const fn dto_name(status: DtoStatus) -> &'static str {
     match status {
         DtoStatus::Success => "DAT_DTO_SUCCESS",
         DtoStatus::ErrFlushed => "DAT_DTO_ERR_FLUSHED",
@@ -23,6 +24,25 @@ const fn dto_name(status: DtoStatus) -> &'static str {
         DtoStatus::RmrOperationFailed => "DAT_RMR_OPERATION_FAILED",
         DtoStatus::ErrLocalMmError => "DAT_DTO_ERR_LOCAL_MM_ERROR",
     }
+}
+
+/// The name of an event that ends a connection, and whose it was.
+pub(super) const fn end_name(event: &Event) -> Option<(&'static str, Ep)> {
+    Some(match *event {
+        Event::Disconnected(ep) => ("DAT_CONNECTION_EVENT_DISCONNECTED", ep),
+        Event::Broken(ep) => ("DAT_CONNECTION_EVENT_BROKEN", ep),
+        Event::PeerRejected(ep) => ("DAT_CONNECTION_EVENT_PEER_REJECTED", ep),
+        Event::NonPeerRejected(ep) => ("DAT_CONNECTION_EVENT_NON_PEER_REJECTED", ep),
+        Event::AcceptCompletionError(ep) => ("DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR", ep),
+        Event::TimedOut(ep) => ("DAT_CONNECTION_EVENT_TIMED_OUT", ep),
+        Event::Unreachable(ep) => ("DAT_CONNECTION_EVENT_UNREACHABLE", ep),
+        _ => return None,
+    })
+}
+
+/// Such an event with its cause, if that is known.
+pub(super) fn end_text(name: &str, cause: Option<Fault>) -> String {
+    cause.map_or(name.to_owned(), |fault| format!("{name}: {}", brief(fault)))
 }
 
 impl Scene<'_, '_> {
@@ -86,17 +106,8 @@ impl Scene<'_, '_> {
 
     fn ended(&mut self, side: usize, event: Event) {
         let Some(open) = &mut self.sides[side] else { return };
-        let (name, ep) = match event {
-            Event::Disconnected(ep) => ("DAT_CONNECTION_EVENT_DISCONNECTED", ep),
-            Event::Broken(ep) => ("DAT_CONNECTION_EVENT_BROKEN", ep),
-            Event::PeerRejected(ep) => ("DAT_CONNECTION_EVENT_PEER_REJECTED", ep),
-            Event::NonPeerRejected(ep) => ("DAT_CONNECTION_EVENT_NON_PEER_REJECTED", ep),
-            Event::AcceptCompletionError(ep) => {
-                ("DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR", ep)
-            }
-            Event::TimedOut(ep) => ("DAT_CONNECTION_EVENT_TIMED_OUT", ep),
-            Event::Unreachable(ep) => ("DAT_CONNECTION_EVENT_UNREACHABLE", ep),
-            other => return self.wrong.push(format!("side {side}: {other:?} came")),
+        let Some((name, ep)) = end_name(&event) else {
+            return self.wrong.push(format!("side {side}: {event:?} came"));
         };
         let Some(end) = open.ends.iter_mut().find(|end| end.ep == ep) else {
             return self.wrong.push(format!("side {side}: {event:?} of an unknown Endpoint"));
@@ -113,11 +124,7 @@ impl Scene<'_, '_> {
             return;
         }
         let cause = open.ia.ep_cause(ep).ok().flatten();
-        let text = match cause {
-            Some(fault) => format!("{name}: {}", brief(fault)),
-            None => name.to_owned(),
-        };
-        self.note(side, Loss::Connection, text);
+        self.note(side, Loss::Connection, end_text(name, cause));
     }
 
     fn completed(&mut self, side: usize, done: &DtoEvent) {

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::thread;
 
 use super::cell::{self, Cell, Outcome};
-use super::process::{Process, Seen};
+use super::process::{PROCESSES, Process, Seen, WITHIN};
 use super::rows::GROUPS;
 use super::what::{Phase, Row};
 use crate::host::inproc::lock;
@@ -33,7 +33,23 @@ What it sees are results of its calls, in the words of the driver's errors, comp
 success, and events that it would not see without the fault. *Within* is the time from the strike
 until all had ended, of the model's time; the consumer has set `Config::command_timeout` to 5 s and
 connects with a limit of 20 s.
+
+A reset from outside was also tried before every register write of every phase, 354 in all
+(`cargo test -p dat-tests --test faults a_reset`).
 ";
+
+const PROCESS: &str = "\
+A process with the adapter meets a signal, forks, or loses what it shares with the device. These run
+in real time over vfio-user: one process is the consumer, another has its peer and the devices.
+*Within* is the most that a consumer waits until it is connected: from the start of its process (the
+next one's, if it was killed), or from the loss of its adapter until it has closed it, reset the
+function (`Host::renew`), opened it anew and connected. `cargo xtask faults` prints how long each
+took.
+
+A peer holds the connections of a process that was killed until it sends something, or until another
+process asks it for a connection with the same queue pair. That request is refused as stale, and
+repeated by the driver 0.5 s later; the peer has asked about the old connection meanwhile, and its
+consumer sees it end.";
 
 /// The page, from the root of the workspace.
 #[must_use]
@@ -92,27 +108,44 @@ pub fn line(cell: &Cell) -> String {
 #[must_use]
 pub fn process_line(process: &Process, phase: Phase, seen: &Seen) -> String {
     let Seen { sees, then, .. } = seen;
-    format!("| {} | {} | {sees} | {then} |", process.name, phase.name())
+    let within = WITHIN.as_secs();
+    format!("| {} | {} | {sees} | {within} s | {then} |", process.name, phase.name())
 }
 
 /// The page of all cells, and of the rows of processes.
 #[must_use]
-pub fn page(cells: &[Cell]) -> String {
+pub fn page(cells: &[Cell], processes: &[String]) -> String {
     let mut text = HEAD.to_owned();
     let mut cells = cells.iter();
     for group in GROUPS {
-        let _ = write!(text, "\n## {}\n\n{}\n\n", group.name, group.is);
-        text.push_str("| fault | what it is | may take |\n|---|---|---|\n");
-        for row in group.rows {
-            let _ = writeln!(text, "| {} | {} | {} |", row.name, row.is, row.loses.name());
-        }
-        text.push_str("\n| fault | phase | the consumer sees | its peer sees | within | then |\n");
+        let faults = group.rows.iter().map(|row| (row.name, row.is, row.loses.name()));
+        section(&mut text, group.name, group.is, faults);
+        text.push_str("| fault | phase | the consumer sees | its peer sees | within | then |\n");
         text.push_str("|---|---|---|---|---|---|\n");
         for cell in cells.by_ref().take(Phase::ALL.len() * group.rows.len()) {
             let _ = writeln!(text, "{}", line(cell));
         }
     }
+    let faults = PROCESSES.iter().map(|fault| (fault.name, fault.is, fault.strike.loses()));
+    section(&mut text, "Process", PROCESS, faults);
+    text.push_str("| fault | phase | the consumer sees | within | then |\n|---|---|---|---|---|\n");
+    processes.iter().for_each(|line| text.extend([line, "\n"]));
     text
+}
+
+/// Begins a section: what it is about, and its faults.
+fn section<'a>(
+    text: &mut String,
+    name: &str,
+    is: &str,
+    faults: impl Iterator<Item = (&'a str, &'a str, &'a str)>,
+) {
+    let _ =
+        write!(text, "\n## {name}\n\n{is}\n\n| fault | what it is | may take |\n|---|---|---|\n");
+    for (name, is, loses) in faults {
+        let _ = writeln!(text, "| {name} | {is} | {loses} |");
+    }
+    text.push('\n');
 }
 
 /// Rows of a run that the page has not, and rows of the page, of faults with those names, that the

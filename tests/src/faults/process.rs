@@ -4,24 +4,26 @@
 //! The program `faults` is the consumer too: `faults --consumer SOCKET` opens the adapter, connects
 //! with a peer in the parent, moves data and closes. It prints `@phase NAME` before each phase and
 //! waits for a line then; what it sees is behind `@sees`. If its device is lost, it closes the
-//! adapter, renews the host, does everything again in the same process, and prints how long it took
-//! until it was connected again.
+//! adapter, renews the host and does everything again in the same process. Behind `@connected` is
+//! how long it took until it was connected, from what it saw, or from its own start.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
-use mlx5_model::server::{Handle, Server, Settings};
+use mlx5_model::server::{Function, Handle, Server, Settings};
+use mlx5_model::{CommandHook, Verdict};
 use rustix::process::{Pid, Signal, kill_process};
 use vfio_host::Options;
 use vfio_host::user::VfioUser;
 
-use super::child::{LONG, echo};
-use super::what::Phase;
+use super::child::{FORK, LONG, TRIPS, echo};
+use super::what::{Loss, Phase};
 use crate::bringup::light;
 
 /// What happens to the process.
@@ -37,9 +39,25 @@ pub enum Strike {
     Fork,
     /// The eventfds of its interrupts are closed at the server's end.
     Eventfds,
-    /// The function is reset from outside.
+    /// The function is reset from outside, while it carries out a command, or in traffic.
     Reset,
 }
+
+impl Strike {
+    /// What it may take.
+    #[must_use]
+    pub const fn loses(self) -> &'static str {
+        match self {
+            Self::Kill(_) => "the process, with its adapter",
+            Self::Reset => Loss::Adapter.name(),
+            Self::Interrupt | Self::Stop(_) | Self::Fork | Self::Eventfds => Loss::Nothing.name(),
+        }
+    }
+}
+
+/// The most that a consumer waits for a connection: from its start, or from the loss of its adapter
+/// until it has closed it, reset the function, opened it anew and connected.
+pub const WITHIN: Duration = Duration::from_secs(5);
 
 /// A fault of a process.
 #[derive(Clone, Copy, Debug)]
@@ -92,17 +110,15 @@ pub const PROCESSES: [Process; 8] = [
     process("reset", "the function is reset from outside", Strike::Reset),
 ];
 
-/// What a cell found: what the consumer saw, and how its adapter worked again.
+/// What a cell found.
 #[derive(Clone, Debug)]
 pub struct Seen {
     /// What the consumer saw.
-    pub sees: &'static str,
-    /// The same in the driver's words.
-    pub text: String,
+    pub sees: String,
     /// How it goes on.
     pub then: &'static str,
-    /// How long it took to be connected again, if the device was lost.
-    pub took: Option<String>,
+    /// How long it took then until there was a connection.
+    pub took: Duration,
 }
 
 /// A consumer's process with its output.
@@ -129,19 +145,23 @@ impl Running {
         Ok(kill_process(Pid::from_child(&self.child), signal)?)
     }
 
-    /// Lets it run on; what it prints but the phases.
-    fn rest(&mut self) -> Result<Vec<String>> {
-        let mut rest = Vec::new();
+    /// Lets it run to its end: what it saw, if anything, and how long it took to connect.
+    fn rest(&mut self) -> Result<(Option<String>, Duration)> {
+        let (mut sees, mut took, mut last) = (None, None, String::new());
         while let Some(line) = self.lines.next() {
-            let line = line?;
-            if line.starts_with("@phase") {
-                self.answer("go")?;
-            } else {
-                rest.push(line);
+            last = line?;
+            match last.split_once(' ') {
+                Some(("@phase", _)) => self.answer(&TRIPS.to_string())?,
+                Some(("@sees", text)) => sees = Some(text.to_owned()),
+                Some(("@connected", text)) => took = Some(Duration::from_micros(text.parse()?)),
+                _ => {}
             }
         }
-        self.child.wait()?;
-        Ok(rest)
+        let status = self.child.wait()?;
+        ensure!(last == "@done", "sees {sees:?}, does not recover, and ends with {status}: {last}");
+        let took = took.context("never connected")?;
+        ensure!(took < WITHIN, "is not connected before {took:?}");
+        Ok((sees, took))
     }
 }
 
@@ -208,14 +228,16 @@ pub fn cell(program: &Path, process: &Process, phase: Phase) -> Result<Seen> {
         let stop = &stop;
         let peer = thread::Builder::new().stack_size(STACK);
         let peer = peer.spawn_scoped(scope, move || echo(&host, stop))?;
-        let seen = struck(program, &bench, process.strike, phase);
+        let struck = struck(program, &bench, process.strike, phase);
         // Whatever happened: the next opening works, and nothing is left behind.
-        let again = seen.and_then(|seen| {
+        let again = struck.and_then(|seen| {
             bench.vacated().context("after the fault")?;
-            let rest = Running::start(program, &bench.sockets[0])?.rest()?;
-            ensure!(rest == ["@done"], "the next process: {rest:?}");
+            let next = Running::start(program, &bench.sockets[0])?.rest();
+            let (sees, took) = next.context("the next process")?;
+            ensure!(sees.is_none(), "the next process sees {sees:?}");
             bench.vacated().context("at the end")?;
-            Ok(seen)
+            let sees = "the process is gone".to_owned();
+            Ok(seen.unwrap_or(Seen { sees, then: "opened by another process", took }))
         });
         stop.store(true, Ordering::Relaxed);
         peer.join().map_err(|_| anyhow!("the peer panics"))?.context("the peer")?;
@@ -223,7 +245,21 @@ pub fn cell(program: &Path, process: &Process, phase: Phase) -> Result<Seen> {
     })
 }
 
-fn struck(program: &Path, bench: &Bench, strike: Strike, phase: Phase) -> Result<Seen> {
+/// A command of the phase that is never answered, and whether it has come.
+struct Mute(u64, Arc<AtomicBool>);
+
+impl CommandHook for Mute {
+    fn command(&mut self, nth: u64, _: u16, _: &[u8]) -> Verdict {
+        if nth != self.0 {
+            return Verdict::Run;
+        }
+        self.1.store(true, Ordering::Relaxed);
+        Verdict::Mute
+    }
+}
+
+/// Strikes; what the process saw, unless it is gone.
+fn struck(program: &Path, bench: &Bench, strike: Strike, phase: Phase) -> Result<Option<Seen>> {
     let mut running = Running::start(program, &bench.sockets[0])?;
     let mark = format!("@phase {}", phase.name());
     loop {
@@ -232,16 +268,31 @@ fn struck(program: &Path, bench: &Bench, strike: Strike, phase: Phase) -> Result
             break;
         }
         ensure!(line.starts_with("@phase"), "{line}");
-        running.answer("go")?;
+        running.answer(&TRIPS.to_string())?;
     }
-    running.answer(if strike == Strike::Fork { "fork" } else { "go" })?;
+    let commands = Arc::new(AtomicBool::new(phase == Phase::Traffic));
+    if strike == Strike::Reset && phase != Phase::Traffic {
+        let (nth, commands) = (if phase == Phase::BringUp { 9 } else { 0 }, Arc::clone(&commands));
+        let mute = move |function: &mut Function| {
+            let hca = function.hca();
+            hca.set_command_hook(Some(Box::new(Mute(hca.commands() + nth, commands))));
+        };
+        bench.server.with(0, mute).context("no server")?;
+    }
+    running.answer(&match strike {
+        Strike::Fork => FORK.to_owned(),
+        // Until it is struck.
+        Strike::Reset => u32::MAX.to_string(),
+        // Each takes up to two seconds then.
+        Strike::Eventfds => "3".to_owned(),
+        Strike::Kill(_) | Strike::Interrupt | Strike::Stop(_) => TRIPS.to_string(),
+    })?;
     match strike {
         Strike::Kill(after) => {
             thread::sleep(after);
             running.child.kill()?;
             running.child.wait()?;
-            let (sees, then) = ("it is gone", "opened by another process");
-            return Ok(Seen { sees, text: String::new(), then, took: None });
+            return Ok(None);
         }
         Strike::Interrupt => {
             for _ in 0..40 {
@@ -260,20 +311,25 @@ fn struck(program: &Path, bench: &Bench, strike: Strike, phase: Phase) -> Result
             bench.server.with(0, |function| function.forget_interrupts()).context("no server")?;
         }
         Strike::Reset => {
+            let start = Instant::now();
+            while !commands.load(Ordering::Relaxed) {
+                ensure!(start.elapsed() < LONG, "no command comes");
+                thread::sleep(Duration::from_millis(1));
+            }
             thread::sleep(Duration::from_millis(2));
-            bench.server.with(0, |function| function.hca().flr()).context("no server")?;
+            let reset = |function: &mut Function| {
+                function.hca().set_command_hook(None);
+                function.hca().flr();
+            };
+            bench.server.with(0, reset).context("no server")?;
         }
     }
-    let rest = running.rest()?;
-    let of = |mark: &str| rest.iter().find_map(|line| Some(line.strip_prefix(mark)?.to_owned()));
-    ensure!(rest.last().is_some_and(|line| line == "@done"), "it does not recover: {rest:?}");
-    let took = of("@recovered ");
+    let (sees, took) = running.rest()?;
     let lost = strike == Strike::Reset;
-    ensure!(lost || took.is_none(), "it loses its adapter: {rest:?}");
-    let (sees, then) = if took.is_some() {
-        ("the adapter is lost", "reset, opened again in the process")
-    } else {
-        ("nothing", "")
-    };
-    Ok(Seen { sees, text: of("@sees ").unwrap_or_default(), then, took })
+    ensure!(lost == sees.is_some(), "it sees {sees:?}");
+    let then = if lost { "reset, opened again in the process" } else { "the same" };
+    // The progress engine looks at the device each second, whatever announces itself.
+    let waits = strike == Strike::Eventfds;
+    let nothing = if waits { "waits that last up to 1 s" } else { "nothing" };
+    Ok(Some(Seen { sees: sees.unwrap_or_else(|| nothing.to_owned()), then, took }))
 }

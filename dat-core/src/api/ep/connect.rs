@@ -22,6 +22,14 @@ impl<P: Provider> Ia<'_, P> {
     /// `MODEL_NOT_SUPPORTED` (quality of service), `INSUFFICIENT_RESOURCES` (connections,
     /// requests and look-ups have all slots, two for each Endpoint).
     ///
+    /// A peer whose old connection had the same queue pair, before a reset of this adapter or in a
+    /// process that was killed, refuses the request as stale and ends the old connection. The
+    /// request is repeated 0.5 s later, 15 times at most and within `timeout`; only what remains is
+    /// reported, by `NonPeerRejected` and [`Ia::ep_reject_reason`]. If it is the peer that was
+    /// reset, its acceptance may name a queue pair that is connected here: that is reported at
+    /// once, since the peer's consumer has seen the request. The old connection ends, and the next
+    /// attempt passes.
+    ///
     /// A CONNECTED Endpoint for datagrams asks the service point which queue pair takes datagrams
     /// for it: the outcome is `UdEstablished`, with the address at [`Ia::ep_ud_answer`],
     /// `UdReject` or `UdError`. It carries

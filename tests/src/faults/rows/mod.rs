@@ -9,6 +9,8 @@ mod wire;
 
 use super::what::Row;
 
+pub use pci::reset_before;
+
 /// Faults of one kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Group {

@@ -8,6 +8,12 @@ const fn step(name: &'static str, is: &'static str, at: u64, act: fn(&mut Hca)) 
     Row::new(name, is, Loss::Adapter, What::Step(at, act))
 }
 
+/// The function is reset before this register write of the phase.
+#[must_use]
+pub const fn reset_before(write: u64) -> Row {
+    step("flr", "the function is reset before a register write", write, reset)
+}
+
 /// A reset from outside; whoever resets a function restores its configuration.
 fn reset(hca: &mut Hca) {
     hca.flr();

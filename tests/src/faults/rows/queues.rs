@@ -70,6 +70,11 @@ pub(super) const GROUP: Group = Group {
             put(bytes, 0x3c, 0x5a);
             put(bytes, 0x3d, 0xa5);
         }),
+        cqe("cqe-replayed", "the completion of a request comes again", nth(6), |bytes| {
+            if let Some(counter) = bytes.get_mut(0x3c..0x3e).and_then(|at| at.first_chunk_mut()) {
+                *counter = u16::from_be_bytes(*counter).wrapping_sub(1).to_be_bytes();
+            }
+        }),
         cqe("cqe-length", "a completion has a length beyond the buffer", nth(6), |bytes| {
             bytes.get_mut(0x2c..0x30).into_iter().for_each(|length| length.fill(0x7f));
         }),
