@@ -35,6 +35,9 @@ impl Sim<'_> {
         // The story of the script is over: what follows shows that nothing is worn out.
         self.wait_for("recovery", "connections", RECOVERY, Self::reconnect)?;
         self.greet()?;
+        for host in 0..self.hosts.len() {
+            self.drain_pool(host)?;
+        }
         for l in 0..self.links.len() {
             for side in 0..2 {
                 let graceful = (self.shape.seed ^ l as u64) & 1 == 0;
@@ -124,7 +127,7 @@ impl Sim<'_> {
                 // The peer has left this connection, or both have one with nobody.
                 self.disconnect(l, side, false)?;
             } else if phases.into_iter().all(idle) {
-                self.connect(l, l & 1, 60 * S)?;
+                self.connect(l, l & 1, 60 * S, None)?;
             }
         }
         Ok(missing)
@@ -150,6 +153,42 @@ impl Sim<'_> {
             let waits = sim.links.iter().position(waits);
             Ok(waits.map(|l| format!("link {l}")))
         })
+    }
+
+    /// The Shared Receive Queue of a host takes as many messages as it says that it has receives.
+    fn drain_pool(&mut self, host: usize) -> Check {
+        let Some(adapter) = self.data(host) else { return Ok(()) };
+        let Some(srq) = adapter.srq else { return Ok(()) };
+        let found = adapter.ia.srq_query(srq);
+        let Some(found) = self.call(host, "srq_query", found)? else { return Ok(()) };
+        let shared = |&&(l, side): &&(usize, usize)| self.shape.links[l].shared[side];
+        let ends: Vec<(usize, usize)> =
+            self.hosts[host].ends.iter().filter(shared).copied().collect();
+        let count = found.outstanding as usize;
+        self.hosts[host].holds = true;
+        let mut sent = 0;
+        self.wait_for("pool", "receives", DEADLINE, |sim| {
+            while sent < count {
+                let (l, side) = ends[sent % ends.len()];
+                if !sim.post(l, 1 - side, &Request::Send { len: 8 }, 0, false)? {
+                    break;
+                }
+                sent += 1;
+            }
+            let come = |&&(l, side): &&(usize, usize)| {
+                let link = &sim.links[l];
+                link.ends[side]
+                    .conn
+                    .is_none_or(|conn| link.conns[conn].messages[1 - side].is_empty())
+            };
+            let all = sent == count && ends.iter().filter(come).count() == ends.len();
+            Ok((!all).then(|| format!("h{host}: {sent} messages for {count} receives")))
+        })?;
+        self.hosts[host].holds = false;
+        for _ in 0..count {
+            self.post_shared(host)?;
+        }
+        Ok(())
     }
 
     fn open_ends(&mut self) -> Option<String> {
