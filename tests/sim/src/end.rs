@@ -5,7 +5,7 @@ use hca_mlx5::platform::{Dma as _, Fence};
 use mlx5_model::host::Nanos;
 
 use crate::faults::{MS, S};
-use crate::oracle::{Check, Link, Phase, Violation, violation};
+use crate::oracle::{Check, End, Link, Phase, Violation, violation};
 use crate::script::Request;
 use crate::world::Sim;
 
@@ -13,6 +13,9 @@ use crate::world::Sim;
 /// accepted has ended: a lost device is found within 4 s, retries take some seconds, a graceful
 /// disconnect without progress 30 s, and a connect has 60 s.
 const DEADLINE: Nanos = 90 * S;
+/// Where no frame was lost or late, a message arrives within this time of its receive: a sender that
+/// found none asks again after less than a millisecond, not when it misses an acknowledgement.
+const PROMPT: Nanos = 200 * MS;
 /// After this time every link has a connection again: a peer may have to ask several times before
 /// all that is left of earlier connections has ended.
 const RECOVERY: Nanos = 300 * S;
@@ -31,6 +34,7 @@ impl Sim<'_> {
                 self.top_up(l, side)?;
             }
         }
+        self.wait_for("prompt", "messages", PROMPT, |sim| Ok(sim.withheld()))?;
         self.wait_for("liveness", "requests", DEADLINE, Self::busy)?;
         // The story of the script is over: what follows shows that nothing is worn out.
         self.wait_for("recovery", "connections", RECOVERY, Self::reconnect)?;
@@ -81,6 +85,22 @@ impl Sim<'_> {
             self.run_until(end)?;
             step = (step * 2).min(20 * MS);
         }
+    }
+
+    /// A message that nothing holds back, and that has not arrived.
+    fn withheld(&self) -> Option<String> {
+        let stays = |link: &Link| {
+            let sound = |end: &End| {
+                let known = &self.hosts[end.host];
+                end.phase == Phase::Up && !known.unordered && !self.ill(end.host)
+            };
+            let conn = link.ends[0].conn.filter(|conn| link.ends[1].conn == Some(*conn));
+            let conn = conn.map(|conn| &link.conns[conn]);
+            let conn = conn.filter(|conn| conn.excuse.is_none() && conn.leaving == [None; 2]);
+            link.ends.iter().all(sound)
+                && conn.is_some_and(|conn| conn.messages.iter().any(|left| !left.is_empty()))
+        };
+        self.links.iter().position(stays).map(|l| format!("link {l}"))
     }
 
     /// A request of a connection that has not completed.

@@ -220,7 +220,7 @@ pub fn draw(kind: Kind, rng: &mut Rng, hosts: usize) -> Fault {
         Kind::RefusedCommand => What::RefusedCommand(rng.below(6) as u32),
         Kind::MutedCommand => What::MutedCommand(rng.below(6) as u32),
         Kind::Pages => What::Pages(rng.of(&[1, 8, 64, -1, -8])),
-        Kind::Pause => What::Pause(rng.of(&[50 * US, MS, 20 * MS, 300 * MS, 2 * S])),
+        Kind::Pause => What::Pause(rng.of(&[50 * US, MS, 20 * MS, 300 * MS])),
         Kind::Neglect => {
             What::Neglect(rng.below(64), rng.of(&[50 * US, 500 * US, 5 * MS, 20 * MS]))
         }

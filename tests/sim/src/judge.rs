@@ -143,7 +143,9 @@ impl Sim<'_> {
             Operation::Dat(DtoOperation::Receive | DtoOperation::ReceiveWithInvalidate)
                 | Operation::Ib(IbOperation::RecvRdmaWriteImmed | IbOperation::RecvMsgImmed)
         );
-        if receive && merged && self.links[l].ends[side].phase == Phase::Down {
+        // A device that is given up may still receive.
+        let over = merged && self.links[l].ends[side].phase == Phase::Down && !self.ill(host);
+        if receive && over {
             let late = self.links[l].ends[side].receives.front().is_some_and(|item| item.late);
             if !late {
                 return violation(

@@ -18,8 +18,6 @@ pub const WORDS: usize = 8;
 /// Windows and registrations that an Endpoint may have given to its peer.
 pub const GRANTS: usize = 3;
 
-/// A pause in which a message without a receive must wait: longer than all transport retries.
-const PATIENT: Nanos = 12 * S;
 /// Ends of links at a host at most.
 const MOST_ENDS: usize = 8;
 
@@ -358,7 +356,7 @@ impl Script {
             });
             let Some((draw, _)) = found else { continue };
             let (gap, op) = match draw {
-                Draw::Wait => (rng.of(&[50 * US, MS, 20 * MS, 400 * MS, PATIENT]), Op::Wait),
+                Draw::Wait => (rng.of(&[50 * US, MS, 20 * MS, 400 * MS]), Op::Wait),
                 Draw::Fault if shape.faults.is_empty() => continue,
                 Draw::Fault => {
                     let kind = rng.of(&shape.faults);
