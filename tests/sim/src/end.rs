@@ -89,18 +89,17 @@ impl Sim<'_> {
 
     /// A message that nothing holds back, and that has not arrived.
     fn withheld(&self) -> Option<String> {
-        let stays = |link: &Link| {
-            let sound = |end: &End| {
-                let known = &self.hosts[end.host];
-                end.phase == Phase::Up && !known.unordered && !self.ill(end.host)
-            };
+        let stays = |l: &usize| {
+            let link = &self.links[*l];
+            let up = |end: &End| end.phase == Phase::Up;
             let conn = link.ends[0].conn.filter(|conn| link.ends[1].conn == Some(*conn));
             let conn = conn.map(|conn| &link.conns[conn]);
             let conn = conn.filter(|conn| conn.excuse.is_none() && conn.leaving == [None; 2]);
-            link.ends.iter().all(sound)
+            link.ends.iter().all(up)
+                && self.wire_is_sound(*l)
                 && conn.is_some_and(|conn| conn.messages.iter().any(|left| !left.is_empty()))
         };
-        self.links.iter().position(stays).map(|l| format!("link {l}"))
+        (0..self.links.len()).find(stays).map(|l| format!("link {l}"))
     }
 
     /// A request of a connection that has not completed.

@@ -105,8 +105,8 @@ pub enum What {
     Late(u32, Nanos),
     /// The next CM messages of this kind that the host sends.
     Mads(u16, u32, Frame),
-    /// The next ARP and Neighbor Discovery frames that the host sends are lost.
-    Neighbours(u32),
+    /// The first ARP or Neighbor Discovery frame that the host sends, or the next, is lost.
+    Neighbours,
     /// The cable is out for a while; with `true` the port says so.
     Unplug(Nanos, bool),
     /// Function level reset.
@@ -152,9 +152,7 @@ impl fmt::Display for Fault {
             What::Mads(id, count, fault) => {
                 write!(f, "next {count} CM messages {id:#x} of h{host}: {fault:?}")
             }
-            What::Neighbours(count) => {
-                write!(f, "next {count} ARP or ND frames of h{host}: Drop")
-            }
+            What::Neighbours => write!(f, "next ARP or ND frame of h{host}: Drop"),
             What::Unplug(time, seen) => {
                 write!(f, "cable of h{host} out for {} us, seen: {seen}", time / US)
             }
@@ -207,7 +205,7 @@ pub fn draw(kind: Kind, rng: &mut Rng, hosts: usize) -> Fault {
             let fault = rng.of(&[Frame::Drop, Frame::Drop, Frame::Duplicate, Frame::Delay(3 * MS)]);
             What::Mads(id, 1 + rng.below(3) as u32, fault)
         }
-        Kind::Neighbours => What::Neighbours(1 + rng.below(2) as u32),
+        Kind::Neighbours => What::Neighbours,
         Kind::Unplug => {
             What::Unplug(rng.of(&[100 * US, 5 * MS, SHORT, 500 * MS, 8 * S]), rng.percent(50))
         }

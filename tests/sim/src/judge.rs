@@ -14,6 +14,8 @@ use crate::oracle::{Check, Kind, Phase, Posted, Violation, Waiting, violation};
 use crate::script::{Request, Via};
 use crate::world::{GAP, SHARED_LEN, Sim, Stream};
 
+/// Why a connection does not come about that the peer rejected.
+const REJECTED: &str = "a rejection";
 /// A graceful disconnect waits for so long without progress.
 const PATIENCE: Nanos = 30 * S;
 
@@ -93,7 +95,10 @@ impl Sim<'_> {
         self.hosts[host].ends.iter().copied().find(|&(l, side)| {
             let end = &self.links[l].ends[side];
             match (ep, event) {
-                (Some(ep), _) => end.ep == Some(ep) || end.freed.contains(&ep),
+                (Some(ep), _) => {
+                    let begins = connection_of(event).is_some() && !event.is_terminal();
+                    end.ep == Some(ep) || end.freed.contains(&ep) || begins && end.gone == Some(ep)
+                }
                 (None, Event::RmrBind { cookie, .. }) => {
                     end.requests.iter().any(|item| item.cookie == *cookie)
                 }
@@ -280,6 +285,18 @@ impl Sim<'_> {
         excuse.is_some() || self.ill(end.host) || full || stale && unordered
     }
 
+    /// Messages of an end that have not been received.
+    fn undelivered(&self, l: usize, side: usize) -> usize {
+        let conn = self.links[l].ends[side].conn.map(|conn| &self.links[l].conns[conn]);
+        conn.map_or(0, |conn| conn.messages[side].len())
+    }
+
+    /// Whether no frame between the ends of a link was lost or late, and no device is at fault.
+    pub(crate) fn wire_is_sound(&self, l: usize) -> bool {
+        let mut hosts = self.shape.links[l].hosts.iter();
+        hosts.all(|host| !self.hosts[*host].unordered && !self.ill(*host))
+    }
+
     /// When each end began to leave the connection, the near one first.
     fn leaving(&self, l: usize, side: usize) -> [Option<Nanos>; 2] {
         let conn = self.links[l].ends[side].conn;
@@ -297,6 +314,12 @@ impl Sim<'_> {
                 // What an end has asked for before it leaves completes; receives do not.
                 Some(since) if item.kind != Kind::Receive && self.now() < since + PATIENCE => {
                     return violation("drain", format!("{what}: the Endpoint leaves: {item:?}"));
+                }
+                // Nothing but a message without a receive takes longer.
+                Some(_) if item.kind == Kind::Write && self.undelivered(l, side) == 0 => {
+                    if self.wire_is_sound(l) {
+                        return violation("drain", format!("{what}: nothing hinders: {item:?}"));
+                    }
                 }
                 Some(_) => {}
             }
@@ -449,11 +472,12 @@ impl Sim<'_> {
         let later = match (dice >> 13) % 32 {
             0..4 => 50_000,
             4..8 => 5 * MS,
-            8 => 6 * S,
+            8 => 10 * S,
             _ => 0,
         };
-        let accepts =
-            if later < S { !(dice >> 19).is_multiple_of(24) } else { dice >> 19 & 3 == 0 };
+        let dice = dice >> 19;
+        let likes = if later < S { !dice.is_multiple_of(24) } else { dice.is_multiple_of(4) };
+        let accepts = likes || self.calm;
         let due = self.now() + later;
         let Some(adapter) = self.adapter(host) else { return Ok(()) };
         adapter.waiting.push(Waiting { due, cr, link: l, conn, accepts });
@@ -481,7 +505,7 @@ impl Sim<'_> {
     fn answer_one(&mut self, host: usize, waiting: Waiting) -> Check {
         let Waiting { cr, link: l, conn, accepts, .. } = waiting;
         let side = usize::from(self.links[l].ends[0].host != host);
-        let ready = (accepts || self.calm) && self.ready(l, side)?;
+        let ready = accepts && self.ready(l, side)?;
         let now = self.instant();
         let ep = self.links[l].ends[side].ep.filter(|_| ready);
         let Some(adapter) = self.adapter(host) else { return Ok(()) };
@@ -506,7 +530,7 @@ impl Sim<'_> {
             return Ok(());
         }
         self.links[l].conns[conn].rejected = true;
-        self.links[l].conns[conn].excuse.get_or_insert("a rejection");
+        self.links[l].conns[conn].excuse.get_or_insert(REJECTED);
         // An end that was left behind lets the next one through.
         if !ready && self.links[l].ends[side].phase == Phase::Up {
             return self.disconnect(l, side, false);
@@ -528,6 +552,9 @@ impl Sim<'_> {
             return Ok(());
         }
         let end = &self.links[l].ends[side];
+        if end.gone == Some(ep) && !event.is_terminal() {
+            return Ok(());
+        }
         if end.ep != Some(ep) {
             return violation("connection-event", what);
         }
@@ -551,6 +578,11 @@ impl Sim<'_> {
         if matches!(event, Event::PeerRejected(_)) && !self.links[l].conns[conn].rejected {
             return violation("rejected", format!("{what}: the peer did not reject"));
         }
+        let late = matches!(event, Event::TimedOut(_) | Event::Unreachable(_));
+        if late && self.links[l].conns[conn].excuse == Some(REJECTED) && self.wire_is_sound(l) {
+            return violation("rejected", format!("{what}: the peer rejected"));
+        }
+        let end = &self.links[l].ends[side];
         let due = |item: &&Posted| !item.suppressed && !item.late;
         let requests = end.requests.iter().find(due);
         let left = requests.or(end.receives.iter().find(due));

@@ -30,6 +30,7 @@ impl<'s> Sim<'s> {
         let known = &mut self.hosts[host];
         (known.sick, known.lost, known.flaky) = (false, false, false);
         (known.dirty, known.due, known.neglected) = (true, 0, None);
+        known.unanswered = false;
         if self.shape.beside[host] {
             known.slot.run_beside(self.shape.seed ^ host as u64);
         }

@@ -272,6 +272,8 @@ pub struct End {
     pub lengths: [u32; 3],
     /// Endpoints that were freed after their connections had ended: the event is still to come.
     pub freed: Vec<Ep>,
+    /// The latest Endpoint that was freed: that its connection had begun may still be to come.
+    pub gone: Option<Ep>,
 }
 
 impl End {

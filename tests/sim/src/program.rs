@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use dat_core::{CloseFlag, CompletionFlags, EpState, Qos};
+use dat_tests::session::line::attribute;
+use mlx5_model::wire::impair::Fault as Frame;
 
+use crate::faults::{self, Fault, What};
 use crate::oracle::{Check, Kind, Phase, Posted, violation};
 use crate::script::{Op, Step};
 use crate::world::{GAP, PLACES, QUALIFIER, SHARED, SHARED_LEN, Sim};
@@ -161,7 +164,11 @@ impl Sim<'_> {
         let (host, peer) = (self.links[l].ends[side].host, self.links[l].ends[1 - side].host);
         let conn = self.connection(l);
         self.links[l].conns[conn].hasty = hasty.map(|count| (side, count));
-        if limit < crate::faults::S {
+        if hasty.is_some() && conn & 1 == 0 && self.shape.faults.contains(&faults::Kind::Mads) {
+            // The peer learns that the connection has begun by its end.
+            self.strike(&Fault { host, what: What::Mads(attribute::RTU, 1, Frame::Drop) })?;
+        }
+        if limit < faults::S {
             self.links[l].conns[conn].excuse.get_or_insert("a short limit");
         }
         if self.hosts[peer].adapter.is_none() || self.hosts[peer].paused > self.now() {
@@ -244,7 +251,8 @@ impl Sim<'_> {
         self.say(host, format_args!("link {l}: free"));
         self.call(host, "ep_free", done)?;
         let end = &mut self.links[l].ends[side];
-        (end.ep, end.phase, end.conn) = (None, Phase::None, None);
+        (end.gone, end.ep) = (end.ep, None);
+        (end.phase, end.conn) = (Phase::None, None);
         // What was in pieces may have been written as long as the Endpoint was there.
         self.forget(l, side, false)
     }

@@ -303,7 +303,7 @@ const DRAWS: [(Draw, usize); 19] = [
     (Draw::Atomic, 60),
     (Draw::Echo, 40),
     (Draw::Replace, 40),
-    (Draw::Bad, 5),
+    (Draw::Bad, 8),
     (Draw::Receive, 60),
     (Draw::Connect, 45),
     (Draw::Disconnect, 10),
@@ -409,7 +409,7 @@ impl Shape {
             Draw::Echo => post(Request::Echo { at, len: len.max(1) }),
             Draw::Replace => post(Request::Replace { at, len: len.max(1) }),
             Draw::Bad => {
-                let request = match rng.below(4) {
+                let request = match rng.below(6) {
                     0 => Request::TooLong,
                     1 => Request::Outside { len: len.max(1) },
                     _ => Request::Forged { bits: rng.next() as u8, stale: rng.percent(70) },

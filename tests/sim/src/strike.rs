@@ -37,7 +37,7 @@ impl Sim<'_> {
             What::Rates(..)
                 | What::Late(..)
                 | What::Mads(..)
-                | What::Neighbours(_)
+                | What::Neighbours
                 | What::Unplug(..)
                 | What::Jump(_)
         );
@@ -55,7 +55,12 @@ impl Sim<'_> {
                 known.line.rule(0, *count, Frame::Delay(*by), |_| true);
             }
             What::Mads(id, count, what) => known.line.rule_mad(0, *count, *what, *id),
-            What::Neighbours(count) => known.line.rule(0, *count, Frame::Drop, asks_where),
+            What::Neighbours => {
+                // The search for a neighbour outlasts the loss of one frame at each side.
+                if !std::mem::replace(&mut known.unanswered, true) {
+                    known.line.rule(0, 1, Frame::Drop, asks_where);
+                }
+            }
             What::Unplug(time, seen) => {
                 known.line.cut(true);
                 if *seen {

@@ -160,6 +160,8 @@ pub struct Host<'s> {
     pub paused: Nanos,
     /// The Event Dispatcher that it does not look at for a while.
     pub neglected: Option<Evd>,
+    /// A frame of its search for neighbours was lost, or will be.
+    pub unanswered: bool,
     /// It does not post the receives again that it takes from its Shared Receive Queue.
     pub holds: bool,
     /// When its adapter wants to be called.
@@ -291,6 +293,7 @@ impl<'s> Sim<'s> {
             base: [0; 3],
             paused: 0,
             neglected: None,
+            unanswered: false,
             holds: false,
             due: 0,
             dirty: true,
@@ -339,6 +342,7 @@ impl<'s> Sim<'s> {
                     unbound: Vec::new(),
                     lengths: [0; 3],
                     freed: Vec::new(),
+                    gone: None,
                 }
             });
             Link { ends, conns: Vec::new() }
