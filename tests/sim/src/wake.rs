@@ -88,7 +88,8 @@ impl Sim<'_> {
             return self.reap(host);
         }
         self.answer(host)?;
-        if self.hosts[host].dirty || self.ill(host) {
+        // Beside its driver a device may have written an event just now, and announces it later.
+        if self.hosts[host].dirty || self.ill(host) || self.shape.beside[host] {
             return Ok(());
         }
         match self.event_left(host) {
