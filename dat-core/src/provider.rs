@@ -89,8 +89,8 @@ bitflags::bitflags! {
         const FENCE = 0x04;
         /// Build the request but leave the doorbell to a later post or to [`SendQueue::ring`].
         const DEFER = 0x08;
-        /// The host cannot read the segments itself: their addresses mean something to their keys
-        /// only.
+        /// The host must not read the segments itself: their addresses mean something to their keys
+        /// only, or earlier reads of this queue may still write them.
         const GATHER = 0x10;
     }
 }

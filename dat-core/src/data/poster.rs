@@ -50,8 +50,8 @@ pub(crate) struct Limits {
     pub(crate) silent: Run,
     /// The Protection Zone, as LMRs carry it.
     pub(crate) zone: u64,
-    /// Flags that a request does not carry on the fast path: all that it may not carry, and
-    /// UNSIGNALLED. A receive carries none there.
+    /// Flags that a request does not carry on the fast path: all that it may not carry, UNSIGNALLED,
+    /// and BARRIER_FENCE. A receive carries none there.
     pub(crate) aside: CompletionFlags,
     /// A request may be UNSIGNALLED.
     pub(crate) unsignalled_request: bool,
@@ -67,11 +67,11 @@ pub(crate) struct Limits {
 impl Limits {
     /// Flags that a request may not carry.
     const fn barred_request(&self) -> CompletionFlags {
+        let mut barred = self.aside;
         if self.unsignalled_request {
-            self.aside.difference(CompletionFlags::UNSIGNALLED)
-        } else {
-            self.aside
+            barred = barred.difference(CompletionFlags::UNSIGNALLED);
         }
+        if self.datagram { barred } else { barred.difference(CompletionFlags::BARRIER_FENCE) }
     }
 
     /// Flags that a receive may not carry.

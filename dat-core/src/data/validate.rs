@@ -52,7 +52,8 @@ impl<P: Provider> Poster<P> {
         let suppress = rule.is_suppressed(flags) && self.may_suppress();
         let mut post_flags = self.enqueue(near, rule, (cookie, len), flags, suppress)?;
         (rule.count)(&ep.tally, len);
-        post_flags.set(PostFlags::GATHER, !readable);
+        // A read that it waits for may be about to write what it sends.
+        post_flags.set(PostFlags::GATHER, !readable || post_flags.contains(PostFlags::FENCE));
         self.hand_over(shared, near, work, &list, post_flags);
         Ok(())
     }

@@ -176,14 +176,13 @@ impl<P: Provider> Ia<'_, P> {
         }
         let mut straight = CompletionFlags::SUPPRESS
             .union(CompletionFlags::SOLICITED_WAIT)
-            .union(CompletionFlags::BARRIER_FENCE)
             .union(CompletionFlags::LMR_INVALIDATE_FENCE)
             .union(CompletionFlags::DEFER);
         let datagram = makings.service != Service::Connected;
         let adapter = self.hca.limits();
         // A datagram is never deferred or fenced.
         let (max_message, max_rdma) = if datagram {
-            straight -= CompletionFlags::DEFER.union(CompletionFlags::BARRIER_FENCE);
+            straight -= CompletionFlags::DEFER;
             (adapter.max_message, attr.max_message_size)
         } else {
             (attr.max_message_size, attr.max_rdma_size)

@@ -5,7 +5,7 @@ use hca_mlx5::platform::{Dma as _, Fence};
 use mlx5_model::host::Nanos;
 
 use crate::faults::{MS, S};
-use crate::oracle::{Check, Link, Phase, Violation, violation};
+use crate::oracle::{Check, End, Link, Phase, Violation, violation};
 use crate::script::Request;
 use crate::world::Sim;
 
@@ -13,6 +13,9 @@ use crate::world::Sim;
 /// accepted has ended: a lost device is found within 4 s, retries take some seconds, a graceful
 /// disconnect without progress 30 s, and a connect has 60 s.
 const DEADLINE: Nanos = 90 * S;
+/// Where no frame was lost or late, a message arrives within this time of its receive: a sender that
+/// found none asks again after less than a millisecond, not when it misses an acknowledgement.
+const PROMPT: Nanos = 200 * MS;
 /// After this time every link has a connection again: a peer may have to ask several times before
 /// all that is left of earlier connections has ended.
 const RECOVERY: Nanos = 300 * S;
@@ -31,10 +34,14 @@ impl Sim<'_> {
                 self.top_up(l, side)?;
             }
         }
+        self.wait_for("prompt", "messages", PROMPT, |sim| Ok(sim.withheld()))?;
         self.wait_for("liveness", "requests", DEADLINE, Self::busy)?;
         // The story of the script is over: what follows shows that nothing is worn out.
         self.wait_for("recovery", "connections", RECOVERY, Self::reconnect)?;
         self.greet()?;
+        for host in 0..self.hosts.len() {
+            self.drain_pool(host)?;
+        }
         for l in 0..self.links.len() {
             for side in 0..2 {
                 let graceful = (self.shape.seed ^ l as u64) & 1 == 0;
@@ -78,6 +85,21 @@ impl Sim<'_> {
             self.run_until(end)?;
             step = (step * 2).min(20 * MS);
         }
+    }
+
+    /// A message that nothing holds back, and that has not arrived.
+    fn withheld(&self) -> Option<String> {
+        let stays = |l: &usize| {
+            let link = &self.links[*l];
+            let up = |end: &End| end.phase == Phase::Up;
+            let conn = link.ends[0].conn.filter(|conn| link.ends[1].conn == Some(*conn));
+            let conn = conn.map(|conn| &link.conns[conn]);
+            let conn = conn.filter(|conn| conn.excuse.is_none() && conn.leaving == [None; 2]);
+            link.ends.iter().all(up)
+                && self.wire_is_sound(*l)
+                && conn.is_some_and(|conn| conn.messages.iter().any(|left| !left.is_empty()))
+        };
+        (0..self.links.len()).find(stays).map(|l| format!("link {l}"))
     }
 
     /// A request of a connection that has not completed.
@@ -124,7 +146,7 @@ impl Sim<'_> {
                 // The peer has left this connection, or both have one with nobody.
                 self.disconnect(l, side, false)?;
             } else if phases.into_iter().all(idle) {
-                self.connect(l, l & 1, 60 * S)?;
+                self.connect(l, l & 1, 60 * S, None)?;
             }
         }
         Ok(missing)
@@ -150,6 +172,42 @@ impl Sim<'_> {
             let waits = sim.links.iter().position(waits);
             Ok(waits.map(|l| format!("link {l}")))
         })
+    }
+
+    /// The Shared Receive Queue of a host takes as many messages as it says that it has receives.
+    fn drain_pool(&mut self, host: usize) -> Check {
+        let Some(adapter) = self.data(host) else { return Ok(()) };
+        let Some(srq) = adapter.srq else { return Ok(()) };
+        let found = adapter.ia.srq_query(srq);
+        let Some(found) = self.call(host, "srq_query", found)? else { return Ok(()) };
+        let shared = |&&(l, side): &&(usize, usize)| self.shape.links[l].shared[side];
+        let ends: Vec<(usize, usize)> =
+            self.hosts[host].ends.iter().filter(shared).copied().collect();
+        let count = found.outstanding as usize;
+        self.hosts[host].holds = true;
+        let mut sent = 0;
+        self.wait_for("pool", "receives", DEADLINE, |sim| {
+            while sent < count {
+                let (l, side) = ends[sent % ends.len()];
+                if !sim.post(l, 1 - side, &Request::Send { len: 8 }, 0, false)? {
+                    break;
+                }
+                sent += 1;
+            }
+            let come = |&&(l, side): &&(usize, usize)| {
+                let link = &sim.links[l];
+                link.ends[side]
+                    .conn
+                    .is_none_or(|conn| link.conns[conn].messages[1 - side].is_empty())
+            };
+            let all = sent == count && ends.iter().filter(come).count() == ends.len();
+            Ok((!all).then(|| format!("h{host}: {sent} messages for {count} receives")))
+        })?;
+        self.hosts[host].holds = false;
+        for _ in 0..count {
+            self.post_shared(host)?;
+        }
+        Ok(())
     }
 
     fn open_ends(&mut self) -> Option<String> {

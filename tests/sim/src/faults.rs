@@ -39,6 +39,8 @@ pub enum Kind {
     Delay,
     /// Messages of connection management are lost, doubled or late.
     Mads,
+    /// Questions where a peer is, or answers to them, are lost.
+    Neighbours,
     /// The link is down for a while.
     Unplug,
     /// The function is reset under its driver.
@@ -55,6 +57,8 @@ pub enum Kind {
     Pages,
     /// A host does nothing for a while.
     Pause,
+    /// The consumers of a host do not look at one of its Event Dispatchers for a while.
+    Neglect,
     /// Time passes and nobody runs.
     Jump,
     /// The adapter is closed and opened.
@@ -62,13 +66,14 @@ pub enum Kind {
 }
 
 /// The catalogue: a kind of fault and the chance, in 100, that a seed has it.
-pub const CATALOGUE: [(Kind, usize); 16] = [
+pub const CATALOGUE: [(Kind, usize); 18] = [
     (Kind::Loss, 45),
     (Kind::Duplication, 30),
     (Kind::Reordering, 30),
     (Kind::Corruption, 25),
     (Kind::Delay, 30),
     (Kind::Mads, 35),
+    (Kind::Neighbours, 25),
     (Kind::Unplug, 25),
     (Kind::Reset, 20),
     (Kind::Death, 15),
@@ -77,6 +82,7 @@ pub const CATALOGUE: [(Kind, usize); 16] = [
     (Kind::MutedCommand, 10),
     (Kind::Pages, 30),
     (Kind::Pause, 35),
+    (Kind::Neglect, 50),
     (Kind::Jump, 20),
     (Kind::Reopen, 25),
 ];
@@ -99,6 +105,8 @@ pub enum What {
     Late(u32, Nanos),
     /// The next CM messages of this kind that the host sends.
     Mads(u16, u32, Frame),
+    /// The first ARP or Neighbor Discovery frame that the host sends, or the next, is lost.
+    Neighbours,
     /// The cable is out for a while; with `true` the port says so.
     Unplug(Nanos, bool),
     /// Function level reset.
@@ -117,6 +125,8 @@ pub enum What {
     Pages(i32),
     /// The host does nothing for a while.
     Pause(Nanos),
+    /// Nobody looks at the Event Dispatcher of this number for a while.
+    Neglect(usize, Nanos),
     /// All clocks jump.
     Jump(Nanos),
     /// The adapter is closed and opened.
@@ -142,6 +152,7 @@ impl fmt::Display for Fault {
             What::Mads(id, count, fault) => {
                 write!(f, "next {count} CM messages {id:#x} of h{host}: {fault:?}")
             }
+            What::Neighbours => write!(f, "next ARP or ND frame of h{host}: Drop"),
             What::Unplug(time, seen) => {
                 write!(f, "cable of h{host} out for {} us, seen: {seen}", time / US)
             }
@@ -159,6 +170,9 @@ impl fmt::Display for Fault {
             }
             What::Pages(count) => write!(f, "firmware of h{host} asks for {count} pages"),
             What::Pause(time) => write!(f, "h{host} does nothing for {} us", time / US),
+            What::Neglect(which, time) => {
+                write!(f, "h{host} does not look at dispatcher {which} for {} us", time / US)
+            }
             What::Jump(by) => write!(f, "clocks jump by {} us", by / US),
             What::Reopen => write!(f, "adapter of h{host} closed and opened"),
         }
@@ -183,6 +197,7 @@ pub fn draw(kind: Kind, rng: &mut Rng, hosts: usize) -> Fault {
                 attribute::REQ,
                 attribute::REP,
                 attribute::RTU,
+                attribute::RTU,
                 attribute::REJ,
                 attribute::DREQ,
                 attribute::DREP,
@@ -190,6 +205,7 @@ pub fn draw(kind: Kind, rng: &mut Rng, hosts: usize) -> Fault {
             let fault = rng.of(&[Frame::Drop, Frame::Drop, Frame::Duplicate, Frame::Delay(3 * MS)]);
             What::Mads(id, 1 + rng.below(3) as u32, fault)
         }
+        Kind::Neighbours => What::Neighbours,
         Kind::Unplug => {
             What::Unplug(rng.of(&[100 * US, 5 * MS, SHORT, 500 * MS, 8 * S]), rng.percent(50))
         }
@@ -203,6 +219,9 @@ pub fn draw(kind: Kind, rng: &mut Rng, hosts: usize) -> Fault {
         Kind::MutedCommand => What::MutedCommand(rng.below(6) as u32),
         Kind::Pages => What::Pages(rng.of(&[1, 8, 64, -1, -8])),
         Kind::Pause => What::Pause(rng.of(&[50 * US, MS, 20 * MS, 300 * MS])),
+        Kind::Neglect => {
+            What::Neglect(rng.below(64), rng.of(&[50 * US, 500 * US, 5 * MS, 20 * MS]))
+        }
         Kind::Jump => What::Jump(rng.of(&[100 * US, 10 * MS, 700 * MS, 3 * S])),
         Kind::Reopen => What::Reopen,
     };

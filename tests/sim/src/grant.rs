@@ -35,20 +35,35 @@ impl Sim<'_> {
         at: usize,
         len: usize,
     ) -> Check {
-        self.revoke(l, side, slot)?;
+        let kept = self.links[l].ends[side].grants[slot].as_ref().is_some_and(|grant| {
+            // A window may be bound again while it is bound.
+            window && grant.rmr.is_some() && at & 1 == 0
+        });
+        let before = if kept && self.can_post(l, side) {
+            self.links[l].ends[side].grants[slot].take()
+        } else {
+            self.revoke(l, side, slot)?;
+            None
+        };
         let end = &self.links[l].ends[side];
         let (host, Some(whole)) = (end.host, end.whole) else { return Ok(()) };
-        let depth = self.shape.links[l].depth;
-        let ready = end.requests.len() < depth
-            && end.phase == Phase::Up
-            && self.state(l, side) == Some(EpState::Connected);
+        let ready = self.can_post(l, side);
         let (start, ep) = (whole.region.addr + at as u64, self.links[l].ends[side].ep);
         let rights = MemPriv::REMOTE_READ | MemPriv::REMOTE_WRITE;
         self.cookie += 1;
         let cookie = self.cookie;
         let Some(adapter) = self.adapter(host) else { return Ok(()) };
-        let mut grant =
-            Grant { context: 0, lmr: None, rmr: None, cookie, at, len, ready: false, shown: false };
+        let mut grant = Grant {
+            context: 0,
+            lmr: None,
+            rmr: None,
+            cookie,
+            at,
+            len,
+            before: None,
+            ready: false,
+            shown: false,
+        };
         if !window {
             let region = Region { addr: start, len: len as u64 };
             let made = adapter.ia.lmr_create(adapter.pz, region, rights | MemPriv::ALL);
@@ -61,8 +76,11 @@ impl Sim<'_> {
         }
         let Some(ep) = ep.filter(|_| ready) else { return Ok(()) };
         let pz = adapter.pz;
-        let made =
-            if slot == 0 { adapter.ia.rmr_create(pz) } else { adapter.ia.rmr_create_for_ep(pz) };
+        let made = match before.as_ref().and_then(|before| before.rmr) {
+            Some(rmr) => Ok(rmr),
+            None if slot == 0 => adapter.ia.rmr_create(pz),
+            None => adapter.ia.rmr_create_for_ep(pz),
+        };
         let Some(rmr) = self.call(host, "rmr_create", made)? else { return Ok(()) };
         let range = LmrTriplet { addr: start, len: len as u32, context: whole.lmr_context };
         let Some(adapter) = self.adapter(host) else { return Ok(()) };
@@ -82,6 +100,10 @@ impl Sim<'_> {
             brings: Vec::new(),
         };
         if let Some(context) = self.call(host, "rmr_bind", bound)? {
+            if before.is_some() && self.links[l].ends[1 - side].uses(slot) {
+                self.excuse(l, side, "a window that was bound to something else");
+            }
+            grant.before = before.map(|before| before.stale());
             grant.context = context;
             self.key(host, context)?;
             self.links[l].ends[side].requests.push_back(posted);
@@ -99,8 +121,7 @@ impl Sim<'_> {
             flight.clone().any(|effect| effect.grant == Some(slot))
         };
         // Requests of the peer may come too late.
-        let peer = &self.links[l].ends[1 - side];
-        if peer.requests.iter().any(|item| item.grant == Some(slot)) {
+        if self.links[l].ends[1 - side].uses(slot) {
             self.excuse(l, side, "a grant that was taken back");
         }
         let before = self.state(l, side);
@@ -130,11 +151,17 @@ impl Sim<'_> {
             let flight = flight.collect();
             self.links[l].ends[side].target.flight = flight;
         }
-        let end = &mut self.links[l].ends[side];
         if grant.ready {
-            end.stale.push_front(grant.context);
-            end.stale.truncate(4);
+            self.links[l].ends[side].closed(grant.stale());
         }
         Ok(())
+    }
+
+    /// Whether an end is connected and has room for a request.
+    fn can_post(&self, l: usize, side: usize) -> bool {
+        let end = &self.links[l].ends[side];
+        end.requests.len() < self.shape.links[l].depth
+            && end.phase == Phase::Up
+            && self.state(l, side) == Some(EpState::Connected)
     }
 }

@@ -11,8 +11,11 @@ use mlx5_model::host::Nanos;
 
 use crate::faults::{MS, S};
 use crate::oracle::{Check, Kind, Phase, Posted, Violation, Waiting, violation};
+use crate::script::{Request, Via};
 use crate::world::{GAP, SHARED_LEN, Sim, Stream};
 
+/// Why a connection does not come about that the peer rejected.
+const REJECTED: &str = "a rejection";
 /// A graceful disconnect waits for so long without progress.
 const PATIENCE: Nanos = 30 * S;
 
@@ -49,12 +52,15 @@ impl Kind {
 }
 
 impl Sim<'_> {
-    /// Takes all events of a host.
+    /// Takes all events of a host, but for those that it does not look at.
     pub fn reap(&mut self, host: usize) -> Check {
         self.awake(host)?;
         self.answer(host)?;
         for n in 0..self.hosts[host].streams.len() {
             let (evd, stream) = self.hosts[host].streams[n];
+            if self.hosts[host].neglected == Some(evd) {
+                continue;
+            }
             while let Some(event) = self.next(host, evd)? {
                 self.take(host, stream, event)?;
             }
@@ -66,8 +72,8 @@ impl Sim<'_> {
     pub(crate) fn take(&mut self, host: usize, stream: Stream, event: Event) -> Check {
         match stream {
             Stream::End(l, side, merged) => self.event(l, side, event, merged),
-            Stream::Ends => match self.end_of(host, &event) {
-                Some((l, side)) => self.event(l, side, event, true),
+            Stream::Ends(merged) => match self.end_of(host, &event) {
+                Some((l, side)) => self.event(l, side, event, merged),
                 None => violation("unknown-completion", format!("h{host}: of no end: {event:?}")),
             },
             Stream::Requests => match event {
@@ -89,7 +95,10 @@ impl Sim<'_> {
         self.hosts[host].ends.iter().copied().find(|&(l, side)| {
             let end = &self.links[l].ends[side];
             match (ep, event) {
-                (Some(ep), _) => end.ep == Some(ep) || end.freed.contains(&ep),
+                (Some(ep), _) => {
+                    let begins = connection_of(event).is_some() && !event.is_terminal();
+                    end.ep == Some(ep) || end.freed.contains(&ep) || begins && end.gone == Some(ep)
+                }
                 (None, Event::RmrBind { cookie, .. }) => {
                     end.requests.iter().any(|item| item.cookie == *cookie)
                 }
@@ -139,6 +148,17 @@ impl Sim<'_> {
             Operation::Dat(DtoOperation::Receive | DtoOperation::ReceiveWithInvalidate)
                 | Operation::Ib(IbOperation::RecvRdmaWriteImmed | IbOperation::RecvMsgImmed)
         );
+        // A device that is given up may still receive.
+        let over = merged && self.links[l].ends[side].phase == Phase::Down && !self.ill(host);
+        if receive && over {
+            let late = self.links[l].ends[side].receives.front().is_some_and(|item| item.late);
+            if !late {
+                return violation(
+                    "terminal-order",
+                    format!("h{host} link {l}: the event came before receive {}", done.cookie),
+                );
+            }
+        }
         if receive { self.received(l, side, &done) } else { self.requested_done(l, side, &done) }
     }
 
@@ -187,6 +207,8 @@ impl Sim<'_> {
             && grant.cookie == item.cookie
         {
             grant.ready = true;
+            let before = grant.before.take();
+            before.into_iter().for_each(|key| self.links[l].ends[side].closed(key));
         }
         if let Some(slot) = item.slot
             && matches!(item.kind, Kind::Read | Kind::Add | Kind::Swap)
@@ -263,6 +285,18 @@ impl Sim<'_> {
         excuse.is_some() || self.ill(end.host) || full || stale && unordered
     }
 
+    /// Messages of an end that have not been received.
+    fn undelivered(&self, l: usize, side: usize) -> usize {
+        let conn = self.links[l].ends[side].conn.map(|conn| &self.links[l].conns[conn]);
+        conn.map_or(0, |conn| conn.messages[side].len())
+    }
+
+    /// Whether no frame between the ends of a link was lost or late, and no device is at fault.
+    pub(crate) fn wire_is_sound(&self, l: usize) -> bool {
+        let mut hosts = self.shape.links[l].hosts.iter();
+        hosts.all(|host| !self.hosts[*host].unordered && !self.ill(*host))
+    }
+
     /// When each end began to leave the connection, the near one first.
     fn leaving(&self, l: usize, side: usize) -> [Option<Nanos>; 2] {
         let conn = self.links[l].ends[side].conn;
@@ -280,6 +314,12 @@ impl Sim<'_> {
                 // What an end has asked for before it leaves completes; receives do not.
                 Some(since) if item.kind != Kind::Receive && self.now() < since + PATIENCE => {
                     return violation("drain", format!("{what}: the Endpoint leaves: {item:?}"));
+                }
+                // Nothing but a message without a receive takes longer.
+                Some(_) if item.kind == Kind::Write && self.undelivered(l, side) == 0 => {
+                    if self.wire_is_sound(l) {
+                        return violation("drain", format!("{what}: nothing hinders: {item:?}"));
+                    }
                 }
                 Some(_) => {}
             }
@@ -427,12 +467,20 @@ impl Sim<'_> {
         {
             return violation("request", format!("h{host} link {l}: connection {conn} twice"));
         }
-        // Most are answered at once.
+        // Most are answered at once, some so late that the peer asks again.
         let dice = (self.shape.seed ^ (l * 131 + conn * 7919) as u64).wrapping_mul(0x9e37_79b9);
-        let later = [0, 0, 0, 0, 0, 0, 5 * MS, 50_000][(dice >> 13) as usize % 8];
+        let later = match (dice >> 13) % 32 {
+            0..4 => 50_000,
+            4..8 => 5 * MS,
+            8 => 10 * S,
+            _ => 0,
+        };
+        let dice = dice >> 19;
+        let likes = if later < S { !dice.is_multiple_of(24) } else { dice.is_multiple_of(4) };
+        let accepts = likes || self.calm;
         let due = self.now() + later;
         let Some(adapter) = self.adapter(host) else { return Ok(()) };
-        adapter.waiting.push(Waiting { due, cr, link: l, conn });
+        adapter.waiting.push(Waiting { due, cr, link: l, conn, accepts });
         self.say(host, format_args!("link {l}: request of connection {conn}"));
         self.answer(host)
     }
@@ -455,10 +503,9 @@ impl Sim<'_> {
     }
 
     fn answer_one(&mut self, host: usize, waiting: Waiting) -> Check {
-        let Waiting { cr, link: l, conn, .. } = waiting;
+        let Waiting { cr, link: l, conn, accepts, .. } = waiting;
         let side = usize::from(self.links[l].ends[0].host != host);
-        let dice = (self.shape.seed ^ (l + conn) as u64).wrapping_mul(0x9e37_79b9) >> 17;
-        let ready = !dice.is_multiple_of(24) && self.ready(l, side)?;
+        let ready = accepts && self.ready(l, side)?;
         let now = self.instant();
         let ep = self.links[l].ends[side].ep.filter(|_| ready);
         let Some(adapter) = self.adapter(host) else { return Ok(()) };
@@ -483,7 +530,7 @@ impl Sim<'_> {
             return Ok(());
         }
         self.links[l].conns[conn].rejected = true;
-        self.links[l].conns[conn].excuse.get_or_insert("a rejection");
+        self.links[l].conns[conn].excuse.get_or_insert(REJECTED);
         // An end that was left behind lets the next one through.
         if !ready && self.links[l].ends[side].phase == Phase::Up {
             return self.disconnect(l, side, false);
@@ -505,6 +552,9 @@ impl Sim<'_> {
             return Ok(());
         }
         let end = &self.links[l].ends[side];
+        if end.gone == Some(ep) && !event.is_terminal() {
+            return Ok(());
+        }
         if end.ep != Some(ep) {
             return violation("connection-event", what);
         }
@@ -516,7 +566,8 @@ impl Sim<'_> {
                 self.links[l].ends[side].phase = Phase::Up;
             }
             self.fresh(l, side)?;
-            return self.top_up(l, side);
+            self.top_up(l, side)?;
+            return self.hurry(l, side);
         }
         let Some(conn) = end.conn.filter(|_| phase.is_open()) else {
             return violation("connection-event", what);
@@ -527,6 +578,11 @@ impl Sim<'_> {
         if matches!(event, Event::PeerRejected(_)) && !self.links[l].conns[conn].rejected {
             return violation("rejected", format!("{what}: the peer did not reject"));
         }
+        let late = matches!(event, Event::TimedOut(_) | Event::Unreachable(_));
+        if late && self.links[l].conns[conn].excuse == Some(REJECTED) && self.wire_is_sound(l) {
+            return violation("rejected", format!("{what}: the peer rejected"));
+        }
+        let end = &self.links[l].ends[side];
         let due = |item: &&Posted| !item.suppressed && !item.late;
         let requests = end.requests.iter().find(due);
         let left = requests.or(end.receives.iter().find(due));
@@ -535,6 +591,22 @@ impl Sim<'_> {
         }
         self.links[l].ends[side].phase = Phase::Down;
         Ok(())
+    }
+
+    /// A connection has begun; an end that wanted it only for a moment ends it.
+    fn hurry(&mut self, l: usize, side: usize) -> Check {
+        let end = &self.links[l].ends[side];
+        let hasty = end.conn.and_then(|conn| self.links[l].conns[conn].hasty);
+        let Some((_, count)) = hasty.filter(|(by, _)| *by == side && !self.calm) else {
+            return Ok(());
+        };
+        for n in 0..count {
+            let write = Request::Write { at: 8 * n, len: 8, via: Via::Whole };
+            let request = if n & 1 == 0 { write } else { Request::Send { len: 8 } };
+            // A graceful disconnect rings for the last.
+            self.post(l, side, &request, 0, n + 1 == count)?;
+        }
+        self.disconnect(l, side, count != 0)
     }
 
     /// Why a connection ended, as far as its adapter knows.
@@ -586,6 +658,7 @@ impl Sim<'_> {
 
     /// All that was posted at a host whose device is lost has come back.
     pub fn flushed(&mut self, host: usize) -> Check {
+        self.hosts[host].neglected = None;
         self.reap(host)?;
         for &(l, side) in &self.hosts[host].ends {
             let end = &self.links[l].ends[side];

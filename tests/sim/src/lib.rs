@@ -16,6 +16,10 @@
 //! | `terminal-order`, `connection-event`, `lost-event` | each connection begins once and ends once, after its completions |
 //! | `failed`, `broken`, `rejected` | nothing fails that no fault and no call excuses |
 //! | `key` | a context comes back after 255 others and never before |
+//! | `idle` | an Endpoint is idle when all that it posted has completed, and not before |
+//! | `credits` | an Endpoint takes no more requests than it was made for |
+//! | `prompt` | a message without a receive arrives soon after there is one |
+//! | `pool` | a Shared Receive Queue takes as many messages as it has receives |
 //! | `refused`, `late` | a request that must fail does |
 //! | `request` | a connection request comes once |
 //! | `datagram` | a datagram arrives as it was sent, or not at all |

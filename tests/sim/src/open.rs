@@ -12,7 +12,7 @@ use hca_mlx5::Config;
 use crate::faults::Kind;
 use crate::memory::Memory;
 use crate::oracle::{Check, Phase, Pieces, Target, Violation, violation};
-use crate::script::Wake;
+use crate::script::{Common, Wake};
 use crate::world::{Adapter, Datagrams, HEADERS, PLACES, QKEY, QUALIFIER, SHARED, Sim, Stream};
 
 impl<'s> Sim<'s> {
@@ -29,7 +29,11 @@ impl<'s> Sim<'s> {
         opened?;
         let known = &mut self.hosts[host];
         (known.sick, known.lost, known.flaky) = (false, false, false);
-        (known.dirty, known.due) = (true, 0);
+        (known.dirty, known.due, known.neglected) = (true, 0, None);
+        known.unanswered = false;
+        if self.shape.beside[host] {
+            known.slot.run_beside(self.shape.seed ^ host as u64);
+        }
         self.prepare_all(host)?;
         for _ in 0..SHARED {
             self.post_shared(host)?;
@@ -131,23 +135,27 @@ impl<'s> Sim<'s> {
     /// What the ends of a host need, and the list of its Event Dispatchers.
     fn prepare_all(&mut self, host: usize) -> Check {
         let mut common = None;
-        if self.shape.common[host] && !self.hosts[host].ends.is_empty() {
+        let all = self.shape.common[host] == Common::All;
+        if self.shape.common[host] != Common::Nothing && !self.hosts[host].ends.is_empty() {
             let lengths = self.hosts[host].ends.iter().map(|&(l, side)| self.lengths(l, side));
             let length: u32 = lengths.flatten().sum();
             let Some(adapter) = self.adapter(host) else { return Ok(()) };
-            let all = EvdFlags::DTO | EvdFlags::RMR_BIND | EvdFlags::CONNECTION;
-            let made = adapter.ia.evd_create(length, all);
+            let mut flags = EvdFlags::DTO | EvdFlags::RMR_BIND;
+            flags.set(EvdFlags::CONNECTION, all);
+            let made = adapter.ia.evd_create(length, flags);
             common = self.call(host, "evd_create", made)?.map(|evd| (evd, length));
         }
-        let mut streams: Vec<_> = { common.iter() }.map(|(evd, _)| (*evd, Stream::Ends)).collect();
+        let mut streams: Vec<_> =
+            { common.iter() }.map(|(evd, _)| (*evd, Stream::Ends(all))).collect();
         for n in 0..self.hosts[host].ends.len() {
             let (l, side) = self.hosts[host].ends[n];
             self.prepare(l, side, common)?;
-            let Some(evds) = self.links[l].ends[side].evds.filter(|_| common.is_none()) else {
+            let Some(evds) = self.links[l].ends[side].evds.filter(|_| common.is_none() || !all)
+            else {
                 continue;
             };
             let merged = evds[0] == evds[2];
-            let evds = if merged { &evds[2..] } else { &evds[..] };
+            let evds = if merged || common.is_some() { &evds[2..] } else { &evds[..] };
             streams.extend(evds.iter().map(|evd| (*evd, Stream::End(l, side, merged))));
         }
         let Some(adapter) = &mut self.hosts[host].adapter else { return Ok(()) };
@@ -170,7 +178,7 @@ impl<'s> Sim<'s> {
     fn lengths(&self, l: usize, side: usize) -> [u32; 3] {
         let shape = &self.shape.links[l];
         let depth = shape.depth as u32;
-        [depth + if shape.shared[side] { SHARED as u32 } else { 4 }, depth + 4, 16]
+        [depth + if shape.shared[side] { SHARED as u32 } else { 0 }, depth, 4]
     }
 
     /// Event Dispatchers and registration of an end.
@@ -180,18 +188,20 @@ impl<'s> Sim<'s> {
         let (host, at, len) = (end.host, end.base[3], end.target.certain.len());
         let merged = shape.merged[side];
         let mut lengths = self.lengths(l, side);
-        if merged {
-            lengths = [lengths.iter().sum(); 3];
-        }
-        if let Some((_, length)) = common {
-            lengths = [length; 3];
+        let all = self.shape.common[host] == Common::All;
+        match common {
+            Some((_, length)) if all => lengths = [length; 3],
+            Some((_, length)) => lengths[..2].fill(length),
+            None if merged => lengths = [lengths.iter().sum(); 3],
+            None => {}
         }
         let Some(adapter) = self.adapter(host) else { return Ok(()) };
         let ia = &mut adapter.ia;
         let requests = EvdFlags::DTO | EvdFlags::RMR_BIND;
         let made = (|| {
             let evds = match common {
-                Some((evd, _)) => [evd; 3],
+                Some((evd, _)) if all => [evd; 3],
+                Some((evd, _)) => [evd, evd, ia.evd_create(lengths[2], EvdFlags::CONNECTION)?],
                 None if merged => [ia.evd_create(lengths[0], requests | EvdFlags::CONNECTION)?; 3],
                 None => [
                     ia.evd_create(lengths[0], EvdFlags::DTO)?,
@@ -205,9 +215,14 @@ impl<'s> Sim<'s> {
             let whole = ia.lmr_create(adapter.pz, region, rights)?;
             Ok::<_, dat_core::Error>((evds, whole))
         })();
-        if let Some((evds, whole)) = self.call(host, "make an end", made)? {
-            let end = &mut self.links[l].ends[side];
-            (end.evds, end.whole, end.lengths) = (Some(evds), Some(whole), lengths);
+        let Some((evds, whole)) = self.call(host, "make an end", made)? else { return Ok(()) };
+        let end = &mut self.links[l].ends[side];
+        (end.evds, end.whole, end.lengths) = (Some(evds), Some(whole), lengths);
+        // No two places are alike: what is read says where it was.
+        let bytes = self.contents(u64::from(whole.rmr_context) << 32, len);
+        self.links[l].ends[side].target.adopt(&bytes);
+        if let Some(adapter) = self.data(host) {
+            Self::store(adapter, at, &bytes);
         }
         Ok(())
     }

@@ -188,10 +188,23 @@ pub struct Grant {
     pub at: usize,
     /// Bytes.
     pub len: usize,
+    /// What the window was bound to before, which is open until this bind completes.
+    pub before: Option<Stale>,
     /// The bind has completed, if it needs one.
     pub ready: bool,
     /// The peer has had a message that was sent behind the bind: it may use the grant at once.
     pub shown: bool,
+}
+
+/// A key that opens nothing any more, and the range that it opened: first byte and length.
+pub type Stale = (u32, usize, usize);
+
+impl Grant {
+    /// The grant as it will be remembered.
+    #[must_use]
+    pub const fn stale(&self) -> Stale {
+        (self.context, self.at, self.len)
+    }
 }
 
 /// Which pieces of memory are free: a bit for each.
@@ -251,14 +264,40 @@ pub struct End {
     pub target: Target,
     /// What it was given besides.
     pub grants: Vec<Option<Grant>>,
-    /// Keys that were taken back.
-    pub stale: VecDeque<u32>,
+    /// Keys that were taken back, the newest first.
+    pub stale: VecDeque<Stale>,
     /// Windows of an Endpoint that was reset, which unbound them.
     pub unbound: Vec<Rmr>,
     /// Events that its Event Dispatchers were made for.
     pub lengths: [u32; 3],
     /// Endpoints that were freed after their connections had ended: the event is still to come.
     pub freed: Vec<Ep>,
+    /// The latest Endpoint that was freed: that its connection had begun may still be to come.
+    pub gone: Option<Ep>,
+}
+
+impl End {
+    /// A key opens nothing any more.
+    pub fn closed(&mut self, key: Stale) {
+        self.stale.push_front(key);
+        self.stale.truncate(4);
+    }
+
+    /// Whether a request of the end goes through that grant of its peer.
+    #[must_use]
+    pub fn uses(&self, slot: usize) -> bool {
+        self.requests.iter().any(|item| item.grant == Some(slot))
+    }
+
+    /// Whether the peer of some end may reach memory by a key.
+    #[must_use]
+    pub fn opens(&self, key: u32) -> bool {
+        let mut grants = self.grants.iter().flatten();
+        self.whole.is_some_and(|whole| whole.rmr_context == key)
+            || grants.any(|grant| {
+                grant.context == key || grant.before.is_some_and(|(before, ..)| before == key)
+            })
+    }
 }
 
 /// A message under way.
@@ -289,6 +328,8 @@ pub struct Conn {
     pub requested: bool,
     /// The peer rejected it.
     pub rejected: bool,
+    /// The end that asked for it ends it as soon as it is there, after so many requests.
+    pub hasty: Option<(usize, usize)>,
 }
 
 /// A pair of Endpoints.
@@ -328,4 +369,6 @@ pub struct Waiting {
     pub link: usize,
     /// And its connection.
     pub conn: usize,
+    /// It is accepted, if that can be.
+    pub accepts: bool,
 }

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use dat_core::{CloseFlag, CompletionFlags, EpState, Qos};
+use dat_tests::session::line::attribute;
+use mlx5_model::wire::impair::Fault as Frame;
 
+use crate::faults::{self, Fault, What};
 use crate::oracle::{Check, Kind, Phase, Posted, violation};
 use crate::script::{Op, Step};
 use crate::world::{GAP, PLACES, QUALIFIER, SHARED, SHARED_LEN, Sim};
@@ -40,7 +43,7 @@ impl Sim<'_> {
             {
                 Ok(())
             }
-            Op::Connect { link, side, limit } => self.connect(*link, *side, *limit),
+            Op::Connect { link, side, limit, hasty } => self.connect(*link, *side, *limit, *hasty),
             Op::Disconnect { link, side, graceful } => self.disconnect(*link, *side, *graceful),
             Op::Free { link, side } => self.free(*link, *side),
             Op::Receive { link, side, count } => self.receive(*link, *side, *count),
@@ -110,6 +113,7 @@ impl Sim<'_> {
             Phase::Idle => return Ok(true),
             Phase::None => {}
             Phase::Down => {
+                self.spare(l, side)?;
                 self.delivered(l, side)?;
                 self.forget(l, side, true)?;
                 let Some(ep) = self.links[l].ends[side].ep else { return Ok(false) };
@@ -147,13 +151,24 @@ impl Sim<'_> {
         Ok(true)
     }
 
-    pub(crate) fn connect(&mut self, l: usize, side: usize, limit: u64) -> Check {
+    pub(crate) fn connect(
+        &mut self,
+        l: usize,
+        side: usize,
+        limit: u64,
+        hasty: Option<usize>,
+    ) -> Check {
         if !self.ready(l, side)? {
             return Ok(());
         }
         let (host, peer) = (self.links[l].ends[side].host, self.links[l].ends[1 - side].host);
         let conn = self.connection(l);
-        if limit < crate::faults::S {
+        self.links[l].conns[conn].hasty = hasty.map(|count| (side, count));
+        if hasty.is_some() && conn & 1 == 0 && self.shape.faults.contains(&faults::Kind::Mads) {
+            // The peer learns that the connection has begun by its end.
+            self.strike(&Fault { host, what: What::Mads(attribute::RTU, 1, Frame::Drop) })?;
+        }
+        if limit < faults::S {
             self.links[l].conns[conn].excuse.get_or_insert("a short limit");
         }
         if self.hosts[peer].adapter.is_none() || self.hosts[peer].paused > self.now() {
@@ -219,6 +234,7 @@ impl Sim<'_> {
             // It would fail, and leave the Endpoint.
             return Ok(());
         }
+        self.spare(l, side)?;
         self.excuse(l, side, "a free");
         if self.links[l].ends[side].phase == Phase::Down {
             self.delivered(l, side)?;
@@ -235,7 +251,8 @@ impl Sim<'_> {
         self.say(host, format_args!("link {l}: free"));
         self.call(host, "ep_free", done)?;
         let end = &mut self.links[l].ends[side];
-        (end.ep, end.phase, end.conn) = (None, Phase::None, None);
+        (end.gone, end.ep) = (end.ep, None);
+        (end.phase, end.conn) = (Phase::None, None);
         // What was in pieces may have been written as long as the Endpoint was there.
         self.forget(l, side, false)
     }
@@ -256,7 +273,7 @@ impl Sim<'_> {
                 let end = &mut self.links[l].ends[side];
                 if let Some(grant) = end.grants[slot].take() {
                     end.unbound.extend(grant.rmr);
-                    end.stale.push_front(grant.context);
+                    end.closed(grant.stale());
                 }
             } else {
                 self.revoke(l, side, slot)?;
@@ -274,6 +291,24 @@ impl Sim<'_> {
         self.adopt(host, base[1], depth * stride);
         self.adopt(host, base[2], depth * stride);
         self.refill(l, side)
+    }
+
+    /// Completions of an Endpoint that is reset or freed are lost, with the pieces of memory of
+    /// their receives: where few pieces are left, the consumer takes them first.
+    fn spare(&mut self, l: usize, side: usize) -> Check {
+        let host = self.links[l].ends[side].host;
+        if !self.shape.links[l].shared[side] {
+            return Ok(());
+        }
+        let Some(adapter) = self.data(host) else { return Ok(()) };
+        let Some(srq) = adapter.srq else { return Ok(()) };
+        let (posted, found) = (adapter.shared.len(), adapter.ia.srq_query(srq));
+        let Some(found) = self.call(host, "srq_query", found)? else { return Ok(()) };
+        if posted.saturating_sub(found.outstanding as usize) + 2 * SHARED <= PLACES {
+            return Ok(());
+        }
+        self.hosts[host].neglected = None;
+        self.reap(host)
     }
 
     /// The Shared Receive Queue of an end whose completions were dropped is filled again.
@@ -294,10 +329,13 @@ impl Sim<'_> {
         Ok(())
     }
 
-    /// The piece of memory of something posted is free again.
+    /// The piece of memory of something posted is free again, unless a message is to be sent from it.
     pub fn give_back(&mut self, l: usize, side: usize, item: &Posted) {
         let end = &mut self.links[l].ends[side];
-        if let Some(slot) = item.slot {
+        let echoed = end.requests.front().is_some_and(|next| {
+            (item.kind, next.kind, next.slot) == (Kind::Read, Kind::Send, item.slot)
+        });
+        if let Some(slot) = item.slot.filter(|_| !echoed) {
             let pieces =
                 if item.kind == Kind::Receive { &mut end.buffers } else { &mut end.sources };
             pieces.give(slot);
@@ -311,6 +349,7 @@ impl Sim<'_> {
         let (host, Some(ep)) = (end.host, end.ep) else { return Ok(()) };
         let Some(adapter) = self.adapter(host) else { return Ok(()) };
         let status = adapter.ia.ep_get_status(ep);
+        let newest = self.cookie;
         let Some(status) = self.call(host, "ep_get_status", status)? else { return Ok(()) };
         let end = &self.links[l].ends[side];
         let busy = !end.requests.iter().all(|item| item.suppressed);
@@ -324,12 +363,26 @@ impl Sim<'_> {
         if self.links[l].ends[side].requests.is_empty() && !status.request_idle {
             return violation("idle", format!("h{host} link {l}: nothing is posted, not idle"));
         }
+        if !status.request_idle && !status.recv_idle {
+            return Ok(());
+        }
+        // Idle are also those that failed, and whose completions wait.
+        self.hosts[host].neglected = None;
+        self.reap(host)?;
         if status.request_idle && !busy {
-            // Idle are also those that failed, and whose completions wait.
-            self.reap(host)?;
             return self.all_done(l, side);
         }
-        Ok(())
+        let end = &self.links[l].ends[side];
+        if status.state != EpState::Connected || end.phase != Phase::Up {
+            return Ok(());
+        }
+        let left = |item: &&Posted| !item.suppressed && item.cookie <= newest;
+        let requests = end.requests.iter().find(left).filter(|_| status.request_idle);
+        let receives = end.receives.iter().find(left).filter(|_| status.recv_idle);
+        match requests.or(receives) {
+            Some(item) => violation("idle", format!("h{host} link {l}: idle, and left: {item:?}")),
+            None => Ok(()),
+        }
     }
 
     /// All requests of an end are suppressed, and have succeeded.
@@ -421,6 +474,9 @@ impl Sim<'_> {
     pub fn post_shared(&mut self, host: usize) -> Check {
         self.cookie += 1;
         let (cookie, base) = (self.cookie, self.hosts[host].base[0]);
+        if self.hosts[host].holds {
+            return Ok(());
+        }
         let Some(adapter) = self.data(host) else { return Ok(()) };
         let Some(srq) = adapter.srq else { return Ok(()) };
         let Some(slot) = adapter.pieces.take() else { return Ok(()) };

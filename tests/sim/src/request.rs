@@ -1,13 +1,15 @@
 //! Requests: how each is made of a step, and what must come of it.
 
-use dat_core::{CompletionFlags, EpState, LmrTriplet, RmrTriplet};
+use dat_core::{CompletionFlags, DatType, EpState, LmrTriplet, RmrTriplet};
 
-use crate::oracle::{Effect, Grant, Kind, Message, Phase, Posted};
+use crate::oracle::{Check, Effect, Grant, Kind, Message, Phase, Posted, Violation, violation};
 use crate::script::{PIECES, Request, Via};
 use crate::world::{GAP, SHARED_LEN, Sim};
 
 /// No flags.
 const NONE: CompletionFlags = CompletionFlags::empty();
+/// In the flags of a step: it waits for the reads before it.
+const FENCED: u8 = 4;
 
 /// Makes a request out of its parts: a local segment, a remote one, flags.
 struct Parts {
@@ -23,11 +25,13 @@ struct Parts {
     immediate: u32,
     /// Of an atomic: what is added or compared, and what is swapped in.
     words: [u64; 2],
+    /// The message is in the piece of the read before it.
+    echoes: Option<usize>,
     doomed: bool,
 }
 
 impl Sim<'_> {
-    /// Posts a request; whether more may follow.
+    /// Posts a request, or two that belong together; whether more may follow.
     pub(crate) fn post(
         &mut self,
         l: usize,
@@ -35,12 +39,31 @@ impl Sim<'_> {
         request: &Request,
         flags: u8,
         defer: bool,
-    ) -> Result<bool, crate::oracle::Violation> {
+    ) -> Result<bool, Violation> {
+        let (Request::Echo { at, len } | Request::Replace { at, len }) = *request else {
+            return self.post_one(l, side, request, flags, defer);
+        };
+        let read = Request::Read { at, len, via: Via::Whole };
+        Ok(self.post_one(l, side, &read, flags & !FENCED, true)?
+            && self.post_one(l, side, request, flags | FENCED, defer)?)
+    }
+
+    fn post_one(
+        &mut self,
+        l: usize,
+        side: usize,
+        request: &Request,
+        flags: u8,
+        defer: bool,
+    ) -> Result<bool, Violation> {
         let (near, far) = (&self.links[l].ends[side], &self.links[l].ends[1 - side]);
         let (host, peer) = (near.host, far.host);
         let depth = self.shape.links[l].depth;
         let (Some(ep), Phase::Up) = (near.ep, near.phase) else { return Ok(false) };
-        if near.requests.len() >= depth || self.hosts[peer].adapter.is_none() {
+        if near.requests.len() >= depth {
+            return self.beyond(l, side).map(|()| false);
+        }
+        if self.hosts[peer].adapter.is_none() {
             return Ok(false);
         }
         let late = match self.state(l, side) {
@@ -51,9 +74,11 @@ impl Sim<'_> {
         self.cookie += 1;
         let cookie = self.cookie;
         let Some(parts) = self.parts(l, side, request, cookie) else { return Ok(false) };
-        let Some(slot) = self.links[l].ends[side].sources.take() else { return Ok(false) };
+        let slot = parts.echoes.or_else(|| self.links[l].ends[side].sources.take());
+        let Some(slot) = slot else { return Ok(false) };
         let end = &self.links[l].ends[side];
-        let brings = matches!(parts.kind, Kind::Read | Kind::Add | Kind::Swap);
+        let brings =
+            matches!(parts.kind, Kind::Read | Kind::Add | Kind::Swap) || parts.echoes.is_some();
         let at = end.base[if brings { 2 } else { 0 }] + slot * end.stride;
         let outstanding = end.requests.len();
         let mut with = NONE;
@@ -63,7 +88,7 @@ impl Sim<'_> {
         if flags & 2 != 0 && parts.kind == Kind::Send {
             with |= CompletionFlags::SOLICITED_WAIT;
         }
-        if flags & 4 != 0 {
+        if flags & FENCED != 0 {
             with |= CompletionFlags::BARRIER_FENCE;
         }
         if defer {
@@ -131,6 +156,26 @@ impl Sim<'_> {
         Ok(true)
     }
 
+    /// As many requests are outstanding as the Endpoint was made for: it takes no more.
+    fn beyond(&mut self, l: usize, side: usize) -> Check {
+        let end = &self.links[l].ends[side];
+        let (host, Some(ep)) = (end.host, end.ep) else { return Ok(()) };
+        if self.state(l, side) != Some(EpState::Connected)
+            || end.requests.iter().any(|item| item.suppressed)
+        {
+            return Ok(());
+        }
+        let at = end.base[0];
+        let Some(adapter) = self.data(host) else { return Ok(()) };
+        let segment = Self::segment(adapter, at, 1);
+        let done = adapter.ia.ep_post_send(ep, &[segment], 0, NONE);
+        self.calls += 1;
+        match done {
+            Err(error) if error.ty() == DatType::InsufficientResources => Ok(()),
+            other => violation("credits", format!("h{host} link {l}: one too many: {other:?}")),
+        }
+    }
+
     /// What comes of a request, if it is carried out.
     fn expect(&mut self, l: usize, side: usize, parts: &Parts, posted: &mut Posted, fenced: bool) {
         let link = &mut self.links[l];
@@ -144,13 +189,17 @@ impl Sim<'_> {
             u64::from_ne_bytes(bytes)
         };
         match parts.kind {
-            Kind::Send => link.conns[conn].messages[side].push_back(Message {
-                cookie,
-                bytes: parts.bytes.clone(),
-                immediate: None,
-                acknowledged: false,
-                too_long: parts.doomed,
-            }),
+            Kind::Send => {
+                // What follows it cannot overtake the reads before it.
+                target.posted(effect(Vec::new()));
+                link.conns[conn].messages[side].push_back(Message {
+                    cookie,
+                    bytes: parts.bytes.clone(),
+                    immediate: None,
+                    acknowledged: false,
+                    too_long: parts.doomed,
+                });
+            }
             _ if parts.doomed => {}
             Kind::Immediate => {
                 target.posted(effect(parts.bytes.clone()));
@@ -213,6 +262,7 @@ impl Sim<'_> {
             remote: none,
             immediate: cookie as u32,
             words: [0; 2],
+            echoes: None,
             doomed: false,
         };
         let words = PIECES * longest;
@@ -226,6 +276,16 @@ impl Sim<'_> {
             }
             Request::Immediate { at, len } => {
                 parts.kind = Kind::Immediate;
+                (parts.at, parts.len, parts.grant, parts.remote) = through(at, len, Via::Whole)?;
+            }
+            Request::Echo { .. } => {
+                let read = self.links[l].ends[side].requests.back()?;
+                (parts.len, parts.bytes) = (read.len, read.brings.clone());
+                parts.echoes = read.slot;
+                return Some(parts);
+            }
+            Request::Replace { at, len } => {
+                parts.kind = Kind::Write;
                 (parts.at, parts.len, parts.grant, parts.remote) = through(at, len, Via::Whole)?;
             }
             Request::Write { at, len, via } => {
@@ -255,15 +315,17 @@ impl Sim<'_> {
                 parts.remote = by(far.target.certain.len() - len + 1, len, context);
             }
             Request::Forged { bits, stale } => {
-                parts.kind = Kind::Write;
-                (parts.len, parts.doomed) = (8, true);
-                let stale = far.stale.front().copied().filter(|_| stale);
-                let key = stale.unwrap_or(context ^ u32::from(bits).max(1));
-                let mut live = far.grants.iter().flatten().map(|grant| grant.context);
-                if key == context || live.any(|context| context == key) {
+                // Where a key was good for once, only the key can be what is wrong.
+                let stale = far.stale.iter().cycle().nth(bits.into()).filter(|_| stale);
+                let forged = (context ^ u32::from(bits).max(1), 0, 8);
+                let (key, at, len) = stale.copied().unwrap_or(forged);
+                let mut ends = self.hosts[far.host].ends.iter();
+                if ends.any(|&(l, side)| self.links[l].ends[side].opens(key)) {
                     return None;
                 }
-                parts.remote = by(0, 8, key);
+                parts.kind = if bits & 1 == 0 { Kind::Write } else { Kind::Read };
+                (parts.len, parts.doomed) = (len.min(8), true);
+                parts.remote = by(at, parts.len, key);
             }
         }
         if !matches!(parts.kind, Kind::Read | Kind::Add | Kind::Swap) {

@@ -32,6 +32,17 @@ pub enum Wake {
     Cno,
 }
 
+/// What the Endpoints of a host share an Event Dispatcher for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Common {
+    /// Each has its own.
+    Nothing,
+    /// Completions.
+    Transfers,
+    /// Completions and connection events.
+    All,
+}
+
 /// What does not change during a run.
 #[derive(Clone, Debug)]
 pub struct Shape {
@@ -45,10 +56,14 @@ pub struct Shape {
     pub facts: Vec<Facts>,
     /// How each host is woken.
     pub wakes: Vec<Wake>,
-    /// All Endpoints of that host share one Event Dispatcher.
-    pub common: Vec<bool>,
+    /// What all Endpoints of that host share one Event Dispatcher for.
+    pub common: Vec<Common>,
     /// The memory of that host's consumers is lent, not of the arena.
     pub lent: Vec<bool>,
+    /// The device of that host goes on while its driver runs.
+    pub beside: Vec<bool>,
+    /// The device of that host takes its time, and gives pages back as it likes.
+    pub slow: Option<usize>,
     /// Path MTU.
     pub mtu: Option<u16>,
     /// IPv6 addresses.
@@ -100,6 +115,10 @@ pub enum Request {
     Add { word: usize, by: u64 },
     /// A compare and swap; the comparison holds or not.
     Swap { word: usize, holds: bool },
+    /// An RDMA read, and a message behind it, fenced, of what the read brings.
+    Echo { at: usize, len: usize },
+    /// An RDMA read, and a write behind it, fenced, to where the read reads.
+    Replace { at: usize, len: usize },
     /// A message that is longer than the peer's receives.
     TooLong,
     /// A write beyond the memory that the peer registered.
@@ -111,8 +130,9 @@ pub enum Request {
 /// A call of a consumer, or a few that belong together.
 #[derive(Clone, Debug)]
 pub enum Op {
-    /// The end asks its peer for a connection, if it has none; with this limit.
-    Connect { link: usize, side: usize, limit: Nanos },
+    /// The end asks its peer for a connection, if it has none; with this limit. As soon as there is
+    /// one, it posts so many requests and ends it.
+    Connect { link: usize, side: usize, limit: Nanos, hasty: Option<usize> },
     /// It ends its connection.
     Disconnect { link: usize, side: usize, graceful: bool },
     /// It frees its Endpoint.
@@ -182,19 +202,18 @@ const FACTS: [OpenFact; 17] = [
 /// Facts of which one device has only one, the first before the second.
 ///
 /// Something has to say which header stands before a datagram. A firmware that lacks pages has to
-/// ask for them before it gives up a command, or while it holds it back.
-const PAIRS: [(OpenFact, OpenFact); 3] = [
-    (OpenFact::GrhChecksum, OpenFact::CqeL3Type),
-    (OpenFact::Shortage, OpenFact::PageEvent),
-    (OpenFact::Shortage, OpenFact::EqeOrder),
-];
+/// ask for them before it gives up a command.
+const PAIRS: [(OpenFact, OpenFact); 2] =
+    [(OpenFact::GrhChecksum, OpenFact::CqeL3Type), (OpenFact::Shortage, OpenFact::PageEvent)];
 
 impl Shape {
     fn draw(seed: u64, rng: &mut Rng) -> Self {
         let hosts = if rng.percent(40) { 2 } else { 2 + rng.below(7) };
         let plain = rng.percent(20);
         let faults = CATALOGUE.iter().filter(|(_, chance)| !plain && rng.percent(*chance));
-        let faults = faults.map(|(kind, _)| *kind).collect();
+        let faults: Vec<Kind> = faults.map(|(kind, _)| *kind).collect();
+        // All Endpoints of these hosts take receives from a Shared Receive Queue, if they can.
+        let pools: Vec<bool> = (0..hosts).map(|_| rng.percent(25)).collect();
         let mut links: Vec<Link> = Vec::new();
         for n in 0..(hosts + rng.below(hosts + 1)).min(3 * hosts) {
             let first = n % hosts;
@@ -203,9 +222,11 @@ impl Shape {
             if ends(first).max(ends(second)) >= MOST_ENDS {
                 continue;
             }
-            let (longest, depth) = rng.of(&[(256, 16), (1024, 16), (4096, 12), (16384, 4)]);
+            let (longest, depth) =
+                rng.of(&[(256, 16), (256, 4), (1024, 16), (4096, 12), (16384, 4)]);
             let merged = [(); 2].map(|()| rng.percent(40));
-            let shared = [(); 2].map(|()| longest <= 1024 && rng.percent(15));
+            let shared =
+                [first, second].map(|host| longest <= 1024 && (pools[host] || rng.percent(10)));
             let keep = [(); 2].map(|()| if rng.percent(75) { 2 + rng.below(depth - 1) } else { 0 });
             let reads = [[4; 2]; 2].map(|most| most.map(|most| rng.of(&[1, 2, most, most])));
             links.push(Link {
@@ -238,9 +259,14 @@ impl Shape {
         let ipv6 = rng.percent(25);
         let wakes = [Wake::Polls, Wake::Polls, Wake::Waits, Wake::Cno];
         let wakes = (0..hosts).map(|_| rng.of(&wakes)).collect();
-        let common = (0..hosts).map(|_| rng.percent(25)).collect();
+        let common = [Common::Nothing, Common::Nothing, Common::Transfers, Common::All];
+        let common = (0..hosts).map(|_| rng.of(&common)).collect();
         let lent = (0..hosts).map(|_| rng.percent(15)).collect();
-        Self { seed, hosts, links, facts, wakes, common, lent, mtu, ipv6, faults }
+        // Its commands may take longer than some hosts wait for one that is never answered.
+        let slow = rng.percent(10) && !faults.contains(&Kind::MutedCommand);
+        let slow = slow.then(|| rng.below(hosts));
+        let beside = (0..hosts).map(|_| rng.percent(60)).collect();
+        Self { seed, hosts, links, facts, wakes, common, lent, beside, slow, mtu, ipv6, faults }
     }
 }
 
@@ -252,6 +278,8 @@ enum Draw {
     Write,
     Read,
     Atomic,
+    Echo,
+    Replace,
     Bad,
     Receive,
     Connect,
@@ -267,21 +295,23 @@ enum Draw {
 }
 
 /// Each kind with its usual weight; a seed leaves some out and prefers others.
-const DRAWS: [(Draw, usize); 17] = [
+const DRAWS: [(Draw, usize); 19] = [
     (Draw::Send, 300),
     (Draw::Immediate, 60),
     (Draw::Write, 250),
     (Draw::Read, 150),
     (Draw::Atomic, 60),
-    (Draw::Bad, 3),
+    (Draw::Echo, 40),
+    (Draw::Replace, 40),
+    (Draw::Bad, 8),
     (Draw::Receive, 60),
     (Draw::Connect, 45),
     (Draw::Disconnect, 10),
-    (Draw::Free, 3),
+    (Draw::Free, 6),
     (Draw::Grant, 30),
     (Draw::Revoke, 20),
     (Draw::Status, 10),
-    (Draw::Resize, 6),
+    (Draw::Resize, 10),
     (Draw::Datagram, 40),
     (Draw::Wait, 6),
     (Draw::Fault, 15),
@@ -304,8 +334,12 @@ impl Script {
         let burst = rng.of(&[1, 4, 12]);
         let mut rest = 0;
         let mut drawn = Vec::with_capacity(steps + shape.links.len());
+        if shape.faults.contains(&Kind::Neighbours) {
+            let fault = faults::draw(Kind::Neighbours, &mut rng, shape.hosts);
+            drawn.push(Step { number: drawn.len(), gap: 0, op: Op::Fault(fault) });
+        }
         for link in 0..shape.links.len() {
-            let op = Op::Connect { link, side: rng.below(2), limit: 60 * S };
+            let op = Op::Connect { link, side: rng.below(2), limit: 60 * S, hasty: None };
             drawn.push(Step { number: drawn.len(), gap: 5 * US, op });
         }
         while drawn.len() < steps {
@@ -372,8 +406,10 @@ impl Shape {
                 post(Request::Add { word: rng.below(WORDS), by: rng.next() })
             }
             Draw::Atomic => post(Request::Swap { word: rng.below(WORDS), holds: rng.percent(50) }),
+            Draw::Echo => post(Request::Echo { at, len: len.max(1) }),
+            Draw::Replace => post(Request::Replace { at, len: len.max(1) }),
             Draw::Bad => {
-                let request = match rng.below(4) {
+                let request = match rng.below(6) {
                     0 => Request::TooLong,
                     1 => Request::Outside { len: len.max(1) },
                     _ => Request::Forged { bits: rng.next() as u8, stale: rng.percent(70) },
@@ -383,7 +419,8 @@ impl Shape {
             Draw::Receive => Op::Receive { link, side, count },
             Draw::Connect => {
                 let limit = if rng.percent(95) { 60 * S } else { rng.of(&[20 * US, 2 * MS]) };
-                Op::Connect { link, side, limit }
+                let hasty = rng.percent(25).then(|| rng.below(4));
+                Op::Connect { link, side, limit, hasty }
             }
             Draw::Disconnect => Op::Disconnect { link, side, graceful: rng.percent(50) },
             Draw::Free => Op::Free { link, side },

@@ -8,7 +8,19 @@ use mlx5_model::wire::impair::{Fault as Frame, Rates};
 
 use crate::faults::{Fault, LIGHT, MS, SHORT, What};
 use crate::oracle::Check;
-use crate::world::{Sim, Timer};
+use crate::world::{Sim, Stream, Timer};
+
+/// Whether a frame is of ARP or of Neighbor Discovery.
+fn asks_where(frame: &[u8]) -> bool {
+    match frame.get(12..14) {
+        Some([0x08, 0x06]) => true,
+        // IPv6, and behind its header ICMPv6 of one of two types.
+        Some([0x86, 0xdd]) => {
+            frame.get(20) == Some(&58) && matches!(frame.get(54), Some(135 | 136))
+        }
+        _ => false,
+    }
+}
 
 impl Sim<'_> {
     fn at(&mut self, time: Nanos, timer: Timer) {
@@ -22,7 +34,12 @@ impl Sim<'_> {
         let known = &mut self.hosts[host];
         known.unordered |= matches!(
             fault.what,
-            What::Rates(..) | What::Late(..) | What::Mads(..) | What::Unplug(..) | What::Jump(_)
+            What::Rates(..)
+                | What::Late(..)
+                | What::Mads(..)
+                | What::Neighbours
+                | What::Unplug(..)
+                | What::Jump(_)
         );
         match &fault.what {
             What::Rates(rates, time) => {
@@ -38,6 +55,12 @@ impl Sim<'_> {
                 known.line.rule(0, *count, Frame::Delay(*by), |_| true);
             }
             What::Mads(id, count, what) => known.line.rule_mad(0, *count, *what, *id),
+            What::Neighbours => {
+                // The search for a neighbour outlasts the loss of one frame at each side.
+                if !std::mem::replace(&mut known.unanswered, true) {
+                    known.line.rule(0, 1, Frame::Drop, asks_where);
+                }
+            }
             What::Unplug(time, seen) => {
                 known.line.cut(true);
                 if *seen {
@@ -82,6 +105,17 @@ impl Sim<'_> {
             }
             What::Pages(count) => known.slot.hca().request_pages(*count),
             What::Pause(time) => known.paused = known.paused.max(now + time),
+            What::Neglect(which, time) => {
+                let ends = |stream: &Stream| matches!(stream, Stream::End(..) | Stream::Ends(_));
+                let ends = known.streams.iter().filter(|(_, stream)| ends(stream));
+                let count = ends.clone().count().max(1);
+                let chosen = ends.map(|(evd, _)| *evd).nth(which % count);
+                if chosen.is_some() && known.neglected.is_none() && known.adapter.is_some() {
+                    self.awake(host)?;
+                    (self.hosts[host].neglected, self.hosts[host].dirty) = (chosen, true);
+                    self.at(now + time, Timer::Attend(host));
+                }
+            }
             What::Jump(by) => {
                 self.time.clock().set(now + by);
                 self.hosts.iter_mut().for_each(|host| host.unseen = None);
@@ -103,6 +137,9 @@ impl Sim<'_> {
                 self.hosts[host].line.cut(false);
                 self.hosts[host].slot.hca().set_link(true);
             }
+            Timer::Attend(host) => {
+                return self.attend(host);
+            }
             Timer::Recover(host) => {
                 self.awake(host)?;
                 self.flushed(host)?;
@@ -110,6 +147,16 @@ impl Sim<'_> {
             }
         }
         Ok(())
+    }
+
+    /// A host looks at all of its Event Dispatchers again.
+    pub(crate) fn attend(&mut self, host: usize) -> Check {
+        if self.hosts[host].neglected.take().is_none() {
+            return Ok(());
+        }
+        self.hosts[host].dirty = true;
+        self.awake(host)?;
+        self.reap(host)
     }
 
     /// The adapter of a host has lost its device.
@@ -130,6 +177,7 @@ impl Sim<'_> {
             known.line.cut(false);
             known.slot.hca().set_link(true);
             (known.paused, known.rough) = (0, 0);
+            self.attend(host)?;
         }
         self.timers.retain(|(_, timer)| matches!(timer, Timer::Recover(_)));
         let now = self.now();

@@ -88,7 +88,8 @@ impl Sim<'_> {
             return self.reap(host);
         }
         self.answer(host)?;
-        if self.hosts[host].dirty || self.ill(host) {
+        // Beside its driver a device may have written an event just now, and announces it later.
+        if self.hosts[host].dirty || self.ill(host) || self.shape.beside[host] {
             return Ok(());
         }
         match self.event_left(host) {
@@ -123,10 +124,12 @@ impl Sim<'_> {
     fn event_left(&mut self, host: usize) -> Option<String> {
         let known = &mut self.hosts[host];
         let adapter = known.adapter.as_mut()?;
-        known.streams.iter().find_map(|(evd, stream)| {
-            let count = adapter.ia.evd_more(*evd).unwrap_or(0);
-            (count != 0).then(|| format!("h{host}: {count} events of {stream:?}"))
-        })
+        known.streams.iter().filter(|(evd, _)| known.neglected != Some(*evd)).find_map(
+            |(evd, stream)| {
+                let count = adapter.ia.evd_more(*evd).unwrap_or(0);
+                (count != 0).then(|| format!("h{host}: {count} events of {stream:?}"))
+            },
+        )
     }
 
     /// A host has taken every event: it waits for one Event Dispatcher, and asks the others to
@@ -135,8 +138,10 @@ impl Sim<'_> {
         let now = self.instant();
         let known = &mut self.hosts[host];
         let Some(adapter) = &mut known.adapter else { return Ok(()) };
-        let waitable: Vec<(Evd, Stream)> =
-            known.streams.iter().copied().filter(|(_, s)| *s != Stream::Asynchronous).collect();
+        let waits = |(evd, stream): &(Evd, Stream)| {
+            *stream != Stream::Asynchronous && known.neglected != Some(*evd)
+        };
+        let waitable: Vec<(Evd, Stream)> = known.streams.iter().copied().filter(waits).collect();
         known.turn += 1;
         let (evd, stream) = waitable[known.turn % waitable.len()];
         let mut wait = match adapter.ia.evd_wait(now, evd, WAIT, 1) {

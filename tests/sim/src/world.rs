@@ -63,8 +63,8 @@ impl CommandHook for Commands {
 pub enum Stream {
     /// An end of a link; whether all of its events come there.
     End(usize, usize, bool),
-    /// All ends of the host.
-    Ends,
+    /// All ends of the host; whether all of their events come there.
+    Ends(bool),
     /// Connection requests.
     Requests,
     /// Datagrams.
@@ -158,6 +158,12 @@ pub struct Host<'s> {
     pub base: [usize; 3],
     /// It does nothing until then.
     pub paused: Nanos,
+    /// The Event Dispatcher that it does not look at for a while.
+    pub neglected: Option<Evd>,
+    /// A frame of its search for neighbours was lost, or will be.
+    pub unanswered: bool,
+    /// It does not post the receives again that it takes from its Shared Receive Queue.
+    pub holds: bool,
     /// When its adapter wants to be called.
     pub due: Nanos,
     /// Something was called since.
@@ -181,6 +187,8 @@ pub enum Timer {
     Calm(usize),
     /// The cable is in again.
     Plug(usize),
+    /// A host looks at all of its Event Dispatchers again.
+    Attend(usize),
     /// The consumer closes an adapter whose device is lost.
     Recover(usize),
 }
@@ -247,6 +255,7 @@ pub fn plug(shape: &Shape, tap: Tap<'_>) -> (Arc<inproc::World>, Vec<(Slot, Line
         let line = Line::new(wire, time.clock(), seed, Rates::default());
         let mut card =
             Card { init_pages: Some(40), facts: shape.facts[n].clone(), seed, ..Card::default() };
+        card.hardware_like = shape.slow == Some(n);
         card.mac[5] = card.mac[5].wrapping_add(n as u8);
         let memory = inproc::Memory { arena: 2048, firmware: 4096 };
         let commands = Commands::default();
@@ -283,6 +292,9 @@ impl<'s> Sim<'s> {
             size: 0,
             base: [0; 3],
             paused: 0,
+            neglected: None,
+            unanswered: false,
+            holds: false,
             due: 0,
             dirty: true,
             sick: false,
@@ -330,6 +342,7 @@ impl<'s> Sim<'s> {
                     unbound: Vec::new(),
                     lengths: [0; 3],
                     freed: Vec::new(),
+                    gone: None,
                 }
             });
             Link { ends, conns: Vec::new() }

@@ -153,6 +153,8 @@ pub struct Slot {
     shared: Mutex<BTreeMap<[u8; 40], Span>>,
     /// Allocations that succeed before one fails.
     failure: Mutex<Option<u64>>,
+    /// The device goes on beside the driver, and when.
+    beside: Mutex<Option<SmallRng>>,
     total: usize,
 }
 
@@ -186,8 +188,24 @@ impl Slot {
             entropy: Mutex::new(SmallRng::seed_from_u64(seed)),
             shared: Mutex::default(),
             failure: Mutex::default(),
+            beside: Mutex::default(),
             total,
         }
+    }
+
+    /// From now on the device goes on beside the driver: before some of the driver's stores to
+    /// registers it does what is due, as a device does that is not in the same thread.
+    pub fn run_beside(&self, seed: u64) {
+        *lock(&self.beside) = Some(SmallRng::seed_from_u64(seed));
+    }
+
+    /// A store of the driver's to a register.
+    fn store(&self, offset: usize, bytes: &[u8]) {
+        let mut hca = self.hca();
+        if lock(&self.beside).as_mut().is_some_and(|rng| rng.random_ratio(1, 4)) {
+            hca.step(self.world.now());
+        }
+        hca.bar_write(offset as u64, bytes);
     }
 
     /// The model.
@@ -269,11 +287,11 @@ impl Bar for Slot {
     }
 
     fn write32(&self, offset: usize, value: u32) {
-        self.hca().bar_write(offset as u64, &value.to_ne_bytes());
+        self.store(offset, &value.to_ne_bytes());
     }
 
     fn write64(&self, offset: usize, value: u64) {
-        self.hca().bar_write(offset as u64, &value.to_ne_bytes());
+        self.store(offset, &value.to_ne_bytes());
     }
 
     fn write_block(&self, offset: usize, block: &[u64; 8]) {
@@ -281,7 +299,7 @@ impl Bar for Slot {
         for (place, word) in bytes.chunks_exact_mut(8).zip(block) {
             place.copy_from_slice(&word.to_ne_bytes());
         }
-        self.hca().bar_write(offset as u64, &bytes);
+        self.store(offset, &bytes);
     }
 }
 

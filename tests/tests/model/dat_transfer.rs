@@ -425,6 +425,52 @@ fn a_fenced_send_carries_what_the_read_before_it_brought() {
 }
 
 #[test]
+fn a_short_fenced_request_carries_what_the_read_before_it_brought() {
+    Setup::default().connected(|session| {
+        let (ep, fence) = (session.sides[0].ep, CompletionFlags::BARRIER_FENCE);
+        for (n, len) in (0..).zip([8, 12, 28, 44, 8, 27]) {
+            session.fill(1, 0, len, n);
+            session.recv(1, 0x8000, len, 1);
+            session.read(0, 0, len, 2);
+            let (own, far) = ([session.seg(0, 0, len)], session.far(1, 0x9000, len));
+            session.pair.ias[0].ep_post_send(ep, &own, 3, fence).unwrap();
+            assert_eq!(session.requests(0, 2), [(2, DtoStatus::Success), (3, DtoStatus::Success)]);
+            session.received(1, 1);
+            session.check(1, 0x8000, len, n);
+            session.fill(1, 0, len, n + 100);
+            session.read(0, 0, len, 4);
+            session.pair.ias[0].ep_post_rdma_write(ep, &own, 5, &far, fence).unwrap();
+            assert_eq!(session.requests(0, 2), [(4, DtoStatus::Success), (5, DtoStatus::Success)]);
+            session.check(1, 0x9000, len, n + 100);
+        }
+    });
+}
+
+/// The device goes on while the driver runs: a message may come while its dispatcher is resized.
+#[test]
+fn what_comes_during_a_resize_triggers_the_cno() {
+    Setup::default().connected(|session| {
+        session.pair.slots[1].run_beside(1);
+        let evd = session.sides[1].recv;
+        let cno = session.pair.ias[1].cno_create(None).unwrap();
+        session.pair.ias[1].evd_modify_cno(evd, Some(cno)).unwrap();
+        for n in 0..300 {
+            session.recv(1, 0, 64, n);
+            session.send(0, 0x100, 64, n);
+            // The message is on its way, or at the device.
+            (0..n % 4).for_each(|_| session.pair.world.turn_by(1_000));
+            session.pair.ias[1].evd_resize(evd, 64 << (n & 1)).unwrap();
+            (0..50).for_each(|_| session.pair.turn());
+            session.pair.ias[1].cno_trigger(cno).unwrap_or_else(|e| panic!("message {n}: {e:?}"));
+            assert_eq!(session.requests(0, 1), [(n, DtoStatus::Success)]);
+            assert_eq!(session.receives(1, 1), [(n, DtoStatus::Success)]);
+        }
+        session.pair.ias[1].evd_modify_cno(evd, None).unwrap();
+        session.pair.ias[1].cno_free(cno).unwrap();
+    });
+}
+
+#[test]
 fn a_message_too_long_for_its_receive() {
     Setup::default().connected(|session| {
         session.recv(1, 0, 99, 1);

@@ -28,9 +28,13 @@ impl<P: Provider> Ia<'_, P> {
             return Err(Error::new(DatType::InvalidState, DatSubtype::None));
         }
         if let Some(cq) = cq {
-            // The device needs a free entry in the queue that it leaves.
-            self.look_in(evd);
-            self.absorb(evd);
+            // The device needs a free entry in the queue that it leaves. What is taken in for who
+            // listens is reported: once more without that, and what came in between would be lost.
+            if self.events.listened(evd) {
+                self.look_in(evd);
+            } else {
+                self.absorb(evd);
+            }
             let entries =
                 entries(min_qlen).max(min_qlen.saturating_add(self.objects.own_entries(evd)));
             let index = evd.0.index() as usize;
