@@ -190,7 +190,7 @@ fn minimize(program: &Path, name: &str) -> Result<()> {
     }
     fs::create_dir(&fresh)?;
     let mut command = libfuzzer(program, name);
-    command.arg("-merge=1").arg(&fresh).arg(&corpus).arg(&found);
+    command.arg("-set_cover_merge=1").arg(&fresh).arg(&corpus).arg(&found);
     run::capture(command)?;
     let before = files(&corpus)?;
     for file in &before {
