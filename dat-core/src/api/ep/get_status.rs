@@ -28,7 +28,7 @@ impl<P: Provider> Ia<'_, P> {
     /// while the posting half is out.)
     #[doc(alias = "dat_ep_get_status")]
     pub fn ep_get_status(&mut self, ep: Ep) -> Result<EpStatus, Error> {
-        let state = self.objects.state_of(ep)?;
+        self.objects.state_of(ep)?;
         let requests = self.objects.unfinished(&mut self.data, ep, Direction::Send);
         if requests != 0 {
             if let Some(evd) = self.objects.eps.live(ep)?.request_evd {
@@ -36,10 +36,10 @@ impl<P: Provider> Ia<'_, P> {
             }
             self.follow_suppressed(ep);
         }
-        Ok(EpStatus {
-            state,
-            recv_idle: self.objects.unfinished(&mut self.data, ep, Direction::Recv) == 0,
-            request_idle: self.objects.unfinished(&mut self.data, ep, Direction::Send) == 0,
-        })
+        let recv_idle = self.objects.unfinished(&mut self.data, ep, Direction::Recv) == 0;
+        let request_idle = self.objects.unfinished(&mut self.data, ep, Direction::Send) == 0;
+        // What was seen in between may have ended the connection: then all is idle because it was
+        // flushed, and the state has to say so.
+        Ok(EpStatus { state: self.objects.state_of(ep)?, recv_idle, request_idle })
     }
 }
