@@ -282,7 +282,8 @@ impl Device {
                 let IbDtoEvent { ep, cookie, .. } = dto;
                 (ep, cookie, dto.status(), true)
             }
-            Event::Broken(ep) | Event::Disconnected(ep) => {
+            // The last one if an entry that makes no sense comes while it connects.
+            Event::Broken(ep) | Event::Disconnected(ep) | Event::NonPeerRejected(ep) => {
                 let lane = &mut self.lanes[n];
                 assert!(ep == lane.ep && !lane.ended, "{event:?}");
                 lane.ended = true;
