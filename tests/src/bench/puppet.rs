@@ -163,6 +163,24 @@ impl<'h> Puppet<'h> {
         }
     }
 
+    /// Writes any bytes as the next entry, with the owner bit of its lap. An opcode that says that
+    /// the entry is empty becomes 1, a receive's.
+    pub fn write(&mut self, mut entry: [u8; 64]) {
+        let at = self.cq.offset + (self.written as usize & ((1 << self.cq.log_size) - 1)) * 64;
+        entry[63] = entry[63] & !1 | (self.written >> self.cq.log_size & 1) as u8;
+        if entry[63] >> 4 == 0xf {
+            entry[63] &= 0x1f;
+        }
+        self.host.memory().write_bytes(at, &entry);
+        self.written = self.written.wrapping_add(1);
+    }
+
+    /// Its completion queue.
+    #[must_use]
+    pub const fn ring(&self) -> Ring {
+        self.cq
+    }
+
     /// Writes `n` completions ahead, each of the last of `every` requests of one block.
     pub fn say_every(&mut self, said: Said, every: usize, n: usize) {
         for _ in 0..n {

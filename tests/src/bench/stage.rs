@@ -77,6 +77,8 @@ pub struct Lane {
     pub request_evd: Evd,
     /// Where its receives complete.
     pub receive_evd: Evd,
+    /// Where its connection events go.
+    pub conn_evd: Evd,
     /// Poster.
     pub poster: EpPoster<'static, Driver>,
     /// Reaping half of requests.
@@ -270,6 +272,7 @@ impl Rig {
             peer,
             request_evd,
             receive_evd,
+            conn_evd: conns[0],
             poster: ia.ep_take_poster(ep).unwrap(),
             requests: ia.evd_take_reaper(request_evd).unwrap(),
             receives: ia.evd_take_reaper(receive_evd).unwrap(),

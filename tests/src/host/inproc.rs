@@ -30,6 +30,9 @@ const TICK: Nanos = 1_000;
 /// And by at most this much in one turn, so that no member sleeps through its deadline.
 const LEAP: Nanos = 1_000_000;
 
+/// The command register in configuration space.
+const COMMAND: usize = 4;
+
 /// Locks, whatever happened to another holder: a poisoned test has failed already.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -38,7 +41,6 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Switches memory decoding and bus mastering on, as a host does before it hands a function to its
 /// driver.
 pub fn enable(hca: &mut Hca) {
-    const COMMAND: usize = 4;
     hca.config_write(COMMAND, &[0x06, 0x00]);
 }
 
@@ -113,6 +115,7 @@ impl World {
 struct Plugged {
     hca: Arc<Mutex<Hca>>,
     views: Arc<Mutex<Views>>,
+    leaves: Arc<Mutex<Option<Nanos>>>,
 }
 
 impl Member for Plugged {
@@ -121,7 +124,12 @@ impl Member for Plugged {
     }
 
     fn step(&self, now: Nanos) -> Option<Nanos> {
-        lock(&self.hca).step(now)
+        let mut leaves = lock(&self.leaves);
+        let mut hca = lock(&self.hca);
+        if leaves.take_if(|at| *at <= now).is_some() {
+            hca.config_write(COMMAND, &[0, 0]);
+        }
+        hca.step(now).into_iter().chain(*leaves).min()
     }
 }
 
@@ -155,6 +163,8 @@ pub struct Slot {
     failure: Mutex<Option<u64>>,
     /// The device goes on beside the driver, and when.
     beside: Mutex<Option<SmallRng>>,
+    /// When the function leaves the bus.
+    leaves: Arc<Mutex<Option<Nanos>>>,
     total: usize,
 }
 
@@ -177,7 +187,12 @@ impl Slot {
         enable(&mut hca);
         notes::watch(&mut hca);
         let hca = Arc::new(Mutex::new(hca));
-        world.join(Arc::new(Plugged { hca: Arc::clone(&hca), views: Arc::clone(&views) }));
+        let leaves = Arc::default();
+        world.join(Arc::new(Plugged {
+            hca: Arc::clone(&hca),
+            views: Arc::clone(&views),
+            leaves: Arc::clone(&leaves),
+        }));
         let total = lock(&views).len();
         Self {
             world: Arc::clone(world),
@@ -189,6 +204,7 @@ impl Slot {
             shared: Mutex::default(),
             failure: Mutex::default(),
             beside: Mutex::default(),
+            leaves,
             total,
         }
     }
@@ -266,6 +282,12 @@ impl Slot {
     /// Whether that allocation is still to come. None fails any more.
     pub fn spare_alloc(&self) -> bool {
         lock(&self.failure).take().is_some()
+    }
+
+    /// At that time, even in the midst of a call, the function leaves the bus: registers read as
+    /// ones, stores are lost, and it does not reach memory.
+    pub fn leave_at(&self, at: Nanos) {
+        *lock(&self.leaves) = Some(at);
     }
 
     /// Arena bytes handed out.

@@ -4,12 +4,18 @@
 //! connections under faults ([`churn`]), then does the same in small through vfio-user in real time
 //! ([`served`]), and ends with a [`Sample`] of what this process and the devices hold. At the end
 //! [`judge`] says whether any of it has grown; [`chart`] draws it.
+//!
+//! Three long runs stand beside it: [`unplug`] lets devices leave the bus, [`lossy`] moves data over
+//! a bad wire, [`entries`] lets a device write any completions and events.
 
 pub mod chart;
 pub mod churn;
+pub mod entries;
 pub mod judge;
+pub mod lossy;
 mod sample;
 mod served;
+pub mod unplug;
 
 use std::fmt;
 use std::time::{Duration, Instant};

@@ -18,6 +18,7 @@ use dat_core::{
 use dat_tests::host::inproc::enable;
 use dat_tests::pair::{Room, Stage};
 use dat_tests::session::{NONE, Session, Setup, ending};
+use dat_tests::soak::unplug;
 use mlx5_model::faults::{Log, Script, When};
 use mlx5_model::{Event as DeviceEvent, Status, event as kind};
 
@@ -345,6 +346,14 @@ fn a_device_lost_in_mid_traffic() {
             });
         }
     }
+}
+
+/// A short form of `cargo xtask soak --unplug`.
+#[test]
+fn a_device_leaves_the_bus_at_any_point_of_traffic() {
+    let report = unplug::run(100, 7);
+    eprintln!("{report}");
+    assert!(report.points == 100 && report.busy > 20, "{report}");
 }
 
 trait Merged {

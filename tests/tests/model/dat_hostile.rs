@@ -21,6 +21,7 @@ use dat_core::{CloseFlag, DtoOperation, DtoStatus, EpState, Evd, Event, IbOperat
 use dat_tests::pair::Stage;
 use dat_tests::session::line::{attribute, attribute_id, mad, packet};
 use dat_tests::session::{LIMIT, QUALIFIER, Session, Setup};
+use dat_tests::soak::entries;
 use mlx5_model::Wrote;
 use mlx5_model::wire::frame::Packet;
 use proptest::prelude::*;
@@ -556,6 +557,15 @@ fn a_device_that_lies_all_the_time() {
             .collect();
         lied_to(Wrote::Cqe, lies);
     }
+}
+
+/// A short form of `cargo xtask soak --entries`.
+#[test]
+fn entries_of_all_kinds_reach_no_other_endpoint() {
+    let report = entries::run(200_000, 1);
+    eprintln!("{report}");
+    assert!(report.succeeded > 10_000 && report.failed > 1_000, "{report}");
+    assert!(report.events > 5_000 && report.broken > 10, "{report}");
 }
 
 #[test]

@@ -13,6 +13,7 @@ use dat_core::{CloseFlag, DtoOperation, DtoStatus, Event};
 use dat_tests::pair::Stage;
 use dat_tests::session::line::packet;
 use dat_tests::session::{Session, Setup};
+use dat_tests::soak::lossy;
 use mlx5_model::Stats;
 use mlx5_model::wire::impair::{Fault, Rates};
 use proptest::prelude::*;
@@ -153,6 +154,18 @@ fn everything_at_once() {
             Rates { drop: 40, duplicate: 40, corrupt: 40, reorder: 40, ..Rates::default() },
             8,
         );
+    }
+}
+
+/// A short form of `cargo xtask soak --lossy`.
+#[test]
+fn fifteen_percent_of_each_fault_at_once() {
+    let report = lossy::run(1 << 20, 80);
+    eprintln!("{report}");
+    assert!(report.bytes.iter().all(|bytes| *bytes >= 1 << 20));
+    for struck in report.struck {
+        let all = [struck.drop, struck.corrupt, struck.reorder, struck.duplicate];
+        assert!(all.iter().all(|count| *count > 100), "{struck:?}");
     }
 }
 
