@@ -341,7 +341,7 @@ impl Run<'_> {
         let refused = self.pair.ias[side].pz_create().map(|_| ()).unwrap_err();
         assert_eq!(refused.fault().map(|fault| fault.kind), Some(FaultKind::Gone), "{refused}");
         assert_eq!(self.pair.now(), before, "a call waits for a lost device");
-        // The other adapter lives: it ends what it has with the lost one.
+        // The other adapter goes on: it ends what it has with the lost one.
         let peer = 1 - side;
         let (now, ep) = (self.pair.now(), self.sides[peer].ep);
         if self.sides[peer].begun && !self.sides[peer].ended {
