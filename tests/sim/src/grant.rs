@@ -136,7 +136,7 @@ impl Sim<'_> {
             self.excuse(l, side, "a bind that was taken back");
         }
         self.say(host, format_args!("link {l}: revoke grant {slot}"));
-        self.call(host, "revoke", done)?;
+        let taken = self.call(host, "revoke", done)?.is_some();
         // What was under way has been carried out by now, or never is.
         if used(self) {
             let base = self.links[l].ends[side].base[3];
@@ -151,7 +151,8 @@ impl Sim<'_> {
             let flight = flight.collect();
             self.links[l].ends[side].target.flight = flight;
         }
-        if grant.ready {
+        // A device that refuses leaves the key as it is.
+        if grant.ready && taken {
             self.links[l].ends[side].closed(grant.stale());
         }
         Ok(())

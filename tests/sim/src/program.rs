@@ -370,7 +370,9 @@ impl Sim<'_> {
         self.hosts[host].neglected = None;
         self.reap(host)?;
         if status.request_idle && !busy {
-            return self.all_done(l, side);
+            // Only one that still waits for a receive has certainly not failed: the requests of one
+            // that has are idle because they are flushed.
+            return if status.recv_idle { Ok(()) } else { self.all_done(l, side) };
         }
         let end = &self.links[l].ends[side];
         if status.state != EpState::Connected || end.phase != Phase::Up {

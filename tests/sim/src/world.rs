@@ -457,6 +457,8 @@ impl<'s> Sim<'s> {
         for n in 0..self.hosts[host].ends.len() {
             let (l, side) = self.hosts[host].ends[n];
             self.excuse(l, side, why);
+            // One that the peer has asked for, and this host has not accepted.
+            self.excuse(l, 1 - side, why);
             self.excuse(l, 1 - side, why);
         }
     }
