@@ -353,6 +353,7 @@ impl Sim<'_> {
         let Some(status) = self.call(host, "ep_get_status", status)? else { return Ok(()) };
         let end = &self.links[l].ends[side];
         let busy = !end.requests.iter().all(|item| item.suppressed);
+        let waits = !end.receives.is_empty();
         self.say(
             host,
             format_args!(
@@ -370,9 +371,8 @@ impl Sim<'_> {
         self.hosts[host].neglected = None;
         self.reap(host)?;
         if status.request_idle && !busy {
-            // Only one that still waits for a receive has certainly not failed: the requests of one
-            // that has are idle because they are flushed.
-            return if status.recv_idle { Ok(()) } else { self.all_done(l, side) };
+            // One whose receives are done with too may have failed: then they were flushed.
+            return if status.recv_idle && waits { Ok(()) } else { self.all_done(l, side) };
         }
         let end = &self.links[l].ends[side];
         if status.state != EpState::Connected || end.phase != Phase::Up {
