@@ -21,9 +21,9 @@ impl<P: Provider> Ia<'_, P> {
     /// Makes an Endpoint for datagrams, CONNECTED. Peers need its QPN ([`Ia::ep_query`]) and `qkey`
     /// to send to it.
     ///
-    /// A receive has to have room for [`GRH_LEN`](crate::GRH_LEN) bytes more than the datagram. Of the attributes
-    /// those of RDMA mean nothing, and the longest message is at most the port's MTU. The
-    /// connect Event Dispatcher gets its end. Errors as for [`Ia::ep_create`], and
+    /// A receive has to have room for [`GRH_LEN`](crate::GRH_LEN) bytes more than the datagram. Of
+    /// the attributes those of RDMA mean nothing, and the longest message is at most the port's
+    /// MTU. The connect Event Dispatcher gets its end. Errors as for [`Ia::ep_create`], and
     /// `MODEL_NOT_SUPPORTED` where the adapter has no datagrams.
     pub fn ep_create_ud(
         &mut self,

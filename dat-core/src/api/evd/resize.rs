@@ -28,8 +28,9 @@ impl<P: Provider> Ia<'_, P> {
             return Err(Error::new(DatType::InvalidState, DatSubtype::None));
         }
         if let Some(cq) = cq {
-            // The device needs a free entry in the queue that it leaves. What is taken in for who
-            // listens is reported: once more without that, and what came in between would be lost.
+            // The device needs a free entry in the queue that it leaves. Where a CNO or a waiter
+            // listens, `look_in` takes completions in and reports them. `absorb` reports nothing:
+            // called after it, it would take in unseen what came in between.
             if self.events.listened(evd) {
                 self.look_in(evd);
             } else {
