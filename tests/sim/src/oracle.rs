@@ -326,6 +326,8 @@ pub struct Conn {
     pub messages: [VecDeque<Message>; 2],
     /// The peer has seen the request.
     pub requested: bool,
+    /// A receive of a side has come back without a message.
+    pub flushed: [bool; 2],
     /// The peer rejected it.
     pub rejected: bool,
     /// The end that asked for it ends it as soon as it is there, after so many requests.
