@@ -22,6 +22,9 @@ pub const RATES: Rates = Rates { drop: 150, corrupt: 150, reorder: 150, duplicat
 const MESSAGES: usize = 6;
 /// The longest.
 const LONGEST: usize = 8 << 10;
+/// Attempts to connect in a row, and the time between two.
+const ATTEMPTS: usize = 10;
+const PAUSE: Duration = Duration::from_secs(2);
 const LENGTHS: [usize; 7] = [LONGEST, 4096, LONGEST, 1, 5000, LONGEST, 2049];
 
 /// What came of it.
@@ -31,6 +34,8 @@ pub struct Report {
     pub bytes: [u64; 2],
     /// Connections that broke.
     pub broken: u64,
+    /// Attempts to connect that came to nothing.
+    pub refused: u64,
     /// Packets that were sent again.
     pub again: u64,
     /// Faults of both directions.
@@ -45,7 +50,7 @@ impl fmt::Display for Report {
         write!(
             f,
             "{} and {} MiB bit-exact in {:.1} s: {} frames lost, {} corrupt, {} overtaken, {} \
-             doubled; {} packets sent again, {} connections broken and made anew",
+             doubled; {} packets sent again, {} connections broken and made anew, {} attempts failed",
             self.bytes[0] >> 20,
             self.bytes[1] >> 20,
             self.time.as_secs_f64(),
@@ -54,7 +59,8 @@ impl fmt::Display for Report {
             sum(|struck| struck.reorder),
             sum(|struck| struck.duplicate),
             self.again,
-            self.broken
+            self.broken,
+            self.refused
         )
     }
 }
@@ -133,6 +139,50 @@ impl Message {
     }
 }
 
+/// Connects the Endpoints. An attempt of which all frames of one kind were lost is made anew: all
+/// questions for the MAC of the peer, first of all.
+fn connect(session: &mut Session<'_>, report: &mut Report) {
+    let eps = [0, 1].map(|side| session.sides[side].ep);
+    let requests = session.sides[1].cr;
+    for _ in 0..ATTEMPTS {
+        session.ask(eps[0], b"hello", LIMIT);
+        let connected = session.pair.until(LIMIT, |pair| {
+            let now = pair.now();
+            while let Ok(Event::ConnectionRequest { cr, .. }) = pair.ias[1].evd_dequeue(requests) {
+                pair.ias[1].cr_accept(now, cr, Some(eps[1]), b"welcome").unwrap();
+            }
+            match [0, 1].map(|side| pair.ias[side].ep_query(eps[side]).unwrap().state) {
+                [EpState::Connected, EpState::Connected] => Some(true),
+                [EpState::Disconnected, EpState::Disconnected | EpState::Unconnected] => {
+                    Some(false)
+                }
+                _ => None,
+            }
+        });
+        let connected = connected.unwrap_or_else(|| panic!("no connection: {}", states(session)));
+        for side in 0..2 {
+            let ia = &mut session.pair.ias[side];
+            while ia.evd_dequeue(session.sides[side].request).is_ok() {}
+            if !connected {
+                ia.ep_reset(eps[side]).unwrap();
+            }
+        }
+        if connected {
+            return;
+        }
+        report.refused += 1;
+        // What could not be resolved is not asked for again at once.
+        let _: Option<()> = session.pair.until(PAUSE, |_| None);
+    }
+    panic!("no connection after {ATTEMPTS} attempts");
+}
+
+/// What both Endpoints say of themselves.
+fn states(session: &mut Session<'_>) -> String {
+    let states = [0, 1].map(|side| session.pair.ias[side].ep_get_status(session.sides[side].ep));
+    format!("{states:?}")
+}
+
 /// A round of messages both ways; those that a broken connection leaves are posted again.
 fn messages(session: &mut Session<'_>, round: u32, report: &mut Report) {
     let mut open: Vec<Message> =
@@ -143,7 +193,7 @@ fn messages(session: &mut Session<'_>, round: u32, report: &mut Report) {
     }
     while !open.is_empty() {
         if session.state(0) != EpState::Connected {
-            session.connect();
+            connect(session, report);
         }
         let sends = |message: &&Message| message.operation() == DtoOperation::Send;
         for message in open.iter().filter(sends) {
@@ -210,10 +260,6 @@ fn next(session: &mut Session<'_>) -> (usize, Event) {
         (0..2).find_map(|side| Some((side, pair.ias[side].evd_dequeue(evds[side]).ok()?)))
     });
     event.unwrap_or_else(|| {
-        let states = [0, 1].map(|side| {
-            let ep = session.sides[side].ep;
-            session.pair.ias[side].ep_get_status(ep)
-        });
-        panic!("nothing comes within {LIMIT:?} of model time: {states:?}")
+        panic!("nothing comes within {LIMIT:?} of model time: {}", states(session))
     })
 }
