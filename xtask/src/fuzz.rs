@@ -223,14 +223,22 @@ fn bytes(files: &[PathBuf]) -> u64 {
     files.iter().filter_map(|file| Some(fs::metadata(file).ok()?.len())).sum()
 }
 
-/// A tool of the compiler's own LLVM, whose format of profiles it reads.
+/// A tool of the compiler's own LLVM, whose format of profiles it reads, or of the nightly
+/// toolchain's, which reads it too unless its LLVM is of another major version.
 fn llvm(tool: &str) -> Result<Command> {
-    let mut command = Command::new("rustc");
-    command.args(["--print", "sysroot"]);
-    let root = PathBuf::from(run::silent(command)?.trim());
-    let file = root.join("lib/rustlib").join(host()?).join("bin").join(tool);
-    ensure!(file.is_file(), "{} is missing: rustup component add llvm-tools", file.display());
-    Ok(Command::new(file))
+    let path = Path::new("lib/rustlib").join(host()?).join("bin").join(tool);
+    let own: &[&str] = &["rustc", "--print", "sysroot"];
+    let nightly: &[&str] = &["rustup", "run", "nightly", "rustc", "--print", "sysroot"];
+    for words in [own, nightly] {
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]);
+        let Ok(root) = run::silent(command) else { continue };
+        let file = Path::new(root.trim()).join(&path);
+        if file.is_file() {
+            return Ok(Command::new(file));
+        }
+    }
+    anyhow::bail!("{tool} is missing: rustup component add llvm-tools --toolchain nightly")
 }
 
 /// Lines reached and lines of each file of the workspace.

@@ -57,7 +57,7 @@ enum Step {
 
 /// Runs the target.
 pub fn run(data: &[u8]) {
-    lone::with(|lone| {
+    lone::with(data, |lone| {
         // The two of the Endpoint were made last. The model's own entries do not arrive there.
         let rings = lone.device().cqs.clone();
         let own = rings[rings.len() - 2..].to_vec();

@@ -6,12 +6,13 @@ use std::net::IpAddr;
 use arbitrary::{Arbitrary, Unstructured};
 use dat_tests::attack::mad::Req;
 use dat_tests::attack::{Cm, Mad, arp, datagram, roce};
+use dat_tests::bringup::absent_peer;
 use mlx5_model::wire::Wire as _;
 use mlx5_model::wire::frame::{Aeth, AtomicEth, Reth};
 use mlx5_model::wire::opcode::Opcode;
 
 use crate::input::{Patch, patch, seal, steps};
-use crate::lone::{self, Lone, PEER, PORT, PSN};
+use crate::lone::{self, Lone, PEER, PORT};
 
 #[derive(Debug, Arbitrary)]
 enum Step<'a> {
@@ -60,7 +61,7 @@ enum Step<'a> {
 
 /// Runs the target.
 pub fn run(data: &[u8]) {
-    lone::with(|lone| {
+    lone::with(data, |lone| {
         let own = lone.ia.provider_mut().device().identity().mac;
         for step in steps(&mut Unstructured::new(data), 64) {
             make(lone, own, step);
@@ -109,7 +110,7 @@ fn make(lone: &mut Lone<'_>, own: [u8; 6], step: Step<'_>) {
         Step::Packet { opcode, near, len, syndrome, patches } => {
             let opcode = Opcode::ALL[usize::from(opcode) % Opcode::ALL.len()];
             let qpn = lone.device().qps.last().map_or(0, |qp| qp.number);
-            let psn = PSN.wrapping_add_signed(near.into());
+            let psn = absent_peer().rq_psn.wrapping_add_signed(near.into());
             let mut packet = roce(macs, [PEER.0, here], opcode, qpn, psn);
             let (va, rkey) = (lone.lmr.region.addr, lone.lmr.rmr_context);
             let headers = opcode.headers();

@@ -2,44 +2,48 @@
 //! the device where it writes to memory or reads work requests, are what the input says.
 //!
 //! The connection is made without datagrams (`ep_connect_direct`), and the peer's MAC is fixed, so
-//! it takes few steps.
+//! it takes few steps. The device stays up from one input to the next, because bring-up takes longer
+//! than most inputs do. An adapter with its objects and a network is made for each, and is gone
+//! afterwards; what is left of an input are time and numbers of objects. A device that is otherwise
+//! not as it was is reset.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use dat_core::cm::QpTerms;
-use dat_core::provider::{Class, Mtu};
+use dat_core::provider::Provider as _;
 use dat_core::{
     CompletionFlags, DtoEvent, Ep, Evd, EvdFlags, Event, Ia, IbDtoEvent, Instant, LmrParam,
     LmrTriplet, MemPriv, PspFlag, RmrTriplet, Storage,
 };
-use dat_tests::bringup::{light, net, patience};
-use dat_tests::host::inproc::{Slot, World};
+use dat_tests::bringup::{absent_peer, net, patience};
+use dat_tests::host::inproc::{Slot, World, enable};
 use hca_mlx5::dma::Buffer;
 use hca_mlx5::{Config, Mlx5};
 use mlx5_model::host::{DmaError, HostMemory};
+use mlx5_model::wire::Wire as _;
 use mlx5_model::wire::switch::{Port, cable};
 use mlx5_model::{CommandHook, Hca, Verdict};
 
 use crate::input::{Patch, patch};
-use crate::world::MEMORY;
+use crate::world::{MEMORY, card};
 
-type Driver<'s> = Mlx5<'s, Slot, 16, 16, 32>;
-type Room<'s> = Storage<Driver<'s>, 4, 8, 8, 16, 32>;
+type Driver = Mlx5<'static, Slot, 16, 16, 32>;
+type Room = Storage<Driver, 4, 8, 8, 16, 32>;
 
 /// The peer, and the port of the service point.
 pub(crate) const PEER: (IpAddr, [u8; 6]) =
     (IpAddr::V4(std::net::Ipv4Addr::new(192, 168, 7, 2)), [2, 0, 0, 0, 0, 2]);
 pub(crate) const PORT: u16 = 4711;
-/// Number of the peer's queue pair, and first PSN of either side.
-pub(crate) const REMOTE_QPN: u32 = 0x123;
-pub(crate) const PSN: u32 = 100;
 /// Bytes of an entry of a completion queue.
 pub(crate) const CQE: usize = 64;
 /// Bytes of the memory that is registered.
 const BYTES: usize = 0x4000;
+/// One in so many inputs closes the adapter, and with it the device, instead of leaving it. Its
+/// length says so, so that the same input does the same again.
+const CLOSES: usize = 16;
 const CREATE_CQ: u16 = 0x400;
 const CREATE_QP: u16 = 0x500;
 
@@ -80,6 +84,20 @@ pub(crate) struct Device {
     pub(crate) qps: Vec<Ring>,
     /// Changes of what it reads next from rings of work requests.
     pub(crate) garble: Vec<Option<Patch>>,
+    /// Completion queues and queue pairs that are not of the present input.
+    older: [usize; 2],
+    /// One of those queue pairs executed what it was not given.
+    strained: bool,
+}
+
+impl Device {
+    /// Forgets what an input has made.
+    fn forget(&mut self) {
+        let [cqs, qps] = self.older;
+        self.cqs.truncate(cqs);
+        self.qps.truncate(qps);
+        self.garble.clear();
+    }
 }
 
 fn word(message: &[u8], at: usize) -> u32 {
@@ -131,8 +149,9 @@ impl HostMemory for Read {
         let mut device = self.device.0.lock().unwrap();
         if buf.len() >= 16
             && !device.garble.is_empty()
-            && device.qps.iter().any(|qp| qp.holds(iova))
+            && let Some(qp) = device.qps.iter().position(|qp| qp.holds(iova))
         {
+            device.strained |= qp < device.older[1];
             patch(buf, &std::mem::take(&mut device.garble));
         }
         Ok(())
@@ -145,12 +164,12 @@ impl HostMemory for Read {
 
 /// The adapter and its objects.
 pub(crate) struct Lone<'s> {
-    pub(crate) world: &'s Arc<World>,
-    pub(crate) slot: &'s Slot,
+    pub(crate) world: &'static Arc<World>,
+    pub(crate) slot: &'static Slot,
     /// The far end of the cable.
     pub(crate) peer: &'s mut Port,
     device: Shared,
-    pub(crate) ia: Ia<'s, Driver<'s>>,
+    pub(crate) ia: Ia<'s, Driver>,
     pub(crate) ep: Ep,
     /// Where receives and requests complete, connection events and requests go.
     pub(crate) evds: [Evd; 4],
@@ -160,23 +179,62 @@ pub(crate) struct Lone<'s> {
     cookie: u64,
 }
 
-/// Runs `act` with an adapter whose Endpoint is connected.
-pub(crate) fn with(act: impl FnOnce(&mut Lone<'_>)) {
-    let neighbours = [PEER];
-    let world = World::new();
-    let (wire, mut peer) = cable();
-    let device = Shared::default();
-    let slot = Slot::plug(&world, MEMORY, 1, |memory| {
-        let memory = Box::new(Read { memory, device: device.clone() });
-        Hca::new(light(), memory, Box::new(wire))
-    });
-    slot.hca().set_command_hook(Some(Box::new(device.clone())));
-    let memory = Buffer::zeroed(&slot, BYTES).unwrap();
-    let mut room = Box::new(Room::new());
-    let config = Config { neighbours: &neighbours, ..patience() };
-    let driver = Driver::open(&slot, &config).unwrap();
-    let now = Instant::from_nanos(world.now());
-    let mut ia = Ia::open(driver, room.parts(), net(), now, [3; 32]).unwrap();
+/// What is kept from one input to the next.
+struct Host {
+    slot: &'static Slot,
+    peer: Port,
+    device: Shared,
+    room: Box<Room>,
+    /// None if the device is to be reset.
+    driver: Option<Driver>,
+}
+
+thread_local! {
+    static HOST: RefCell<Option<Host>> = const { RefCell::new(None) };
+}
+
+impl Host {
+    fn plug() -> Self {
+        let (wire, peer) = cable();
+        let device = Shared::default();
+        let slot = Slot::plug(&World::new(), MEMORY, 1, |memory| {
+            let memory = Box::new(Read { memory, device: device.clone() });
+            Hca::new(card(), memory, Box::new(wire))
+        });
+        slot.hca().set_command_hook(Some(Box::new(device.clone())));
+        // The driver borrows it and is kept. There is one for each thread.
+        let slot = Box::leak(Box::new(slot));
+        Self { slot, peer, device, room: Box::new(Room::new()), driver: None }
+    }
+
+    fn bring_up(&mut self) -> Driver {
+        self.slot.hca().flr();
+        self.slot.reclaim();
+        enable(&mut self.slot.hca());
+        *self.device.0.lock().unwrap() = Device::default();
+        Driver::open(self.slot, &Config { neighbours: &[PEER], ..patience() }).unwrap()
+    }
+}
+
+/// What the device and its driver hold, besides the rings.
+fn held(slot: &Slot) -> (usize, usize, [usize; 3]) {
+    (slot.in_use(), slot.views().pages_out(), slot.hca().live())
+}
+
+/// Runs `act` with an adapter whose Endpoint is connected, for that input.
+pub(crate) fn with(data: &[u8], act: impl FnOnce(&mut Lone<'_>)) {
+    let mut host = HOST.take().unwrap_or_else(Host::plug);
+    let driver = host.driver.take().unwrap_or_else(|| host.bring_up());
+    let slot = host.slot;
+    while host.peer.recv().is_some() {}
+    let memory = Buffer::zeroed(slot, BYTES).unwrap();
+    let now = Instant::from_nanos(slot.world().now());
+    let mut ia = Ia::open(driver, host.room.parts(), net(), now, [3; 32]).unwrap();
+    let before = held(slot);
+    {
+        let mut device = host.device.0.lock().unwrap();
+        device.older = [device.cqs.len(), device.qps.len()];
+    }
     let flags = [
         EvdFlags::DTO | EvdFlags::RMR_BIND,
         EvdFlags::DTO | EvdFlags::RMR_BIND,
@@ -191,10 +249,10 @@ pub(crate) fn with(act: impl FnOnce(&mut Lone<'_>)) {
     (attr.max_request_dtos, attr.max_recv_dtos) = (8, 8);
     let ep = ia.ep_create(Some(pz), Some(evds[0]), Some(evds[1]), Some(evds[2]), Some(&attr));
     let mut lone = Lone {
-        world: &world,
-        slot: &slot,
-        peer: &mut peer,
-        device,
+        world: slot.world(),
+        slot,
+        peer: &mut host.peer,
+        device: host.device.clone(),
         ia,
         ep: ep.unwrap(),
         evds,
@@ -204,9 +262,19 @@ pub(crate) fn with(act: impl FnOnce(&mut Lone<'_>)) {
     };
     lone.connect();
     act(&mut lone);
-    lone.end();
-    drop(lone);
+    let driver = lone.end(!data.len().is_multiple_of(CLOSES));
+    slot.hca().set_mangle(None);
+    let mut device = host.device.0.lock().unwrap();
+    let good = held(slot) == before && !device.strained;
+    device.forget();
+    drop(device);
+    match driver {
+        Some(driver) if good => host.driver = Some(driver),
+        Some(mut driver) => drop(driver.close()),
+        None => {}
+    }
     memory.release();
+    HOST.set(Some(host));
 }
 
 impl Lone<'_> {
@@ -227,21 +295,9 @@ impl Lone<'_> {
 
     /// Connects the Endpoint, if it can be.
     pub(crate) fn connect(&mut self) {
-        let terms = QpTerms {
-            remote_qpn: REMOTE_QPN,
-            rq_psn: PSN,
-            sq_psn: PSN,
-            mtu: Mtu::B1024,
-            responder_resources: 4,
-            initiator_depth: 4,
-            retry_count: 2,
-            rnr_retry: 2,
-            ack_timeout: 14,
-            class: Class::default(),
-        };
         let now = self.now();
         let limit = Duration::from_secs(2);
-        if self.ia.ep_connect_direct(now, self.ep, PEER.0, &terms, limit).is_ok() {
+        if self.ia.ep_connect_direct(now, self.ep, PEER.0, &absent_peer(), limit).is_ok() {
             (0..4).for_each(|_| self.turn(1_000));
         }
     }
@@ -305,11 +361,17 @@ impl Lone<'_> {
         }
     }
 
-    /// Everything is taken down.
-    fn end(&mut self) {
+    /// Everything is taken down; the driver, if it is to be kept and may be.
+    fn end(mut self, keep: bool) -> Option<Driver> {
         self.events();
-        let now = self.now();
-        let _ = self.ia.close(now, dat_core::CloseFlag::Abrupt);
-        assert_eq!(self.slot.views().strays(), 0, "the driver stored where nobody has memory");
+        let (slot, now) = (self.slot, self.now());
+        let driver = if keep && self.ia.lost().is_none() {
+            self.ia.leave(now).ok()
+        } else {
+            let _ = self.ia.close(now, dat_core::CloseFlag::Abrupt);
+            None
+        };
+        assert_eq!(slot.views().strays(), 0, "the driver stored where nobody has memory");
+        driver
     }
 }

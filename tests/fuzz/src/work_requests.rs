@@ -26,7 +26,7 @@ enum Step {
 
 /// Runs the target.
 pub fn run(data: &[u8]) {
-    lone::with(|lone| {
+    lone::with(data, |lone| {
         steps(&mut Unstructured::new(data), 80).for_each(|step| make(lone, step));
         for _ in 0..20 {
             lone.turn(1_000_000);

@@ -4,16 +4,21 @@
 use std::sync::{Arc, Mutex};
 
 use arbitrary::Arbitrary;
-use dat_tests::bringup::{Rig, light};
+use dat_tests::bringup::Rig;
 use dat_tests::host::inproc::Memory;
-use mlx5_model::{CommandHook, Verdict, Wrote};
+use mlx5_model::{CommandHook, Config as Card, Verdict, Wrote};
 
 /// Memory of the slot: what a bring-up and an Endpoint need, as less takes less time to clear.
-pub(crate) const MEMORY: Memory = Memory { arena: 384, firmware: 512 };
+pub(crate) const MEMORY: Memory = Memory { arena: 256, firmware: 512 };
 
-/// A card of few firmware pages in such a slot.
+/// A card that asks for as few firmware pages as show that it asks more than once.
+pub(crate) fn card() -> Card {
+    Card { boot_pages: 3, init_pages: Some(9), ..Card::default() }
+}
+
+/// Such a card in such a slot.
 pub(crate) fn rig() -> Rig {
-    Rig::with(light(), MEMORY)
+    Rig::with(card(), MEMORY)
 }
 
 /// A change of what the device writes in answer to a command.

@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dat_core::Instant;
-use dat_core::provider::Net;
+use dat_core::cm::QpTerms;
+use dat_core::provider::{Class, Mtu, Net};
 use hca_mlx5::platform::Clock;
 use hca_mlx5::{Config, Mlx5};
 use mlx5_model::faults::Script;
@@ -161,4 +162,21 @@ pub fn patience<'p>() -> Config<'p> {
 #[must_use]
 pub fn net() -> Net {
     Net { addr: "192.168.7.1".parse().unwrap(), prefix: 24, gateway: None, vlan: None }
+}
+
+/// Terms of a connection to a peer that does not exist.
+#[must_use]
+pub fn absent_peer() -> QpTerms {
+    QpTerms {
+        remote_qpn: 0x123,
+        rq_psn: 100,
+        sq_psn: 100,
+        mtu: Mtu::B1024,
+        responder_resources: 4,
+        initiator_depth: 4,
+        retry_count: 2,
+        rnr_retry: 2,
+        ack_timeout: 14,
+        class: Class::default(),
+    }
 }

@@ -39,7 +39,10 @@ use super::lent::Lent;
 pub const PAGE: usize = 4096;
 /// Pages that stay together in the device's address space.
 pub const RUN: usize = 64;
-/// Device page number of the arena's first page.
+/// Device pages from the beginning of a run to that of the next: some lie between them. The last
+/// run of the arena is the device's first.
+const STRIDE: usize = RUN + 3;
+/// Device page number of the first run.
 const FIRST: u64 = 0x1_0000;
 
 /// Called before each load of the driver's from memory that the device may write, with the offset
@@ -57,10 +60,6 @@ pub struct Views {
     stores: Vec<(usize, usize)>,
     /// Device writes the CPU does not see yet.
     writes: Vec<(usize, usize)>,
-    /// Device page number of each arena page.
-    table: Vec<u64>,
-    /// Arena page of each device page number, from [`FIRST`] on.
-    reverse: Vec<Option<usize>>,
     firmware: BTreeMap<u64, Option<Box<[u8; PAGE]>>>,
     /// Memory of programs.
     pub(super) lent: Lent,
@@ -70,6 +69,9 @@ pub struct Views {
     pub refused: u64,
     /// What is handed out: length, and whether the device may write it.
     spans: BTreeMap<usize, (usize, bool)>,
+    /// The one of them that was looked up last, as most accesses are to the same: start, length,
+    /// and whether the device may write it.
+    recent: (usize, usize, bool),
     liar: Option<Liar>,
     strays: u64,
 }
@@ -90,20 +92,6 @@ impl Views {
     /// An arena of `pages` pages and a firmware reserve of `reserve` pages.
     #[must_use]
     pub fn new(pages: usize, reserve: usize) -> Self {
-        let runs = pages.div_ceil(RUN);
-        // An odd stride walks all runs when their number is a power of two, and mixes them well
-        // enough otherwise.
-        let table: Vec<u64> = (0..pages)
-            .map(|page| {
-                let (run, rest) = (page / RUN, page % RUN);
-                let place = (runs - 1 - run) * (RUN + 3) + rest;
-                FIRST + place as u64
-            })
-            .collect();
-        let mut reverse = vec![None; runs * (RUN + 3)];
-        for (page, far) in table.iter().enumerate() {
-            reverse[(far - FIRST) as usize] = Some(page);
-        }
         // Zeros that cost nothing before they are touched, and one page more to begin at one.
         let mut memory = vec![0_u8; (pages + 1) * PAGE];
         let base = memory.as_mut_ptr();
@@ -117,13 +105,12 @@ impl Views {
             device: vec![0; pages * PAGE],
             stores: Vec::new(),
             writes: Vec::new(),
-            table,
-            reverse,
             firmware: BTreeMap::new(),
             lent: Lent::default(),
             reserve: (0..reserve as u64).rev().map(|n| (0x80_0000 + n) << 12).collect(),
             refused: 0,
             spans: BTreeMap::new(),
+            recent: (0, 0, false),
             liar: None,
             strays: 0,
         }
@@ -132,11 +119,13 @@ impl Views {
     /// Takes note that a span was handed out.
     pub(crate) fn handed_out(&mut self, span: Span, reach: Reach) {
         self.spans.insert(span.offset, (span.len, reach == Reach::ReadWrite));
+        self.recent = (0, 0, false);
     }
 
     /// Takes note that it was given back.
     pub(crate) fn given_back(&mut self, span: Span) {
         self.spans.remove(&span.offset);
+        self.recent = (0, 0, false);
     }
 
     /// From now on the device is hostile, or not.
@@ -151,8 +140,13 @@ impl Views {
     }
 
     /// The span that holds those bytes: whether the device may write it.
-    fn span(&self, offset: usize, len: usize) -> Option<bool> {
-        let (start, &(size, writable)) = self.spans.range(..=offset).next_back()?;
+    fn span(&mut self, offset: usize, len: usize) -> Option<bool> {
+        let (start, size, _) = self.recent;
+        if offset < start || offset >= start + size {
+            let (&start, &(size, writable)) = self.spans.range(..=offset).next_back()?;
+            self.recent = (start, size, writable);
+        }
+        let (start, size, writable) = self.recent;
         (offset + len <= start + size).then_some(writable)
     }
 
@@ -192,13 +186,24 @@ impl Views {
     /// Device address of an offset, and how far the device can go on from there.
     #[must_use]
     pub fn iova(&self, offset: usize) -> Option<(u64, usize)> {
-        let first = *self.table.get(offset / PAGE)?;
-        let mut pages = 1;
-        while self.table.get(offset / PAGE + pages) == Some(&(first + pages as u64)) {
-            pages += 1;
-        }
+        let (page, pages) = (offset / PAGE, self.pages());
+        let (run, rest) = (page / RUN, page % RUN);
+        let together = (RUN - rest).min(pages.checked_sub(page).filter(|left| *left > 0)?);
+        let place = (pages.div_ceil(RUN) - 1 - run) * STRIDE + rest;
         let within = offset % PAGE;
-        Some(((first << 12) + within as u64, pages * PAGE - within))
+        Some((((FIRST + place as u64) << 12) + within as u64, together * PAGE - within))
+    }
+
+    /// Arena page of a device page number, the inverse.
+    fn page(&self, number: u64) -> Option<usize> {
+        let place = number.checked_sub(FIRST)? as usize;
+        let run = self.pages().div_ceil(RUN).checked_sub(1 + place / STRIDE)?;
+        let page = run * RUN + place % STRIDE;
+        (place % STRIDE < RUN && page < self.pages()).then_some(page)
+    }
+
+    fn pages(&self) -> usize {
+        self.cpu.len() / PAGE
     }
 
     /// Takes firmware pages out of the reserve.
@@ -233,6 +238,7 @@ impl Views {
         let pages = std::mem::take(&mut self.firmware);
         self.reserve.extend(pages.into_keys().map(|page| page << 12));
         self.spans.clear();
+        self.recent = (0, 0, false);
         self.release();
         self.acquire();
     }
@@ -268,8 +274,33 @@ impl Views {
 
     /// Zeros memory, as a store of the CPU's.
     pub fn clear(&mut self, offset: usize, len: usize) {
-        self.cpu.write_bytes(offset, &vec![0; len]);
+        let to = self.bytes(offset, len);
+        // SAFETY: they are inside the arena.
+        unsafe { to.write_bytes(0, len) }
         self.stored(offset, len);
+    }
+
+    /// Where bytes of the CPU's view are. Whole pieces are copied from and to there at once: the
+    /// loads and stores of [`Memory`], word by word, are what takes most of a bring-up's time.
+    fn bytes(&self, offset: usize, len: usize) -> *mut u8 {
+        assert!(offset.checked_add(len).is_some_and(|end| end <= self.len()), "outside the arena");
+        std::ptr::with_exposed_provenance_mut::<u8>(self.cpu.addr() as usize).wrapping_add(offset)
+    }
+
+    /// Lets the device see what the CPU sees there.
+    fn publish(&mut self, at: usize, len: usize) {
+        let from = self.bytes(at, len);
+        let to = &mut self.device[at..at + len];
+        // SAFETY: both are that long, and nothing makes a reference into the CPU's.
+        unsafe { from.copy_to_nonoverlapping(to.as_mut_ptr(), len) }
+    }
+
+    /// Lets the CPU see what the device sees there.
+    fn observe(&mut self, at: usize, len: usize) {
+        let to = self.bytes(at, len);
+        let from = &self.device[at..at + len];
+        // SAFETY: as in `publish`.
+        unsafe { to.copy_from_nonoverlapping(from.as_ptr(), len) }
     }
 
     /// A store: in the CPU's view already. A work request is stored word by word.
@@ -283,35 +314,37 @@ impl Views {
 
     /// All CPU stores so far become visible to the device.
     pub fn release(&mut self) {
-        for (at, len) in self.stores.drain(..) {
-            self.cpu.read_bytes(at, &mut self.device[at..at + len]);
-        }
+        let mut stores = std::mem::take(&mut self.stores);
+        stores.drain(..).for_each(|(at, len)| self.publish(at, len));
+        self.stores = stores;
     }
 
     /// Time passes without a fence: the newest store arrives, the ones before it are still under
     /// way.
     pub fn drain_one(&mut self) {
         if let Some((at, len)) = self.stores.pop() {
-            self.cpu.read_bytes(at, &mut self.device[at..at + len]);
+            self.publish(at, len);
         }
     }
 
     /// All device writes so far become visible to the CPU.
     pub fn acquire(&mut self) {
-        for (at, len) in self.writes.drain(..) {
+        let mut writes = std::mem::take(&mut self.writes);
+        for (at, len) in writes.drain(..) {
             // Where the CPU has stored meanwhile and not released, its own store stands.
             if self.stores.iter().any(|&(own, size)| own < at + len && at < own + size) {
                 for byte in at..at + len {
                     let own =
                         self.stores.iter().any(|&(own, size)| (own..own + size).contains(&byte));
                     if !own {
-                        self.cpu.write_bytes(byte, &self.device[byte..=byte]);
+                        self.observe(byte, 1);
                     }
                 }
             } else {
-                self.cpu.write_bytes(at, &self.device[at..at + len]);
+                self.observe(at, len);
             }
         }
+        self.writes = writes;
     }
 
     // ---- the device's side ----
@@ -331,8 +364,7 @@ impl Views {
             };
             let within = (at & 0xfff) as usize;
             let part = (PAGE - within).min(len - done);
-            let number = (at >> 12).wrapping_sub(FIRST) as usize;
-            let place = if let Some(&Some(page)) = self.reverse.get(number) {
+            let place = if let Some(page) = self.page(at >> 12) {
                 Place::Arena(page * PAGE + within)
             } else if self.firmware.contains_key(&(at >> 12)) {
                 Place::Firmware(at >> 12, within)

@@ -13,8 +13,6 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::{Duration, Instant as Real};
 
-use dat_core::cm::QpTerms;
-use dat_core::provider::{Class, Mtu};
 use dat_core::{
     CompletionFlags, DtoEvent, DtoOperation, DtoStatus, Ep, EpState, Evd, Event, IbDtoEvent,
     LmrTriplet, RmrTriplet,
@@ -23,6 +21,7 @@ use mlx5_model::{Event as Raised, Wrote, event};
 
 use crate::bench::puppet::{Puppet, Ring};
 use crate::bench::stage::{Rig, address};
+use crate::bringup::absent_peer;
 use crate::laws::rng::Rng;
 
 const LANES: usize = 3;
@@ -351,18 +350,7 @@ impl Device {
 
     /// Connects again what is not connected.
     fn renew(&mut self) {
-        let terms = QpTerms {
-            remote_qpn: 0x123,
-            rq_psn: 100,
-            sq_psn: 100,
-            mtu: Mtu::B1024,
-            responder_resources: 4,
-            initiator_depth: 4,
-            retry_count: 2,
-            rnr_retry: 2,
-            ack_timeout: 14,
-            class: Class::default(),
-        };
+        let terms = absent_peer();
         for n in 0..LANES {
             let lane = &mut self.lanes[n];
             let (ep, now) = (lane.ep, self.rig.now());
