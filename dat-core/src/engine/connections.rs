@@ -23,7 +23,7 @@ use crate::cm::params::ConnId;
 use crate::cm::wire::reason::Reason;
 use crate::cm::wire::sidr::SidrStatus;
 use crate::data::shared::ep::CLOSING;
-use crate::engine::Ia;
+use crate::engine::{Ia, queue_pair};
 use crate::engine::counters::IaTally;
 use crate::engine::waiting::Waiting;
 use crate::objects::Objects;
@@ -264,7 +264,7 @@ impl<P: Provider> Ia<'_, P> {
         control.deadline = Instant::NEVER;
         let (qp, shares) = (control.qp, control.srq.is_some());
         if let Some(qp) = qp {
-            self.stop_qp(qp);
+            queue_pair::stop(&mut self.hca, qp);
         }
         self.objects.enter(ep, EpState::Disconnected);
         self.events.flush(ep);

@@ -1,6 +1,6 @@
 //! dat_ep_free(3).
 
-use crate::engine::Ia;
+use crate::engine::{Ia, queue_pair};
 use crate::objects::ep::PROVIDER_CONTROL;
 use crate::provider::Provider;
 use crate::types::dat_return::Error;
@@ -40,7 +40,7 @@ impl<P: Provider> Ia<'_, P> {
             self.objects.eps.live(ep).ok().filter(|_| !ended).and_then(|control| control.qp)
         {
             // Before what has completed is taken out.
-            self.stop_qp(qp);
+            queue_pair::stop(&mut self.hca, qp);
         }
         self.drop_outstanding(ep.0.index());
         let destroyed = self.destroy_qp(ep);

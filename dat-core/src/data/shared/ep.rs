@@ -257,7 +257,6 @@ impl Span {
     }
 }
 
-/// What to do about a request or a receive that failed.
 /// What broke a connection, as the reaper tells the control half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Trouble(u32);
