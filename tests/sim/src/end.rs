@@ -113,6 +113,9 @@ impl Sim<'_> {
                 if end.phase != Phase::Up {
                     continue;
                 }
+                if end.conn.is_some_and(|conn| self.links[l].conns[conn].doomed) {
+                    return Ok(Some(format!("h{} link {l}: a refused request", end.host)));
+                }
                 if let Some(item) = end.requests.iter().find(|item| !item.suppressed) {
                     return Ok(Some(format!("h{} link {l}: {item:?}", end.host)));
                 }
