@@ -585,6 +585,9 @@ impl Sim<'_> {
         if self.leaving(l, side) == [None; 2] && !self.excused(l, side) {
             return violation("broken", format!("{what}: without a reason"));
         }
+        if phase == Phase::Connecting && self.fault(host, ep) && !self.ill(host) {
+            return violation("connection-event", format!("{what}: it had not begun"));
+        }
         let known = &self.links[l].conns[conn];
         let ended = matches!(known.excuse, None | Some(DISCONNECT));
         let begun = known.begun[1 - side].is_some_and(|begun| now < begun + AT_ONCE);
@@ -623,6 +626,12 @@ impl Sim<'_> {
             self.post(l, side, &request, 0, n + 1 == count)?;
         }
         self.disconnect(l, side, count != 0)
+    }
+
+    /// Whether an Endpoint's adapter names a fault of a request or of the queue pair.
+    fn fault(&self, host: usize, ep: Ep) -> bool {
+        let adapter = self.hosts[host].adapter.as_ref();
+        adapter.is_some_and(|adapter| matches!(adapter.ia.ep_cause(ep), Ok(Some(_))))
     }
 
     /// Why a connection ended, as far as its adapter knows.

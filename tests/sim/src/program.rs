@@ -161,10 +161,15 @@ impl Sim<'_> {
         limit: u64,
         hasty: Option<usize>,
     ) -> Check {
+        let host = self.links[l].ends[side].host;
+        if self.links[l].ends[side].phase == Phase::Ending {
+            // Its end may be there: a consumer in a hurry looks at once.
+            self.reap(host)?;
+        }
         if !self.ready(l, side)? {
             return Ok(());
         }
-        let (host, peer) = (self.links[l].ends[side].host, self.links[l].ends[1 - side].host);
+        let peer = self.links[l].ends[1 - side].host;
         let conn = self.connection(l);
         self.links[l].conns[conn].hasty = hasty.map(|count| (side, count));
         if hasty.is_some() && conn & 1 == 0 && self.shape.faults.contains(&faults::Kind::Mads) {

@@ -259,11 +259,16 @@ impl Shape {
         let odd = rng.percent(50);
         let facts = (0..hosts).map(|_| {
             let mut facts = Facts::default();
-            for fact in FACTS.into_iter().filter(|_| odd) {
+            for fact in FACTS {
+                let chance = match (program.facts().contains(&fact), odd) {
+                    (true, _) => 60,
+                    (false, true) => 25,
+                    (false, false) => 0,
+                };
                 let settings = fact.settings();
                 let first = |fact: &OpenFact| facts.setting(*fact) == fact.settings()[0];
                 let excluded = PAIRS.iter().any(|(one, other)| *other == fact && !first(one));
-                if rng.percent(25) && !excluded {
+                if rng.percent(chance) && !excluded {
                     let setting = settings[1 + rng.below(settings.len() - 1)];
                     // A setting of its own list.
                     let _ = facts.set(fact, setting.name);
@@ -381,7 +386,9 @@ impl Shape {
             _ => Via::Whole,
         };
         let flags = if rng.percent(40) { rng.below(8) as u8 } else { 0 };
-        let count = if rng.percent(80) { 1 } else { 1 + rng.below(depth) };
+        // Messages of several senders come between each other.
+        let several = self.program != Program::Receives && rng.percent(20);
+        let count = if several { 1 + rng.below(depth) } else { 1 };
         let post = |request| Op::Post { link, side, request, count, flags };
         match draw {
             Draw::Send => post(Request::Send { len }),

@@ -65,12 +65,10 @@ impl Sim<'_> {
         }
         let known = &mut self.hosts[host];
         if (known.dirty || woken || known.due <= now)
-            && let Some(adapter) = &mut known.adapter
+            && known.adapter.is_some()
         {
             known.unseen = None;
-            let next = adapter.ia.advance(Instant::from_nanos(now));
-            known.dirty = next.work;
-            known.due = next.deadline.map_or(Nanos::MAX, Instant::as_nanos);
+            self.advance(host, now);
             self.look(host)?;
             if wake == Wake::Waits && !self.hosts[host].dirty {
                 self.sleep(host)?;
@@ -78,6 +76,16 @@ impl Sim<'_> {
         }
         let known = &self.hosts[host];
         Ok(if known.dirty { now + TICK } else { known.due })
+    }
+
+    /// Calls the progress engine of a host.
+    fn advance(&mut self, host: usize, now: Nanos) {
+        let known = &mut self.hosts[host];
+        if let Some(adapter) = &mut known.adapter {
+            let next = adapter.ia.advance(Instant::from_nanos(now));
+            known.dirty = next.work;
+            known.due = next.deadline.map_or(Nanos::MAX, Instant::as_nanos);
+        }
     }
 
     /// Takes the events of a host that has been driven.
@@ -111,7 +119,13 @@ impl Sim<'_> {
             return Ok(());
         }
         known.unseen = None;
-        match self.event_left(host) {
+        let mut left = self.event_left(host);
+        if left.is_none() {
+            // What waits in the device is seen by whoever looks there.
+            self.advance(host, now);
+            left = self.event_left(host);
+        }
+        match left {
             None => Ok(()),
             Some(left) => {
                 let late = (now - since) / US;

@@ -5,6 +5,7 @@
 //! steps: what they do not meet soon they do not meet later.
 
 use dat_tests::laws::rng::Rng;
+use mlx5_model::OpenFact;
 use mlx5_model::host::Nanos;
 
 use crate::faults::{Kind, MS, US};
@@ -105,7 +106,6 @@ const RECEIVES: &[(Draw, usize)] = &[
     (Draw::Connect, 100),
     (Draw::Disconnect, 20),
     (Draw::Free, 20),
-    (Draw::Resize, 5),
     (Draw::Fault, 40),
 ];
 
@@ -116,7 +116,7 @@ const KEYS: &[(Draw, usize)] = &[
     (Draw::Bad, 60),
     (Draw::Receive, 20),
     (Draw::Connect, 100),
-    (Draw::Disconnect, 15),
+    (Draw::Disconnect, 30),
     (Draw::Free, 10),
     (Draw::Grant, 120),
     (Draw::Revoke, 20),
@@ -160,6 +160,15 @@ impl Program {
     /// connection as soon as it is there.
     pub(crate) const fn hesitates(self) -> bool {
         matches!(self, Self::Everything | Self::Connections)
+    }
+
+    /// What the devices of a narrow world differ in more often than not.
+    pub(crate) const fn facts(self) -> &'static [OpenFact] {
+        match self {
+            Self::Everything | Self::Transfers | Self::Receives => &[],
+            Self::Connections => &[OpenFact::EqeOrder],
+            Self::Keys => &[OpenFact::EqeOrder, OpenFact::KeyIndex],
+        }
     }
 
     /// Links of a narrow world. Where there is one, nobody else finds the peer.
