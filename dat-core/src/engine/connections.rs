@@ -28,7 +28,7 @@ use crate::engine::counters::IaTally;
 use crate::engine::waiting::Waiting;
 use crate::objects::Objects;
 use crate::objects::ep::{EpControl, Phase};
-use crate::provider::{Destination, Fault, Path, Provider, QpStep};
+use crate::provider::{Destination, Fault, Path, Provider};
 use crate::types::bounds::{DATAGRAMS_OUT, RETRIES};
 use crate::types::counters::EpCounter;
 use crate::types::ep_state::{EpOp, EpState, Outcome, outcome};
@@ -264,10 +264,7 @@ impl<P: Provider> Ia<'_, P> {
         control.deadline = Instant::NEVER;
         let (qp, shares) = (control.qp, control.srq.is_some());
         if let Some(qp) = qp {
-            // A device that refuses is lost; the consumer gets everything back flushed all the
-            // same.
-            let _ = self.hca.qp_modify(qp, &QpStep::Error);
-            let _ = self.hca.qp_modify(qp, &QpStep::Reset);
+            self.stop_qp(qp);
         }
         self.objects.enter(ep, EpState::Disconnected);
         self.events.flush(ep);

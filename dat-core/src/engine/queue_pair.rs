@@ -300,6 +300,15 @@ impl<P: Provider> Ia<'_, P> {
         })
     }
 
+    /// Takes a queue pair to Reset: it completes nothing more. By way of Error, so that a receive
+    /// of a Shared Receive Queue that half a message has taken comes back: Reset alone forgets it.
+    ///
+    /// A device that refuses is lost; the consumer gets everything back flushed all the same.
+    pub(crate) fn stop_qp(&mut self, qp: Qp) {
+        let _ = self.hca.qp_modify(qp, &QpStep::Error);
+        let _ = self.hca.qp_modify(qp, &QpStep::Reset);
+    }
+
     /// Destroys the queue pair of an Endpoint, if it has one.
     pub(crate) fn destroy_qp(&mut self, ep: Ep) -> Result<(), Error> {
         let qp = self.objects.eps.live_mut(ep)?.qp.take();

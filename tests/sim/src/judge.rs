@@ -274,7 +274,7 @@ impl Sim<'_> {
     }
 
     /// Whether what an end posted may fail.
-    fn excused(&self, l: usize, side: usize) -> bool {
+    pub(crate) fn excused(&self, l: usize, side: usize) -> bool {
         let end = &self.links[l].ends[side];
         let excuse = end.conn.and_then(|conn| self.links[l].conns[conn].excuse);
         // A message that came late, or not at all, leaves a connection that one side still knows.
@@ -378,6 +378,9 @@ impl Sim<'_> {
             let left = self.leaving(l, side) != [None; 2];
             if !late && !left && !self.excused(l, side) {
                 return violation("failed", format!("{what}: without a reason"));
+            }
+            if let Some(conn) = self.links[l].ends[side].conn {
+                self.links[l].conns[conn].flushed[side] = true;
             }
             if let Some(item) = &item {
                 return self.failure(l, side, item, done, &what);

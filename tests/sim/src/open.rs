@@ -275,6 +275,10 @@ impl<'s> Sim<'s> {
             end.target = Target::new(end.target.certain.len());
             // What it had under way at its peer stays so.
             link.ends[1 - side].target.broken();
+            // A request that it has seen may come again, to the adapter that follows.
+            if let Some(conn) = link.ends[1 - side].conn {
+                link.conns[conn].requested = false;
+            }
         }
         // What a refused command has left behind, the teardown gives back.
         if sick || closed.is_err() {

@@ -364,7 +364,6 @@ impl Sim<'_> {
         let Some(status) = self.call(host, "ep_get_status", status)? else { return Ok(()) };
         let end = &self.links[l].ends[side];
         let busy = !end.requests.iter().all(|item| item.suppressed);
-        let waits = !end.receives.is_empty();
         self.say(
             host,
             format_args!(
@@ -381,11 +380,14 @@ impl Sim<'_> {
         // Idle are also those that failed, and whose completions wait.
         self.hosts[host].neglected = None;
         self.reap(host)?;
-        if status.request_idle && !busy {
-            // One whose receives are done with too may have failed: then they were flushed.
-            return if status.recv_idle && waits { Ok(()) } else { self.all_done(l, side) };
-        }
         let end = &self.links[l].ends[side];
+        if status.request_idle && !busy {
+            // One whose receives were flushed has failed, and its requests with it. Without
+            // receives of its own, it does not say so.
+            let flushed = end.conn.is_some_and(|conn| self.links[l].conns[conn].flushed[side]);
+            let silent = self.shape.links[l].shared[side] && self.excused(l, side);
+            return if flushed || silent { Ok(()) } else { self.all_done(l, side) };
+        }
         if status.state != EpState::Connected || end.phase != Phase::Up {
             return Ok(());
         }

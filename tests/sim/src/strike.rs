@@ -6,7 +6,7 @@ use mlx5_model::Verdict;
 use mlx5_model::host::Nanos;
 use mlx5_model::wire::impair::{Fault as Frame, Rates};
 
-use crate::faults::{Fault, LIGHT, MS, SHORT, What};
+use crate::faults::{Fault, LIGHT, MS, RETRIES, SHORT, What};
 use crate::oracle::Check;
 use crate::world::{Sim, Stream, Timer};
 
@@ -63,6 +63,7 @@ impl Sim<'_> {
         match &fault.what {
             What::Rates(rates, time) => {
                 known.line.rates(*rates);
+                known.rates_end = Some(now + time);
                 self.doubled |= rates.duplicate != 0;
                 if rates.drop + rates.corrupt + rates.pkey > LIGHT {
                     known.rough = known.rough.max(now + time);
@@ -151,7 +152,7 @@ impl Sim<'_> {
 
     pub(crate) fn expire(&mut self, timer: Timer) -> Check {
         match timer {
-            Timer::Calm(host) => self.hosts[host].line.rates(Rates::default()),
+            Timer::Calm(host) => self.soothe(host),
             Timer::Plug(host) => {
                 self.say(host, format_args!("cable in"));
                 self.hosts[host].line.cut(false);
@@ -167,6 +168,18 @@ impl Sim<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Frames of a host are treated well again.
+    fn soothe(&mut self, host: usize) {
+        let now = self.now();
+        self.hosts[host].line.rates(Rates::default());
+        let end = self.hosts[host].rates_end.take();
+        // A call kept the world waiting, and a few losses of a thousand went on. A send that waits
+        // for a receive all that time has one count of retries for all its attempts.
+        if end.is_some_and(|end| now > end + RETRIES) {
+            self.excuse_all(host, "a wire that was at fault for long");
+        }
     }
 
     /// A host looks at all of its Event Dispatchers again.
@@ -194,10 +207,10 @@ impl Sim<'_> {
             let known = &mut self.hosts[host];
             known.commands.with(VecDeque::clear);
             known.losses.clear();
-            known.line.rates(Rates::default());
             known.line.cut(false);
             known.slot.hca().set_link(true);
             (known.paused, known.rough) = (0, 0);
+            self.soothe(host);
             self.attend(host)?;
         }
         self.timers.retain(|(_, timer)| matches!(timer, Timer::Recover(_)));

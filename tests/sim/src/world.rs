@@ -182,6 +182,8 @@ pub struct Host<'s> {
     pub unordered: bool,
     /// Frames of it are lost in masses, or its link is down, until then.
     pub rough: Nanos,
+    /// When frames of it are to be treated well again.
+    pub rates_end: Option<Nanos>,
 }
 
 /// What happens by itself at a time.
@@ -318,6 +320,7 @@ impl<'s> Sim<'s> {
             flaky: false,
             unordered: false,
             rough: 0,
+            rates_end: None,
         });
         let mut hosts: Vec<Host<'s>> = hosts.collect();
         let links = shape.links.iter().enumerate().map(|(l, link)| {
@@ -474,7 +477,6 @@ impl<'s> Sim<'s> {
             let (l, side) = self.hosts[host].ends[n];
             self.excuse(l, side, why);
             // One that the peer has asked for, and this host has not accepted.
-            self.excuse(l, 1 - side, why);
             self.excuse(l, 1 - side, why);
         }
     }

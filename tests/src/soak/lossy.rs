@@ -209,5 +209,11 @@ fn next(session: &mut Session<'_>) -> (usize, Event) {
     let event = session.pair.until(LIMIT, |pair| {
         (0..2).find_map(|side| Some((side, pair.ias[side].evd_dequeue(evds[side]).ok()?)))
     });
-    event.unwrap_or_else(|| panic!("nothing comes within {LIMIT:?} of model time"))
+    event.unwrap_or_else(|| {
+        let states = [0, 1].map(|side| {
+            let ep = session.sides[side].ep;
+            session.pair.ias[side].ep_get_status(ep)
+        });
+        panic!("nothing comes within {LIMIT:?} of model time: {states:?}")
+    })
 }

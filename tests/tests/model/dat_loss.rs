@@ -9,13 +9,14 @@
 
 use std::time::Duration;
 
-use dat_core::{CloseFlag, DtoOperation, DtoStatus, Event};
+use dat_core::{CloseFlag, DtoOperation, DtoStatus, Event, SrqAttr};
 use dat_tests::pair::Stage;
 use dat_tests::session::line::packet;
-use dat_tests::session::{Session, Setup};
+use dat_tests::session::{NONE, Session, Setup};
 use dat_tests::soak::lossy;
 use mlx5_model::Stats;
 use mlx5_model::wire::impair::{Fault, Rates};
+use mlx5_model::wire::opcode::Opcode;
 use proptest::prelude::*;
 
 /// Requests of one round and one side. They go three a slice of memory: send, write, read.
@@ -314,4 +315,46 @@ fn graceful_disconnects_under_load_and_loss_lose_nothing() {
             session.expect_no_event(Duration::from_secs(2));
         });
     }
+}
+
+/// Half a message has taken a receive of a Shared Receive Queue when its Endpoint goes. The queue
+/// counts one receive less and has a slot for another: a queue pair that is reset without an error
+/// before forgets what it has taken.
+#[test]
+fn half_a_message_does_not_take_a_shared_receive_away_for_ever() {
+    let mut setup = setup(256, 20);
+    setup.merged = true;
+    setup.run(|session| {
+        let (pz, evd) = (session.sides[1].pz, session.sides[1].request);
+        let attr = SrqAttr { max_recv_dtos: 2, max_recv_iov: 1, low_watermark: 0 };
+        let srq = session.pair.ias[1].srq_create(pz, &attr).unwrap();
+        let member = |session: &mut Session<'_>| {
+            let ia = &mut session.pair.ias[1];
+            let attr = ia.ep_attr_default();
+            ia.ep_create_with_srq(Some(pz), Some(evd), Some(evd), Some(evd), srq, &attr).unwrap()
+        };
+        let post = |session: &mut Session<'_>, cookie: u64| {
+            let seg = session.seg(1, 0, SLICE);
+            session.pair.ias[1].srq_post_recv(srq, &[seg], cookie)
+        };
+        let (ep, near) = (member(session), session.sides[0].ep);
+        session.connect_eps(near, ep);
+        (0..2).for_each(|cookie| post(session, cookie).unwrap());
+        let last = |frame: &[u8]| packet(frame).is_some_and(|p| p.bth.opcode == Opcode::SendLast);
+        session.lines[0].rule(0, u32::MAX, Fault::Drop, last);
+        session.send(0, 0, 1024, 7);
+        session.pass(Duration::from_millis(1));
+        let now = session.now();
+        session.pair.ias[1].ep_free(now, ep).unwrap();
+        assert_eq!(session.pair.ias[1].srq_query(srq).unwrap().outstanding, 1);
+        assert_eq!(session.requests(0, 1), [(7, DtoStatus::ErrFlushed)]);
+        assert_eq!(session.connection(0), Event::Disconnected(near));
+        let (ep, near) = (member(session), session.endpoint(0));
+        session.connect_eps(near, ep);
+        post(session, 2).unwrap();
+        for cookie in [1, 2] {
+            session.pair.ias[0].ep_post_send(near, &[], cookie, NONE).unwrap();
+            assert_eq!(session.receives(1, 1), [(cookie, DtoStatus::Success)]);
+        }
+    });
 }

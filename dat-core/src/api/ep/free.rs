@@ -2,7 +2,7 @@
 
 use crate::engine::Ia;
 use crate::objects::ep::PROVIDER_CONTROL;
-use crate::provider::{Provider, QpStep};
+use crate::provider::Provider;
 use crate::types::dat_return::Error;
 use crate::types::ep_state::{EpOp, EpState};
 use crate::types::handle::Ep;
@@ -39,9 +39,8 @@ impl<P: Provider> Ia<'_, P> {
         if let Some(qp) =
             self.objects.eps.live(ep).ok().filter(|_| !ended).and_then(|control| control.qp)
         {
-            // It completes nothing more when what has completed is taken out. A device that refuses
-            // is lost.
-            let _ = self.hca.qp_modify(qp, &QpStep::Reset);
+            // Before what has completed is taken out.
+            self.stop_qp(qp);
         }
         self.drop_outstanding(ep.0.index());
         let destroyed = self.destroy_qp(ep);
