@@ -101,7 +101,9 @@ impl Sim<'_> {
             match (ep, event) {
                 (Some(ep), _) => {
                     let begins = connection_of(event).is_some() && !event.is_terminal();
-                    end.ep == Some(ep) || end.freed.contains(&ep) || begins && end.gone.contains(&ep)
+                    end.ep == Some(ep)
+                        || end.freed.contains(&ep)
+                        || begins && end.gone.contains(&ep)
                 }
                 (None, Event::RmrBind { cookie, .. }) => {
                     end.requests.iter().any(|item| item.cookie == *cookie)

@@ -226,9 +226,9 @@ impl Shape {
             faults.map(|(kind, _)| *kind).collect()
         };
         // All Endpoints of these hosts take receives from a Shared Receive Queue, if they can.
-        let chance = if program == Program::Receives { 75 } else { 25 };
+        let chance = if program == Program::Receives { 100 } else { 25 };
         let pools: Vec<bool> = (0..hosts).map(|_| rng.percent(chance)).collect();
-        let pool = (0..hosts).map(|_| rng.of(&[SHARED, SHARED / 4])).collect();
+        let pool = (0..hosts).map(|_| rng.of(&[SHARED, SHARED / 4, SHARED / 4])).collect();
         let mut links: Vec<Link> = Vec::new();
         let count = if narrow { rng.of(program.links()) } else { hosts + rng.below(hosts + 1) };
         for n in 0..count {
@@ -243,8 +243,8 @@ impl Shape {
             let shared =
                 [first, second].map(|host| longest <= 1024 && (pools[host] || rng.percent(10)));
             let keeps = if narrow { 100 } else { 75 };
-            let keep = [(); 2]
-                .map(|()| if rng.percent(keeps) { 2 + rng.below(depth - 1) } else { 0 });
+            let keep =
+                [(); 2].map(|()| if rng.percent(keeps) { 2 + rng.below(depth - 1) } else { 0 });
             let reads = [[4; 2]; 2].map(|most| most.map(|most| rng.of(&[1, 2, most, most])));
             links.push(Link {
                 hosts: [first, second],
@@ -283,7 +283,7 @@ impl Shape {
         let wakes = [Wake::Polls, Wake::Polls, Wake::Waits, Wake::Cno];
         let wakes = (0..hosts).map(|_| rng.of(&wakes)).collect();
         let common = [Common::Nothing, Common::Nothing, Common::Transfers, Common::All];
-        let common = if program == Program::Receives { &common[1..] } else { &common };
+        let common = if program == Program::Receives { &common[1..3] } else { &common };
         let common = (0..hosts).map(|_| rng.of(common)).collect();
         let lent = (0..hosts).map(|_| rng.percent(15)).collect();
         // Its commands may take longer than some hosts wait for one that is never answered.

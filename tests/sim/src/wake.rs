@@ -65,10 +65,12 @@ impl Sim<'_> {
         }
         let known = &mut self.hosts[host];
         if (known.dirty || woken || known.due <= now)
-            && known.adapter.is_some()
+            && let Some(adapter) = &mut known.adapter
         {
             known.unseen = None;
-            self.advance(host, now);
+            let next = adapter.ia.advance(Instant::from_nanos(now));
+            known.dirty = next.work;
+            known.due = next.deadline.map_or(Nanos::MAX, Instant::as_nanos);
             self.look(host)?;
             if wake == Wake::Waits && !self.hosts[host].dirty {
                 self.sleep(host)?;
@@ -76,16 +78,6 @@ impl Sim<'_> {
         }
         let known = &self.hosts[host];
         Ok(if known.dirty { now + TICK } else { known.due })
-    }
-
-    /// Calls the progress engine of a host.
-    fn advance(&mut self, host: usize, now: Nanos) {
-        let known = &mut self.hosts[host];
-        if let Some(adapter) = &mut known.adapter {
-            let next = adapter.ia.advance(Instant::from_nanos(now));
-            known.dirty = next.work;
-            known.due = next.deadline.map_or(Nanos::MAX, Instant::as_nanos);
-        }
     }
 
     /// Takes the events of a host that has been driven.
@@ -119,13 +111,7 @@ impl Sim<'_> {
             return Ok(());
         }
         known.unseen = None;
-        let mut left = self.event_left(host);
-        if left.is_none() {
-            // What waits in the device is seen by whoever looks there.
-            self.advance(host, now);
-            left = self.event_left(host);
-        }
-        match left {
+        match self.event_left(host) {
             None => Ok(()),
             Some(left) => {
                 let late = (now - since) / US;

@@ -103,10 +103,10 @@ const RECEIVES: &[(Draw, usize)] = &[
     (Draw::Immediate, 60),
     (Draw::Write, 20),
     (Draw::Receive, 30),
-    (Draw::Connect, 100),
-    (Draw::Disconnect, 20),
-    (Draw::Free, 20),
-    (Draw::Fault, 40),
+    (Draw::Connect, 60),
+    (Draw::Disconnect, 5),
+    (Draw::Free, 15),
+    (Draw::Fault, 30),
 ];
 
 const KEYS: &[(Draw, usize)] = &[
