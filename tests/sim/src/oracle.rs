@@ -326,7 +326,7 @@ pub struct Conn {
     pub messages: [VecDeque<Message>; 2],
     /// The peer has seen the request.
     pub requested: bool,
-    /// When each end was told that it began.
+    /// When each end had the event that it began.
     pub begun: [Option<Nanos>; 2],
     /// A request that must fail was posted: it will end.
     pub doomed: bool,

@@ -277,7 +277,7 @@ pub fn plug(shape: &Shape, tap: Tap<'_>) -> (Arc<inproc::World>, Vec<(Slot, Line
     (time, slots)
 }
 
-/// The losses of a plug. Where nobody hears who is there, peers have to search for each other.
+/// The losses of a plug. Where announcements are lost, peers have to search for each other.
 fn losses(line: &Line, faults: &[Kind]) -> Losses {
     if faults.contains(&Kind::Neighbours) {
         line.rule(0, u32::MAX, Frame::Drop, |frame| Search::Announces.is(frame));
