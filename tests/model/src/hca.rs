@@ -102,7 +102,7 @@ impl Hca {
             roce: RoceTable::default(),
             congestion: Congestion::default(),
             traffic: TrafficCounters::default(),
-            objects: Objects::default(),
+            objects: Objects::new(&config.facts),
             link: Link::default(),
             config,
         };
@@ -161,7 +161,7 @@ impl Hca {
         self.ids = Ids::new(&self.caps);
         self.eqs = EventQueues::new(self.caps.eq_limit(), &self.config.facts);
         self.roce = RoceTable::default();
-        self.objects = Objects::default();
+        self.objects = Objects::new(&self.config.facts);
     }
 
     /// Does everything due at `now`; says when it wants to be called next. A dead device does

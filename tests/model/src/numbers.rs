@@ -16,15 +16,23 @@ pub(crate) struct Numbers {
     next: u32,
     live: BTreeMap<u32, u32>,
     what: u32,
+    /// A number that is freed is handed out at once.
+    reuses: bool,
 }
 
 impl Numbers {
     /// Numbers from `first` up to and excluding `limit`; `what` marks the syndromes of this space.
     pub(crate) fn new(first: u32, limit: u32, what: u32) -> Self {
-        Self { first, limit, next: first, live: BTreeMap::new(), what }
+        Self { first, limit, next: first, live: BTreeMap::new(), what, reuses: false }
     }
 
-    /// The next free number; a freed one is not handed out again before the space wrapped.
+    /// The same, where the number that was freed last is the next.
+    pub(crate) fn reusing(self, reuses: bool) -> Self {
+        Self { reuses, ..self }
+    }
+
+    /// The next free number; a freed one is not handed out again before the space wrapped, or at
+    /// once.
     pub(crate) fn take(&mut self) -> Result<u32, Refusal> {
         if self.live.len() as u64 >= u64::from(self.limit.saturating_sub(self.first)) {
             return Err(Status::ExceedLimit.because(self.what | 1));
@@ -68,6 +76,9 @@ impl Numbers {
             None => Err(Status::BadResource.because(self.what | 3)),
             Some(0) => {
                 self.live.remove(&n);
+                if self.reuses {
+                    self.next = n;
+                }
                 Ok(())
             }
             Some(_) => Err(Status::BadResourceState.because(self.what | 4)),

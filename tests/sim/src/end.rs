@@ -113,12 +113,18 @@ impl Sim<'_> {
                 if end.phase != Phase::Up {
                     continue;
                 }
+                if end.conn.is_some_and(|conn| self.links[l].conns[conn].doomed) {
+                    return Ok(Some(format!("h{} link {l}: a refused request", end.host)));
+                }
                 if let Some(item) = end.requests.iter().find(|item| !item.suppressed) {
                     return Ok(Some(format!("h{} link {l}: {item:?}", end.host)));
                 }
                 if !end.requests.is_empty() && self.state(l, side) == Some(EpState::Connected) {
                     self.status(l, side)?;
-                    if let Some(item) = self.links[l].ends[side].requests.front() {
+                    // One that may have failed unseen says nothing of those without an event.
+                    let unsure = self.shape.links[l].shared[side] && self.excused(l, side);
+                    let left = self.links[l].ends[side].requests.front();
+                    if let Some(item) = left.filter(|_| !unsure) {
                         return Ok(Some(format!("link {l} side {side}: {item:?}")));
                     }
                 }

@@ -11,6 +11,8 @@ use dat_tests::session::line::attribute;
 use mlx5_model::host::Nanos;
 use mlx5_model::wire::impair::{Fault as Frame, Rates};
 
+use crate::aim::Class;
+
 /// A microsecond.
 pub const US: Nanos = 1_000;
 /// A millisecond.
@@ -40,6 +42,8 @@ pub enum Kind {
     Corruption,
     /// Frames arrive late.
     Delay,
+    /// Chosen frames of connections are lost: answers, or what is answered.
+    Frames,
     /// Messages of connection management are lost, doubled or late.
     Mads,
     /// Questions where a peer is, or answers to them, are lost.
@@ -69,12 +73,13 @@ pub enum Kind {
 }
 
 /// The catalogue: a kind of fault and the chance, in 100, that a seed has it.
-pub const CATALOGUE: [(Kind, usize); 18] = [
+pub const CATALOGUE: [(Kind, usize); 19] = [
     (Kind::Loss, 45),
     (Kind::Duplication, 30),
     (Kind::Reordering, 30),
     (Kind::Corruption, 25),
     (Kind::Delay, 30),
+    (Kind::Frames, 30),
     (Kind::Mads, 35),
     (Kind::Neighbours, 25),
     (Kind::Unplug, 25),
@@ -106,6 +111,8 @@ pub enum What {
     Rates(Rates, Nanos),
     /// The host's next frames arrive later.
     Late(u32, Nanos),
+    /// Of the next frames of this kind that the host sends so many arrive, then so many are lost.
+    Frames(Class, u32, u32),
     /// The next CM messages of this kind that the host sends.
     Mads(u16, u32, Frame),
     /// The first ARP or Neighbor Discovery frame that the host sends, or the next, is lost.
@@ -152,6 +159,9 @@ impl fmt::Display for Fault {
             What::Late(count, by) => {
                 write!(f, "next {count} frames of h{host}: {} us late", by / US)
             }
+            What::Frames(class, after, count) => {
+                write!(f, "{count} frames of h{host} after {after} others: {class:?}: Drop")
+            }
             What::Mads(id, count, fault) => {
                 write!(f, "next {count} CM messages {id:#x} of h{host}: {fault:?}")
             }
@@ -194,6 +204,16 @@ pub fn draw(kind: Kind, rng: &mut Rng, hosts: usize) -> Fault {
         Kind::Corruption => What::Rates(Rates { corrupt: rng.of(&low), ..none }, time),
         Kind::Delay => {
             What::Late(1 + rng.below(8) as u32, rng.of(&[3 * US, 30 * US, 300 * US, 5 * MS]))
+        }
+        Kind::Frames => {
+            let class = rng.of(&[
+                Class::Message,
+                Class::Request,
+                Class::Response,
+                Class::Response,
+                Class::Acknowledgement,
+            ]);
+            What::Frames(class, rng.of(&[0, 0, 1, 3]), rng.of(&[1, 1, 2, 5]))
         }
         Kind::Mads => {
             let id = rng.of(&[

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 
 use dat_core::cm::Reason;
-use dat_core::{AsyncEvent, Cr, DatReturn, DtoOperation, DtoStatus, Event, IbOperation};
+use dat_core::{AsyncEvent, Cr, DatReturn, DtoOperation, DtoStatus, Ep, Event, IbOperation};
 use dat_tests::laws::connection_of;
 use mlx5_model::host::Nanos;
 
@@ -16,6 +16,10 @@ use crate::world::{GAP, SHARED_LEN, Sim, Stream};
 
 /// Why a connection does not come about that the peer rejected.
 const REJECTED: &str = "a rejection";
+/// Within this time no connection ends for want of messages of its peer.
+const AT_ONCE: Nanos = 100 * MS;
+/// Why a connection ends that its consumer ended at once.
+pub(crate) const DISCONNECT: &str = "a disconnect";
 /// A graceful disconnect waits for so long without progress.
 const PATIENCE: Nanos = 30 * S;
 
@@ -97,7 +101,9 @@ impl Sim<'_> {
             match (ep, event) {
                 (Some(ep), _) => {
                     let begins = connection_of(event).is_some() && !event.is_terminal();
-                    end.ep == Some(ep) || end.freed.contains(&ep) || begins && end.gone == Some(ep)
+                    end.ep == Some(ep)
+                        || end.freed.contains(&ep)
+                        || begins && end.gone.contains(&ep)
                 }
                 (None, Event::RmrBind { cookie, .. }) => {
                     end.requests.iter().any(|item| item.cookie == *cookie)
@@ -472,7 +478,9 @@ impl Sim<'_> {
         }
         // Most are answered at once, some so late that the peer asks again.
         let dice = (self.shape.seed ^ (l * 131 + conn * 7919) as u64).wrapping_mul(0x9e37_79b9);
+        let hesitates = self.shape.program.hesitates();
         let later = match (dice >> 13) % 32 {
+            _ if !hesitates => 0,
             0..4 => 50_000,
             4..8 => 5 * MS,
             8 => 10 * S,
@@ -480,7 +488,7 @@ impl Sim<'_> {
         };
         let dice = dice >> 19;
         let likes = if later < S { !dice.is_multiple_of(24) } else { dice.is_multiple_of(4) };
-        let accepts = likes || self.calm;
+        let accepts = likes || !hesitates || self.calm;
         let due = self.now() + later;
         let Some(adapter) = self.adapter(host) else { return Ok(()) };
         adapter.waiting.push(Waiting { due, cr, link: l, conn, accepts });
@@ -555,15 +563,19 @@ impl Sim<'_> {
             return Ok(());
         }
         let end = &self.links[l].ends[side];
-        if end.gone == Some(ep) && !event.is_terminal() {
+        if end.gone.contains(&ep) && !event.is_terminal() {
             return Ok(());
         }
         if end.ep != Some(ep) {
             return violation("connection-event", what);
         }
+        let now = self.now();
         if !event.is_terminal() {
             if !matches!(phase, Phase::Connecting | Phase::Accepting | Phase::Ending) {
                 return violation("connection-event", what);
+            }
+            if let Some(conn) = end.conn {
+                self.links[l].conns[conn].begun[side] = Some(now);
             }
             if phase != Phase::Ending {
                 self.links[l].ends[side].phase = Phase::Up;
@@ -577,6 +589,15 @@ impl Sim<'_> {
         };
         if self.leaving(l, side) == [None; 2] && !self.excused(l, side) {
             return violation("broken", format!("{what}: without a reason"));
+        }
+        if phase == Phase::Connecting && self.fault(host, ep) && !self.ill(host) {
+            return violation("connection-event", format!("{what}: it had not begun"));
+        }
+        let known = &self.links[l].conns[conn];
+        let ended = matches!(known.excuse, None | Some(DISCONNECT));
+        let begun = known.begun[1 - side].is_some_and(|begun| now < begun + AT_ONCE);
+        if phase == Phase::Accepting && begun && ended && !self.ill(host) {
+            return violation("connection-event", format!("{what}: it had begun at the peer"));
         }
         if matches!(event, Event::PeerRejected(_)) && !self.links[l].conns[conn].rejected {
             return violation("rejected", format!("{what}: the peer did not reject"));
@@ -610,6 +631,12 @@ impl Sim<'_> {
             self.post(l, side, &request, 0, n + 1 == count)?;
         }
         self.disconnect(l, side, count != 0)
+    }
+
+    /// Whether an Endpoint's adapter names a fault of a request or of the queue pair.
+    fn fault(&self, host: usize, ep: Ep) -> bool {
+        let adapter = self.hosts[host].adapter.as_ref();
+        adapter.is_some_and(|adapter| matches!(adapter.ia.ep_cause(ep), Ok(Some(_))))
     }
 
     /// Why a connection ended, as far as its adapter knows.
@@ -680,6 +707,15 @@ impl Sim<'_> {
 
     // ---- the rest ----
 
+    /// Whether an Endpoint takes, or took, receives from the Shared Receive Queue of its host.
+    fn shares(&self, host: usize, ep: Ep) -> bool {
+        self.hosts[host].ends.iter().any(|&(l, side)| {
+            let end = &self.links[l].ends[side];
+            let its = end.ep == Some(ep) || end.gone.contains(&ep) || end.freed.contains(&ep);
+            its && self.shape.links[l].shared[side]
+        })
+    }
+
     fn asynchronous(&mut self, host: usize, event: Event) -> Check {
         self.say(host, format_args!("{event:?}"));
         let ill = self.hosts[host].sick || self.hosts[host].flaky;
@@ -691,7 +727,7 @@ impl Sim<'_> {
                 Ok(())
             }
             // An Endpoint that takes from a Shared Receive Queue became DISCONNECTED.
-            Event::Async(AsyncEvent::EpBroken(_)) => Ok(()),
+            Event::Async(AsyncEvent::EpBroken(ep)) if self.shares(host, ep) => Ok(()),
             Event::Async(_) if ill => Ok(()),
             other => violation("asynchronous", format!("h{host}: {other:?}")),
         }

@@ -39,6 +39,7 @@
     reason = "test code: a panic here is a failed test with a line number"
 )]
 
+pub mod aim;
 mod datagram;
 mod end;
 pub mod faults;
@@ -55,4 +56,5 @@ pub mod shrink;
 mod strike;
 pub mod trace;
 mod wake;
+pub mod weights;
 pub mod world;

@@ -35,8 +35,10 @@ impl<'s> Sim<'s> {
             known.slot.run_beside(self.shape.seed ^ host as u64);
         }
         self.prepare_all(host)?;
-        for _ in 0..SHARED {
+        for _ in 0..self.shape.pool[host] {
             self.post_shared(host)?;
+        }
+        for _ in 0..SHARED {
             self.post_datagram_receive(host)?;
         }
         self.say(host, format_args!("open"));
@@ -60,7 +62,7 @@ impl<'s> Sim<'s> {
             config.frame_size = mtu + HEADERS;
         }
         let shared = known.ends.iter().any(|&(l, side)| self.shape.links[l].shared[side]);
-        let wake = self.shape.wakes[host];
+        let (wake, pool) = (self.shape.wakes[host], self.shape.pool[host] as u16);
         if self.shape.faults.contains(&Kind::MutedCommand) {
             config.command_timeout = Some(Duration::from_millis(400));
         }
@@ -78,7 +80,7 @@ impl<'s> Sim<'s> {
             let lmr = ia.lmr_create(pz, mem.region(), local)?;
             let cr = ia.evd_create(32, EvdFlags::CR)?;
             ia.psp_create(QUALIFIER, cr, PspFlag::Consumer)?;
-            let attr = SrqAttr { max_recv_dtos: SHARED as u16, max_recv_iov: 1, low_watermark: 0 };
+            let attr = SrqAttr { max_recv_dtos: pool, max_recv_iov: 1, low_watermark: 0 };
             let srq = if shared { Some(ia.srq_create(pz, &attr)?) } else { None };
             let evds = [ia.evd_create(64, EvdFlags::DTO)?, ia.evd_create(64, EvdFlags::DTO)?];
             let ep = ia.ep_create_ud(pz, evds[0], evds[1], None, None, QKEY)?;
@@ -178,7 +180,8 @@ impl<'s> Sim<'s> {
     fn lengths(&self, l: usize, side: usize) -> [u32; 3] {
         let shape = &self.shape.links[l];
         let depth = shape.depth as u32;
-        [depth + if shape.shared[side] { SHARED as u32 } else { 0 }, depth, 4]
+        let pool = self.shape.pool[shape.hosts[side]] as u32;
+        [depth + if shape.shared[side] { pool } else { 0 }, depth, 4]
     }
 
     /// Event Dispatchers and registration of an end.

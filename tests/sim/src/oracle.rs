@@ -272,8 +272,8 @@ pub struct End {
     pub lengths: [u32; 3],
     /// Endpoints that were freed after their connections had ended: the event is still to come.
     pub freed: Vec<Ep>,
-    /// The latest Endpoint that was freed: that its connection had begun may still be to come.
-    pub gone: Option<Ep>,
+    /// The latest Endpoints that were freed: that their connections had begun may still be to come.
+    pub gone: VecDeque<Ep>,
 }
 
 impl End {
@@ -326,6 +326,10 @@ pub struct Conn {
     pub messages: [VecDeque<Message>; 2],
     /// The peer has seen the request.
     pub requested: bool,
+    /// When each end had the event that it began.
+    pub begun: [Option<Nanos>; 2],
+    /// A request that must fail was posted: it will end.
+    pub doomed: bool,
     /// A receive of a side has come back without a message.
     pub flushed: [bool; 2],
     /// The peer rejected it.

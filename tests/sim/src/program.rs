@@ -7,12 +7,15 @@ use dat_tests::session::line::attribute;
 use mlx5_model::wire::impair::Fault as Frame;
 
 use crate::faults::{self, Fault, What};
+use crate::judge::DISCONNECT;
 use crate::oracle::{Check, Kind, Phase, Posted, violation};
 use crate::script::{Op, Step};
-use crate::world::{GAP, PLACES, QUALIFIER, SHARED, SHARED_LEN, Sim};
+use crate::world::{GAP, PLACES, QUALIFIER, SHARED_LEN, Sim};
 
 /// No flags.
 const NONE: CompletionFlags = CompletionFlags::empty();
+/// Freed Endpoints that are remembered.
+const REMEMBERED: usize = 16;
 
 impl Sim<'_> {
     /// Takes one step.
@@ -158,10 +161,15 @@ impl Sim<'_> {
         limit: u64,
         hasty: Option<usize>,
     ) -> Check {
+        let host = self.links[l].ends[side].host;
+        if self.links[l].ends[side].phase == Phase::Ending {
+            // Its end may be there: a consumer in a hurry looks at once.
+            self.reap(host)?;
+        }
         if !self.ready(l, side)? {
             return Ok(());
         }
-        let (host, peer) = (self.links[l].ends[side].host, self.links[l].ends[1 - side].host);
+        let peer = self.links[l].ends[1 - side].host;
         let conn = self.connection(l);
         self.links[l].conns[conn].hasty = hasty.map(|count| (side, count));
         if hasty.is_some() && conn & 1 == 0 && self.shape.faults.contains(&faults::Kind::Mads) {
@@ -212,7 +220,7 @@ impl Sim<'_> {
             let now = self.now();
             self.links[l].conns[conn].leaving[side].get_or_insert(now);
         } else {
-            self.excuse(l, side, "a disconnect");
+            self.excuse(l, side, DISCONNECT);
         }
         let now = self.instant();
         let Some(ep) = self.links[l].ends[side].ep else { return Ok(()) };
@@ -251,7 +259,10 @@ impl Sim<'_> {
         self.say(host, format_args!("link {l}: free"));
         self.call(host, "ep_free", done)?;
         let end = &mut self.links[l].ends[side];
-        (end.gone, end.ep) = (end.ep, None);
+        end.gone.extend(end.ep.take());
+        if end.gone.len() > REMEMBERED {
+            end.gone.pop_front();
+        }
         (end.phase, end.conn) = (Phase::None, None);
         // What was in pieces may have been written as long as the Endpoint was there.
         self.forget(l, side, false)
@@ -304,7 +315,7 @@ impl Sim<'_> {
         let Some(srq) = adapter.srq else { return Ok(()) };
         let (posted, found) = (adapter.shared.len(), adapter.ia.srq_query(srq));
         let Some(found) = self.call(host, "srq_query", found)? else { return Ok(()) };
-        if posted.saturating_sub(found.outstanding as usize) + 2 * SHARED <= PLACES {
+        if posted.saturating_sub(found.outstanding as usize) + 2 * self.shape.pool[host] <= PLACES {
             return Ok(());
         }
         self.hosts[host].neglected = None;
@@ -323,7 +334,7 @@ impl Sim<'_> {
         let Some(srq) = adapter.srq else { return Ok(()) };
         let found = adapter.ia.srq_query(srq);
         let Some(found) = self.call(host, "srq_query", found)? else { return Ok(()) };
-        for _ in found.outstanding as usize..SHARED {
+        for _ in found.outstanding as usize..self.shape.pool[host] {
             self.post_shared(host)?;
         }
         Ok(())

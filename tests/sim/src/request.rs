@@ -147,6 +147,9 @@ impl Sim<'_> {
         }
         if parts.doomed {
             self.excuse(l, side, "a request that is refused");
+            if let Some(conn) = self.links[l].ends[side].conn {
+                self.links[l].conns[conn].doomed |= !late;
+            }
         }
         if !late {
             let fenced = with.contains(CompletionFlags::BARRIER_FENCE);

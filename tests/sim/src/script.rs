@@ -10,6 +10,8 @@ use mlx5_model::host::Nanos;
 use mlx5_model::{Facts, OpenFact};
 
 use crate::faults::{self, CATALOGUE, Fault, Kind, MS, S, US};
+use crate::weights::{Draw, Program};
+use crate::world::SHARED;
 
 /// Regions of an Endpoint's memory that its peer reaches, each as long as a message.
 pub const PIECES: usize = 8;
@@ -70,6 +72,10 @@ pub struct Shape {
     pub ipv6: bool,
     /// Kinds of fault that happen.
     pub faults: Vec<Kind>,
+    /// Receives that each host keeps in its Shared Receive Queue.
+    pub pool: Vec<usize>,
+    /// What the steps are about.
+    pub program: Program,
 }
 
 /// A pair of Endpoints at two hosts.
@@ -179,7 +185,7 @@ pub struct Script {
 
 /// Facts that a device may differ in. What takes seconds of virtual time at every bring-up, and
 /// what has no RoCE at all, is left to `cargo xtask switches`.
-const FACTS: [OpenFact; 17] = [
+const FACTS: [OpenFact; 18] = [
     OpenFact::EqCreated,
     OpenFact::Shortage,
     OpenFact::PageEvent,
@@ -196,6 +202,7 @@ const FACTS: [OpenFact; 17] = [
     OpenFact::EqeOrder,
     OpenFact::CommandOrder,
     OpenFact::CqeOrder,
+    OpenFact::KeyIndex,
     OpenFact::HostEndianness,
 ];
 
@@ -208,26 +215,36 @@ const PAIRS: [(OpenFact, OpenFact); 2] =
 
 impl Shape {
     fn draw(seed: u64, rng: &mut Rng) -> Self {
-        let hosts = if rng.percent(40) { 2 } else { 2 + rng.below(7) };
-        let plain = rng.percent(20);
-        let faults = CATALOGUE.iter().filter(|(_, chance)| !plain && rng.percent(*chance));
-        let faults: Vec<Kind> = faults.map(|(kind, _)| *kind).collect();
+        let program = rng.of(&Program::ALL);
+        let narrow = program != Program::Everything;
+        let hosts = if narrow || rng.percent(40) { 2 } else { 2 + rng.below(7) };
+        let faults = if narrow {
+            vec![rng.of(program.faults())]
+        } else {
+            let plain = rng.percent(20);
+            let faults = CATALOGUE.iter().filter(|(_, chance)| !plain && rng.percent(*chance));
+            faults.map(|(kind, _)| *kind).collect()
+        };
         // All Endpoints of these hosts take receives from a Shared Receive Queue, if they can.
-        let pools: Vec<bool> = (0..hosts).map(|_| rng.percent(25)).collect();
+        let chance = if program == Program::Receives { 100 } else { 25 };
+        let pools: Vec<bool> = (0..hosts).map(|_| rng.percent(chance)).collect();
+        let pool = (0..hosts).map(|_| rng.of(&[SHARED, SHARED / 4, SHARED / 4])).collect();
         let mut links: Vec<Link> = Vec::new();
-        for n in 0..(hosts + rng.below(hosts + 1)).min(3 * hosts) {
+        let count = if narrow { rng.of(program.links()) } else { hosts + rng.below(hosts + 1) };
+        for n in 0..count {
             let first = n % hosts;
             let second = (first + 1 + rng.below(hosts - 1)) % hosts;
             let ends = |host| links.iter().filter(|link| link.hosts.contains(&host)).count();
             if ends(first).max(ends(second)) >= MOST_ENDS {
                 continue;
             }
-            let (longest, depth) =
-                rng.of(&[(256, 16), (256, 4), (1024, 16), (4096, 12), (16384, 4)]);
+            let (longest, depth) = rng.of(program.sizes());
             let merged = [(); 2].map(|()| rng.percent(40));
             let shared =
                 [first, second].map(|host| longest <= 1024 && (pools[host] || rng.percent(10)));
-            let keep = [(); 2].map(|()| if rng.percent(75) { 2 + rng.below(depth - 1) } else { 0 });
+            let keeps = if narrow { 100 } else { 75 };
+            let keep =
+                [(); 2].map(|()| if rng.percent(keeps) { 2 + rng.below(depth - 1) } else { 0 });
             let reads = [[4; 2]; 2].map(|most| most.map(|most| rng.of(&[1, 2, most, most])));
             links.push(Link {
                 hosts: [first, second],
@@ -242,11 +259,16 @@ impl Shape {
         let odd = rng.percent(50);
         let facts = (0..hosts).map(|_| {
             let mut facts = Facts::default();
-            for fact in FACTS.into_iter().filter(|_| odd) {
+            for fact in FACTS {
+                let chance = match (program.facts().contains(&fact), odd) {
+                    (true, _) => 60,
+                    (false, true) => 25,
+                    (false, false) => 0,
+                };
                 let settings = fact.settings();
                 let first = |fact: &OpenFact| facts.setting(*fact) == fact.settings()[0];
                 let excluded = PAIRS.iter().any(|(one, other)| *other == fact && !first(one));
-                if rng.percent(25) && !excluded {
+                if rng.percent(chance) && !excluded {
                     let setting = settings[1 + rng.below(settings.len() - 1)];
                     // A setting of its own list.
                     let _ = facts.set(fact, setting.name);
@@ -255,67 +277,37 @@ impl Shape {
             facts
         });
         let facts = facts.collect();
-        let mtu = rng.of(&[None, None, Some(1024), Some(256)]);
+        let mtus = [None, None, Some(1024), Some(256), Some(256)];
+        let mtu = rng.of(if program == Program::Transfers { &mtus[2..] } else { &mtus[..4] });
         let ipv6 = rng.percent(25);
         let wakes = [Wake::Polls, Wake::Polls, Wake::Waits, Wake::Cno];
         let wakes = (0..hosts).map(|_| rng.of(&wakes)).collect();
         let common = [Common::Nothing, Common::Nothing, Common::Transfers, Common::All];
-        let common = (0..hosts).map(|_| rng.of(&common)).collect();
+        let common = if program == Program::Receives { &common[1..3] } else { &common };
+        let common = (0..hosts).map(|_| rng.of(common)).collect();
         let lent = (0..hosts).map(|_| rng.percent(15)).collect();
         // Its commands may take longer than some hosts wait for one that is never answered.
         let slow = rng.percent(10) && !faults.contains(&Kind::MutedCommand);
         let slow = slow.then(|| rng.below(hosts));
         let beside = (0..hosts).map(|_| rng.percent(60)).collect();
-        Self { seed, hosts, links, facts, wakes, common, lent, beside, slow, mtu, ipv6, faults }
+        Self {
+            seed,
+            hosts,
+            links,
+            facts,
+            wakes,
+            common,
+            lent,
+            beside,
+            slow,
+            mtu,
+            ipv6,
+            faults,
+            pool,
+            program,
+        }
     }
 }
-
-/// Kinds of step, for weights.
-#[derive(Clone, Copy, Debug)]
-enum Draw {
-    Send,
-    Immediate,
-    Write,
-    Read,
-    Atomic,
-    Echo,
-    Replace,
-    Bad,
-    Receive,
-    Connect,
-    Disconnect,
-    Free,
-    Grant,
-    Revoke,
-    Status,
-    Resize,
-    Datagram,
-    Wait,
-    Fault,
-}
-
-/// Each kind with its usual weight; a seed leaves some out and prefers others.
-const DRAWS: [(Draw, usize); 19] = [
-    (Draw::Send, 300),
-    (Draw::Immediate, 60),
-    (Draw::Write, 250),
-    (Draw::Read, 150),
-    (Draw::Atomic, 60),
-    (Draw::Echo, 40),
-    (Draw::Replace, 40),
-    (Draw::Bad, 8),
-    (Draw::Receive, 60),
-    (Draw::Connect, 45),
-    (Draw::Disconnect, 10),
-    (Draw::Free, 6),
-    (Draw::Grant, 30),
-    (Draw::Revoke, 20),
-    (Draw::Status, 10),
-    (Draw::Resize, 10),
-    (Draw::Datagram, 40),
-    (Draw::Wait, 6),
-    (Draw::Fault, 15),
-];
 
 impl Script {
     /// The script of a seed, with so many steps.
@@ -323,14 +315,10 @@ impl Script {
     pub fn draw(seed: u64, steps: usize) -> Self {
         let mut rng = Rng::new(seed);
         let shape = Shape::draw(seed, &mut rng);
-        let weights = DRAWS.map(|(draw, weight)| {
-            let needed = matches!(draw, Draw::Connect | Draw::Receive | Draw::Fault);
-            let scale = if needed { 4 } else { rng.of(&[0, 1, 4, 4, 4, 12]) };
-            (draw, weight * scale)
-        });
+        let weights = shape.program.weights(&mut rng);
         let total: usize = weights.iter().map(|(_, weight)| weight).sum();
         // How closely steps follow each other, and how many of them come at once.
-        let pace = rng.of(&[US, 3 * US, 10 * US, 40 * US]);
+        let pace = rng.of(shape.program.paces());
         let burst = rng.of(&[1, 4, 12]);
         let mut rest = 0;
         let mut drawn = Vec::with_capacity(steps + shape.links.len());
@@ -338,10 +326,13 @@ impl Script {
             let fault = faults::draw(Kind::Neighbours, &mut rng, shape.hosts);
             drawn.push(Step { number: drawn.len(), gap: 0, op: Op::Fault(fault) });
         }
+        let narrow = shape.program != Program::Everything;
         for link in 0..shape.links.len() {
-            let op = Op::Connect { link, side: rng.below(2), limit: 60 * S, hasty: None };
+            let side = if narrow { link & 1 } else { rng.below(2) };
+            let op = Op::Connect { link, side, limit: 60 * S, hasty: None };
             drawn.push(Step { number: drawn.len(), gap: 5 * US, op });
         }
+        let steps = if narrow { steps / 2 } else { steps };
         while drawn.len() < steps {
             if rest == 0 {
                 rest = 1 + rng.below(burst);
@@ -395,7 +386,9 @@ impl Shape {
             _ => Via::Whole,
         };
         let flags = if rng.percent(40) { rng.below(8) as u8 } else { 0 };
-        let count = if rng.percent(80) { 1 } else { 1 + rng.below(depth) };
+        // Messages of several senders come between each other.
+        let several = self.program != Program::Receives && rng.percent(20);
+        let count = if several { 1 + rng.below(depth) } else { 1 };
         let post = |request| Op::Post { link, side, request, count, flags };
         match draw {
             Draw::Send => post(Request::Send { len }),
@@ -419,7 +412,10 @@ impl Shape {
             Draw::Receive => Op::Receive { link, side, count },
             Draw::Connect => {
                 let limit = if rng.percent(95) { 60 * S } else { rng.of(&[20 * US, 2 * MS]) };
-                let hasty = rng.percent(25).then(|| rng.below(4));
+                let hasty = (self.program.hesitates() && rng.percent(25)).then(|| rng.below(4));
+                // Two ends that ask for each other refuse each other.
+                let narrow = self.program != Program::Everything;
+                let side = if narrow { link & 1 } else { side };
                 Op::Connect { link, side, limit, hasty }
             }
             Draw::Disconnect => Op::Disconnect { link, side, graceful: rng.percent(50) },

@@ -10,15 +10,33 @@ use crate::faults::{Fault, LIGHT, MS, RETRIES, SHORT, What};
 use crate::oracle::Check;
 use crate::world::{Sim, Stream, Timer};
 
-/// Whether a frame is of ARP or of Neighbor Discovery.
-fn asks_where(frame: &[u8]) -> bool {
-    match frame.get(12..14) {
-        Some([0x08, 0x06]) => true,
-        // IPv6, and behind its header ICMPv6 of one of two types.
-        Some([0x86, 0xdd]) => {
-            frame.get(20) == Some(&58) && matches!(frame.get(54), Some(135 | 136))
-        }
-        _ => false,
+/// What a frame of ARP or of Neighbor Discovery does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Search {
+    /// It asks where somebody is, or answers.
+    Asks,
+    /// It says where its sender is, and nobody has asked.
+    Announces,
+}
+
+/// The group of all nodes of a link.
+const ALL_NODES: [u8; 16] = [0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+
+impl Search {
+    /// Whether a frame is of that kind.
+    pub(crate) fn is(self, frame: &[u8]) -> bool {
+        let announces = match frame.get(12..14) {
+            // Who announces an address names it as the one that is sought.
+            Some([0x08, 0x06]) => frame.get(28..32) == frame.get(38..42),
+            // IPv6, and behind its header ICMPv6 of one of two types.
+            Some([0x86, 0xdd])
+                if frame.get(20) == Some(&58) && matches!(frame.get(54), Some(135 | 136)) =>
+            {
+                frame.get(38..54) == Some(&ALL_NODES[..])
+            }
+            _ => return false,
+        };
+        announces == (self == Self::Announces)
     }
 }
 
@@ -36,6 +54,7 @@ impl Sim<'_> {
             fault.what,
             What::Rates(..)
                 | What::Late(..)
+                | What::Frames(..)
                 | What::Mads(..)
                 | What::Neighbours
                 | What::Unplug(..)
@@ -55,11 +74,12 @@ impl Sim<'_> {
             What::Late(count, by) => {
                 known.line.rule(0, *count, Frame::Delay(*by), |_| true);
             }
+            What::Frames(class, after, count) => known.losses.aim(*class, *after, *count),
             What::Mads(id, count, what) => known.line.rule_mad(0, *count, *what, *id),
             What::Neighbours => {
                 // The search for a neighbour outlasts the loss of one frame at each side.
                 if !std::mem::replace(&mut known.unanswered, true) {
-                    known.line.rule(0, 1, Frame::Drop, asks_where);
+                    known.line.rule(0, 1, Frame::Drop, |frame| Search::Asks.is(frame));
                 }
             }
             What::Unplug(time, seen) => {
@@ -186,6 +206,7 @@ impl Sim<'_> {
         for host in 0..self.hosts.len() {
             let known = &mut self.hosts[host];
             known.commands.with(VecDeque::clear);
+            known.losses.clear();
             known.line.cut(false);
             known.slot.hca().set_link(true);
             (known.paused, known.rough) = (0, 0);

@@ -13,16 +13,18 @@ use dat_tests::pair::Driver;
 use dat_tests::session::Line;
 use mlx5_model::host::Nanos;
 use mlx5_model::wire::Wire;
-use mlx5_model::wire::impair::Rates;
+use mlx5_model::wire::impair::{Fault as Frame, Rates};
 use mlx5_model::wire::switch;
 use mlx5_model::{CommandHook, Config as Card, Hca, Verdict};
 
-use crate::faults::{Fault, What};
+use crate::aim::Losses;
+use crate::faults::{Fault, Kind, What};
 use crate::memory::Memory;
 use crate::oracle::{
     Conn, Datagram, End, Link, Phase, Pieces, Target, Violation, Waiting, violation,
 };
 use crate::script::{GRANTS, Op, PIECES, Shape, Step, WORDS, Wake};
+use crate::strike::Search;
 use crate::trace::Trace;
 
 /// Storage of an adapter: 12 Endpoints, 40 Event Dispatchers, 64 LMRs, 64 DTOs each way.
@@ -140,6 +142,8 @@ pub struct Host<'s> {
     pub slot: &'s Slot,
     /// Its plug.
     pub line: Line,
+    /// Frames that it loses.
+    pub losses: Losses,
     /// Its commands.
     pub commands: Commands,
     /// What is open.
@@ -273,6 +277,17 @@ pub fn plug(shape: &Shape, tap: Tap<'_>) -> (Arc<inproc::World>, Vec<(Slot, Line
     (time, slots)
 }
 
+/// The losses of a plug. Where announcements are lost, peers have to search for each other.
+fn losses(line: &Line, faults: &[Kind]) -> Losses {
+    if faults.contains(&Kind::Neighbours) {
+        line.rule(0, u32::MAX, Frame::Drop, |frame| Search::Announces.is(frame));
+    }
+    let losses = Losses::default();
+    let aimed = losses.clone();
+    line.rule(0, u32::MAX, Frame::Drop, move |frame| aimed.strikes(frame));
+    losses
+}
+
 impl<'s> Sim<'s> {
     /// Hosts with everything open.
     pub fn new(
@@ -285,6 +300,7 @@ impl<'s> Sim<'s> {
         let hosts = slots.iter().map(|(slot, line, commands)| Host {
             slot,
             line: line.clone(),
+            losses: losses(line, &shape.faults),
             commands: commands.clone(),
             adapter: None,
             ends: Vec::new(),
@@ -345,7 +361,7 @@ impl<'s> Sim<'s> {
                     unbound: Vec::new(),
                     lengths: [0; 3],
                     freed: Vec::new(),
-                    gone: None,
+                    gone: VecDeque::new(),
                 }
             });
             Link { ends, conns: Vec::new() }

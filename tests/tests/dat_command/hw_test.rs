@@ -309,6 +309,7 @@ const UNSEEN: &[(&str, &str, &str)] = &[
     ("peer-mtu", "", "a loop does not pass the peer or a switch"),
     ("eqe-order", "", "an order of events that is allowed looks like any other"),
     ("command-order", "", "the driver has one command under way"),
+    ("key-index", "", "what an index was before, only the driver that had it knows"),
     ("cqe-order", "", "completions that come late look like a slow device"),
     ("eswitch-manager", "filters", "frames to other addresses are not for a loop"),
     ("host-endianness", "required", "the driver always writes the register"),

@@ -111,6 +111,7 @@ facts! {
     two_ports_that_are_affiliated: "num-vhca-ports=2";
     a_card_that_can_be_stopped_in_haste: "fast-teardown=1";
     completion_queues_of_one_size: "cq-resize=0";
+    a_key_whose_index_was_freed_last: "key-index=freed-last";
 }
 
 #[test]

@@ -146,6 +146,9 @@ facts! {
     CqeOrder "cqe-order" ["at-once" 0, "late" 100_000]
         "Whether completions of two queues of one CQ come interleaved and late.",
         "IBTA promises order within a queue only";
+    KeyIndex "key-index" ["next" 0, "freed-last" 1]
+        "Which index a memory key gets: one that never was in use, or the one that was freed last.",
+        "Linux mlx5 counts the low byte itself, as nothing says when an index comes back";
     Teardown "teardown" ["fast" 0, "10s" 10 * S]
         "Time of TEARDOWN_HCA.",
         "DTOR of a ConnectX-6 Dx: tear_down_to 10 s";

@@ -40,6 +40,7 @@ pub(crate) use doorbell::{cq_arm, send_doorbell};
 pub(crate) use traffic::{fail, step, write_completions};
 
 use crate::cmd::{Command, Handler, Stage};
+use crate::facts::{Facts, OpenFact};
 use crate::ifc::Field;
 use crate::numbers::Numbers;
 use std::collections::{BTreeMap, VecDeque};
@@ -98,14 +99,16 @@ pub(crate) struct Objects {
     doomed: Vec<u32>,
 }
 
-impl Default for Objects {
-    fn default() -> Self {
+impl Objects {
+    /// None yet.
+    pub(crate) fn new(facts: &Facts) -> Self {
         Self {
             cq_numbers: Numbers::new(0x400, 1 << 24, 0x40_0000),
             queue_numbers: Numbers::new(0x48, 1 << 24, 0x50_0000),
             srq_numbers: Numbers::new(0x10, 1 << 24, 0x90_c000),
             // Index 1 would make key 0x100, which ends a scatter list.
-            mkey_numbers: Numbers::new(0x1002, 1 << 24, 0x20_0000),
+            mkey_numbers: Numbers::new(0x1002, 1 << 24, 0x20_0000)
+                .reusing(facts.on(OpenFact::KeyIndex)),
             tir_numbers: Numbers::new(1, 1 << 24, 0x90_0000),
             tis_numbers: Numbers::new(1, 1 << 24, 0x91_2000),
             rqt_numbers: Numbers::new(1, 1 << 24, 0x91_6000),
@@ -128,9 +131,7 @@ impl Default for Objects {
             doomed: Vec::new(),
         }
     }
-}
 
-impl Objects {
     /// Objects that exist: queues of all kinds, completion queues, keys.
     pub(crate) fn live(&self) -> [usize; 3] {
         let queues = [&self.queue_numbers, &self.srq_numbers, &self.tir_numbers, &self.tis_numbers];
