@@ -156,6 +156,8 @@ pub struct Host<'s> {
     pub turn: usize,
     /// It sleeps, and since then its device has written something that it has not seen.
     pub unseen: Option<Nanos>,
+    /// Since when there is an event that nothing has announced.
+    pub left: Option<Nanos>,
     /// Bytes of memory.
     pub size: usize,
     /// Where the memory of the Shared Receive Queue and of datagrams begins.
@@ -307,6 +309,7 @@ impl<'s> Sim<'s> {
             streams: Vec::new(),
             turn: 0,
             unseen: None,
+            left: None,
             size: 0,
             base: [0; 3],
             paused: 0,
