@@ -493,7 +493,14 @@ impl<'s> Sim<'s> {
         let mut ends = between.flat_map(|link| [(0, 1), (1, 0)].map(|(a, b)| (link, a, b)));
         ends.any(|(link, a, b)| {
             let (near, far) = (&link.ends[a], &link.ends[b]);
+            // A request that waits for its answer is known too, whoever has given up the Endpoint.
+            let adapter = self.hosts[near.host].adapter.as_ref();
+            let mut waiting = adapter.iter().flat_map(|adapter| &adapter.waiting);
             near.phase.is_open() && (near.conn != far.conn || !far.phase.is_open())
+                || waiting.any(|request| {
+                    hosts.contains(&self.links[request.link].ends[0].host)
+                        && hosts.contains(&self.links[request.link].ends[1].host)
+                })
         })
     }
 
