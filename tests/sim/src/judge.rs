@@ -221,6 +221,10 @@ impl Sim<'_> {
         {
             let end = &self.links[l].ends[side];
             let (host, at) = (end.host, end.base[2] + slot * end.stride);
+            if item.brings.is_empty() {
+                self.adopt(host, at, item.len);
+                return Ok(());
+            }
             let mut brings = item.brings.clone();
             if item.kind == Kind::Read
                 && let Some(adapter) = &self.hosts[host].adapter

@@ -275,6 +275,8 @@ impl<'s> Sim<'s> {
             end.target = Target::new(end.target.certain.len());
             // What it had under way at its peer stays so.
             link.ends[1 - side].target.broken();
+            // What its reads and atomics bring was to be judged by what is forgotten here.
+            link.ends[1 - side].requests.iter_mut().for_each(|item| item.brings.clear());
             // A request that it has seen may come again, to the adapter that follows.
             if let Some(conn) = link.ends[1 - side].conn {
                 link.conns[conn].requested = false;
