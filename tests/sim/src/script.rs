@@ -74,6 +74,8 @@ pub struct Shape {
     pub faults: Vec<Kind>,
     /// Receives that each host keeps in its Shared Receive Queue.
     pub pool: Vec<usize>,
+    /// Consumers reset an Endpoint as soon as they learn that its connection has ended.
+    pub resets: bool,
     /// What the steps are about.
     pub program: Program,
 }
@@ -282,7 +284,8 @@ impl Shape {
         let mtus = [None, None, Some(1024), Some(256), Some(256)];
         let mtu = rng.of(if program == Program::Transfers { &mtus[2..] } else { &mtus[..4] });
         let ipv6 = rng.percent(25);
-        let wakes = [Wake::Polls, Wake::Polls, Wake::Waits, Wake::Cno];
+        let other = if narrow { Wake::Cno } else { Wake::Polls };
+        let wakes = [Wake::Polls, Wake::Waits, Wake::Cno, other];
         let wakes = (0..hosts).map(|_| rng.of(&wakes)).collect();
         let common = [Common::Nothing, Common::Nothing, Common::Transfers, Common::All];
         let common = match program {
@@ -296,7 +299,8 @@ impl Shape {
         let slow =
             rng.percent(if narrow { 20 } else { 10 }) && !faults.contains(&Kind::MutedCommand);
         let slow = slow.then(|| rng.below(hosts));
-        let beside = (0..hosts).map(|_| rng.percent(60)).collect();
+        let resets = program.resets() && rng.percent(60);
+        let beside = (0..hosts).map(|_| rng.percent(if narrow { 80 } else { 60 })).collect();
         Self {
             seed,
             hosts,
@@ -311,6 +315,7 @@ impl Shape {
             ipv6,
             faults,
             pool,
+            resets,
             program,
         }
     }

@@ -1,6 +1,6 @@
 //! How often each kind of step is taken.
 //!
-//! A third of the seeds is about everything. The others are narrow: two hosts, a few links, one kind
+//! Three of ten seeds are about everything. The others are narrow: two hosts, a few links, one kind
 //! of program and one kind of fault, so that the two meet again and again. They have a third as many
 //! steps: what they do not meet soon they do not meet later. The kinds take turns, so that a few
 //! seeds hold all of them.
@@ -87,7 +87,7 @@ const TRANSFERS: &[(Draw, usize)] = &[
     (Draw::Receive, 60),
     (Draw::Connect, 20),
     (Draw::Wait, 6),
-    (Draw::Fault, 30),
+    (Draw::Fault, 60),
 ];
 
 const CONNECTIONS: &[(Draw, usize)] = &[
@@ -103,14 +103,14 @@ const CONNECTIONS: &[(Draw, usize)] = &[
 ];
 
 const RECEIVES: &[(Draw, usize)] = &[
-    (Draw::Send, 300),
+    (Draw::Send, 600),
     (Draw::Immediate, 60),
     (Draw::Write, 20),
-    (Draw::Receive, 30),
+    (Draw::Receive, 20),
     (Draw::Connect, 60),
     (Draw::Disconnect, 5),
     (Draw::Free, 15),
-    (Draw::Fault, 30),
+    (Draw::Fault, 60),
 ];
 
 const KEYS: &[(Draw, usize)] = &[
@@ -134,24 +134,25 @@ const QUEUES: &[(Draw, usize)] = &[
     (Draw::Read, 50),
     (Draw::Receive, 40),
     (Draw::Connect, 60),
-    (Draw::Disconnect, 30),
+    (Draw::Disconnect, 40),
     (Draw::Free, 30),
-    (Draw::Resize, 60),
-    (Draw::Fault, 40),
+    (Draw::Resize, 80),
+    (Draw::Fault, 150),
 ];
 
 impl Program {
     /// The turn of each.
-    const TURNS: [Self; 9] = [
+    const TURNS: [Self; 10] = [
         Self::Everything,
         Self::Transfers,
         Self::Queues,
-        Self::Everything,
-        Self::Connections,
         Self::Receives,
         Self::Everything,
-        Self::Keys,
+        Self::Connections,
         Self::Queues,
+        Self::Everything,
+        Self::Receives,
+        Self::Keys,
     ];
 
     /// What a seed is about.
@@ -168,6 +169,12 @@ impl Program {
             Self::Receives | Self::Queues => &[Kind::Neglect],
             Self::Keys => &[Kind::Neglect, Kind::Frames, Kind::Reopen],
         }
+    }
+
+    /// Some consumers reset an Endpoint as soon as its connection has ended: what waits of it is of
+    /// an earlier connection.
+    pub(crate) const fn resets(self) -> bool {
+        matches!(self, Self::Keys | Self::Queues)
     }
 
     /// Bytes of a message at most, and requests outstanding at most.
@@ -213,7 +220,8 @@ impl Program {
         match self {
             Self::Everything => &[US, 3 * US, 10 * US, 40 * US],
             Self::Transfers | Self::Connections => &[40 * US, MS, 20 * MS],
-            Self::Receives | Self::Keys | Self::Queues => &[10 * US, 100 * US, MS],
+            Self::Receives => &[3 * US, 10 * US, 40 * US],
+            Self::Keys | Self::Queues => &[10 * US, 40 * US, 200 * US],
         }
     }
 
