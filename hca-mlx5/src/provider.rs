@@ -51,7 +51,7 @@ use crate::verbs::cq::{self, CqObject};
 use crate::verbs::mkey::{self, Wanted};
 use crate::verbs::qp::{self, QpObject, QpSpec, Service};
 use crate::verbs::srq::{self, SrqObject};
-use crate::verbs::uar::{Doorbells, Register};
+use crate::verbs::uar::{self, Doorbells, Register};
 
 /// Shared receive queues of one driver.
 const SHARED: usize = 16;
@@ -183,6 +183,13 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
     /// Whether the port carries traffic, as the device says now.
     pub fn link_up(&mut self) -> Result<bool, Fault> {
         self.device.port_up()
+    }
+
+    /// Whether queue pairs write whole work requests with their doorbells: the host can
+    /// ([`Config::blocks`](crate::Config::blocks)), and the device has BlueFlame.
+    #[must_use]
+    pub fn writes_whole_requests(&self) -> bool {
+        uar::register_size(&self.device).is_some()
     }
 
     /// Congestion control as the firmware has it; `None` where the function may not ask.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use dat_core::provider::Region;
 use hca_mlx5::Config;
-use hca_mlx5::platform::{Lend, Platform};
+use hca_mlx5::platform::{Blocks, Lend, Platform};
 
 pub use hca_mlx5::platform::Reach;
 
@@ -131,7 +131,7 @@ pub trait Host: Platform + Lend + Sync {
     fn entropy(&self) -> Result<[u8; 32], Error>;
 
     /// `wanted` with what the driver has to know of this host: vectors, random numbers, who lends
-    /// memory. Both kinds of host reach doorbell pages uncached.
+    /// memory, how blocks reach doorbell pages.
     fn config<'p>(&'p self, wanted: &Config<'p>) -> Result<Config<'p>, Error>
     where
         Self: Sized,
@@ -143,11 +143,15 @@ pub trait Host: Platform + Lend + Sync {
             completion_vector: shared(1),
             command_vector: shared(2),
             entropy: self.entropy()?,
-            write_combining: false,
+            blocks: self.blocks(),
             lender: Some(self),
             ..*wanted
         })
     }
+
+    /// How whole work requests reach doorbell pages. Neither kind of host maps those
+    /// write-combining.
+    fn blocks(&self) -> Blocks;
 
     /// Returns the number of wired interrupt vectors, at least 1. [`crate::Nic::open`] assigns
     /// them: the first to asynchronous events, the second to completions, the third to

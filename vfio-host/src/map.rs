@@ -284,7 +284,7 @@ impl Registers {
         let base = NonNull::new(place).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Self {
             // SAFETY: page aligned, mapped for as long as this value exists, and of registers.
-            registers: unsafe { MappedBar::new(base.cast(), len) },
+            registers: unsafe { MappedBar::new(base.cast(), len) }.storing_whole(),
             base,
             len,
         })

@@ -21,7 +21,7 @@ use crate::device::pages::ledger::Ledger;
 use crate::device::{Caps, Config, Device, Identity, Stage, Uar};
 use crate::platform::dma::tests::Pages;
 use crate::platform::dma::{Memory, Probe};
-use crate::platform::{Bar, Clock, Dma, Fence, Reach, Span};
+use crate::platform::{Bar, Blocks, Clock, Dma, Fence, Reach, Span};
 use crate::prm::caps::GeneralCap;
 use crate::prm::cmd::{BLOCK_DATA, BlockTrailer, CommandEntry, Opcode};
 use crate::prm::init_seg;
@@ -126,7 +126,7 @@ impl Probe for Rc<Log> {
     }
 }
 
-/// The platform. `WC` is [`Config::write_combining`].
+/// The platform. With `WC`, doorbell pages are mapped write-combining.
 #[derive(Debug)]
 pub(crate) struct Scripted<const WC: bool> {
     memory: Memory<Rc<Log>>,
@@ -195,7 +195,10 @@ impl<const WC: bool> Scripted<WC> {
         caps.roce.set_roce_address_table_size(16);
         Device {
             platform: self,
-            config: Config { write_combining: WC, ..Config::default() },
+            config: Config {
+                blocks: if WC { Blocks::Combined } else { Blocks::Words },
+                ..Config::default()
+            },
             random: Random::new(ENTROPY),
             key_rest: KeyRest::default(),
             queue: CommandQueue::new(self, Some(Duration::from_millis(10)), None).unwrap(),

@@ -23,7 +23,7 @@ use dat_core::provider::{
 use super::address_vector::address;
 use super::ring::{self, RECORD, Record, Ring, SECOND};
 use crate::platform::dma::{Entries, Probe};
-use crate::platform::{Fence, Platform, Span};
+use crate::platform::{Blocks, Fence, Platform, Span};
 use crate::prm::caps::GeneralCap;
 use crate::prm::wqe::{self, Av, CtrlHead, CtrlTail, UmrHead, UmrKey};
 
@@ -108,14 +108,16 @@ pub struct Doorbell {
     /// the register is shared with other queues, or the device has no BlueFlame, and only
     /// doorbells of 8 bytes may be written.
     pub half: usize,
-    /// The register's page is mapped write-combining.
+    /// The register's page is mapped write-combining: of a shared register, as one with halves has
+    /// whole blocks written to it anyway.
     pub combined: bool,
 }
 
 impl Doorbell {
     /// The first doorbell register of the page at BAR offset `uar`, for queues that share it.
     #[must_use]
-    pub const fn shared(uar: usize, combined: bool) -> Self {
+    pub const fn shared(uar: usize, blocks: Blocks) -> Self {
+        let combined = matches!(blocks, Blocks::Combined);
         Self { register: uar.wrapping_add(UAR_DOORBELLS), half: 0, combined }
     }
 }
@@ -257,7 +259,7 @@ impl<'p, P: Platform> Sq<'p, P> {
         umr: Umr,
     ) -> Option<Self> {
         let usual = match doorbell {
-            Doorbell { combined: false, .. } => WORD_ONLY,
+            Doorbell { half: 0, combined: false, .. } => WORD_ONLY,
             Doorbell { half: 0, .. } => INDIRECT,
             Doorbell { half, .. } => Direct::try_from(half).ok()?,
         };

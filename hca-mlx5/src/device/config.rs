@@ -7,7 +7,7 @@ use core::time::Duration;
 use dat_core::provider::{Classes, Mtu};
 
 use crate::device::cmd::dump::Observer;
-use crate::platform::Lend;
+use crate::platform::{Blocks, Lend};
 
 /// Bytes around the payload of a RoCEv2 packet at most: Ethernet 14, VLAN 4, IPv6 40, UDP 8, BTH
 /// 12, RETH and immediate or AtomicETH 28, ICRC 4, FCS 4.
@@ -59,8 +59,8 @@ pub struct Config<'p> {
     /// Random bytes, not all 0, from which keys, flow labels and the like follow: a peer must not be
     /// able to guess them.
     pub entropy: [u8; 32],
-    /// The doorbell pages of BAR 0 are mapped write-combining, so BlueFlame pays.
-    pub write_combining: bool,
+    /// How whole work requests reach the doorbell pages of BAR 0.
+    pub blocks: Blocks,
     /// Neighbours with a fixed MAC, the gateway among them if wanted: never asked for, and no
     /// message changes them. At most 32.
     pub neighbours: &'p [(IpAddr, [u8; 6])],
@@ -90,7 +90,7 @@ impl Default for Config<'_> {
             path_mtu: Mtu::B1024,
             classes: Classes::default(),
             entropy: [0; 32],
-            write_combining: false,
+            blocks: Blocks::Words,
             neighbours: &[],
             lender: None,
             observer: None,

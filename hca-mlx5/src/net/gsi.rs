@@ -210,7 +210,7 @@ impl<'p, P: Platform> Gsi<'p, P> {
             request_segments: 1,
             receive_segments: 2,
             uar,
-            doorbell: Doorbell::shared(uar.offset, device.config.write_combining),
+            doorbell: Doorbell::shared(uar.offset, device.config.blocks),
             shared: None,
         };
         let (object, sq, rq) = qp::create(device, &spec)?;

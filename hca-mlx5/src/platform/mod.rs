@@ -4,7 +4,7 @@
 //! of the device; [`Dma`], the memory that the device may reach; [`Clock`], the time. On a machine
 //! with a mapped BAR and ordinary memory nearly every method is one line over
 //! [`mmio::MappedBar`], [`RawArena`] and [`mmio::fence`]. What is only a value, such as random
-//! numbers or whether doorbell pages are mapped write-combining, stands in
+//! numbers or how whole work requests reach doorbell pages, stands in
 //! [`Config`](crate::Config). Before an embedder hands the platform to the driver it has found the
 //! function, sized and mapped BAR 0, reset the function and switched bus mastering on; the driver
 //! never sees configuration space. There is no interrupt method: the host calls the driver's
@@ -55,8 +55,8 @@ pub trait Bar {
     fn write32(&self, offset: usize, value: u32);
     /// One 64-bit store that reaches the device as one transaction.
     fn write64(&self, offset: usize, value: u64);
-    /// One 64-byte block, possibly write-combined: the device sees the eight words in order but may
-    /// see them as one burst or as several. Only used where `Config::write_combining` is true.
+    /// One 64-byte block: the device sees the eight words in order but may see them as one burst or
+    /// as several. Only used where `Config::blocks` says more than words.
     fn write_block(&self, offset: usize, block: &[u64; 8]);
 }
 
@@ -109,6 +109,21 @@ pub trait Lend {
     /// The piece of memory, of the arena or lent, that the host shares with other processes under
     /// that name, if there is one.
     fn shared(&self, name: &[u8; 40]) -> Option<Region>;
+}
+
+/// How a block of 64 bytes, a whole work request, reaches a doorbell page.
+///
+/// The device executes a request that comes with its doorbell (BlueFlame) without fetching it from
+/// memory. It has to come in one piece.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Blocks {
+    /// In eight stores, each by itself: only the doorbell is written.
+    #[default]
+    Words,
+    /// In eight stores that the CPU gathers: the pages are mapped write-combining.
+    Combined,
+    /// In one store, however the pages are mapped: MOVDIR64B.
+    Whole,
 }
 
 /// What the device may do with memory.

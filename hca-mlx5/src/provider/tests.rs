@@ -910,7 +910,7 @@ fn blueflame_registers_are_one_per_queue_pair() {
 }
 
 #[test]
-fn without_write_combining_all_share_one_register() {
+fn where_blocks_come_in_words_all_share_one_register() {
     let p = Scripted::<false>::new();
     let mut hca = open(&p);
     let pd = hca.pd_create().unwrap();

@@ -1,8 +1,8 @@
 //! Doorbell registers: which queue rings where.
 //!
 //! PRM "User access region (UAR)". BlueFlame writes whole blocks, so two threads on one register
-//! would shuffle theirs: where the host maps the pages write-combining and the device has
-//! BlueFlame, each queue pair gets a register of its own, up to four of a page, and pages are taken
+//! would shuffle theirs: where blocks reach the pages whole and the device has BlueFlame,
+//! each queue pair gets a register of its own, up to four of a page, and pages are taken
 //! as needed and kept. Everywhere else, and when the pages run out, all queues share the first
 //! register of the driver's own page: a doorbell of 8 bytes is one bus write and needs no more.
 
@@ -11,7 +11,7 @@ use heapless::Vec;
 
 use crate::data::send::{Doorbell, UAR_DOORBELLS};
 use crate::device::{Device, Uar};
-use crate::platform::Platform;
+use crate::platform::{Blocks, Platform};
 
 /// Doorbell pages taken at most.
 const PAGES: usize = 64;
@@ -37,6 +37,14 @@ pub(crate) struct Doorbells {
     pages: Vec<Page, PAGES>,
 }
 
+/// Bytes of a register to which whole requests are written; none if only doorbells are.
+pub(crate) fn register_size<P: Platform>(device: &Device<'_, P>) -> Option<usize> {
+    let caps = &device.caps().general;
+    let size = 1_usize.checked_shl(caps.log_bf_reg_size().into())?;
+    let whole = device.config.blocks != Blocks::Words && caps.bf();
+    (whole && (128..=AREA).contains(&size)).then_some(size)
+}
+
 impl Doorbells {
     /// A place to ring for a new queue pair.
     pub(crate) fn take<P: Platform>(
@@ -45,7 +53,7 @@ impl Doorbells {
     ) -> Result<(Uar, Doorbell, Option<Register>), Fault> {
         let own = self.take_own(device)?;
         let uar = device.uar();
-        let shared = Doorbell::shared(uar.offset, device.config.write_combining);
+        let shared = Doorbell::shared(uar.offset, device.config.blocks);
         Ok(own.unwrap_or((uar, shared, None)))
     }
 
@@ -53,11 +61,9 @@ impl Doorbells {
         &mut self,
         device: &mut Device<'_, P>,
     ) -> Result<Option<(Uar, Doorbell, Option<Register>)>, Fault> {
-        let caps = &device.caps().general;
-        let size = 1_usize.checked_shl(caps.log_bf_reg_size().into()).unwrap_or(0);
-        if !device.config.write_combining || !caps.bf() || !(128..=AREA).contains(&size) {
+        let Some(size) = register_size(device) else {
             return Ok(None);
-        }
+        };
         let registers = u8::try_from(AREA / size).unwrap_or(u8::MAX).min(4);
         let full = (1_u8 << registers) - 1;
         if self.pages.iter().all(|page| page.taken == full) && !self.pages.is_full() {

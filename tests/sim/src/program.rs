@@ -130,6 +130,7 @@ impl Sim<'_> {
                 if self.call(host, "ep_reset", done)?.is_none() {
                     return Ok(false);
                 }
+                self.drop_posted(l, side)?;
                 self.links[l].ends[side].phase = Phase::Idle;
                 self.refill(l, side)?;
                 return Ok(true);
@@ -252,6 +253,7 @@ impl Sim<'_> {
             self.delivered(l, side)?;
         }
         self.forget(l, side, false)?;
+        self.drop_posted(l, side)?;
         // Giving up windows may have taken time, and the connection may have ended meanwhile.
         let ended = self.state(l, side) == Some(EpState::Disconnected);
         if ended && self.links[l].ends[side].phase.is_open() {
@@ -269,7 +271,8 @@ impl Sim<'_> {
         }
         (end.phase, end.conn) = (Phase::None, None);
         // What was in pieces may have been written as long as the Endpoint was there.
-        self.forget(l, side, false)
+        self.forget(l, side, false)?;
+        self.drop_posted(l, side)
     }
 
     /// Gives up what is posted at an end, whose completions will not come, and its windows; or lets
@@ -294,6 +297,11 @@ impl Sim<'_> {
                 self.revoke(l, side, slot)?;
             }
         }
+        Ok(())
+    }
+
+    /// What was posted at an end has no completions any more.
+    fn drop_posted(&mut self, l: usize, side: usize) -> Check {
         let end = &mut self.links[l].ends[side];
         let host = end.host;
         let posted: Vec<Posted> = end.requests.drain(..).chain(end.receives.drain(..)).collect();

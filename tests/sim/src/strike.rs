@@ -139,7 +139,7 @@ impl Sim<'_> {
             }
             What::Jump(by) => {
                 self.time.clock().set(now + by);
-                self.hosts.iter_mut().for_each(|host| host.unseen = None);
+                self.hosts.iter_mut().for_each(|host| (host.unseen, host.left) = (None, None));
             }
             What::Reopen => {
                 if known.adapter.is_some() && !known.lost {

@@ -70,7 +70,7 @@ impl Sim<'_> {
         if (known.dirty || woken || known.due <= now)
             && let Some(adapter) = &mut known.adapter
         {
-            known.unseen = None;
+            (known.unseen, known.left) = (None, None);
             let next = adapter.ia.advance(Instant::from_nanos(now));
             known.dirty = next.work;
             known.due = next.deadline.map_or(Nanos::MAX, Instant::as_nanos);
@@ -105,18 +105,22 @@ impl Sim<'_> {
     fn asleep(&mut self, host: usize, now: Nanos) -> Check {
         let ill = self.ill(host);
         let known = &mut self.hosts[host];
-        if ill || !known.slot.views().unseen() {
-            known.unseen = None;
+        if ill || known.left.is_none() && !known.slot.views().unseen() {
+            (known.unseen, known.left) = (None, None);
             return Ok(());
         }
-        let since = *known.unseen.get_or_insert(now);
+        let since = known.left.unwrap_or(*known.unseen.get_or_insert(now));
         let facts = &self.shape.facts[host];
         let prompt = facts.setting(OpenFact::EqeOrder) == OpenFact::EqeOrder.settings()[0];
         if now < since + if prompt { PROMPT } else { LATEST } {
             return Ok(());
         }
+        let (seen, left) = (known.left.is_some(), self.event_left(host));
+        let known = &mut self.hosts[host];
         known.unseen = None;
-        match self.event_left(host) {
+        // What was written long ago may have been data, and the event may have come just now.
+        known.left = left.as_ref().filter(|_| !seen).map(|_| now);
+        match left.filter(|_| seen) {
             None => Ok(()),
             Some(left) => {
                 let late = (now - since) / US;

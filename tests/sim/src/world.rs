@@ -156,6 +156,8 @@ pub struct Host<'s> {
     pub turn: usize,
     /// It sleeps, and since then its device has written something that it has not seen.
     pub unseen: Option<Nanos>,
+    /// Since when there is an event that nothing has announced.
+    pub left: Option<Nanos>,
     /// Bytes of memory.
     pub size: usize,
     /// Where the memory of the Shared Receive Queue and of datagrams begins.
@@ -309,6 +311,7 @@ impl<'s> Sim<'s> {
             streams: Vec::new(),
             turn: 0,
             unseen: None,
+            left: None,
             size: 0,
             base: [0; 3],
             paused: 0,
@@ -492,7 +495,14 @@ impl<'s> Sim<'s> {
         let mut ends = between.flat_map(|link| [(0, 1), (1, 0)].map(|(a, b)| (link, a, b)));
         ends.any(|(link, a, b)| {
             let (near, far) = (&link.ends[a], &link.ends[b]);
+            // A request that waits for its answer is known too, whoever has given up the Endpoint.
+            let adapter = self.hosts[near.host].adapter.as_ref();
+            let mut waiting = adapter.iter().flat_map(|adapter| &adapter.waiting);
             near.phase.is_open() && (near.conn != far.conn || !far.phase.is_open())
+                || waiting.any(|request| {
+                    hosts.contains(&self.links[request.link].ends[0].host)
+                        && hosts.contains(&self.links[request.link].ends[1].host)
+                })
         })
     }
 

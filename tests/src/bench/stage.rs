@@ -13,7 +13,7 @@ use dat_core::{
 };
 use hca_mlx5::cmd::dump::Observer;
 use hca_mlx5::dma::Buffer;
-use hca_mlx5::platform::Clock;
+use hca_mlx5::platform::{Blocks, Clock};
 use hca_mlx5::{Config, Mlx5};
 use mlx5_model::wire::switch::{self, Port};
 use mlx5_model::{Config as Card, Hca};
@@ -139,7 +139,7 @@ impl Default for Rig {
             let host = hosts[usize::from(side)];
             let config = Config {
                 entropy: host.entropy(),
-                write_combining: true,
+                blocks: Blocks::Combined,
                 lender: Some(host),
                 observer,
                 ..Config::default()

@@ -13,7 +13,7 @@ use std::time::Duration;
 use dat_core::Instant;
 use dat_core::cm::QpTerms;
 use dat_core::provider::{Class, Mtu, Net};
-use hca_mlx5::platform::Clock;
+use hca_mlx5::platform::{Blocks, Clock};
 use hca_mlx5::{Config, Mlx5};
 use mlx5_model::faults::Script;
 use mlx5_model::wire::switch::{self, Port};
@@ -145,7 +145,7 @@ pub fn light() -> Card {
 /// Returns the configuration of the driver over a slot; its random numbers are fixed.
 #[must_use]
 pub fn usual<'p>() -> Config<'p> {
-    Config { entropy: [1; 32], write_combining: true, ..Config::default() }
+    Config { entropy: [1; 32], blocks: Blocks::Combined, ..Config::default() }
 }
 
 /// The same with a command time limit that keeps a thousand timeouts short.

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dat_core::provider::Region;
 use hca_mlx5::Config;
-use hca_mlx5::platform::{Bar, Clock, Dma, Fence, Lend, Reach, Span};
+use hca_mlx5::platform::{Bar, Blocks, Clock, Dma, Fence, Lend, Reach, Span};
 use mlx5_model::Hca;
 use mlx5_model::host::{HostMemory, Nanos};
 use mlx5_model::wire::ModelClock;
@@ -271,7 +271,7 @@ impl Slot {
     #[must_use]
     pub fn config<'p>(&'p self, wanted: Config<'p>) -> Config<'p> {
         let entropy = self.entropy();
-        Config { entropy, write_combining: true, lender: Some(self), ..wanted }
+        Config { entropy, blocks: Blocks::Combined, lender: Some(self), ..wanted }
     }
 
     /// The `nth` allocation from now, from 0, fails as if the arena were full.

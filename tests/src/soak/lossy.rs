@@ -160,11 +160,10 @@ fn connect(session: &mut Session<'_>, report: &mut Report) {
             }
         });
         let connected = connected.unwrap_or_else(|| panic!("no connection: {}", states(session)));
-        for side in 0..2 {
-            let ia = &mut session.pair.ias[side];
-            while ia.evd_dequeue(session.sides[side].request).is_ok() {}
+        for (ia, side) in session.pair.ias.iter_mut().zip(&session.sides) {
+            while ia.evd_dequeue(side.request).is_ok() {}
             if !connected {
-                ia.ep_reset(eps[side]).unwrap();
+                ia.ep_reset(side.ep).unwrap();
             }
         }
         if connected {

@@ -143,8 +143,8 @@ fn entropy() -> [u8; 32] {
 /// Tries to bring up the missing device.
 fn open(limit: Duration) -> Result<(), Fault> {
     static HOST: LazyLock<Host> = LazyLock::new(Host::new);
-    // Keys and the like follow from `entropy`. `write_combining` would be true if the doorbell pages
-    // were mapped so.
+    // Keys and the like follow from `entropy`. `blocks` would say if the doorbell pages were mapped
+    // write-combining.
     let config = Config { entropy: entropy(), init_timeout: limit, ..Config::default() };
     // Tables for 16 queue pairs, 16 completion queues and 64 memory keys. With a device, `Ia::open`
     // comes next.

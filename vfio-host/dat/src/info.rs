@@ -1,6 +1,7 @@
 //! `dat info`, and the checks of `dat doctor` that need an open device.
 
 use dat_core::provider::{Fault, Provider};
+use hca_mlx5::platform::Blocks;
 use hca_mlx5::{Congestion, Mlx5};
 use serde::Serialize;
 use vfio_host::{Address, Host, Interface, Opened, Trouble};
@@ -35,6 +36,8 @@ struct Said {
     max_message: u32,
     memory_windows: bool,
     interrupt_vectors: u16,
+    /// What a post writes to the device, and why not more.
+    doorbells: &'static str,
     /// 4 KiB pages that the firmware holds.
     firmware_pages: u32,
     /// Congestion control as the firmware has it; none if the function may not ask.
@@ -187,6 +190,7 @@ fn of_device(said: &Said) -> Vec<Vec<String>> {
         row("greatest message", said.max_message),
         row("memory windows", windows),
         row("interrupt vectors", said.interrupt_vectors),
+        row("doorbells", said.doorbells),
         row("firmware pages", format!("{} of 4 KiB", said.firmware_pages)),
     ];
     match &said.congestion_control {
@@ -224,6 +228,12 @@ fn asked<H: Host>(
     let identity = *driver.device().identity();
     let firmware_pages = driver.device().firmware_pages();
     let congestion = driver.congestion();
+    let doorbells = match (host.blocks(), driver.writes_whole_requests()) {
+        (Blocks::Words, _) => "8 bytes: this CPU has no store of 64 bytes (MOVDIR64B)",
+        (_, false) => "8 bytes: the device has no BlueFlame",
+        (Blocks::Combined, true) => "whole requests, write-combined",
+        (Blocks::Whole, true) => "whole requests, 64 bytes at once",
+    };
     let closed = driver.close();
     let link_up = link_up.map_err(failed)?;
     let congestion = congestion.map_err(failed)?;
@@ -247,6 +257,7 @@ fn asked<H: Host>(
         max_message: limits.max_message,
         memory_windows: limits.windows,
         interrupt_vectors: host.vectors(),
+        doorbells,
         firmware_pages,
         congestion_control: congestion.map(CongestionControl::of),
         mac_given: identity.mac_given,

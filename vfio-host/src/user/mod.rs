@@ -22,7 +22,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use dat_core::provider::Region;
-use hca_mlx5::platform::Bar;
+use hca_mlx5::platform::{Bar, Blocks};
 use vfio_bindings::bindings::vfio::{
     VFIO_DMA_MAP_FLAG_READ, VFIO_DMA_MAP_FLAG_WRITE, VFIO_IRQ_SET_ACTION_TRIGGER,
     VFIO_IRQ_SET_DATA_EVENTFD, VFIO_IRQ_SET_DATA_NONE, VFIO_PCI_BAR0_REGION_INDEX,
@@ -284,9 +284,12 @@ impl Bar for VfioUser {
         self.write(offset, &value.to_ne_bytes());
     }
     fn write_block(&self, offset: usize, block: &[u64; 8]) {
-        for (at, word) in (offset..).step_by(8).zip(block) {
-            self.write64(at, *word);
+        // One message, as the device sees one store.
+        let mut bytes = [0; 64];
+        for (to, word) in bytes.as_chunks_mut().0.iter_mut().zip(block) {
+            *to = word.to_ne_bytes();
         }
+        self.write(offset, &bytes);
     }
 }
 
@@ -295,6 +298,9 @@ platform_over_memory!(VfioUser);
 impl Host for VfioUser {
     host_over_memory!();
 
+    fn blocks(&self) -> Blocks {
+        Blocks::Whole
+    }
     fn config_space(&self) -> Result<ConfigSpace, Error> {
         self.iommu.config_space()
     }

@@ -20,7 +20,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dat_core::provider::Region;
-use hca_mlx5::platform::Bar;
+use hca_mlx5::platform::{Bar, Blocks};
 use vfio_bindings::bindings::vfio::{
     VFIO_PCI_BAR0_REGION_INDEX, VFIO_PCI_ERR_IRQ_INDEX, VFIO_PCI_MSIX_IRQ_INDEX,
     VFIO_PCI_REQ_IRQ_INDEX, VFIO_REGION_INFO_FLAG_MMAP,
@@ -158,6 +158,9 @@ platform_over_memory!(Vfio);
 impl Host for Vfio {
     host_over_memory!();
 
+    fn blocks(&self) -> Blocks {
+        self.bar.registers().blocks()
+    }
     fn config_space(&self) -> Result<ConfigSpace, Error> {
         self.device.config_space()
     }

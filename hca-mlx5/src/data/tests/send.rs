@@ -15,6 +15,7 @@ use proptest::prelude::*;
 use super::{Record, Ring};
 use crate::data::scripted::{ARENA_ADDR, ARENA_LEN, Op, Scripted};
 use crate::data::send::{Doorbell, INLINE_SEND, MAX_SEGMENTS, Sq, Umr, WIDEST};
+use crate::platform::Blocks;
 use crate::prm::caps::GeneralCap;
 
 const RING: usize = 0x1000;
@@ -26,6 +27,7 @@ const UMR: Umr = Umr { fence: crate::prm::wqe::FENCE_SMALL, page_size: true, ato
 const SIGNALED: PostFlags = PostFlags::SIGNALED;
 
 fn sq<const WC: bool>(platform: &Scripted<WC>, log_slots: u8, half: usize) -> Sq<'_, Scripted<WC>> {
+    let half = if WC { half } else { 0 };
     let doorbell = Doorbell { register: REGISTER, half, combined: WC };
     let mut sq =
         Sq::new(platform, Ring::new(RING, log_slots), Record(RECORD), doorbell, UMR).unwrap();
@@ -567,7 +569,7 @@ fn a_new_queue_has_nothing_to_ring_for() {
     q.ring();
     assert_eq!((p.take(), q.next_token()), (vec![], 0));
     let shared = Doorbell { register: 0x2800, half: 0, combined: true };
-    assert_eq!(Doorbell::shared(0x2000, true), shared);
+    assert_eq!(Doorbell::shared(0x2000, Blocks::Combined), shared);
 }
 
 /// An uncached register takes 8 bytes at a time, and needs no fence behind them.

@@ -7,6 +7,7 @@ use dat_core::provider::{PostFlags, RecvQueue as _, Segment, SendQueue as _, Wor
 
 use super::*;
 use crate::data::scripted::{ARENA_IOVA, Command, Scripted, UAR};
+use crate::platform::Blocks;
 
 fn spec() -> QpSpec {
     QpSpec {
@@ -19,7 +20,7 @@ fn spec() -> QpSpec {
         request_segments: 4,
         receive_segments: 3,
         uar: Uar { number: 2, offset: UAR },
-        doorbell: Doorbell::shared(UAR, false),
+        doorbell: Doorbell::shared(UAR, Blocks::Words),
         shared: None,
     }
 }

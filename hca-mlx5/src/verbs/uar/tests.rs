@@ -5,6 +5,7 @@ use std::vec::Vec;
 
 use super::*;
 use crate::data::scripted::{Scripted, UAR};
+use crate::platform::Blocks;
 use crate::prm::cmd::Opcode;
 
 const SHARED: (Uar, Doorbell, Option<Register>) = (
@@ -71,7 +72,7 @@ fn without_blueflame_all_share_the_driver_s_register() {
     assert_eq!(take(|device| device.caps.general.set_bf(false)), SHARED);
     assert_eq!(take(|device| device.caps.general.set_log_bf_reg_size(6)), SHARED);
     assert_eq!(take(|device| device.caps.general.set_log_bf_reg_size(12)), SHARED);
-    let (uar, doorbell, register) = take(|device| device.config.write_combining = false);
+    let (uar, doorbell, register) = take(|device| device.config.blocks = Blocks::Words);
     assert_eq!((uar, register), (SHARED.0, None));
     assert_eq!(doorbell, Doorbell { combined: false, ..SHARED.1 });
 }
