@@ -12,7 +12,7 @@ use mlx5_model::host::Nanos;
 use crate::faults::{MS, S};
 use crate::oracle::{Check, Kind, Phase, Posted, Violation, Waiting, violation};
 use crate::script::{Request, Via};
-use crate::world::{GAP, SHARED_LEN, Sim, Stream};
+use crate::world::{GAP, SHARED_LEN, Sim, Stream, Timer};
 
 /// Why a connection does not come about that the peer rejected.
 const REJECTED: &str = "a rejection";
@@ -618,6 +618,9 @@ impl Sim<'_> {
             return violation("terminal-order", format!("{what}: before {item:?}"));
         }
         self.links[l].ends[side].phase = Phase::Down;
+        if self.shape.resets {
+            self.at(self.now(), Timer::Reset(l, side));
+        }
         Ok(())
     }
 

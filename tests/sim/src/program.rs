@@ -94,7 +94,7 @@ impl Sim<'_> {
     }
 
     /// Whether a host makes no calls now.
-    fn idle_host(&self, host: usize) -> bool {
+    pub(crate) fn idle_host(&self, host: usize) -> bool {
         let known = &self.hosts[host];
         known.adapter.is_none() || known.lost || known.paused > self.now()
     }
@@ -117,6 +117,10 @@ impl Sim<'_> {
             Phase::None => {}
             Phase::Down => {
                 self.spare(l, side)?;
+                if self.links[l].ends[side].phase != Phase::Down {
+                    // Among the events that it took was a request for the next connection.
+                    return Ok(false);
+                }
                 self.delivered(l, side)?;
                 self.forget(l, side, true)?;
                 let Some(ep) = self.links[l].ends[side].ep else { return Ok(false) };

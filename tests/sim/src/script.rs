@@ -74,6 +74,8 @@ pub struct Shape {
     pub faults: Vec<Kind>,
     /// Receives that each host keeps in its Shared Receive Queue.
     pub pool: Vec<usize>,
+    /// Consumers reset an Endpoint as soon as they learn that its connection has ended.
+    pub resets: bool,
     /// What the steps are about.
     pub program: Program,
 }
@@ -215,7 +217,7 @@ const PAIRS: [(OpenFact, OpenFact); 2] =
 
 impl Shape {
     fn draw(seed: u64, rng: &mut Rng) -> Self {
-        let program = rng.of(&Program::ALL);
+        let program = Program::of(seed);
         let narrow = program != Program::Everything;
         let hosts = if narrow || rng.percent(40) { 2 } else { 2 + rng.below(7) };
         let faults = if narrow {
@@ -228,7 +230,9 @@ impl Shape {
         // All Endpoints of these hosts take receives from a Shared Receive Queue, if they can.
         let chance = if program == Program::Receives { 100 } else { 25 };
         let pools: Vec<bool> = (0..hosts).map(|_| rng.percent(chance)).collect();
-        let pool = (0..hosts).map(|_| rng.of(&[SHARED, SHARED / 4, SHARED / 4])).collect();
+        // A full one uses its ring again soon, one with few receives runs dry.
+        let full = if program == Program::Receives { 2 * SHARED } else { SHARED };
+        let pool = (0..hosts).map(|_| rng.of(&[full, SHARED / 4])).collect();
         let mut links: Vec<Link> = Vec::new();
         let count = if narrow { rng.of(program.links()) } else { hosts + rng.below(hosts + 1) };
         for n in 0..count {
@@ -280,16 +284,23 @@ impl Shape {
         let mtus = [None, None, Some(1024), Some(256), Some(256)];
         let mtu = rng.of(if program == Program::Transfers { &mtus[2..] } else { &mtus[..4] });
         let ipv6 = rng.percent(25);
-        let wakes = [Wake::Polls, Wake::Polls, Wake::Waits, Wake::Cno];
+        let other = if narrow { Wake::Cno } else { Wake::Polls };
+        let wakes = [Wake::Polls, Wake::Waits, Wake::Cno, other];
         let wakes = (0..hosts).map(|_| rng.of(&wakes)).collect();
         let common = [Common::Nothing, Common::Nothing, Common::Transfers, Common::All];
-        let common = if program == Program::Receives { &common[1..3] } else { &common };
+        let common = match program {
+            Program::Receives => &common[1..3],
+            Program::Queues => &common[1..],
+            _ => &common[..],
+        };
         let common = (0..hosts).map(|_| rng.of(common)).collect();
         let lent = (0..hosts).map(|_| rng.percent(15)).collect();
         // Its commands may take longer than some hosts wait for one that is never answered.
-        let slow = rng.percent(10) && !faults.contains(&Kind::MutedCommand);
+        let slow =
+            rng.percent(if narrow { 20 } else { 10 }) && !faults.contains(&Kind::MutedCommand);
         let slow = slow.then(|| rng.below(hosts));
-        let beside = (0..hosts).map(|_| rng.percent(60)).collect();
+        let resets = program.resets() && rng.percent(60);
+        let beside = (0..hosts).map(|_| rng.percent(if narrow { 80 } else { 60 })).collect();
         Self {
             seed,
             hosts,
@@ -304,6 +315,7 @@ impl Shape {
             ipv6,
             faults,
             pool,
+            resets,
             program,
         }
     }
@@ -320,7 +332,7 @@ impl Script {
         // How closely steps follow each other, and how many of them come at once.
         let pace = rng.of(shape.program.paces());
         let burst = rng.of(&[1, 4, 12]);
-        let mut rest = 0;
+        let (mut rest, mut about) = (0, None);
         let mut drawn = Vec::with_capacity(steps + shape.links.len());
         if shape.faults.contains(&Kind::Neighbours) {
             let fault = faults::draw(Kind::Neighbours, &mut rng, shape.hosts);
@@ -332,10 +344,12 @@ impl Script {
             let op = Op::Connect { link, side, limit: 60 * S, hasty: None };
             drawn.push(Step { number: drawn.len(), gap: 5 * US, op });
         }
-        let steps = if narrow { steps / 2 } else { steps };
+        let steps = if narrow { steps / 3 } else { steps };
         while drawn.len() < steps {
             if rest == 0 {
                 rest = 1 + rng.below(burst);
+                let stays = shape.program.stays() && rng.percent(75);
+                about = stays.then(|| About::draw(&shape, &mut rng));
             }
             rest -= 1;
             let gap = if rest > 0 { 0 } else { 1 + rng.below(2 * pace as usize) as u64 };
@@ -353,7 +367,10 @@ impl Script {
                     let kind = rng.of(&shape.faults);
                     (gap, Op::Fault(faults::draw(kind, &mut rng, shape.hosts)))
                 }
-                draw => (gap, shape.op(*draw, &mut rng)),
+                draw => {
+                    let about = about.unwrap_or_else(|| About::draw(&shape, &mut rng));
+                    (gap, shape.op(*draw, about, &mut rng))
+                }
             };
             drawn.push(Step { number: drawn.len(), gap, op });
         }
@@ -368,10 +385,23 @@ impl Script {
     }
 }
 
+/// What a step is about: an end, and one of its grants.
+#[derive(Clone, Copy, Debug)]
+struct About {
+    link: usize,
+    side: usize,
+    slot: usize,
+}
+
+impl About {
+    fn draw(shape: &Shape, rng: &mut Rng) -> Self {
+        Self { link: rng.below(shape.links.len()), side: rng.below(2), slot: rng.below(GRANTS) }
+    }
+}
+
 impl Shape {
-    fn op(&self, draw: Draw, rng: &mut Rng) -> Op {
-        let link = rng.below(self.links.len());
-        let side = rng.below(2);
+    fn op(&self, draw: Draw, about: About, rng: &mut Rng) -> Op {
+        let About { link, side, slot } = about;
         let Link { longest, depth, .. } = self.links[link];
         let size = |rng: &mut Rng| match rng.below(8) {
             0 => rng.below(2),
@@ -421,10 +451,10 @@ impl Shape {
             Draw::Disconnect => Op::Disconnect { link, side, graceful: rng.percent(50) },
             Draw::Free => Op::Free { link, side },
             Draw::Grant => {
-                let (slot, window) = (rng.below(GRANTS), rng.percent(70));
+                let window = rng.percent(70);
                 Op::Grant { link, side, slot, window, at, len: len.max(1) }
             }
-            Draw::Revoke => Op::Revoke { link, side, slot: rng.below(GRANTS) },
+            Draw::Revoke => Op::Revoke { link, side, slot },
             Draw::Status => Op::Status { link, side },
             Draw::Resize => {
                 Op::Resize { link, side, which: rng.below(3), times: 1 + rng.below(4) as u32 }

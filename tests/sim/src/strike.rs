@@ -7,7 +7,7 @@ use mlx5_model::host::Nanos;
 use mlx5_model::wire::impair::{Fault as Frame, Rates};
 
 use crate::faults::{Fault, LIGHT, MS, RETRIES, SHORT, What};
-use crate::oracle::Check;
+use crate::oracle::{Check, Phase};
 use crate::world::{Sim, Stream, Timer};
 
 /// What a frame of ARP or of Neighbor Discovery does.
@@ -41,7 +41,7 @@ impl Search {
 }
 
 impl Sim<'_> {
-    fn at(&mut self, time: Nanos, timer: Timer) {
+    pub(crate) fn at(&mut self, time: Nanos, timer: Timer) {
         self.timers.push((time, timer));
     }
 
@@ -160,6 +160,12 @@ impl Sim<'_> {
             }
             Timer::Attend(host) => {
                 return self.attend(host);
+            }
+            Timer::Reset(l, side) => {
+                let down = self.links[l].ends[side].phase == Phase::Down;
+                if down && !self.idle_host(self.links[l].ends[side].host) {
+                    self.ready(l, side)?;
+                }
             }
             Timer::Recover(host) => {
                 self.awake(host)?;

@@ -9,6 +9,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use dat_core::{Evd, Instant};
+use mlx5_model::OpenFact;
 use mlx5_model::host::Nanos;
 
 use crate::faults::{MS, US};
@@ -18,7 +19,9 @@ use crate::world::{Sim, Stream};
 
 /// Virtual time at which a host looks again when there may be more.
 const TICK: Nanos = US;
-/// Devices hold events back for 2 ms at the most.
+/// An interrupt comes within this time of its event.
+const PROMPT: Nanos = 100 * US;
+/// Some devices hold events back, for 2 ms at the most.
 const LATEST: Nanos = 5 * MS;
 /// A wait ends after this time.
 const WAIT: Duration = Duration::from_secs(1);
@@ -107,7 +110,9 @@ impl Sim<'_> {
             return Ok(());
         }
         let since = known.left.unwrap_or(*known.unseen.get_or_insert(now));
-        if now < since + LATEST {
+        let facts = &self.shape.facts[host];
+        let prompt = facts.setting(OpenFact::EqeOrder) == OpenFact::EqeOrder.settings()[0];
+        if now < since + if prompt { PROMPT } else { LATEST } {
             return Ok(());
         }
         let (seen, left) = (known.left.is_some(), self.event_left(host));

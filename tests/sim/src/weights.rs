@@ -1,8 +1,9 @@
 //! How often each kind of step is taken.
 //!
-//! A third of the seeds is about everything. The others are narrow: two hosts, a few links, one kind
-//! of program and one kind of fault, so that the two meet again and again. They have half as many
-//! steps: what they do not meet soon they do not meet later.
+//! Three of ten seeds are about everything. The others are narrow: two hosts, a few links, one kind
+//! of program and one kind of fault, so that the two meet again and again. They have a third as many
+//! steps: what they do not meet soon they do not meet later. The kinds take turns, so that a few
+//! seeds hold all of them.
 
 use dat_tests::laws::rng::Rng;
 use mlx5_model::OpenFact;
@@ -47,6 +48,9 @@ pub enum Program {
     Receives,
     /// Windows and registrations, and what is done with their keys.
     Keys,
+    /// Small Event Dispatchers that several Endpoints share. Nobody looks at them for a while, and
+    /// meanwhile they are resized, and Endpoints are reset and freed.
+    Queues,
 }
 
 /// Each kind with its usual weight.
@@ -83,7 +87,7 @@ const TRANSFERS: &[(Draw, usize)] = &[
     (Draw::Receive, 60),
     (Draw::Connect, 20),
     (Draw::Wait, 6),
-    (Draw::Fault, 30),
+    (Draw::Fault, 60),
 ];
 
 const CONNECTIONS: &[(Draw, usize)] = &[
@@ -99,14 +103,14 @@ const CONNECTIONS: &[(Draw, usize)] = &[
 ];
 
 const RECEIVES: &[(Draw, usize)] = &[
-    (Draw::Send, 300),
+    (Draw::Send, 600),
     (Draw::Immediate, 60),
     (Draw::Write, 20),
-    (Draw::Receive, 30),
+    (Draw::Receive, 20),
     (Draw::Connect, 60),
     (Draw::Disconnect, 5),
     (Draw::Free, 15),
-    (Draw::Fault, 30),
+    (Draw::Fault, 60),
 ];
 
 const KEYS: &[(Draw, usize)] = &[
@@ -119,20 +123,42 @@ const KEYS: &[(Draw, usize)] = &[
     (Draw::Disconnect, 30),
     (Draw::Free, 10),
     (Draw::Grant, 120),
-    (Draw::Revoke, 20),
+    (Draw::Revoke, 60),
     (Draw::Fault, 10),
 ];
 
+const QUEUES: &[(Draw, usize)] = &[
+    (Draw::Send, 200),
+    (Draw::Immediate, 30),
+    (Draw::Write, 150),
+    (Draw::Read, 50),
+    (Draw::Receive, 40),
+    (Draw::Connect, 60),
+    (Draw::Disconnect, 40),
+    (Draw::Free, 30),
+    (Draw::Resize, 80),
+    (Draw::Fault, 150),
+];
+
 impl Program {
-    /// All, as often as each is chosen.
-    pub const ALL: [Self; 6] = [
-        Self::Everything,
+    /// The turn of each.
+    const TURNS: [Self; 10] = [
         Self::Everything,
         Self::Transfers,
+        Self::Queues,
+        Self::Receives,
+        Self::Everything,
         Self::Connections,
+        Self::Queues,
+        Self::Everything,
         Self::Receives,
         Self::Keys,
     ];
+
+    /// What a seed is about.
+    pub(crate) const fn of(seed: u64) -> Self {
+        Self::TURNS[(seed % Self::TURNS.len() as u64) as usize]
+    }
 
     /// Kinds of fault that a narrow world has one of.
     pub(crate) const fn faults(self) -> &'static [Kind] {
@@ -140,9 +166,15 @@ impl Program {
             Self::Everything => &[],
             Self::Transfers => &[Kind::Frames, Kind::Frames, Kind::Frames, Kind::Reordering],
             Self::Connections => &[Kind::Mads, Kind::Mads, Kind::Neighbours, Kind::Pause],
-            Self::Receives => &[Kind::Neglect],
+            Self::Receives | Self::Queues => &[Kind::Neglect],
             Self::Keys => &[Kind::Neglect, Kind::Frames, Kind::Reopen],
         }
+    }
+
+    /// Some consumers reset an Endpoint as soon as its connection has ended: what waits of it is of
+    /// an earlier connection.
+    pub(crate) const fn resets(self) -> bool {
+        matches!(self, Self::Keys | Self::Queues)
     }
 
     /// Bytes of a message at most, and requests outstanding at most.
@@ -150,6 +182,7 @@ impl Program {
         match self {
             Self::Transfers => &[(1024, 16), (4096, 12), (16384, 4)],
             Self::Receives => &[(256, 16), (256, 4)],
+            Self::Queues => &[(256, 4), (256, 8)],
             Self::Everything | Self::Connections | Self::Keys => {
                 &[(256, 16), (256, 4), (1024, 16), (4096, 12), (16384, 4)]
             }
@@ -165,7 +198,7 @@ impl Program {
     /// What the devices of a narrow world differ in more often than not.
     pub(crate) const fn facts(self) -> &'static [OpenFact] {
         match self {
-            Self::Everything | Self::Transfers | Self::Receives => &[],
+            Self::Everything | Self::Transfers | Self::Receives | Self::Queues => &[],
             Self::Connections => &[OpenFact::EqeOrder],
             Self::Keys => &[OpenFact::EqeOrder, OpenFact::KeyIndex],
         }
@@ -176,7 +209,7 @@ impl Program {
         match self {
             Self::Everything => &[],
             Self::Connections => &[1, 1, 2],
-            Self::Receives => &[2, 3],
+            Self::Receives | Self::Queues => &[2, 3],
             Self::Transfers | Self::Keys => &[1, 2],
         }
     }
@@ -187,8 +220,14 @@ impl Program {
         match self {
             Self::Everything => &[US, 3 * US, 10 * US, 40 * US],
             Self::Transfers | Self::Connections => &[40 * US, MS, 20 * MS],
-            Self::Receives | Self::Keys => &[10 * US, 100 * US, MS],
+            Self::Receives => &[3 * US, 10 * US, 40 * US],
+            Self::Keys | Self::Queues => &[10 * US, 40 * US, 200 * US],
         }
+    }
+
+    /// The steps of a burst are about one end more often than not.
+    pub(crate) const fn stays(self) -> bool {
+        matches!(self, Self::Keys | Self::Queues)
     }
 
     /// Weights of a seed: it leaves some kinds of step out and prefers others.
@@ -199,6 +238,7 @@ impl Program {
             Self::Connections => (CONNECTIONS, &[1, 4, 4, 12]),
             Self::Receives => (RECEIVES, &[1, 4, 4, 12]),
             Self::Keys => (KEYS, &[1, 4, 4, 12]),
+            Self::Queues => (QUEUES, &[1, 4, 4, 12]),
         };
         let scaled = usual.iter().map(|&(draw, weight)| {
             let needed = matches!(draw, Draw::Connect | Draw::Receive | Draw::Fault);

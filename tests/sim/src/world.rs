@@ -197,6 +197,8 @@ pub enum Timer {
     Plug(usize),
     /// A host looks at all of its Event Dispatchers again.
     Attend(usize),
+    /// The consumer resets an Endpoint whose connection has ended.
+    Reset(usize, usize),
     /// The consumer closes an adapter whose device is lost.
     Recover(usize),
 }
