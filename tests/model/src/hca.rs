@@ -171,6 +171,8 @@ impl Hca {
         if self.regs.dead() {
             return None;
         }
+        // Before commands, which may change the queues.
+        objects::ring_begun(self, None);
         let link = self.step_link();
         let commands = engine::step(self);
         let objects = objects::step(self);

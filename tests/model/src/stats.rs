@@ -40,6 +40,10 @@ pub struct Stats {
     pub mmio_stores: u64,
     /// Bytes stored into BlueFlame registers beyond the 8-byte doorbell.
     pub bf_bytes: u64,
+    /// WQEs executed from a BlueFlame buffer instead of the ring.
+    pub bf_wqes: u64,
+    /// Of these, those whose ring had other bytes at that moment.
+    pub bf_differs: u64,
     /// Send doorbells rung.
     pub sq_doorbells: u64,
     /// CQ arm doorbells.

@@ -122,6 +122,9 @@ facts! {
     BfSize "log-bf-reg-size" ["profile" 0, "8" 8, "9" 9, "10" 10, "none" 0]
         "Size of a BlueFlame register, and whether there is one.",
         "mlx5_ifc.h; the cards named say 9";
+    BfData "bf-data" ["used" 0, "ignored" 1]
+        "Whether a WQE that comes whole through BlueFlame is executed from there.",
+        "Linux core/wc.c tries it; a device that takes the doorbell and fetches is correct, too";
     RoceVersion "roce-version" ["profile" 0, "1" 1, "4" 4, "5" 5]
         "RoCE versions: bit 0 version 1, bit 2 version 2.",
         "a ConnectX-6 Dx says 5; early firmware of ConnectX-4 without version 2 is not excluded";

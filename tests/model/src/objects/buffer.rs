@@ -4,6 +4,9 @@ use crate::bus::{Bus, Wrote};
 use crate::host::DmaError;
 use crate::queue_memory::QueueMemory;
 
+/// Fills the bytes from a byte of the ring on: [`read`] or [`peek`].
+pub(crate) type Reader = fn(&mut Bus, &QueueMemory, u64, &mut [u8]) -> Result<(), DmaError>;
+
 /// Fills `out` from byte `at` of the ring on.
 pub(crate) fn read(
     bus: &mut Bus,
@@ -11,14 +14,34 @@ pub(crate) fn read(
     at: u64,
     out: &mut [u8],
 ) -> Result<(), DmaError> {
+    by_pieces(ring, at, out, |iova, piece| {
+        bus.read(iova, piece)?;
+        if bus.writes_queues { bus.write(Wrote::Other, iova, piece) } else { Ok(()) }
+    })
+}
+
+/// The same, without the books: the device does not read.
+pub(crate) fn peek(
+    bus: &mut Bus,
+    ring: &QueueMemory,
+    at: u64,
+    out: &mut [u8],
+) -> Result<(), DmaError> {
+    let memory = bus.memory().ok_or(DmaError::BusMasterOff)?;
+    by_pieces(ring, at, out, |iova, piece| memory.read(iova, piece))
+}
+
+fn by_pieces(
+    ring: &QueueMemory,
+    at: u64,
+    out: &mut [u8],
+    mut fill: impl FnMut(u64, &mut [u8]) -> Result<(), DmaError>,
+) -> Result<(), DmaError> {
     let mut done = 0;
     while done < out.len() {
         let (iova, room) = ring.at(at + done as u64).ok_or(DmaError::Refused(0))?;
         let n = (out.len() - done).min(usize::try_from(room).unwrap_or(usize::MAX));
-        bus.read(iova, &mut out[done..done + n])?;
-        if bus.writes_queues {
-            bus.write(Wrote::Other, iova, &out[done..done + n])?;
-        }
+        fill(iova, &mut out[done..done + n])?;
         done += n;
     }
     Ok(())

@@ -1,9 +1,11 @@
 //! Doorbells in a UAR page: send queues (BlueFlame registers) and CQ arm.
 //!
-//! Only the first eight bytes of a BlueFlame register count, and of those only the queue's number:
-//! work requests are fetched from the ring, as far as the doorbell record says. A doorbell on a
-//! page that is not the queue's is a complaint and without effect.
+//! A doorbell is the first eight bytes of a buffer, and of those only the queue's number counts:
+//! work requests are fetched from the ring, as far as the doorbell record says. A WQE may come along
+//! with it (`blueflame.rs`). A doorbell on a page that is not the queue's is a complaint and without
+//! effect.
 
+use super::blueflame::Pushed;
 use super::device::Device;
 use super::traffic;
 use crate::eq::Event;
@@ -13,16 +15,29 @@ use crate::ifc::caps::cmd_hca_cap;
 use crate::ifc::qp::qpc;
 use crate::transport::host::QpState;
 
-/// A store of 8 to 64 bytes into a UAR's BlueFlame registers (0x800 and up).
+/// A store of 8 bytes or more into a UAR's BlueFlame registers (0x800 and up).
 pub(crate) fn send_doorbell(hca: &mut Hca, uar: u32, offset: usize, bytes: &[u8]) {
     // Each register is two buffers, of 256 bytes by the usual size; what lies deeper in one is WQE
     // data.
     let log = hca.caps.general(cmd_hca_cap::log_bf_reg_size);
-    let buffer = if (7..=12).contains(&log) { 1 << (log - 1) } else { 0x100 };
-    if !offset.is_multiple_of(buffer) {
+    let size = if (7..=12).contains(&log) { 1 << (log - 1) } else { 0x100 };
+    let at = offset % size;
+    let buffer = (u64::from(uar) << 12) + (offset - at) as u64;
+    let stats = &mut hca.bus.stats;
+    stats.sq_doorbells += u64::from(at == 0);
+    stats.bf_bytes += (bytes.len() as u64).saturating_sub(if at == 0 { 8 } else { 0 });
+    if let Some(mut begun) = hca.objects.blueflame.begun_in(buffer) {
+        if begun.extend(at, bytes) {
+            push(hca, buffer, begun);
+            return;
+        }
+        ring(hca, begun.queue(), None);
+    }
+    if at != 0 {
         return;
     }
-    if bytes.len() > 8 && hca.config.facts.value(OpenFact::BfSize) == Some(0) {
+    let none = hca.config.facts.value(OpenFact::BfSize) == Some(0);
+    if bytes.len() > 8 && none {
         let n = bytes.len();
         hca.bus.complain(format!("store of {n} bytes on UAR {uar:#x}: there is no BlueFlame"));
     }
@@ -43,15 +58,52 @@ pub(crate) fn send_doorbell(hca: &mut Hca, uar: u32, offset: usize, bytes: &[u8]
         hca.bus.complain(format!("queue {number:#x} rung on UAR {uar:#x}, created with {page:#x}"));
         return;
     }
+    ring_begun(hca, Some(number));
+    let pushed = Pushed::begin(bytes, size).filter(|_| !none);
+    if hca.objects.blueflame.repeats(buffer, size as u64, pushed.as_ref()) {
+        hca.bus.complain(format!(
+            "queue {number:#x}: two WQEs in a row through the BlueFlame buffer at {offset:#x} of \
+             UAR {uar:#x}: a register's two buffers take turns"
+        ));
+    }
+    match pushed.filter(|_| !hca.config.facts.on(OpenFact::BfData)) {
+        Some(pushed) => push(hca, buffer, pushed),
+        None => ring(hca, number, None),
+    }
+}
+
+/// Blocks of a WQE have come: the queue runs when they are all there.
+fn push(hca: &mut Hca, buffer: u64, pushed: Pushed) {
+    if pushed.is_whole() {
+        ring(hca, pushed.queue(), Some(pushed));
+    } else {
+        hca.objects.blueflame.keep(buffer, pushed);
+    }
+}
+
+/// Takes WQEs of which only the first blocks came, of that queue or of all, as doorbells.
+pub(crate) fn ring_begun(hca: &mut Hca, queue: Option<u32>) {
+    while let Some(number) = hca.objects.blueflame.give_up(queue) {
+        ring(hca, number, None);
+    }
+}
+
+/// Runs a queue whose doorbell rang, and with which a WQE may have come.
+fn ring(hca: &mut Hca, number: u32, pushed: Option<Pushed>) {
     let Some(qp) = hca.objects.qps.get_mut(&number) else {
-        Device::of(hca).run_sq(number);
+        Device::of(hca).run_sq(number, pushed);
         traffic::fail_doomed(hca);
         return;
     };
     match qp.state {
         QpState::Rts | QpState::Sqer | QpState::Err => {
             qp.rung = true;
+            qp.pushed = pushed.filter(|_| qp.state == QpState::Rts);
             traffic::with_engine(hca, number, |engine, device| engine.on_doorbell(device));
+            // A QP that cannot send yet fetches from the ring when it can.
+            if let Some(qp) = hca.objects.qps.get_mut(&number) {
+                qp.pushed = None;
+            }
         }
         QpState::Reset | QpState::Init | QpState::Rtr => {
             let state = qp.state;

@@ -5,6 +5,7 @@
 //! The data path goes through [`device::Device`], which borrows the tables beside the bus and is
 //! the host of the transport's engines.
 
+mod blueflame;
 mod buffer;
 mod complete;
 mod cq;
@@ -36,7 +37,7 @@ mod wq;
 mod wq_cmd;
 mod wqe;
 
-pub(crate) use doorbell::{cq_arm, send_doorbell};
+pub(crate) use doorbell::{cq_arm, ring_begun, send_doorbell};
 pub(crate) use traffic::{fail, step, write_completions};
 
 use crate::cmd::{Command, Handler, Stage};
@@ -91,6 +92,8 @@ pub(crate) struct Objects {
     flow_counters: flow::Counters,
     /// Multicast groups.
     groups: multicast::Groups,
+    /// BlueFlame registers.
+    blueflame: blueflame::Registers,
     /// Completions on their way.
     late: late::Late,
     /// Frames to send, in order.
@@ -126,6 +129,7 @@ impl Objects {
             tallies: BTreeMap::new(),
             flow_counters: flow::Counters::default(),
             groups: multicast::Groups::default(),
+            blueflame: blueflame::Registers::default(),
             late: late::Late::default(),
             outbox: VecDeque::new(),
             doomed: Vec::new(),

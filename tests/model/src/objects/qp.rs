@@ -4,6 +4,7 @@
 //! (`qp_state.rs`); QUERY_QP gives them back. The engine that speaks the wire stands in the object
 //! and is taken out while it runs. PRM: queue pair context, work queue layout.
 
+use super::blueflame::Pushed;
 use super::buffer;
 use super::wqe::{self, Control, MAX_WQEBBS, WQEBB};
 use crate::bus::Bus;
@@ -46,6 +47,8 @@ pub(crate) struct Qp {
     pub(crate) dbr: u64,
     /// A send doorbell rang since the record was read last.
     pub(crate) rung: bool,
+    /// What came with the doorbell under way, for the first request that it makes the QP fetch.
+    pub(crate) pushed: Option<Pushed>,
     /// Send WQEBBs posted, as the record said last.
     pub(crate) sq_producer: u16,
     /// Receive WQEs posted, as the record said last.
@@ -91,12 +94,14 @@ impl Qp {
     }
 
     /// The send WQE at `index`, or none posted there. The record is read only after a doorbell:
-    /// the counter in the record then says how far to go, whatever the doorbell named.
+    /// the counter in the record then says how far to go, whatever the doorbell named. A WQE that
+    /// came through BlueFlame is taken instead if nothing else is posted.
     pub(crate) fn fetch_send(
         &mut self,
         bus: &mut Bus,
         index: u16,
     ) -> Option<Result<SendWqe, BadWqe>> {
+        let pushed = self.pushed.take();
         let size = self.sq_size();
         if size == 0 {
             return None;
@@ -123,12 +128,18 @@ impl Qp {
             self.sq_producer = index;
             return Some(Err(bad(0, Syndrome::LocalQpOperation)));
         }
-        Some(self.read_send(bus, index, posted))
+        let Some(pushed) = pushed.filter(|pushed| pushed.is_next(index, posted)) else {
+            return Some(self.read_send(bus, index, posted));
+        };
+        let (_, bytes) =
+            pushed.take(bus, "QP", |bus, reader, out| self.read_sq(bus, reader, index, out));
+        Some(self.parse_send(bus, &bytes))
     }
 
     fn read_send(&self, bus: &mut Bus, index: u16, posted: u16) -> Result<SendWqe, BadWqe> {
         let mut head = [0; 16];
-        self.read_sq(bus, index, 0, &mut head).map_err(|()| bad(0, Syndrome::LocalQpOperation))?;
+        self.read_sq(bus, buffer::read, index, &mut head)
+            .map_err(|()| bad(0, Syndrome::LocalQpOperation))?;
         let control = Control::parse(&head);
         let bbs = control.bbs();
         let wrong = if control.ds == 0 {
@@ -151,26 +162,36 @@ impl Qp {
             return Err(BadWqe { syndrome, bbs: bbs.min(posted), opcode: control.opcode });
         }
         let mut bytes = vec![0; usize::from(control.ds) * 16];
-        self.read_sq(bus, index, 0, &mut bytes)
+        self.read_sq(bus, buffer::read, index, &mut bytes)
             .map_err(|()| bad(control.opcode, Syndrome::LocalQpOperation))?;
+        self.parse_send(bus, &bytes)
+    }
+
+    fn parse_send(&self, bus: &mut Bus, bytes: &[u8]) -> Result<SendWqe, BadWqe> {
         bus.stats.wqes += 1;
         let kind = match self.kind {
             QpKind::Ud | QpKind::Gsi => Sends::Datagrams,
             QpKind::XrcInitiator => Sends::Xrc,
             QpKind::Rc | QpKind::Uc | QpKind::XrcTarget | QpKind::RegUmr => Sends::Messages,
         };
-        bus.show(&Seen::Send { kind, bytes: &bytes });
-        wqe::parse_send(&bytes, self.kind)
+        bus.show(&Seen::Send { kind, bytes });
+        wqe::parse_send(bytes, self.kind)
     }
 
     /// Reads the send ring from WQEBB `index` on, wrapping at its end.
-    fn read_sq(&self, bus: &mut Bus, index: u16, at: u64, out: &mut [u8]) -> Result<(), ()> {
+    fn read_sq(
+        &self,
+        bus: &mut Bus,
+        reader: buffer::Reader,
+        index: u16,
+        out: &mut [u8],
+    ) -> Result<(), ()> {
         let ring = u64::from(self.sq_size()) * WQEBB as u64;
-        let mut at = (u64::from(index) * WQEBB as u64 + at) % ring.max(1);
+        let mut at = (u64::from(index) * WQEBB as u64) % ring.max(1);
         let mut done = 0;
         while done < out.len() {
             let n = (out.len() - done).min((ring - at) as usize);
-            buffer::read(bus, &self.ring, self.rq_bytes + at, &mut out[done..done + n])
+            reader(bus, &self.ring, self.rq_bytes + at, &mut out[done..done + n])
                 .map_err(|_| ())?;
             done += n;
             at = 0;

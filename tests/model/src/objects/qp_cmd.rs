@@ -102,6 +102,7 @@ pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(
         receives,
         dbr,
         rung: false,
+        pushed: None,
         sq_producer: 0,
         rq_producer: 0,
         rq_head: 0,

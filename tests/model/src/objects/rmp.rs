@@ -261,7 +261,7 @@ impl Rmp {
         let linked = wq.kind == 0;
         let slot = if linked { self.next } else { wq.head & (wq.size() - 1) as u16 };
         let mut entry = vec![0; 1 << wq.log_stride];
-        let read = wq.read(bus, slot, 0, &mut entry);
+        let read = wq.read(bus, slot, &mut entry);
         if read.is_ok() {
             bus.show(&Seen::Shared { linked, bytes: &entry });
         }

@@ -7,6 +7,7 @@
 //! striding receive queues.
 
 use super::Outgoing;
+use super::blueflame::Pushed;
 use super::cqe::{Cqe, CqeOpcode};
 use super::device::{Device, Owner};
 use super::ethernet::{EthSegment, Headers};
@@ -14,6 +15,7 @@ use super::lso;
 use super::rss::Hash;
 use super::wq::Wq;
 use super::wqe::{self, Control, MAX_WQEBBS};
+use crate::bus::Bus;
 use crate::eq::{Event, kind};
 use crate::ifc::counters::query_q_counter_out;
 use crate::transport::host::{Payload, Syndrome, UmrWqe};
@@ -92,9 +94,46 @@ pub(crate) struct Rq {
     pub(crate) context: Vec<u8>,
 }
 
+impl Sq {
+    /// Fetches the WQE at `index` from the ring, of which `posted` blocks are posted. A queue in
+    /// error only looks at what it flushes.
+    fn fetch(
+        &self,
+        bus: &mut Bus,
+        sqn: u32,
+        index: u16,
+        posted: u16,
+    ) -> (Control, Result<Vec<u8>, Syndrome>) {
+        let mut head = [0; 16];
+        let read = self.wq.read(bus, index, &mut head);
+        let control = Control::parse(&head);
+        if self.state == WqState::Err {
+            return (control, Err(Syndrome::Flushed));
+        }
+        if read.is_err() {
+            return (control, Err(Syndrome::LocalQpOperation));
+        }
+        let wrong = control.ds == 0
+            || control.bbs() > posted
+            || control.bbs() > MAX_WQEBBS
+            || control.index != index
+            || control.qpn != sqn;
+        if wrong {
+            bus.complain(format!(
+                "SQ {sqn:#x}: WQE at {index:#x} does not fit its slot (control {head:02x?})"
+            ));
+            return (control, Err(Syndrome::LocalQpOperation));
+        }
+        let mut bytes = vec![0; usize::from(control.ds) * 16];
+        let read = self.wq.read(bus, index, &mut bytes);
+        (control, read.map(|()| bytes).map_err(|()| Syndrome::LocalQpOperation))
+    }
+}
+
 impl Device<'_> {
-    /// Runs a send queue up to its doorbell record.
-    pub(crate) fn run_sq(&mut self, sqn: u32) {
+    /// Runs a send queue up to its doorbell record. A WQE that came through BlueFlame is taken from
+    /// there if nothing else is posted.
+    pub(crate) fn run_sq(&mut self, sqn: u32, mut pushed: Option<Pushed>) {
         let Some(sq) = self.objects.sqs.get_mut(&sqn) else {
             return;
         };
@@ -108,48 +147,33 @@ impl Device<'_> {
         while let Some(sq) = self.objects.sqs.get(&sqn)
             && sq.wq.head != sq.wq.producer
         {
-            self.one_send(sqn);
+            self.one_send(sqn, pushed.take());
         }
     }
 
-    fn one_send(&mut self, sqn: u32) {
+    fn one_send(&mut self, sqn: u32, pushed: Option<Pushed>) {
         let Some(sq) = self.objects.sqs.get(&sqn) else {
             return;
         };
         let index = sq.wq.head;
         let posted = sq.wq.producer.wrapping_sub(index);
         let failed = sq.state == WqState::Err;
-        let mut head = [0; 16];
-        let read = sq.wq.read(self.bus, index, 0, &mut head);
-        let control = Control::parse(&head);
+        let pushed = pushed.filter(|pushed| !failed && pushed.is_next(index, posted));
+        let (control, fetched) = match pushed {
+            Some(pushed) => {
+                let (control, bytes) = pushed.take(self.bus, "SQ", |bus, reader, out| {
+                    sq.wq.read_by(bus, reader, index, out)
+                });
+                (control, Ok(bytes))
+            }
+            None => sq.fetch(self.bus, sqn, index, posted),
+        };
         let bbs = control.bbs();
         let owner = Owner { qpn: sqn, pd: sq.wq.pd, rlky: sq.rlky };
-        let result = if failed {
-            Err(Syndrome::Flushed)
-        } else if read.is_err() {
-            Err(Syndrome::LocalQpOperation)
-        } else {
-            let wrong = control.ds == 0
-                || bbs > posted
-                || bbs > MAX_WQEBBS
-                || control.index != index
-                || control.qpn != sqn;
-            if wrong {
-                self.bus.complain(format!(
-                    "SQ {sqn:#x}: WQE at {index:#x} does not fit its slot (control {head:02x?})"
-                ));
-                Err(Syndrome::LocalQpOperation)
-            } else {
-                let mut bytes = vec![0; usize::from(control.ds) * 16];
-                sq.wq
-                    .read(self.bus, index, 0, &mut bytes)
-                    .map_err(|()| Syndrome::LocalQpOperation)
-                    .and_then(|()| {
-                        self.bus.show(&Seen::Send { kind: Sends::Frames, bytes: &bytes });
-                        self.execute(sqn, owner, &control, &bytes)
-                    })
-            }
-        };
+        let result = fetched.and_then(|bytes| {
+            self.bus.show(&Seen::Send { kind: Sends::Frames, bytes: &bytes });
+            self.execute(sqn, owner, &control, &bytes)
+        });
         self.bus.stats.wqes += 1;
         let Some(sq) = self.objects.sqs.get_mut(&sqn) else {
             return;
@@ -287,7 +311,7 @@ impl Device<'_> {
         let index = rq.wq.head;
         rq.wq.head = index.wrapping_add(1);
         let mut entry = vec![0; 1 << rq.wq.log_stride];
-        let read = rq.wq.read(self.bus, index, 0, &mut entry);
+        let read = rq.wq.read(self.bus, index, &mut entry);
         let (cqn, user_index) = (rq.cqn, rq.user_index);
         let owner = Owner { qpn: rqn, pd: rq.wq.pd, rlky: rq.rlky };
         let keep_vlan = rq.keep_vlan;
@@ -353,7 +377,7 @@ impl Device<'_> {
     pub(crate) fn fail_sq(&mut self, sqn: u32) {
         if let Some(sq) = self.objects.sqs.get_mut(&sqn) {
             sq.state = WqState::Err;
-            self.run_sq(sqn);
+            self.run_sq(sqn, None);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Tests of the objects over a plain memory, command by command and store by store.
 
+mod blueflame;
 mod cq;
 mod ethernet;
 mod facts;

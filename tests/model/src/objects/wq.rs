@@ -134,20 +134,25 @@ impl Wq {
         Ok(())
     }
 
-    /// Reads entry `index` from byte `at` on, wrapping at the ring's end.
-    pub(crate) fn read(
+    /// Reads entry `index`, wrapping at the ring's end.
+    pub(crate) fn read(&self, bus: &mut Bus, index: u16, out: &mut [u8]) -> Result<(), ()> {
+        self.read_by(bus, buffer::read, index, out)
+    }
+
+    /// The same, by DMA or without the books.
+    pub(crate) fn read_by(
         &self,
         bus: &mut Bus,
+        reader: buffer::Reader,
         index: u16,
-        at: u64,
         out: &mut [u8],
     ) -> Result<(), ()> {
         let ring = 1u64 << (self.log_size + self.log_stride);
-        let mut at = ((u64::from(index) << self.log_stride) + at) & (ring - 1);
+        let mut at = (u64::from(index) << self.log_stride) & (ring - 1);
         let mut done = 0;
         while done < out.len() {
             let n = (out.len() - done).min((ring - at) as usize);
-            buffer::read(bus, &self.ring, at, &mut out[done..done + n]).map_err(|_| ())?;
+            reader(bus, &self.ring, at, &mut out[done..done + n]).map_err(|_| ())?;
             done += n;
             at = 0;
         }

@@ -86,10 +86,6 @@ impl Hca {
                 objects::cq_arm(self, uar, first, cqn & 0xff_ffff);
             }
             (BLUEFLAME..=0xfff, 8..) if bytes.len().is_multiple_of(8) => {
-                // The first 8 bytes of a BlueFlame buffer are the doorbell itself.
-                let doorbell = at.is_multiple_of(0x100);
-                self.bus.stats.sq_doorbells += u64::from(doorbell);
-                self.bus.stats.bf_bytes += bytes.len() as u64 - if doorbell { 8 } else { 0 };
                 objects::send_doorbell(self, uar, at, bytes);
             }
             (CQ_ARM | BLUEFLAME..=0xfff, 4) if at.is_multiple_of(8) => {

@@ -65,6 +65,8 @@ impl FunctionReport {
             "mmio_stores": s.mmio_stores,
             "command_doorbells": s.command_doorbells,
             "sq_doorbells": s.sq_doorbells,
+            "bf_wqes": s.bf_wqes,
+            "bf_differs": s.bf_differs,
             "cq_arms": s.cq_arms,
             "eq_doorbells": s.eq_doorbells,
             "dma_reads": s.dma_reads,

@@ -49,7 +49,7 @@ const OTHER_PAGE: u64 = SQ_PAGE;
 const OTHER_DBR: u64 = QP_DBR + 0x100;
 
 /// Two queue pairs of one device, connected to each other over its own MAC.
-fn pair() -> (Rig, u32, u32) {
+pub(super) fn pair() -> (Rig, u32, u32) {
     let mut rig = Rig::new();
     let mac = rig.hca.vport.mac;
     let mut input = vec![0; 48];
@@ -102,7 +102,7 @@ fn post(rig: &mut Rig, qpn: u32, index: u16, opcode: u8, imm: u32, body: &[Vec<u
     rig.hca.step(0);
 }
 
-fn raddr(va: u64, rkey: u32) -> Vec<u8> {
+pub(super) fn raddr(va: u64, rkey: u32) -> Vec<u8> {
     [va.to_be_bytes().to_vec(), rkey.to_be_bytes().to_vec(), vec![0; 4]].concat()
 }
 
