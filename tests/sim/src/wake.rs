@@ -90,7 +90,12 @@ impl Sim<'_> {
         if adapter.ia.cno_trigger(cno).is_ok() {
             return self.reap(host);
         }
+        let calls = self.calls;
         self.answer(host)?;
+        // Its calls have taken time, in which events came: their interrupt is due.
+        if self.calls != calls {
+            return Ok(());
+        }
         // Beside its driver a device may have written an event just now, and announces it later.
         if self.hosts[host].dirty || self.ill(host) || self.shape.beside[host] {
             return Ok(());
