@@ -127,7 +127,7 @@ fn a_wqe_longer_than_the_buffer_is_fetched() {
 }
 
 #[test]
-fn a_copy_that_differs_is_executed_and_told() {
+fn a_copy_that_differs_is_executed_and_reported() {
     // Torn: the second block is of an older WQE. Stale: the buffer has what the ring had before.
     for (text, at) in [(long(2), 96), ("to be replaced".into(), 36)] {
         let mut post = Post::new("");
