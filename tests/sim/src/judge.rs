@@ -542,6 +542,11 @@ impl Sim<'_> {
         } else if ready {
             let end = &mut self.links[l].ends[side];
             (end.phase, end.conn) = (Phase::Accepting, Some(conn));
+            // What an earlier acceptance of the same request posted has ended with it.
+            let conn = &mut self.links[l].conns[conn];
+            conn.messages[side].clear();
+            (conn.begun[side], conn.leaving[side]) = (None, None);
+            (conn.flushed[side], conn.doomed) = (false, false);
             return Ok(());
         }
         self.links[l].conns[conn].rejected = true;
