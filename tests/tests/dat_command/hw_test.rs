@@ -300,6 +300,7 @@ const UNSEEN: &[(&str, &str, &str)] = &[
         "whether a request waits shows in its time only, and nothing says when it was due",
     ),
     ("umr-entry-bits", "", "the driver always sets the bits"),
+    ("bf-data", "", "what comes with a doorbell is the same as what the device would fetch"),
     (
         "queue-writes",
         "",

@@ -229,7 +229,7 @@ fn asked<H: Host>(
     let firmware_pages = driver.device().firmware_pages();
     let congestion = driver.congestion();
     let doorbells = match (host.blocks(), driver.writes_whole_requests()) {
-        (Blocks::Words, _) => "8 bytes: this CPU has no store of 64 bytes (MOVDIR64B)",
+        (Blocks::Words, _) => "8 bytes: the host has no store of 64 bytes (MOVDIR64B)",
         (_, false) => "8 bytes: the device has no BlueFlame",
         (Blocks::Combined, true) => "whole requests, write-combined",
         (Blocks::Whole, true) => "whole requests, 64 bytes at once",

@@ -284,12 +284,9 @@ impl Bar for VfioUser {
         self.write(offset, &value.to_ne_bytes());
     }
     fn write_block(&self, offset: usize, block: &[u64; 8]) {
-        // One message, as the device sees one store.
-        let mut bytes = [0; 64];
-        for (to, word) in bytes.as_chunks_mut().0.iter_mut().zip(block) {
-            *to = word.to_ne_bytes();
+        for (at, word) in (offset..).step_by(8).zip(block) {
+            self.write64(at, *word);
         }
-        self.write(offset, &bytes);
     }
 }
 
@@ -299,7 +296,8 @@ impl Host for VfioUser {
     host_over_memory!();
 
     fn blocks(&self) -> Blocks {
-        Blocks::Whole
+        // A doorbell is a message, and the server reads the request from memory that it maps.
+        Blocks::Words
     }
     fn config_space(&self) -> Result<ConfigSpace, Error> {
         self.iommu.config_space()
