@@ -25,6 +25,8 @@ pub(crate) struct Pages {
     creates: u32,
     /// Requests that wait for the commands in flight.
     held: Vec<Event>,
+    /// Takes in a row that brought nothing.
+    empty: u32,
 }
 
 /// What becomes of a command for which the firmware lacks pages.
@@ -40,6 +42,9 @@ pub(crate) enum Shortage {
 
 /// Commands that make the firmware's tables grow: CREATE_MKEY, CREATE_CQ, CREATE_QP, CREATE_RMP.
 const CREATES: [u16; 4] = [0x200, 0x400, 0x500, 0x90c];
+/// Takes in a row that bring nothing at most. Linux gives up after 5 s of them, and works with the
+/// cards it knows.
+const EMPTY: u32 = 4;
 /// Pages asked for at a shortage.
 const GROWTH: i32 = 16;
 
@@ -265,8 +270,9 @@ fn take(hca: &mut Hca, count: usize, output: &mut [u8]) -> Result<(), Refusal> {
     }
     let mut number = count.min(spare as usize).min(room);
     if hca.config.hardware_like && number != 0 {
-        number =
-            if hca.bus.rng.random_bool(0.3) { 0 } else { hca.bus.rng.random_range(1..=number) };
+        let nothing = hca.bus.rng.random_bool(0.3) && hca.pages.empty < EMPTY;
+        number = if nothing { 0 } else { hca.bus.rng.random_range(1..=number) };
+        hca.pages.empty = if nothing { hca.pages.empty + 1 } else { 0 };
     }
     let back: Vec<u64> = hca.pages.owned.iter().rev().take(number).copied().collect();
     for (page, to) in back.iter().zip(output[manage_pages_out::BYTES..].chunks_exact_mut(8)) {

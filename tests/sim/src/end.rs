@@ -74,7 +74,7 @@ impl Sim<'_> {
         patience: Nanos,
         mut missing: impl FnMut(&mut Self) -> Result<Option<String>, Violation>,
     ) -> Check {
-        let limit = self.now() + patience;
+        let mut limit = self.now() + patience;
         let mut step = 10_000;
         loop {
             let Some(left) = missing(self)? else { return Ok(()) };
@@ -83,6 +83,8 @@ impl Sim<'_> {
             }
             let end = self.now() + step;
             self.run_until(end)?;
+            // A call of one host keeps all others waiting.
+            limit += self.now() - end;
             step = (step * 2).min(20 * MS);
         }
     }

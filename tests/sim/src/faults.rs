@@ -243,7 +243,7 @@ pub fn draw(kind: Kind, rng: &mut Rng, hosts: usize) -> Fault {
         Kind::Pages => What::Pages(rng.of(&[1, 8, 64, -1, -8])),
         Kind::Pause => What::Pause(rng.of(&[50 * US, MS, 20 * MS, 300 * MS])),
         Kind::Neglect => {
-            What::Neglect(rng.below(64), rng.of(&[50 * US, 500 * US, 5 * MS, 20 * MS]))
+            What::Neglect(rng.below(64), rng.of(&[50 * US, 200 * US, 500 * US, 5 * MS]))
         }
         Kind::Jump => What::Jump(rng.of(&[100 * US, 10 * MS, 700 * MS, 3 * S])),
         Kind::Reopen => What::Reopen,

@@ -5,7 +5,9 @@
 use std::collections::VecDeque;
 
 use dat_core::cm::Reason;
-use dat_core::{AsyncEvent, Cr, DatReturn, DtoOperation, DtoStatus, Ep, Event, IbOperation};
+use dat_core::{
+    AsyncEvent, Cr, DatReturn, DtoOperation, DtoStatus, Ep, Event, FaultKind, IbOperation,
+};
 use dat_tests::laws::connection_of;
 use mlx5_model::host::Nanos;
 
@@ -58,6 +60,7 @@ impl Kind {
 impl Sim<'_> {
     /// Takes all events of a host, but for those that it does not look at.
     pub fn reap(&mut self, host: usize) -> Check {
+        self.heal();
         self.awake(host)?;
         self.answer(host)?;
         for n in 0..self.hosts[host].streams.len() {
@@ -487,7 +490,7 @@ impl Sim<'_> {
             _ if !hesitates => 0,
             0..4 => 50_000,
             4..8 => 5 * MS,
-            8 => 10 * S,
+            8 | 9 => 10 * S,
             _ => 0,
         };
         let dice = dice >> 19;
@@ -596,7 +599,11 @@ impl Sim<'_> {
         let Some(conn) = end.conn.filter(|_| phase.is_open()) else {
             return violation("connection-event", what);
         };
-        if self.leaving(l, side) == [None; 2] && !self.excused(l, side) {
+        // The failure of a search is reported when the address is wanted next, however late.
+        let ends = &self.links[l].ends;
+        let vain = matches!(event, Event::Unreachable(_))
+            && ends.iter().any(|end| self.hosts[end.host].rough != 0);
+        if self.leaving(l, side) == [None; 2] && !self.excused(l, side) && !vain {
             return violation("broken", format!("{what}: without a reason"));
         }
         if phase == Phase::Connecting && self.fault(host, ep) && !self.ill(host) {
@@ -648,7 +655,8 @@ impl Sim<'_> {
     /// Whether an Endpoint's adapter names a fault of a request or of the queue pair.
     fn fault(&self, host: usize, ep: Ep) -> bool {
         let adapter = self.hosts[host].adapter.as_ref();
-        adapter.is_some_and(|adapter| matches!(adapter.ia.ep_cause(ep), Ok(Some(_))))
+        let cause = adapter.and_then(|adapter| adapter.ia.ep_cause(ep).ok().flatten());
+        cause.is_some_and(|fault| fault.kind != FaultKind::Unreachable)
     }
 
     /// Why a connection ended, as far as its adapter knows.

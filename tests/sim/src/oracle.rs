@@ -209,19 +209,19 @@ impl Grant {
 
 /// Which pieces of memory are free: a bit for each.
 #[derive(Clone, Copy, Debug)]
-pub struct Pieces(u64);
+pub struct Pieces(u128);
 
 impl Pieces {
     /// So many, all free.
     #[must_use]
     pub const fn new(count: usize) -> Self {
-        Self(u64::MAX >> (64 - count))
+        Self(u128::MAX >> (128 - count))
     }
 
     /// Takes the first free one.
     pub fn take(&mut self) -> Option<usize> {
         let first = self.0.trailing_zeros();
-        (first < 64).then(|| {
+        (first < u128::BITS).then(|| {
             self.0 &= self.0 - 1;
             first as usize
         })

@@ -80,15 +80,21 @@ impl Sim<'_> {
     /// Gives an Event Dispatcher another length, with whatever is in it.
     fn resize(&mut self, l: usize, side: usize, which: usize, times: u32) -> Check {
         let end = &self.links[l].ends[side];
-        let (host, length, Some(evds)) = (end.host, end.lengths[which], end.evds) else {
-            return Ok(());
-        };
+        let (host, Some(evds)) = (end.host, end.evds) else { return Ok(()) };
+        // Nobody looks at it, so it fills up: this is the one to be made longer.
+        let full = evds.iter().position(|evd| self.hosts[host].neglected == Some(*evd));
+        let which = full.unwrap_or(which);
         self.awake(host)?;
+        let length = self.links[l].ends[side].lengths[which];
         let Some(adapter) = self.adapter(host) else { return Ok(()) };
+        let left = adapter.ia.evd_more(evds[which]).unwrap_or(0);
         let done = adapter.ia.evd_resize(evds[which], length * times);
         self.say(
             host,
-            format_args!("link {l}: Event Dispatcher {which}: {} events", length * times),
+            format_args!(
+                "link {l}: Event Dispatcher {which}: {} events, {left} in it",
+                length * times
+            ),
         );
         self.call(host, "evd_resize", done).map(drop)
     }
@@ -218,7 +224,8 @@ impl Sim<'_> {
         self.awake(host)?;
         let end = &self.links[l].ends[side];
         let (phase, conn) = (end.phase, end.conn);
-        if !phase.is_open() {
+        // One that drains goes on draining.
+        if !phase.is_open() || graceful && phase == Phase::Ending {
             return Ok(());
         }
         if let Some(conn) = conn.filter(|_| graceful && phase == Phase::Up) {

@@ -6,12 +6,13 @@
 use std::fmt;
 
 use dat_tests::laws::rng::Rng;
+use dat_tests::session::line::attribute;
 use mlx5_model::host::Nanos;
 use mlx5_model::{Facts, OpenFact};
 
-use crate::faults::{self, CATALOGUE, Fault, Kind, MS, S, US};
+use crate::faults::{self, CATALOGUE, Fault, Kind, MS, S, US, What};
 use crate::weights::{Draw, Program};
-use crate::world::SHARED;
+use crate::world::{NEARLY, SHARED};
 
 /// Regions of an Endpoint's memory that its peer reaches, each as long as a message.
 pub const PIECES: usize = 8;
@@ -230,9 +231,14 @@ impl Shape {
         // All Endpoints of these hosts take receives from a Shared Receive Queue, if they can.
         let chance = if program == Program::Receives { 100 } else { 25 };
         let pools: Vec<bool> = (0..hosts).map(|_| rng.percent(chance)).collect();
-        // A full one uses its ring again soon, one with few receives runs dry.
-        let full = if program == Program::Receives { 2 * SHARED } else { SHARED };
-        let pool = (0..hosts).map(|_| rng.of(&[full, SHARED / 4])).collect();
+        // A full one uses its ring again soon, one with few receives runs dry and keeps Event
+        // Dispatchers short.
+        let receives: &[usize] = match program {
+            Program::Receives => &[NEARLY, NEARLY, SHARED / 4],
+            Program::Queues => &[SHARED / 4],
+            _ => &[SHARED, SHARED / 4],
+        };
+        let pool = (0..hosts).map(|_| rng.of(receives)).collect();
         let mut links: Vec<Link> = Vec::new();
         let count = if narrow { rng.of(program.links()) } else { hosts + rng.below(hosts + 1) };
         for n in 0..count {
@@ -289,8 +295,8 @@ impl Shape {
         let wakes = (0..hosts).map(|_| rng.of(&wakes)).collect();
         let common = [Common::Nothing, Common::Nothing, Common::Transfers, Common::All];
         let common = match program {
-            Program::Receives => &common[1..3],
-            Program::Queues => &common[1..],
+            Program::Queues => &[Common::Transfers, Common::Transfers, Common::All][..],
+            Program::Receives => &common[..3],
             _ => &common[..],
         };
         let common = (0..hosts).map(|_| rng.of(common)).collect();
@@ -299,7 +305,7 @@ impl Shape {
         let slow =
             rng.percent(if narrow { 20 } else { 10 }) && !faults.contains(&Kind::MutedCommand);
         let slow = slow.then(|| rng.below(hosts));
-        let resets = program.resets() && rng.percent(60);
+        let resets = program.resets() && rng.percent(80);
         let beside = (0..hosts).map(|_| rng.percent(if narrow { 80 } else { 60 })).collect();
         Self {
             seed,
@@ -344,7 +350,7 @@ impl Script {
             let op = Op::Connect { link, side, limit: 60 * S, hasty: None };
             drawn.push(Step { number: drawn.len(), gap: 5 * US, op });
         }
-        let steps = if narrow { steps / 3 } else { steps };
+        let steps = steps / shape.program.share();
         while drawn.len() < steps {
             if rest == 0 {
                 rest = 1 + rng.below(burst);
@@ -361,7 +367,7 @@ impl Script {
             });
             let Some((draw, _)) = found else { continue };
             let (gap, op) = match draw {
-                Draw::Wait => (rng.of(&[50 * US, MS, 20 * MS, 400 * MS]), Op::Wait),
+                Draw::Wait => (rng.of(shape.program.waits()), Op::Wait),
                 Draw::Fault if shape.faults.is_empty() => continue,
                 Draw::Fault => {
                     let kind = rng.of(&shape.faults);
@@ -372,7 +378,10 @@ impl Script {
                     (gap, shape.op(*draw, about, &mut rng))
                 }
             };
-            drawn.push(Step { number: drawn.len(), gap, op });
+            for (n, op) in shape.company(op, &mut rng).into_iter().enumerate() {
+                let gap = if n == 0 { gap } else { 0 };
+                drawn.push(Step { number: drawn.len(), gap, op });
+            }
         }
         Self { shape, steps: drawn }
     }
@@ -400,6 +409,35 @@ impl About {
 }
 
 impl Shape {
+    /// A step of a narrow world, often with what makes it hard: chance alone brings the two
+    /// together too seldom.
+    fn company(&self, op: Op, rng: &mut Rng) -> Vec<Op> {
+        if !rng.percent(self.program.pairs()) {
+            return vec![op];
+        }
+        match op {
+            // A window is taken back while its bind is under way.
+            Op::Grant { link, side, slot, .. } => vec![op, Op::Revoke { link, side, slot }],
+            // A long message is under way when a response is repeated.
+            Op::Post { link, side, request: Request::Read { .. }, .. } => {
+                let request = Request::Send { len: self.links[link].longest };
+                vec![op, Op::Post { link, side, request, count: 1, flags: 0 }]
+            }
+            // One of its own messages is lost.
+            Op::Connect { link, side, .. } if self.faults.contains(&Kind::Mads) => {
+                let fault = faults::draw(Kind::Mads, rng, self.hosts);
+                let sender = match fault.what {
+                    What::Mads(attribute::REQ | attribute::RTU, ..) => side,
+                    What::Mads(attribute::REP | attribute::REJ, ..) => 1 - side,
+                    _ => rng.below(2),
+                };
+                let host = self.links[link].hosts[sender];
+                vec![Op::Fault(Fault { host, ..fault }), op]
+            }
+            op => vec![op],
+        }
+    }
+
     fn op(&self, draw: Draw, about: About, rng: &mut Rng) -> Op {
         let About { link, side, slot } = about;
         let Link { longest, depth, .. } = self.links[link];
@@ -448,7 +486,7 @@ impl Shape {
                 let side = if narrow { link & 1 } else { side };
                 Op::Connect { link, side, limit, hasty }
             }
-            Draw::Disconnect => Op::Disconnect { link, side, graceful: rng.percent(50) },
+            Draw::Disconnect => Op::Disconnect { link, side, graceful: rng.percent(70) },
             Draw::Free => Op::Free { link, side },
             Draw::Grant => {
                 let window = rng.percent(70);
@@ -457,7 +495,7 @@ impl Shape {
             Draw::Revoke => Op::Revoke { link, side, slot },
             Draw::Status => Op::Status { link, side },
             Draw::Resize => {
-                Op::Resize { link, side, which: rng.below(3), times: 1 + rng.below(4) as u32 }
+                Op::Resize { link, side, which: rng.below(3), times: rng.of(&[1, 1, 1, 2]) }
             }
             Draw::Datagram => {
                 let from = rng.below(self.hosts);

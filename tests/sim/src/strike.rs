@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use dat_core::Evd;
 use mlx5_model::Verdict;
 use mlx5_model::host::Nanos;
 use mlx5_model::wire::impair::{Fault as Frame, Rates};
@@ -84,6 +85,7 @@ impl Sim<'_> {
             }
             What::Unplug(time, seen) => {
                 known.line.cut(true);
+                known.cable_in = Some(now + time);
                 if *seen {
                     known.slot.hca().set_link(false);
                 }
@@ -127,10 +129,8 @@ impl Sim<'_> {
             What::Pages(count) => known.slot.hca().request_pages(*count),
             What::Pause(time) => known.paused = known.paused.max(now + time),
             What::Neglect(which, time) => {
-                let ends = |stream: &Stream| matches!(stream, Stream::End(..) | Stream::Ends(_));
-                let ends = known.streams.iter().filter(|(_, stream)| ends(stream));
-                let count = ends.clone().count().max(1);
-                let chosen = ends.map(|(evd, _)| *evd).nth(which % count);
+                let chosen = self.neglectable(host, *which);
+                let known = &self.hosts[host];
                 if chosen.is_some() && known.neglected.is_none() && known.adapter.is_some() {
                     self.awake(host)?;
                     (self.hosts[host].neglected, self.hosts[host].dirty) = (chosen, true);
@@ -153,11 +153,7 @@ impl Sim<'_> {
     pub(crate) fn expire(&mut self, timer: Timer) -> Check {
         match timer {
             Timer::Calm(host) => self.soothe(host),
-            Timer::Plug(host) => {
-                self.say(host, format_args!("cable in"));
-                self.hosts[host].line.cut(false);
-                self.hosts[host].slot.hca().set_link(true);
-            }
+            Timer::Plug(host) => self.join(host),
             Timer::Attend(host) => {
                 return self.attend(host);
             }
@@ -176,15 +172,62 @@ impl Sim<'_> {
         Ok(())
     }
 
+    /// An Event Dispatcher of a host for nobody to look at: three of four times one that takes
+    /// completions, which are what stays behind when an Endpoint is reset or a queue resized.
+    fn neglectable(&self, host: usize, which: usize) -> Option<Evd> {
+        let completions = |evd: Evd, stream: Stream| match stream {
+            Stream::Ends(_) => true,
+            Stream::End(l, side, merged) => {
+                merged || self.links[l].ends[side].evds.is_some_and(|evds| evds[2] != evd)
+            }
+            Stream::Requests | Stream::Datagrams | Stream::Asynchronous => false,
+        };
+        let any = |stream| matches!(stream, Stream::End(..) | Stream::Ends(_));
+        let chosen = |&&(evd, stream): &&(Evd, Stream)| {
+            if which & 3 == 0 { any(stream) } else { completions(evd, stream) }
+        };
+        let streams = self.hosts[host].streams.iter().filter(chosen);
+        let count = streams.clone().count().max(1);
+        streams.map(|(evd, _)| *evd).nth(which / 4 % count)
+    }
+
+    /// Ends what is over by now of the faults of the wire: a call may have kept the world waiting.
+    pub(crate) fn heal(&mut self) {
+        let now = self.now();
+        let over = |(time, timer): &(Nanos, Timer)| {
+            *time <= now && matches!(timer, Timer::Calm(_) | Timer::Plug(_))
+        };
+        while let Some(n) = self.timers.iter().position(over) {
+            match self.timers.remove(n).1 {
+                Timer::Plug(host) => self.join(host),
+                Timer::Calm(host) => self.soothe(host),
+                Timer::Attend(_) | Timer::Reset(..) | Timer::Recover(_) => {}
+            }
+        }
+    }
+
     /// Frames of a host are treated well again.
     fn soothe(&mut self, host: usize) {
         let now = self.now();
         self.hosts[host].line.rates(Rates::default());
         let end = self.hosts[host].rates_end.take();
-        // A call kept the world waiting, and a few losses of a thousand went on. A send that waits
-        // for a receive all that time has one count of retries for all its attempts.
+        // A few losses of a thousand went on. A send that waits for a receive all that time has one
+        // count of retries for all its attempts.
         if end.is_some_and(|end| now > end + RETRIES) {
             self.excuse_all(host, "a wire that was at fault for long");
+        }
+    }
+
+    /// The cable of a host is in again.
+    fn join(&mut self, host: usize) {
+        self.say(host, format_args!("cable in"));
+        let now = self.now();
+        let known = &mut self.hosts[host];
+        known.line.cut(false);
+        known.slot.hca().set_link(true);
+        if known.cable_in.take().is_some_and(|end| now > end + SHORT) {
+            known.rough = known.rough.max(now);
+            self.excuse_all(host, "a cable that was out for long");
         }
     }
 
@@ -209,18 +252,18 @@ impl Sim<'_> {
     /// Ends all faults.
     pub fn calm(&mut self) -> Check {
         self.calm = true;
+        let now = self.now();
         for host in 0..self.hosts.len() {
             let known = &mut self.hosts[host];
             known.commands.with(VecDeque::clear);
             known.losses.clear();
             known.line.cut(false);
             known.slot.hca().set_link(true);
-            (known.paused, known.rough) = (0, 0);
+            (known.paused, known.rough) = (0, known.rough.min(now));
             self.soothe(host);
             self.attend(host)?;
         }
         self.timers.retain(|(_, timer)| matches!(timer, Timer::Recover(_)));
-        let now = self.now();
         self.trace.say(now, None, format_args!("faults are over"));
         Ok(())
     }

@@ -96,14 +96,25 @@ impl Sim<'_> {
         if self.calls != calls {
             return Ok(());
         }
-        // Beside its driver a device may have written an event just now, and announces it later.
-        if self.hosts[host].dirty || self.ill(host) || self.shape.beside[host] {
+        // Beside its driver a device may have written an event just now, and announces it later; or
+        // it always announces later.
+        if self.hosts[host].dirty
+            || self.ill(host)
+            || self.shape.beside[host]
+            || !self.is_prompt(host)
+        {
             return Ok(());
         }
         match self.event_left(host) {
             None => Ok(()),
             Some(left) => violation("wake", format!("{left}, and the CNO was not triggered")),
         }
+    }
+
+    /// Whether events of a host's device come with what they are about.
+    fn is_prompt(&self, host: usize) -> bool {
+        let facts = &self.shape.facts[host];
+        facts.setting(OpenFact::EqeOrder) == OpenFact::EqeOrder.settings()[0]
     }
 
     /// A host that nothing wakes sleeps on: nothing may have come for it long ago.
@@ -115,9 +126,9 @@ impl Sim<'_> {
             return Ok(());
         }
         let since = known.left.unwrap_or(*known.unseen.get_or_insert(now));
-        let facts = &self.shape.facts[host];
-        let prompt = facts.setting(OpenFact::EqeOrder) == OpenFact::EqeOrder.settings()[0];
-        if now < since + if prompt { PROMPT } else { LATEST } {
+        let patience = if self.is_prompt(host) { PROMPT } else { LATEST };
+        let known = &mut self.hosts[host];
+        if now < since + patience {
             return Ok(());
         }
         let (seen, left) = (known.left.is_some(), self.event_left(host));

@@ -37,8 +37,10 @@ pub const QKEY: u32 = 0x0123_4567;
 pub const GAP: usize = 64;
 /// Receives of a Shared Receive Queue, and of datagrams, that a host keeps posted.
 pub const SHARED: usize = 24;
+/// Nearly as many as a ring holds: what is not given back yet is met again soon.
+pub const NEARLY: usize = 58;
 /// Pieces of memory for them: completions of an Endpoint that is reset are lost, with their pieces.
-pub const PLACES: usize = 60;
+pub const PLACES: usize = 120;
 /// Bytes of such a receive.
 pub const SHARED_LEN: usize = 1024;
 /// The header of a RoCEv2 packet at most.
@@ -182,10 +184,12 @@ pub struct Host<'s> {
     pub flaky: bool,
     /// Frames of it were lost, late or overtaken.
     pub unordered: bool,
-    /// Frames of it are lost in masses, or its link is down, until then.
+    /// Frames of it are lost in masses, or its link is down, until then; 0 if they never were.
     pub rough: Nanos,
     /// When frames of it are to be treated well again.
     pub rates_end: Option<Nanos>,
+    /// When its cable is to be in again.
+    pub cable_in: Option<Nanos>,
 }
 
 /// What happens by itself at a time.
@@ -326,6 +330,7 @@ impl<'s> Sim<'s> {
             unordered: false,
             rough: 0,
             rates_end: None,
+            cable_in: None,
         });
         let mut hosts: Vec<Host<'s>> = hosts.collect();
         let links = shape.links.iter().enumerate().map(|(l, link)| {

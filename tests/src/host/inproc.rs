@@ -209,19 +209,18 @@ impl Slot {
         }
     }
 
-    /// From now on the device goes on beside the driver: before some of the driver's stores to
-    /// registers it does what is due, as a device does that is not in the same thread.
+    /// From now on the world goes on beside the driver: before some of the driver's stores to
+    /// registers the devices do what is due, as they do that are not in the same thread.
     pub fn run_beside(&self, seed: u64) {
         *lock(&self.beside) = Some(SmallRng::seed_from_u64(seed));
     }
 
     /// A store of the driver's to a register.
     fn store(&self, offset: usize, bytes: &[u8]) {
-        let mut hca = self.hca();
         if lock(&self.beside).as_mut().is_some_and(|rng| rng.random_ratio(1, 4)) {
-            hca.step(self.world.now());
+            self.world.turn_by(TICK);
         }
-        hca.bar_write(offset as u64, bytes);
+        self.hca().bar_write(offset as u64, bytes);
     }
 
     /// The model.
