@@ -23,7 +23,9 @@ pub fn run(data: &[u8]) {
 
 fn again(packet: &Packet) {
     let built = packet.build();
-    let parsed = Packet::parse(&built);
+    // The header before a datagram is as it came, and may say what a packet leaves open: whether it
+    // may come in fragments.
+    let parsed = Packet::parse(&built).map(|other| Packet { grh: packet.grh, ..other });
     assert_eq!(parsed.as_ref(), Ok(packet), "a packet built and parsed again is another");
     assert_eq!(parsed.map(|packet| packet.build()), Ok(built));
 }

@@ -555,7 +555,8 @@ impl Sim<'_> {
         self.links[l].conns[conn].rejected = true;
         self.links[l].conns[conn].excuse.get_or_insert(REJECTED);
         // An end that was left behind lets the next one through.
-        if !ready && self.links[l].ends[side].phase == Phase::Up {
+        let end = &self.links[l].ends[side];
+        if !ready && end.phase == Phase::Up && end.conn < Some(conn) {
             return self.disconnect(l, side, false);
         }
         Ok(())

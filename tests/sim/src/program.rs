@@ -14,6 +14,8 @@ use crate::world::{GAP, PLACES, QUALIFIER, SHARED_LEN, Sim};
 
 /// No flags.
 const NONE: CompletionFlags = CompletionFlags::empty();
+/// A call that takes longer keeps the world waiting.
+const LONG: u64 = 20 * faults::S;
 /// Freed Endpoints that are remembered.
 const REMEMBERED: usize = 16;
 
@@ -24,7 +26,17 @@ impl Sim<'_> {
             let end = self.now() + step.gap;
             self.run_until(end)?;
         }
-        match &step.op {
+        let begin = self.now();
+        self.carry_out(&step.op)?;
+        if self.now() > begin + LONG {
+            // Nobody else ran meanwhile, and limits have passed.
+            (0..self.hosts.len()).for_each(|host| self.excuse_all(host, "a long call"));
+        }
+        Ok(())
+    }
+
+    fn carry_out(&mut self, op: &Op) -> Check {
+        match op {
             Op::Fault(fault) => self.strike(fault),
             Op::Wait => Ok(()),
             Op::Datagram { from, to, len, immediate } => {
