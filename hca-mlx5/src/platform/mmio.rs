@@ -124,7 +124,9 @@ impl MappedBar {
     #[inline]
     pub fn write_block(&self, offset: usize, block: &[u64; 8]) -> bool {
         if !self.has::<[WO<u64>; 8]>(offset) {
-            return self.write_whole(offset, block);
+            // Of a copy, or the block would be put together in memory for the eight stores as well.
+            let block = *block;
+            return self.write_whole(offset, &block);
         }
         // SAFETY: they are there.
         let registers = unsafe { self.register::<[WO<u64>; 8]>(offset) };
@@ -137,6 +139,7 @@ impl MappedBar {
 
     /// One store of 64 bytes. Dropped if blocks are not stored so.
     // Not inline: eight stores are faster where they do as well.
+    #[cold]
     #[inline(never)]
     fn write_whole(&self, offset: usize, block: &[u64; 8]) -> bool {
         // Rotated, a misaligned offset is a huge number.

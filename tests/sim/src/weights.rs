@@ -240,7 +240,7 @@ impl Program {
         }
     }
 
-    /// Times without a step. A consumer hears after seconds of what was lost in vain.
+    /// Times without a step. What is repeated in vain ends after seconds.
     pub(crate) const fn waits(self) -> &'static [Nanos] {
         match self {
             Self::Connections => &[20 * MS, 400 * MS, 10 * S],
