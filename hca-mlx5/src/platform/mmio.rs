@@ -139,7 +139,6 @@ impl MappedBar {
 
     /// One store of 64 bytes. Dropped if blocks are not stored so.
     // Not inline: eight stores are faster where they do as well.
-    #[cold]
     #[inline(never)]
     fn write_whole(&self, offset: usize, block: &[u64; 8]) -> bool {
         // Rotated, a misaligned offset is a huge number.

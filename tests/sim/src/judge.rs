@@ -60,7 +60,7 @@ impl Kind {
 impl Sim<'_> {
     /// Takes all events of a host, but for those that it does not look at.
     pub fn reap(&mut self, host: usize) -> Check {
-        self.heal();
+        self.end_wire_faults()?;
         self.awake(host)?;
         self.answer(host)?;
         for n in 0..self.hosts[host].streams.len() {

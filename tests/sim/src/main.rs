@@ -104,7 +104,7 @@ fn spend(budget: u64, from: u64, ops: usize) -> Result<ExitCode> {
         let outcome = run(&Script::draw(seed, ops), &Options::default())?;
         calls += outcome.calls;
         if let Some(Violation { rule, text }) = outcome.violation {
-            // A line that whoever waits for the end need not read meanwhile.
+            // The parent reads only after the end, and a pipe holds 64 KiB.
             let text: String = text.replace(['\t', '\n'], " ").chars().take(1000).collect();
             println!("found\t{calls}\t{seed}\t{rule}\t{text}");
             return Ok(ExitCode::FAILURE);

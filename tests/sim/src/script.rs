@@ -12,7 +12,7 @@ use mlx5_model::{Facts, OpenFact};
 
 use crate::faults::{self, CATALOGUE, Fault, Kind, MS, S, US, What};
 use crate::weights::{Draw, Program};
-use crate::world::{NEARLY, SHARED};
+use crate::world::{NEARLY_FULL, SHARED};
 
 /// Regions of an Endpoint's memory that its peer reaches, each as long as a message.
 pub const PIECES: usize = 8;
@@ -234,7 +234,7 @@ impl Shape {
         // A full one uses its ring again soon, one with few receives runs dry and keeps Event
         // Dispatchers short.
         let receives: &[usize] = match program {
-            Program::Receives => &[NEARLY, NEARLY, SHARED / 4],
+            Program::Receives => &[NEARLY_FULL, NEARLY_FULL, SHARED / 4],
             Program::Queues => &[SHARED / 4],
             _ => &[SHARED, SHARED / 4],
         };
@@ -378,7 +378,7 @@ impl Script {
                     (gap, shape.op(*draw, about, &mut rng))
                 }
             };
-            for (n, op) in shape.company(op, &mut rng).into_iter().enumerate() {
+            for (n, op) in shape.paired(op, &mut rng).into_iter().enumerate() {
                 let gap = if n == 0 { gap } else { 0 };
                 drawn.push(Step { number: drawn.len(), gap, op });
             }
@@ -411,7 +411,7 @@ impl About {
 impl Shape {
     /// A step of a narrow world, often with what makes it hard: chance alone brings the two
     /// together too seldom.
-    fn company(&self, op: Op, rng: &mut Rng) -> Vec<Op> {
+    fn paired(&self, op: Op, rng: &mut Rng) -> Vec<Op> {
         if !rng.percent(self.program.pairs()) {
             return vec![op];
         }

@@ -129,7 +129,7 @@ impl Sim<'_> {
             What::Pages(count) => known.slot.hca().request_pages(*count),
             What::Pause(time) => known.paused = known.paused.max(now + time),
             What::Neglect(which, time) => {
-                let chosen = self.neglectable(host, *which);
+                let chosen = self.to_neglect(host, *which);
                 let known = &self.hosts[host];
                 if chosen.is_some() && known.neglected.is_none() && known.adapter.is_some() {
                     self.awake(host)?;
@@ -153,7 +153,7 @@ impl Sim<'_> {
     pub(crate) fn expire(&mut self, timer: Timer) -> Check {
         match timer {
             Timer::Calm(host) => self.soothe(host),
-            Timer::Plug(host) => self.join(host),
+            Timer::Plug(host) => self.plug_in(host),
             Timer::Attend(host) => {
                 return self.attend(host);
             }
@@ -174,7 +174,7 @@ impl Sim<'_> {
 
     /// An Event Dispatcher of a host for nobody to look at: three of four times one that takes
     /// completions, which are what stays behind when an Endpoint is reset or a queue resized.
-    fn neglectable(&self, host: usize, which: usize) -> Option<Evd> {
+    fn to_neglect(&self, host: usize, which: usize) -> Option<Evd> {
         let completions = |evd: Evd, stream: Stream| match stream {
             Stream::Ends(_) => true,
             Stream::End(l, side, merged) => {
@@ -192,18 +192,16 @@ impl Sim<'_> {
     }
 
     /// Ends what is over by now of the faults of the wire: a call may have kept the world waiting.
-    pub(crate) fn heal(&mut self) {
+    pub(crate) fn end_wire_faults(&mut self) -> Check {
         let now = self.now();
         let over = |(time, timer): &(Nanos, Timer)| {
             *time <= now && matches!(timer, Timer::Calm(_) | Timer::Plug(_))
         };
         while let Some(n) = self.timers.iter().position(over) {
-            match self.timers.remove(n).1 {
-                Timer::Plug(host) => self.join(host),
-                Timer::Calm(host) => self.soothe(host),
-                Timer::Attend(_) | Timer::Reset(..) | Timer::Recover(_) => {}
-            }
+            let (_, timer) = self.timers.remove(n);
+            self.expire(timer)?;
         }
+        Ok(())
     }
 
     /// Frames of a host are treated well again.
@@ -219,7 +217,7 @@ impl Sim<'_> {
     }
 
     /// The cable of a host is in again.
-    fn join(&mut self, host: usize) {
+    fn plug_in(&mut self, host: usize) {
         self.say(host, format_args!("cable in"));
         let now = self.now();
         let known = &mut self.hosts[host];

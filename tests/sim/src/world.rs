@@ -38,7 +38,7 @@ pub const GAP: usize = 64;
 /// Receives of a Shared Receive Queue, and of datagrams, that a host keeps posted.
 pub const SHARED: usize = 24;
 /// Nearly as many as a ring holds: what is not given back yet is met again soon.
-pub const NEARLY: usize = 58;
+pub const NEARLY_FULL: usize = 58;
 /// Pieces of memory for them: completions of an Endpoint that is reset are lost, with their pieces.
 pub const PLACES: usize = 120;
 /// Bytes of such a receive.
