@@ -83,6 +83,8 @@ pub(crate) enum Op {
     Write64(usize, [u8; 8]),
     /// A block store to the BAR.
     Block(usize, Vec<u8>),
+    /// The same in one store.
+    Whole(usize, Vec<u8>),
     /// A load from the arena.
     Load(usize, usize),
 }
@@ -341,9 +343,10 @@ impl<const WC: bool> Bar for Scripted<WC> {
     fn write64(&self, offset: usize, value: u64) {
         self.log.push(Op::Write64(offset, value.to_ne_bytes()));
     }
-    fn write_block(&self, offset: usize, block: &[u64; 8]) {
+    fn write_block(&self, offset: usize, block: &[u64; 8], how: Blocks) {
+        let op = if how == Blocks::Whole { Op::Whole } else { Op::Block };
         let bytes = block.iter().flat_map(|w| w.to_ne_bytes()).collect();
-        self.log.push(Op::Block(offset, bytes));
+        self.log.push(op(offset, bytes));
     }
 }
 

@@ -108,17 +108,15 @@ pub struct Doorbell {
     /// the register is shared with other queues, or the device has no BlueFlame, and only
     /// doorbells of 8 bytes may be written.
     pub half: usize,
-    /// The register's page is mapped write-combining: of a shared register, as one with halves has
-    /// whole blocks written to it anyway.
-    pub combined: bool,
+    /// How blocks reach its page.
+    pub blocks: Blocks,
 }
 
 impl Doorbell {
     /// The first doorbell register of the page at BAR offset `uar`, for queues that share it.
     #[must_use]
     pub const fn shared(uar: usize, blocks: Blocks) -> Self {
-        let combined = matches!(blocks, Blocks::Combined);
-        Self { register: uar.wrapping_add(UAR_DOORBELLS), half: 0, combined }
+        Self { register: uar.wrapping_add(UAR_DOORBELLS), half: 0, blocks }
     }
 }
 
@@ -157,13 +155,16 @@ impl Umr {
 }
 
 /// How the doorbell of one WQE is rung. Positive: its whole block goes to one half of the register,
-/// and the other half lies so many bytes away. Otherwise one of the two constants. It is one signed
-/// word because the fast path then tells the three apart by one test.
+/// in eight stores, and the other half lies so many bytes away. Otherwise one of the constants. It
+/// is one signed word because the fast path then tells three ways apart by one test.
 type Direct = isize;
 /// The first 8 bytes of the WQE go to an uncached register.
 const WORD_ONLY: Direct = 0;
 /// The fast path does not ring: [`Sq::ring_doorbell`] does.
 const INDIRECT: Direct = -1;
+/// The fast path does not ring: [`Sq::post_indirect`] does, by the whole block in one store, which
+/// takes it from memory.
+const WHOLE: Direct = -2;
 
 /// The range of payload that can be sent inline.
 #[derive(Clone, Copy)]
@@ -258,10 +259,11 @@ impl<'p, P: Platform> Sq<'p, P> {
         doorbell: Doorbell,
         umr: Umr,
     ) -> Option<Self> {
-        let usual = match doorbell {
-            Doorbell { half: 0, combined: false, .. } => WORD_ONLY,
-            Doorbell { half: 0, .. } => INDIRECT,
-            Doorbell { half, .. } => Direct::try_from(half).ok()?,
+        let usual = match (doorbell.half, doorbell.blocks) {
+            (0, Blocks::Combined) => INDIRECT,
+            (0, _) => WORD_ONLY,
+            (_, Blocks::Whole) => WHOLE,
+            (half, _) => Direct::try_from(half).ok()?,
         };
         let half = u16::try_from(doorbell.half).ok()?;
         let memory = platform.memory();
@@ -373,18 +375,21 @@ impl<'p, P: Platform> Sq<'p, P> {
         token
     }
 
-    /// Ends a WQE of one block behind others that wait, behind a bind, or where the register is
-    /// shared and write-combining.
+    /// Ends a WQE of one block behind others that wait, behind a bind, where blocks are stored whole,
+    /// or where the register is shared and write-combining.
     #[inline(never)]
     fn post_indirect(&mut self, mut block: Block, flags: PostFlags) {
         block[1] |= self.take_pending_fence(flags);
         self.store(self.head, &block);
         self.head = self.head.wrapping_add(1);
-        if self.usual > WORD_ONLY && self.waiting == 0 {
-            self.update_fast_path();
-            self.write_block(&block, self.usual);
-        } else {
-            self.ring_doorbell(block[0]);
+        match self.usual {
+            INDIRECT | WORD_ONLY => self.ring_doorbell(block[0]),
+            _ if self.waiting != 0 => self.ring_doorbell(block[0]),
+            WHOLE => self.write_whole(&block),
+            half => {
+                self.update_fast_path();
+                self.write_block(&block, half);
+            }
         }
     }
 
@@ -417,8 +422,18 @@ impl<'p, P: Platform> Sq<'p, P> {
         self.publish();
         // ORDER: the counter precedes the register: a doorbell that overtakes it is lost.
         self.platform.fence(Fence::BeforeDoorbell);
-        self.platform.write_block(self.register, block);
+        self.platform.write_block(self.register, block, Blocks::Combined);
         self.flush(step.cast_unsigned());
+    }
+
+    /// The same in one store.
+    #[inline(always)]
+    fn write_whole(&mut self, block: &Block) {
+        self.publish();
+        // ORDER: as in `write_block`: this store is as weakly ordered as a write-combining one.
+        self.platform.fence(Fence::BeforeDoorbell);
+        self.platform.write_block(self.register, block, Blocks::Whole);
+        self.flush(self.half.into());
     }
 
     /// Rings by the first 8 bytes of a WQE, through an uncached register.

@@ -18,7 +18,7 @@ use crate::device::Config;
 use crate::device::cmd::dump::{Dump, Observer};
 use crate::platform::dma::tests::Pages;
 use crate::platform::dma::{Memory, Probe};
-use crate::platform::{Bar, Clock, Dma, Fence, Reach, Span};
+use crate::platform::{Bar, Blocks, Clock, Dma, Fence, Reach, Span};
 use crate::prm;
 use crate::prm::cmd::{BLOCK_DATA, BlockTrailer, CommandEntry, HEAD, InputHead, Opcode};
 use crate::prm::eq::EventType;
@@ -376,7 +376,7 @@ impl Bar for Scripted {
         panic!("nothing here rings a 64-bit doorbell");
     }
 
-    fn write_block(&self, _: usize, _: &[u64; 8]) {
+    fn write_block(&self, _: usize, _: &[u64; 8], _: Blocks) {
         panic!("nothing here uses BlueFlame");
     }
 }

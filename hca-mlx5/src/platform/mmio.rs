@@ -26,8 +26,7 @@ pub struct MappedBar {
     words: usize,
     /// At how many of them a block of eight stores may start.
     blocks: usize,
-    /// How many blocks there are that are stored whole: all or none, and the other way round with
-    /// [`Self::blocks`].
+    /// How many blocks there are that are stored whole: all or none.
     whole: usize,
 }
 
@@ -56,7 +55,7 @@ impl MappedBar {
         if !stores_whole() {
             return self;
         }
-        Self { blocks: 0, whole: self.len / BLOCK, ..self }
+        Self { whole: self.len / BLOCK, ..self }
     }
 
     /// How blocks reach the device. Whether the mapping is write-combining is not known here.
@@ -119,14 +118,18 @@ impl MappedBar {
         true
     }
 
-    /// One block: eight 64-bit stores in ascending order, or one store. Dropped unless all of it is
-    /// inside the BAR, and aligned to a word or to 64 bytes: returns whether it is.
-    #[inline]
-    pub fn write_block(&self, offset: usize, block: &[u64; 8]) -> bool {
+    /// One block: in one store if `how` is [`Blocks::Whole`], else in eight 64-bit stores, in
+    /// ascending order. Dropped unless all of it is inside the BAR, aligned to 64 bytes or to a
+    /// word, and stored whole only by a CPU that does so ([`Self::blocks`]): returns whether it is.
+    // Of a constant `how` the other way costs nothing; decided here, it costs a post eleven
+    // instructions.
+    #[inline(always)]
+    pub fn write_block(&self, offset: usize, block: &[u64; 8], how: Blocks) -> bool {
+        if how == Blocks::Whole {
+            return self.write_whole(offset, block);
+        }
         if !self.has::<[WO<u64>; 8]>(offset) {
-            // Of a copy, or the block would be put together in memory for the eight stores as well.
-            let block = *block;
-            return self.write_whole(offset, &block);
+            return false;
         }
         // SAFETY: they are there.
         let registers = unsafe { self.register::<[WO<u64>; 8]>(offset) };
@@ -137,9 +140,8 @@ impl MappedBar {
         true
     }
 
-    /// One store of 64 bytes. Dropped if blocks are not stored so.
-    // Not inline: eight stores are faster where they do as well.
-    #[inline(never)]
+    /// One block in one store.
+    #[inline]
     fn write_whole(&self, offset: usize, block: &[u64; 8]) -> bool {
         // Rotated, a misaligned offset is a huge number.
         if offset.rotate_right(BLOCK.trailing_zeros()) >= self.whole {
@@ -345,7 +347,7 @@ mod tests {
             bar.read32(8),
             u32::from_ne_bytes(0x1122_3344_5566_7788u64.to_ne_bytes()[..4].try_into().unwrap())
         );
-        bar.write_block(64, &[1, 2, 3, 4, 5, 6, 7, 8]);
+        bar.write_block(64, &[1, 2, 3, 4, 5, 6, 7, 8], Blocks::Combined);
         assert_eq!(registers.0[8..].to_vec(), vec![1, 2, 3, 4, 5, 6, 7, 8]);
     }
 
@@ -357,9 +359,9 @@ mod tests {
             println!("this CPU has no store of 64 bytes: nothing to test");
             return;
         }
-        assert!(bar.write_block(64, &[1, 2, 3, 4, 5, 6, 7, 8]));
+        assert!(bar.write_block(64, &[1, 2, 3, 4, 5, 6, 7, 8], Blocks::Whole));
         for outside in [8, 128, usize::MAX - 63] {
-            assert!(!bar.write_block(outside, &[9; 8]));
+            assert!(!bar.write_block(outside, &[9; 8], Blocks::Whole));
         }
         assert_eq!(registers.0[..8], [7; 8]);
         assert_eq!(registers.0[8..].to_vec(), vec![1, 2, 3, 4, 5, 6, 7, 8]);
@@ -369,13 +371,14 @@ mod tests {
     fn outside_reads_ones_and_drops_stores() {
         let mut registers = Registers([7; 16]);
         let bar = bar(&mut registers);
+        assert!(!bar.write_block(64, &[9; 8], Blocks::Whole), "not asked for");
         assert_eq!(bar.read32(128), u32::MAX);
         assert_eq!(bar.read32(126), u32::MAX);
         assert_eq!(bar.read32(usize::MAX - 1), u32::MAX);
         assert_eq!(bar.read32(2), u32::MAX, "not a register boundary");
         bar.write32(128, 1);
         bar.write64(124, 1);
-        bar.write_block(72, &[9; 8]);
+        bar.write_block(72, &[9; 8], Blocks::Combined);
         assert_eq!(registers.0, [7; 16]);
     }
 }

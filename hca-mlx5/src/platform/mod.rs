@@ -55,9 +55,10 @@ pub trait Bar {
     fn write32(&self, offset: usize, value: u32);
     /// One 64-bit store that reaches the device as one transaction.
     fn write64(&self, offset: usize, value: u64);
-    /// One 64-byte block: the device sees the eight words in order but may see them as one burst or
-    /// as several. Only used where `Config::blocks` says more than words.
-    fn write_block(&self, offset: usize, block: &[u64; 8]);
+    /// One 64-byte block, in the way that `Config::blocks` says. Combined: the device sees the eight
+    /// words in order but may see them as one burst or as several. Whole: it sees one store. Not
+    /// called for words. `how` is a constant at each call, for an inline method to cost no branch.
+    fn write_block(&self, offset: usize, block: &[u64; 8], how: Blocks);
 }
 
 /// Memory that the device may reach.

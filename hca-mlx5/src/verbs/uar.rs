@@ -81,7 +81,7 @@ impl Doorbells {
         let bit = u8::try_from(page.taken.trailing_ones()).unwrap_or(0);
         page.taken |= 1 << bit;
         let register = page.uar.offset + UAR_DOORBELLS + size * usize::from(bit);
-        let doorbell = Doorbell { register, half: size / 2, combined: true };
+        let doorbell = Doorbell { register, half: size / 2, blocks: device.config.blocks };
         Ok(Some((page.uar, doorbell, Some(Register { page: index, bit }))))
     }
 

@@ -12,7 +12,7 @@ use dat_tests::bringup::{journey, patience};
 use dat_tests::host::inproc::Slot;
 use dat_tests::host::views::Shared;
 use hca_mlx5::dma::Memory;
-use hca_mlx5::platform::{Bar, Clock, Dma, Fence, Reach, Span};
+use hca_mlx5::platform::{Bar, Blocks, Clock, Dma, Fence, Reach, Span};
 
 use crate::input::steps;
 use crate::world::rig;
@@ -143,8 +143,8 @@ impl Bar for Liar<'_> {
         self.slot.write64(offset, value);
     }
 
-    fn write_block(&self, offset: usize, block: &[u64; 8]) {
-        self.slot.write_block(offset, block);
+    fn write_block(&self, offset: usize, block: &[u64; 8], how: Blocks) {
+        self.slot.write_block(offset, block, how);
     }
 }
 

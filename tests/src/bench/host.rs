@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use dat_core::provider::Region;
 use hca_mlx5::dma::Memory;
 use hca_mlx5::mmio::{self, MappedBar};
-use hca_mlx5::platform::{Bar, Clock, Dma, Fence, Lend, RawArena, Reach, Span};
+use hca_mlx5::platform::{Bar, Blocks, Clock, Dma, Fence, Lend, RawArena, Reach, Span};
 use mlx5_model::Hca;
 use mlx5_model::host::{DmaError, HostMemory, Nanos};
 
@@ -249,8 +249,8 @@ impl Bar for BenchHost {
     }
 
     #[inline(always)]
-    fn write_block(&self, offset: usize, block: &[u64; 8]) {
-        if !self.doorbells().write_block(offset, block) {
+    fn write_block(&self, offset: usize, block: &[u64; 8], how: Blocks) {
+        if !self.doorbells().write_block(offset, block, how) {
             self.device_block(offset, *block);
         }
     }

@@ -315,7 +315,7 @@ impl Bar for Slot {
         self.store(offset, &value.to_ne_bytes());
     }
 
-    fn write_block(&self, offset: usize, block: &[u64; 8]) {
+    fn write_block(&self, offset: usize, block: &[u64; 8], _: Blocks) {
         let mut bytes = [0; 64];
         for (place, word) in bytes.chunks_exact_mut(8).zip(block) {
             place.copy_from_slice(&word.to_ne_bytes());

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use hca_mlx5::dma::Memory;
-use hca_mlx5::platform::{Bar, Clock, Dma, Fence as Kind, Reach, Span};
+use hca_mlx5::platform::{Bar, Blocks, Clock, Dma, Fence as Kind, Reach, Span};
 
 use super::inproc::{Slot, lock};
 use super::views::Shared;
@@ -149,9 +149,9 @@ impl Bar for Watched<'_> {
         }
     }
 
-    fn write_block(&self, offset: usize, block: &[u64; 8]) {
+    fn write_block(&self, offset: usize, block: &[u64; 8], how: Blocks) {
         if self.passes(offset) {
-            self.slot.write_block(offset, block);
+            self.slot.write_block(offset, block, how);
         }
     }
 }

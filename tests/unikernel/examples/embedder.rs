@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use dat_core::Fault;
 use hca_mlx5::dma::Memory;
 use hca_mlx5::mmio::{self, MappedBar};
-use hca_mlx5::platform::{Bar, Clock, Dma, Fence, RawArena, Reach, Span};
+use hca_mlx5::platform::{Bar, Blocks, Clock, Dma, Fence, RawArena, Reach, Span};
 use hca_mlx5::{Config, Mlx5};
 
 const MIB: usize = 1 << 20;
@@ -73,8 +73,8 @@ impl Bar for Host {
     fn write64(&self, offset: usize, value: u64) {
         self.bar.write64(offset, value);
     }
-    fn write_block(&self, offset: usize, block: &[u64; 8]) {
-        self.bar.write_block(offset, block);
+    fn write_block(&self, offset: usize, block: &[u64; 8], how: Blocks) {
+        self.bar.write_block(offset, block, how);
     }
 }
 

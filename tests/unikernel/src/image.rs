@@ -19,7 +19,7 @@ use dat_core::{
 };
 use hca_mlx5::dma::{Buffer, Memory as DeviceMemory};
 use hca_mlx5::mmio::{self, MappedBar};
-use hca_mlx5::platform::{Bar, Clock, Dma, Fence, RawArena, Reach, Span};
+use hca_mlx5::platform::{Bar, Blocks, Clock, Dma, Fence, RawArena, Reach, Span};
 use hca_mlx5::{Config, Mlx5};
 
 core::arch::global_asm!(include_str!("start.s"), options(att_syntax));
@@ -71,8 +71,9 @@ impl Bar for Machine {
     fn write64(&self, offset: usize, value: u64) {
         self.bar.write64(offset, value);
     }
-    fn write_block(&self, offset: usize, block: &[u64; 8]) {
-        self.bar.write_block(offset, block);
+    #[inline]
+    fn write_block(&self, offset: usize, block: &[u64; 8], how: Blocks) {
+        self.bar.write_block(offset, block, how);
     }
 }
 

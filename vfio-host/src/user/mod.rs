@@ -283,7 +283,7 @@ impl Bar for VfioUser {
     fn write64(&self, offset: usize, value: u64) {
         self.write(offset, &value.to_ne_bytes());
     }
-    fn write_block(&self, offset: usize, block: &[u64; 8]) {
+    fn write_block(&self, offset: usize, block: &[u64; 8], _: Blocks) {
         for (at, word) in (offset..).step_by(8).zip(block) {
             self.write64(at, *word);
         }

@@ -148,8 +148,9 @@ impl Bar for Vfio {
     fn write64(&self, offset: usize, value: u64) {
         self.bar.registers().write64(offset, value);
     }
-    fn write_block(&self, offset: usize, block: &[u64; 8]) {
-        self.bar.registers().write_block(offset, block);
+    #[inline]
+    fn write_block(&self, offset: usize, block: &[u64; 8], how: Blocks) {
+        self.bar.registers().write_block(offset, block, how);
     }
 }
 

@@ -8,6 +8,7 @@ mod bugs;
 
 use std::fmt::Write as _;
 use std::fs;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
@@ -146,6 +147,12 @@ fn try_one(program: &Path, number: usize, options: &Options) -> Result<Option<Fo
     command.arg("--from").arg(options.from.to_string());
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().with_context(|| format!("{}", program.display()))?;
+    let mut output = child.stdout.take().context("the search has no output")?;
+    // Read while it runs: a pipe that is full stops it.
+    let reader = thread::spawn(move || {
+        let mut bytes = Vec::new();
+        output.read_to_end(&mut bytes).map(|_| bytes)
+    });
     let begin = Instant::now();
     let status = loop {
         match child.try_wait()? {
@@ -153,12 +160,13 @@ fn try_one(program: &Path, number: usize, options: &Options) -> Result<Option<Fo
             None if begin.elapsed() < LONGEST => thread::sleep(Duration::from_millis(20)),
             None => {
                 child.kill()?;
+                child.wait()?;
                 break None;
             }
         }
     };
-    let out = child.wait_with_output()?;
-    let text = String::from_utf8_lossy(&out.stdout);
+    let out = reader.join().map_err(|_| anyhow::anyhow!("a thread panicked"))??;
+    let text = String::from_utf8_lossy(&out);
     let last = text.lines().last().unwrap_or_default();
     let mut words = last.split('\t');
     let mut word = || words.next().unwrap_or_default().to_owned();

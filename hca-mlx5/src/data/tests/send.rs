@@ -27,8 +27,15 @@ const UMR: Umr = Umr { fence: crate::prm::wqe::FENCE_SMALL, page_size: true, ato
 const SIGNALED: PostFlags = PostFlags::SIGNALED;
 
 fn sq<const WC: bool>(platform: &Scripted<WC>, log_slots: u8, half: usize) -> Sq<'_, Scripted<WC>> {
-    let half = if WC { half } else { 0 };
-    let doorbell = Doorbell { register: REGISTER, half, combined: WC };
+    let (half, blocks) = if WC { (half, Blocks::Combined) } else { (0, Blocks::Words) };
+    ringing(platform, log_slots, Doorbell { register: REGISTER, half, blocks })
+}
+
+fn ringing<const WC: bool>(
+    platform: &Scripted<WC>,
+    log_slots: u8,
+    doorbell: Doorbell,
+) -> Sq<'_, Scripted<WC>> {
     let mut sq =
         Sq::new(platform, Ring::new(RING, log_slots), Record(RECORD), doorbell, UMR).unwrap();
     sq.set_qpn(QPN);
@@ -568,7 +575,7 @@ fn a_new_queue_has_nothing_to_ring_for() {
     let mut q = sq(&p, 4, 0x100);
     q.ring();
     assert_eq!((p.take(), q.next_token()), (vec![], 0));
-    let shared = Doorbell { register: 0x2800, half: 0, combined: true };
+    let shared = Doorbell { register: 0x2800, half: 0, blocks: Blocks::Combined };
     assert_eq!(Doorbell::shared(0x2000, Blocks::Combined), shared);
 }
 
@@ -587,10 +594,16 @@ fn an_uncached_register_gets_doorbells_only() {
     assert_eq!((rings, p.bytes(RECORD + 4, 4)), (3, vec![0, 0, 0, 5]));
 }
 
+/// In eight stores, or in one where the host has that.
 #[test]
 fn order_through_blueflame_and_its_halves() {
+    order_by(Blocks::Combined, Op::Block);
+    order_by(Blocks::Whole, Op::Whole);
+}
+
+fn order_by(blocks: Blocks, block: fn(usize, Vec<u8>) -> Op) {
     let p = Scripted::<true>::new();
-    let mut q = sq(&p, 4, 0x100);
+    let mut q = ringing(&p, 4, Doorbell { register: REGISTER, half: 0x100, blocks });
     for (i, register) in [REGISTER, REGISTER ^ 0x100, REGISTER].into_iter().enumerate() {
         q.post(WorkRequest::Write(&PEER), &[far(100)], SIGNALED);
         let wqe = p.bytes(RING + 64 * i, 64);
@@ -599,11 +612,22 @@ fn order_through_blueflame_and_its_halves() {
             Op::BeforeDoorbell,
             Op::Store(RECORD + 4, vec![0, 0, 0, i as u8 + 1]),
             Op::BeforeDoorbell,
-            Op::Block(register, wqe),
+            block(register, wqe),
             Op::AfterMmio,
         ];
         assert_eq!(p.take(), golden);
     }
+    // Behind one that waits, and behind a bind's fence, which the copy carries as well.
+    q.post(WorkRequest::Send, &[far(100)], PostFlags::DEFER);
+    q.post(WorkRequest::Bind(&BIND), &[], SIGNALED);
+    let rings = |log: &[Op]| log.iter().filter(|op| matches!(op, Op::Write64(..))).count();
+    let log = p.take();
+    assert_eq!(rings(&log), 1, "{log:?}");
+    q.post(WorkRequest::Send, &[far(100)], SIGNALED);
+    let log = p.take();
+    let wqe = p.bytes(RING + 64 * 7, 64);
+    assert_eq!((rings(&log), wqe[11] & 0xe0), (0, UMR.fence));
+    assert!(log.contains(&block(REGISTER, wqe)), "{log:?}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The arena: what it hands out, what it takes back, what it keeps away from.
 
 use super::*;
-use crate::platform::{Bar, Clock, Dma, Fence, RawArena};
+use crate::platform::{Bar, Blocks, Clock, Dma, Fence, RawArena};
 use proptest::prelude::*;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -257,7 +257,7 @@ impl Bar for OnlyArena<'_> {
     }
     fn write32(&self, _: usize, _: u32) {}
     fn write64(&self, _: usize, _: u64) {}
-    fn write_block(&self, _: usize, _: &[u64; 8]) {}
+    fn write_block(&self, _: usize, _: &[u64; 8], _: Blocks) {}
 }
 
 impl Dma for OnlyArena<'_> {

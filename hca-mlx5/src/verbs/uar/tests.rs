@@ -10,7 +10,7 @@ use crate::prm::cmd::Opcode;
 
 const SHARED: (Uar, Doorbell, Option<Register>) = (
     Uar { number: 2, offset: UAR },
-    Doorbell { register: UAR + 0x800, half: 0, combined: true },
+    Doorbell { register: UAR + 0x800, half: 0, blocks: Blocks::Combined },
     None,
 );
 
@@ -23,7 +23,8 @@ fn each_queue_pair_has_a_register_of_four_in_a_page() {
     for n in 0..6 {
         let (uar, doorbell, register) = doorbells.take(&mut device).unwrap();
         let at = doorbell.register - uar.offset;
-        assert_eq!((at, doorbell.half, doorbell.combined), (0x800 + 0x200 * (n % 4), 0x100, true));
+        assert_eq!((at, doorbell.half), (0x800 + 0x200 * (n % 4), 0x100));
+        assert_eq!(doorbell.blocks, Blocks::Combined);
         assert_eq!(p.of(Opcode::AllocUar).len(), 1 + n / 4);
         assert_ne!(uar, device.uar());
         registers.push((uar, doorbell, register));
@@ -74,7 +75,7 @@ fn without_blueflame_all_share_the_driver_s_register() {
     assert_eq!(take(|device| device.caps.general.set_log_bf_reg_size(12)), SHARED);
     let (uar, doorbell, register) = take(|device| device.config.blocks = Blocks::Words);
     assert_eq!((uar, register), (SHARED.0, None));
-    assert_eq!(doorbell, Doorbell { combined: false, ..SHARED.1 });
+    assert_eq!(doorbell, Doorbell { blocks: Blocks::Words, ..SHARED.1 });
 }
 
 #[test]

@@ -10,7 +10,7 @@ use core::ptr::NonNull;
 
 use hca_mlx5::dma::Memory;
 use hca_mlx5::mmio::{self, MappedBar};
-use hca_mlx5::platform::{self, Bar, Dma, Fence, RawArena, Reach, Span};
+use hca_mlx5::platform::{self, Bar, Blocks, Dma, Fence, RawArena, Reach, Span};
 
 use crate::clock::Clock;
 use crate::entropy::Entropy;
@@ -100,8 +100,9 @@ impl Bar for Machine {
     fn write64(&self, offset: usize, value: u64) {
         self.bar.write64(offset, value);
     }
-    fn write_block(&self, offset: usize, block: &[u64; 8]) {
-        self.bar.write_block(offset, block);
+    #[inline]
+    fn write_block(&self, offset: usize, block: &[u64; 8], how: Blocks) {
+        self.bar.write_block(offset, block, how);
     }
 }
 

@@ -24,7 +24,7 @@ use crate::device::pages::ledger::Ledger;
 use crate::device::{Caps, Config, Device, Identity, Stage, Uar};
 use crate::platform::dma::tests::Pages;
 use crate::platform::dma::{Memory, Probe};
-use crate::platform::{Bar, Clock, Dma, Fence, Reach, Span};
+use crate::platform::{Bar, Blocks, Clock, Dma, Fence, Reach, Span};
 use crate::prm::caps::GeneralCap;
 use crate::prm::cmd::Opcode;
 use crate::prm::sq::InlineMode;
@@ -430,7 +430,7 @@ impl Bar for Nic {
             self.transmit(u64::from_be(value));
         }
     }
-    fn write_block(&self, _: usize, _: &[u64; 8]) {
+    fn write_block(&self, _: usize, _: &[u64; 8], _: Blocks) {
         panic!("no BlueFlame here");
     }
 }
