@@ -11,6 +11,9 @@ pub(crate) const PAGE_REQUESTS: usize = 8;
 pub(crate) const ANSWERS: Duration = Duration::from_secs(5);
 /// A request for pages is waited for so long after a command was refused for want of resources.
 pub(crate) const PAGE_EVENT: Duration = Duration::from_millis(10);
+/// A command that is refused so is tried again, after the firmware has got what it asked for, at
+/// most so often.
+pub(crate) const FEEDS: usize = 4;
 /// Completions taken from QP1's receive queue, of which each may be a datagram.
 pub(crate) const DATAGRAMS: u16 = 512;
 /// Completions taken from the raw Ethernet port, of which each may be a frame; and frames sent.

@@ -240,7 +240,8 @@ impl<'p, P: Platform> Device<'p, P> {
     /// fault about the object of that number (0 if there is none yet).
     ///
     /// A firmware that is out of memory says so and asks for pages by an event, which may come a
-    /// little later, or by what QUERY_PAGES says: it gets them, and the command is tried once more.
+    /// little later, or by what QUERY_PAGES says: it gets them, and the command is tried once more;
+    /// up to [`work::FEEDS`] times, as it may ask for more than it asked for first.
     ///
     /// A command that does not come back ends the device: every later one fails at once. Otherwise
     /// each step of undoing what was made would wait for a deadline of its own, for hours where
@@ -253,20 +254,25 @@ impl<'p, P: Platform> Device<'p, P> {
         input: &mut [u8],
         output: &mut [u8],
     ) -> Result<(), Fault> {
-        let held = self.pages.given();
+        let mut held = self.pages.given();
         let mut result = self.carry(op, op_mod, number, input, output);
-        if result.is_err_and(|fault| fault.status == status::NO_RESOURCES)
-            && op != Opcode::ManagePages
-        {
+        for _ in 0..work::FEEDS {
+            if op == Opcode::ManagePages
+                || !result.is_err_and(|fault| fault.status == status::NO_RESOURCES)
+            {
+                break;
+            }
             self.feed();
             if self.pages.given() == held && op != Opcode::QueryPages {
                 let _ = self.satisfy(Need::Regular);
                 self.await_request(held);
             }
             // What it asked for may have come while it waited.
-            if self.pages.given() > held {
-                result = self.carry(op, op_mod, number, input, output);
+            if self.pages.given() <= held {
+                break;
             }
+            held = self.pages.given();
+            result = self.carry(op, op_mod, number, input, output);
         }
         if result.is_err_and(|fault| fault.kind == FaultKind::Timeout) {
             let hangs = fault!(

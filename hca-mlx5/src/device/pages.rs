@@ -17,7 +17,7 @@ use core::time::Duration;
 
 use dat_core::Instant;
 use dat_core::fault;
-use dat_core::provider::Fault;
+use dat_core::provider::{Fault, FaultKind};
 
 use crate::device::eq::PageRequest;
 use crate::device::{Device, health};
@@ -75,12 +75,22 @@ impl<P: Platform> Device<'_, P> {
         }
     }
 
-    /// Gives `count` pages, or says that it cannot.
+    /// Gives `count` pages, or says that it cannot: the firmware waits for the one or the other,
+    /// also where it has refused the pages that it asked for (FreeBSD `mlx5_give_pages`).
     fn give_pages(&mut self, count: u32) -> Result<(), Fault> {
+        let given = self.give(count);
+        // Not if a command went without an answer.
+        if given.is_err_and(|fault| fault.status != 0 || fault.kind == FaultKind::Resources) {
+            self.cannot_give(self.pages.function_id, self.pages.embedded_cpu)?;
+        }
+        given
+    }
+
+    /// Gives `count` pages, a batch at a time.
+    fn give(&mut self, count: u32) -> Result<(), Fault> {
         let short =
             |fault: Fault| fault.of(object::PAGES, count).during(Opcode::ManagePages.name());
         if self.pages.given.checked_add(count).is_none_or(|total| total > self.pages.budget) {
-            self.cannot_give(self.pages.function_id, self.pages.embedded_cpu)?;
             return Err(short(fault!(
                 Resources,
                 "",
@@ -99,7 +109,6 @@ impl<P: Platform> Device<'_, P> {
             // of it.
             if got < want || batch.contains(&0) {
                 self.platform.pages_return(batch);
-                self.cannot_give(self.pages.function_id, self.pages.embedded_cpu)?;
                 return Err(short(fault!(
                     Resources,
                     "",

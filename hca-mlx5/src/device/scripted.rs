@@ -57,6 +57,8 @@ pub(crate) enum Reply {
     Answer(Vec<u8>),
     /// Refuses.
     Status(u8, u32),
+    /// Refuses for want of memory, and asks for so many pages.
+    Hungry(i32),
     /// Does not take it.
     Delivery(u8),
     /// Never answers.
@@ -213,6 +215,14 @@ impl Scripted {
         self.raw_event(eqn, entry);
     }
 
+    /// A function of that number asks for pages.
+    pub(crate) fn ask_pages(&self, function: u16, count: i32) {
+        let mut data = [0; 8];
+        data[2..4].copy_from_slice(&function.to_be_bytes());
+        data[4..].copy_from_slice(&count.to_be_bytes());
+        self.event(PAGES, EventType::PageRequest, 0, &data);
+    }
+
     pub(crate) fn raw_event(&self, eqn: u8, mut entry: [u8; 64]) {
         let address = {
             let mut tiny = self.tiny.borrow_mut();
@@ -287,6 +297,10 @@ impl Scripted {
                 let mut bytes = vec![code, 0, 0, 0];
                 bytes.extend(syndrome.to_be_bytes());
                 self.answer(&command, &bytes, 0, None);
+            }
+            Reply::Hungry(count) => {
+                self.ask_pages(7, count);
+                self.reply(command, Reply::Status(0x0f, 0));
             }
             Reply::Delivery(code) => self.answer(&command, &[], code, None),
             Reply::WrongToken => self.answer(&command, &[], 0, Some(command.entry.token() ^ 0xff)),

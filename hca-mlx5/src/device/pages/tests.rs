@@ -1,23 +1,16 @@
 //! Giving and taking, by events and at teardown, with a firmware that is slow, greedy or wrong.
 
 use super::*;
+use crate::data::work;
 use crate::device::Config;
 use crate::device::scripted::{PAGES, Reply, Scripted, config};
 use crate::platform::Clock;
 use crate::prm::eq::EventType;
 use crate::prm::init_seg;
 use dat_core::Instant;
-use dat_core::provider::FaultKind;
 
 fn open(platform: &Scripted) -> Device<'_, Scripted> {
     Device::open(platform, &config()).unwrap()
-}
-
-fn request(platform: &Scripted, function: u16, count: i32) {
-    let mut data = [0; 8];
-    data[2..4].copy_from_slice(&function.to_be_bytes());
-    data[4..].copy_from_slice(&count.to_be_bytes());
-    platform.event(PAGES, EventType::PageRequest, 0, &data);
 }
 
 fn batches(platform: &Scripted, op: PageOp) -> std::vec::Vec<u32> {
@@ -121,7 +114,7 @@ fn more_than_was_asked_is_nonsense() {
 fn a_request_is_answered_from_service_and_not_before() {
     let platform = Scripted::new();
     let mut device = open(&platform);
-    request(&platform, 7, 600);
+    platform.ask_pages(7, 600);
     assert_eq!(device.firmware_pages(), 1106);
     device.service(Instant::ZERO);
     assert_eq!(device.firmware_pages(), 1706);
@@ -134,7 +127,7 @@ fn several_requests_are_answered_in_order() {
     let platform = Scripted::new();
     let mut device = open(&platform);
     for count in [1, 2, -3, 4] {
-        request(&platform, 7, count);
+        platform.ask_pages(7, count);
     }
     device.service(Instant::ZERO);
     assert_eq!(batches(&platform, PageOp::Give)[4..], [1, 2, 4]);
@@ -146,7 +139,7 @@ fn several_requests_are_answered_in_order() {
 fn an_impossible_offer_takes_no_more_than_was_given() {
     let platform = Scripted::new();
     let mut device = open(&platform);
-    request(&platform, 7, i32::MIN);
+    platform.ask_pages(7, i32::MIN);
     device.service(Instant::ZERO);
     assert_eq!(device.firmware_pages(), 0);
     assert!(platform.given.borrow().is_empty());
@@ -161,7 +154,7 @@ fn offers_that_are_not_kept_hold_one_service_up_for_five_seconds() {
     platform.tiny.borrow_mut().takes =
         (0..60_u32 * 4_000).map(|n| u32::from(n % 4_000 == 0).try_into().unwrap()).collect();
     for _ in 0..3 {
-        request(&platform, 7, -500);
+        platform.ask_pages(7, -500);
     }
     for left in [2, 1, 0] {
         let before = platform.now();
@@ -178,9 +171,9 @@ fn offers_that_are_not_kept_hold_one_service_up_for_five_seconds() {
 fn a_request_beyond_the_budget_is_refused_and_answered() {
     let platform = Scripted::new();
     let mut device = Device::open(&platform, &Config { page_budget: 1200, ..config() }).unwrap();
-    request(&platform, 7, i32::MAX);
-    request(&platform, 7, 95);
-    request(&platform, 7, 94);
+    platform.ask_pages(7, i32::MAX);
+    platform.ask_pages(7, 95);
+    platform.ask_pages(7, 94);
     device.service(Instant::ZERO);
     assert_eq!(batches(&platform, PageOp::CannotGive), [0, 0]);
     assert_eq!(device.firmware_pages(), 1200);
@@ -191,7 +184,7 @@ fn an_empty_reserve_is_refused_and_the_part_given_back() {
     let platform = Scripted::new();
     let mut device = open(&platform);
     platform.reserve.set(700);
-    request(&platform, 7, 800);
+    platform.ask_pages(7, 800);
     device.service(Instant::ZERO);
     assert_eq!(batches(&platform, PageOp::CannotGive), [0]);
     // The first batch is the firmware's already; what was left of the reserve is whole.
@@ -208,8 +201,8 @@ fn another_function_s_request_is_refused() {
         Reply::Normal
     });
     let mut device = open(&platform);
-    request(&platform, 8, 10);
-    request(&platform, 8, -10);
+    platform.ask_pages(8, 10);
+    platform.ask_pages(8, -10);
     device.service(Instant::ZERO);
     assert_eq!(batches(&platform, PageOp::CannotGive), [0]);
     assert_eq!(device.firmware_pages(), 1106);
@@ -262,6 +255,8 @@ fn a_refused_batch_stays_with_the_platform() {
     });
     Device::open(&platform, &config()).unwrap_err();
     assert!(platform.given.borrow().is_empty());
+    // It is answered all the same: a firmware that waits for pages refuses whatever needs some.
+    assert_eq!(batches(&platform, PageOp::CannotGive), [0]);
 }
 
 #[test]
@@ -273,10 +268,30 @@ fn a_create_refused_for_lack_of_pages_is_tried_again_after_feeding() {
         let refused = command.op == Opcode::AllocPd && core::mem::take(&mut hungry);
         if refused { Reply::Status(0x0f, 0) } else { Reply::Normal }
     });
-    request(&platform, 7, 20);
+    platform.ask_pages(7, 20);
     device.alloc_pd().unwrap();
     assert_eq!(device.firmware_pages(), 1126);
     assert_eq!(platform.commands(Opcode::AllocPd).len(), 2);
+}
+
+/// It may find that it needs more than it asked for first. A firmware that always asks for more
+/// gets an end.
+#[test]
+fn a_create_is_tried_again_after_each_feeding_a_few_times() {
+    for (refusals, tries) in [(2, 3), (usize::MAX, 1 + work::FEEDS)] {
+        let platform = Scripted::new();
+        let mut device = open(&platform);
+        let mut left = refusals;
+        platform.script(move |command| {
+            if command.op != Opcode::AllocPd || left == 0 {
+                return Reply::Normal;
+            }
+            left -= 1;
+            Reply::Hungry(20)
+        });
+        assert_eq!(device.alloc_pd().is_ok(), refusals == 2);
+        assert_eq!(platform.commands(Opcode::AllocPd).len(), tries);
+    }
 }
 
 #[test]
@@ -329,7 +344,7 @@ fn pages_are_given_while_a_command_waits() {
     });
     let mut device = open(&platform);
     let (held, sent) = (device.firmware_pages(), platform.opcodes().len());
-    request(&platform, 7, 10);
+    platform.ask_pages(7, 10);
     device.alloc_pd().unwrap();
     assert_eq!(device.firmware_pages(), held + 10);
     assert_eq!(platform.opcodes()[sent..], [Opcode::AllocPd, Opcode::ManagePages]);
