@@ -115,7 +115,9 @@ impl Sim<'_> {
                 if end.phase != Phase::Up {
                     continue;
                 }
-                if end.conn.is_some_and(|conn| self.links[l].conns[conn].doomed) {
+                // Where the other end is gone, the request may have gone with its host.
+                let both = end.conn.filter(|conn| self.links[l].ends[1 - side].conn == Some(*conn));
+                if both.is_some_and(|conn| self.links[l].conns[conn].doomed) {
                     return Ok(Some(format!("h{} link {l}: a refused request", end.host)));
                 }
                 if let Some(item) = end.requests.iter().find(|item| !item.suppressed) {
