@@ -43,6 +43,8 @@ pub(crate) struct Reaper<P: Provider> {
     /// Queues to flush and events that end a connection, in the order in which they become due:
     /// each when the completion queue has given what it held when the element came here.
     pub(crate) endings: Chain,
+    /// Queues to flush have come there since a listener was last notified.
+    unreported: bool,
     /// Completions in the ring, where the control half has put them.
     pub(crate) absorbed: u32,
     /// Position in the completion queue up to which the control half has looked through it.
@@ -77,6 +79,7 @@ impl<P: Provider> Reaper<P> {
             head: 0,
             events: Chain::new(),
             endings: Chain::new(),
+            unreported: false,
             absorbed: 0,
             seen: 0,
             plain_at: 0,
@@ -288,13 +291,13 @@ impl<P: Provider> Reaper<P> {
         Err(DatReturn::QUEUE_EMPTY)
     }
 
-    /// Takes over what was put onto the stacks. Whether there were queues to flush.
-    pub(crate) fn adopt(&mut self, shared: &Shared<'_>, evd: &EvdShared) -> bool {
+    /// Takes over what was put onto the stacks.
+    pub(crate) fn adopt(&mut self, shared: &Shared<'_>, evd: &EvdShared) {
         // ORDER: connection events are taken before queues to flush, and both before the completion
         // queue is looked at: an end resets the queue pair, then asks for the flush, then
         // sends the event.
         if evd.producer.connection.is_empty() && evd.producer.flush.is_empty() {
-            return false;
+            return;
         }
         let events = Chain::from_stack(shared, evd.producer.connection.take());
         let flush = Chain::from_stack(shared, evd.producer.flush.take());
@@ -309,7 +312,13 @@ impl<P: Provider> Reaper<P> {
         });
         self.events.append(shared, events);
         self.endings.append(shared, flush);
-        !flush.is_empty()
+        self.unreported |= !flush.is_empty();
+    }
+
+    /// Whether queues to flush have come, whoever took them over, and some of that is left, since
+    /// the last call.
+    pub(crate) fn take_unreported(&mut self) -> bool {
+        core::mem::take(&mut self.unreported) && !self.endings.is_empty()
     }
 
     /// The oldest connection event, if it need not wait. The end of a connection comes behind the

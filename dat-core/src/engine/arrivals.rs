@@ -61,7 +61,8 @@ impl<P: Provider> Ia<'_, P> {
         let shared = self.data.shared;
         let mut notifies = taken.notifying;
         if let (Ok(reaper), Some(ring)) = (self.reaper_here(evd), shared.evd(evd.0.index())) {
-            notifies |= reaper.adopt(&shared, ring);
+            reaper.adopt(&shared, ring);
+            notifies |= reaper.take_unreported();
             if taken.all {
                 reaper.arm(solicited);
             } else {

@@ -108,3 +108,39 @@ fn every_event_dispatcher_with_a_cno_tells_for_itself() {
     p.run_until_idle();
     assert_eq!(p.a.ia.cno_trigger(cno), Ok(evd));
 }
+
+/// Receives of a connection that is over are flushed where they are posted. Whoever takes their
+/// queue over, an Endpoint that goes or a dequeue that leaves some of them, the CNO learns of what
+/// is left.
+#[test]
+fn what_is_flushed_triggers_whoever_has_seen_it_first() {
+    let mut p = Pair::connected();
+    let (cno, evd) = (p.a.ia.cno_create(None).unwrap(), p.a.recv);
+    p.a.ia.evd_modify_cno(evd, Some(cno)).unwrap();
+    let some = Some(evd);
+    let other = p.a.ia.ep_create(Some(p.a.pz), some, Some(p.a.request), Some(p.a.conn), None);
+    p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt).unwrap();
+    p.run_until_idle();
+    assert_eq!((p.a.ia.cno_trigger(cno), p.a.dtos(evd)), (NOBODY, Vec::new()));
+
+    let flushed = |cookies: [u64; 2]| cookies.map(|cookie| (cookie, DtoStatus::ErrFlushed));
+    let both = |p: &mut Pair, cookies: [u64; 2]| {
+        cookies.iter().for_each(|&cookie| p.a.post_recv(cookie).unwrap());
+    };
+    both(&mut p, [0, 1]);
+    p.a.ia.ep_free(p.now, other.unwrap()).unwrap();
+    p.run_until_idle();
+    assert_eq!(p.a.ia.cno_trigger(cno), Ok(evd));
+    assert_eq!(p.a.dtos(evd), flushed([0, 1]));
+
+    both(&mut p, [2, 3]);
+    assert!(p.a.next(evd).is_some());
+    p.run_until_idle();
+    assert_eq!(p.a.ia.cno_trigger(cno), Ok(evd));
+    assert_eq!(p.a.dtos(evd), flushed([2, 3])[1..]);
+
+    both(&mut p, [4, 5]);
+    assert_eq!(p.a.dtos(evd), flushed([4, 5]));
+    p.run_until_idle();
+    assert_eq!(p.a.ia.cno_trigger(cno), NOBODY);
+}
