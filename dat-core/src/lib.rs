@@ -101,6 +101,7 @@ pub use crate::api::rsp::query::RspParam;
 pub use crate::api::srq::query::{SrqParam, SrqState};
 pub use crate::data::poster::{EpPoster, MAX_SEGMENTS};
 pub use crate::data::reaper::EvdReaper;
+pub use crate::data::recv_list::Receive;
 pub use crate::data::srq_poster::SrqPoster;
 pub use crate::data::write_list::{RdmaWrite, Refused};
 pub use crate::engine::advance::Next;

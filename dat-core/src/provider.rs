@@ -294,6 +294,12 @@ pub trait SendQueue {
 pub trait RecvQueue {
     /// Posts one receive. Its token counts by one from 0 after each reset of the queue pair.
     fn recv(&mut self, segments: &[Segment]) -> u16;
+    /// Posts receives of one segment each.
+    fn recv_each(&mut self, receives: impl Iterator<Item = Segment>) {
+        for segment in receives {
+            self.recv(&[segment]);
+        }
+    }
     /// The segments of a receive that is still posted, in order; for posting them anew to a queue
     /// that takes this one's place.
     fn posted(&self, token: u16, take: impl FnMut(Segment));
@@ -334,6 +340,11 @@ pub trait CompletionQueue {
     /// and `take` accepts them; the one it declines stays where it is. Their entries are the
     /// device's again when the call returns.
     fn poll_sent(&mut self, take: impl FnMut(u32, u16) -> bool);
+    /// Takes up to `most` successes of receives of the queue pair `index`, whose tokens follow one
+    /// another from `token` on, as long as `take` accepts their bytes; the one it declines stays
+    /// where it is. It may end before there are no more. Their entries are the device's again when
+    /// the call returns.
+    fn poll_received(&mut self, index: u32, token: u16, most: usize, take: impl FnMut(u32) -> bool);
     /// The next completion, if the device has written one. Entries that make no sense are skipped
     /// and counted.
     fn poll(&mut self) -> Option<Completion>;

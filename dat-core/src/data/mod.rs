@@ -2,6 +2,7 @@
 //! they share with those that are out.
 
 pub(crate) mod bind;
+pub(crate) mod burst;
 pub(crate) mod chain;
 pub(crate) mod count;
 pub(crate) mod finish;
@@ -9,6 +10,7 @@ pub(crate) mod key_edit;
 pub(crate) mod poster;
 pub(crate) mod reaper;
 pub(crate) mod recv;
+pub(crate) mod recv_list;
 pub(crate) mod shared;
 pub(crate) mod srq_poster;
 pub(crate) mod validate;

@@ -51,7 +51,7 @@ pub(crate) struct Reaper<P: Provider> {
     pub(crate) seen: u64,
     /// Version of the Event Dispatcher at which completions are all there is to look at. While
     /// something else waits, a version that it does not have.
-    plain_at: u32,
+    pub(super) plain_at: u32,
     /// Completions of an earlier generation of their queue pair.
     pub(crate) stale: u32,
     /// Completions and ring entries that made no sense.
@@ -134,85 +134,6 @@ impl<P: Provider> Reaper<P> {
             }
         }
         copied(|found| *found = self.dequeue_after(shared, evd))
-    }
-
-    /// Up to `most` events, one after another, each to `take`; how many there were.
-    #[inline(always)]
-    pub(crate) fn dequeue_each(
-        &mut self,
-        shared: &Shared<'_>,
-        evd: &EvdShared,
-        most: usize,
-        mut take: impl FnMut(Event),
-    ) -> usize {
-        let mut count = 0;
-        while count < most {
-            let Ok(event) = self.dequeue(shared, evd) else {
-                break;
-            };
-            take(event);
-            count += 1;
-            if let Event::Dto(dto) = event
-                && dto.operation != DtoOperation::Receive
-            {
-                let more = self.run(shared, evd, dto.ep.0.index(), most - count, &mut take);
-                count += more.unwrap_or_default();
-            }
-        }
-        count
-    }
-
-    /// The plain successes that follow, as far as they are of requests of that Endpoint and nothing
-    /// but completions is to be looked at. Who it is and where it stands is looked up once, and
-    /// all slots are given back at once.
-    #[inline(always)]
-    fn run(
-        &mut self,
-        shared: &Shared<'_>,
-        evd: &EvdShared,
-        index: u32,
-        most: usize,
-        take: &mut impl FnMut(Event),
-    ) -> Option<usize> {
-        if evd.version() != self.plain_at {
-            return None;
-        }
-        let cq = self.cq.as_mut()?;
-        let line = &shared.ep(index)?.request;
-        let name = line.index.load(Ordering::Relaxed);
-        let mask = line.mask.load(Ordering::Relaxed);
-        let first = line.first.load(Ordering::Relaxed) as usize;
-        let slots = shared.requests.get(first..=first + mask as usize)?;
-        let handle = line.handle();
-        let begin = line.consumed.load(Ordering::Relaxed);
-        let mut consumed = begin;
-        let end = begin.wrapping_add(u32::try_from(most).unwrap_or(u32::MAX));
-        cq.poll_sent(|index, token| {
-            if consumed == end {
-                return false;
-            }
-            let Some(slot) = slots.get((consumed & mask) as usize) else {
-                return false;
-            };
-            let tag = slot.tag();
-            if index != name || !tag.is_plainly(token) {
-                return false;
-            }
-            let (cookie, len) = (slot.cookie(), slot.len());
-            slot.wipe();
-            consumed = consumed.wrapping_add(1);
-            take(Event::Dto(DtoEvent {
-                ep: handle,
-                cookie,
-                status: DtoStatus::Success,
-                len,
-                operation: tag.operation(),
-            }));
-            true
-        });
-        // ORDER: the slots have been read, and wiped, before they are given back.
-        line.consumed.store(consumed, Ordering::Release);
-        Some(consumed.wrapping_sub(begin) as usize)
     }
 
     /// The event of the success just taken, which is not of the oldest outstanding, or has none;

@@ -103,8 +103,18 @@ impl<P: Provider> Poster<P> {
     /// The same on the fast path, which knows nothing of marks: slots that may carry one come back
     /// on the slow path.
     #[inline(never)]
-    fn refill_unmarked(&mut self, ep: &EpShared) -> bool {
+    pub(super) fn refill_unmarked(&mut self, ep: &EpShared) -> bool {
         !self.limits.unsignalled_recv && self.refill_recv(ep)
+    }
+
+    /// Receives may be so long from now on.
+    #[inline(always)]
+    pub(super) fn outlast(&mut self, ep: &EpShared, len: u32) {
+        if len > self.longest {
+            self.longest = len;
+            // Only up: receives that another queue pair has taken over count as well.
+            ep.receive.max_len.fetch_max(len, Ordering::Relaxed);
+        }
     }
 
     /// Publishes the receive of that sequence, which is about to be posted, with its cookie and
@@ -122,11 +132,7 @@ impl<P: Provider> Poster<P> {
         if let Some(slot) = slots.get(index as usize) {
             slot.store(cookie, Ordering::Relaxed);
         }
-        if len > self.longest {
-            self.longest = len;
-            // Only up: receives that another queue pair has taken over count as well.
-            ep.receive.max_len.fetch_max(len, Ordering::Relaxed);
-        }
+        self.outlast(ep, len);
         self.receives = sequence.wrapping_add(1);
         // ORDER: cookie and length precede the count that makes the receive outstanding.
         ep.poster.receives.store(self.receives, Ordering::Release);

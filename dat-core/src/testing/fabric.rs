@@ -376,7 +376,7 @@ impl Fabric {
     }
 
     /// How often completion queues were looked at since the last call: by `poll_plain`,
-    /// `poll_sent`, `last` and `poll`.
+    /// `poll_sent` or `poll_received`, `last` and `poll`.
     #[must_use]
     pub fn looks(&self) -> [u32; 4] {
         self.looks.take()

@@ -755,6 +755,30 @@ impl CompletionQueue for LoopCq<'_> {
         }
     }
 
+    fn poll_received(
+        &mut self,
+        index: u32,
+        mut token: u16,
+        most: usize,
+        mut take: impl FnMut(u32) -> bool,
+    ) {
+        self.looked(1);
+        for _ in 0..most {
+            let plain = self.front().is_some_and(|next| {
+                next.status == Status::Success
+                    && next.direction == Direction::Recv
+                    && next.extra.arrived == Arrived::Message
+                    && (next.index, next.token) == (index, token)
+                    && take(next.len)
+            });
+            if !plain {
+                return;
+            }
+            token = token.wrapping_add(1);
+            self.take();
+        }
+    }
+
     fn poll(&mut self) -> Option<Completion> {
         self.looked(3);
         self.take()

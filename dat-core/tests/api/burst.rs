@@ -207,3 +207,69 @@ fn bursts_of_two_endpoints_are_in_order_and_each_has_its_own() {
     }
     assert_eq!(seen.len(), 6);
 }
+
+/// Receives of 8 bytes, the cookie counted from `first`.
+fn receives(side: &Side, first: u64, count: u64) -> Vec<Receive> {
+    (0..count).map(|n| Receive { cookie: first + n, local: side.seg(8 * n, 8) }).collect()
+}
+
+#[test]
+fn a_list_of_receives_is_filled_in_order_and_a_refusal_ends_it() {
+    let mut p = Pair::connected();
+    let good = receives(&p.b, 0, 5);
+    p.b.ia.ep_post_recvs(p.b.ep, &good, FLAGS).unwrap();
+    for cookie in 0..5 {
+        p.a.send(cookie, FLAGS).unwrap();
+    }
+    assert_eq!(p.b.dtos(p.b.recv), [0, 1, 2, 3, 4].map(|cookie| (cookie, Success)));
+    let range = of(DatType::InvalidParameter, DatSubtype::InvalidArg3);
+    let unknown = of(DatType::PrivilegesViolation, DatSubtype::PrivilegesWrite);
+    type Spoil = (fn(&mut Receive), DatReturn);
+    let spoil: [Spoil; 2] =
+        [(|recv| recv.local.addr = 1, range), (|recv| recv.local.context ^= 1, unknown)];
+    for (spoil, ret) in spoil {
+        for posted in 0..5 {
+            let mut list = good.clone();
+            spoil(&mut list[posted]);
+            let refused = p.b.ia.ep_post_recvs(p.b.ep, &list, FLAGS);
+            assert_eq!(refused, Err(Refused { posted, ret }));
+            for cookie in 0..posted as u64 {
+                p.a.send(cookie, FLAGS).unwrap();
+            }
+            let expected: Vec<_> = (0..posted as u64).map(|cookie| (cookie, Success)).collect();
+            assert_eq!(p.b.dtos(p.b.recv), expected);
+        }
+    }
+    // A list that fills the queue ends where the slots do; in the state that flushes, all come back.
+    let list = receives(&p.b, 100, 40);
+    let ret = of(DatType::InsufficientResources, DatSubtype::ResourceCredits);
+    let refused = p.b.ia.ep_post_recvs(p.b.ep, &list, FLAGS);
+    assert_eq!(refused, Err(Refused { posted: 32, ret }));
+}
+
+/// A receive that is dequeued in a burst has its slot back: its event may post it anew.
+#[test]
+fn a_burst_gives_each_receive_back_before_its_event() {
+    let mut p = Pair::connected();
+    let full = receives(&p.b, 0, 32);
+    p.b.ia.ep_post_recvs(p.b.ep, &full, FLAGS).unwrap();
+    let mut poster = p.b.ia.ep_take_poster(p.b.ep).unwrap();
+    let mut reaper = p.b.ia.evd_take_reaper(p.b.recv).unwrap();
+    for round in 0..5 {
+        for cookie in 0..32 {
+            p.a.send(cookie, FLAGS).unwrap();
+        }
+        let mut seen = Vec::new();
+        let count = reaper.dequeue_each(99, |event| {
+            let Event::Dto(dto) = event else { panic!("{event:?}") };
+            seen.push(dto.cookie);
+            let again = p.b.seg(8 * (dto.cookie % 32), 8);
+            poster.post_recv(&[again], dto.cookie + 32, FLAGS).unwrap();
+        });
+        assert_eq!(count, 32);
+        assert_eq!(seen, (32 * round..32 * round + 32).collect::<Vec<_>>());
+        assert_eq!(p.a.dtos(p.a.request).len(), 32);
+    }
+    p.b.ia.evd_return_reaper(reaper).unwrap();
+    p.b.ia.ep_return_poster(poster).unwrap();
+}

@@ -101,7 +101,7 @@ fn rows_of_suppressed_requests_end_one_after_another() {
 }
 
 #[test]
-fn a_burst_of_requests_is_looked_at_once_and_receives_one_by_one() {
+fn a_burst_is_looked_at_once() {
     let mut p = Pair::connected();
     for cookie in 0..8 {
         p.b.post_recv(cookie).unwrap();
@@ -116,7 +116,7 @@ fn a_burst_of_requests_is_looked_at_once_and_receives_one_by_one() {
     assert_eq!(burst(&mut p.a, requests, 3), [5, 6, 7]);
     assert_eq!(p.fabric.looks(), [1, 1, 0, 0]);
     assert_eq!(burst(&mut p.b, receives, 8), [0, 1, 2, 3, 4, 5, 6, 7]);
-    assert_eq!(p.fabric.looks(), [8, 0, 0, 0]);
+    assert_eq!(p.fabric.looks(), [1, 1, 0, 0]);
 }
 
 /// Where a CNO listens, completions lie in the ring already when a software event is raised, and

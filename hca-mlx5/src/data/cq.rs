@@ -29,6 +29,8 @@ const SOLICITED_ONLY: u32 = 1 << 24;
 const SENT: u8 = cqe::REQUESTER << 4;
 /// The same of a message that was received.
 const RECEIVED: u8 = cqe::RESPONDER_SEND << 4;
+/// From one token to the next, in [`Owner`].
+const NEXT_TOKEN: u32 = 1 << 16;
 /// Indices towards the device have 24 bits.
 const INDEX_MASK: u32 = 0xff_ffff;
 
@@ -272,6 +274,16 @@ impl<'p, P: Platform> Cq<'p, P> {
         Polled::Received(index, owner.wqe_counter(), len)
     }
 
+    /// The entries from `begin` to `end` have been taken.
+    #[inline(always)]
+    fn took(&mut self, begin: u32, end: u32) {
+        if end != begin {
+            self.tail = self.tail.wrapping_add(end.wrapping_sub(begin).into());
+            // No order needed, as in `take`.
+            ring::write::<FIRST, _>(&self.record, end & INDEX_MASK);
+        }
+    }
+
     /// Returns the extension of a successful receive's entry.
     fn extra(&self, at: u32, owner: Owner) -> Extra {
         let entries = self.entries;
@@ -369,11 +381,39 @@ impl<P: Platform> CompletionQueue for Cq<'_, P> {
             }
             tail = tail.wrapping_add(1);
         }
-        if tail != begin {
-            self.tail = self.tail.wrapping_add(tail.wrapping_sub(begin).into());
-            // No order needed, as in `take`.
-            ring::write::<FIRST, _>(&self.record, tail & INDEX_MASK);
+        self.took(begin, tail);
+    }
+
+    #[inline(always)]
+    fn poll_received(
+        &mut self,
+        index: u32,
+        token: u16,
+        most: usize,
+        mut take: impl FnMut(u32) -> bool,
+    ) {
+        let (platform, entries, begin) = (self.platform, self.entries, self.at());
+        // Up to the end of the lap, so that each entry differs from the one before by its token.
+        let left = self.slots - (begin & (self.slots - 1));
+        let end = begin.wrapping_add(u32::try_from(most).unwrap_or(u32::MAX).min(left));
+        let mut wanted = Owner::plain(RECEIVED, token).on_lap(self.lap());
+        let mut tail = begin;
+        while tail != end {
+            let owner = u32::from_be(entries.load32::<{ cqe::OWNER_AT }>(tail));
+            if !Owner::from_word(owner).says(wanted) {
+                break;
+            }
+            // ORDER: as in `take`.
+            platform.fence(Fence::AfterOwnership);
+            let found = entries.load32::<{ cqe::INDEX_AT }>(tail);
+            let len = u32::from_be(entries.load32::<{ cqe::BYTE_CNT_AT }>(tail));
+            if Index::from_word(u32::from_be(found)).user_index() != index || !take(len) {
+                break;
+            }
+            tail = tail.wrapping_add(1);
+            wanted = wanted.wrapping_add(NEXT_TOKEN);
         }
+        self.took(begin, tail);
     }
 
     fn poll(&mut self) -> Option<Completion> {

@@ -76,6 +76,21 @@ impl Owner {
         self.0.to_le_bytes()[0] & !2
     }
 
+    /// Of an entry of that [`kind`](Self::kind) and that counter, on an even lap.
+    #[inline]
+    #[must_use]
+    pub const fn plain(kind: u8, wqe_counter: u16) -> Self {
+        Self((wqe_counter as u32) << 16 | kind as u32)
+    }
+
+    /// Whether counter and kind are those of that number.
+    #[inline]
+    #[must_use]
+    pub const fn says(self, word: u32) -> bool {
+        // What is left out: the signature and the solicited bit.
+        (self.0 ^ word) & 0xffff_00fd == 0
+    }
+
     /// From the number.
     #[inline]
     #[must_use]
@@ -84,6 +99,7 @@ impl Owner {
     }
 
     /// The number, as of a lap with that owner bit.
+    #[inline]
     #[must_use]
     pub const fn on_lap(self, lap: bool) -> u32 {
         self.0 & !1 | lap as u32

@@ -8,7 +8,9 @@
 
 use std::hint::black_box;
 
-use dat_core::{CompletionFlags, DtoEvent, Event, Ia, LmrTriplet, MemPriv, RdmaWrite, RmrTriplet};
+use dat_core::{
+    CompletionFlags, DtoEvent, Event, Ia, LmrTriplet, MemPriv, RdmaWrite, Receive, RmrTriplet,
+};
 
 use super::hostile::Attacked;
 use super::limit::Limit;
@@ -155,6 +157,26 @@ pub fn wr8_b32(lane: &mut Lane, ops: u64) {
             next += 1;
         };
         lane.requests.dequeue_each(list.len(), each);
+        wrong |= next ^ (COOKIE + BURST);
+    }
+    lane.wrong |= wrong;
+}
+
+/// Bursts of receives of 256 bytes, posted as a list and dequeued in one call.
+#[inline(never)]
+pub fn recv_b32(lane: &mut Lane, ops: u64) {
+    let list: [Receive; BURST as usize] =
+        core::array::from_fn(|n| Receive { cookie: COOKIE + n as u64, local: lane.piece[0] });
+    let mut wrong = 0;
+    for _ in 0..ops / BURST {
+        let posted = lane.poster.post_recvs(black_box(&list), NONE);
+        wrong |= u64::from(posted.is_err());
+        let mut next = COOKIE;
+        let each = |event| {
+            wrong |= check!(Ok::<_, ()>(event), next);
+            next += 1;
+        };
+        lane.receives.dequeue_each(list.len(), each);
         wrong |= next ^ (COOKIE + BURST);
     }
     lane.wrong |= wrong;

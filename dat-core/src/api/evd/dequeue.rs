@@ -23,9 +23,9 @@ impl<P: Provider> EvdReaper<'_, P> {
     }
 
     /// Takes up to `most` events, gives each to `take`, and returns how many there were: extension,
-    /// a burst of [`EvdReaper::dequeue`], in the same order. The slots of requests that it
-    /// completes are free again when it returns, not before: what `take` posts may be refused
-    /// for want of one.
+    /// a burst of [`EvdReaper::dequeue`], in the same order. A receive may be posted anew by `take`
+    /// already. The slots of requests are free again when the call returns, not before: a request
+    /// that `take` posts may be refused for want of one.
     #[inline(always)]
     pub fn dequeue_each(&mut self, most: usize, take: impl FnMut(Event)) -> usize {
         self.reaper.dequeue_each(&self.shared, self.shared_evd, most, take)

@@ -1,5 +1,6 @@
 //! Posts by the handle of an Endpoint, on its posting half where that is here.
 
+use crate::data::recv_list::Receive;
 use crate::data::write_list::{RdmaWrite, Refused};
 use crate::engine::Ia;
 use crate::provider::{Provider, WorkRequest};
@@ -50,6 +51,18 @@ impl<P: Provider> Ia<'_, P> {
     ) -> Result<(), Refused> {
         let (poster, shared, near) = self.posting(ep).map_err(|ret| Refused { posted: 0, ret })?;
         poster.post_rdma_writes(shared, &near, list, flags)
+    }
+
+    /// As [`EpPoster::post_recvs`](crate::EpPoster::post_recvs), by handle.
+    #[inline(never)]
+    pub fn ep_post_recvs(
+        &mut self,
+        ep: Ep,
+        list: &[Receive],
+        flags: CompletionFlags,
+    ) -> Result<(), Refused> {
+        let (poster, shared, near) = self.posting(ep).map_err(|ret| Refused { posted: 0, ret })?;
+        poster.post_recvs(shared, &near, list, flags)
     }
 
     /// As [`EpPoster::post_recv`](crate::EpPoster::post_recv), by handle.

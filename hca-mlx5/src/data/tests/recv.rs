@@ -44,6 +44,26 @@ fn short_lists_end_with_the_terminating_key() {
     assert_eq!(p.bytes(RING + 128, 64), [ONE_BYTES; 4].concat());
 }
 
+/// Where no list was longer, what ends a list of one is there from the start.
+#[test]
+fn a_list_of_receives_is_shown_at_once_and_each_ends() {
+    let p = Scripted::new();
+    let mut q = rq(&p, 1, 5);
+    p.take();
+    q.recv_each([ONE; 2].into_iter());
+    let golden = [
+        Op::Store(RING, ONE_BYTES.to_vec()),
+        Op::Store(RING + 32, ONE_BYTES.to_vec()),
+        Op::BeforeDoorbell,
+        Op::Store(RECORD, vec![0, 0, 0, 2]),
+    ];
+    assert_eq!(p.take(), golden);
+    assert_eq!(p.bytes(RING, 64), [ONE_BYTES, END, ONE_BYTES, END].concat());
+    q.recv(&[ONE; 2]);
+    q.recv_each([ONE; 2].into_iter());
+    assert_eq!(p.bytes(RING, 64), [ONE_BYTES, END, ONE_BYTES, END].concat());
+}
+
 #[test]
 fn an_empty_receive_is_a_terminator() {
     let p = Scripted::new();
@@ -65,9 +85,10 @@ fn a_slot_used_before_shows_nothing_of_it() {
 fn segments_beyond_the_slot_stay_out_of_the_next() {
     let p = Scripted::new();
     let mut q = rq(&p, 2, 5);
+    let others = p.bytes(RING + 32, 96);
     q.recv(&[ONE; 7]);
     assert_eq!(p.bytes(RING, 32), [ONE_BYTES; 2].concat());
-    assert!(p.bytes(RING + 32, 96).iter().all(|&b| b == 0));
+    assert_eq!(p.bytes(RING + 32, 96), others);
 }
 
 #[test]

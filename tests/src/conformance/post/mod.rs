@@ -137,6 +137,7 @@ macro_rules! post_cases {
             cookies_come_back_whole
             fault_21_every_completion_says_what_it_was
             a_list_of_writes_is_posted_in_order
+            a_list_of_receives_is_filled_in_order
             a_message_too_long_for_its_receive_fails_on_both_sides
             memory_freed_under_a_receive_fails_it
             a_write_without_a_key_is_refused_by_the_peer

@@ -1,0 +1,128 @@
+//! Extension: a list of receives.
+
+use core::sync::atomic::Ordering;
+
+use crate::data::poster::{EpPoster, Poster, RECV};
+use crate::data::shared::{Near, Shared, lmr};
+use crate::data::write_list::Refused;
+use crate::provider::{Provider, RecvQueue, Segment};
+use crate::types::completion::Direction;
+use crate::types::counters::EpCounter;
+use crate::types::ep_state::RECV_OPEN;
+use crate::types::flags::CompletionFlags;
+use crate::types::triplet::LmrTriplet;
+
+/// One receive of a list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Receive {
+    /// What its event carries.
+    pub cookie: u64,
+    /// Where the message goes.
+    pub local: LmrTriplet,
+}
+
+impl<P: Provider> Poster<P> {
+    #[inline(always)]
+    pub(crate) fn post_recvs(
+        &mut self,
+        shared: &Shared<'_>,
+        near: &Near<'_>,
+        list: &[Receive],
+        flags: CompletionFlags,
+    ) -> Result<(), Refused> {
+        let mut posted = 0;
+        while let Some(left) = list.get(posted..)
+            && let Some(count) = self.fast_recvs(near, left, flags)
+        {
+            posted += count;
+        }
+        if posted != list.len() {
+            return self.recvs_slow(shared, near, list, posted, flags);
+        }
+        self.recheck(shared, near.ep, Direction::Recv);
+        Ok(())
+    }
+
+    /// Posts the receives at the front of the list that are of one LMR, take slots in a row and can
+    /// take the fast path, and returns how many: at least one.
+    #[inline(always)]
+    fn fast_recvs(
+        &mut self,
+        near: &Near<'_>,
+        list: &[Receive],
+        flags: CompletionFlags,
+    ) -> Option<usize> {
+        let context = list.first()?.local.context;
+        let first = self.receives;
+        let mut room = self.recv_limit.wrapping_sub(first) as usize;
+        if room < list.len() && self.refill_unmarked(near.ep) {
+            room = self.recv_limit.wrapping_sub(first) as usize;
+        }
+        if near.ep.poster.state.load(Ordering::Acquire) & RECV_OPEN == 0 || !flags.is_empty() {
+            return None;
+        }
+        let lmr = lmr::find(near.lmrs, context)?;
+        let range = lmr.range(context, self.limits.zone, RECV.need)?;
+        let mask = u32::from(self.limits.recv_mask);
+        let at = (first & mask) as usize;
+        let slots = near.receives.get(at..(at + room).min(mask as usize + 1))?;
+        let most = (RECV.longest)(&self.limits);
+        let (mut count, mut bytes, mut longest) = (0_u32, 0, self.longest);
+        for (slot, receive) in slots.iter().zip(list) {
+            let Receive { cookie, local } = *receive;
+            if local.len.wrapping_sub(1) >= most
+                || local.context != context
+                || range.lkey_for(&local).is_none()
+            {
+                break;
+            }
+            slot.store(cookie, Ordering::Relaxed);
+            longest = longest.max(local.len);
+            bytes += u64::from(local.len);
+            count += 1;
+        }
+        let run = list.get(..count as usize).filter(|run| !run.is_empty())?;
+        self.outlast(near.ep, longest);
+        self.receives = first.wrapping_add(count);
+        // ORDER: cookies and length precede the count that makes the receives outstanding.
+        near.ep.poster.receives.store(self.receives, Ordering::Release);
+        let tally = &near.ep.tally;
+        tally.add(EpCounter::PostRecv as usize, count.into());
+        tally.add(EpCounter::PostRecv as usize + 1, bytes);
+        self.rq.recv_each(run.iter().map(|receive| {
+            let LmrTriplet { addr, len, .. } = receive.local;
+            Segment { addr, len, lkey: range.lkey }
+        }));
+        Some(run.len())
+    }
+
+    /// Posts the list from `next` on, one by one.
+    #[cold]
+    #[inline(never)]
+    fn recvs_slow(
+        &mut self,
+        shared: &Shared<'_>,
+        near: &Near<'_>,
+        list: &[Receive],
+        next: usize,
+        flags: CompletionFlags,
+    ) -> Result<(), Refused> {
+        for (posted, receive) in list.iter().enumerate().skip(next) {
+            self.post_recv(shared, near, &[receive.local], receive.cookie, flags)
+                .map_err(|ret| Refused { posted, ret })?;
+        }
+        self.recheck(shared, near.ep, Direction::Recv);
+        Ok(())
+    }
+}
+
+impl<P: Provider> EpPoster<'_, P> {
+    /// Posts receives in order; the flags are those of each. Extension.
+    ///
+    /// The first that is refused ends it: those before it are posted, it and those behind it are
+    /// not. Endpoint and errors as for [`EpPoster::post_recv`].
+    #[inline(always)]
+    pub fn post_recvs(&mut self, list: &[Receive], flags: CompletionFlags) -> Result<(), Refused> {
+        self.poster.post_recvs(&self.shared, &self.near, list, flags)
+    }
+}
