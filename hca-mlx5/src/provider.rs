@@ -269,14 +269,14 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
     /// Takes note of an event of a completion queue of the driver's own: of a completion, or of its
     /// failure. False if it is not.
     fn own_event(&mut self, cqn: u32, fault: Option<Fault>) -> bool {
-        if let Some(gsi) = self.gsi.as_mut().filter(|gsi| gsi.owns_cq(cqn)) {
+        if let Some(gsi) = self.gsi.as_mut().filter(|gsi| gsi.cq(cqn).is_some()) {
             match fault {
                 None => gsi.event(),
                 Some(fault) => gsi.fail(fault),
             }
             return true;
         }
-        if let Some(network) = self.network.as_mut().filter(|net| net.owns_cq(cqn)) {
+        if let Some(network) = self.network.as_mut().filter(|net| net.cq(cqn).is_some()) {
             match fault {
                 None => network.event(),
                 Some(fault) => network.fail(fault),
@@ -625,7 +625,15 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
     }
 
     fn service(&mut self, now: Instant) {
-        self.device.service(now);
+        let Self { device, cqs, gsi, network, .. } = self;
+        let platform = device.platform();
+        device.service(now, |cqn| {
+            let own = || gsi.as_ref().and_then(|gsi| gsi.cq(cqn));
+            let own = own().or_else(|| network.as_ref().and_then(|network| network.cq(cqn)));
+            if let Some(cq) = own.or_else(|| cqs.get(cqn)) {
+                cq.event_read(platform);
+            }
+        });
         self.collect(now);
         if self.device.lost() {
             // Nothing can be made anew, and each attempt would take memory that a lost device never

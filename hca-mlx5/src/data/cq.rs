@@ -6,6 +6,7 @@
 //! this driver can cause is skipped and counted.
 
 use core::fmt;
+use core::sync::atomic::Ordering;
 
 use dat_core::provider::{
     Arrived, Completion, CompletionQueue, Direction, Extra, NetworkHeader, Polled, Status,
@@ -21,8 +22,11 @@ use crate::prm::cqe::{self, Cause, Index, Owner};
 const LOG_CQE: u32 = 6;
 /// Offset in a UAR page of the register that arms a completion queue.
 const UAR_ARM: usize = 0x20;
-/// The last of the numbers of requests.
-const LAST: u32 = 3;
+/// Requests are numbered by so many bits.
+const NUMBER: u32 = 3;
+/// Place behind the doorbell record of the count of the queue's events that have been read. The
+/// reaping end may be in another thread than who reads them.
+const EVENTS: u32 = 1;
 /// Arm word: only for solicited or failed completions.
 const SOLICITED_ONLY: u32 = 1 << 24;
 /// [`Owner::kind`] of a request that succeeded, on a lap of even number.
@@ -45,14 +49,9 @@ pub struct Cq<'p, P: Platform> {
     tail: u64,
     /// Entries that ended a ring: no completions.
     ends: u64,
-    /// Counts events asked for: a request that carries the number of the device's last event is
-    /// ignored by it.
-    arms: u32,
-    /// Of those the ones that came after the last of which it is certain that it had its event.
-    unsure: u32,
-    /// Where the consumer index was at the last request, and whether that was for solicited
-    /// completions only.
-    armed: Option<(u32, bool)>,
+    /// The last request for an event: where the consumer index was, whether it was for solicited
+    /// completions only, and how many events had been read.
+    armed: Option<(u32, bool, u32)>,
     cqn: u32,
     /// BAR offset of the arm register.
     arm: usize,
@@ -67,6 +66,14 @@ impl<P: Platform> fmt::Debug for Cq<'_, P> {
             .field("tail", &self.tail)
             .field("skipped", &self.skipped)
             .finish_non_exhaustive()
+    }
+}
+
+/// An event of the queue with that doorbell record has been read: the next request for one has
+/// another number. Before the event queue's consumer index says so to the device.
+pub(crate) fn event_read<P: Platform>(platform: &P, record: Record) {
+    if let Some(record) = platform.memory().entries::<RECORD>(record.completion_span()) {
+        record.shared::<FIRST>(EVENTS).fetch_add(1, Ordering::Release);
     }
 }
 
@@ -87,12 +94,10 @@ impl<'p, P: Platform> Cq<'p, P> {
         Some(Self {
             platform,
             entries: platform.memory().entries(ring.span(LOG_CQE))?,
-            record: platform.memory().entries(record.span())?,
+            record: platform.memory().entries(record.completion_span())?,
             slots: ring.slots(),
             tail: 0,
             ends: 0,
-            arms: 0,
-            unsure: 0,
             armed: None,
             cqn: 0,
             arm,
@@ -172,15 +177,6 @@ impl<'p, P: Platform> Cq<'p, P> {
         let Some(entries) = self.platform.memory().entries(ring.span(LOG_CQE)) else {
             return false;
         };
-        // What came in the old ring had its event, and in the new one that cannot be seen any more.
-        let owner = self.look();
-        let waits =
-            owner.owner() == self.lap() && !matches!(owner.opcode(), cqe::INVALID | cqe::RESIZED);
-        if let Some((from, false)) = self.armed
-            && (from != self.at() || waits)
-        {
-            self.unsure = 0;
-        }
         let mut found = false;
         for index in (0..self.slots).map(|ahead| self.at().wrapping_add(ahead)) {
             let Some(owner) = self.owner_at(index) else {
@@ -202,8 +198,6 @@ impl<'p, P: Platform> Cq<'p, P> {
         self.slots = ring.slots();
         self.tail = self.tail.wrapping_add(1);
         self.ends = self.ends.wrapping_add(1);
-        // Asks again, or else still sees when what was asked for has its event.
-        self.armed = (self.unsure == LAST).then_some((self.at(), false));
         self.give_back();
         found
     }
@@ -469,28 +463,18 @@ impl<P: Platform> CompletionQueue for Cq<'_, P> {
     fn arm(&mut self, solicited_only: bool) {
         let (at, owner) = (self.at(), self.look());
         let waits = owner.owner() == self.lap() && owner.opcode() != cqe::INVALID;
-        match self.armed {
-            // Nothing has come since the same was asked for: it still stands.
-            Some(asked) if asked == (at, solicited_only) && !waits => return,
-            // Something has come since anything was asked for: that had its event.
-            Some((from, false)) if from != at || waits => self.unsure = 0,
-            // Whether there was a solicited completion in between is not kept: that would cost
-            // every completion.
-            _ => {}
-        }
-        if self.unsure == LAST {
-            // Anything is asked for, and nothing has come.
+        let asked =
+            (at, solicited_only, self.record.shared::<FIRST>(EVENTS).load(Ordering::Acquire));
+        if self.armed == Some(asked) && !waits {
+            // Nothing has come since the same was asked for: it still stands, or its event is on
+            // its way.
             return;
         }
-        // The last event has one of the numbers that are unsure, or the one before them. So once
-        // all but one are in use, that one asks for anything, which makes the next request
-        // certain again.
-        let solicited_only = solicited_only && self.unsure < LAST - 1;
-        self.unsure += 1;
-        self.armed = Some((at, solicited_only));
-        self.arms = self.arms.wrapping_add(1);
+        self.armed = Some(asked);
+        // The device has at most one event of a queue on its way: it ignores a request that carries
+        // the number of its last event (Linux `mlx5_cq_arm`, `arm_sn`).
         let command = if solicited_only { SOLICITED_ONLY } else { 0 };
-        let word = (self.arms & LAST) << 28 | command | (self.at() & INDEX_MASK);
+        let word = (asked.2 & NUMBER) << 28 | command | (at & INDEX_MASK);
         ring::write::<SECOND, _>(&self.record, word);
         // ORDER: the arm word in the record precedes the register: the device compares the two.
         self.platform.fence(Fence::BeforeDoorbell);

@@ -81,6 +81,12 @@ impl Record {
         Span { offset: self.first(), len: RECORD }
     }
 
+    /// The same of a completion queue, with 8 bytes behind it that are the driver's own.
+    #[must_use]
+    pub const fn completion_span(self) -> Span {
+        Span { offset: self.first(), len: 2 * RECORD }
+    }
+
     /// The dword of a queue pair's receive counter, or a completion queue's consumer index.
     #[inline]
     #[must_use]

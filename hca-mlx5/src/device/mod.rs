@@ -432,8 +432,9 @@ impl<'p, P: Platform> Device<'p, P> {
         }
     }
 
-    /// Does what is due: health, event queues, page requests. Bounded work per call.
-    pub fn service(&mut self, now: Instant) {
+    /// Does what is due: health, event queues, page requests. Bounded work per call. `completed` is
+    /// called for each completion event that is read, with the number of its queue.
+    pub fn service(&mut self, now: Instant, completed: impl FnMut(u32)) {
         if self.queue.dead().is_none() {
             let sign = self.monitor.tick(self.platform, now);
             if let Some(Sign::Lost(fault)) = sign {
@@ -443,7 +444,7 @@ impl<'p, P: Platform> Device<'p, P> {
                     // Lost if nobody reads what is there before it.
                     let _ = self.events.push_back(Event::Warning(fault));
                 }
-                self.collect();
+                self.collect(completed);
                 self.answer_requests();
                 self.arm_events();
             }
@@ -465,43 +466,55 @@ impl<'p, P: Platform> Device<'p, P> {
         }
     }
 
-    /// Gives the firmware the pages it has asked for.
+    /// Gives the firmware the pages it has asked for. Completions wait: who has queues of them is
+    /// not here.
     fn feed(&mut self) {
-        self.collect();
+        for place in 0..COMPLETION_EVENTS {
+            self.read_events(place, &mut |_| {});
+        }
         self.answer_requests();
     }
 
     /// Moves what the event queues hold to where it waits.
-    fn collect(&mut self) {
-        let mut internal = false;
+    fn collect(&mut self, mut completed: impl FnMut(u32)) {
         self.more = false;
-        for (place, queue) in self.event_queues.iter_mut().enumerate() {
-            let for_the_user = place != PAGE_EVENTS;
-            for left in (0..=work::EVENTS).rev() {
-                // Page requests do not wait for the user. One entry is kept for the event that the
-                // device is lost.
-                let unread = for_the_user && self.events.len() + 1 >= EVENTS;
-                if left == 0 || unread || self.requests.is_full() {
-                    self.more = true;
-                    break;
-                }
-                let Some(decoded) = queue.next(self.platform) else {
-                    break;
-                };
-                match decoded {
-                    // One in the wrong queue is nothing that was asked for.
-                    Decoded::Event(event) => {
-                        if for_the_user {
-                            let _ = self.events.push_back(event);
-                        }
+        for place in 0..=COMPLETION_EVENTS {
+            self.read_events(place, &mut completed);
+        }
+    }
+
+    /// The same of one of them.
+    fn read_events(&mut self, place: usize, completed: &mut dyn FnMut(u32)) {
+        let Some(queue) = self.event_queues.get_mut(place) else { return };
+        let mut internal = false;
+        let for_the_user = place != PAGE_EVENTS;
+        for left in (0..=work::EVENTS).rev() {
+            // Page requests do not wait for the user. One entry is kept for the event that the
+            // device is lost.
+            let unread = for_the_user && self.events.len() + 1 >= EVENTS;
+            if left == 0 || unread || self.requests.is_full() {
+                self.more = true;
+                break;
+            }
+            let Some(decoded) = queue.next(self.platform) else {
+                break;
+            };
+            match decoded {
+                // One in the wrong queue is nothing that was asked for.
+                Decoded::Event(event) => {
+                    if let Event::Completion { cqn } = event {
+                        completed(cqn);
                     }
-                    Decoded::Pages(request) => {
-                        let _ = self.requests.push_back(request);
+                    if for_the_user {
+                        let _ = self.events.push_back(event);
                     }
-                    Decoded::Internal => internal = true,
-                    // Command events have a queue of their own; the rest nobody asked for.
-                    Decoded::Command(_) | Decoded::Other { .. } => {}
                 }
+                Decoded::Pages(request) => {
+                    let _ = self.requests.push_back(request);
+                }
+                Decoded::Internal => internal = true,
+                // Command events have a queue of their own; the rest nobody asked for.
+                Decoded::Command(_) | Decoded::Other { .. } => {}
             }
         }
         if internal && let Some(fault) = health::examine(self.platform) {

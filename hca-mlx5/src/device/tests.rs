@@ -34,7 +34,7 @@ fn events_of_both_queues_come_out_and_both_are_armed_again() {
     let mut device = open(&platform);
     platform.event(ASYNC, EventType::CommunicationEstablished, 0, &number(5));
     platform.event(COMPLETIONS, EventType::Completion, 0, &number(6));
-    device.service(now(&platform));
+    device.service(now(&platform), |_| {});
     assert_eq!(device.next_event(), Some(Event::Qp { qpn: 5, what: QpEvent::Established }));
     assert_eq!(device.next_event(), Some(Event::Completion { cqn: 6 }));
     assert_eq!(device.next_event(), None);
@@ -50,7 +50,7 @@ fn a_flood_is_read_in_bounded_portions_and_nothing_lost() {
     }
     let mut seen = std::vec::Vec::new();
     for _ in 0..10 {
-        device.service(now(&platform));
+        device.service(now(&platform), |_| {});
         assert!(device.events.len() <= 64);
         while let Some(Event::Completion { cqn }) = device.next_event() {
             seen.push(cqn);
@@ -68,7 +68,7 @@ fn what_is_left_of_a_flood_is_due_at_once() {
     }
     let mut seen = 0;
     for _ in 0..10 {
-        device.service(now(&platform));
+        device.service(now(&platform), |_| {});
         while device.next_event().is_some() {
             seen += 1;
         }
@@ -83,7 +83,7 @@ fn a_consumer_that_does_not_read_loses_nothing_either() {
     let mut device = open(&platform);
     for cqn in 0..150 {
         platform.event(COMPLETIONS, EventType::Completion, 0, &number(cqn));
-        device.service(now(&platform));
+        device.service(now(&platform), |_| {});
     }
     let mut expected = 0;
     for _ in 0..4 {
@@ -91,7 +91,7 @@ fn a_consumer_that_does_not_read_loses_nothing_either() {
             assert_eq!(event, Event::Completion { cqn: expected });
             expected += 1;
         }
-        device.service(now(&platform));
+        device.service(now(&platform), |_| {});
     }
     assert_eq!(expected, 150);
 }
@@ -104,11 +104,11 @@ fn a_user_who_reads_no_events_holds_up_no_page_request() {
     for qpn in 0..200 {
         platform.event(ASYNC, EventType::CommunicationEstablished, 0, &number(qpn));
     }
-    device.service(now(&platform));
+    device.service(now(&platform), |_| {});
     assert!(device.events.len() + 1 >= EVENTS, "no more is taken");
     for round in 1..=20 {
         platform.event(PAGES, EventType::PageRequest, 0, &[0, 0, 0, 7, 0, 0, 0, 3]);
-        device.service(now(&platform));
+        device.service(now(&platform), |_| {});
         assert_eq!(device.firmware_pages(), held + 3 * round);
     }
 }
@@ -121,7 +121,7 @@ fn command_events_cost_the_user_nothing() {
         platform.event(COMMANDS, EventType::Command, 0, &[0, 0, 0, 1]);
         device.alloc_pd().unwrap();
     }
-    device.service(now(&platform));
+    device.service(now(&platform), |_| {});
     assert_eq!(device.next_event(), None);
 }
 
@@ -136,7 +136,7 @@ fn unknown_events_pass_unseen() {
     }
     platform.event(ASYNC, EventType::PortModule, 1, &[0xff; 28]);
     platform.event(ASYNC, EventType::PortChange, 1, &[0, 0, 0, 0, 0, 0, 0, 0, 0x10]);
-    device.service(now(&platform));
+    device.service(now(&platform), |_| {});
     assert_eq!(device.next_event(), Some(Event::Port { port: 1, up: false }));
     assert_eq!(device.next_event(), None);
 }
@@ -150,12 +150,12 @@ fn a_counter_that_stands_still_is_a_warning_after_eight_looks() {
     for second in 0..9 {
         assert_eq!(device.next_event(), None, "second {second}");
         platform.advance(1_000_000_000);
-        device.service(now(&platform));
+        device.service(now(&platform), |_| {});
     }
     let Some(Event::Warning(fault)) = device.next_event() else { panic!("not reported") };
     assert!(fault.cause.contains("counter"), "{fault}");
     platform.advance(1_000_000_000);
-    device.service(now(&platform));
+    device.service(now(&platform), |_| {});
     assert_eq!(device.next_event(), None, "reported once");
     assert!(device.alloc_pd().is_ok(), "a firmware that answers is alive");
 }
@@ -169,11 +169,11 @@ fn a_counter_that_pauses_for_six_seconds_is_alive() {
         platform.set(init_seg::HEALTH_COUNTER, round);
         for _ in 0..7 {
             platform.advance(1_000_000_000);
-            device.service(now(&platform));
+            device.service(now(&platform), |_| {});
         }
         platform.beating.set(true);
         platform.advance(1_000_000_000);
-        device.service(now(&platform));
+        device.service(now(&platform), |_| {});
     }
     assert_eq!(device.next_event(), None);
 }
@@ -183,11 +183,11 @@ fn between_its_ticks_health_costs_nothing() {
     let platform = Scripted::new();
     let mut device = open(&platform);
     platform.gone.set(true);
-    device.service(now(&platform));
+    device.service(now(&platform), |_| {});
     assert_eq!(device.next_event(), None);
     assert_eq!(device.next_deadline() - now(&platform), Duration::from_secs(1));
     platform.advance(1_000_000_000);
-    device.service(now(&platform));
+    device.service(now(&platform), |_| {});
     assert!(matches!(device.next_event(), Some(Event::Dead(_))));
 }
 
@@ -201,7 +201,7 @@ fn signs_of_death_in_the_registers() {
         let mut device = open(&platform);
         platform.set(offset, value);
         platform.advance(1_000_000_000);
-        device.service(now(&platform));
+        device.service(now(&platform), |_| {});
         let Some(Event::Dead(fault)) = device.next_event() else { panic!("{words}") };
         assert!(fault.cause.contains(words), "{fault}");
     }
@@ -221,7 +221,7 @@ fn a_syndrome_kills_only_with_a_request_for_reset() {
             platform.set(offset, value);
             platform.set(init_seg::HEALTH_SEVERITY, severity);
             platform.advance(1_000_000_000);
-            device.service(now(&platform));
+            device.service(now(&platform), |_| {});
             let fault = match device.next_event() {
                 Some(Event::Dead(fault)) if severity >> 31 == 1 => fault,
                 Some(Event::Warning(fault)) if severity >> 31 == 0 => fault,
@@ -229,7 +229,7 @@ fn a_syndrome_kills_only_with_a_request_for_reset() {
             };
             assert!(fault.cause.contains(words), "{fault}");
             platform.advance(1_000_000_000);
-            device.service(now(&platform));
+            device.service(now(&platform), |_| {});
             assert_eq!(device.next_event(), None, "reported once");
             assert_eq!(device.alloc_pd().is_ok(), severity >> 31 == 0);
         }
@@ -255,11 +255,11 @@ fn one_odd_look_at_the_command_queue_is_no_reset() {
         platform.set(init_seg::CMDQ_ADDR_H, home ^ 1);
         platform.advance(1_000_000_000);
         for _ in 0..looks {
-            device.service(now(&platform));
+            device.service(now(&platform), |_| {});
             platform.advance(100_000_000);
         }
         platform.set(init_seg::CMDQ_ADDR_H, home);
-        device.service(now(&platform));
+        device.service(now(&platform), |_| {});
         assert_eq!(matches!(device.next_event(), Some(Event::Dead(_))), dead);
     }
 }
@@ -269,12 +269,12 @@ fn an_internal_error_event_makes_it_look_at_once() {
     let platform = Scripted::new();
     let mut device = open(&platform);
     platform.event(ASYNC, EventType::InternalError, 0, &[0; 28]);
-    device.service(now(&platform));
+    device.service(now(&platform), |_| {});
     assert_eq!(device.next_event(), None, "nothing wrong to be seen");
     platform.event(ASYNC, EventType::InternalError, 0, &[0; 28]);
     platform.set(init_seg::HEALTH_WORD, 0x01 << 16);
     platform.set(init_seg::HEALTH_SEVERITY, 1 << 31);
-    device.service(now(&platform));
+    device.service(now(&platform), |_| {});
     assert!(matches!(device.next_event(), Some(Event::Dead(_))));
 }
 
@@ -284,7 +284,7 @@ fn a_loss_found_by_a_command_is_reported_by_service() {
     let mut device = open(&platform);
     platform.script(|_| Reply::Sick(1));
     assert_eq!(device.alloc_pd().unwrap_err().kind, FaultKind::Gone);
-    device.service(now(&platform));
+    device.service(now(&platform), |_| {});
     assert!(matches!(device.next_event(), Some(Event::Dead(fault)) if fault.syndrome == 1));
 }
 
@@ -448,9 +448,9 @@ fn a_flood_of_unknown_events_is_read_in_portions() {
     for _ in 0..work::EVENTS + 1 {
         platform.raw_event(ASYNC, entry);
     }
-    device.service(now(&platform));
+    device.service(now(&platform), |_| {});
     assert_eq!(device.next_deadline(), Instant::ZERO);
-    device.service(now(&platform));
+    device.service(now(&platform), |_| {});
     assert_ne!(device.next_deadline(), Instant::ZERO);
 }
 

@@ -244,10 +244,10 @@ impl<'p, P: Platform> Gsi<'p, P> {
         self.parts.qp.is_some_and(|qp| qp.qpn.0 == qpn)
     }
 
-    /// The number is that of one of its completion queues.
-    pub(crate) fn owns_cq(&self, cqn: u32) -> bool {
-        let is = |cq: Option<CqObject>| cq.is_some_and(|cq| cq.cqn.0 == cqn);
-        is(self.parts.send_cq) || is(self.parts.recv_cq)
+    /// Its completion queue of that number.
+    pub(crate) fn cq(&self, cqn: u32) -> Option<&CqObject> {
+        let own = [&self.parts.send_cq, &self.parts.recv_cq];
+        own.into_iter().flatten().find(|cq| cq.cqn.0 == cqn)
     }
 
     /// Takes note of a completion event of its queues.

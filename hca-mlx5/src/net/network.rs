@@ -19,6 +19,7 @@ use crate::net::neigh::{Counters, Mac, Neighbours};
 use crate::platform::Platform;
 use crate::prm::gid::Gid;
 use crate::prm::mkey::Mkey;
+use crate::verbs::cq::CqObject;
 use crate::verbs::mkey;
 
 /// Neighbours remembered.
@@ -160,9 +161,9 @@ impl<'p, P: Platform> Network<'p, P> {
         index.and_then(|index| u8::try_from(index).ok()).unwrap_or(0)
     }
 
-    /// The completion queue is its own.
-    pub(crate) fn owns_cq(&self, cqn: u32) -> bool {
-        self.port.completes_in(cqn)
+    /// Its completion queue, if that has this number.
+    pub(crate) fn cq(&self, cqn: u32) -> Option<&CqObject> {
+        self.port.cq(cqn)
     }
 
     /// The send or receive queue is its own.

@@ -7,13 +7,15 @@
 //! platform.
 //!
 //! All loads and stores are volatile; no Rust reference into the arena is ever made, because the
-//! device may write any of it at any time.
+//! device may write any of it at any time: but for words that threads of the host share, as atomics
+//! ([`Entries::shared`]).
 #![expect(
     unsafe_code,
     reason = "device-visible memory is reached through raw pointers, here and nowhere else"
 )]
 
 use core::ptr::NonNull;
+use core::sync::atomic::AtomicU32;
 
 use dat_core::provider::Region;
 
@@ -322,6 +324,17 @@ impl<const LEN: usize, T: Probe> Entries<'_, LEN, T> {
         self.memory.probe.load(self.offset(place), 8 * N);
         // SAFETY: the place is inside the memory, and aligned as entries are.
         unsafe { load(place) }
+    }
+
+    /// A word that threads of the host share. The device has no part in it, so nothing is ordered by
+    /// fences for it, and no probe sees it; it is read and written by this alone.
+    #[inline]
+    #[must_use]
+    pub fn shared<const AT: usize>(&self, index: u32) -> &AtomicU32 {
+        let place = self.place::<u32, AT>(index);
+        // SAFETY: the place is inside the memory, which outlives the value, aligned as entries are,
+        // and every access to it is one through this.
+        unsafe { AtomicU32::from_ptr(place.as_ptr()) }
     }
 
     /// 32-bit store in memory order.

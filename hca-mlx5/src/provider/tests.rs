@@ -449,7 +449,7 @@ fn events_of_qp1_stay_inside() {
     let p = Scripted::<false>::new();
     let mut hca = open(&p);
     let gsi = hca.gsi.as_ref().unwrap();
-    let cqn = (0..0x1000).rfind(|number| gsi.owns_cq(*number)).unwrap();
+    let cqn = (0..0x1000).rfind(|number| gsi.cq(*number).is_some()).unwrap();
     assert_eq!(hca.malformed_datagrams(), 0);
     // A datagram of no bytes.
     let mut cqe = [0; 64];
@@ -566,7 +566,7 @@ fn an_answer_from_the_wire_resolves_an_address() {
     p.take();
     hca.set_net(&NET, NOW).unwrap();
     let network = hca.network.as_ref().unwrap();
-    let cqn = (0..0x1000).find(|number| network.owns_cq(*number)).unwrap();
+    let cqn = (0..0x1000).find(|number| network.cq(*number).is_some()).unwrap();
     assert_eq!(sent_and_armed(&p, cqn), (0, 1));
     hca.service(NOW);
     assert_eq!(sent_and_armed(&p, cqn), (1, 0), "the first announcement; no event came");
@@ -739,7 +739,7 @@ fn an_event_that_a_queue_of_the_port_failed_makes_the_port_anew() {
         assert_eq!(p.of(Opcode::CreateSq).len(), attempt);
         let event = if attempt == 1 {
             let network = hca.network.as_ref().unwrap();
-            let cqn = (0..0x1000).find(|number| network.owns_cq(*number)).unwrap();
+            let cqn = (0..0x1000).find(|number| network.cq(*number).is_some()).unwrap();
             Event::CqError { cqn, syndrome: 1 }
         } else {
             let network = hca.network.as_ref().unwrap();

@@ -13,7 +13,7 @@ use dat_core::fault;
 use dat_core::provider::Fault;
 
 use crate::data::Cq;
-use crate::data::cq::clear;
+use crate::data::cq::{clear, event_read};
 use crate::data::ring::{Record, Ring};
 use crate::device::{self, Device};
 use crate::platform::{Platform, Reach, Span};
@@ -34,11 +34,17 @@ pub(crate) struct CqObject {
     pub(crate) cqn: Cqn,
     /// Memory that it was made with: a ring, and the doorbell record behind it.
     home: Span,
+    record: Record,
     /// The ring it has now, if that is another.
     moved: Option<Span>,
 }
 
 impl CqObject {
+    /// An event of it has been read.
+    pub(crate) fn event_read<P: Platform>(&self, platform: &P) {
+        event_read(platform, self.record);
+    }
+
     /// Its memory: the ring it has now, and what lies behind.
     pub(crate) fn memory(&self) -> Span {
         self.moved.unwrap_or(self.home)
@@ -101,7 +107,7 @@ fn submit<'p, P: Platform>(
 
     let cqn = device.make(Opcode::CreateCq, pages.cut(&mut input))?;
     end.set_cqn(cqn);
-    Ok((CqObject { cqn: Cqn(cqn), home: memory, moved: None }, end))
+    Ok((CqObject { cqn: Cqn(cqn), home: memory, record, moved: None }, end))
 }
 
 /// Gives it a ring of at least `entries` entries. What waits in it is carried over.

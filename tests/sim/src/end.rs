@@ -123,6 +123,10 @@ impl Sim<'_> {
                 if let Some(item) = end.requests.iter().find(|item| !item.suppressed) {
                     return Ok(Some(format!("h{} link {l}: {item:?}", end.host)));
                 }
+                // The event of its end comes behind what failed, and may come later.
+                if end.conn.is_some_and(|conn| self.links[l].conns[conn].failed[side]) {
+                    return Ok(Some(format!("h{} link {l}: the event of its end", end.host)));
+                }
                 if !end.requests.is_empty() && self.state(l, side) == Some(EpState::Connected) {
                     self.status(l, side)?;
                     // One that may have failed unseen says nothing of those without an event.

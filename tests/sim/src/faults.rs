@@ -20,9 +20,6 @@ pub const MS: Nanos = 1_000_000;
 /// A second.
 pub const S: Nanos = 1_000_000_000;
 
-/// How long a requester repeats what nobody answers: seven times about a second.
-pub const RETRIES: Nanos = 7 * S;
-
 /// Lost, damaged and refused frames of a thousand, below which no connection may break: seven
 /// retries of seven lost messages do not happen by accident.
 pub const LIGHT: u32 = 30;

@@ -317,9 +317,17 @@ impl Sim<'_> {
         [leaving[side], leaving[1 - side]]
     }
 
+    /// Something of a side has failed, and with it the connection.
+    fn has_failed(&mut self, l: usize, side: usize) {
+        if let Some(conn) = self.links[l].ends[side].conn {
+            self.links[l].conns[conn].failed[side] = true;
+        }
+    }
+
     fn failure(&mut self, l: usize, side: usize, item: &Posted, done: &Done, what: &str) -> Check {
         let end = &self.links[l].ends[side];
         let (host, base, stride) = (end.host, end.base, end.stride);
+        self.has_failed(l, side);
         let [left, peer_left] = self.leaving(l, side);
         if !item.late && peer_left.is_none() && !self.excused(l, side) {
             match left {
@@ -388,12 +396,10 @@ impl Sim<'_> {
             if !late && !left && !self.excused(l, side) {
                 return violation("failed", format!("{what}: without a reason"));
             }
-            if let Some(conn) = self.links[l].ends[side].conn {
-                self.links[l].conns[conn].flushed[side] = true;
-            }
             if let Some(item) = &item {
                 return self.failure(l, side, item, done, &what);
             }
+            self.has_failed(l, side);
             return self.post_shared(host);
         }
         if item.as_ref().is_some_and(|item| item.late) {
@@ -549,7 +555,7 @@ impl Sim<'_> {
             let conn = &mut self.links[l].conns[conn];
             conn.messages[side].clear();
             (conn.begun[side], conn.leaving[side]) = (None, None);
-            (conn.flushed[side], conn.doomed) = (false, false);
+            (conn.failed[side], conn.doomed) = (false, false);
             return Ok(());
         }
         self.links[l].conns[conn].rejected = true;

@@ -330,8 +330,8 @@ pub struct Conn {
     pub begun: [Option<Nanos>; 2],
     /// A request that must fail was posted: it will end.
     pub doomed: bool,
-    /// A receive of a side has come back without a message.
-    pub flushed: [bool; 2],
+    /// A request or a receive of a side has failed, and with it the connection.
+    pub failed: [bool; 2],
     /// The peer rejected it.
     pub rejected: bool,
     /// The end that asked for it ends it as soon as it is there, after so many requests.

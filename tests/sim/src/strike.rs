@@ -7,7 +7,7 @@ use mlx5_model::Verdict;
 use mlx5_model::host::Nanos;
 use mlx5_model::wire::impair::{Fault as Frame, Rates};
 
-use crate::faults::{Fault, LIGHT, MS, RETRIES, SHORT, What};
+use crate::faults::{Fault, LIGHT, MS, S, SHORT, What};
 use crate::oracle::{Check, Phase};
 use crate::world::{Sim, Stream, Timer};
 
@@ -210,8 +210,8 @@ impl Sim<'_> {
         self.hosts[host].line.rates(Rates::default());
         let end = self.hosts[host].rates_end.take();
         // A few losses of a thousand went on. A send that waits for a receive all that time has one
-        // count of retries for all its attempts.
-        if end.is_some_and(|end| now > end + RETRIES) {
+        // count of retries for all its attempts, and repeats each after half a second already.
+        if end.is_some_and(|end| now > end + S) {
             self.excuse_all(host, "a wire that was at fault for long");
         }
     }

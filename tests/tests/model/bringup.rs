@@ -195,7 +195,7 @@ fn regular_pages_are_given() {
 
 fn served(rig: &Rig, device: &mut Device<'_, dat_tests::host::inproc::Slot>) {
     rig.pass(Duration::from_millis(1));
-    device.service(rig.now());
+    device.service(rig.now(), |_| {});
 }
 
 #[test]

@@ -132,7 +132,7 @@ fn a_burst_of_events_that_nobody_reads_holds_up_no_page_request() {
     }
     for round in 1..=10 {
         rig.slot.hca().request_pages(7);
-        device.service(rig.now());
+        device.service(rig.now(), |_| {});
         assert_eq!(device.firmware_pages(), held + 7 * round);
     }
     device.close().unwrap();
@@ -198,7 +198,7 @@ fn events_are_decoded_each_to_its_meaning() {
     for (sent, _) in &table {
         rig.slot.hca().inject_event(Some(ASYNC), sent);
     }
-    device.service(rig.now());
+    device.service(rig.now(), |_| {});
     for (_, reported) in table {
         assert_eq!(device.next_event(), Some(reported));
     }
@@ -221,7 +221,7 @@ fn subscribed_events_arrive_without_being_put_into_a_queue_by_hand() {
         let rig = Rig::light();
         let mut device = Device::open(&rig.slot, &patience()).unwrap();
         rig.slot.hca().inject_event(None, &Event::queue(kind, 0, 5));
-        device.service(rig.now());
+        device.service(rig.now(), |_| {});
         assert!(device.next_event().is_some(), "{kind:#x}");
         device.close().unwrap();
     }
@@ -238,7 +238,7 @@ fn a_flood_of_events_loses_none_that_fits_the_queue() {
             rig.slot.hca().inject_event(None, &event);
         }
         for _ in 0..8 {
-            device.service(rig.now());
+            device.service(rig.now(), |_| {});
             while let Some(event) = device.next_event() {
                 assert_eq!(event, Reported::Qp { qpn: count, what: QpEvent::Established });
                 count += 1;
@@ -258,11 +258,11 @@ fn a_user_who_reads_no_events_still_learns_of_the_loss() {
         rig.slot.hca().inject_event(None, &Event::queue(event::COMM_ESTABLISHED, 0, n));
     }
     for _ in 0..10 {
-        device.service(rig.now());
+        device.service(rig.now(), |_| {});
     }
     rig.slot.hca().die(1);
     rig.pass(Duration::from_secs(2));
-    device.service(rig.now());
+    device.service(rig.now(), |_| {});
     let events: Vec<Reported> = std::iter::from_fn(|| device.next_event()).collect();
     assert!(matches!(events.last(), Some(Reported::Dead(_))), "{:?}", events.last());
     device.close().unwrap_err();
@@ -498,7 +498,7 @@ fn page_requests_for_other_functions_move_no_page() {
     for (function, count) in [(7, 5), (0x8000_0000, 5), (0x7, u32::MAX), (0xffff, 0x8000_0000)] {
         let event = Event::new(event::PAGE_REQUEST, 0).with(0, function).with(4, count);
         rig.slot.hca().inject_event(Some(ASYNC), &event);
-        device.service(rig.now());
+        device.service(rig.now(), |_| {});
         assert_eq!((device.firmware_pages(), rig.taken().pages), held);
     }
     device.close().unwrap();
@@ -514,7 +514,7 @@ fn pages_asked_back_that_the_firmware_does_not_give_end_in_time() {
         let event = Event::new(event::PAGE_REQUEST, 0).with(4, count.wrapping_neg());
         rig.slot.hca().inject_event(Some(ASYNC), &event);
         let start = rig.now();
-        device.service(rig.now());
+        device.service(rig.now(), |_| {});
         assert!(rig.now() - start < Duration::from_secs(6));
         assert_eq!(device.firmware_pages(), 46);
         device.close().unwrap();

@@ -100,7 +100,7 @@ fn after_the_end_nothing_more_is_sent() {
     device.close().unwrap();
     let sent = platform.log.borrow().len();
     assert_eq!(device.alloc_pd().unwrap_err().kind, FaultKind::BadState);
-    device.service(Instant::NEVER);
+    device.service(Instant::NEVER, |_| {});
     device.close().unwrap();
     assert_eq!(platform.log.borrow().len(), sent);
 }

@@ -211,7 +211,7 @@ fn command_events_name_slots_and_change_nothing() {
     for _ in 0..10 {
         platform.event(ASYNC, EventType::Command, 0, &[0, 0, 0, 1]);
     }
-    device.service(dat_core::Instant::ZERO);
+    device.service(dat_core::Instant::ZERO, |_| {});
     assert_eq!(device.next_event(), None);
     assert_eq!(platform.log.borrow().len(), commands);
     device.allocate(Opcode::AllocPd).unwrap();
@@ -240,7 +240,7 @@ fn command_events_are_read_and_armed_in_every_wait_and_after_every_command() {
     assert_eq!(armed()[1..], [0x0300_0002], "once: the next one wakes");
     // The next reader reads the entries behind the answer.
     platform.event(COMMANDS, EventType::Command, 0, &[0, 0, 0, 1]);
-    device.service(dat_core::Instant::ZERO);
+    device.service(dat_core::Instant::ZERO, |_| {});
     assert_eq!(armed()[2..], [0x0300_0003]);
 }
 

@@ -116,7 +116,7 @@ fn a_request_is_answered_from_service_and_not_before() {
     let mut device = open(&platform);
     platform.ask_pages(7, 600);
     assert_eq!(device.firmware_pages(), 1106);
-    device.service(Instant::ZERO);
+    device.service(Instant::ZERO, |_| {});
     assert_eq!(device.firmware_pages(), 1706);
     assert_eq!(batches(&platform, PageOp::Give)[4..], [512, 88]);
     assert_eq!(device.next_event(), None, "nobody else's business");
@@ -129,7 +129,7 @@ fn several_requests_are_answered_in_order() {
     for count in [1, 2, -3, 4] {
         platform.ask_pages(7, count);
     }
-    device.service(Instant::ZERO);
+    device.service(Instant::ZERO, |_| {});
     assert_eq!(batches(&platform, PageOp::Give)[4..], [1, 2, 4]);
     assert_eq!(batches(&platform, PageOp::Take), [3]);
     assert_eq!(device.firmware_pages(), 1110);
@@ -140,7 +140,7 @@ fn an_impossible_offer_takes_no_more_than_was_given() {
     let platform = Scripted::new();
     let mut device = open(&platform);
     platform.ask_pages(7, i32::MIN);
-    device.service(Instant::ZERO);
+    device.service(Instant::ZERO, |_| {});
     assert_eq!(device.firmware_pages(), 0);
     assert!(platform.given.borrow().is_empty());
 }
@@ -158,7 +158,7 @@ fn offers_that_are_not_kept_hold_one_service_up_for_five_seconds() {
     }
     for left in [2, 1, 0] {
         let before = platform.now();
-        device.service(Instant::from_nanos(platform.now()));
+        device.service(Instant::from_nanos(platform.now()), |_| {});
         let waited = platform.now() - before;
         assert!((4_900_000_000..5_200_000_000).contains(&waited), "{waited}");
         assert_eq!(device.requests.len(), left);
@@ -174,7 +174,7 @@ fn a_request_beyond_the_budget_is_refused_and_answered() {
     platform.ask_pages(7, i32::MAX);
     platform.ask_pages(7, 95);
     platform.ask_pages(7, 94);
-    device.service(Instant::ZERO);
+    device.service(Instant::ZERO, |_| {});
     assert_eq!(batches(&platform, PageOp::CannotGive), [0, 0]);
     assert_eq!(device.firmware_pages(), 1200);
 }
@@ -185,7 +185,7 @@ fn an_empty_reserve_is_refused_and_the_part_given_back() {
     let mut device = open(&platform);
     platform.reserve.set(700);
     platform.ask_pages(7, 800);
-    device.service(Instant::ZERO);
+    device.service(Instant::ZERO, |_| {});
     assert_eq!(batches(&platform, PageOp::CannotGive), [0]);
     // The first batch is the firmware's already; what was left of the reserve is whole.
     assert_eq!((device.firmware_pages(), platform.reserve.get()), (1618, 188));
@@ -203,7 +203,7 @@ fn another_function_s_request_is_refused() {
     let mut device = open(&platform);
     platform.ask_pages(8, 10);
     platform.ask_pages(8, -10);
-    device.service(Instant::ZERO);
+    device.service(Instant::ZERO, |_| {});
     assert_eq!(batches(&platform, PageOp::CannotGive), [0]);
     assert_eq!(device.firmware_pages(), 1106);
 }
@@ -224,7 +224,7 @@ fn an_embedded_cpu_is_answered_as_one() {
         data[2..4].copy_from_slice(&8_u16.to_be_bytes());
         data[4..].copy_from_slice(&10_i32.to_be_bytes());
         platform.event(PAGES, EventType::PageRequest, 0, &data);
-        device.service(Instant::ZERO);
+        device.service(Instant::ZERO, |_| {});
         let commands = platform.commands(Opcode::ManagePages);
         let refused: std::vec::Vec<bool> = commands
             .iter()

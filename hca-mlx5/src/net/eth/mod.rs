@@ -161,10 +161,9 @@ impl<'p, P: Platform> Port<'p, P> {
         self.ends.is_some() && self.fault.is_none()
     }
 
-    /// `cqn` is the number of its completion queue, by which its events come.
-    #[must_use]
-    pub fn completes_in(&self, cqn: u32) -> bool {
-        self.cq.is_some_and(|cq| cq.cqn.0 == cqn)
+    /// Its completion queue, by which its events come, if that has this number.
+    pub(crate) fn cq(&self, cqn: u32) -> Option<&CqObject> {
+        self.cq.as_ref().filter(|cq| cq.cqn.0 == cqn)
     }
 
     /// `number` is that of its send or receive queue.
