@@ -12,7 +12,7 @@ use crate::data::shared::stack::END;
 use crate::engine::Ia;
 use crate::engine::connections::whereabouts;
 use crate::objects::ep::Phase;
-use crate::provider::{MadIn, Notice, Provider};
+use crate::provider::{CompletionQueue, MadIn, Notice, Provider};
 use crate::types::bounds::{DATAGRAMS_IN, NOTICES, RETRIES};
 use crate::types::counters::IaCounter;
 use crate::types::ep_state::{EpOp, EpState};
@@ -94,16 +94,19 @@ impl<P: Provider> Ia<'_, P> {
     fn noticed(&mut self, now: Instant, notice: Notice) {
         match notice {
             Notice::Completion(cq) => {
-                if let Some(control) = self
-                    .events
-                    .evds
-                    .find(|control| control.cq == Some(cq))
-                    .and_then(|evd| self.events.evds.get_mut(evd))
+                let evd = self.events.evds.find(|control| control.cq == Some(cq));
+                if let Some(evd) = evd
+                    && let Some(control) = self.events.evds.get_mut(evd)
                 {
                     control.notified = true;
                     control.announced = true;
                     control.tally.completions = control.tally.completions.wrapping_add(1);
                     self.events.worked = true;
+                    if let Ok(reaper) = self.reaper_here(Evd(evd))
+                        && let Some(cq) = &mut reaper.cq
+                    {
+                        cq.renew();
+                    }
                 }
             }
             Notice::CqError(cq) => {

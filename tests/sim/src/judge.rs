@@ -282,6 +282,11 @@ impl Sim<'_> {
         }
     }
 
+    /// Whether a host of a link has had a wire at fault.
+    fn was_rough(&self, l: usize) -> bool {
+        self.links[l].ends.iter().any(|end| self.hosts[end.host].rough != 0)
+    }
+
     /// Whether what an end posted may fail.
     pub(crate) fn excused(&self, l: usize, side: usize) -> bool {
         let end = &self.links[l].ends[side];
@@ -295,7 +300,9 @@ impl Sim<'_> {
         let full = reason == Some(Reason::NO_RESOURCES);
         let mut hosts = self.shape.links[l].hosts.iter();
         let unordered = hosts.any(|host| self.hosts[*host].unordered);
-        excuse.is_some() || self.ill(end.host) || full || stale && unordered
+        // An address that was sought in vain ends an attempt to connect, and flushes its receives.
+        let vain = end.phase == Phase::Connecting && self.was_rough(l);
+        excuse.is_some() || self.ill(end.host) || full || stale && unordered || vain
     }
 
     /// Messages of an end that have not been received.
@@ -607,13 +614,16 @@ impl Sim<'_> {
             return violation("connection-event", what);
         };
         // The failure of a search is reported when the address is wanted next, however late.
-        let ends = &self.links[l].ends;
-        let vain = matches!(event, Event::Unreachable(_))
-            && ends.iter().any(|end| self.hosts[end.host].rough != 0);
+        let vain = matches!(event, Event::Unreachable(_)) && self.was_rough(l);
         if self.leaving(l, side) == [None; 2] && !self.excused(l, side) && !vain {
             return violation("broken", format!("{what}: without a reason"));
         }
-        if phase == Phase::Connecting && self.fault(host, ep) && !self.ill(host) {
+        // An event of an earlier connection that comes late lets the peer begin, and what it posts
+        // reaches this end before that is ready.
+        let link = &self.links[l];
+        let early =
+            link.conns[conn].begun[1 - side].is_some() && !self.is_prompt(link.ends[1 - side].host);
+        if phase == Phase::Connecting && self.fault(host, ep) && !self.ill(host) && !early {
             return violation("connection-event", format!("{what}: it had not begun"));
         }
         let known = &self.links[l].conns[conn];

@@ -112,7 +112,7 @@ impl Sim<'_> {
     }
 
     /// Whether events of a host's device come with what they are about.
-    fn is_prompt(&self, host: usize) -> bool {
+    pub(crate) fn is_prompt(&self, host: usize) -> bool {
         let facts = &self.shape.facts[host];
         facts.setting(OpenFact::EqeOrder) == OpenFact::EqeOrder.settings()[0]
     }
