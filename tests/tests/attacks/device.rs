@@ -205,6 +205,11 @@ fn lied_to(session: &mut Session<'_>, meter: &Meter, mut lie: impl FnMut() -> Li
             session.pair.slots[0].views().lie(Some(lie()));
         }
         if session.state(0) == EpState::Disconnected {
+            // A reset drops what was not dequeued, and of that a device that lies hides some.
+            session.pair.slots[0].views().lie(None);
+            let now = session.now();
+            let _ = session.pair.ias[0].advance(now);
+            events(session, 0, &mut open[0]);
             let _ = session.pair.ias[0].ep_reset(ep);
             let (now, to) = (session.now(), session.address(1));
             let ia = &mut session.pair.ias[0];
