@@ -22,10 +22,10 @@ use crate::prm::cqe::{self, Cause, Index, Owner};
 const LOG_CQE: u32 = 6;
 /// Offset in a UAR page of the register that arms a completion queue.
 const UAR_ARM: usize = 0x20;
-/// Requests are numbered by so many bits.
+/// The bits of the number of a request for an event.
 const NUMBER: u32 = 3;
-/// Place behind the doorbell record of the count of the queue's events that have been read. The
-/// reaping end may be in another thread than who reads them.
+/// Place behind the doorbell record of the count of the queue's events that have been read: not
+/// here, as the reaping end may be in another thread than who reads events.
 const EVENTS: u32 = 1;
 /// Arm word: only for solicited or failed completions.
 const SOLICITED_ONLY: u32 = 1 << 24;
@@ -69,8 +69,9 @@ impl<P: Platform> fmt::Debug for Cq<'_, P> {
     }
 }
 
-/// An event of the queue with that doorbell record has been read: the next request for one has
-/// another number. Before the event queue's consumer index says so to the device.
+/// Counts an event that has been read, of the queue with that doorbell record: its next request has
+/// another number. To be called before the event queue's consumer index says so to the device, or
+/// the device would ignore a request in between.
 pub(crate) fn event_read<P: Platform>(platform: &P, record: Record) {
     if let Some(record) = platform.memory().entries::<RECORD>(record.completion_span()) {
         record.shared::<FIRST>(EVENTS).fetch_add(1, Ordering::Release);

@@ -415,9 +415,9 @@ impl Sim<'_> {
         if status.request_idle && !busy {
             // One whose receives were flushed has failed, and its requests with it. Without
             // receives of its own, it does not say so.
-            let flushed = end.conn.is_some_and(|conn| self.links[l].conns[conn].failed[side]);
+            let failed = end.conn.is_some_and(|conn| self.links[l].conns[conn].failed[side]);
             let silent = self.shape.links[l].shared[side] && self.excused(l, side);
-            return if flushed || silent { Ok(()) } else { self.all_done(l, side) };
+            return if failed || silent { Ok(()) } else { self.all_done(l, side) };
         }
         if status.state != EpState::Connected || end.phase != Phase::Up {
             return Ok(());

@@ -32,7 +32,8 @@ impl<P: Provider> EvdReaper<'_, P> {
     }
 
     /// Asks the device for a [`Notice::Completion`](crate::provider::Notice::Completion) at the
-    /// next completion; at once if one is there already. Events that do not come from the
+    /// next completion; at once if one is there already. The notice may be of a completion that has
+    /// been dequeued since: who then sleeps on has to ask again. Events that do not come from the
     /// device announce themselves by [`Next::work`](crate::engine::advance::Next::work).
     pub fn arm(&mut self, solicited_only: bool) {
         self.reaper.arm(solicited_only);
