@@ -345,9 +345,6 @@ pub trait CompletionQueue {
     /// where it is. It may end before there are no more. Their entries are the device's again when
     /// the call returns.
     fn poll_received(&mut self, index: u32, token: u16, most: usize, take: impl FnMut(u32) -> bool);
-    /// A notice has come, perhaps of a completion that was taken since: what was asked for behind it
-    /// is asked for anew, if nothing waits.
-    fn renew(&mut self) {}
     /// The next completion, if the device has written one. Entries that make no sense are skipped
     /// and counted.
     fn poll(&mut self) -> Option<Completion>;

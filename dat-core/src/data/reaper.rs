@@ -475,11 +475,18 @@ impl<P: Provider> Reaper<P> {
         self.events = moved;
     }
 
-    /// Takes the completions off the front of the queue that have no event, so that the slots of
-    /// their requests are free.
+    /// Takes the completions off the front that have no event, so that the slots of their requests
+    /// are free.
     pub(crate) fn drop_silent(&mut self, shared: &Shared<'_>, evd: &EvdShared) {
-        if self.head != evd.producer.tail.load(Ordering::Acquire) {
-            return;
+        while self.head != evd.producer.tail.load(Ordering::Acquire) {
+            let place = shared.event(self.slot(), self.head);
+            let silent = match place.and_then(|place| Entry::decode(place.load())) {
+                Some(Entry::Absorbed(early)) => verdict(shared, &early) == Verdict::Nothing,
+                Some(Entry::Event(_)) => false,
+                None => true,
+            };
+            let Some(entry) = silent.then(|| self.pop(shared, evd)).flatten() else { return };
+            let _ = self.enter(shared, entry);
         }
         let (mut front, mut silent) = (true, 0_u32);
         if let Some(cq) = &self.cq {

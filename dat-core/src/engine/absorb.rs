@@ -5,8 +5,8 @@
 //! Event Dispatcher alone. So the control half looks through the completion queue where the
 //! completions lie, once past each, and notes for each Endpoint how far it has come.
 //!
-//! An Event Dispatcher that a CNO or upcalls listen to must not be armed for completions that it
-//! has announced already. So there the control half takes completions out of the queue and puts
+//! An Event Dispatcher that a CNO, upcalls or a waiter listen to must not be armed for completions
+//! that it has announced already. So there the control half takes completions out of the queue and puts
 //! them into the ring, where the reaper finds them in order.
 
 use core::sync::atomic::Ordering;
@@ -68,10 +68,10 @@ impl<P: Provider> Ia<'_, P> {
         }
     }
 
-    /// Takes the completions off the front of a completion queue that have no event.
+    /// Takes the completions off the front of an Event Dispatcher that have no event.
     pub(crate) fn drop_silent(&mut self, evd: Evd) {
         let shared = self.data.shared;
-        if let (Some(ring), Ok(reaper)) = (shared.evd(evd.0.index()), self.reaper(evd)) {
+        if let (Some(ring), Ok(reaper)) = (shared.evd(evd.0.index()), self.reaper_here(evd)) {
             reaper.drop_silent(&shared, ring);
         }
     }

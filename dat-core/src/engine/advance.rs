@@ -12,7 +12,7 @@ use crate::data::shared::stack::END;
 use crate::engine::Ia;
 use crate::engine::connections::whereabouts;
 use crate::objects::ep::Phase;
-use crate::provider::{CompletionQueue, MadIn, Notice, Provider};
+use crate::provider::{MadIn, Notice, Provider};
 use crate::types::bounds::{DATAGRAMS_IN, NOTICES, RETRIES};
 use crate::types::counters::IaCounter;
 use crate::types::ep_state::{EpOp, EpState};
@@ -94,18 +94,23 @@ impl<P: Provider> Ia<'_, P> {
     fn noticed(&mut self, now: Instant, notice: Notice) {
         match notice {
             Notice::Completion(cq) => {
-                let evd = self.events.evds.find(|control| control.cq == Some(cq));
+                let evd = self.events.evds.find(|control| control.cq == Some(cq)).map(Evd);
                 if let Some(evd) = evd
-                    && let Some(control) = self.events.evds.get_mut(evd)
+                    && let Some(control) = self.events.evds.get_mut(evd.0)
                 {
                     control.notified = true;
                     control.announced = true;
                     control.tally.completions = control.tally.completions.wrapping_add(1);
+                    let asked = control.asked;
                     self.events.worked = true;
-                    if let Ok(reaper) = self.reaper_here(Evd(evd))
-                        && let Some(cq) = &mut reaper.cq
-                    {
-                        cq.renew();
+                    if let Some(solicited_only) = asked {
+                        self.absorb(evd);
+                        self.drop_silent(evd);
+                        // The completions had no event, or were taken before: who waits is not
+                        // woken, and does not ask for the next.
+                        if self.evd_count(evd).events == 0 {
+                            let _ = self.evd_arm(evd, solicited_only);
+                        }
                     }
                 }
             }

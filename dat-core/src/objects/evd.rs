@@ -28,6 +28,9 @@ pub(crate) struct EvdControl {
     pub(crate) notified: bool,
     /// The same, and no waiter has been notified.
     pub(crate) announced: bool,
+    /// What the one who waits has asked the device to announce, if anything: only solicited
+    /// completions, or all.
+    pub(crate) asked: Option<bool>,
     pub(crate) cno: Option<Cno>,
     /// Arrivals trigger the CNO.
     pub(crate) enabled: bool,

@@ -316,6 +316,89 @@ fn an_unsignalled_completion_ends_no_wait_until_one_that_notifies_comes() {
     ));
 }
 
+/// Who waits is woken only if something is there for him, so he asks once. A completion that has no
+/// event uses up what he asked for, and so does one that he took before its notice came.
+#[test]
+fn what_a_waiter_asked_for_outlasts_notices_that_leave_nothing() {
+    let mut p = Pair::connected();
+    let evd = p.a.request;
+    for cookie in 0..5 {
+        p.b.post_recv(cookie).unwrap();
+    }
+    p.a.ia.evd_arm(evd, false).unwrap();
+    p.a.send(0, FLAGS).unwrap();
+    assert!(p.a.next(evd).is_some(), "taken before its notice is read");
+    let mut wait = p.a.ia.evd_wait(p.now, evd, Duration::from_secs(1), 1).unwrap();
+    assert!(p.a.ia.evd_waited(p.now, &mut wait).is_pending());
+    p.a.ia.evd_arm(evd, false).unwrap();
+    p.run_until_idle();
+    for _ in 0..2 {
+        p.a.ia.evd_take_notice(evd);
+        p.a.send(1, SUPPRESS).unwrap();
+        // Posts an empty request behind it.
+        p.a.ia.ep_get_status(p.a.ep).unwrap();
+        p.run_until_idle();
+        assert!(p.a.ia.evd_take_notice(evd));
+        assert_eq!(p.a.ia.evd_more(evd), Ok(0));
+    }
+    p.a.send(2, FLAGS).unwrap();
+    p.run_until_idle();
+    assert!(p.a.ia.evd_take_notice(evd));
+    assert!(p.a.ia.evd_waited(p.now, &mut wait).is_ready());
+    // The wait has ended, and what it asked for with it.
+    p.a.send(3, FLAGS).unwrap();
+    assert!(p.a.next(evd).is_some());
+    p.run_until_idle();
+    assert!(!p.a.ia.evd_take_notice(evd));
+}
+
+/// While somebody waits, suppressed requests give back what they hold though nobody dequeues.
+#[test]
+fn suppressed_requests_end_under_a_wait() {
+    for sleeps in [true, false] {
+        let mut p = Pair::connected();
+        let evd = p.a.request;
+        let mut wait = p.a.ia.evd_wait(p.now, evd, Duration::from_secs(1), 1).unwrap();
+        assert!(p.a.ia.evd_waited(p.now, &mut wait).is_pending());
+        if sleeps {
+            p.a.ia.evd_arm(evd, false).unwrap();
+        }
+        for cookie in 0..1000 {
+            p.b.post_recv(cookie).unwrap();
+            p.a.send(cookie, SUPPRESS).unwrap();
+            p.run_until_idle();
+            assert!(p.b.next(p.b.recv).is_some());
+            if !sleeps {
+                assert!(p.a.ia.evd_waited(p.now, &mut wait).is_pending());
+            }
+        }
+    }
+}
+
+/// What has come is not enough for him who waits: it is announced once, however often he asks.
+#[test]
+fn what_is_not_enough_is_announced_once() {
+    let mut p = Pair::connected();
+    let evd = p.a.request;
+    p.b.post_recv(0).unwrap();
+    p.b.post_recv(1).unwrap();
+    let mut wait = p.a.ia.evd_wait(p.now, evd, Duration::from_secs(1), 2).unwrap();
+    p.a.ia.evd_arm(evd, false).unwrap();
+    p.a.send(0, FLAGS).unwrap();
+    p.run_until_idle();
+    assert!(p.a.ia.evd_take_notice(evd));
+    for _ in 0..2 {
+        assert!(p.a.ia.evd_waited(p.now, &mut wait).is_pending());
+        p.a.ia.evd_arm(evd, false).unwrap();
+        p.run_until_idle();
+        assert!(!p.a.ia.evd_take_notice(evd));
+    }
+    p.a.send(1, FLAGS).unwrap();
+    p.run_until_idle();
+    assert!(p.a.ia.evd_take_notice(evd));
+    assert!(p.a.ia.evd_waited(p.now, &mut wait).is_ready());
+}
+
 /// The requests whose events are in a queue are named, and stay there.
 #[test]
 fn queued_requests_are_named() {

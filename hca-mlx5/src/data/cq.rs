@@ -228,12 +228,6 @@ impl<'p, P: Platform> Cq<'p, P> {
         Owner::from_word(u32::from_be(owner))
     }
 
-    /// Whether the device has written the current entry.
-    fn waits(&self) -> bool {
-        let owner = self.look();
-        owner.owner() == self.lap() && owner.opcode() != cqe::INVALID
-    }
-
     /// The current lap's owner bit.
     #[inline(always)]
     const fn lap(&self) -> bool {
@@ -468,7 +462,8 @@ impl<P: Platform> CompletionQueue for Cq<'_, P> {
     }
 
     fn arm(&mut self, solicited_only: bool) {
-        let (at, waits) = (self.at(), self.waits());
+        let (at, owner) = (self.at(), self.look());
+        let waits = owner.owner() == self.lap() && owner.opcode() != cqe::INVALID;
         let asked =
             (at, solicited_only, self.record.shared::<FIRST>(EVENTS).load(Ordering::Acquire));
         if self.armed == Some(asked) && !waits {
@@ -488,15 +483,6 @@ impl<P: Platform> CompletionQueue for Cq<'_, P> {
         self.platform.write64(self.arm, register.to_be());
         // ORDER: the register's store leaves the CPU before the caller goes to sleep on its effect.
         self.platform.fence(Fence::AfterDoorbell);
-    }
-
-    fn renew(&mut self) {
-        if let Some((at, solicited_only, _)) = self.armed
-            && at == self.at()
-            && !self.waits()
-        {
-            self.arm(solicited_only);
-        }
     }
 
     fn sweep(&mut self, index: u32, mut gone: impl FnMut(Direction, u16)) {

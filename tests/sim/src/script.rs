@@ -416,8 +416,12 @@ impl Shape {
             return vec![op];
         }
         match op {
-            // A window is taken back while its bind is under way.
-            Op::Grant { link, side, slot, .. } => vec![op, Op::Revoke { link, side, slot }],
+            // A window is taken back while its bind is under way, behind a long message.
+            Op::Grant { link, side, slot, .. } => {
+                let request = Request::Send { len: self.links[link].longest };
+                let before = Op::Post { link, side, request, count: 1, flags: 0 };
+                vec![before, op, Op::Revoke { link, side, slot }]
+            }
             // A long message is under way when a response is repeated.
             Op::Post { link, side, request: Request::Read { .. }, .. } => {
                 let request = Request::Send { len: self.links[link].longest };

@@ -74,13 +74,28 @@ impl Sim<'_> {
             let next = adapter.ia.advance(Instant::from_nanos(now));
             known.dirty = next.work;
             known.due = next.deadline.map_or(Nanos::MAX, Instant::as_nanos);
-            self.look(host)?;
-            if wake == Wake::Waits && !self.hosts[host].dirty {
-                self.sleep(host)?;
+            if !self.sleeps_on(host)? {
+                self.look(host)?;
+                if wake == Wake::Waits && !self.hosts[host].dirty {
+                    self.sleep(host)?;
+                }
             }
         }
         let known = &self.hosts[host];
         Ok(if known.dirty { now + TICK } else { known.due })
+    }
+
+    /// Whether a host that slept has been driven for nothing: then it does not ask again for the
+    /// events of the Event Dispatcher that it waits for. For those of the others it has to.
+    fn sleeps_on(&mut self, host: usize) -> Result<bool, Violation> {
+        let known = &mut self.hosts[host];
+        let Some(adapter) = &mut known.adapter else { return Ok(false) };
+        let Some((wait, _)) = &adapter.wait else { return Ok(false) };
+        let others = known.streams.iter().filter(|(evd, _)| *evd != wait.evd());
+        let noticed = others.filter(|(evd, _)| adapter.ia.evd_take_notice(*evd)).count();
+        let calls = self.calls;
+        self.answer(host)?;
+        Ok(noticed == 0 && self.calls == calls && self.event_left(host).is_none())
     }
 
     /// Takes the events of a host that has been driven.
@@ -168,7 +183,14 @@ impl Sim<'_> {
         };
         let waitable: Vec<(Evd, Stream)> = known.streams.iter().copied().filter(waits).collect();
         known.turn += 1;
-        let (evd, stream) = waitable[known.turn % waitable.len()];
+        // Mostly for completions.
+        let ends =
+            |(_, stream): &&(Evd, Stream)| matches!(stream, Stream::End(..) | Stream::Ends(_));
+        let mut likely: Vec<_> = waitable.iter().filter(ends).copied().collect();
+        if likely.is_empty() || known.turn.is_multiple_of(8) {
+            likely.clone_from(&waitable);
+        }
+        let (evd, stream) = likely[known.turn % likely.len()];
         let mut wait = match adapter.ia.evd_wait(now, evd, WAIT, 1) {
             Ok(wait) => wait,
             Err(error) => return violation("call", format!("h{host}: evd_wait: {error}")),

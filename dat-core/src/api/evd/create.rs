@@ -79,6 +79,7 @@ impl<P: Provider> Ia<'_, P> {
             streams: 0,
             notified: false,
             announced: false,
+            asked: None,
             cno: None,
             enabled: true,
             unwaitable: false,

@@ -1,6 +1,7 @@
 //! dat_evd_dequeue(3), and the splitting off of the reaping half.
 
 use crate::data::reaper::EvdReaper;
+use crate::data::shared::evd::WAITED;
 use crate::engine::Ia;
 use crate::provider::Provider;
 use crate::types::completion::Extra;
@@ -82,9 +83,15 @@ impl<'s, P: Provider> Ia<'s, P> {
         Ok(self.reaper_here(evd)?.extra)
     }
 
-    /// As [`EvdReaper::arm`], by handle.
+    /// As [`EvdReaper::arm`], by handle. During a wait it holds until the wait ends: a notice that
+    /// leaves nothing to take is followed by a request for the next.
     pub fn evd_arm(&mut self, evd: Evd, solicited_only: bool) -> Result<(), DatReturn> {
         self.reaper_here(evd)?.arm(solicited_only);
+        if self.events.ring(evd).is_some_and(|ring| ring.barred() & WAITED != 0)
+            && let Some(control) = self.events.evds.get_mut(evd.0)
+        {
+            control.asked = Some(solicited_only);
+        }
         Ok(())
     }
 

@@ -117,6 +117,7 @@ impl<P: Provider> Ia<'_, P> {
         if wait.threshold > 1 || !any {
             let count = self.evd_count(evd);
             if count.events < wait.threshold || count.notifying == 0 {
+                self.drop_silent(evd);
                 return not_yet;
             }
         }
@@ -135,9 +136,11 @@ impl<P: Provider> Ia<'_, P> {
     /// Ends a wait without a result.
     pub fn evd_wait_end(&mut self, wait: &mut EvdWait) {
         if !core::mem::replace(&mut wait.over, true)
-            && let Some(ring) = self.events.ring(wait.evd)
+            && let (Some(ring), Some(control)) =
+                (self.events.ring(wait.evd), self.events.evds.get_mut(wait.evd.0))
         {
             ring.unbar(WAITED);
+            control.asked = None;
         }
     }
 

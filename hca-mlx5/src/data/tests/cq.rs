@@ -328,32 +328,6 @@ fn an_armed_queue_is_armed_again_only_after_an_event() {
     assert_eq!(p.take(), []);
 }
 
-/// A request behind an event that is on its way is ignored by the device. When that event has been
-/// read, it is made anew, unless its waiter has something to take.
-#[test]
-fn a_request_is_made_anew_behind_an_event_of_what_was_taken() {
-    let p = Scripted::<false>::new();
-    let mut q = cq(&p);
-    let rang = |p: &Scripted<false>| p.take().iter().any(|op| matches!(op, Op::Write64(..)));
-    q.renew();
-    assert!(!rang(&p), "nothing was asked for");
-    q.arm(false);
-    p.put(RING, &entry(1, 0, 8, 0, 0, 0));
-    assert!(q.poll().is_some());
-    q.arm(false);
-    assert!(rang(&p));
-    cq::event_read(&p, Record(RECORD));
-    q.renew();
-    assert!(rang(&p));
-    assert_eq!(p.bytes(RECORD + 4, 4), [0x10, 0, 0, 1]);
-    q.renew();
-    assert!(!rang(&p), "it stands");
-    p.put(RING + 64, &entry(1, 0, 8, 0, 0, 0));
-    cq::event_read(&p, Record(RECORD));
-    q.renew();
-    assert!(!rang(&p), "something waits");
-}
-
 /// However often it goes on in another ring between two requests, and whether something comes in
 /// between or not: what comes then has its event, and the next can be asked for.
 #[test]
