@@ -336,23 +336,24 @@ impl<P: Provider> Poster<P> {
         ep.poster.receives.store(receives, Ordering::Release);
     }
 
-    /// Posts a request, on the fast path if it can.
+    /// Posts a request, on the fast path if it can. `work` makes it: each cold path gets a request
+    /// of its own in memory, so that on the fast path its kind is a constant.
     #[inline(always)]
-    pub(crate) fn post(
+    pub(crate) fn post<'w>(
         &mut self,
         shared: &Shared<'_>,
         near: &Near<'_>,
-        work: WorkRequest<'_>,
+        work: impl Fn() -> WorkRequest<'w>,
         segments: &[LmrTriplet],
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        let (ep, rule) = (near.ep, rule(&work));
+        let (ep, rule) = (near.ep, rule(&work()));
         if rule.fast
             && let [triplet] = segments
             && let Some(sequence) = self.admits(ep, flags)
             && let Some(segment) = self.segment(near, triplet, rule)
-            && fits(&work, rule, segment.len)
+            && fits(&work(), rule, segment.len)
             && let suppress = rule.is_suppressed(flags)
             && (!suppress || self.may_suppress())
         {
@@ -361,14 +362,14 @@ impl<P: Provider> Poster<P> {
             if self.publish(ep, near.requests, sequence, Request { cookie, len, tag }) {
                 (rule.count)(&ep.tally, len);
                 if ep.poster.state.load(Ordering::Acquire) & REQUEST_OPEN != 0 {
-                    self.sq.post(work, &[segment], post_flags);
+                    self.sq.post(work(), &[segment], post_flags);
                 } else {
-                    self.hand_over(shared, near, work, &[segment], post_flags);
+                    self.hand_over(shared, near, work(), &[segment], post_flags);
                 }
                 return Ok(());
             }
         }
-        self.post_slow(shared, near, work, segments, cookie, flags)
+        self.post_slow(shared, near, work(), segments, cookie, flags)
     }
 
     /// Gives a published request to the device, unless the Endpoint has left CONNECTED. Whoever

@@ -62,18 +62,16 @@ impl<P: Provider> Poster<P> {
         list: &[RdmaWrite],
         flags: CompletionFlags,
     ) -> usize {
-        // Which of several suppressed requests is signalled after all is decided one by one.
-        if flags.contains(CompletionFlags::SUPPRESS) {
-            return 0;
-        }
         let posted = near.ep.poster.requests.load(Ordering::Relaxed);
         if (self.request_limit.wrapping_sub(posted) as usize) < list.len() {
             let _ = self.refill(near.ep);
         }
         let mut left = list;
-        while let Some(count) = self.fast_run(near, left, flags)
-            && let Some(rest) = left.get(count..)
-        {
+        loop {
+            let count = self.fast_run(near, left, flags);
+            let Some(rest) = count.and_then(|count| left.get(count..)) else {
+                break;
+            };
             left = rest;
         }
         list.len() - left.len()
@@ -95,11 +93,16 @@ impl<P: Provider> Poster<P> {
         let range = lmr.range(context, self.limits.zone, WRITE.need)?;
         let mask = u32::from(self.limits.request_mask);
         let at = (first & mask) as usize;
-        let room = self.request_limit.wrapping_sub(first) as usize;
-        let slots = near.requests.get(at..(at + room).min(mask as usize + 1))?;
-        let most = (WRITE.longest)(&self.limits);
+        let mut room = self.request_limit.wrapping_sub(first) as usize;
         let run = core::mem::take(&mut self.silent);
-        let (mut tag, post_flags) = self.build_tag(&WRITE, flags, false);
+        // The one that ends a long row of suppressed ones is a run of its own.
+        let suppress = flags.contains(CompletionFlags::SUPPRESS) && run != self.limits.silent;
+        if flags.contains(CompletionFlags::SUPPRESS) {
+            room = room.min(if suppress { self.limits.silent.beyond(run) } else { 1 });
+        }
+        let slots = near.requests.get(at..(at + room).min(mask as usize + 1)).unwrap_or_default();
+        let most = (WRITE.longest)(&self.limits);
+        let (mut tag, post_flags) = self.build_tag(&WRITE, flags, suppress);
         let (mut count, mut bytes) = (0, 0);
         for (slot, write) in slots.iter().zip(list) {
             let RdmaWrite { cookie, local, remote } = *write;
@@ -120,7 +123,9 @@ impl<P: Provider> Poster<P> {
             self.silent = run;
             return None;
         }
-        if run != Run::NONE
+        if suppress {
+            self.silent = run.and(count);
+        } else if run != Run::NONE
             && let [slot, ..] = slots
         {
             slot.set_behind(run);
@@ -154,7 +159,7 @@ impl<P: Provider> Poster<P> {
     ) -> Result<(), Refused> {
         let flags = flags.union(CompletionFlags::DEFER);
         for (posted, write) in list.iter().enumerate().skip(next) {
-            let (local, work) = (&[write.local], WorkRequest::Write(&write.remote));
+            let (local, work) = (&[write.local], || WorkRequest::Write(&write.remote));
             self.post(shared, near, work, local, write.cookie, flags)
                 .map_err(|ret| Refused { posted, ret })?;
         }

@@ -15,7 +15,7 @@ impl<'s, P: Provider> Ia<'s, P> {
     /// The posting half of an Endpoint, where it is here, with what it looks at. A poster that is
     /// here is that of the object in its slot: so one compare tells whether the handle is
     /// stale.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn posting(
         &mut self,
         ep: Ep,
@@ -26,7 +26,7 @@ impl<'s, P: Provider> Ia<'s, P> {
             (Some(poster), Some(near)) if near.ep.request.handle() == ep => {
                 Ok((poster, &self.data.shared, near))
             }
-            (_, near) => Err(no_poster(self.objects.eps.get(ep.0), near)),
+            _ => Err(no_poster(self.objects.eps.get(ep.0), &self.data.shared, index)),
         }
     }
 
@@ -74,9 +74,9 @@ impl<'s, P: Provider> Ia<'s, P> {
 /// Why there is no poster of an Endpoint.
 #[cold]
 #[inline(never)]
-fn no_poster(control: Option<&EpControl>, near: Option<Near<'_>>) -> DatReturn {
-    match (control, near) {
-        (Some(control), Some(near)) if control.qp.is_none() => near.ep.state().refusal(),
+fn no_poster(control: Option<&EpControl>, shared: &Shared<'_>, index: u32) -> DatReturn {
+    match (control, shared.ep(index)) {
+        (Some(control), Some(ep)) if control.qp.is_none() => ep.state().refusal(),
         (Some(_), Some(_)) => PROVIDER_CONTROL,
         _ => EpControl::STALE,
     }

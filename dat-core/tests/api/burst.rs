@@ -273,3 +273,19 @@ fn a_burst_gives_each_receive_back_before_its_event() {
     p.b.ia.evd_return_reaper(reaper).unwrap();
     p.b.ia.ep_return_poster(poster).unwrap();
 }
+
+/// Lists of suppressed writes come without events; a row of them is at most half of the queue, and
+/// its end completes without one too, so that the slots come back.
+#[test]
+fn lists_of_suppressed_writes_go_on_without_an_event() {
+    let mut p = Pair::connected();
+    for round in 0..20 {
+        for count in [1, 15, 16, 9, 2] {
+            let list = writes(&p, 0, count);
+            p.a.ia.ep_post_rdma_writes(p.a.ep, &list, CompletionFlags::SUPPRESS).unwrap();
+            assert_eq!(burst(&mut p.a, 9), [], "{round} {count}");
+        }
+        p.a.ia.ep_post_rdma_writes(p.a.ep, &writes(&p, 7, 3), FLAGS).unwrap();
+        assert_eq!(burst(&mut p.a, 9), [7, 8, 9]);
+    }
+}

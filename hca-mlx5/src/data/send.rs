@@ -92,11 +92,19 @@ fn key(bind: &Bind) -> UmrKey {
 /// first word but for that.
 #[inline(always)]
 fn control(start: u64, index: u32, flags: PostFlags, immediate: u32) -> [u64; 2] {
+    [control_head(start, index), control_tail(flags, immediate)]
+}
+
+#[inline(always)]
+fn control_head(start: u64, index: u32) -> u64 {
+    (start | u64::from(index & 0xffff) << INDEX_SHIFT).to_be()
+}
+
+#[inline(always)]
+fn control_tail(flags: PostFlags, immediate: u32) -> u64 {
     let combination = usize::from(flags.bits() & 7);
     let fm_ce_se = CONTROL_BYTE.get(combination).copied().unwrap_or(0);
-    let tail = CtrlTail::new(fm_ce_se, immediate).word().to_be();
-    let head = start | u64::from(index & 0xffff) << INDEX_SHIFT;
-    [head.to_be(), tail]
+    CtrlTail::new(fm_ce_se, immediate).word().to_be()
 }
 
 /// Where a queue rings.
@@ -828,10 +836,10 @@ impl<P: Platform> SendQueue for Sq<'_, P> {
         }
         // All in registers, which the stores in between would not leave it in otherwise.
         let (blocks, payload, start, begin) = (self.blocks, self.payload, self.write, self.head);
-        let (mut head, mut first) = (begin, 0);
+        let (mut head, mut first, b) = (begin, 0, control_tail(flags, 0));
         for (one, remote) in writes {
             if let Some([e, f]) = payload.of_write(&one) {
-                let [a, b] = control(start, head, flags, 0);
+                let a = control_head(start, head);
                 let [c, d] = wqe::remote(remote.addr, remote.context).map(u64::to_be);
                 blocks.store_words::<8, 0>(head, &[a, b, c, d, e, f, 0, 0]);
                 first = a;

@@ -201,6 +201,29 @@ pub fn unsig_1of32(lane: &mut Lane, ops: u64) {
     lane.wrong |= wrong;
 }
 
+/// Bursts of RDMA writes of 8 bytes, posted as a list that suppresses all completions, and one more
+/// that completes.
+#[inline(never)]
+pub fn unsig_b32(lane: &mut Lane, ops: u64) {
+    let list: [RdmaWrite; BURST as usize - 1] = core::array::from_fn(|n| RdmaWrite {
+        cookie: n as u64,
+        local: lane.word[0],
+        remote: lane.far,
+    });
+    let word: &[LmrTriplet; 1] = black_box(&lane.word);
+    let far: &RmrTriplet = black_box(&lane.far);
+    let mut wrong = 0;
+    for burst in 0..ops / BURST {
+        let flags = CompletionFlags::DEFER.union(CompletionFlags::SUPPRESS);
+        let posted = lane.poster.post_rdma_writes(black_box(&list), flags);
+        wrong |= u64::from(posted.is_err());
+        let cookie = COOKIE + burst;
+        let posted = lane.poster.post_rdma_write(word, cookie, far, NONE);
+        wrong |= u64::from(posted.is_err()) | check!(lane.requests.dequeue(), cookie);
+    }
+    lane.wrong |= wrong;
+}
+
 /// Dequeue of an empty Event Dispatcher.
 #[inline(never)]
 pub fn deq_empty(lane: &mut Lane, ops: u64) {

@@ -10,28 +10,18 @@ use crate::types::handle::Ep;
 use crate::types::triplet::LmrTriplet;
 
 impl<P: Provider> Ia<'_, P> {
-    /// Posts a request by handle: all calls share one copy of the fast path.
-    #[inline(never)]
-    pub(super) fn post(
+    /// Posts a request by handle: each call is a body of its own, without what its kind has not.
+    #[inline(always)]
+    pub(super) fn post<'w>(
         &mut self,
         ep: Ep,
-        work: WorkRequest<'_>,
+        work: impl Fn() -> WorkRequest<'w>,
         segments: &[LmrTriplet],
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
         let (poster, shared, near) = self.posting(ep)?;
-        // A fast path for each opcode that has one. In a single one for all, what the table's
-        // functions say would be a call each time.
-        if let WorkRequest::Send = work {
-            poster.post(shared, &near, WorkRequest::Send, segments, cookie, flags)
-        } else if let WorkRequest::Write(remote) = work {
-            poster.post(shared, &near, WorkRequest::Write(remote), segments, cookie, flags)
-        } else if let WorkRequest::Read(remote) = work {
-            poster.post(shared, &near, WorkRequest::Read(remote), segments, cookie, flags)
-        } else {
-            poster.post_slow(shared, &near, work, segments, cookie, flags)
-        }
+        poster.post(shared, &near, work, segments, cookie, flags)
     }
 
     /// Rings the doorbell for requests posted with [`CompletionFlags::DEFER`].

@@ -37,6 +37,7 @@ impl<P: Provider> EpPoster<'_, P> {
 
 impl<P: Provider> Ia<'_, P> {
     /// As [`EpPoster::post_cmp_swap`], by handle.
+    #[inline(never)]
     #[doc(alias = "dat_ib_post_cmp_and_swap")]
     #[expect(clippy::too_many_arguments, reason = "the arguments of the extension")]
     pub fn ep_post_cmp_swap(
@@ -49,7 +50,7 @@ impl<P: Provider> Ia<'_, P> {
         remote: &RmrTriplet,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        let work = WorkRequest::Atomic(Atomic::CmpSwap { compare, swap }, remote);
+        let work = || WorkRequest::Atomic(Atomic::CmpSwap { compare, swap }, remote);
         self.post(ep, work, core::slice::from_ref(local), cookie, flags)
     }
 }

@@ -41,6 +41,7 @@ impl<P: Provider> EpPoster<'_, P> {
 
 impl<P: Provider> Ia<'_, P> {
     /// As [`EpPoster::post_fetch_add`], by handle.
+    #[inline(never)]
     #[doc(alias = "dat_ib_post_fetch_and_add")]
     pub fn ep_post_fetch_add(
         &mut self,
@@ -51,7 +52,7 @@ impl<P: Provider> Ia<'_, P> {
         remote: &RmrTriplet,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        let work = WorkRequest::Atomic(Atomic::FetchAdd(add), remote);
+        let work = || WorkRequest::Atomic(Atomic::FetchAdd(add), remote);
         self.post(ep, work, core::slice::from_ref(local), cookie, flags)
     }
 }

@@ -21,13 +21,14 @@ impl<P: Provider> EpPoster<'_, P> {
         remote: &RmrTriplet,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        let work = WorkRequest::Read(remote);
+        let work = || WorkRequest::Read(remote);
         self.poster.post(&self.shared, &self.near, work, segments, cookie, flags)
     }
 }
 
 impl<P: Provider> Ia<'_, P> {
     /// As [`EpPoster::post_rdma_read`], by handle.
+    #[inline(never)]
     #[doc(alias = "dat_ep_post_rdma_read")]
     pub fn ep_post_rdma_read(
         &mut self,
@@ -37,6 +38,6 @@ impl<P: Provider> Ia<'_, P> {
         remote: &RmrTriplet,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        self.post(ep, WorkRequest::Read(remote), segments, cookie, flags)
+        self.post(ep, || WorkRequest::Read(remote), segments, cookie, flags)
     }
 }

@@ -57,6 +57,6 @@ impl<P: Provider> Ia<'_, P> {
         self.posting(ep)?;
         let segment = behind(&self.data.shared, local)?;
         let list = core::slice::from_ref(&segment);
-        self.post(ep, WorkRequest::Read(remote), list, cookie, flags)
+        self.ep_post_rdma_read(ep, list, cookie, remote, flags)
     }
 }

@@ -21,13 +21,14 @@ impl<P: Provider> EpPoster<'_, P> {
         remote: &RmrTriplet,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        let work = WorkRequest::Write(remote);
+        let work = || WorkRequest::Write(remote);
         self.poster.post(&self.shared, &self.near, work, segments, cookie, flags)
     }
 }
 
 impl<P: Provider> Ia<'_, P> {
     /// As [`EpPoster::post_rdma_write`], by handle.
+    #[inline(never)]
     #[doc(alias = "dat_ep_post_rdma_write")]
     pub fn ep_post_rdma_write(
         &mut self,
@@ -37,6 +38,6 @@ impl<P: Provider> Ia<'_, P> {
         remote: &RmrTriplet,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        self.post(ep, WorkRequest::Write(remote), segments, cookie, flags)
+        self.post(ep, || WorkRequest::Write(remote), segments, cookie, flags)
     }
 }

@@ -28,6 +28,7 @@ impl<P: Provider> EpPoster<'_, P> {
 
 impl<P: Provider> Ia<'_, P> {
     /// As [`EpPoster::post_rdma_write_immed`], by handle.
+    #[inline(never)]
     #[doc(alias = "dat_ib_post_rdma_write_immed")]
     pub fn ep_post_rdma_write_immed(
         &mut self,
@@ -38,7 +39,7 @@ impl<P: Provider> Ia<'_, P> {
         immediate: u32,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        let work = WorkRequest::WriteImmed(remote, immediate);
+        let work = || WorkRequest::WriteImmed(remote, immediate);
         self.post(ep, work, segments, cookie, flags)
     }
 }

@@ -24,12 +24,13 @@ impl<P: Provider> EpPoster<'_, P> {
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        self.poster.post(&self.shared, &self.near, WorkRequest::Send, segments, cookie, flags)
+        self.poster.post(&self.shared, &self.near, || WorkRequest::Send, segments, cookie, flags)
     }
 }
 
 impl<P: Provider> Ia<'_, P> {
     /// As [`EpPoster::post_send`], by handle.
+    #[inline(never)]
     #[doc(alias = "dat_ep_post_send")]
     pub fn ep_post_send(
         &mut self,
@@ -38,6 +39,6 @@ impl<P: Provider> Ia<'_, P> {
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        self.post(ep, WorkRequest::Send, segments, cookie, flags)
+        self.post(ep, || WorkRequest::Send, segments, cookie, flags)
     }
 }

@@ -31,6 +31,7 @@ impl<P: Provider> EpPoster<'_, P> {
 
 impl<P: Provider> Ia<'_, P> {
     /// As [`EpPoster::post_send_ud`], by handle.
+    #[inline(never)]
     #[doc(alias = "dat_ib_post_send_ud")]
     pub fn ep_post_send_ud(
         &mut self,
@@ -41,7 +42,7 @@ impl<P: Provider> Ia<'_, P> {
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        let work = WorkRequest::SendUd(to, immediate);
+        let work = || WorkRequest::SendUd(to, immediate);
         self.post(ep, work, segments, cookie, flags)
     }
 }

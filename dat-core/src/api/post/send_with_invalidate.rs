@@ -34,6 +34,7 @@ impl<P: Provider> EpPoster<'_, P> {
 
 impl<P: Provider> Ia<'_, P> {
     /// As [`EpPoster::post_send_with_invalidate`], by handle.
+    #[inline(never)]
     #[doc(alias = "dat_ep_post_send_with_invalidate")]
     pub fn ep_post_send_with_invalidate(
         &mut self,
@@ -46,7 +47,7 @@ impl<P: Provider> Ia<'_, P> {
         let Some(context) = rmr_context else {
             return self.ep_post_send(ep, segments, cookie, flags);
         };
-        let work = WorkRequest::SendInvalidate(context);
+        let work = || WorkRequest::SendInvalidate(context);
         self.post(ep, work, segments, cookie, flags)
     }
 }

@@ -156,6 +156,18 @@ impl Run {
         Self(((count & Self::MOST) as u32) << Self::SHIFT)
     }
 
+    /// So many more; no more than [`Run::MOST`] in all.
+    #[inline]
+    pub(crate) const fn and(self, count: u32) -> Self {
+        Self(self.0.wrapping_add(count << Self::SHIFT))
+    }
+
+    /// How many more this is than `other`, which is no longer.
+    #[inline]
+    pub(crate) const fn beyond(self, other: Self) -> usize {
+        (self.0.wrapping_sub(other.0) >> Self::SHIFT) as usize
+    }
+
     /// One more; fewer than [`Run::MOST`] before.
     #[inline]
     pub(crate) const fn more(self) -> Self {
