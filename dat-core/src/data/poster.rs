@@ -364,12 +364,12 @@ impl<P: Provider> Poster<P> {
                 if ep.poster.state.load(Ordering::Acquire) & REQUEST_OPEN != 0 {
                     self.sq.post(work(), &[segment], post_flags);
                 } else {
-                    self.hand_over(shared, near, work(), &[segment], post_flags);
+                    self.hand_over(shared, ep, work(), &[segment], post_flags);
                 }
                 return Ok(());
             }
         }
-        self.post_slow(shared, near, work(), segments, cookie, flags)
+        self.post_slow(shared, work(), segments, cookie, flags)
     }
 
     /// Gives a published request to the device, unless the Endpoint has left CONNECTED. Whoever
@@ -379,13 +379,13 @@ impl<P: Provider> Poster<P> {
     pub(super) fn hand_over(
         &mut self,
         shared: &Shared<'_>,
-        near: &Near<'_>,
+        ep: &EpShared,
         work: WorkRequest<'_>,
         segments: &[Segment],
         flags: PostFlags,
     ) {
-        if near.ep.state().is_disconnected() {
-            kick(shared, u32::from(self.ep), near.ep, Direction::Send);
+        if ep.state().is_disconnected() {
+            kick(shared, u32::from(self.ep), ep, Direction::Send);
         } else {
             self.sq.post(work, segments, flags);
         }

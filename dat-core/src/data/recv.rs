@@ -33,7 +33,7 @@ impl<P: Provider> Poster<P> {
             self.recheck(shared, ep, Direction::Recv);
             return Ok(());
         }
-        self.post_recv_slow(shared, near, segments, cookie, flags)
+        self.post_recv_slow(shared, segments, cookie, flags)
     }
 
     /// The one segment of a receive that can take the fast path.
@@ -62,11 +62,12 @@ impl<P: Provider> Poster<P> {
     fn post_recv_slow(
         &mut self,
         shared: &Shared<'_>,
-        near: &Near<'_>,
         segments: &[LmrTriplet],
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
+        // It cannot fail: the poster is that of a slot.
+        let Some(near) = shared.near(self.ep.into()) else { return Err(FULL) };
         let ep = near.ep;
         let state = self.admit(ep, EpOp::PostRecv, &RECV, flags)?;
         let mut list = Segments::new();

@@ -37,12 +37,13 @@ impl<P: Provider> Poster<P> {
     pub(crate) fn post_slow(
         &mut self,
         shared: &Shared<'_>,
-        near: &Near<'_>,
         work: WorkRequest<'_>,
         segments: &[LmrTriplet],
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
+        // It cannot fail: the poster is that of a slot.
+        let Some(near) = &shared.near(self.ep.into()) else { return Err(FULL) };
         let (ep, rule) = (near.ep, rule(&work));
         self.admit(ep, EpOp::PostRequest, rule, flags)?;
         let mut list = Segments::new();
@@ -54,7 +55,7 @@ impl<P: Provider> Poster<P> {
         (rule.count)(&ep.tally, len);
         // A read that it waits for may be about to write what it sends.
         post_flags.set(PostFlags::GATHER, !readable || post_flags.contains(PostFlags::FENCE));
-        self.hand_over(shared, near, work, &list, post_flags);
+        self.hand_over(shared, ep, work, &list, post_flags);
         Ok(())
     }
 

@@ -237,7 +237,7 @@ pub const CASES: &[Case] = &[
         (0, 0),
         lane(Some((BIND, false)), loops::rmr_bind, Some(golden::bind)),
     ),
-    case("wr8_handle", BLOCK, 0, (967, 947), Measured::ByHandle),
+    case("wr8_handle", BLOCK, 350, (967, 947), Measured::ByHandle),
     hostile("hostile_req", DATAGRAM, hostile::req, loops::hostile_req),
     hostile("hostile_req_service", DATAGRAM, hostile::req_service, loops::hostile_req_service),
     hostile("hostile_req_port", DATAGRAM, hostile::req_port, loops::hostile_req_port),

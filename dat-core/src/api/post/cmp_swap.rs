@@ -24,14 +24,7 @@ impl<P: Provider> EpPoster<'_, P> {
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
         let work = WorkRequest::Atomic(Atomic::CmpSwap { compare, swap }, remote);
-        self.poster.post_slow(
-            &self.shared,
-            &self.near,
-            work,
-            core::slice::from_ref(local),
-            cookie,
-            flags,
-        )
+        self.poster.post_slow(&self.shared, work, core::slice::from_ref(local), cookie, flags)
     }
 }
 

@@ -28,14 +28,7 @@ impl<P: Provider> EpPoster<'_, P> {
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
         let work = WorkRequest::Atomic(Atomic::FetchAdd(add), remote);
-        self.poster.post_slow(
-            &self.shared,
-            &self.near,
-            work,
-            core::slice::from_ref(local),
-            cookie,
-            flags,
-        )
+        self.poster.post_slow(&self.shared, work, core::slice::from_ref(local), cookie, flags)
     }
 }
 

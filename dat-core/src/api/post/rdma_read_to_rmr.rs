@@ -39,7 +39,7 @@ impl<P: Provider> EpPoster<'_, P> {
     ) -> Result<(), DatReturn> {
         let segment = behind(&self.shared, local)?;
         let (work, list) = (WorkRequest::Read(remote), core::slice::from_ref(&segment));
-        self.poster.post_slow(&self.shared, &self.near, work, list, cookie, flags)
+        self.poster.post_slow(&self.shared, work, list, cookie, flags)
     }
 }
 

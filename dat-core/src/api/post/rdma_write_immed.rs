@@ -22,7 +22,7 @@ impl<P: Provider> EpPoster<'_, P> {
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
         let work = WorkRequest::WriteImmed(remote, immediate);
-        self.poster.post_slow(&self.shared, &self.near, work, segments, cookie, flags)
+        self.poster.post_slow(&self.shared, work, segments, cookie, flags)
     }
 }
 

@@ -28,7 +28,7 @@ impl<P: Provider> EpPoster<'_, P> {
             return self.post_send(segments, cookie, flags);
         };
         let work = WorkRequest::SendInvalidate(context);
-        self.poster.post_slow(&self.shared, &self.near, work, segments, cookie, flags)
+        self.poster.post_slow(&self.shared, work, segments, cookie, flags)
     }
 }
 
