@@ -16,9 +16,9 @@ use dat_lab::run;
 const GOALS: [(&str, f64); 3] = [("dat-core", 90.0), ("hca-mlx5", 90.0), ("vfio-host", 90.0)];
 /// Test programs that are run: all that need no guest.
 const TESTS: [&[&str]; 5] = [
-    &["-p", "dat-core", "--all-features"],
-    &["-p", "hca-mlx5"],
-    &["-p", "vfio-host", "--all-features"],
+    &["--tests", "-p", "dat-core", "--all-features"],
+    &["--tests", "-p", "hca-mlx5"],
+    &["--tests", "-p", "vfio-host", "--all-features"],
     &["-p", "dat-suite", "--test", "conformance", "--test", "model", "--test", "attacks"],
     &["-p", "dat-tests", "--test", "vfio_user"],
 ];
@@ -38,7 +38,7 @@ pub(crate) fn hit() -> Result<()> {
     for tests in TESTS {
         let cargo = |more: &[&str]| {
             let mut cargo = run::cargo();
-            cargo.args(["test", "--tests"]).args(tests).args(more);
+            cargo.arg("test").args(tests).args(more);
             cargo.env("CARGO_TARGET_DIR", &folder).env("RUSTFLAGS", "-Cinstrument-coverage");
             cargo.env("LLVM_PROFILE_FILE", raw.join("%p-%m.profraw"));
             cargo
