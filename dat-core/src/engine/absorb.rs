@@ -6,8 +6,8 @@
 //! completions lie, once past each, and notes for each Endpoint how far it has come.
 //!
 //! An Event Dispatcher that a CNO, upcalls or a waiter listen to must not be armed for completions
-//! that it has announced already. So there the control half takes completions out of the queue and puts
-//! them into the ring, where the reaper finds them in order.
+//! that it has announced already. So there the control half takes completions out of the queue and
+//! puts them into the ring, where the reaper finds them in order.
 
 use core::sync::atomic::Ordering;
 
