@@ -87,10 +87,15 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
         }
     }
 
-    /// Closes the adapter, as [`Nic::close`].
+    /// Closes the adapter, as [`Nic::close`]. Its limit is looked at when a message is repeated.
     #[doc(alias = "dat_ia_close")]
-    pub fn close(self, flag: CloseFlag) -> Result<(), dat_core::Error> {
-        self.nic.close(flag)
+    pub async fn close(self, flag: CloseFlag) -> Result<(), dat_core::Error> {
+        let Self { mut nic, fd } = self;
+        let farewell = nic.part(flag);
+        let mut wait = Under::new(&mut nic, farewell);
+        while wait.turn().is_none() && woken(&fd).await.is_ok() {}
+        drop(wait);
+        nic.shut(flag)
     }
 }
 

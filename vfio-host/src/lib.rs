@@ -59,7 +59,7 @@ pub use address::{Address, PciAddress};
 pub use error::{Error, Kind};
 pub use host::{Host, Interface, Mapping, Options, Reach, Trouble};
 pub use neighbour::Neighbour;
-pub use nic::{Nic, NicStorage, WaitError};
+pub use nic::{LINGER, Nic, NicStorage, WaitError};
 
 /// A table from names to devices, as in dat_registry_add_provider(3) and dat_ia_open(3): an
 /// application opens `"storage"`, its configuration maps that name to a device.

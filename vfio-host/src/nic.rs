@@ -34,6 +34,9 @@ use crate::wait::{Waiting, turn};
 
 /// Upper limit of the times that one look drives an adapter which keeps finding work.
 const DRIVES: usize = 64;
+/// Time that [`Nic::close`] gives peers to confirm the end of their connections; a lost message is
+/// repeated within it.
+pub const LINGER: Duration = Duration::from_secs(5);
 /// Longest sleep: nothing relies on it.
 const LONGEST: Duration = Duration::from_secs(3600);
 
@@ -228,10 +231,31 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
         self.ia.cr_reject(now, cr, private_data)
     }
 
-    /// Calls [`Ia::close`] with the present time. After success the host is ready for another
-    /// adapter; after an error, [`Host::renew`] makes it so.
+    /// Calls [`Ia::close`] with the present time, after the peers have confirmed the end of their
+    /// connections or [`LINGER`] is over: nothing repeats a lost message once the device is closed.
+    /// After success the host is ready for another adapter; after an error, [`Host::renew`] makes
+    /// it so.
+    ///
+    /// An adapter that is dropped instead leaves as a process that dies: its peers get no event.
     #[doc(alias = "dat_ia_close")]
     pub fn close(mut self, flag: CloseFlag) -> Result<(), dat_core::Error> {
+        let farewell = self.part(flag);
+        // Trouble with the device ends the wait, and is reported by the closing.
+        let _ = self.under(farewell, |wait| wait.until);
+        self.shut(flag)
+    }
+
+    /// Ends what an abrupt close ends, and returns the wait for the peers to confirm it.
+    pub(crate) fn part(&mut self, flag: CloseFlag) -> Farewell {
+        let now = self.now();
+        if flag == CloseFlag::Abrupt {
+            self.ia.disconnect_all(now);
+        }
+        Farewell { until: now + LINGER }
+    }
+
+    /// Closes the adapter at once.
+    pub(crate) fn shut(mut self, flag: CloseFlag) -> Result<(), dat_core::Error> {
         let now = self.now();
         self.ia.close(now, flag)
     }
@@ -426,6 +450,31 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
     fn end(&mut self, nic: &mut Nic<'s, 'p, H, QPS, CQS, KEYS>) {
         nic.ia.cno_wait_end(self);
     }
+}
+
+/// The wait of a closing adapter for its peers to confirm the end of their connections.
+pub(crate) struct Farewell {
+    until: Instant,
+}
+
+impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
+    Awaited<Nic<'s, 'p, H, QPS, CQS, KEYS>> for Farewell
+{
+    type Found = ();
+
+    fn look(
+        &mut self,
+        nic: &mut Nic<'s, 'p, H, QPS, CQS, KEYS>,
+        now: Instant,
+    ) -> Poll<Result<(), WaitError>> {
+        let over = nic.ia.cm_ending() == 0 || nic.ia.lost().is_some() || now >= self.until;
+        if over { Poll::Ready(Ok(())) } else { Poll::Pending }
+    }
+
+    /// Does nothing: the adapter arms its own queues each time it is driven.
+    fn arm(&mut self, _nic: &mut Nic<'s, 'p, H, QPS, CQS, KEYS>) {}
+
+    fn end(&mut self, _nic: &mut Nic<'s, 'p, H, QPS, CQS, KEYS>) {}
 }
 
 /// A wait in progress. Dropping it ends the wait, also when a future is dropped.

@@ -16,6 +16,9 @@ impl<P: Provider> Ia<'_, P> {
     /// returns `ABORT`; a wait for a CNO, and its agent, gets no Event Dispatcher. The first failure
     /// of the device is returned after all has been tried. `INVALID_HANDLE` if it is closed
     /// already: every handle is stale then, and nothing can be made.
+    ///
+    /// Nothing repeats a lost message after this. [`Ia::disconnect_all`] tells how to leave no peer
+    /// behind that waits.
     #[doc(alias = "dat_ia_close")]
     pub fn close(&mut self, now: Instant, flag: CloseFlag) -> Result<(), Error> {
         self.alive()?;
@@ -38,6 +41,19 @@ impl<P: Provider> Ia<'_, P> {
         let closed = self.hca.close().map_err(Error::from);
         // What hangs on a half that is out cannot be destroyed: it goes with the device.
         if out { closed } else { vacated.and(closed) }
+    }
+
+    /// Ends all connections, and attempts at one, as an abrupt [`Ia::ep_disconnect`]. The first step
+    /// of who closes the adapter and wants its peers to know, whatever the network loses: next
+    /// drive it until [`Ia::cm_ending`] is 0, for as long as seems fair to peers that are gone, and
+    /// [`Ia::close`] it then.
+    pub fn disconnect_all(&mut self, now: Instant) {
+        for index in 0..self.objects.eps.capacity() {
+            if let Some(ep) = self.objects.eps.handle_at(index) {
+                // Refused without a connection: nothing is to be ended.
+                let _ = self.ep_disconnect(now, Ep(ep), CloseFlag::Abrupt);
+            }
+        }
     }
 
     fn halves_are_out(&self) -> bool {

@@ -129,7 +129,7 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     /// Connections whose end the peer has not confirmed yet: who closes the adapter before leaves
-    /// some peers waiting, if the message to them was lost.
+    /// some peers waiting, if the message to them was lost. See [`Ia::disconnect_all`].
     #[must_use]
     pub fn cm_ending(&self) -> usize {
         self.connections.cm.ending()

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use dat_core::{CloseFlag, DtoStatus, MemPriv, OwningPoster};
+use dat_core::{CloseFlag, DtoStatus, Event, MemPriv, OwningPoster};
 use vfio_host::NicStorage;
 use vfio_host::aio::AsyncNic;
 use vfio_host::owned::{Piece, Pool};
@@ -56,6 +56,10 @@ fn a_dropped_future_leaves_the_buffer_with_the_device() {
         assert!(poster.free(now, &mut nic, drop).is_ok());
         assert_eq!(pool.left(), 2);
         pool.close(&mut nic).unwrap();
-        nic.close(CloseFlag::Abrupt).unwrap();
+        let mut peer = AsyncNic::new(a.nic).unwrap();
+        let (closed, ended) = tokio::join!(nic.close(CloseFlag::Abrupt), peer.evd_wait(a.evd, 2));
+        closed.unwrap();
+        assert!(matches!(ended, Ok(Event::Dto(_))), "{ended:?}");
+        assert_eq!(peer.evd_dequeue(a.evd), Ok(Event::Disconnected(a.ep)));
     });
 }

@@ -1,6 +1,7 @@
 //! A model server with two HCAs, a host on each, and adapters that are connected with each other.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -29,7 +30,7 @@ pub(crate) const BUFFER: usize = 1 << 16;
 pub(crate) struct Rig {
     pub(crate) server: Option<Handle>,
     pub(crate) sockets: [PathBuf; 2],
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Rig {
@@ -41,11 +42,19 @@ impl Rig {
     pub(crate) fn of(card: &Card) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let sockets = ["a", "b"].map(|name| folder.path().join(name));
-        Self {
-            server: Some(Server::start(Settings::with_device(card, sockets.clone())).unwrap()),
-            sockets,
-            _folder: folder,
-        }
+        let control = Some(folder.path().join("control"));
+        let settings = Settings { control, ..Settings::with_device(card, sockets.clone()) };
+        Self { server: Some(Server::start(settings).unwrap()), sockets, folder }
+    }
+
+    /// Says a line to the server's control socket.
+    pub(crate) fn control(&self, line: &str) {
+        use std::io::{BufRead, BufReader, Write};
+        let mut stream = UnixStream::connect(self.folder.path().join("control")).unwrap();
+        writeln!(stream, "{line}").unwrap();
+        let mut said = String::new();
+        BufReader::new(stream).read_line(&mut said).unwrap();
+        assert_eq!(said.trim(), "ok", "{line}");
     }
 
     pub(crate) fn host(&self, side: usize) -> VfioUser {

@@ -10,6 +10,7 @@ use dat_core::{AsyncEvent, CloseFlag, EvdFlags, Event, PspFlag};
 use hca_mlx5::Config;
 use hca_mlx5::platform::Bar;
 use mlx5_model::Config as Card;
+use vfio_host::aio::AsyncNic;
 use vfio_host::user::VfioUser;
 use vfio_host::{Host, Kind, Nic, NicStorage, Options, Trouble, WaitError};
 
@@ -229,4 +230,26 @@ fn a_firmware_that_gets_too_few_pages_is_explained() {
     let error = Nic::open(&host, room.parts(), net(0), &Config::default()).unwrap_err();
     let text = error.to_string();
     assert!(text.contains("firmware's reserve") && text.contains("Options::firmware"), "{text}");
+}
+
+/// Nothing repeats a lost message after the device is closed.
+#[test]
+fn a_closing_adapter_tells_its_peer_what_the_network_lost() {
+    let rig = Rig::new();
+    let hosts = [rig.host(0), rig.host(1)];
+    let mut rooms = [Box::new(NicStorage::new()), Box::new(NicStorage::new())];
+    let [a, b] = Pair::open(&hosts, &mut rooms).sides;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.unwrap().block_on(async {
+        let (nic, mut peer) = (AsyncNic::new(a.nic).unwrap(), AsyncNic::new(b.nic).unwrap());
+        rig.control("impair drop=1000");
+        let lost = async {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            rig.control("impair");
+        };
+        let event = tokio::time::timeout(LONG, peer.evd_wait(b.evd, 1));
+        let (closed, event, ()) = tokio::join!(nic.close(CloseFlag::Abrupt), event, lost);
+        closed.unwrap();
+        assert_eq!(event.expect("in time"), Ok(Event::Disconnected(b.ep)));
+    });
 }

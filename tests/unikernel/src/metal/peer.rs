@@ -39,6 +39,8 @@ const EVENTS: u32 = 64;
 const PAUSE: Duration = Duration::from_millis(100);
 
 const NONE: CompletionFlags = CompletionFlags::empty();
+/// Time for peers to confirm the end of their connections; a lost message is repeated within it.
+const LINGER: Duration = Duration::from_secs(5);
 
 /// Why a test failed.
 #[derive(Debug)]
@@ -207,6 +209,12 @@ pub(crate) fn run(
     let now = || Instant::from_nanos(machine.now());
     let mut ia = Ia::open(driver, storage.parts(), net, now(), seed()?)?;
     let done = run_role(machine, &mut ia, options);
+    // Nothing repeats a lost message after the closing.
+    ia.disconnect_all(now());
+    let until = now() + LINGER;
+    while ia.cm_ending() != 0 && now() < until {
+        ia.advance(now());
+    }
     let closed = ia.close(now(), CloseFlag::Abrupt);
     done?;
     Ok(closed?)

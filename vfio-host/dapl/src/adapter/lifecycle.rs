@@ -21,10 +21,7 @@ use crate::variant::{Table, Variant};
 
 /// Longest time for waiters to leave when their Interface Adapter is closed.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Longest wait for peers to confirm that connections have ended, long enough for a lost datagram
-/// to be repeated.
-const LINGER: Duration = Duration::from_secs(5);
-/// Time between two polls of these waits.
+/// Time between two polls of that wait.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// The destination of asynchronous errors of an Interface Adapter.
@@ -177,27 +174,8 @@ impl<V: Variant> Adapter<V> {
         }
     }
 
-    /// Waits until the peers have confirmed the end of their connections: after the adapter is
-    /// closed, nothing repeats a lost message.
-    fn linger(&'static self) {
-        let start = Instant::now();
-        while start.elapsed() < LINGER {
-            let ending = self.lock().as_mut().map_or(0, |open| {
-                open.drive();
-                open.nic().cm_ending()
-            });
-            if ending == 0 {
-                return;
-            }
-            std::thread::sleep(LOOK);
-        }
-    }
-
     /// Removes an Interface Adapter without objects, and closes the HCA with the last.
     fn let_go(&'static self, ia: &'static Object<V>) {
-        if self.lock().as_ref().is_some_and(|open| open.ias.len() == 1) {
-            self.linger();
-        }
         let mut control = self.lock();
         let Some(open) = control.as_mut() else { return };
         open.ias.retain(|other| !std::ptr::eq(*other, ia));
