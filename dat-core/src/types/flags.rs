@@ -71,6 +71,11 @@ bitflags::bitflags! {
         const REMOTE_WRITE = 0x20;
         /// InfiniBand extension: peers may do atomics on it. No window grants it, and [`MemPriv::ALL`] does not include it.
         const REMOTE_ATOMIC = 0x40;
+        /// Extension, no right: the bytes of a transfer may reach or leave the memory in any order,
+        /// which is faster on hosts that keep a device's writes in order at a price. The completion
+        /// still comes after all of them; to poll the last byte in its place is no longer enough. No
+        /// effect on adapters without it and on fast registrations, and not in [`MemPriv::ALL`].
+        const RELAXED_ORDERING = 0x80;
         /// `DAT_MEM_PRIV_ALL_FLAG`.
         const ALL = 0x33;
     }
@@ -83,7 +88,7 @@ impl MemPriv {
     /// The same rights in the fabric's words.
     #[must_use]
     pub fn access(self) -> Access {
-        Access::from_bits_truncate(u8::try_from(self.bits() & 0x73).unwrap_or(0))
+        Access::from_bits_truncate(u8::try_from(self.bits() & 0xf3).unwrap_or(0))
     }
 }
 
@@ -211,6 +216,8 @@ bitflags::bitflags! {
         const REMOTE_WRITE = 0x20;
         /// A peer may do atomics on it.
         const REMOTE_ATOMIC = 0x40;
+        /// No right: transfers may be done in any order, each before its completion.
+        const RELAXED_ORDERING = 0x80;
     }
 }
 

@@ -54,6 +54,9 @@ layout! {
     0x18[4:0] log_max_cq, set_log_max_cq: u8;
     0x1c[31:24] log_max_eq_sz, set_log_max_eq_sz: u8;
     0x1c[23] relaxed_ordering_write, set_relaxed_ordering_write: bool;
+    /// As `relaxed_ordering_read`, but only set where PCI Express allows it as well: all that older
+    /// firmware says.
+    0x1c[22] relaxed_ordering_read_pci_enabled, set_relaxed_ordering_read_pci_enabled: bool;
     0x1c[21:16] log_max_mkey, set_log_max_mkey: u8;
     0x1c[9] terminate_scatter_list_mkey, set_terminate_scatter_list_mkey: bool;
     0x1c[4] fast_teardown, set_fast_teardown: bool;

@@ -14,9 +14,9 @@
 use dat_core::fault;
 use dat_core::provider::{Access, Fault, Region};
 
-use crate::device::Device;
 use crate::device::cmd::MAX_MESSAGE;
 use crate::device::page_list::{PageList, Place};
+use crate::device::{Caps, Device};
 use crate::platform::{Platform, Span};
 use crate::prm::At;
 use crate::prm::cmd::Opcode;
@@ -87,8 +87,9 @@ pub struct Wanted {
 type Head = [u8; mkey::TRANSLATION_AT];
 
 impl Wanted {
-    /// The message up to the translation, with all that follows from this.
-    fn message(&self, mode: u8, octowords: u32) -> Head {
+    /// The message up to the translation, with all that follows from this on a device with those
+    /// capabilities.
+    fn message(&self, caps: &Caps, mode: u8, octowords: u32) -> Head {
         let mut input = [0; mkey::TRANSLATION_AT];
         let mut context = MkeyContext(At::<_, { mkey::CONTEXT_AT }>(&mut input));
         context.set_access_mode_1_0(mode);
@@ -97,6 +98,13 @@ impl Wanted {
         context.set_rr(self.access.contains(Access::REMOTE_READ));
         context.set_rw(self.access.contains(Access::REMOTE_WRITE));
         context.set_a(self.access.contains(Access::REMOTE_ATOMIC));
+        if self.access.contains(Access::RELAXED_ORDERING) {
+            // Linux `set_mkc_access_pd_addr_fields`.
+            let caps = &caps.general;
+            let read = caps.relaxed_ordering_read() || caps.relaxed_ordering_read_pci_enabled();
+            context.set_relaxed_ordering_write(caps.relaxed_ordering_write());
+            context.set_relaxed_ordering_read(read);
+        }
         context.set_qpn(wqe::ANY_QPN);
         context.set_pd(self.pd);
         context.set_start_addr(self.start);
@@ -106,10 +114,10 @@ impl Wanted {
     }
 
     /// The rights of a key beneath this one: the device asks it for the local right that goes with
-    /// each.
+    /// each. The order is the lower key's as well, which does the transfer.
     #[must_use]
     pub fn beneath(&self) -> Access {
-        Access::LOCAL_READ | self.access & Access::LOCAL_WRITE
+        Access::LOCAL_READ | self.access & (Access::LOCAL_WRITE | Access::RELAXED_ORDERING)
     }
 }
 
@@ -168,7 +176,7 @@ fn translated<P: Platform>(
 ) -> Result<Mkey, Fault> {
     // Two 8-byte entries to a 16-byte word.
     let octowords = u32::try_from(count.div_ceil(2)).unwrap_or(u32::MAX);
-    let mut head = wanted.message(mkey::MODE_MTT, octowords);
+    let mut head = wanted.message(device.caps(), mkey::MODE_MTT, octowords);
     MkeyContext(At::<_, { mkey::CONTEXT_AT }>(&mut head)).set_log_page_size(log_page);
     put(&mut head, mkey::ACTUAL_SIZE_AT, &octowords.to_be_bytes());
     let mut input = [0; MAX_MESSAGE];
@@ -222,7 +230,7 @@ impl Chain {
         // Room in whole granules of four.
         let octowords = self.count.next_multiple_of(4);
         let size = u32::try_from(octowords).unwrap_or(u32::MAX);
-        let mut head = wanted.message(mkey::MODE_KLM, size);
+        let mut head = wanted.message(device.caps(), mkey::MODE_KLM, size);
         put(&mut head, mkey::ACTUAL_SIZE_AT, &size.to_be_bytes());
         put(&mut self.input, 0, &head);
         let len = mkey::TRANSLATION_AT + 16 * octowords;
@@ -244,7 +252,7 @@ pub fn allocate<P: Platform>(
 ) -> Result<Mkey, Fault> {
     let wanted = Wanted { pd, start: 0, len: 0, access: Access::empty() };
     let octowords = wqe::page_octowords(pages).into();
-    let mut input = wanted.message(mkey::MODE_MTT, octowords);
+    let mut input = wanted.message(device.caps(), mkey::MODE_MTT, octowords);
     let mut context = MkeyContext(At::<_, { mkey::CONTEXT_AT }>(&mut input));
     context.set_free(true);
     context.set_umr_en(true);

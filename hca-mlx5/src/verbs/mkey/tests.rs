@@ -54,6 +54,29 @@ fn rights_are_just_those_asked_for() {
     }
 }
 
+/// Only what the device can, and only where it was asked for; never of a fast registration.
+#[test]
+fn a_relaxed_order_is_for_devices_that_have_it() {
+    let p = Scripted::<false>::new();
+    let mut device = p.device();
+    let region = Region { addr: ARENA_ADDR, len: 64 };
+    let rights = Access::LOCAL_READ | Access::LOCAL_WRITE;
+    for caps in 0..8_u32 {
+        let general = &mut device.caps.general;
+        general.set_relaxed_ordering_write(caps & 1 != 0);
+        general.set_relaxed_ordering_read(caps & 2 != 0);
+        general.set_relaxed_ordering_read_pci_enabled(caps & 4 != 0);
+        for asked in [false, true] {
+            let access = if asked { rights | Access::RELAXED_ORDERING } else { rights };
+            mkey::create(&mut device, 1, region, region.addr, access).unwrap();
+            let command = p.of(Opcode::CreateMkey).pop().unwrap();
+            let write = command.bits(0x10, 18, 18) != 0;
+            let read = command.bits(0x48, 6, 6) != 0;
+            assert_eq!((write, read), (asked && caps & 1 != 0, asked && caps & 6 != 0), "{caps}");
+        }
+    }
+}
+
 #[test]
 fn only_the_arena_can_be_registered() {
     let p = Scripted::<false>::new();
