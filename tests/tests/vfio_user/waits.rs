@@ -221,6 +221,23 @@ fn futures_wait_for_each_other_in_one_thread() {
     thread.spawn(by_turns).unwrap().join().unwrap();
 }
 
+/// Nothing would wake such a wait any more.
+#[test]
+fn a_wait_on_a_runtime_that_has_ended_is_interrupted() {
+    let rig = Rig::new();
+    let host = rig.host(0);
+    let mut room = Box::new(NicStorage::new());
+    let Side { nic, evd, .. } = Side::open(&host, &mut room, 0);
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let first = runtime();
+    let mut nic = first.block_on(async { AsyncNic::new(nic) }).unwrap();
+    drop(first);
+    let waited =
+        runtime().block_on(async { tokio::time::timeout(LONG, nic.evd_wait(evd, 1)).await });
+    let interrupted = dat_core::DatReturn::of(DatType::InterruptedCall);
+    assert_eq!(waited.expect("in time"), Err(WaitError::Dat(interrupted)));
+}
+
 fn by_turns() {
     const MESSAGES: u64 = 100;
     let rig = Rig::new();
