@@ -5,9 +5,12 @@
 
 use crate::host::{DmaError, HostMemory, Nanos};
 use crate::regs::Msix;
+use crate::relaxed::{self, Relaxed};
 use crate::stats::Stats;
 use crate::watch::{Observer, Seen};
+use rand::Rng;
 use rand::rngs::SmallRng;
+use rand::seq::SliceRandom;
 use std::collections::BTreeSet;
 
 /// Kinds of DMA writes; a fault hook sees each before it leaves.
@@ -37,6 +40,8 @@ pub(crate) struct Bus {
     pub(crate) writes_queues: bool,
     /// Bus Master Enable of the command register.
     pub(crate) master: bool,
+    /// Payload that later writes may overtake.
+    pub(crate) relaxed: Relaxed,
     /// Model time of the step under way.
     pub(crate) now: Nanos,
     /// All of the device's chance: latencies, first numbers.
@@ -65,6 +70,7 @@ impl Bus {
             memory,
             writes_queues: false,
             master: false,
+            relaxed: Relaxed::default(),
             now: 0,
             rng,
             stats: Stats::default(),
@@ -76,8 +82,9 @@ impl Bus {
         }
     }
 
-    /// DMA read.
+    /// DMA read. It pushes every posted write before it.
     pub(crate) fn read(&mut self, iova: u64, buf: &mut [u8]) -> Result<(), DmaError> {
+        self.push_relaxed();
         if !self.master {
             return Err(DmaError::BusMasterOff);
         }
@@ -86,8 +93,44 @@ impl Bus {
         self.memory.read(iova, buf)
     }
 
-    /// DMA write.
+    /// DMA write, strictly ordered: everything written before is in memory first.
     pub(crate) fn write(&mut self, kind: Wrote, iova: u64, buf: &[u8]) -> Result<(), DmaError> {
+        self.push_relaxed();
+        self.put(kind, iova, buf)
+    }
+
+    /// DMA write of payload with relaxed ordering: piece by piece from the end, and some pieces
+    /// only when something pushes them. The last piece is written at once, so that memory which
+    /// cannot be written is found out.
+    pub(crate) fn write_relaxed(&mut self, iova: u64, buf: &[u8]) -> Result<(), DmaError> {
+        if !self.relaxed.enabled {
+            return self.write(Wrote::Payload, iova, buf);
+        }
+        for (nth, piece) in relaxed::pieces(iova, buf.len()).into_iter().rev().enumerate() {
+            let at = iova + piece.start as u64;
+            let bytes = &buf[piece];
+            if nth > 0 && self.rng.random_bool(0.5) {
+                self.relaxed.hold(self.now, at, bytes);
+            } else {
+                self.put(Wrote::Payload, at, bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what relaxed ordering held back, in any order.
+    pub(crate) fn push_relaxed(&mut self) {
+        let mut held = self.relaxed.take();
+        held.shuffle(&mut self.rng);
+        for (iova, bytes) in held {
+            // A posted write has no answer: the device never learns that it was refused.
+            if self.put(Wrote::Payload, iova, &bytes).is_err() {
+                self.complain(format!("payload for {iova:#x} is lost: memory went while it came"));
+            }
+        }
+    }
+
+    fn put(&mut self, kind: Wrote, iova: u64, buf: &[u8]) -> Result<(), DmaError> {
         if !self.master {
             return Err(DmaError::BusMasterOff);
         }
@@ -127,6 +170,7 @@ impl Bus {
 
     /// Raises an MSI-X vector, as far as masks let it.
     pub(crate) fn interrupt(&mut self, vector: u16) {
+        self.push_relaxed();
         if self.msix.raise(vector) {
             self.send_message(vector);
         }
@@ -164,6 +208,7 @@ impl Bus {
     /// Forgets what a reset forgets.
     pub(crate) fn reset(&mut self, msix: Msix) {
         self.master = false;
+        self.relaxed = Relaxed::default();
         self.msix = msix;
         self.vectors.clear();
     }

@@ -171,13 +171,17 @@ impl Hca {
         if self.regs.dead() {
             return None;
         }
+        if self.bus.relaxed.due().is_some_and(|due| due <= self.bus.now) {
+            self.bus.push_relaxed();
+        }
         // Before commands, which may change the queues.
         objects::ring_begun(self, None);
         let link = self.step_link();
         let commands = engine::step(self);
         let objects = objects::step(self);
         let events = self.eqs.step(&mut self.bus);
-        [link, commands, objects, events].into_iter().flatten().min()
+        let payload = self.bus.relaxed.due();
+        [link, commands, objects, events, payload].into_iter().flatten().min()
     }
 
     /// The firmware falls: syndrome in the health buffer, counter stopped, no answer to anything

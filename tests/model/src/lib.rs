@@ -47,6 +47,7 @@ mod ppcnt;
 mod queue_memory;
 mod reg_access;
 mod regs;
+mod relaxed;
 pub mod replay;
 mod roce;
 #[cfg(feature = "vfio-user")]

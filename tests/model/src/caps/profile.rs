@@ -103,6 +103,10 @@ const BIG: Values = &[
     (g::log_max_ra_req_dc, 4),
     (g::log_max_ra_res_dc, 4),
     (g::stat_rate_support, 1),
+    (g::relaxed_ordering_write, 1),
+    (g::relaxed_ordering_read, 1),
+    (g::relaxed_ordering_write_umr, 1),
+    (g::relaxed_ordering_read_umr, 1),
 ];
 
 const SMALL: Values = &[

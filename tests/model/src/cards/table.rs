@@ -37,6 +37,21 @@ const fn log_max_qp(max: u32, evidence: &'static str) -> Cap {
     Cap { block: GENERAL, name: "log_max_qp", max, current: 14, evidence }
 }
 
+/// Relaxed ordering, and whether a UMR may change it.
+const fn relaxed_ordering(value: u32, evidence: &'static str, umr: &'static str) -> [Cap; 4] {
+    [
+        cap(GENERAL, "relaxed_ordering_write", value, evidence),
+        cap(GENERAL, "relaxed_ordering_read", value, evidence),
+        cap(GENERAL, "relaxed_ordering_write_umr", value, umr),
+        cap(GENERAL, "relaxed_ordering_read_umr", value, umr),
+    ]
+}
+
+const NOT_RELAXED: &[Cap] = &relaxed_ordering(0, RECORDED, RECORDED);
+const NOT_RELAXED_LX: &[Cap] = &relaxed_ordering(0, GUESSED, GUESSED);
+const RELAXED: &[Cap] = &relaxed_ordering(1, GUESSED_DX, GUESSED);
+const RELAXED_DX: &[Cap] = &relaxed_ordering(1, DUMP, GUESSED);
+
 /// What a ConnectX-6 Dx says of itself, of what the model has.
 const DX: &[Cap] = &[
     log_max_qp(17, DUMP),
@@ -47,8 +62,6 @@ const DX: &[Cap] = &[
     cap(GENERAL, "log_max_cq_sz", 22, DUMP),
     cap(GENERAL, "log_max_cq", 24, DUMP),
     cap(GENERAL, "log_max_eq_sz", 22, DUMP),
-    cap(GENERAL, "relaxed_ordering_write", 1, DUMP),
-    cap(GENERAL, "relaxed_ordering_read", 1, DUMP),
     cap(GENERAL, "log_max_mkey", 24, DUMP),
     cap(GENERAL, "log_max_eq", 7, DUMP),
     cap(GENERAL, "max_indirection", 4, DUMP),
@@ -185,7 +198,7 @@ const BASE: Card = Card {
     personality: Personality::Pf,
     regular_pages: (0, RECORDED),
     time_limits: (&[], ""),
-    caps: &[],
+    caps: &[NOT_RELAXED],
     facts: &[],
 };
 
@@ -205,7 +218,7 @@ pub const CARDS: &[Card] = &[
         device_id: (0x1015, IDS),
         firmware: ((14, 32, 1010), CX4LX),
         regular_pages: (0, GUESSED),
-        caps: &[&[log_max_qp(17, CX4LX), cap(GENERAL, "log_max_qp_sz", 15, CX4LX)]],
+        caps: &[NOT_RELAXED_LX, &[log_max_qp(17, CX4LX), cap(GENERAL, "log_max_qp_sz", 15, CX4LX)]],
         ..BASE
     },
     Card {
@@ -213,13 +226,16 @@ pub const CARDS: &[Card] = &[
         device_id: (0x1017, IDS),
         firmware: ((16, 23, 1020), CX5),
         regular_pages: (0, GUESSED),
-        caps: &[&[
-            log_max_qp(18, CX5),
-            cap(GENERAL, "log_max_qp_sz", 15, CX5),
-            cap(GENERAL, "log_max_cq", 24, CX5),
-            cap(GENERAL, "log_max_cq_sz", 22, CX5),
-            cap(GENERAL, "log_max_pd", 24, CX5),
-        ]],
+        caps: &[
+            RELAXED,
+            &[
+                log_max_qp(18, CX5),
+                cap(GENERAL, "log_max_qp_sz", 15, CX5),
+                cap(GENERAL, "log_max_cq", 24, CX5),
+                cap(GENERAL, "log_max_cq_sz", 22, CX5),
+                cap(GENERAL, "log_max_pd", 24, CX5),
+            ],
+        ],
         facts: &[(F::UmrFence, "0", GUESSED), (F::InlineMode, "not-required", GUESSED)],
         ..BASE
     },
@@ -228,11 +244,14 @@ pub const CARDS: &[Card] = &[
         device_id: (0x101b, IDS),
         firmware: ((20, 29, 1016), CX6),
         regular_pages: (0, GUESSED),
-        caps: &[&[
-            log_max_qp(18, CX6),
-            cap(GENERAL, "log_max_qp_sz", 15, CX6),
-            settable(ROCE, "sw_r_roce_src_udp_port", 1, TINYGRAD),
-        ]],
+        caps: &[
+            RELAXED,
+            &[
+                log_max_qp(18, CX6),
+                cap(GENERAL, "log_max_qp_sz", 15, CX6),
+                settable(ROCE, "sw_r_roce_src_udp_port", 1, TINYGRAD),
+            ],
+        ],
         facts: &[
             (F::InitPages, "8000", TINYGRAD),
             (F::PortMtu, "4220", TINYGRAD),
@@ -250,7 +269,7 @@ pub const CARDS: &[Card] = &[
         firmware: ((22, 31, 1014), GUESSED),
         regular_pages: (0, GUESSED),
         time_limits: (LIMITS, DUMP),
-        caps: &[DX],
+        caps: &[RELAXED_DX, DX],
         facts: DX_FACTS,
         ..BASE
     },
@@ -259,14 +278,14 @@ pub const CARDS: &[Card] = &[
         device_id: (0x1021, IDS),
         firmware: ((28, 43, 1014), CX7),
         regular_pages: (-5, SNABB),
-        caps: &[LATER, &[log_max_qp(23, GUESSED)]],
+        caps: &[RELAXED, LATER, &[log_max_qp(23, GUESSED)]],
         ..AFTER_DX
     },
     Card {
         name: "connectx-8",
         device_id: (0x1023, IDS),
         firmware: ((40, 43, 1014), GUESSED),
-        caps: &[LATER, &[log_max_qp(23, GUESSED)]],
+        caps: &[RELAXED, LATER, &[log_max_qp(23, GUESSED)]],
         ..AFTER_DX
     },
     Card {
@@ -274,6 +293,7 @@ pub const CARDS: &[Card] = &[
         device_id: (0xa2d6, IDS),
         firmware: ((24, 35, 3502), BF2),
         caps: &[
+            RELAXED,
             LATER,
             &[
                 log_max_qp(17, BF2),
@@ -292,7 +312,7 @@ pub const CARDS: &[Card] = &[
         name: "bluefield3",
         device_id: (0xa2dc, IDS),
         firmware: ((32, 43, 1014), GUESSED),
-        caps: &[LATER, &[log_max_qp(18, GUESSED)]],
+        caps: &[RELAXED, LATER, &[log_max_qp(18, GUESSED)]],
         ..AFTER_DX
     },
     Card {
@@ -302,7 +322,7 @@ pub const CARDS: &[Card] = &[
         personality: Personality::Vf,
         regular_pages: (0, GUESSED),
         time_limits: (LIMITS, GUESSED_DX),
-        caps: &[DX],
+        caps: &[RELAXED_DX, DX],
         facts: &[
             (F::UmrFence, "1", GUESSED_DX),
             (F::InlineMode, "not-required", GUESSED_DX),

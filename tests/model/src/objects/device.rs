@@ -17,7 +17,7 @@ use crate::eq::{Event, EventQueues, kind};
 use crate::facts::{Facts, OpenFact};
 use crate::function::RESERVED_LKEY;
 use crate::hca::Hca;
-use crate::host::Nanos;
+use crate::host::{DmaError, Nanos};
 use crate::ifc::caps::cmd_hca_cap;
 use crate::ifc::counters::query_q_counter_out;
 use crate::ifc::qp::qpc;
@@ -36,6 +36,8 @@ pub(crate) struct Device<'a> {
     pub(crate) eqs: &'a mut EventQueues,
     roce: &'a RoceTable,
     pub(super) umr: bool,
+    /// A UMR may change relaxed ordering of writes, and of reads.
+    pub(super) relaxed_umr: (bool, bool),
     pub(super) facts: &'a Facts,
     /// Inline mode that the device asks of every raw send.
     pub(crate) min_inline: u32,
@@ -62,6 +64,10 @@ impl<'a> Device<'a> {
             Some(0) => 1,
             Some(_) => hca.vport.min_inline(),
         };
+        let relaxed_umr = (
+            hca.caps.general(cmd_hca_cap::relaxed_ordering_write_umr) != 0,
+            hca.caps.general(cmd_hca_cap::relaxed_ordering_read_umr) != 0,
+        );
         let user_index = hca.caps.general(cmd_hca_cap::cqe_version) != 0;
         Self {
             bus: &mut hca.bus,
@@ -69,6 +75,7 @@ impl<'a> Device<'a> {
             eqs: &mut hca.eqs,
             roce: &hca.roce,
             umr: hca.config.umr,
+            relaxed_umr,
             facts: &hca.config.facts,
             min_inline,
             user_index,
@@ -82,7 +89,7 @@ impl<'a> Device<'a> {
             if !owner.rlky {
                 return Err(Denied::Rights);
             }
-            return Ok(vec![Run { iova: segment.addr, len }]);
+            return Ok(vec![Run { iova: segment.addr, len, relaxed: false }]);
         }
         self.objects.tpt.resolve(&KeyAccess {
             key: segment.lkey,
@@ -130,13 +137,19 @@ impl<'a> Device<'a> {
         for piece in pieces {
             runs.extend(self.local(owner, &piece, LW).map_err(|_| Syndrome::LocalProtection)?);
         }
+        self.write_payload(&runs, bytes).map_err(|_| Syndrome::LocalProtection)
+    }
+
+    fn write_payload(&mut self, runs: &[Run], bytes: &[u8]) -> Result<(), DmaError> {
         let mut done = 0;
         for run in runs {
-            let n = run.len as usize;
-            self.bus
-                .write(Wrote::Payload, run.iova, &bytes[done..done + n])
-                .map_err(|_| Syndrome::LocalProtection)?;
-            done += n;
+            let piece = &bytes[done..done + run.len as usize];
+            if run.relaxed {
+                self.bus.write_relaxed(run.iova, piece)?;
+            } else {
+                self.bus.write(Wrote::Payload, run.iova, piece)?;
+            }
+            done += piece.len();
         }
         Ok(())
     }
@@ -336,15 +349,10 @@ impl Host for Device<'_> {
         bytes: &[u8],
         access: Access,
     ) -> Result<(), RemoteFault> {
-        let mut done = 0;
-        for run in self.remote(qpn, at, bytes.len() as u64, access)? {
-            let n = run.len as usize;
-            self.bus
-                .write(Wrote::Payload, run.iova, &bytes[done..done + n])
-                .map_err(|_| RemoteFault::Operation)?;
-            done += n;
-        }
-        Ok(())
+        let mut runs = self.remote(qpn, at, bytes.len() as u64, access)?;
+        // Nothing passes an atomic operation.
+        runs.iter_mut().for_each(|run| run.relaxed &= access != Access::Atomic);
+        self.write_payload(&runs, bytes).map_err(|_| RemoteFault::Operation)
     }
 
     fn remote_invalidate(&mut self, qpn: u32, rkey: u32) -> Result<(), RemoteFault> {

@@ -39,6 +39,8 @@ impl Device<'_> {
             entity_size_fixed: on(OpenFact::UmrEntitySize),
             atomic_fixed: on(OpenFact::UmrAtomic),
             no_indirect: on(OpenFact::UmrIndirect),
+            relaxed_write_fixed: !self.relaxed_umr.0,
+            relaxed_read_fixed: !self.relaxed_umr.1,
             entry_bits: on(OpenFact::UmrEntryBits),
         };
         let poster = Poster { qpn: owner.qpn, pd: owner.pd, privileged, rules };

@@ -87,6 +87,10 @@ pub(crate) struct Mkey {
     pub(crate) length64: bool,
     /// A peer may invalidate it with SEND with invalidate.
     pub(crate) en_rinval: bool,
+    /// Writes of payload are relaxed: others may overtake them.
+    pub(crate) relaxed_write: bool,
+    /// Reads are relaxed, which memory does not show.
+    pub(crate) relaxed_read: bool,
     /// Protection domain.
     pub(crate) pd: u32,
     /// Protection domain named at creation, which the key keeps alive whatever a UMR makes of it.
@@ -129,6 +133,8 @@ pub(crate) struct Run {
     pub(crate) iova: u64,
     /// Bytes.
     pub(crate) len: u64,
+    /// Written with relaxed ordering: a key on the way to it says so.
+    pub(crate) relaxed: bool,
 }
 
 /// Why the table refuses an access, in the order of the checks.
@@ -198,14 +204,15 @@ impl Tpt {
     /// The bus addresses of an access, in order.
     pub(crate) fn resolve(&self, access: &Access) -> Result<Vec<Run>, Denied> {
         let mut runs = Vec::new();
-        self.walk(access, 0, &mut { ENTRY_BUDGET }, &mut runs)?;
+        self.walk(access, (0, false), &mut { ENTRY_BUDGET }, &mut runs)?;
         Ok(runs)
     }
 
+    /// `depth` and `relaxed`: how many keys lie above this one, and whether one is relaxed.
     fn walk(
         &self,
         access: &Access,
-        depth: u32,
+        (depth, relaxed): (u32, bool),
         budget: &mut u32,
         runs: &mut Vec<Run>,
     ) -> Result<(), Denied> {
@@ -235,13 +242,14 @@ impl Tpt {
         if access.len == 0 {
             return Ok(());
         }
+        let relaxed = relaxed || key.relaxed_write;
         match key.mode {
             Mode::Physical => {
-                push(runs, access.va, access.len);
+                push(runs, Run { iova: access.va, len: access.len, relaxed });
                 Ok(())
             }
-            Mode::Mtt => key.walk_pages(access, runs),
-            Mode::Klm | Mode::Ksm => self.walk_keys(key, access, depth, budget, runs),
+            Mode::Mtt => key.walk_pages(access, relaxed, runs),
+            Mode::Klm | Mode::Ksm => self.walk_keys(key, access, (depth, relaxed), budget, runs),
         }
     }
 
@@ -249,7 +257,7 @@ impl Tpt {
         &self,
         key: &Mkey,
         access: &Access,
-        depth: u32,
+        (depth, relaxed): (u32, bool),
         budget: &mut u32,
         runs: &mut Vec<Run>,
     ) -> Result<(), Denied> {
@@ -290,7 +298,7 @@ impl Tpt {
                 pd: access.pd,
                 qpn: access.qpn,
             };
-            self.walk(&inner, depth + 1, budget, runs)?;
+            self.walk(&inner, (depth + 1, relaxed), budget, runs)?;
             skip = 0;
             left -= n;
         }
@@ -311,7 +319,12 @@ impl Mkey {
         Some((size, below, va))
     }
 
-    fn walk_pages(&self, access: &Access, runs: &mut Vec<Run>) -> Result<(), Denied> {
+    fn walk_pages(
+        &self,
+        access: &Access,
+        relaxed: bool,
+        runs: &mut Vec<Run>,
+    ) -> Result<(), Denied> {
         let log = self.log_page_size;
         if !(12..64).contains(&log) {
             return Err(Denied::Translation);
@@ -331,7 +344,7 @@ impl Mkey {
             let inside = va & (size - 1);
             let n = (size - inside).min(left);
             let iova = (page & !0xfff).checked_add(inside).ok_or(Denied::Translation)?;
-            push(runs, iova, n);
+            push(runs, Run { iova, len: n, relaxed });
             va = va.wrapping_add(n);
             left -= n;
         }
@@ -339,12 +352,13 @@ impl Mkey {
     }
 }
 
-fn push(runs: &mut Vec<Run>, iova: u64, len: u64) {
+fn push(runs: &mut Vec<Run>, run: Run) {
     if let Some(last) = runs.last_mut()
-        && last.iova.checked_add(last.len) == Some(iova)
+        && last.iova.checked_add(last.len) == Some(run.iova)
+        && last.relaxed == run.relaxed
     {
-        last.len += len;
+        last.len += run.len;
         return;
     }
-    runs.push(Run { iova, len });
+    runs.push(run);
 }

@@ -3,6 +3,7 @@
 use super::mkey::{ATOMIC, LR, LW, Mkey, Mode, RR, RW};
 use crate::cmd::{Refusal, Status};
 use crate::hca::Hca;
+use crate::ifc::caps::cmd_hca_cap;
 use crate::ifc::cmd::{head_in, head_out};
 use crate::ifc::mkey::{create_mkey_in, mkc, query_mkey_out};
 
@@ -16,6 +17,14 @@ pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(
     let mode = Mode::from_bits(mode).ok_or(Status::BadParam.because(0x20_0010))?;
     if create_mkey_in::mkey_umem_valid.is_set(input) {
         return Err(Status::BadParam.because(0x20_0011));
+    }
+    let relaxed_write = mkc::relaxed_ordering_write.is_set(context);
+    if relaxed_write && hca.caps.general(cmd_hca_cap::relaxed_ordering_write) == 0 {
+        return Err(Status::BadParam.because(0x20_0017));
+    }
+    let relaxed_read = mkc::relaxed_ordering_read.is_set(context);
+    if relaxed_read && hca.caps.general(cmd_hca_cap::relaxed_ordering_read) == 0 {
+        return Err(Status::BadParam.because(0x20_0018));
     }
     let pd = mkc::pd.get(context);
     if !hca.ids.pd.contains(pd) {
@@ -77,6 +86,8 @@ pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(
         variant: mkc::mkey_7_0.get(context) as u8,
         length64,
         en_rinval: mkc::en_rinval.is_set(context),
+        relaxed_write,
+        relaxed_read,
         pd,
         created_in: pd,
         start,
@@ -107,6 +118,8 @@ pub(crate) fn query(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<()
     mkc::mkey_7_0.set(context, u32::from(key.variant));
     mkc::length64.set(context, u32::from(key.length64));
     mkc::en_rinval.set(context, u32::from(key.en_rinval));
+    mkc::relaxed_ordering_write.set(context, u32::from(key.relaxed_write));
+    mkc::relaxed_ordering_read.set(context, u32::from(key.relaxed_read));
     mkc::pd.set(context, key.pd);
     mkc::start_addr.set64(context, key.start);
     mkc::len.set64(context, key.len);

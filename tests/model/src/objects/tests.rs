@@ -9,6 +9,7 @@ mod keys;
 mod offloads;
 mod orders;
 mod qp;
+mod relaxed;
 mod shared;
 mod umr;
 mod wqe;
@@ -100,7 +101,10 @@ impl Rig {
     }
 
     pub(super) fn with_facts(facts: &str) -> Self {
-        let config = Config { facts: facts.parse().unwrap(), ..Config::default() };
+        Self::with(Config { facts: facts.parse().unwrap(), ..Config::default() })
+    }
+
+    pub(super) fn with(config: Config) -> Self {
         let memory = Memory(Arc::new(Mutex::new(vec![0; SIZE])));
         let (sent, coming) = (Frames::default(), Frames::default());
         let wire = TestWire { sent: Arc::clone(&sent), coming: Arc::clone(&coming) };

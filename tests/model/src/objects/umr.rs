@@ -42,6 +42,10 @@ pub(crate) struct Rules {
     pub(crate) atomic_fixed: bool,
     /// A key of keys cannot be edited.
     pub(crate) no_indirect: bool,
+    /// Relaxed ordering of writes cannot be changed.
+    pub(crate) relaxed_write_fixed: bool,
+    /// Relaxed ordering of reads cannot be changed.
+    pub(crate) relaxed_read_fixed: bool,
     /// An entry of a page list says in bits 0 and 1 whether it may be read and written.
     pub(crate) entry_bits: bool,
 }
@@ -199,7 +203,9 @@ impl Umr {
         let own = poster.privileged || mkc::pd.get(&self.context) == poster.pd;
         let rules = poster.rules;
         let fixed = (rules.entity_size_fixed && self.on(mask::page_size))
-            || (rules.atomic_fixed && self.on(mask::a));
+            || (rules.atomic_fixed && self.on(mask::a))
+            || (rules.relaxed_write_fixed && self.on(mask::relaxed_ordering_write))
+            || (rules.relaxed_read_fixed && self.on(mask::relaxed_ordering_read));
         if rules.no_indirect && matches!(key.mode, Mode::Klm | Mode::Ksm) {
             return Err(Refused::Indirect);
         }
@@ -249,6 +255,12 @@ impl Umr {
         }
         if on(mask::en_rinval) {
             key.en_rinval = mkc::en_rinval.is_set(context);
+        }
+        if on(mask::relaxed_ordering_write) {
+            key.relaxed_write = mkc::relaxed_ordering_write.is_set(context);
+        }
+        if on(mask::relaxed_ordering_read) {
+            key.relaxed_read = mkc::relaxed_ordering_read.is_set(context);
         }
         if on(mask::key) {
             key.variant = mkc::mkey_7_0.get(context) as u8;

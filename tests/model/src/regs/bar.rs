@@ -27,6 +27,7 @@ impl Hca {
     /// function just reset.
     pub fn bar_read(&mut self, offset: u64, buf: &mut [u8]) {
         self.bus.stats.mmio_reads += 1;
+        self.bus.push_relaxed();
         buf.fill(0xff);
         if !self.pci.memory_enabled() || self.regs.absent(self.bus.now) {
             return;

@@ -136,6 +136,7 @@ impl Hca {
             self.flr();
         }
         self.bus.master = self.pci.word(4) & 4 != 0;
+        self.bus.relaxed.enabled = self.pci.word(PCIE + 8) & 0x10 != 0;
         let control = self.pci.word(MSIX + 2);
         self.bus.set_msix(control & 0x8000 != 0, control & 0x4000 != 0);
     }

@@ -22,6 +22,8 @@ fn table(mode: Mode) -> Tpt {
         variant: 0,
         length64: false,
         en_rinval: false,
+        relaxed_write: false,
+        relaxed_read: false,
         pd: 3,
         created_in: 3,
         start: 0,
@@ -71,6 +73,8 @@ fn what_a_card_does_not_let_a_umr_change() {
     for (rules, mask, mode) in [
         (Rules { entity_size_fixed: true, ..free }, PAGE_SIZE, Mode::Mtt),
         (Rules { atomic_fixed: true, ..free }, ATOMIC_RIGHT, Mode::Mtt),
+        (Rules { relaxed_write_fixed: true, ..free }, 1 << 25, Mode::Mtt),
+        (Rules { relaxed_read_fixed: true, ..free }, 1 << 47, Mode::Mtt),
         (Rules { no_indirect: true, ..free }, 0, Mode::Klm),
     ] {
         edit(&mut table(mode), free, mask, &[]).unwrap();

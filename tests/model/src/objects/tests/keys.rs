@@ -15,6 +15,8 @@ fn key() -> Mkey {
         variant: 7,
         length64: false,
         en_rinval: false,
+        relaxed_write: false,
+        relaxed_read: false,
         pd: 3,
         created_in: 3,
         start: 0x10_0f00,
@@ -39,19 +41,25 @@ fn table(key: Mkey) -> Tpt {
 fn pages_are_walked_in_order() {
     let runs = table(key()).resolve(&access()).unwrap();
     let want = [(0x9f00, 0x100), (0x4000, 0x1000), (0x7000, 0x700)];
-    assert_eq!(runs, want.map(|(iova, len)| Run { iova, len }));
+    assert_eq!(runs, want.map(|(iova, len)| Run { iova, len, relaxed: false }));
 }
 
 #[test]
 fn adjacent_pages_make_one_run() {
     let tpt = table(Mkey { translation: vec![0x9000, 0xa000, 0xb000], ..key() });
-    assert_eq!(tpt.resolve(&access()).unwrap(), [Run { iova: 0x9f00, len: 0x1800 }]);
+    assert_eq!(
+        tpt.resolve(&access()).unwrap(),
+        [Run { iova: 0x9f00, len: 0x1800, relaxed: false }]
+    );
 }
 
 #[test]
 fn large_pages_keep_the_low_bits() {
     let tpt = table(Mkey { log_page_size: 21, translation: vec![0x4000_0000], ..key() });
-    assert_eq!(tpt.resolve(&access()).unwrap(), [Run { iova: 0x4010_0f00, len: 0x1800 }]);
+    assert_eq!(
+        tpt.resolve(&access()).unwrap(),
+        [Run { iova: 0x4010_0f00, len: 0x1800, relaxed: false }]
+    );
 }
 
 #[test]
@@ -114,7 +122,10 @@ fn a_list_that_ends_early_denies() {
 #[test]
 fn physical_keys_honour_their_range() {
     let tpt = table(Mkey { mode: Mode::Physical, ..key() });
-    assert_eq!(tpt.resolve(&access()).unwrap(), [Run { iova: 0x10_0f00, len: 0x1800 }]);
+    assert_eq!(
+        tpt.resolve(&access()).unwrap(),
+        [Run { iova: 0x10_0f00, len: 0x1800, relaxed: false }]
+    );
     assert_eq!(tpt.check(&Access { len: 0x1801, ..access() }), Err(Denied::Range));
     let all = table(Mkey { mode: Mode::Physical, length64: true, ..key() });
     assert_eq!(all.check(&Access { va: 0, len: 1 << 40, ..access() }), Ok(()));
@@ -142,7 +153,10 @@ fn window(rights: u8, below_rights: u8) -> Tpt {
 fn a_window_leads_through_its_key() {
     let tpt = window(RR, LR);
     let through = Access { key: 0x601, va: 0x5100, len: 0x180, rights: RR, ..access() };
-    let want = [Run { iova: 0x4100, len: 0x100 }, Run { iova: 0x7000, len: 0x80 }];
+    let want = [
+        Run { iova: 0x4100, len: 0x100, relaxed: false },
+        Run { iova: 0x7000, len: 0x80, relaxed: false },
+    ];
     assert_eq!(tpt.resolve(&through).unwrap(), want);
 }
 
@@ -176,7 +190,10 @@ fn fixed_size_entries() {
         Mkey { mode: Mode::Ksm, variant: 1, start: 0, len: 0x2000, translation: ksm, ..key() };
     tpt.insert(6, above);
     let through = Access { key: 0x601, va: 0xff0, len: 0x20, ..access() };
-    let want = [Run { iova: 0x4ff0, len: 0x10 }, Run { iova: 0x9000, len: 0x10 }];
+    let want = [
+        Run { iova: 0x4ff0, len: 0x10, relaxed: false },
+        Run { iova: 0x9000, len: 0x10, relaxed: false },
+    ];
     assert_eq!(tpt.resolve(&through).unwrap(), want);
 }
 

@@ -45,12 +45,19 @@ fn queues_share_one_number_space() {
 }
 
 /// Where the second queue pair of a pair lies.
-const OTHER_PAGE: u64 = SQ_PAGE;
-const OTHER_DBR: u64 = QP_DBR + 0x100;
+pub(super) const OTHER_PAGE: u64 = SQ_PAGE;
+pub(super) const OTHER_DBR: u64 = QP_DBR + 0x100;
 
 /// Two queue pairs of one device, connected to each other over its own MAC.
 pub(super) fn pair() -> (Rig, u32, u32) {
     let mut rig = Rig::new();
+    let cqn = rig.cq(5);
+    let (a, b) = connect(&mut rig, cqn, |_| {});
+    (rig, a, b)
+}
+
+/// The same on a CQ, with an edit of both contexts.
+pub(super) fn connect(rig: &mut Rig, cqn: u32, edit: impl Fn(&mut [u8])) -> (u32, u32) {
     let mac = rig.hca.vport.mac;
     let mut input = vec![0; 48];
     let to = set_roce_address_in::roce_address.bytes_mut(&mut input);
@@ -60,9 +67,9 @@ pub(super) fn pair() -> (Rig, u32, u32) {
     let gid = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 168, 7, 1];
     to[..16].copy_from_slice(&gid);
     rig.run(0x761, &input).unwrap();
-    let cqn = rig.cq(5);
-    let a = rig.qp(cqn);
     let mut input = rig.qp_input(cqn);
+    edit(qp_in::qpc.bytes_mut(&mut input));
+    let a = rig.run(0x500, &input).unwrap();
     qpc::dbr_addr.set64(qp_in::qpc.bytes_mut(&mut input), OTHER_DBR);
     super::put_page(&mut input, qp_in::pas, OTHER_PAGE);
     let b = rig.run(0x500, &input).unwrap();
@@ -88,11 +95,11 @@ pub(super) fn pair() -> (Rig, u32, u32) {
         let rts = [(qpc::retry_count, 7), (path(ads::ack_timeout), 14)];
         rig.modify(0x504, own, 0, &rts).unwrap();
     }
-    (rig, a, b)
+    (a, b)
 }
 
 /// Posts one WQE of at most a block on the first queue pair and lets the device run.
-fn post(rig: &mut Rig, qpn: u32, index: u16, opcode: u8, imm: u32, body: &[Vec<u8>]) {
+pub(super) fn post(rig: &mut Rig, qpn: u32, index: u16, opcode: u8, imm: u32, body: &[Vec<u8>]) {
     let body = body.concat();
     let mut wqe = control(opcode, index, qpn, 1 + (body.len() / 16) as u8, imm);
     wqe.extend(body);

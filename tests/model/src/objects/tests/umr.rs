@@ -8,8 +8,14 @@ use crate::ifc::mkey::{mkc, umr_ctrl};
 const BIND: u64 = 0x203c_2041;
 const BIND_QPN: u64 = 0x203c_6041;
 const UNBIND: u64 = 0x2000_6000;
-const RULES: Rules =
-    Rules { entity_size_fixed: false, atomic_fixed: false, no_indirect: false, entry_bits: false };
+const RULES: Rules = Rules {
+    entity_size_fixed: false,
+    atomic_fixed: false,
+    no_indirect: false,
+    relaxed_write_fixed: false,
+    relaxed_read_fixed: false,
+    entry_bits: false,
+};
 const POSTER: Poster = Poster { qpn: 0x48, pd: 3, privileged: false, rules: RULES };
 
 fn base() -> Mkey {
@@ -23,6 +29,8 @@ fn base() -> Mkey {
         variant: 0x77,
         length64: false,
         en_rinval: false,
+        relaxed_write: false,
+        relaxed_read: false,
         pd: 3,
         created_in: 3,
         start: 0x1000,
@@ -203,7 +211,7 @@ fn only_masked_fields_change() {
 #[test]
 fn each_mask_bit_changes_its_field() {
     type Read = fn(&Mkey) -> u64;
-    let fields: [(u32, Read); 11] = [
+    let fields: [(u32, Read); 13] = [
         (0, |k| k.len),
         (1, |k| u64::from(k.log_page_size)),
         (6, |k| k.start),
@@ -214,7 +222,9 @@ fn each_mask_bit_changes_its_field() {
         (19, |k| u64::from(k.rights & RR)),
         (20, |k| u64::from(k.rights & RW)),
         (21, |k| u64::from(k.rights & ATOMIC)),
+        (25, |k| u64::from(k.relaxed_write)),
         (29, |k| u64::from(k.free)),
+        (47, |k| u64::from(k.relaxed_read)),
     ];
     for (bit, read) in fields {
         let mut tpt = table();
@@ -237,6 +247,8 @@ fn each_mask_bit_changes_its_field() {
             mkc::log_page_size.set(c, 9);
             mkc::mkey_7_0.set(c, 0x99);
             mkc::pd.set(c, 3);
+            mkc::relaxed_ordering_write.set(c, 1);
+            mkc::relaxed_ordering_read.set(c, 1);
         };
         run(&mut tpt, &segments(0x80, 0, 1 << bit, flip, &[])).unwrap();
         let after = tpt.get(8).unwrap();
