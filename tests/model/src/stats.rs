@@ -62,6 +62,8 @@ pub struct Stats {
     pub dma_write_bytes: u64,
     /// Completions written.
     pub cqes: u64,
+    /// Of these, those written in compressed form.
+    pub cqes_compressed: u64,
     /// Events written.
     pub eqes: u64,
     /// MSI-X messages sent.

@@ -312,6 +312,7 @@ const UNSEEN: &[(&str, &str, &str)] = &[
     ("command-order", "", "the driver has one command under way"),
     ("key-index", "", "what an index was before, only the driver that had it knows"),
     ("cqe-order", "", "completions that come late look like a slow device"),
+    ("cqe-compression", "", "the driver has no completion queue with compression"),
     ("eswitch-manager", "filters", "frames to other addresses are not for a loop"),
     ("host-endianness", "required", "the driver always writes the register"),
 ];

@@ -1,8 +1,8 @@
 //! Capabilities: what the card could do (maximum), and what it is set to (current).
 //!
 //! The big profile is what a ConnectX-4 with firmware 14.12.1220 said of itself in a recorded
-//! bring-up, except for features this model does not have (striding receive queues, CQE
-//! compression, the embedded switch), which it does not claim, and for a writable RoCE switch and
+//! bring-up, except for features this model does not have (striding receive queues,
+//! the embedded switch), which it does not claim, and for a writable RoCE switch and
 //! memory windows, which later firmware has, and relaxed ordering, which later cards have; the small one is the least with
 //! which stock Linux brings up a RoCE interface. SET_HCA_CAP is checked as firmware checks it:
 //! no bit where the maximum has none, no value above the maximum, and only before INIT_HCA.

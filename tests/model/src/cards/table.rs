@@ -94,6 +94,7 @@ const DX: &[Cap] = &[
     cap(GENERAL, "log_max_tis", 23, DUMP),
     cap(GENERAL, "log_max_rmp", 23, DUMP),
     cap(GENERAL, "log_max_rqt", 20, DUMP),
+    cap(GENERAL, "cqe_compression", 1, DUMP),
     cap(ETHERNET, "csum_cap", 1, DUMP),
     cap(ETHERNET, "vlan_cap", 1, DUMP),
     cap(ETHERNET, "max_lso_cap", 18, DUMP),
@@ -105,7 +106,6 @@ const DX: &[Cap] = &[
 
 /// Capabilities of the ConnectX-6 Dx that the model has not got.
 pub(crate) const LEFT_OUT: &[&str] = &[
-    "cqe_compression",
     "dct",
     "device_memory",
     "dump_fill_mkey",

@@ -200,4 +200,7 @@ facts! {
     FastTeardown "fast-teardown" ["profile" 0, "0" 0, "1" 1]
         "Whether a function can be torn down in haste.",
         "a ConnectX-6 Dx says 1, a ConnectX-4 0";
+    CqeCompression "cqe-compression" ["by-chance" 0, "always" 1, "never" 2]
+        "When completions of a CQ with compression are compressed.",
+        "DPDK net/mlx5: when PCI pushes back; no text says from which load on";
 }

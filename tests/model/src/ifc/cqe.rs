@@ -1,4 +1,4 @@
-//! Completion queue entries: the 64 bytes the device writes, plain and of an error.
+//! Completion queue entries: the 64 bytes the device writes, plain, compressed and of an error.
 //!
 //! PRM: CQE format, error CQE format; Linux `struct mlx5_cqe64`, `struct mlx5_err_cqe`.
 
@@ -13,6 +13,10 @@ layouts! {
         timestamp: 64, sop_drop: 8, qpn: 24, wqe_counter: 16, signature: 8, opcode: 4,
         cqe_format: 2, se: 1, owner: 1,
     }
+    /// Entry of a compressed array, with the hash.
+    mini_cqe_hash[8] { rx_hash_result: 32, byte_cnt: 32 }
+    /// The same with the checksum.
+    mini_cqe_csum[8] { checksum: 16, reserved_at_10: 16, byte_cnt: 32 }
     /// Completion queue entry of an error.
     err_cqe[64] {
         reserved_at_0: 264, srqn_user_index: 24, reserved_at_120: 128, hw_err_synd: 8,

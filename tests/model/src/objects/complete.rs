@@ -1,6 +1,6 @@
 //! Completions of the device's queues: at once or late, and what follows from each.
 
-use super::cq::Posted;
+use super::cq::{Cq, CqFault, Posted};
 use super::cqe::Cqe;
 use super::device::Device;
 use crate::eq::Event;
@@ -18,7 +18,7 @@ impl Device<'_> {
     /// Completes a work request of a queue, at once or later.
     pub(crate) fn complete(&mut self, number: u32, cqn: u32, cqe: &Cqe) {
         match self.facts.value(OpenFact::CqeOrder) {
-            None => self.write_completion(cqn, cqe),
+            None => self.write_completion(number, cqn, cqe),
             Some(most) => {
                 let after = self.bus.rng.random_range(0..most);
                 self.objects.late.put(self.bus.now + after, number, cqn, cqe);
@@ -28,30 +28,63 @@ impl Device<'_> {
 
     /// Writes the completions due by a time; says when the next is.
     pub(crate) fn write_late(&mut self, until: Nanos) -> Option<Nanos> {
-        for (cqn, cqe) in self.objects.late.take(until) {
-            self.write_completion(cqn, &cqe);
+        for (number, cqn, cqe) in self.objects.late.take(until) {
+            self.write_completion(number, cqn, &cqe);
         }
-        self.objects.late.next()
+        let session = self.end_sessions(until);
+        [self.objects.late.next(), session].into_iter().flatten().min()
+    }
+
+    /// Ends the sessions of compressed completions that are due by a time; says when the next is.
+    fn end_sessions(&mut self, until: Nanos) -> Option<Nanos> {
+        let mut next = None;
+        for cqn in core::mem::take(&mut self.objects.compressing) {
+            match self.objects.cqs.get(&cqn).and_then(Cq::session_due) {
+                None => {}
+                Some(due) if due > until => {
+                    self.objects.compressing.insert(cqn);
+                    next = Some(next.map_or(due, |next: Nanos| next.min(due)));
+                }
+                Some(_) => self.end_session(cqn),
+            }
+        }
+        next
+    }
+
+    /// Ends the session of compressed completions of a CQ, if it has one.
+    pub(crate) fn end_session(&mut self, cqn: u32) {
+        if let Some(cq) = self.objects.cqs.get_mut(&cqn)
+            && let Err(fault) = cq.end_session(self.bus)
+        {
+            self.lost(cqn, fault);
+        }
     }
 
     /// Writes a completion and whatever follows from it.
-    fn write_completion(&mut self, cqn: u32, cqe: &Cqe) {
+    fn write_completion(&mut self, number: u32, cqn: u32, cqe: &Cqe) {
         let Some(cq) = self.objects.cqs.get_mut(&cqn) else {
             return;
         };
         // Nanoseconds everywhere in the model, ticks of the device's clock for the driver.
         let cqe = &Cqe { timestamp: ticks(cqe.timestamp), ..*cqe };
-        match cq.post(self.bus, cqe) {
+        let posted = cq.post(self.bus, number, cqe);
+        if cq.session_due().is_some() {
+            self.objects.compressing.insert(cqn);
+        }
+        match posted {
             Posted::Silent | Posted::Dead => {}
             Posted::Event => {
                 cq.event_at = self.eqs.position(cq.eqn);
                 self.eqs.post(self.bus, cq.eqn, &Event::completion(cqn));
             }
-            Posted::Fault(fault) => {
-                self.bus.complain(format!("CQ {cqn:#x}: {fault:?}, an entry is lost"));
-                self.eqs.raise(self.bus, &Event::cq_error(cqn, fault as u8));
-                self.objects.doom_users_of(cqn);
-            }
+            Posted::Fault(fault) => self.lost(cqn, fault),
         }
+    }
+
+    /// A CQ went to error.
+    fn lost(&mut self, cqn: u32, fault: CqFault) {
+        self.bus.complain(format!("CQ {cqn:#x}: {fault:?}, an entry is lost"));
+        self.eqs.raise(self.bus, &Event::cq_error(cqn, fault as u8));
+        self.objects.doom_users_of(cqn);
     }
 }

@@ -5,11 +5,13 @@
 //! is armed and an entry beyond the consumer index named in the arm word exists.
 //!
 //! Not here: interrupt moderation (period and count are stored and read back, and every event is
-//! immediate), CQE compression.
+//! immediate).
 
 use super::buffer;
+use super::compress::{self, ARRAY, Compression};
 use super::cqe::{CQE_BYTES, Cqe, CqeOpcode};
 use crate::bus::{Bus, Wrote};
+use crate::host::Nanos;
 use crate::queue_memory::QueueMemory;
 
 /// Completions for which a CQ is armed.
@@ -69,7 +71,9 @@ pub(crate) struct Cq {
     pub(crate) dbr: u64,
     /// The ring.
     pub(crate) ring: QueueMemory,
-    /// Producer index, free running.
+    /// Compression of completions, if it is on.
+    pub(crate) compression: Option<Compression>,
+    /// Producer index, free running; the completions of an open session are counted.
     pub(crate) producer: u32,
     /// Consumer index as last read or armed, 24 bits.
     pub(crate) consumer: u32,
@@ -115,26 +119,21 @@ impl Cq {
         ahead(self.producer, self.consumer) >= self.size()
     }
 
-    /// Writes one entry.
-    pub(crate) fn post(&mut self, bus: &mut Bus, cqe: &Cqe) -> Posted {
+    /// Takes one entry of a queue: writes it, or holds it back in a session.
+    pub(crate) fn post(&mut self, bus: &mut Bus, queue: u32, cqe: &Cqe) -> Posted {
         if self.fault.is_some() {
             return Posted::Dead;
         }
-        if self.full(bus) {
+        let joins = self.compression.as_ref().is_none_or(|session| session.takes(queue, cqe));
+        let full = self.full(bus);
+        if (full || !joins) && self.end_session(bus).is_err() {
+            return Posted::Fault(CqFault::AccessViolation);
+        }
+        if full {
             return self.fail(CqFault::Overrun);
         }
-        let mut bytes = cqe.encode();
-        let slot = if self.collapsed { 0 } else { self.producer & (self.size() - 1) };
-        let lap = (self.producer >> self.log_size) & 1;
-        bytes[CQE_BYTES - 1] |= u8::from(lap == 1);
-        // Of a 128-byte entry the second half is the entry proper.
-        let at = u64::from(slot) * self.stride + (self.stride - CQE_BYTES as u64);
-        let written = buffer::write_entry(bus, Wrote::Cqe, &self.ring, at, &bytes);
-        if written.is_err() {
-            return self.fail(CqFault::AccessViolation);
-        }
-        bus.stats.cqes += 1;
-        self.producer = self.producer.wrapping_add(1);
+        let index = self.producer;
+        self.producer = index.wrapping_add(1);
         if cqe.counts_as_solicited() {
             self.last_solicited = self.producer;
         }
@@ -143,12 +142,86 @@ impl Cq {
             Armed::Solicited => cqe.counts_as_solicited(),
             Armed::No | Armed::Fired => false,
         };
+        let held = match &mut self.compression {
+            None => false,
+            Some(session) => session.hold(&mut bus.rng, bus.now, queue, cqe),
+        };
+        let ends = fires || self.compression.as_ref().is_some_and(Compression::is_full);
+        let written = match (held, ends) {
+            (false, _) => self.write(bus, index, cqe.encode()),
+            (true, true) => self.end_session(bus),
+            (true, false) => Ok(()),
+        };
+        if written.is_err() {
+            return self.fail(CqFault::AccessViolation);
+        }
+        bus.stats.cqes += 1;
         if fires {
             self.fire();
             Posted::Event
         } else {
             Posted::Silent
         }
+    }
+
+    /// When the open session of compressed entries ends, if there is one.
+    pub(crate) fn session_due(&self) -> Option<Nanos> {
+        self.compression.as_ref().and_then(Compression::due)
+    }
+
+    /// Writes what an open session holds: arrays first, the title last. One entry alone is written
+    /// as it is.
+    pub(crate) fn end_session(&mut self, bus: &mut Bus) -> Result<(), CqFault> {
+        let session = self.compression.as_mut().map(Compression::take).unwrap_or_default();
+        let Some(first) = session.first() else {
+            return Ok(());
+        };
+        let start = self.producer.wrapping_sub(session.len() as u32);
+        if session.len() == 1 {
+            return self.write(bus, start, first.encode());
+        }
+        bus.stats.cqes_compressed += session.len() as u64;
+        for (nth, minis) in session.chunks(ARRAY).enumerate() {
+            // The first array follows the title, the others lie at multiples of eight.
+            let index = start.wrapping_add((nth * ARRAY).max(1) as u32);
+            let lap = u8::from(self.lap(index));
+            let array = self.compression.as_ref().map(|format| format.array(minis, lap));
+            if let Some(array) = array {
+                self.write_slot(bus, index, &array)?;
+            }
+        }
+        self.write(bus, start, compress::title(&session, first))
+    }
+
+    /// Whether an index is of an odd lap.
+    const fn lap(&self, index: u32) -> bool {
+        (index >> self.log_size) & 1 == 1
+    }
+
+    /// Writes an entry with its owner bit.
+    fn write(
+        &mut self,
+        bus: &mut Bus,
+        index: u32,
+        mut bytes: [u8; CQE_BYTES],
+    ) -> Result<(), CqFault> {
+        bytes[CQE_BYTES - 1] |= u8::from(self.lap(index));
+        self.write_slot(bus, index, &bytes)
+    }
+
+    fn write_slot(
+        &mut self,
+        bus: &mut Bus,
+        index: u32,
+        bytes: &[u8; CQE_BYTES],
+    ) -> Result<(), CqFault> {
+        let slot = if self.collapsed { 0 } else { index & (self.size() - 1) };
+        // Of a 128-byte entry the second half is the entry proper.
+        let at = u64::from(slot) * self.stride + (self.stride - CQE_BYTES as u64);
+        buffer::write_entry(bus, Wrote::Cqe, &self.ring, at, bytes).map_err(|_| {
+            self.fault = Some(CqFault::AccessViolation);
+            CqFault::AccessViolation
+        })
     }
 
     /// Moves to another ring. An entry that says so ends the old one; what is there and not
@@ -171,7 +244,7 @@ impl Cq {
         }
         // The entry is not a completion: no event is raised.
         let armed = core::mem::replace(&mut self.armed, Armed::No);
-        let written = self.post(bus, &Cqe::new(CqeOpcode::ResizeCq, 0));
+        let written = self.post(bus, 0, &Cqe::new(CqeOpcode::ResizeCq, 0));
         self.armed = armed;
         if written != Posted::Silent {
             return false;

@@ -1,8 +1,11 @@
 //! Completion queues by command: CREATE_CQ, DESTROY_CQ, QUERY_CQ, MODIFY_CQ.
 
+use super::compress::{Compression, MiniFormat};
 use super::cq::{Armed, Cq};
 use crate::cmd::{Refusal, Status};
 use crate::hca::Hca;
+use crate::host::Nanos;
+use crate::ifc::caps::cmd_hca_cap as caps;
 use crate::ifc::cmd::{head_in, head_out};
 use crate::ifc::cq::{cqc, create_cq_in, query_cq_out};
 use crate::queue_memory::QueueMemory;
@@ -15,6 +18,8 @@ const MODIFY_MODE: u32 = 0x10;
 /// And with op_mod 1: size, page offset, page size.
 const RESIZE_SIZE: u32 = 1;
 const RESIZE_KNOWN: u32 = 7;
+/// Unit of `cqe_compression_timeout`, which no public text names.
+const TIMEOUT_UNIT: Nanos = 1000;
 
 /// CREATE_CQ.
 pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Refusal> {
@@ -23,10 +28,11 @@ pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(
     if log_size > 22 {
         return Err(Status::BadParam.because(0x40_0010));
     }
-    if cqc::cqe_comp_en.is_set(context) || cqc::dbr_umem_valid.is_set(context) {
+    if cqc::dbr_umem_valid.is_set(context) {
         return Err(Status::BadParam.because(0x40_0011));
     }
     let stride = stride_of(context)?;
+    let compression = compression_of(hca, context)?;
     let uar = cqc::uar_page.get(context);
     if !hca.ids.uar.contains(uar) {
         return Err(Status::BadResource.because(0x40_0013));
@@ -59,6 +65,7 @@ pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(
             oi: cqc::oi.is_set(&context),
             dbr,
             ring,
+            compression,
             producer: 0,
             consumer: 0,
             last_solicited: 0,
@@ -111,10 +118,32 @@ fn stride_of(context: &[u8]) -> Result<u64, Refusal> {
     }
 }
 
+/// Compression as the context asks for it: in entries of 64 bytes that each have a slot, in the
+/// basic layout, with the hash (0) or the checksum (1). The other formats are of striding receive
+/// queues and of flow tags.
+fn compression_of(hca: &Hca, context: &[u8]) -> Result<Option<Compression>, Refusal> {
+    let format = cqc::mini_cqe_res_format.get(context);
+    let layout = cqc::cqe_compression_layout.get(context);
+    let refused = Err(Status::BadParam.because(0x40_0016));
+    if !cqc::cqe_comp_en.is_set(context) {
+        return if (format, layout) == (0, 0) { Ok(None) } else { refused };
+    }
+    let has = hca.caps.general(caps::cqe_compression) != 0;
+    let plain = cqc::cqe_sz.get(context) == 0 && !cqc::cc.is_set(context) && layout == 0;
+    let format = match format {
+        0 if has && plain => MiniFormat::Hash,
+        1 if has && plain => MiniFormat::Checksum,
+        _ => return refused,
+    };
+    let most = hca.caps.general(caps::cqe_compression_max_num);
+    let timeout = u64::from(hca.caps.general(caps::cqe_compression_timeout)) * TIMEOUT_UNIT;
+    Ok(Some(Compression::new(format, most, timeout, &hca.config.facts)))
+}
+
 /// MODIFY_CQ with op_mod 1: another ring.
 fn resize(hca: &mut Hca, input: &[u8]) -> Result<(), Refusal> {
     let cqn = head_in::number.get(input) & 0xff_ffff;
-    if hca.caps.general(crate::ifc::caps::cmd_hca_cap::cq_resize) == 0 {
+    if hca.caps.general(caps::cq_resize) == 0 {
         return Err(Status::BadOp.because(0x40_3001));
     }
     let select = create_cq_in::field_select.get(input);
@@ -134,6 +163,9 @@ fn resize(hca: &mut Hca, input: &[u8]) -> Result<(), Refusal> {
     )
     .ok_or(Status::BadInputLength.because(0x40_3005))?;
     let cq = hca.objects.cqs.get_mut(&cqn).ok_or(Status::BadResource.because(0x40_3002))?;
+    if cq.compression.is_some() && stride != cq.stride {
+        return Err(Status::BadParam.because(0x40_3007));
+    }
     if !cq.resize(&mut hca.bus, ring, log_size, stride) {
         return Err(Status::TooManyCqes.because(0x40_3006));
     }

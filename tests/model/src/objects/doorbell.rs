@@ -136,12 +136,18 @@ pub(crate) fn cq_arm(hca: &mut Hca, uar: u32, word: u32, cqn: u32) {
     if hca.bus.read_be32(cq.dbr + 4).is_ok_and(|record| is_behind(record, word)) {
         hca.bus.complain(format!("CQ {cqn:#x}: arm doorbell {word:#010x} is not in its record"));
     }
+    let cqn = cq.cqn;
+    Device::of(hca).end_session(cqn);
+    traffic::fail_doomed(hca);
+    let Some(cq) = hca.objects.cqs.get_mut(&cqn) else {
+        return;
+    };
     let event_read = hca.eqs.has_read(cq.eqn, cq.event_at);
     match cq.arm(word, event_read) {
         Ok(true) => {
             let eqn = cq.eqn;
             cq.event_at = hca.eqs.position(eqn);
-            let event = Event::completion(cqn & 0xff_ffff);
+            let event = Event::completion(cqn);
             hca.eqs.post(&mut hca.bus, eqn, &event);
         }
         Ok(false) => {}

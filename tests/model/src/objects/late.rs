@@ -26,11 +26,11 @@ impl Late {
         self.0.push(Entry { due: due.max(last), queue, cqn, cqe: *cqe });
     }
 
-    /// Takes those due by a time, in the order of their times.
-    pub(crate) fn take(&mut self, until: Nanos) -> Vec<(u32, Cqe)> {
+    /// Takes those due by a time, in the order of their times: queue, CQ and entry.
+    pub(crate) fn take(&mut self, until: Nanos) -> Vec<(u32, u32, Cqe)> {
         let mut due: Vec<_> = self.0.extract_if(.., |entry| entry.due <= until).collect();
         due.sort_by_key(|entry| entry.due);
-        due.into_iter().map(|entry| (entry.cqn, entry.cqe)).collect()
+        due.into_iter().map(|entry| (entry.queue.0, entry.cqn, entry.cqe)).collect()
     }
 
     /// When the next is due.

@@ -8,6 +8,7 @@
 mod blueflame;
 mod buffer;
 mod complete;
+mod compress;
 mod cq;
 mod cq_cmd;
 mod cqe;
@@ -44,7 +45,7 @@ use crate::cmd::{Command, Handler, Stage};
 use crate::facts::{Facts, OpenFact};
 use crate::ifc::Field;
 use crate::numbers::Numbers;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// A frame on its way out.
 #[derive(Debug)]
@@ -96,6 +97,8 @@ pub(crate) struct Objects {
     blueflame: blueflame::Registers,
     /// Completions on their way.
     late: late::Late,
+    /// CQs that may have an open session of compressed completions.
+    compressing: BTreeSet<u32>,
     /// Frames to send, in order.
     outbox: VecDeque<Outgoing>,
     /// Queues that lost their CQ: they go to error as soon as no engine runs.
@@ -131,6 +134,7 @@ impl Objects {
             groups: multicast::Groups::default(),
             blueflame: blueflame::Registers::default(),
             late: late::Late::default(),
+            compressing: BTreeSet::new(),
             outbox: VecDeque::new(),
             doomed: Vec::new(),
         }

@@ -1,6 +1,7 @@
 //! Tests of the objects over a plain memory, command by command and store by store.
 
 mod blueflame;
+mod compress;
 mod cq;
 mod ethernet;
 mod facts;

@@ -75,6 +75,7 @@ impl FunctionReport {
             "dma_write_bytes": s.dma_write_bytes,
             "wqes": s.wqes,
             "cqes": s.cqes,
+            "cqes_compressed": s.cqes_compressed,
             "eqes": s.eqes,
             "interrupts": s.interrupts,
             "frames_out": s.frames_out,
