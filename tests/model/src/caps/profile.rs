@@ -103,6 +103,7 @@ const BIG: Values = &[
     (g::log_max_ra_req_dc, 4),
     (g::log_max_ra_res_dc, 4),
     (g::stat_rate_support, 1),
+    (g::sctr_data_cqe, 1),
     (g::cqe_compression, 1),
     (g::cqe_compression_timeout, 8),
     (g::cqe_compression_max_num, 16),

@@ -138,7 +138,7 @@ impl Compression {
 
 /// The bytes of the title of a session, owner bit zero.
 pub(crate) fn title(session: &[Cqe], first: &Cqe) -> [u8; CQE_BYTES] {
-    let mut bytes = first.encode();
+    let mut bytes = first.encode(false);
     l::byte_cnt.set(&mut bytes, session.len() as u32);
     l::cqe_format.set(&mut bytes, COMPRESSED);
     bytes
@@ -149,7 +149,7 @@ fn is_receive(cqe: &Cqe) -> bool {
         CqeOpcode::RespWriteImm
         | CqeOpcode::RespSend
         | CqeOpcode::RespSendImm
-        | CqeOpcode::RespSendInv => cqe.error.is_none(),
+        | CqeOpcode::RespSendInv => cqe.error.is_none() && cqe.in_cqe.is_none(),
         CqeOpcode::Requester
         | CqeOpcode::ResizeCq
         | CqeOpcode::RequesterError

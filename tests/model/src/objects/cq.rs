@@ -148,7 +148,7 @@ impl Cq {
         };
         let ends = fires || self.compression.as_ref().is_some_and(Compression::is_full);
         let written = match (held, ends) {
-            (false, _) => self.write(bus, index, cqe.encode()),
+            (false, _) => self.write_alone(bus, index, cqe),
             (true, true) => self.end_session(bus),
             (true, false) => Ok(()),
         };
@@ -178,7 +178,7 @@ impl Cq {
         };
         let start = self.producer.wrapping_sub(session.len() as u32);
         if session.len() == 1 {
-            return self.write(bus, start, first.encode());
+            return self.write_alone(bus, start, first);
         }
         bus.stats.cqes_compressed += session.len() as u64;
         for (nth, minis) in session.chunks(ARRAY).enumerate() {
@@ -198,6 +198,16 @@ impl Cq {
         (index >> self.log_size) & 1 == 1
     }
 
+    /// Writes an entry that is not compressed, payload first.
+    fn write_alone(&mut self, bus: &mut Bus, index: u32, cqe: &Cqe) -> Result<(), CqFault> {
+        let wide = self.stride > CQE_BYTES as u64;
+        if let Some(payload) = cqe.encode_before().filter(|_| wide) {
+            let at = self.offset_of(index) - CQE_BYTES as u64;
+            self.write_at(bus, Wrote::Payload, at, &payload)?;
+        }
+        self.write(bus, index, cqe.encode(wide))
+    }
+
     /// Writes an entry with its owner bit.
     fn write(
         &mut self,
@@ -215,10 +225,24 @@ impl Cq {
         index: u32,
         bytes: &[u8; CQE_BYTES],
     ) -> Result<(), CqFault> {
+        self.write_at(bus, Wrote::Cqe, self.offset_of(index), bytes)
+    }
+
+    /// Offset of the entry of an index in the ring. Of a 128-byte entry the second half is the
+    /// entry proper.
+    fn offset_of(&self, index: u32) -> u64 {
         let slot = if self.collapsed { 0 } else { index & (self.size() - 1) };
-        // Of a 128-byte entry the second half is the entry proper.
-        let at = u64::from(slot) * self.stride + (self.stride - CQE_BYTES as u64);
-        buffer::write_entry(bus, Wrote::Cqe, &self.ring, at, bytes).map_err(|_| {
+        u64::from(slot) * self.stride + (self.stride - CQE_BYTES as u64)
+    }
+
+    fn write_at(
+        &mut self,
+        bus: &mut Bus,
+        kind: Wrote,
+        at: u64,
+        bytes: &[u8; CQE_BYTES],
+    ) -> Result<(), CqFault> {
+        buffer::write_entry(bus, kind, &self.ring, at, bytes).map_err(|_| {
             self.fault = Some(CqFault::AccessViolation);
             CqFault::AccessViolation
         })

@@ -2,6 +2,7 @@
 
 use super::compress::{Compression, MiniFormat};
 use super::cq::{Armed, Cq};
+use super::qp::Qp;
 use crate::cmd::{Refusal, Status};
 use crate::hca::Hca;
 use crate::host::Nanos;
@@ -163,7 +164,9 @@ fn resize(hca: &mut Hca, input: &[u8]) -> Result<(), Refusal> {
     )
     .ok_or(Status::BadInputLength.because(0x40_3005))?;
     let cq = hca.objects.cqs.get_mut(&cqn).ok_or(Status::BadResource.because(0x40_3002))?;
-    if cq.compression.is_some() && stride != cq.stride {
+    let uses = |qp: &Qp| [qp.cqn_snd(), qp.cqn_rcv()].contains(&Some(cqn));
+    let filled = hca.objects.qps.values().any(|qp| qp.scatters_to_cqe() && uses(qp));
+    if (cq.compression.is_some() || filled) && stride != cq.stride {
         return Err(Status::BadParam.because(0x40_3007));
     }
     if !cq.resize(&mut hca.bus, ring, log_size, stride) {

@@ -4,10 +4,18 @@
 //! PRM: CQE format, error CQE format.
 
 use crate::ifc::cqe::{cqe as l, err_cqe};
-use crate::transport::host::Syndrome;
+use crate::transport::host::{InCqe, Syndrome};
 
 /// Size of an entry (`cqe_sz` 0).
 pub(crate) const CQE_BYTES: usize = l::BYTES;
+
+/// Formats of an entry with payload: 32 bytes over its own first half, or 64 bytes before it.
+const INLINE_32: u32 = 1;
+const INLINE_64: u32 = 2;
+/// Bytes of the smaller form.
+const NARROW: usize = 32;
+/// What stands behind a payload that is shorter than its form.
+const UNDEFINED: u8 = 0xc5;
 
 /// Opcode of an entry (upper half of byte 0x3f).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +99,8 @@ pub(crate) struct Cqe {
     pub(crate) solicited: bool,
     /// For an error: the syndrome.
     pub(crate) error: Option<Syndrome>,
+    /// Payload of the message.
+    pub(crate) in_cqe: Option<InCqe>,
 }
 
 impl Cqe {
@@ -115,6 +125,7 @@ impl Cqe {
             congested: false,
             solicited: false,
             error: None,
+            in_cqe: None,
         }
     }
 
@@ -123,8 +134,16 @@ impl Cqe {
         self.solicited || self.error.is_some()
     }
 
-    /// The bytes, owner bit zero.
-    pub(crate) fn encode(&self) -> [u8; CQE_BYTES] {
+    /// The half of a 128-byte entry before the entry proper, if it holds payload.
+    pub(crate) fn encode_before(&self) -> Option<[u8; CQE_BYTES]> {
+        let payload = self.in_cqe?;
+        let mut bytes = [UNDEFINED; CQE_BYTES];
+        bytes[..payload.bytes().len()].copy_from_slice(payload.bytes());
+        Some(bytes)
+    }
+
+    /// The bytes, owner bit zero, of an entry of 64 bytes or of the second half of a `wide` one.
+    pub(crate) fn encode(&self, wide: bool) -> [u8; CQE_BYTES] {
         let mut b = [0; CQE_BYTES];
         l::srqn_user_index.set(&mut b, self.user_index);
         l::sop_drop.set(&mut b, u32::from(self.wqe_opcode));
@@ -146,6 +165,14 @@ impl Cqe {
             l::imm_inval_pkey.set(&mut b, self.immediate);
             l::byte_cnt.set(&mut b, self.byte_cnt);
             l::timestamp.set64(&mut b, self.timestamp);
+        }
+        if let Some(payload) = self.in_cqe {
+            l::cqe_format.set(&mut b, if wide { INLINE_64 } else { INLINE_32 });
+            if !wide {
+                let bytes = payload.bytes();
+                b[..NARROW].fill(UNDEFINED);
+                b[..bytes.len()].copy_from_slice(bytes);
+            }
         }
         l::opcode.set(&mut b, self.opcode as u32);
         l::se.set(&mut b, u32::from(self.solicited));

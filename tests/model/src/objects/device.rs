@@ -410,6 +410,7 @@ impl Host for Device<'_> {
         cqe.wqe_counter = completion.index;
         cqe.byte_cnt = completion.byte_len;
         cqe.timestamp = self.bus.now;
+        cqe.in_cqe = completion.in_cqe;
         if let Err(syndrome) = completion.result {
             let set = qp.get(qpc::counter_set_id);
             self.objects.tally(set, query_q_counter_out::req_cqe_error);
@@ -460,6 +461,7 @@ impl Host for Device<'_> {
                     RecvKind::WriteImm(imm) => (CqeOpcode::RespWriteImm, imm),
                 };
                 cqe.byte_cnt = received.byte_len;
+                cqe.in_cqe = received.in_cqe;
                 cqe.solicited = received.solicited;
                 cqe.congested = received.congested;
                 if let Some(source) = received.source {

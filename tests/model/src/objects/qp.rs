@@ -85,6 +85,11 @@ impl Qp {
         (self.receives != Receives::None).then(|| self.get(qpc::cqn_rcv))
     }
 
+    /// Whether payload may stand in its completions.
+    pub(crate) fn scatters_to_cqe(&self) -> bool {
+        self.get(qpc::cs_res) | self.get(qpc::cs_req) != 0
+    }
+
     /// Forgets everything posted, as a reset does.
     pub(crate) fn reset(&mut self) {
         self.rung = false;
@@ -281,8 +286,19 @@ impl Qp {
             remote_atomic: qpc::rae.is_set(&self.context),
             qkey: self.get(qpc::q_key),
             srq: matches!(self.receives, Receives::Shared(_)),
+            in_cqe_receive: form(self.get(qpc::cs_res)),
+            in_cqe_answer: form(self.get(qpc::cs_req)),
             ..QpAttr::default()
         }
+    }
+}
+
+/// Bytes of payload in a completion, by the code of `cs_res` or `cs_req`.
+const fn form(code: u32) -> u8 {
+    match code & 3 {
+        1 => 32,
+        2 => 64,
+        _ => 0,
     }
 }
 

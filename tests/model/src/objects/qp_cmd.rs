@@ -6,7 +6,8 @@ use super::traffic;
 use crate::caps::kind;
 use crate::cmd::{Refusal, Status};
 use crate::hca::Hca;
-use crate::ifc::caps::roce_cap;
+use crate::ifc::Field;
+use crate::ifc::caps::{cmd_hca_cap, roce_cap};
 use crate::ifc::cmd::{head_in, head_out};
 use crate::ifc::qp::{ads, qp_in, qpc, query_qp_out};
 use crate::queue_memory::QueueMemory;
@@ -30,10 +31,37 @@ pub(crate) fn check_ts_format(cap: u32, format: u32) -> Result<(), Refusal> {
     if known { Ok(()) } else { Err(Status::BadParam.because(0x50_001a)) }
 }
 
+/// Refuses payload in completions where no driver asks for it: of a service other than RC and UC,
+/// and in another form than the one that fills the CQ's entries, 32 bytes of 64 or 64 of 128.
+fn check_cqe_forms(
+    hca: &Hca,
+    kind: QpKind,
+    receives: Receives,
+    context: &[u8],
+) -> Result<(), Refusal> {
+    let fits = |code: u32, cqn: Field, [narrow, wide]: [u32; 2]| {
+        let stride = hca.objects.cqs.get(&cqn.get(context)).map(|cq| cq.stride);
+        code == 0 || stride.is_none_or(|stride| code == if stride == 64 { narrow } else { wide })
+    };
+    let (response, request) = (qpc::cs_res.get(context), qpc::cs_req.get(context));
+    if (response, request) == (0, 0) {
+        return Ok(());
+    }
+    let has = hca.caps.general(cmd_hca_cap::sctr_data_cqe) != 0;
+    let receiving = receives == Receives::None || fits(response, qpc::cqn_rcv, [1, 2]);
+    let known = response <= 2 && matches!(request, 0 | 0x11 | 0x22);
+    let fits = known && receiving && fits(request, qpc::cqn_snd, [0x11, 0x22]);
+    if has && fits && matches!(kind, QpKind::Rc | QpKind::Uc) {
+        Ok(())
+    } else {
+        Err(Status::BadParam.because(0x50_001b))
+    }
+}
+
 /// CREATE_QP.
 pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Refusal> {
     let context = qp_in::qpc.bytes(input).to_vec();
-    let get = |field: crate::ifc::Field| field.get(&context);
+    let get = |field: Field| field.get(&context);
     let kind = match get(qpc::st) {
         0 => QpKind::Rc,
         1 => QpKind::Uc,
@@ -74,6 +102,7 @@ pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(
         3 => Receives::None,
         _ => return Err(Status::BadParam.because(0x50_0014)),
     };
+    check_cqe_forms(hca, kind, receives, &context)?;
     let dbr = qpc::dbr_addr.get64(&context);
     if !dbr.is_multiple_of(8) || qpc::dbr_umem_valid.is_set(&context) {
         return Err(Status::BadParam.because(0x50_0015));
@@ -242,7 +271,7 @@ pub(crate) fn transition(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Res
 
 /// Refuses values that the transition may not set.
 fn check_values(hca: &mut Hca, opcode: u32, qpn: u32, context: &[u8]) -> Result<(), Refusal> {
-    let get = |field: crate::ifc::Field| field.get(context);
+    let get = |field: Field| field.get(context);
     // RC, UC and XRC have a peer and a path to it.
     let rc = matches!(get(qpc::st), 0 | 1 | 3);
     match opcode {

@@ -64,7 +64,7 @@ impl DatagramEngine {
             let byte_len = result.unwrap_or(0);
             let result = result.map(|_| ());
             if signaled || result.is_err() {
-                let completion = SendCompletion { index, opcode, byte_len, result };
+                let completion = SendCompletion { index, opcode, byte_len, in_cqe: None, result };
                 host.complete_send(attr.qpn, completion);
             }
             result.map_err(|_| Fatal)?;
@@ -171,6 +171,7 @@ impl DatagramEngine {
             solicited: packet.bth.solicited,
             congested: packet.congested(),
             source: Some(source),
+            in_cqe: None,
         };
         let completion = RecvCompletion { index: wqe.index, pool: wqe.pool, result: Ok(received) };
         host.complete_recv(attr.qpn, completion);

@@ -360,6 +360,33 @@ pub enum RemoteFault {
     Operation,
 }
 
+/// Payload that stands in its completion and not in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InCqe {
+    len: u8,
+    bytes: [u8; Self::MOST],
+}
+
+impl InCqe {
+    /// Bytes of the largest form.
+    pub const MOST: usize = 64;
+
+    /// A whole message of at least one byte and of at most `most`.
+    #[must_use]
+    pub fn of(payload: &[u8], most: u8) -> Option<Self> {
+        let mut bytes = [0; Self::MOST];
+        let len = u8::try_from(payload.len()).ok().filter(|len| (1..=most).contains(len))?;
+        bytes.get_mut(..payload.len())?.copy_from_slice(payload);
+        Some(Self { len, bytes })
+    }
+
+    /// The message.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        self.bytes.get(..usize::from(self.len)).unwrap_or_default()
+    }
+}
+
 /// A send queue entry came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendCompletion {
@@ -369,6 +396,8 @@ pub struct SendCompletion {
     pub opcode: u8,
     /// Bytes moved (READ and atomics: received).
     pub byte_len: u32,
+    /// What a READ or an atomic brought, if it was not scattered.
+    pub in_cqe: Option<InCqe>,
     /// How it ended.
     pub result: Result<(), Syndrome>,
 }
@@ -426,6 +455,8 @@ pub struct Received {
     pub congested: bool,
     /// The sender, on datagram QPs.
     pub source: Option<DatagramSource>,
+    /// The message, if it was not scattered.
+    pub in_cqe: Option<InCqe>,
 }
 
 /// A receive work request came to its end.
@@ -519,6 +550,10 @@ pub struct QpAttr {
     /// Whether key edits run as late as the rules allow: what real devices may do to a sender
     /// that forgets its fence.
     pub lazy_umr: bool,
+    /// Longest message that stands in its completion instead of the receive's memory.
+    pub in_cqe_receive: u8,
+    /// The same of what a signalled READ or atomic brings.
+    pub in_cqe_answer: u8,
     /// Packets in flight before the requester waits for an acknowledgement.
     pub window: u32,
 }
@@ -548,6 +583,8 @@ impl Default for QpAttr {
             srq: false,
             atomic_little_endian: false,
             lazy_umr: false,
+            in_cqe_receive: 0,
+            in_cqe_answer: 0,
             window: 128,
         }
     }

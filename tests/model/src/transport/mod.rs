@@ -324,7 +324,7 @@ impl Engine {
 
 fn complete_flushed(host: &mut dyn Host, qpn: u32, index: u16, opcode: u8) {
     let result = Err(Syndrome::Flushed);
-    host.complete_send(qpn, SendCompletion { index, opcode, byte_len: 0, result });
+    host.complete_send(qpn, SendCompletion { index, opcode, byte_len: 0, in_cqe: None, result });
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //! 9.8.2.
 
 use super::host::{
-    Access, Host, QpAttr, QpEvent, QpState, Received, RecvCompletion, RecvKind, RecvWqe,
+    Access, Host, InCqe, QpAttr, QpEvent, QpState, Received, RecvCompletion, RecvKind, RecvWqe,
     RemoteAddress, Syndrome, Tally, segments_len,
 };
 use super::{Fatal, psn};
@@ -167,13 +167,16 @@ impl UnreliableResponder {
         if u64::from(end) > segments_len(&wqe.segments) {
             return Err(Lost::Local(Syndrome::LocalLength));
         }
-        if len > 0 {
+        let whole = last && offset == 0;
+        let in_cqe = whole.then(|| InCqe::of(&packet.payload, attr.in_cqe_receive)).flatten();
+        if len > 0 && in_cqe.is_none() {
             host.scatter_receive(attr.qpn, wqe, offset, &packet.payload).map_err(Lost::Local)?;
         }
         self.message = (!last).then_some(Message::Send { offset: end });
         if last {
             let kind = packet.ext.imm.map_or(RecvKind::Send, RecvKind::SendImm);
-            self.end(attr, host, Ok(received(kind, end, packet)));
+            let received = Received { in_cqe, ..received(kind, end, packet) };
+            self.end(attr, host, Ok(received));
         }
         Ok(())
     }
@@ -238,5 +241,6 @@ fn received(kind: RecvKind, byte_len: u32, packet: &Packet) -> Received {
         solicited: packet.bth.solicited,
         congested: packet.congested(),
         source: None,
+        in_cqe: None,
     }
 }

@@ -74,7 +74,7 @@ pub(super) fn connect(rig: &mut Rig, cqn: u32, edit: impl Fn(&mut [u8])) -> (u32
     super::put_page(&mut input, qp_in::pas, OTHER_PAGE);
     let b = rig.run(0x500, &input).unwrap();
     for (own, peer) in [(a, b), (b, a)] {
-        let all = [(qpc::rwe, 1), (qpc::rre, 1), (path(ads::vhca_port_num), 1)];
+        let all = [(qpc::rwe, 1), (qpc::rre, 1), (qpc::rae, 1), (path(ads::vhca_port_num), 1)];
         rig.modify(0x502, own, 0, &all).unwrap();
         let mut input = vec![0; 272];
         input[8..12].copy_from_slice(&own.to_be_bytes());

@@ -1,7 +1,7 @@
 //! A send queue entry on its way: which packets it has, how far they got.
 
 use super::super::host::{Fence, Operation, Payload, QpAttr, QpKind, SendWqe, Syndrome, Trailer};
-use super::super::host::{RemoteAddress, segments_len};
+use super::super::host::{InCqe, RemoteAddress, segments_len};
 use super::super::psn;
 use crate::wire::frame::{AtomicEth, Extended, Reth};
 use crate::wire::opcode::Opcode;
@@ -33,6 +33,8 @@ pub(crate) struct Flight {
     pub(crate) sent: u32,
     /// Response packets received (Pull).
     pub(crate) received: u32,
+    /// What it brought, if it stays for the completion (Pull).
+    pub(crate) in_cqe: Option<InCqe>,
     pub(crate) done: bool,
     /// It will end with this as soon as it is the oldest.
     pub(crate) failed: Option<Syndrome>,
@@ -81,7 +83,18 @@ impl Flight {
             }
             Shape::Pull => 1,
         };
-        Self { wqe, shape, first_psn, packets, len, sent: 0, received: 0, done: false, failed }
+        Self {
+            wqe,
+            shape,
+            first_psn,
+            packets,
+            len,
+            sent: 0,
+            received: 0,
+            in_cqe: None,
+            done: false,
+            failed,
+        }
     }
 
     /// An entry that could not even be parsed.
@@ -105,9 +118,17 @@ impl Flight {
             len: 0,
             sent: 0,
             received: 0,
+            in_cqe: None,
             done: false,
             failed: Some(syndrome),
         }
+    }
+
+    /// Keeps what it brought for its completion, if it has one with room. Nobody would see it in
+    /// the completion of an unsignalled entry, which does not come.
+    pub(crate) fn keep(&mut self, bytes: &[u8], most: u8) -> bool {
+        self.in_cqe = InCqe::of(bytes, most).filter(|_| self.wqe.signaled);
+        self.in_cqe.is_some()
     }
 
     /// Whether nothing is left to send or start.

@@ -359,7 +359,8 @@ impl Requester {
     pub(super) fn retire(&mut self, attr: &QpAttr, host: &mut dyn Host) -> Result<(), Fatal> {
         while let Some(flight) = self.flights.front() {
             let (index, opcode, byte_len) = (flight.wqe.index, flight.wqe.opcode, flight.len);
-            let completion = |result| SendCompletion { index, opcode, byte_len, result };
+            let in_cqe = flight.in_cqe;
+            let completion = |result| SendCompletion { index, opcode, byte_len, in_cqe, result };
             if let Some(syndrome) = flight.failed {
                 host.complete_send(attr.qpn, completion(Err(syndrome)));
                 self.flights.pop_front();

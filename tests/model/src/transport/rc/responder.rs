@@ -8,7 +8,7 @@
 use super::super::host::{
     Access, Host, Nanos, QpAttr, QpEvent, QpState, RecvCompletion, RecvKind, RecvWqe, Tally,
 };
-use super::super::host::{Received, RemoteAddress, RemoteFault, Syndrome, segments_len};
+use super::super::host::{InCqe, Received, RemoteAddress, RemoteFault, Syndrome, segments_len};
 use super::super::{Fatal, psn};
 use super::replies::{ACK, NAK_ACCESS, NAK_INVALID_REQUEST, NAK_OPERATION, NAK_RNR, NAK_SEQUENCE};
 use super::replies::{Replies, nak_of};
@@ -314,7 +314,9 @@ impl Responder {
             let receive = Syndrome::LocalLength;
             return Err(Refusal::Fatal { nak: NAK_INVALID_REQUEST, receive });
         }
-        if len > 0 {
+        let in_cqe =
+            if first && last { InCqe::of(&packet.payload, attr.in_cqe_receive) } else { None };
+        if len > 0 && in_cqe.is_none() {
             host.scatter_receive(attr.qpn, wqe, offset, &packet.payload)
                 .map_err(|receive| Refusal::Fatal { nak: NAK_OPERATION, receive })?;
         }
@@ -332,7 +334,7 @@ impl Responder {
             }
             (None, None) => RecvKind::Send,
         };
-        self.complete(kind, end, attr, host, packet);
+        self.complete((kind, in_cqe), end, attr, host, packet);
         Ok(())
     }
 
@@ -374,7 +376,8 @@ impl Responder {
         self.message = (!last).then_some(Message::Write { reth, offset });
         self.accept(last, packet);
         if let Some(imm) = packet.ext.imm {
-            self.complete(RecvKind::WriteImm(imm), reth.len, attr, host, packet);
+            let kind = RecvKind::WriteImm(imm);
+            self.complete((kind, None), reth.len, attr, host, packet);
         }
         Ok(())
     }
@@ -393,7 +396,7 @@ impl Responder {
 
     fn complete(
         &mut self,
-        kind: RecvKind,
+        (kind, in_cqe): (RecvKind, Option<InCqe>),
         byte_len: u32,
         attr: &QpAttr,
         host: &mut dyn Host,
@@ -406,6 +409,7 @@ impl Responder {
                 solicited: packet.bth.solicited,
                 congested: packet.congested(),
                 source: None,
+                in_cqe,
             };
             let completion =
                 RecvCompletion { index: wqe.index, pool: wqe.pool, result: Ok(received) };
