@@ -8,7 +8,6 @@
  * on fails. Wants nothing but the headers. Built with -rdynamic.
  */
 #define _GNU_SOURCE
-#include <dlfcn.h>
 #include <netinet/in.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,6 +21,8 @@
 #include <dat2/udat.h>
 #include <dat2/dat_registry.h>
 #include <dat2/dat_ib_extensions.h>
+
+#include "registry.h"
 
 enum { BUFFER = 65536, LIMIT = 5000000, MOST = 1024, LATER = 0x5a, OTHER = 0xa5 };
 
@@ -70,70 +71,6 @@ static void must(DAT_RETURN got, const char *what, int line)
 
 /* The redirection of this call is the registry's own. */
 #define IA_CLOSE(ia, how) (DAT_HANDLE_TO_PROVIDER(ia)->ia_close_func((ia), (how)))
-
-/* ---- the registry -------------------------------------------------------------------------------------------------------- */
-
-static struct { const DAT_PROVIDER *table; DAT_PROVIDER_INFO info; } registered[8];
-static int removed;
-
-DAT_RETURN dat_registry_add_provider(const DAT_PROVIDER *table, const DAT_PROVIDER_INFO *info)
-{
-	for (int at = 0; at < 8; at++) {
-		if (registered[at].table == NULL) {
-			registered[at].table = table;
-			registered[at].info = *info;
-			return DAT_SUCCESS;
-		}
-	}
-	return DAT_INSUFFICIENT_RESOURCES;
-}
-
-static int is_of(int at, const DAT_PROVIDER_INFO *info)
-{
-	return registered[at].table != NULL && memcmp(&registered[at].info, info, sizeof *info) == 0;
-}
-
-DAT_RETURN dat_registry_remove_provider(const DAT_PROVIDER *table, const DAT_PROVIDER_INFO *info)
-{
-	removed++;
-	for (int at = 0; at < 8; at++) {
-		if (is_of(at, info) && registered[at].table == table) {
-			registered[at].table = NULL;
-			return DAT_SUCCESS;
-		}
-	}
-	return DAT_PROVIDER_NOT_FOUND;
-}
-
-/* Handles of adapters are the provider's own here. */
-DAT_RETURN dats_get_ia_handle(DAT_IA_HANDLE ia, DAT_IA_HANDLE *real)
-{
-	*real = ia;
-	return DAT_SUCCESS;
-}
-
-static const DAT_PROVIDER *find(const DAT_PROVIDER_INFO *info)
-{
-	for (int at = 0; at < 8; at++)
-		if (is_of(at, info))
-			return registered[at].table;
-	return NULL;
-}
-
-static DAT_PROVIDER_INFO info_of(const char *name, unsigned major, unsigned minor)
-{
-	DAT_PROVIDER_INFO info;
-
-	memset(&info, 0, sizeof info);
-	strcpy(info.ia_name, name);
-	info.dapl_version_major = major;
-	info.dapl_version_minor = minor;
-	info.is_thread_safe = DAT_FALSE;
-	return info;
-}
-
-static void (*begin)(const DAT_PROVIDER_INFO *, const char *);
-static void (*end)(const DAT_PROVIDER_INFO *);
 
 /* ---- one side ------------------------------------------------------------------------------------------------------------ */
 
@@ -410,16 +347,11 @@ static const uint64_t ia_lists = DAT_IA_FIELD_IA_TRANSPORT_ATTR | DAT_IA_FIELD_I
 int main(int count, char **words)
 {
 	DAT_PROVIDER_INFO info;
-	void *library;
 
-	if (count != 4 || (library = dlopen(words[1], RTLD_NOW | RTLD_GLOBAL)) == NULL) {
+	if (count != 4 || !load(words[1])) {
 		printf("FAIL %s\n", count == 4 ? dlerror() : "fields LIBRARY PARAMETERS PARAMETERS");
 		return 2;
 	}
-	*(void **) &begin = dlsym(library, "dat_provider_init");
-	*(void **) &end = dlsym(library, "dat_provider_fini");
-	if (begin == NULL || end == NULL)
-		return 2;
 	info = info_of("left", 2, 0);
 	begin(&info, words[2]);
 	info = info_of("right", 2, 0);
@@ -438,11 +370,6 @@ int main(int count, char **words)
 	versions(words[2]);
 	MUST(IA_CLOSE(a.ia, DAT_CLOSE_ABRUPT_FLAG));
 	MUST(IA_CLOSE(b.ia, DAT_CLOSE_ABRUPT_FLAG));
-	for (int at = 0; at < 8; at++) {
-		if (registered[at].table != NULL) {
-			info = registered[at].info;
-			end(&info);
-		}
-	}
+	unregister();
 	return failures != 0;
 }

@@ -14,9 +14,10 @@ use crate::types::event::{DtoEvent, DtoOperation, DtoStatus, Event};
 const BURST: usize = 16;
 
 impl<P: Provider> Reaper<P> {
-    /// Up to `most` events, one after another, each to `take`; how many there were.
+    /// Gives up to `most` events to `take`, and returns how many. With `PLAIN` it ends behind an
+    /// event that is no plain completion: what that brings besides is still there then.
     #[inline(always)]
-    pub(crate) fn dequeue_each(
+    pub(crate) fn dequeue_each<const PLAIN: bool>(
         &mut self,
         shared: &Shared<'_>,
         evd: &EvdShared,
@@ -30,6 +31,9 @@ impl<P: Provider> Reaper<P> {
             };
             take(event);
             count += 1;
+            if PLAIN && !event.is_plain() {
+                break;
+            }
             if let Event::Dto(dto) = event {
                 let (index, left) = (dto.ep.0.index(), most - count);
                 let more = if dto.operation == DtoOperation::Receive {
@@ -41,6 +45,22 @@ impl<P: Provider> Reaper<P> {
             }
         }
         count
+    }
+
+    /// Stores events, as [`Reaper::dequeue_each`] with `PLAIN` gives them.
+    pub(crate) fn dequeue_into(
+        &mut self,
+        shared: &Shared<'_>,
+        evd: &EvdShared,
+        events: &mut [Event],
+    ) -> usize {
+        let most = events.len();
+        let mut places = events.iter_mut();
+        self.dequeue_each::<true>(shared, evd, most, |event| {
+            if let Some(place) = places.next() {
+                *place = event;
+            }
+        })
     }
 
     /// The plain successes that follow, as far as they are of requests of that Endpoint and nothing

@@ -1,5 +1,6 @@
 //! Extension: a list of receives.
 
+use core::borrow::Borrow;
 use core::sync::atomic::Ordering;
 
 use crate::data::poster::{EpPoster, Poster, RECV};
@@ -14,6 +15,7 @@ use crate::types::triplet::LmrTriplet;
 
 /// One receive of a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
 pub struct Receive {
     /// What its event carries.
     pub cookie: u64,
@@ -27,7 +29,7 @@ impl<P: Provider> Poster<P> {
         &mut self,
         shared: &Shared<'_>,
         near: &Near<'_>,
-        list: &[Receive],
+        list: &[impl Borrow<Receive>],
         flags: CompletionFlags,
     ) -> Result<(), Refused> {
         let mut posted = 0;
@@ -49,10 +51,10 @@ impl<P: Provider> Poster<P> {
     fn fast_recvs(
         &mut self,
         near: &Near<'_>,
-        list: &[Receive],
+        list: &[impl Borrow<Receive>],
         flags: CompletionFlags,
     ) -> Option<usize> {
-        let context = list.first()?.local.context;
+        let context = list.first()?.borrow().local.context;
         let first = self.receives;
         let mut room = self.recv_limit.wrapping_sub(first) as usize;
         if room < list.len() && self.refill_unmarked(near.ep) {
@@ -69,7 +71,7 @@ impl<P: Provider> Poster<P> {
         let most = (RECV.longest)(&self.limits);
         let (mut count, mut bytes, mut longest) = (0_u32, 0, self.longest);
         for (slot, receive) in slots.iter().zip(list) {
-            let Receive { cookie, local } = *receive;
+            let Receive { cookie, local } = *receive.borrow();
             if local.len.wrapping_sub(1) >= most
                 || local.context != context
                 || range.lkey_for(&local).is_none()
@@ -90,6 +92,7 @@ impl<P: Provider> Poster<P> {
         tally.add(EpCounter::PostRecv as usize, count.into());
         tally.add(EpCounter::PostRecv as usize + 1, bytes);
         self.rq.recv_each(run.iter().map(|receive| {
+            let receive: &Receive = receive.borrow();
             let LmrTriplet { addr, len, .. } = receive.local;
             Segment { addr, len, lkey: range.lkey }
         }));
@@ -103,11 +106,11 @@ impl<P: Provider> Poster<P> {
         &mut self,
         shared: &Shared<'_>,
         near: &Near<'_>,
-        list: &[Receive],
+        list: &[impl Borrow<Receive>],
         next: usize,
         flags: CompletionFlags,
     ) -> Result<(), Refused> {
-        for (posted, receive) in list.iter().enumerate().skip(next) {
+        for (posted, receive) in list.iter().map(Borrow::borrow).enumerate().skip(next) {
             self.post_recv(shared, near, &[receive.local], receive.cookie, flags)
                 .map_err(|ret| Refused { posted, ret })?;
         }
@@ -122,7 +125,11 @@ impl<P: Provider> EpPoster<'_, P> {
     /// The first that is refused ends it: those before it are posted, it and those behind it are
     /// not. Endpoint and errors as for [`EpPoster::post_recv`].
     #[inline(always)]
-    pub fn post_recvs(&mut self, list: &[Receive], flags: CompletionFlags) -> Result<(), Refused> {
+    pub fn post_recvs(
+        &mut self,
+        list: &[impl Borrow<Receive>],
+        flags: CompletionFlags,
+    ) -> Result<(), Refused> {
         self.poster.post_recvs(&self.shared, &self.near, list, flags)
     }
 }

@@ -1,5 +1,6 @@
 //! Extension: a list of RDMA writes under one doorbell.
 
+use core::borrow::Borrow;
 use core::sync::atomic::Ordering;
 
 use crate::data::poster::{EpPoster, Poster, WRITE};
@@ -14,6 +15,7 @@ use crate::types::triplet::{LmrTriplet, RmrTriplet};
 
 /// One RDMA write of a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
 pub struct RdmaWrite {
     /// What its event carries.
     pub cookie: u64,
@@ -38,7 +40,7 @@ impl<P: Provider> Poster<P> {
         &mut self,
         shared: &Shared<'_>,
         near: &Near<'_>,
-        list: &[RdmaWrite],
+        list: &[impl Borrow<RdmaWrite>],
         flags: CompletionFlags,
     ) -> Result<(), Refused> {
         let posted = self.fast_writes(near, list, flags);
@@ -59,7 +61,7 @@ impl<P: Provider> Poster<P> {
     fn fast_writes(
         &mut self,
         near: &Near<'_>,
-        list: &[RdmaWrite],
+        list: &[impl Borrow<RdmaWrite>],
         flags: CompletionFlags,
     ) -> usize {
         let posted = near.ep.poster.requests.load(Ordering::Relaxed);
@@ -84,10 +86,10 @@ impl<P: Provider> Poster<P> {
     fn fast_run(
         &mut self,
         near: &Near<'_>,
-        list: &[RdmaWrite],
+        list: &[impl Borrow<RdmaWrite>],
         flags: CompletionFlags,
     ) -> Option<usize> {
-        let context = list.first()?.local.context;
+        let context = list.first()?.borrow().local.context;
         let first = self.admits(near.ep, flags)?;
         let lmr = lmr::find(near.lmrs, context)?;
         let range = lmr.range(context, self.limits.zone, WRITE.need)?;
@@ -105,7 +107,7 @@ impl<P: Provider> Poster<P> {
         let (mut tag, post_flags) = self.build_tag(&WRITE, flags, suppress);
         let (mut count, mut bytes) = (0, 0);
         for (slot, write) in slots.iter().zip(list) {
-            let RdmaWrite { cookie, local, remote } = *write;
+            let RdmaWrite { cookie, local, remote } = *write.borrow();
             if local.len.wrapping_sub(1) >= most
                 || remote.len < local.len
                 || local.context != context
@@ -138,6 +140,7 @@ impl<P: Provider> Poster<P> {
         tally.add(EpCounter::PostWrite as usize, count.into());
         tally.add(EpCounter::PostWriteData as usize, bytes);
         let writes = list.get(..count as usize)?.iter().map(|write| {
+            let write: &RdmaWrite = write.borrow();
             let segment =
                 Segment { addr: write.local.addr, len: write.local.len, lkey: range.lkey };
             (segment, &write.remote)
@@ -153,12 +156,12 @@ impl<P: Provider> Poster<P> {
         &mut self,
         shared: &Shared<'_>,
         near: &Near<'_>,
-        list: &[RdmaWrite],
+        list: &[impl Borrow<RdmaWrite>],
         next: usize,
         flags: CompletionFlags,
     ) -> Result<(), Refused> {
         let flags = flags.union(CompletionFlags::DEFER);
-        for (posted, write) in list.iter().enumerate().skip(next) {
+        for (posted, write) in list.iter().map(Borrow::borrow).enumerate().skip(next) {
             let (local, work) = (&[write.local], || WorkRequest::Write(&write.remote));
             self.post(shared, near, work, local, write.cookie, flags)
                 .map_err(|ret| Refused { posted, ret })?;
@@ -171,12 +174,13 @@ impl<P: Provider> EpPoster<'_, P> {
     /// Posts RDMA writes in order, under one doorbell; the flags are those of each. Extension.
     ///
     /// The first that is refused ends it: those before it are posted, it and those behind it are
-    /// not. Endpoint and errors as for [`EpPoster::post_rdma_write`]. With
+    /// not. Endpoint and errors as for [`EpPoster::post_rdma_write`]. An element of the list may
+    /// carry more than the write: whatever lends one. With
     /// [`CompletionFlags::DEFER`] the doorbell is left to a later post.
     #[inline(always)]
     pub fn post_rdma_writes(
         &mut self,
-        list: &[RdmaWrite],
+        list: &[impl Borrow<RdmaWrite>],
         flags: CompletionFlags,
     ) -> Result<(), Refused> {
         self.poster.post_rdma_writes(&self.shared, &self.near, list, flags)

@@ -347,6 +347,13 @@ impl Event {
         }
     }
 
+    /// Whether it is a completion of which [`DtoEvent`] says everything.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_plain(&self) -> bool {
+        matches!(self, Self::Dto(dto) if !matches!(dto.operation, DtoOperation::ReceiveWithInvalidate))
+    }
+
     /// Whether it ends a connection, or an attempt at one: all completions of the Endpoint come
     /// before it.
     #[must_use]

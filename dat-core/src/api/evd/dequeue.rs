@@ -29,7 +29,23 @@ impl<P: Provider> EvdReaper<'_, P> {
     /// that `take` posts may be refused for want of one.
     #[inline(always)]
     pub fn dequeue_each(&mut self, most: usize, take: impl FnMut(Event)) -> usize {
-        self.reaper.dequeue_each(&self.shared, self.shared_evd, most, take)
+        self.reaper.dequeue_each::<false>(&self.shared, self.shared_evd, most, take)
+    }
+
+    /// As [`EvdReaper::dequeue_each`], but ends behind the first event that is more than a plain
+    /// completion, so that [`EvdReaper::extension`] is of that event: extension.
+    #[inline(always)]
+    pub fn dequeue_plain(&mut self, most: usize, take: impl FnMut(Event)) -> usize {
+        self.reaper.dequeue_each::<true>(&self.shared, self.shared_evd, most, take)
+    }
+
+    /// Stores the next events in `events`, and returns how many: extension, a burst of
+    /// [`EvdReaper::dequeue`], in the same order. It ends where `events` does, where there is
+    /// nothing more, and behind an event that is more than a plain completion, so that
+    /// [`EvdReaper::extension`] is of the last one stored. 0 means that the queue is empty.
+    #[inline]
+    pub fn dequeue_into(&mut self, events: &mut [Event]) -> usize {
+        self.reaper.dequeue_into(&self.shared, self.shared_evd, events)
     }
 
     /// Asks the device for a [`Notice::Completion`](crate::provider::Notice::Completion) at the
@@ -75,7 +91,14 @@ impl<'s, P: Provider> Ia<'s, P> {
         take: impl FnMut(Event),
     ) -> Result<usize, DatReturn> {
         let (reaper, shared, ring) = self.reaping(evd)?;
-        Ok(reaper.dequeue_each(shared, ring, most, take))
+        Ok(reaper.dequeue_each::<false>(shared, ring, most, take))
+    }
+
+    /// As [`EvdReaper::dequeue_into`], by handle.
+    #[inline]
+    pub fn evd_dequeue_into(&mut self, evd: Evd, events: &mut [Event]) -> Result<usize, DatReturn> {
+        let (reaper, shared, ring) = self.reaping(evd)?;
+        Ok(reaper.dequeue_into(shared, ring, events))
     }
 
     /// As [`EvdReaper::extension`], by handle.

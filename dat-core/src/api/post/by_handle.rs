@@ -1,5 +1,7 @@
 //! Posts by the handle of an Endpoint, on its posting half where that is here.
 
+use core::borrow::Borrow;
+
 use crate::data::recv_list::Receive;
 use crate::data::write_list::{RdmaWrite, Refused};
 use crate::engine::Ia;
@@ -36,7 +38,7 @@ impl<P: Provider> Ia<'_, P> {
     pub fn ep_post_rdma_writes(
         &mut self,
         ep: Ep,
-        list: &[RdmaWrite],
+        list: &[impl Borrow<RdmaWrite>],
         flags: CompletionFlags,
     ) -> Result<(), Refused> {
         let (poster, shared, near) = self.posting(ep).map_err(|ret| Refused { posted: 0, ret })?;
@@ -48,7 +50,7 @@ impl<P: Provider> Ia<'_, P> {
     pub fn ep_post_recvs(
         &mut self,
         ep: Ep,
-        list: &[Receive],
+        list: &[impl Borrow<Receive>],
         flags: CompletionFlags,
     ) -> Result<(), Refused> {
         let (poster, shared, near) = self.posting(ep).map_err(|ret| Refused { posted: 0, ret })?;

@@ -9,6 +9,7 @@
 //! * [`mod@pointer`], [`va_list`], [`sockaddr`] - pointers from consumers. All `unsafe` of this
 //!   folder is in these.
 //! * [`structs`], [`event`], [`table`] - layouts. [`layout`] - the macros that define them.
+//! * [`own`] - the provider's own extension, `dat_dapldat.h`.
 //! * [`code`] - `DAT_RETURN`. [`number`] - masks and enumerations.
 //! * [`attr`], [`param`], [`named`] - attributes and parameters of objects, from and to `dat_core`.
 
@@ -20,6 +21,7 @@ pub(crate) mod code;
 pub(crate) mod event;
 pub(crate) mod named;
 pub(crate) mod number;
+pub(crate) mod own;
 pub(crate) mod param;
 pub(crate) mod pointer;
 pub(crate) mod sockaddr;

@@ -34,9 +34,9 @@ impl Named {
         Self { list, _texts: texts }
     }
 
-    /// Makes a list of `dat_core`'s attributes.
-    pub(crate) fn of(attrs: &[NamedAttr]) -> Self {
-        Self::new(attrs.iter().map(|attr| (attr.name, attr.value.to_string())))
+    /// Makes a list of `dat_core`'s attributes, and those of this library.
+    pub(crate) fn of(attrs: &[NamedAttr], own: &[NamedAttr]) -> Self {
+        Self::new(attrs.iter().chain(own).map(|attr| (attr.name, attr.value.to_string())))
     }
 
     /// Returns the number of attributes.

@@ -66,6 +66,8 @@ plain!(
     super::structs::DatIbAddrHandle,
     super::structs::DatSharedMemory,
     super::event::SoftwareHead,
+    super::own::Rdma,
+    super::own::Message,
     super::sockaddr::SockAddr,
     [u8; 4],
     [u8; 40],
@@ -129,6 +131,12 @@ impl<T: Copy> Out<T> {
     /// Returns whether it is null.
     pub(crate) fn is_null(self) -> bool {
         self.0.is_null()
+    }
+
+    /// Returns the address of an element of the list that this is the address of; null of null.
+    #[inline(always)]
+    pub(crate) fn nth(self, n: usize) -> Self {
+        if self.0.is_null() { self } else { Self(self.0.wrapping_add(n)) }
     }
 
     /// Stores a value, unless null.

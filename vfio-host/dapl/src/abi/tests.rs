@@ -17,7 +17,7 @@ use super::code::{bad_arg, bad_handle};
 use super::layout::Layout;
 use super::sockaddr::SockAddr;
 use super::va_list::VaList;
-use super::{event, number, structs, table};
+use super::{event, number, own, structs, table};
 
 /// Returns the folder that contains `dat2`.
 fn headers() -> PathBuf {
@@ -32,7 +32,7 @@ fn headers() -> PathBuf {
 
 /// Every number that is written twice: here, and in a header.
 fn numbers() -> Vec<(String, u64)> {
-    let own = number::NUMBERS.iter().filter_map(|(name, value)| {
+    let here = number::NUMBERS.iter().chain(own::NUMBERS).filter_map(|(name, value)| {
         // A cast to a pointer in C, and no field of the enumeration.
         (!name.starts_with("EVD_")).then_some(((*name).to_owned(), *value))
     });
@@ -44,7 +44,7 @@ fn numbers() -> Vec<(String, u64)> {
         let value = u64::from(subtype.number());
         (format!("DAT_{}", shouted(&format!("{subtype:?}"))), value)
     });
-    own.chain(types).chain(subtypes).chain(enums::all()).collect()
+    here.chain(types).chain(subtypes).chain(enums::all()).collect()
 }
 
 /// `InvalidHandleEvdCr` as C writes it.
@@ -78,7 +78,7 @@ fn shouted(name: &str) -> String {
 }
 
 fn layouts() -> impl Iterator<Item = &'static Layout> {
-    [structs::LAYOUTS, event::LAYOUTS, table::LAYOUTS].into_iter().flatten()
+    [structs::LAYOUTS, event::LAYOUTS, table::LAYOUTS, own::LAYOUTS].into_iter().flatten()
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn layouts_and_numbers_are_those_of_the_headers() {
     let headers = headers();
     let folder = tempfile::tempdir().unwrap();
     let mut source = String::from(
-        "#include <stddef.h>\n#include <stdio.h>\n#include <netinet/in.h>\n#include <dat2/udat.h>\n#include <dat2/dat_registry.h>\n#include <dat2/dat_ib_extensions.h>\nint main(void) {\n",
+        "#include <stddef.h>\n#include <stdio.h>\n#include <netinet/in.h>\n#include <dat2/udat.h>\n#include <dat2/dat_registry.h>\n#include <dat2/dat_ib_extensions.h>\n#include <dat_dapldat.h>\nint main(void) {\n",
     );
     let mut stated = BTreeMap::new();
     for layout in layouts() {
@@ -109,7 +109,7 @@ fn layouts_and_numbers_are_those_of_the_headers() {
     let (file, program) = (folder.path().join("layout.c"), folder.path().join("layout"));
     std::fs::write(&file, source).unwrap();
     let made = Command::new(std::env::var_os("CC").unwrap_or("cc".into()))
-        .args(["-w", "-I"])
+        .args(["-w", "-I", concat!(env!("CARGO_MANIFEST_DIR"), "/include"), "-I"])
         .arg(&headers)
         .arg("-o")
         .args([&program, &file])

@@ -13,6 +13,7 @@ use super::address::Addresses;
 use super::hold::{Driver, Hold};
 use crate::abi::DatHandle;
 use crate::abi::named::Named;
+use crate::abi::own;
 use crate::config::Config;
 use crate::log::{Level, say};
 use crate::object::{Name, Note, Object};
@@ -77,9 +78,9 @@ impl<V: Variant> Open<V> {
         }
         let (of_ia, of_provider) = hold.nic.query();
         let named = NamedAttrs {
-            transport: Named::of(of_ia.transport_attr),
-            vendor: Named::of(of_ia.vendor_attr),
-            specific: Named::of(&of_provider.provider_specific_attr),
+            transport: Named::of(of_ia.transport_attr, &[]),
+            vendor: Named::of(of_ia.vendor_attr, &[]),
+            specific: Named::of(&of_provider.provider_specific_attr, &[own::NAMED]),
         };
         Ok(Self {
             named,

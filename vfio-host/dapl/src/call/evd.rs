@@ -2,14 +2,14 @@
 
 use std::sync::atomic::Ordering;
 
-use dat_core::{
-    Cno, DatReturn, DatSubtype, DatType, DtoOperation, Error, Evd, EvdFlags, EvdWait, Event, Extra,
-};
+use dat_core::{Cno, DatReturn, DatSubtype, DatType, Error, Evd, EvdFlags, EvdWait, Event, Extra};
 
+use super::list::length;
 use super::{call, ia_called};
 use crate::abi::event::{DatEvent, DtoHead, event as in_c, software};
 use crate::abi::number::{DAT_EVD_FIELD_ALL, DAT_IB_EVD_EXTENSION_FLAG};
 use crate::abi::structs::DatEvdParam;
+use crate::abi::va_list::VaList;
 use crate::abi::{Count, DatHandle, In, Out, Ret, SUCCESS, Timeout, code};
 use crate::adapter::Open;
 use crate::log::{Level, say, says};
@@ -239,7 +239,7 @@ pub(super) extern "C" fn dequeue<V: Variant>(evd: DatHandle, event: Out<DatEvent
             return Quick::Refused(DatReturn::QUEUE_EMPTY);
         };
         match reaper.dequeue() {
-            Ok(Event::Dto(dto)) if dto.operation != DtoOperation::ReceiveWithInvalidate => {
+            Ok(Event::Dto(dto)) if Event::Dto(dto).is_plain() => {
                 // Stored here, while it is still in registers.
                 let ep =
                     object.adapter().map_or(DatHandle::NULL, |adapter| adapter.handle_of(dto.ep));
@@ -295,6 +295,77 @@ fn dequeued<V: Variant>(
         }
         Err(error) => super::refused("dat_evd_dequeue", &error),
     }
+}
+
+/// `dat_dapldat_evd_dequeue`: several dequeues, which enter the gate once for ordinary completions
+/// that follow one another.
+pub(super) fn dequeue_burst<V: Variant>(evd: DatHandle, list: &mut VaList) -> Ret {
+    const NAME: &str = "dat_dapldat_evd_dequeue";
+    let (most, events, count): (Count, Out<DatEvent>, Out<Count>) =
+        (list.count(), list.output(), list.output());
+    count.put(0);
+    let most = match length(most) {
+        Ok(0) => return super::refused(NAME, &code::bad_arg(3).into()),
+        Ok(_) if events.is_null() => return super::refused(NAME, &code::bad_arg(4).into()),
+        Ok(most) => most,
+        Err(why) => return super::refused(NAME, &why.into()),
+    };
+    let object = Object::<V>::called(evd);
+    let mut stored = 0;
+    let ended = loop {
+        let found = match completions(object, most - stored, events.nth(stored)) {
+            Some((more, None)) => {
+                stored += more;
+                break object.nothing.load(Ordering::Relaxed);
+            }
+            Some((more, Some(other))) => {
+                stored += more;
+                Some(other)
+            }
+            None => None,
+        };
+        match dequeued(object, found, events.nth(stored)) {
+            SUCCESS => stored += 1,
+            ended => break ended,
+        }
+        if stored == most {
+            break SUCCESS;
+        }
+    };
+    // Not more than `most`.
+    count.put(Count::try_from(stored).unwrap_or(Count::MAX));
+    if stored == 0 { ended } else { SUCCESS }
+}
+
+/// Stores ordinary completions by the fast path, up to the first other event, which is returned
+/// with its extra data. Returns how many were stored; `None` if the gate is shut.
+#[inline(always)]
+fn completions<V: Variant>(
+    object: &'static Object<V>,
+    most: usize,
+    events: Out<DatEvent>,
+) -> Option<(usize, Option<(Event, Extra)>)> {
+    object.queue.enter(V::LOCKED, |queue| {
+        let DataQueue::Evd(reaper) = queue else {
+            return (0, None);
+        };
+        let evd = object.handle();
+        let (mut stored, mut other) = (0, None);
+        // Completions of one Endpoint come in rows.
+        let mut last = (None, DatHandle::NULL);
+        reaper.dequeue_plain(most, |event| match event {
+            Event::Dto(dto) if event.is_plain() => {
+                if last.0 != Some(dto.ep) {
+                    let handle = object.adapter().map(|adapter| adapter.handle_of(dto.ep));
+                    last = (Some(dto.ep), handle.unwrap_or(DatHandle::NULL));
+                }
+                events.nth(stored).put_head(DtoHead::new(evd, last.1, &dto));
+                stored += 1;
+            }
+            event => other = Some(event),
+        });
+        (stored, other.map(|event| (event, reaper.extension())))
+    })
 }
 
 pub(super) extern "C" fn free<V: Variant>(evd: DatHandle) -> Ret {

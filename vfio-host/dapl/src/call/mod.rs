@@ -34,6 +34,7 @@ mod ep;
 mod evd;
 mod extension;
 mod ia;
+mod list;
 mod lmr;
 mod post;
 mod psp;

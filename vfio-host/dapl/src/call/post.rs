@@ -3,13 +3,14 @@
 
 use dat_core::{CompletionFlags, DatReturn, Ep, EpPoster, Error, LmrTriplet, RmrTriplet};
 
+use crate::abi::own::DAT_DAPLDAT_DEFER_FLAG;
 use crate::abi::{Boolean, Count, DatHandle, In, List, Ret, SUCCESS, code};
 use crate::adapter::Driver;
 use crate::object::Object;
 use crate::variant::{DataQueue, Hca, Variant};
 
-/// The flags that a post may carry.
-const FLAGS: u32 = 0x3f;
+/// The flags that a post may carry: those of `dat.h`, and DEFER of `dat_dapldat.h`.
+const FLAGS: u32 = 0x3f | DAT_DAPLDAT_DEFER_FLAG;
 
 /// `DAT_COMPLETION_DEFAULT_FLAG`.
 const USUAL: CompletionFlags = CompletionFlags::empty();
