@@ -276,13 +276,13 @@ pub trait SendQueue {
     fn post(&mut self, work: WorkRequest<'_>, segments: &[Segment], flags: PostFlags) -> u16;
     /// Posts RDMA WRITEs of one segment each, and leaves the doorbell to a later post or to
     /// [`SendQueue::ring`].
-    fn post_writes<'a>(
+    fn post_writes(
         &mut self,
-        writes: impl Iterator<Item = (Segment, &'a RmrTriplet)>,
+        writes: impl Iterator<Item = (Segment, RmrTriplet)>,
         flags: PostFlags,
     ) {
         for (segment, remote) in writes {
-            self.post(WorkRequest::Write(remote), &[segment], flags.union(PostFlags::DEFER));
+            self.post(WorkRequest::Write(&remote), &[segment], flags.union(PostFlags::DEFER));
         }
     }
     /// Rings the doorbell for every request posted with [`PostFlags::DEFER`] since the last

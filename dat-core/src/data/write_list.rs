@@ -143,7 +143,7 @@ impl<P: Provider> Poster<P> {
             let write: &RdmaWrite = write.borrow();
             let segment =
                 Segment { addr: write.local.addr, len: write.local.len, lkey: range.lkey };
-            (segment, &write.remote)
+            (segment, write.remote)
         });
         self.sq.post_writes(writes, post_flags);
         Some(count as usize)

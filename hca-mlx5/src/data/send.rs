@@ -181,6 +181,8 @@ struct Payload<E> {
     words: E,
     /// CPU address of the arena: payload is read by its offset from there.
     arena: u64,
+    /// Bytes of the arena that payload may begin at to be read inline.
+    reach: usize,
 }
 
 impl<T: Probe> Payload<Entries<'_, 8, T>> {
@@ -201,14 +203,29 @@ impl<T: Probe> Payload<Entries<'_, 8, T>> {
     }
 
     /// What stands behind the far end of an RDMA WRITE of one segment: a word of the arena, or a
-    /// pointer. None if other bytes may have to travel inline.
+    /// pointer. For other bytes that travel inline, their offset in the arena.
     #[inline(always)]
-    fn of_write(&self, one: &Segment) -> Option<[u64; 2]> {
-        match one.len {
-            WORD => self.word(one.addr),
-            0..=INLINE_WRITE => None,
-            _ => Some(pointer(one)),
+    fn of_write(&self, one: &Segment) -> Result<[u64; 2], usize> {
+        if one.len == WORD
+            && let Some(word) = self.word(one.addr)
+        {
+            return Ok(word);
         }
+        self.of(one, INLINE_WRITE)
+    }
+
+    /// The pointer to a segment, or the offset in the arena of one that travels inline: of up to
+    /// `most` bytes. Memory that the host lent is not read here: the device gathers it, and little
+    /// more is to be done than for a longer segment.
+    #[inline(always)]
+    fn of(&self, one: &Segment, most: u32) -> Result<[u64; 2], usize> {
+        if one.len <= most
+            && let Ok(offset) = usize::try_from(one.addr.wrapping_sub(self.arena))
+            && offset < self.reach
+        {
+            return Err(offset);
+        }
+        Ok(pointer(one))
     }
 }
 
@@ -280,7 +297,11 @@ impl<'p, P: Platform> Sq<'p, P> {
             platform,
             blocks: memory.entries(ring.span(wqe::WQEBB.ilog2()))?,
             record: memory.entries(record.span())?,
-            payload: Payload { words: memory.entries(words)?, arena: memory.addr() },
+            payload: Payload {
+                words: memory.entries(words)?,
+                arena: memory.addr(),
+                reach: memory.len().saturating_sub(INLINE_REACH),
+            },
             head: 0,
             send: ONE_SEND,
             write: 0,
@@ -480,15 +501,6 @@ impl<'p, P: Platform> Sq<'p, P> {
         self.register ^= step;
     }
 
-    /// Offset in the arena of payload that may be read inline.
-    #[inline(always)]
-    fn inline_at(&self, segment: &Segment) -> Option<usize> {
-        let offset = segment.addr.wrapping_sub(self.payload.arena);
-        let offset = usize::try_from(offset).ok()?;
-        let end = self.platform.memory().len().saturating_sub(INLINE_REACH);
-        (offset < end).then_some(offset)
-    }
-
     /// The inline segment of up to [`INLINE_SEND`] bytes as six words, any alignment.
     #[inline(never)]
     fn inline_words(&self, offset: usize, len: u32) -> [u64; 6] {
@@ -505,55 +517,42 @@ impl<'p, P: Platform> Sq<'p, P> {
         words
     }
 
-    /// A SEND whose payload travels inside, if it may be read there.
+    /// A SEND whose payload travels inside, from an offset in the arena.
     #[inline(never)]
-    fn send_short(&mut self, one: Segment, flags: PostFlags) -> u16 {
-        let (ds, words) = match self.inline_at(&one) {
-            // Four bytes of header: a unit holds 12 bytes, two hold 28.
-            Some(offset) => (
-                2 + u8::from(one.len > 12) + u8::from(one.len > 28),
-                self.inline_words(offset, one.len),
-            ),
-            None => {
-                let [first, second] = wqe::data(one.addr, one.len, one.lkey);
-                (2, [first, second, 0, 0, 0, 0])
-            }
-        };
+    fn send_short(&mut self, offset: usize, len: u32, flags: PostFlags) -> u16 {
+        // Four bytes of header: a unit holds 12 bytes, two hold 28.
+        let ds = 2 + u8::from(len > 12) + u8::from(len > 28);
         let [head, tail] = self.control(self.start(wqe::SEND, ds), flags, 0);
-        let [a, b, c, d, e, f] = words.map(u64::to_be);
+        let [a, b, c, d, e, f] = self.inline_words(offset, len).map(u64::to_be);
         self.post_block(&[head, tail, a, b, c, d, e, f], flags)
     }
 
-    /// An RDMA WRITE whose payload travels inside, if it may be read there; any but one aligned
-    /// word of the arena.
+    /// An RDMA WRITE whose payload travels inside, from an offset in the arena; any but one aligned
+    /// word.
     #[inline(never)]
-    fn write_short(&mut self, one: Segment, remote: &RmrTriplet, flags: PostFlags) -> u16 {
-        let block = self.short(self.head, one, remote, flags);
+    fn write_short(
+        &mut self,
+        offset: usize,
+        len: u32,
+        remote: &RmrTriplet,
+        flags: PostFlags,
+    ) -> u16 {
+        let block = self.short_block(self.head, offset, len, remote, flags);
         self.post_block(&block, flags)
     }
 
-    /// As [`Sq::short`], beside other blocks.
+    /// The block of such a WRITE at `head`, but for a fence that is due.
     #[inline(never)]
-    fn short_block(&self, head: u32, one: Segment, remote: &RmrTriplet, flags: PostFlags) -> Block {
-        self.short(head, one, remote, flags)
-    }
-
-    /// The block of such a WRITE at `head`, but for a fence that is due. Memory that the host lent
-    /// is not read here: the device gathers it, and little more is to be done than for a longer
-    /// WRITE.
-    // Always inline, as `post_block`.
-    #[inline(always)]
-    fn short(&self, head: u32, one: Segment, remote: &RmrTriplet, flags: PostFlags) -> Block {
-        let (ds, [a, b, c, d]) = match self.inline_at(&one) {
-            Some(offset) => {
-                let [a, b, c, d, ..] = self.inline_words(offset, one.len);
-                (3 + u8::from(one.len > 12), [a, b, c, d])
-            }
-            None => {
-                let [first, second] = wqe::data(one.addr, one.len, one.lkey);
-                (3, [first, second, 0, 0])
-            }
-        };
+    fn short_block(
+        &self,
+        head: u32,
+        offset: usize,
+        len: u32,
+        remote: &RmrTriplet,
+        flags: PostFlags,
+    ) -> Block {
+        let ds = 3 + u8::from(len > 12);
+        let [a, b, c, d, ..] = self.inline_words(offset, len);
         let [address, key] = wqe::remote(remote.addr, remote.context);
         let [head, tail] = control(self.start(wqe::RDMA_WRITE, ds), head, flags, 0);
         let [address, key, a, b, c, d] = [address, key, a, b, c, d].map(u64::to_be);
@@ -668,12 +667,13 @@ impl<'p, P: Platform> Sq<'p, P> {
             _ if flags.contains(PostFlags::GATHER) => {
                 self.post_list(wqe::SEND, &[], segments, 0, flags)
             }
-            [one] if one.len > INLINE_SEND => {
-                let [head, tail] = self.control(self.send, flags, 0);
-                let [first, second] = pointer(one);
-                self.post_block(&[head, tail, first, second, 0, 0, 0, 0], flags)
-            }
-            [one] => self.send_short(*one, flags),
+            [one] => match self.payload.of(one, INLINE_SEND) {
+                Ok([first, second]) => {
+                    let [head, tail] = self.control(self.send, flags, 0);
+                    self.post_block(&[head, tail, first, second, 0, 0, 0, 0], flags)
+                }
+                Err(offset) => self.send_short(offset, one.len, flags),
+            },
             _ => self.post_list(wqe::SEND, &[], segments, 0, flags),
         }
     }
@@ -682,8 +682,8 @@ impl<'p, P: Platform> Sq<'p, P> {
     fn write(&mut self, segments: &[Segment], remote: &RmrTriplet, flags: PostFlags) -> u16 {
         match segments {
             [one] if !flags.contains(PostFlags::GATHER) => match self.payload.of_write(one) {
-                Some(data) => self.post_one(self.write, remote, data, flags),
-                None => self.write_short(*one, remote, flags),
+                Ok(data) => self.post_one(self.write, remote, data, flags),
+                Err(offset) => self.write_short(offset, one.len, remote, flags),
             },
             _ => self.post_far(wqe::RDMA_WRITE, remote, segments, 0, flags),
         }
@@ -824,29 +824,32 @@ impl<P: Platform> SendQueue for Sq<'_, P> {
     }
 
     #[inline(always)]
-    fn post_writes<'a>(
+    fn post_writes(
         &mut self,
-        mut writes: impl Iterator<Item = (Segment, &'a RmrTriplet)>,
+        mut writes: impl Iterator<Item = (Segment, RmrTriplet)>,
         flags: PostFlags,
     ) {
         if self.fence
             && let Some((one, remote)) = writes.next()
         {
-            self.write(&[one], remote, flags.union(PostFlags::DEFER));
+            self.write(&[one], &remote, flags.union(PostFlags::DEFER));
         }
         // All in registers, which the stores in between would not leave it in otherwise.
         let (blocks, payload, start, begin) = (self.blocks, self.payload, self.write, self.head);
         let (mut head, mut first, b) = (begin, 0, control_tail(flags, 0));
         for (one, remote) in writes {
-            if let Some([e, f]) = payload.of_write(&one) {
-                let a = control_head(start, head);
-                let [c, d] = wqe::remote(remote.addr, remote.context).map(u64::to_be);
-                blocks.store_words::<8, 0>(head, &[a, b, c, d, e, f, 0, 0]);
-                first = a;
-            } else {
-                let block = self.short_block(head, one, remote, flags);
-                blocks.store_words::<8, 0>(head, &block);
-                first = block[0];
+            match payload.of_write(&one) {
+                Ok([e, f]) => {
+                    let a = control_head(start, head);
+                    let [c, d] = wqe::remote(remote.addr, remote.context).map(u64::to_be);
+                    blocks.store_words::<8, 0>(head, &[a, b, c, d, e, f, 0, 0]);
+                    first = a;
+                }
+                Err(offset) => {
+                    let block = self.short_block(head, offset, one.len, &remote, flags);
+                    blocks.store_words::<8, 0>(head, &block);
+                    first = block[0];
+                }
             }
             head = head.wrapping_add(1);
         }

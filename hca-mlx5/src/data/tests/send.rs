@@ -757,7 +757,7 @@ fn writes_in_one_go_are_those_of_single_posts() {
         for segment in segments {
             single.post(WorkRequest::Write(&PEER), &[segment], SIGNALED | PostFlags::DEFER);
         }
-        list.post_writes(segments.into_iter().map(|segment| (segment, &PEER)), SIGNALED);
+        list.post_writes(segments.into_iter().map(|segment| (segment, PEER)), SIGNALED);
         assert_eq!(all.take(), one.take());
         list.post_writes(core::iter::empty(), SIGNALED);
         assert_eq!((list.next_token(), all.take()), (single.next_token(), vec![]));
@@ -777,7 +777,7 @@ fn writes_in_one_go_are_those_of_single_posts() {
 fn a_post_rings_for_writes_in_one_go_before_it() {
     let p = Scripted::<true>::new();
     let mut q = sq(&p, 4, 0x100);
-    q.post_writes([(far(100), &PEER)].into_iter(), SIGNALED);
+    q.post_writes([(far(100), PEER)].into_iter(), SIGNALED);
     q.post(WorkRequest::Send, &[far(100)], SIGNALED);
     let log = p.take();
     assert!(log.contains(&Op::Write64(REGISTER, [0, 0, 1, 10, 0, 0, 0x4d, 2])), "{log:?}");
