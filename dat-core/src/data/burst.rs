@@ -67,6 +67,7 @@ impl<P: Provider> Reaper<P> {
     /// but completions is to be looked at. Who it is and where it stands is looked up once, and
     /// all slots are given back at once.
     #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "no queue has as many slots")]
     fn run(
         &mut self,
         shared: &Shared<'_>,
@@ -89,9 +90,8 @@ impl<P: Provider> Reaper<P> {
         let at = (begin & mask) as usize;
         let room = most.min(mask as usize + 1 - at);
         let mut slots = shared.requests.get(first + at..first + at + room)?.iter();
-        let mut consumed = begin;
         cq.poll_sent(|index, token| {
-            let Some(slot) = slots.next() else {
+            let Some(slot) = slots.as_slice().first() else {
                 return false;
             };
             let tag = slot.tag();
@@ -100,7 +100,7 @@ impl<P: Provider> Reaper<P> {
             }
             let (cookie, len) = (slot.cookie(), slot.len());
             slot.wipe();
-            consumed = consumed.wrapping_add(1);
+            let _ = slots.next();
             take(Event::Dto(DtoEvent {
                 ep: handle,
                 cookie,
@@ -110,9 +110,10 @@ impl<P: Provider> Reaper<P> {
             }));
             true
         });
+        let count = room - slots.len();
         // ORDER: the slots have been read, and wiped, before they are given back.
-        line.consumed.store(consumed, Ordering::Release);
-        Some(consumed.wrapping_sub(begin) as usize)
+        line.consumed.store(begin.wrapping_add(count as u32), Ordering::Release);
+        Some(count)
     }
 
     /// The same for receives. A consumer posts a receive anew as soon as it has its event, so all

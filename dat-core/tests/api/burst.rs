@@ -289,3 +289,44 @@ fn lists_of_suppressed_writes_go_on_without_an_event() {
         assert_eq!(burst(&mut p.a, 9), [7, 8, 9]);
     }
 }
+
+/// A burst into a list of events ends where the list does, and behind an event that brings more
+/// than a plain completion.
+#[test]
+fn a_burst_into_a_list_keeps_what_its_last_event_brings_besides() {
+    let mut p = Pair::connected();
+    let list = writes(&p, 0, 6);
+    p.a.ia.ep_post_rdma_writes(p.a.ep, &list, FLAGS).unwrap();
+    let mut events = [Event::Software(0); 4];
+    let cookies = |events: &[Event]| -> Vec<u64> {
+        let cookie = |event: &Event| match event {
+            Event::Dto(dto) => dto.cookie,
+            other => panic!("{other:?}"),
+        };
+        events.iter().map(cookie).collect()
+    };
+    assert_eq!(p.a.ia.evd_dequeue_into(p.a.request, &mut []), Ok(0));
+    assert_eq!(p.a.ia.evd_dequeue_into(p.a.request, &mut events), Ok(4));
+    assert_eq!(cookies(&events), [0, 1, 2, 3]);
+    assert_eq!(p.a.ia.evd_dequeue_into(p.a.request, &mut events), Ok(2));
+    assert_eq!(cookies(&events[..2]), [4, 5]);
+    assert_eq!(p.a.ia.evd_dequeue_into(p.a.request, &mut events), Ok(0));
+
+    let all = receives(&p.b, 0, 4);
+    p.b.ia.ep_post_recvs(p.b.ep, &all, FLAGS).unwrap();
+    p.a.send(0, FLAGS).unwrap();
+    for (cookie, immediate) in [(1, 17), (2, 18)] {
+        let (local, far) = ([p.a.seg(0, 8)], p.b.far(512, 8));
+        p.a.ia.ep_post_rdma_write_immed(p.a.ep, &local, cookie, &far, immediate, FLAGS).unwrap();
+    }
+    p.a.send(3, FLAGS).unwrap();
+    let mut reaper = p.b.ia.evd_take_reaper(p.b.recv).unwrap();
+    assert_eq!(reaper.dequeue_into(&mut events), 2);
+    assert!(matches!(events[..2], [Event::Dto(_), Event::IbDto(_)]), "{events:?}");
+    assert_eq!(reaper.extension().immediate, 17);
+    assert_eq!(reaper.dequeue_into(&mut events), 1);
+    assert_eq!(reaper.extension().immediate, 18);
+    assert_eq!(reaper.dequeue_into(&mut events), 1);
+    assert_eq!(cookies(&events[..1]), [3]);
+    p.b.ia.evd_return_reaper(reaper).unwrap();
+}

@@ -10,6 +10,7 @@
 //! * [`adapter`] - one HCA under a lock, shared by all Interface Adapters that the process has open
 //!   on it.
 //! * [`progress`] - the thread that drives the adapter between calls. [`sleep`] - waits.
+//! * `include/dat_dapldat.h` - the provider's own extension, as C has it.
 //! * [`call`] - the calls, a file for each kind of object; its front page says how one is written.
 //!
 //! # Where stock programs and the manual differ

@@ -9,6 +9,7 @@
 
 use core::ffi::{CStr, c_char, c_void};
 use core::fmt;
+use core::ptr::NonNull;
 
 use dat_core::{LmrTriplet, RmrTriplet};
 
@@ -133,10 +134,9 @@ impl<T: Copy> Out<T> {
         self.0.is_null()
     }
 
-    /// Returns the address of an element of the list that this is the address of; null of null.
-    #[inline(always)]
-    pub(crate) fn nth(self, n: usize) -> Self {
-        if self.0.is_null() { self } else { Self(self.0.wrapping_add(n)) }
+    /// Returns the list that begins there; `None` if null.
+    pub(crate) fn list(self) -> Option<OutList<T>> {
+        NonNull::new(self.0).map(OutList)
     }
 
     /// Stores a value, unless null.
@@ -195,6 +195,26 @@ impl<T: Plain> Out<T> {
             // nothing else uses meanwhile.
             unsafe { core::ptr::copy_nonoverlapping(values.as_ptr(), self.0, values.len()) };
         }
+    }
+}
+
+/// The address of a list that a call fills; its length is another argument.
+#[derive(Clone, Copy)]
+pub(crate) struct OutList<T>(NonNull<T>);
+
+impl<T: Copy> OutList<T> {
+    /// Returns the address of an element.
+    pub(crate) fn at(self, n: usize) -> Out<T> {
+        Out(self.0.as_ptr().wrapping_add(n))
+    }
+
+    /// Stores the beginning of an element, as [`Out::put_head`] does.
+    #[inline(always)]
+    pub(crate) fn put_head<H: Head<T>>(self, n: usize, head: H) {
+        let to = self.0.as_ptr().wrapping_add(n).cast::<H>();
+        // SAFETY: it is not null, so the consumer has memory for all elements of the call there,
+        // of which this is one.
+        unsafe { to.write_unaligned(head) };
     }
 }
 

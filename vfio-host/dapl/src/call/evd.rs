@@ -8,6 +8,7 @@ use super::list::length;
 use super::{call, ia_called};
 use crate::abi::event::{DatEvent, DtoHead, event as in_c, software};
 use crate::abi::number::{DAT_EVD_FIELD_ALL, DAT_IB_EVD_EXTENSION_FLAG};
+use crate::abi::pointer::OutList;
 use crate::abi::structs::DatEvdParam;
 use crate::abi::va_list::VaList;
 use crate::abi::{Count, DatHandle, In, Out, Ret, SUCCESS, Timeout, code};
@@ -299,32 +300,35 @@ fn dequeued<V: Variant>(
 
 /// `dat_dapldat_evd_dequeue`: several dequeues, which enter the gate once for ordinary completions
 /// that follow one another.
+#[inline(never)]
 pub(super) fn dequeue_burst<V: Variant>(evd: DatHandle, list: &mut VaList) -> Ret {
     const NAME: &str = "dat_dapldat_evd_dequeue";
     let (most, events, count): (Count, Out<DatEvent>, Out<Count>) =
         (list.count(), list.output(), list.output());
     count.put(0);
-    let most = match length(most) {
-        Ok(0) => return super::refused(NAME, &code::bad_arg(3).into()),
-        Ok(_) if events.is_null() => return super::refused(NAME, &code::bad_arg(4).into()),
-        Ok(most) => most,
+    let checked = || {
+        let most = length(most).ok().filter(|most| *most != 0).ok_or(code::bad_arg(3))?;
+        Ok::<_, DatReturn>((most, events.list().ok_or(code::bad_arg(4))?))
+    };
+    let (most, events) = match checked() {
+        Ok(checked) => checked,
         Err(why) => return super::refused(NAME, &why.into()),
     };
     let object = Object::<V>::called(evd);
     let mut stored = 0;
     let ended = loop {
-        let found = match completions(object, most - stored, events.nth(stored)) {
-            Some((more, None)) => {
-                stored += more;
+        let found = match completions(object, events, stored, most) {
+            Some((now, None)) => {
+                stored = now;
                 break object.nothing.load(Ordering::Relaxed);
             }
-            Some((more, Some(other))) => {
-                stored += more;
+            Some((now, Some(other))) => {
+                stored = now;
                 Some(other)
             }
             None => None,
         };
-        match dequeued(object, found, events.nth(stored)) {
+        match dequeued(object, found, events.at(stored)) {
             SUCCESS => stored += 1,
             ended => break ended,
         }
@@ -337,34 +341,37 @@ pub(super) fn dequeue_burst<V: Variant>(evd: DatHandle, list: &mut VaList) -> Re
     if stored == 0 { ended } else { SUCCESS }
 }
 
-/// Stores ordinary completions by the fast path, up to the first other event, which is returned
-/// with its extra data. Returns how many were stored; `None` if the gate is shut.
+/// Stores ordinary completions by the fast path, from element `first` to before `most`, up to the
+/// first other event, which is returned with its extra data. Returns also where it ended; `None` if
+/// the gate is shut.
 #[inline(always)]
 fn completions<V: Variant>(
     object: &'static Object<V>,
+    events: OutList<DatEvent>,
+    first: usize,
     most: usize,
-    events: Out<DatEvent>,
 ) -> Option<(usize, Option<(Event, Extra)>)> {
     object.queue.enter(V::LOCKED, |queue| {
         let DataQueue::Evd(reaper) = queue else {
-            return (0, None);
+            return (first, None);
         };
         let evd = object.handle();
-        let (mut stored, mut other) = (0, None);
+        let (mut next, mut other) = (first, None);
         // Completions of one Endpoint come in rows.
         let mut last = (None, DatHandle::NULL);
-        reaper.dequeue_plain(most, |event| match event {
+        let taken = reaper.dequeue_plain(most - first, |event| match event {
             Event::Dto(dto) if event.is_plain() => {
                 if last.0 != Some(dto.ep) {
                     let handle = object.adapter().map(|adapter| adapter.handle_of(dto.ep));
                     last = (Some(dto.ep), handle.unwrap_or(DatHandle::NULL));
                 }
-                events.nth(stored).put_head(DtoHead::new(evd, last.1, &dto));
-                stored += 1;
+                events.put_head(next, DtoHead::new(evd, last.1, &dto));
+                next += 1;
             }
             event => other = Some(event),
         });
-        (stored, other.map(|event| (event, reaper.extension())))
+        let end = first + taken - usize::from(other.is_some());
+        (end, other.map(|event| (event, reaper.extension())))
     })
 }
 

@@ -147,9 +147,11 @@ fn post_runs<T>(
     place: u16,
     mut post: impl FnMut(&[Element<T>], CompletionFlags) -> Result<(), Refused>,
 ) -> Result<(), Refused> {
-    let mut posted = 0;
-    for run in list.chunk_by(|a, b| a.flags == b.flags) {
-        let word = run.first().map_or(0, |first| first.flags);
+    let (mut rest, mut posted) = (list, 0);
+    while let [first, ..] = rest {
+        let word = first.flags;
+        let others = rest.iter().position(|element| element.flags != word);
+        let (run, behind) = rest.split_at(others.unwrap_or(rest.len()));
         let flags = u32::try_from(word).map_err(|_| code::bad_arg(place));
         flags
             .and_then(|word| flags_of(word, place))
@@ -157,6 +159,7 @@ fn post_runs<T>(
             .and_then(|flags| post(run, flags))
             .map_err(|refused| Refused { posted: posted + refused.posted, ..refused })?;
         posted += run.len();
+        rest = behind;
     }
     Ok(())
 }
@@ -178,6 +181,7 @@ pub(super) fn length(count: Count) -> Result<usize, DatReturn> {
     bounded.ok_or(code::bad_arg(3))
 }
 
+#[inline(never)]
 pub(super) fn posts<V: Variant, W: Work>(ep: DatHandle, list: &mut VaList) -> Ret {
     let (count, list, posted): (Count, List<W::Element>, Out<Count>) =
         (list.count(), list.list(), list.output());
