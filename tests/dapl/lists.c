@@ -364,6 +364,5 @@ int main(int argc, char **argv)
 	end_close(&b);
 	side_close(&near_side);
 	side_close(&far_side);
-	printf("%d checks, %d failures\n", checks, failures);
 	return failures != 0;
 }

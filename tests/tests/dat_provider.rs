@@ -1,5 +1,6 @@
-//! The provider's library as programs in C see it: a program with a registry of its own asks every
-//! field of every query, over two HCAs of the model behind sockets.
+//! The provider's library as programs in C see it, over two HCAs of the model behind sockets: programs
+//! with a registry of their own ask every field of every query, and use every operation of the
+//! provider's own extension.
 //!
 //! The headers are those of the machine, or stand below the folder that `DAT_HEADERS` names; `cargo
 //! xtask test` unpacks the package and names it.
@@ -42,14 +43,18 @@ fn library() -> PathBuf {
     library
 }
 
-fn compile(folder: &Path) -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../dapl/fields.c");
-    let program = folder.join("fields");
+/// Compiles a program of `tests/dapl`.
+fn compile(folder: &Path, name: &str) -> PathBuf {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let program = folder.join(name);
     let made = Command::new(std::env::var_os("CC").unwrap_or("cc".into()))
-        .args(["-O1", "-g", "-Wall", "-rdynamic", "-I"])
+        .args(["-O1", "-g", "-Wall", "-rdynamic", "-DALONE", "-I"])
         .arg(headers())
+        .arg("-I")
+        .arg(tests.join("../vfio-host/dapl/include"))
         .arg("-o")
-        .args([&program, &source])
+        .arg(&program)
+        .arg(tests.join(format!("dapl/{name}.c")))
         .arg("-ldl")
         .output()
         .expect("a C compiler: Rust links with one as well");
@@ -58,10 +63,11 @@ fn compile(folder: &Path) -> PathBuf {
     program
 }
 
-#[test]
-fn every_field_of_every_query_is_as_the_headers_have_it() {
+/// Runs a program over two HCAs of the model; each of its lines has to be of a good check. Returns
+/// how many there were, and what was on the wire. `words` are more parameters of the first HCA.
+fn run(name: &str, words: &str) -> (usize, Vec<u8>) {
     let folder = tempfile::tempdir().unwrap();
-    let program = compile(folder.path());
+    let program = compile(folder.path(), name);
     let sockets = ["a", "b"].map(|name| folder.path().join(name));
     let pcap = folder.path().join("pcap");
     let settings = Settings {
@@ -73,12 +79,11 @@ fn every_field_of_every_query_is_as_the_headers_have_it() {
         let socket = sockets[usize::from(side) - 1].display();
         format!("vfio-user:{socket} ip=192.168.7.{side}/24")
     });
-    let a = a + " qos=premium,0xb8,5 qos=economy,0x20,1";
     let said = folder.path().join("said");
     let output = std::fs::File::create(&said).unwrap();
     let mut child = Command::new(program)
         .arg(library())
-        .args([a, b])
+        .args([a + words, b])
         .stdin(Stdio::null())
         .stdout(output)
         .spawn()
@@ -105,9 +110,14 @@ fn every_field_of_every_query_is_as_the_headers_have_it() {
         bad.len() + good,
         bad.join("\n")
     );
-    assert!(good > 500, "only {good} checks");
     drop(server);
-    let file = std::fs::read(pcap).unwrap();
+    (good, std::fs::read(pcap).unwrap())
+}
+
+#[test]
+fn every_field_of_every_query_is_as_the_headers_have_it() {
+    let (good, file) = run("fields", " qos=premium,0xb8,5 qos=economy,0x20,1");
+    assert!(good > 500, "only {good} checks");
     let mut reader = pcap_file::pcap::PcapReader::new(file.as_slice()).unwrap();
     let mut classes = BTreeSet::new();
     while let Some(frame) = reader.next_packet() {
@@ -115,4 +125,11 @@ fn every_field_of_every_query_is_as_the_headers_have_it() {
     }
     // CM datagrams, which a switch may mark: best effort, and premium.
     assert_eq!(classes, BTreeSet::from([2, 0xb8 | 2]));
+}
+
+/// `dat_dapldat.h`: lists, bursts and deferred doorbells, and what is refused of them.
+#[test]
+fn lists_and_bursts_are_as_the_own_header_has_them() {
+    let (good, _) = run("lists", "");
+    assert!(good > 70, "only {good} checks");
 }

@@ -19,9 +19,10 @@ const HEAD: &str = "# Made by `cargo xtask record --bless`: kind, name.\n";
 /// The bugs that can be planted in the model, and the referees that catch each.
 const SEEDS: &str = "tests/data/seeds.txt";
 /// Kinds of names that are first arguments of calls: kind, file, calls.
-const NAMED: [(&str, &str, &[&str]); 3] = [
+const NAMED: [(&str, &str, &[&str]); 4] = [
     ("demo act", "tests/src/demo/acts.rs", &["act("]),
     ("DAT corner", "tests/dapl/probe.c", &["EXPECT(", "EXPECT_SUB(", "CHECK("]),
+    ("DAT list check", "tests/dapl/lists.c", &["EXPECT(", "EXPECT_SUB(", "CHECK("]),
     ("DAT thread check", "tests/dapl/threads.c", &["EXPECT(", "EXPECT_SUB(", "CHECK("]),
 ];
 /// The program of guests, whose subcommands are the variants of `Part`.

@@ -1,4 +1,5 @@
-//! `dat install-provider`: installs the uDAPL provider and its lines of `dat.conf` below a folder.
+//! `dat install-provider`: installs the uDAPL provider, the header of its extension and its lines
+//! of `dat.conf` below a folder.
 //!
 //! Running it again changes only what differs. Files are replaced by renaming, so that a consumer
 //! that starts meanwhile finds either the old or the new file.
@@ -15,6 +16,10 @@ use super::conf::{self, LIBRARY, Line};
 use super::failure::Failure;
 use super::out::Out;
 
+/// The header of the provider's own extension, beside the stock headers.
+const HEADER: (&str, &[u8]) =
+    ("include/dat2/dat_dapldat.h", include_bytes!("../../dapl/include/dat_dapldat.h"));
+
 /// The default file of registries.
 const USUAL: &str = "/etc/dat.conf";
 
@@ -22,6 +27,7 @@ const USUAL: &str = "/etc/dat.conf";
 #[derive(Debug, Serialize)]
 struct Done {
     library: PathBuf,
+    header: PathBuf,
     conf: PathBuf,
     lines: Vec<Line>,
     changed: bool,
@@ -112,6 +118,7 @@ pub(crate) fn run(install: &InstallProvider, out: &Out) -> Result<End, Failure> 
     let prefix = std::path::absolute(&install.prefix)
         .map_err(|error| failed("found", &install.prefix, &error))?;
     let library = prefix.join("lib").join(LIBRARY);
+    let header = prefix.join(HEADER.0);
     let file = match &install.conf {
         Some(named) => std::path::absolute(named).map_err(|e| failed("found", named, &e))?,
         None => prefix.join("etc/dat.conf"),
@@ -131,20 +138,22 @@ pub(crate) fn run(install: &InstallProvider, out: &Out) -> Result<End, Failure> 
     };
     let new = merged(&old, &lines, &file)?;
 
-    let changed = [put(&library, &provider)?, put(&file, new.as_bytes())?];
+    let changed = [put(&library, &provider)?, put(&header, HEADER.1)?, put(&file, new.as_bytes())?];
     let word = |changed: bool| if changed { "written" } else { "unchanged" };
     let mut text = format!(
-        "{}: {}\n{}: {}\n{}",
+        "{}: {}\n{}: {}\n{}: {}\n{}",
         library.display(),
         word(changed[0]),
-        file.display(),
+        header.display(),
         word(changed[1]),
+        file.display(),
+        word(changed[2]),
         conf::text(&lines)
     );
     if file != Path::new(USUAL) {
         text.push_str(&format!("consumers find it with DAT_OVERRIDE={}\n", file.display()));
     }
-    let done = Done { library, conf: file, lines, changed: changed.contains(&true) };
+    let done = Done { library, header, conf: file, lines, changed: changed.contains(&true) };
     out.result(&done, &text)?;
     Ok(End::Ok)
 }

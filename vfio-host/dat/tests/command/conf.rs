@@ -149,6 +149,8 @@ fn a_provider_is_installed_once_however_often() {
     assert_eq!(run.code, 0, "{}", run.err);
     assert!(run.out.contains(&format!("DAT_OVERRIDE={}", conf.display())), "{}", run.out);
     assert_eq!(fs::read(&library).unwrap(), PROVIDER);
+    let header = folder.path().join("prefix/include/dat2/dat_dapldat.h");
+    assert!(fs::read_to_string(header).unwrap().contains("#define DAT_DAPLDAT_VERSION"));
     let first = fs::read_to_string(&conf).unwrap();
     let line = format!(
         "dat u2.0 nonthreadsafe default {} dapldat.2.0 \"0000:3b:00.0 ip=10.0.0.1/8\" \"\"\n",
@@ -157,7 +159,7 @@ fn a_provider_is_installed_once_however_often() {
     assert_eq!(first, format!("{others}{line}"));
 
     let run = install(folder.path(), &["--ip", "10.0.0.1/8"]);
-    assert!(run.code == 0 && run.out.matches("unchanged").count() == 2, "{}", run.out);
+    assert!(run.code == 0 && run.out.matches("unchanged").count() == 3, "{}", run.out);
     assert_eq!(fs::read_to_string(&conf).unwrap(), first);
 
     let run = install(folder.path(), &["--ip", "10.0.0.2/8"]);
@@ -183,6 +185,7 @@ fn a_refusal_changes_nothing() {
     );
     assert_eq!(fs::read_to_string(&conf).unwrap(), taken);
     assert!(!folder.path().join("prefix/lib").exists());
+    assert!(!folder.path().join("prefix/include").exists());
 
     let run = install(folder.path(), &[]);
     assert_eq!(run.code, 2, "{}", run.err);

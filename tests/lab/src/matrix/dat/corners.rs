@@ -14,6 +14,8 @@ use crate::run;
 
 /// The probe.
 const PROBE: &str = "tests/dapl/probe.c";
+/// The program that uses the provider's own extension.
+const LISTS: &str = "tests/dapl/lists.c";
 /// How its good lines begin, and its bad ones.
 const WORDS: [&str; 2] = ["ok ", "FAIL "];
 
@@ -28,6 +30,8 @@ pub(super) fn compile(kit: &Kit, source: &str, to: &Path, words: &[&str]) -> Res
         .arg(run::root().join(source))
         .arg("-I")
         .arg(kit.headers())
+        .arg("-I")
+        .arg(run::root().join("vfio-host/dapl/include"))
         .arg(kit.path().join(kit::REGISTRY));
     run::capture(cc)?;
     Ok(to.to_path_buf())
@@ -58,8 +62,12 @@ pub(super) fn run_probe(stage: &mut Stage<'_>, kit: &Kit) -> Result<String> {
     command.args(["hca0", "hca1"]);
     command.args(stage.cells());
     let good = checked(stage, "probe", command, LIMIT)?.len();
+    let lists = compile(kit, LISTS, &stage.path("lists"), &[])?;
+    let mut command = kit.under(&[], &lists, &conf)?;
+    command.args(["hca0", "hca1"]);
+    let lists = checked(stage, "lists", command, LIMIT)?.len();
     stage.hang_up(model, Duration::from_secs(10))?;
-    Ok(format!("{good} corners"))
+    Ok(format!("{good} corners, {lists} checks of lists"))
 }
 
 /// Runs a program that says a line for each of its checks: what it found good.
