@@ -359,16 +359,19 @@ fn completions<V: Variant>(
         let (mut next, mut other) = (first, None);
         // Completions of one Endpoint come in rows.
         let mut last = (None, DatHandle::NULL);
-        let taken = reaper.dequeue_plain(most - first, |event| match event {
-            Event::Dto(dto) if event.is_plain() => {
+        let taken = reaper.dequeue_plain(most - first, |event| {
+            if event.is_plain()
+                && let Event::Dto(dto) = event
+            {
                 if last.0 != Some(dto.ep) {
                     let handle = object.adapter().map(|adapter| adapter.handle_of(dto.ep));
                     last = (Some(dto.ep), handle.unwrap_or(DatHandle::NULL));
                 }
                 events.put_head(next, DtoHead::new(evd, last.1, &dto));
                 next += 1;
+            } else {
+                other = Some(event);
             }
-            event => other = Some(event),
         });
         let end = first + taken - usize::from(other.is_some());
         (end, other.map(|event| (event, reaper.extension())))
