@@ -75,10 +75,9 @@ fn run(name: &str, words: &str) -> (usize, Vec<u8>) {
         ..Settings::with_device(&Card::default(), sockets.clone())
     };
     let server = Server::start(settings).unwrap();
-    let [a, b] = [1, 2].map(|side: u8| {
-        let socket = sockets[usize::from(side) - 1].display();
-        format!("vfio-user:{socket} ip=192.168.7.{side}/24")
-    });
+    let [first, second] = &sockets;
+    let [a, b] = [(first, 1), (second, 2)]
+        .map(|(socket, side)| format!("vfio-user:{} ip=192.168.7.{side}/24", socket.display()));
     let said = folder.path().join("said");
     let output = std::fs::File::create(&said).unwrap();
     let mut child = Command::new(program)
