@@ -1,5 +1,10 @@
 //! Masks and enumerations of the headers that `dat_core` has no type for.
 
+/// Returns the number of an operation of `dat_dapldat.h`.
+const fn op(n: u32) -> u32 {
+    0x5a00_0000 | DAT_DAPLDAT_VERSION << 16 | n
+}
+
 numbers! {
     /// `DAT_EVD_ASYNC_EXISTS`: no async Event Dispatcher is made, another one serves.
     EVD_ASYNC_EXISTS: usize = 1;
@@ -139,4 +144,22 @@ numbers! {
     DAT_IB_OPEN_QUERY_OP: u32 = 0x1000;
     /// As above.
     DAT_IB_CLOSE_QUERY_OP: u32 = 0x2000;
+    /// The value of the attribute of the own extension, and a part of each operation's number.
+    DAT_DAPLDAT_VERSION: u32 = 1;
+    /// The completion flag that `dat.h` does not have.
+    DAT_DAPLDAT_DEFER_FLAG: u32 = dat_core::CompletionFlags::DEFER.bits();
+    /// Most elements of a list, and events of a burst: as many as the longest queue holds.
+    DAT_DAPLDAT_MOST: i32 = 65536;
+    /// Rings the doorbell.
+    DAT_DAPLDAT_RING_OP: u32 = op(0);
+    /// Posts RDMA writes.
+    DAT_DAPLDAT_WRITES_OP: u32 = op(1);
+    /// Posts RDMA reads.
+    DAT_DAPLDAT_READS_OP: u32 = op(2);
+    /// Posts sends.
+    DAT_DAPLDAT_SENDS_OP: u32 = op(3);
+    /// Posts receives.
+    DAT_DAPLDAT_RECVS_OP: u32 = op(4);
+    /// Dequeues events.
+    DAT_DAPLDAT_DEQUEUE_OP: u32 = op(5);
 }

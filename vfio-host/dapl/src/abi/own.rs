@@ -4,35 +4,11 @@ use core::borrow::Borrow;
 
 use dat_core::{AttrValue, NamedAttr, RdmaWrite, Receive};
 
+use super::number::DAT_DAPLDAT_VERSION;
+
 /// The attribute that tells consumers of the extension, `DAT_DAPLDAT_ATTR`.
 pub(crate) const NAMED: NamedAttr =
     NamedAttr { name: "DAT_DAPLDAT", value: AttrValue::Number(DAT_DAPLDAT_VERSION) };
-
-/// Returns the number of an operation.
-const fn op(n: u32) -> u32 {
-    0x5a00_0000 | DAT_DAPLDAT_VERSION << 16 | n
-}
-
-numbers! {
-    /// The value of [`NAMED`], and a part of each operation's number.
-    DAT_DAPLDAT_VERSION: u32 = 1;
-    /// The completion flag that `dat.h` does not have.
-    DAT_DAPLDAT_DEFER_FLAG: u32 = dat_core::CompletionFlags::DEFER.bits();
-    /// Most elements of a list, and events of a burst: as many as the longest queue holds.
-    DAT_DAPLDAT_MOST: i32 = 65536;
-    /// Rings the doorbell.
-    DAT_DAPLDAT_RING_OP: u32 = op(0);
-    /// Posts RDMA writes.
-    DAT_DAPLDAT_WRITES_OP: u32 = op(1);
-    /// Posts RDMA reads.
-    DAT_DAPLDAT_READS_OP: u32 = op(2);
-    /// Posts sends.
-    DAT_DAPLDAT_SENDS_OP: u32 = op(3);
-    /// Posts receives.
-    DAT_DAPLDAT_RECVS_OP: u32 = op(4);
-    /// Dequeues events.
-    DAT_DAPLDAT_DEQUEUE_OP: u32 = op(5);
-}
 
 /// An element of a list: what is posted, and the completion flags as C has them.
 #[derive(Clone, Copy)]

@@ -12,10 +12,10 @@ use dat_core::{
 use super::list::{Reads, Recvs, Sends, Writes, posts};
 use super::post::{flags, post};
 use super::{call, ia_called};
+use crate::abi::number;
 use crate::abi::structs::{DatIaAttr, DatIbAddrHandle, DatProviderAttr};
 use crate::abi::va_list::VaList;
 use crate::abi::{DatHandle, In, List, Out, Ret, SUCCESS, code};
-use crate::abi::{number, own};
 use crate::adapter::Open;
 use crate::object::{Kind, Object};
 use crate::variant::Variant;
@@ -24,12 +24,12 @@ pub(super) extern "C" fn operation<V: Variant>(handle: DatHandle, op: c_int, lis
     let mut list = list;
     let list = &mut list;
     match op.cast_unsigned() {
-        own::DAT_DAPLDAT_WRITES_OP => posts::<V, Writes>(handle, list),
-        own::DAT_DAPLDAT_DEQUEUE_OP => super::evd::dequeue_burst::<V>(handle, list),
-        own::DAT_DAPLDAT_RECVS_OP => posts::<V, Recvs>(handle, list),
-        own::DAT_DAPLDAT_SENDS_OP => posts::<V, Sends>(handle, list),
-        own::DAT_DAPLDAT_READS_OP => posts::<V, Reads>(handle, list),
-        own::DAT_DAPLDAT_RING_OP => super::list::ring::<V>(handle),
+        number::DAT_DAPLDAT_WRITES_OP => posts::<V, Writes>(handle, list),
+        number::DAT_DAPLDAT_DEQUEUE_OP => super::evd::dequeue_burst::<V>(handle, list),
+        number::DAT_DAPLDAT_RECVS_OP => posts::<V, Recvs>(handle, list),
+        number::DAT_DAPLDAT_SENDS_OP => posts::<V, Sends>(handle, list),
+        number::DAT_DAPLDAT_READS_OP => posts::<V, Reads>(handle, list),
+        number::DAT_DAPLDAT_RING_OP => super::list::ring::<V>(handle),
         number::DAT_IB_FETCH_AND_ADD_OP => fetch_add::<V>(handle, list),
         number::DAT_IB_CMP_AND_SWAP_OP => cmp_swap::<V>(handle, list),
         number::DAT_IB_RDMA_WRITE_IMMED_OP => write_immed::<V>(handle, list),

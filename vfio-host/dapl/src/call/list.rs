@@ -7,7 +7,8 @@ use dat_core::provider::Provider;
 use dat_core::{CompletionFlags, DatReturn, Ep, EpPoster, RdmaWrite, Receive, Refused};
 
 use super::post::{flags as flags_of, post};
-use crate::abi::own::{DAT_DAPLDAT_MOST, Element, Message, Rdma};
+use crate::abi::number::DAT_DAPLDAT_MOST;
+use crate::abi::own::{Element, Message, Rdma};
 use crate::abi::pointer::Plain;
 use crate::abi::va_list::VaList;
 use crate::abi::{Count, DatHandle, List, Out, Ret, SUCCESS, code};

@@ -3,7 +3,7 @@
 
 use dat_core::{CompletionFlags, DatReturn, Ep, EpPoster, Error, LmrTriplet, RmrTriplet};
 
-use crate::abi::own::DAT_DAPLDAT_DEFER_FLAG;
+use crate::abi::number::DAT_DAPLDAT_DEFER_FLAG;
 use crate::abi::{Boolean, Count, DatHandle, In, List, Ret, SUCCESS, code};
 use crate::adapter::Driver;
 use crate::object::Object;
