@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use dat_core::cm::Reason;
-use dat_core::{CloseFlag, DtoStatus, Event, MemPriv};
+use dat_core::{CloseFlag, DatReturn, DtoEvent, DtoStatus, Event, MemPriv};
 use tracing::{debug, info};
 use vfio_host::{Host, Nic};
 
@@ -76,26 +76,42 @@ impl<'p, H: Host> Call<'p, H> {
                 };
                 return Err(Failure::new(cause).remedy(remedy));
             }
-            let event = adapter::next(nic, self.conn.evd, left.min(SLICE), spin)?;
-            let Some(event) = event else { continue };
-            if let Event::Dto(dto) = event
-                && dto.status != DtoStatus::Success
+            if let Some(event) = adapter::next(nic, self.conn.evd, left.min(SLICE), spin)?
+                && let Some(event) = self.sound(nic, event)?
             {
-                if dto.status == DtoStatus::ErrFlushed {
-                    // The event that ends the connection follows and has the cause.
-                    continue;
+                return Ok(Some(event));
+            }
+        }
+    }
+
+    /// Returns the next event if one is pending. Failures as of [`Call::next`].
+    pub(super) fn pending(&self, nic: &mut Nic<'_, 'p, H>) -> Result<Option<Event>, Failure> {
+        loop {
+            match nic.evd_dequeue(self.conn.evd) {
+                Ok(event) => {
+                    if let Some(event) = self.sound(nic, event)? {
+                        return Ok(Some(event));
+                    }
                 }
-                return Err(self.failed(nic, dto.status));
+                Err(DatReturn::QUEUE_EMPTY) => return Ok(None),
+                Err(ret) => return Err(dat("dat_evd_dequeue", ret)),
             }
-            if let Event::RmrBind { status, .. } = event
-                && status != DtoStatus::Success
-            {
-                return Err(self.failed(nic, status));
-            }
-            if event.is_terminal() {
-                return Err(self.ended(nic, event));
-            }
+        }
+    }
+
+    /// Returns the event unless it is a failure; `None` for one whose cause another event has.
+    fn sound(&self, nic: &mut Nic<'_, 'p, H>, event: Event) -> Result<Option<Event>, Failure> {
+        if event.is_terminal() {
+            return Err(self.ended(nic, event));
+        }
+        let (Event::Dto(DtoEvent { status, .. }) | Event::RmrBind { status, .. }) = event else {
             return Ok(Some(event));
+        };
+        match status {
+            DtoStatus::Success => Ok(Some(event)),
+            // The event that ends the connection follows and has the cause.
+            DtoStatus::ErrFlushed if matches!(event, Event::Dto(_)) => Ok(None),
+            status => Err(self.failed(nic, status)),
         }
     }
 

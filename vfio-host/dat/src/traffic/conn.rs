@@ -12,6 +12,11 @@ use super::memory::Memory;
 
 /// No flags.
 const PLAIN: CompletionFlags = CompletionFlags::empty();
+/// No completion: the peer's answer says that the request is done, and a completion of its own would
+/// wake this side once more.
+const SILENT: CompletionFlags = CompletionFlags::SUPPRESS;
+/// The doorbell rings with a later request, or with [`Conn::ring`].
+const DEFERRED: CompletionFlags = CompletionFlags::DEFER;
 /// Requests outstanding besides those of the test's depth: messages about the test.
 const EXTRA: u16 = 8;
 
@@ -197,18 +202,29 @@ impl<'p, H: Host> Conn<'p, H> {
         [self.parts.outward.local(at, self.hello.bytes_of_one())]
     }
 
-    /// Sends data piece `piece`.
+    /// Sends data piece `piece` of a ping, without a completion.
+    pub(super) fn ping(&self, nic: &mut Nic<'_, 'p, H>, piece: u64) -> Result<(), Failure> {
+        nic.ep_post_send(self.ep, &self.data(piece), piece, SILENT)
+            .map_err(|ret| dat("dat_ep_post_send", ret))
+    }
+
+    /// Sends data piece `piece`, once the doorbell rings.
     pub(super) fn send(
         &self,
         nic: &mut Nic<'_, 'p, H>,
         piece: u64,
         cookie: u64,
     ) -> Result<(), Failure> {
-        nic.ep_post_send(self.ep, &self.data(piece), cookie, PLAIN)
+        nic.ep_post_send(self.ep, &self.data(piece), cookie, DEFERRED)
             .map_err(|ret| dat("dat_ep_post_send", ret))
     }
 
-    /// Writes data piece `piece` to the peer.
+    /// Rings the doorbell for everything posted since it last rang.
+    pub(super) fn ring(&self, nic: &mut Nic<'_, 'p, H>) -> Result<(), Failure> {
+        nic.ep_ring(self.ep).map_err(|ret| dat("dat_ep_ring", ret))
+    }
+
+    /// Writes data piece `piece` to the peer, once the doorbell rings.
     pub(super) fn write(
         &self,
         nic: &mut Nic<'_, 'p, H>,
@@ -216,11 +232,11 @@ impl<'p, H: Host> Conn<'p, H> {
         to: RmrTriplet,
         cookie: u64,
     ) -> Result<(), Failure> {
-        nic.ep_post_rdma_write(self.ep, &self.data(piece), cookie, &to, PLAIN)
+        nic.ep_post_rdma_write(self.ep, &self.data(piece), cookie, &to, DEFERRED)
             .map_err(|ret| dat("dat_ep_post_rdma_write", ret))
     }
 
-    /// Reads from the peer into piece `piece`.
+    /// Reads from the peer into piece `piece`, once the doorbell rings.
     pub(super) fn read(
         &self,
         nic: &mut Nic<'_, 'p, H>,
@@ -230,11 +246,11 @@ impl<'p, H: Host> Conn<'p, H> {
     ) -> Result<(), Failure> {
         let at = self.layout.landing.of(piece);
         let to = self.parts.inward.local(at, self.hello.bytes_of_one());
-        nic.ep_post_rdma_read(self.ep, &[to], cookie, &from, PLAIN)
+        nic.ep_post_rdma_read(self.ep, &[to], cookie, &from, DEFERRED)
             .map_err(|ret| dat("dat_ep_post_rdma_read", ret))
     }
 
-    /// Sends a message about the test.
+    /// Sends a message about the test, without a completion. Rings the doorbell.
     pub(super) fn say(
         &mut self,
         nic: &mut Nic<'_, 'p, H>,
@@ -244,7 +260,7 @@ impl<'p, H: Host> Conn<'p, H> {
         self.said += 1;
         self.parts.outward.store(at, &message.bytes());
         let piece = self.parts.outward.local(at, MESSAGE_LEN);
-        nic.ep_post_send(self.ep, &[piece], self.said, PLAIN)
+        nic.ep_post_send(self.ep, &[piece], self.said, SILENT)
             .map_err(|ret| dat("dat_ep_post_send", ret))
     }
 

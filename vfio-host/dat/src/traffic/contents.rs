@@ -11,34 +11,40 @@ fn mixed(word: u64) -> u64 {
     word ^ word >> 31
 }
 
-/// Returns the 8 bytes at `8 * index` of message `number`.
-fn word(seed: u64, number: u64, index: u64) -> [u8; 8] {
+/// The words of message `number`, in order.
+fn words(seed: u64, number: u64) -> impl Iterator<Item = u64> {
     let start = mixed(seed ^ number.wrapping_mul(GOLDEN));
-    mixed(start.wrapping_add(index.wrapping_mul(GOLDEN))).to_le_bytes()
+    (0u64..).map(move |index| mixed(start.wrapping_add(index.wrapping_mul(GOLDEN))))
 }
 
 /// Writes the contents of message `number`.
 pub(crate) fn fill(seed: u64, number: u64, bytes: &mut [u8]) {
-    for (index, piece) in (0..).zip(bytes.chunks_mut(8)) {
-        let word = word(seed, number, index);
-        for (byte, value) in piece.iter_mut().zip(word) {
-            *byte = value;
-        }
+    let mut words = words(seed, number);
+    // Whole words first: byte by byte, this would take most of the time of a large message.
+    let (whole, rest) = bytes.as_chunks_mut::<8>();
+    for (piece, word) in whole.iter_mut().zip(&mut words) {
+        *piece = word.to_le_bytes();
+    }
+    for (byte, value) in rest.iter_mut().zip(words.next().unwrap_or(0).to_le_bytes()) {
+        *byte = value;
     }
 }
 
 /// Compares with the contents of message `number`. Returns the offset of the first byte that
 /// differs.
 pub(super) fn differ(seed: u64, number: u64, bytes: &[u8]) -> Option<usize> {
-    for (index, piece) in (0..).zip(bytes.chunks(8)) {
-        let word = word(seed, number, index);
-        let wanted = word.get(..piece.len()).unwrap_or_default();
-        if piece != wanted {
-            let at = piece.iter().zip(wanted).position(|(a, b)| a != b);
-            return at.map(|at| usize::try_from(index).unwrap_or(0) * 8 + at);
-        }
-    }
-    None
+    let mut words = words(seed, number);
+    let (whole, rest) = bytes.as_chunks::<8>();
+    // Compared as numbers, for which no library function is called.
+    let wrong = whole.iter().zip(&mut words).position(|(piece, word)| u64::from_le_bytes(*piece) != word);
+    let Some(index) = wrong else {
+        let wanted = words.next().unwrap_or(0).to_le_bytes();
+        let at = rest.iter().zip(wanted).position(|(byte, wanted)| *byte != wanted)?;
+        return Some(whole.len() * 8 + at);
+    };
+    let (piece, wanted) = (whole.get(index)?, self::words(seed, number).nth(index)?);
+    let differing = u64::from_le_bytes(*piece) ^ wanted;
+    Some(index * 8 + differing.trailing_zeros() as usize / 8)
 }
 
 #[cfg(test)]

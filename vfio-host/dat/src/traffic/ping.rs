@@ -103,7 +103,7 @@ fn trip<'p, H: Host>(
     let question = 2 * number;
     call.conn.fill(number, question);
     let start = Instant::now();
-    call.conn.send(nic, number, number)?;
+    call.conn.ping(nic, number)?;
     let (piece, len) = loop {
         let Some(event) = call.next(nic)? else {
             return Ok(None);

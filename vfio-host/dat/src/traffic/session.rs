@@ -278,7 +278,7 @@ impl<'p, H: Host> Session<'p, H> {
                 self.verified += 1;
                 if kind == Kind::Ping {
                     self.conn.fill(number, contents + 1);
-                    return self.conn.send(nic, number, number);
+                    return self.conn.ping(nic, number);
                 }
                 self.tell(nic)
             }
@@ -337,7 +337,8 @@ impl<'p, H: Host> Session<'p, H> {
                 }
                 let from = RmrTriplet { addr: message.addr, len: size, context: message.context };
                 self.reading = true;
-                self.conn.read(nic, 0, from, to)
+                self.conn.read(nic, 0, from, to)?;
+                self.conn.ring(nic)
             }
             Kind::Ping | Kind::Send => Ok(()),
         }
