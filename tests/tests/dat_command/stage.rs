@@ -101,6 +101,20 @@ impl Stage {
         process
     }
 
+    /// Messages of all clients so far, doorbells of send queues, completions.
+    pub(crate) fn work(&self) -> [u64; 3] {
+        let server = self.server.as_ref().unwrap();
+        let of = |nth| {
+            let work = server.with(nth, |function| {
+                let (messages, stats) = (function.report().messages, function.stats());
+                [messages, stats.sq_doorbells, stats.cqes]
+            });
+            work.unwrap()
+        };
+        let [a, b] = [of(0), of(1)];
+        core::array::from_fn(|n| a[n] + b[n])
+    }
+
     /// Returns the complaints of the models.
     pub(crate) fn complaints(&self) -> Vec<String> {
         let server = self.server.as_ref().unwrap();

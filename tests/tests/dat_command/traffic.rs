@@ -60,6 +60,33 @@ fn perf_of_every_kind_is_verified_on_both_sides() {
     assert_eq!(stage.complaints(), Vec::<String>::new());
 }
 
+/// Behind vfio-user a doorbell is a message, and an interrupt is a sleep and two more messages.
+#[test]
+fn an_operation_takes_few_doorbells_and_completions() {
+    let stage = Stage::new();
+    let listener = stage.listen("--count 3");
+    let work = |verb: &str, more: &str| {
+        let before = stage.work();
+        stage.client(verb, 1, more).well();
+        let after = stage.work();
+        [0, 1, 2].map(|n| after[n] - before[n])
+    };
+    // What bringing an adapter up and connecting takes.
+    let bare = work("perf", "--count 1")[0];
+
+    // With a doorbell for each operation there were 4,500 and more.
+    let [messages, doorbells, _] = work("perf", "--kind write --size 64 --depth 16 --count 4000");
+    assert!(doorbells < 2000, "{doorbells} doorbells");
+    assert!(messages.saturating_sub(bare) < 4000, "{messages} messages, {bare} of them set up");
+
+    // A receive on either side and, since the queue must not fill up, every fifth send.
+    let [_, doorbells, completions] = work("ping", "--count 1000");
+    assert!((2000..2050).contains(&doorbells), "{doorbells} doorbells");
+    assert!((2000..2600).contains(&completions), "{completions} completions");
+    listener.end().well();
+    assert_eq!(stage.complaints(), Vec::<String>::new());
+}
+
 #[test]
 fn many_bytes_in_many_packets() {
     let stage = Stage::new();

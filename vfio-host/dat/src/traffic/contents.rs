@@ -36,7 +36,8 @@ pub(super) fn differ(seed: u64, number: u64, bytes: &[u8]) -> Option<usize> {
     let mut words = words(seed, number);
     let (whole, rest) = bytes.as_chunks::<8>();
     // Compared as numbers, for which no library function is called.
-    let wrong = whole.iter().zip(&mut words).position(|(piece, word)| u64::from_le_bytes(*piece) != word);
+    let wrong =
+        whole.iter().zip(&mut words).position(|(piece, word)| u64::from_le_bytes(*piece) != word);
     let Some(index) = wrong else {
         let wanted = words.next().unwrap_or(0).to_le_bytes();
         let at = rest.iter().zip(wanted).position(|(byte, wanted)| *byte != wanted)?;
