@@ -1,6 +1,6 @@
 //! One function: a device, its socket, its client, and what the client's requests do.
 
-use super::connection::{Connection, Received};
+use super::connection::{Connection, Filled};
 use super::irqs::{self, Irqs};
 use super::maps::{Map, Maps};
 use super::protocol::{self, Header, MOST_DATA, Reply, Request};
@@ -30,8 +30,8 @@ const CONFIG_BYTES: u64 = 4096;
 const READ_WRITE: u32 = 3;
 /// A PCI device that can be reset.
 const PCI_RESETTABLE: u32 = 3;
-/// Messages handled before the device is stepped again.
-const MOST_MESSAGES: usize = 64;
+/// Reads from a client before the device is stepped again.
+const MOST_READS: usize = 4;
 /// How long a second client waits for the first to go. A descriptor may stay open for a moment in a
 /// process that is being started, and a client that closed it and comes back must not be turned
 /// away for that.
@@ -253,8 +253,11 @@ impl Function {
 
     /// Accepts a client. A second one waits a moment for the first to go, then it is turned away.
     pub(super) fn accept(&mut self) {
-        // A client that hangs up and connects again must not find its old connection here.
-        self.serve();
+        // A client that hangs up and connects again must not find its old connection here. The end
+        // shows in a read of its own.
+        if self.serve() {
+            self.serve();
+        }
         while let Ok((stream, _)) = self.listener.accept() {
             if self.connection.is_none() {
                 self.take_in(stream);
@@ -281,8 +284,11 @@ impl Function {
     fn turn_away(&mut self, stream: UnixStream) {
         self.turned_away += 1;
         self.note("a second client was turned away: one is here already".into());
-        if let Ok(mut connection) = Connection::new(stream)
-            && let Received::Message(header, ..) = connection.receive()
+        let Ok(mut connection) = Connection::new(stream) else {
+            return;
+        };
+        connection.fill();
+        if let Ok(Some((header, ..))) = connection.take()
             && !header.silent()
         {
             connection.send(&header.answer(Err(Errno::BUSY)));
@@ -296,26 +302,36 @@ impl Function {
         }
     }
 
-    /// Answers what the client asked.
-    pub(super) fn serve(&mut self) {
-        for _ in 0..MOST_MESSAGES {
+    /// Answers what the client asked. Returns whether there was anything.
+    pub(super) fn serve(&mut self) -> bool {
+        let before = self.messages;
+        for _ in 0..MOST_READS {
             let Some(connection) = &mut self.connection else {
-                return;
+                break;
             };
-            match connection.receive() {
-                Received::Message(header, body, fds) => {
-                    self.messages += 1;
-                    self.answer(&header, &body, fds);
-                }
-                Received::Nothing => return,
-                Received::End(why) => {
+            match (connection.fill(), self.answer_all()) {
+                (_, Err(why)) | (Filled::End(why), Ok(())) => {
                     if why != "hung up" {
                         self.note(format!("client {why}"));
                     }
                     self.hang_up();
                 }
+                (Filled::Empty, Ok(())) => break,
+                (Filled::More, Ok(())) => {}
             }
         }
+        self.messages != before
+    }
+
+    /// Answers every message that has been read.
+    fn answer_all(&mut self) -> Result<(), &'static str> {
+        while let Some(connection) = &mut self.connection
+            && let Some((header, body, fds)) = connection.take()?
+        {
+            self.messages += 1;
+            self.answer(&header, &body, fds);
+        }
+        Ok(())
     }
 
     /// The client is gone: so are its memory and its eventfds, and the function is as at power-on.
