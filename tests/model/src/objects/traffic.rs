@@ -199,18 +199,24 @@ fn sent(hca: &mut Hca, outgoing: Outgoing) {
     } else if hca.link_up() {
         frame.resize(frame.len().max(LEAST_FRAME), 0);
         hca.traffic.port_out.add(&frame);
-        if !too_long_for_peer(hca, &frame) {
+        let passes = !too_long_for_peer(hca, &frame);
+        if frame[0] & 1 == 0 {
+            if passes {
+                hca.wire.send_owned(frame);
+            }
+            return;
+        }
+        if passes {
             hca.wire.send(&frame);
         }
         // Multicast goes to the own members of the group, too.
         if rdma
-            && frame[0] & 1 == 1
             && let Demux::Roce(mut packet) = demux(&frame, |net| hca.objects.groups.has(net.dst))
         {
             finish_grh(hca, &mut packet);
             multicast::deliver(hca, &packet, true);
         }
-        if !rdma && frame[0] & 1 == 1 && loops_multicast(hca) {
+        if !rdma && loops_multicast(hca) {
             received(hca, &frame, domain);
         }
     }

@@ -56,14 +56,18 @@ pub(super) struct Plug {
 
 impl Wire for Plug {
     fn send(&mut self, frame: &[u8]) {
+        self.send_owned(frame.to_vec());
+    }
+
+    fn send_owned(&mut self, frame: Vec<u8>) {
         if let Some(capture) = &self.capture {
             let mut capture = capture.lock().unwrap_or_else(PoisonError::into_inner);
-            capture.send(frame);
+            capture.send(&frame);
         }
         let (rates, only_roce) = *self.impairment.lock().unwrap_or_else(PoisonError::into_inner);
-        let hit = !only_roce || frame::is_roce(frame);
+        let hit = !only_roce || frame::is_roce(&frame);
         self.port.set_rates(if hit { rates } else { Rates::default() });
-        self.port.send(frame);
+        self.port.send_owned(frame);
         self.sent.fetch_add(1, Ordering::Relaxed);
     }
 

@@ -20,7 +20,17 @@ pub const ICRC_LEN: usize = 4;
 pub fn icrc(datagram: &[u8], l3: usize, l4: usize) -> [u8; ICRC_LEN] {
     let split = (l3 + l4 + bth::BYTES).min(datagram.len());
     let (head, tail) = datagram.split_at(split);
-    let mut masked = head.to_vec();
+    // The longest head is IPv6, UDP and BTH; one that is longer (IPv4 options) is copied to the heap.
+    let mut short = [0; ipv6::BYTES + udp::BYTES + bth::BYTES];
+    let mut long = Vec::new();
+    let masked = match short.get_mut(..split) {
+        Some(short) => short,
+        None => {
+            long.resize(split, 0);
+            &mut long
+        }
+    };
+    masked.copy_from_slice(head);
     let mut ones = |base: usize, fields: &[Field]| {
         let bytes = masked.get_mut(base..).unwrap_or_default();
         for field in fields {
@@ -38,7 +48,7 @@ pub fn icrc(datagram: &[u8], l3: usize, l4: usize) -> [u8; ICRC_LEN] {
     ones(l3 + l4, &[bth::congestion_resv8a]);
     let mut crc = crc32fast::Hasher::new();
     crc.update(&[0xff; 8]);
-    crc.update(&masked);
+    crc.update(masked);
     crc.update(tail);
     crc.finalize().to_le_bytes()
 }

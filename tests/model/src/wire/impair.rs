@@ -206,19 +206,19 @@ impl<W: Wire> Impaired<W> {
     }
 }
 
-impl<W: Wire> Wire for Impaired<W> {
-    fn send(&mut self, frame: &[u8]) {
+impl<W: Wire> Impaired<W> {
+    /// Sends a frame that a fault strikes.
+    fn strike(&mut self, frame: &[u8], fault: Fault) {
         let now = self.clock.now();
         let mut keep = None;
-        match self.pick(frame) {
-            None => self.inner.send(frame),
-            Some(Fault::Drop) => self.struck.drop += 1,
-            Some(Fault::Duplicate) => {
+        match fault {
+            Fault::Drop => self.struck.drop += 1,
+            Fault::Duplicate => {
                 self.struck.duplicate += 1;
                 self.inner.send(frame);
                 self.inner.send(frame);
             }
-            Some(Fault::Corrupt) => {
+            Fault::Corrupt => {
                 self.struck.corrupt += 1;
                 let mut bad = frame.to_vec();
                 if bad.len() > SPARED {
@@ -232,19 +232,19 @@ impl<W: Wire> Wire for Impaired<W> {
                     self.inner.send(&bad);
                 }
             }
-            Some(Fault::Pkey) => match frame::with_pkey(frame, OTHER_PKEY) {
+            Fault::Pkey => match frame::with_pkey(frame, OTHER_PKEY) {
                 Some(other) => {
                     self.struck.pkey += 1;
                     self.inner.send(&other);
                 }
                 None => self.inner.send(frame),
             },
-            Some(Fault::Overtaken(frames)) => {
+            Fault::Overtaken(frames) => {
                 self.struck.reorder += 1;
                 let due = now.saturating_add(OVERTAKE_LIMIT);
                 keep = Some(Held { frame: frame.to_vec(), frames: frames.max(1), due });
             }
-            Some(Fault::Delay(by)) => {
+            Fault::Delay(by) => {
                 self.struck.delay += 1;
                 let due = now.saturating_add(by);
                 keep = Some(Held { frame: frame.to_vec(), frames: u32::MAX, due });
@@ -253,6 +253,22 @@ impl<W: Wire> Wire for Impaired<W> {
         let passed = keep.is_none();
         self.release(passed);
         self.held.extend(keep);
+    }
+}
+
+impl<W: Wire> Wire for Impaired<W> {
+    fn send(&mut self, frame: &[u8]) {
+        self.send_owned(frame.to_vec());
+    }
+
+    fn send_owned(&mut self, frame: Vec<u8>) {
+        match self.pick(&frame) {
+            None => {
+                self.inner.send_owned(frame);
+                self.release(true);
+            }
+            Some(fault) => self.strike(&frame, fault),
+        }
     }
 
     fn recv(&mut self) -> Option<Vec<u8>> {

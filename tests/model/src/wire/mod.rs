@@ -20,6 +20,10 @@ pub mod switch;
 pub trait Wire {
     /// Puts one frame on the wire. Never blocks; a full or cut wire loses it.
     fn send(&mut self, frame: &[u8]);
+    /// Puts one frame on the wire that the caller needs no more, which spares a copy.
+    fn send_owned(&mut self, frame: Vec<u8>) {
+        self.send(&frame);
+    }
     /// The next frame that arrived.
     fn recv(&mut self) -> Option<Vec<u8>>;
 }
@@ -27,6 +31,9 @@ pub trait Wire {
 impl<W: Wire + ?Sized> Wire for Box<W> {
     fn send(&mut self, frame: &[u8]) {
         (**self).send(frame);
+    }
+    fn send_owned(&mut self, frame: Vec<u8>) {
+        (**self).send_owned(frame);
     }
     fn recv(&mut self) -> Option<Vec<u8>> {
         (**self).recv()

@@ -58,39 +58,43 @@ impl Port {
 }
 
 impl Fabric {
-    fn deliver(&mut self, port: usize, frame: &[u8]) {
+    fn deliver(&mut self, port: usize, frame: Vec<u8>) {
         match self.queues.get_mut(port) {
-            Some(queue) if queue.len() < QUEUE_DEPTH => queue.push_back(frame.to_vec()),
+            Some(queue) if queue.len() < QUEUE_DEPTH => queue.push_back(frame),
             Some(_) => self.dropped += 1,
             None => {}
         }
+    }
+
+    /// Learns where the sender of a frame is. Returns where its receiver is, if that is known;
+    /// nothing for a frame that is none.
+    fn learn(&mut self, from: usize, frame: &[u8]) -> Option<Option<usize>> {
+        let (dst, rest) = frame.split_first_chunk::<6>()?;
+        let src = rest.first_chunk::<6>()?;
+        let Some(learned) = &mut self.learned else {
+            return Some(None);
+        };
+        if !is_group(src) {
+            learned.insert(*src, from);
+        }
+        Some(learned.get(dst).copied().filter(|_| !is_group(dst)))
     }
 }
 
 impl Wire for Port {
     fn send(&mut self, frame: &[u8]) {
+        self.send_owned(frame.to_vec());
+    }
+
+    fn send_owned(&mut self, frame: Vec<u8>) {
         let mut fabric = self.fabric.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some((dst, rest)) = frame.split_first_chunk::<6>() else {
-            return;
-        };
-        let Some(src) = rest.first_chunk::<6>() else {
-            return;
-        };
-        let mut known = None;
-        if let Some(learned) = &mut fabric.learned {
-            if !is_group(src) {
-                learned.insert(*src, self.index);
-            }
-            if !is_group(dst) {
-                known = learned.get(dst).copied();
-            }
-        }
-        match known {
-            Some(port) if port == self.index => {}
-            Some(port) => fabric.deliver(port, frame),
-            None => {
+        match fabric.learn(self.index, &frame) {
+            None => {}
+            Some(Some(port)) if port == self.index => {}
+            Some(Some(port)) => fabric.deliver(port, frame),
+            Some(None) => {
                 for port in (0..fabric.queues.len()).filter(|p| *p != self.index) {
-                    fabric.deliver(port, frame);
+                    fabric.deliver(port, frame.clone());
                 }
             }
         }
