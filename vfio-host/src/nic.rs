@@ -37,6 +37,8 @@ const DRIVES: usize = 64;
 /// Time that [`Nic::close`] gives peers to confirm the end of their connections; a lost message is
 /// repeated within it.
 pub const LINGER: Duration = Duration::from_secs(5);
+/// Turns in a row that find something before they clear the wake-ups, which show trouble.
+const UNCLEARED: u32 = 64;
 /// Longest sleep: nothing relies on it.
 const LONGEST: Duration = Duration::from_secs(3600);
 
@@ -97,6 +99,8 @@ pub struct Nic<
     ia: Ia<'s, Mlx5<'p, H, QPS, CQS, KEYS>>,
     host: &'p H,
     next: Next,
+    /// Turns since the wake-ups were cleared.
+    uncleared: u32,
     /// A wait has reported that the device is to be removed.
     removal_reported: bool,
 }
@@ -123,7 +127,8 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
         let now = Instant::from_nanos(host.now());
         let ia = Ia::open(driver, parts, net, now, host.entropy()?)
             .map_err(|error| failed(error.to_string()))?;
-        Ok(Self { ia, host, next: Next { deadline: None, work: true }, removal_reported: false })
+        let next = Next { deadline: None, work: true };
+        Ok(Self { ia, host, next, uncleared: 0, removal_reported: false })
     }
 
     /// Returns the host beneath.
@@ -373,8 +378,14 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
         look: impl FnMut(&mut Self, Instant) -> Option<Result<T, WaitError>>,
         arm: impl FnMut(&mut Self),
     ) -> Option<Result<T, WaitError>> {
+        self.uncleared += 1;
+        let busy = self.uncleared < UNCLEARED;
         let mut look = Look { nic: self, look, arm };
-        let found = turn(&mut look);
+        // What is pending is found without a system call.
+        let found = if busy { look.look() } else { None }.or_else(|| {
+            look.nic.uncleared = 0;
+            turn(&mut look)
+        });
         if found.is_none() {
             let after = match self.next {
                 Next { work: true, .. } => Some(Duration::ZERO),

@@ -1,7 +1,9 @@
 //! Waiting without a lost wake-up: clear, look, arm, look again.
 //!
 //! Every wait of this crate - blocking, by file descriptor, as a future - is a loop of [`turn`] and
-//! a sleep. Its correctness depends on two orders; `tests/wakeup.rs` tests every interleaving:
+//! a sleep. A look before the turn, which finds what is pending without a system call, changes
+//! nothing: no sleep follows but after a turn. Its correctness depends on two orders;
+//! `tests/wakeup.rs` tests every interleaving:
 //! * wake-ups are cleared *before* the look, so that one which comes during the look still ends the
 //!   sleep;
 //! * a second look follows the arming, because an event between the first look and the arming

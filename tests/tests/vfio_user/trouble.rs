@@ -221,6 +221,28 @@ fn a_request_to_release_the_device_is_reported() {
     side.nic.close(CloseFlag::Abrupt).unwrap();
 }
 
+/// A wait that finds an event makes no system call, and trouble shows in descriptors.
+#[test]
+fn a_program_that_never_sleeps_sees_the_request_too() {
+    let rig = Rig::new();
+    let host = rig.host(0);
+    let mut room = Box::new(NicStorage::new());
+    let mut side = Side::open(&host, &mut room, 0);
+    let evd = side.nic.evd_create(4, EvdFlags::SOFTWARE).unwrap();
+    assert_eq!(side.nic.prepare(&[evd]), Ok(false));
+    rig.server().with(0, |function| function.request_back()).unwrap();
+    let mut waits = 0;
+    while host.trouble().is_none() {
+        assert!(waits < 64);
+        side.nic.evd_post_se(evd, waits).unwrap();
+        assert_eq!(side.nic.evd_wait(evd, LONG, 1), Ok(Event::Software(waits)));
+        waits += 1;
+    }
+    assert!(waits > 1, "a pending event is found without a system call");
+    side.nic.evd_free(evd).unwrap();
+    side.nic.close(CloseFlag::Abrupt).unwrap();
+}
+
 #[test]
 fn a_firmware_that_gets_too_few_pages_is_explained() {
     let rig = Rig::new();
