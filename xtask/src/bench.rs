@@ -1,9 +1,14 @@
 //! `cargo xtask bench`: instructions of the data path, counted by callgrind; time, as a ratio to
 //! the limit loop; what the device does; bytes of state. One table, and a failure where a goal is
-//! missed.
+//! missed. With `--peers`, the same of libmlx5 and of uDAPL.
 
+mod harness;
+mod peers;
+
+use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -19,14 +24,27 @@ const HEAD: &str = "\
 Made by `cargo xtask bench --bless`. Do not edit.
 
 Instructions of one operation, post and reap, for the whole stack from the DAT call to the doorbell; time as a multiple of a
-hand-written loop that moves the same bytes (any machine). The peer is uDAPL 2.1.10 over libmlx5, measured with the same
-rules. A figure above its goal fails the verb; goals marked as aims are of half an operation, or of a habit, and are
-reported. Time is of the best of several rounds.
+hand-written loop that moves the same bytes (any machine). What the same costs through uDAPL over libmlx5, by default and
+single-threaded, is from [peers.md](peers.md). A figure above its goal fails the verb; goals marked as aims are of half an
+operation, or of a habit, and are reported. Time is of the best of several rounds.
 
 ";
 /// Two threads with Endpoints of their own may take this much longer than one, after what the limit
 /// loop itself takes longer, in hundredths.
 const THREADS: f64 = 1.05;
+
+/// Options of the verb.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Write the table into docs/generated/benchmarks.md; with --peers, theirs into
+    /// docs/generated/peers.md
+    #[arg(long)]
+    bless: bool,
+    /// Also measure libmlx5 and uDAPL, built from Debian's sources (fetched once, kept below
+    /// target/peers; needs `cc`), in turn with our own cases
+    #[arg(long)]
+    peers: bool,
+}
 
 /// One case, as the bench binary lists it.
 struct Case {
@@ -36,7 +54,8 @@ struct Case {
     /// The goal is an aim: missing it is not a failure.
     aim: bool,
     time_goal: f64,
-    peer: (u32, u32),
+    /// The case of the peers that does the same.
+    peer: String,
 }
 
 /// One measured case.
@@ -49,8 +68,9 @@ struct Row {
     economy: Option<Vec<f64>>,
 }
 
-/// Runs everything; with `bless` the table goes into its page.
-pub(crate) fn bench(bless: bool) -> Result<()> {
+/// Runs everything.
+pub(crate) fn bench(options: &Options) -> Result<()> {
+    let harness = if options.peers { harness::harness()? } else { None };
     let mut build = run::cargo();
     build.args(["build", "--profile", "bench", "-p", "dat-tests", "--bin", "bench"]);
     run::capture(build)?;
@@ -68,7 +88,7 @@ pub(crate) fn bench(bless: bool) -> Result<()> {
     let mut rows = Vec::new();
     for record in records(&binary, &["--list"])? {
         let case = parse(&record).with_context(|| format!("the bench listed {record:?}"))?;
-        let instructions = if counting { Some(count(&binary, &case)?) } else { None };
+        let instructions = if counting { Some(count_case(&binary, &case)?) } else { None };
         let nanoseconds = field(&timed, "time", &case.name, 2)?;
         let economy = timed
             .iter()
@@ -77,15 +97,32 @@ pub(crate) fn bench(bless: bool) -> Result<()> {
         rows.push(Row { case, instructions, ratio: nanoseconds / limit, nanoseconds, economy });
     }
 
+    let ours: BTreeMap<String, f64> =
+        rows.iter().filter_map(|row| Some((row.case.name.clone(), row.instructions?))).collect();
+    let measured = match &harness {
+        Some(harness) if counting => Some(peers::measure(harness, &binary, &ours)?),
+        _ => None,
+    };
+    if let Some(page) = &measured {
+        println!("\n{page}");
+        if options.bless {
+            write_page(peers::PAGE, page)?;
+        }
+    }
+    let page = match measured {
+        Some(page) => page,
+        None => fs::read_to_string(run::root().join(peers::PAGE)).context(peers::PAGE)?,
+    };
+
     let mut missed = Vec::new();
-    let mut table = table(&rows, &mut missed);
+    let mut table = table(&rows, &peers::udapl(&page), &mut missed);
     others(&timed, &mut table, &mut missed)?;
     println!("\n{table}");
     if !counting {
         bail!("the instruction gate did not run: install valgrind");
     }
-    if bless {
-        write_page(&table)?;
+    if options.bless {
+        write_page(PAGE, &format!("{HEAD}{table}"))?;
     }
     if missed.is_empty() { Ok(()) } else { bail!("goals missed: {}", missed.join("; ")) }
 }
@@ -96,7 +133,7 @@ fn binary() -> Result<PathBuf> {
 }
 
 /// Runs the binary and parses its records, one a line, fields separated by tabs.
-fn records(binary: &PathBuf, args: &[&str]) -> Result<Vec<Vec<String>>> {
+fn records(binary: &Path, args: &[&str]) -> Result<Vec<Vec<String>>> {
     let mut command = Command::new(binary);
     command.args(args);
     let text = run::capture(command)?;
@@ -104,8 +141,8 @@ fn records(binary: &PathBuf, args: &[&str]) -> Result<Vec<Vec<String>>> {
 }
 
 fn parse(record: &[String]) -> Result<Case> {
-    let [_, name, ops, goal, aim, time_goal, mt, st] = record else {
-        bail!("not eight fields");
+    let [_, name, ops, goal, aim, time_goal, peer] = record else {
+        bail!("not seven fields");
     };
     Ok(Case {
         name: name.clone(),
@@ -113,7 +150,7 @@ fn parse(record: &[String]) -> Result<Case> {
         goal: goal.parse()?,
         aim: aim.parse()?,
         time_goal: time_goal.parse::<f64>()? / 100.0,
-        peer: (mt.parse()?, st.parse()?),
+        peer: peer.clone(),
     })
 }
 
@@ -125,14 +162,19 @@ fn field(records: &[Vec<String>], kind: &str, name: &str, at: usize) -> Result<f
         .ok_or_else(|| anyhow!("the bench printed no {kind} of {name}"))
 }
 
-/// Counts the instructions per operation, of everything that the case's function calls.
-fn count(binary: &PathBuf, case: &Case) -> Result<f64> {
+fn count_case(binary: &Path, case: &Case) -> Result<f64> {
+    let function = format!("dat_tests::bench::loops::{}", case.name);
+    count(&function, binary, &["--case", &case.name, "--ops", &(4 * case.ops).to_string()])
+}
+
+/// Counts the instructions per operation, of a function and everything that it calls.
+fn count(function: &str, binary: &Path, args: &[&str]) -> Result<f64> {
     let mut command = valgrind::command()?;
     command
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--error-exitcode=1"])
-        .arg(format!("--toggle-collect=dat_tests::bench::loops::{}", case.name))
+        .arg(format!("--toggle-collect={function}"))
         .arg(binary)
-        .args(["--case", &case.name, "--ops", &(4 * case.ops).to_string()]);
+        .args(args);
     println!("$ {}", run::shown(&command));
     let out = command.output()?;
     let said = String::from_utf8_lossy(&out.stderr);
@@ -147,11 +189,11 @@ fn count(binary: &PathBuf, case: &Case) -> Result<f64> {
         .find_map(|line| line.strip_prefix("ran\t")?.split('\t').nth(1)?.parse::<f64>().ok());
     match (collected, ran) {
         (Some(collected), Some(ran)) if collected > 0.0 && ran > 0.0 => Ok(collected / ran),
-        _ => bail!("callgrind counted nothing of {}: is its function still there?", case.name),
+        _ => bail!("callgrind counted nothing of {function}: is it still there?"),
     }
 }
 
-fn table(rows: &[Row], missed: &mut Vec<String>) -> String {
+fn table(rows: &[Row], udapl: &BTreeMap<&str, &str>, missed: &mut Vec<String>) -> String {
     let mut text = String::from(
         "| case | instructions | goal | uDAPL | ns | x limit | MMIO stores | BlueFlame bytes | DMA reads | DMA writes | CQEs |\n\
          |---|---|---|---|---|---|---|---|---|---|---|\n",
@@ -178,10 +220,7 @@ fn table(rows: &[Row], missed: &mut Vec<String>) -> String {
         } else {
             format!("{goal:.0}{}", if row.case.aim { " (aim)" } else { "" })
         };
-        let peer = match row.case.peer {
-            (0, _) => String::new(),
-            (mt, st) => format!("{mt} / {st}"),
-        };
+        let peer = udapl.get(row.case.peer.as_str()).copied().unwrap_or_default();
         let _ = write!(
             text,
             "| {name} | {counted} | {goal} | {peer} | {:.1} | {:.2} |",
@@ -230,11 +269,10 @@ fn others(timed: &[Vec<String>], text: &mut String, missed: &mut Vec<String>) ->
     Ok(())
 }
 
-/// Writes the page with the table.
-fn write_page(table: &str) -> Result<()> {
-    let path = run::root().join(PAGE);
-    std::fs::write(&path, format!("{HEAD}{table}"))
-        .with_context(|| format!("cannot write {}", path.display()))?;
-    println!("$ wrote {PAGE}");
+/// Writes a page.
+fn write_page(name: &str, text: &str) -> Result<()> {
+    let path = run::root().join(name);
+    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    println!("$ wrote {name}");
     Ok(())
 }

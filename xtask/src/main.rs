@@ -143,12 +143,8 @@ enum Verb {
     /// random sets, every kind of card
     Switches(switches::Options),
     /// Instructions, time as a ratio to the limit loop, device economy, sizes; fails where a goal
-    /// is missed
-    Bench {
-        /// Write the table into docs/generated/benchmarks.md
-        #[arg(long)]
-        bless: bool,
-    },
+    /// is missed. `--peers` also measures libmlx5 and uDAPL
+    Bench(bench::Options),
 }
 
 fn main() -> ExitCode {
@@ -238,7 +234,7 @@ fn verb() -> Result<ExitCode> {
         Verb::Sanitize(options) => sanitize::sanitize(&options)?,
         Verb::Hit => hit::hit()?,
         Verb::Switches(options) => switches::switches(&options)?,
-        Verb::Bench { bless } => bench::bench(bless)?,
+        Verb::Bench(options) => bench::bench(&options)?,
     }
     Ok(ExitCode::SUCCESS)
 }

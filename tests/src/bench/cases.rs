@@ -1,4 +1,4 @@
-//! The cases: what one operation is, what it may cost, and what the peers pay for it.
+//! The cases: what one operation is, and what it may cost.
 
 use super::golden;
 use super::hostile::{self, Attacked, Forge};
@@ -53,9 +53,9 @@ pub struct Case {
     pub aim: bool,
     /// Most time it may take, in hundredths of the limit's; 0 where it is only reported.
     pub time_goal: u32,
-    /// Instructions of uDAPL over libmlx5 for the same, default and single-threaded; 0 where there
-    /// is no such peer.
-    pub peer: (u32, u32),
+    /// The case of the peers that does the same, if they have one: its row in
+    /// `docs/generated/peers.md`.
+    pub peer: &'static str,
     /// The measured operation.
     pub measured: Measured,
 }
@@ -86,14 +86,8 @@ const fn silent(block: fn(&mut Lane, u64)) -> Measured {
     }
 }
 
-const fn case(
-    name: &'static str,
-    ops: usize,
-    goal: u32,
-    peer: (u32, u32),
-    measured: Measured,
-) -> Case {
-    Case { name, ops, goal, aim: false, time_goal: 0, peer, measured }
+const fn case(name: &'static str, ops: usize, goal: u32, measured: Measured) -> Case {
+    Case { name, ops, goal, aim: false, time_goal: 0, peer: name, measured }
 }
 
 /// Instructions that a hostile frame may take, besides one for each of its bytes.
@@ -105,61 +99,53 @@ const SHORTEST: u32 = 60;
 const fn hostile(name: &'static str, bytes: u32, forge: Forge, handle: fn(&mut Attacked)) -> Case {
     let mads = if bytes == DATAGRAM { hostile::BLOCK } else { 0 };
     let measured = Measured::Hostile(forge, handle, mads);
-    case(name, hostile::BLOCK, HOSTILE + bytes, (0, 0), measured)
+    case(name, hostile::BLOCK, HOSTILE + bytes, measured)
 }
 
 /// All of them, the limit first.
 pub const CASES: &[Case] = &[
-    case("limit", BLOCK, 0, (0, 0), Measured::Limit),
+    case("limit", BLOCK, 0, Measured::Limit),
     Case {
         time_goal: 200,
         ..case(
             "wr8_rt1",
             BLOCK,
             200,
-            (967, 947),
             lane(Some((WRITE, false)), loops::wr8_rt1, Some(golden::write8)),
         )
     },
-    case(
-        "wr8_lent",
-        BLOCK,
-        252,
-        (967, 947),
-        lane(Some((WRITE, false)), loops::wr8_lent, Some(golden::lent8)),
-    ),
+    Case {
+        peer: "wr8_rt1",
+        ..case(
+            "wr8_lent",
+            BLOCK,
+            252,
+            lane(Some((WRITE, false)), loops::wr8_lent, Some(golden::lent8)),
+        )
+    },
     case(
         "wr256_rt1",
         BLOCK,
         200,
-        (935, 915),
         lane(Some((WRITE, false)), loops::wr256_rt1, Some(golden::write256)),
     ),
     case(
         "send256_rt1",
         BLOCK,
         200,
-        (920, 900),
         lane(Some((SEND, false)), loops::send256_rt1, Some(golden::send256)),
     ),
-    case("recv_rt1", BLOCK, 155, (738, 718), lane(Some((MESSAGE, true)), loops::recv_rt1, None)),
-    case("recv_b32", BLOCK, 95, (0, 0), lane(Some((MESSAGE, true)), loops::recv_b32, None)),
-    case(
-        "wr8_b32",
-        BLOCK,
-        113,
-        (0, 0),
-        lane(Some((WRITE, false)), loops::wr8_b32, Some(golden::write8)),
-    ),
-    case("unsig_b32", BLOCK, 90, (0, 0), silent(loops::unsig_b32)),
-    Case { aim: true, ..case("unsig_1of32", BLOCK, 115, (0, 0), silent(loops::unsig_1of32)) },
+    case("recv_rt1", BLOCK, 155, lane(Some((MESSAGE, true)), loops::recv_rt1, None)),
+    case("recv_b32", BLOCK, 95, lane(Some((MESSAGE, true)), loops::recv_b32, None)),
+    case("wr8_b32", BLOCK, 113, lane(Some((WRITE, false)), loops::wr8_b32, Some(golden::write8))),
+    case("unsig_b32", BLOCK, 90, silent(loops::unsig_b32)),
+    Case { aim: true, ..case("unsig_1of32", BLOCK, 115, silent(loops::unsig_1of32)) },
     Case {
         aim: true,
         ..case(
             "post_wr8",
             64,
             115,
-            (544, 534),
             Measured::Lane {
                 said: Some((WRITE, false)),
                 per: 1,
@@ -174,7 +160,6 @@ pub const CASES: &[Case] = &[
         "deq_wr8",
         64,
         80,
-        (426, 416),
         Measured::Lane {
             said: Some((WRITE, false)),
             per: 1,
@@ -188,7 +173,6 @@ pub const CASES: &[Case] = &[
         "post_recv",
         64,
         0,
-        (248, 238),
         Measured::Lane {
             said: Some((MESSAGE, true)),
             per: 1,
@@ -202,7 +186,6 @@ pub const CASES: &[Case] = &[
         "deq_recv",
         64,
         0,
-        (493, 483),
         Measured::Lane {
             said: Some((MESSAGE, true)),
             per: 1,
@@ -212,15 +195,9 @@ pub const CASES: &[Case] = &[
             golden: None,
         },
     ),
-    case("deq_empty", BLOCK, 35, (240, 230), lane(None, loops::deq_empty, None)),
-    case(
-        "rmr_bind",
-        BLOCK,
-        300,
-        (0, 0),
-        lane(Some((BIND, false)), loops::rmr_bind, Some(golden::bind)),
-    ),
-    case("wr8_handle", BLOCK, 350, (967, 947), Measured::ByHandle),
+    case("deq_empty", BLOCK, 35, lane(None, loops::deq_empty, None)),
+    case("rmr_bind", BLOCK, 300, lane(Some((BIND, false)), loops::rmr_bind, Some(golden::bind))),
+    Case { peer: "wr8_rt1", ..case("wr8_handle", BLOCK, 350, Measured::ByHandle) },
     hostile("hostile_req", DATAGRAM, hostile::req, loops::hostile_req),
     hostile("hostile_req_service", DATAGRAM, hostile::req_service, loops::hostile_req_service),
     hostile("hostile_req_port", DATAGRAM, hostile::req_port, loops::hostile_req_port),

@@ -8,6 +8,7 @@ mod modules;
 pub mod notations;
 pub mod packages;
 pub mod programs;
+pub mod sources;
 pub(crate) mod stock;
 pub mod valgrind;
 mod vmlinux;

@@ -188,8 +188,7 @@ fn make(folder: &Path, root: &Path, recipe: &Recipe) -> Result<()> {
     debs.sort();
     debs.dedup();
     unpack(&debs, root)?;
-    fs::remove_dir_all(&apt.folder)?;
-    Ok(())
+    apt.remove()
 }
 
 /// Packages into a new folder.
@@ -234,6 +233,15 @@ pub struct Apt {
 impl Apt {
     /// Below `parent`, with the packages of `suites` as the machine's own mirror has them.
     pub fn new(parent: &Path, suites: &[&str]) -> Result<Self> {
+        Self::of(parent, "deb", suites)
+    }
+
+    /// The same for sources of packages.
+    pub(super) fn of_sources(parent: &Path, suites: &[&str]) -> Result<Self> {
+        Self::of(parent, "deb-src", suites)
+    }
+
+    fn of(parent: &Path, types: &str, suites: &[&str]) -> Result<Self> {
         let folder = parent.join("apt");
         if folder.exists() {
             fs::remove_dir_all(&folder)?;
@@ -243,8 +251,10 @@ impl Apt {
         }
         fs::write(folder.join("status"), "")?;
         let (uri, keys) = mirror(&codename()?)?;
-        let mut source =
-            format!("Types: deb\nURIs: {uri}\nSuites: {}\nComponents: main\n", suites.join(" "));
+        let mut source = format!(
+            "Types: {types}\nURIs: {uri}\nSuites: {}\nComponents: main\n",
+            suites.join(" ")
+        );
         if let Some(keys) = keys {
             source.push_str(&format!("Signed-By: {keys}\n"));
         }
@@ -297,8 +307,18 @@ impl Apt {
             .env("APT_CONFIG", &self.conf)
             .env("LC_ALL", "C")
             .env("DEBIAN_FRONTEND", "noninteractive")
-            .current_dir(self.folder.join("kernel"));
+            .current_dir(self.fetched());
         command
+    }
+
+    /// The folder in which commands run, and which what they fetch for themselves goes to.
+    pub(super) fn fetched(&self) -> PathBuf {
+        self.folder.join("kernel")
+    }
+
+    /// Forgets lists and archives.
+    pub(super) fn remove(self) -> Result<()> {
+        Ok(fs::remove_dir_all(self.folder)?)
     }
 
     /// Reads the mirror's lists.
@@ -348,7 +368,7 @@ impl Apt {
 
     /// The packages that [`Apt::one`] has fetched.
     pub fn downloaded(&self) -> Result<Vec<PathBuf>> {
-        found(&self.folder.join("kernel"))
+        found(&self.fetched())
     }
 }
 
