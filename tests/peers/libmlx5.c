@@ -1,6 +1,6 @@
 /*
- * The verbs of libmlx5: ibv_post_send with ibv_poll_cq, and ibv_wr_* with ibv_start_poll. What a program can prepare once is
- * prepared; the cookie is set for each request, and compared, with the status, for each completion.
+ * The verbs of libmlx5: ibv_post_send with ibv_poll_cq, and ibv_wr_* with ibv_start_poll. Arguments that do not change
+ * are prepared once. The cookie is set for each request, and compared, with the status, for each completion.
  */
 #include "rig.h"
 
@@ -137,7 +137,7 @@ static inline uint64_t ibv_wr_send256(struct rig *rig, uint64_t cookie)
 	return ibv_wr_complete(qp);
 }
 
-/* There is one way only to post a receive. */
+/* Receives are posted by ibv_post_recv here too. */
 #define ibv_wr_receive libmlx5_receive
 
 static inline uint64_t start_one(struct ibv_cq_ex *cq, uint64_t cookie)

@@ -25,7 +25,7 @@
 		}                                                                                                                  \
 	} while (0)
 
-/* Read by objects of the library; its own definitions are in files that are not compiled. */
+/* The library defines these in files that are not compiled. */
 int mlx5_freeze_on_error_cqe;
 int mlx5_single_threaded;
 
@@ -173,7 +173,7 @@ void rig_complete(struct rig *rig, enum request request, unsigned n)
 {
 	bool receive = request == RECEIVE256;
 	struct mlx5_cqe64 *ring = (receive ? &rig->got : &rig->sent)->buf_a.buf;
-	unsigned first = receive ? rig->got_ones : rig->sent_ones;
+	unsigned first = receive ? rig->receives_taken : rig->sends_taken;
 	unsigned posted = receive ? rig->receives : rig->sends;
 	unsigned i;
 
@@ -226,14 +226,14 @@ void rig_check(struct rig *rig, const struct row *row, unsigned n)
 	bool receive = row->request == RECEIVE256;
 	struct mlx5_wq *queue = receive ? &rig->qp.rq : &rig->qp.sq;
 	unsigned *posted = receive ? &rig->receives : &rig->sends;
-	unsigned *taken = receive ? &rig->got_ones : &rig->sent_ones;
+	unsigned *taken = receive ? &rig->receives_taken : &rig->sends_taken;
 	struct mlx5_cq *cq = receive ? &rig->got : &rig->sent;
 	char *start = receive ? rig->qp.buf.buf : rig->qp.sq_start;
 	uint32_t want[16];
 	unsigned i, length = 0;
 
 	if (row->request == NOTHING) {
-		MUST(rig->sent.cons_index == rig->sent_ones && rig->sends == rig->qp.sq.head);
+		MUST(rig->sent.cons_index == rig->sends_taken && rig->sends == rig->qp.sq.head);
 		return;
 	}
 	for (i = 0; i < n; i++) {

@@ -1,6 +1,6 @@
 /*
  * A queue pair of libmlx5 over ordinary memory, and the device behind it: it writes completions ahead, with the right owner bit,
- * and looks afterwards at what was posted.
+ * and compares afterwards what was posted with the expected bytes.
  *
  * `cargo xtask bench --peers` compiles this folder against the source of rdma-core and dapl, whose own objects do the measured
  * work. Queues have 1024 entries, completions have version 1, BlueFlame is on, and a page of memory stands for the UAR: the rules
@@ -22,10 +22,10 @@
 #define FAR_KEY 0xabcd01u
 #define LOCAL_KEY 0x123402u
 
-/* Called by the measuring program only: callgrind counts from its entry to its return. */
+/* Keeps a function whole: callgrind counts from its entry to its return. */
 #define MEASURED __attribute__((noinline, noclone))
 
-/* What is posted. */
+/* Kinds of requests. */
 enum request { NOTHING, WRITE8, WRITE256, SEND256, RECEIVE256 };
 
 struct rig {
@@ -34,17 +34,17 @@ struct rig {
 	struct mlx5_qp qp;
 	struct mlx5_cq sent, got;
 	struct mlx5_bf bf;
-	/* Of the QP: a doorbell record; of the CQs: one each. */
+	/* Doorbell records of the QP and of both CQs. */
 	__be32 records[3][16];
 	uint64_t word;
 	char piece[256];
-	/* Posts and completions so far, of either queue. */
-	unsigned sends, receives, sent_ones, got_ones;
-	/* Arguments that a program has at hand. */
+	/* Requests posted and completions taken so far, by queue. */
+	unsigned sends, receives, sends_taken, receives_taken;
+	/* Arguments that do not change from one post to the next. */
 	struct ibv_sge word_sge, piece_sge;
 	struct ibv_send_wr write8, write256, send256, list[BURST];
 	struct ibv_recv_wr receive, receives_list[BURST];
-	/* Objects of the interface above, if there is one. */
+	/* Objects of a layer above libmlx5. */
 	void *above;
 };
 
@@ -55,7 +55,7 @@ struct row {
 	enum request request;
 	/* Requests share a doorbell. */
 	bool list;
-	/* Each returns 0 if all came as it should. */
+	/* Each returns 0 if all calls succeeded and all completions were the expected ones. */
 	uint64_t (*before)(struct rig *, unsigned);
 	uint64_t (*block)(struct rig *, unsigned);
 	uint64_t (*after)(struct rig *, unsigned);
@@ -74,7 +74,7 @@ struct rig *rig_open(bool single_threaded);
 void rig_close(struct rig *rig);
 /* Writes the completions of the next n requests. */
 void rig_complete(struct rig *rig, enum request request, unsigned n);
-/* Ends the program unless the last n requests are the right ones and their completions were taken. */
+/* Ends the program unless the last n requests have the expected bytes and their completions were taken. */
 void rig_check(struct rig *rig, const struct row *row, unsigned n);
 
 /*

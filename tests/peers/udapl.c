@@ -1,6 +1,6 @@
 /*
- * uDAPL over libmlx5: the calls of libdat2, through the provider of dapl. Objects that dapl makes for a connected Endpoint are filled
- * by hand, as its own functions would.
+ * uDAPL over libmlx5: the calls of libdat2, through the provider of dapl. The objects of a connected Endpoint are
+ * filled by hand: dapl's own functions would need a kernel driver and a peer.
  */
 #include "rig.h"
 
@@ -55,7 +55,7 @@ static void udapl_open(struct rig *rig)
 	struct udapl *udapl = &kept;
 	DAPL_EP *ep = &udapl->ep;
 
-	/* What an earlier case has allocated is left behind. */
+	/* Rings of an earlier case are not freed: the program is short. */
 	memset(udapl, 0, sizeof *udapl);
 	rig->above = udapl;
 	udapl->provider.ep_post_rdma_write_func = dapl_ep_post_rdma_write;

@@ -1,8 +1,8 @@
 //! Builds `tests/peers` against the sources of rdma-core and dapl: their own objects of the data
 //! path, and nothing else of them. The machine needs a C compiler only.
 //!
-//! What their build systems would generate stands here: a configuration, a folder of headers, and
-//! the kernel's structures as macros.
+//! Replaces the build systems of both: writes a configuration, a folder of headers, and the
+//! kernel's structures as macros.
 
 use std::fmt::Write;
 use std::fs;
@@ -73,10 +73,10 @@ const DAPL_FLAGS: [&str; 5] = [
     "-DOS_RELEASE=393216",
     "-DDAT_CONF=\"/dev/null\"",
 ];
-/// Most of what the objects name is never called, and is not there.
+/// Functions that the cases never call are left undefined.
 const LINK: [&str; 1] = ["-Wl,--unresolved-symbols=ignore-all,-z,now"];
 
-/// What the headers ask of a configuration.
+/// Macros that the headers need.
 const CONFIG: &str = "\
 #define HAVE_STATEMENT_EXPR 1
 #define HAVE_BUILTIN_TYPES_COMPATIBLE_P 1
@@ -89,7 +89,7 @@ const CONFIG: &str = "\
 #define VERBS_WRITE_ONLY 0
 ";
 
-/// The built program, and what it is built of.
+/// The built program.
 #[derive(Debug)]
 pub(super) struct Harness {
     pub(super) program: PathBuf,

@@ -19,7 +19,7 @@ const COLUMNS: [(&str, &str); 3] = [
     ("ibv_wr", "`ibv_wr_*`, `ibv_start_poll`"),
     ("udapl", "uDAPL"),
 ];
-/// Ways to run them: with the locks of the default, and with none.
+/// Configurations of libmlx5: with the locks of the default, and with none.
 const HOW: [&str; 2] = ["threaded", "single"];
 /// Rounds of timing: ours and theirs in turn. The best of each counts.
 const ROUNDS: usize = 5;

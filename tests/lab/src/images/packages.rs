@@ -236,7 +236,7 @@ impl Apt {
         Self::of(parent, "deb", suites)
     }
 
-    /// The same for sources of packages.
+    /// The same for source packages.
     pub(super) fn of_sources(parent: &Path, suites: &[&str]) -> Result<Self> {
         Self::of(parent, "deb-src", suites)
     }
@@ -311,12 +311,12 @@ impl Apt {
         command
     }
 
-    /// The folder in which commands run, and which what they fetch for themselves goes to.
+    /// The folder in which commands run and into which they download.
     pub(super) fn fetched(&self) -> PathBuf {
         self.folder.join("kernel")
     }
 
-    /// Forgets lists and archives.
+    /// Deletes lists and archives.
     pub(super) fn remove(self) -> Result<()> {
         Ok(fs::remove_dir_all(self.folder)?)
     }

@@ -1,6 +1,5 @@
 //! Sources of packages as their authors released them: the archives that the distribution calls
-//! "orig". apt checks them against the signed index. Nothing but `tar` is needed to unpack them;
-//! the distribution's own patches are not among them.
+//! "orig", without the distribution's patches. apt checks them against the signed index.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -35,7 +34,7 @@ pub fn sources(folder: &Path, wanted: &[Wanted]) -> Result<Vec<Source>> {
     found.collect::<Option<_>>().context("a source was unpacked and is not there")
 }
 
-/// The file that tells the version of a source. It is written last.
+/// The file with the version of a source. It is written last: without it the source is incomplete.
 fn mark(folder: &Path, (package, suite): Wanted) -> PathBuf {
     folder.join(format!("{package}-{suite}.version"))
 }
