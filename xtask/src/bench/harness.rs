@@ -117,7 +117,7 @@ fn fetched() -> Result<Vec<Source>> {
     let folder = folder()?;
     fs::create_dir_all(&folder)?;
     sources::sources(&folder, &WANTED).context(
-        "the sources of rdma-core and dapl cannot be had: a Debian mirror with the suites trixie and bookworm must be in reach",
+        "the sources of rdma-core and dapl cannot be had: repeat where a Debian mirror with trixie and bookworm can be reached",
     )
 }
 
