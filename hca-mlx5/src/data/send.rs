@@ -165,7 +165,7 @@ impl Umr {
 /// How the doorbell of one WQE is rung. Positive: its whole block goes to one half of the register,
 /// in eight stores, and the other half lies so many bytes away. Otherwise one of the constants. It
 /// is one signed word because the fast path then tells three ways apart by one test.
-type Direct = isize;
+type Direct = i32;
 /// The first 8 bytes of the WQE go to an uncached register.
 const WORD_ONLY: Direct = 0;
 /// The fast path does not ring: [`Sq::ring_doorbell`] does.
@@ -250,7 +250,7 @@ pub struct Sq<'p, P: Platform> {
     send: u64,
     write: u64,
     /// BAR offset of the half of the doorbell register that is written next.
-    register: usize,
+    register: u32,
     /// What differs between the offsets of both halves; 0 if there is one. It follows from `usual`,
     /// but the doorbell behind a bind would take four instructions to see how.
     half: u16,
@@ -305,7 +305,7 @@ impl<'p, P: Platform> Sq<'p, P> {
             head: 0,
             send: ONE_SEND,
             write: 0,
-            register: doorbell.register,
+            register: u32::try_from(doorbell.register).ok()?,
             half,
             direct: usual,
             usual,
@@ -380,7 +380,9 @@ impl<'p, P: Platform> Sq<'p, P> {
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "tokens are the index modulo 2^16")]
     fn post_block(&mut self, block: &Block, flags: PostFlags) -> u16 {
-        let token = self.head as u16;
+        // Read once: the stores between are to memory that the compiler takes for any.
+        let (head, direct) = (self.head, self.direct);
+        let token = head as u16;
         if flags.contains(PostFlags::DEFER) {
             let mut block = *block;
             if self.fence {
@@ -390,16 +392,16 @@ impl<'p, P: Platform> Sq<'p, P> {
             self.head = self.head.wrapping_add(1);
             self.waiting = block[0];
             self.direct = INDIRECT;
-        } else if self.direct < WORD_ONLY {
-            self.post_indirect(*block, flags);
+        } else if direct > WORD_ONLY {
+            self.store(head, block);
+            self.head = head.wrapping_add(1);
+            self.write_block(block, direct);
+        } else if direct == WORD_ONLY {
+            self.store(head, block);
+            self.head = head.wrapping_add(1);
+            self.write_word(block[0]);
         } else {
-            self.store(self.head, block);
-            self.head = self.head.wrapping_add(1);
-            if self.direct == WORD_ONLY {
-                self.write_word(block[0]);
-            } else {
-                self.write_block(block, self.direct);
-            }
+            self.post_indirect(*block, flags);
         }
         token
     }
@@ -451,7 +453,7 @@ impl<'p, P: Platform> Sq<'p, P> {
         self.publish();
         // ORDER: the counter precedes the register: a doorbell that overtakes it is lost.
         self.platform.fence(Fence::BeforeDoorbell);
-        self.platform.write_block(self.register, block, Blocks::Combined);
+        self.platform.write_block(self.register as usize, block, Blocks::Combined);
         self.flush(step.cast_unsigned());
     }
 
@@ -461,7 +463,7 @@ impl<'p, P: Platform> Sq<'p, P> {
         self.publish();
         // ORDER: as in `write_block`: this store is as weakly ordered as a write-combining one.
         self.platform.fence(Fence::BeforeDoorbell);
-        self.platform.write_block(self.register, block, Blocks::Whole);
+        self.platform.write_block(self.register as usize, block, Blocks::Whole);
         self.flush(self.half.into());
     }
 
@@ -472,7 +474,7 @@ impl<'p, P: Platform> Sq<'p, P> {
         self.publish();
         // ORDER: as in `write_block`.
         self.platform.fence(Fence::BeforeUncached);
-        self.platform.write64(self.register, first);
+        self.platform.write64(self.register as usize, first);
     }
 
     /// Rings the doorbell with the first 8 bytes of a WQE.
@@ -486,7 +488,7 @@ impl<'p, P: Platform> Sq<'p, P> {
             self.publish();
             // ORDER: as in `write_block`.
             self.platform.fence(Fence::BeforeDoorbell);
-            self.platform.write64(self.register, first);
+            self.platform.write64(self.register as usize, first);
             self.flush(self.half.into());
         }
     }
@@ -494,7 +496,7 @@ impl<'p, P: Platform> Sq<'p, P> {
     /// After a store to a write-combining register: out with it, and on to the other half, `step`
     /// bytes away.
     #[inline(always)]
-    fn flush(&mut self, step: usize) {
+    fn flush(&mut self, step: u32) {
         // ORDER: this doorbell leaves the CPU before the next one is written to the other half of
         // the register.
         self.platform.fence(Fence::AfterDoorbell);

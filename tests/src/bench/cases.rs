@@ -119,7 +119,7 @@ pub const CASES: &[Case] = &[
         ..case(
             "wr8_lent",
             BLOCK,
-            252,
+            198,
             lane(Some((WRITE, false)), loops::wr8_lent, Some(golden::lent8)),
         )
     },
@@ -136,9 +136,9 @@ pub const CASES: &[Case] = &[
         lane(Some((SEND, false)), loops::send256_rt1, Some(golden::send256)),
     ),
     case("recv_rt1", BLOCK, 155, lane(Some((MESSAGE, true)), loops::recv_rt1, None)),
-    case("recv_b32", BLOCK, 95, lane(Some((MESSAGE, true)), loops::recv_b32, None)),
-    case("wr8_b32", BLOCK, 113, lane(Some((WRITE, false)), loops::wr8_b32, Some(golden::write8))),
-    case("unsig_b32", BLOCK, 90, silent(loops::unsig_b32)),
+    case("recv_b32", BLOCK, 98, lane(Some((MESSAGE, true)), loops::recv_b32, None)),
+    case("wr8_b32", BLOCK, 112, lane(Some((WRITE, false)), loops::wr8_b32, Some(golden::write8))),
+    case("unsig_b32", BLOCK, 85, silent(loops::unsig_b32)),
     Case { aim: true, ..case("unsig_1of32", BLOCK, 115, silent(loops::unsig_1of32)) },
     Case {
         aim: true,
@@ -196,8 +196,8 @@ pub const CASES: &[Case] = &[
         },
     ),
     case("deq_empty", BLOCK, 35, lane(None, loops::deq_empty, None)),
-    case("rmr_bind", BLOCK, 300, lane(Some((BIND, false)), loops::rmr_bind, Some(golden::bind))),
-    Case { peer: "wr8_rt1", ..case("wr8_handle", BLOCK, 350, Measured::ByHandle) },
+    case("rmr_bind", BLOCK, 290, lane(Some((BIND, false)), loops::rmr_bind, Some(golden::bind))),
+    Case { peer: "wr8_rt1", ..case("wr8_handle", BLOCK, 312, Measured::ByHandle) },
     hostile("hostile_req", DATAGRAM, hostile::req, loops::hostile_req),
     hostile("hostile_req_service", DATAGRAM, hostile::req_service, loops::hostile_req_service),
     hostile("hostile_req_port", DATAGRAM, hostile::req_port, loops::hostile_req_port),

@@ -108,6 +108,9 @@ fn keep_best(best: &mut Times, records: &[Vec<String>]) -> Result<()> {
     Ok(())
 }
 
+/// A table: its title, the digits of its figures, this driver's figure, a peer's, and their unit.
+type Section = (&'static str, usize, fn(&Row) -> f64, fn(&(Both, Both)) -> Both, f64);
+
 fn page(versions: &str, rows: &[Row], limit: f64) -> String {
     let mut text = format!(
         "\
@@ -125,7 +128,7 @@ are written ahead, BlueFlame on, a page of memory for the UAR, so that no side p
 completion is checked. Cases are those of [benchmarks.md](benchmarks.md). uDAPL has no lists.
 "
     );
-    let sections: [(&str, usize, fn(&Row) -> f64, fn(&(Both, Both)) -> Both, f64); 3] = [
+    let sections: [Section; 3] = [
         ("Instructions of an operation", 0, |row| row.instructions, |peer| peer.0, 1.0),
         ("Nanoseconds of an operation", 1, |row| row.nanoseconds, |peer| peer.1, 1.0),
         ("Multiples of the limit loop", 2, |row| row.nanoseconds, |peer| peer.1, limit),

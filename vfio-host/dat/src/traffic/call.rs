@@ -107,12 +107,12 @@ impl<'p, H: Host> Call<'p, H> {
         let (Event::Dto(DtoEvent { status, .. }) | Event::RmrBind { status, .. }) = event else {
             return Ok(Some(event));
         };
-        match status {
-            DtoStatus::Success => Ok(Some(event)),
-            // The event that ends the connection follows and has the cause.
-            DtoStatus::ErrFlushed if matches!(event, Event::Dto(_)) => Ok(None),
-            status => Err(self.failed(nic, status)),
+        if status == DtoStatus::Success {
+            return Ok(Some(event));
         }
+        // The event that ends the connection follows and has the cause.
+        let follows = status == DtoStatus::ErrFlushed && matches!(event, Event::Dto(_));
+        if follows { Ok(None) } else { Err(self.failed(nic, status)) }
     }
 
     fn ended(&self, nic: &mut Nic<'_, 'p, H>, event: Event) -> Failure {
