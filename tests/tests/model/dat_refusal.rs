@@ -366,7 +366,7 @@ fn objects_that_cannot_be_made_or_freed() {
             ia.lmr_create(pz, Region { len: 0, ..region }, MemPriv::ALL)
         });
         refused(session, DatType::InvalidParameter, |ia, _| {
-            ia.lmr_create(pz, region, MemPriv::from_bits_retain(0x80))
+            ia.lmr_create(pz, region, MemPriv::from_bits_retain(0x100))
         });
         refused(session, DatType::PrivilegesViolation, |ia, _| {
             ia.lmr_create(pz, region, MemPriv::REMOTE_ATOMIC)

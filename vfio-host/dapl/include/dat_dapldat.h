@@ -34,6 +34,12 @@ extern "C" {
  */
 #define DAT_DAPLDAT_DEFER_FLAG	((DAT_COMPLETION_FLAGS) 0x100)
 
+/*
+ * A privilege of dat_lmr_create() that grants nothing: the bytes of a transfer may reach or leave the memory in any order. Only a
+ * completion says that all of them are there; to poll the last byte is no longer enough. No effect on adapters without it.
+ */
+#define DAT_DAPLDAT_MEM_RELAXED_ORDERING	((DAT_MEM_PRIV_FLAGS) 0x80)
+
 /* Most elements of a list or burst. */
 #define DAT_DAPLDAT_MOST	65536
 
