@@ -87,15 +87,16 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
         }
     }
 
-    /// Closes the adapter, as [`Nic::close`]. Its limit is looked at when a message is repeated.
+    /// Closes the adapter, as [`Nic::close`]. The limit is checked when a message is
+    /// repeated, so the wait may be longer by the time between two messages.
     #[doc(alias = "dat_ia_close")]
     pub async fn close(self, flag: CloseFlag) -> Result<(), dat_core::Error> {
         let Self { mut nic, fd } = self;
-        let farewell = nic.part(flag);
+        let farewell = nic.begin_close(flag);
         let mut wait = Under::new(&mut nic, farewell);
         while wait.turn().is_none() && woken(&fd).await.is_ok() {}
         drop(wait);
-        nic.shut(flag)
+        nic.close_now(flag)
     }
 }
 

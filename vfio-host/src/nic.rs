@@ -244,14 +244,14 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
     /// An adapter that is dropped instead leaves as a process that dies: its peers get no event.
     #[doc(alias = "dat_ia_close")]
     pub fn close(mut self, flag: CloseFlag) -> Result<(), dat_core::Error> {
-        let farewell = self.part(flag);
+        let farewell = self.begin_close(flag);
         // Trouble with the device ends the wait, and is reported by the closing.
         let _ = self.under(farewell, |wait| wait.until);
-        self.shut(flag)
+        self.close_now(flag)
     }
 
     /// Ends what an abrupt close ends, and returns the wait for the peers to confirm it.
-    pub(crate) fn part(&mut self, flag: CloseFlag) -> Farewell {
+    pub(crate) fn begin_close(&mut self, flag: CloseFlag) -> Farewell {
         let now = self.now();
         if flag == CloseFlag::Abrupt {
             self.ia.disconnect_all(now);
@@ -260,7 +260,7 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
     }
 
     /// Closes the adapter at once.
-    pub(crate) fn shut(mut self, flag: CloseFlag) -> Result<(), dat_core::Error> {
+    pub(crate) fn close_now(mut self, flag: CloseFlag) -> Result<(), dat_core::Error> {
         let now = self.now();
         self.ia.close(now, flag)
     }

@@ -17,8 +17,7 @@ impl<P: Provider> Ia<'_, P> {
     /// of the device is returned after all has been tried. `INVALID_HANDLE` if it is closed
     /// already: every handle is stale then, and nothing can be made.
     ///
-    /// Nothing repeats a lost message after this. [`Ia::disconnect_all`] tells how to leave no peer
-    /// behind that waits.
+    /// Nothing repeats a lost message after this: [`Ia::disconnect_all`] comes before it.
     #[doc(alias = "dat_ia_close")]
     pub fn close(&mut self, now: Instant, flag: CloseFlag) -> Result<(), Error> {
         self.alive()?;
@@ -43,10 +42,11 @@ impl<P: Provider> Ia<'_, P> {
         if out { closed } else { vacated.and(closed) }
     }
 
-    /// Ends all connections, and attempts at one, as an abrupt [`Ia::ep_disconnect`]. The first step
-    /// of who closes the adapter and wants its peers to know, whatever the network loses: next
-    /// drive it until [`Ia::cm_ending`] is 0, for as long as seems fair to peers that are gone, and
-    /// [`Ia::close`] it then.
+    /// Ends all connections, and attempts at one, as an abrupt [`Ia::ep_disconnect`] does.
+    ///
+    /// Before [`Ia::close`] it lets the peers know, also where the network loses the message: call
+    /// it, drive the adapter until [`Ia::cm_ending`] is 0, with a time limit for peers that are
+    /// gone, and close the adapter then.
     pub fn disconnect_all(&mut self, now: Instant) {
         for index in 0..self.objects.eps.capacity() {
             if let Some(ep) = self.objects.eps.handle_at(index) {

@@ -10,8 +10,9 @@
 //! lacks that call, gates never open and every call takes the adapter's lock. If the consumer asked
 //! for thread safety, several threads may enter at once; then `busy` is a spin lock.
 //!
-//! A thread is inside for one post or dequeue, or for a list of them, and never waits there. A thread that stays has
-//! died or is stopped by a debugger: `recall` times out, and the value stays in the gate.
+//! A thread is inside for one post or dequeue, or for a list of them, and never waits there. A
+//! thread that stays has died or is stopped by a debugger: `recall` times out, and the value stays
+//! in the gate.
 #![expect(
     unsafe_code,
     reason = "the thread that is inside changes the value through a shared reference"

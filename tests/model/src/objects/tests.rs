@@ -241,6 +241,21 @@ impl Rig {
         self.run(opcode, &input)
     }
 
+    /// CREATE_RMP of four linked entries of 32 bytes.
+    pub(super) fn rmp(&mut self, dbr: u64, page: u64) -> u32 {
+        use crate::ifc::wq::{rmp_in, rmpc, wq};
+        let mut input = vec![0; 280];
+        let context = rmp_in::rmpc.bytes_mut(&mut input);
+        rmpc::state.set(context, 1);
+        let inner = rmpc::wq.bytes_mut(context);
+        wq::pd.set(inner, self.pd);
+        wq::dbr_addr.set64(inner, dbr);
+        wq::log_wq_stride.set(inner, 5);
+        wq::log_wq_sz.set(inner, 2);
+        put_page(&mut input, rmp_in::pas, page);
+        self.run(0x90c, &input).unwrap()
+    }
+
     /// An MTT key over one page at `DATA`, or what `edit` makes of it.
     pub(super) fn key(&mut self, edit: impl FnOnce(&mut [u8])) -> Result<u32, Refusal> {
         use mkey_ifc::{create_mkey_in, mkc};

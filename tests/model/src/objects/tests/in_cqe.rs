@@ -5,7 +5,6 @@ use super::{CQ_PAGE, DATA, QP_DBR, QP_PAGE, RQ_DBR, RQ_PAGE, Rig, control, point
 use crate::config::Config;
 use crate::ifc::cq::cqc;
 use crate::ifc::qp::qpc;
-use crate::ifc::wq::{rmp_in, rmpc, wq};
 
 const SEND: u8 = 0x0a;
 const WRITE_IMM: u8 = 0x09;
@@ -194,16 +193,7 @@ fn a_receive_of_an_unreliable_connection() {
 #[test]
 fn a_receive_of_a_shared_queue() {
     let mut rig = Rig::new();
-    let mut input = vec![0; 280];
-    let context = rmp_in::rmpc.bytes_mut(&mut input);
-    rmpc::state.set(context, 1);
-    let inner = rmpc::wq.bytes_mut(context);
-    wq::pd.set(inner, rig.pd);
-    wq::dbr_addr.set64(inner, RQ_DBR);
-    wq::log_wq_stride.set(inner, 5);
-    wq::log_wq_sz.set(inner, 2);
-    super::put_page(&mut input, rmp_in::pas, RQ_PAGE);
-    let srqn = rig.run(0x90c, &input).unwrap();
+    let srqn = rig.rmp(RQ_DBR, RQ_PAGE);
     let cqn = rig.cq(4);
     let (a, _) = connect(&mut rig, cqn, |c| {
         narrow(c);

@@ -214,18 +214,8 @@ fn an_iommu_refusal_is_a_local_protection_error() {
 
 #[test]
 fn a_shared_receive_queue_follows_its_links_and_tells_its_limit() {
-    use crate::ifc::wq::{rmp_in, rmpc, wq};
     let mut rig = Rig::new();
-    let mut input = vec![0; 280];
-    let context = rmp_in::rmpc.bytes_mut(&mut input);
-    rmpc::state.set(context, 1);
-    let inner = rmpc::wq.bytes_mut(context);
-    wq::pd.set(inner, rig.pd);
-    wq::dbr_addr.set64(inner, OTHER_DBR);
-    wq::log_wq_stride.set(inner, 5);
-    wq::log_wq_sz.set(inner, 2);
-    super::put_page(&mut input, rmp_in::pas, OTHER_PAGE);
-    let srqn = rig.run(0x90c, &input).unwrap();
+    let srqn = rig.rmp(OTHER_DBR, OTHER_PAGE);
     // The list runs 0, 2, 1.
     for (slot, next) in [(0u64, 2u16), (2, 1), (1, 3)] {
         let mut entry = vec![0; 32];

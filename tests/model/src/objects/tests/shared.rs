@@ -12,20 +12,6 @@ use crate::transport::host::{Host, RecvCompletion, RemoteFault, Syndrome, Tally}
 const RING: u64 = super::BASE + 0x6000;
 const DBR: u64 = super::DBR + 0x100;
 
-/// CREATE_RMP of four linked entries of 32 bytes.
-fn rmp(rig: &mut Rig) -> u32 {
-    let mut input = vec![0; 280];
-    let context = rmp_in::rmpc.bytes_mut(&mut input);
-    rmpc::state.set(context, 1);
-    let inner = rmpc::wq.bytes_mut(context);
-    wq::pd.set(inner, rig.pd);
-    wq::dbr_addr.set64(inner, DBR);
-    wq::log_wq_stride.set(inner, 5);
-    wq::log_wq_sz.set(inner, 2);
-    put_page(&mut input, rmp_in::pas, RING);
-    rig.run(0x90c, &input).unwrap()
-}
-
 /// CREATE_XRC_SRQ in a domain of its own; number and domain.
 fn xrc_srq(rig: &mut Rig, cqn: u32) -> (u32, u32) {
     let xrcd = rig.hca.ids.xrcd.take().unwrap();
@@ -59,7 +45,7 @@ fn qp_with(rig: &mut Rig, cqn: u32, fields: &[(Field, u32)]) -> u32 {
 #[test]
 fn a_memory_pool_is_armed_and_asked() {
     let mut rig = Rig::new();
-    let number = rmp(&mut rig);
+    let number = rig.rmp(DBR, RING);
     let mut input = vec![0; 272];
     input[8..12].copy_from_slice(&(1 << 28 | number).to_be_bytes());
     rmp_bitmask::lwm.set(rmp_in::modify_bitmask.bytes_mut(&mut input), 1);

@@ -51,6 +51,7 @@ pub(super) fn all() -> Vec<(String, u64)> {
             LOCAL_WRITE "DAT_MEM_PRIV_LOCAL_WRITE_FLAG",
             REMOTE_WRITE "DAT_MEM_PRIV_REMOTE_WRITE_FLAG",
             REMOTE_ATOMIC "DAT_IB_MEM_PRIV_REMOTE_ATOMIC",
+            RELAXED_ORDERING "DAT_DAPLDAT_MEM_RELAXED_ORDERING",
             ALL "DAT_MEM_PRIV_ALL_FLAG";
     }
     enumeration! {
