@@ -274,13 +274,16 @@ pub trait SendQueue {
     fn next_token(&self) -> u16;
     /// Posts a request.
     fn post(&mut self, work: WorkRequest<'_>, segments: &[Segment], flags: PostFlags) -> u16;
-    /// Posts RDMA WRITEs of one segment each, and leaves the doorbell to a later post or to
-    /// [`SendQueue::ring`].
+    /// Posts RDMA WRITEs of one segment each, of `len` bytes if they are of one length, and leaves
+    /// the doorbell to a later post or to [`SendQueue::ring`].
+    #[inline]
     fn post_writes(
         &mut self,
         writes: impl Iterator<Item = (Segment, RmrTriplet)>,
+        len: Option<u32>,
         flags: PostFlags,
     ) {
+        let _ = len;
         for (segment, remote) in writes {
             self.post(WorkRequest::Write(&remote), &[segment], flags.union(PostFlags::DEFER));
         }
@@ -336,10 +339,11 @@ pub trait CompletionQueue {
     /// As [`CompletionQueue::poll`], for successes only, in few words that fit into registers.
     /// Anything else stays where it is.
     fn poll_plain(&mut self) -> Polled;
-    /// Takes successes of requests one after another, index and token, as long as they are there
-    /// and `take` accepts them; the one it declines stays where it is. Their entries are the
-    /// device's again when the call returns.
-    fn poll_sent(&mut self, take: impl FnMut(u32, u16) -> bool);
+    /// Takes successes of requests of the queue pair `index` one after another, as long as they are
+    /// there, a slot is left for each, and `take` accepts the slot and the token; the one it
+    /// declines stays where it is. Returns how many there were; it may end before there are no
+    /// more. Their entries are the device's again when the call returns.
+    fn poll_sent<S>(&mut self, index: u32, slots: &[S], take: impl FnMut(&S, u16) -> bool) -> u32;
     /// Takes up to `most` successes of receives of the queue pair `index`, whose tokens follow one
     /// another from `token` on, as long as `take` accepts their bytes; the one it declines stays
     /// where it is. It may end before there are no more. Their entries are the device's again when

@@ -24,9 +24,13 @@ const HEAD: &str = "\
 Made by `cargo xtask bench --bless`. Do not edit.
 
 Instructions of one operation, post and reap, for the whole stack from the DAT call to the doorbell; time as a multiple of a
-hand-written loop that moves the same bytes (any machine). What the same costs through uDAPL over libmlx5, by default and
-single-threaded, is from [peers.md](peers.md). A figure above its goal fails the verb; goals marked as aims are of half an
-operation, or of a habit, and are reported. Time is of the best of several rounds.
+hand-written loop that does the same to the same rings, the row `limit…` of its kind (any machine). What the same costs through
+uDAPL over libmlx5, by default and single-threaded, is from [peers.md](peers.md). A figure above its goal fails the verb; goals
+marked as aims are of half an operation, or of a habit, and are reported. Time is of the best of several rounds.
+
+Instructions, time and multiples are with write-combining pages, where a request goes to the device with its doorbell; those
+behind `8 B` are without, where the doorbell is 8 bytes and the device fetches the request. Lines are those of a data cache of
+32 KiB that an operation misses (simulated; rings of 1024 requests do not fit).
 
 ";
 /// Two threads with Endpoints of their own may take this much longer than one, after what the limit
@@ -53,19 +57,38 @@ struct Case {
     goal: f64,
     /// The goal is an aim: missing it is not a failure.
     aim: bool,
+    words_goal: f64,
     time_goal: f64,
     /// The case of the peers that does the same.
     peer: String,
+    /// The case whose time is its limit; empty if there is none.
+    limit: String,
+    /// It rings a doorbell.
+    rings: bool,
 }
 
 /// One measured case.
 struct Row {
     case: Case,
-    instructions: Option<f64>,
-    /// Time of the best round, as a multiple of the limit loop's.
-    ratio: f64,
-    nanoseconds: f64,
+    /// With blocks to write-combining pages, and by doorbells of 8 bytes if it makes a difference.
+    ways: [Option<Cost>; 2],
     economy: Option<Vec<f64>>,
+}
+
+/// What an operation costs one way.
+struct Cost {
+    counted: Option<Counted>,
+    /// Time of the best round, and as a multiple of that of its limit.
+    nanoseconds: f64,
+    ratio: Option<f64>,
+}
+
+/// What callgrind counts of an operation.
+#[derive(Clone, Copy)]
+struct Counted {
+    instructions: f64,
+    /// Lines that miss the first data cache.
+    lines: f64,
 }
 
 /// Runs everything.
@@ -83,22 +106,38 @@ pub(crate) fn bench(options: &Options) -> Result<()> {
         );
     }
 
+    let cases = records(&binary, &["--list"])?
+        .iter()
+        .map(|record| parse(record).with_context(|| format!("the bench listed {record:?}")))
+        .collect::<Result<Vec<Case>>>()?;
     let timed = records(&binary, &["--time", "--economy", "--sizes"])?;
-    let limit = field(&timed, "time", "limit", 2)?;
+    let rings: Vec<&str> =
+        cases.iter().filter(|case| case.rings).map(|case| case.name.as_str()).collect();
+    let by_words = records(&binary, &["--time", "--words", "--only", &rings.join(",")])?;
+    let cost = |case: &Case, timed: &[Vec<String>], way: &[&str]| -> Result<Cost> {
+        let nanoseconds = field(timed, "time", &case.name, 2)?;
+        let limit = case.limit.as_str();
+        let limit = if limit.is_empty() { None } else { Some(field(timed, "time", limit, 2)?) };
+        Ok(Cost {
+            counted: if counting { Some(count_case(&binary, case, way)?) } else { None },
+            nanoseconds,
+            ratio: limit.map(|limit| nanoseconds / limit),
+        })
+    };
     let mut rows = Vec::new();
-    for record in records(&binary, &["--list"])? {
-        let case = parse(&record).with_context(|| format!("the bench listed {record:?}"))?;
-        let instructions = if counting { Some(count_case(&binary, &case)?) } else { None };
-        let nanoseconds = field(&timed, "time", &case.name, 2)?;
+    for case in cases {
+        let words = if case.rings { Some(cost(&case, &by_words, &["--words"])?) } else { None };
+        let ways = [Some(cost(&case, &timed, &[])?), words];
         let economy = timed
             .iter()
             .find(|r| r[0] == "economy" && r[1] == case.name)
             .map(|r| r[2..].iter().filter_map(|f| f.parse().ok()).collect());
-        rows.push(Row { case, instructions, ratio: nanoseconds / limit, nanoseconds, economy });
+        rows.push(Row { case, ways, economy });
     }
 
+    let counted = |row: &Row| row.ways[0].as_ref()?.counted.map(|counted| counted.instructions);
     let ours: BTreeMap<String, f64> =
-        rows.iter().filter_map(|row| Some((row.case.name.clone(), row.instructions?))).collect();
+        rows.iter().filter_map(|row| Some((row.case.name.clone(), counted(row)?))).collect();
     let measured = match &harness {
         Some(harness) if counting => Some(peers::measure(harness, &binary, &ours)?),
         _ => None,
@@ -141,16 +180,19 @@ fn records(binary: &Path, args: &[&str]) -> Result<Vec<Vec<String>>> {
 }
 
 fn parse(record: &[String]) -> Result<Case> {
-    let [_, name, ops, goal, aim, time_goal, peer] = record else {
-        bail!("not seven fields");
+    let [_, name, ops, goal, aim, words_goal, time_goal, peer, limit, rings] = record else {
+        bail!("not ten fields");
     };
     Ok(Case {
         name: name.clone(),
         ops: ops.parse()?,
         goal: goal.parse()?,
         aim: aim.parse()?,
+        words_goal: words_goal.parse()?,
         time_goal: time_goal.parse::<f64>()? / 100.0,
         peer: peer.clone(),
+        limit: limit.clone(),
+        rings: rings.parse()?,
     })
 }
 
@@ -162,16 +204,32 @@ fn field(records: &[Vec<String>], kind: &str, name: &str, at: usize) -> Result<f
         .ok_or_else(|| anyhow!("the bench printed no {kind} of {name}"))
 }
 
-fn count_case(binary: &Path, case: &Case) -> Result<f64> {
+fn count_case(binary: &Path, case: &Case, way: &[&str]) -> Result<Counted> {
     let function = format!("dat_tests::bench::loops::{}", case.name);
-    count(&function, binary, &["--case", &case.name, "--ops", &(4 * case.ops).to_string()])
+    let ops = (4 * case.ops).to_string();
+    let mut args = vec!["--case", case.name.as_str(), "--ops", &ops];
+    args.extend(way);
+    let cache = ["--cache-sim=yes", "--D1=32768,8,64", "--I1=32768,8,64", "--LL=8388608,16,64"];
+    // Ir Dr Dw I1mr D1mr D1mw ...
+    match *events(&function, binary, &args, &cache)? {
+        [instructions, _, _, _, reads, writes, ..] => {
+            Ok(Counted { instructions, lines: reads + writes })
+        }
+        _ => bail!("callgrind simulated no cache"),
+    }
 }
 
 /// Counts the instructions per operation, of a function and everything that it calls.
 fn count(function: &str, binary: &Path, args: &[&str]) -> Result<f64> {
+    events(function, binary, args, &[])?.first().copied().context("callgrind counted nothing")
+}
+
+/// Counts callgrind's events per operation.
+fn events(function: &str, binary: &Path, args: &[&str], options: &[&str]) -> Result<Vec<f64>> {
     let mut command = valgrind::command()?;
     command
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--error-exitcode=1"])
+        .args(options)
         .arg(format!("--toggle-collect={function}"))
         .arg(binary)
         .args(args);
@@ -181,51 +239,74 @@ fn count(function: &str, binary: &Path, args: &[&str]) -> Result<f64> {
     if !out.status.success() {
         bail!("`{}` ended with {}:\n{said}", run::shown(&command), out.status);
     }
-    let collected =
-        said.lines().find_map(|line| line.split("Collected :").nth(1)?.trim().parse::<f64>().ok());
+    let collected = said
+        .lines()
+        .find_map(|line| line.split("Collected :").nth(1))
+        .map(|line| line.split_whitespace().filter_map(|word| word.parse::<f64>().ok()).collect())
+        .unwrap_or_else(Vec::new);
     let printed = String::from_utf8_lossy(&out.stdout).into_owned();
     let ran = printed
         .lines()
         .find_map(|line| line.strip_prefix("ran\t")?.split('\t').nth(1)?.parse::<f64>().ok());
-    match (collected, ran) {
-        (Some(collected), Some(ran)) if collected > 0.0 && ran > 0.0 => Ok(collected / ran),
+    match (collected.first(), ran) {
+        (Some(&first), Some(ran)) if first > 0.0 && ran > 0.0 => {
+            Ok(collected.iter().map(|events| events / ran).collect())
+        }
         _ => bail!("callgrind counted nothing of {function}: is it still there?"),
     }
 }
 
 fn table(rows: &[Row], udapl: &BTreeMap<&str, &str>, missed: &mut Vec<String>) -> String {
     let mut text = String::from(
-        "| case | instructions | goal | uDAPL | ns | x limit | MMIO stores | BlueFlame bytes | DMA reads | DMA writes | CQEs |\n\
-         |---|---|---|---|---|---|---|---|---|---|---|\n",
+        "| case | instructions | goal | ns | x limit | 8 B: instructions | goal | x limit | lines | uDAPL | MMIO stores | BlueFlame bytes | DMA reads | DMA writes | CQEs |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
     );
     for row in rows {
-        let name = &row.case.name;
-        let goal = row.case.goal;
-        let counted = row.instructions.map_or("not counted".to_owned(), |n| format!("{n:.0}"));
-        if let Some(n) = row.instructions
-            && goal != 0.0
-            && !row.case.aim
-            && n > goal + 0.5
+        let case = &row.case;
+        let [combined, words] = &row.ways;
+        let _ = write!(text, "| {} |", case.name);
+        for (cost, goal, way) in
+            [(combined, case.goal, ""), (words, case.words_goal, " by doorbells of 8 bytes")]
         {
-            missed.push(format!("{name}: {n:.0} instructions, goal {goal:.0}"));
+            let said = match cost.as_ref().map(|cost| cost.counted) {
+                Some(Some(Counted { instructions, .. })) => {
+                    if goal != 0.0 && !case.aim && instructions > goal + 0.5 {
+                        missed.push(format!(
+                            "{}{way}: {instructions:.0} instructions, goal {goal:.0}",
+                            case.name
+                        ));
+                    }
+                    format!("{instructions:.0}")
+                }
+                Some(None) => "not counted".to_owned(),
+                None => String::new(),
+            };
+            let goal = match goal {
+                0.0 => String::new(),
+                goal => format!("{goal:.0}{}", if case.aim { " (aim)" } else { "" }),
+            };
+            let _ = write!(text, " {said} | {goal} |");
+            if way.is_empty() {
+                let ns = cost.as_ref().map(|cost| format!("{:.1}", cost.nanoseconds));
+                let _ = write!(text, " {} |", ns.unwrap_or_default());
+            }
+            let ratio = cost.as_ref().and_then(|cost| cost.ratio);
+            if case.time_goal != 0.0
+                && let Some(ratio) = ratio
+                && ratio > case.time_goal
+            {
+                missed.push(format!(
+                    "{}{way}: {ratio:.2} times the limit, goal {:.2}",
+                    case.name, case.time_goal
+                ));
+            }
+            let ratio = ratio.map(|ratio| format!("{ratio:.2}")).unwrap_or_default();
+            let _ = write!(text, " {ratio} |");
         }
-        if row.case.time_goal != 0.0 && row.ratio > row.case.time_goal {
-            missed.push(format!(
-                "{name}: {:.2} times the limit, goal {:.2}",
-                row.ratio, row.case.time_goal
-            ));
-        }
-        let goal = if goal == 0.0 {
-            String::new()
-        } else {
-            format!("{goal:.0}{}", if row.case.aim { " (aim)" } else { "" })
-        };
-        let peer = udapl.get(row.case.peer.as_str()).copied().unwrap_or_default();
-        let _ = write!(
-            text,
-            "| {name} | {counted} | {goal} | {peer} | {:.1} | {:.2} |",
-            row.nanoseconds, row.ratio
-        );
+        let lines = combined.as_ref().and_then(|cost| cost.counted).map(|counted| counted.lines);
+        let lines = lines.map(|lines| format!("{lines:.1}")).unwrap_or_default();
+        let peer = udapl.get(case.peer.as_str()).copied().unwrap_or_default();
+        let _ = write!(text, " {lines} | {peer} |");
         match &row.economy {
             Some(economy) => {
                 for value in economy {

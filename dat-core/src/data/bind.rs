@@ -4,7 +4,7 @@
 use core::sync::atomic::Ordering;
 
 use crate::data::poster::{BIND, Poster, kick};
-use crate::data::shared::lmr::{GENERAL, LmrShared, NO_CONTEXT, Refusal, RmrShared, ZERO_BASED};
+use crate::data::shared::lmr::{GENERAL, NO_CONTEXT, Refusal, RmrShared, ZERO_BASED};
 use crate::data::shared::request::Request;
 use crate::data::shared::window::release;
 use crate::data::shared::{Near, Shared, lmr};
@@ -59,15 +59,15 @@ impl<P: Provider> Poster<P> {
     ) -> Result<u32, DatReturn> {
         if binding.range.len != 0
             && let Some(sequence) = self.admits(near.ep, flags)
-            && let Some((window, region, lkey)) = self.fast_bind(shared, near, binding)
+            && let Some((window, lkey)) = self.fast_bind(shared, near, binding)
         {
             let (tag, post_flags) = self.build_tag(&BIND, flags, false);
             let len = binding.rmr.0.index();
             let request = Request { cookie, len, tag };
             if self.publish(near.ep, near.requests, sequence, request) {
                 window.add_bind(near.ep.request.handle().raw());
-                let region = Some((region, lkey));
-                let key = self.bind(shared, window, binding, region, Scope::Domain, post_flags);
+                let lkey = Some(lkey);
+                let key = self.bind(shared, window, binding, lkey, Scope::Domain, post_flags);
                 self.recheck(shared, near.ep, Direction::Send);
                 return Ok(key);
             }
@@ -79,22 +79,21 @@ impl<P: Provider> Poster<P> {
         self.bind_slow(shared, near, rmr, range, how, cookie, flags)
     }
 
-    /// The RMR of a bind that opens a range, its LMR and the lkey of that; `None` sends the post
-    /// to the slow path.
+    /// The RMR of a bind that opens a range and the lkey of its LMR; `None` sends the post to the
+    /// slow path.
     #[inline(always)]
     fn fast_bind<'s>(
         &self,
         shared: &Shared<'s>,
-        near: &Near<'s>,
+        near: &Near<'_>,
         binding: Binding,
-    ) -> Option<(&'s RmrShared, &'s LmrShared, u32)> {
+    ) -> Option<(&'s RmrShared, u32)> {
         let window = binding.window(shared)?;
         if lmr::zone(window.pz.load(Ordering::Relaxed)) != self.limits.zone {
             return None;
         }
-        let region = lmr::find(near.lmrs, binding.range.context)?;
-        let lkey = region.lkey_for(&binding.range, self.limits.zone, binding.need())?;
-        Some((window, region, lkey))
+        let range = near.range(binding.range.context, self.limits.zone, binding.need())?;
+        Some((window, range.lkey_for(&binding.range)?))
     }
 
     /// Notes what the window is bound to from now on, and posts the bind; its new key.
@@ -104,17 +103,18 @@ impl<P: Provider> Poster<P> {
         shared: &Shared<'_>,
         window: &RmrShared,
         binding: Binding,
-        region: Option<(&LmrShared, u32)>,
+        lkey: Option<u32>,
         scope: Scope,
         flags: PostFlags,
     ) -> u32 {
         let (range, privileges) = (binding.range, binding.privileges);
-        let (mut lkey, mut context) =
-            region.map_or((0, NO_CONTEXT), |(_, lkey)| (lkey, range.context));
+        let addr = if lkey.is_some() { range.addr } else { 0 };
+        let (mut lkey, mut context) = lkey.map_or((0, NO_CONTEXT), |lkey| (lkey, range.context));
         // The window's hold on the LMR it was bound to passes to the LMR it is bound to now; most
         // often it is the same.
         if window.lmr_context.load(Ordering::Relaxed) != context {
-            if region.is_some_and(|(region, _)| !region.hold(context)) {
+            let region = lmr::find(shared.lmrs, context);
+            if region.is_some_and(|region| !region.hold(context)) {
                 // Freed since it was looked up: the device refuses a bind without a key beneath.
                 (lkey, context) = (0, NO_CONTEXT);
             }
@@ -133,7 +133,7 @@ impl<P: Provider> Poster<P> {
             old_rkey,
             new_rkey,
             lkey,
-            addr: if region.is_some() { range.addr } else { 0 },
+            addr,
             start: binding.va_type.start(range.addr),
             len: u64::from(range.len),
             access: (privileges & MemPriv::REMOTE).access(),
@@ -177,7 +177,7 @@ impl<P: Provider> Poster<P> {
         } else {
             Scope::Domain
         };
-        let region = if range.len == 0 {
+        let lkey = if range.len == 0 {
             None
         } else {
             let need = binding.need();
@@ -197,7 +197,7 @@ impl<P: Provider> Poster<P> {
             if region.is_everything() {
                 return Err(DatReturn::of(DatType::ReservedLmr));
             }
-            Some((region, lkey))
+            Some(lkey)
         };
         self.take_credit(ep)?;
         let post_flags = self.enqueue(near, &BIND, (cookie, rmr.0.index()), flags, false)?;
@@ -209,7 +209,7 @@ impl<P: Provider> Poster<P> {
         if scope != Scope::Domain {
             window.ep.store(own, Ordering::Relaxed);
         }
-        let key = self.bind(shared, window, binding, region, scope, post_flags);
+        let key = self.bind(shared, window, binding, lkey, scope, post_flags);
         self.recheck(shared, near.ep, Direction::Send);
         Ok(key)
     }

@@ -5,28 +5,30 @@ use core::sync::atomic::Ordering;
 
 use crate::data::reaper::Reaper;
 use crate::data::shared::Shared;
+use crate::data::shared::ep::EpShared;
 use crate::data::shared::evd::EvdShared;
 use crate::provider::{CompletionQueue, Provider};
 use crate::types::counters::EpCounter;
 use crate::types::event::{DtoEvent, DtoOperation, DtoStatus, Event};
 
 /// Receives that a burst takes before it hands out the first of them.
-const BURST: usize = 16;
+const BURST: usize = 32;
 
 impl<P: Provider> Reaper<P> {
     /// Gives up to `most` events to `take`, and returns how many. With `PLAIN` it ends behind an
     /// event that is no plain completion: what that brings besides is still there then.
     #[inline(always)]
-    pub(crate) fn dequeue_each<const PLAIN: bool>(
+    pub(crate) fn dequeue_each<'s, const PLAIN: bool>(
         &mut self,
-        shared: &Shared<'_>,
+        shared: &Shared<'s>,
         evd: &EvdShared,
+        last: &mut &'s EpShared,
         most: usize,
         mut take: impl FnMut(Event),
     ) -> usize {
         let mut count = 0;
         while count < most {
-            let Ok(event) = self.dequeue(shared, evd) else {
+            let Ok(event) = self.dequeue(shared, evd, last) else {
                 break;
             };
             take(event);
@@ -35,11 +37,11 @@ impl<P: Provider> Reaper<P> {
                 break;
             }
             if let Event::Dto(dto) = event {
-                let (index, left) = (dto.ep.0.index(), most - count);
+                let left = most - count;
                 let more = if dto.operation == DtoOperation::Receive {
-                    self.run_receives(shared, evd, index, left, &mut take)
+                    self.run_receives(shared, evd, last, left, &mut take)
                 } else {
-                    self.run(shared, evd, index, left, &mut take)
+                    self.run(shared, evd, last, left, &mut take)
                 };
                 count += more.unwrap_or_default();
             }
@@ -48,15 +50,16 @@ impl<P: Provider> Reaper<P> {
     }
 
     /// Stores events, as [`Reaper::dequeue_each`] with `PLAIN` gives them.
-    pub(crate) fn dequeue_into(
+    pub(crate) fn dequeue_into<'s>(
         &mut self,
-        shared: &Shared<'_>,
+        shared: &Shared<'s>,
         evd: &EvdShared,
+        last: &mut &'s EpShared,
         events: &mut [Event],
     ) -> usize {
         let most = events.len();
         let mut places = events.iter_mut();
-        self.dequeue_each::<true>(shared, evd, most, |event| {
+        self.dequeue_each::<true>(shared, evd, last, most, |event| {
             if let Some(place) = places.next() {
                 *place = event;
             }
@@ -67,12 +70,11 @@ impl<P: Provider> Reaper<P> {
     /// but completions is to be looked at. Who it is and where it stands is looked up once, and
     /// all slots are given back at once.
     #[inline(always)]
-    #[expect(clippy::cast_possible_truncation, reason = "no queue has as many slots")]
     fn run(
         &mut self,
         shared: &Shared<'_>,
         evd: &EvdShared,
-        index: u32,
+        ep: &EpShared,
         most: usize,
         take: &mut impl FnMut(Event),
     ) -> Option<usize> {
@@ -80,7 +82,7 @@ impl<P: Provider> Reaper<P> {
             return None;
         }
         let cq = self.cq.as_mut()?;
-        let line = &shared.ep(index)?.request;
+        let line = &ep.request;
         let name = line.index.load(Ordering::Relaxed);
         let mask = line.mask.load(Ordering::Relaxed);
         let first = line.first.load(Ordering::Relaxed) as usize;
@@ -89,18 +91,14 @@ impl<P: Provider> Reaper<P> {
         // As far as they stand in a row.
         let at = (begin & mask) as usize;
         let room = most.min(mask as usize + 1 - at);
-        let mut slots = shared.requests.get(first + at..first + at + room)?.iter();
-        cq.poll_sent(|index, token| {
-            let Some(slot) = slots.as_slice().first() else {
-                return false;
-            };
+        let slots = shared.requests.get(first + at..first + at + room)?;
+        let count = cq.poll_sent(name, slots, |slot, token| {
             let tag = slot.tag();
-            if index != name || !tag.is_plainly(token) {
+            if !tag.is_plainly(token) {
                 return false;
             }
             let (cookie, len) = (slot.cookie(), slot.len());
             slot.wipe();
-            let _ = slots.next();
             take(Event::Dto(DtoEvent {
                 ep: handle,
                 cookie,
@@ -110,10 +108,9 @@ impl<P: Provider> Reaper<P> {
             }));
             true
         });
-        let count = room - slots.len();
         // ORDER: the slots have been read, and wiped, before they are given back.
-        line.consumed.store(begin.wrapping_add(count as u32), Ordering::Release);
-        Some(count)
+        line.consumed.store(begin.wrapping_add(count), Ordering::Release);
+        Some(count as usize)
     }
 
     /// The same for receives. A consumer posts a receive anew as soon as it has its event, so all
@@ -124,7 +121,7 @@ impl<P: Provider> Reaper<P> {
         &mut self,
         shared: &Shared<'_>,
         evd: &EvdShared,
-        index: u32,
+        ep: &EpShared,
         most: usize,
         take: &mut impl FnMut(Event),
     ) -> Option<usize> {
@@ -132,7 +129,6 @@ impl<P: Provider> Reaper<P> {
             return None;
         }
         let cq = self.cq.as_mut()?;
-        let ep = shared.ep(index)?;
         let line = &ep.receive;
         let name = line.index.load(Ordering::Relaxed);
         let mask = line.mask.load(Ordering::Relaxed);

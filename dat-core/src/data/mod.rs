@@ -7,6 +7,7 @@ pub(crate) mod chain;
 pub(crate) mod count;
 pub(crate) mod finish;
 pub(crate) mod key_edit;
+pub(crate) mod list;
 pub(crate) mod poster;
 pub(crate) mod reaper;
 pub(crate) mod recv;
@@ -23,6 +24,7 @@ use crate::data::poster::Poster;
 use crate::data::reaper::Reaper;
 use crate::data::shared::Shared;
 use crate::data::shared::ep::{EpShared, NO_INDEX};
+use crate::data::shared::lmr::LmrShared;
 use crate::data::srq_poster::SrqEnd;
 use crate::provider::Provider;
 use crate::types::handle::Srq;
@@ -33,6 +35,10 @@ pub(crate) struct DataPath<'s, P: Provider> {
     pub(crate) posters: &'s mut [Option<Poster<P>>],
     pub(crate) srq_posters: &'s mut [Option<SrqEnd<P>>],
     pub(crate) reapers: &'s mut [Option<Reaper<P>>],
+    /// The Endpoint of the newest plain completion dequeued by handle.
+    pub(crate) last_ep: &'s EpShared,
+    /// The LMR of the newest request posted by handle.
+    pub(crate) last_lmr: &'s LmrShared,
 }
 
 impl<P: Provider> fmt::Debug for DataPath<'_, P> {

@@ -16,7 +16,7 @@ use core::sync::atomic::Ordering;
 
 use crate::data::shared::ep::{EpShared, EpTally, queue_id};
 use crate::data::shared::request::{Op, Request, RequestSlot, Run, Tag};
-use crate::data::shared::{Near, Shared, lmr};
+use crate::data::shared::{Near, Shared};
 use crate::provider::{Atomic, PostFlags, Provider, Segment, SendQueue, WorkRequest};
 use crate::types::atomic::published;
 use crate::types::completion::Direction;
@@ -284,7 +284,6 @@ pub(crate) struct Poster<P: Provider> {
     pub(super) silent: Run,
     /// At this count the queue may be full: what was consumed when last looked at, plus the depth.
     pub(super) request_limit: u32,
-    pub(super) receives: u32,
     pub(super) recv_limit: u32,
     /// Bytes of the longest receive posted so far.
     pub(super) longest: u32,
@@ -293,10 +292,7 @@ pub(crate) struct Poster<P: Provider> {
 
 impl<P: Provider> fmt::Debug for Poster<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Poster")
-            .field("ep", &self.ep)
-            .field("receives", &self.receives)
-            .finish_non_exhaustive()
+        f.debug_struct("Poster").field("ep", &self.ep).finish_non_exhaustive()
     }
 }
 
@@ -307,7 +303,6 @@ impl<P: Provider> Poster<P> {
             rq,
             ep,
             request_limit: 0,
-            receives: 0,
             recv_limit: 0,
             longest: 0,
             silent: Run::NONE,
@@ -323,17 +318,10 @@ impl<P: Provider> Poster<P> {
 
     /// Starts over, with the queue pair.
     pub(crate) fn rewind(&mut self) {
-        self.receives = 0;
         self.longest = 0;
         self.silent = Run::NONE;
         self.request_limit = u32::from(self.limits.requests);
         self.recv_limit = u32::from(self.limits.receives);
-    }
-
-    /// Takes over receives that have been posted to the queue already.
-    pub(crate) fn adopt(&mut self, ep: &EpShared, receives: u32) {
-        self.receives = receives;
-        ep.poster.receives.store(receives, Ordering::Release);
     }
 
     /// Posts a request, on the fast path if it can. `work` makes it: each cold path gets a request
@@ -427,8 +415,8 @@ impl<P: Provider> Poster<P> {
         if triplet.len.wrapping_sub(1) >= most {
             return None;
         }
-        let lmr = lmr::find(near.lmrs, triplet.context)?;
-        let lkey = lmr.lkey_for(&triplet, self.limits.zone, rule.need)?;
+        let range = near.range(triplet.context, self.limits.zone, rule.need)?;
+        let lkey = range.lkey_for(&triplet)?;
         Some(Segment { addr: triplet.addr, len: triplet.len, lkey })
     }
 

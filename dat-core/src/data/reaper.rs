@@ -12,7 +12,7 @@ use crate::data::finish::{bind_done, complete_suppressed, finish};
 use crate::data::poster::kick;
 use crate::data::shared::Shared;
 use crate::data::shared::connection::ConnectionEvent;
-use crate::data::shared::ep::{EpShared, KIND, NO_INDEX, Span, Trouble, queue_of};
+use crate::data::shared::ep::{EpShared, KIND, NO_INDEX, QueueLine, Span, Trouble, queue_of};
 use crate::data::shared::evd::EvdShared;
 use crate::data::shared::request::{RequestSlot, Tag};
 use crate::data::shared::stack::END;
@@ -90,12 +90,14 @@ impl<P: Provider> Reaper<P> {
         }
     }
 
-    /// The next event.
+    /// The next event. `last` is the Endpoint of the plain completion before it: mostly it is that
+    /// of the next as well, which then need not be looked up.
     #[inline(always)]
-    pub(crate) fn dequeue(
+    pub(crate) fn dequeue<'s>(
         &mut self,
-        shared: &Shared<'_>,
+        shared: &Shared<'s>,
         evd: &EvdShared,
+        last: &mut &'s EpShared,
     ) -> Result<Event, DatReturn> {
         let version = evd.version();
         if version != self.plain_at {
@@ -107,14 +109,15 @@ impl<P: Provider> Reaper<P> {
         };
         match cq.poll_plain() {
             Polled::Sent(index, token) => {
-                if let Some(oldest) = Oldest::find(shared, index) {
+                if let Some(oldest) = Oldest::find(shared, last, index) {
                     if oldest.tag.is_plainly(token) {
                         return Ok(Event::Dto(oldest.dto()));
                     }
                     if oldest.tag.is_plain_bind(token) {
                         let slot = oldest.slot.len();
                         let cookie = oldest.take();
-                        if let Some(rmr) = bind_done(shared, oldest.index, oldest.ep, slot) {
+                        let index = index & shared.ep_mask;
+                        if let Some(rmr) = bind_done(shared, index, oldest.ep, slot) {
                             return Ok(Event::RmrBind { rmr, cookie, status: DtoStatus::Success });
                         }
                         return copied(|found| {
@@ -124,7 +127,7 @@ impl<P: Provider> Reaper<P> {
                 }
             }
             Polled::Received(index, token, len) => {
-                if let Some(event) = receive_done(shared, index, token, len) {
+                if let Some(event) = receive_done(shared, last, index, token, len) {
                     return Ok(Event::Dto(event));
                 }
             }
@@ -602,8 +605,6 @@ fn copied(fill: impl FnOnce(&mut Result<Event, DatReturn>)) -> Result<Event, Dat
 /// The oldest outstanding request of an Endpoint. Finding it changes nothing.
 struct Oldest<'s> {
     ep: &'s EpShared,
-    /// Slot of the Endpoint.
-    index: u32,
     consumed: u32,
     span: Span,
     slot: &'s RequestSlot,
@@ -613,17 +614,16 @@ struct Oldest<'s> {
 impl<'s> Oldest<'s> {
     /// What is in the slot where that of the queue pair `name` would be.
     #[inline(always)]
-    fn find(shared: &Shared<'s>, name: u32) -> Option<Self> {
-        let index = name & shared.ep_mask;
-        let ep = shared.ep(index)?;
-        let line = &ep.request;
-        if line.index.load(Ordering::Relaxed) != name {
-            return None;
+    fn find(shared: &Shared<'s>, last: &mut &'s EpShared, name: u32) -> Option<Self> {
+        if last.request.index.load(Ordering::Relaxed) != name {
+            *last = named(shared, name, |ep| &ep.request)?;
         }
+        let ep = *last;
+        let line = &ep.request;
         let consumed = line.consumed.load(Ordering::Relaxed);
         let span = line.span();
         let slot = shared.requests.get(span.place(consumed))?;
-        Some(Self { ep, index, consumed, span, slot, tag: slot.tag() })
+        Some(Self { ep, consumed, span, slot, tag: slot.tag() })
     }
 
     /// Gives its slot back; its cookie.
@@ -652,7 +652,7 @@ impl<'s> Oldest<'s> {
 /// The event of a success that ends a row of suppressed DTOs of one block each, which need not be
 /// looked at: what ends their row knows how many they are. Otherwise nothing has been changed.
 fn run_done(shared: &Shared<'_>, name: u32, token: u16) -> Option<DtoEvent> {
-    let mut last = Oldest::find(shared, name)?;
+    let mut last = Oldest::find(shared, &mut { shared.no_ep }, name)?;
     let ahead = last.tag.distance(token);
     last.consumed = last.consumed.wrapping_add(ahead.into());
     last.slot = shared.requests.get(last.span.place(last.consumed))?;
@@ -661,14 +661,30 @@ fn run_done(shared: &Shared<'_>, name: u32, token: u16) -> Option<DtoEvent> {
     last.tag.ends_run(token, ahead).then(|| last.dto())
 }
 
+/// The Endpoint whose queue pair completes by that name, on that one of its queues.
+#[inline(always)]
+fn named<'s>(
+    shared: &Shared<'s>,
+    name: u32,
+    line: impl Fn(&EpShared) -> &QueueLine,
+) -> Option<&'s EpShared> {
+    let ep = shared.ep(name & shared.ep_mask)?;
+    (line(ep).index.load(Ordering::Relaxed) == name).then_some(ep)
+}
+
 /// The event of a receive that succeeded. Otherwise nothing has been changed.
 #[inline(always)]
-fn receive_done(shared: &Shared<'_>, name: u32, token: u16, len: u32) -> Option<DtoEvent> {
-    let index = name & shared.ep_mask;
-    let ep = shared.ep(index)?;
-    if ep.receive.index.load(Ordering::Relaxed) != name {
-        return None;
+fn receive_done<'s>(
+    shared: &Shared<'s>,
+    last: &mut &'s EpShared,
+    name: u32,
+    token: u16,
+    len: u32,
+) -> Option<DtoEvent> {
+    if last.receive.index.load(Ordering::Relaxed) != name {
+        *last = named(shared, name, |ep| &ep.receive)?;
     }
+    let ep = *last;
     let cookie = take_receive(shared, ep, token, len)?;
     ep.tally.count(EpCounter::Recv, len);
     Some(DtoEvent {
@@ -872,6 +888,8 @@ pub struct EvdReaper<'s, P: Provider> {
     pub(crate) reaper: Reaper<P>,
     pub(crate) shared: Shared<'s>,
     pub(crate) shared_evd: &'s EvdShared,
+    /// The Endpoint of the newest plain completion.
+    pub(crate) last: &'s EpShared,
 }
 
 impl<P: Provider> fmt::Debug for EvdReaper<'_, P> {

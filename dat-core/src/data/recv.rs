@@ -26,7 +26,7 @@ impl<P: Provider> Poster<P> {
     ) -> Result<(), DatReturn> {
         // Held here, or it would be looked up again behind every store.
         let ep = near.ep;
-        let sequence = self.receives;
+        let sequence = ep.poster.receives.load(Ordering::Relaxed);
         if let Some(segment) = self.fast_recv(near, ep, sequence, segments, flags) {
             self.publish_recv(ep, near.receives, sequence, (cookie, segment.len));
             self.rq.recv(&[segment]);
@@ -72,6 +72,7 @@ impl<P: Provider> Poster<P> {
         let state = self.admit(ep, EpOp::PostRecv, &RECV, flags)?;
         let mut list = Segments::new();
         let (len, _) = self.validate(shared, &RECV, segments, &mut list)?;
+        let sequence = ep.poster.receives.load(Ordering::Relaxed);
         let before = self.recv_limit;
         if !self.refill_recv(ep) {
             return Err(FULL);
@@ -81,9 +82,9 @@ impl<P: Provider> Poster<P> {
             shared.forget_silent(ep, before, self.recv_limit.wrapping_sub(before));
         }
         if flags.contains(CompletionFlags::UNSIGNALLED) {
-            shared.silence_receive(ep, self.receives);
+            shared.silence_receive(ep, sequence);
         }
-        self.publish_recv(ep, near.receives, self.receives, (cookie, len));
+        self.publish_recv(ep, near.receives, sequence, (cookie, len));
         if state.is_disconnected() {
             kick(shared, u32::from(self.ep), ep, Direction::Recv);
         } else {
@@ -98,7 +99,7 @@ impl<P: Provider> Poster<P> {
     fn refill_recv(&mut self, ep: &EpShared) -> bool {
         let consumed = ep.receive.consumed.load(Ordering::Acquire);
         self.recv_limit = consumed.wrapping_add(u32::from(self.limits.receives));
-        self.receives != self.recv_limit
+        ep.poster.receives.load(Ordering::Relaxed) != self.recv_limit
     }
 
     /// The same on the fast path, which knows nothing of marks: slots that may carry one come back
@@ -134,9 +135,8 @@ impl<P: Provider> Poster<P> {
             slot.store(cookie, Ordering::Relaxed);
         }
         self.outlast(ep, len);
-        self.receives = sequence.wrapping_add(1);
         // ORDER: cookie and length precede the count that makes the receive outstanding.
-        ep.poster.receives.store(self.receives, Ordering::Release);
+        ep.poster.receives.store(sequence.wrapping_add(1), Ordering::Release);
     }
 }
 

@@ -3,9 +3,9 @@
 use core::borrow::Borrow;
 use core::sync::atomic::Ordering;
 
+use crate::data::list::{Message, Refused};
 use crate::data::poster::{EpPoster, Poster, RECV};
-use crate::data::shared::{Near, Shared, lmr};
-use crate::data::write_list::Refused;
+use crate::data::shared::{Near, Shared};
 use crate::provider::{Provider, RecvQueue, Segment};
 use crate::types::completion::Direction;
 use crate::types::counters::EpCounter;
@@ -13,23 +13,13 @@ use crate::types::ep_state::RECV_OPEN;
 use crate::types::flags::CompletionFlags;
 use crate::types::triplet::LmrTriplet;
 
-/// One receive of a list.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(C)]
-pub struct Receive {
-    /// What its event carries.
-    pub cookie: u64,
-    /// Where the message goes.
-    pub local: LmrTriplet,
-}
-
 impl<P: Provider> Poster<P> {
     #[inline(always)]
     pub(crate) fn post_recvs(
         &mut self,
         shared: &Shared<'_>,
         near: &Near<'_>,
-        list: &[impl Borrow<Receive>],
+        list: &[impl Borrow<Message>],
         flags: CompletionFlags,
     ) -> Result<(), Refused> {
         let mut posted = 0;
@@ -51,11 +41,11 @@ impl<P: Provider> Poster<P> {
     fn fast_recvs(
         &mut self,
         near: &Near<'_>,
-        list: &[impl Borrow<Receive>],
+        list: &[impl Borrow<Message>],
         flags: CompletionFlags,
     ) -> Option<usize> {
         let context = list.first()?.borrow().local.context;
-        let first = self.receives;
+        let first = near.ep.poster.receives.load(Ordering::Relaxed);
         let mut room = self.recv_limit.wrapping_sub(first) as usize;
         if room < list.len() && self.refill_unmarked(near.ep) {
             room = self.recv_limit.wrapping_sub(first) as usize;
@@ -63,15 +53,14 @@ impl<P: Provider> Poster<P> {
         if near.ep.poster.state.load(Ordering::Acquire) & RECV_OPEN == 0 || !flags.is_empty() {
             return None;
         }
-        let lmr = lmr::find(near.lmrs, context)?;
-        let range = lmr.range(context, self.limits.zone, RECV.need)?;
+        let range = near.range(context, self.limits.zone, RECV.need)?;
         let mask = u32::from(self.limits.recv_mask);
         let at = (first & mask) as usize;
         let slots = near.receives.get(at..(at + room).min(mask as usize + 1))?;
         let most = (RECV.longest)(&self.limits);
         let (mut count, mut bytes, mut longest) = (0_u32, 0, self.longest);
         for (slot, receive) in slots.iter().zip(list) {
-            let Receive { cookie, local } = *receive.borrow();
+            let Message { cookie, local } = *receive.borrow();
             if local.len.wrapping_sub(1) >= most
                 || local.context != context
                 || range.lkey_for(&local).is_none()
@@ -85,14 +74,13 @@ impl<P: Provider> Poster<P> {
         }
         let run = list.get(..count as usize).filter(|run| !run.is_empty())?;
         self.outlast(near.ep, longest);
-        self.receives = first.wrapping_add(count);
         // ORDER: cookies and length precede the count that makes the receives outstanding.
-        near.ep.poster.receives.store(self.receives, Ordering::Release);
+        near.ep.poster.receives.store(first.wrapping_add(count), Ordering::Release);
         let tally = &near.ep.tally;
         tally.add(EpCounter::PostRecv as usize, count.into());
         tally.add(EpCounter::PostRecv as usize + 1, bytes);
         self.rq.recv_each(run.iter().map(|receive| {
-            let receive: &Receive = receive.borrow();
+            let receive: &Message = receive.borrow();
             let LmrTriplet { addr, len, .. } = receive.local;
             Segment { addr, len, lkey: range.lkey }
         }));
@@ -106,7 +94,7 @@ impl<P: Provider> Poster<P> {
         &mut self,
         shared: &Shared<'_>,
         near: &Near<'_>,
-        list: &[impl Borrow<Receive>],
+        list: &[impl Borrow<Message>],
         next: usize,
         flags: CompletionFlags,
     ) -> Result<(), Refused> {
@@ -127,7 +115,7 @@ impl<P: Provider> EpPoster<'_, P> {
     #[inline(always)]
     pub fn post_recvs(
         &mut self,
-        list: &[impl Borrow<Receive>],
+        list: &[impl Borrow<Message>],
         flags: CompletionFlags,
     ) -> Result<(), Refused> {
         self.poster.post_recvs(&self.shared, &self.near, list, flags)

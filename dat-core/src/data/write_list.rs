@@ -1,67 +1,205 @@
-//! Extension: a list of RDMA writes under one doorbell.
+//! Extension: lists of RDMA writes under one doorbell.
 
 use core::borrow::Borrow;
+use core::marker::PhantomData;
 use core::sync::atomic::Ordering;
 
+use crate::data::list::{Rdma, Refused};
 use crate::data::poster::{EpPoster, Poster, WRITE};
+use crate::data::shared::lmr::Range;
 use crate::data::shared::request::{Request, Run};
-use crate::data::shared::{Near, Shared, lmr};
+use crate::data::shared::{Near, Shared};
+use crate::data::validate::{LENGTH, PARAMETER};
 use crate::provider::{Provider, Segment, SendQueue, WorkRequest};
 use crate::types::completion::Direction;
 use crate::types::counters::EpCounter;
-use crate::types::dat_return::DatReturn;
+use crate::types::dat_return::{DatReturn, DatSubtype};
 use crate::types::flags::CompletionFlags;
 use crate::types::triplet::{LmrTriplet, RmrTriplet};
 
-/// One RDMA write of a list.
+/// Where the writes of a list come from and go to, checked once for all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(C)]
-pub struct RdmaWrite {
-    /// What its event carries.
-    pub cookie: u64,
-    /// The bytes to write.
+pub struct Stretch {
+    /// What they may write.
     pub local: LmrTriplet,
-    /// Where to.
+    /// Where they may write to.
     pub remote: RmrTriplet,
+    /// The bytes of each.
+    pub len: u32,
 }
 
-/// A list was posted only in part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refused {
-    /// How many of the list were posted: all those before the one that was refused.
-    pub posted: usize,
-    /// Why that one was refused.
-    pub ret: DatReturn,
+/// One write of a list within a [`Stretch`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Piece {
+    /// What its event carries.
+    pub cookie: u64,
+    /// Its first byte, from the beginning of the local end.
+    pub from: u32,
+    /// Where that goes, from the beginning of the far end.
+    pub to: u32,
 }
+
+/// What the elements of a list of writes say, and what is the same for all of them.
+pub(crate) trait Writes: Copy {
+    type Element;
+    /// The context of the LMR that those at the front are of.
+    fn context(&self, list: &[Self::Element]) -> Option<u32>;
+    /// Whether what is the same for all of them is right, for writes of so many bytes at most.
+    fn opens(&self, range: &Range, longest: u32) -> bool;
+    /// The cookie and the bytes of one that is right.
+    fn admits(&self, range: &Range, longest: u32, one: &Self::Element) -> Option<(u64, u32)>;
+    /// The bytes of each, if they are of one length.
+    fn len(&self) -> Option<u32>;
+    /// What the device is asked to do.
+    fn work(&self, lkey: u32, one: &Self::Element) -> (Segment, RmrTriplet);
+    /// One as a write by itself, or why it is none.
+    fn single(&self, one: &Self::Element) -> Result<Rdma, DatReturn>;
+}
+
+/// Each says all.
+#[derive(Debug)]
+pub(crate) struct General<B>(PhantomData<fn(B)>);
+
+impl<B> General<B> {
+    pub(crate) const LIST: Self = Self(PhantomData);
+}
+
+impl<B> Clone for General<B> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<B> Copy for General<B> {}
+
+impl<B: Borrow<Rdma>> Writes for General<B> {
+    type Element = B;
+
+    #[inline(always)]
+    fn context(&self, list: &[B]) -> Option<u32> {
+        Some(list.first()?.borrow().local.context)
+    }
+
+    #[inline(always)]
+    fn opens(&self, _: &Range, _: u32) -> bool {
+        true
+    }
+
+    #[inline(always)]
+    fn admits(&self, range: &Range, longest: u32, one: &B) -> Option<(u64, u32)> {
+        let Rdma { cookie, local, remote } = *one.borrow();
+        let fits = local.len.wrapping_sub(1) < longest
+            && remote.len >= local.len
+            && local.context == range.context
+            && range.lkey_for(&local).is_some();
+        fits.then_some((cookie, local.len))
+    }
+
+    #[inline(always)]
+    fn len(&self) -> Option<u32> {
+        None
+    }
+
+    #[inline(always)]
+    fn work(&self, lkey: u32, one: &B) -> (Segment, RmrTriplet) {
+        let &Rdma { local: LmrTriplet { addr, len, .. }, remote, .. } = one.borrow();
+        (Segment { addr, len, lkey }, remote)
+    }
+
+    fn single(&self, one: &B) -> Result<Rdma, DatReturn> {
+        Ok(*one.borrow())
+    }
+}
+
+impl Stretch {
+    /// The greatest offsets that a piece may have. None if either end is shorter than one.
+    #[inline(always)]
+    fn most(&self) -> Option<(u32, u32)> {
+        let &Self { local, remote, len } = self;
+        Some((local.len.checked_sub(len)?, remote.len.checked_sub(len)?))
+    }
+}
+
+impl Writes for Stretch {
+    type Element = Piece;
+
+    #[inline(always)]
+    fn context(&self, _: &[Piece]) -> Option<u32> {
+        Some(self.local.context)
+    }
+
+    #[inline(always)]
+    fn opens(&self, range: &Range, longest: u32) -> bool {
+        // An end that is longer than a piece has a byte or more.
+        self.len.wrapping_sub(1) < longest
+            && self.most().is_some()
+            && range.lkey_for(&self.local).is_some()
+    }
+
+    #[inline(always)]
+    fn admits(&self, _: &Range, _: u32, one: &Piece) -> Option<(u64, u32)> {
+        let (from, to) = self.most()?;
+        (one.from <= from && one.to <= to).then_some((one.cookie, self.len))
+    }
+
+    #[inline(always)]
+    fn len(&self) -> Option<u32> {
+        Some(self.len)
+    }
+
+    #[inline(always)]
+    fn work(&self, lkey: u32, one: &Piece) -> (Segment, RmrTriplet) {
+        let &Self { local, remote, len } = self;
+        let addr = local.addr.wrapping_add(one.from.into());
+        let to = remote.addr.wrapping_add(one.to.into());
+        (Segment { addr, len, lkey }, RmrTriplet { addr: to, len, ..remote })
+    }
+
+    fn single(&self, one: &Piece) -> Result<Rdma, DatReturn> {
+        match self.most() {
+            Some((from, to)) if one.from <= from && one.to <= to => {
+                let (Segment { addr, len, .. }, remote) = self.work(0, one);
+                let local = LmrTriplet { addr, len, ..self.local };
+                Ok(Rdma { cookie: one.cookie, local, remote })
+            }
+            Some((from, _)) if one.from > from => Err(OUTSIDE),
+            None if self.local.len < self.len => Err(OUTSIDE),
+            Some(_) | None => Err(LENGTH),
+        }
+    }
+}
+
+/// A piece does not lie in the local end.
+const OUTSIDE: DatReturn = DatReturn::new(PARAMETER, DatSubtype::InvalidArg3);
 
 impl<P: Provider> Poster<P> {
     #[inline(always)]
-    pub(crate) fn post_rdma_writes(
+    pub(crate) fn post_rdma_writes<W: Writes>(
         &mut self,
         shared: &Shared<'_>,
         near: &Near<'_>,
-        list: &[impl Borrow<RdmaWrite>],
+        writes: W,
+        list: &[W::Element],
         flags: CompletionFlags,
     ) -> Result<(), Refused> {
-        let posted = self.fast_writes(near, list, flags);
-        let result = if posted == list.len() {
-            Ok(())
-        } else {
-            self.writes_slow(shared, near, list, posted, flags)
-        };
-        if !flags.contains(CompletionFlags::DEFER) {
-            self.ring(near);
+        let posted = self.fast_writes(near, writes, list, flags);
+        if posted == list.len() {
+            if !flags.contains(CompletionFlags::DEFER) {
+                self.ring(near);
+            }
+            self.recheck(shared, near.ep, Direction::Send);
+            return Ok(());
         }
-        self.recheck(shared, near.ep, Direction::Send);
-        result
+        self.writes_slow(shared, near, writes, list, posted, flags)
     }
 
     /// Posts as much of the list as the fast path takes, run by run, and returns how many.
     #[inline(always)]
-    fn fast_writes(
+    fn fast_writes<W: Writes>(
         &mut self,
         near: &Near<'_>,
-        list: &[impl Borrow<RdmaWrite>],
+        writes: W,
+        list: &[W::Element],
         flags: CompletionFlags,
     ) -> usize {
         let posted = near.ep.poster.requests.load(Ordering::Relaxed);
@@ -70,7 +208,7 @@ impl<P: Provider> Poster<P> {
         }
         let mut left = list;
         loop {
-            let count = self.fast_run(near, left, flags);
+            let count = self.fast_run(near, writes, left, flags);
             let Some(rest) = count.and_then(|count| left.get(count..)) else {
                 break;
             };
@@ -83,16 +221,20 @@ impl<P: Provider> Poster<P> {
     /// take the fast path. State and flags are checked once for all; first all are published, then
     /// all built, because each of the two loops fits into registers.
     #[inline(always)]
-    fn fast_run(
+    fn fast_run<W: Writes>(
         &mut self,
         near: &Near<'_>,
-        list: &[impl Borrow<RdmaWrite>],
+        writes: W,
+        list: &[W::Element],
         flags: CompletionFlags,
     ) -> Option<usize> {
-        let context = list.first()?.borrow().local.context;
+        let context = writes.context(list)?;
         let first = self.admits(near.ep, flags)?;
-        let lmr = lmr::find(near.lmrs, context)?;
-        let range = lmr.range(context, self.limits.zone, WRITE.need)?;
+        let range = near.range(context, self.limits.zone, WRITE.need)?;
+        let most = (WRITE.longest)(&self.limits);
+        if !writes.opens(&range, most) {
+            return None;
+        }
         let mask = u32::from(self.limits.request_mask);
         let at = (first & mask) as usize;
         let mut room = self.request_limit.wrapping_sub(first) as usize;
@@ -103,22 +245,15 @@ impl<P: Provider> Poster<P> {
             room = room.min(if suppress { self.limits.silent.beyond(run) } else { 1 });
         }
         let slots = near.requests.get(at..(at + room).min(mask as usize + 1)).unwrap_or_default();
-        let most = (WRITE.longest)(&self.limits);
         let (mut tag, post_flags) = self.build_tag(&WRITE, flags, suppress);
         let (mut count, mut bytes) = (0, 0);
-        for (slot, write) in slots.iter().zip(list) {
-            let RdmaWrite { cookie, local, remote } = *write.borrow();
-            if local.len.wrapping_sub(1) >= most
-                || remote.len < local.len
-                || local.context != context
-                || range.lkey_for(&local).is_none()
-            {
+        for (slot, one) in slots.iter().zip(list) {
+            let Some((cookie, len)) = writes.admits(&range, most, one) else {
                 break;
-            }
-            let len = local.len;
+            };
             slot.fill(Request { cookie, len, tag }, Ordering::Relaxed);
             tag = tag.next();
-            bytes += u64::from(local.len);
+            bytes += u64::from(len);
             count += 1;
         }
         if count == 0 {
@@ -138,35 +273,33 @@ impl<P: Provider> Poster<P> {
         near.ep.poster.requests.store(first.wrapping_add(count), Ordering::Release);
         let tally = &near.ep.tally;
         tally.add(EpCounter::PostWrite as usize, count.into());
-        tally.add(EpCounter::PostWriteData as usize, bytes);
-        let writes = list.get(..count as usize)?.iter().map(|write| {
-            let write: &RdmaWrite = write.borrow();
-            let segment =
-                Segment { addr: write.local.addr, len: write.local.len, lkey: range.lkey };
-            (segment, write.remote)
-        });
-        self.sq.post_writes(writes, post_flags);
-        Some(count as usize)
+        let each = writes.len().map(|len| u64::from(len) * u64::from(count));
+        tally.add(EpCounter::PostWriteData as usize, each.unwrap_or(bytes));
+        let run = list.get(..count as usize)?;
+        let work = run.iter().map(|one| writes.work(range.lkey, one));
+        self.sq.post_writes(work, writes.len(), post_flags);
+        Some(run.len())
     }
 
     /// Posts the list from `next` on, one by one.
     #[cold]
     #[inline(never)]
-    fn writes_slow(
+    fn writes_slow<W: Writes>(
         &mut self,
         shared: &Shared<'_>,
         near: &Near<'_>,
-        list: &[impl Borrow<RdmaWrite>],
+        writes: W,
+        list: &[W::Element],
         next: usize,
         flags: CompletionFlags,
     ) -> Result<(), Refused> {
-        let flags = flags.union(CompletionFlags::DEFER);
-        for (posted, write) in list.iter().map(Borrow::borrow).enumerate().skip(next) {
-            let (local, work) = (&[write.local], || WorkRequest::Write(&write.remote));
-            self.post(shared, near, work, local, write.cookie, flags)
-                .map_err(|ret| Refused { posted, ret })?;
-        }
-        Ok(())
+        let left = list.iter().skip(next).map(|one| writes.single(one));
+        self.post_each(shared, near, left, flags, |poster, one, flags| {
+            let Rdma { cookie, local, remote } = one?;
+            let work = || WorkRequest::Write(&remote);
+            poster.post(shared, near, work, &[local], cookie, flags)
+        })
+        .map_err(|refused| Refused { posted: next + refused.posted, ..refused })
     }
 }
 
@@ -178,11 +311,24 @@ impl<P: Provider> EpPoster<'_, P> {
     /// carry more than the write: whatever lends one. With
     /// [`CompletionFlags::DEFER`] the doorbell is left to a later post.
     #[inline(always)]
-    pub fn post_rdma_writes(
+    pub fn post_rdma_writes<B: Borrow<Rdma>>(
         &mut self,
-        list: &[impl Borrow<RdmaWrite>],
+        list: &[B],
         flags: CompletionFlags,
     ) -> Result<(), Refused> {
-        self.poster.post_rdma_writes(&self.shared, &self.near, list, flags)
+        self.poster.post_rdma_writes(&self.shared, &self.near, General::LIST, list, flags)
+    }
+
+    /// As [`EpPoster::post_rdma_writes`], of writes of one length between two ends that are looked
+    /// at once: the least that a write costs. What of a piece lies outside of the local end is
+    /// `INVALID_PARAMETER`, outside of the far end `LENGTH_ERROR`.
+    #[inline(always)]
+    pub fn post_rdma_pieces(
+        &mut self,
+        stretch: &Stretch,
+        list: &[Piece],
+        flags: CompletionFlags,
+    ) -> Result<(), Refused> {
+        self.poster.post_rdma_writes(&self.shared, &self.near, *stretch, list, flags)
     }
 }

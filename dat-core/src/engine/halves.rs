@@ -2,6 +2,7 @@
 
 use crate::data::poster::Poster;
 use crate::data::reaper::Reaper;
+use crate::data::shared::ep::EpShared;
 use crate::data::shared::evd::{DEAD, EvdShared};
 use crate::data::shared::{Near, Shared};
 use crate::engine::Ia;
@@ -10,6 +11,9 @@ use crate::objects::table::Kind;
 use crate::provider::Provider;
 use crate::types::dat_return::{DatReturn, DatSubtype, DatType};
 use crate::types::handle::{Ep, Evd};
+
+/// What a dequeue by handle works with.
+type Reaping<'a, 's, P> = (&'a mut Reaper<P>, &'a Shared<'s>, &'s EvdShared, &'a mut &'s EpShared);
 
 impl<'s, P: Provider> Ia<'s, P> {
     /// The posting half of an Endpoint, where it is here, with what it looks at. A poster that is
@@ -38,15 +42,12 @@ impl<'s, P: Provider> Ia<'s, P> {
     /// The reaping half of `evd`, if it is here and the consumer may use it, with what it looks at.
     /// A reaper remembers whose it is: so one compare tells whether the handle is stale.
     #[inline]
-    pub(crate) fn reaping(
-        &mut self,
-        evd: Evd,
-    ) -> Result<(&mut Reaper<P>, &Shared<'s>, &'s EvdShared), DatReturn> {
+    pub(crate) fn reaping(&mut self, evd: Evd) -> Result<Reaping<'_, 's, P>, DatReturn> {
         let index = evd.0.index();
         let reaper = self.data.reapers.get_mut(index as usize);
         match (reaper.and_then(Option::as_mut), self.data.shared.evd(index)) {
             (Some(reaper), Some(ring)) if reaper.evd == evd && ring.barred() == 0 => {
-                Ok((reaper, &self.data.shared, ring))
+                Ok((reaper, &self.data.shared, ring, &mut self.data.last_ep))
             }
             (_, ring) => {
                 let exists = self.events.evds.get(evd.0).is_some();

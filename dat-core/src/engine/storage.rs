@@ -160,12 +160,14 @@ storage! {
     /// * `SRQS`: Shared Receive Queues, of `DTOS` slots each.
     sizes EPS EVDS LMRS DTOS EVENTS SRQS;
     eps: EpShared, [EPS] = EpShared::new(), slice;
+    no_ep: EpShared, [] = EpShared::new(), slice;
     requests: RequestSlot, [EPS * DTOS] = RequestSlot::new(), words;
     receives: AtomicU64, [EPS * DTOS] = AtomicU64::new(0), words;
     silent: AtomicU32, [EPS * DTOS / 32] = AtomicU32::new(0), words;
     evds: EvdShared, [EVDS] = EvdShared::new(), slice;
     events: EventSlot, [EVDS * EVENTS] = EventSlot::new(), words;
     lmrs: LmrShared, [LMRS] = LmrShared::new(), slice;
+    no_lmr: LmrShared, [] = LmrShared::new(), slice;
     rmrs: RmrShared, [LMRS] = RmrShared::new(), slice;
     keys: AtomicU32, [LMRS] = AtomicU32::new(0), slice;
     order: KeyOrder, [] = KeyOrder::new(), slice;
@@ -280,14 +282,17 @@ impl<'s, P: Provider> Pieces<'s, P> {
     /// Groups the pieces by the part of the adapter that works with them.
     fn parts(self, dtos: usize, events: usize, eps: usize) -> Parts<'s, P> {
         let rmrs: &[RmrShared] = self.rmrs;
+        let (no_ep, no_lmr): (&EpShared, &LmrShared) = (self.no_ep, self.no_lmr);
         Parts {
             data: DataPath {
                 shared: Shared {
                     eps: self.eps,
+                    no_ep,
                     requests: self.requests,
                     receives: self.receives,
                     silent: self.silent,
                     lmrs: self.lmrs,
+                    no_lmr,
                     rmrs,
                     keys: Keys::new(self.keys, rmrs),
                     order: self.order,
@@ -304,6 +309,8 @@ impl<'s, P: Provider> Pieces<'s, P> {
                 posters: self.posters,
                 srq_posters: self.srq_posters,
                 reapers: self.reapers,
+                last_ep: no_ep,
+                last_lmr: no_lmr,
             },
             objects: ObjectSlots {
                 pzs: self.pz_controls,

@@ -744,15 +744,26 @@ impl CompletionQueue for LoopCq<'_> {
         }
     }
 
-    fn poll_sent(&mut self, mut take: impl FnMut(u32, u16) -> bool) {
+    fn poll_sent<S>(
+        &mut self,
+        index: u32,
+        slots: &[S],
+        mut take: impl FnMut(&S, u16) -> bool,
+    ) -> u32 {
         self.looked(1);
-        while let Some(next) = self.front()
-            && next.status == Status::Success
-            && next.direction == Direction::Send
-            && take(next.index, next.token)
-        {
+        for (count, slot) in (0..).zip(slots) {
+            let plain = self.front().is_some_and(|next| {
+                next.status == Status::Success
+                    && next.direction == Direction::Send
+                    && next.index == index
+                    && take(slot, next.token)
+            });
+            if !plain {
+                return count;
+            }
             self.take();
         }
+        u32::try_from(slots.len()).unwrap_or(u32::MAX)
     }
 
     fn poll_received(

@@ -13,9 +13,9 @@ fn of(ty: DatType, subtype: DatSubtype) -> DatReturn {
 }
 
 /// Writes of 8 bytes, the cookie counted from `first`.
-fn writes(p: &Pair, first: u64, count: u64) -> Vec<RdmaWrite> {
+fn writes(p: &Pair, first: u64, count: u64) -> Vec<Rdma> {
     (0..count)
-        .map(|n| RdmaWrite {
+        .map(|n| Rdma {
             cookie: first + n,
             local: p.a.seg(8 * n, 8),
             remote: p.b.far(512 + 8 * n, 8),
@@ -74,7 +74,7 @@ fn a_refusal_ends_a_list_and_what_was_before_it_is_posted() {
     let range = of(DatType::InvalidParameter, DatSubtype::InvalidArg3);
     let unknown = of(DatType::PrivilegesViolation, DatSubtype::PrivilegesRdmaWrite);
     let length = DatReturn::of(DatType::LengthError);
-    type Spoil = (fn(&mut RdmaWrite), DatReturn);
+    type Spoil = (fn(&mut Rdma), DatReturn);
     let spoil: [Spoil; 4] = [
         (|write| write.local.addr = 1, range),
         (|write| write.local.context = 77, unknown),
@@ -209,8 +209,8 @@ fn bursts_of_two_endpoints_are_in_order_and_each_has_its_own() {
 }
 
 /// Receives of 8 bytes, the cookie counted from `first`.
-fn receives(side: &Side, first: u64, count: u64) -> Vec<Receive> {
-    (0..count).map(|n| Receive { cookie: first + n, local: side.seg(8 * n, 8) }).collect()
+fn receives(side: &Side, first: u64, count: u64) -> Vec<Message> {
+    (0..count).map(|n| Message { cookie: first + n, local: side.seg(8 * n, 8) }).collect()
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn a_list_of_receives_is_filled_in_order_and_a_refusal_ends_it() {
     assert_eq!(p.b.dtos(p.b.recv), [0, 1, 2, 3, 4].map(|cookie| (cookie, Success)));
     let range = of(DatType::InvalidParameter, DatSubtype::InvalidArg3);
     let unknown = of(DatType::PrivilegesViolation, DatSubtype::PrivilegesWrite);
-    type Spoil = (fn(&mut Receive), DatReturn);
+    type Spoil = (fn(&mut Message), DatReturn);
     let spoil: [Spoil; 2] =
         [(|recv| recv.local.addr = 1, range), (|recv| recv.local.context ^= 1, unknown)];
     for (spoil, ret) in spoil {

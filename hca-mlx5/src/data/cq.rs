@@ -33,6 +33,8 @@ const SOLICITED_ONLY: u32 = 1 << 24;
 const SENT: u8 = cqe::REQUESTER << 4;
 /// The same of a message that was received.
 const RECEIVED: u8 = cqe::RESPONDER_SEND << 4;
+/// The bits of [`Index::user_index`], in the order of the device's bytes.
+const USER_INDEX: u32 = 0x00ff_ffff_u32.to_be();
 /// From one token to the next, in [`Owner`].
 const NEXT_TOKEN: u32 = 1 << 16;
 /// Indices towards the device have 24 bits.
@@ -269,6 +271,12 @@ impl<'p, P: Platform> Cq<'p, P> {
         Polled::Received(index, owner.wqe_counter(), len)
     }
 
+    /// Entries from `begin` to the end of the lap.
+    #[inline(always)]
+    const fn lap_left(&self, begin: u32) -> usize {
+        (self.slots - (begin & (self.slots - 1))) as usize
+    }
+
     /// The entries from `begin` to `end` have been taken.
     #[inline(always)]
     fn took(&mut self, begin: u32, end: u32) {
@@ -357,26 +365,33 @@ impl<P: Platform> CompletionQueue for Cq<'_, P> {
     }
 
     #[inline(always)]
-    fn poll_sent(&mut self, mut take: impl FnMut(u32, u16) -> bool) {
+    fn poll_sent<S>(
+        &mut self,
+        index: u32,
+        slots: &[S],
+        mut take: impl FnMut(&S, u16) -> bool,
+    ) -> u32 {
         // All in registers, which the fences in between would not leave it in otherwise.
-        let (platform, entries, slots, begin) =
-            (self.platform, self.entries, self.slots, self.at());
+        let (platform, entries, begin) = (self.platform, self.entries, self.at());
+        // Up to the end of the lap, on which the owner bit is the same.
+        let slots = slots.get(..self.lap_left(begin)).unwrap_or(slots);
+        let (kind, name) = (SENT | u8::from(self.lap()), index.to_be());
         let mut tail = begin;
-        loop {
+        for slot in slots {
             let owner = Owner::from_word(u32::from_be(entries.load32::<{ cqe::OWNER_AT }>(tail)));
-            if owner.kind() ^ u8::from(tail & slots != 0) != SENT {
+            if owner.kind() != kind {
                 break;
             }
             // ORDER: as in `take`.
             platform.fence(Fence::AfterOwnership);
-            let index = entries.load32::<{ cqe::INDEX_AT }>(tail);
-            let index = Index::from_word(u32::from_be(index)).user_index();
-            if !take(index, owner.wqe_counter()) {
+            let found = entries.load32::<{ cqe::INDEX_AT }>(tail);
+            if (found ^ name) & USER_INDEX != 0 || !take(slot, owner.wqe_counter()) {
                 break;
             }
             tail = tail.wrapping_add(1);
         }
         self.took(begin, tail);
+        tail.wrapping_sub(begin)
     }
 
     #[inline(always)]
@@ -389,8 +404,9 @@ impl<P: Platform> CompletionQueue for Cq<'_, P> {
     ) {
         let (platform, entries, begin) = (self.platform, self.entries, self.at());
         // Up to the end of the lap, so that each entry differs from the one before by its token.
-        let left = self.slots - (begin & (self.slots - 1));
-        let end = begin.wrapping_add(u32::try_from(most).unwrap_or(u32::MAX).min(left));
+        let left = most.min(self.lap_left(begin));
+        let end = begin.wrapping_add(u32::try_from(left).unwrap_or(0));
+        let name = index.to_be();
         let mut wanted = Owner::plain(RECEIVED, token).on_lap(self.lap());
         let mut tail = begin;
         while tail != end {
@@ -402,7 +418,7 @@ impl<P: Platform> CompletionQueue for Cq<'_, P> {
             platform.fence(Fence::AfterOwnership);
             let found = entries.load32::<{ cqe::INDEX_AT }>(tail);
             let len = u32::from_be(entries.load32::<{ cqe::BYTE_CNT_AT }>(tail));
-            if Index::from_word(u32::from_be(found)).user_index() != index || !take(len) {
+            if (found ^ name) & USER_INDEX != 0 || !take(len) {
                 break;
             }
             tail = tail.wrapping_add(1);

@@ -31,13 +31,14 @@ struct Slots<E> {
 }
 
 impl<T: Probe> Slots<Entries<'_, { wqe::UNIT }, T>> {
-    /// Stores the list of the receive at `head`, of one pointer.
+    /// Stores the list of the receive at `head`, of one pointer; of a slot that is `wide`, with an
+    /// end.
     #[inline(always)]
-    fn store(&self, head: u32, one: &Segment) {
+    fn store(&self, head: u32, one: &Segment, wide: bool) {
         let first = head << self.log_pointers;
         let pointer = wqe::data(one.addr, one.len, one.lkey);
         self.pointers.store_words::<2, 0>(first, &pointer.map(u64::to_be));
-        if self.wide {
+        if wide {
             self.end(first.wrapping_add(1));
         }
     }
@@ -119,7 +120,7 @@ impl<P: Platform> RecvQueue for Rq<'_, P> {
     fn recv(&mut self, segments: &[Segment]) -> u16 {
         let token = self.head as u16;
         match segments {
-            [one] => self.slots.store(self.head, one),
+            [one] => self.slots.store(self.head, one, self.slots.wide),
             _ => self.slots.store_list(self.head, segments),
         }
         self.head = self.head.wrapping_add(1);
@@ -131,9 +132,17 @@ impl<P: Platform> RecvQueue for Rq<'_, P> {
     fn recv_each(&mut self, receives: impl Iterator<Item = Segment>) {
         // All in registers, which the stores in between would not leave it in otherwise.
         let (slots, mut head) = (self.slots, self.head);
-        for one in receives {
-            slots.store(head, &one);
-            head = head.wrapping_add(1);
+        let each = |wide| {
+            for one in receives {
+                slots.store(head, &one, wide);
+                head = head.wrapping_add(1);
+            }
+        };
+        // Of a constant the loop asks nothing.
+        if slots.wide {
+            each(true)
+        } else {
+            each(false)
         }
         self.head = head;
         self.publish();

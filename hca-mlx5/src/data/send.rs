@@ -375,11 +375,20 @@ impl<'p, P: Platform> Sq<'p, P> {
         self.blocks.store_words::<8, 0>(index, block);
     }
 
-    /// Ends a WQE of one block: stores it and rings, through BlueFlame where there is one.
+    /// The same of the first `WORDS` words alone.
+    #[inline(always)]
+    fn store_front<const WORDS: usize>(&self, index: u32, block: &Block) {
+        if let Some(front) = block.first_chunk::<WORDS>() {
+            self.blocks.store_words::<WORDS, 0>(index, front);
+        }
+    }
+
+    /// Ends a WQE of one block, of which it takes `WORDS` words: stores it and rings, through
+    /// BlueFlame where there is one. What the ring has behind the WQE the device does not read.
     // Always inline: the block stays in registers on its way to the ring and to BlueFlame.
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "tokens are the index modulo 2^16")]
-    fn post_block(&mut self, block: &Block, flags: PostFlags) -> u16 {
+    fn post_block<const WORDS: usize>(&mut self, block: &Block, flags: PostFlags) -> u16 {
         // Read once: the stores between are to memory that the compiler takes for any.
         let (head, direct) = (self.head, self.direct);
         let token = head as u16;
@@ -388,16 +397,16 @@ impl<'p, P: Platform> Sq<'p, P> {
             if self.fence {
                 block[1] |= self.take_pending_fence(flags);
             }
-            self.store(self.head, &block);
-            self.head = self.head.wrapping_add(1);
+            self.store_front::<WORDS>(head, &block);
+            self.head = head.wrapping_add(1);
             self.waiting = block[0];
             self.direct = INDIRECT;
         } else if direct > WORD_ONLY {
-            self.store(head, block);
+            self.store_front::<WORDS>(head, block);
             self.head = head.wrapping_add(1);
             self.write_block(block, direct);
         } else if direct == WORD_ONLY {
-            self.store(head, block);
+            self.store_front::<WORDS>(head, block);
             self.head = head.wrapping_add(1);
             self.write_word(block[0]);
         } else {
@@ -424,19 +433,49 @@ impl<'p, P: Platform> Sq<'p, P> {
         }
     }
 
-    /// Ends a WQE of `blocks` blocks already stored, whose first word is `first`.
+    /// Ends a WQE of `blocks` blocks already stored, whose first word is `first`. It goes through
+    /// BlueFlame if half a register holds it.
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "tokens are the index modulo 2^16")]
-    fn finish(&mut self, blocks: u32, first: u64, flags: PostFlags) -> u16 {
-        let token = self.head as u16;
-        self.head = self.head.wrapping_add(blocks);
+    fn finish(&mut self, blocks: u8, first: u64, flags: PostFlags) -> u16 {
+        let begin = self.head;
+        self.head = begin.wrapping_add(blocks.into());
         if flags.contains(PostFlags::DEFER) {
             self.waiting = first;
             self.direct = INDIRECT;
-        } else {
+        } else if self.waiting != 0 || self.half < u16::from(blocks) * wqe::WQEBB as u16 {
             self.ring_doorbell(first);
+        } else {
+            self.write_blocks(begin, blocks);
         }
-        token
+        begin as u16
+    }
+
+    /// Rings by a whole WQE of several blocks.
+    #[inline(never)]
+    fn write_blocks(&mut self, begin: u32, blocks: u8) {
+        self.update_fast_path();
+        self.publish();
+        // ORDER: as in `write_block`.
+        self.platform.fence(Fence::BeforeDoorbell);
+        // A loop of its own for each: of one that stores either way, the block would be put into
+        // memory again.
+        if self.usual == WHOLE {
+            self.copy_blocks(begin, blocks, Blocks::Whole);
+        } else {
+            self.copy_blocks(begin, blocks, Blocks::Combined);
+        }
+        self.flush(self.half.into());
+    }
+
+    /// Copies blocks from the ring to the register.
+    #[inline(always)]
+    fn copy_blocks(&self, begin: u32, blocks: u8, how: Blocks) {
+        let (mut index, mut at) = (begin, self.register as usize);
+        for _ in 0..blocks {
+            self.platform.write_block(at, &self.blocks.load_words::<8, 0>(index), how);
+            (index, at) = (index.wrapping_add(1), at.wrapping_add(wqe::WQEBB));
+        }
     }
 
     /// Tells the device through the record how far the queue goes.
@@ -526,7 +565,7 @@ impl<'p, P: Platform> Sq<'p, P> {
         let ds = 2 + u8::from(len > 12) + u8::from(len > 28);
         let [head, tail] = self.control(self.start(wqe::SEND, ds), flags, 0);
         let [a, b, c, d, e, f] = self.inline_words(offset, len).map(u64::to_be);
-        self.post_block(&[head, tail, a, b, c, d, e, f], flags)
+        self.post_block::<8>(&[head, tail, a, b, c, d, e, f], flags)
     }
 
     /// An RDMA WRITE whose payload travels inside, from an offset in the arena; any but one aligned
@@ -540,7 +579,7 @@ impl<'p, P: Platform> Sq<'p, P> {
         flags: PostFlags,
     ) -> u16 {
         let block = self.short_block(self.head, offset, len, remote, flags);
-        self.post_block(&block, flags)
+        self.post_block::<8>(&block, flags)
     }
 
     /// The block of such a WRITE at `head`, but for a fence that is due.
@@ -584,10 +623,10 @@ impl<'p, P: Platform> Sq<'p, P> {
             Scope::QueuePair { .. } => wqe::mask::UNBIND_OWN,
         };
         let [umr, mask] = [UmrHead::bind(0).word(), mask].map(u64::to_be);
-        self.store(self.head, &[head, tail, umr, mask, 0, 0, 0, 0]);
         let mut key = key(bind);
         key.set_free(true);
         let second = [key.word().to_be(), 0, 0, 0, 0, 0, 0, 0];
+        self.store(self.head, &[head, tail, umr, mask, 0, 0, 0, 0]);
         self.store(self.head.wrapping_add(1), &second);
         // As after a bind.
         self.fence = true;
@@ -633,11 +672,12 @@ impl<'p, P: Platform> Sq<'p, P> {
             filled += 2;
         }
         if index == self.head {
-            return self.post_block(&block, flags);
+            return self.post_block::<8>(&block, flags);
         }
         self.store(index, &block);
+        // Three at most.
         let blocks = index.wrapping_sub(self.head).wrapping_add(1);
-        self.finish(blocks, control[0], flags)
+        self.finish(u8::try_from(blocks).unwrap_or(u8::MAX), control[0], flags)
     }
 
     /// As [`Sq::post_list`], with a far end.
@@ -660,7 +700,7 @@ impl<'p, P: Platform> Sq<'p, P> {
         let [a, b] = self.control(start, flags, 0);
         let [c, d] = wqe::remote(far.addr, far.context).map(u64::to_be);
         let [e, f] = data;
-        self.post_block(&[a, b, c, d, e, f, 0, 0], flags)
+        self.post_block::<6>(&[a, b, c, d, e, f, 0, 0], flags)
     }
 
     #[inline(always)]
@@ -672,7 +712,7 @@ impl<'p, P: Platform> Sq<'p, P> {
             [one] => match self.payload.of(one, INLINE_SEND) {
                 Ok([first, second]) => {
                     let [head, tail] = self.control(self.send, flags, 0);
-                    self.post_block(&[head, tail, first, second, 0, 0, 0, 0], flags)
+                    self.post_block::<4>(&[head, tail, first, second, 0, 0, 0, 0], flags)
                 }
                 Err(offset) => self.send_short(offset, one.len, flags),
             },
@@ -688,6 +728,45 @@ impl<'p, P: Platform> Sq<'p, P> {
                 Err(offset) => self.write_short(offset, one.len, remote, flags),
             },
             _ => self.post_far(wqe::RDMA_WRITE, remote, segments, 0, flags),
+        }
+    }
+
+    /// RDMA WRITEs of one block each, whose payload, or the pointer to it, `data` makes.
+    #[inline(always)]
+    fn post_blocks(
+        &mut self,
+        mut writes: impl Iterator<Item = (Segment, RmrTriplet)>,
+        flags: PostFlags,
+        data: impl Fn(&Payload<Entries<'p, 8, P::Probe>>, &Segment) -> Result<[u64; 2], usize>,
+    ) {
+        if self.fence
+            && let Some((one, remote)) = writes.next()
+        {
+            self.write(&[one], &remote, flags.union(PostFlags::DEFER));
+        }
+        // All in registers, which the stores in between would not leave it in otherwise.
+        let (blocks, payload, start, begin) = (self.blocks, self.payload, self.write, self.head);
+        let (mut head, mut first, b) = (begin, 0, control_tail(flags, 0));
+        for (one, remote) in writes {
+            match data(&payload, &one) {
+                Ok([e, f]) => {
+                    let a = control_head(start, head);
+                    let [c, d] = wqe::remote(remote.addr, remote.context).map(u64::to_be);
+                    blocks.store_words::<6, 0>(head, &[a, b, c, d, e, f]);
+                    first = a;
+                }
+                Err(offset) => {
+                    let block = self.short_block(head, offset, one.len, &remote, flags);
+                    blocks.store_words::<8, 0>(head, &block);
+                    first = block[0];
+                }
+            }
+            head = head.wrapping_add(1);
+        }
+        if head != begin {
+            self.head = head;
+            self.waiting = first;
+            self.direct = INDIRECT;
         }
     }
 
@@ -760,8 +839,7 @@ impl<'p, P: Platform> Sq<'p, P> {
         // A KLM has 32 bits of length; no region is longer (`limits`).
         let len = u32::try_from(bind.len).unwrap_or(u32::MAX);
         let [first, second] = wqe::data(bind.addr, len, bind.lkey).map(u64::to_be);
-        let third = [first, second, 0, 0, 0, 0, 0, 0];
-        self.store(self.head.wrapping_add(2), &third);
+        self.store(self.head.wrapping_add(2), &[first, second, 0, 0, 0, 0, 0, 0]);
         // Later requests may use the new key, so they start only when the change has taken effect.
         self.fence = true;
         self.finish(3, head, flags)
@@ -791,8 +869,7 @@ impl<'p, P: Platform> Sq<'p, P> {
 
         let bytes = 16 * u32::from(octowords);
         let [a, b] = wqe::data(made.pages.addr, bytes, made.pages.lkey).map(u64::to_be);
-        let third = [a, b, 0, 0, 0, 0, 0, 0];
-        self.store(self.head.wrapping_add(2), &third);
+        self.store(self.head.wrapping_add(2), &[a, b, 0, 0, 0, 0, 0, 0]);
         // As after a bind.
         self.fence = true;
         self.finish(3, head, flags)
@@ -828,37 +905,18 @@ impl<P: Platform> SendQueue for Sq<'_, P> {
     #[inline(always)]
     fn post_writes(
         &mut self,
-        mut writes: impl Iterator<Item = (Segment, RmrTriplet)>,
+        writes: impl Iterator<Item = (Segment, RmrTriplet)>,
+        len: Option<u32>,
         flags: PostFlags,
     ) {
-        if self.fence
-            && let Some((one, remote)) = writes.next()
-        {
-            self.write(&[one], &remote, flags.union(PostFlags::DEFER));
-        }
-        // All in registers, which the stores in between would not leave it in otherwise.
-        let (blocks, payload, start, begin) = (self.blocks, self.payload, self.write, self.head);
-        let (mut head, mut first, b) = (begin, 0, control_tail(flags, 0));
-        for (one, remote) in writes {
-            match payload.of_write(&one) {
-                Ok([e, f]) => {
-                    let a = control_head(start, head);
-                    let [c, d] = wqe::remote(remote.addr, remote.context).map(u64::to_be);
-                    blocks.store_words::<8, 0>(head, &[a, b, c, d, e, f, 0, 0]);
-                    first = a;
-                }
-                Err(offset) => {
-                    let block = self.short_block(head, offset, one.len, &remote, flags);
-                    blocks.store_words::<8, 0>(head, &block);
-                    first = block[0];
-                }
-            }
-            head = head.wrapping_add(1);
-        }
-        if head != begin {
-            self.head = head;
-            self.waiting = first;
-            self.direct = INDIRECT;
+        // Of a constant the loop asks nothing.
+        if len == Some(WORD) {
+            self.post_blocks(writes, flags, |payload, one| match payload.word(one.addr) {
+                Some(word) => Ok(word),
+                None => payload.of(one, INLINE_WRITE),
+            });
+        } else {
+            self.post_blocks(writes, flags, Payload::of_write);
         }
     }
 

@@ -33,8 +33,8 @@ pub enum Measured {
     },
     /// The same as `wr8_rt1`, by handles.
     ByHandle,
-    /// The limit loop.
-    Limit,
+    /// A limit loop, and whether its completions come.
+    Limit(fn(&mut Limit, u64) -> u64, bool),
     /// Frames of an attacker, and the function that handles a block of them; so many of the block
     /// are datagrams of the connection manager.
     Hostile(Forge, fn(&mut Attacked), usize),
@@ -51,11 +51,15 @@ pub struct Case {
     pub goal: u32,
     /// The goal is one to work towards: nothing fails while it is missed.
     pub aim: bool,
+    /// The same by doorbells of 8 bytes.
+    pub words_goal: u32,
     /// Most time it may take, in hundredths of the limit's; 0 where it is only reported.
     pub time_goal: u32,
     /// The case of the peers that does the same, if they have one: its row in
     /// `docs/generated/peers.md`.
     pub peer: &'static str,
+    /// The limit that its time is a multiple of: the case of that name, if there is one.
+    pub limit: &'static str,
     /// The measured operation.
     pub measured: Measured,
 }
@@ -86,8 +90,23 @@ const fn silent(block: fn(&mut Lane, u64)) -> Measured {
     }
 }
 
+/// The limit of a case.
+const fn limit_of(name: &'static str) -> &'static str {
+    match name.as_bytes() {
+        [b'h', b'o', b's', b't', b'i', b'l', b'e', ..] => "",
+        [b'd', b'e', b'q', b'_', b'e', ..] | b"limit_empty" => "limit_empty",
+        [b'r', b'e', b'c', b'v', b'_', ..] | b"limit_recv" => "limit_recv",
+        [b'r', b'm', b'r', ..] | b"limit_bind" => "limit_bind",
+        b"wr8_b32" | b"wr8_piece32" | b"limit_b32" => "limit_b32",
+        // Halves of an operation, and lists that complete once.
+        [b'p', b'o', b's', b't', ..] | [b'd', b'e', b'q', ..] | [b'u', b'n', b's', ..] => "",
+        _ => "limit",
+    }
+}
+
 const fn case(name: &'static str, ops: usize, goal: u32, measured: Measured) -> Case {
-    Case { name, ops, goal, aim: false, time_goal: 0, peer: name, measured }
+    let limit = limit_of(name);
+    Case { name, ops, goal, aim: false, words_goal: 0, time_goal: 0, peer: name, limit, measured }
 }
 
 /// Instructions that a hostile frame may take, besides one for each of its bytes.
@@ -102,9 +121,13 @@ const fn hostile(name: &'static str, bytes: u32, forge: Forge, handle: fn(&mut A
     case(name, hostile::BLOCK, HOSTILE + bytes, measured)
 }
 
-/// All of them, the limit first.
+/// All of them, the limits first.
 pub const CASES: &[Case] = &[
-    case("limit", BLOCK, 0, Measured::Limit),
+    case("limit", BLOCK, 0, Measured::Limit(loops::limit, true)),
+    case("limit_b32", BLOCK, 0, Measured::Limit(loops::limit_b32, true)),
+    case("limit_recv", BLOCK, 0, Measured::Limit(loops::limit_recv, true)),
+    case("limit_empty", BLOCK, 0, Measured::Limit(loops::limit_empty, false)),
+    case("limit_bind", BLOCK, 0, Measured::Limit(loops::limit_bind, true)),
     Case {
         time_goal: 200,
         ..case(
@@ -138,6 +161,12 @@ pub const CASES: &[Case] = &[
     case("recv_rt1", BLOCK, 155, lane(Some((MESSAGE, true)), loops::recv_rt1, None)),
     case("recv_b32", BLOCK, 98, lane(Some((MESSAGE, true)), loops::recv_b32, None)),
     case("wr8_b32", BLOCK, 112, lane(Some((WRITE, false)), loops::wr8_b32, Some(golden::write8))),
+    case(
+        "wr8_piece32",
+        BLOCK,
+        90,
+        lane(Some((WRITE, false)), loops::wr8_piece32, Some(golden::write8)),
+    ),
     case("unsig_b32", BLOCK, 85, silent(loops::unsig_b32)),
     Case { aim: true, ..case("unsig_1of32", BLOCK, 115, silent(loops::unsig_1of32)) },
     Case {
@@ -226,6 +255,19 @@ pub fn find(name: &str) -> Option<&'static Case> {
 }
 
 impl Case {
+    /// It rings a doorbell, so that the way there makes a difference.
+    #[must_use]
+    pub fn rings(&self) -> bool {
+        match self.measured {
+            Measured::Limit(..) => !["limit_recv", "limit_empty"].contains(&self.name),
+            Measured::ByHandle => true,
+            Measured::Lane { said: Some((_, receives)), before, .. } => {
+                !receives && before.is_none()
+            }
+            Measured::Lane { said: None, .. } | Measured::Hostile(..) => false,
+        }
+    }
+
     /// Runs `blocks` blocks and the same again as a warm-up of a tenth; times the measured part.
     ///
     /// # Panics
@@ -235,16 +277,18 @@ impl Case {
     pub fn run(&self, blocks: usize) -> f64 {
         let ops = self.ops as u64;
         match self.measured {
-            Measured::Limit => {
+            Measured::Limit(block, completes) => {
                 let mut state = (Limit::default(), 0);
                 let time = time(
                     &mut state,
                     blocks,
                     self.ops,
-                    |s| s.0.complete_ahead(self.ops),
                     |s| {
-                        s.1 |= loops::limit(&mut s.0, ops);
+                        if completes {
+                            s.0.complete_ahead(self.ops);
+                        }
                     },
+                    |s| s.1 |= block(&mut s.0, ops),
                     |_| (),
                 );
                 assert_eq!(state.1, 0, "{}: a wrong completion", self.name);

@@ -45,12 +45,6 @@ fn pages(bytes: usize) -> NonNull<u8> {
     NonNull::from(memory).cast()
 }
 
-/// A store fence, as an x86 host needs after a store to write-combining memory.
-#[inline]
-pub fn store_fence() {
-    mmio::fence(Fence::AfterDoorbell);
-}
-
 /// The device's access to the memory; nothing is allocated through it.
 struct Shared(Memory);
 

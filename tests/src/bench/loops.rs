@@ -9,12 +9,15 @@
 use std::hint::black_box;
 
 use dat_core::{
-    CompletionFlags, DtoEvent, Event, Ia, LmrTriplet, MemPriv, RdmaWrite, Receive, RmrTriplet,
+    CompletionFlags, DtoEvent, Event, Ia, LmrTriplet, MemPriv, Message, Piece, Rdma, RmrTriplet,
+    Stretch,
 };
+
+use hca_mlx5::platform::Blocks;
 
 use super::hostile::Attacked;
 use super::limit::Limit;
-use super::stage::{Driver, Handles, Lane};
+use super::stage::{Driver, Handles, Lane, blocks};
 
 const NONE: CompletionFlags = CompletionFlags::empty();
 /// The first cookie of a block.
@@ -83,7 +86,7 @@ pub fn send256_rt1(lane: &mut Lane, ops: u64) {
     lane.wrong |= wrong;
 }
 
-/// Receive of 256 bytes, and its event.
+/// Message of 256 bytes, and its event.
 #[inline(never)]
 pub fn recv_rt1(lane: &mut Lane, ops: u64) {
     let piece: &[LmrTriplet; 1] = black_box(&lane.piece);
@@ -143,7 +146,7 @@ pub fn deq_recv(lane: &mut Lane, ops: u64) {
 /// Lists of RDMA writes of 8 bytes under one doorbell, then their events.
 #[inline(never)]
 pub fn wr8_b32(lane: &mut Lane, ops: u64) {
-    let mut list = [RdmaWrite { cookie: 0, local: lane.word[0], remote: lane.far }; BURST as usize];
+    let mut list = [Rdma { cookie: 0, local: lane.word[0], remote: lane.far }; BURST as usize];
     for (write, cookie) in list.iter_mut().zip(COOKIE..) {
         write.cookie = cookie;
     }
@@ -162,11 +165,33 @@ pub fn wr8_b32(lane: &mut Lane, ops: u64) {
     lane.wrong |= wrong;
 }
 
+/// The same, each list a stretch.
+#[inline(never)]
+pub fn wr8_piece32(lane: &mut Lane, ops: u64) {
+    let (local, remote) = black_box((lane.word[0], lane.far));
+    let stretch = Stretch { local, remote, len: local.len };
+    let list: [Piece; BURST as usize] =
+        core::array::from_fn(|n| Piece { cookie: COOKIE + n as u64, from: 0, to: 0 });
+    let mut wrong = 0;
+    for _ in 0..ops / BURST {
+        let posted = lane.poster.post_rdma_pieces(&stretch, black_box(&list), NONE);
+        wrong |= u64::from(posted.is_err());
+        let mut next = COOKIE;
+        let each = |event| {
+            wrong |= check!(Ok::<_, ()>(event), next);
+            next += 1;
+        };
+        lane.requests.dequeue_each(list.len(), each);
+        wrong |= next ^ (COOKIE + BURST);
+    }
+    lane.wrong |= wrong;
+}
+
 /// Bursts of receives of 256 bytes, posted as a list and dequeued in one call.
 #[inline(never)]
 pub fn recv_b32(lane: &mut Lane, ops: u64) {
-    let list: [Receive; BURST as usize] =
-        core::array::from_fn(|n| Receive { cookie: COOKIE + n as u64, local: lane.piece[0] });
+    let list: [Message; BURST as usize] =
+        core::array::from_fn(|n| Message { cookie: COOKIE + n as u64, local: lane.piece[0] });
     let mut wrong = 0;
     for _ in 0..ops / BURST {
         let posted = lane.poster.post_recvs(black_box(&list), NONE);
@@ -205,11 +230,8 @@ pub fn unsig_1of32(lane: &mut Lane, ops: u64) {
 /// that completes.
 #[inline(never)]
 pub fn unsig_b32(lane: &mut Lane, ops: u64) {
-    let list: [RdmaWrite; BURST as usize - 1] = core::array::from_fn(|n| RdmaWrite {
-        cookie: n as u64,
-        local: lane.word[0],
-        remote: lane.far,
-    });
+    let list: [Rdma; BURST as usize - 1] =
+        core::array::from_fn(|n| Rdma { cookie: n as u64, local: lane.word[0], remote: lane.far });
     let word: &[LmrTriplet; 1] = black_box(&lane.word);
     let far: &RmrTriplet = black_box(&lane.far);
     let mut wrong = 0;
@@ -264,12 +286,67 @@ pub fn wr8_handle(ia: &mut Ia<'static, Driver>, lane: &mut Handles, ops: u64) {
     lane.wrong |= wrong;
 }
 
-/// The limit.
+/// The limit of a write.
 #[inline(never)]
 pub fn limit(limit: &mut Limit, ops: u64) -> u64 {
+    match blocks() {
+        Blocks::Combined => limit_writes(limit, ops, Blocks::Combined),
+        how => limit_writes(limit, ops, how),
+    }
+}
+
+#[inline(always)]
+fn limit_writes(limit: &mut Limit, ops: u64, how: Blocks) -> u64 {
     let mut wrong = 0;
     for cookie in COOKIE..COOKIE + ops {
-        limit.post(black_box(0x1000), black_box(7), black_box(cookie), cookie);
+        limit.post(black_box(0x1000), black_box(7), black_box(cookie), cookie, how);
+        wrong |= limit.poll().map_or(1, |c| c ^ cookie);
+    }
+    wrong
+}
+
+/// The limit of writes in lists under one doorbell.
+#[inline(never)]
+pub fn limit_b32(limit: &mut Limit, ops: u64) -> u64 {
+    let list: [[u64; 2]; BURST as usize] = core::array::from_fn(|n| [COOKIE + n as u64, 1]);
+    let mut wrong = 0;
+    for _ in 0..ops / BURST {
+        limit.post_list(black_box(0x1000), black_box(7), black_box(&list), blocks());
+        for cookie in COOKIE..COOKIE + BURST {
+            wrong |= limit.poll().map_or(1, |c| c ^ cookie);
+        }
+    }
+    wrong
+}
+
+/// The limit of a receive.
+#[inline(never)]
+pub fn limit_recv(limit: &mut Limit, ops: u64) -> u64 {
+    let mut wrong = 0;
+    for cookie in COOKIE..COOKIE + ops {
+        limit.receive(black_box(0x1000), black_box(256), black_box(7), cookie);
+        wrong |= limit.poll_received().map_or(1, |(c, len)| c ^ cookie | u64::from(len));
+    }
+    wrong
+}
+
+/// The limit of a look at an empty queue.
+#[inline(never)]
+pub fn limit_empty(limit: &mut Limit, ops: u64) -> u64 {
+    let mut wrong = 0;
+    for _ in 0..ops {
+        wrong |= u64::from(limit.poll().is_some());
+    }
+    wrong
+}
+
+/// The limit of a bind.
+#[inline(never)]
+pub fn limit_bind(limit: &mut Limit, ops: u64) -> u64 {
+    let mut wrong = 0;
+    for cookie in COOKIE..COOKIE + ops {
+        let keys = black_box([7, 8, 9]);
+        limit.bind(black_box(0x1000), black_box(256), keys, cookie, blocks());
         wrong |= limit.poll().map_or(1, |c| c ^ cookie);
     }
     wrong

@@ -3,7 +3,7 @@
 //! Everything is leaked: a benchmark's process is short, and `'static` values can go to any thread.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use dat_core::provider::{Net, Region};
@@ -39,6 +39,23 @@ const MEMORY: usize = 1 << 16;
 #[must_use]
 pub fn address(side: u8) -> IpAddr {
     Ipv4Addr::new(192, 168, 7, 1 + side).into()
+}
+
+static BLOCKS: OnceLock<Blocks> = OnceLock::new();
+
+/// How blocks reach the doorbell pages of every rig: write-combining, unless [`set_blocks`] said
+/// otherwise.
+#[must_use]
+pub fn blocks() -> Blocks {
+    *BLOCKS.get_or_init(|| Blocks::Combined)
+}
+
+/// Says how, before the first rig.
+///
+/// # Panics
+/// If it has been said, or used, before.
+pub fn set_blocks(how: Blocks) {
+    BLOCKS.set(how).unwrap();
 }
 
 /// Both sides.
@@ -139,7 +156,7 @@ impl Default for Rig {
             let host = hosts[usize::from(side)];
             let config = Config {
                 entropy: host.entropy(),
-                blocks: Blocks::Combined,
+                blocks: blocks(),
                 lender: Some(host),
                 observer,
                 ..Config::default()

@@ -7,7 +7,8 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use dat_tests::bench::{cases, economy, sizes, threads};
+use dat_tests::bench::{cases, economy, sizes, stage, threads};
+use hca_mlx5::platform::Blocks;
 
 /// Rounds of timing, each of all cases.
 const ROUNDS: usize = 6;
@@ -15,8 +16,8 @@ const ROUNDS: usize = 6;
 #[derive(Parser)]
 #[command(about = "Benchmarks of the data path; see `cargo xtask bench`")]
 struct Options {
-    /// List the cases: name, operations of a block, goal, whether it is only an aim, time goal in
-    /// hundredths, the case of the peers
+    /// List the cases: name, operations of a block, goal, whether it is only an aim, goal by
+    /// doorbells of 8 bytes, time goal in hundredths, the case of the peers, the limit, whether it rings
     #[arg(long)]
     list: bool,
     /// Run one case
@@ -40,15 +41,29 @@ struct Options {
     /// Bytes of state
     #[arg(long)]
     sizes: bool,
+    /// Ring by doorbells of 8 bytes, as without write-combining
+    #[arg(long)]
+    words: bool,
 }
 
 fn main() -> ExitCode {
     let options = Options::parse();
+    if options.words {
+        stage::set_blocks(Blocks::Words);
+    }
     if options.list {
         for case in cases::CASES {
             println!(
-                "case\t{}\t{}\t{}\t{}\t{}\t{}",
-                case.name, case.ops, case.goal, case.aim, case.time_goal, case.peer
+                "case\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}",
+                case.name,
+                case.ops,
+                case.goal,
+                case.aim,
+                case.words_goal,
+                case.time_goal,
+                case.peer,
+                case.limit,
+                case.rings()
             );
         }
     }
@@ -79,7 +94,7 @@ fn main() -> ExitCode {
             println!("time\t{}\t{best:.3}", case.name);
         }
     }
-    if options.time && options.only.is_empty() {
+    if options.time && options.only.is_empty() && !options.words {
         let both = threads::measure(options.blocks);
         println!("threads\tlimit\t{:.3}\t{:.3}", both.limit[0], both.limit[1]);
         println!("threads\twr8_rt1\t{:.3}\t{:.3}", both.wr8[0], both.wr8[1]);

@@ -225,7 +225,7 @@ pub fn dtos_are_counted_with_their_bytes(ias: &mut Adapters<'_, impl Side>) {
     }
     // Suppressed ones, and those of a list, count as any.
     let list =
-        [dat_core::RdmaWrite { cookie: 1, local: mems[A].seg(0, 8), remote: mems[B].far(0, 8) }; 5];
+        [dat_core::Rdma { cookie: 1, local: mems[A].seg(0, 8), remote: mems[B].far(0, 8) }; 5];
     ias.a.ep_post_rdma_writes(a.ep, &list, CompletionFlags::SUPPRESS).unwrap();
     ias.a.ep_post_rdma_writes(a.ep, &list, NONE).unwrap();
     for _ in 0..5 {

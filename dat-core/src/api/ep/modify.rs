@@ -1,5 +1,7 @@
 //! dat_ep_modify(3).
 
+use core::sync::atomic::Ordering;
+
 use crate::data::validate::Segments;
 use crate::engine::Ia;
 use crate::engine::queue_pair::{BAD_ATTR, Makings};
@@ -144,10 +146,7 @@ impl<P: Provider> Ia<'_, P> {
         self.destroy_qp(ep)?;
         if let Some(made) = made {
             self.install_qp(slot, new, made);
-            let poster = self.data.posters.get_mut(slot as usize);
-            if let Some(poster) = poster.and_then(Option::as_mut) {
-                poster.adopt(line, posted);
-            }
+            line.poster.receives.store(posted, Ordering::Release);
         }
         let turn = self.objects.turn;
         let control = self.objects.eps.live_mut(ep)?;

@@ -20,7 +20,7 @@ impl<P: Provider> EvdReaper<'_, P> {
     #[doc(alias = "dat_evd_dequeue")]
     #[inline(always)]
     pub fn dequeue(&mut self) -> Result<Event, DatReturn> {
-        self.reaper.dequeue(&self.shared, self.shared_evd)
+        self.reaper.dequeue(&self.shared, self.shared_evd, &mut self.last)
     }
 
     /// Takes up to `most` events, gives each to `take`, and returns how many there were: extension,
@@ -29,14 +29,14 @@ impl<P: Provider> EvdReaper<'_, P> {
     /// that `take` posts may be refused for want of one.
     #[inline(always)]
     pub fn dequeue_each(&mut self, most: usize, take: impl FnMut(Event)) -> usize {
-        self.reaper.dequeue_each::<false>(&self.shared, self.shared_evd, most, take)
+        self.reaper.dequeue_each::<false>(&self.shared, self.shared_evd, &mut self.last, most, take)
     }
 
     /// As [`EvdReaper::dequeue_each`], but ends behind the first event that is more than a plain
     /// completion, so that [`EvdReaper::extension`] is of that event: extension.
     #[inline(always)]
     pub fn dequeue_plain(&mut self, most: usize, take: impl FnMut(Event)) -> usize {
-        self.reaper.dequeue_each::<true>(&self.shared, self.shared_evd, most, take)
+        self.reaper.dequeue_each::<true>(&self.shared, self.shared_evd, &mut self.last, most, take)
     }
 
     /// Stores the next events in `events`, and returns how many: extension, a burst of
@@ -45,7 +45,7 @@ impl<P: Provider> EvdReaper<'_, P> {
     /// [`EvdReaper::extension`] is of the last one stored. 0 means that the queue is empty.
     #[inline]
     pub fn dequeue_into(&mut self, events: &mut [Event]) -> usize {
-        self.reaper.dequeue_into(&self.shared, self.shared_evd, events)
+        self.reaper.dequeue_into(&self.shared, self.shared_evd, &mut self.last, events)
     }
 
     /// Asks the device for a [`Notice::Completion`](crate::provider::Notice::Completion) at the
@@ -76,8 +76,8 @@ impl<'s, P: Provider> Ia<'s, P> {
     #[doc(alias = "dat_evd_dequeue")]
     #[inline(never)]
     pub fn evd_dequeue(&mut self, evd: Evd) -> Result<Event, DatReturn> {
-        let (reaper, shared, ring) = self.reaping(evd)?;
-        let found = reaper.dequeue(shared, ring);
+        let (reaper, shared, ring, last) = self.reaping(evd)?;
+        let found = reaper.dequeue(shared, ring, last);
         reaper.tally.empty = reaper.tally.empty.wrapping_add(found.is_err().into());
         found
     }
@@ -90,15 +90,15 @@ impl<'s, P: Provider> Ia<'s, P> {
         most: usize,
         take: impl FnMut(Event),
     ) -> Result<usize, DatReturn> {
-        let (reaper, shared, ring) = self.reaping(evd)?;
-        Ok(reaper.dequeue_each::<false>(shared, ring, most, take))
+        let (reaper, shared, ring, last) = self.reaping(evd)?;
+        Ok(reaper.dequeue_each::<false>(shared, ring, last, most, take))
     }
 
     /// As [`EvdReaper::dequeue_into`], by handle.
     #[inline]
     pub fn evd_dequeue_into(&mut self, evd: Evd, events: &mut [Event]) -> Result<usize, DatReturn> {
-        let (reaper, shared, ring) = self.reaping(evd)?;
-        Ok(reaper.dequeue_into(shared, ring, events))
+        let (reaper, shared, ring, last) = self.reaping(evd)?;
+        Ok(reaper.dequeue_into(shared, ring, last, events))
     }
 
     /// As [`EvdReaper::extension`], by handle.
@@ -133,10 +133,12 @@ impl<'s, P: Provider> Ia<'s, P> {
 
     /// Takes the reaping half out, for another thread. `INVALID_STATE` if it is out already.
     pub fn evd_take_reaper(&mut self, evd: Evd) -> Result<EvdReaper<'s, P>, Error> {
-        let (_, shared, shared_evd) = self.reaping(evd)?;
-        let shared = *shared;
+        let (_, &shared, shared_evd, _) = self.reaping(evd)?;
         match self.data.reapers.get_mut(evd.0.index() as usize).and_then(Option::take) {
-            Some(reaper) => Ok(EvdReaper { evd, reaper, shared, shared_evd }),
+            Some(reaper) => {
+                let last = shared.no_ep;
+                Ok(EvdReaper { evd, reaper, shared, shared_evd, last })
+            }
             None => Err(Error::new(DatType::InvalidState, DatSubtype::InvalidStateEvdWaiter)),
         }
     }

@@ -70,7 +70,7 @@ impl<P: Provider> Ia<'_, P> {
                 return Err(Error::new(DatType::InvalidState, subtype));
             }
         }
-        let (_, _, ring) = self.reaping(evd)?;
+        let (_, _, ring, _) = self.reaping(evd)?;
         ring.bar(WAITED);
         if let Some(control) = self.events.evds.get_mut(evd.0) {
             let [waits, _] = &mut control.tally.waits;
@@ -123,7 +123,7 @@ impl<P: Provider> Ia<'_, P> {
         }
         let shared = self.data.shared;
         let event = match (self.reaper_here(evd), shared.evd(evd.0.index())) {
-            (Ok(reaper), Some(ring)) => reaper.dequeue(&shared, ring),
+            (Ok(reaper), Some(ring)) => reaper.dequeue(&shared, ring, &mut { shared.no_ep }),
             (Err(ret), _) => Err(ret),
             (Ok(_), None) => Err(DatReturn::QUEUE_EMPTY),
         };

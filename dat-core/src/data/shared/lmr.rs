@@ -55,6 +55,7 @@ pub(crate) enum Refusal {
 /// What an LMR covers.
 #[derive(Clone, Copy)]
 pub(crate) struct Range {
+    pub(crate) context: u32,
     start: u64,
     len: u64,
     pub(crate) lkey: u32,
@@ -151,6 +152,7 @@ impl LmrShared {
     #[inline(always)]
     pub(crate) fn range(&self, context: u32, zone: u64, need: MemPriv) -> Option<Range> {
         self.is(context, zone, need).then(|| Range {
+            context,
             start: self.start.load(Ordering::Relaxed),
             len: self.len.load(Ordering::Relaxed),
             lkey: self.lkey.load(Ordering::Relaxed),
@@ -189,6 +191,7 @@ impl LmrShared {
     /// rights.
     pub(crate) fn covers(&self, triplet: &LmrTriplet) -> bool {
         let range = Range {
+            context: triplet.context,
             start: self.start.load(Ordering::Relaxed),
             len: self.len.load(Ordering::Relaxed),
             lkey: 0,

@@ -21,26 +21,33 @@ pub(crate) mod srq;
 pub(crate) mod stack;
 pub(crate) mod window;
 
+use core::cell::Cell;
+
 use crate::data::shared::connection::ConnectionEvents;
 use crate::data::shared::ep::{EpShared, QueueLine};
 use crate::data::shared::evd::{EvdShared, EventSlot};
 use crate::data::shared::keys::Keys;
-use crate::data::shared::lmr::{LmrShared, RmrShared};
+use crate::data::shared::lmr::{LmrShared, Range, RmrShared};
 use crate::data::shared::request::RequestSlot;
 use crate::data::shared::srq::{SrqShared, SrqSlot};
 use crate::data::shared::stack::Stack;
 use crate::types::atomic::{AtomicU32, AtomicU64};
+use crate::types::flags::MemPriv;
 use crate::types::key_order::KeyOrder;
 
 /// The shared part of one Interface Adapter, as every half holds it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shared<'s> {
     pub(crate) eps: &'s [EpShared],
+    /// An Endpoint that nothing names.
+    pub(crate) no_ep: &'s EpShared,
     pub(crate) requests: &'s [RequestSlot],
     pub(crate) receives: &'s [AtomicU64],
     /// A bit for each receive slot: its receive wakes nobody.
     pub(crate) silent: &'s [AtomicU32],
     pub(crate) lmrs: &'s [LmrShared],
+    /// An LMR that nothing names.
+    pub(crate) no_lmr: &'s LmrShared,
     pub(crate) rmrs: &'s [RmrShared],
     pub(crate) keys: Keys<'s>,
     /// How keys follow each other.
@@ -95,19 +102,21 @@ impl<'s> Shared<'s> {
     /// What a poster of the Endpoint in slot `ep` looks at.
     #[inline]
     pub(crate) fn near(&self, ep: u32) -> Option<Near<'s>> {
+        let last = Cell::new(self.no_lmr);
         let first = self.first_slot(ep) as usize;
         Some(Near {
             ep: self.ep(ep)?,
             requests: self.requests.get(first..)?,
             receives: self.receives.get(first..)?,
             lmrs: self.lmrs,
+            last,
         })
     }
 }
 
 /// The shared part as the poster of one Endpoint sees it: its own line and slots, so that a post
 /// looks up nothing but the LMR.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Near<'s> {
     pub(crate) ep: &'s EpShared,
     /// From its first request slot on.
@@ -115,4 +124,18 @@ pub(crate) struct Near<'s> {
     /// From its first receive slot on.
     pub(crate) receives: &'s [AtomicU64],
     pub(crate) lmrs: &'s [LmrShared],
+    /// The LMR of the newest request of one segment: mostly it is that of the next as well.
+    pub(crate) last: Cell<&'s LmrShared>,
+}
+
+impl Near<'_> {
+    /// What an LMR covers, if it is of `zone` and grants `need`.
+    #[inline(always)]
+    pub(crate) fn range(&self, context: u32, zone: u64, need: MemPriv) -> Option<Range> {
+        self.last.get().range(context, zone, need).or_else(|| {
+            let lmr = lmr::find(self.lmrs, context)?;
+            self.last.set(lmr);
+            lmr.range(context, zone, need)
+        })
+    }
 }

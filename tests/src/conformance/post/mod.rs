@@ -3,12 +3,14 @@
 mod checks;
 mod endings;
 mod flags;
+mod lists;
 mod moves;
 mod owned;
 
 pub use checks::*;
 pub use endings::*;
 pub use flags::*;
+pub use lists::*;
 pub use moves::*;
 pub use owned::*;
 
@@ -138,6 +140,10 @@ macro_rules! post_cases {
             fault_21_every_completion_says_what_it_was
             a_list_of_writes_is_posted_in_order
             a_list_of_receives_is_filled_in_order
+            a_list_of_pieces_stays_in_its_stretch
+            a_list_of_sends_is_posted_in_order
+            a_list_of_reads_is_posted_in_order
+            a_list_of_binds_is_posted_in_order
             a_message_too_long_for_its_receive_fails_on_both_sides
             memory_freed_under_a_receive_fails_it
             a_write_without_a_key_is_refused_by_the_peer

@@ -1,12 +1,12 @@
 //! Bytes that move, in which order, and their completions.
 
-use dat_core::{DtoOperation, DtoStatus, MemPriv, RdmaWrite, Receive, RmrTriplet};
+use dat_core::{DtoOperation, DtoStatus, RmrTriplet};
 
 use super::super::{A, Adapters, B, NONE, Side};
-use super::{BYTES, Dto, crosses, idle, memory, posted, rig};
+use super::{BYTES, Dto, crosses, memory, posted, rig};
 
 /// Bytes that differ.
-fn pattern(len: usize) -> Vec<u8> {
+pub(super) fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i * 7 % 251) as u8).collect()
 }
 
@@ -237,54 +237,4 @@ pub fn fault_21_every_completion_says_what_it_was(ias: &mut Adapters<'_, impl Si
         assert_eq!((event.ep, event.operation), (ends[A].ep, operation));
         assert_eq!((event.cookie, event.status), (cookie, DtoStatus::ErrFlushed));
     }
-}
-
-/// `ep_post_recvs`: filled in order, dequeued in one call; the first that is refused ends the list.
-pub fn a_list_of_receives_is_filled_in_order(ias: &mut Adapters<'_, impl Side>) {
-    let (ends, mems) = rig(ias);
-    let only_read = ias.mem(B, ends[B].pz, 64, MemPriv::LOCAL_READ);
-    let bytes = pattern(80);
-    ias.fill(&mems[A], 0, &bytes);
-    let mut list: Vec<Receive> =
-        (0..10).map(|n| Receive { cookie: n as u64, local: mems[B].seg(8 * n, 8) }).collect();
-    ias.b.ep_post_recvs(ends[B].ep, &list, NONE).unwrap();
-    for n in 0..10 {
-        ias.a.ep_post_send(ends[A].ep, &[mems[A].seg(8 * n, 8)], n as u64, NONE).unwrap();
-        assert_eq!(ias.done(&ends[A], DtoOperation::Send, n as u64), 8);
-    }
-    for cookie in 0..10 {
-        assert_eq!(ias.done(&ends[B], DtoOperation::Receive, cookie), 8);
-    }
-    assert_eq!(ias.bytes(&mems[B], 0, 80), bytes);
-    list[4].local = only_read.seg(0, 8);
-    let refused = ias.b.ep_post_recvs(ends[B].ep, &list, NONE).unwrap_err();
-    assert_eq!(refused.posted, 4);
-}
-
-/// `ep_post_rdma_writes`: in order, each with its completion; the first that is refused ends the
-/// list.
-pub fn a_list_of_writes_is_posted_in_order(ias: &mut Adapters<'_, impl Side>) {
-    let (ends, mems) = rig(ias);
-    let only_write = ias.mem(A, ends[A].pz, 64, MemPriv::LOCAL_WRITE);
-    let bytes = pattern(80);
-    ias.fill(&mems[A], 0, &bytes);
-    let mut list: Vec<RdmaWrite> = (0..10)
-        .map(|n| RdmaWrite {
-            cookie: n as u64,
-            local: mems[A].seg(8 * n, 8),
-            remote: mems[B].far(8 * n, 8),
-        })
-        .collect();
-    ias.a.ep_post_rdma_writes(ends[A].ep, &list, NONE).unwrap();
-    for cookie in 0..10 {
-        assert_eq!(ias.done(&ends[A], DtoOperation::RdmaWrite, cookie), 8);
-    }
-    assert_eq!(ias.bytes(&mems[B], 0, 80), bytes);
-    list[4].local = only_write.seg(0, 8);
-    let refused = ias.a.ep_post_rdma_writes(ends[A].ep, &list, NONE).unwrap_err();
-    assert_eq!(refused.posted, 4);
-    for cookie in 0..4 {
-        assert_eq!(ias.done(&ends[A], DtoOperation::RdmaWrite, cookie), 8);
-    }
-    idle(ias, &ends[A]);
 }

@@ -2,7 +2,7 @@
 
 use core::borrow::Borrow;
 
-use dat_core::{AttrValue, NamedAttr, RdmaWrite, Receive};
+use dat_core::{AttrValue, NamedAttr};
 
 use super::number::DAT_DAPLDAT_VERSION;
 
@@ -19,20 +19,20 @@ pub(crate) struct Element<T> {
 }
 
 /// `DAT_DAPLDAT_RDMA`.
-pub(crate) type Rdma = Element<RdmaWrite>;
+pub(crate) type Rdma = Element<dat_core::Rdma>;
 /// `DAT_DAPLDAT_MESSAGE`.
-pub(crate) type Message = Element<Receive>;
+pub(crate) type Message = Element<dat_core::Message>;
 
-impl Borrow<RdmaWrite> for Rdma {
+impl Borrow<dat_core::Rdma> for Rdma {
     #[inline(always)]
-    fn borrow(&self) -> &RdmaWrite {
+    fn borrow(&self) -> &dat_core::Rdma {
         &self.it
     }
 }
 
-impl Borrow<Receive> for Message {
+impl Borrow<dat_core::Message> for Message {
     #[inline(always)]
-    fn borrow(&self) -> &Receive {
+    fn borrow(&self) -> &dat_core::Message {
         &self.it
     }
 }

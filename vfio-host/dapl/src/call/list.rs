@@ -1,10 +1,9 @@
 //! The posts of `dat_dapldat.h`: lists, and the doorbell. A list enters the gate once.
 
 use std::cell::Cell;
-use std::slice;
 
 use dat_core::provider::Provider;
-use dat_core::{CompletionFlags, DatReturn, Ep, EpPoster, RdmaWrite, Receive, Refused};
+use dat_core::{CompletionFlags, DatReturn, Ep, EpPoster, Refused};
 
 use super::post::{flags as flags_of, post};
 use crate::abi::number::DAT_DAPLDAT_MOST;
@@ -18,8 +17,8 @@ use crate::variant::Variant;
 /// Posts to one Endpoint.
 pub(super) trait Queue {
     fn writes(&mut self, run: &[Rdma], flags: CompletionFlags) -> Result<(), Refused>;
-    fn read(&mut self, one: &RdmaWrite, flags: CompletionFlags) -> Result<(), DatReturn>;
-    fn send(&mut self, one: &Receive, flags: CompletionFlags) -> Result<(), DatReturn>;
+    fn reads(&mut self, run: &[Rdma], flags: CompletionFlags) -> Result<(), Refused>;
+    fn sends(&mut self, run: &[Message], flags: CompletionFlags) -> Result<(), Refused>;
     fn recvs(&mut self, run: &[Message], flags: CompletionFlags) -> Result<(), Refused>;
     /// Rings the doorbell.
     fn ring(&mut self);
@@ -31,12 +30,12 @@ impl<P: Provider> Queue for EpPoster<'_, P> {
         self.post_rdma_writes(run, flags)
     }
     #[inline(always)]
-    fn read(&mut self, one: &RdmaWrite, flags: CompletionFlags) -> Result<(), DatReturn> {
-        self.post_rdma_read(slice::from_ref(&one.local), one.cookie, &one.remote, flags)
+    fn reads(&mut self, run: &[Rdma], flags: CompletionFlags) -> Result<(), Refused> {
+        self.post_rdma_reads(run, flags)
     }
     #[inline(always)]
-    fn send(&mut self, one: &Receive, flags: CompletionFlags) -> Result<(), DatReturn> {
-        self.post_send(slice::from_ref(&one.local), one.cookie, flags)
+    fn sends(&mut self, run: &[Message], flags: CompletionFlags) -> Result<(), Refused> {
+        self.post_sends(run, flags)
     }
     #[inline(always)]
     fn recvs(&mut self, run: &[Message], flags: CompletionFlags) -> Result<(), Refused> {
@@ -55,12 +54,11 @@ impl<V: Variant> Queue for Locked<'_, V> {
     fn writes(&mut self, run: &[Rdma], flags: CompletionFlags) -> Result<(), Refused> {
         self.0.ep_post_rdma_writes(self.1, run, flags)
     }
-    fn read(&mut self, one: &RdmaWrite, flags: CompletionFlags) -> Result<(), DatReturn> {
-        let local = slice::from_ref(&one.local);
-        self.0.ep_post_rdma_read(self.1, local, one.cookie, &one.remote, flags)
+    fn reads(&mut self, run: &[Rdma], flags: CompletionFlags) -> Result<(), Refused> {
+        self.0.ep_post_rdma_reads(self.1, run, flags)
     }
-    fn send(&mut self, one: &Receive, flags: CompletionFlags) -> Result<(), DatReturn> {
-        self.0.ep_post_send(self.1, slice::from_ref(&one.local), one.cookie, flags)
+    fn sends(&mut self, run: &[Message], flags: CompletionFlags) -> Result<(), Refused> {
+        self.0.ep_post_sends(self.1, run, flags)
     }
     fn recvs(&mut self, run: &[Message], flags: CompletionFlags) -> Result<(), Refused> {
         self.0.ep_post_recvs(self.1, run, flags)
@@ -97,9 +95,7 @@ impl Work for Reads {
     const NAME: &'static str = "dat_dapldat_post_rdma_reads";
     type Element = Rdma;
     fn post(queue: &mut impl Queue, list: &[Rdma]) -> Result<(), Refused> {
-        post_requests(queue, list, 6, |queue, run, flags| {
-            post_each(run, |one| queue.read(one, flags))
-        })
+        post_requests(queue, list, 6, |queue, run, flags| queue.reads(run, flags))
     }
 }
 
@@ -107,9 +103,7 @@ impl Work for Sends {
     const NAME: &'static str = "dat_dapldat_post_sends";
     type Element = Message;
     fn post(queue: &mut impl Queue, list: &[Message]) -> Result<(), Refused> {
-        post_requests(queue, list, 5, |queue, run, flags| {
-            post_each(run, |one| queue.send(one, flags))
-        })
+        post_requests(queue, list, 5, |queue, run, flags| queue.sends(run, flags))
     }
 }
 
@@ -163,17 +157,6 @@ fn post_runs<T>(
         rest = behind;
     }
     Ok(())
-}
-
-/// Posts a run by single posts.
-#[inline(always)]
-fn post_each<T>(
-    run: &[Element<T>],
-    mut post: impl FnMut(&T) -> Result<(), DatReturn>,
-) -> Result<(), Refused> {
-    run.iter()
-        .enumerate()
-        .try_for_each(|(posted, element)| post(&element.it).map_err(|ret| Refused { posted, ret }))
 }
 
 /// Checks the length of a list or burst, the third argument.
