@@ -8,6 +8,7 @@ mod facts;
 mod flow;
 mod in_cqe;
 mod keys;
+mod moderation;
 mod offloads;
 mod orders;
 mod qp;
