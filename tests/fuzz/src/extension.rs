@@ -1,9 +1,8 @@
 //! Programs of the extension `dat_dapldat.h` between two connected Endpoints: lists, bursts and
 //! deferred doorbells, with any counts, flags, handles and addresses, aligned or not.
 //!
-//! What a program was told it can rely on: a list says how many elements it posted, a burst stores
+//! What the provider reports has to hold: a list reports how many elements it posted, a burst stores
 //! no more events than it was asked for, and what was posted completes once, in order, in the end.
-#![expect(unsafe_code, reason = "reads what calls stored, as C does")]
 
 use std::collections::VecDeque;
 use std::sync::OnceLock;
@@ -49,7 +48,7 @@ const ROOM: usize = 64;
 const EVENT: usize = 15;
 const RDMA: usize = 6;
 const MESSAGE: usize = 4;
-const UNTOUCHED: u64 = 0xa5a5_a5a5_a5a5_a5a5;
+const UNTOUCHED: u8 = 0xa5;
 
 const QUEUE_EMPTY: u32 = 0x000d_0000;
 const INVALID_HANDLE: u32 = 0x0005_0000;
@@ -105,7 +104,7 @@ struct Side {
     ep: u64,
     lkey: u64,
     rkey: u64,
-    /// Event Dispatchers of requests and of receives, and what they owe.
+    /// Event Dispatchers of requests and of receives, and what is outstanding.
     evds: [u64; 2],
     posted: [VecDeque<Posted>; 2],
     /// The Endpoint is freed: nobody knows what becomes of its requests.
@@ -140,8 +139,8 @@ fn wait(evd: u64, number: u64, word: usize) -> u64 {
 }
 
 /// Bytes that an address is off its alignment by.
-fn unaligned(bytes: &mut Unstructured<'_>) -> arbitrary::Result<u64> {
-    Ok(u64::from(u8::arbitrary(bytes)?.saturating_sub(0xe0) % 8))
+fn unaligned(bytes: &mut Unstructured<'_>) -> arbitrary::Result<usize> {
+    Ok(usize::from(u8::arbitrary(bytes)?.saturating_sub(0xe0) % 8))
 }
 
 struct Program {
@@ -151,7 +150,7 @@ struct Program {
     others: Vec<u64>,
     cookie: u64,
     list: [u64; ROOM * RDMA + 1],
-    events: [u64; ROOM * EVENT + 2],
+    events: [u8; (ROOM * EVENT + 2) * 8],
 }
 
 /// Runs the target.
@@ -169,7 +168,7 @@ pub fn run(data: &[u8]) {
         others,
         cookie: 0,
         list: [0; ROOM * RDMA + 1],
-        events: [UNTOUCHED; ROOM * EVENT + 2],
+        events: [UNTOUCHED; (ROOM * EVENT + 2) * 8],
     };
     // Without a connection there are receives only.
     if program.connected {
@@ -302,23 +301,24 @@ impl Program {
             }
             element[words - 1] = flags;
         }
-        let mut told = [0_u64; 2];
-        let at = told.as_mut_ptr() as u64 + unaligned(bytes)?;
+        let mut reported = [0_u8; 16];
+        let place = unaligned(bytes)?;
         let list = if null { 0 } else { self.list.as_ptr() as u64 + offset };
-        let got = extended(handle, operation, &[count, list, at]);
-        // SAFETY: it is in the two words.
-        let told = unsafe { (at as *const i32).read_unaligned() };
+        let got =
+            extended(handle, operation, &[count, list, reported[place..].as_mut_ptr() as u64]);
+        let reported = i32::from_ne_bytes(reported[place..][..4].try_into().unwrap());
+        let reported = u64::try_from(reported).expect("a number of elements");
         let ours = handle == self.sides[side].ep && !self.sides[side].freed;
         let bad = strange || count != 0 && (null || offset != 0);
-        assert!(told >= 0 && (bad || told as u64 <= count), "{told} of {count}");
-        assert_eq!(got == 0, !bad && ours && told as u64 == count, "{got:#x}: {told} of {count}");
+        assert!(bad || reported <= count, "{reported} of {count}");
+        assert_eq!(got == 0, !bad && ours && reported == count, "{got:#x}: {reported} of {count}");
         if bad {
-            assert_eq!((got & TYPE, told), (INVALID_PARAMETER, 0));
+            assert_eq!((got & TYPE, reported), (INVALID_PARAMETER, 0));
         } else if !ours {
-            assert_eq!((got & TYPE, told), (INVALID_HANDLE, 0));
+            assert_eq!((got & TYPE, reported), (INVALID_HANDLE, 0));
         }
         let to = usize::from(operation == RECVS);
-        for nth in 0..told as usize {
+        for nth in 0..reported as usize {
             let silent = self.list[nth * words + words - 1] & SUPPRESS != 0 && to == 0;
             self.sides[side].posted[to].push_back(Posted { cookie: first + nth as u64, silent });
         }
@@ -366,15 +366,15 @@ impl Program {
         if most > ROOM as u64 && most <= MOST && !null {
             return Ok(());
         }
-        let offset = unaligned(bytes)? as usize;
-        self.events = [UNTOUCHED; ROOM * EVENT + 2];
-        let at = self.events.as_mut_ptr() as u64 + offset as u64;
-        let mut told = u64::MAX;
-        let args = [most, if null { 0 } else { at }, &raw mut told as u64];
+        let offset = unaligned(bytes)?;
+        self.events.fill(UNTOUCHED);
+        let at = self.events[offset..].as_mut_ptr() as u64;
+        let mut reported = u64::MAX;
+        let args = [most, if null { 0 } else { at }, &raw mut reported as u64];
         let got = extended(evd, DEQUEUE, &args);
-        let told = told as u32 as usize;
+        let reported = reported as u32 as usize;
         if bad {
-            assert_eq!((got & TYPE, told), (INVALID_PARAMETER, 0), "most {most}");
+            assert_eq!((got & TYPE, reported), (INVALID_PARAMETER, 0), "most {most}");
             return Ok(());
         }
         let own = self.sides[side].evds.contains(&evd);
@@ -382,26 +382,20 @@ impl Program {
             let is_evd = self.sides.iter().any(|side| side.conn == evd);
             let want =
                 if is_evd && got & TYPE == QUEUE_EMPTY { QUEUE_EMPTY } else { INVALID_HANDLE };
-            assert!(is_evd && got == 0 || (got & TYPE, told) == (want, 0), "{got:#x}");
+            assert!(is_evd && got == 0 || (got & TYPE, reported) == (want, 0), "{got:#x}");
             return Ok(());
         }
-        assert!(told as u64 <= most);
-        assert_eq!(got == 0, told > 0, "{got:#x} with {told}");
-        let bytes_of = |from: usize, to: usize| {
-            let whole = self.events.as_ptr().cast::<u8>();
-            // SAFETY: callers stay in the array.
-            unsafe { std::slice::from_raw_parts(whole.add(from), to - from) }
+        assert!(reported as u64 <= most);
+        assert_eq!(got == 0, reported > 0, "{got:#x} with {reported}");
+        let (before, rest) = self.events.split_at(offset);
+        let (stored, behind) = rest.split_at(reported * EVENT * 8);
+        assert!(before.iter().chain(behind).all(|byte| *byte == UNTOUCHED));
+        let word = |event: &[u8], nth: usize| {
+            u64::from_ne_bytes(event[nth * 8..][..8].try_into().unwrap())
         };
-        let end = offset + told * EVENT * 8;
-        let behind = bytes_of(end, size_of_val(&self.events));
-        assert!(bytes_of(0, offset).iter().chain(behind).all(|byte| *byte == 0xa5));
-        let events: Vec<[u64; EVENT]> = (0..told)
-            .map(|nth| {
-                let event = bytes_of(offset + nth * EVENT * 8, offset + (nth + 1) * EVENT * 8);
-                std::array::from_fn(|word| {
-                    u64::from_ne_bytes(event[word * 8..][..8].try_into().unwrap())
-                })
-            })
+        let events: Vec<[u64; EVENT]> = stored
+            .chunks_exact(EVENT * 8)
+            .map(|event| std::array::from_fn(|nth| word(event, nth)))
             .collect();
         events.iter().for_each(|event| self.completed(side, of, evd, event));
         Ok(())
@@ -435,8 +429,9 @@ impl Program {
             let _ = shared().call(EP_DISCONNECT, &[side.ep, 0]);
         }
         let until = Instant::now() + Duration::from_secs(5);
-        let owed = |side: &Side| side.posted.iter().flatten().any(|posted| !posted.silent);
-        while connected && self.sides.iter().any(owed) {
+        let is_outstanding =
+            |side: &Side| side.posted.iter().flatten().any(|posted| !posted.silent);
+        while connected && self.sides.iter().any(is_outstanding) {
             let mut progress = false;
             for (side, of) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
                 let evd = self.sides[side].evds[of];

@@ -251,7 +251,7 @@ fn a_ring_across_the_end_of_addresses_is_an_access_violation() {
     cqc::c_eqn_or_apu_element.set(context, rig.eqn);
     cqc::dbr_addr.set64(context, CQ_DBR);
     cqc::page_offset.set(context, 0x20);
-    super::put_page(&mut input, crate::ifc::cq::create_cq_in::pas, u64::MAX & !0xfff);
+    super::put_page(&mut input, crate::ifc::cq::create_cq_in::pas, !0xfff);
     let at = crate::ifc::cq::create_cq_in::pas.byte() + 8;
     input.resize(at + 8, 0);
     let cqn = rig.run(0x400, &input).unwrap();

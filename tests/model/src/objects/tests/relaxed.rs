@@ -139,7 +139,7 @@ fn a_page_across_the_end_of_addresses_is_refused() {
             mkc::start_addr.set64(context, 0);
             mkc::len.set64(context, 0x2000);
         };
-        let to = rig.key_on(u64::MAX & !0xfff, top).unwrap();
+        let to = rig.key_on(!0xfff, top).unwrap();
         let mut wqe = control(8, 0, a, 3, 0);
         wqe.extend(raddr(0xe00, to));
         wqe.extend(pointer(LEN as u32, from, DATA));
