@@ -17,9 +17,12 @@
 #define dat_ep_post_rdma_write DAT_EP_POST_RDMA_WRITE
 #define dat_ep_post_recv DAT_EP_POST_RECV
 #define dat_evd_create DAT_EVD_CREATE
+#define dat_ep_query DAT_EP_QUERY
 #define dat_evd_dequeue DAT_EVD_DEQUEUE
 #define dat_evd_free DAT_EVD_FREE
 #define dat_evd_post_se DAT_EVD_POST_SE
+#define dat_evd_query DAT_EVD_QUERY
+#define dat_evd_resize DAT_EVD_RESIZE
 #define dat_evd_wait DAT_EVD_WAIT
 #define dat_ia_query DAT_IA_QUERY
 #define dat_lmr_create DAT_LMR_CREATE
@@ -35,7 +38,7 @@ DAT_RETURN dat_ia_openv(const DAT_NAME_PTR name, DAT_COUNT length, DAT_EVD_HANDL
 	DAT_PROVIDER_INFO info = info_of(name, major, minor);
 	const DAT_PROVIDER *table = find(&info);
 
-	return safe || table == NULL ? DAT_PROVIDER_NOT_FOUND : table->ia_open_func(name, length, async, ia);
+	return safe != DAT_THREADSAFE || table == NULL ? DAT_PROVIDER_NOT_FOUND : table->ia_open_func(name, length, async, ia);
 }
 
 DAT_RETURN dat_ia_close(DAT_IA_HANDLE ia, DAT_CLOSE_FLAGS how)

@@ -165,6 +165,7 @@ static void refusals(void)
 {
 	DAT_DAPLDAT_RDMA list[COUNT];
 	DAT_DAPLDAT_MESSAGE sends[COUNT], recvs[COUNT];
+	DAT_EVENT event;
 	DAT_COUNT nth, posted = -1;
 
 	for (nth = 0; nth < COUNT; nth++) {
@@ -209,6 +210,8 @@ static void refusals(void)
 	CHECK("of which nothing is posted", posted == 0);
 	EXPECT("a list is for an Endpoint", dat_dapldat_post_rdma_writes(a.request, 1, list + 1, &posted), DAT_INVALID_HANDLE);
 	EXPECT("so is a doorbell", dat_dapldat_ring(a.request), DAT_INVALID_HANDLE);
+	EXPECT("a burst is of an Event Dispatcher", dat_dapldat_evd_dequeue(a.ep, 1, &event, &posted), DAT_INVALID_HANDLE);
+	EXPECT("so is a single event", dat_evd_dequeue(a.ep, &event), DAT_INVALID_HANDLE);
 }
 
 /* More than a queue holds: as many as it holds are posted. */

@@ -63,7 +63,7 @@ static DAT_PROVIDER_INFO info_of(const char *name, unsigned major, unsigned mino
 	strcpy(info.ia_name, name);
 	info.dapl_version_major = major;
 	info.dapl_version_minor = minor;
-	info.is_thread_safe = DAT_FALSE;
+	info.is_thread_safe = DAT_THREADSAFE;
 	return info;
 }
 

@@ -48,7 +48,7 @@ fn compile(folder: &Path, name: &str) -> PathBuf {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let program = folder.join(name);
     let made = Command::new(std::env::var_os("CC").unwrap_or("cc".into()))
-        .args(["-O1", "-g", "-Wall", "-rdynamic", "-DALONE", "-I"])
+        .args(["-O1", "-g", "-Wall", "-rdynamic", "-pthread", "-DALONE", "-I"])
         .arg(headers())
         .arg("-I")
         .arg(tests.join("../vfio-host/dapl/include"))
@@ -131,4 +131,11 @@ fn every_field_of_every_query_is_as_the_headers_have_it() {
 fn lists_and_bursts_are_as_the_own_header_has_them() {
     let (good, _) = run("lists", "");
     assert!(good > 70, "only {good} checks");
+}
+
+/// Threads that share an Endpoint: no write is lost, none completes twice.
+#[test]
+fn threads_may_share_what_a_thread_safe_provider_gives() {
+    let (good, _) = run("callers", "");
+    assert_eq!(good, 6);
 }

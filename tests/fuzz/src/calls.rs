@@ -6,7 +6,7 @@
 //! Adapter on it, and closes it abruptly. Time and threads are real.
 #![expect(unsafe_code, reason = "calls functions by their addresses in a table, as C does")]
 
-use std::ffi::{CStr, c_void};
+use std::ffi::{CString, c_void};
 use std::sync::OnceLock;
 
 use arbitrary::{Arbitrary, Unstructured};
@@ -122,38 +122,59 @@ const CALLS: &[(usize, &[Arg])] = &[
     (624, &[First, Out]),
 ];
 const IA_OPEN: usize = 16;
-const IA_CLOSE: usize = 32;
-
-const NAME: &CStr = c"fuzz";
-
-/// What all programs share.
-struct Shared {
-    _server: Handle,
-    table: usize,
-}
+pub(crate) const IA_CLOSE: usize = 32;
 
 fn shared() -> &'static Shared {
     static SHARED: OnceLock<Shared> = OnceLock::new();
-    SHARED.get_or_init(|| {
-        let name = format!("dat-fuzz-calls-{}", std::process::id());
-        let socket = std::env::temp_dir().join(name);
-        let device = dat_tests::bringup::light();
-        let server = Server::start(Settings::with_device(&device, [socket.clone()])).unwrap();
-        let text = format!(
-            "vfio-user:{} ip=192.168.7.1/24 endpoints=16 memory=8 log=off",
-            socket.display()
-        );
-        let table = dapldat::add_line(NAME, &text).unwrap();
-        let shared = Shared { _server: server, table: table as usize };
-        // Stays open, and the HCA with it.
-        assert_ne!(open(&shared)[1], 0, "the HCA does not open");
-        let _ = std::fs::remove_file(socket);
-        shared
-    })
+    SHARED.get_or_init(|| Shared::start("calls", 1))
+}
+
+/// HCAs of the model on one wire, which all programs share, and a line of `dat.conf` for each.
+pub(crate) struct Shared {
+    _server: Handle,
+    names: Vec<CString>,
+    /// Dispatch table of the first; they differ in the name only.
+    table: usize,
 }
 
 impl Shared {
-    fn call(&self, offset: usize, args: &[u64]) -> u32 {
+    /// HCA n of a target has the address 192.168.7.n, counted from 1.
+    pub(crate) fn start(target: &str, hcas: usize) -> Self {
+        let name = |nth| format!("dat-fuzz-{target}-{}-{nth}", std::process::id());
+        let sockets: Vec<_> = (1..=hcas).map(|nth| std::env::temp_dir().join(name(nth))).collect();
+        let device = dat_tests::bringup::light();
+        let server = Server::start(Settings::with_device(&device, sockets.clone())).unwrap();
+        let (mut names, mut table) = (Vec::new(), 0);
+        for (nth, socket) in (1..).zip(&sockets) {
+            let text = format!(
+                "vfio-user:{} ip=192.168.7.{nth}/24 endpoints=16 memory=8 log=off",
+                socket.display()
+            );
+            let name = CString::new(name(nth)).unwrap();
+            table = dapldat::add_line(&name, &text).unwrap() as usize;
+            names.push(name);
+        }
+        let shared = Self { _server: server, names, table };
+        for (nth, socket) in sockets.iter().enumerate() {
+            // Stays open, and the HCA with it.
+            assert_ne!(shared.open(nth)[1], 0, "the HCA does not open");
+            let _ = std::fs::remove_file(socket);
+        }
+        shared
+    }
+
+    /// Opens an Interface Adapter on an HCA: its asynchronous Event Dispatcher, and itself.
+    pub(crate) fn open(&self, hca: usize) -> [u64; 2] {
+        let mut handles = [0_u64; 2];
+        let [async_evd, ia] = handles.each_mut().map(std::ptr::from_mut);
+        let name = self.names[hca].as_ptr() as u64;
+        let refused = self.call(IA_OPEN, &[name, 8, async_evd as u64, ia as u64]);
+        assert_eq!(refused, 0, "dat_ia_open: {refused:#x}");
+        handles
+    }
+
+    /// Calls the function at an offset of the table.
+    pub(crate) fn call(&self, offset: usize, args: &[u64]) -> u32 {
         let entry = (self.table + offset) as *const *const c_void;
         // SAFETY: the table is never freed and has an address at each of these offsets.
         let address = unsafe { *entry };
@@ -166,17 +187,8 @@ impl Shared {
     }
 }
 
-/// Opens an Interface Adapter: its asynchronous Event Dispatcher, and itself.
-fn open(shared: &Shared) -> [u64; 2] {
-    let mut handles = [0_u64; 2];
-    let [async_evd, ia] = handles.each_mut().map(std::ptr::from_mut);
-    let refused = shared.call(IA_OPEN, &[NAME.as_ptr() as u64, 8, async_evd as u64, ia as u64]);
-    assert_eq!(refused, 0, "dat_ia_open: {refused:#x}");
-    handles
-}
-
 /// Bytes of a program's memory, and of a page.
-const LEN: u64 = 1 << 14;
+pub(crate) const LEN: u64 = 1 << 14;
 const PAGE: u64 = 4096;
 
 /// Handles that a program remembers.
@@ -195,7 +207,7 @@ struct Program {
 /// Runs the target.
 pub fn run(data: &[u8]) {
     let shared = shared();
-    let [async_evd, ia] = open(shared);
+    let [async_evd, ia] = shared.open(0);
     let mut program = Program {
         handles: vec![ia, async_evd],
         input: [0; 64],
@@ -308,14 +320,14 @@ impl Program {
 }
 
 /// Address of the memory of all programs, whole pages of it.
-fn pages() -> u64 {
+pub(crate) fn pages() -> u64 {
     static PAGES: OnceLock<&[u8]> = OnceLock::new();
     let memory = PAGES.get_or_init(|| Box::leak(vec![0; (LEN + PAGE) as usize].into_boxed_slice()));
     (memory.as_ptr() as u64).next_multiple_of(PAGE)
 }
 
 /// A small number, a power of two, or any.
-fn number(bytes: &mut Unstructured<'_>) -> arbitrary::Result<u64> {
+pub(crate) fn number(bytes: &mut Unstructured<'_>) -> arbitrary::Result<u64> {
     Ok(match u8::arbitrary(bytes)? {
         n @ 0..0xc0 => u64::from(n & 0x3f),
         n @ 0xc0..0xe0 => 1 << (n & 31),

@@ -27,6 +27,7 @@ pub mod config_space;
 pub mod dat_conf;
 pub mod ethernet;
 pub mod events;
+pub mod extension;
 pub mod frames;
 pub mod liar;
 pub mod mads;
@@ -71,6 +72,7 @@ targets! {
     dat_conf: "parameters of a line of dat.conf into the provider";
     ethernet: "frames of the link into a whole host";
     events: "a device's event queue entries into the driver";
+    extension: "a C program's use of the provider's own extension, between two adapters";
     frames: "a peer's frames into the model's parser";
     liar: "a platform's memory, pages, registers and time into the driver";
     mads: "a peer's connection datagrams into the connection manager";

@@ -28,11 +28,13 @@ impl QueueMemory {
         Some(Self { pages, page_bits, offset })
     }
 
-    /// Bus address of a byte of the ring, and how many bytes follow it in one piece.
+    /// Bus address of a byte of the ring, and how many bytes follow it in one piece. None beyond
+    /// the ring, and beyond the end of addresses, where a large page may be put.
     pub(crate) fn at(&self, byte: u64) -> Option<(u64, u64)> {
         let byte = self.offset + byte;
         let page = usize::try_from(byte >> self.page_bits).ok()?;
         let within = byte & ((1 << self.page_bits) - 1);
-        Some((self.pages.get(page)? + within, (1 << self.page_bits) - within))
+        let iova = self.pages.get(page)?.checked_add(within)?;
+        Some((iova, (1 << self.page_bits) - within))
     }
 }

@@ -282,9 +282,18 @@ impl Sim<'_> {
         }
     }
 
-    /// Whether a host of a link has had a wire at fault.
-    fn was_rough(&self, l: usize) -> bool {
-        self.links[l].ends.iter().any(|end| self.hosts[end.host].rough != 0)
+    /// Whether an end may have sought its peer's address in vain: the wire of one of them was at
+    /// fault, and the host has reached the peer on no link since.
+    fn sought_in_vain(&self, l: usize, side: usize) -> bool {
+        let [host, peer] = [side, 1 - side].map(|side| self.links[l].ends[side].host);
+        let reached = self.links.iter().flat_map(|link| {
+            let is_near =
+                |near: &usize| (link.ends[*near].host, link.ends[1 - near].host) == (host, peer);
+            let near = (0..2).find(is_near);
+            near.into_iter().flat_map(|near| link.conns.iter().filter_map(move |c| c.begun[near]))
+        });
+        let rough = self.hosts[host].rough.max(self.hosts[peer].rough);
+        rough > reached.max().unwrap_or(0)
     }
 
     /// Whether what an end posted may fail.
@@ -301,7 +310,7 @@ impl Sim<'_> {
         let mut hosts = self.shape.links[l].hosts.iter();
         let unordered = hosts.any(|host| self.hosts[*host].unordered);
         // An address that was sought in vain ends an attempt to connect, and flushes its receives.
-        let vain = end.phase == Phase::Connecting && self.was_rough(l);
+        let vain = end.phase == Phase::Connecting && self.sought_in_vain(l, side);
         excuse.is_some() || self.ill(end.host) || full || stale && unordered || vain
     }
 
@@ -614,7 +623,7 @@ impl Sim<'_> {
             return violation("connection-event", what);
         };
         // The failure of a search is reported when the address is wanted next, however late.
-        let vain = matches!(event, Event::Unreachable(_)) && self.was_rough(l);
+        let vain = matches!(event, Event::Unreachable(_)) && self.sought_in_vain(l, side);
         if self.leaving(l, side) == [None; 2] && !self.excused(l, side) && !vain {
             return violation("broken", format!("{what}: without a reason"));
         }

@@ -209,6 +209,10 @@ const FACTS: [OpenFact; 18] = [
     OpenFact::HostEndianness,
 ];
 
+/// Facts that came later. They are drawn from a generator of their own, so that the seeds of
+/// planted bugs and of reports mean what they meant.
+const LATER: [OpenFact; 1] = [OpenFact::BfData];
+
 /// Facts of which one device has only one, the first before the second.
 ///
 /// Something has to say which header stands before a datagram. A firmware that lacks pages has to
@@ -267,9 +271,11 @@ impl Shape {
             });
         }
         let odd = rng.percent(50);
+        let mut later = Rng::new(!seed);
         let facts = (0..hosts).map(|_| {
             let mut facts = Facts::default();
-            for fact in FACTS {
+            for fact in FACTS.into_iter().chain(LATER) {
+                let rng = if LATER.contains(&fact) { &mut later } else { &mut *rng };
                 let chance = match (program.facts().contains(&fact), odd) {
                     (true, _) => 60,
                     (false, true) => 25,

@@ -313,6 +313,9 @@ const UNSEEN: &[(&str, &str, &str)] = &[
     ("key-index", "", "what an index was before, only the driver that had it knows"),
     ("cqe-order", "", "completions that come late look like a slow device"),
     ("cqe-compression", "", "the driver has no completion queue with compression"),
+    ("cq-arm-moderation", "", "the driver has no completion queue with moderation"),
+    ("cq-solicited-moderation", "", "the driver has no completion queue with moderation"),
+    ("cq-period-start", "", "the driver has no completion queue with moderation"),
     ("eswitch-manager", "filters", "frames to other addresses are not for a loop"),
     ("host-endianness", "required", "the driver always writes the register"),
 ];

@@ -81,6 +81,8 @@ const BIG: Values = &[
     (g::cmdif_checksum, 3),
     (g::cq_resize, 1),
     (g::cq_period_mode_modify, 1),
+    (g::cq_period_start_from_cqe, 1),
+    (g::scqe_break_moderation, 1),
     (g::block_lb_mc, 1),
     (g::apm, 1),
     (g::qkv, 1),

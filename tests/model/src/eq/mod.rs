@@ -8,7 +8,7 @@ use crate::bus::{Bus, Wrote};
 use crate::cmd::{Command, Refusal, Stage, Status};
 use crate::facts::{Facts, OpenFact};
 use crate::hca::Hca;
-use crate::host::Nanos;
+use crate::host::{DmaError, Nanos};
 use crate::ifc::cmd::head_in;
 use crate::ifc::eq::{create_eq_in, create_eq_out, eqc, eqe, gen_eqe_in, query_eq_out};
 use crate::numbers::Numbers;
@@ -203,10 +203,8 @@ impl Eq {
         let mut entry = event.bytes();
         eqe::owner.set(&mut entry, (self.producer >> self.log_size) & 1);
         let byte = u64::from(self.producer & (size - 1)) * 64;
-        let wrote = match self.memory.at(byte) {
-            Some((iova, _)) => bus.write(Wrote::Eqe, iova, &entry),
-            None => Ok(()),
-        };
+        let place = self.memory.at(byte).ok_or(DmaError::Refused(byte));
+        let wrote = place.and_then(|(iova, _)| bus.write(Wrote::Eqe, iova, &entry));
         if let Err(error) = wrote {
             self.failed = true;
             bus.complain(format!("EQ {eqn:#x}: {error}"));

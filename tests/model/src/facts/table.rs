@@ -203,4 +203,13 @@ facts! {
     CqeCompression "cqe-compression" ["by-chance" 0, "always" 1, "never" 2]
         "When completions of a CQ with compression are compressed.",
         "DPDK net/mlx5: when PCI pushes back; no text says from which load on";
+    CqArmModeration "cq-arm-moderation" ["moderated" 0, "at-once" 1]
+        "Whether an arm that finds completions waits for count or period of the CQ.",
+        "Linux arms behind a poll that found nothing; a completion between the two is seen late or at once";
+    CqSolicitedModeration "cq-solicited-moderation" ["moderated" 0, "at-once" 1]
+        "Whether a CQ armed for solicited completions waits for count or period.",
+        "mlx5_ifc.h scqe_break_moderation_en: no driver sets it, and no text says what is so without";
+    CqPeriodStart "cq-period-start" ["running" 0, "whole" 1]
+        "Whether the first completion after a pause waits a whole period in mode 0.",
+        "Linux dim.h: counting starts from the event; no text says what a period that is over does";
 }

@@ -31,6 +31,27 @@ pub(crate) fn peek(
     by_pieces(ring, at, out, |iova, piece| memory.read(iova, piece))
 }
 
+/// Fills `out` from byte `at` of a queue of `size` bytes on, wrapping at its end. The queue begins
+/// at byte `start` of the ring.
+pub(crate) fn read_wrapping(
+    bus: &mut Bus,
+    reader: Reader,
+    ring: &QueueMemory,
+    (start, size): (u64, u64),
+    at: u64,
+    out: &mut [u8],
+) -> Result<(), DmaError> {
+    let mut at = at & (size - 1);
+    let mut rest = out;
+    while !rest.is_empty() {
+        let n = rest.len().min(usize::try_from(size - at).unwrap_or(usize::MAX));
+        let (piece, behind) = rest.split_at_mut(n);
+        reader(bus, ring, start + at, piece)?;
+        (rest, at) = (behind, 0);
+    }
+    Ok(())
+}
+
 fn by_pieces(
     ring: &QueueMemory,
     at: u64,

@@ -31,24 +31,47 @@ impl Device<'_> {
         for (number, cqn, cqe) in self.objects.late.take(until) {
             self.write_completion(number, cqn, &cqe);
         }
-        let session = self.end_sessions(until);
-        [self.objects.late.next(), session].into_iter().flatten().min()
+        let timed = self.serve_timed(until);
+        [self.objects.late.next(), timed].into_iter().flatten().min()
     }
 
-    /// Ends the sessions of compressed completions that are due by a time; says when the next is.
-    fn end_sessions(&mut self, until: Nanos) -> Option<Nanos> {
+    /// Ends the sessions of compressed completions that are due by a time, and raises the events
+    /// whose time has come; says when the next is due.
+    fn serve_timed(&mut self, until: Nanos) -> Option<Nanos> {
         let mut next = None;
-        for cqn in core::mem::take(&mut self.objects.compressing) {
-            match self.objects.cqs.get(&cqn).and_then(Cq::session_due) {
-                None => {}
-                Some(due) if due > until => {
-                    self.objects.compressing.insert(cqn);
-                    next = Some(next.map_or(due, |next: Nanos| next.min(due)));
-                }
-                Some(_) => self.end_session(cqn),
+        for cqn in core::mem::take(&mut self.objects.timed) {
+            if self.objects.cqs.get(&cqn).and_then(Cq::session_due).is_some_and(|due| due <= until)
+            {
+                self.end_session(cqn);
+            }
+            self.raise(cqn);
+            let Some(cq) = self.objects.cqs.get(&cqn) else {
+                continue;
+            };
+            if let Some(due) = [cq.session_due(), cq.event_due()].into_iter().flatten().min() {
+                self.objects.timed.insert(cqn);
+                next = Some(next.map_or(due, |next: Nanos| next.min(due)));
             }
         }
         next
+    }
+
+    /// Raises the event of a CQ that waits, if moderation lets it. What the CQ holds back is
+    /// written before.
+    pub(crate) fn raise(&mut self, cqn: u32) {
+        let now = self.bus.now;
+        if self.objects.cqs.get_mut(&cqn).is_some_and(|cq| cq.raise(now)) {
+            self.end_session(cqn);
+            self.announce(cqn);
+        }
+    }
+
+    /// Posts the completion event of a CQ.
+    pub(crate) fn announce(&mut self, cqn: u32) {
+        if let Some(cq) = self.objects.cqs.get_mut(&cqn) {
+            cq.event_at = self.eqs.position(cq.eqn);
+            self.eqs.post(self.bus, cq.eqn, &Event::completion(cqn));
+        }
     }
 
     /// Ends the session of compressed completions of a CQ, if it has one.
@@ -68,15 +91,12 @@ impl Device<'_> {
         // Nanoseconds everywhere in the model, ticks of the device's clock for the driver.
         let cqe = &Cqe { timestamp: ticks(cqe.timestamp), ..*cqe };
         let posted = cq.post(self.bus, number, cqe);
-        if cq.session_due().is_some() {
-            self.objects.compressing.insert(cqn);
+        if cq.session_due().or(cq.event_due()).is_some() {
+            self.objects.timed.insert(cqn);
         }
         match posted {
             Posted::Silent | Posted::Dead => {}
-            Posted::Event => {
-                cq.event_at = self.eqs.position(cq.eqn);
-                self.eqs.post(self.bus, cq.eqn, &Event::completion(cqn));
-            }
+            Posted::Event => self.announce(cqn),
             Posted::Fault(fault) => self.lost(cqn, fault),
         }
     }

@@ -2,14 +2,13 @@
 //!
 //! An entry is one write in ascending order, so the byte that holds opcode and owner becomes
 //! visible last. Payload is always written before this file is called. An event fires when the CQ
-//! is armed and an entry beyond the consumer index named in the arm word exists.
-//!
-//! Not here: interrupt moderation (period and count are stored and read back, and every event is
-//! immediate).
+//! is armed and an entry beyond the consumer index named in the arm word exists, at once or as
+//! moderation has it (`moderation.rs`).
 
 use super::buffer;
 use super::compress::{self, ARRAY, Compression};
 use super::cqe::{CQE_BYTES, Cqe, CqeOpcode};
+use super::moderation::Moderation;
 use crate::bus::{Bus, Wrote};
 use crate::host::Nanos;
 use crate::queue_memory::QueueMemory;
@@ -73,6 +72,8 @@ pub(crate) struct Cq {
     pub(crate) ring: QueueMemory,
     /// Compression of completions, if it is on.
     pub(crate) compression: Option<Compression>,
+    /// When events are raised.
+    pub(crate) moderation: Moderation,
     /// Producer index, free running; the completions of an open session are counted.
     pub(crate) producer: u32,
     /// Consumer index as last read or armed, 24 bits.
@@ -134,14 +135,15 @@ impl Cq {
         }
         let index = self.producer;
         self.producer = index.wrapping_add(1);
-        if cqe.counts_as_solicited() {
+        let solicited = cqe.counts_as_solicited();
+        if solicited {
             self.last_solicited = self.producer;
         }
-        let fires = match self.armed {
-            Armed::Any => true,
-            Armed::Solicited => cqe.counts_as_solicited(),
-            Armed::No | Armed::Fired => false,
-        };
+        self.moderation.completed(bus.now, self.unannounced() == 1);
+        let only = self.armed == Armed::Solicited;
+        let asks = self.armed == Armed::Any || only && solicited;
+        let breaks = solicited && self.moderation.solicited_breaks(only);
+        let fires = self.ask(bus.now, asks, breaks);
         let held = match &mut self.compression {
             None => false,
             Some(session) => session.hold(&mut bus.rng, bus.now, queue, cqe),
@@ -157,16 +159,43 @@ impl Cq {
         }
         bus.stats.cqes += 1;
         if fires {
-            self.fire();
+            self.fire(bus.now);
             Posted::Event
         } else {
             Posted::Silent
         }
     }
 
+    /// Completions since the last event.
+    const fn unannounced(&self) -> u32 {
+        self.producer.wrapping_sub(self.last_notified)
+    }
+
+    /// Asks moderation for an event, if `asks`; true when that or the one that waits is raised now.
+    fn ask(&mut self, now: Nanos, asks: bool, breaks: bool) -> bool {
+        if asks {
+            self.moderation.ask();
+        }
+        asks && breaks || self.moderation.raises(now, self.unannounced())
+    }
+
+    /// Raises the event that waits, if moderation lets it.
+    pub(crate) fn raise(&mut self, now: Nanos) -> bool {
+        let raises = self.fault.is_none() && self.moderation.raises(now, self.unannounced());
+        if raises {
+            self.fire(now);
+        }
+        raises
+    }
+
     /// When the open session of compressed entries ends, if there is one.
     pub(crate) fn session_due(&self) -> Option<Nanos> {
         self.compression.as_ref().and_then(Compression::due)
+    }
+
+    /// When the event that waits is raised, if there is one.
+    pub(crate) fn event_due(&self) -> Option<Nanos> {
+        self.moderation.due().filter(|_| self.fault.is_none())
     }
 
     /// Writes what an open session holds: arrays first, the title last. One entry alone is written
@@ -282,7 +311,8 @@ impl Cq {
         Posted::Fault(fault)
     }
 
-    fn fire(&mut self) {
+    fn fire(&mut self, now: Nanos) {
+        self.moderation.raised(now);
         self.armed = Armed::Fired;
         self.fired_sn = Some(self.sn);
         self.last_notified = self.producer;
@@ -290,7 +320,7 @@ impl Cq {
 
     /// The arm doorbell. True when the event fires at once; an error is a complaint, the doorbell
     /// is then without effect. `event_read`: software has read the last event.
-    pub(crate) fn arm(&mut self, word: u32, event_read: bool) -> Result<bool, String> {
+    pub(crate) fn arm(&mut self, now: Nanos, word: u32, event_read: bool) -> Result<bool, String> {
         let sn = u8::try_from((word >> 28) & 3).unwrap_or(0);
         if word >> 30 != 0 {
             return Err(format!("CQ {:#x}: reserved bits in arm word {word:#x}", self.cqn));
@@ -313,11 +343,15 @@ impl Cq {
         self.consumer = ci;
         self.armed = if solicited { Armed::Solicited } else { Armed::Any };
         // The newest entry that counts must lie beyond the consumer index.
+        let is_beyond = |newest| newest != 0 && ahead(newest, ci).wrapping_sub(1) < 0x7f_ffff;
         let newest = if solicited { self.last_solicited } else { self.producer };
-        let beyond = ahead(newest, ci);
-        let fires = newest != 0 && beyond != 0 && beyond < 0x80_0000 && self.fault.is_none();
+        let asks = is_beyond(newest) && self.fault.is_none();
+        let breaks = self.moderation.arm_at_once
+            || is_beyond(self.last_solicited) && self.moderation.solicited_breaks(solicited);
+        self.moderation.cancel();
+        let fires = self.ask(now, asks, breaks);
         if fires {
-            self.fire();
+            self.fire(now);
         }
         Ok(fires)
     }

@@ -2,6 +2,8 @@
 
 use super::compress::{Compression, MiniFormat};
 use super::cq::{Armed, Cq};
+use super::device::Device;
+use super::moderation::{self, Moderation};
 use super::qp::Qp;
 use crate::cmd::{Refusal, Status};
 use crate::hca::Hca;
@@ -16,6 +18,7 @@ const MODIFY_PERIOD: u32 = 1;
 const MODIFY_COUNT: u32 = 2;
 const MODIFY_OVERRUN: u32 = 4;
 const MODIFY_MODE: u32 = 0x10;
+const MODIFY_KNOWN: u32 = 0x17;
 /// And with op_mod 1: size, page offset, page size.
 const RESIZE_SIZE: u32 = 1;
 const RESIZE_KNOWN: u32 = 7;
@@ -34,6 +37,8 @@ pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(
     }
     let stride = stride_of(context)?;
     let compression = compression_of(hca, context)?;
+    moderation::check(hca, context)?;
+    let moderation = Moderation::new(context, &hca.config.facts);
     let uar = cqc::uar_page.get(context);
     if !hca.ids.uar.contains(uar) {
         return Err(Status::BadResource.because(0x40_0013));
@@ -67,6 +72,7 @@ pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(
             dbr,
             ring,
             compression,
+            moderation,
             producer: 0,
             consumer: 0,
             last_solicited: 0,
@@ -186,9 +192,18 @@ pub(crate) fn modify(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result<
         1 => return resize(hca, input),
         _ => return Err(Status::BadOp.because(0x40_3001)),
     }
-    let cq = hca.objects.cqs.get_mut(&cqn).ok_or(Status::BadResource.because(0x40_3002))?;
+    let cq = hca.objects.cqs.get(&cqn).ok_or(Status::BadResource.because(0x40_3002))?;
     let select = create_cq_in::field_select.get(input);
+    let lacks = |bits, cap| select & bits != 0 && hca.caps.general(cap) == 0;
+    if select & !MODIFY_KNOWN != 0
+        || lacks(MODIFY_PERIOD | MODIFY_COUNT, caps::cq_moderation)
+        || lacks(MODIFY_OVERRUN, caps::cq_oi)
+        || lacks(MODIFY_MODE, caps::cq_period_mode_modify)
+    {
+        return Err(Status::BadParam.because(0x40_3008));
+    }
     let new = create_cq_in::cqc.bytes(input);
+    let mut context = cq.context.clone();
     for (bit, field) in [
         (MODIFY_PERIOD, cqc::cq_period),
         (MODIFY_COUNT, cqc::cq_max_count),
@@ -196,9 +211,16 @@ pub(crate) fn modify(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result<
         (MODIFY_MODE, cqc::cq_period_mode),
     ] {
         if select & bit != 0 {
-            field.set(&mut cq.context, field.get(new));
+            field.set(&mut context, field.get(new));
         }
     }
-    cq.oi = cqc::oi.is_set(&cq.context);
+    moderation::check(hca, &context)?;
+    if let Some(cq) = hca.objects.cqs.get_mut(&cqn) {
+        cq.oi = cqc::oi.is_set(&context);
+        cq.moderation.set(&context);
+        cq.context = context;
+    }
+    // Of an event that waits the time may be over by the new rule.
+    Device::of(hca).raise(cqn);
     Ok(())
 }

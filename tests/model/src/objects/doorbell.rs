@@ -8,7 +8,6 @@
 use super::blueflame::Pushed;
 use super::device::Device;
 use super::traffic;
-use crate::eq::Event;
 use crate::facts::OpenFact;
 use crate::hca::Hca;
 use crate::ifc::caps::cmd_hca_cap;
@@ -143,12 +142,10 @@ pub(crate) fn cq_arm(hca: &mut Hca, uar: u32, word: u32, cqn: u32) {
         return;
     };
     let event_read = hca.eqs.has_read(cq.eqn, cq.event_at);
-    match cq.arm(word, event_read) {
-        Ok(true) => {
-            let eqn = cq.eqn;
-            cq.event_at = hca.eqs.position(eqn);
-            let event = Event::completion(cqn);
-            hca.eqs.post(&mut hca.bus, eqn, &event);
+    match cq.arm(hca.bus.now, word, event_read) {
+        Ok(true) => Device::of(hca).announce(cqn),
+        Ok(false) if cq.event_due().is_some() => {
+            hca.objects.timed.insert(cqn);
         }
         Ok(false) => {}
         Err(complaint) => hca.bus.complain(complaint),

@@ -344,6 +344,8 @@ impl Mkey {
             let inside = va & (size - 1);
             let n = (size - inside).min(left);
             let iova = (page & !0xfff).checked_add(inside).ok_or(Denied::Translation)?;
+            // A large page may be put across the end of addresses.
+            iova.checked_add(n - 1).ok_or(Denied::Translation)?;
             push(runs, Run { iova, len: n, relaxed });
             va = va.wrapping_add(n);
             left -= n;

@@ -23,6 +23,7 @@ mod late;
 mod lso;
 mod mkey;
 mod mkey_cmd;
+mod moderation;
 mod multicast;
 mod qp;
 mod qp_cmd;
@@ -97,8 +98,8 @@ pub(crate) struct Objects {
     blueflame: blueflame::Registers,
     /// Completions on their way.
     late: late::Late,
-    /// CQs that may have an open session of compressed completions.
-    compressing: BTreeSet<u32>,
+    /// CQs that may have an open session of compressed completions, or an event that waits.
+    timed: BTreeSet<u32>,
     /// Frames to send, in order.
     outbox: VecDeque<Outgoing>,
     /// Queues that lost their CQ: they go to error as soon as no engine runs.
@@ -134,7 +135,7 @@ impl Objects {
             groups: multicast::Groups::default(),
             blueflame: blueflame::Registers::default(),
             late: late::Late::default(),
-            compressing: BTreeSet::new(),
+            timed: BTreeSet::new(),
             outbox: VecDeque::new(),
             doomed: Vec::new(),
         }

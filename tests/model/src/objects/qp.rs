@@ -191,17 +191,9 @@ impl Qp {
         index: u16,
         out: &mut [u8],
     ) -> Result<(), ()> {
-        let ring = u64::from(self.sq_size()) * WQEBB as u64;
-        let mut at = (u64::from(index) * WQEBB as u64) % ring.max(1);
-        let mut done = 0;
-        while done < out.len() {
-            let n = (out.len() - done).min((ring - at) as usize);
-            reader(bus, &self.ring, self.rq_bytes + at, &mut out[done..done + n])
-                .map_err(|_| ())?;
-            done += n;
-            at = 0;
-        }
-        Ok(())
+        let part = (self.rq_bytes, u64::from(self.sq_size()) * WQEBB as u64);
+        let at = u64::from(index) * WQEBB as u64;
+        buffer::read_wrapping(bus, reader, &self.ring, part, at, out).map_err(|_| ())
     }
 
     /// Takes the next receive of the QP's own queue. The record is read when the known ones ran

@@ -2,6 +2,7 @@
 
 use super::qp::{Qp, Receives, path};
 use super::qp_state;
+use super::rmp::Kind;
 use super::traffic;
 use crate::caps::kind;
 use crate::cmd::{Refusal, Status};
@@ -143,7 +144,7 @@ pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(
         }
     }
     if let Receives::Shared(srqn) = receives
-        && !hca.objects.rmps.contains_key(&srqn)
+        && !hca.objects.rmps.get(&srqn).is_some_and(|rmp| matches!(rmp.kind, Kind::Rmp | Kind::Srq))
     {
         return Err(Status::BadResource.because(0x50_0018));
     }

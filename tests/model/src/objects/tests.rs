@@ -8,6 +8,7 @@ mod facts;
 mod flow;
 mod in_cqe;
 mod keys;
+mod moderation;
 mod offloads;
 mod orders;
 mod qp;
@@ -258,6 +259,15 @@ impl Rig {
 
     /// An MTT key over one page at `DATA`, or what `edit` makes of it.
     pub(super) fn key(&mut self, edit: impl FnOnce(&mut [u8])) -> Result<u32, Refusal> {
+        self.key_on(DATA, edit)
+    }
+
+    /// The same over another page.
+    pub(super) fn key_on(
+        &mut self,
+        page: u64,
+        edit: impl FnOnce(&mut [u8]),
+    ) -> Result<u32, Refusal> {
         use mkey_ifc::{create_mkey_in, mkc};
         let mut input = vec![0; 288];
         create_mkey_in::translations_octword_actual_size.set(&mut input, 1);
@@ -281,7 +291,7 @@ impl Rig {
         mkc::start_addr.set64(context, DATA);
         mkc::len.set64(context, 0x1000);
         edit(context);
-        put_page(&mut input, create_mkey_in::klm_pas_mtt, DATA);
+        put_page(&mut input, create_mkey_in::klm_pas_mtt, page);
         let variant = mkc::mkey_7_0.get(create_mkey_in::memory_key_mkey_entry.bytes(&input));
         Ok((self.run(0x200, &input)? << 8) | variant)
     }

@@ -147,15 +147,8 @@ impl Wq {
         index: u16,
         out: &mut [u8],
     ) -> Result<(), ()> {
-        let ring = 1u64 << (self.log_size + self.log_stride);
-        let mut at = (u64::from(index) << self.log_stride) & (ring - 1);
-        let mut done = 0;
-        while done < out.len() {
-            let n = (out.len() - done).min((ring - at) as usize);
-            reader(bus, &self.ring, at, &mut out[done..done + n]).map_err(|_| ())?;
-            done += n;
-            at = 0;
-        }
-        Ok(())
+        let size = 1 << (self.log_size + self.log_stride);
+        let at = u64::from(index) << self.log_stride;
+        buffer::read_wrapping(bus, reader, &self.ring, (0, size), at, out).map_err(|_| ())
     }
 }

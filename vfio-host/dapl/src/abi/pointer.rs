@@ -188,12 +188,10 @@ impl<T: Plain> Out<T> {
         In(self.0.cast_const()).get()
     }
 
-    /// Stores a list of values.
+    /// Stores a list of values, unless null.
     pub(crate) fn put_all(self, values: &[T]) {
-        if !self.0.is_null() {
-            // SAFETY: it is not null, so the consumer has memory for all values of the call, which
-            // nothing else uses meanwhile.
-            unsafe { core::ptr::copy_nonoverlapping(values.as_ptr(), self.0, values.len()) };
+        if let Some(list) = self.list() {
+            values.iter().enumerate().for_each(|(n, value)| list.at(n).put(*value));
         }
     }
 }

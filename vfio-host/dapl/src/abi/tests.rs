@@ -151,6 +151,15 @@ fn addresses_read_back() {
 }
 
 /// A program in C passes more arguments than registers hold, and words that are narrower.
+/// Consumers keep results in packed messages.
+#[test]
+fn values_are_stored_at_any_address() {
+    let mut bytes = [0xff_u8; 32];
+    super::Out(bytes.as_mut_ptr().wrapping_add(3).cast::<u64>()).put_all(&[1, 2]);
+    assert_eq!(bytes[3..19], [1_u64.to_ne_bytes(), 2_u64.to_ne_bytes()].concat());
+    assert!(bytes[..3].iter().chain(&bytes[19..]).all(|byte| *byte == 0xff));
+}
+
 #[test]
 fn arguments_of_an_extension_are_read_in_their_order() {
     extern "C" fn looked(mut list: VaList) -> u64 {

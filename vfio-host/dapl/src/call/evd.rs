@@ -14,7 +14,7 @@ use crate::abi::va_list::VaList;
 use crate::abi::{Count, DatHandle, In, Out, Ret, SUCCESS, Timeout, code};
 use crate::adapter::Open;
 use crate::log::{Level, say, says};
-use crate::object::{Note, Object};
+use crate::object::{Kind, Note, Object};
 use crate::sleep::{duration, wait};
 use crate::variant::{DataQueue, Variant};
 
@@ -237,7 +237,7 @@ pub(super) extern "C" fn dequeue<V: Variant>(evd: DatHandle, event: Out<DatEvent
     }
     let quick = object.queue.enter(V::LOCKED, |queue| {
         let DataQueue::Evd(reaper) = queue else {
-            return Quick::Refused(DatReturn::QUEUE_EMPTY);
+            return Quick::Refused(Kind::Evd.invalid());
         };
         match reaper.dequeue() {
             Ok(Event::Dto(dto)) if Event::Dto(dto).is_plain() => {
@@ -343,7 +343,7 @@ pub(super) fn dequeue_burst<V: Variant>(evd: DatHandle, list: &mut VaList) -> Re
 
 /// Stores ordinary completions by the fast path, from element `first` to before `most`, up to the
 /// first other event, which is returned with its extra data. Returns also where it ended; `None` if
-/// the gate is shut.
+/// the gate is shut or of another object.
 #[inline(always)]
 fn completions<V: Variant>(
     object: &'static Object<V>,
@@ -353,7 +353,7 @@ fn completions<V: Variant>(
 ) -> Option<(usize, Option<(Event, Extra)>)> {
     object.queue.enter(V::LOCKED, |queue| {
         let DataQueue::Evd(reaper) = queue else {
-            return (first, None);
+            return None;
         };
         let evd = object.handle();
         let (mut next, mut other) = (first, None);
@@ -374,8 +374,8 @@ fn completions<V: Variant>(
             }
         });
         let end = first + taken - usize::from(other.is_some());
-        (end, other.map(|event| (event, reaper.extension())))
-    })
+        Some((end, other.map(|event| (event, reaper.extension()))))
+    })?
 }
 
 pub(super) extern "C" fn free<V: Variant>(evd: DatHandle) -> Ret {

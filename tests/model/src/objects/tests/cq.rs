@@ -239,3 +239,22 @@ fn a_resize_ends_the_old_ring_and_goes_on_in_the_new() {
     assert_eq!(cqe[0x3c..0x3e], 9u16.to_be_bytes(), "the index runs on");
     assert_eq!(cqe[0x3f] & 1, 0, "the first lap of eight");
 }
+
+#[test]
+fn a_ring_across_the_end_of_addresses_is_an_access_violation() {
+    let mut rig = Rig::new();
+    let mut input = vec![0; 280];
+    let context = crate::ifc::cq::create_cq_in::cqc.bytes_mut(&mut input);
+    cqc::log_cq_size.set(context, 7);
+    cqc::log_page_size.set(context, 1);
+    cqc::uar_page.set(context, rig.uar);
+    cqc::c_eqn_or_apu_element.set(context, rig.eqn);
+    cqc::dbr_addr.set64(context, CQ_DBR);
+    cqc::page_offset.set(context, 0x20);
+    super::put_page(&mut input, crate::ifc::cq::create_cq_in::pas, !0xfff);
+    let at = crate::ifc::cq::create_cq_in::pas.byte() + 8;
+    input.resize(at + 8, 0);
+    let cqn = rig.run(0x400, &input).unwrap();
+    post(&mut rig, cqn, &plain(0));
+    assert_eq!(rig.events(), [4]);
+}

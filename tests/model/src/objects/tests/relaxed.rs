@@ -126,3 +126,28 @@ fn a_window_is_as_relaxed_as_the_key_below() {
     let runs = rig.hca.objects.tpt.resolve(&access).unwrap();
     assert!(runs[0].relaxed);
 }
+
+/// An address space ends: a page that a guest puts across its end is refused, relaxed or not.
+#[test]
+fn a_page_across_the_end_of_addresses_is_refused() {
+    for relaxed in [0, 1] {
+        let (mut rig, a, _) = pair();
+        let from = rig.key(|_| {}).unwrap();
+        let top = |context: &mut [u8]| {
+            mkc::relaxed_ordering_write.set(context, relaxed);
+            mkc::log_page_size.set(context, 13);
+            mkc::start_addr.set64(context, 0);
+            mkc::len.set64(context, 0x2000);
+        };
+        let to = rig.key_on(!0xfff, top).unwrap();
+        let mut wqe = control(8, 0, a, 3, 0);
+        wqe.extend(raddr(0xe00, to));
+        wqe.extend(pointer(LEN as u32, from, DATA));
+        rig.poke(QP_PAGE + 256, &wqe);
+        rig.poke32(QP_DBR + 4, 1);
+        rig.ring(a);
+        rig.hca.step(0);
+        assert_eq!(rig.cqe(0)[0x3f] >> 4, 13, "the requester's error");
+        assert_eq!(rig.cqe(0)[0x37], 0x13, "remote access");
+    }
+}

@@ -188,3 +188,16 @@ fn a_queue_that_only_edits_keys_has_no_domain() {
     qpc::pd.set(qp_in::qpc.bytes_mut(&mut input), 0);
     assert_eq!(rig.run(0x500, &input).unwrap_err().status, 5, "others need one");
 }
+
+/// Its completions would go to a CQ that the queue pair has not named, in a form of another.
+#[test]
+fn a_shared_queue_of_xrc_is_for_xrc_only() {
+    let mut rig = Rig::new();
+    let cqn = rig.cq(5);
+    let (srqn, _) = xrc_srq(&mut rig, cqn);
+    let mut input = rig.qp_input(cqn);
+    let context = qp_in::qpc.bytes_mut(&mut input);
+    qpc::rq_type.set(context, 1);
+    qpc::srqn_rmpn_xrqn.set(context, srqn);
+    assert_eq!(rig.run(0x500, &input).unwrap_err().status, 5);
+}
