@@ -192,6 +192,13 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
         uar::register_size(&self.device).is_some()
     }
 
+    /// Whether the device may write like completions in compressed form: asked for by
+    /// [`Config::compress_completions`](crate::Config::compress_completions), and the device can.
+    #[must_use]
+    pub fn compresses_completions(&self) -> bool {
+        self.device.config.compress_completions && self.device.caps().general.cqe_compression()
+    }
+
     /// Congestion control as the firmware has it; `None` where the function may not ask.
     pub fn congestion(&mut self) -> Result<Option<Congestion>, Fault> {
         self.device.congestion()
@@ -453,7 +460,8 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
         if self.cqs.is_full() {
             return Err(full(Opcode::CreateCq, object::COMPLETION_QUEUES));
         }
-        let (object, end) = cq::create(&mut self.device, entries)?;
+        let compressed = self.compresses_completions();
+        let (object, end) = cq::create(&mut self.device, entries, compressed)?;
         let cqn = object.cqn.0;
         if self.cqs.insert(cqn, object) {
             Ok((seam::Cq(cqn), end))

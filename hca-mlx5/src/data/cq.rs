@@ -40,11 +40,11 @@ const INDEX_MASK: u32 = 0xff_ffff;
 
 /// Reaping end of a completion queue.
 pub struct Cq<'p, P: Platform> {
-    platform: &'p P,
-    entries: Entries<'p, { cqe::CQE }, P::Probe>,
+    pub(super) platform: &'p P,
+    pub(super) entries: Entries<'p, { cqe::CQE }, P::Probe>,
     record: Entries<'p, RECORD, P::Probe>,
     /// How many entries there are: also the bit of the index that tells laps apart.
-    slots: u32,
+    pub(super) slots: u32,
     /// Consumer index, free running; what it counts is never seen to wrap.
     tail: u64,
     /// Entries that ended a ring: no completions.
@@ -53,6 +53,8 @@ pub struct Cq<'p, P: Platform> {
     /// completions only, and how many events had been read.
     armed: Option<(u32, bool, u32)>,
     cqn: u32,
+    /// The device may write sessions of compressed entries.
+    pub(super) compressed: bool,
     /// BAR offset of the arm register.
     arm: usize,
     skipped: u32,
@@ -101,6 +103,7 @@ impl<'p, P: Platform> Cq<'p, P> {
             ends: 0,
             armed: None,
             cqn: 0,
+            compressed: false,
             arm,
             skipped: 0,
         })
@@ -117,6 +120,11 @@ impl<'p, P: Platform> Cq<'p, P> {
         self.cqn = cqn;
     }
 
+    /// The device may write sessions of compressed entries from now on.
+    pub(crate) fn set_compressed(&mut self) {
+        self.compressed = true;
+    }
+
     /// Entries that made no sense, so far.
     #[must_use]
     pub const fn skipped(&self) -> u32 {
@@ -129,8 +137,13 @@ impl<'p, P: Platform> Cq<'p, P> {
     }
 
     /// How many the device has written that were not taken. The device writes one entry behind the
-    /// other, so half of what is left is ruled out by each look.
+    /// other, so half of what is left is ruled out by each look; but for compressed entries, whose
+    /// slots say nothing of their own until the session is written out.
     pub(crate) fn waiting(&self) -> u32 {
+        if self.compressed {
+            let written = |ahead: &u32| self.owner_at(self.at().wrapping_add(*ahead)).is_none();
+            return (0..self.slots).find(written).unwrap_or(self.slots);
+        }
         let (mut written, mut open) = (0, self.slots);
         while written < open {
             let middle = written + (open - written) / 2;
@@ -150,14 +163,15 @@ impl<'p, P: Platform> Cq<'p, P> {
         self.give_back();
     }
 
-    /// The word of the entry of that index that says what it is, if the device has written it.
+    /// The word of the entry of that index that says what it is, if the device has written it. All
+    /// before it have been looked at so: an entry of a compressed session is known by its title.
     fn owner_at(&self, index: u32) -> Option<Owner> {
         let owner = u32::from_be(self.entries.load32::<{ cqe::OWNER_AT }>(index));
         let owner = Owner::from_word(owner);
         let new = owner.owner() == (index & self.slots != 0) && owner.opcode() != cqe::INVALID;
         // ORDER: the load that saw the owner bit precedes those of the rest of the entry.
         new.then(|| self.platform.fence(Fence::AfterOwnership))?;
-        Some(owner)
+        Some(if self.compressed { self.unfold(index, owner) } else { owner })
     }
 
     /// Marks every entry of another ring as empty, which the queue is to go on in: from its next
@@ -211,7 +225,7 @@ impl<'p, P: Platform> Cq<'p, P> {
     /// The consumer index as rings take it.
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "rings and the device count in fewer bits")]
-    const fn at(&self) -> u32 {
+    pub(super) const fn at(&self) -> u32 {
         self.tail as u32
     }
 

@@ -11,6 +11,7 @@
 //! `dat-core` has already made.
 
 pub(crate) mod address_vector;
+mod compressed;
 pub mod cq;
 pub mod recv;
 pub mod ring;

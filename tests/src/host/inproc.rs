@@ -18,6 +18,7 @@ use mlx5_model::wire::ModelClock;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
+use super::chosen::with_options;
 use super::notes;
 use super::views::{Shared, Views};
 
@@ -270,6 +271,7 @@ impl Slot {
     #[must_use]
     pub fn config<'p>(&'p self, wanted: Config<'p>) -> Config<'p> {
         let entropy = self.entropy();
+        let wanted = with_options(wanted);
         Config { entropy, blocks: Blocks::Combined, lender: Some(self), ..wanted }
     }
 

@@ -1,6 +1,7 @@
 //! The data path against recorded stores, the bytes of the open stacks, and the raw entries of real
 //! cards.
 
+mod compressed;
 mod cq;
 mod recv;
 mod send;
