@@ -12,6 +12,7 @@ use dat_core::provider::{
     Arrived, Completion, CompletionQueue, Direction, Extra, NetworkHeader, Polled, Status,
 };
 
+use super::inline::{Copying, Landing};
 use super::ring::{self, FIRST, RECORD, Record, Ring, SECOND};
 use super::work;
 use crate::platform::dma::Entries;
@@ -24,8 +25,8 @@ const LOG_CQE: u32 = 6;
 const UAR_ARM: usize = 0x20;
 /// The bits of the number of a request for an event.
 const NUMBER: u32 = 3;
-/// Place behind the doorbell record of the count of the queue's events that have been read: not
-/// here, as the reaping end may be in another thread than who reads events.
+/// Place behind the doorbell record of the count of the queue's events that have been read, and of
+/// the word of [`Copying`]: not here, as the reaping end may be in another thread than who reads events.
 const EVENTS: u32 = 1;
 /// Arm word: only for solicited or failed completions.
 const SOLICITED_ONLY: u32 = 1 << 24;
@@ -58,6 +59,8 @@ pub struct Cq<'p, P: Platform> {
     /// BAR offset of the arm register.
     arm: usize,
     skipped: u32,
+    /// Where payload goes that comes in completions.
+    pub(super) landing: Option<Landing<'p, P>>,
 }
 
 impl<P: Platform> fmt::Debug for Cq<'_, P> {
@@ -78,6 +81,16 @@ pub(crate) fn event_read<P: Platform>(platform: &P, record: Record) {
     if let Some(record) = platform.memory().entries::<RECORD>(record.completion_span()) {
         record.shared::<FIRST>(EVENTS).fetch_add(1, Ordering::Release);
     }
+}
+
+/// Says whether the reaping end of the queue with that doorbell record is copying payload.
+pub(crate) fn copying<T, P: Platform>(
+    platform: &P,
+    record: Record,
+    look: impl FnOnce(Copying<'_>) -> T,
+) -> Option<T> {
+    let record = platform.memory().entries::<RECORD>(record.completion_span())?;
+    Some(look(Copying(record.shared::<SECOND>(EVENTS))))
 }
 
 /// Marks every entry of a ring as empty. Must happen before the first completion can arrive: a
@@ -106,6 +119,7 @@ impl<'p, P: Platform> Cq<'p, P> {
             compressed: false,
             arm,
             skipped: 0,
+            landing: None,
         })
     }
 
@@ -123,6 +137,16 @@ impl<'p, P: Platform> Cq<'p, P> {
     /// The device may write sessions of compressed entries from now on.
     pub(crate) fn set_compressed(&mut self) {
         self.compressed = true;
+    }
+
+    /// Completions may hold payload from now on.
+    pub(crate) fn set_landing(&mut self, landing: Landing<'p, P>) {
+        self.landing = Some(landing);
+    }
+
+    /// Says whether this end is copying payload.
+    pub(super) fn copying(&self) -> Copying<'_> {
+        Copying(self.record.shared::<SECOND>(EVENTS))
     }
 
     /// Entries that made no sense, so far.
@@ -326,7 +350,7 @@ impl<'p, P: Platform> Cq<'p, P> {
         let (direction, failed) = match owner.opcode() {
             cqe::REQUESTER_ERROR => (Direction::Send, true),
             cqe::RESPONDER_ERROR => (Direction::Recv, true),
-            _ if owner.format() != 0 => return None,
+            _ if owner.format() != 0 && !self.has_payload(owner) => return None,
             cqe::REQUESTER => (Direction::Send, false),
             cqe::RESPONDER_WRITE_IMM..=cqe::RESPONDER_SEND_INVALIDATE => (Direction::Recv, false),
             _ => return None,
@@ -347,6 +371,9 @@ impl<'p, P: Platform> Cq<'p, P> {
             (completion.syndrome, completion.vendor) = (cause.syndrome(), cause.vendor_err_synd());
         } else if direction == Direction::Recv {
             completion.len = word(self.entries.load32::<{ cqe::BYTE_CNT_AT }>(at));
+            if owner.format() != 0 && completion.len > cqe::PAYLOAD {
+                return None;
+            }
             completion.extra = self.extra(at, owner);
         }
         Some(completion)
@@ -429,7 +456,12 @@ impl<P: Platform> CompletionQueue for Cq<'_, P> {
         // A device that writes nonsense faster than it can be read must not keep the caller here.
         for _ in 0..work::NONSENSE {
             let owner = self.owner_at(self.at())?;
-            let completion = self.read(self.at(), owner);
+            let mut completion = self.read(self.at(), owner);
+            if let Some(completion) = &mut completion
+                && self.has_payload(owner)
+            {
+                self.land(self.at(), completion);
+            }
             self.tail = self.tail.wrapping_add(1);
             // No order needed, as in `take`.
             self.give_back();

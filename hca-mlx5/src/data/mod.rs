@@ -13,6 +13,7 @@
 pub(crate) mod address_vector;
 mod compressed;
 pub mod cq;
+pub(crate) mod inline;
 pub mod recv;
 pub mod ring;
 pub mod send;

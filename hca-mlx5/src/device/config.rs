@@ -66,6 +66,11 @@ pub struct Config<'p> {
     /// each completion. It holds a session back for a short time, which costs latency. Off by
     /// default.
     pub compress_completions: bool,
+    /// Lets the device put messages of up to 32 bytes into their completions (scatter to CQE), where
+    /// it can: one write over PCI Express less for each. The driver copies them to their receives.
+    /// Connections have that, unless their receives are shared. Memory by its device addresses
+    /// cannot be registered then, as the driver cannot tell where that is. Off by default.
+    pub inline_receives: bool,
     /// Neighbours with a fixed MAC, the gateway among them if wanted: never asked for, and no
     /// message changes them. At most 32.
     pub neighbours: &'p [(IpAddr, [u8; 6])],
@@ -97,6 +102,7 @@ impl Default for Config<'_> {
             entropy: [0; 32],
             blocks: Blocks::Words,
             compress_completions: false,
+            inline_receives: false,
             neighbours: &[],
             lender: None,
             observer: None,

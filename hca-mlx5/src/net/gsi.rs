@@ -212,6 +212,7 @@ impl<'p, P: Platform> Gsi<'p, P> {
             uar,
             doorbell: Doorbell::shared(uar.offset, device.config.blocks),
             shared: None,
+            inline: false,
         };
         let (object, sq, rq) = qp::create(device, &spec)?;
         parts.qp = Some(object);

@@ -2,8 +2,8 @@
 //! completion says.
 //!
 //! PRM section "Completion queue entry"; Linux `struct mlx5_cqe64` and `struct mlx5_err_cqe`.
-//! Single dwords, each the number whose big-endian form the device wrote. Checksums, hashes, time
-//! stamps and inline forms belong to Ethernet or to options that this driver leaves off.
+//! Single dwords, each the number whose big-endian form the device wrote. Checksums, hashes and time
+//! stamps belong to Ethernet. The first half of an entry is empty, or holds a short message.
 
 use bitfield::bitfield;
 use dat_core::provider::Status;
@@ -20,6 +20,8 @@ pub const IMMEDIATE_AT: usize = 0x24;
 pub const BYTE_CNT_AT: usize = 0x2c;
 /// Where an error entry says why.
 pub const CAUSE_AT: usize = 0x34;
+/// Where the word with the number of the queue pair stands.
+pub const SOURCE_AT: usize = 0x38;
 /// Where the dword with the ownership byte stands.
 pub const OWNER_AT: usize = 0x3c;
 
@@ -42,6 +44,10 @@ pub const RESPONDER_ERROR: u8 = 14;
 /// Never written by the device: software marks empty entries with it.
 pub const INVALID: u8 = 15;
 
+/// [`Owner::format`]: the entry's first half holds the message.
+pub const INLINE_32: u8 = 1;
+/// Bytes of that half.
+pub const PAYLOAD: u32 = 32;
 /// [`Owner::format`]: the title of a session of compressed entries.
 pub const COMPRESSED: u8 = 3;
 /// Mini CQEs in a slot.

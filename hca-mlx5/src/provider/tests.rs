@@ -3,6 +3,7 @@
 //! Length: each object of the provider on one scripted device, and what is refused of it.
 
 mod keys;
+mod landing;
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 use dat_core::provider::{Class, FaultKind};

@@ -13,7 +13,7 @@ use dat_core::fault;
 use dat_core::provider::Fault;
 
 use crate::data::Cq;
-use crate::data::cq::{clear, event_read};
+use crate::data::cq::{clear, copying, event_read};
 use crate::data::ring::{Record, Ring};
 use crate::device::{self, Device};
 use crate::platform::{Platform, Reach, Span};
@@ -43,6 +43,16 @@ impl CqObject {
     /// An event of it has been read.
     pub(crate) fn event_read<P: Platform>(&self, platform: &P) {
         event_read(platform, self.record);
+    }
+
+    /// The copy of payload that its reaping end is in the midst of, if it is.
+    pub(crate) fn copy_begun<P: Platform>(&self, platform: &P) -> Option<u32> {
+        copying(platform, self.record, |word| word.begun()).flatten()
+    }
+
+    /// Whether that copy is over.
+    pub(crate) fn copy_over<P: Platform>(&self, platform: &P, begun: u32) -> bool {
+        copying(platform, self.record, |word| word.over(begun)).unwrap_or(true)
     }
 
     /// Its memory: the ring it has now, and what lies behind.

@@ -48,6 +48,7 @@ pub fn with_options(wanted: hca_mlx5::Config<'_>) -> hca_mlx5::Config<'_> {
     options.split_terminator(',').fold(wanted, |mut config, option| {
         match option {
             "compress_completions" => config.compress_completions = true,
+            "inline_receives" => config.inline_receives = true,
             _ => panic!("DRIVER_OPTIONS: there is no option {option}"),
         }
         config

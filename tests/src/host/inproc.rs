@@ -331,6 +331,15 @@ impl Lend for Slot {
         lock(&self.views).lent.iova(region)
     }
 
+    fn write(&self, addr: u64, bytes: &[u8]) -> bool {
+        let mut views = lock(&self.views);
+        let place = views.lent.near(addr, bytes.len());
+        place.is_some_and(|place| {
+            place.copy_from_slice(bytes);
+            true
+        })
+    }
+
     fn shared(&self, name: &[u8; 40]) -> Option<Region> {
         let span = lock(&self.shared).get(name).copied()?;
         Some(Region { addr: ARENA + span.offset as u64, len: span.len as u64 })

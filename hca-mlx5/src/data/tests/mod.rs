@@ -3,6 +3,7 @@
 
 mod compressed;
 mod cq;
+mod inline;
 mod recv;
 mod send;
 mod shared;
