@@ -18,6 +18,7 @@
 
 mod inspect;
 mod keys;
+mod landing;
 mod table;
 
 use core::net::IpAddr;
@@ -33,6 +34,7 @@ use dat_core::provider::{
 };
 use heapless::{Deque, Vec};
 
+use crate::data::inline::Object;
 use crate::data::send::{MAX_DATAGRAM_SEGMENTS, MAX_SEGMENTS, WIDEST};
 use crate::data::{Cq, Rq, Shared, Sq};
 use crate::device::eq::{Event, QpEvent};
@@ -46,6 +48,7 @@ use crate::prm::cq::Cqn;
 use crate::prm::object;
 use crate::prm::qp::Qpn;
 use crate::provider::keys::{KeyEntry, KeyKind};
+use crate::provider::landing::Landings;
 use crate::provider::table::Table;
 use crate::verbs::cq::{self, CqObject};
 use crate::verbs::mkey::{self, Wanted};
@@ -105,6 +108,8 @@ pub struct Mlx5<
     shared: Table<SharedEntry, SHARED>,
     pub(crate) keys: Table<KeyEntry, KEYS>,
     notices: Deque<Notice, NOTICES>,
+    /// For payload in completions, where there is any.
+    landings: Option<Landings<'p, P>>,
     /// Of flow labels, which everybody on the way sees.
     labels: Random,
 }
@@ -145,11 +150,20 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
 
     /// The provider over a device that is up.
     pub(crate) fn over(mut device: Device<'p, P>, config: &Config<'p>) -> Result<Self, Fault> {
-        let gsi = fit(&device, config)
+        let landings = fit(&device, config)
             .and_then(|()| device.alloc_counters())
-            .and_then(|()| Gsi::create(&mut device));
-        let gsi = match gsi {
-            Ok(gsi) => gsi,
+            .and_then(|()| Landings::new(&device, config, [QPS, KEYS]));
+        let made = landings.and_then(|landings| match Gsi::create(&mut device) {
+            Ok(gsi) => Ok((landings, gsi)),
+            Err(fault) => {
+                if let Some(landings) = landings {
+                    landings.close(device.platform());
+                }
+                Err(fault)
+            }
+        });
+        let (landings, gsi) = match made {
+            Ok(made) => made,
             Err(fault) => {
                 // The first failure is the one to tell.
                 let _ = device.dealloc_counters();
@@ -171,6 +185,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
             shared: Table::new(),
             keys: Table::new(),
             notices: Deque::new(),
+            landings,
         })
     }
 
@@ -190,6 +205,13 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
     #[must_use]
     pub fn writes_whole_requests(&self) -> bool {
         uar::register_size(&self.device).is_some()
+    }
+
+    /// Whether the device may write like completions in compressed form: asked for by
+    /// [`Config::compress_completions`](crate::Config::compress_completions), and the device can.
+    #[must_use]
+    pub fn compresses_completions(&self) -> bool {
+        self.device.config.compress_completions && self.device.caps().general.cqe_compression()
     }
 
     /// Congestion control as the firmware has it; `None` where the function may not ask.
@@ -398,6 +420,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
         match backing {
             Backing::Host(region) => self.map_region(pd, region, start, access),
             Backing::Pages { pages, log_page, len } => {
+                self.reachable()?;
                 let wanted = Wanted { pd: pd.0, start, len, access };
                 self.map_pages(&wanted, pages, log_page)
             }
@@ -405,6 +428,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
     }
 
     fn mr_allocate(&mut self, pd: Pd, pages: u32) -> Result<Mr, Fault> {
+        self.reachable()?;
         self.allocate_region(pd, pages)
     }
 
@@ -413,6 +437,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
     }
 
     fn mr_reserved(&mut self, pd: Pd) -> Result<Mr, Fault> {
+        self.reachable()?;
         self.reserved_region(pd)
     }
 
@@ -453,7 +478,11 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
         if self.cqs.is_full() {
             return Err(full(Opcode::CreateCq, object::COMPLETION_QUEUES));
         }
-        let (object, end) = cq::create(&mut self.device, entries)?;
+        let compressed = self.compresses_completions();
+        let (object, mut end) = cq::create(&mut self.device, entries, compressed)?;
+        if let Some(landings) = &self.landings {
+            end.set_landing(landings.landing);
+        }
         let cqn = object.cqn.0;
         if self.cqs.insert(cqn, object) {
             Ok((seam::Cq(cqn), end))
@@ -512,6 +541,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
             uar,
             doorbell,
             shared,
+            inline: self.has_inline(init),
         };
         let (object, sq, rq) = match qp::create(&mut self.device, &spec) {
             Ok(made) => made,
@@ -524,6 +554,9 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
         let entry = QpEntry { object, register, pd: init.pd, cqs, shared };
         let number = object.qpn.0;
         if self.qps.insert(number, entry) {
+            if spec.inline {
+                self.enter_queue(&object, spec.pd, init.index);
+            }
             let qp = Qp { number };
             Ok(NewQp { qp, sq, rq })
         } else {
@@ -556,8 +589,9 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
     fn qp_destroy(&mut self, qp: Qp, _sq: Self::Sq, _rq: Self::Rq) -> Result<(), Fault> {
         let entry = self.qps.get(qp.number);
         let entry = entry.ok_or(no_such_object(Opcode::DestroyQp, object::QP, qp.number))?;
-        qp::destroy(&mut self.device, &entry.object)?;
-        self.doorbells.give(entry.register);
+        let QpEntry { object, register, .. } = *entry;
+        self.retire(Object::Queue(qp.number), |own| qp::destroy(&mut own.device, &object))?;
+        self.doorbells.give(register);
         self.qps.remove(qp.number);
         Ok(())
     }
@@ -607,21 +641,8 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
         self.gsi.as_mut().and_then(Gsi::recv)
     }
 
-    fn await_device(&mut self, mut done: impl FnMut() -> bool) -> bool {
-        let platform = self.device.platform();
-        let deadline = health::clock(platform) + WORK_LIMIT;
-        loop {
-            // The clock before the look: a host that slept past the deadline still finds what is
-            // done.
-            let now = health::clock(platform);
-            if done() {
-                return true;
-            }
-            if now >= deadline {
-                return false;
-            }
-            platform.relax();
-        }
+    fn await_device(&mut self, done: impl FnMut() -> bool) -> bool {
+        await_done(self.device.platform(), done)
     }
 
     fn service(&mut self, now: Instant) {
@@ -695,6 +716,9 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
         }
         note(&mut first, self.device.dealloc_counters());
         self.doorbells.close(&mut self.device);
+        if let Some(landings) = self.landings.take() {
+            landings.close(self.device.platform());
+        }
         first.and(self.device.close())
     }
 }
@@ -772,6 +796,22 @@ fn limits<P: Platform>(
         ack_delay: caps.local_ca_ack_delay(),
         max_shared: table(SHARED, caps.log_max_srq()),
         max_shared_receives: srq::most_receives(device),
+    }
+}
+
+/// Calls `done` until it returns true, or [`WORK_LIMIT`] has passed. Returns whether it did.
+fn await_done<P: Platform>(platform: &P, mut done: impl FnMut() -> bool) -> bool {
+    let deadline = health::clock(platform) + WORK_LIMIT;
+    loop {
+        // The clock before the look: a host that slept past the deadline still finds what is done.
+        let now = health::clock(platform);
+        if done() {
+            return true;
+        }
+        if now >= deadline {
+            return false;
+        }
+        platform.relax();
     }
 }
 

@@ -48,6 +48,21 @@ impl Promised {
         self.pages.clone()
     }
 
+    /// Stores bytes in it, as the device would. False for bytes that are not all in it.
+    pub(crate) fn write(&self, addr: u64, bytes: &[u8]) -> bool {
+        let end = addr.checked_add(bytes.len() as u64);
+        let inside = self.pages.start <= addr && end.is_some_and(|end| end <= self.pages.end);
+        let Some(start) = usize::try_from(addr).ok().filter(|_| inside) else {
+            return false;
+        };
+        for (at, byte) in (start..).zip(bytes) {
+            let place = std::ptr::with_exposed_provenance_mut::<u8>(at);
+            // SAFETY: inside pages that their owner keeps mapped, and lets the device write.
+            unsafe { place.write_volatile(*byte) }
+        }
+        true
+    }
+
     /// Makes every page private that is still shared copy-on-write: kernels before Linux 6.2 would
     /// map the shared page for the device, which would miss later writes of the process. Errors are
     /// ignored: mapping the pages reports them.

@@ -346,6 +346,11 @@ impl Memory {
         lock(&self.lent).find(region)
     }
 
+    /// `Lend::write`.
+    pub(crate) fn write(&self, addr: u64, bytes: &[u8]) -> bool {
+        lock(&self.lent).write(addr, bytes)
+    }
+
     /// Returns whether the memory lies in the arena, which is always mapped.
     fn is_arena(&self, memory: &Promised) -> bool {
         let (pages, arena) = (memory.pages(), self.arena.pages());
@@ -514,6 +519,9 @@ macro_rules! platform_over_memory {
         impl hca_mlx5::platform::Lend for $host {
             fn lent(&self, region: Region) -> Option<u64> {
                 self.memory.lent(region)
+            }
+            fn write(&self, addr: u64, bytes: &[u8]) -> bool {
+                self.memory.write(addr, bytes)
             }
             fn shared(&self, name: &[u8; 40]) -> Option<Region> {
                 self.memory.shared(name)

@@ -12,6 +12,7 @@ use dat_core::provider::{
     Arrived, Completion, CompletionQueue, Direction, Extra, NetworkHeader, Polled, Status,
 };
 
+use super::inline::{Copying, Landing};
 use super::ring::{self, FIRST, RECORD, Record, Ring, SECOND};
 use super::work;
 use crate::platform::dma::Entries;
@@ -24,8 +25,8 @@ const LOG_CQE: u32 = 6;
 const UAR_ARM: usize = 0x20;
 /// The bits of the number of a request for an event.
 const NUMBER: u32 = 3;
-/// Place behind the doorbell record of the count of the queue's events that have been read: not
-/// here, as the reaping end may be in another thread than who reads events.
+/// Place behind the doorbell record of the count of the queue's events that have been read, and of
+/// the word of [`Copying`]: not here, as the reaping end may be in another thread than who reads events.
 const EVENTS: u32 = 1;
 /// Arm word: only for solicited or failed completions.
 const SOLICITED_ONLY: u32 = 1 << 24;
@@ -42,11 +43,11 @@ const INDEX_MASK: u32 = 0xff_ffff;
 
 /// Reaping end of a completion queue.
 pub struct Cq<'p, P: Platform> {
-    platform: &'p P,
-    entries: Entries<'p, { cqe::CQE }, P::Probe>,
+    pub(super) platform: &'p P,
+    pub(super) entries: Entries<'p, { cqe::CQE }, P::Probe>,
     record: Entries<'p, RECORD, P::Probe>,
     /// How many entries there are: also the bit of the index that tells laps apart.
-    slots: u32,
+    pub(super) slots: u32,
     /// Consumer index, free running; what it counts is never seen to wrap.
     tail: u64,
     /// Entries that ended a ring: no completions.
@@ -55,9 +56,13 @@ pub struct Cq<'p, P: Platform> {
     /// completions only, and how many events had been read.
     armed: Option<(u32, bool, u32)>,
     cqn: u32,
+    /// The device may write sessions of compressed entries.
+    pub(super) compressed: bool,
     /// BAR offset of the arm register.
     arm: usize,
     skipped: u32,
+    /// Where payload goes that comes in completions.
+    pub(super) landing: Option<Landing<'p, P>>,
 }
 
 impl<P: Platform> fmt::Debug for Cq<'_, P> {
@@ -78,6 +83,16 @@ pub(crate) fn event_read<P: Platform>(platform: &P, record: Record) {
     if let Some(record) = platform.memory().entries::<RECORD>(record.completion_span()) {
         record.shared::<FIRST>(EVENTS).fetch_add(1, Ordering::Release);
     }
+}
+
+/// Says whether the reaping end of the queue with that doorbell record is copying payload.
+pub(crate) fn copying<T, P: Platform>(
+    platform: &P,
+    record: Record,
+    look: impl FnOnce(Copying<'_>) -> T,
+) -> Option<T> {
+    let record = platform.memory().entries::<RECORD>(record.completion_span())?;
+    Some(look(Copying(record.shared::<SECOND>(EVENTS))))
 }
 
 /// Marks every entry of a ring as empty. Must happen before the first completion can arrive: a
@@ -103,8 +118,10 @@ impl<'p, P: Platform> Cq<'p, P> {
             ends: 0,
             armed: None,
             cqn: 0,
+            compressed: false,
             arm,
             skipped: 0,
+            landing: None,
         })
     }
 
@@ -119,6 +136,21 @@ impl<'p, P: Platform> Cq<'p, P> {
         self.cqn = cqn;
     }
 
+    /// The device may write sessions of compressed entries from now on.
+    pub(crate) fn set_compressed(&mut self) {
+        self.compressed = true;
+    }
+
+    /// Completions may hold payload from now on.
+    pub(crate) fn set_landing(&mut self, landing: Landing<'p, P>) {
+        self.landing = Some(landing);
+    }
+
+    /// Says whether this end is copying payload.
+    pub(super) fn copying(&self) -> Copying<'_> {
+        Copying(self.record.shared::<SECOND>(EVENTS))
+    }
+
     /// Entries that made no sense, so far.
     #[must_use]
     pub const fn skipped(&self) -> u32 {
@@ -131,8 +163,13 @@ impl<'p, P: Platform> Cq<'p, P> {
     }
 
     /// How many the device has written that were not taken. The device writes one entry behind the
-    /// other, so half of what is left is ruled out by each look.
+    /// other, so half of what is left is ruled out by each look; but for compressed entries, whose
+    /// slots say nothing of their own until the session is written out.
     pub(crate) fn waiting(&self) -> u32 {
+        if self.compressed {
+            let written = |ahead: &u32| self.owner_at(self.at().wrapping_add(*ahead)).is_none();
+            return (0..self.slots).find(written).unwrap_or(self.slots);
+        }
         let (mut written, mut open) = (0, self.slots);
         while written < open {
             let middle = written + (open - written) / 2;
@@ -152,14 +189,15 @@ impl<'p, P: Platform> Cq<'p, P> {
         self.give_back();
     }
 
-    /// The word of the entry of that index that says what it is, if the device has written it.
+    /// The word of the entry of that index that says what it is, if the device has written it. All
+    /// before it have been looked at so: an entry of a compressed session is known by its title.
     fn owner_at(&self, index: u32) -> Option<Owner> {
         let owner = u32::from_be(self.entries.load32::<{ cqe::OWNER_AT }>(index));
         let owner = Owner::from_word(owner);
         let new = owner.owner() == (index & self.slots != 0) && owner.opcode() != cqe::INVALID;
         // ORDER: the load that saw the owner bit precedes those of the rest of the entry.
         new.then(|| self.platform.fence(Fence::AfterOwnership))?;
-        Some(owner)
+        Some(if self.compressed { self.unfold(index, owner) } else { owner })
     }
 
     /// Marks every entry of another ring as empty, which the queue is to go on in: from its next
@@ -213,7 +251,7 @@ impl<'p, P: Platform> Cq<'p, P> {
     /// The consumer index as rings take it.
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "rings and the device count in fewer bits")]
-    const fn at(&self) -> u32 {
+    pub(super) const fn at(&self) -> u32 {
         self.tail as u32
     }
 
@@ -320,7 +358,7 @@ impl<'p, P: Platform> Cq<'p, P> {
         let (direction, failed) = match owner.opcode() {
             cqe::REQUESTER_ERROR => (Direction::Send, true),
             cqe::RESPONDER_ERROR => (Direction::Recv, true),
-            _ if owner.format() != 0 => return None,
+            _ if owner.format() != 0 && !self.has_payload(owner) => return None,
             cqe::REQUESTER => (Direction::Send, false),
             cqe::RESPONDER_WRITE_IMM..=cqe::RESPONDER_SEND_INVALIDATE => (Direction::Recv, false),
             _ => return None,
@@ -341,6 +379,9 @@ impl<'p, P: Platform> Cq<'p, P> {
             (completion.syndrome, completion.vendor) = (cause.syndrome(), cause.vendor_err_synd());
         } else if direction == Direction::Recv {
             completion.len = word(self.entries.load32::<{ cqe::BYTE_CNT_AT }>(at));
+            if owner.format() != 0 && completion.len > cqe::PAYLOAD {
+                return None;
+            }
             completion.extra = self.extra(at, owner);
         }
         Some(completion)
@@ -431,7 +472,12 @@ impl<P: Platform> CompletionQueue for Cq<'_, P> {
         // A device that writes nonsense faster than it can be read must not keep the caller here.
         for _ in 0..work::NONSENSE {
             let owner = self.owner_at(self.at())?;
-            let completion = self.read(self.at(), owner);
+            let mut completion = self.read(self.at(), owner);
+            if let Some(completion) = &mut completion
+                && self.has_payload(owner)
+            {
+                self.land(self.at(), completion);
+            }
             self.tail = self.tail.wrapping_add(1);
             // No order needed, as in `take`.
             self.give_back();

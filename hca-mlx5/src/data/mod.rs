@@ -11,7 +11,9 @@
 //! `dat-core` has already made.
 
 pub(crate) mod address_vector;
+mod compressed;
 pub mod cq;
+pub(crate) mod inline;
 pub mod recv;
 pub mod ring;
 pub mod send;

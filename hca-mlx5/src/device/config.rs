@@ -61,6 +61,16 @@ pub struct Config<'p> {
     pub entropy: [u8; 32],
     /// How whole work requests reach the doorbell pages of BAR 0.
     pub blocks: Blocks,
+    /// Lets the device write successive like receives as a session of compressed entries (CQE
+    /// compression), where it can: fewer bytes over PCI Express, and some instructions more for
+    /// each completion. It holds a session back for a short time, which costs latency. Off by
+    /// default.
+    pub compress_completions: bool,
+    /// Lets the device put messages of up to 32 bytes into their completions (scatter to CQE), where
+    /// it can: one write over PCI Express less for each. The driver copies them to their receives.
+    /// Connections have that, unless their receives are shared. Memory by its device addresses
+    /// cannot be registered then, as the driver cannot tell where that is. Off by default.
+    pub inline_receives: bool,
     /// Neighbours with a fixed MAC, the gateway among them if wanted: never asked for, and no
     /// message changes them. At most 32.
     pub neighbours: &'p [(IpAddr, [u8; 6])],
@@ -91,6 +101,8 @@ impl Default for Config<'_> {
             classes: Classes::default(),
             entropy: [0; 32],
             blocks: Blocks::Words,
+            compress_completions: false,
+            inline_receives: false,
             neighbours: &[],
             lender: None,
             observer: None,

@@ -195,9 +195,9 @@ impl<'p, P: Platform> Gsi<'p, P> {
         let access = Access::LOCAL_READ | Access::LOCAL_WRITE;
         let key = mkey::create(device, pd, region, start, access)?;
         parts.key = Some(key);
-        let (send_object, send_cq) = cq::create(device, SENDS.into())?;
+        let (send_object, send_cq) = cq::create(device, SENDS.into(), false)?;
         parts.send_cq = Some(send_object);
-        let (recv_object, recv_cq) = cq::create(device, RECEIVES.into())?;
+        let (recv_object, recv_cq) = cq::create(device, RECEIVES.into(), false)?;
         parts.recv_cq = Some(recv_object);
         let uar = device.uar();
         let spec = QpSpec {
@@ -212,6 +212,7 @@ impl<'p, P: Platform> Gsi<'p, P> {
             uar,
             doorbell: Doorbell::shared(uar.offset, device.config.blocks),
             shared: None,
+            inline: false,
         };
         let (object, sq, rq) = qp::create(device, &spec)?;
         parts.qp = Some(object);

@@ -107,6 +107,10 @@ pub trait Lend {
     /// the host has not lent all of it. The address holds until the host takes the memory back,
     /// which it does only when no registration covers it any more.
     fn lent(&self, region: Region) -> Option<u64>;
+    /// Stores bytes at `addr` as the device would. False if the host has not lent all of that to be
+    /// written. Only asked for with
+    /// [`Config::inline_receives`](crate::Config::inline_receives).
+    fn write(&self, addr: u64, bytes: &[u8]) -> bool;
     /// The piece of memory, of the arena or lent, that the host shares with other processes under
     /// that name, if there is one.
     fn shared(&self, name: &[u8; 40]) -> Option<Region>;

@@ -2,9 +2,8 @@
 //! completion says.
 //!
 //! PRM section "Completion queue entry"; Linux `struct mlx5_cqe64` and `struct mlx5_err_cqe`.
-//! Single dwords, each the number whose big-endian form the device wrote. Checksums, hashes, time
-//! stamps, compressed and inline forms belong to Ethernet or to options that this driver leaves
-//! off.
+//! Single dwords, each the number whose big-endian form the device wrote. Checksums, hashes and time
+//! stamps belong to Ethernet. The first half of an entry is empty, or holds a short message.
 
 use bitfield::bitfield;
 use dat_core::provider::Status;
@@ -21,6 +20,8 @@ pub const IMMEDIATE_AT: usize = 0x24;
 pub const BYTE_CNT_AT: usize = 0x2c;
 /// Where an error entry says why.
 pub const CAUSE_AT: usize = 0x34;
+/// Where the word with the number of the queue pair stands.
+pub const SOURCE_AT: usize = 0x38;
 /// Where the dword with the ownership byte stands.
 pub const OWNER_AT: usize = 0x3c;
 
@@ -43,6 +44,15 @@ pub const RESPONDER_ERROR: u8 = 14;
 /// Never written by the device: software marks empty entries with it.
 pub const INVALID: u8 = 15;
 
+/// [`Owner::format`]: the entry's first half holds the message.
+pub const INLINE_32: u8 = 1;
+/// Bytes of that half.
+pub const PAYLOAD: u32 = 32;
+/// [`Owner::format`]: the title of a session of compressed entries.
+pub const COMPRESSED: u8 = 3;
+/// Mini CQEs in a slot.
+pub const MINIS: u32 = 8;
+
 /// The dword that marks an entry as empty before its first use: invalid opcode, and the owner bit
 /// of the lap before.
 pub const EMPTY: u32 = 0xf1;
@@ -60,7 +70,7 @@ bitfield! {
     pub signature, _: 15, 8;
     /// Kind of the entry.
     pub opcode, _: 7, 4;
-    /// 0 plain; inline data or compressed otherwise.
+    /// 0 plain, 1 payload in the entry's first half, 3 compressed.
     pub format, _: 3, 2;
     /// Solicited event.
     pub solicited, _: 1;
@@ -89,6 +99,13 @@ impl Owner {
     pub const fn says(self, word: u32) -> bool {
         // What is left out: the signature and the solicited bit.
         (self.0 ^ word) & 0xffff_00fd == 0
+    }
+
+    /// That of a plain entry of a session of this title, with another counter.
+    #[must_use]
+    pub const fn unfolded(self, wqe_counter: u16) -> Self {
+        // What is left out: the title's counter, format and lap.
+        Self((wqe_counter as u32) << 16 | self.0 & 0xfff2)
     }
 
     /// From the number.
@@ -146,6 +163,22 @@ bitfield! {
 }
 
 bitfield! {
+    /// A mini CQE: what an entry of a session has of its own (Linux `struct mlx5_mini_cqe8`).
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    pub struct Mini(u64);
+    impl Debug;
+    u16;
+    /// Of a request. Of a receive, a hash of no use.
+    pub wqe_counter, _: 63, 48;
+    u8;
+    /// Of a request: opcode of the WQE.
+    pub sop, _: 47, 40;
+    u32;
+    /// Byte count.
+    pub byte_cnt, _: 31, 0;
+}
+
+bitfield! {
     /// The dword at 0x18 of a datagram's entry.
     #[derive(Clone, Copy, PartialEq, Eq)]
     pub struct Sender(u32);
@@ -162,6 +195,14 @@ impl Sender {
     /// From the number.
     #[must_use]
     pub const fn from_word(word: u32) -> Self {
+        Self(word)
+    }
+}
+
+impl Mini {
+    /// From the number.
+    #[must_use]
+    pub const fn from_word(word: u64) -> Self {
         Self(word)
     }
 }

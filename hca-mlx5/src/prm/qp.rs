@@ -36,6 +36,8 @@ pub const PM_MIGRATED: u8 = 3;
 pub const LOG_DATAGRAM: u8 = 12;
 /// [`QpContext::atomic_mode`]: the operands of the specification, 8 bytes.
 pub const ATOMIC_IB: u8 = 1;
+/// [`QpContext::cs_res`]: messages of up to 32 bytes come in their completions.
+pub const IN_CQE_32: u8 = 1;
 /// User index that makes completions carry the QPN instead.
 pub const INDEX_IS_QPN: u32 = 0xff_ffff;
 /// log2 of the largest RC message.

@@ -9,6 +9,7 @@
 use dat_core::fault;
 use dat_core::provider::{Access, Fault, Mr, Mw, Pages, Pd, Region};
 
+use crate::data::inline::Object;
 use crate::device::page_list::{PageList, Place};
 use crate::platform::{Platform, Reach, Span};
 use crate::prm::cmd::Opcode;
@@ -127,6 +128,7 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
             }
             Err(_) => self.key_over_keys(pd, &wanted, region, place),
         }
+        .inspect(|mr| self.enter_opened(Mkey(mr.lkey), &wanted, region))
     }
 
     /// Registers pages of the arena, by their device addresses.
@@ -339,7 +341,7 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
 
     pub(crate) fn destroy_region(&mut self, mr: Mr) -> Result<(), Fault> {
         let entry = self.known_key(mr.lkey, &[KeyKind::Region, KeyKind::Registered])?;
-        self.drop_key(&entry, mr.rkey)
+        self.retire(Object::Key(entry.key.0), |own| own.drop_key(&entry, mr.rkey))
     }
 
     /// Whether work requests may edit keys: a bind does, and a fast registration.

@@ -3,6 +3,7 @@
 //! Length: each object of the provider on one scripted device, and what is refused of it.
 
 mod keys;
+mod landing;
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 use dat_core::provider::{Class, FaultKind};
@@ -87,6 +88,22 @@ fn limits_are_the_devices_and_the_tables() {
     let config = Config { log_completion_events: 2, ..Config::default() };
     let hca: Hca<'_, false> = Mlx5::over(p.device(), &config).unwrap();
     assert_eq!(hca.limits().max_cq, 1);
+}
+
+#[test]
+fn completions_are_compressed_if_asked_for_and_the_device_can() {
+    for (asked, can) in [(false, false), (false, true), (true, false), (true, true)] {
+        let p = Scripted::<false>::new();
+        let mut device = p.device();
+        device.config.compress_completions = asked;
+        device.caps.general.set_cqe_compression(can);
+        let config = Config::default();
+        let mut hca: Hca<'_, false> = Mlx5::over(device, &config).unwrap();
+        let _queue = hca.cq_create(16).unwrap();
+        assert_eq!(hca.compresses_completions(), asked && can);
+        let bits: Vec<_> = p.of(Opcode::CreateCq).iter().map(|c| c.bits(0x10, 14, 14)).collect();
+        assert_eq!(bits, [0, 0, u32::from(asked && can)], "QP1's are not");
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Completion queues as objects of the device: their memory, CREATE_CQ, MODIFY_CQ, DESTROY_CQ.
 //!
-//! PRM "CREATE_CQ", "MODIFY_CQ". Entries of 64 bytes, overrun checked, no moderation, no
-//! compression; the completion event queue gets an event for each. The ring's entries are marked
+//! PRM "CREATE_CQ", "MODIFY_CQ". Entries of 64 bytes, overrun checked, no moderation; compressed
+//! if asked for. The completion event queue gets an event for each. The ring's entries are marked
 //! empty before the command, so that nothing old can look like a completion. The reaping end is
 //! `data::cq`.
 //!
@@ -13,7 +13,7 @@ use dat_core::fault;
 use dat_core::provider::Fault;
 
 use crate::data::Cq;
-use crate::data::cq::{clear, event_read};
+use crate::data::cq::{clear, copying, event_read};
 use crate::data::ring::{Record, Ring};
 use crate::device::{self, Device};
 use crate::platform::{Platform, Reach, Span};
@@ -45,22 +45,34 @@ impl CqObject {
         event_read(platform, self.record);
     }
 
+    /// The copy of payload that its reaping end is in the midst of, if it is.
+    pub(crate) fn copy_begun<P: Platform>(&self, platform: &P) -> Option<u32> {
+        copying(platform, self.record, |word| word.begun()).flatten()
+    }
+
+    /// Whether that copy is over.
+    pub(crate) fn copy_over<P: Platform>(&self, platform: &P, begun: u32) -> bool {
+        copying(platform, self.record, |word| word.over(begun)).unwrap_or(true)
+    }
+
     /// Its memory: the ring it has now, and what lies behind.
     pub(crate) fn memory(&self) -> Span {
         self.moved.unwrap_or(self.home)
     }
 }
 
-/// Makes a completion queue of at least `entries` entries.
+/// Makes a completion queue of at least `entries` entries, which the device may compress if
+/// `compressed`.
 pub(crate) fn create<'p, P: Platform>(
     device: &mut Device<'p, P>,
     entries: u32,
+    compressed: bool,
 ) -> Result<(CqObject, Cq<'p, P>), Fault> {
     let log = log_of(device, entries).map_err(|fault| fault.during(Opcode::CreateCq.name()))?;
     let platform = device.platform();
     let len = CQE << log;
     let memory = memory::take(platform, len, Reach::ReadWrite)?;
-    let made = submit(device, memory, len, log);
+    let made = submit(device, memory, len, log, compressed);
     if let Err(fault) = &made {
         device::give_up(device, memory, fault);
     }
@@ -87,6 +99,7 @@ fn submit<'p, P: Platform>(
     memory: Span,
     len: usize,
     log: u8,
+    compressed: bool,
 ) -> Result<(CqObject, Cq<'p, P>), Fault> {
     let platform = device.platform();
     let ring = Ring::new(memory.offset, log);
@@ -96,6 +109,8 @@ fn submit<'p, P: Platform>(
     let offset = memory.offset;
     let pages = Pages::of(platform, Span { offset, len }, &mut input)?;
     let mut context = CqContext(At::<_, CONTEXT_AT>(&mut input));
+    // Mini CQEs of format 0, with a hash: the one that every card has.
+    context.set_cqe_comp_en(compressed);
     context.set_page_offset(pages.offset);
     context.set_log_cq_size(log);
     context.set_uar_page(device.uar().number);
@@ -107,6 +122,9 @@ fn submit<'p, P: Platform>(
 
     let cqn = device.make(Opcode::CreateCq, pages.cut(&mut input))?;
     end.set_cqn(cqn);
+    if compressed {
+        end.set_compressed();
+    }
     Ok((CqObject { cqn: Cqn(cqn), home: memory, record, moved: None }, end))
 }
 

@@ -21,9 +21,9 @@ use crate::prm::cmd::{InputHead, Opcode};
 use crate::prm::cq::Cqn;
 use crate::prm::gid::Gid;
 use crate::prm::qp::{
-    ATOMIC_IB, AddressPath, CONTEXT_AT, INDEX_IS_QPN, LOG_ACK_REQ_FREQ, LOG_DATAGRAM, LOG_MSG_MAX,
-    PM_MIGRATED, PRIMARY_PATH_AT, QUERY_OUT, QpContext, Qpn, RQ_SHARED, ST_GSI, ST_RC, ST_UD,
-    STATE_ERR, TRANSITION,
+    ATOMIC_IB, AddressPath, CONTEXT_AT, IN_CQE_32, INDEX_IS_QPN, LOG_ACK_REQ_FREQ, LOG_DATAGRAM,
+    LOG_MSG_MAX, PM_MIGRATED, PRIMARY_PATH_AT, QUERY_OUT, QpContext, Qpn, RQ_SHARED, ST_GSI, ST_RC,
+    ST_UD, STATE_ERR, TRANSITION,
 };
 use crate::verbs::memory;
 use crate::verbs::memory::Pages;
@@ -73,6 +73,8 @@ pub(crate) struct QpSpec {
     pub(crate) doorbell: Doorbell,
     /// Number of the shared receive queue, if it has no receive queue of its own.
     pub(crate) shared: Option<u32>,
+    /// Short messages come in their completions.
+    pub(crate) inline: bool,
 }
 
 /// A queue pair and the memory that is its own.
@@ -81,6 +83,8 @@ pub(crate) struct QpObject {
     /// Its number.
     pub(crate) qpn: Qpn,
     memory: Span,
+    /// Ring of its receives, and log2 of the bytes of a slot.
+    pub(crate) receives: (Ring, u8),
 }
 
 /// Blocks of the send queue for so many requests: room for as many of the widest, and for one of no
@@ -197,6 +201,7 @@ fn submit<'p, P: Platform>(
     context.set_cqn_snd(spec.send_cq.0);
     context.set_cqn_rcv(spec.recv_cq.0);
     context.set_dbr_addr(memory::record_address(platform, record)?);
+    context.set_cs_res(if spec.inline { IN_CQE_32 } else { 0 });
 
     // Without a receive queue its end has nothing to do; it lies on a block of the send queue that
     // it never touches.
@@ -210,7 +215,8 @@ fn submit<'p, P: Platform>(
 
     let qpn = device.make(Opcode::CreateQp, pages.cut(&mut input))?;
     sq.set_qpn(qpn);
-    Ok((QpObject { qpn: Qpn(qpn), memory }, sq, rq))
+    let receives = (receive, log_stride);
+    Ok((QpObject { qpn: Qpn(qpn), memory, receives }, sq, rq))
 }
 
 /// Takes a connected queue pair one step on.

@@ -259,6 +259,10 @@ impl Lend for BenchHost {
         (LENT..LENT + LENT_LEN).contains(&region.addr).then_some(region.addr)
     }
 
+    fn write(&self, _: u64, _: &[u8]) -> bool {
+        false
+    }
+
     fn shared(&self, _: &[u8; 40]) -> Option<Region> {
         None
     }

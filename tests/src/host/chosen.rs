@@ -1,6 +1,7 @@
 //! The kind of card and the open facts of all models of a process whose tests name none:
 //! `MODEL_CARD`, `MODEL_REPLAY` and `MODEL_FACTS`, as `--card`, `--replay` and `--fact` of
-//! `mlx5-model`. `cargo xtask switches` sets them.
+//! `mlx5-model`. `cargo xtask switches` sets them. `DRIVER_OPTIONS` are options of the driver that are
+//! off by default, by their names in `hca_mlx5::Config`.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -33,6 +34,24 @@ fn chosen() -> &'static Chosen {
             |facts| facts.parse().unwrap_or_else(|error| panic!("MODEL_FACTS: {error}")),
         );
         Chosen { kind: card.or(replay), facts }
+    })
+}
+
+/// `wanted`, with the options of the driver that the environment names.
+///
+/// # Panics
+/// If there is no such option.
+#[must_use]
+pub fn with_options(wanted: hca_mlx5::Config<'_>) -> hca_mlx5::Config<'_> {
+    static OPTIONS: OnceLock<String> = OnceLock::new();
+    let options = OPTIONS.get_or_init(|| std::env::var("DRIVER_OPTIONS").unwrap_or_default());
+    options.split_terminator(',').fold(wanted, |mut config, option| {
+        match option {
+            "compress_completions" => config.compress_completions = true,
+            "inline_receives" => config.inline_receives = true,
+            _ => panic!("DRIVER_OPTIONS: there is no option {option}"),
+        }
+        config
     })
 }
 

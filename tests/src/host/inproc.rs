@@ -18,6 +18,7 @@ use mlx5_model::wire::ModelClock;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
+use super::chosen::with_options;
 use super::notes;
 use super::views::{Shared, Views};
 
@@ -270,6 +271,7 @@ impl Slot {
     #[must_use]
     pub fn config<'p>(&'p self, wanted: Config<'p>) -> Config<'p> {
         let entropy = self.entropy();
+        let wanted = with_options(wanted);
         Config { entropy, blocks: Blocks::Combined, lender: Some(self), ..wanted }
     }
 
@@ -327,6 +329,15 @@ impl Bar for Slot {
 impl Lend for Slot {
     fn lent(&self, region: Region) -> Option<u64> {
         lock(&self.views).lent.iova(region)
+    }
+
+    fn write(&self, addr: u64, bytes: &[u8]) -> bool {
+        let mut views = lock(&self.views);
+        let place = views.lent.near(addr, bytes.len());
+        place.is_some_and(|place| {
+            place.copy_from_slice(bytes);
+            true
+        })
     }
 
     fn shared(&self, name: &[u8; 40]) -> Option<Region> {

@@ -145,6 +145,12 @@ impl Lent {
         }
     }
 
+    /// `Lend::write`.
+    pub(crate) fn write(&self, addr: u64, bytes: &[u8]) -> bool {
+        let writable = |held: &&Held| held.maps.iter().any(|(reach, _)| *reach == Reach::ReadWrite);
+        self.held.iter().filter(writable).any(|held| held.memory.write(addr, bytes))
+    }
+
     /// `Lend::lent`.
     pub(crate) fn find(&self, region: Region) -> Option<u64> {
         let end = region.addr.checked_add(region.len)?;

@@ -1,5 +1,6 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use proptest::prelude::*;
 
@@ -158,6 +159,28 @@ fn lent(from: u64, len: u64) -> Option<Promised> {
 
 fn region(addr: u64, len: u64) -> Region {
     Region { addr, len }
+}
+
+#[test]
+fn what_is_lent_to_be_written_can_be_stored_to() {
+    let iommu = Fake::new(65_535, 1 << 40);
+    let memory = memory(&iommu).unwrap();
+    let bytes: Vec<_> = (0..4 * PAGE).map(|_| AtomicU8::new(0)).collect();
+    let start = bytes.as_ptr().expose_provenance();
+    let first = start.next_multiple_of(PAGE) - start;
+    let base = (start + first) as u64;
+    let at = |offset: usize| bytes[first + offset].load(Ordering::Relaxed);
+    assert!(!memory.write(base, b"x"), "nothing is lent");
+    memory.lend(&iommu, lent(base, 1), Reach::Read).unwrap();
+    assert!(!memory.write(base, b"x"), "lent to be read");
+    memory.lend(&iommu, lent(base, 2 * PAGE as u64), Reach::ReadWrite).unwrap();
+    assert!(memory.write(base + 3, b"message"));
+    assert_eq!([3, 9, 10].map(at), *b"me\0");
+    let end = base + 2 * PAGE as u64;
+    assert!(memory.write(end - 1, b"x") && !memory.write(end - 1, b"xy"));
+    assert!(!memory.write(base - 1, b"xy") && !memory.write(u64::MAX, b"xy"));
+    memory.take_back(&iommu, region(base, 2 * PAGE as u64));
+    assert!(!memory.write(base, b"x"));
 }
 
 #[test]

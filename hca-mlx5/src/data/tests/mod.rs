@@ -1,7 +1,9 @@
 //! The data path against recorded stores, the bytes of the open stacks, and the raw entries of real
 //! cards.
 
+mod compressed;
 mod cq;
+mod inline;
 mod recv;
 mod send;
 mod shared;

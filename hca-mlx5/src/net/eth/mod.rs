@@ -283,7 +283,7 @@ impl<'p, P: Platform> Port<'p, P> {
         let [rq_ring, sq_ring, tx_page, overflow, rx_pages @ ..] = addresses;
         let inside = |iova: u64, offset: usize| iova.wrapping_add((offset % PAGE) as u64);
 
-        let (cq_object, cq) = cq::create(device, CQ_ENTRIES)?;
+        let (cq_object, cq) = cq::create(device, CQ_ENTRIES, false)?;
         self.cq = Some(cq_object);
         let cqn = cq_object.cqn.0;
 

@@ -39,7 +39,7 @@ fn create_states_the_whole_shape() {
         let queue = EventQueue::create(&mut device, 6, 0, 0).unwrap();
         assert!(device.event_queues.push(queue).is_ok());
     }
-    let (object, end) = create(&mut device, 100).unwrap();
+    let (object, end) = create(&mut device, 100, false).unwrap();
     assert_eq!((end.slots(), end.cqn()), (128, object.cqn.0));
     let command = p.of(Opcode::CreateCq).remove(0);
     let start = ARENA_IOVA + object.home.offset as u64;
@@ -60,19 +60,31 @@ fn create_states_the_whole_shape() {
 }
 
 #[test]
+fn compression_is_one_bit() {
+    let p = Scripted::<false>::new();
+    let mut device = p.device();
+    for (nth, compressed) in [false, true].into_iter().enumerate() {
+        let (object, _) = create(&mut device, 8, compressed).unwrap();
+        // Of the first dword, entries of 64 bytes and mini CQEs of format 0 are zeros.
+        let golden = [0, 0, u8::from(compressed) << 6, 0];
+        assert_eq!(p.of(Opcode::CreateCq)[nth].input[0x10..0x14], golden, "{}", object.cqn.0);
+    }
+}
+
+#[test]
 fn a_queue_has_the_least_power_of_two_and_no_more_than_the_device_allows() {
     let p = Scripted::<false>::new();
     let mut device = p.device();
     for (entries, slots) in [(0, 1), (1, 1), (2, 2), (3, 4), (64, 64), (65, 128)] {
-        assert_eq!(create(&mut device, entries).unwrap().1.slots(), slots);
+        assert_eq!(create(&mut device, entries, false).unwrap().1.slots(), slots);
     }
     device.caps.general.set_log_max_cq_sz(6);
-    assert_eq!(create(&mut device, 64).unwrap().1.slots(), 64);
+    assert_eq!(create(&mut device, 64, false).unwrap().1.slots(), 64);
     device.caps.general.set_log_max_cq_sz(31);
     assert_eq!(log_of(&device, 1 << 22), Ok(22));
     for (log, entries) in [(6, 65), (31, (1 << 22) + 1), (31, u32::MAX)] {
         device.caps.general.set_log_max_cq_sz(log);
-        let fault = create(&mut device, entries).map(drop).unwrap_err();
+        let fault = create(&mut device, entries, false).map(drop).unwrap_err();
         assert_eq!((fault.kind, fault.operation), (FaultKind::BadParameter, "CREATE_CQ"));
     }
 }
@@ -83,7 +95,7 @@ fn a_refused_create_gives_its_memory_back() {
     let mut device = p.device();
     let held = p.held();
     p.refuse(Opcode::CreateCq, 8, 0);
-    let fault = create(&mut device, 4).map(drop).unwrap_err();
+    let fault = create(&mut device, 4, false).map(drop).unwrap_err();
     assert_eq!((fault.status, fault.number), (8, 0));
     assert_eq!(p.held(), held);
 }
@@ -93,7 +105,7 @@ fn resize_names_the_other_ring_and_nothing_else() {
     for (entries, log) in [(9, 4), (200, 8)] {
         let p = Scripted::<false>::new();
         let mut device = device(&p);
-        let (mut object, mut end) = create(&mut device, 4).unwrap();
+        let (mut object, mut end) = create(&mut device, 4, false).unwrap();
         write(&p, ring(&p, Opcode::CreateCq, 0), cqe::RESIZED, 0, false);
         resize(&mut device, &mut object, &mut end, entries).unwrap();
         assert_eq!(end.slots(), 1 << log);
@@ -125,7 +137,7 @@ fn rings_that_are_left_go_back_to_the_arena() {
     let p = Scripted::<false>::new();
     let mut device = device(&p);
     let held = p.held();
-    let (mut object, mut end) = create(&mut device, 8).unwrap();
+    let (mut object, mut end) = create(&mut device, 8, false).unwrap();
     let home = p.held();
     let mut at = ring(&p, Opcode::CreateCq, 0);
     let line = memory::LINE;
@@ -158,7 +170,7 @@ fn rings_that_are_left_go_back_to_the_arena() {
 fn a_resize_to_the_same_length_is_no_command_and_to_any_other_is() {
     let p = Scripted::<false>::new();
     let mut device = device(&p);
-    let (mut object, mut end) = create(&mut device, 8).unwrap();
+    let (mut object, mut end) = create(&mut device, 8, false).unwrap();
     for entries in [5, 8] {
         resize(&mut device, &mut object, &mut end, entries).unwrap();
     }
@@ -176,7 +188,7 @@ fn a_resize_to_the_same_length_is_no_command_and_to_any_other_is() {
 fn a_ring_is_no_shorter_than_what_waits() {
     let p = Scripted::<false>::new();
     let mut device = device(&p);
-    let (mut object, mut end) = create(&mut device, 16).unwrap();
+    let (mut object, mut end) = create(&mut device, 16, false).unwrap();
     let at = ring(&p, Opcode::CreateCq, 0);
     for token in 0..2 {
         write(&p, at + 64 * usize::from(token), cqe::REQUESTER, 10 + token, false);
@@ -194,7 +206,7 @@ fn a_ring_is_no_shorter_than_what_waits() {
 fn what_cannot_be_resized_says_so() {
     let p = Scripted::<false>::new();
     let mut device = p.device();
-    let (mut object, mut end) = create(&mut device, 8).unwrap();
+    let (mut object, mut end) = create(&mut device, 8, false).unwrap();
     let fault = resize(&mut device, &mut object, &mut end, 16).unwrap_err();
     assert_eq!((fault.kind, fault.number), (FaultKind::Unsupported, object.cqn.0));
     device.caps.general.set_cq_resize(true);
@@ -218,7 +230,7 @@ fn a_queue_that_the_device_keeps_is_freed_at_the_teardown() {
     for moved in [false, true] {
         let p = Scripted::<false>::new();
         let mut device = device(&p);
-        let (mut object, mut end) = create(&mut device, 4).unwrap();
+        let (mut object, mut end) = create(&mut device, 4, false).unwrap();
         if moved {
             write(&p, ring(&p, Opcode::CreateCq, 0), cqe::RESIZED, 0, false);
             resize(&mut device, &mut object, &mut end, 16).unwrap();
@@ -236,7 +248,7 @@ fn a_queue_that_the_device_keeps_is_freed_at_the_teardown() {
 fn it_arms_in_the_page_of_the_driver() {
     let p = Scripted::<false>::new();
     let mut device = p.device();
-    let (_, mut end) = create(&mut device, 4).unwrap();
+    let (_, mut end) = create(&mut device, 4, false).unwrap();
     p.take();
     end.arm(false);
     let rang = |op: &crate::data::scripted::Op| matches!(op, crate::data::scripted::Op::Write64(at, _) if *at == UAR + 0x20);

@@ -112,6 +112,9 @@ impl Lend for Lender {
         let iova = if region.addr == 0x9000 { u64::MAX - 10 } else { region.addr / 2 };
         (end < u64::MAX).then_some(iova)
     }
+    fn write(&self, _: u64, _: &[u8]) -> bool {
+        false
+    }
     fn shared(&self, _: &[u8; 40]) -> Option<Region> {
         None
     }

@@ -22,6 +22,7 @@ fn spec() -> QpSpec {
         uar: Uar { number: 2, offset: UAR },
         doorbell: Doorbell::shared(UAR, Blocks::Words),
         shared: None,
+        inline: false,
     }
 }
 
