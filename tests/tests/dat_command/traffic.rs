@@ -181,6 +181,23 @@ fn a_device_that_writes_to_work_queues_needs_them_writable() {
     listener.end().well();
 }
 
+/// Short messages in compressed completions arrive as any do.
+#[test]
+fn completions_may_be_compressed_and_hold_messages() {
+    let facts = "cqe-compression=always".parse().unwrap();
+    let card = mlx5_model::Config { facts, ..mlx5_model::Config::default() };
+    let stage = Stage::with(&card, 2);
+    for asked in
+        ["--compress-completions", "--inline-receives", "--compress-completions --inline-receives"]
+    {
+        let listener = stage.listen(&format!("--count 2 {asked}"));
+        stage.client("ping", 1, &format!("--count 50 --size 24 {asked}")).well();
+        let perf = format!("--kind send --size 32 --depth 16 --count 2000 {asked}");
+        stage.client("perf", 1, &perf).well();
+        listener.end().well();
+    }
+}
+
 #[test]
 fn two_tests_at_a_time() {
     let stage = Stage::of(3);

@@ -20,6 +20,8 @@
 //! | `endpoints=NUMBER` | Endpoints, and as many zones and service points: 16 to 16384 | 1024 |
 //! | `memory=MIB` | memory for queues | 96, and 48 for each 1024 Endpoints more |
 //! | `queues=writable` | the device may write work queues and their records; for a card that ends with a fault of the IOMMU there | it may read them |
+//! | `completions=compressed` | the card writes successive like completions of receives in compressed form, where it can: fewer bytes over PCI Express, more latency | it writes each by itself |
+//! | `receives=inline` | messages of up to 32 bytes come in their completions, where the card can | all go to memory |
 //! | `log=LEVEL` | `off`, `error`, `warn`, `info` or `debug` | `error` |
 
 use std::net::IpAddr;
@@ -67,6 +69,8 @@ pub(crate) struct Config {
     memory: Option<usize>,
     /// The device may write work queues.
     writable_queues: bool,
+    pub(crate) compress_completions: bool,
+    pub(crate) inline_receives: bool,
     /// The log level.
     pub(crate) log: Level,
 }
@@ -86,6 +90,8 @@ impl Config {
             endpoints: ENDPOINTS,
             memory: None,
             writable_queues: false,
+            compress_completions: false,
+            inline_receives: false,
             log: Level::default(),
         };
         for word in words {
@@ -155,6 +161,18 @@ impl Config {
                 self.writable_queues = value == "writable";
                 if !self.writable_queues {
                     return Err(bad("it is writable"));
+                }
+            }
+            "completions" => {
+                self.compress_completions = value == "compressed";
+                if !self.compress_completions {
+                    return Err(bad("it is compressed"));
+                }
+            }
+            "receives" => {
+                self.inline_receives = value == "inline";
+                if !self.inline_receives {
+                    return Err(bad("it is inline"));
                 }
             }
             "endpoints" => {
@@ -283,6 +301,17 @@ mod tests {
     }
 
     #[test]
+    fn what_the_device_may_do_with_completions_is_asked_for() {
+        let asked = |words| {
+            let config = Config::read(&format!("3b:00.0 ip=10.0.0.1/8{words}")).unwrap();
+            (config.compress_completions, config.inline_receives)
+        };
+        assert_eq!(asked(""), (false, false));
+        assert_eq!(asked(" completions=compressed"), (true, false));
+        assert_eq!(asked(" receives=inline"), (false, true));
+    }
+
+    #[test]
     fn errors_name_the_wrong_word() {
         for (text, named) in [
             ("", "empty"),
@@ -297,6 +326,8 @@ mod tests {
             ("3b:00.0 ip=10.0.0.1/8 tos=256", "tos=256: a traffic class is 0 to 255"),
             ("3b:00.0 ip=10.0.0.1/8 priority=8", "priority=8: a priority is 0 to 7"),
             ("3b:00.0 ip=10.0.0.1/8 queues=read-only", "queues=read-only: it is writable"),
+            ("3b:00.0 ip=10.0.0.1/8 completions=all", "completions=all: it is compressed"),
+            ("3b:00.0 ip=10.0.0.1/8 receives=outline", "receives=outline: it is inline"),
             ("3b:00.0 ip=10.0.0.1/8 qos=best,0,0", "none of high-throughput"),
             ("3b:00.0 ip=10.0.0.1/8 endpoints=15", "16384"),
             ("3b:00.0 ip=10.0.0.1/8 endpoints=16385", "16384"),

@@ -212,9 +212,24 @@ pub(crate) struct Adapter {
     #[arg(long)]
     pub(crate) writable_queues: bool,
     #[command(flatten)]
+    pub(crate) completions: Completions,
+    #[command(flatten)]
     pub(crate) link: Link,
     #[command(flatten)]
     pub(crate) iommu: Iommu,
+}
+
+/// What the device may do with completions, where it can.
+#[derive(Group, Clone, Copy, Debug)]
+pub(crate) struct Completions {
+    /// Lets the device write successive like completions of receives in compressed form: fewer bytes
+    /// over PCI Express, more latency; without effect where it cannot
+    #[arg(long)]
+    pub(crate) compress_completions: bool,
+    /// Lets the device put messages of up to 32 bytes into their completions; without effect where
+    /// it cannot
+    #[arg(long)]
+    pub(crate) inline_receives: bool,
 }
 
 /// The interface to the IOMMU.
@@ -421,6 +436,8 @@ pub(crate) struct Registrations {
     /// Lets the device write work queues and their records, which by its documents it only reads
     #[arg(long)]
     pub(crate) writable_queues: bool,
+    #[command(flatten)]
+    pub(crate) completions: Completions,
     /// What the provider logs on standard error [default: error]
     #[arg(long, value_enum, value_name = "LEVEL")]
     pub(crate) log: Option<Log>,

@@ -164,6 +164,12 @@ fn parameters(
     if asked.writable_queues {
         text.push_str(" queues=writable");
     }
+    if asked.completions.compress_completions {
+        text.push_str(" completions=compressed");
+    }
+    if asked.completions.inline_receives {
+        text.push_str(" receives=inline");
+    }
     if let Some(log) = asked.log {
         text.push_str(&format!(" log={}", log.word()));
     }

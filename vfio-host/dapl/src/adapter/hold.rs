@@ -156,6 +156,8 @@ impl<V: Variant> Hold<V> {
             // SAFETY: they are in a box that is dropped after the driver.
             neighbours: unsafe { &*neighbours.0 },
             classes: config.classes,
+            compress_completions: config.compress_completions,
+            inline_receives: config.inline_receives,
             ..Bringup::default()
         };
         if let Some(mtu) = config.mtu {

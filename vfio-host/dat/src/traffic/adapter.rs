@@ -9,7 +9,7 @@ use hca_mlx5::cmd::dump::{Dump, Observer};
 use tracing::{debug, info, trace, warn};
 use vfio_host::{Address, Host, Nic, NicStorage, Opened, Options, WaitError, class};
 
-use super::super::args::{Adapter, Iommu, Link};
+use super::super::args::{Adapter, Completions, Iommu, Link};
 use super::super::failure::Failure;
 use super::super::signals;
 
@@ -64,7 +64,14 @@ pub(crate) fn with<T: Task>(adapter: &Adapter, task: T) -> Result<T::Report, Fai
         warn!("{note}");
     }
     let classes = Classes { best_effort, ..Classes::default() };
-    let mut config = Config { neighbours: &adapter.neigh, classes, ..bring_up_config() };
+    let Completions { compress_completions, inline_receives } = adapter.completions;
+    let mut config = Config {
+        neighbours: &adapter.neigh,
+        classes,
+        compress_completions,
+        inline_receives,
+        ..bring_up_config()
+    };
     if let Some(mtu) = adapter.mtu {
         config = config.with_path_mtu(mtu);
     }
