@@ -334,6 +334,22 @@ pub enum Polled {
     Other,
 }
 
+/// How often a completion queue that is asked to tells of its completions. By default of each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moderation {
+    /// So many completions since the last time are told of at once. 0: each is.
+    pub completions: u16,
+    /// Fewer are told of when so many microseconds have gone by since the last time; the first
+    /// after a pause at once, or as much later: devices may differ. At most [`Self::LONGEST`]. 0:
+    /// each is told of.
+    pub period: u16,
+}
+
+impl Moderation {
+    /// The longest period, in microseconds.
+    pub const LONGEST: u16 = 4095;
+}
+
 /// A completion queue: the reaping end, owned by one thread.
 pub trait CompletionQueue {
     /// As [`CompletionQueue::poll`], for successes only, in few words that fit into registers.
@@ -737,6 +753,13 @@ pub trait Provider {
     /// Gives it at least `entries` entries. What waits in it, and what comes meanwhile, is kept;
     /// refused ([`FaultKind::BadState`]) if that does not fit, which changes nothing.
     fn cq_resize(&mut self, cq: Cq, end: &mut Self::Cq, entries: u32) -> Result<(), Fault>;
+    /// Says when it tells of its completions, from now on. Refused
+    /// ([`FaultKind::Unsupported`]) by a device that tells of each.
+    fn cq_moderate(&mut self, cq: Cq, moderation: Moderation) -> Result<(), Fault> {
+        let _ = moderation;
+        Err(crate::fault!(Unsupported, "cq_moderate", "this device tells of each completion")
+            .of("CQ", cq.0))
+    }
     /// Destroys it. No queue pair may use it.
     fn cq_destroy(&mut self, cq: Cq, end: Self::Cq) -> Result<(), Fault>;
 

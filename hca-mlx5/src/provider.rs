@@ -28,9 +28,9 @@ use core::time::Duration;
 use dat_core::Instant;
 use dat_core::fault;
 use dat_core::provider::{
-    self as seam, Access, Backing, Fault, HcaCounters, HcaLimits, KeyOrder, MadIn, Mr, Mw, Net,
-    NewQp, Notice, Pages, Path, Pd, Provider, Qp, QpInit, QpStep, Random, Region, SharedRq,
-    SharedRqInit, canonical,
+    self as seam, Access, Backing, Fault, HcaCounters, HcaLimits, KeyOrder, MadIn, Moderation, Mr,
+    Mw, Net, NewQp, Notice, Pages, Path, Pd, Provider, Qp, QpInit, QpStep, Random, Region,
+    SharedRq, SharedRqInit, canonical,
 };
 use heapless::{Deque, Vec};
 
@@ -495,6 +495,12 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
         let object = self.cqs.get_mut(cq.0).filter(|_| end.cqn() == cq.0);
         let object = object.ok_or(no_such_object(Opcode::ModifyCq, object::CQ, cq.0))?;
         cq::resize(&mut self.device, object, end, entries)
+    }
+
+    fn cq_moderate(&mut self, cq: seam::Cq, moderation: Moderation) -> Result<(), Fault> {
+        let object = self.cqs.get(cq.0).copied();
+        let object = object.ok_or(no_such_object(Opcode::ModifyCq, object::CQ, cq.0))?;
+        cq::moderate(&mut self.device, object.cqn, moderation)
     }
 
     fn cq_destroy(&mut self, cq: seam::Cq, end: Self::Cq) -> Result<(), Fault> {

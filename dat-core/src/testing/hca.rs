@@ -15,6 +15,7 @@ use crate::provider::Cq;
 use crate::provider::HcaCounters;
 use crate::provider::HcaLimits;
 use crate::provider::MadIn;
+use crate::provider::Moderation;
 use crate::provider::Mr;
 use crate::provider::Mw;
 use crate::provider::Net;
@@ -344,6 +345,13 @@ impl<'f> Provider for LoopHca<'f> {
         } else {
             Err(fault!(BadState, "cq_resize", "more entries wait").of("CQ", cq.0))
         }
+    }
+
+    fn cq_moderate(&mut self, cq: Cq, _: Moderation) -> Result<(), Fault> {
+        self.fabric.step("cq_moderate")?;
+        // It tells of each: sooner than it has to.
+        let there = self.with(|port| port.cqs.get(cq.0 as usize)?.as_ref().map(|_| ()));
+        there.ok_or_else(|| none("cq_moderate", "CQ", cq.0))
     }
 
     fn cq_destroy(&mut self, cq: Cq, _end: LoopCq<'f>) -> Result<(), Fault> {

@@ -263,8 +263,9 @@ impl<const WC: bool> Scripted<WC> {
             input.truncate(len);
             let op = Opcode::from_code(u16::from_be_bytes([input[0], input[1]])).unwrap();
             assert_eq!(input[2..6], [0; 4], "reserved");
-            // Only MODIFY_CQ of another size has one.
-            assert_eq!(input[6..8], [0, u8::from(op == Opcode::ModifyCq)], "op_mod of {op:?}");
+            // Only MODIFY_CQ of another size, which has a ring, has one.
+            let resizes = op == Opcode::ModifyCq && input.len() > 0x110;
+            assert_eq!(input[6..8], [0, u8::from(resizes)], "op_mod of {op:?}");
             let before = self.of(op).len();
             self.commands.borrow_mut().push(Command { op, input });
             let refusal = self.refusals.borrow().get(&op.code()).copied();

@@ -19,6 +19,9 @@ pub const NUMBER_AT: usize = 0x08;
 pub const SELECT_AT: usize = 0x0c;
 /// Fields that a resize selects: size, offset in the first page, page size.
 pub const SELECT_RING: u32 = 7;
+/// Fields that a moderation selects, without [`RESIZE`]: period and count (Linux
+/// `MLX5_CQ_MODIFY_PERIOD`, `MLX5_CQ_MODIFY_COUNT`).
+pub const SELECT_MODERATION: u32 = 3;
 
 layout! {
     /// Completion queue context (`cqc`).

@@ -1,7 +1,8 @@
 //! Completion queues as objects of the device: their memory, CREATE_CQ, MODIFY_CQ, DESTROY_CQ.
 //!
-//! PRM "CREATE_CQ", "MODIFY_CQ". Entries of 64 bytes, overrun checked, no moderation; compressed
-//! if asked for. The completion event queue gets an event for each. The ring's entries are marked
+//! PRM "CREATE_CQ", "MODIFY_CQ". Entries of 64 bytes, overrun checked; compressed
+//! if asked for. The completion event queue gets an event for each that was asked for, unless they
+//! are moderated. The ring's entries are marked
 //! empty before the command, so that nothing old can look like a completion. The reaping end is
 //! `data::cq`.
 //!
@@ -10,7 +11,7 @@
 //! says so; what stands before that, the reaping end carries over.
 
 use dat_core::fault;
-use dat_core::provider::Fault;
+use dat_core::provider::{Fault, Moderation};
 
 use crate::data::Cq;
 use crate::data::cq::{clear, copying, event_read};
@@ -21,7 +22,9 @@ use crate::prm;
 use crate::prm::At;
 use crate::prm::cmd::Opcode;
 use crate::prm::cmd::OutputHead;
-use crate::prm::cq::{CONTEXT_AT, CqContext, Cqn, NUMBER_AT, RESIZE, SELECT_AT, SELECT_RING};
+use crate::prm::cq::{
+    CONTEXT_AT, CqContext, Cqn, NUMBER_AT, RESIZE, SELECT_AT, SELECT_MODERATION, SELECT_RING,
+};
 use crate::prm::cqe::CQE;
 use crate::prm::object;
 use crate::verbs::memory;
@@ -213,6 +216,32 @@ fn command<'p, P: Platform>(
     let input = pages.cut(&mut input);
     let output = &mut OutputHead::new().0;
     device.exec(Opcode::ModifyCq, RESIZE, cqn.0, input, output)
+}
+
+/// Says when it tells of its completions. The period counts from the last event (mode 0), so a
+/// completion after a pause need not wait.
+pub(crate) fn moderate<P: Platform>(
+    device: &mut Device<'_, P>,
+    cqn: Cqn,
+    moderation: Moderation,
+) -> Result<(), Fault> {
+    let op = Opcode::ModifyCq;
+    if !device.caps().general.cq_moderation() {
+        return Err(fault!(
+            Unsupported,
+            op.name(),
+            "this device or its firmware tells of each completion",
+            "leave its events as they are"
+        )
+        .of(object::CQ, cqn.0));
+    }
+    let mut input = [0; memory::PAGES_AT];
+    prm::put(&mut input, NUMBER_AT, &cqn.0.to_be_bytes());
+    prm::put(&mut input, SELECT_AT, &SELECT_MODERATION.to_be_bytes());
+    let mut context = CqContext(At::<_, CONTEXT_AT>(&mut input));
+    context.set_cq_period(moderation.period);
+    context.set_cq_max_count(moderation.completions);
+    device.exec(op, 0, cqn.0, &mut input, &mut OutputHead::new().0)
 }
 
 /// Destroys it. Its memory goes back to the arena only if the device let go of it.

@@ -13,6 +13,7 @@
 
 use std::time::Duration;
 
+use dat_core::provider::Moderation;
 use dat_core::{CompletionFlags, DtoEvent, DtoOperation, DtoStatus, Event, LmrTriplet, RmrTriplet};
 use dat_tests::pair::Stage;
 use dat_tests::session::{NONE, Session, Setup, contents, ending};
@@ -753,6 +754,44 @@ fn an_armed_dispatcher_is_notified_of_the_next_completion_once() {
         assert_eq!(session.requests(0, 4).len(), 4);
         assert_eq!(session.receives(1, 2), [(2, DtoStatus::Success), (3, DtoStatus::Success)]);
     });
+}
+
+/// The device tells of many at once, and of fewer when the period since the last time is over: of
+/// the first after a pause at once, or another period later.
+#[test]
+fn a_moderated_dispatcher_is_notified_of_many_at_once() {
+    for (fact, after_a_pause) in [("running", 0), ("whole", 1)] {
+        let stage = Stage::of(&format!("cq-period-start={fact}"));
+        Setup { stage, ..Setup::default() }.connected(|session| {
+            let evd = session.sides[1].recv;
+            let moderate = |session: &mut Session<'_>, moderation| {
+                session.pair.ias[1].evd_moderate(evd, moderation).unwrap();
+            };
+            // When it tells of so many messages: in the first part of a period, or in its last.
+            let told = |session: &mut Session<'_>, messages: u64| {
+                session.pair.ias[1].evd_arm(evd, false).unwrap();
+                for cookie in 0..messages {
+                    session.recv(1, 0, 64, cookie);
+                    session.send(0, 0, 64, cookie);
+                }
+                let part = [1500, 3500].into_iter().position(|micros| {
+                    session.pass(Duration::from_micros(micros));
+                    session.pair.ias[1].evd_take_notice(evd)
+                });
+                for cookie in 0..messages {
+                    assert_eq!(session.received(1, cookie), 64);
+                }
+                part.unwrap()
+            };
+            moderate(session, Moderation { completions: 4, period: 4000 });
+            session.pass(Duration::from_millis(5));
+            assert_eq!(told(session, 1), after_a_pause);
+            assert_eq!(told(session, 1), 1, "soon after");
+            assert_eq!(told(session, 4), 0, "many");
+            moderate(session, Moderation::default());
+            assert_eq!([1, 1].map(|messages| told(session, messages)), [0, 0], "each");
+        });
+    }
 }
 
 /// A device distinguishes requests by two bits, and ignores one with those of its last event.

@@ -7,6 +7,7 @@ pub(crate) mod disable;
 pub(crate) mod enable;
 pub(crate) mod free;
 pub(crate) mod kcreate;
+pub(crate) mod moderate;
 pub(crate) mod modify_cno;
 pub(crate) mod modify_upcall;
 pub(crate) mod post_se;

@@ -134,7 +134,7 @@ fn requests_have_counters_and_opcodes_of_their_own() {
     let minis = [[0x0004_0a00, 0], [0x0009_1000, 64], [0xfffe_0800, 0]];
     session(&p, 0, &title(cqe::REQUESTER, 4, 3), &minis);
     let mut tokens = Vec::new();
-    q.poll_sent(|_, _| panic!("a title is no success of a request"));
+    q.poll_sent(7, &[0; 8], |_, _| panic!("a title is no success of a request"));
     while let Some(found) = q.poll() {
         assert_eq!((found.index, found.direction, found.len), (7, Direction::Send, 0));
         tokens.push(found.token);

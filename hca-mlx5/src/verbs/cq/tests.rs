@@ -1,7 +1,7 @@
 //! Completion queue commands, field by field.
 #![expect(clippy::cast_possible_truncation, reason = "the numbers are small")]
 
-use dat_core::provider::{CompletionQueue as _, FaultKind};
+use dat_core::provider::{CompletionQueue as _, FaultKind, Moderation};
 
 use super::*;
 use crate::data::scripted::{ARENA_IOVA, Scripted, UAR};
@@ -69,6 +69,25 @@ fn compression_is_one_bit() {
         let golden = [0, 0, u8::from(compressed) << 6, 0];
         assert_eq!(p.of(Opcode::CreateCq)[nth].input[0x10..0x14], golden, "{}", object.cqn.0);
     }
+}
+
+#[test]
+fn moderation_is_period_and_count_and_nothing_else() {
+    let p = Scripted::<false>::new();
+    let mut device = p.device();
+    let (object, _) = create(&mut device, 8, false).unwrap();
+    let moderation = Moderation { completions: 0x1234, period: 0xabc };
+    let refused = moderate(&mut device, object.cqn, moderation).unwrap_err();
+    assert_eq!((refused.kind, refused.number), (FaultKind::Unsupported, object.cqn.0));
+    assert!(p.of(Opcode::ModifyCq).is_empty());
+    device.caps.general.set_cq_moderation(true);
+    moderate(&mut device, object.cqn, moderation).unwrap();
+    let mut golden = std::vec![0; 0x110];
+    golden[..2].copy_from_slice(&Opcode::ModifyCq.code().to_be_bytes());
+    golden[8..12].copy_from_slice(&object.cqn.0.to_be_bytes());
+    golden[15] = 3;
+    golden[0x20..0x24].copy_from_slice(&[0x0a, 0xbc, 0x12, 0x34]);
+    assert_eq!(p.of(Opcode::ModifyCq).remove(0).input, golden);
 }
 
 #[test]

@@ -136,6 +136,7 @@ macro_rules! evd_cases {
             free_with_a_waiter
             free_loses_what_is_queued
             free_of_the_async_one
+            a_moderated_one_loses_nothing
             a_disabled_one_triggers_nothing
             enabling_twice_is_once
             modify_cno_moves_what_comes_next

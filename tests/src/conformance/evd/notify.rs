@@ -1,8 +1,9 @@
 //! dat_evd_enable(3), dat_evd_disable(3), dat_evd_modify_cno(3).
 
-use dat_core::{DatReturn, DatSubtype, DatType};
+use dat_core::provider::Moderation;
+use dat_core::{DatReturn, DatSubtype, DatType, DtoOperation};
 
-use super::super::{Adapters, Side, refused};
+use super::super::{A, Adapters, B, Side, refused};
 use super::{MOMENT, drained, post, soft, wait};
 
 const NOBODY: DatReturn = DatReturn::QUEUE_EMPTY;
@@ -26,6 +27,31 @@ pub fn a_disabled_one_triggers_nothing(ias: &mut Adapters<'_, impl Side>) {
     post(ias, evd, 3..4);
     assert_eq!(ias.a.cno_trigger(cno), Ok(evd));
     assert_eq!(drained(ias, evd), [2, 3]);
+}
+
+/// Each completion is dequeued, and waits for it end, whatever the moderation; what a device cannot
+/// do is refused.
+pub fn a_moderated_one_loses_nothing(ias: &mut Adapters<'_, impl Side>) {
+    let (ends, mems) = ias.armed();
+    let evd = ends[B].recv;
+    for moderation in [(16, 50), (2, 4095), (0, 0)] {
+        let (completions, period) = moderation;
+        let said = ias.b.evd_moderate(evd, Moderation { completions, period });
+        if let Err(error) = said {
+            assert_eq!(error.ret(), DatReturn::of(DatType::ModelNotSupported));
+        }
+        for cookie in 0..5 {
+            ias.recv(&ends[B], &mems[B], 0, 64, cookie);
+            ias.send(&ends[A], &mems[A], 0, 64, cookie);
+            assert_eq!(ias.done(&ends[B], DtoOperation::Receive, cookie), 64);
+            ias.done(&ends[A], DtoOperation::Send, cookie);
+        }
+    }
+    let long = Moderation { completions: 1, period: Moderation::LONGEST + 1 };
+    refused(ias.b.evd_moderate(evd, long), DatType::InvalidParameter, DatSubtype::InvalidArg2);
+    let evd = soft(ias, 4);
+    let refusal = ias.a.evd_moderate(evd, Moderation::default());
+    refused(refusal, DatType::InvalidState, DatSubtype::None);
 }
 
 /// Both calls change nothing where there is nothing to change.
