@@ -337,11 +337,11 @@ pub enum Polled {
 /// How often a completion queue that is asked to tells of its completions. By default of each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moderation {
-    /// So many completions since the last time are told of at once. 0: each is.
+    /// So many completions since the last notice have one at once. 0: each has.
     pub completions: u16,
-    /// Fewer are told of when so many microseconds have gone by since the last time; the first
-    /// after a pause at once, or as much later: devices may differ. At most [`Self::LONGEST`]. 0:
-    /// each is told of.
+    /// Fewer have one when so many microseconds have gone by since the last; the first after a
+    /// pause at once, or as much later: devices may differ. At most [`Self::LONGEST`]. 0: each has
+    /// one.
     pub period: u16,
 }
 

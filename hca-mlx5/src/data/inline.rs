@@ -15,8 +15,6 @@
 use core::fmt;
 use core::sync::atomic::{AtomicU32, Ordering, fence};
 
-use dat_core::provider::{Completion, Direction, Status};
-
 use super::cq::Cq;
 use super::ring::Ring;
 use crate::platform::dma::{Entries, Probe};
@@ -202,18 +200,19 @@ impl<'p, P: Platform> Landing<'p, P> {
         }
     }
 
-    /// Copies the payload of a receive of that queue pair where the receive says. False if the queue
+    /// Copies the payload of a receive of that queue pair, whose completions carry `name`, where the
+    /// receive says. False if the queue
     /// pair is gone, or the segments do not let it.
-    fn land(&self, qpn: u32, completion: &Completion, mut payload: &[u8]) -> bool {
+    fn land(&self, qpn: u32, name: u32, token: u16, mut payload: &[u8]) -> bool {
         let Some([first, shape, index, pd, ..]) = self.queues.get(qpn) else {
             return false;
         };
         // The number may be that of a later queue pair by now.
-        if index != completion.index.into() {
+        if index != name.into() {
             return false;
         }
         let [slots, stride] = [shape >> 32, 1_u64 << (shape & 0x1f)];
-        let slot = u64::from(completion.token) & slots.wrapping_sub(1);
+        let slot = u64::from(token) & slots.wrapping_sub(1);
         let units = stride / wqe::UNIT as u64;
         for unit in 0..units {
             if payload.is_empty() {
@@ -298,22 +297,20 @@ impl<P: Platform> Cq<'_, P> {
             && self.landing.is_some()
     }
 
-    /// Copies the payload of the entry at `at`, which is about to be taken, to its receive. One
-    /// that its segments do not let in fails, as it would have failed at the device.
+    /// Copies the payload of the entry at `at`, which is about to be taken, to the receive of that
+    /// queue pair and token. False if its segments do not let it in.
+    // By values: a completion by reference would stand in memory for everyone.
+    #[cold]
     #[inline(never)]
-    pub(super) fn land(&self, at: u32, completion: &mut Completion) {
+    pub(super) fn land(&self, at: u32, index: u32, token: u16, len: u32) -> bool {
         let Some(landing) = self.landing else {
-            return;
+            return false;
         };
-        debug_assert_eq!(completion.direction, Direction::Recv);
         let bytes = self.entries.load_words::<4, 0>(at).map(u64::to_ne_bytes);
         let [source] = self.entries.load_words::<1, { cqe::SOURCE_AT }>(at);
         let source = Source::from_word(u64::from_be(source));
-        let len = usize::try_from(completion.len).unwrap_or(usize::MAX);
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
         let payload = bytes.as_flattened().get(..len).unwrap_or_default();
-        let landed = self.copying().during(|| landing.land(source.qpn(), completion, payload));
-        if !landed {
-            completion.status = Status::LocalProtection;
-        }
+        self.copying().during(|| landing.land(source.qpn(), index, token, payload))
     }
 }

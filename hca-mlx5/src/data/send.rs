@@ -507,8 +507,7 @@ impl<'p, P: Platform> Sq<'p, P> {
     }
 
     /// Rings by the first 8 bytes of a WQE, through an uncached register.
-    // Never inline: beside BlueFlame it would cost that path two registers.
-    #[inline(never)]
+    #[inline(always)]
     fn write_word(&mut self, first: u64) {
         self.publish();
         // ORDER: as in `write_block`.

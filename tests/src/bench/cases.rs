@@ -129,45 +129,64 @@ pub const CASES: &[Case] = &[
     case("limit_empty", BLOCK, 0, Measured::Limit(loops::limit_empty, false)),
     case("limit_bind", BLOCK, 0, Measured::Limit(loops::limit_bind, true)),
     Case {
+        words_goal: 176,
         time_goal: 200,
         ..case(
             "wr8_rt1",
             BLOCK,
-            200,
+            185,
             lane(Some((WRITE, false)), loops::wr8_rt1, Some(golden::write8)),
         )
     },
     Case {
+        words_goal: 175,
         peer: "wr8_rt1",
         ..case(
             "wr8_lent",
             BLOCK,
-            198,
+            184,
             lane(Some((WRITE, false)), loops::wr8_lent, Some(golden::lent8)),
         )
     },
-    case(
-        "wr256_rt1",
-        BLOCK,
-        200,
-        lane(Some((WRITE, false)), loops::wr256_rt1, Some(golden::write256)),
-    ),
-    case(
-        "send256_rt1",
-        BLOCK,
-        200,
-        lane(Some((SEND, false)), loops::send256_rt1, Some(golden::send256)),
-    ),
-    case("recv_rt1", BLOCK, 155, lane(Some((MESSAGE, true)), loops::recv_rt1, None)),
-    case("recv_b32", BLOCK, 98, lane(Some((MESSAGE, true)), loops::recv_b32, None)),
-    case("wr8_b32", BLOCK, 112, lane(Some((WRITE, false)), loops::wr8_b32, Some(golden::write8))),
-    case(
-        "wr8_piece32",
-        BLOCK,
-        90,
-        lane(Some((WRITE, false)), loops::wr8_piece32, Some(golden::write8)),
-    ),
-    case("unsig_b32", BLOCK, 85, silent(loops::unsig_b32)),
+    Case {
+        words_goal: 169,
+        ..case(
+            "wr256_rt1",
+            BLOCK,
+            178,
+            lane(Some((WRITE, false)), loops::wr256_rt1, Some(golden::write256)),
+        )
+    },
+    Case {
+        words_goal: 156,
+        ..case(
+            "send256_rt1",
+            BLOCK,
+            165,
+            lane(Some((SEND, false)), loops::send256_rt1, Some(golden::send256)),
+        )
+    },
+    case("recv_rt1", BLOCK, 142, lane(Some((MESSAGE, true)), loops::recv_rt1, None)),
+    case("recv_b32", BLOCK, 85, lane(Some((MESSAGE, true)), loops::recv_b32, None)),
+    Case {
+        words_goal: 104,
+        ..case(
+            "wr8_b32",
+            BLOCK,
+            104,
+            lane(Some((WRITE, false)), loops::wr8_b32, Some(golden::write8)),
+        )
+    },
+    Case {
+        words_goal: 88,
+        ..case(
+            "wr8_piece32",
+            BLOCK,
+            88,
+            lane(Some((WRITE, false)), loops::wr8_piece32, Some(golden::write8)),
+        )
+    },
+    case("unsig_b32", BLOCK, 83, silent(loops::unsig_b32)),
     Case { aim: true, ..case("unsig_1of32", BLOCK, 115, silent(loops::unsig_1of32)) },
     Case {
         aim: true,
@@ -224,9 +243,17 @@ pub const CASES: &[Case] = &[
             golden: None,
         },
     ),
-    case("deq_empty", BLOCK, 35, lane(None, loops::deq_empty, None)),
-    case("rmr_bind", BLOCK, 290, lane(Some((BIND, false)), loops::rmr_bind, Some(golden::bind))),
-    Case { peer: "wr8_rt1", ..case("wr8_handle", BLOCK, 312, Measured::ByHandle) },
+    case("deq_empty", BLOCK, 28, lane(None, loops::deq_empty, None)),
+    Case {
+        words_goal: 280,
+        ..case(
+            "rmr_bind",
+            BLOCK,
+            394,
+            lane(Some((BIND, false)), loops::rmr_bind, Some(golden::bind)),
+        )
+    },
+    Case { words_goal: 301, peer: "wr8_rt1", ..case("wr8_handle", BLOCK, 310, Measured::ByHandle) },
     hostile("hostile_req", DATAGRAM, hostile::req, loops::hostile_req),
     hostile("hostile_req_service", DATAGRAM, hostile::req_service, loops::hostile_req_service),
     hostile("hostile_req_port", DATAGRAM, hostile::req_port, loops::hostile_req_port),

@@ -768,7 +768,7 @@ fn a_moderated_dispatcher_is_notified_of_many_at_once() {
                 session.pair.ias[1].evd_moderate(evd, moderation).unwrap();
             };
             // When it tells of so many messages: in the first part of a period, or in its last.
-            let told = |session: &mut Session<'_>, messages: u64| {
+            let notice = |session: &mut Session<'_>, messages: u64| {
                 session.pair.ias[1].evd_arm(evd, false).unwrap();
                 for cookie in 0..messages {
                     session.recv(1, 0, 64, cookie);
@@ -785,11 +785,11 @@ fn a_moderated_dispatcher_is_notified_of_many_at_once() {
             };
             moderate(session, Moderation { completions: 4, period: 4000 });
             session.pass(Duration::from_millis(5));
-            assert_eq!(told(session, 1), after_a_pause);
-            assert_eq!(told(session, 1), 1, "soon after");
-            assert_eq!(told(session, 4), 0, "many");
+            assert_eq!(notice(session, 1), after_a_pause);
+            assert_eq!(notice(session, 1), 1, "soon after");
+            assert_eq!(notice(session, 4), 0, "many");
             moderate(session, Moderation::default());
-            assert_eq!([1, 1].map(|messages| told(session, messages)), [0, 0], "each");
+            assert_eq!([1, 1].map(|messages| notice(session, messages)), [0, 0], "each");
         });
     }
 }

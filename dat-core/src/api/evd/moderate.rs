@@ -1,4 +1,4 @@
-//! Extension: how often an Event Dispatcher is told of completions.
+//! Extension: how often the device gives notice of completions.
 
 use crate::engine::Ia;
 use crate::provider::{Moderation, Provider};
