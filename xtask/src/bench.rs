@@ -10,6 +10,9 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 
 use anyhow::{Context, Result, anyhow, bail};
 
@@ -114,20 +117,17 @@ pub(crate) fn bench(options: &Options) -> Result<()> {
     let rings: Vec<&str> =
         cases.iter().filter(|case| case.rings).map(|case| case.name.as_str()).collect();
     let by_words = records(&binary, &["--time", "--words", "--only", &rings.join(",")])?;
-    let cost = |case: &Case, timed: &[Vec<String>], way: &[&str]| -> Result<Cost> {
+    let cost = |case: &Case, timed: &[Vec<String>], counted: Option<Counted>| -> Result<Cost> {
         let nanoseconds = field(timed, "time", &case.name, 2)?;
         let limit = case.limit.as_str();
         let limit = if limit.is_empty() { None } else { Some(field(timed, "time", limit, 2)?) };
-        Ok(Cost {
-            counted: if counting { Some(count_case(&binary, case, way)?) } else { None },
-            nanoseconds,
-            ratio: limit.map(|limit| nanoseconds / limit),
-        })
+        Ok(Cost { counted, nanoseconds, ratio: limit.map(|limit| nanoseconds / limit) })
     };
+    let counts = if counting { count_all(&binary, &cases)? } else { vec![[None; 2]; cases.len()] };
     let mut rows = Vec::new();
-    for case in cases {
-        let words = if case.rings { Some(cost(&case, &by_words, &["--words"])?) } else { None };
-        let ways = [Some(cost(&case, &timed, &[])?), words];
+    for (case, [combined, words]) in cases.into_iter().zip(counts) {
+        let words = if case.rings { Some(cost(&case, &by_words, words)?) } else { None };
+        let ways = [Some(cost(&case, &timed, combined)?), words];
         let economy = timed
             .iter()
             .find(|r| r[0] == "economy" && r[1] == case.name)
@@ -202,6 +202,33 @@ fn field(records: &[Vec<String>], kind: &str, name: &str, at: usize) -> Result<f
         .find(|r| r[0] == kind && r[1] == name)
         .and_then(|r| r.get(at)?.parse().ok())
         .ok_or_else(|| anyhow!("the bench printed no {kind} of {name}"))
+}
+
+/// Counts all cases, each in its ways, on all CPUs: unlike a time, a count is the same whatever runs
+/// beside it.
+fn count_all(binary: &Path, cases: &[Case]) -> Result<Vec<[Option<Counted>; 2]>> {
+    let next = AtomicUsize::new(0);
+    let counts = Mutex::new(vec![[None; 2]; cases.len()]);
+    let work = || -> Result<()> {
+        while let Some((at, case)) = {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            cases.get(at).map(|case| (at, case))
+        } {
+            let combined = count_case(binary, case, &[])?;
+            let words =
+                if case.rings { Some(count_case(binary, case, &["--words"])?) } else { None };
+            counts.lock().unwrap_or_else(PoisonError::into_inner)[at] = [Some(combined), words];
+        }
+        Ok(())
+    };
+    thread::scope(|scope| {
+        let cpus = thread::available_parallelism().map_or(1, usize::from);
+        let workers: Vec<_> = (0..cpus).map(|_| scope.spawn(work)).collect();
+        workers
+            .into_iter()
+            .try_for_each(|worker| worker.join().map_err(|_| anyhow!("a counting thread ended"))?)
+    })?;
+    Ok(counts.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
 fn count_case(binary: &Path, case: &Case, way: &[&str]) -> Result<Counted> {
