@@ -318,12 +318,14 @@ fn table(rows: &[Row], udapl: &BTreeMap<&str, &str>, missed: &mut Vec<String>) -
                 let _ = write!(text, " {} |", ns.unwrap_or_default());
             }
             let ratio = cost.as_ref().and_then(|cost| cost.ratio);
-            if case.time_goal != 0.0
+            // A limit of one word to memory is too short for a ratio that holds from run to run.
+            if way.is_empty()
+                && case.time_goal != 0.0
                 && let Some(ratio) = ratio
                 && ratio > case.time_goal
             {
                 missed.push(format!(
-                    "{}{way}: {ratio:.2} times the limit, goal {:.2}",
+                    "{}: {ratio:.2} times the limit, goal {:.2}",
                     case.name, case.time_goal
                 ));
             }

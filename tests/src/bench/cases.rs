@@ -130,7 +130,7 @@ pub const CASES: &[Case] = &[
     case("limit_bind", BLOCK, 0, Measured::Limit(loops::limit_bind, true)),
     Case {
         words_goal: 176,
-        time_goal: 200,
+        time_goal: 130,
         ..case(
             "wr8_rt1",
             BLOCK,
