@@ -6,8 +6,8 @@
 //! stands in arrays of eight mini CQEs: the first behind the title, the others eight slots from
 //! each other. The device writes the title last, and leaves the other slots as they were.
 //!
-//! The fast path takes no entry of that format. Whoever else finds a title has the session written
-//! out as plain entries first, in place; so every reader sees plain entries only. Each slot gets
+//! The fast path takes no entry of that format. Every other reader that finds a title writes the
+//! session out as plain entries first, in place; so all of them see plain entries only. Each slot gets
 //! the owner bit of its lap with that, without which what stood there before would look new in the
 //! next lap.
 

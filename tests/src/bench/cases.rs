@@ -178,11 +178,11 @@ pub const CASES: &[Case] = &[
         )
     },
     Case {
-        words_goal: 88,
+        words_goal: 89,
         ..case(
             "wr8_piece32",
             BLOCK,
-            88,
+            89,
             lane(Some((WRITE, false)), loops::wr8_piece32, Some(golden::write8)),
         )
     },

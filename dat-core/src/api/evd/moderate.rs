@@ -7,7 +7,7 @@ use crate::types::handle::Evd;
 
 impl<P: Provider> Ia<'_, P> {
     /// Says how often the device tells of completions on `evd`, from now on: extension. Fewer
-    /// interrupts for whoever waits, at the price of some microseconds of latency under load;
+    /// interrupts for a thread that waits, at the price of some microseconds of latency under load;
     /// dequeues find each completion at once, as ever. What [`Moderation::default`] says is how it
     /// begins.
     ///

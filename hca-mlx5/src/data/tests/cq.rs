@@ -600,6 +600,22 @@ fn a_success_that_is_declined_stays() {
     assert_eq!((q.taken(), q.poll_plain()), (4, Polled::Empty));
 }
 
+/// Indices of completions have 24 bits: a queue of another name has none, whatever its lower bits.
+#[test]
+fn a_burst_is_of_one_name_whole() {
+    let p = Scripted::<false>::new();
+    let mut q = cq(&p);
+    for (opcode, name) in [(0, 7), (2, 7), (0, 0xff_ffff), (2, 0xff_ffff)] {
+        p.put(RING, &entry(name, 5, 0, 0, opcode, 0));
+        for upper in [1, 0x80, 0xff] {
+            let index = upper << 24 | name;
+            assert_eq!(q.poll_sent(index, &[0; 4], |_, _| panic!("{index:#x}")), 0);
+            q.poll_received(index, 0, 4, |_| panic!("{index:#x}"));
+        }
+    }
+    assert_eq!(q.taken(), 0);
+}
+
 #[test]
 fn what_a_receive_says_besides_its_length() {
     let arrivals = [
