@@ -5,6 +5,7 @@ use crate::cm::Cm;
 use crate::cm::ids::{LAST_GENERATION, SLOT_BITS, siphash};
 use crate::cm::lists::{Head, Kind, Place};
 use crate::cm::slot::{Send, Slot, State};
+use crate::types::deadlines::{self, Timed};
 use crate::types::time::Instant;
 
 /// Links followed at most in a list of the index. Of honest peers' connections it holds one or two;
@@ -216,42 +217,32 @@ impl Cm<'_> {
         Found::Foreign
     }
 
-    /// The earliest deadline at or below a node of the tree: node 1 is the root, the children of n
-    /// are 2n and 2n + 1, and the last nodes are the slots themselves. It may be earlier than the
-    /// slots say, and is not later.
-    fn soonest(&self, node: usize) -> Instant {
-        match node.checked_sub(self.slots.len()) {
-            Some(index) => self.slots.get(index).map_or(Instant::NEVER, |slot| slot.deadline),
-            None => self.slots.get(node).map_or(Instant::NEVER, |slot| slot.soonest),
-        }
-    }
-
     /// The earliest deadline of all.
     pub(super) fn earliest(&self) -> Instant {
-        self.soonest(1)
+        deadlines::earliest(self.slots)
     }
 
     /// A slot to which the earliest deadline leads.
     pub(super) fn due(&self) -> usize {
-        let mut node = 1;
-        while node < self.slots.len() {
-            let children = [2 * node, 2 * node + 1];
-            let [left, right] = children.map(|child| self.soonest(child));
-            node = 2 * node + usize::from(right < left);
-        }
-        node.saturating_sub(self.slots.len())
+        deadlines::due(self.slots)
     }
 
-    /// Corrects the tree for the deadline of a slot.
+    /// Takes note of the deadline of a slot.
     pub(super) fn note_deadline(&mut self, index: usize) {
-        let mut node = index.saturating_add(self.slots.len());
-        while node > 1 {
-            node /= 2;
-            let soonest = self.soonest(2 * node).min(self.soonest(2 * node + 1));
-            match self.slots.get_mut(node) {
-                Some(slot) if slot.soonest != soonest => slot.soonest = soonest,
-                Some(_) | None => return,
-            }
-        }
+        deadlines::note(self.slots, index);
+    }
+}
+
+impl Timed for Slot {
+    fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    fn soonest(&self) -> Instant {
+        self.soonest
+    }
+
+    fn set_soonest(&mut self, soonest: Instant) {
+        self.soonest = soonest;
     }
 }

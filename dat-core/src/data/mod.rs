@@ -62,6 +62,14 @@ impl<P: Provider> DataPath<'_, P> {
                 request.wipe();
             }
         }
+        self.rewind(shared);
+    }
+
+    /// Empties both directions of an Endpoint, for a new generation of the queue pair.
+    pub(crate) fn rewind(&self, shared: &EpShared) {
+        if let Some(evd) = self.shared.evd(shared.request.evd.load(Ordering::Relaxed)) {
+            evd.followers_done(shared.poster.follower.count());
+        }
         shared.rewind();
     }
 

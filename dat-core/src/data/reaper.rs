@@ -834,8 +834,13 @@ fn complete_follower(
     completion: &Completion,
 ) -> bool {
     let (line, follower) = (&ep.request, &ep.poster.follower);
+    let evd = shared.evd(line.evd.load(Ordering::Relaxed));
     let Some(to) = follower.follows(completion.token) else {
-        return follower.earlier_done();
+        let is_one = follower.earlier_done();
+        if let Some(evd) = evd.filter(|_| is_one) {
+            evd.followers_done(1);
+        }
+        return is_one;
     };
     let consumed = line.consumed.load(Ordering::Relaxed);
     let followed = to.wrapping_sub(consumed);
@@ -852,6 +857,9 @@ fn complete_follower(
     }
     // What fails takes those before it with it, each by a completion of its own.
     follower.done(completion.token);
+    if let Some(evd) = evd {
+        evd.followers_done(1);
+    }
     true
 }
 

@@ -11,14 +11,13 @@ use crate::data::shared::ep::Trouble;
 use crate::data::shared::stack::END;
 use crate::engine::Ia;
 use crate::engine::connections::whereabouts;
-use crate::objects::ep::Phase;
 use crate::provider::{MadIn, Notice, Provider};
-use crate::types::bounds::{DATAGRAMS_IN, NOTICES, RETRIES};
+use crate::types::bounds::{DATAGRAMS_IN, NOTICES, RETRIES, VISITS};
 use crate::types::counters::IaCounter;
 use crate::types::ep_state::{EpOp, EpState};
 use crate::types::event::AsyncEvent;
 use crate::types::fault::{Fault, FaultKind};
-use crate::types::handle::{Ep, Evd};
+use crate::types::handle::Ep;
 use crate::types::time::Instant;
 
 /// Until a datagram that found no room is tried again.
@@ -62,7 +61,8 @@ impl<P: Provider> Ia<'_, P> {
         let deadline =
             Instant::sooner(self.connections.cm.next_deadline(), self.hca.next_deadline());
         // Nothing tells when a datagram has left.
-        let deadline = Instant::sooner(deadline, self.connections.crowded().then(|| now + CROWDED));
+        let crowded = self.connections.crowded() || self.objects.is_crowded();
+        let deadline = Instant::sooner(deadline, crowded.then(|| now + CROWDED));
         Next {
             deadline: Instant::sooner(deadline, self.objects.soonest()),
             work: core::mem::take(&mut self.events.worked),
@@ -94,7 +94,7 @@ impl<P: Provider> Ia<'_, P> {
     fn noticed(&mut self, now: Instant, notice: Notice) {
         match notice {
             Notice::Completion(cq) => {
-                let evd = self.events.evds.find(|control| control.cq == Some(cq)).map(Evd);
+                let evd = self.events.evd_of(cq);
                 if let Some(evd) = evd
                     && let Some(control) = self.events.evds.get_mut(evd.0)
                 {
@@ -116,8 +116,8 @@ impl<P: Provider> Ia<'_, P> {
             }
             Notice::CqError(cq) => {
                 self.counters.count(IaCounter::AsyncCqError);
-                if let Some(evd) = self.events.evds.find(|control| control.cq == Some(cq)) {
-                    self.events.report(AsyncEvent::EvdOverflow(Evd(evd)));
+                if let Some(evd) = self.events.evd_of(cq) {
+                    self.events.report(AsyncEvent::EvdOverflow(evd));
                 }
             }
             Notice::Established(qp) => {
@@ -248,44 +248,34 @@ impl<P: Provider> Ia<'_, P> {
         self.objects.rmr_retire();
     }
 
-    /// Endpoints that wait for a path, a deadline, a drain or a second look.
+    /// Endpoints whose deadline has come, or that wait for a path, a drain or a second look.
     fn watched(&mut self, now: Instant) {
-        let mut index = core::mem::replace(&mut self.objects.active, END);
-        while let Some(handle) = self.objects.eps.handle_at(index) {
-            let ep = Ep(handle);
-            let Some(control) = self.objects.eps.get_mut(handle) else {
-                return;
-            };
-            let next = core::mem::replace(&mut control.next, END);
-            control.listed = false;
+        for _ in 0..VISITS {
+            let Some(ep) = self.objects.take_due(now) else { break };
+            if self.objects.state_of(ep).ok() == Some(EpState::ActiveConnectionPending) {
+                self.drop_connection(now, ep);
+                self.apply(ep, EpOp::TimedOut);
+            }
+            self.objects.watch(ep);
+        }
+        let queued = usize::try_from(self.objects.eps.queued()).unwrap_or(usize::MAX);
+        for _ in 0..queued.min(VISITS) {
+            let Some(ep) = self.objects.eps.dequeue().map(Ep) else { return };
             if self.visit(now, ep) {
                 self.objects.watch(ep);
             }
-            index = next;
         }
     }
 
     /// Takes one Endpoint on; whether it has to be visited again.
     fn visit(&mut self, now: Instant, ep: Ep) -> bool {
-        let Ok(control) = self.objects.eps.live(ep) else {
-            return false;
-        };
-        if control.deadline <= now
-            && self.objects.state_of(ep).ok() == Some(EpState::ActiveConnectionPending)
-        {
-            self.drop_connection(now, ep);
-            self.apply(ep, EpOp::TimedOut);
-        }
         self.establish_step(now, ep);
         let watched = self.watermark_step(now, ep);
         watched
             | match self.objects.state_of(ep) {
-                Ok(EpState::ActiveConnectionPending) => true,
-                Ok(EpState::CompletionPending) => self
-                    .objects
-                    .eps
-                    .live(ep)
-                    .is_ok_and(|control| matches!(control.phase, Phase::Accepting { .. })),
+                Ok(EpState::ActiveConnectionPending | EpState::CompletionPending) => {
+                    self.objects.eps.live(ep).is_ok_and(|control| control.phase.wants_path())
+                }
                 Ok(EpState::DisconnectPending) => {
                     self.drain_step(now, ep);
                     self.objects.state_of(ep).ok() == Some(EpState::DisconnectPending)

@@ -57,7 +57,7 @@ impl<P: Provider> Ia<'_, P> {
             return announced;
         }
         let taken = self.absorb(evd);
-        let solicited = self.objects.completion_type(evd) == CompletionFlags::SOLICITED_WAIT;
+        let solicited = self.events.completion_type(evd) == CompletionFlags::SOLICITED_WAIT;
         let shared = self.data.shared;
         let mut notifies = taken.notifying;
         if let (Ok(reaper), Some(ring)) = (self.reaper_here(evd), shared.evd(evd.0.index())) {

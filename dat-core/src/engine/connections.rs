@@ -261,8 +261,8 @@ impl<P: Provider> Ia<'_, P> {
             return;
         };
         control.phase = Phase::None;
-        control.deadline = Instant::NEVER;
         let (qp, shares) = (control.qp, control.srq.is_some());
+        self.objects.set_deadline(ep, Instant::NEVER);
         if let Some(qp) = qp {
             queue_pair::stop(&mut self.hca, qp);
         }

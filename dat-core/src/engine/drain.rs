@@ -30,8 +30,9 @@ impl<P: Provider> Ia<'_, P> {
             control.drain.left = left;
             control.drain.until = now + PATIENCE;
         }
-        control.deadline = control.drain.until.min(now + INTERVAL);
-        if left == 0 || control.drain.until <= now {
+        let until = control.drain.until;
+        self.objects.set_deadline(ep, until.min(now + INTERVAL));
+        if left == 0 || until <= now {
             self.drop_connection(now, ep);
             self.apply(ep, EpOp::Drained);
         }

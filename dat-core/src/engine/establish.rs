@@ -97,10 +97,10 @@ impl<P: Provider> Ia<'_, P> {
         control.remote_port = port;
         control.local_port = local_port;
         control.active = true;
-        control.deadline = now + timeout;
         control.refusal = None;
         control.phase = Phase::Resolving;
         self.apply(ep, EpOp::Connect);
+        self.objects.set_deadline(ep, now + timeout);
         self.objects.watch(ep);
         self.establish_step(now, ep);
         self.transmit(now);
@@ -116,7 +116,7 @@ impl<P: Provider> Ia<'_, P> {
         }
         let (phase, remote) = (control.phase, control.remote);
         let Some(remote) = remote else { return };
-        if matches!(phase, Phase::None | Phase::Accepted(_) | Phase::Found(_)) {
+        if !phase.wants_path() {
             return;
         }
         let path = if matches!(phase, Phase::Accepting { .. }) {
@@ -209,9 +209,7 @@ impl<P: Provider> Ia<'_, P> {
         let made = ready(&mut self.hca, qp, path, &terms);
         if made.is_ok() && self.connections.cm.ready(now, conn).is_ok() {
             self.connections.keep_answer(&mut self.objects, ep, Some(conn));
-            if let Ok(control) = self.objects.eps.live_mut(ep) {
-                control.deadline = Instant::NEVER;
-            }
+            self.objects.set_deadline(ep, Instant::NEVER);
             self.apply(ep, EpOp::Established);
         } else {
             not_made(self, now, ep, EpOp::NonPeerRejected, made.err());
@@ -223,7 +221,7 @@ impl<P: Provider> Ia<'_, P> {
         let Ok(control) = self.objects.eps.live_mut(ep) else { return };
         control.phase = Phase::None;
         let Some(qp) = control.qp else { return };
-        control.deadline = Instant::NEVER;
+        self.objects.set_deadline(ep, Instant::NEVER);
         match ready(&mut self.hca, qp, path, terms) {
             Ok(()) => self.apply(ep, EpOp::Established),
             Err(fault) => not_made(self, now, ep, EpOp::NonPeerRejected, Some(fault)),

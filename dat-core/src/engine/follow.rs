@@ -30,15 +30,16 @@ impl<P: Provider> Ia<'_, P> {
         }
         let to = near.ep.posted(Direction::Send);
         let follower = &near.ep.poster.follower;
-        if follower.is_under_way()
-            || !evd.is_some_and(|evd| self.objects.has_entry(&self.events, evd))
-        {
+        let ring = evd.filter(|evd| self.events.has_entry(*evd));
+        let ring = ring.and_then(|evd| self.events.ring(evd));
+        let Some(ring) = ring.filter(|_| !follower.is_under_way()) else {
             return false;
-        }
+        };
         let Ok((poster, ..)) = self.posting(ep) else {
             return false;
         };
         follower.start(poster.next_token(), to);
+        ring.follower_posted();
         poster.follow();
         true
     }

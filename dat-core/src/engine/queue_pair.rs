@@ -302,7 +302,8 @@ impl<P: Provider> Ia<'_, P> {
 
     /// Destroys the queue pair of an Endpoint, if it has one.
     pub(crate) fn destroy_qp(&mut self, ep: Ep) -> Result<(), Error> {
-        let qp = self.objects.eps.live_mut(ep)?.qp.take();
+        let qp = self.objects.eps.live(ep)?.qp;
+        self.objects.set_qp(ep, None);
         self.data.retire_index(ep.0.index());
         let poster = self.data.posters.get_mut(ep.0.index() as usize).and_then(Option::take);
         match (qp, poster) {

@@ -33,6 +33,7 @@ use crate::objects::{EventSlots, ObjectSlots};
 use crate::provider::Provider;
 use crate::types::atomic::{AtomicU32, AtomicU64};
 use crate::types::dat_return::{DatSubtype, DatType, Error};
+use crate::types::deadlines::Timer;
 use crate::types::key_order::KeyOrder;
 use crate::{Upcall, cm};
 
@@ -190,6 +191,7 @@ storage! {
     csp_controls: Slot<CspControl>, [EPS] = Slot::new(), slice;
     srq_controls: Slot<SrqControl>, [SRQS] = Slot::new(), slice;
     cr_controls: Slot<CrControl>, [EPS] = Slot::new(), slice;
+    ep_timers: Timer, [EPS] = Timer::NEVER, slice;
     conns: cm::Slot, [EPS * 2] = cm::Slot::new(), slice;
     owners: Owner, [EPS * 2] = Owner::Nobody, slice;
     upcalls: Option<Upcall<P>>, [EVDS] = None, slice;
@@ -322,6 +324,7 @@ impl<'s, P: Provider> Pieces<'s, P> {
                 csps: self.csp_controls,
                 srqs: self.srq_controls,
                 crs: self.cr_controls,
+                timers: self.ep_timers,
             },
             events: EventSlots { evds: self.evd_controls, cnos: self.cno_controls },
             conns: self.conns,

@@ -4,90 +4,133 @@
 //! for all of an Event Dispatcher; and if it is not the default, nothing but DTO and RMR bind
 //! streams may feed it.
 
-use crate::objects::Objects;
+use crate::objects::Events;
 use crate::types::dat_return::{DatSubtype, DatType, Error};
 use crate::types::ep_attr::EpAttr;
 use crate::types::flags::CompletionFlags;
-use crate::types::handle::{Ep, Evd};
+use crate::types::handle::Evd;
 
-/// Of completion flags what decides who decides: nothing by default.
-fn kind(flags: CompletionFlags) -> CompletionFlags {
-    if flags.contains(CompletionFlags::UNSIGNALLED) {
-        CompletionFlags::UNSIGNALLED
-    } else {
-        flags & CompletionFlags::SOLICITED_WAIT
+/// What an Event Dispatcher is fed by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stream {
+    /// Completions that all notify.
+    Dto,
+    /// Completions whose requests say whether they notify.
+    Unsignalled,
+    /// Completions of which the peer says whether they notify.
+    Solicited,
+    /// Connection events, or connection requests.
+    Connection,
+}
+
+impl Stream {
+    /// Of completions with those flags.
+    fn of(flags: CompletionFlags) -> Self {
+        if flags.contains(CompletionFlags::UNSIGNALLED) {
+            Self::Unsignalled
+        } else if flags.contains(CompletionFlags::SOLICITED_WAIT) {
+            Self::Solicited
+        } else {
+            Self::Dto
+        }
     }
 }
 
-const DISAGREE: Error = Error::new(DatType::InvalidParameter, DatSubtype::None);
+/// The streams of one Endpoint.
+pub(crate) type EpStreams = [(Option<Evd>, Stream); 3];
 
-impl Objects<'_> {
-    /// Whether an Endpoint's streams (`ep`'s, if it exists already) agree with each other and with
+/// The streams of an Endpoint with these Event Dispatchers: of receives, of requests, of its
+/// connection.
+pub(crate) fn ep_streams([recv, request, connect]: [Option<Evd>; 3], attr: &EpAttr) -> EpStreams {
+    [
+        (recv, Stream::of(attr.recv_completion_flags)),
+        (request, Stream::of(attr.request_completion_flags)),
+        (connect, Stream::Connection),
+    ]
+}
+
+/// Those of an Endpoint that does not exist yet.
+pub(crate) const NO_STREAMS: EpStreams = [(None, Stream::Connection); 3];
+
+/// How many streams of each kind feed an Event Dispatcher.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Streams([u32; 4]);
+
+impl Streams {
+    pub(crate) fn add(&mut self, stream: Stream) {
+        if let Some(count) = self.0.get_mut(stream as usize) {
+            *count = count.saturating_add(1);
+        }
+    }
+
+    pub(crate) fn drop(&mut self, stream: Stream) {
+        if let Some(count) = self.0.get_mut(stream as usize) {
+            *count = count.saturating_sub(1);
+        }
+    }
+
+    /// Nothing feeds it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0 == [0; 4]
+    }
+
+    /// All of them may feed the same one.
+    fn agree(&self) -> bool {
+        let [dto, unsignalled, solicited, connection] = self.0.map(|count| count != 0);
+        match (unsignalled, solicited) {
+            (false, false) => true,
+            (true, true) => false,
+            (true, false) | (false, true) => !dto && !connection,
+        }
+    }
+
+    /// Who decides which completions notify; nothing by default.
+    fn completion_type(&self) -> CompletionFlags {
+        match self.0 {
+            [_, 0, 0, _] => CompletionFlags::empty(),
+            [_, 0, ..] => CompletionFlags::SOLICITED_WAIT,
+            _ => CompletionFlags::UNSIGNALLED,
+        }
+    }
+}
+
+impl Events<'_> {
+    /// Whether an Endpoint's streams, instead of those that it has, agree with each other and with
     /// all that feed the same Event Dispatchers: else `INVALID_PARAMETER`.
-    pub(crate) fn streams_agree(
-        &self,
-        ep: Option<Ep>,
-        [recv, request, connect]: [Option<Evd>; 3],
-        attr: &EpAttr,
-    ) -> Result<(), Error> {
-        let streams = [
-            (recv, kind(attr.recv_completion_flags)),
-            (request, kind(attr.request_completion_flags)),
-        ];
-        for (index, &(evd, kind_here)) in streams.iter().enumerate() {
-            let Some(evd) = evd else { continue };
-            let own = streams.get(1 - index);
-            let clash = own.is_some_and(|(other, kind)| *other == Some(evd) && *kind != kind_here)
-                || (!kind_here.is_empty() && connect == Some(evd))
-                || self.clashes(ep, evd, kind_here);
-            if clash {
-                return Err(DISAGREE);
+    pub(crate) fn streams_agree(&self, new: &EpStreams, old: &EpStreams) -> Result<(), Error> {
+        for evd in new.iter().filter_map(|(evd, _)| *evd) {
+            let of = |streams: &EpStreams| {
+                streams.map(|(feeds, stream)| (feeds == Some(evd)).then_some(stream))
+            };
+            let mut all = self.evds.get(evd.0).map(|control| control.streams).unwrap_or_default();
+            of(old).into_iter().flatten().for_each(|stream| all.drop(stream));
+            of(new).into_iter().flatten().for_each(|stream| all.add(stream));
+            if !all.agree() {
+                return Err(Error::new(DatType::InvalidParameter, DatSubtype::None));
             }
         }
-        match connect {
-            Some(evd) if self.dto_kind(ep, evd).is_some_and(|kind| !kind.is_empty()) => {
-                Err(DISAGREE)
-            }
-            Some(_) | None => Ok(()),
-        }
-    }
-
-    /// Whether something else that feeds `evd` does not go with a stream of that kind.
-    fn clashes(&self, ep: Option<Ep>, evd: Evd, kind: CompletionFlags) -> bool {
-        let others = || {
-            self.eps
-                .iter()
-                .any(|(handle, other)| Some(Ep(handle)) != ep && other.connect_evd == Some(evd))
-                || self.psps.iter().any(|(_, psp)| psp.evd == evd)
-                || self.rsps.iter().any(|(_, rsp)| rsp.evd == evd)
-                || self.csps.iter().any(|(_, csp)| csp.evd == evd)
-        };
-        self.dto_kind(ep, evd).is_some_and(|other| other != kind) || (!kind.is_empty() && others())
-    }
-
-    /// The kind of the DTO streams of other Endpoints that feed `evd`, if there are any.
-    fn dto_kind(&self, ep: Option<Ep>, evd: Evd) -> Option<CompletionFlags> {
-        self.eps.iter().find_map(|(handle, other)| {
-            if Some(Ep(handle)) == ep {
-                None
-            } else if other.recv_evd == Some(evd) {
-                Some(kind(other.attr.recv_completion_flags))
-            } else {
-                (other.request_evd == Some(evd)).then(|| kind(other.attr.request_completion_flags))
-            }
-        })
+        Ok(())
     }
 
     /// Who decides which completions on it notify: of the Endpoints that use it, which agree.
     pub(crate) fn completion_type(&self, evd: Evd) -> CompletionFlags {
-        let of = |flags: CompletionFlags, used: Option<Evd>| {
-            let kind = kind(flags);
-            (used == Some(evd) && !kind.is_empty()).then_some(kind)
-        };
-        let found = self.eps.iter().find_map(|(_, ep)| {
-            of(ep.attr.recv_completion_flags, ep.recv_evd)
-                .or_else(|| of(ep.attr.request_completion_flags, ep.request_evd))
-        });
-        found.unwrap_or_default()
+        let control = self.evds.get(evd.0);
+        control.map(|control| control.streams.completion_type()).unwrap_or_default()
+    }
+
+    pub(crate) fn attach(&mut self, streams: &[(Option<Evd>, Stream)]) {
+        self.each_stream(streams, Streams::add);
+    }
+
+    pub(crate) fn detach(&mut self, streams: &[(Option<Evd>, Stream)]) {
+        self.each_stream(streams, Streams::drop);
+    }
+
+    fn each_stream(&mut self, streams: &[(Option<Evd>, Stream)], count: fn(&mut Streams, Stream)) {
+        for (evd, stream) in streams {
+            if let Some(control) = evd.and_then(|evd| self.evds.get_mut(evd.0)) {
+                count(&mut control.streams, *stream);
+            }
+        }
     }
 }

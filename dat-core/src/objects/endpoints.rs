@@ -12,10 +12,12 @@ use crate::objects::ep::Phase;
 use crate::objects::table::Kind;
 use crate::objects::{Events, Objects};
 use crate::provider::{Provider, Qp, Service, SharedRq};
+use crate::types::bounds::VISITS;
 use crate::types::dat_return::{DatReturn, DatSubtype, DatType, Error};
+use crate::types::deadlines;
 use crate::types::ep_state::{EpOp, EpState, Outcome, Signal, outcome};
 use crate::types::event::AsyncEvent;
-use crate::types::handle::{Ep, Evd, Handle, Srq};
+use crate::types::handle::{Ep, Srq};
 use crate::types::time::Instant;
 
 impl Objects<'_> {
@@ -45,46 +47,43 @@ impl Objects<'_> {
         }
     }
 
-    /// Puts an Endpoint on the list that [`Ia::advance`](crate::Ia::advance) walks.
+    /// [`Ia::advance`](crate::Ia::advance) visits the Endpoint.
     pub(crate) fn watch(&mut self, ep: Ep) {
-        let head = self.active;
-        if let Some(control) = self.eps.get_mut(ep.0)
-            && !control.listed
-        {
-            control.listed = true;
-            control.next = head;
-            self.active = ep.0.index();
+        self.eps.enqueue(ep.0);
+    }
+
+    /// [`Ia::advance`](crate::Ia::advance) visits the Endpoint when that time has come, and not at
+    /// the time that was set before.
+    pub(crate) fn set_deadline(&mut self, ep: Ep, deadline: Instant) {
+        let index = ep.0.index() as usize;
+        if let Some(timer) = self.timers.get_mut(index) {
+            timer.deadline = deadline;
+            deadlines::note(self.timers, index);
         }
     }
 
-    /// Takes an Endpoint off the list that [`Ia::advance`](crate::Ia::advance) walks.
-    pub(crate) fn unwatch(&mut self, ep: Ep) {
-        let slot = ep.0.index();
-        let mut index = core::mem::replace(&mut self.active, END);
-        while index != END {
-            let Some(handle) = self.eps.handle_at(index) else {
-                return;
-            };
-            let Some(control) = self.eps.get_mut(handle) else {
-                return;
-            };
-            let next = control.next;
-            if index != slot {
-                control.next = self.active;
-                self.active = index;
+    /// An Endpoint whose time has come, which is over then.
+    pub(crate) fn take_due(&mut self, now: Instant) -> Option<Ep> {
+        while self.soonest().is_some_and(|soonest| soonest <= now) {
+            let index = deadlines::due(self.timers);
+            self.timers.get_mut(index)?.deadline = Instant::NEVER;
+            deadlines::note(self.timers, index);
+            let ep = u32::try_from(index).ok().and_then(|index| self.eps.handle_at(index));
+            if ep.is_some() {
+                return ep.map(Ep);
             }
-            index = next;
         }
+        None
     }
 
-    /// The next of the consumers' own deadlines.
+    /// More Endpoints want a visit than an advance makes.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.eps.queued() as usize > VISITS
+    }
+
+    /// When an Endpoint has to be visited next.
     pub(crate) fn soonest(&self) -> Option<Instant> {
-        let mut soonest = Instant::NEVER;
-        let mut index = self.active;
-        while let Some(control) = self.eps.handle_at(index).and_then(|ep| self.eps.get(ep)) {
-            soonest = control.deadline.min(soonest);
-            index = control.next;
-        }
+        let soonest = deadlines::earliest(self.timers);
         (soonest != Instant::NEVER).then_some(soonest)
     }
 
@@ -93,7 +92,8 @@ impl Objects<'_> {
     /// number.
     pub(crate) fn ep_of(&self, qp: Qp) -> Option<Ep> {
         let turn = self.turn;
-        self.eps.find(|control| control.qp == Some(qp) && control.born != turn).map(Ep)
+        let is = |control: &EpControl| control.qp == Some(qp) && control.born != turn;
+        self.eps.numbered(qp.number, is).map(Ep)
     }
 
     /// Takes back the slots that an Endpoint reserved and did not use.
@@ -117,6 +117,14 @@ impl Objects<'_> {
         }
     }
 
+    /// The Endpoint has another queue pair, or none; filed by its number.
+    pub(crate) fn set_qp(&mut self, ep: Ep, qp: Option<Qp>) {
+        self.eps.file(ep.0, qp.map(|qp| qp.number));
+        if let Some(control) = self.eps.get_mut(ep.0) {
+            control.qp = qp;
+        }
+    }
+
     /// Whether an Endpoint for datagrams may ask for a service point.
     pub(crate) fn admit_look_up(&self, ep: Ep) -> Result<(), Error> {
         let state = self.state_of(ep)?;
@@ -131,7 +139,7 @@ impl Objects<'_> {
     }
 
     pub(crate) fn srq_of(&self, queue: SharedRq) -> Option<Srq> {
-        self.srqs.find(|control| control.queue == queue).map(Srq)
+        self.srqs.numbered(queue.0, |control| control.queue == queue).map(Srq)
     }
 
     /// Reserves the slots that the events of a connection need, so that none of them can be lost.
@@ -177,32 +185,17 @@ impl Objects<'_> {
         events.put_event(evd, true);
     }
 
-    /// Entries of the completion queue that followers have or may take.
-    pub(crate) fn own_entries(&self, evd: Evd) -> u32 {
-        let of = |(handle, control): (Handle, &EpControl)| match self.shared.ep(handle.index()) {
-            Some(line) if control.request_evd == Some(evd) => line.poster.follower.count(),
-            _ => 0,
-        };
-        self.eps.iter().map(of).fold(0, u32::saturating_add)
-    }
-
     pub(crate) fn poster_is_out<P: Provider>(&self, data: &DataPath<'_, P>, ep: Ep) -> bool {
         self.eps.get(ep.0).is_some_and(|control| control.qp.is_some())
             && data.posters.get(ep.0.index() as usize).is_none_or(Option::is_none)
     }
 
-    /// The peer replied. The Endpoint is watched from the start, and goes on when
-    /// [`Ia::advance`](crate::Ia::advance) comes to it.
+    /// The peer replied. The Endpoint goes on when [`Ia::advance`](crate::Ia::advance) visits it.
     pub(crate) fn replied(&mut self, ep: Ep, reply: Reply) {
         if let Ok(control) = self.eps.live_mut(ep) {
             control.phase = Phase::Replied(reply);
         }
-    }
-
-    /// Whether a completion queue has an entry for another follower.
-    pub(crate) fn has_entry(&self, events: &Events<'_>, evd: Evd) -> bool {
-        let own = self.own_entries(evd);
-        events.evds.get(evd.0).is_some_and(|control| own < control.qlen)
+        self.watch(ep);
     }
 
     /// Reports that the device gave a Shared Receive Queue up.

@@ -7,7 +7,7 @@ use heapless::Vec;
 use crate::cm::event::Request;
 use crate::cm::params::{ConnId, QpTerms};
 use crate::cm::wire::reason::Reason;
-use crate::data::shared::stack::END;
+use crate::objects::agreement::{EpStreams, ep_streams};
 use crate::objects::table::Kind;
 use crate::provider::{Destination, Qp, Service};
 use crate::types::completion::Direction;
@@ -60,6 +60,16 @@ pub(crate) enum Phase {
     Found(Destination),
 }
 
+impl Phase {
+    /// The way to the peer is being found.
+    pub(crate) const fn wants_path(&self) -> bool {
+        match self {
+            Self::Resolving | Self::Direct(_) | Self::Replied(_) | Self::Accepting { .. } => true,
+            Self::None | Self::Accepted(_) | Self::Found(_) => false,
+        }
+    }
+}
+
 /// What the control half knows of one Endpoint.
 #[derive(Debug)]
 pub(crate) struct EpControl {
@@ -83,8 +93,6 @@ pub(crate) struct EpControl {
     pub(crate) local_port: u16,
     /// This side asked for the connection, so `remote_port` is a service point's.
     pub(crate) active: bool,
-    /// The consumer's own deadline of `ep_connect`.
-    pub(crate) deadline: Instant,
     /// Datagrams: the way to some service point is being found.
     pub(crate) looks_up: bool,
     /// The connection of the connection manager that keeps the private data of the peer's answer.
@@ -111,15 +119,17 @@ pub(crate) struct EpControl {
     /// connection has two at the most.
     pub(crate) reserved: Vec<u32, 2, u8>,
     pub(crate) sent: Vec<u32, 2, u8>,
-    /// Next on the control half's list of Endpoints to look at.
-    pub(crate) next: u32,
-    pub(crate) listed: bool,
 }
 
 impl EpControl {
     /// It is for datagrams (UD).
     pub(crate) fn is_for_datagrams(&self) -> bool {
         self.service != Service::Connected
+    }
+
+    /// What it feeds.
+    pub(crate) fn streams(&self) -> EpStreams {
+        ep_streams([self.recv_evd, self.request_evd, self.connect_evd], &self.attr)
     }
 
     pub(crate) const fn new(attr: EpAttr) -> Self {
@@ -140,7 +150,6 @@ impl EpControl {
             remote_port: 0,
             local_port: 0,
             active: false,
-            deadline: Instant::NEVER,
             looks_up: false,
             answered: None,
             cause: None,
@@ -153,8 +162,6 @@ impl EpControl {
             hard: INFINITE,
             reserved: Vec::new(),
             sent: Vec::new(),
-            next: END,
-            listed: false,
         }
     }
 }

@@ -7,6 +7,7 @@
 //! What wakes somebody (a wait, a CNO, an upcall) is found by looking, in `count` and `arrival`;
 //! nothing of it is on the way of an event that is merely dequeued.
 
+use crate::objects::agreement::Streams;
 use crate::objects::table::Kind;
 use crate::provider::Cq;
 use crate::types::flags::EvdFlags;
@@ -23,7 +24,7 @@ pub(crate) struct EvdControl {
     pub(crate) ring: u32,
     pub(crate) cq: Option<Cq>,
     /// Streams attached: directions and connections of Endpoints, service points.
-    pub(crate) streams: u32,
+    pub(crate) streams: Streams,
     /// The device announced completions, and the consumer has not asked.
     pub(crate) notified: bool,
     /// The same, and no waiter has been notified.

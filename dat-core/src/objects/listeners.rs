@@ -11,9 +11,10 @@ use crate::types::handle::{Csp, Evd, Psp, Rsp};
 impl Objects<'_> {
     /// The service point, of whatever kind, that has `port`.
     pub(crate) fn listener(&self, port: u16) -> Option<Listener> {
-        let psp = self.psps.find(|control| control.port == port);
-        let rsp = || self.rsps.find(|control| control.port == port);
-        let csp = || self.csps.find(|control| control.address.port() == port);
+        let number = u32::from(port);
+        let psp = self.psps.numbered(number, |_| true);
+        let rsp = || self.rsps.numbered(number, |_| true);
+        let csp = || self.csps.numbered(number, |_| true);
         psp.map(|psp| Listener::Psp(Psp(psp)))
             .or_else(|| rsp().map(|rsp| Listener::Rsp(Rsp(rsp))))
             .or_else(|| csp().map(|csp| Listener::Csp(Csp(csp))))

@@ -33,6 +33,7 @@ use crate::objects::rmr::RmrControl;
 use crate::objects::rsp::RspControl;
 use crate::objects::srq::SrqControl;
 use crate::objects::table::{Slot, Table};
+use crate::types::deadlines::Timer;
 use crate::types::handle::{Evd, Handle};
 
 /// Everything but Event Dispatchers and CNOs.
@@ -49,8 +50,9 @@ pub(crate) struct Objects<'s> {
     pub(crate) csps: Table<'s, CspControl>,
     pub(crate) srqs: Table<'s, SrqControl>,
     pub(crate) crs: Table<'s, CrControl>,
-    /// First of the Endpoints that wait for something, chained through them.
-    pub(crate) active: u32,
+    /// When an Endpoint has to be visited, by its slot: the consumer's own deadline of `ep_connect`,
+    /// or the next look at a graceful disconnect.
+    pub(crate) timers: &'s mut [Timer],
     /// Batches of device events processed; see [`EpControl::born`].
     pub(crate) turn: u32,
     /// First of the slots for connection events that no Endpoint has reserved, chained through
@@ -70,6 +72,7 @@ pub(crate) struct ObjectSlots<'s> {
     pub(crate) csps: &'s mut [Slot<CspControl>],
     pub(crate) srqs: &'s mut [Slot<SrqControl>],
     pub(crate) crs: &'s mut [Slot<CrControl>],
+    pub(crate) timers: &'s mut [Timer],
 }
 
 impl<'s> Objects<'s> {
@@ -91,7 +94,7 @@ impl<'s> Objects<'s> {
             csps: Table::new(slots.csps, first_of(9)),
             srqs: Table::new(slots.srqs, first_of(10)),
             crs: Table::new(slots.crs, first_of(11)),
-            active: END,
+            timers: slots.timers,
             turn: 0,
             free_events: END,
         }

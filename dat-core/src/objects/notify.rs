@@ -8,7 +8,7 @@ use crate::data::poster::kick;
 use crate::data::shared::evd::{DEAD, EvdShared};
 use crate::objects::Events;
 use crate::objects::evd::EvdControl;
-use crate::provider::Provider;
+use crate::provider::{Cq, Provider};
 use crate::types::completion::Direction;
 use crate::types::dat_return::{DatReturn, DatSubtype, DatType, Error};
 use crate::types::event::{AsyncEvent, Event};
@@ -16,6 +16,17 @@ use crate::types::flags::EvdFlags;
 use crate::types::handle::{Ep, Evd, Handle};
 
 impl<'s> Events<'s> {
+    /// The Event Dispatcher of a completion queue.
+    pub(crate) fn evd_of(&self, cq: Cq) -> Option<Evd> {
+        self.evds.numbered(cq.0, |control| control.cq == Some(cq)).map(Evd)
+    }
+
+    /// Whether a completion queue has an entry for another follower.
+    pub(crate) fn has_entry(&self, evd: Evd) -> bool {
+        let own = self.ring(evd).map_or(0, EvdShared::followers);
+        self.evds.get(evd.0).is_some_and(|control| own < control.qlen)
+    }
+
     /// Puts both directions of an Endpoint on the flush stacks of their Event Dispatchers.
     pub(crate) fn flush(&mut self, ep: Ep) {
         let shared = self.shared;
@@ -51,18 +62,6 @@ impl<'s> Events<'s> {
             Ok(())
         } else {
             Err(Error::new(DatType::InvalidHandle, subtype))
-        }
-    }
-
-    pub(crate) fn attach(&mut self, evd: Option<Evd>) {
-        if let Some(control) = evd.and_then(|evd| self.evds.get_mut(evd.0)) {
-            control.streams += 1;
-        }
-    }
-
-    pub(crate) fn detach(&mut self, evd: Option<Evd>) {
-        if let Some(control) = evd.and_then(|evd| self.evds.get_mut(evd.0)) {
-            control.streams = control.streams.saturating_sub(1);
         }
     }
 

@@ -28,11 +28,28 @@ pub(crate) struct Slot<T> {
 struct Head {
     /// Of the object here, or of the next one.
     generation: u32,
-    /// The next free one, as [`Count::free`] says it.
+    /// The next free one, as [`Count::free`] says it; of an object, the next in its list of the
+    /// index.
     next: u32,
+    /// The list of the index that begins here: its first, counted from 1; 0 if it is empty.
+    bucket: u32,
+    /// What [`Table::numbered`] finds the object by.
+    number: Option<u32>,
+    /// The next in the queue, counted from 1; [`LAST`] of the last one; 0 outside the queue.
+    queued: u32,
     /// The consumer's own word.
     context: u64,
 }
+
+impl Head {
+    /// Of a free slot whose first object will be of that generation.
+    const fn new(generation: u32) -> Self {
+        Self { generation, next: 0, bucket: 0, number: None, queued: 0, context: 0 }
+    }
+}
+
+/// Says in [`Head::queued`] that none follows.
+const LAST: u32 = u32::MAX;
 
 impl<T> Slot<T> {
     pub(crate) const fn new() -> Self {
@@ -41,16 +58,26 @@ impl<T> Slot<T> {
 
     /// A free one whose first object will be of that generation.
     const fn of(generation: u32) -> Self {
-        Self { head: Head { generation, next: 0, context: 0 }, value: None }
+        Self { head: Head::new(generation), value: None }
     }
 }
 
-/// Objects of one kind, found by handle without search; free slots are a queue, so that one rests
-/// while others are free.
+/// Objects of one kind, found by handle, or by a number that they are filed under, without search;
+/// free slots are a queue, so that one rests while others are free. Objects that want attention are
+/// another queue.
 #[derive(Debug)]
 pub(crate) struct Table<'s, T> {
     slots: &'s mut [Slot<T>],
     count: Count,
+    queue: Queue,
+}
+
+/// The slots in the queue, counted from 1; nothing if there are none.
+#[derive(Debug, Default)]
+struct Queue {
+    first: u32,
+    last: u32,
+    len: u32,
 }
 
 /// Which slots are taken: none at first.
@@ -88,6 +115,7 @@ impl Count {
         } else {
             self.free = head.next;
         }
+        head.next = 0;
         head.context = 0;
         self.len += 1;
         self.made = self.made.wrapping_add(1);
@@ -114,7 +142,7 @@ impl<'s, T> Table<'s, T> {
         for slot in slots.iter_mut() {
             *slot = Slot::of(seed);
         }
-        Self { slots, count: Count::default() }
+        Self { slots, count: Count::default(), queue: Queue::default() }
     }
 
     /// The same, of which no slot is used again before all have been used.
@@ -186,6 +214,7 @@ impl<'s, T> Table<'s, T> {
         if self.get(handle).is_none() {
             return false;
         }
+        self.file(handle, None);
         if let Some(slot) = self.slots.get_mut(handle.index() as usize) {
             slot.value = None;
             let last = self.count.give_back(handle.index(), &mut slot.head);
@@ -194,6 +223,112 @@ impl<'s, T> Table<'s, T> {
             }
         }
         true
+    }
+
+    /// Files an object under a number, or under none; not under the one before any more.
+    #[inline(never)]
+    pub(crate) fn file(&mut self, handle: Handle, number: Option<u32>) {
+        let own = handle.index();
+        if self.get(handle).is_none() {
+            return;
+        }
+        let Some(head) = self.head(own) else { return };
+        let (old, behind) = (head.number, head.next);
+        if old == number {
+            return;
+        }
+        if let Some(old) = old {
+            let bucket = self.bucket(old);
+            let first = self.head(bucket).map_or(0, |head| head.bucket);
+            if first == own + 1 {
+                if let Some(head) = self.head(bucket) {
+                    head.bucket = behind;
+                }
+            } else {
+                let mut link = first;
+                while let Some(head) = link.checked_sub(1).and_then(|index| self.head(index)) {
+                    link = head.next;
+                    if link == own + 1 {
+                        head.next = behind;
+                        break;
+                    }
+                }
+            }
+        }
+        let next = number.and_then(|number| {
+            let bucket = self.bucket(number);
+            self.head(bucket).map(|head| core::mem::replace(&mut head.bucket, own + 1))
+        });
+        if let Some(head) = self.head(own) {
+            head.number = number;
+            head.next = next.unwrap_or(0);
+        }
+    }
+
+    /// The object that is filed under `number` and for which `is` holds.
+    #[inline(never)]
+    pub(crate) fn numbered(&self, number: u32, is: impl Fn(&T) -> bool) -> Option<Handle> {
+        let mut link = self.slots.get(self.bucket(number) as usize)?.head.bucket;
+        loop {
+            let index = link.checked_sub(1)?;
+            let slot = self.slots.get(index as usize)?;
+            if slot.head.number == Some(number) && slot.value.as_ref().is_some_and(&is) {
+                return Some(Handle::new(index, slot.head.generation));
+            }
+            link = slot.head.next;
+        }
+    }
+
+    /// The slot whose `bucket` begins the list of those filed under a number. Numbers that follow
+    /// each other, as a device gives them out, get slots far from each other.
+    fn bucket(&self, number: u32) -> u32 {
+        let hash = u64::from(number.wrapping_mul(0x9e37_79b1));
+        u32::try_from((hash * u64::from(self.capacity())) >> 32).unwrap_or(0)
+    }
+
+    #[inline(never)]
+    fn head(&mut self, index: u32) -> Option<&mut Head> {
+        self.slots.get_mut(index as usize).map(|slot| &mut slot.head)
+    }
+
+    /// Puts an object at the end of the queue, unless it is in it.
+    #[inline(never)]
+    pub(crate) fn enqueue(&mut self, handle: Handle) {
+        let own = handle.index();
+        if self.get(handle).is_none() || self.head(own).is_none_or(|head| head.queued != 0) {
+            return;
+        }
+        if let Some(head) = self.head(own) {
+            head.queued = LAST;
+        }
+        let last = core::mem::replace(&mut self.queue.last, own + 1);
+        match last.checked_sub(1).and_then(|index| self.head(index)) {
+            Some(head) => head.queued = own + 1,
+            None => self.queue.first = own + 1,
+        }
+        self.queue.len += 1;
+    }
+
+    /// Takes the first object out of the queue. One that was removed meanwhile is passed over.
+    #[inline(never)]
+    pub(crate) fn dequeue(&mut self) -> Option<Handle> {
+        loop {
+            let index = self.queue.first.checked_sub(1)?;
+            let next = self.head(index).map(|head| core::mem::take(&mut head.queued));
+            self.queue.first = next.filter(|next| *next != LAST).unwrap_or(0);
+            self.queue.len -= 1;
+            if self.queue.first == 0 {
+                self.queue.last = 0;
+            }
+            if let Some(handle) = self.handle_at(index) {
+                return Some(handle);
+            }
+        }
+    }
+
+    /// Slots in the queue.
+    pub(crate) fn queued(&self) -> u32 {
+        self.queue.len
     }
 
     /// The object at `index`, with its handle.
@@ -287,6 +422,56 @@ mod tests {
         let [a, b, c] = [0; 3].map(|_| table.insert(0).unwrap());
         assert!(table.remove(b) && table.remove(a) && table.remove(c));
         assert_eq!([0; 4].map(|_| table.insert(0).unwrap().index()), [1, 0, 2, 3]);
+    }
+
+    #[test]
+    fn what_is_filed_is_found_by_its_number_alone() {
+        let mut slots: [Slot<u32>; 8] = core::array::from_fn(|_| Slot::new());
+        let mut table = Table::new(&mut slots, 5);
+        let mut held = [(); 8].map(|()| table.insert(0).unwrap());
+        // Numbers of three rounds, in lists of one to many.
+        for round in 0..3_u32 {
+            for (n, handle) in (0..).zip(held) {
+                table.file(handle, Some(100 * round + n % 5));
+                *table.get_mut(handle).unwrap() = n;
+            }
+            for n in 0..8 {
+                let found = table.numbered(100 * round + n % 5, |own| *own == n);
+                assert_eq!(found, Some(held[n as usize]));
+            }
+            assert_eq!(table.numbered(100 * round + 5, |_| true), None);
+            // One leaves by being freed, one by having no number any more.
+            assert!(table.remove(held[1]));
+            table.file(held[6], None);
+            let first = |table: &Table<'_, u32>| table.numbered(100 * round + 1, |_| true);
+            assert_eq!(first(&table), None);
+            held[1] = table.insert(0).unwrap();
+            assert_eq!(first(&table), None);
+        }
+    }
+
+    #[test]
+    fn the_queue_has_each_object_once_and_passes_over_those_that_went() {
+        let mut slots: [Slot<u32>; 4] = core::array::from_fn(|_| Slot::new());
+        let mut table = Table::new(&mut slots, 5);
+        let held = [(); 4].map(|()| table.insert(0).unwrap());
+        for round in 0..3 {
+            for n in [2, 0, 2, 3, 1, 0] {
+                table.enqueue(held[n]);
+            }
+            assert_eq!(table.queued(), 4);
+            assert_eq!(table.dequeue(), Some(held[2]));
+            table.enqueue(held[2]);
+            // In the last round the middle of the queue goes, and the one at its end.
+            let gone = round == 2 && table.remove(held[3]) && table.remove(held[2]);
+            for (n, goes) in [(0, false), (3, true), (1, false), (2, true)] {
+                if !(gone && goes) {
+                    assert_eq!(table.dequeue(), Some(held[n]));
+                }
+            }
+            assert_eq!(table.dequeue(), None);
+            assert_eq!(table.queued(), 0);
+        }
     }
 
     #[test]

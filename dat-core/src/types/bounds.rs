@@ -11,6 +11,8 @@ pub(crate) const NOTICES: usize = 256;
 pub(crate) const CM_EVENTS: usize = 256;
 /// Deadlines of the connection manager.
 pub(crate) const DEADLINES: usize = 256;
+/// Endpoints whose time has come, and of those that wait for more than their time.
+pub(crate) const VISITS: usize = 64;
 /// Datagrams that wait for the way to their peer and are tried again.
 pub(crate) const RETRIES: usize = 4;
 /// Datagrams that wait for the way to their peer.

@@ -7,6 +7,7 @@ pub(crate) mod class;
 pub(crate) mod completion;
 pub(crate) mod counters;
 pub(crate) mod dat_return;
+pub(crate) mod deadlines;
 pub(crate) mod ep_attr;
 pub(crate) mod ep_state;
 pub(crate) mod event;

@@ -3,6 +3,7 @@
 use core::net::SocketAddr;
 
 use crate::engine::Ia;
+use crate::objects::agreement::Stream;
 use crate::objects::csp::CspControl;
 use crate::provider::{Provider, canonical};
 use crate::types::dat_return::{DatSubtype, DatType, Error};
@@ -39,7 +40,8 @@ impl<P: Provider> Ia<'_, P> {
             .insert(control)
             .map(Csp)
             .ok_or(Error::new(DatType::InsufficientResources, DatSubtype::ResourceMemory))?;
-        self.events.attach(Some(evd));
+        self.objects.csps.file(csp.0, Some(address.port().into()));
+        self.events.attach(&[(Some(evd), Stream::Connection)]);
         Ok(csp)
     }
 }

@@ -1,6 +1,7 @@
 //! dat_csp_free (2.0).
 
 use crate::engine::Ia;
+use crate::objects::agreement::Stream;
 use crate::provider::Provider;
 use crate::types::dat_return::Error;
 use crate::types::handle::Csp;
@@ -12,7 +13,7 @@ impl<P: Provider> Ia<'_, P> {
     pub fn csp_free(&mut self, csp: Csp) -> Result<(), Error> {
         let evd = self.objects.csps.live(csp)?.evd;
         self.objects.csps.remove(csp.0);
-        self.events.detach(Some(evd));
+        self.events.detach(&[(Some(evd), Stream::Connection)]);
         Ok(())
     }
 }

@@ -66,9 +66,9 @@ impl<P: Provider> Ia<'_, P> {
         self.drain_stale_events(now, ep);
         let control = self.objects.eps.live_mut(ep)?;
         control.remote = Some(remote);
-        control.deadline = now + timeout;
         control.phase = Phase::Direct(*terms);
         self.apply(ep, EpOp::Connect);
+        self.objects.set_deadline(ep, now + timeout);
         self.objects.watch(ep);
         self.establish_step(now, ep);
         Ok(())

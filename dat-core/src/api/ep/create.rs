@@ -4,6 +4,7 @@ use core::sync::atomic::Ordering;
 
 use crate::engine::Ia;
 use crate::engine::queue_pair::Makings;
+use crate::objects::agreement::{NO_STREAMS, ep_streams};
 use crate::objects::ep::EpControl;
 use crate::provider::{Provider, Service};
 use crate::types::dat_return::{DatSubtype, DatType, Error};
@@ -50,7 +51,8 @@ impl<P: Provider> Ia<'_, P> {
         self.alive()?;
         self.ep_streams(pz, recv_evd, request_evd, connect_evd)?;
         let attr = self.checked_attr(attr, recv_evd.is_some(), request_evd.is_some())?;
-        self.objects.streams_agree(None, [recv_evd, request_evd, connect_evd], &attr)?;
+        let streams = ep_streams([recv_evd, request_evd, connect_evd], &attr);
+        self.events.streams_agree(&streams, &NO_STREAMS)?;
         let full = Error::new(DatType::InsufficientResources, DatSubtype::ResourceTep);
         let handle = self.objects.eps.vacant().ok_or(full)?;
         let makings = Makings { pz, recv_evd, request_evd, srq, attr, service };
@@ -66,8 +68,8 @@ impl<P: Provider> Ia<'_, P> {
         control.srq = srq;
         control.generation = generation;
         control.born = self.objects.turn;
-        control.qp = made.as_ref().map(|made| made.qp);
         let ep = self.objects.eps.insert(control).map(Ep).ok_or(full)?;
+        self.objects.set_qp(ep, made.as_ref().map(|made| made.qp));
         if let Some(shared) = self.data.shared.ep(handle.index()) {
             shared.request.handle.store(handle.raw(), Ordering::Relaxed);
             shared.receive.handle.store(handle.raw(), Ordering::Relaxed);
@@ -86,9 +88,7 @@ impl<P: Provider> Ia<'_, P> {
             control.users += 1;
         }
         self.objects.pzs.hold(pz);
-        for evd in [recv_evd, request_evd, connect_evd] {
-            self.events.attach(evd);
-        }
+        self.events.attach(&streams);
         Ok(ep)
     }
 

@@ -31,7 +31,7 @@ impl<P: Provider> Ia<'_, P> {
     pub(crate) fn ep_remove(&mut self, now: Instant, ep: Ep) -> Result<(), Error> {
         self.drop_connection(now, ep);
         self.connections.end_questions(&self.objects, ep, true);
-        self.objects.unwatch(ep);
+        self.objects.set_deadline(ep, Instant::NEVER);
         self.objects.release_events(ep);
         self.connections.keep_answer(&mut self.objects, ep, None);
         // Disconnected, it is reset already.
@@ -47,11 +47,11 @@ impl<P: Provider> Ia<'_, P> {
         if let Some(shared) = self.data.shared.ep(ep.0.index()) {
             let shut = EpState::UnconfiguredUnconnected.word();
             shared.poster.state.store(shut, core::sync::atomic::Ordering::Release);
-            shared.rewind();
+            self.data.rewind(shared);
         }
         if let Ok(control) = self.objects.eps.live(ep) {
             let (srq, pz) = (control.srq, control.pz);
-            let evds = [control.recv_evd, control.request_evd, control.connect_evd];
+            let streams = control.streams();
             self.objects.return_events(ep);
             self.objects.eps.remove(ep.0);
             if let Some(srq) = srq
@@ -60,9 +60,7 @@ impl<P: Provider> Ia<'_, P> {
                 control.users = control.users.saturating_sub(1);
             }
             self.objects.pzs.release(pz);
-            for evd in evds {
-                self.events.detach(evd);
-            }
+            self.events.detach(&streams);
         }
         destroyed
     }

@@ -5,6 +5,7 @@ use core::sync::atomic::Ordering;
 use crate::data::validate::Segments;
 use crate::engine::Ia;
 use crate::engine::queue_pair::{BAD_ATTR, Makings};
+use crate::objects::agreement::ep_streams;
 use crate::objects::ep::NOT_READY;
 use crate::provider::{Provider, RecvQueue};
 use crate::types::completion::Direction;
@@ -66,7 +67,9 @@ impl<P: Provider> Ia<'_, P> {
         let kept = (recv == old.recv_evd.is_some() && request == old.request_evd.is_some())
             .then_some(&old.attr);
         let attr = self.checked_attr(change.attr.as_ref().or(kept), recv, request)?;
-        self.objects.streams_agree(Some(ep), [recv_evd, request_evd, connect_evd], &attr)?;
+        let streams = ep_streams([recv_evd, request_evd, connect_evd], &attr);
+        let old_streams = control.streams();
+        self.events.streams_agree(&streams, &old_streams)?;
         let new = Makings { pz, recv_evd, request_evd, srq: old.srq, attr, service: old.service };
         let rebuilt = pz != old.pz
             || recv_evd != old.recv_evd
@@ -84,12 +87,8 @@ impl<P: Provider> Ia<'_, P> {
         let configured = control.qp.is_some();
         self.objects.pzs.hold(pz);
         self.objects.pzs.release(old.pz);
-        for evd in [recv_evd, request_evd, connect_evd] {
-            self.events.attach(evd);
-        }
-        for evd in [old.recv_evd, old.request_evd, old_connect] {
-            self.events.detach(evd);
-        }
+        self.events.attach(&streams);
+        self.events.detach(&old_streams);
         if configured {
             self.apply(ep, EpOp::Modify);
         }
@@ -148,10 +147,10 @@ impl<P: Provider> Ia<'_, P> {
             self.install_qp(slot, new, made);
             line.poster.receives.store(posted, Ordering::Release);
         }
+        self.objects.set_qp(ep, qp);
         let turn = self.objects.turn;
         let control = self.objects.eps.live_mut(ep)?;
         control.born = turn;
-        control.qp = qp;
         control.generation = generation;
         control.arrived = 0;
         control.forget_done();

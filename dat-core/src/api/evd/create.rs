@@ -2,6 +2,7 @@
 
 use crate::data::reaper::Reaper;
 use crate::engine::Ia;
+use crate::objects::agreement::Streams;
 use crate::objects::evd::{EvdControl, EvdTally, Upcalls};
 use crate::provider::Provider;
 use crate::types::dat_return::{DatSubtype, DatType, Error};
@@ -76,7 +77,7 @@ impl<P: Provider> Ia<'_, P> {
             qlen: min_qlen,
             ring: if completions { slots } else { min_qlen },
             cq,
-            streams: 0,
+            streams: Streams::default(),
             notified: false,
             announced: false,
             asked: None,
@@ -89,7 +90,9 @@ impl<P: Provider> Ia<'_, P> {
         if let Some(place) = self.data.reapers.get_mut(handle.index() as usize) {
             *place = Some(Reaper::new(Evd(handle), end));
         }
-        self.events.evds.insert(control).map(Evd).ok_or(full)
+        let handle = self.events.evds.insert(control).ok_or(full)?;
+        self.events.evds.file(handle, cq.map(|cq| cq.0));
+        Ok(Evd(handle))
     }
 
     /// Events that one with those streams can have room for.

@@ -16,7 +16,7 @@ impl<P: Provider> Ia<'_, P> {
     #[doc(alias = "dat_evd_free")]
     pub fn evd_free(&mut self, evd: Evd) -> Result<(), Error> {
         let control = self.events.evd(evd, DatSubtype::InvalidHandle1)?;
-        if control.streams != 0 || evd == self.events.async_evd {
+        if !control.streams.is_empty() || evd == self.events.async_evd {
             return Err(Error::new(DatType::InvalidState, DatSubtype::InvalidStateEvdInUse));
         }
         self.reaper(evd)?;

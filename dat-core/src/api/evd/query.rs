@@ -37,7 +37,7 @@ impl<P: Provider> Ia<'_, P> {
         let ring = self.events.ring(evd);
         Ok(EvdParam {
             qlen: control.qlen,
-            state: state(control, self.objects.completion_type(evd)),
+            state: state(control, self.events.completion_type(evd)),
             cno: control.cno,
             flags: control.flags,
             policy: control.upcalls.as_ref().map(|upcalls| upcalls.policy),

@@ -1,6 +1,7 @@
 //! dat_evd_resize(3).
 
 use crate::api::evd::create::entries;
+use crate::data::shared::evd::EvdShared;
 use crate::engine::Ia;
 use crate::provider::Provider;
 use crate::types::dat_return::{DatSubtype, DatType, Error};
@@ -36,8 +37,8 @@ impl<P: Provider> Ia<'_, P> {
             } else {
                 self.absorb(evd);
             }
-            let entries =
-                entries(min_qlen).max(min_qlen.saturating_add(self.objects.own_entries(evd)));
+            let followers = self.events.ring(evd).map_or(0, EvdShared::followers);
+            let entries = entries(min_qlen).max(min_qlen.saturating_add(followers));
             let index = evd.0.index() as usize;
             let reaper = self.data.reapers.get_mut(index).and_then(Option::as_mut);
             if let Some(end) = reaper.and_then(|reaper| reaper.cq.as_mut()) {

@@ -61,7 +61,7 @@ impl<P: Provider> Ia<'_, P> {
             return Err(UNWAITABLE.into());
         }
         if threshold > 1 {
-            let subtype = match self.objects.completion_type(evd) {
+            let subtype = match self.events.completion_type(evd) {
                 CompletionFlags::UNSIGNALLED => DatSubtype::InvalidStateEvdConfigNotify,
                 CompletionFlags::SOLICITED_WAIT => DatSubtype::InvalidStateEvdConfigSolicited,
                 _ => DatSubtype::None,

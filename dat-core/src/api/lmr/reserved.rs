@@ -33,6 +33,7 @@ impl<P: Provider> Ia<'_, P> {
             pages: 0,
         };
         let made = self.lmr_enter(wanted, P::mr_reserved)?;
+        self.objects.lmrs.file(made.lmr.0, Some(pz.0.index()));
         // It does not keep its zone.
         self.objects.pzs.release(Some(pz));
         Ok(made)
@@ -42,7 +43,7 @@ impl<P: Provider> Ia<'_, P> {
 impl Table<'_, LmrControl> {
     /// The reserved LMR of a zone, if it has been asked for.
     pub(crate) fn reserved(&self, pz: Pz) -> Option<Lmr> {
-        let found = self.find(|control| control.mem_type == MemType::Ia && control.pz == pz);
-        found.map(Lmr)
+        let is = |control: &LmrControl| control.mem_type == MemType::Ia && control.pz == pz;
+        self.numbered(pz.0.index(), is).map(Lmr)
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::engine::Ia;
 use crate::engine::establish::port;
+use crate::objects::agreement::Stream;
 use crate::objects::psp::PspControl;
 use crate::provider::Provider;
 use crate::types::dat_return::{DatSubtype, DatType, Error};
@@ -33,7 +34,8 @@ impl<P: Provider> Ia<'_, P> {
             .insert(PspControl { port, evd, flag })
             .map(Psp)
             .ok_or(Error::new(DatType::InsufficientResources, DatSubtype::ResourceMemory))?;
-        self.events.attach(Some(evd));
+        self.objects.psps.file(psp.0, Some(port.into()));
+        self.events.attach(&[(Some(evd), Stream::Connection)]);
         Ok(psp)
     }
 }

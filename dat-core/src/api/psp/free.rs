@@ -1,6 +1,7 @@
 //! dat_psp_free(3).
 
 use crate::engine::Ia;
+use crate::objects::agreement::Stream;
 use crate::provider::Provider;
 use crate::types::dat_return::Error;
 use crate::types::handle::Psp;
@@ -12,7 +13,7 @@ impl<P: Provider> Ia<'_, P> {
     pub fn psp_free(&mut self, psp: Psp) -> Result<(), Error> {
         let evd = self.objects.psps.live(psp)?.evd;
         self.objects.psps.remove(psp.0);
-        self.events.detach(Some(evd));
+        self.events.detach(&[(Some(evd), Stream::Connection)]);
         Ok(())
     }
 }

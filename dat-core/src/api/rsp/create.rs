@@ -2,6 +2,7 @@
 
 use crate::engine::Ia;
 use crate::engine::establish::port;
+use crate::objects::agreement::Stream;
 use crate::objects::rsp::RspControl;
 use crate::provider::Provider;
 use crate::types::dat_return::{DatSubtype, DatType, Error};
@@ -44,7 +45,8 @@ impl<P: Provider> Ia<'_, P> {
         };
         let control = RspControl { port, evd, ep, provided, used: false };
         let rsp = self.objects.rsps.insert(control).map(Rsp).ok_or(full)?;
-        self.events.attach(Some(evd));
+        self.objects.rsps.file(rsp.0, Some(port.into()));
+        self.events.attach(&[(Some(evd), Stream::Connection)]);
         Ok(rsp)
     }
 }

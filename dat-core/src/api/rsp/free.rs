@@ -1,6 +1,7 @@
 //! dat_rsp_free(3).
 
 use crate::engine::Ia;
+use crate::objects::agreement::Stream;
 use crate::objects::ep::PROVIDER_CONTROL;
 use crate::provider::Provider;
 use crate::types::dat_return::Error;
@@ -26,7 +27,7 @@ impl<P: Provider> Ia<'_, P> {
             self.apply(ep, EpOp::RspFree);
         }
         self.objects.rsps.remove(rsp.0);
-        self.events.detach(Some(evd));
+        self.events.detach(&[(Some(evd), Stream::Connection)]);
         if goes && self.objects.eps.live(ep).is_ok() {
             self.ep_remove(now, ep)?;
         }

@@ -51,6 +51,8 @@ pub(crate) struct ConsumerLine {
     pub(crate) head: AtomicU32,
     /// Connection events delivered.
     pub(crate) connection_taken: AtomicU32,
+    /// Entries of the completion queue that followers have or may take. The control half adds.
+    followers: AtomicU32,
 }
 
 impl EvdShared {
@@ -64,7 +66,11 @@ impl EvdShared {
                 connection_put: AtomicU32::new(0),
                 barred: AtomicU32::new(0),
             },
-            consumer: ConsumerLine { head: AtomicU32::new(0), connection_taken: AtomicU32::new(0) },
+            consumer: ConsumerLine {
+                head: AtomicU32::new(0),
+                connection_taken: AtomicU32::new(0),
+                followers: AtomicU32::new(0),
+            },
         }
     }
 
@@ -78,6 +84,23 @@ impl EvdShared {
         self.unbar(u32::MAX);
         self.consumer.head.store(0, Ordering::Relaxed);
         self.consumer.connection_taken.store(0, Ordering::Relaxed);
+        self.consumer.followers.store(0, Ordering::Relaxed);
+    }
+
+    /// Entries of the completion queue that followers have or may take.
+    pub(crate) fn followers(&self) -> u32 {
+        self.consumer.followers.load(Ordering::Acquire)
+    }
+
+    /// A follower may take an entry.
+    pub(crate) fn follower_posted(&self) {
+        self.consumer.followers.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// So many entries are free again.
+    pub(crate) fn followers_done(&self, count: u32) {
+        let fewer = |followers: u32| Some(followers.saturating_sub(count));
+        let _ = self.consumer.followers.fetch_update(Ordering::AcqRel, Ordering::Relaxed, fewer);
     }
 
     /// Counts what was put here.
