@@ -507,12 +507,15 @@ impl<P: Provider> Poster<P> {
 #[inline(never)]
 pub(crate) fn kick(shared: &Shared<'_>, index: u32, ep: &EpShared, direction: Direction) -> bool {
     let line = ep.line(direction);
-    let Some(evd) = shared.evd(line.evd.load(Ordering::Relaxed)) else {
+    let slot = line.evd.load(Ordering::Relaxed);
+    let Some(evd) = shared.evd(slot) else {
         return false;
     };
     let fresh = evd.producer.flush.push(queue_id(index, direction), &line.flush);
     if fresh {
         evd.changed();
+        // Somebody may listen to it.
+        shared.arrivals.push(slot, &evd.producer.arrival);
     }
     fresh
 }

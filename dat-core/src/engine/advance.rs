@@ -2,6 +2,7 @@
 //! waiting.
 
 use core::net::IpAddr;
+use core::sync::atomic::Ordering;
 use core::task::Poll;
 use core::time::Duration;
 
@@ -55,9 +56,7 @@ impl<P: Provider> Ia<'_, P> {
         self.watched(now);
         self.connection_events(now);
         self.transmit(now);
-        if self.events.listened {
-            self.arrivals();
-        }
+        self.arrivals();
         let deadline =
             Instant::sooner(self.connections.cm.next_deadline(), self.hca.next_deadline());
         // Nothing tells when a datagram has left.
@@ -103,6 +102,7 @@ impl<P: Provider> Ia<'_, P> {
                     control.tally.completions = control.tally.completions.wrapping_add(1);
                     let asked = control.asked;
                     self.events.worked = true;
+                    self.events.look_at(evd);
                     if let Some(solicited_only) = asked {
                         self.absorb(evd);
                         self.drop_silent(evd);
@@ -216,7 +216,7 @@ impl<P: Provider> Ia<'_, P> {
         while let Some(line) = shared.ep(index) {
             let next = line.poster.work.next();
             line.poster.work.release();
-            let word = line.poster.trouble.load(core::sync::atomic::Ordering::Acquire);
+            let word = line.poster.trouble.load(Ordering::Acquire);
             if let Some(trouble) = Trouble::from_word(word)
                 && let Some(ep) = self.objects.eps.handle_at(index)
                 && self

@@ -2,12 +2,15 @@
 //!
 //! An event that the control half makes tells of itself when it is put into the ring. Completions
 //! and flushes do not pass through the control half; so for an Event Dispatcher that somebody
-//! listens to it takes them in, at each advance, and asks the device to announce the next. An Event
-//! Dispatcher whose reaper is with another thread is that thread's: it arms by itself,
-//! and here only the device's announcement counts.
+//! listens to it takes them in, and asks the device to announce the next. Then it looks again when
+//! the device has announced some, when a queue was put on the stack of those to flush, and when the
+//! device may have been asked for something else meanwhile: no advance looks where nothing came. An
+//! Event Dispatcher whose reaper is with another thread is that thread's: it arms by itself, and
+//! here only the device's announcement counts.
 
 use crate::engine::Ia;
 use crate::provider::Provider;
+use crate::types::bounds::LOOKS;
 use crate::types::dat_return::DatReturn;
 use crate::types::flags::{CompletionFlags, UpcallPolicy};
 use crate::types::handle::Evd;
@@ -18,18 +21,22 @@ const BUDGET: usize = 256;
 impl<P: Provider> Ia<'_, P> {
     /// Looks for arrivals, and tells agents and upcalls.
     pub(super) fn arrivals(&mut self) {
-        for index in 0..self.events.evds.capacity() {
-            let Some(evd) = self.events.evds.handle_at(index).map(Evd) else {
-                continue;
-            };
+        let shared = self.data.shared;
+        let mut slot = shared.arrivals.take();
+        while let Some(ring) = shared.evd(slot) {
+            let next = ring.producer.arrival.next();
+            ring.producer.arrival.release();
+            self.events.look_at_slot(slot);
+            slot = next;
+        }
+        let queued = usize::try_from(self.events.evds.queued()).unwrap_or(usize::MAX);
+        for _ in 0..queued.min(LOOKS) {
+            let Some(evd) = self.events.evds.dequeue().map(Evd) else { break };
             self.look_in(evd);
+            self.call_up(evd);
         }
+        self.events.worked |= queued > LOOKS;
         self.events.call_agents();
-        for index in 0..self.events.evds.capacity() {
-            if let Some(evd) = self.events.evds.handle_at(index).map(Evd) {
-                self.call_up(evd);
-            }
-        }
     }
 
     /// Reports what has come until now to whom it concerns now.
@@ -60,6 +67,9 @@ impl<P: Provider> Ia<'_, P> {
         let solicited = self.events.completion_type(evd) == CompletionFlags::SOLICITED_WAIT;
         let shared = self.data.shared;
         let mut notifies = taken.notifying;
+        if !taken.all {
+            self.events.look_at(evd);
+        }
         if let (Ok(reaper), Some(ring)) = (self.reaper_here(evd), shared.evd(evd.0.index())) {
             reaper.adopt(&shared, ring);
             notifies |= reaper.take_unreported();
@@ -104,5 +114,6 @@ impl<P: Provider> Ia<'_, P> {
             (upcall.function)(self, upcall.instance, event, more);
             self.events.inside(evd, false);
         }
+        self.events.look_at(evd);
     }
 }

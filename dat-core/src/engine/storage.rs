@@ -175,6 +175,7 @@ storage! {
     srqs: SrqShared, [SRQS] = SrqShared::new(), slice;
     srq_slots: SrqSlot, [SRQS * DTOS] = SrqSlot::new(), slice;
     work: Stack, [] = Stack::new(), slice;
+    arrivals: Stack, [] = Stack::new(), slice;
     connection_events: ConnectionEvent, [EPS * PER_EP] = ConnectionEvent::new(), slice;
     free_events: Stack, [] = Stack::new(), slice;
     posters: Option<Poster<P>>, [EPS] = None, slice;
@@ -304,6 +305,7 @@ impl<'s, P: Provider> Pieces<'s, P> {
                     events: self.events,
                     connection: ConnectionEvents::new(self.connection_events, self.free_events),
                     work: self.work,
+                    arrivals: self.arrivals,
                     dto_shift: dtos.trailing_zeros(),
                     event_shift: events.trailing_zeros(),
                     ep_mask: ep_mask(eps),

@@ -128,9 +128,12 @@ impl Events<'_> {
 
     fn each_stream(&mut self, streams: &[(Option<Evd>, Stream)], count: fn(&mut Streams, Stream)) {
         for (evd, stream) in streams {
-            if let Some(control) = evd.and_then(|evd| self.evds.get_mut(evd.0)) {
+            let Some(evd) = *evd else { continue };
+            if let Some(control) = self.evds.get_mut(evd.0) {
                 count(&mut control.streams, *stream);
             }
+            // Which completions the device announces depends on them.
+            self.look_at(evd);
         }
     }
 }

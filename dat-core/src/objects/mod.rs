@@ -112,8 +112,6 @@ pub(crate) struct Events<'s> {
     pub(crate) async_evd: Evd,
     /// It was made with the adapter.
     pub(crate) own_async: bool,
-    /// A CNO or upcalls were made: somebody may listen to Event Dispatchers.
-    pub(crate) listened: bool,
     /// Something happened that a consumer may be waiting for.
     pub(crate) worked: bool,
 }
@@ -139,7 +137,6 @@ impl<'s> Events<'s> {
             cnos: Table::new(slots.cnos, first_of(5)),
             async_evd: Evd(Handle::new(u32::MAX, 0)),
             own_async: false,
-            listened: false,
             worked: false,
         }
     }

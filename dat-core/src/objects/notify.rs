@@ -133,15 +133,28 @@ impl<'s> Events<'s> {
         let Some(control) = self.evds.get_mut(evd.0) else {
             return;
         };
+        // Whoever waits for it has it to himself.
+        let cno = control.cno.filter(|_| control.enabled && !barred);
         if let Some(upcalls) = &mut control.upcalls {
             upcalls.pending = true;
+            self.evds.enqueue(evd.0);
         }
-        // Whoever waits for it has it to himself.
-        if control.enabled
-            && !barred
-            && let Some(cno) = control.cno
-        {
+        if let Some(cno) = cno {
             self.trigger(cno, evd);
+        }
+    }
+
+    /// [`Ia::advance`](crate::Ia::advance) looks for arrivals there, if anybody listens.
+    pub(crate) fn look_at(&mut self, evd: Evd) {
+        if self.listened(evd) {
+            self.evds.enqueue(evd.0);
+        }
+    }
+
+    /// The same, of the Event Dispatcher in that slot.
+    pub(crate) fn look_at_slot(&mut self, slot: u32) {
+        if let Some(evd) = self.evds.handle_at(slot) {
+            self.look_at(Evd(evd));
         }
     }
 

@@ -13,6 +13,8 @@ pub(crate) const CM_EVENTS: usize = 256;
 pub(crate) const DEADLINES: usize = 256;
 /// Endpoints whose time has come, and of those that wait for more than their time.
 pub(crate) const VISITS: usize = 64;
+/// Event Dispatchers in which something may have come that somebody listens for.
+pub(crate) const LOOKS: usize = 256;
 /// Datagrams that wait for the way to their peer and are tried again.
 pub(crate) const RETRIES: usize = 4;
 /// Datagrams that wait for the way to their peer.

@@ -20,7 +20,6 @@ impl<P: Provider> Ia<'_, P> {
         let control =
             CnoControl { agent, fd, evds: 0, waiters: 0, hint: None, due: None, generation: 0 };
         self.alive()?;
-        self.events.listened = true;
         let full = Error::new(DatType::InsufficientResources, DatSubtype::ResourceMemory);
         self.events.cnos.insert(control).map(Cno).ok_or(full)
     }

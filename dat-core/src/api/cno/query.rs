@@ -42,7 +42,7 @@ impl<P: Provider> Ia<'_, P> {
             },
             evds: control.evds,
             waiters: control.waiters,
-            triggered: control.hint.is_some(),
+            triggered: control.hint.is_some_and(|evd| self.events.exists(evd)),
         })
     }
 }

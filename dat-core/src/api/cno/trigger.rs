@@ -10,7 +10,6 @@ impl<P: Provider> Ia<'_, P> {
     /// none did. For a program that the descriptor woke, and that does not want to wait.
     #[doc(alias = "dat_cno_trigger")]
     pub fn cno_trigger(&mut self, cno: Cno) -> Result<Evd, DatReturn> {
-        let control = self.events.cnos.live_mut(cno)?;
-        control.hint.take().ok_or(DatReturn::QUEUE_EMPTY)
+        self.events.take_hint(cno)?.ok_or(DatReturn::QUEUE_EMPTY)
     }
 }

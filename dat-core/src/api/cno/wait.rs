@@ -44,8 +44,9 @@ impl<P: Provider> Ia<'_, P> {
         wait: &mut CnoWait,
     ) -> Poll<Result<Option<Evd>, DatReturn>> {
         let closed = self.lifecycle.closed;
-        let found = match self.events.cnos.live_mut(wait.cno) {
-            Ok(control) if !wait.over => match control.hint.take() {
+        let hint = if wait.over { Ok(None) } else { self.events.take_hint(wait.cno) };
+        let found = match hint.and_then(|hint| Ok((hint, self.events.cnos.live(wait.cno)?))) {
+            Ok((hint, control)) if !wait.over => match hint {
                 Some(evd) => Ok(Some(evd)),
                 None if control.generation != wait.generation => Ok(None),
                 None if wait.until <= now => Err(DatReturn::QUEUE_EMPTY),

@@ -110,6 +110,7 @@ impl<'s, P: Provider> Ia<'s, P> {
     /// leaves nothing to take is followed by a request for the next.
     pub fn evd_arm(&mut self, evd: Evd, solicited_only: bool) -> Result<(), DatReturn> {
         self.reaper_here(evd)?.arm(solicited_only);
+        self.events.look_at(evd);
         if self.events.ring(evd).is_some_and(|ring| ring.barred() & WAITED != 0)
             && let Some(control) = self.events.evds.get_mut(evd.0)
         {
@@ -153,6 +154,7 @@ impl<'s, P: Provider> Ia<'s, P> {
         match self.data.reapers.get_mut(half.evd.0.index() as usize) {
             Some(place) if out => {
                 *place = Some(half.reaper);
+                self.events.look_at(half.evd);
                 Ok(())
             }
             Some(_) | None => Err(half),

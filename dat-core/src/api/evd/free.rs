@@ -50,7 +50,6 @@ impl<P: Provider> Ia<'_, P> {
             reaper.cq
         });
         self.events.evds.remove(evd.0);
-        self.events.cno_forget(evd);
         self.events.cno_detach(cno);
         match (cq, end) {
             (Some(cq), Some(end)) => Ok(self.hca.cq_destroy(cq, end)?),

@@ -23,7 +23,7 @@ impl<P: Provider> Ia<'_, P> {
     ) -> Result<Evd, Error> {
         let upcalls = Upcalls { policy, pending: false, inside: false };
         let evd = self.evd_make(min_qlen, flags, Some(upcalls))?;
-        self.events.listened = true;
+        self.events.look_at(evd);
         if let Some(called) = self.upcalls.get_mut(evd.0.index() as usize) {
             *called = upcall;
         }

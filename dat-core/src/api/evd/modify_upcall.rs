@@ -50,6 +50,7 @@ impl<P: Provider> Ia<'_, P> {
         if let Some(called) = self.upcalls.get_mut(evd.0.index() as usize) {
             *called = upcall.or(*called);
         }
+        self.events.look_at(evd);
         self.events.worked = true;
         Ok(())
     }

@@ -45,6 +45,7 @@ impl<P: Provider> Ia<'_, P> {
                 self.hca.cq_resize(cq, end, entries)?;
             }
         }
+        self.events.look_at(evd);
         let control = self.events.evds.live_mut(evd)?;
         control.qlen = min_qlen;
         if cq.is_none() {

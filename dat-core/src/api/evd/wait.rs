@@ -141,6 +141,7 @@ impl<P: Provider> Ia<'_, P> {
         {
             ring.unbar(WAITED);
             control.asked = None;
+            self.events.look_at(wait.evd);
         }
     }
 

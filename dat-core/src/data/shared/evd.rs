@@ -8,7 +8,7 @@
 
 use core::sync::atomic::Ordering;
 
-use crate::data::shared::stack::Stack;
+use crate::data::shared::stack::{Link, Stack};
 use crate::types::atomic::{AtomicU32, AtomicU64};
 
 /// The async Event Dispatcher overflowed: it gives nothing any more.
@@ -41,6 +41,8 @@ pub(crate) struct ProducerLine {
     pub(crate) connection_put: AtomicU32,
     /// Why events may not be taken by handle: [`DEAD`], [`WAITED`].
     pub(crate) barred: AtomicU32,
+    /// Its place among those that got something to flush.
+    pub(crate) arrival: Link,
 }
 
 /// Written by the reaper.
@@ -65,6 +67,7 @@ impl EvdShared {
                 connection: Stack::new(),
                 connection_put: AtomicU32::new(0),
                 barred: AtomicU32::new(0),
+                arrival: Link::new(),
             },
             consumer: ConsumerLine {
                 head: AtomicU32::new(0),

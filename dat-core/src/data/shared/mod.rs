@@ -59,6 +59,8 @@ pub(crate) struct Shared<'s> {
     pub(crate) events: &'s [EventSlot],
     /// Endpoints the control half has to look at.
     pub(crate) work: &'s Stack,
+    /// Event Dispatchers that got something to flush.
+    pub(crate) arrivals: &'s Stack,
     /// log2 of the DTOs of one Endpoint, and of the receives of one Shared Receive Queue.
     pub(crate) dto_shift: u32,
     /// log2 of the events of one Event Dispatcher.
