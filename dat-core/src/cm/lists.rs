@@ -9,17 +9,17 @@ use crate::cm::slot::Slot;
 
 /// What a link of a slot is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
+#[repr(u8)]
 pub(super) enum Kind {
     /// The slot may have an event.
     Event,
     /// The slot may have a message to send.
     Send,
-    /// A new connection may take the slot.
+    /// A new connection may take the slot, or it is a look-up that wants a path.
     Spare,
     /// Index by the peer's comm ID or request ID.
     Id,
-    /// Index by the peer's queue pair.
+    /// Index by the peer's queue pair; of look-ups of this side, by who asks.
     Qp,
     /// Head of a list of the index; the slot has nothing to do with those in it.
     Bucket,
@@ -32,7 +32,7 @@ impl Kind {
 
 /// Heads that do not stand in slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
+#[repr(u8)]
 pub(super) enum Head {
     /// Of those with an event.
     Events,
@@ -44,10 +44,12 @@ pub(super) enum Head {
     Over,
     /// Of connections that their callers have left, and the peers have been asked to.
     Leaving,
+    /// Of look-ups whose path is being resolved.
+    Paths,
 }
 
 impl Head {
-    const COUNT: usize = 5;
+    const COUNT: usize = 6;
 }
 
 /// A link, by its number.

@@ -61,7 +61,7 @@ use heapless::Deque;
 use crate::cm::ids::Ids;
 use crate::cm::lists::Lists;
 use crate::cm::params::code_nanos;
-use crate::cm::slot::{Send, State};
+use crate::cm::slot::{Counted, Send, State};
 use crate::cm::wire::disconnect::Drep;
 use crate::cm::wire::header::About;
 use crate::cm::wire::rej::Rej;
@@ -103,6 +103,8 @@ pub struct Cm<'s> {
     /// How many answers to messages of no connection are left, until when.
     strange: (u32, Instant),
     counters: Counters,
+    /// Slots by [`Counted`].
+    counts: [usize; 3],
     /// Key of the index: of a peer, and of its numbers.
     peers: [u64; 2],
     numbers: u64,
@@ -154,8 +156,23 @@ impl<'s> Cm<'s> {
     /// Connections whose end the peer has not confirmed yet.
     #[must_use]
     pub fn ending(&self) -> usize {
-        let ending = |slot: &&Slot| slot.state == State::DreqSent;
-        self.slots.iter().filter(ending).count()
+        self.counted(Counted::Ending)
+    }
+
+    /// Look-ups of this side that wait for their paths or their answers.
+    #[must_use]
+    pub fn asking(&self) -> usize {
+        self.resolving() + self.counted(Counted::Asking)
+    }
+
+    /// Look-ups of this side that wait for their paths.
+    #[must_use]
+    pub fn resolving(&self) -> usize {
+        self.counted(Counted::Resolving)
+    }
+
+    fn counted(&self, what: Counted) -> usize {
+        self.counts.get(what as usize).copied().unwrap_or(0)
     }
 
     /// A connection manager over these slots, of which it uses at most 131,072. `random` makes its
@@ -170,6 +187,7 @@ impl<'s> Cm<'s> {
         Self {
             slots,
             fresh: 0,
+            counts: [0; 3],
             config,
             ids: Ids::new(random.next_u64()),
             psns: random.fork(),

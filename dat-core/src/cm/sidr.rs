@@ -13,7 +13,7 @@ use crate::cm::calls::{FAMILY, QPN_RANGE, fits};
 use crate::cm::event::{CmError, SidrReply};
 use crate::cm::lists::Kind;
 use crate::cm::params::ConnId;
-use crate::cm::slot::{Event, Send, State, Verdict};
+use crate::cm::slot::{Event, Send, Slot, State, Verdict};
 use crate::cm::wire::header::{MAD_LEN, WireError, address, gid, is_v4};
 use crate::cm::wire::ip::{IP_HEADER_LEN, IpHeader, ip_header};
 use crate::cm::wire::service::ServiceId;
@@ -47,18 +47,20 @@ impl Cm<'_> {
         now: Instant,
         params: &SidrParams<'_>,
     ) -> Result<ConnId, CmError> {
-        let conn = self.sidr_prepare(now, params, Instant::NEVER)?;
+        let conn = self.sidr_prepare(now, params, Instant::NEVER, 0)?;
         self.sidr_go(now, conn);
         Ok(conn)
     }
 
     /// Takes a slot for a look-up whose path is still to be resolved: [`Cm::sidr_go`] sends the
-    /// SIDR_REQ. `Unreachable` follows at `limit` at the latest.
+    /// SIDR_REQ. `Unreachable` follows at `limit` at the latest. `asker` is the caller's word for
+    /// [`Cm::sidr_end_all`].
     pub fn sidr_prepare(
         &mut self,
         now: Instant,
         params: &SidrParams<'_>,
         limit: Instant,
+        asker: u32,
     ) -> Result<ConnId, CmError> {
         let (local, remote) = (gid(params.local), gid(params.remote));
         if is_v4(local) != is_v4(remote) {
@@ -76,24 +78,16 @@ impl Cm<'_> {
         slot.queue(Send::Nothing);
         slot.limit = limit;
         slot.deadline = limit;
+        slot.asker = asker.wrapping_add(1);
         let conn = slot.conn();
         self.touch(conn.index());
         Ok(conn)
     }
 
-    /// The peer of a look-up that was prepared and waits for [`Cm::sidr_go`].
-    #[must_use]
-    pub fn sidr_prepared(&self, conn: ConnId) -> Option<IpAddr> {
-        let slot = self.slots.get(conn.index())?;
-        (slot.id == conn.id && slot.state == State::SidrReady).then(|| address(slot.remote))
-    }
-
-    /// It is a look-up of this side that waits for its answer.
-    #[must_use]
-    pub fn sidr_asks(&self, conn: ConnId) -> bool {
-        self.slots.get(conn.index()).is_some_and(|slot| {
-            slot.id == conn.id && matches!(slot.state, State::SidrReady | State::SidrSent)
-        })
+    /// A look-up that waits for [`Cm::sidr_go`], and its peer: each in its turn.
+    pub fn sidr_next(&mut self) -> Option<(ConnId, IpAddr)> {
+        let index = self.next_path()?;
+        self.slots.get(index).map(|slot| (slot.conn(), address(slot.remote)))
     }
 
     /// Stores the path to the peer of a look-up, for datagrams to the Endpoint that it found. The
@@ -170,8 +164,19 @@ impl Cm<'_> {
             slot.forget();
             slot.rest(State::Idle);
             slot.queue(Send::Nothing);
+            slot.asker = 0;
             self.touch(conn.index());
         }
+    }
+
+    /// The same of all look-ups of one who asks, or of those that have no answer that is kept.
+    pub fn sidr_end_all(&mut self, asker: u32, answers: bool) {
+        self.each_of_asker(asker.wrapping_add(1), |cm, index| {
+            let kept = |slot: &&Slot| answers || slot.state != State::SidrKept;
+            if let Some(conn) = cm.slots.get(index).filter(kept).map(Slot::conn) {
+                cm.sidr_end(conn);
+            }
+        });
     }
 
     /// Answers a `SidrRequest` with this queue pair: it takes datagrams with that Q_Key. Private

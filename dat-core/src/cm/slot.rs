@@ -123,6 +123,38 @@ pub(super) enum Event {
     End = 8,
 }
 
+/// What slots are counted as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Counted {
+    /// A look-up of this side that waits for its path.
+    Resolving,
+    /// A look-up of this side that waits for its answer.
+    Asking,
+    /// A connection whose end the peer has not confirmed yet.
+    Ending,
+}
+
+impl State {
+    pub(super) const fn counted(self) -> Option<Counted> {
+        match self {
+            Self::SidrReady => Some(Counted::Resolving),
+            Self::SidrSent => Some(Counted::Asking),
+            Self::DreqSent => Some(Counted::Ending),
+            Self::Idle
+            | Self::ReqReady
+            | Self::ReqSent
+            | Self::ReqReceived
+            | Self::RepReceived
+            | Self::RepSent
+            | Self::Established
+            | Self::TimeWait
+            | Self::SidrReceived
+            | Self::SidrAnswered
+            | Self::SidrKept => None,
+        }
+    }
+}
+
 /// Room for one connection. An array of these is the table of a [`Cm`](crate::cm::Cm).
 #[derive(Clone, Debug)]
 pub struct Slot {
@@ -185,8 +217,12 @@ pub struct Slot {
     pub(super) retries: u8,
     /// Retries that each message of this connection gets.
     pub(super) max_retries: u8,
-    /// The list of spare slots that it is in.
+    /// The list that its link of that kind is in.
     pub(super) spare: Option<Head>,
+    /// What it is counted as.
+    pub(super) counted: Option<Counted>,
+    /// Whose look-up of this side it is: the caller's word, counted from 1. 0 if it is none.
+    pub(super) asker: u32,
     pub(super) links: [Link; Kind::COUNT],
     /// The earliest deadline below a node of the tree of all deadlines, which is not this slot's.
     pub(super) soonest: Instant,
@@ -251,6 +287,8 @@ impl Slot {
             retries: 0,
             max_retries: 0,
             spare: None,
+            counted: None,
+            asker: 0,
             links: [Link::NONE; Kind::COUNT],
             soonest: Instant::NEVER,
             mad: [0; MAD_LEN],

@@ -4,7 +4,7 @@
 use crate::cm::Cm;
 use crate::cm::ids::{LAST_GENERATION, SLOT_BITS, siphash};
 use crate::cm::lists::{Head, Kind, Place};
-use crate::cm::slot::{Send, Slot, State};
+use crate::cm::slot::{Counted, Send, Slot, State};
 use crate::types::deadlines::{self, Timed};
 use crate::types::time::Instant;
 
@@ -24,8 +24,11 @@ pub(super) enum Found {
 }
 
 impl Slot {
-    /// The list of slots that a new connection may take.
+    /// The list of slots that a new connection may take, or of those that want a path.
     fn spare(&self) -> Option<Head> {
+        if self.state == State::SidrReady {
+            return Some(Head::Paths);
+        }
         if self.kept || self.send != Send::Nothing {
             return None;
         }
@@ -59,6 +62,7 @@ impl Slot {
             Kind::Id => {
                 (!self.active && (asked || self.state.connects())).then_some(self.remote_id)
             }
+            Kind::Qp if self.asker != 0 => Some(self.asker),
             Kind::Qp => (self.state.connects()
                 && !matches!(self.state, State::TimeWait | State::ReqSent))
             .then_some(self.terms.remote_qpn),
@@ -82,6 +86,7 @@ impl Cm<'_> {
         for kind in [Kind::Spare, Kind::Id, Kind::Qp] {
             self.lists.remove(self.slots, Place::of(index, kind));
         }
+        self.count_as(index, None);
         let number = u32::try_from(index).ok()?;
         let slot = self.slots.get_mut(index)?;
         // On the wire 0 stands for an ID that is not known.
@@ -112,6 +117,7 @@ impl Cm<'_> {
             return;
         };
         let (spare, send) = (slot.spare(), slot.send != Send::Nothing);
+        let counted = slot.state.counted();
         if !slot.has_no_events() {
             self.lists.push(self.slots, Head::Events, Place::of(index, Kind::Event));
         }
@@ -127,16 +133,57 @@ impl Cm<'_> {
                 self.lists.push(self.slots, head, place);
             }
         }
+        self.count_as(index, counted);
         self.index(index, Kind::Id);
         self.index(index, Kind::Qp);
         self.note_deadline(index);
+    }
+
+    /// Counts the slot as something else than before.
+    fn count_as(&mut self, index: usize, counted: Option<Counted>) {
+        let Some(slot) = self.slots.get_mut(index) else { return };
+        let before = core::mem::replace(&mut slot.counted, counted);
+        if before == counted {
+            return;
+        }
+        if let Some(count) = before.and_then(|what| self.counts.get_mut(what as usize)) {
+            *count = count.saturating_sub(1);
+        }
+        if let Some(count) = counted.and_then(|what| self.counts.get_mut(what as usize)) {
+            *count += 1;
+        }
+    }
+
+    /// The look-up whose path has been tried for the longest time. It is the last to be tried from
+    /// now on.
+    pub(super) fn next_path(&mut self) -> Option<usize> {
+        let index = self.lists.pop(self.slots, Head::Paths)?;
+        self.lists.push(self.slots, Head::Paths, Place::of(index, Kind::Spare));
+        Some(index)
+    }
+
+    /// Calls `each` with the slots of all look-ups of one who asks.
+    pub(super) fn each_of_asker(&mut self, asker: u32, mut each: impl FnMut(&mut Self, usize)) {
+        let bucket = self.bucket(Kind::Qp, asker, 0);
+        let mut next = self.lists.after(self.slots, bucket);
+        while let Some(place) = next {
+            next = self.lists.after(self.slots, place);
+            let index = place.slot();
+            if place.is(Kind::Qp)
+                && asker != 0
+                && self.slots.get(index).is_some_and(|slot| slot.asker == asker)
+            {
+                each(self, index);
+            }
+        }
     }
 
     /// Puts the slot into the index, or takes it out.
     fn index(&mut self, index: usize, kind: Kind) {
         let place = Place::of(index, kind);
         let Some(slot) = self.slots.get(index) else { return };
-        let (number, peer) = (slot.number(kind), slot.peer);
+        let peer = if slot.asker != 0 { 0 } else { slot.peer };
+        let number = slot.number(kind);
         match number {
             None => self.lists.remove(self.slots, place),
             Some(_) if self.lists.holds(self.slots, place) => {}

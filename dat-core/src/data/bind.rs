@@ -169,7 +169,7 @@ impl<P: Provider> Poster<P> {
         let scope = if window.is_for_ep() {
             let bound = window.bound().is_some();
             let busy = bound || window.binds.load(Ordering::SeqCst) != 0;
-            let holder = window.ep.load(Ordering::Relaxed);
+            let holder = window.holder();
             if holder != own && (busy || holder != 0 && !is_whole(shared, holder)) {
                 return Err(DatReturn::of(DatType::InvalidState));
             }
@@ -207,7 +207,7 @@ impl<P: Provider> Poster<P> {
             return Ok(window.keys(shared.order).1);
         }
         if scope != Scope::Domain {
-            window.ep.store(own, Ordering::Relaxed);
+            window.give_to(shared.eps, own);
         }
         let key = self.bind(shared, window, binding, lkey, scope, post_flags);
         self.recheck(shared, near.ep, Direction::Send);

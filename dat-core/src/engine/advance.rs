@@ -54,6 +54,7 @@ impl<P: Provider> Ia<'_, P> {
         self.connection_events(now);
         self.troubles(now);
         self.watched(now);
+        self.look_ups(now);
         self.connection_events(now);
         self.transmit(now);
         self.arrivals();
@@ -284,9 +285,6 @@ impl<P: Provider> Ia<'_, P> {
                     // The poster may have missed the change; see `connections`.
                     self.events.flush(ep);
                     false
-                }
-                Ok(EpState::Connected) => {
-                    self.objects.eps.live(ep).is_ok_and(|control| control.looks_up)
                 }
                 Ok(_) | Err(_) => false,
             }

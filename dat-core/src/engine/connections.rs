@@ -29,7 +29,7 @@ use crate::engine::{Ia, queue_pair};
 use crate::objects::Objects;
 use crate::objects::ep::{EpControl, Phase};
 use crate::provider::{Destination, Fault, Path, Provider};
-use crate::types::bounds::{DATAGRAMS_OUT, RETRIES};
+use crate::types::bounds::{DATAGRAMS_OUT, RETRIES, VISITS};
 use crate::types::counters::EpCounter;
 use crate::types::ep_state::{EpOp, EpState, Outcome, outcome};
 use crate::types::event::AsyncEvent;
@@ -80,13 +80,6 @@ impl Connections<'_> {
         if current == Some(conn) { owner } else { Owner::Nobody }
     }
 
-    /// Questions that wait for an answer.
-    pub(super) fn questions(&self) -> usize {
-        let waits =
-            |owner: &&Owner| matches!(owner, Owner::LookUp(_, conn) if self.cm.sidr_asks(*conn));
-        self.owners.iter().filter(waits).count()
-    }
-
     /// What a reply says.
     pub(crate) fn address(&self, reply: &SidrReply) -> Result<Destination, Reason> {
         match self.cm.sidr_path(reply.conn) {
@@ -97,22 +90,10 @@ impl Connections<'_> {
         }
     }
 
-    /// Ends the questions of an Endpoint; and lets the answers go, if it is said.
-    fn end_look_ups(&mut self, ep: Ep, answers: bool) {
-        for index in 0..self.owners.len() {
-            if let Some(&Owner::LookUp(owner, conn)) = self.owners.get(index)
-                && owner == ep
-                && (answers || self.cm.sidr_kept(conn).is_none())
-            {
-                self.cm.sidr_end(conn);
-            }
-        }
-    }
-
     /// Ends what an Endpoint for datagrams asks; and lets the answers go, if it is said.
     pub(crate) fn end_questions(&mut self, objects: &Objects<'_>, ep: Ep, answers: bool) {
         if objects.eps.live(ep).is_ok_and(EpControl::is_for_datagrams) {
-            self.end_look_ups(ep, answers);
+            self.cm.sidr_end_all(ep.0.index(), answers);
         }
     }
 
@@ -202,7 +183,7 @@ impl Connections<'_> {
 
     /// Some are waiting that no event brings on.
     pub(crate) fn crowded(&self) -> bool {
-        self.stalled.is_some() || self.waiting.len() > RETRIES
+        self.stalled.is_some() || self.waiting.len() > RETRIES || self.cm.resolving() > VISITS
     }
 }
 

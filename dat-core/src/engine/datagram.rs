@@ -1,5 +1,6 @@
 //! Look-ups of service points for datagrams, on both sides.
 
+use core::net::IpAddr;
 use core::task::Poll;
 
 use crate::cm::event::{CmError, Request, SidrReply};
@@ -16,6 +17,7 @@ use crate::objects::ep::{EpControl, Phase};
 use crate::objects::psp::Listener;
 use crate::objects::table::Kind;
 use crate::provider::{Class, Provider, Service};
+use crate::types::bounds::VISITS;
 use crate::types::counters::IaCounter;
 use crate::types::dat_return::{DatReturn, DatSubtype, DatType, Error};
 use crate::types::ep_state::EpState;
@@ -35,7 +37,7 @@ impl<P: Provider> Ia<'_, P> {
     ) -> Result<(), Error> {
         const FULL: Error = Error::new(DatType::InsufficientResources, DatSubtype::ResourceTep);
         // Every Endpoint for connections still finds a slot for its own.
-        if self.connections.questions() >= self.connections.owners.len() / 2 {
+        if self.connections.cm.asking() >= self.connections.owners.len() / 2 {
             return Err(FULL);
         }
         let remote_port = port(ask.conn_qual).unwrap_or(0);
@@ -48,7 +50,8 @@ impl<P: Provider> Ia<'_, P> {
             class,
             private_data,
         };
-        let conn = match self.connections.cm.sidr_prepare(now, &params, now + ask.timeout) {
+        let (limit, asker) = (now + ask.timeout, ep.0.index());
+        let conn = match self.connections.cm.sidr_prepare(now, &params, limit, asker) {
             Ok(conn) => conn,
             Err(
                 CmError::NoSlot
@@ -67,43 +70,35 @@ impl<P: Provider> Ia<'_, P> {
         control.remote_port = remote_port;
         control.local_port = local_port;
         control.active = true;
-        control.looks_up = true;
-        self.objects.watch(ep);
-        self.look_up_step(now, ep);
+        self.look_up(now, conn, ask.remote);
         self.transmit(now);
         Ok(())
     }
 
-    /// Sends the questions of an Endpoint whose way has been found.
-    pub(super) fn look_up_step(&mut self, now: Instant, ep: Ep) {
-        if !self.objects.eps.live(ep).is_ok_and(|control| control.looks_up) {
-            return;
+    /// Sends some of the questions whose way has been found.
+    pub(super) fn look_ups(&mut self, now: Instant) {
+        for _ in 0..VISITS.min(self.connections.cm.resolving()) {
+            let Some((conn, remote)) = self.connections.cm.sidr_next() else { return };
+            self.look_up(now, conn, remote);
         }
-        let mut looks_up = false;
-        for index in 0..self.connections.owners.len() {
-            let Some(&Owner::LookUp(owner, conn)) = self.connections.owners.get(index) else {
-                continue;
-            };
-            let Some(remote) = self.connections.cm.sidr_prepared(conn) else {
-                continue;
-            };
-            if owner != ep {
-                continue;
+    }
+
+    /// Sends a question if its way has been found.
+    fn look_up(&mut self, now: Instant, conn: ConnId, remote: IpAddr) {
+        match self.hca.resolve(remote, now) {
+            Poll::Pending => {}
+            Poll::Ready(Ok(path)) => {
+                self.connections.cm.sidr_set_path(conn, &path);
+                self.connections.cm.sidr_go(now, conn);
+                self.events.worked = true;
             }
-            match self.hca.resolve(remote, now) {
-                Poll::Pending => looks_up = true,
-                Poll::Ready(Ok(path)) => {
-                    self.connections.cm.sidr_set_path(conn, &path);
-                    self.connections.cm.sidr_go(now, conn);
-                }
-                Poll::Ready(Err(_)) => {
-                    self.connections.cm.sidr_end(conn);
+            Poll::Ready(Err(_)) => {
+                self.connections.cm.sidr_end(conn);
+                if let Owner::LookUp(ep, _) = self.connections.owner(&self.objects, conn) {
                     self.unanswered(ep);
                 }
+                self.events.worked = true;
             }
-        }
-        if let Ok(control) = self.objects.eps.live_mut(ep) {
-            control.looks_up = looks_up;
         }
     }
 

@@ -110,10 +110,6 @@ impl<P: Provider> Ia<'_, P> {
     /// Takes an establishment on, if what it waits for is there.
     pub(crate) fn establish_step(&mut self, now: Instant, ep: Ep) {
         let Ok(control) = self.objects.eps.live(ep) else { return };
-        if control.is_for_datagrams() {
-            self.look_up_step(now, ep);
-            return;
-        }
         let (phase, remote) = (control.phase, control.remote);
         let Some(remote) = remote else { return };
         if !phase.wants_path() {

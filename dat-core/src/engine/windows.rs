@@ -42,6 +42,10 @@ impl<P: Provider> Ia<'_, P> {
     /// as is known.
     fn bound_by(&mut self, slot: u32) -> Option<Ep> {
         let DataPath { reapers, shared, .. } = &mut self.data;
+        let window = shared.rmrs.get(slot as usize)?;
+        if window.binds.load(Ordering::SeqCst) == 0 {
+            return None;
+        }
         look_at_all(reapers, shared, &mut self.objects.eps);
         let eps = &self.objects.eps;
         eps.iter().map(|(handle, _)| Ep(handle)).find(|&ep| is_binding(shared, eps, ep, slot))

@@ -93,8 +93,6 @@ pub(crate) struct EpControl {
     pub(crate) local_port: u16,
     /// This side asked for the connection, so `remote_port` is a service point's.
     pub(crate) active: bool,
-    /// Datagrams: the way to some service point is being found.
-    pub(crate) looks_up: bool,
     /// The connection of the connection manager that keeps the private data of the peer's answer.
     pub(crate) answered: Option<ConnId>,
     /// Why the connection broke, if it did.
@@ -150,7 +148,6 @@ impl EpControl {
             remote_port: 0,
             local_port: 0,
             active: false,
-            looks_up: false,
             answered: None,
             cause: None,
             refusal: None,

@@ -2,13 +2,10 @@
 
 use core::sync::atomic::Ordering;
 
-use crate::data::shared::lmr::RmrShared;
 use crate::data::shared::window::unbound;
 use crate::objects::Objects;
-use crate::objects::rmr::RmrControl;
 use crate::provider::Provider;
 use crate::types::dat_return::Error;
-use crate::types::handle::Handle;
 use crate::types::handle::{Ep, Rmr};
 
 impl Objects<'_> {
@@ -17,8 +14,12 @@ impl Objects<'_> {
     /// whoever has it then must not find the range open.
     pub(crate) fn renew_windows<P: Provider>(&mut self, hca: &mut P, ep: Ep) -> Result<(), Error> {
         let shared = self.shared;
+        let windows = shared.ep(ep.0.index()).map(|line| &line.poster.windows);
         for (slot, window) in (0_u32..).zip(shared.rmrs) {
-            if window.ep.load(Ordering::Relaxed) != ep.raw() {
+            if windows.is_none_or(|windows| windows.load(Ordering::Relaxed) == 0) {
+                break;
+            }
+            if window.holder() != ep.raw() {
                 continue;
             }
             let Some(handle) = self.rmrs.handle_at(slot) else {
@@ -32,7 +33,7 @@ impl Objects<'_> {
             shared.keys.leave(slot);
             window.set_window(new, shared.order);
             shared.keys.enter(slot);
-            window.ep.store(0, Ordering::Relaxed);
+            window.give_to(shared.eps, 0);
             unbound(&shared, &Rmr(handle));
         }
         Ok(())
@@ -48,10 +49,11 @@ impl Objects<'_> {
         if let Some(control) = self.rmrs.get_mut(rmr.0) {
             control.freed = true;
         }
-        let window = shared.rmrs.get(rmr.0.index() as usize);
-        if window.is_none_or(|window| window.binds.load(Ordering::SeqCst) == 0) {
-            self.rmrs.remove(rmr.0);
+        if let Some(window) = shared.rmrs.get(rmr.0.index() as usize) {
+            window.give_to(shared.eps, 0);
         }
+        self.rmrs.enqueue(rmr.0);
+        self.rmr_retire();
     }
 
     /// The adapter closes: destroys all windows.
@@ -73,16 +75,14 @@ impl Objects<'_> {
 
     /// Gives back the slots of freed RMRs whose last completion has been dequeued.
     pub(crate) fn rmr_retire(&mut self) {
-        let shared = self.shared;
-        let idle = |window: &RmrShared| window.binds.load(Ordering::SeqCst) == 0;
-        let done = |(handle, control): (Handle, &RmrControl)| {
-            let window = shared.rmrs.get(handle.index() as usize);
-            (control.freed && window.is_some_and(idle)).then_some(handle)
-        };
-        loop {
-            let found = self.rmrs.iter().find_map(done);
-            let Some(rmr) = found else { return };
-            self.rmrs.remove(rmr);
+        for _ in 0..self.rmrs.queued() {
+            let Some(rmr) = self.rmrs.dequeue() else { return };
+            let window = self.shared.rmrs.get(rmr.index() as usize);
+            if window.is_none_or(|window| window.binds.load(Ordering::SeqCst) == 0) {
+                self.rmrs.remove(rmr);
+            } else {
+                self.rmrs.enqueue(rmr);
+            }
         }
     }
 }

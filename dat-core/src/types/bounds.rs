@@ -11,7 +11,8 @@ pub(crate) const NOTICES: usize = 256;
 pub(crate) const CM_EVENTS: usize = 256;
 /// Deadlines of the connection manager.
 pub(crate) const DEADLINES: usize = 256;
-/// Endpoints whose time has come, and of those that wait for more than their time.
+/// Endpoints whose time has come, those that wait for more than their time, and look-ups that wait
+/// for a path: of each.
 pub(crate) const VISITS: usize = 64;
 /// Event Dispatchers in which something may have come that somebody listens for.
 pub(crate) const LOOKS: usize = 256;

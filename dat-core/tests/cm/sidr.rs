@@ -225,14 +225,53 @@ fn a_service_of_nobodys_carries_all_its_private_data() {
 }
 
 #[test]
-fn a_look_up_waits_for_its_way_until_it_is_sent() {
+fn look_ups_want_their_paths_in_turn_until_they_are_sent() {
     let mut pair = Pair::new();
     let params = params(&pair);
     let (now, cm) = (pair.now, &mut pair.nodes[A].cm);
-    let conn = cm.sidr_prepare(now, &params, Instant::NEVER).unwrap();
-    assert_eq!(cm.sidr_prepared(conn), Some(v4(2)));
-    cm.sidr_go(now, conn);
-    assert_eq!(cm.sidr_prepared(conn), None);
+    assert_eq!(cm.sidr_next(), None);
+    let [first, second] =
+        [7, 7].map(|asker| cm.sidr_prepare(now, &params, Instant::NEVER, asker).unwrap());
+    for conn in [first, second, first] {
+        assert_eq!(cm.sidr_next(), Some((conn, v4(2))));
+    }
+    cm.sidr_go(now, second);
+    assert_eq!([cm.sidr_next(), cm.sidr_next()], [Some((first, v4(2))); 2]);
+    assert_eq!(cm.asking(), 2);
+    cm.sidr_go(now, first);
+    assert_eq!(cm.sidr_next(), None);
+}
+
+#[test]
+fn who_asks_ends_its_own_look_ups_and_no_others() {
+    let mut pair = Pair::new();
+    let params = params(&pair);
+    let ask = |pair: &mut Pair, asker| {
+        let (now, cm) = (pair.now, &mut pair.nodes[A].cm);
+        let conn = cm.sidr_prepare(now, &params, Instant::NEVER, asker).unwrap();
+        cm.sidr_go(now, conn);
+        conn
+    };
+    let answered = [3, 4].map(|asker| ask(&mut pair, asker));
+    pair.exchange();
+    for conn in answered {
+        let Some(CmEvent::SidrReply(reply)) = pair.last(A, conn) else {
+            panic!("{:?}", pair.nodes[A].events);
+        };
+        pair.nodes[A].cm.sidr_keep(&reply);
+    }
+    let waiting = [3, 4, 3].map(|asker| ask(&mut pair, asker));
+    let cm = &mut pair.nodes[A].cm;
+    assert_eq!(cm.asking(), 3);
+    cm.sidr_end_all(3, false);
+    assert_eq!(cm.asking(), 1);
+    assert_eq!(answered.map(|conn| cm.sidr_kept(conn).is_some()), [true, true]);
+    cm.sidr_end_all(3, true);
+    assert_eq!(answered.map(|conn| cm.sidr_kept(conn).is_some()), [false, true]);
+    assert_eq!(cm.asking(), 1);
+    cm.sidr_end_all(4, true);
+    assert_eq!(cm.asking(), 0);
+    assert!(waiting.iter().all(|conn| cm.sidr_kept(*conn).is_none()));
 }
 
 #[test]

@@ -43,7 +43,7 @@ impl<P: Provider> Ia<'_, P> {
             shared.privileges.store(0, Ordering::Relaxed);
             shared.binds.store(0, Ordering::Relaxed);
             shared.binder.store(0, Ordering::Relaxed);
-            shared.ep.store(0, Ordering::Relaxed);
+            shared.give_to(self.data.shared.eps, 0);
             shared.occupy(rmr);
             self.data.shared.keys.enter(rmr.0.index());
         }

@@ -97,6 +97,10 @@ pub(crate) struct PosterLine {
     /// The connection event of this Endpoint that waits for its completions, or [`END`]; written
     /// by the reaper.
     pub(crate) ending: AtomicU32,
+    /// Windows that belong to the queue pair, see [`RmrShared::give_to`]. Posters write it.
+    ///
+    /// [`RmrShared::give_to`]: crate::data::shared::lmr::RmrShared::give_to
+    pub(crate) windows: AtomicU32,
 }
 
 /// A request of dat-core's own, which takes no slot of the consumer's: the device does not say when
@@ -403,6 +407,7 @@ impl EpShared {
                 work: Link::new(),
                 follower: Follower::new(),
                 ending: AtomicU32::new(END),
+                windows: AtomicU32::new(0),
             },
             request: QueueLine::new(),
             receive: QueueLine::new(),

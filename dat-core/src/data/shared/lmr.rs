@@ -2,6 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
+use crate::data::shared::ep::EpShared;
 use crate::provider::{Mw, Region};
 use crate::types::atomic::{AtomicU32, AtomicU64};
 use crate::types::flags::MemPriv;
@@ -260,13 +261,34 @@ pub(crate) struct RmrShared {
     pub(crate) next: AtomicU32,
     /// The Endpoint whose queue pair the window belongs to since its last bind, as a word; 0 if to
     /// none.
-    pub(crate) ep: AtomicU64,
+    ep: AtomicU64,
 }
 
 /// Bit of [`RmrShared::privileges`]: peers name its first byte by 0.
 pub(crate) const ZERO_BASED: u32 = 1 << 31;
 
 impl RmrShared {
+    /// The Endpoint whose queue pair the window belongs to, as a word; 0 if to none.
+    pub(crate) fn holder(&self) -> u64 {
+        self.ep.load(Ordering::Relaxed)
+    }
+
+    /// The window belongs to the queue pair of an Endpoint, or to none (0): each Endpoint counts
+    /// its windows.
+    pub(crate) fn give_to(&self, eps: &[EpShared], ep: u64) {
+        let count = |ep: u64| {
+            let line = eps.get(Handle::from_raw(ep).index() as usize).filter(|_| ep != 0);
+            line.map(|line| &line.poster.windows)
+        };
+        let before = self.ep.swap(ep, Ordering::Relaxed);
+        if let Some(windows) = count(ep) {
+            windows.fetch_add(1, Ordering::Relaxed);
+        }
+        if let Some(windows) = count(before) {
+            windows.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
     pub(crate) const fn new() -> Self {
         Self {
             owner: AtomicU64::new(NOBODY),
