@@ -32,7 +32,7 @@ use dat_core::provider::{
     Mw, Net, NewQp, Notice, Pages, Path, Pd, Provider, Qp, QpInit, QpStep, Random, Region,
     SharedRq, SharedRqInit, canonical,
 };
-use heapless::{Deque, Vec};
+use heapless::Deque;
 
 use crate::data::inline::Object;
 use crate::data::send::{MAX_DATAGRAM_SEGMENTS, MAX_SEGMENTS, WIDEST};
@@ -102,7 +102,7 @@ pub struct Mlx5<
     gsi: Option<Gsi<'p, P>>,
     network: Option<Network<'p, P>>,
     /// As many as queue pairs.
-    pds: Vec<u32, QPS>,
+    pds: Table<(), QPS>,
     cqs: Table<CqObject, CQS>,
     qps: Table<QpEntry, QPS>,
     shared: Table<SharedEntry, SHARED>,
@@ -179,7 +179,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
             doorbells: Doorbells::default(),
             gsi: Some(gsi),
             network: None,
-            pds: Vec::new(),
+            pds: Table::new(),
             cqs: Table::new(),
             qps: Table::new(),
             shared: Table::new(),
@@ -233,7 +233,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
     }
 
     pub(crate) fn known_pd(&self, op: Opcode, pd: Pd) -> Result<(), Fault> {
-        if self.pds.contains(&pd.0) { Ok(()) } else { Err(no_such_object(op, object::PD, pd.0)) }
+        if self.pds.has(pd.0) { Ok(()) } else { Err(no_such_object(op, object::PD, pd.0)) }
     }
 
     /// Turns the device's events into notices, as many as there is room for.
@@ -379,20 +379,20 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
             return Err(full(Opcode::AllocPd, object::PROTECTION_DOMAINS));
         }
         let pd = self.device.alloc_pd()?;
-        let _ = self.pds.push(pd);
-        Ok(Pd(pd))
+        if self.pds.insert(pd, ()) {
+            Ok(Pd(pd))
+        } else {
+            Err(twice(Opcode::AllocPd, object::PD, pd))
+        }
     }
 
     fn pd_destroy(&mut self, pd: Pd) -> Result<(), Fault> {
         self.known_pd(Opcode::DeallocPd, pd)?;
-        let used = self.qps.values().any(|qp| qp.pd == pd)
-            || self.keys.values().any(|key| key.pd == pd)
-            || self.shared.values().any(|queue| queue.pd == pd);
-        if used {
+        if self.pds.in_use(pd.0) {
             return Err(in_use(Opcode::DeallocPd, object::PD, pd.0));
         }
         self.device.dealloc_pd(pd.0)?;
-        self.pds.retain(|known| *known != pd.0);
+        self.pds.remove(pd.0);
         Ok(())
     }
 
@@ -506,7 +506,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
     fn cq_destroy(&mut self, cq: seam::Cq, end: Self::Cq) -> Result<(), Fault> {
         let object = self.cqs.get(cq.0).filter(|_| end.cqn() == cq.0);
         let object = object.ok_or(no_such_object(Opcode::DestroyCq, object::CQ, cq.0))?;
-        if self.qps.values().any(|qp| qp.cqs.contains(&cq.0)) {
+        if self.cqs.in_use(cq.0) {
             return Err(in_use(Opcode::DestroyCq, object::CQ, cq.0));
         }
         cq::destroy(&mut self.device, object)?;
@@ -560,6 +560,9 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
         let entry = QpEntry { object, register, pd: init.pd, cqs, shared };
         let number = object.qpn.0;
         if self.qps.insert(number, entry) {
+            self.pds.hold(init.pd.0);
+            cqs.iter().for_each(|cqn| self.cqs.hold(*cqn));
+            shared.iter().for_each(|srqn| self.shared.hold(*srqn));
             if spec.inline {
                 self.enter_queue(&object, spec.pd, init.index);
             }
@@ -595,10 +598,13 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
     fn qp_destroy(&mut self, qp: Qp, _sq: Self::Sq, _rq: Self::Rq) -> Result<(), Fault> {
         let entry = self.qps.get(qp.number);
         let entry = entry.ok_or(no_such_object(Opcode::DestroyQp, object::QP, qp.number))?;
-        let QpEntry { object, register, .. } = *entry;
+        let QpEntry { object, register, pd, cqs, shared } = *entry;
         self.retire(Object::Queue(qp.number), |own| qp::destroy(&mut own.device, &object))?;
         self.doorbells.give(register);
         self.qps.remove(qp.number);
+        self.pds.release(pd.0);
+        cqs.iter().for_each(|cqn| self.cqs.release(*cqn));
+        shared.iter().for_each(|srqn| self.shared.release(*srqn));
         Ok(())
     }
 
@@ -610,6 +616,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
         let (object, end) = srq::create(&mut self.device, init)?;
         let (srqn, pd) = (object.srqn, init.pd);
         if self.shared.insert(srqn, SharedEntry { object, pd }) {
+            self.pds.hold(pd.0);
             Ok((SharedRq(srqn), end))
         } else {
             Err(twice(Opcode::CreateRmp, object::SRQ, srqn))
@@ -626,11 +633,13 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
     fn shared_destroy(&mut self, queue: SharedRq, _end: Self::Shared) -> Result<(), Fault> {
         let entry = self.shared.get(queue.0);
         let entry = entry.ok_or(no_such_object(Opcode::DestroyRmp, object::SRQ, queue.0))?;
-        if self.qps.values().any(|qp| qp.shared == Some(queue.0)) {
+        if self.shared.in_use(queue.0) {
             return Err(in_use(Opcode::DestroyRmp, object::SRQ, queue.0));
         }
+        let pd = entry.pd;
         srq::destroy(&mut self.device, &entry.object)?;
         self.shared.remove(queue.0);
+        self.pds.release(pd.0);
         Ok(())
     }
 
@@ -711,9 +720,10 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
             note(&mut first, cq::end(&mut self.device, object));
         }
         self.cqs.clear();
-        while let Some(pd) = self.pds.pop() {
+        for pd in self.pds.numbers() {
             note(&mut first, self.device.dealloc_pd(pd));
         }
+        self.pds.clear();
         if let Some(network) = self.network.take() {
             note(&mut first, network.destroy(&mut self.device));
         }

@@ -80,6 +80,7 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
     ) -> Result<(), Fault> {
         let entry = KeyEntry { key, kind, pd, below, list };
         if self.keys.insert(key.index(), entry) {
+            self.pds.hold(pd.0);
             Ok(())
         } else {
             Err(twice(Opcode::CreateMkey, object::MKEY, key.index()))
@@ -91,7 +92,7 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
     pub(crate) fn drop_key(&mut self, entry: &KeyEntry, newest: u32) -> Result<(), Fault> {
         let newest = Mkey(entry.key.0 & !0xff | newest & 0xff);
         mkey::destroy(&mut self.device, newest)?;
-        self.keys.remove(entry.key.index());
+        self.forget_key(entry);
         self.drop_below(entry.below)?;
         if let Some(list) = entry.list {
             self.device.platform().free(list);
@@ -99,11 +100,17 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
         Ok(())
     }
 
+    /// The key is gone.
+    fn forget_key(&mut self, entry: &KeyEntry) {
+        self.keys.remove(entry.key.index());
+        self.pds.release(entry.pd.0);
+    }
+
     /// Destroys a chain of keys that nobody has been given.
     fn drop_below(&mut self, mut below: Option<Mkey>) -> Result<(), Fault> {
         while let Some(entry) = below.and_then(|key| self.keys.get(key.index()).copied()) {
             mkey::destroy(&mut self.device, entry.key)?;
-            self.keys.remove(entry.key.index());
+            self.forget_key(&entry);
             below = entry.below;
         }
         Ok(())

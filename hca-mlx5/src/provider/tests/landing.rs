@@ -123,8 +123,8 @@ fn a_queue_pair_that_is_gone_gets_none() {
     let p = Scripted::<false>::new();
     p.alloc(4096, 4096, Reach::ReadWrite).unwrap();
     let mut rig = Rig::new(&p);
-    let fresh =
-        rig.hca.qp_create(&QpInit { index: 9, ..init(Pd(rig.hca.pds[0]), seam::Cq(rig.cq.cqn())) });
+    let pd = Pd(rig.hca.pds.numbers().next().unwrap());
+    let fresh = rig.hca.qp_create(&QpInit { index: 9, ..init(pd, seam::Cq(rig.cq.cqn())) });
     let NewQp { qp, sq, rq } = core::mem::replace(&mut rig.qp, fresh.unwrap());
     rig.hca.qp_destroy(qp, sq, rq).unwrap();
     rig.qp.qp = qp;
