@@ -5,7 +5,7 @@
 //! peer nothing of the slot, the generation, or the ID of another connection.
 
 /// Bits of a slot's index; the others are its generation.
-pub(super) const SLOT_BITS: u32 = 17;
+pub(super) const SLOT_BITS: u32 = 18;
 /// After it a slot begins again with generation 0.
 pub(super) const LAST_GENERATION: u16 = (1 << (32 - SLOT_BITS)) - 1;
 /// Bits of a word of the cipher, half of an ID.
@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn an_id_leads_to_its_slot() {
         let ids = Ids::new(KEY[0]);
-        for generation in [0, 1, 2, 0x7fff] {
+        for generation in [0, 1, 2, LAST_GENERATION] {
             for index in [0, 1, 2, 0xffff, 0x1_0000, (1 << SLOT_BITS) - 1] {
                 assert_eq!(ids.index(ids.id(index, generation)), index as usize);
             }

@@ -175,7 +175,7 @@ impl<'s> Cm<'s> {
         self.counts.get(what as usize).copied().unwrap_or(0)
     }
 
-    /// A connection manager over these slots, of which it uses at most 131,072. `random` makes its
+    /// A connection manager over these slots, of which it uses at most 262,144. `random` makes its
     /// comm IDs, transaction IDs and PSNs unpredictable.
     ///
     /// A slot stays in use for some time after its connection ended, but gives way to a new

@@ -203,7 +203,7 @@ impl<P: Provider> Poster<P> {
         let post_flags = self.enqueue(near, &BIND, (cookie, rmr.0.index()), flags, false)?;
         window.add_bind(near.ep.request.handle().raw());
         if state.is_disconnected() {
-            kick(shared, u32::from(self.ep), ep, Direction::Send);
+            kick(shared, self.ep, ep, Direction::Send);
             return Ok(window.keys(shared.order).1);
         }
         if scope != Scope::Domain {

@@ -52,7 +52,7 @@ impl<P: Provider> Poster<P> {
             lmr.bound.fetch_sub(EDIT, Ordering::AcqRel);
         })?;
         if state.is_disconnected() {
-            kick(shared, u32::from(self.ep), near.ep, Direction::Send);
+            kick(shared, self.ep, near.ep, Direction::Send);
             return Ok(None);
         }
         let new_key = shared.order.after(old_key);

@@ -278,7 +278,7 @@ pub(crate) struct Poster<P: Provider> {
     pub(crate) sq: P::Sq,
     pub(crate) rq: P::Rq,
     /// Slot of the Endpoint.
-    pub(super) ep: u16,
+    pub(super) ep: u32,
     /// Suppressed requests since the last that the device completes; all of them DTOs, as it
     /// completes every bind.
     pub(super) silent: Run,
@@ -297,7 +297,7 @@ impl<P: Provider> fmt::Debug for Poster<P> {
 }
 
 impl<P: Provider> Poster<P> {
-    pub(crate) fn new(ep: u16, sq: P::Sq, rq: P::Rq, limits: Limits) -> Self {
+    pub(crate) fn new(ep: u32, sq: P::Sq, rq: P::Rq, limits: Limits) -> Self {
         let mut poster = Self {
             sq,
             rq,
@@ -373,7 +373,7 @@ impl<P: Provider> Poster<P> {
         flags: PostFlags,
     ) {
         if ep.state().is_disconnected() {
-            kick(shared, u32::from(self.ep), ep, Direction::Send);
+            kick(shared, self.ep, ep, Direction::Send);
         } else {
             self.sq.post(work, segments, flags);
         }
@@ -488,7 +488,7 @@ impl<P: Provider> Poster<P> {
     pub(super) fn recheck(&self, shared: &Shared<'_>, ep: &EpShared, direction: Direction) {
         published();
         if EpState::Disconnected.is_of(ep.poster.state.load(Ordering::Acquire)) {
-            kick(shared, u32::from(self.ep), ep, direction);
+            kick(shared, self.ep, ep, direction);
         }
     }
 

@@ -86,7 +86,7 @@ impl<P: Provider> Poster<P> {
         }
         self.publish_recv(ep, near.receives, sequence, (cookie, len));
         if state.is_disconnected() {
-            kick(shared, u32::from(self.ep), ep, Direction::Recv);
+            kick(shared, self.ep, ep, Direction::Recv);
         } else {
             self.rq.recv(&list);
             self.recheck(shared, ep, Direction::Recv);

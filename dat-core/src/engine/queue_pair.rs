@@ -210,8 +210,6 @@ impl<P: Provider> Ia<'_, P> {
             atomics: adapter.atomics,
             shared: shared.is_some(),
         };
-        // There are 32,768 Endpoints at most.
-        let slot = u16::try_from(slot).unwrap_or(u16::MAX);
         let poster = Poster::new(slot, sq, rq, limits);
         Ok(Some(Made { qp, poster, index }))
     }

@@ -203,17 +203,36 @@ storage! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     /// Endpoints.
-    pub eps: u16,
+    pub eps: u32,
     /// Event Dispatchers.
-    pub evds: u16,
+    pub evds: u32,
     /// LMRs.
     pub lmrs: u32,
     /// DTOs outstanding of one direction of an Endpoint.
-    pub dtos: u16,
+    pub dtos: u32,
     /// Events other than completions that one Event Dispatcher holds.
     pub events: u32,
     /// Shared Receive Queues.
-    pub srqs: u16,
+    pub srqs: u32,
+}
+
+impl Sizes {
+    /// What does not fit together in them, in words.
+    pub const fn misfit(&self) -> Result<(), &'static str> {
+        misfit(self.numbers())
+    }
+
+    const fn numbers(&self) -> [usize; 6] {
+        let Self { eps, evds, lmrs, dtos, events, srqs } = *self;
+        [
+            eps as usize,
+            evds as usize,
+            lmrs as usize,
+            dtos as usize,
+            events as usize,
+            srqs as usize,
+        ]
+    }
 }
 
 const REFUSED: Error = Error::new(DatType::InvalidParameter, DatSubtype::None);
@@ -221,8 +240,8 @@ const REFUSED: Error = Error::new(DatType::InvalidParameter, DatSubtype::None);
 /// What does not fit together in the sizes of an adapter, in their order here: so that places and
 /// handles fit into words.
 const fn misfit([eps, evds, lmrs, dtos, events, srqs]: [usize; 6]) -> Result<(), &'static str> {
-    if eps == 0 || eps > 1 << 15 {
-        Err("EPS: 1 to 32,768")
+    if eps == 0 || eps > 1 << 17 {
+        Err("EPS: 1 to 131,072")
     } else if evds == 0 {
         Err("EVDS: at least the async one")
     } else if lmrs >= 1 << (32 - CONTEXT_BITS) {
@@ -233,6 +252,10 @@ const fn misfit([eps, evds, lmrs, dtos, events, srqs]: [usize; 6]) -> Result<(),
         Err("EVENTS: a power of two to 2^30")
     } else if srqs >= 1 << 15 {
         Err("SRQS: below 32,768")
+    } else if (eps as u64) * (dtos as u64) > 1 << 32 {
+        Err("EPS times DTOS: 2^32 at most")
+    } else if (evds as u64) * (events as u64) > 1 << 32 {
+        Err("EVDS times EVENTS: 2^32 at most")
     } else {
         Ok(())
     }
@@ -272,10 +295,8 @@ impl<'s, P: Provider> Parts<'s, P> {
     /// The pieces, of memory that is supplied. `INVALID_PARAMETER` for sizes that do not fit
     /// together.
     pub fn supplied(supply: &mut impl Supply<'s>, sizes: &Sizes) -> Result<Self, Error> {
-        let [eps, evds, dtos, srqs] =
-            [sizes.eps, sizes.evds, sizes.dtos, sizes.srqs].map(usize::from);
-        let [lmrs, events] = [sizes.lmrs, sizes.events].map(|size| size as usize);
-        let numbers = [eps, evds, lmrs, dtos, events, srqs];
+        let numbers = sizes.numbers();
+        let [eps, _, _, dtos, events, _] = numbers;
         misfit(numbers).map_err(|_| REFUSED)?;
         Ok(Pieces::supplied(supply, numbers)?.parts(dtos, events, eps))
     }
@@ -336,7 +357,7 @@ impl<'s, P: Provider> Pieces<'s, P> {
     }
 }
 
-/// The bits of a completion index that are the slot of one of so many Endpoints; 32,768 at most.
+/// The bits of a completion index that are the slot of one of so many Endpoints; 131,072 at most.
 fn ep_mask(eps: usize) -> u32 {
     u32::try_from(eps).unwrap_or_default().next_power_of_two() - 1
 }

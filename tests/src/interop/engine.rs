@@ -116,7 +116,7 @@ impl<'e, 's, 'p, H: Host> Engine<'e, 's, 'p, H> {
             Order::Alternating => (RECVS, RECVS as u64),
             Order::AllOf(_) => (1, args.messages().max(1)),
         };
-        let count = args.count.min(super::SIZES.eps.into());
+        let count = args.count.min(super::SIZES.eps as usize);
         let window = if args.messages() == 0 { 1 } else { WINDOW };
         let pz = nic.pz_create()?;
         let events = count as u64 * (window + receives);

@@ -17,7 +17,7 @@
 //! | `tos=CLASS` | traffic class of all packets: 0 to 255 or 0x00 to 0xff, four times the DSCP | 0 |
 //! | `priority=NUMBER` | their 802.1p priority, 0 to 7: in the VLAN tag, and of the egress queue | 0 |
 //! | `qos=NAME,CLASS,PRIORITY` | the same for connections that ask for `high-throughput`, `low-latency`, `economy` or `premium`; may be repeated | these are not supported |
-//! | `endpoints=NUMBER` | Endpoints, and as many zones and service points: 16 to 16384 | 1024 |
+//! | `endpoints=NUMBER` | Endpoints, and as many zones and service points: 16 to 65536 | 1024 |
 //! | `memory=MIB` | memory for queues | 96, and 48 for each 1024 Endpoints more |
 //! | `queues=writable` | the device may write work queues and their records; for a card that ends with a fault of the IOMMU there | it may read them |
 //! | `completions=compressed` | the card writes successive like completions of receives in compressed form, where it can: fewer bytes over PCI Express, more latency | it writes each by itself |
@@ -32,9 +32,9 @@ use vfio_host::{Address, Neighbour, Options, class, neighbour};
 use crate::log::Level;
 
 /// Default number of Endpoints.
-const ENDPOINTS: u16 = 1024;
+const ENDPOINTS: u32 = 1024;
 /// Largest number of Endpoints: the number of queue pairs of the driver.
-pub(crate) const MOST_ENDPOINTS: u16 = 1 << 14;
+pub(crate) const MOST_ENDPOINTS: u32 = 65_536;
 /// DTOs of one direction of all Endpoints together. Memory for each is allocated when the adapter
 /// opens.
 const ALL_DTOS: u32 = 1 << 20;
@@ -44,9 +44,10 @@ const MOST_DTOS: u32 = 1024;
 const ALL_EVENTS: u32 = 10 << 20;
 const EVENTS: u32 = 4096;
 /// Memory for the queues of [`ENDPOINTS`] in MiB, half of it for completion queues, and for as many
-/// Endpoints more.
+/// Endpoints more of that many DTOs each way.
 const MEMORY: usize = 96;
 const MORE_MEMORY: usize = 48;
+const MORE_DTOS: usize = 64;
 /// Least memory for queues in MiB.
 const LEAST_MEMORY: usize = 8;
 
@@ -64,7 +65,7 @@ pub(crate) struct Config {
     /// Traffic class and priority of each quality of service.
     pub(crate) classes: Classes,
     /// Endpoints, and as many zones and service points.
-    pub(crate) endpoints: u16,
+    pub(crate) endpoints: u32,
     /// Memory for queues in MiB, if stated.
     memory: Option<usize>,
     /// The device may write work queues.
@@ -178,7 +179,7 @@ impl Config {
             "endpoints" => {
                 let most = 16..=MOST_ENDPOINTS;
                 let number = value.parse().ok().filter(|number| most.contains(number));
-                self.endpoints = number.ok_or_else(|| bad("it is 16 to 16384"))?;
+                self.endpoints = number.ok_or_else(|| bad("it is 16 to 65536"))?;
             }
             "log" => {
                 let level = Level::of(value);
@@ -195,8 +196,8 @@ impl Config {
 
     /// Returns the DTOs of one direction of an Endpoint: fewer with more Endpoints, so that their
     /// memory stays constant.
-    pub(crate) const fn dtos(&self) -> u16 {
-        let each = ALL_DTOS / self.endpoints as u32;
+    pub(crate) const fn dtos(&self) -> u32 {
+        let each = ALL_DTOS / self.endpoints;
         let each = if each < MOST_DTOS { each } else { MOST_DTOS };
         1 << each.ilog2()
     }
@@ -204,23 +205,20 @@ impl Config {
     /// Returns the events other than completions of an Event Dispatcher: beginning and end of the
     /// connections of all Endpoints.
     pub(crate) const fn events(&self) -> u32 {
-        let each = (2 * self.endpoints as u32).next_power_of_two();
+        let each = (2 * self.endpoints).next_power_of_two();
         if each > EVENTS { each } else { EVENTS }
     }
 
     /// Returns the number of Event Dispatchers, and of CNOs: fewer if each holds more events.
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "events() is EVENTS at least, which leaves 2560"
-    )]
-    pub(crate) const fn evds(&self) -> u16 {
-        (ALL_EVENTS / self.events()) as u16
+    pub(crate) const fn evds(&self) -> u32 {
+        ALL_EVENTS / self.events()
     }
 
     /// Returns the memory sizes of the host.
     pub(crate) fn options(&self) -> Options {
         let more = self.endpoints.saturating_sub(ENDPOINTS).div_ceil(ENDPOINTS);
-        let all = MEMORY + MORE_MEMORY * usize::from(more);
+        let dtos = MORE_DTOS.min(self.dtos() as usize);
+        let all = MEMORY + MORE_MEMORY * dtos / MORE_DTOS * more as usize;
         let arena = self.memory.unwrap_or(all);
         // The device writes completion queues only. Unlike work queues, they do not grow with the
         // number of Endpoints.
@@ -264,8 +262,9 @@ mod tests {
         assert_eq!((many.evds(), many.events()), (320, 32_768));
         let options = many.options();
         assert_eq!((options.arena, options.read_only), (528 << 20, 480 << 20));
-        let most = Config::read("3b:00.1 ip=10.0.0.1/8 endpoints=16384").unwrap();
-        assert_eq!(most.dtos(), 64);
+        let most = Config::read("3b:00.1 ip=10.0.0.1/8 endpoints=65536").unwrap();
+        assert_eq!((most.dtos(), most.evds()), (16, 80));
+        assert_eq!(most.options().arena, (96 + 63 * 12) << 20);
         let few = Config::read("3b:00.1 ip=10.0.0.1/8 endpoints=16").unwrap();
         assert_eq!((few.dtos(), few.options().arena), (1024, 96 << 20));
         let six = Config::read("3b:00.1 ip=fd00::1/64 gateway=fd00::9").unwrap();
@@ -329,8 +328,8 @@ mod tests {
             ("3b:00.0 ip=10.0.0.1/8 completions=all", "completions=all: it is compressed"),
             ("3b:00.0 ip=10.0.0.1/8 receives=outline", "receives=outline: it is inline"),
             ("3b:00.0 ip=10.0.0.1/8 qos=best,0,0", "none of high-throughput"),
-            ("3b:00.0 ip=10.0.0.1/8 endpoints=15", "16384"),
-            ("3b:00.0 ip=10.0.0.1/8 endpoints=16385", "16384"),
+            ("3b:00.0 ip=10.0.0.1/8 endpoints=15", "65536"),
+            ("3b:00.0 ip=10.0.0.1/8 endpoints=65537", "65536"),
             ("3b:00.0 ip=10.0.0.1/8 colour=red", "colour"),
             ("3b:00.0 ip=10.0.0.1/8 fast", "fast"),
         ] {

@@ -428,8 +428,8 @@ pub(crate) struct Registrations {
     #[arg(long, value_name = "NAME,CLASS,PRIORITY", value_parser = class::quality)]
     pub(crate) qos: Vec<(Qos, Class)>,
     /// Largest number of Endpoints [default: 1024]
-    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(16..=16384))]
-    pub(crate) endpoints: Option<u16>,
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(16..=65536))]
+    pub(crate) endpoints: Option<u32>,
     /// Memory for queues [default: 96, and 48 for each 1024 Endpoints more]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(8..=65536))]
     pub(crate) memory: Option<u32>,

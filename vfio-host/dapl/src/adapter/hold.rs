@@ -18,7 +18,9 @@ use crate::variant::{DataQueue, Variant};
 
 /// Stack size of the threads that bring an adapter up and close it: the driver's tables are moved
 /// over the stack.
-const STACK: usize = 32 << 20;
+const STACK: usize = 128 << 20;
+
+const _: () = assert!(size_of::<Mlx5<'static, Vfio, QPS, CQS, KEYS>>() < STACK / 8);
 /// Log2 of the number of completion queues that may be armed at once: all of the adapter, and the
 /// driver's own.
 const LOG_COMPLETION_EVENTS: u8 = 12;

@@ -31,7 +31,7 @@ use crate::variant::Variant;
 /// Largest number of LMRs, and of RMRs.
 pub(crate) const LMRS: u32 = 4096;
 /// Largest number of Shared Receive Queues.
-pub(crate) const SRQS: u16 = 16;
+pub(crate) const SRQS: u32 = 16;
 /// Table sizes of the driver: queue pairs, completion queues and keys.
 pub(crate) const QPS: usize = MOST_ENDPOINTS as usize;
 pub(crate) const CQS: usize = 2048;
