@@ -12,7 +12,7 @@ use std::ptr::{NonNull, null_mut};
 
 use hca_mlx5::dma::Memory;
 use hca_mlx5::mmio::MappedBar;
-use hca_mlx5::platform::{RawArena, Reach, Span};
+use hca_mlx5::platform::{RawArena, Reach, Span, arena_words};
 use rustix::fs::{MemfdFlags, Mode, SealFlags, fchmod, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 use rustix::param::page_size;
@@ -200,11 +200,6 @@ fn rounded(len: usize) -> io::Result<usize> {
     len.max(1).checked_next_multiple_of(HUGE).ok_or(io::Error::from(io::ErrorKind::OutOfMemory))
 }
 
-/// Holes between read-only spans that the allocator can record: one for the queues of each Endpoint
-/// of the largest adapter, and those of other objects. A freed span that cannot be recorded is
-/// lost, so there must be enough.
-const HOLES: usize = (1 << 14) + 512;
-
 /// The driver's arena: a part that is read-only for the device, followed by a part that it may
 /// write.
 #[derive(Debug)]
@@ -212,11 +207,16 @@ pub(crate) struct Arena {
     /// All of it, for loads and stores.
     memory: Memory,
     /// The two parts, for their allocators.
-    read_only: Box<RawArena<HOLES>>,
-    writable: RawArena<1024>,
+    read_only: RawArena<Box<[u64]>>,
+    writable: RawArena<Box<[u64]>>,
     split: usize,
     // Last: the fields above point into it.
     pages: Pages,
+}
+
+/// The words in which an arena of that length keeps what is free.
+fn words(len: usize) -> Box<[u64]> {
+    vec![0; arena_words(len)].into_boxed_slice()
 }
 
 impl Arena {
@@ -232,9 +232,12 @@ impl Arena {
             // allocate spans cover disjoint parts.
             memory: unsafe { Memory::new(pages.base, pages.len) },
             // SAFETY: as above.
-            read_only: Box::new(RawArena::new(unsafe { Memory::new(pages.base, split) })),
+            read_only: RawArena::new(unsafe { Memory::new(pages.base, split) }, words(split)),
             // SAFETY: as above.
-            writable: RawArena::new(unsafe { Memory::new(second, pages.len - split) }),
+            writable: RawArena::new(
+                unsafe { Memory::new(second, pages.len - split) },
+                words(pages.len - split),
+            ),
             split,
             pages,
         }

@@ -67,7 +67,7 @@ impl<P: Provider> Poster<P> {
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
         // It cannot fail: the poster is that of a slot.
-        let Some(near) = shared.near(self.ep.into()) else { return Err(FULL) };
+        let Some(near) = shared.near(self.ep) else { return Err(FULL) };
         let ep = near.ep;
         let state = self.admit(ep, EpOp::PostRecv, &RECV, flags)?;
         let mut list = Segments::new();

@@ -224,14 +224,7 @@ impl Sizes {
 
     const fn numbers(&self) -> [usize; 6] {
         let Self { eps, evds, lmrs, dtos, events, srqs } = *self;
-        [
-            eps as usize,
-            evds as usize,
-            lmrs as usize,
-            dtos as usize,
-            events as usize,
-            srqs as usize,
-        ]
+        [eps as usize, evds as usize, lmrs as usize, dtos as usize, events as usize, srqs as usize]
     }
 }
 

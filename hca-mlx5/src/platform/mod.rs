@@ -31,6 +31,7 @@
 //! visible, so that a missing one fails every time.
 
 mod arena;
+mod buddy;
 pub mod dma;
 pub mod mmio;
 mod span;
@@ -41,7 +42,7 @@ use dat_core::provider::Region;
 
 use self::dma::{Memory, Probe};
 
-pub use arena::RawArena;
+pub use arena::{RawArena, arena_words};
 pub use span::Span;
 
 /// BAR 0: the registers of the device.

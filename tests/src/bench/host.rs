@@ -16,7 +16,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use dat_core::provider::Region;
 use hca_mlx5::dma::Memory;
 use hca_mlx5::mmio::{self, MappedBar};
-use hca_mlx5::platform::{Bar, Blocks, Clock, Dma, Fence, Lend, RawArena, Reach, Span};
+use hca_mlx5::platform::{
+    Bar, Blocks, Clock, Dma, Fence, Lend, RawArena, Reach, Span, arena_words,
+};
 use mlx5_model::Hca;
 use mlx5_model::host::{DmaError, HostMemory, Nanos};
 
@@ -82,7 +84,7 @@ impl Member for Plugged {
 pub struct BenchHost {
     world: Arc<World>,
     hca: Arc<Mutex<Hca>>,
-    arena: RawArena<1024>,
+    arena: RawArena<Vec<u64>>,
     /// What is stored there is only in memory.
     away: &'static MappedBar,
     /// Where doorbells go: `away`, or nowhere while the device is there.
@@ -110,9 +112,10 @@ impl BenchHost {
         build: impl FnOnce(Box<dyn HostMemory + Send>) -> Hca,
     ) -> Self {
         let memory = pages(ARENA);
+        let words = vec![0; arena_words(ARENA)];
         // SAFETY: the pages are leaked, so they outlive the arena, and no reference to them is
         // left.
-        let arena = RawArena::new(unsafe { Memory::new(memory, ARENA) });
+        let arena = RawArena::new(unsafe { Memory::new(memory, ARENA) }, words);
         // SAFETY: as above; both reach them by volatile accesses only.
         let far = unsafe { Memory::new(memory, ARENA) };
         let mut hca = build(Box::new(Shared(far)));

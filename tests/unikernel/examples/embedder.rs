@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use dat_core::Fault;
 use hca_mlx5::dma::Memory;
 use hca_mlx5::mmio::{self, MappedBar};
-use hca_mlx5::platform::{Bar, Blocks, Clock, Dma, Fence, RawArena, Reach, Span};
+use hca_mlx5::platform::{Bar, Blocks, Clock, Dma, Fence, RawArena, Reach, Span, arena_words};
 use hca_mlx5::{Config, Mlx5};
 
 const MIB: usize = 1 << 20;
@@ -38,7 +38,7 @@ static BAR: Pages = Pages(UnsafeCell::new([0xff; MIB]));
 
 struct Host {
     bar: MappedBar,
-    arena: RawArena,
+    arena: RawArena<[u64; arena_words(MIB)]>,
     /// Pages given to the firmware so far.
     given: AtomicUsize,
     start: Instant,
@@ -52,7 +52,10 @@ impl Host {
             // here.
             bar: unsafe { MappedBar::new(NonNull::from(&BAR).cast(), MIB) },
             // SAFETY: a page-aligned static that is used only here.
-            arena: RawArena::new(unsafe { Memory::new(NonNull::from(&ARENA).cast(), MIB) }),
+            arena: RawArena::new(
+                unsafe { Memory::new(NonNull::from(&ARENA).cast(), MIB) },
+                [0; arena_words(MIB)],
+            ),
             given: AtomicUsize::new(0),
             start: Instant::now(),
         }

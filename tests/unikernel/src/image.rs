@@ -19,7 +19,7 @@ use dat_core::{
 };
 use hca_mlx5::dma::{Buffer, Memory as DeviceMemory};
 use hca_mlx5::mmio::{self, MappedBar};
-use hca_mlx5::platform::{Bar, Blocks, Clock, Dma, Fence, RawArena, Reach, Span};
+use hca_mlx5::platform::{Bar, Blocks, Clock, Dma, Fence, RawArena, Reach, Span, arena_words};
 use hca_mlx5::{Config, Mlx5};
 
 core::arch::global_asm!(include_str!("start.s"), options(att_syntax));
@@ -54,7 +54,7 @@ static RESERVE: Pages<FIRMWARE> = Pages(core::cell::UnsafeCell::new([0; FIRMWARE
 
 struct Machine {
     bar: MappedBar,
-    arena: RawArena,
+    arena: RawArena<[u64; arena_words(ARENA)]>,
     taken: AtomicUsize,
 }
 
@@ -158,7 +158,10 @@ extern "C" fn image_main() {
         // SAFETY: firmware has put the BAR there, and this is its only mapping.
         bar: unsafe { MappedBar::new(bar, BAR_LEN) },
         // SAFETY: a static that is used only here.
-        arena: RawArena::new(unsafe { DeviceMemory::new(memory.cast(), ARENA) }),
+        arena: RawArena::new(
+            unsafe { DeviceMemory::new(memory.cast(), ARENA) },
+            [0; arena_words(ARENA)],
+        ),
         taken: AtomicUsize::new(0),
     };
     static PLACE: Once<Machine> = Once::new();

@@ -48,11 +48,16 @@ impl<P: Provider> Ia<'_, P> {
     /// Receives that no Endpoint has taken, if that can be known now.
     pub(super) fn srq_available(&mut self, srq: Srq) -> Option<u32> {
         let mut held = 0_u32;
+        let mut users = self.objects.srqs.live(srq).map_or(0, |control| control.users);
         for index in 0..self.objects.eps.capacity() {
+            if users == 0 {
+                break;
+            }
             let Some(ep) = self.objects.eps.handle_at(index).map(Ep) else {
                 continue;
             };
             if self.objects.eps.live(ep).is_ok_and(|control| control.srq == Some(srq)) {
+                users -= 1;
                 held = held.saturating_add(self.held(ep)?);
             }
         }

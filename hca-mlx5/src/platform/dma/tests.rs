@@ -1,9 +1,10 @@
 //! The arena: what it hands out, what it takes back, what it keeps away from.
 
 use super::*;
-use crate::platform::{Bar, Blocks, Clock, Dma, Fence, RawArena};
+use crate::platform::{Bar, Blocks, Clock, Dma, Fence, RawArena, arena_words};
 use proptest::prelude::*;
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::vec::Vec as List;
 
@@ -37,15 +38,16 @@ impl Pages {
         unsafe { Memory::probed(self.memory.base, self.memory.len, addr, probe) }
     }
 
-    fn arena<const HOLES: usize>(&self) -> RawArena<HOLES> {
-        RawArena::new(self.probed(self.memory.addr(), ()))
+    fn arena(&self) -> RawArena<List<u64>> {
+        let words = std::vec![0; arena_words(self.memory.len())];
+        RawArena::new(self.probed(self.memory.addr(), ()), words)
     }
 }
 
 #[test]
 fn spans_are_zeroed_aligned_and_apart() {
     let pages = Pages::new(4 * 4096, 0xa5);
-    let arena = pages.arena::<16>();
+    let arena = pages.arena();
     let a = arena.alloc(100, 1).unwrap();
     let b = arena.alloc(64, 4096).unwrap();
     let c = arena.alloc(1, 64).unwrap();
@@ -61,7 +63,7 @@ fn spans_are_zeroed_aligned_and_apart() {
 #[test]
 fn what_goes_back_is_whole_again() {
     let pages = Pages::new(2 * 4096, 0xa5);
-    let arena = pages.arena::<8>();
+    let arena = pages.arena();
     let spans: List<_> = (0..6).map(|_| arena.alloc(700, 64).unwrap()).collect();
     for index in [1, 3, 5, 0, 2, 4] {
         arena.free(spans[index]);
@@ -71,10 +73,101 @@ fn what_goes_back_is_whole_again() {
     assert_eq!(arena.alloc(1, 1), None);
 }
 
+/// The longest run of free bytes, by what is out.
+fn longest(out: &BTreeMap<usize, usize>, len: usize) -> usize {
+    let mut end = 0;
+    let mut longest = 0;
+    for (&offset, &size) in out.iter().chain([(&len, &0)]) {
+        longest = longest.max(offset - end);
+        end = offset + size;
+    }
+    longest
+}
+
+/// Whatever comes and goes, spans do not overlap, nothing is lost, and what fits is found.
+#[test]
+fn an_arena_is_an_interval_map() {
+    // Not a power of two, and not of whole pages.
+    const LEN: usize = 37 * 4096 + 192;
+    let pages = Pages::new(LEN, 0);
+    let arena = pages.arena();
+    let mut out = BTreeMap::new();
+    let mut word = 9_u64;
+    let mut next = |below: usize| {
+        word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (word >> 33) as usize % below
+    };
+    let (mut refused, mut largest) = (0, 0);
+    for _ in 0..40_000 {
+        if next(100) < 52 {
+            let len = [64, 1 + next(500), 4096, 1 + next(20_000)][next(4)];
+            let align = 64 << (next(8) * next(2));
+            let size = len.next_multiple_of(64);
+            match arena.alloc(len, align) {
+                Some(span) => {
+                    assert_eq!((span.len, span.offset % align), (len, 0));
+                    let before = out.range(..span.offset + size).next_back();
+                    assert!(before.is_none_or(|(at, len)| at + len <= span.offset));
+                    assert!(span.offset + size <= LEN);
+                    out.insert(span.offset, size);
+                }
+                None => {
+                    assert!(longest(&out, LEN) < size + align - 64, "{size} by {align}");
+                    refused += 1;
+                    largest = largest.max(longest(&out, LEN));
+                }
+            }
+        } else if !out.is_empty() {
+            let at = *out.keys().nth(next(out.len())).unwrap();
+            let size = out.remove(&at).unwrap();
+            arena.free(Span { offset: at, len: size });
+        }
+        assert_eq!(arena.available(), LEN - out.values().sum::<usize>());
+    }
+    assert!(refused > 100 && largest > 0);
+    for (offset, len) in core::mem::take(&mut out) {
+        arena.free(Span { offset, len });
+    }
+    assert_eq!(arena.alloc(LEN, 64), Some(Span { offset: 0, len: LEN }));
+}
+
+/// A million spans of mixed sizes come and go in a quarter of the arena: none is refused, and half
+/// of what is free stays in one piece.
+#[test]
+fn churn_leaves_long_runs() {
+    const LEN: usize = 16 << 20;
+    let pages = Pages::new(LEN, 0);
+    let arena = pages.arena();
+    let mut out: List<Span> = List::new();
+    let mut taken = 0;
+    let mut word = 3_u64;
+    let mut next = |below: usize| {
+        word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (word >> 33) as usize % below
+    };
+    let mut made = 0;
+    while made < 1_000_000 {
+        if taken < LEN / 4 && (out.is_empty() || next(2) == 0) {
+            // Keys' lists and records, queues, a queue now and then that is long.
+            let len = [64, 128, 320, 4096, 8192, 24 << 10][next(6)] << (next(3) * next(2));
+            let span = arena.alloc(len, if len < 4096 { 64 } else { 4096 }).unwrap();
+            taken += len;
+            out.push(span);
+            made += 1;
+        } else {
+            let span = out.swap_remove(next(out.len()));
+            taken -= span.len;
+            arena.free(span);
+        }
+    }
+    let spans = out.iter().map(|span| (span.offset, span.len.next_multiple_of(64))).collect();
+    assert!(longest(&spans, LEN) >= arena.available() / 2, "{}", longest(&spans, LEN));
+}
+
 #[test]
 fn reclaiming_takes_everything_back() {
     let pages = Pages::new(2 * 4096, 0xa5);
-    let arena = pages.arena::<8>();
+    let arena = pages.arena();
     for _ in 0..3 {
         let _ = arena.alloc(1000, 64).unwrap();
     }
@@ -84,9 +177,22 @@ fn reclaiming_takes_everything_back() {
 }
 
 #[test]
+fn an_arena_is_as_long_as_its_words_suffice() {
+    let pages = Pages::new(8 * 4096, 0xa5);
+    for words in [0, 1, 2, 5, 17, 18, 100] {
+        let memory = pages.probed(0, ());
+        let arena = RawArena::new(memory, std::vec![u64::MAX; words]);
+        let len = arena.available();
+        assert!(arena_words(len) <= words && (arena_words(len + 64) > words || len == 8 * 4096));
+        assert_eq!(arena.alloc(len.max(1), 64).is_some(), len != 0, "{words}");
+        assert_eq!(arena.alloc(1, 1), None);
+    }
+}
+
+#[test]
 fn a_span_given_back_twice_counts_once() {
     let pages = Pages::new(4096, 0xa5);
-    let arena = pages.arena::<8>();
+    let arena = pages.arena();
     let a = arena.alloc(64, 64).unwrap();
     let b = arena.alloc(64, 64).unwrap();
     arena.free(a);
@@ -102,7 +208,7 @@ fn a_span_given_back_twice_counts_once() {
 #[test]
 fn nonsense_is_refused() {
     let pages = Pages::new(4096, 0xa5);
-    let arena = pages.arena::<8>();
+    let arena = pages.arena();
     assert_eq!(arena.alloc(usize::MAX, 64), None);
     assert_eq!(arena.alloc(64, 96), None, "not a power of two");
     assert_eq!(arena.alloc(4097, 64), None);
@@ -111,7 +217,7 @@ fn nonsense_is_refused() {
 #[test]
 fn outside_reads_zero_and_drops_stores() {
     let pages = Pages::new(4096, 0xa5);
-    let arena = pages.arena::<8>();
+    let arena = pages.arena();
     arena.memory().store32(4096, 1);
     arena.memory().store_words(4092, &[1]);
     arena.memory().store_words(4088, &[1, 2]);
@@ -137,18 +243,6 @@ fn a_block_that_ends_one_byte_outside_is_outside() {
     let pages = Pages::new(4096 + 7, 0xa5);
     assert_eq!(pages.memory().load_words::<8>(4096 - 56), [0; 8]);
     assert_ne!(pages.memory().load_words::<8>(4096 - 64), [0; 8]);
-}
-
-#[test]
-fn too_many_holes_lose_memory_and_nothing_else() {
-    let pages = Pages::new(4096, 0xa5);
-    let arena = pages.arena::<2>();
-    let spans: List<_> = (0..8).map(|_| arena.alloc(64, 64).unwrap()).collect();
-    for span in spans.iter().step_by(2) {
-        arena.free(*span);
-    }
-    assert_eq!(arena.available(), 4096 - 8 * 64 + 64);
-    assert_eq!(arena.alloc(64, 64), Some(spans[0]));
 }
 
 const SPAN: Span = Span { offset: 128, len: 256 };
@@ -238,7 +332,7 @@ fn a_probe_sees_every_access_where_it_is() {
 #[test]
 fn the_device_sees_what_is_left() {
     let pages = Pages::new(4096, 0xa5);
-    let arena = pages.arena::<2>();
+    let arena = pages.arena();
     assert_eq!(arena.memory().iova(1 << 40, 0), Some((1 << 40, 4096)));
     assert_eq!(arena.memory().iova(1 << 40, 4095), Some(((1 << 40) + 4095, 1)));
     assert_eq!(arena.memory().iova(1 << 40, 4096), None);
@@ -246,7 +340,7 @@ fn the_device_sees_what_is_left() {
 }
 
 /// A platform that is nothing but an arena.
-struct OnlyArena<'a>(&'a RawArena<8>);
+struct OnlyArena<'a>(&'a RawArena<List<u64>>);
 
 impl Bar for OnlyArena<'_> {
     fn bar_len(&self) -> usize {
@@ -293,11 +387,12 @@ impl Clock for OnlyArena<'_> {
 #[test]
 fn a_buffer_keeps_to_itself() {
     let pages = Pages::new(3 * 4096, 0xa5);
-    let arena = pages.arena::<8>();
+    let arena = pages.arena();
     let platform = OnlyArena(&arena);
     let other = Buffer::zeroed(&platform, 4096).unwrap();
     let buffer = Buffer::zeroed(&platform, 10).unwrap();
-    assert_eq!(buffer.addr() - arena.memory().addr(), 4096);
+    // Out of the smallest block that there is, so not behind the other.
+    assert_eq!([other.addr(), buffer.addr()].map(|addr| addr - arena.memory().addr()), [8192, 0]);
     assert_eq!(buffer.region(), Region { addr: buffer.addr(), len: 10 });
     assert_eq!(buffer.copy_in(8, b"abcd"), 2);
     assert_eq!(buffer.copy_in(11, b"abcd"), 0);
@@ -317,7 +412,7 @@ proptest! {
     #[test]
     fn bytes_come_back_as_they_went_in(offset in 0usize..200, bytes in prop::collection::vec(any::<u8>(), 0..100)) {
         let pages = Pages::new(4096, 0xa5);
-        let arena = pages.arena::<8>();
+        let arena = pages.arena();
         arena.memory().write_bytes(offset, &bytes);
         let mut back = std::vec![0; bytes.len()];
         arena.memory().read_bytes(offset, &mut back);
@@ -332,7 +427,7 @@ proptest! {
     #[test]
     fn spans_never_overlap(steps in prop::collection::vec((1usize..3000, 0u32..8, any::<bool>()), 1..60)) {
         let pages = Pages::new(8 * 4096, 0xa5);
-        let arena = pages.arena::<32>();
+        let arena = pages.arena();
         let mut live: List<Span> = List::new();
         for (len, shift, free_one) in steps {
             if free_one && !live.is_empty() {

@@ -10,7 +10,7 @@ use core::ptr::NonNull;
 
 use hca_mlx5::dma::Memory;
 use hca_mlx5::mmio::{self, MappedBar};
-use hca_mlx5::platform::{self, Bar, Blocks, Dma, Fence, RawArena, Reach, Span};
+use hca_mlx5::platform::{self, Bar, Blocks, Dma, Fence, RawArena, Reach, Span, arena_words};
 
 use crate::clock::Clock;
 use crate::entropy::Entropy;
@@ -35,11 +35,19 @@ static MEMORY: Pages<ARENA> = Pages(UnsafeCell::new([0; ARENA]));
 #[cfg_attr(dat_image, unsafe(link_section = ".arena"))]
 static RESERVE: Pages<{ FIRMWARE * PAGE }> = Pages(UnsafeCell::new([0; FIRMWARE * PAGE]));
 
+/// In which the arena keeps what is free.
+struct Words(UnsafeCell<[u64; arena_words(ARENA)]>);
+
+// SAFETY: the one arena has them.
+unsafe impl Sync for Words {}
+
+static FREE: Words = Words(UnsafeCell::new([0; arena_words(ARENA)]));
+
 /// The host of the driver.
 #[derive(Debug)]
 pub(crate) struct Machine {
     bar: MappedBar,
-    arena: RawArena,
+    arena: RawArena<&'static mut [u64]>,
     reserve: Reserve<{ FIRMWARE / 64 }>,
     pub(crate) clock: Clock,
     pub(crate) entropy: Entropy,
@@ -56,10 +64,12 @@ impl Machine {
         interrupts: Option<Interrupts>,
     ) -> Option<Self> {
         let memory = NonNull::new(MEMORY.0.get())?;
+        // SAFETY: a static that is used only here, and the machine is made once.
+        let words = unsafe { &mut *FREE.0.get() };
         Some(Self {
             bar,
             // SAFETY: a static that is used only here.
-            arena: RawArena::new(unsafe { Memory::new(memory.cast(), ARENA) }),
+            arena: RawArena::new(unsafe { Memory::new(memory.cast(), ARENA) }, words),
             reserve: Reserve::new(RESERVE.0.get().expose_provenance() as u64),
             clock,
             entropy,

@@ -55,13 +55,11 @@ pub(crate) struct Adapter<V: Variant> {
 impl<V: Variant> Adapter<V> {
     pub(crate) fn new(config: Config) -> Self {
         let room = |kind: usize| match kind {
-            kind if kind == Kind::Evd as usize || kind == Kind::Cno as usize => {
-                config.evds().into()
-            }
+            kind if kind == Kind::Evd as usize || kind == Kind::Cno as usize => config.evds(),
             kind if kind == Kind::Lmr as usize || kind == Kind::Rmr as usize => LMRS,
-            kind if kind == Kind::Srq as usize => SRQS.into(),
+            kind if kind == Kind::Srq as usize => SRQS,
             kind if kind == Kind::Freed as usize || kind == Kind::Ia as usize => 0,
-            _ => u32::from(config.endpoints),
+            _ => config.endpoints,
         };
         let places = std::array::from_fn(|kind| {
             (0..room(kind)).map(|_| AtomicPtr::new(std::ptr::null_mut())).collect()
