@@ -2,10 +2,10 @@
 //! and what an Endpoint goes through when one changes.
 //!
 //! There is one way out of service ([`Ia::end`]): whatever ended a connection, the queue pair goes
-//! through Error to Reset, and what is outstanding comes back flushed.
+//! to Reset, and what is outstanding comes back flushed.
 //!
 //! The order carries all the guarantees of order that a consumer has. First the state word closes:
-//! posts from now on are only recorded. Then the queue pair goes to Error and to Reset; when the
+//! posts from now on are only recorded. Then the queue pair goes to Reset; when the
 //! provider returns, every completion there will ever be is visible in the completion queues. Then
 //! both directions are put on the flush stacks of their Event Dispatchers, and only then the
 //! terminal event is queued. A reaper reads in the opposite order.
@@ -245,7 +245,7 @@ impl<P: Provider> Ia<'_, P> {
         let (qp, shares) = (control.qp, control.srq.is_some());
         self.objects.set_deadline(ep, Instant::NEVER);
         if let Some(qp) = qp {
-            queue_pair::stop(&mut self.hca, qp);
+            queue_pair::stop(&mut self.hca, qp, line);
         }
         self.objects.enter(ep, EpState::Disconnected);
         self.events.flush(ep);

@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering;
 use crate::data::finish::complete_suppressed;
 use crate::data::poster::{Limits, MAX_SEGMENTS, Poster};
 use crate::data::shared::Shared;
-use crate::data::shared::ep::{DATAGRAM, SHARED};
+use crate::data::shared::ep::{DATAGRAM, EpShared, SHARED};
 use crate::data::shared::lmr;
 use crate::data::shared::request::Run;
 use crate::engine::Ia;
@@ -311,12 +311,16 @@ impl<P: Provider> Ia<'_, P> {
     }
 }
 
-/// Takes a queue pair to Reset: it completes nothing more. By way of Error, so that a receive of a
-/// Shared Receive Queue that half a message has taken comes back: Reset alone forgets it.
+/// Takes the queue pair of an Endpoint to Reset: it completes nothing more. By way of Error where
+/// the device has to say what became of something: a receive of a Shared Receive Queue that half a
+/// message has taken comes back, and the first request that fails tells which suppressed ones have
+/// succeeded. Reset alone forgets both.
 ///
 /// A device that refuses is lost; the consumer gets everything back flushed all the same.
-pub(crate) fn stop(hca: &mut impl Provider, qp: Qp) {
-    let _ = hca.qp_modify(qp, &QpStep::Error);
+pub(crate) fn stop(hca: &mut impl Provider, qp: Qp, line: &EpShared) {
+    if line.srq().is_some() || line.outstanding(Direction::Send) != 0 {
+        let _ = hca.qp_modify(qp, &QpStep::Error);
+    }
     let _ = hca.qp_modify(qp, &QpStep::Reset);
 }
 

@@ -26,6 +26,8 @@ fn nothing_is_flushed_before_the_device_has_stopped() {
     for cookie in 0..2 {
         p.a.post_recv(cookie).unwrap();
     }
+    p.fabric.hold(true);
+    p.a.send(30, FLAGS).unwrap();
     let (ep, evd) = (p.a.ep, p.a.recv);
     let halves =
         (p.a.ia.ep_take_poster(ep).unwrap(), p.a.ia.evd_take_reaper(evd).unwrap(), p.a.seg(0, 8));
@@ -57,7 +59,7 @@ fn nothing_is_flushed_before_the_device_has_stopped() {
         }
     }
     flushed.sort_by_key(|(cookie, _)| *cookie);
-    let all = [0, 1, 10, 11, 20, 21].map(|cookie| (cookie, ErrFlushed));
+    let all = [0, 1, 10, 11, 20, 21, 30].map(|cookie| (cookie, ErrFlushed));
     assert_eq!(flushed, all);
 }
 
@@ -85,12 +87,18 @@ thread_local! {
     static STEPS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// The queue pair of an Endpoint in service is stopped before it goes, by error and reset; that of
-/// one that has ended is stopped already.
+/// The queue pair of an Endpoint in service is stopped before it goes, by reset, and by error before
+/// that if a request is outstanding; that of one that has ended is stopped already.
 #[test]
 fn a_free_stops_what_is_not_stopped_yet() {
-    for (ended, steps) in [(false, 2), (true, 0)] {
+    for (ended, busy, steps) in
+        [(false, false, 1), (false, true, 2), (true, false, 0), (true, true, 0)]
+    {
         let mut p = Pair::connected();
+        if busy {
+            p.fabric.hold(true);
+            p.a.send(1, FLAGS).unwrap();
+        }
         if ended {
             p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt).unwrap();
         }
@@ -98,7 +106,7 @@ fn a_free_stops_what_is_not_stopped_yet() {
             STEPS.set(STEPS.get() + u32::from(operation == "qp_modify"));
         });
         p.a.ia.ep_free(p.now, p.a.ep).unwrap();
-        assert_eq!(STEPS.take(), steps, "ended: {ended}");
+        assert_eq!(STEPS.take(), steps, "ended: {ended}, busy: {busy}");
     }
 }
 

@@ -38,9 +38,10 @@ impl<P: Provider> Ia<'_, P> {
         let ended = self.objects.state_of(ep) == Ok(EpState::Disconnected);
         if let Some(qp) =
             self.objects.eps.live(ep).ok().filter(|_| !ended).and_then(|control| control.qp)
+            && let Some(line) = self.data.shared.ep(ep.0.index())
         {
             // Before what has completed is taken out.
-            queue_pair::stop(&mut self.hca, qp);
+            queue_pair::stop(&mut self.hca, qp, line);
         }
         self.drop_outstanding(ep.0.index());
         let destroyed = self.destroy_qp(ep);
