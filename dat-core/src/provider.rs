@@ -768,6 +768,13 @@ pub trait Provider {
     /// Takes a queue pair one step on. The posting ends stay valid; after [`QpStep::Reset`] they
     /// start over, which the caller tells them by passing them to [`Provider::qp_restart`].
     fn qp_modify(&mut self, qp: Qp, step: &QpStep) -> Result<(), Fault>;
+    /// The same for several queue pairs, each of which takes one step; what became of it stands
+    /// behind it. A provider that can lets the device do them at the same time.
+    fn qp_modify_each(&mut self, steps: &mut [(Qp, QpStep, Result<(), Fault>)]) {
+        for (qp, step, done) in steps {
+            *done = self.qp_modify(*qp, step);
+        }
+    }
     /// Rewinds the posting ends of a queue pair that has just been reset.
     fn qp_restart(&mut self, qp: Qp, sq: &mut Self::Sq, rq: &mut Self::Rq);
     /// Destroys a queue pair in any state.

@@ -32,7 +32,7 @@ use dat_core::provider::{
     Mw, Net, NewQp, Notice, Pages, Path, Pd, Provider, Qp, QpInit, QpStep, Random, Region,
     SharedRq, SharedRqInit, canonical,
 };
-use heapless::Deque;
+use heapless::{Deque, Vec};
 
 use crate::data::inline::Object;
 use crate::data::send::{MAX_DATAGRAM_SEGMENTS, MAX_SEGMENTS, WIDEST};
@@ -58,6 +58,8 @@ use crate::verbs::uar::{self, Doorbells, Register};
 
 /// Shared receive queues of one driver.
 const SHARED: usize = 16;
+/// Steps of queue pairs that the device is asked for at the same time.
+const FLIGHTS: usize = 8;
 /// Notices that wait to be read.
 const NOTICES: usize = 64;
 /// How long the device may take to carry out what it was posted.
@@ -234,6 +236,24 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
 
     pub(crate) fn known_pd(&self, op: Opcode, pd: Pd) -> Result<(), Fault> {
         if self.pds.has(pd.0) { Ok(()) } else { Err(no_such_object(op, object::PD, pd.0)) }
+    }
+
+    /// Whether a queue pair may be taken that step on.
+    fn may_step(&self, qp: Qp, step: &QpStep) -> Result<(), Fault> {
+        if !self.qps.has(qp.number) {
+            return Err(fault!(BadParameter, "MODIFY_QP", "there is no such object")
+                .of(object::QP, qp.number));
+        }
+        if matches!(step, QpStep::Rtr { .. }) && self.network.is_none() {
+            return Err(fault!(
+                BadState,
+                "resolve",
+                "the port has no address yet",
+                "give the port its address first",
+            )
+            .of(object::QP, qp.number));
+        }
+        Ok(())
     }
 
     /// Turns the device's events into notices, as many as there is room for.
@@ -574,20 +594,29 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
     }
 
     fn qp_modify(&mut self, qp: Qp, step: &QpStep) -> Result<(), Fault> {
-        if !self.qps.has(qp.number) {
-            return Err(fault!(BadParameter, "MODIFY_QP", "there is no such object")
-                .of(object::QP, qp.number));
-        }
-        if matches!(step, QpStep::Rtr { .. }) && self.network.is_none() {
-            return Err(fault!(
-                BadState,
-                "resolve",
-                "the port has no address yet",
-                "give the port its address first",
-            )
-            .of(object::QP, qp.number));
-        }
+        self.may_step(qp, step)?;
         qp::step(&mut self.device, Qpn(qp.number), step)
+    }
+
+    fn qp_modify_each(&mut self, steps: &mut [(Qp, QpStep, Result<(), Fault>)]) {
+        let mut flights = Vec::<_, FLIGHTS>::new();
+        for (index, (qp, step, done)) in steps.iter_mut().enumerate() {
+            let begun = self.may_step(*qp, step).and_then(|()| {
+                let waits = flights.is_full();
+                if waits { Ok(None) } else { qp::begin(&mut self.device, Qpn(qp.number), step) }
+            });
+            match begun {
+                Ok(Some(flight)) => drop(flights.push((index, flight))),
+                Ok(None) => *done = self.qp_modify(*qp, step),
+                Err(fault) => *done = Err(fault),
+            }
+        }
+        for (index, flight) in flights {
+            let answered = self.device.complete(&flight);
+            if let Some((qp, step, done)) = steps.get_mut(index) {
+                *done = answered.unwrap_or_else(|| self.qp_modify(*qp, step));
+            }
+        }
     }
 
     fn qp_restart(&mut self, _qp: Qp, sq: &mut Self::Sq, rq: &mut Self::Rq) {

@@ -6,6 +6,8 @@ use core::sync::atomic::Ordering;
 use core::task::Poll;
 use core::time::Duration;
 
+use heapless::Vec;
+
 use crate::cm::event::Transmit;
 use crate::cm::wire::{MAD_LEN, asks};
 use crate::data::shared::ep::Trouble;
@@ -13,7 +15,7 @@ use crate::data::shared::stack::END;
 use crate::engine::Ia;
 use crate::engine::connections::whereabouts;
 use crate::provider::{MadIn, Notice, Provider};
-use crate::types::bounds::{DATAGRAMS_IN, NOTICES, RETRIES, VISITS};
+use crate::types::bounds::{DATAGRAMS_IN, NOTICES, RETRIES, STEPS, VISITS};
 use crate::types::counters::IaCounter;
 use crate::types::ep_state::{EpOp, EpState};
 use crate::types::event::AsyncEvent;
@@ -154,6 +156,7 @@ impl<P: Provider> Ia<'_, P> {
 
     /// A connection broke on this side.
     pub(super) fn broken(&mut self, now: Instant, ep: Ep, fault: Fault) {
+        self.finish_steps(now, ep);
         let Ok(state) = self.objects.state_of(ep) else { return };
         if state != EpState::Disconnected
             && let Ok(control) = self.objects.eps.live_mut(ep)
@@ -259,13 +262,22 @@ impl<P: Provider> Ia<'_, P> {
             }
             self.objects.watch(ep);
         }
+        let mut steps = Vec::<_, STEPS>::new();
         let queued = usize::try_from(self.objects.eps.queued()).unwrap_or(usize::MAX);
         for _ in 0..queued.min(VISITS) {
-            let Some(ep) = self.objects.eps.dequeue().map(Ep) else { return };
-            if self.visit(now, ep) {
+            let Some(ep) = self.objects.eps.dequeue().map(Ep) else { break };
+            if let Some(wanted) = self.steps(now, ep) {
+                if steps.is_full() {
+                    self.take_steps(now, &mut steps);
+                }
+                let _ = steps.push(wanted);
+                // Looked at again when they are taken.
+                self.objects.watch(ep);
+            } else if self.visit(now, ep) {
                 self.objects.watch(ep);
             }
         }
+        self.take_steps(now, &mut steps);
     }
 
     /// Takes one Endpoint on; whether it has to be visited again.

@@ -5,13 +5,16 @@ use core::net::IpAddr;
 use core::task::Poll;
 use core::time::Duration;
 
-use crate::cm::event::{CmError, Reply};
+use heapless::Vec;
+
+use crate::cm::event::CmError;
 use crate::cm::params::{AcceptParams, ConnId, ConnectParams, QpTerms, ack_timeout};
 use crate::cm::wire::service::ServiceId;
 use crate::engine::Ia;
 use crate::engine::connections::Owner;
 use crate::objects::ep::{NOT_READY, Phase};
 use crate::provider::{Class, Net, Path, Provider, Qp, QpStep};
+use crate::types::bounds::STEPS;
 use crate::types::dat_return::{DatSubtype, DatType, Error};
 use crate::types::ep_state::EpOp;
 use crate::types::fault::{Fault, FaultKind};
@@ -123,15 +126,7 @@ impl<P: Provider> Ia<'_, P> {
         let path = match path {
             Poll::Pending => return,
             Poll::Ready(Ok(path)) => path,
-            Poll::Ready(Err(fault)) => {
-                let op = if fault.kind == FaultKind::Unreachable {
-                    EpOp::Unreachable
-                } else {
-                    EpOp::NonPeerRejected
-                };
-                not_made(self, now, ep, op, Some(fault));
-                return;
-            }
+            Poll::Ready(Err(fault)) => return no_path(self, now, ep, fault),
         };
         match phase {
             Phase::Resolving => {
@@ -143,12 +138,15 @@ impl<P: Provider> Ia<'_, P> {
                 }
             }
             Phase::Direct(terms) => self.finish_direct(now, ep, &path, &terms),
-            Phase::Replied(reply) => self.finish_active(now, ep, &path, &reply),
             Phase::Accepting { terms, flow_label } => {
                 let path = Path { flow_label, class: terms.class, ..path };
                 self.finish_accept(now, ep, path, terms);
             }
-            Phase::None | Phase::Accepted(_) | Phase::Found(_) => {}
+            Phase::Replied(_)
+            | Phase::None
+            | Phase::Accepted(_)
+            | Phase::Ready(_)
+            | Phase::Found(_) => {}
         }
     }
 
@@ -194,22 +192,90 @@ impl<P: Provider> Ia<'_, P> {
         Ok(conn)
     }
 
-    /// Active: the peer accepted and the way is known.
-    fn finish_active(&mut self, now: Instant, ep: Ep, path: &Path, reply: &Reply) {
-        let terms = reply.terms;
-        let Ok(control) = self.objects.eps.live_mut(ep) else { return };
-        control.phase = Phase::None;
-        let (Some(qp), Some(conn)) = (control.qp, control.conn) else {
-            return;
-        };
-        let made = ready(&mut self.hca, qp, path, &terms);
-        if made.is_ok() && self.connections.cm.ready(now, conn).is_ok() {
-            self.connections.keep_answer(&mut self.objects, ep, Some(conn));
-            self.objects.set_deadline(ep, Instant::NEVER);
-            self.apply(ep, EpOp::Established);
-        } else {
-            not_made(self, now, ep, EpOp::NonPeerRejected, made.err());
+    /// The steps that an Endpoint's queue pair has to take now, if the peer has accepted and the way
+    /// is known, or if the peer is ready.
+    pub(super) fn steps(&mut self, now: Instant, ep: Ep) -> Option<Steps> {
+        let control = self.objects.eps.live(ep).ok()?;
+        let (qp, remote) = (control.qp?, control.remote?);
+        match control.phase {
+            Phase::Ready(terms) => Some(Steps { ep, qp, first: None, last: terms.ready_to_send() }),
+            Phase::Replied(reply) => match self.hca.resolve(remote, now) {
+                Poll::Pending => None,
+                Poll::Ready(Ok(path)) => {
+                    let first = Some(ready_to_receive(&path, &reply.terms));
+                    Some(Steps { ep, qp, first, last: reply.terms.ready_to_send() })
+                }
+                Poll::Ready(Err(fault)) => {
+                    no_path(self, now, ep, fault);
+                    None
+                }
+            },
+            Phase::None
+            | Phase::Resolving
+            | Phase::Direct(_)
+            | Phase::Accepting { .. }
+            | Phase::Accepted(_)
+            | Phase::Found(_) => None,
         }
+    }
+
+    /// Lets queue pairs take their steps, all first ones at once, then all last ones; then their
+    /// connections are made, or not.
+    pub(super) fn take_steps(&mut self, now: Instant, all: &mut Vec<Steps, STEPS>) {
+        let mut firsts = Vec::<_, STEPS>::new();
+        for steps in &*all {
+            if let Some(first) = steps.first {
+                let _ = firsts.push((steps.qp, first, Ok(())));
+            }
+        }
+        self.hca.qp_modify_each(&mut firsts);
+        let failure = |done: &[(Qp, QpStep, Result<(), Fault>)], qp: Qp| {
+            done.iter().find(|(of, ..)| *of == qp).and_then(|(.., done)| done.err())
+        };
+        let mut lasts = Vec::<_, STEPS>::new();
+        for steps in &*all {
+            if failure(&firsts, steps.qp).is_none() {
+                let _ = lasts.push((steps.qp, steps.last, Ok(())));
+            }
+        }
+        self.hca.qp_modify_each(&mut lasts);
+        for steps in &*all {
+            let fault = failure(&firsts, steps.qp).or_else(|| failure(&lasts, steps.qp));
+            self.stepped(now, steps.ep, fault);
+        }
+        all.clear();
+    }
+
+    /// The peer was ready before what comes next: its connection is made first.
+    pub(super) fn finish_steps(&mut self, now: Instant, ep: Ep) {
+        if self.objects.eps.live(ep).is_ok_and(|c| matches!(c.phase, Phase::Ready(_)))
+            && let Some(steps) = self.steps(now, ep)
+        {
+            let mut all = Vec::new();
+            let _ = all.push(steps);
+            self.take_steps(now, &mut all);
+        }
+    }
+
+    /// The queue pair of an Endpoint is ready to send, or failed.
+    fn stepped(&mut self, now: Instant, ep: Ep, fault: Option<Fault>) {
+        let Ok(control) = self.objects.eps.live_mut(ep) else { return };
+        let phase = core::mem::replace(&mut control.phase, Phase::None);
+        let conn = control.conn;
+        let known = match (phase, conn) {
+            _ if fault.is_some() => false,
+            (Phase::Replied(_), Some(conn)) => self.connections.cm.ready(now, conn).is_ok(),
+            (Phase::Replied(_), None) => return,
+            _ => true,
+        };
+        if !known {
+            return not_made(self, now, ep, EpOp::NonPeerRejected, fault);
+        }
+        if matches!(phase, Phase::Replied(_)) {
+            self.connections.keep_answer(&mut self.objects, ep, conn);
+            self.objects.set_deadline(ep, Instant::NEVER);
+        }
+        self.apply(ep, EpOp::Established);
     }
 
     /// The way is known.
@@ -269,17 +335,35 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     /// Passive: the peer is ready, by its RTU or by its first packet.
-    pub(crate) fn accepted(&mut self, now: Instant, ep: Ep) {
-        let Ok(control) = self.objects.eps.live_mut(ep) else { return };
-        let phase = core::mem::replace(&mut control.phase, Phase::None);
-        let (Some(qp), Phase::Accepted(terms)) = (control.qp, phase) else {
-            return;
-        };
-        match self.hca.qp_modify(qp, &terms.ready_to_send()) {
-            Ok(()) => self.apply(ep, EpOp::Established),
-            Err(fault) => not_made(self, now, ep, EpOp::NonPeerRejected, Some(fault)),
+    pub(crate) fn accepted(&mut self, ep: Ep) {
+        if let Ok(control) = self.objects.eps.live_mut(ep)
+            && let Phase::Accepted(terms) = control.phase
+        {
+            control.phase = Phase::Ready(terms);
+            self.objects.watch(ep);
         }
     }
+}
+
+/// The last steps of a queue pair towards its peer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Steps {
+    ep: Ep,
+    qp: Qp,
+    /// To ready-to-receive, where that is still to be done.
+    first: Option<QpStep>,
+    /// To ready-to-send.
+    last: QpStep,
+}
+
+/// No way leads to the peer.
+fn no_path<P: Provider>(ia: &mut Ia<'_, P>, now: Instant, ep: Ep, fault: Fault) {
+    let op = if fault.kind == FaultKind::Unreachable {
+        EpOp::Unreachable
+    } else {
+        EpOp::NonPeerRejected
+    };
+    not_made(ia, now, ep, op, Some(fault));
 }
 
 /// An attempt to connect ends here, for what the device said.
@@ -293,18 +377,19 @@ fn not_made<P: Provider>(ia: &mut Ia<'_, P>, now: Instant, ep: Ep, op: EpOp, cau
 
 /// Takes a queue pair from Init to ready-to-send.
 fn ready<P: Provider>(hca: &mut P, qp: Qp, path: &Path, terms: &QpTerms) -> Result<(), Fault> {
-    hca.qp_modify(
-        qp,
-        &QpStep::Rtr {
-            path: Path { class: terms.class, ..*path },
-            remote_qpn: terms.remote_qpn,
-            rq_psn: terms.rq_psn,
-            mtu: terms.mtu,
-            responder_resources: terms.responder_resources,
-            min_rnr_timer: MIN_RNR_TIMER,
-        },
-    )
-    .and_then(|()| hca.qp_modify(qp, &terms.ready_to_send()))
+    hca.qp_modify(qp, &ready_to_receive(path, terms))
+        .and_then(|()| hca.qp_modify(qp, &terms.ready_to_send()))
+}
+
+fn ready_to_receive(path: &Path, terms: &QpTerms) -> QpStep {
+    QpStep::Rtr {
+        path: Path { class: terms.class, ..*path },
+        remote_qpn: terms.remote_qpn,
+        rq_psn: terms.rq_psn,
+        mtu: terms.mtu,
+        responder_resources: terms.responder_resources,
+        min_rnr_timer: MIN_RNR_TIMER,
+    }
 }
 
 /// Whether that can be a peer's address.

@@ -14,6 +14,8 @@ pub(crate) const DEADLINES: usize = 256;
 /// Endpoints whose time has come, those that wait for more than their time, and look-ups that wait
 /// for a path: of each.
 pub(crate) const VISITS: usize = 64;
+/// Queue pairs that take a step at the same time.
+pub(crate) const STEPS: usize = 8;
 /// Event Dispatchers in which something may have come that somebody listens for.
 pub(crate) const LOOKS: usize = 256;
 /// Datagrams that wait for the way to their peer and are tried again.

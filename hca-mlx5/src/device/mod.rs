@@ -40,7 +40,7 @@ use dat_core::provider::{Fault, FaultKind, Random};
 use heapless::{Deque, Vec};
 
 use crate::data::work;
-use crate::device::cmd::CommandQueue;
+use crate::device::cmd::{CommandQueue, Flight};
 use crate::device::eq::{Decoded, Event, EventQueue, PageRequest};
 use crate::device::health::{Monitor, Sign};
 use crate::device::key_rest::KeyRest;
@@ -50,7 +50,7 @@ use crate::prm::caps::{
     ATOMIC_8_BYTES, ATOMIC_ANSWERS_AS_HOST, ATOMIC_OPERATIONS, AtomicCap, EthernetCap,
     FlowTableCap, GeneralCap, RoceCap,
 };
-use crate::prm::cmd::{InputHead, Opcode, OutputHead};
+use crate::prm::cmd::{HEAD, InputHead, Opcode, OutputHead};
 use crate::prm::error::status;
 use crate::prm::object;
 use crate::prm::pages::Need;
@@ -210,6 +210,15 @@ impl<P: Platform> fmt::Debug for Device<'_, P> {
     }
 }
 
+/// A command on its way.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    op: Opcode,
+    /// Pages that the firmware held before it.
+    held: u32,
+    flight: Flight,
+}
+
 impl<'p, P: Platform> Device<'p, P> {
     /// The host.
     pub(crate) fn platform(&self) -> &'p P {
@@ -262,18 +271,29 @@ impl<'p, P: Platform> Device<'p, P> {
             {
                 break;
             }
-            self.feed();
-            if self.pages.given() == held && op != Opcode::QueryPages {
-                let _ = self.satisfy(Need::Regular);
-                self.await_request(held);
-            }
-            // What it asked for may have come while it waited.
-            if self.pages.given() <= held {
+            if !self.relieve(op, held) {
                 break;
             }
             held = self.pages.given();
             result = self.carry(op, op_mod, number, input, output);
         }
+        self.judge(op, result)
+    }
+
+    /// Gives the firmware the pages that it lacks for a command. Whether it holds more than `held`,
+    /// what it held before the command.
+    fn relieve(&mut self, op: Opcode, held: u32) -> bool {
+        self.feed();
+        if self.pages.given() == held && op != Opcode::QueryPages {
+            let _ = self.satisfy(Need::Regular);
+            self.await_request(held);
+        }
+        // What it asked for may have come while it waited.
+        self.pages.given() > held
+    }
+
+    /// What a command has come to. One that did not come back ends the device.
+    fn judge(&mut self, op: Opcode, result: Result<(), Fault>) -> Result<(), Fault> {
         if result.is_err_and(|fault| fault.kind == FaultKind::Timeout) {
             let hangs = fault!(
                 Gone,
@@ -287,6 +307,31 @@ impl<'p, P: Platform> Device<'p, P> {
         result
     }
 
+    /// Sends a command whose answer has nothing but a status, and does not wait for it. None if it
+    /// has to wait for others: a slot is kept for what the firmware may ask for meanwhile.
+    pub(crate) fn begin(
+        &mut self,
+        op: Opcode,
+        number: u32,
+        input: &mut [u8],
+    ) -> Result<Option<Begun>, Fault> {
+        if self.queue.room() < 2 {
+            return Ok(None);
+        }
+        let held = self.pages.given();
+        let flight = self.queue.send(op, 0, number, input, &[0; HEAD])?;
+        Ok(Some(Begun { op, held, flight }))
+    }
+
+    /// Waits for the answer to a command that was begun. None if the firmware refused it for want of
+    /// pages that it has now: it is to be sent again.
+    pub(crate) fn complete(&mut self, begun: &Begun) -> Option<Result<(), Fault>> {
+        let result = self.await_answer(begun.op, &begun.flight, &mut [0; HEAD]);
+        let lacks = result.is_err_and(|fault| fault.status == status::NO_RESOURCES);
+        let again = lacks && self.relieve(begun.op, begun.held);
+        (!again).then(|| self.judge(begun.op, result))
+    }
+
     /// Sends a command and waits for its answer. Meanwhile the firmware gets the pages that it asks
     /// for: it may hold the command back until they come.
     fn carry(
@@ -298,15 +343,24 @@ impl<'p, P: Platform> Device<'p, P> {
         output: &mut [u8],
     ) -> Result<(), Fault> {
         let flight = self.queue.send(op, op_mod, number, input, output)?;
+        self.await_answer(op, &flight, output)
+    }
+
+    fn await_answer(
+        &mut self,
+        op: Opcode,
+        flight: &Flight,
+        output: &mut [u8],
+    ) -> Result<(), Fault> {
         let from = self.config.withhold_pages.map(|span| health::clock(self.platform) + span);
-        while !self.queue.poll(&flight)? {
+        while !self.queue.poll(flight)? {
             let due = from.is_none_or(|from| health::clock(self.platform) >= from);
             if op != Opcode::ManagePages && due {
                 self.feed();
             }
             self.queue.relax();
         }
-        self.queue.finish(&flight, output)
+        self.queue.finish(flight, output)
     }
 
     /// Waits until the firmware has asked for pages by an event and holds more than `held`; not

@@ -13,7 +13,7 @@ use crate::data::address_vector::udp_sport;
 use crate::data::ring::{Record, Ring};
 use crate::data::send::{Doorbell, MAX_SEGMENTS, Umr, WIDEST};
 use crate::data::{Rq, Sq};
-use crate::device::{self, Device, Uar, optional};
+use crate::device::{self, Begun, Device, Uar, optional};
 use crate::platform::{Platform, Reach, Span};
 use crate::prm::At;
 use crate::prm::caps::timestamps;
@@ -225,12 +225,38 @@ pub(crate) fn step<P: Platform>(
     qpn: Qpn,
     step: &QpStep,
 ) -> Result<(), Fault> {
+    match (message(device, qpn, step), *step) {
+        (Some((op, mut input)), _) => device.run(op, qpn.0, &mut input),
+        (None, QpStep::Datagram { qkey }) => {
+            start_datagrams(device, qpn, ST_UD, (Mtu::B4096, LOG_DATAGRAM), qkey)
+        }
+        (None, QpStep::Error) => short(device, Opcode::ToErrQp, qpn),
+        (None, _) => reset(device, qpn),
+    }
+}
+
+/// Begins such a step, to be waited for by [`Device::complete`]; none if it cannot be begun.
+pub(crate) fn begin<P: Platform>(
+    device: &mut Device<'_, P>,
+    qpn: Qpn,
+    step: &QpStep,
+) -> Result<Option<Begun>, Fault> {
+    let Some((op, mut input)) = message(device, qpn, step) else {
+        return Ok(None);
+    };
+    device.begin(op, qpn.0, &mut input)
+}
+
+/// The command of a step that is one command with a context.
+fn message<P: Platform>(
+    device: &Device<'_, P>,
+    qpn: Qpn,
+    step: &QpStep,
+) -> Option<(Opcode, [u8; TRANSITION])> {
     let mut input = transition(qpn, ST_RC);
     let mut context = QpContext(At::<_, CONTEXT_AT>(&mut input));
     let op = match *step {
-        QpStep::Datagram { qkey } => {
-            return start_datagrams(device, qpn, ST_UD, (Mtu::B4096, LOG_DATAGRAM), qkey);
-        }
+        QpStep::Datagram { .. } | QpStep::Error | QpStep::Reset => return None,
         QpStep::Init { access } => {
             context.set_counter_set_id(device.counter_set());
             context.set_rre(access.contains(Access::REMOTE_READ));
@@ -261,10 +287,8 @@ pub(crate) fn step<P: Platform>(
             AddressPath(At::<_, PATH_AT>(&mut input)).set_ack_timeout(ack_timeout);
             Opcode::Rtr2RtsQp
         }
-        QpStep::Error => return short(device, Opcode::ToErrQp, qpn),
-        QpStep::Reset => return reset(device, qpn),
     };
-    device.run(op, qpn.0, &mut input)
+    Some((op, input))
 }
 
 /// Takes a QP1 from Reset to ready-to-send.

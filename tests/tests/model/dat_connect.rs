@@ -22,6 +22,7 @@ use dat_core::{
 use dat_tests::pair::Stage;
 use dat_tests::session::line::{attribute, attribute_id, mad, packet};
 use dat_tests::session::{LIMIT, NONE, QUALIFIER, Session, Setup, contents};
+use mlx5_model::Verdict;
 use mlx5_model::wire::impair::{Fault, Rates};
 
 const LONG: Duration = Duration::from_secs(300);
@@ -50,6 +51,46 @@ fn padded(bytes: &[u8], len: usize) -> Vec<u8> {
     let mut all = bytes.to_vec();
     all.resize(len, 0);
     all
+}
+
+/// Commands that take a queue pair to ready-to-receive, and to ready-to-send.
+const STEPS: [u16; 2] = [0x503, 0x504];
+
+/// Answers those late.
+struct Slow(u64);
+
+impl mlx5_model::CommandHook for Slow {
+    fn command(&mut self, _nth: u64, opcode: u16, _input: &[u8]) -> Verdict {
+        if STEPS.contains(&opcode) { Verdict::Late(self.0) } else { Verdict::Run }
+    }
+}
+
+/// Eight peers reply at once, and each of the sixteen steps takes the device 10 ms: first steps are
+/// on their way together, and so are last ones. The replies may come in two parts.
+#[test]
+fn queue_pairs_take_their_steps_at_the_same_time() {
+    Setup::default().run(|session| {
+        let pairs: Vec<_> = (0..8).map(|_| [session.endpoint(0), session.endpoint(1)]).collect();
+        let slow = Box::new(Slow(10_000_000));
+        session.pair.slots[0].hca().set_command_hook(Some(slow));
+        for [a, _] in &pairs {
+            session.ask(*a, b"", LIMIT);
+        }
+        let requests: Vec<_> = pairs.iter().map(|_| session.request()).collect();
+        for (cr, [_, b]) in requests.into_iter().zip(&pairs) {
+            accept(session, cr, Some(*b), b"");
+        }
+        let before = session.now();
+        let mut made: Vec<_> = pairs.iter().map(|_| session.connection(0)).collect();
+        let took = session.now().since(before);
+        assert!((20..60).contains(&took.as_millis()), "{took:?}");
+        // In which order they asked does not matter.
+        made.sort_by_key(|event| format!("{event:?}"));
+        let mut expected: Vec<_> = pairs.iter().map(|[a, _]| Event::Established(*a)).collect();
+        expected.sort_by_key(|event| format!("{event:?}"));
+        assert_eq!(made, expected);
+        session.pair.slots[0].hca().set_command_hook(None);
+    });
 }
 
 #[test]

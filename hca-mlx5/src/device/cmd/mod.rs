@@ -157,6 +157,11 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
         self.kill(fault!(BadState, "command queue", "the device is closed", "open it anew"));
     }
 
+    /// How many more commands may be on their way.
+    pub(crate) fn room(&self) -> u32 {
+        self.free.count_ones()
+    }
+
     /// A command has been given up since bring-up: the device may still write to host memory.
     pub(crate) fn lost_any(&self) -> bool {
         self.lost != 0
