@@ -13,7 +13,8 @@ use super::super::qp::path;
 use super::orders::{connect, raddr};
 use super::qp::to_rts;
 use super::{BASE, CQ_DBR, DATA, QP_DBR, QP_PAGE, Rig, control, cq_arm, pointer, put_page};
-use crate::cmd::FunctionState;
+use crate::cmd::{FunctionState, Status};
+use crate::config::Config;
 use crate::ifc::cmd::{cmd_entry, cmd_mailbox, head_out};
 use crate::ifc::cq::cqc;
 use crate::ifc::flow::set_l2_table_entry_in as l2;
@@ -373,4 +374,23 @@ fn what_is_destroyed_leaves_nothing_behind() {
         }
         assert_eq!(objects(&scale), 0);
     }
+}
+
+#[test]
+fn objects_are_as_many_as_the_capabilities_say() {
+    let caps = vec![("log_max_qp", 16), ("log_max_cq", 1), ("log_max_mkey", 1)];
+    let mut rig = Rig::with(Config { general_caps: caps, ..Config::default() });
+    let cqn = rig.cq(5);
+    let mut last = 0;
+    for _ in 0..1 << 16 {
+        last = rig.qp(cqn);
+    }
+    let input = rig.qp_input(cqn);
+    assert_eq!(rig.run(0x500, &input).unwrap_err().status, Status::ExceedLimit as u8);
+    rig.short(0x501, last).unwrap();
+    rig.run(0x500, &input).unwrap();
+    rig.cq(5);
+    assert_eq!(rig.cq_with(5, |_| {}).unwrap_err().status, Status::ExceedLimit as u8);
+    let keys = [0; 3].map(|_| rig.key(|_| {}));
+    assert!(keys[0].is_ok() && keys[1].is_ok() && keys[2].is_err());
 }
