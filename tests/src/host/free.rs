@@ -1,66 +1,95 @@
 //! Free memory of an arena: the first piece that fits is taken.
+//!
+//! Pieces that are too short, or that do not fit because of the alignment, may be many: they are
+//! not looked at. For every alignment in use a tree over the pages says where the first that fits
+//! begins.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+
+use super::views::PAGE;
 
 /// All free pieces; no two of them touch.
 #[derive(Debug)]
-pub(super) struct Free {
+pub struct Free {
     /// Lengths by offset.
     pieces: BTreeMap<usize, usize>,
-    /// Offsets by the logarithm of the length: pieces that are too short are many, and not looked
-    /// at.
-    classes: [BTreeSet<usize>; usize::BITS as usize],
+    /// By alignment, a binary tree whose leaves are pages: the most bytes that a piece which begins
+    /// in a page has at a multiple of the alignment. The root is 1, the children of `n` are `2n` and
+    /// `2n + 1`.
+    trees: BTreeMap<usize, Vec<usize>>,
+    /// Leaves of a tree.
+    pages: usize,
     bytes: usize,
+}
+
+/// Bytes of a piece from its first multiple of `align` on.
+fn aligned(at: usize, len: usize, align: usize) -> usize {
+    at.checked_next_multiple_of(align).map_or(0, |start| (at + len).saturating_sub(start))
 }
 
 impl Free {
     /// One piece.
-    pub(super) fn new(len: usize) -> Self {
-        let mut free = Self {
-            pieces: BTreeMap::new(),
-            classes: std::array::from_fn(|_| BTreeSet::new()),
-            bytes: 0,
-        };
+    #[must_use]
+    pub fn new(len: usize) -> Self {
+        let pages = len.div_ceil(PAGE).next_power_of_two();
+        let mut free = Self { pieces: BTreeMap::new(), trees: BTreeMap::new(), pages, bytes: 0 };
         free.insert(0, len);
         free
     }
 
     /// Bytes in all pieces.
-    pub(super) const fn bytes(&self) -> usize {
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
         self.bytes
     }
 
     fn insert(&mut self, at: usize, len: usize) {
         if len != 0 {
             self.pieces.insert(at, len);
-            self.classes[len.ilog2() as usize].insert(at);
             self.bytes += len;
+            self.update(at / PAGE);
         }
     }
 
     fn remove(&mut self, at: usize) -> Option<usize> {
         let len = self.pieces.remove(&at)?;
-        self.classes[len.ilog2() as usize].remove(&at);
         self.bytes -= len;
+        self.update(at / PAGE);
         Some(len)
     }
 
-    /// Takes so many bytes out of the first piece that has them at a multiple of `align`.
-    pub(super) fn take(&mut self, len: usize, align: usize) -> Option<usize> {
-        let fits = |at: usize| {
-            let start = at.checked_next_multiple_of(align)?;
-            (start + len <= at + self.pieces.get(&at)?).then_some((at, start))
-        };
-        let classes = &self.classes[len.ilog2() as usize..];
-        // Of each class the first piece that fits, if it begins before the best so far. Only in the
-        // lowest classes there may be some that do not fit.
-        let mut best: Option<(usize, usize)> = None;
-        for class in classes.iter().rev() {
-            let end = best.map_or(usize::MAX, |(at, _)| at);
-            best = class.range(..end).find_map(|at| fits(*at)).or(best);
+    /// Updates all trees for the pieces that begin in a page.
+    fn update(&mut self, page: usize) {
+        for (align, tree) in &mut self.trees {
+            let pieces = self.pieces.range(page * PAGE..(page + 1) * PAGE);
+            let most = pieces.map(|(at, len)| aligned(*at, *len, *align)).max();
+            let mut node = self.pages + page;
+            tree[node] = most.unwrap_or(0);
+            while node > 1 {
+                node /= 2;
+                tree[node] = tree[2 * node].max(tree[2 * node + 1]);
+            }
         }
-        let (at, start) = best?;
-        let size = self.remove(at)?;
+    }
+
+    /// Takes so many bytes out of the first piece that has them at a multiple of `align`.
+    pub fn take(&mut self, len: usize, align: usize) -> Option<usize> {
+        if !self.trees.contains_key(&align) {
+            self.trees.insert(align, vec![0; 2 * self.pages]);
+            let pages: Vec<usize> = self.pieces.keys().map(|at| at / PAGE).collect();
+            pages.into_iter().for_each(|page| self.update(page));
+        }
+        let tree = self.trees.get(&align).filter(|tree| tree[1] >= len)?;
+        let mut node = 1;
+        while node < self.pages {
+            node = 2 * node + usize::from(tree[2 * node] < len);
+        }
+        let first = (node - self.pages) * PAGE;
+        let mut pieces = self.pieces.range(first..first + PAGE);
+        let (at, size) = pieces.find(|(at, size)| aligned(**at, **size, align) >= len)?;
+        let (at, size) = (*at, *size);
+        let start = at.next_multiple_of(align);
+        self.remove(at);
         self.insert(at, start - at);
         self.insert(start + len, at + size - start - len);
         Some(start)
@@ -70,7 +99,7 @@ impl Free {
     ///
     /// # Panics
     /// If some of it is free.
-    pub(super) fn give(&mut self, mut at: usize, mut len: usize) {
+    pub fn give(&mut self, mut at: usize, mut len: usize) {
         if let Some((&before, &size)) = self.pieces.range(..at).next_back() {
             assert!(before + size <= at, "the driver gave back memory that was free: {at:#x}");
             if before + size == at {
@@ -83,29 +112,5 @@ impl Free {
             len += size;
         }
         self.insert(at, len);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Free;
-
-    #[test]
-    fn the_first_piece_that_fits_is_taken_and_neighbours_join() {
-        let mut free = Free::new(0x4000);
-        let taken = [0, 0x1000, 0x2000, 0x3000].map(|at| {
-            assert_eq!(free.take(0x1000, 0x1000), Some(at));
-            at
-        });
-        assert_eq!(free.take(64, 64), None);
-        free.give(taken[2], 0x1000);
-        free.give(taken[0], 0x1000);
-        assert_eq!(free.take(0x40, 64), Some(0));
-        assert_eq!(free.take(0x1000, 0x1000), Some(0x2000), "the first has no whole page left");
-        assert_eq!(free.bytes(), 0xfc0);
-        free.give(0x2000, 0x1000);
-        free.give(0, 0x40);
-        free.give(0x1000, 0x1000);
-        assert_eq!(free.take(0x3000, 0x1000), Some(0));
     }
 }

@@ -1,7 +1,7 @@
 //! Hosts the driver runs on in tests.
 
 pub mod chosen;
-mod free;
+pub mod free;
 pub mod inproc;
 mod lent;
 mod notes;
