@@ -86,6 +86,7 @@ impl Hca {
         for name in Caps::unknown_names(&config) {
             bus.complain(format!("configured capability {name}: no such name"));
         }
+        let objects = Objects::new(&caps, &config.facts);
         let mut hca = Self {
             bus,
             wire,
@@ -102,7 +103,7 @@ impl Hca {
             roce: RoceTable::default(),
             congestion: Congestion::default(),
             traffic: TrafficCounters::default(),
-            objects: Objects::new(&config.facts),
+            objects,
             link: Link::default(),
             config,
         };
@@ -161,7 +162,7 @@ impl Hca {
         self.ids = Ids::new(&self.caps);
         self.eqs = EventQueues::new(self.caps.eq_limit(), &self.config.facts);
         self.roce = RoceTable::default();
-        self.objects = Objects::new(&self.config.facts);
+        self.objects = Objects::new(&self.caps, &self.config.facts);
     }
 
     /// Does everything due at `now`; says when it wants to be called next. A dead device does

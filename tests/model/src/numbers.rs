@@ -6,15 +6,16 @@
 use crate::caps::Caps;
 use crate::cmd::{Refusal, Status};
 use crate::ifc::caps::cmd_hca_cap as cap;
-use std::collections::BTreeMap;
+use crate::table::Table;
 
 /// One number space: allocated numbers, each with a count of references.
 #[derive(Debug)]
 pub(crate) struct Numbers {
-    first: u32,
-    limit: u32,
     next: u32,
-    live: BTreeMap<u32, u32>,
+    live: Table<u32, u32>,
+    /// Ranges of free numbers that do not touch each other: the first of each, and the one behind
+    /// its last.
+    free: Table<u32, u32>,
     what: u32,
     /// A number that is freed is handed out at once.
     reuses: bool,
@@ -23,7 +24,8 @@ pub(crate) struct Numbers {
 impl Numbers {
     /// Numbers from `first` up to and excluding `limit`; `what` marks the syndromes of this space.
     pub(crate) fn new(first: u32, limit: u32, what: u32) -> Self {
-        Self { first, limit, next: first, live: BTreeMap::new(), what, reuses: false }
+        let free = (first < limit).then_some((first, limit)).into_iter().collect();
+        Self { next: first, live: Table::default(), free, what, reuses: false }
     }
 
     /// The same, where the number that was freed last is the next.
@@ -34,14 +36,21 @@ impl Numbers {
     /// The next free number; a freed one is not handed out again before the space wrapped, or at
     /// once.
     pub(crate) fn take(&mut self) -> Result<u32, Refusal> {
-        if self.live.len() as u64 >= u64::from(self.limit.saturating_sub(self.first)) {
-            return Err(Status::ExceedLimit.because(self.what | 1));
+        let around = self.free.range(..=self.next).next_back();
+        let (start, end) = around
+            .filter(|(_, end)| **end > self.next)
+            .or_else(|| self.free.range(self.next..).next())
+            .or_else(|| self.free.range(..).next())
+            .map(|(start, end)| (start, *end))
+            .ok_or(Status::ExceedLimit.because(self.what | 1))?;
+        let n = if (start..end).contains(&self.next) { self.next } else { start };
+        self.free.remove(&start);
+        for (start, end) in [(start, n), (n + 1, end)] {
+            if start < end {
+                self.free.insert(start, end);
+            }
         }
-        while self.live.contains_key(&self.next) || self.next >= self.limit {
-            self.next = if self.next + 1 >= self.limit { self.first } else { self.next + 1 };
-        }
-        let n = self.next;
-        self.next = if n + 1 >= self.limit { self.first } else { n + 1 };
+        self.next = n + 1;
         self.live.insert(n, 0);
         Ok(n)
     }
@@ -76,6 +85,15 @@ impl Numbers {
             None => Err(Status::BadResource.because(self.what | 3)),
             Some(0) => {
                 self.live.remove(&n);
+                let mut range = (n, n + 1);
+                let before = self.free.range(..n).next_back();
+                if let Some((start, _)) = before.filter(|(_, end)| **end == n) {
+                    range.0 = start;
+                }
+                if let Some(end) = self.free.remove(&(n + 1)) {
+                    range.1 = end;
+                }
+                self.free.insert(range.0, range.1);
                 if self.reuses {
                     self.next = n;
                 }

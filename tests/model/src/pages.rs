@@ -249,7 +249,8 @@ fn give(hca: &mut Hca, count: usize, list: &[u8]) -> Result<(), Refusal> {
     if lost != 0 {
         hca.bus.complain(format!("MANAGE_PAGES: {lost} of the pages given cannot be written"));
     }
-    hca.pages.owned.append(&mut fresh);
+    // Not `append`, which goes through all that are owned.
+    hca.pages.owned.extend(fresh);
     hca.pages.refused = false;
     hca.pages.requested -= hca.pages.requested.clamp(0, count.cast_signed() as i64);
     Ok(())

@@ -7,6 +7,8 @@ use crate::ifc::caps::roce_cap;
 use crate::ifc::vport::{
     query_roce_address_in, query_roce_address_out, roce_addr_layout as layout, set_roce_address_in,
 };
+use crate::table::{Counts, Table};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// One source address: what SET_ROCE_ADDRESS stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,10 +25,25 @@ pub(crate) struct RoceAddress {
     pub(crate) v2: bool,
 }
 
+impl RoceAddress {
+    /// The IP address.
+    pub(crate) fn ip(&self) -> IpAddr {
+        if self.ipv4 {
+            let [.., a, b, c, d] = self.gid;
+            IpAddr::V4(Ipv4Addr::new(a, b, c, d))
+        } else {
+            IpAddr::V6(Ipv6Addr::from(self.gid)).to_canonical()
+        }
+    }
+}
+
 /// All entries that are set.
 #[derive(Debug, Default)]
 pub(crate) struct RoceTable {
-    entries: std::collections::BTreeMap<u32, RoceAddress>,
+    entries: Table<u32, RoceAddress>,
+    macs: Counts<[u8; 6]>,
+    /// Addresses, and whether they are of RoCEv2.
+    addresses: Counts<(IpAddr, bool)>,
 }
 
 impl RoceTable {
@@ -35,9 +52,28 @@ impl RoceTable {
         self.entries.get(&index)
     }
 
-    /// Every entry set, by index.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &RoceAddress)> {
-        self.entries.iter().map(|(index, entry)| (*index, entry))
+    fn set(&mut self, index: u32, entry: RoceAddress) {
+        self.clear(index);
+        self.entries.insert(index, entry);
+        self.macs.add(entry.mac);
+        self.addresses.add((entry.ip(), entry.v2));
+    }
+
+    fn clear(&mut self, index: u32) {
+        if let Some(entry) = self.entries.remove(&index) {
+            self.macs.remove(entry.mac);
+            self.addresses.remove((entry.ip(), entry.v2));
+        }
+    }
+
+    /// Whether an entry has that MAC.
+    pub(crate) fn has_mac(&self, mac: &[u8; 6]) -> bool {
+        self.macs.has(*mac)
+    }
+
+    /// Whether an entry of RoCEv2, or of v1, has that address.
+    pub(crate) fn has_address(&self, ip: IpAddr, v2: bool) -> bool {
+        self.addresses.has((ip, v2))
     }
 }
 
@@ -77,7 +113,7 @@ fn set(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result<(), Refusal> {
     let mut gid = [0; 16];
     gid.copy_from_slice(layout::source_l3_address.bytes(from));
     if gid == [0; 16] {
-        hca.roce.entries.remove(&index);
+        hca.roce.clear(index);
         return Ok(());
     }
     if !hca.vport.roce_enabled {
@@ -89,7 +125,7 @@ fn set(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result<(), Refusal> {
     let vlan = layout::vlan_valid.is_set(from).then(|| layout::vlan_id.get(from) as u16);
     let ipv4 = version != 0 && l3_type == 0;
     let entry = RoceAddress { gid, mac, vlan, ipv4, v2: version != 0 };
-    hca.roce.entries.insert(index, entry);
+    hca.roce.set(index, entry);
     Ok(())
 }
 

@@ -10,6 +10,7 @@ use crate::ifc::vport::{
     modify_vport_state_in, nic_vport_context as ctx, query_nic_vport_context_in,
     query_nic_vport_context_out, query_vport_state_in, query_vport_state_out,
 };
+use std::collections::BTreeSet;
 
 /// State of the vport and the cable.
 #[derive(Debug)]
@@ -31,6 +32,8 @@ pub(crate) struct Vport {
     context: Vec<u8>,
     /// Unicast and multicast lists.
     macs: [Vec<[u8; 6]>; 2],
+    /// The same, to look in.
+    known_macs: [BTreeSet<[u8; 6]>; 2],
     vlans: Vec<u16>,
 }
 
@@ -64,6 +67,7 @@ impl Vport {
             uplink: if config.facts.value(OpenFact::UplinkFollow) == Some(1) { 0 } else { 2 },
             context,
             macs: [Vec::new(), Vec::new()],
+            known_macs: [BTreeSet::new(), BTreeSet::new()],
             vlans: Vec::new(),
         };
         if config.addressed && !config.facts.on(OpenFact::Mac) {
@@ -94,10 +98,10 @@ impl Vport {
             return true;
         }
         match to[0] & 1 {
-            0 => promiscuous(ctx::promisc_uc) || self.macs[0].contains(to),
+            0 => promiscuous(ctx::promisc_uc) || self.known_macs[0].contains(to),
             // Of a physical function, without an eswitch in between, flow tables alone sort out
             // multicast.
-            _ => self.physical || promiscuous(ctx::promisc_mc) || self.macs[1].contains(to),
+            _ => self.physical || promiscuous(ctx::promisc_mc) || self.known_macs[1].contains(to),
         }
     }
 
@@ -270,7 +274,11 @@ fn set_list(hca: &mut Hca, from: &[u8]) -> Result<(), Refusal> {
     let entries = entries.iter().take(size).map(|entry| u64::from_be_bytes(*entry));
     match which {
         2 => hca.vport.vlans = entries.map(|entry| entry as u16 & 0xfff).collect(),
-        which => hca.vport.macs[which as usize] = entries.map(mac_of).collect(),
+        which => {
+            let macs: Vec<_> = entries.map(mac_of).collect();
+            hca.vport.known_macs[which as usize] = macs.iter().copied().collect();
+            hca.vport.macs[which as usize] = macs;
+        }
     }
     Ok(())
 }

@@ -19,6 +19,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use super::chosen::with_options;
+use super::free::Free;
 use super::notes;
 use super::views::{Shared, Views};
 
@@ -156,7 +157,7 @@ pub struct Slot {
     hca: Arc<Mutex<Hca>>,
     memory: hca_mlx5::dma::Memory<Shared>,
     views: Arc<Mutex<Views>>,
-    free: Mutex<BTreeMap<usize, usize>>,
+    free: Mutex<Free>,
     entropy: Mutex<SmallRng>,
     /// Memory shared under a name.
     shared: Mutex<BTreeMap<[u8; 40], Span>>,
@@ -200,7 +201,7 @@ impl Slot {
             hca,
             memory: Shared(Arc::clone(&views)).memory(ARENA),
             views,
-            free: Mutex::new(BTreeMap::from([(0, total)])),
+            free: Mutex::new(Free::new(total)),
             entropy: Mutex::new(SmallRng::seed_from_u64(seed)),
             shared: Mutex::default(),
             failure: Mutex::default(),
@@ -259,7 +260,7 @@ impl Slot {
     /// might still have written to. For after a reset of the function, when its driver is gone.
     pub fn reclaim(&self) {
         lock(&self.views).reclaim();
-        *lock(&self.free) = BTreeMap::from([(0, self.total)]);
+        *lock(&self.free) = Free::new(self.total);
     }
 
     /// Random bytes, the same every run.
@@ -294,7 +295,7 @@ impl Slot {
     /// Arena bytes handed out.
     #[must_use]
     pub fn in_use(&self) -> usize {
-        self.total - lock(&self.free).values().sum::<usize>()
+        self.total - lock(&self.free).bytes()
     }
 }
 
@@ -361,19 +362,7 @@ impl Dma for Slot {
                 *failure = Some(left.checked_sub(1)?);
             }
         }
-        let mut free = lock(&self.free);
-        let (&at, &size, start) = free.iter().find_map(|(at, size)| {
-            let start = at.checked_next_multiple_of(align.max(64))?;
-            (start + len <= at + size).then_some((at, size, start))
-        })?;
-        free.remove(&at);
-        if start > at {
-            free.insert(at, start - at);
-        }
-        if at + size > start + len {
-            free.insert(start + len, at + size - start - len);
-        }
-        drop(free);
+        let start = lock(&self.free).take(len, align.max(64))?;
         let span = Span { offset: start, len };
         let mut views = lock(&self.views);
         views.handed_out(span, reach);
@@ -383,20 +372,7 @@ impl Dma for Slot {
 
     fn free(&self, span: Span) {
         lock(&self.views).given_back(span);
-        let mut free = lock(&self.free);
-        let (mut at, mut len) = (span.offset, span.len.max(1).next_multiple_of(64));
-        if let Some((&before, &size)) = free.range(..at).next_back() {
-            assert!(before + size <= at, "the driver gave back memory that was free: {span:?}");
-            if before + size == at {
-                free.remove(&before);
-                at = before;
-                len += size;
-            }
-        }
-        if let Some(size) = free.remove(&(at + len)) {
-            len += size;
-        }
-        free.insert(at, len);
+        lock(&self.free).give(span.offset, span.len.max(1).next_multiple_of(64));
     }
 
     fn iova(&self, offset: usize) -> Option<(u64, usize)> {

@@ -3,6 +3,8 @@
 //! It is one piece for the device, at addresses of its own, and both sides see the same bytes: what
 //! the fences of the driver are for is modelled in the arena.
 
+use std::collections::BTreeMap;
+
 use dat_core::provider::Region;
 
 use super::views::PAGE;
@@ -15,8 +17,8 @@ const FAR: u64 = 0x100_0000_0000;
 /// All that is lent.
 #[derive(Debug, Default)]
 pub(super) struct Lent {
-    /// Where each piece begins, and its bytes.
-    pieces: Vec<(u64, Vec<u8>)>,
+    /// The bytes of each piece, by where it begins.
+    pieces: BTreeMap<u64, Vec<u8>>,
     /// Where the next one begins. Pages between two pieces belong to nobody.
     end: u64,
 }
@@ -26,13 +28,13 @@ impl Lent {
     pub(super) fn lend(&mut self, len: usize) -> Region {
         let start = self.end;
         self.end += (len.next_multiple_of(PAGE) + PAGE) as u64;
-        self.pieces.push((start, vec![0; len]));
+        self.pieces.insert(start, vec![0; len]);
         Region { addr: LENT + start, len: len as u64 }
     }
 
     /// Takes a piece back.
     pub(super) fn take_back(&mut self, region: Region) {
-        self.pieces.retain(|(start, _)| LENT + start != region.addr);
+        self.pieces.remove(&region.addr.wrapping_sub(LENT));
     }
 
     /// The device address of memory that is lent.
@@ -53,9 +55,8 @@ impl Lent {
     }
 
     fn bytes(&mut self, at: u64, len: usize) -> Option<&mut [u8]> {
-        self.pieces.iter_mut().find_map(|(start, bytes)| {
-            let at = usize::try_from(at.checked_sub(*start)?).ok()?;
-            bytes.get_mut(at..at.checked_add(len)?)
-        })
+        let (start, bytes) = self.pieces.range_mut(..=at).next_back()?;
+        let at = usize::try_from(at - start).ok()?;
+        bytes.get_mut(at..at.checked_add(len)?)
     }
 }

@@ -1,6 +1,7 @@
 //! Hosts the driver runs on in tests.
 
 pub mod chosen;
+pub mod free;
 pub mod inproc;
 mod lent;
 mod notes;

@@ -18,6 +18,7 @@ mod dat_threads;
 mod dat_transfer;
 mod fail_nth;
 mod faults;
+mod free;
 mod laws;
 mod layouts;
 mod mute;

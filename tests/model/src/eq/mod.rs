@@ -13,8 +13,9 @@ use crate::ifc::cmd::head_in;
 use crate::ifc::eq::{create_eq_in, create_eq_out, eqc, eqe, gen_eqe_in, query_eq_out};
 use crate::numbers::Numbers;
 use crate::queue_memory::QueueMemory;
+use crate::table::{Deadlines, Set, Table};
 use rand::Rng;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 /// When events reach their ring.
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +57,11 @@ struct Eq {
 pub(crate) struct EventQueues {
     numbers: Numbers,
     order: Order,
-    live: BTreeMap<u32, Eq>,
+    live: Table<u32, Eq>,
+    /// Kinds of events, each with the queues subscribed to it.
+    subscriptions: Set<(u8, u32)>,
+    /// When the queues with pending events write them.
+    due: Deadlines,
 }
 
 impl EventQueues {
@@ -67,7 +72,13 @@ impl EventQueues {
             Some(1) => Order::Bursts,
             Some(_) => Order::Reordered,
         };
-        Self { numbers: Numbers::new(0x10, limit, 0x30_1000), order, live: BTreeMap::new() }
+        Self {
+            numbers: Numbers::new(0x10, limit, 0x30_1000),
+            order,
+            live: Table::default(),
+            subscriptions: Set::default(),
+            due: Deadlines::default(),
+        }
     }
 
     /// How many are alive.
@@ -87,13 +98,19 @@ impl EventQueues {
 
     /// Whether an event of that kind would reach anybody.
     pub(crate) fn subscribed(&self, kind: u8) -> bool {
-        self.live.values().any(|eq| eq.wants(kind))
+        self.subscriber(kind).is_some()
+    }
+
+    /// The queue subscribed to a kind of event: of several the one with the lowest number.
+    fn subscriber(&self, kind: u8) -> Option<u32> {
+        let queues = (kind, 0)..=(kind, u32::MAX);
+        self.subscriptions.range(queues).next().map(|(_, eqn)| eqn)
     }
 
     /// Posts an asynchronous event to the queue subscribed to its kind; lost when there is none.
     pub(crate) fn raise(&mut self, bus: &mut Bus, event: &Event) {
-        if let Some((&eqn, eq)) = self.live.iter_mut().find(|(_, eq)| eq.wants(event.kind)) {
-            eq.accept(bus, eqn, event, self.order);
+        if let Some(eqn) = self.subscriber(event.kind) {
+            self.post(bus, eqn, event);
         }
     }
 
@@ -101,6 +118,7 @@ impl EventQueues {
     pub(crate) fn post(&mut self, bus: &mut Bus, eqn: u32, event: &Event) {
         if let Some(eq) = self.live.get_mut(&eqn) {
             eq.accept(bus, eqn, event, self.order);
+            self.due.set(eqn, (!eq.pending.is_empty()).then_some(eq.reach_at));
         }
     }
 
@@ -109,14 +127,16 @@ impl EventQueues {
         if matches!(self.order, Order::AtOnce) {
             return None;
         }
-        for (&eqn, eq) in &mut self.live {
-            if eq.reach_at <= bus.now {
+        let due: BTreeSet<u32> = self.due.due(bus.now).collect();
+        for eqn in due {
+            self.due.set(eqn, None);
+            if let Some(eq) = self.live.get_mut(&eqn) {
                 for event in core::mem::take(&mut eq.pending) {
                     eq.post(bus, eqn, &event);
                 }
             }
         }
-        self.live.values().filter(|eq| !eq.pending.is_empty()).map(|eq| eq.reach_at).min()
+        self.due.next()
     }
 
     /// Where the next event will stand, counted as the consumer index is.
@@ -273,6 +293,9 @@ fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Refusal>
         pending: VecDeque::new(),
         reach_at: 0,
     };
+    for kind in (0..=u8::MAX).filter(|kind| eq.wants(*kind)) {
+        hca.eqs.subscriptions.insert((kind, eqn));
+    }
     hca.eqs.live.insert(eqn, eq);
     create_eq_out::eq_number.set(output, eqn);
     Ok(())
@@ -283,6 +306,10 @@ fn destroy(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result<(), Refusa
     hca.eqs.numbers.free(eqn)?;
     if let Some(eq) = hca.eqs.live.remove(&eqn) {
         hca.ids.uar.release(eq.uar);
+        hca.eqs.due.set(eqn, None);
+        for kind in (0..=u8::MAX).filter(|kind| eq.wants(*kind)) {
+            hca.eqs.subscriptions.remove(&(kind, eqn));
+        }
     }
     Ok(())
 }

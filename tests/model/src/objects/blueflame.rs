@@ -8,7 +8,7 @@
 use super::buffer;
 use super::wqe::{Control, MAX_WQEBBS, WQEBB};
 use crate::bus::Bus;
-use std::collections::BTreeMap;
+use crate::table::{Set, Table};
 
 /// A send WQE as far as its blocks have come.
 #[derive(Debug)]
@@ -92,26 +92,36 @@ struct Last {
 #[derive(Debug, Default)]
 pub(crate) struct Registers {
     /// WQEs of which the first blocks have come, by the address of their buffer.
-    begun: BTreeMap<u64, Pushed>,
+    begun: Table<u64, Pushed>,
+    /// Their queues, each with the address of the buffer.
+    queues: Set<(u32, u64)>,
     /// By the address of the register; none where a plain doorbell came last.
-    last: BTreeMap<u64, Last>,
+    last: Table<u64, Last>,
 }
 
 impl Registers {
     /// Keeps a WQE whose other blocks have not come.
     pub(super) fn keep(&mut self, buffer: u64, begun: Pushed) {
+        self.queues.insert((begun.queue(), buffer));
         self.begun.insert(buffer, begun);
     }
 
     /// The WQE that has begun in a buffer, for a store there.
     pub(super) fn begun_in(&mut self, buffer: u64) -> Option<Pushed> {
-        self.begun.remove(&buffer)
+        if self.begun.is_empty() {
+            return None;
+        }
+        let begun = self.begun.remove(&buffer)?;
+        self.queues.remove(&(begun.queue(), buffer));
+        Some(begun)
     }
 
     /// Gives up a WQE that has begun, if there is one, of that queue or of any: says of which.
     pub(super) fn give_up(&mut self, queue: Option<u32>) -> Option<u32> {
-        let of = |begun: &Pushed| queue.is_none_or(|queue| begun.queue() == queue);
-        let buffer = self.begun.iter().find_map(|(at, begun)| of(begun).then_some(*at))?;
+        let buffer = match queue {
+            Some(queue) => self.queues.range((queue, 0)..=(queue, u64::MAX)).next()?.1,
+            None => self.begun.range(..).next()?.0,
+        };
         self.begun_in(buffer).map(|begun| begun.queue())
     }
 

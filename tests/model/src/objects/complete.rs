@@ -8,6 +8,7 @@ use crate::facts::OpenFact;
 use crate::host::Nanos;
 use crate::regs::ticks;
 use rand::Rng;
+use std::collections::BTreeSet;
 
 impl Device<'_> {
     /// The user index of a completion, where completions have one.
@@ -38,22 +39,25 @@ impl Device<'_> {
     /// Ends the sessions of compressed completions that are due by a time, and raises the events
     /// whose time has come; says when the next is due.
     fn serve_timed(&mut self, until: Nanos) -> Option<Nanos> {
-        let mut next = None;
-        for cqn in core::mem::take(&mut self.objects.timed) {
-            if self.objects.cqs.get(&cqn).and_then(Cq::session_due).is_some_and(|due| due <= until)
-            {
+        let sessions = self.objects.sessions.due(until);
+        let events = self.objects.held_events.due(self.bus.now);
+        let due: BTreeSet<u32> = sessions.chain(events).collect();
+        for cqn in due {
+            let session = self.objects.cqs.get(&cqn).and_then(Cq::session_due);
+            if session.is_some_and(|due| due <= until) {
                 self.end_session(cqn);
             }
             self.raise(cqn);
-            let Some(cq) = self.objects.cqs.get(&cqn) else {
-                continue;
-            };
-            if let Some(due) = [cq.session_due(), cq.event_due()].into_iter().flatten().min() {
-                self.objects.timed.insert(cqn);
-                next = Some(next.map_or(due, |next: Nanos| next.min(due)));
-            }
         }
-        next
+        [self.objects.sessions.next(), self.objects.held_events.next()].into_iter().flatten().min()
+    }
+
+    /// Takes note of what became due of a CQ at another time than before, or not at all: for
+    /// after every change of one.
+    pub(crate) fn reschedule_cq(&mut self, cqn: u32) {
+        let cq = self.objects.cqs.get(&cqn);
+        self.objects.sessions.set(cqn, cq.and_then(Cq::session_due));
+        self.objects.held_events.set(cqn, cq.and_then(Cq::event_due));
     }
 
     /// Raises the event of a CQ that waits, if moderation lets it. What the CQ holds back is
@@ -64,6 +68,7 @@ impl Device<'_> {
             self.end_session(cqn);
             self.announce(cqn);
         }
+        self.reschedule_cq(cqn);
     }
 
     /// Posts the completion event of a CQ.
@@ -81,6 +86,7 @@ impl Device<'_> {
         {
             self.lost(cqn, fault);
         }
+        self.reschedule_cq(cqn);
     }
 
     /// Writes a completion and whatever follows from it.
@@ -91,9 +97,7 @@ impl Device<'_> {
         // Nanoseconds everywhere in the model, ticks of the device's clock for the driver.
         let cqe = &Cqe { timestamp: ticks(cqe.timestamp), ..*cqe };
         let posted = cq.post(self.bus, number, cqe);
-        if cq.session_due().or(cq.event_due()).is_some() {
-            self.objects.timed.insert(cqn);
-        }
+        self.reschedule_cq(cqn);
         match posted {
             Posted::Silent | Posted::Dead => {}
             Posted::Event => self.announce(cqn),

@@ -4,7 +4,6 @@ use super::compress::{Compression, MiniFormat};
 use super::cq::{Armed, Cq};
 use super::device::Device;
 use super::moderation::{self, Moderation};
-use super::qp::Qp;
 use crate::cmd::{Refusal, Status};
 use crate::hca::Hca;
 use crate::host::Nanos;
@@ -97,6 +96,7 @@ pub(crate) fn destroy(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result
         hca.eqs.release(cq.eqn);
         hca.ids.uar.release(cq.uar);
     }
+    Device::of(hca).reschedule_cq(cqn);
     Ok(())
 }
 
@@ -170,12 +170,14 @@ fn resize(hca: &mut Hca, input: &[u8]) -> Result<(), Refusal> {
     )
     .ok_or(Status::BadInputLength.because(0x40_3005))?;
     let cq = hca.objects.cqs.get_mut(&cqn).ok_or(Status::BadResource.because(0x40_3002))?;
-    let uses = |qp: &Qp| [qp.cqn_snd(), qp.cqn_rcv()].contains(&Some(cqn));
-    let filled = hca.objects.qps.values().any(|qp| qp.scatters_to_cqe() && uses(qp));
-    if (cq.compression.is_some() || filled) && stride != cq.stride {
+    let filled = cq.compression.is_some() || hca.objects.cq_users.is_filled(cqn);
+    if filled && stride != cq.stride {
         return Err(Status::BadParam.because(0x40_3007));
     }
-    if !cq.resize(&mut hca.bus, ring, log_size, stride) {
+    let resized = cq.resize(&mut hca.bus, ring, log_size, stride);
+    Device::of(hca).reschedule_cq(cqn);
+    let cq = hca.objects.cqs.get_mut(&cqn).ok_or(Status::BadResource.because(0x40_3002))?;
+    if !resized {
         return Err(Status::TooManyCqes.because(0x40_3006));
     }
     for field in [cqc::log_cq_size, cqc::log_page_size, cqc::page_offset, cqc::cqe_sz] {

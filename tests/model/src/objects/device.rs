@@ -27,7 +27,6 @@ use crate::transport::host::{
     RecvWqe, RemoteAddress, RemoteFault, RoceAddress, SendCompletion, SendWqe, Syndrome, Tally,
     UmrWqe,
 };
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The parts of the device a running queue may touch.
 pub(crate) struct Device<'a> {
@@ -234,16 +233,6 @@ fn cut(segments: &[DataSegment], offset: u64, len: u64) -> Option<Vec<DataSegmen
     (left == 0).then_some(out)
 }
 
-/// The IP address of an entry of the RoCE table.
-pub(crate) fn ip_of_entry(entry: &crate::roce::RoceAddress) -> IpAddr {
-    if entry.ipv4 {
-        let [.., a, b, c, d] = entry.gid;
-        IpAddr::V4(Ipv4Addr::new(a, b, c, d))
-    } else {
-        IpAddr::V6(Ipv6Addr::from(entry.gid)).to_canonical()
-    }
-}
-
 impl Host for Device<'_> {
     fn now(&self) -> Nanos {
         self.bus.now
@@ -393,12 +382,7 @@ impl Host for Device<'_> {
 
     fn roce_address(&self, index: u16) -> Option<RoceAddress> {
         let entry = self.roce.get(u32::from(index))?;
-        Some(RoceAddress {
-            mac: entry.mac,
-            vlan: entry.vlan,
-            ip: ip_of_entry(entry),
-            v1: !entry.v2,
-        })
+        Some(RoceAddress { mac: entry.mac, vlan: entry.vlan, ip: entry.ip(), v1: !entry.v2 })
     }
 
     fn complete_send(&mut self, qpn: u32, completion: SendCompletion) {
@@ -530,14 +514,6 @@ impl Host for Device<'_> {
 impl Objects {
     /// Marks every queue that completes to a CQ.
     pub(super) fn doom_users_of(&mut self, cqn: u32) {
-        let of_qps = self
-            .qps
-            .values()
-            .filter(|qp| qp.cqn_snd() == Some(cqn) || qp.cqn_rcv() == Some(cqn))
-            .map(|qp| qp.qpn);
-        let of_sqs = self.sqs.iter().filter(|(_, sq)| sq.cqn == cqn).map(|(&n, _)| n);
-        let of_rqs = self.rqs.iter().filter(|(_, rq)| rq.cqn == cqn).map(|(&n, _)| n);
-        let doomed: Vec<u32> = of_qps.chain(of_sqs).chain(of_rqs).collect();
-        self.doomed.extend(doomed);
+        self.doomed.extend(self.cq_users.of(cqn));
     }
 }

@@ -144,12 +144,10 @@ pub(crate) fn cq_arm(hca: &mut Hca, uar: u32, word: u32, cqn: u32) {
     let event_read = hca.eqs.has_read(cq.eqn, cq.event_at);
     match cq.arm(hca.bus.now, word, event_read) {
         Ok(true) => Device::of(hca).announce(cqn),
-        Ok(false) if cq.event_due().is_some() => {
-            hca.objects.timed.insert(cqn);
-        }
         Ok(false) => {}
         Err(complaint) => hca.bus.complain(complaint),
     }
+    Device::of(hca).reschedule_cq(cqn);
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 
 use crate::cmd::{Refusal, Status};
 use crate::ifc::flow::fte_match_param;
+use crate::table::{self, Counts, Set};
 use crate::traffic_counters::Tally;
 use std::collections::BTreeMap;
 
@@ -53,7 +54,7 @@ pub(crate) struct Entry {
 /// Flow counters by number, each with the entries that count in it.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    live: BTreeMap<u32, (Tally, u32)>,
+    live: table::Table<u32, (Tally, u32)>,
     last: u32,
 }
 
@@ -132,6 +133,8 @@ pub(crate) struct Group {
     pub(crate) enable: u32,
     /// The mask.
     pub(crate) mask: Vec<u8>,
+    /// Indices of the entries, by the bytes of their values that the mask selects.
+    by_value: BTreeMap<Vec<u8>, Set<u32>>,
 }
 
 /// One table.
@@ -146,16 +149,20 @@ pub(crate) struct Table {
     /// Table to go to on a miss.
     pub(crate) miss: Option<u32>,
     /// Groups by number.
-    pub(crate) groups: BTreeMap<u32, Group>,
+    groups: table::Table<u32, Group>,
+    /// Their numbers by first index.
+    order: table::Table<u32, u32>,
     /// Entries by index.
-    pub(crate) entries: BTreeMap<u32, Entry>,
+    entries: table::Table<u32, Entry>,
 }
 
 /// All tables.
 #[derive(Debug)]
 pub(crate) struct Steering {
     /// Tables by number.
-    pub(crate) tables: BTreeMap<u32, Table>,
+    tables: table::Table<u32, Table>,
+    /// Tables that others lead to, by an entry or by a miss.
+    led_to: Counts<u32>,
     /// Root table by type.
     pub(crate) roots: BTreeMap<u32, u32>,
     next_table: u32,
@@ -164,7 +171,13 @@ pub(crate) struct Steering {
 
 impl Default for Steering {
     fn default() -> Self {
-        Self { tables: BTreeMap::new(), roots: BTreeMap::new(), next_table: 1, next_group: 1 }
+        Self {
+            tables: table::Table::default(),
+            led_to: Counts::default(),
+            roots: BTreeMap::new(),
+            next_table: 1,
+            next_group: 1,
+        }
     }
 }
 
@@ -176,24 +189,72 @@ impl Steering {
     pub(crate) fn add_table(&mut self, table: Table) -> u32 {
         let id = self.next_table;
         self.next_table += 1;
+        table.miss.into_iter().for_each(|to| self.led_to.add(to));
+        for (_, entry) in table.entries.range(..) {
+            entry.tables().for_each(|to| self.led_to.add(to));
+        }
         self.tables.insert(id, table);
         id
     }
 
-    /// A number for a new group.
-    pub(crate) fn group_number(&mut self) -> u32 {
+    /// A table.
+    pub(crate) fn table(&self, id: u32) -> Option<&Table> {
+        self.tables.get(&id)
+    }
+
+    /// Takes a table away that has no groups.
+    pub(crate) fn remove_table(&mut self, id: u32) {
+        if let Some(table) = self.tables.remove(&id) {
+            table.miss.into_iter().for_each(|to| self.led_to.remove(to));
+        }
+    }
+
+    /// Sets where packets go that match nothing in a table.
+    pub(crate) fn set_miss(&mut self, id: u32, miss: Option<u32>) {
+        if let Some(table) = self.tables.get_mut(&id) {
+            miss.into_iter().for_each(|to| self.led_to.add(to));
+            let old = core::mem::replace(&mut table.miss, miss);
+            old.into_iter().for_each(|to| self.led_to.remove(to));
+        }
+    }
+
+    /// Adds a group to a table and names it.
+    pub(crate) fn add_group(&mut self, id: u32, group: Group) -> u32 {
+        let number = self.next_group;
         self.next_group += 1;
-        self.next_group - 1
+        if let Some(table) = self.tables.get_mut(&id) {
+            table.add_group(number, group);
+        }
+        number
+    }
+
+    /// Takes a group away that has no entries.
+    pub(crate) fn remove_group(&mut self, id: u32, number: u32) {
+        if let Some(table) = self.tables.get_mut(&id)
+            && let Some(group) = table.groups.remove(&number)
+        {
+            table.order.remove(&group.start);
+        }
+    }
+
+    /// Sets an entry of a table; returns the one before.
+    pub(crate) fn set_entry(&mut self, id: u32, index: u32, entry: Entry) -> Option<Entry> {
+        entry.tables().for_each(|to| self.led_to.add(to));
+        let old = self.tables.get_mut(&id)?.set_entry(index, entry)?;
+        old.tables().for_each(|to| self.led_to.remove(to));
+        Some(old)
+    }
+
+    /// Takes an entry of a table away.
+    pub(crate) fn remove_entry(&mut self, id: u32, index: u32) -> Option<Entry> {
+        let old = self.tables.get_mut(&id)?.remove_entry(index)?;
+        old.tables().for_each(|to| self.led_to.remove(to));
+        Some(old)
     }
 
     /// Whether a table is a root, a miss table or a destination.
     pub(crate) fn table_in_use(&self, id: u32) -> bool {
-        self.roots.values().any(|&root| root == id)
-            || self.tables.iter().any(|(&other, table)| {
-                other != id
-                    && (table.miss == Some(id)
-                        || table.entries.values().any(|e| e.to.contains(&Destination::Table(id))))
-            })
+        self.roots.values().any(|&root| root == id) || self.led_to.has(id)
     }
 
     /// Walks a packet's match set through the tables of a type; `counters` count its `octets`.
@@ -268,28 +329,98 @@ impl Steering {
 }
 
 impl Table {
+    /// A table without groups.
+    pub(crate) fn new(kind: u32, level: u32, log_size: u32, miss: Option<u32>) -> Self {
+        Self { kind, level, log_size, miss, ..Self::default() }
+    }
+
     /// The first entry that matches: groups in index order, entries in index order.
     pub(crate) fn lookup(&self, packet: &[u8]) -> Option<&Entry> {
-        let mut groups: Vec<(&u32, &Group)> = self.groups.iter().collect();
-        groups.sort_by_key(|(_, group)| group.start);
-        let index = groups.into_iter().find_map(|(&id, group)| {
-            self.entries
-                .range(group.start..=group.end)
-                .find(|(_, entry)| entry.group == id && group.matches(&entry.value, packet))
-                .map(|(&index, _)| index)
-        })?;
+        let groups = self.order.range(..).filter_map(|(_, number)| self.groups.get(number));
+        let index = { groups }.find_map(|group| group.first_match(packet))?;
         self.entries.get(&index)
+    }
+
+    /// A group.
+    pub(crate) fn group(&self, number: u32) -> Option<&Group> {
+        self.groups.get(&number)
+    }
+
+    /// Whether there are no groups.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.groups.is_empty()
+    }
+
+    /// Whether a group has one of these indices. No two groups share any.
+    pub(crate) fn overlaps(&self, start: u32, end: u32) -> bool {
+        let last = self.order.range(..=end).next_back();
+        last.and_then(|(_, number)| self.groups.get(number)).is_some_and(|last| start <= last.end)
+    }
+
+    /// Adds a group.
+    pub(crate) fn add_group(&mut self, number: u32, group: Group) {
+        self.order.insert(group.start, number);
+        self.groups.insert(number, group);
+    }
+
+    /// Sets an entry; returns the one before.
+    pub(crate) fn set_entry(&mut self, index: u32, entry: Entry) -> Option<Entry> {
+        let old = self.remove_entry(index);
+        if let Some(group) = self.groups.get_mut(&entry.group) {
+            let value = group.selected(&entry.value);
+            group.by_value.entry(value).or_default().insert(index);
+        }
+        self.entries.insert(index, entry);
+        old
+    }
+
+    fn remove_entry(&mut self, index: u32) -> Option<Entry> {
+        let old = self.entries.remove(&index)?;
+        if let Some(group) = self.groups.get_mut(&old.group) {
+            let value = group.selected(&old.value);
+            if let Some(indices) = group.by_value.get_mut(&value) {
+                indices.remove(&index);
+                if indices.is_empty() {
+                    group.by_value.remove(&value);
+                }
+            }
+        }
+        Some(old)
+    }
+}
+
+impl Entry {
+    /// The tables that it leads to.
+    fn tables(&self) -> impl Iterator<Item = u32> {
+        self.to.iter().filter_map(|to| match to {
+            Destination::Table(id) => Some(*id),
+            Destination::Tir(_) => None,
+        })
     }
 }
 
 impl Group {
-    /// Whether a packet equals `value` under the mask. What a packet does not have (misc
+    /// A group without entries.
+    pub(crate) fn new(start: u32, end: u32, enable: u32, mask: Vec<u8>) -> Self {
+        Self { start, end, enable, mask, by_value: BTreeMap::new() }
+    }
+
+    /// Whether it has entries.
+    pub(crate) fn is_used(&self) -> bool {
+        !self.by_value.is_empty()
+    }
+
+    /// The first entry whose value a packet equals under the mask.
+    fn first_match(&self, packet: &[u8]) -> Option<u32> {
+        self.by_value.get(&self.selected(packet))?.first()
+    }
+
+    /// What the mask selects of a value or of a packet. What a packet does not have (misc
     /// parameters, inner headers) is zero.
-    pub(crate) fn matches(&self, value: &[u8], packet: &[u8]) -> bool {
-        let at = |bytes: &[u8], i: usize| bytes.get(i).copied().unwrap_or(0);
-        (0..MATCH_BYTES)
-            .filter(|&i| self.enabled(i))
-            .all(|i| (at(value, i) ^ at(packet, i)) & at(&self.mask, i) == 0)
+    fn selected(&self, bytes: &[u8]) -> Vec<u8> {
+        let masked = |(i, mask): (usize, &u8)| bytes.get(i).copied().unwrap_or(0) & mask;
+        let all = self.mask.iter().enumerate().take(MATCH_BYTES);
+        all.filter(|&(i, mask)| *mask != 0 && self.enabled(i)).map(masked).collect()
     }
 
     fn enabled(&self, i: usize) -> bool {

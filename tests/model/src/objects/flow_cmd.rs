@@ -28,7 +28,7 @@ pub(crate) fn create_table(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Re
     }
     let level = flow_table_context::level.get(context);
     let miss = miss_of(hca, context, kind, level)?;
-    let table = Table { kind, level, log_size, miss, ..Table::default() };
+    let table = Table::new(kind, level, log_size, miss);
     head_out::number.set(output, hca.objects.steering.add_table(table));
     Ok(())
 }
@@ -38,7 +38,7 @@ fn miss_of(hca: &Hca, context: &[u8], kind: u32, level: u32) -> Result<Option<u3
         0 => Ok(None),
         1 => {
             let id = flow_table_context::table_miss_id.get(context);
-            let next = hca.objects.steering.tables.get(&id);
+            let next = hca.objects.steering.table(id);
             if next.is_none_or(|t| t.kind != kind || t.level <= level) {
                 return Err(Status::BadParam.because(0x93_0002));
             }
@@ -51,13 +51,10 @@ fn miss_of(hca: &Hca, context: &[u8], kind: u32, level: u32) -> Result<Option<u3
 /// MODIFY_FLOW_TABLE: the miss table.
 pub(crate) fn modify_table(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result<(), Refusal> {
     let id = flow_object_in::table_id.get(input);
-    let table =
-        hca.objects.steering.tables.get(&id).ok_or(Status::BadResource.because(0x93_c001))?;
+    let table = hca.objects.steering.table(id).ok_or(Status::BadResource.because(0x93_c001))?;
     let context = create_flow_table_in::flow_table_context.bytes(input);
     let miss = miss_of(hca, context, table.kind, table.level)?;
-    if let Some(table) = hca.objects.steering.tables.get_mut(&id) {
-        table.miss = miss;
-    }
+    hca.objects.steering.set_miss(id, miss);
     Ok(())
 }
 
@@ -69,8 +66,8 @@ pub(crate) fn destroy_table(
 ) -> Result<(), Refusal> {
     let id = flow_object_in::table_id.get(input);
     let steering = &mut hca.objects.steering;
-    let table = steering.tables.get(&id).ok_or(Status::BadResource.because(0x93_1001))?;
-    if !table.groups.is_empty() {
+    let table = steering.table(id).ok_or(Status::BadResource.because(0x93_1001))?;
+    if !table.is_empty() {
         return Err(Status::BadParam.because(SYNDROME_TABLE));
     }
     // The root goes with its table: drivers destroy the last root without replacing it.
@@ -85,7 +82,7 @@ pub(crate) fn destroy_table(
         }
         return Err(Status::BadResourceState.because(0x93_1002));
     }
-    steering.tables.remove(&id);
+    steering.remove_table(id);
     Ok(())
 }
 
@@ -98,7 +95,7 @@ pub(crate) fn set_root(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Resul
         steering.roots.remove(&kind);
         return Ok(());
     }
-    if steering.tables.get(&id).is_none_or(|t| t.kind != kind) {
+    if steering.table(id).is_none_or(|t| t.kind != kind) {
         return Err(Status::BadResource.because(0x92_f001));
     }
     steering.roots.insert(kind, id);
@@ -111,23 +108,16 @@ pub(crate) fn create_group(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Re
     let start = create_flow_group_in::start_flow_index.get(input);
     let end = create_flow_group_in::end_flow_index.get(input);
     let steering = &mut hca.objects.steering;
-    let table = steering.tables.get(&id).ok_or(Status::BadResource.because(0x93_3001))?;
+    let table = steering.table(id).ok_or(Status::BadResource.because(0x93_3001))?;
     if start > end || end >= 1 << table.log_size {
         return Err(Status::BadParam.because(0x93_3002));
     }
-    if table.groups.values().any(|g| start <= g.end && g.start <= end) {
+    if table.overlaps(start, end) {
         return Err(Status::BadParam.because(0x93_3003));
     }
-    let group = Group {
-        start,
-        end,
-        enable: create_flow_group_in::match_criteria_enable.get(input),
-        mask: create_flow_group_in::match_criteria.bytes(input).to_vec(),
-    };
-    let number = steering.group_number();
-    if let Some(table) = steering.tables.get_mut(&id) {
-        table.groups.insert(number, group);
-    }
+    let enable = create_flow_group_in::match_criteria_enable.get(input);
+    let mask = create_flow_group_in::match_criteria.bytes(input).to_vec();
+    let number = steering.add_group(id, Group::new(start, end, enable, mask));
     head_out::number.set(output, number);
     Ok(())
 }
@@ -140,15 +130,13 @@ pub(crate) fn destroy_group(
 ) -> Result<(), Refusal> {
     let id = flow_object_in::table_id.get(input);
     let number = flow_object_in::group_id.get(input);
-    let table =
-        hca.objects.steering.tables.get_mut(&id).ok_or(Status::BadResource.because(0x93_4001))?;
-    if !table.groups.contains_key(&number) {
-        return Err(Status::BadResource.because(0x93_4002));
-    }
-    if table.entries.values().any(|e| e.group == number) {
+    let steering = &mut hca.objects.steering;
+    let table = steering.table(id).ok_or(Status::BadResource.because(0x93_4001))?;
+    let group = table.group(number).ok_or(Status::BadResource.because(0x93_4002))?;
+    if group.is_used() {
         return Err(Status::BadResourceState.because(SYNDROME_GROUP));
     }
-    table.groups.remove(&number);
+    steering.remove_group(id, number);
     Ok(())
 }
 
@@ -158,9 +146,8 @@ pub(crate) fn set_entry(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Resu
     let index = set_fte_in::flow_index.get(input);
     let context = set_fte_in::flow_context.bytes(input);
     let number = flow_context::group_id.get(context);
-    let table =
-        hca.objects.steering.tables.get(&id).ok_or(Status::BadResource.because(0x93_6001))?;
-    let group = table.groups.get(&number).ok_or(Status::BadResource.because(0x93_6002))?;
+    let table = hca.objects.steering.table(id).ok_or(Status::BadResource.because(0x93_6001))?;
+    let group = table.group(number).ok_or(Status::BadResource.because(0x93_6002))?;
     if index < group.start || index > group.end {
         return Err(Status::BadIndex.because(0x93_6003));
     }
@@ -183,7 +170,7 @@ pub(crate) fn set_entry(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Resu
         let target = dest_format_struct::destination_id.get(&one);
         to.push(match dest_format_struct::destination_type.get(&one) {
             1 => {
-                let next = hca.objects.steering.tables.get(&target);
+                let next = hca.objects.steering.table(target);
                 let ignore = set_fte_in::ignore_flow_level.is_set(input);
                 if next.is_none_or(|t| !ignore && t.level <= table.level) {
                     return Err(Status::BadParam.because(0x93_6005));
@@ -217,18 +204,14 @@ pub(crate) fn set_entry(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Resu
     let value = value.get(..MATCH_BYTES).unwrap_or(value).to_vec();
     let tag = flow_context::flow_tag.get(context);
     let entry = Entry { group: number, value, action: bits, to, tag, counters };
-    let old = table.entries.get(&index).cloned();
     for one in &entry.to {
         if let Destination::Tir(tirn) = one {
             hca.objects.tir_numbers.hold(*tirn)?;
         }
     }
     hca.objects.flow_counters.hold(&entry.counters);
-    if let Some(old) = old {
+    if let Some(old) = hca.objects.steering.set_entry(id, index, entry) {
         release(hca, &old);
-    }
-    if let Some(table) = hca.objects.steering.tables.get_mut(&id) {
-        table.entries.insert(index, entry);
     }
     Ok(())
 }
@@ -247,13 +230,8 @@ fn release(hca: &mut Hca, entry: &Entry) {
 pub(crate) fn delete_entry(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result<(), Refusal> {
     let id = flow_object_in::table_id.get(input);
     let index = flow_object_in::flow_index.get(input);
-    let entry = hca
-        .objects
-        .steering
-        .tables
-        .get_mut(&id)
-        .and_then(|table| table.entries.remove(&index))
-        .ok_or(Status::BadResource.because(0x93_8001))?;
+    let entry = hca.objects.steering.remove_entry(id, index);
+    let entry = entry.ok_or(Status::BadResource.because(0x93_8001))?;
     release(hca, &entry);
     Ok(())
 }
@@ -267,7 +245,7 @@ pub(crate) fn set_l2(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result<
     let bytes = set_l2_table_entry_in::mac_address.bytes(input);
     let mut mac = [0; 6];
     mac.copy_from_slice(bytes.get(2..8).ok_or(Status::BadInputLength.because(0x82_9002))?);
-    hca.objects.l2.insert(index, mac);
+    hca.objects.l2.set(index, mac);
     Ok(())
 }
 
@@ -277,6 +255,6 @@ pub(crate) fn delete_l2(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Resu
         return Err(Status::BadOp.because(0x82_b001));
     }
     let index = set_l2_table_entry_in::table_index.get(input);
-    hca.objects.l2.remove(&index).ok_or(Status::BadIndex.because(0x82_b002))?;
+    hca.objects.l2.delete(index).ok_or(Status::BadIndex.because(0x82_b002))?;
     Ok(())
 }

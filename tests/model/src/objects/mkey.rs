@@ -8,7 +8,7 @@
 //!
 //! Not here: what a UMR work request changes (`umr.rs`), and the command frames (`mkey_cmd.rs`).
 
-use std::collections::BTreeMap;
+use crate::table::Table;
 
 /// How deep indirect keys may nest, as the capability `max_indirection` says.
 pub(crate) const MAX_INDIRECTION: u32 = 4;
@@ -172,7 +172,7 @@ pub(crate) enum Denied {
 /// The table.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tpt {
-    keys: BTreeMap<u32, Mkey>,
+    keys: Table<u32, Mkey>,
 }
 
 impl Tpt {

@@ -11,6 +11,7 @@ mod complete;
 mod compress;
 mod cq;
 mod cq_cmd;
+mod cq_users;
 mod cqe;
 mod device;
 mod doorbell;
@@ -19,6 +20,7 @@ mod ethernet;
 mod flow;
 mod flow_cmd;
 mod flow_counter_cmd;
+mod l2;
 mod late;
 mod lso;
 mod mkey;
@@ -42,11 +44,14 @@ mod wqe;
 pub(crate) use doorbell::{cq_arm, ring_begun, send_doorbell};
 pub(crate) use traffic::{fail, step, write_completions};
 
+use crate::caps::Caps;
 use crate::cmd::{Command, Handler, Stage};
 use crate::facts::{Facts, OpenFact};
 use crate::ifc::Field;
+use crate::ifc::caps::cmd_hca_cap as cap;
 use crate::numbers::Numbers;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use crate::table::{Deadlines, Table};
+use std::collections::VecDeque;
 
 /// A frame on its way out.
 #[derive(Debug)]
@@ -70,26 +75,28 @@ pub(crate) struct Objects {
     tis_numbers: Numbers,
     rqt_numbers: Numbers,
     /// Completion queues.
-    cqs: BTreeMap<u32, cq::Cq>,
+    cqs: Table<u32, cq::Cq>,
+    /// The queues that complete to them.
+    cq_users: cq_users::CqUsers,
     /// Queue pairs.
     qps: qps::Qps,
     /// Raw send queues.
-    sqs: BTreeMap<u32, rq_sq::Sq>,
+    sqs: Table<u32, rq_sq::Sq>,
     /// Raw receive queues.
-    rqs: BTreeMap<u32, rq_sq::Rq>,
+    rqs: Table<u32, rq_sq::Rq>,
     /// Shared receive queues.
-    rmps: BTreeMap<u32, rmp::Rmp>,
-    tirs: BTreeMap<u32, tir_tis::Tir>,
-    tiss: BTreeMap<u32, tir_tis::Tis>,
-    rqts: BTreeMap<u32, tir_tis::Rqt>,
+    rmps: Table<u32, rmp::Rmp>,
+    tirs: Table<u32, tir_tis::Tir>,
+    tiss: Table<u32, tir_tis::Tis>,
+    rqts: Table<u32, tir_tis::Rqt>,
     /// Memory keys.
     tpt: mkey::Tpt,
     /// Flow tables.
     steering: flow::Steering,
     /// MACs the physical function lets through, by table index.
-    l2: BTreeMap<u32, [u8; 6]>,
+    l2: l2::L2,
     /// Queue counters that moved, by set and place of the counter in the query.
-    tallies: BTreeMap<(u32, usize), u32>,
+    tallies: Table<(u32, usize), u32>,
     /// Flow counters.
     flow_counters: flow::Counters,
     /// Multicast groups.
@@ -98,8 +105,10 @@ pub(crate) struct Objects {
     blueflame: blueflame::Registers,
     /// Completions on their way.
     late: late::Late,
-    /// CQs that may have an open session of compressed completions, or an event that waits.
-    timed: BTreeSet<u32>,
+    /// When the open sessions of compressed completions of CQs end.
+    sessions: Deadlines,
+    /// When the events of CQs that wait are raised.
+    held_events: Deadlines,
     /// Frames to send, in order.
     outbox: VecDeque<Outgoing>,
     /// Queues that lost their CQ: they go to error as soon as no engine runs.
@@ -107,35 +116,41 @@ pub(crate) struct Objects {
 }
 
 impl Objects {
-    /// None yet.
-    pub(crate) fn new(facts: &Facts) -> Self {
+    /// None yet; of completion queues and keys as many as the capabilities say.
+    pub(crate) fn new(caps: &Caps, facts: &Facts) -> Self {
+        let numbers = |first: u32, most, what| {
+            let end = first + (1 << caps.general(most).min(24));
+            Numbers::new(first, end.min(1 << 24), what)
+        };
         Self {
-            cq_numbers: Numbers::new(0x400, 1 << 24, 0x40_0000),
+            cq_numbers: numbers(0x400, cap::log_max_cq, 0x40_0000),
             queue_numbers: Numbers::new(0x48, 1 << 24, 0x50_0000),
             srq_numbers: Numbers::new(0x10, 1 << 24, 0x90_c000),
             // Index 1 would make key 0x100, which ends a scatter list.
-            mkey_numbers: Numbers::new(0x1002, 1 << 24, 0x20_0000)
+            mkey_numbers: numbers(0x1002, cap::log_max_mkey, 0x20_0000)
                 .reusing(facts.on(OpenFact::KeyIndex)),
             tir_numbers: Numbers::new(1, 1 << 24, 0x90_0000),
             tis_numbers: Numbers::new(1, 1 << 24, 0x91_2000),
             rqt_numbers: Numbers::new(1, 1 << 24, 0x91_6000),
-            cqs: BTreeMap::new(),
+            cqs: Table::default(),
+            cq_users: cq_users::CqUsers::default(),
             qps: qps::Qps::default(),
-            sqs: BTreeMap::new(),
-            rqs: BTreeMap::new(),
-            rmps: BTreeMap::new(),
-            tirs: BTreeMap::new(),
-            tiss: BTreeMap::new(),
-            rqts: BTreeMap::new(),
+            sqs: Table::default(),
+            rqs: Table::default(),
+            rmps: Table::default(),
+            tirs: Table::default(),
+            tiss: Table::default(),
+            rqts: Table::default(),
             tpt: mkey::Tpt::default(),
             steering: flow::Steering::default(),
-            l2: BTreeMap::new(),
-            tallies: BTreeMap::new(),
+            l2: l2::L2::default(),
+            tallies: Table::default(),
             flow_counters: flow::Counters::default(),
             groups: multicast::Groups::default(),
             blueflame: blueflame::Registers::default(),
             late: late::Late::default(),
-            timed: BTreeSet::new(),
+            sessions: Deadlines::default(),
+            held_events: Deadlines::default(),
             outbox: VecDeque::new(),
             doomed: Vec::new(),
         }
@@ -159,12 +174,16 @@ impl Objects {
     /// The counters of a set that moved: where they stand in the query, and their values.
     pub(crate) fn tallies(&self, set: u32) -> impl Iterator<Item = (Field, u32)> + '_ {
         let all = (set, 0)..=(set, usize::MAX);
-        self.tallies.range(all).map(|(&(_, bit), &count)| (Field::at(bit, 32), count))
+        self.tallies.range(all).map(|((_, bit), &count)| (Field::at(bit, 32), count))
     }
 
     /// Counts from zero again.
     pub(crate) fn forget_tallies(&mut self, set: u32) {
-        self.tallies.retain(|&(of, _), _| of != set);
+        let gone: Vec<_> =
+            self.tallies.range((set, 0)..=(set, usize::MAX)).map(|(at, _)| at).collect();
+        for at in gone {
+            self.tallies.remove(&at);
+        }
     }
 }
 

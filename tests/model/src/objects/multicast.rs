@@ -11,24 +11,35 @@ use crate::cmd::{Refusal, Status};
 use crate::hca::Hca;
 use crate::ifc::caps::cmd_hca_cap as cap;
 use crate::ifc::qp::{mcg_in, qpc};
+use crate::table::{Counts, Set, Table};
 use crate::transport::host::QpKind;
 use crate::wire::frame::Packet;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 /// The QPN of every multicast packet.
 pub(super) const MULTICAST_QPN: u32 = 0xff_ffff;
 
-/// The groups with members, by GID.
+/// The groups with members.
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
-    members: BTreeMap<[u8; 16], BTreeSet<u32>>,
+    /// By GID.
+    members: Table<[u8; 16], Set<u32>>,
+    /// IP address and GID of each.
+    addresses: Set<(IpAddr, [u8; 16])>,
+    /// Queue pairs by their memberships.
+    attached: Counts<u32>,
 }
 
 impl Groups {
     /// Whether anybody listens to an address.
     pub(crate) fn has(&self, ip: IpAddr) -> bool {
-        self.members.keys().any(|gid| ip_of(*gid) == ip)
+        self.at(ip).next().is_some()
+    }
+
+    /// The groups of an address.
+    fn at(&self, ip: IpAddr) -> impl Iterator<Item = [u8; 16]> {
+        self.addresses.range((ip, [0; 16])..=(ip, [0xff; 16])).map(|(_, gid)| gid)
     }
 
     /// Whether anybody listens at all.
@@ -38,7 +49,7 @@ impl Groups {
 
     /// Whether a QP is attached anywhere.
     pub(crate) fn holds(&self, qpn: u32) -> bool {
-        self.members.values().any(|members| members.contains(&qpn))
+        self.attached.has(qpn)
     }
 }
 
@@ -60,40 +71,42 @@ pub(crate) fn attach(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result<
     }
     let most_groups = 1usize << hca.caps.general(cap::log_max_mcg).min(31);
     let most_members = hca.caps.general(cap::max_qp_mcg) as usize;
-    let groups = &mut hca.objects.groups.members;
-    let members = groups.get(&gid).map_or(0, BTreeSet::len);
-    if members >= most_members || (members == 0 && groups.len() >= most_groups) {
+    let groups = &mut hca.objects.groups;
+    let members = groups.members.get(&gid).map_or(0, Set::len);
+    if members >= most_members || (members == 0 && groups.members.len() >= most_groups) {
         return Err(Status::ExceedLimit.because(0x80_6003));
     }
-    if !groups.entry(gid).or_default().insert(qpn) {
+    if !groups.members.entry(gid).or_default().insert(qpn) {
         return Err(Status::BadResourceState.because(0x80_6004));
     }
+    groups.addresses.insert((ip_of(gid), gid));
+    groups.attached.add(qpn);
     Ok(())
 }
 
 /// DETACH_FROM_MCG.
 pub(crate) fn detach(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result<(), Refusal> {
     let (qpn, gid) = (mcg_in::qpn.get(input), gid(input));
-    let groups = &mut hca.objects.groups.members;
-    let members = groups.get_mut(&gid).ok_or(Status::BadResource.because(0x80_7001))?;
+    let groups = &mut hca.objects.groups;
+    let members = groups.members.get_mut(&gid).ok_or(Status::BadResource.because(0x80_7001))?;
     if !members.remove(&qpn) {
         return Err(Status::BadResource.because(0x80_7002));
     }
     if members.is_empty() {
-        groups.remove(&gid);
+        groups.members.remove(&gid);
+        groups.addresses.remove(&(ip_of(gid), gid));
     }
+    groups.attached.remove(qpn);
     Ok(())
 }
 
 /// Gives every member of a packet's group its copy; `own`: the device sent it itself.
 pub(super) fn deliver(hca: &mut Hca, packet: &Packet, own: bool) {
-    let members: BTreeSet<u32> = hca
-        .objects
-        .groups
-        .members
-        .iter()
-        .filter(|(gid, _)| ip_of(**gid) == packet.net.dst)
-        .flat_map(|(_, members)| members.iter().copied())
+    let groups = &hca.objects.groups;
+    let members: BTreeSet<u32> = groups
+        .at(packet.net.dst)
+        .filter_map(|gid| groups.members.get(&gid))
+        .flat_map(|members| members.range(..))
         .collect();
     for qpn in members {
         let blocks =

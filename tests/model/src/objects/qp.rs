@@ -196,21 +196,29 @@ impl Qp {
         buffer::read_wrapping(bus, reader, &self.ring, part, at, out).map_err(|_| ())
     }
 
-    /// Takes the next receive of the QP's own queue. The record is read when the known ones ran
-    /// out.
+    /// Whether receives are posted in the QP's own queue. The record is read when the known ones
+    /// ran out.
+    pub(crate) fn has_receives(&mut self, bus: &mut Bus) -> bool {
+        if self.rq_head == self.rq_producer {
+            let Ok(record) = bus.read_be32(self.dbr) else {
+                return false;
+            };
+            self.rq_producer = record as u16;
+        }
+        self.rq_head != self.rq_producer
+    }
+
+    /// Takes the next receive of the QP's own queue.
     pub(crate) fn take_recv(&mut self, bus: &mut Bus) -> Option<Result<RecvWqe, (u16, Syndrome)>> {
         if self.receives != Receives::Own {
             return None;
         }
         let size = 1u32 << self.get(qpc::log_rq_size);
-        if self.rq_head == self.rq_producer {
-            self.rq_producer = bus.read_be32(self.dbr).ok()? as u16;
+        if !self.has_receives(bus) {
+            return None;
         }
         let index = self.rq_head;
         let posted = self.rq_producer.wrapping_sub(index);
-        if posted == 0 {
-            return None;
-        }
         if u32::from(posted) > size {
             bus.complain(format!(
                 "QP {:#x}: doorbell record posts {posted} receives beyond {index:#x}, \

@@ -148,6 +148,10 @@ pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(
     {
         return Err(Status::BadResource.because(0x50_0018));
     }
+    let most = 1usize << hca.caps.general(cmd_hca_cap::log_max_qp).min(24);
+    if hca.objects.qps.len() >= most {
+        return Err(Status::ExceedLimit.because(0x50_001c));
+    }
     let qpn = hca.objects.queue_numbers.take()?;
     if !domainless {
         hca.ids.pd.hold(pd)?;
@@ -166,7 +170,9 @@ pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(
     } else {
         check_record(hca, "QP", qpn, dbr);
     }
-    hca.objects.qps.insert(qpn, Qp { qpn, ..qp });
+    let qp = Qp { qpn, ..qp };
+    hca.objects.cq_users.add_qp(&qp);
+    hca.objects.qps.insert(qpn, qp);
     head_out::number.set(output, qpn);
     Ok(())
 }
@@ -195,6 +201,7 @@ pub(crate) fn destroy(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result
     let Some(qp) = objects.qps.remove(&qpn) else {
         return Ok(());
     };
+    objects.cq_users.remove_qp(&qp);
     hca.ids.pd.release(qp.get(qpc::pd));
     if qp.kind != QpKind::XrcTarget {
         hca.ids.uar.release(qp.get(qpc::uar_page));

@@ -3,46 +3,59 @@
 //! There may be thousands, nearly all of them idle, and every message of the host's asks what is
 //! due: so they stand in line by time, and a changed one is put into its new position before the
 //! next query. Nothing reports that a receive was posted to a QP in error: its record has to be
-//! read.
+//! read. One that is idle takes 2.3 KiB together with a CQ and a key of its own.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::qp::{Qp, Receives};
+use crate::bus::Bus;
 use crate::host::Nanos;
+use crate::table::{Deadlines, Set, Table};
 use crate::transport::Engine;
-use crate::transport::host::QpState;
+use crate::transport::host::{QpKind, QpState};
 
 /// QPs in error that are looked at in one step.
-const LOOKS: usize = 64;
+const LOOKS: usize = 16;
 /// Until more of them are, if there are more.
-const PAUSE: Nanos = 1_000_000;
+const PAUSE: Nanos = 250_000;
+
+/// One queue pair.
+#[derive(Debug)]
+struct Entry {
+    qp: Qp,
+    /// It is among the changed ones.
+    changed: bool,
+}
 
 /// All queue pairs.
 #[derive(Debug, Default)]
 pub(crate) struct Qps {
-    all: BTreeMap<u32, Qp>,
-    /// May have changed since it was last put in line.
+    all: Table<u32, Entry>,
+    /// May have changed since they were last put in line, each once.
     changed: Vec<u32>,
-    /// When engines want to be called, the first first.
-    line: BTreeSet<(Nanos, u32)>,
-    /// The place of each in it.
-    places: BTreeMap<u32, Nanos>,
+    /// When engines want to be called.
+    timers: Deadlines,
     /// In error, with receives of their own.
-    failed: BTreeSet<u32>,
+    failed: Set<u32>,
     /// The one of those whose turn it is.
     turn: u32,
+    /// Of the general services, and not in RESET.
+    gsi: Set<u32>,
 }
 
 impl Qps {
     /// One of them.
     pub(crate) fn get(&self, qpn: &u32) -> Option<&Qp> {
-        self.all.get(qpn)
+        self.all.get(qpn).map(|entry| &entry.qp)
     }
 
     /// One of them, to be changed.
     pub(crate) fn get_mut(&mut self, qpn: &u32) -> Option<&mut Qp> {
-        self.touch(*qpn);
-        self.all.get_mut(qpn)
+        let entry = self.all.get_mut(qpn)?;
+        if !std::mem::replace(&mut entry.changed, true) {
+            self.changed.push(*qpn);
+        }
+        Some(&mut entry.qp)
     }
 
     /// Whether there is one.
@@ -50,47 +63,59 @@ impl Qps {
         self.all.contains_key(qpn)
     }
 
-    /// All of them, in the order of their numbers.
-    pub(crate) fn values(&self) -> impl Iterator<Item = &Qp> {
-        self.all.values()
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
     }
 
     /// Another one.
     pub(crate) fn insert(&mut self, qpn: u32, qp: Qp) {
-        self.touch(qpn);
-        self.all.insert(qpn, qp);
+        // Those destroyed since are still listed.
+        if self.changed.len() > 2 * self.all.len() {
+            self.reschedule_changed();
+        }
+        self.changed.push(qpn);
+        self.all.insert(qpn, Entry { qp, changed: true });
     }
 
     /// One less.
     pub(crate) fn remove(&mut self, qpn: &u32) -> Option<Qp> {
-        self.touch(*qpn);
-        self.all.remove(qpn)
+        let entry = self.all.remove(qpn)?;
+        self.timers.set(*qpn, None);
+        self.failed.remove(qpn);
+        self.gsi.remove(qpn);
+        Some(entry.qp)
     }
 
-    fn touch(&mut self, qpn: u32) {
-        if self.changed.last() != Some(&qpn) {
-            self.changed.push(qpn);
-        }
+    /// The GSI QP that receives: the one with the lowest number, if there are several.
+    pub(crate) fn gsi(&mut self) -> Option<u32> {
+        self.reschedule_changed();
+        self.gsi.first()
+    }
+
+    /// Whether a QP has receives that were posted and not taken, as its record says.
+    pub(crate) fn has_receives(&mut self, bus: &mut Bus, qpn: u32) -> bool {
+        self.all.get_mut(&qpn).is_some_and(|entry| entry.qp.has_receives(bus))
     }
 
     /// Updates the deadlines and the error list for the changed queue pairs.
     fn reschedule_changed(&mut self) {
         for qpn in std::mem::take(&mut self.changed) {
-            let qp = self.all.get(&qpn);
-            let due = qp.and_then(|qp| qp.engine.as_ref().and_then(Engine::next_deadline));
-            let was = match due {
-                Some(due) => self.places.insert(qpn, due),
-                None => self.places.remove(&qpn),
+            let Some(Entry { qp, changed }) = self.all.get_mut(&qpn) else {
+                continue;
             };
-            if was != due {
-                was.map(|was| self.line.remove(&(was, qpn)));
-                due.map(|due| self.line.insert((due, qpn)));
-            }
-            let failed = |qp: &Qp| qp.state == QpState::Err && qp.receives == Receives::Own;
-            if qp.is_some_and(failed) {
-                self.failed.insert(qpn);
-            } else {
-                self.failed.remove(&qpn);
+            *changed = false;
+            self.timers.set(qpn, qp.engine.as_ref().and_then(Engine::next_deadline));
+            let lists = [
+                (&mut self.failed, qp.state == QpState::Err && qp.receives == Receives::Own),
+                (&mut self.gsi, qp.state != QpState::Reset && qp.kind == QpKind::Gsi),
+            ];
+            for (list, is_in) in lists {
+                if is_in {
+                    list.insert(qpn);
+                } else if !list.is_empty() {
+                    list.remove(&qpn);
+                }
             }
         }
     }
@@ -100,24 +125,29 @@ impl Qps {
     pub(crate) fn due(&mut self, now: Nanos) -> BTreeMap<u32, Due> {
         self.reschedule_changed();
         let mut due = BTreeMap::<u32, Due>::new();
-        for (_, qpn) in self.line.range(..=(now, u32::MAX)) {
-            due.entry(*qpn).or_default().timer = true;
+        for qpn in self.timers.due(now) {
+            due.entry(qpn).or_default().timer = true;
         }
         let turn = self.turn;
         let round = self.failed.range(turn..).chain(self.failed.range(..turn));
         for qpn in round.take(LOOKS) {
-            due.entry(*qpn).or_default().receives = true;
+            due.entry(qpn).or_default().receives = true;
             self.turn = qpn + 1;
         }
         due
     }
 
+    /// Entries of all lists besides the queue pairs themselves.
+    #[cfg(test)]
+    pub(super) fn listed(&self) -> usize {
+        self.changed.len() + self.timers.len() + self.failed.len() + self.gsi.len()
+    }
+
     /// When something is due next.
     pub(crate) fn next(&mut self, now: Nanos) -> Option<Nanos> {
         self.reschedule_changed();
-        let timer = self.line.first().map(|(due, _)| *due);
         let more = (self.failed.len() > LOOKS).then_some(now + PAUSE);
-        timer.into_iter().chain(more).min()
+        self.timers.next().into_iter().chain(more).min()
     }
 }
 

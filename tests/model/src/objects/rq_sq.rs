@@ -189,7 +189,9 @@ impl Device<'_> {
             Ok(()) if !control.signaled() => return,
             Ok(()) => {}
             Err(syndrome) => {
-                self.objects.sqs.entry(sqn).and_modify(|sq| sq.state = WqState::Err);
+                if let Some(sq) = self.objects.sqs.get_mut(&sqn) {
+                    sq.state = WqState::Err;
+                }
                 cqe.opcode = CqeOpcode::RequesterError;
                 cqe.error = Some(syndrome);
             }

@@ -13,6 +13,7 @@ mod offloads;
 mod orders;
 mod qp;
 mod relaxed;
+mod scale;
 mod shared;
 mod umr;
 mod wqe;

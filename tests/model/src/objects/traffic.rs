@@ -6,7 +6,7 @@
 //! is taken out of its QP while it runs.
 
 use super::Outgoing;
-use super::device::{Device, ip_of_entry};
+use super::device::Device;
 use super::ethernet::Headers;
 use super::multicast::{self, MULTICAST_QPN};
 use super::rss::Hash;
@@ -99,7 +99,7 @@ pub(crate) fn step(hca: &mut Hca) -> Option<Nanos> {
         if due.timer {
             with_engine(hca, qpn, |engine, device| engine.on_timer(device));
         }
-        if due.receives {
+        if due.receives && hca.objects.qps.has_receives(&mut hca.bus, qpn) {
             with_engine(hca, qpn, |engine, device| engine.on_receive_posted(device));
         }
     }
@@ -155,17 +155,14 @@ fn is_own_mac(hca: &Hca, frame: &[u8]) -> bool {
     let Some(mac) = frame.first_chunk::<6>() else {
         return false;
     };
-    mac[0] & 1 == 0
-        && (*mac == hca.vport.mac
-            || hca.objects.l2.values().any(|own| own == mac)
-            || hca.roce.iter().any(|(_, entry)| entry.mac == *mac))
+    mac[0] & 1 == 0 && (*mac == hca.vport.mac || hca.objects.l2.has(mac) || hca.roce.has_mac(mac))
 }
 
 /// Whether the switch inside lets a frame from the wire through: where its table of MACs filters,
 /// only those.
 fn passes_switch(hca: &Hca, to: &[u8; 6]) -> bool {
     let filters = hca.config.facts.value(OpenFact::EswitchManager) == Some(3);
-    !filters || to[0] & 1 == 1 || hca.objects.l2.values().any(|own| own == to)
+    !filters || to[0] & 1 == 1 || hca.objects.l2.has(to)
 }
 
 /// Whether a frame is RoCE, well formed or not.
@@ -259,8 +256,7 @@ fn received(hca: &mut Hca, frame: &[u8], from: Option<u32>) {
     hca.traffic.vport_in.add(frame, rdma);
     let sorted = if hca.vport.roce_enabled {
         demux(frame, |net| {
-            hca.roce.iter().any(|(_, entry)| entry.v2 != net.v1 && ip_of_entry(entry) == net.dst)
-                || hca.objects.groups.has(net.dst)
+            hca.roce.has_address(net.dst, !net.v1) || hca.objects.groups.has(net.dst)
         })
     } else {
         Demux::Ethernet
@@ -293,11 +289,8 @@ fn to_qp(hca: &mut Hca, packet: &Packet) {
     let named = packet.bth.dest_qp;
     let qpn = if named == GSI_QPN {
         // QP 1 exists only on the wire: it is the one GSI QP that receives.
-        let gsi = |qp: &&super::qp::Qp| {
-            qp.kind == crate::transport::host::QpKind::Gsi && qp.state != QpState::Reset
-        };
-        match hca.objects.qps.values().find(gsi) {
-            Some(qp) => qp.qpn,
+        match hca.objects.qps.gsi() {
+            Some(qpn) => qpn,
             None => return,
         }
     } else {

@@ -1,5 +1,6 @@
 //! Raw queues by command: SQ and RQ, each create, modify, destroy, query.
 
+use super::cq_users::Kind;
 use super::device::Device;
 use super::qp_cmd::{check_record, check_ts_format};
 use super::rq_sq::{Rq, Sq, WqState};
@@ -55,6 +56,7 @@ pub(crate) fn create_sq(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Resul
         wq,
         context,
     };
+    hca.objects.cq_users.add(cqn, Kind::Sq, sqn);
     hca.objects.sqs.insert(sqn, sq);
     head_out::number.set(output, sqn);
     Ok(())
@@ -99,6 +101,7 @@ pub(crate) fn destroy_sq(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Res
     }
     objects.queue_numbers.free(sqn)?;
     if let Some(sq) = objects.sqs.remove(&sqn) {
+        objects.cq_users.remove(sq.cqn, Kind::Sq, sqn);
         objects.cq_numbers.release(sq.cqn);
         if let Some(tis) = sq.tis {
             objects.tis_numbers.release(tis);
@@ -157,6 +160,7 @@ pub(crate) fn create_rq(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Resul
         wq,
         context,
     };
+    hca.objects.cq_users.add(cqn, Kind::Rq, rqn);
     hca.objects.rqs.insert(rqn, rq);
     head_out::number.set(output, rqn);
     Ok(())
@@ -194,6 +198,7 @@ pub(crate) fn destroy_rq(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Res
     }
     objects.queue_numbers.free(rqn)?;
     if let Some(rq) = objects.rqs.remove(&rqn) {
+        objects.cq_users.remove(rq.cqn, Kind::Rq, rqn);
         objects.cq_numbers.release(rq.cqn);
         hca.ids.pd.release(rq.wq.pd);
     }

@@ -60,13 +60,24 @@ impl core::fmt::Display for Map {
 struct Entry {
     size: u64,
     rights: u32,
-    memory: Option<(Arc<MmapRegion>, usize)>,
+    memory: Option<Place>,
 }
+
+/// A place in a file.
+#[derive(Debug)]
+struct Place {
+    region: Arc<MmapRegion>,
+    at: usize,
+    file: FileKey,
+}
+
+/// Device and inode of a file.
+type FileKey = (u64, u64);
 
 #[derive(Debug, Default)]
 struct Table {
     entries: BTreeMap<u64, Entry>,
-    files: HashMap<(u64, u64), Weak<MmapRegion>>,
+    files: HashMap<FileKey, Weak<MmapRegion>>,
     limit: Option<u64>,
     refused: u64,
 }
@@ -142,9 +153,14 @@ impl Maps {
             return Ok(());
         }
         for at in gone {
-            table.entries.remove(&at);
+            let memory = table.entries.remove(&at).and_then(|entry| entry.memory);
+            if let Some(Place { region, file, .. }) = memory {
+                drop(region);
+                if table.files.get(&file).is_some_and(|region| region.strong_count() == 0) {
+                    table.files.remove(&file);
+                }
+            }
         }
-        table.files.retain(|_, file| file.strong_count() != 0);
         Ok(())
     }
 
@@ -194,12 +210,7 @@ impl Table {
     }
 
     /// A file's memory, mapped whole unless it is already, and the checked place in it.
-    fn memory(
-        &mut self,
-        file: File,
-        offset: u64,
-        size: u64,
-    ) -> Result<(Arc<MmapRegion>, usize), Errno> {
+    fn memory(&mut self, file: File, offset: u64, size: u64) -> Result<Place, Errno> {
         let stat = file.metadata().map_err(|_| Errno::BADF)?;
         let end = offset.checked_add(size).ok_or(Errno::INVAL)?;
         if end > stat.len() {
@@ -210,14 +221,14 @@ impl Table {
         let known = self.files.get(&key).and_then(Weak::upgrade);
         // A file that has grown is mapped anew; earlier mappings stay as they were.
         if let Some(region) = known.filter(|region| region.size() as u64 >= end) {
-            return Ok((region, at));
+            return Ok(Place { region, at, file: key });
         }
         let whole = usize::try_from(stat.len()).map_err(|_| Errno::INVAL)?;
         let region = MmapRegion::from_file(FileOffset::new(file, 0), whole)
             .map_err(|_| Errno::ACCESS)
             .map(Arc::new)?;
         self.files.insert(key, Arc::downgrade(&region));
-        Ok((region, at))
+        Ok(Place { region, at, file: key })
     }
 
     /// Calls `each` with the memory of every piece of an access, in ascending order, and where the
@@ -236,9 +247,10 @@ impl Table {
             let piece = found.and_then(|(start, entry)| {
                 let within = at - start;
                 let room = entry.size.checked_sub(within).filter(|room| *room != 0)?;
-                let (region, base) = entry.memory.as_ref()?;
+                let place = entry.memory.as_ref()?;
                 let n = (length - done).min(usize::try_from(room).unwrap_or(usize::MAX));
-                let slice = region.get_slice(base + usize::try_from(within).ok()?, n).ok()?;
+                let at = place.at + usize::try_from(within).ok()?;
+                let slice = place.region.get_slice(at, n).ok()?;
                 (entry.rights & right != 0).then_some(slice)
             });
             let Some(slice) = piece else {
