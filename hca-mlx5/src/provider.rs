@@ -66,6 +66,9 @@ const NOTICES: usize = 64;
 const WORK_LIMIT: Duration = Duration::from_secs(1);
 /// Completion queues the driver has for itself: two of QP1, one of the raw Ethernet port.
 const OWN_CQS: u32 = 3;
+/// Queue pairs that are the driver's own, or of the device itself: QP0 and QP1, and raw Ethernet
+/// ports.
+const OWN_QPS: usize = 16;
 /// Hop limit of every packet.
 const HOP_LIMIT: u8 = 64;
 /// Most reads outstanding that the limits can state.
@@ -147,6 +150,9 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
     /// Brings the device up and starts QP1. The port has no address yet: [`Provider::set_net`]
     /// gives it one.
     pub fn open(platform: &'p P, config: &Config<'p>) -> Result<Self, Fault> {
+        let queue_pairs = QPS.saturating_add(OWN_QPS).next_power_of_two().ilog2();
+        let log_min_qp = u8::try_from(queue_pairs).unwrap_or(u8::MAX).max(config.log_min_qp);
+        let config = &Config { log_min_qp, ..*config };
         Self::over(Device::open(platform, config)?, config)
     }
 

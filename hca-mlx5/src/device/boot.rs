@@ -201,7 +201,8 @@ impl<'p, P: Platform> Device<'p, P> {
         // Signatures of replies are not looked at; and the driver's pages are those of the device.
         cap.set_cmdif_checksum(0);
         cap.set_log_uar_page_sz(0);
-        cap.set_log_max_qp(cap.log_max_qp().min(config.log_max_qp));
+        let least = config.log_min_qp.min(self.caps.general_max.log_max_qp());
+        cap.set_log_max_qp(cap.log_max_qp().min(config.log_max_qp).max(least));
         if self.caps.general_max.roce_rw_supported() && self.caps.general_max.roce() {
             cap.set_roce(true);
         }

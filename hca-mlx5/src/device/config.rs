@@ -23,6 +23,10 @@ pub struct Config<'p> {
     /// Log2 of the queue pairs that the firmware makes room for at most; its pages follow from it.
     /// 17 by default: some firmware offers more than the page budget has room for.
     pub log_max_qp: u8,
+    /// Log2 of the queue pairs that the firmware is to make room for at least, as far as the device
+    /// can: some firmware starts with fewer than it offers. 0 by default; a provider raises it to
+    /// what its table holds.
+    pub log_min_qp: u8,
     /// Most 4 KiB pages the firmware may hold.
     pub page_budget: u32,
     /// Interrupt vector of command events: it ends a sleep in [`relax`] early. No such sleep may
@@ -85,6 +89,7 @@ impl Default for Config<'_> {
     fn default() -> Self {
         Self {
             log_max_qp: 17,
+            log_min_qp: 0,
             // 128 MiB: more than any card seen asks for.
             page_budget: 32_768,
             // One vector for all but completions, which come too often to share it.

@@ -151,6 +151,17 @@ fn a_small_footprint_never_raises_a_limit() {
     );
 }
 
+/// 23 is the scripted device's maximum, 14 what it starts with.
+#[test]
+fn a_large_table_raises_the_queue_pairs_as_far_as_the_device_can() {
+    for (log_min_qp, set) in [(0, 14), (14, 14), (16, 16), (23, 23), (24, 23)] {
+        let platform = Scripted::new();
+        Device::open(&platform, &Config { log_min_qp, ..config() }).unwrap();
+        let input = &platform.commands(Opcode::SetHcaCap)[0].input;
+        assert_eq!(GeneralCap::read(input, BLOCK_AT).log_max_qp(), set);
+    }
+}
+
 #[test]
 fn roce_is_switched_on_where_it_can_be() {
     let platform = Scripted::new();
