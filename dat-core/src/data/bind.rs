@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering;
 use crate::data::poster::{BIND, Poster, kick};
 use crate::data::shared::lmr::{GENERAL, NO_CONTEXT, Refusal, RmrShared, ZERO_BASED};
 use crate::data::shared::request::Request;
-use crate::data::shared::window::release;
+use crate::data::shared::window::{give_to, release};
 use crate::data::shared::{Near, Shared, lmr};
 use crate::data::validate::PARAMETER;
 use crate::provider::{Bind, PostFlags, Provider, Scope, SendQueue, WorkRequest};
@@ -207,7 +207,7 @@ impl<P: Provider> Poster<P> {
             return Ok(window.keys(shared.order).1);
         }
         if scope != Scope::Domain {
-            window.give_to(shared.eps, own);
+            give_to(shared, window, own);
         }
         let key = self.bind(shared, window, binding, lkey, scope, post_flags);
         self.recheck(shared, near.ep, Direction::Send);

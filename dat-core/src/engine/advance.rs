@@ -12,8 +12,8 @@ use crate::cm::event::Transmit;
 use crate::cm::wire::{MAD_LEN, asks};
 use crate::data::shared::ep::Trouble;
 use crate::data::shared::stack::END;
-use crate::engine::Ia;
 use crate::engine::connections::whereabouts;
+use crate::engine::{Ia, establish};
 use crate::provider::{MadIn, Notice, Provider};
 use crate::types::bounds::{DATAGRAMS_IN, NOTICES, RETRIES, STEPS, VISITS};
 use crate::types::counters::IaCounter;
@@ -266,9 +266,9 @@ impl<P: Provider> Ia<'_, P> {
         let queued = usize::try_from(self.objects.eps.queued()).unwrap_or(usize::MAX);
         for _ in 0..queued.min(VISITS) {
             let Some(ep) = self.objects.eps.dequeue().map(Ep) else { break };
-            if let Some(wanted) = self.steps(now, ep) {
+            if let Some(wanted) = establish::steps(self, now, ep) {
                 if steps.is_full() {
-                    self.take_steps(now, &mut steps);
+                    establish::take_steps(self, now, &mut steps);
                 }
                 let _ = steps.push(wanted);
                 // Looked at again when they are taken.
@@ -277,7 +277,7 @@ impl<P: Provider> Ia<'_, P> {
                 self.objects.watch(ep);
             }
         }
-        self.take_steps(now, &mut steps);
+        establish::take_steps(self, now, &mut steps);
     }
 
     /// Takes one Endpoint on; whether it has to be visited again.

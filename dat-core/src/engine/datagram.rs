@@ -70,7 +70,7 @@ impl<P: Provider> Ia<'_, P> {
         control.remote_port = remote_port;
         control.local_port = local_port;
         control.active = true;
-        self.look_up(now, conn, ask.remote);
+        look_up(self, now, conn, ask.remote);
         self.transmit(now);
         Ok(())
     }
@@ -79,26 +79,7 @@ impl<P: Provider> Ia<'_, P> {
     pub(super) fn look_ups(&mut self, now: Instant) {
         for _ in 0..VISITS.min(self.connections.cm.resolving()) {
             let Some((conn, remote)) = self.connections.cm.sidr_next() else { return };
-            self.look_up(now, conn, remote);
-        }
-    }
-
-    /// Sends a question if its way has been found.
-    fn look_up(&mut self, now: Instant, conn: ConnId, remote: IpAddr) {
-        match self.hca.resolve(remote, now) {
-            Poll::Pending => {}
-            Poll::Ready(Ok(path)) => {
-                self.connections.cm.sidr_set_path(conn, &path);
-                self.connections.cm.sidr_go(now, conn);
-                self.events.worked = true;
-            }
-            Poll::Ready(Err(_)) => {
-                self.connections.cm.sidr_end(conn);
-                if let Owner::LookUp(ep, _) = self.connections.owner(&self.objects, conn) {
-                    self.unanswered(ep);
-                }
-                self.events.worked = true;
-            }
+            look_up(self, now, conn, remote);
         }
     }
 
@@ -210,5 +191,24 @@ impl<P: Provider> Ia<'_, P> {
         self.events.notify(connect_evd, Event::UdAccepted(ep));
         self.transmit(now);
         Ok(())
+    }
+}
+
+/// Sends a question if its way has been found.
+fn look_up<P: Provider>(ia: &mut Ia<'_, P>, now: Instant, conn: ConnId, remote: IpAddr) {
+    match ia.hca.resolve(remote, now) {
+        Poll::Pending => {}
+        Poll::Ready(Ok(path)) => {
+            ia.connections.cm.sidr_set_path(conn, &path);
+            ia.connections.cm.sidr_go(now, conn);
+            ia.events.worked = true;
+        }
+        Poll::Ready(Err(_)) => {
+            ia.connections.cm.sidr_end(conn);
+            if let Owner::LookUp(ep, _) = ia.connections.owner(&ia.objects, conn) {
+                ia.unanswered(ep);
+            }
+            ia.events.worked = true;
+        }
     }
 }

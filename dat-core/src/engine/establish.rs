@@ -192,90 +192,15 @@ impl<P: Provider> Ia<'_, P> {
         Ok(conn)
     }
 
-    /// The steps that an Endpoint's queue pair has to take now, if the peer has accepted and the way
-    /// is known, or if the peer is ready.
-    pub(super) fn steps(&mut self, now: Instant, ep: Ep) -> Option<Steps> {
-        let control = self.objects.eps.live(ep).ok()?;
-        let (qp, remote) = (control.qp?, control.remote?);
-        match control.phase {
-            Phase::Ready(terms) => Some(Steps { ep, qp, first: None, last: terms.ready_to_send() }),
-            Phase::Replied(reply) => match self.hca.resolve(remote, now) {
-                Poll::Pending => None,
-                Poll::Ready(Ok(path)) => {
-                    let first = Some(ready_to_receive(&path, &reply.terms));
-                    Some(Steps { ep, qp, first, last: reply.terms.ready_to_send() })
-                }
-                Poll::Ready(Err(fault)) => {
-                    no_path(self, now, ep, fault);
-                    None
-                }
-            },
-            Phase::None
-            | Phase::Resolving
-            | Phase::Direct(_)
-            | Phase::Accepting { .. }
-            | Phase::Accepted(_)
-            | Phase::Found(_) => None,
-        }
-    }
-
-    /// Lets queue pairs take their steps, all first ones at once, then all last ones; then their
-    /// connections are made, or not.
-    pub(super) fn take_steps(&mut self, now: Instant, all: &mut Vec<Steps, STEPS>) {
-        let mut firsts = Vec::<_, STEPS>::new();
-        for steps in &*all {
-            if let Some(first) = steps.first {
-                let _ = firsts.push((steps.qp, first, Ok(())));
-            }
-        }
-        self.hca.qp_modify_each(&mut firsts);
-        let failure = |done: &[(Qp, QpStep, Result<(), Fault>)], qp: Qp| {
-            done.iter().find(|(of, ..)| *of == qp).and_then(|(.., done)| done.err())
-        };
-        let mut lasts = Vec::<_, STEPS>::new();
-        for steps in &*all {
-            if failure(&firsts, steps.qp).is_none() {
-                let _ = lasts.push((steps.qp, steps.last, Ok(())));
-            }
-        }
-        self.hca.qp_modify_each(&mut lasts);
-        for steps in &*all {
-            let fault = failure(&firsts, steps.qp).or_else(|| failure(&lasts, steps.qp));
-            self.stepped(now, steps.ep, fault);
-        }
-        all.clear();
-    }
-
     /// The peer was ready before what comes next: its connection is made first.
     pub(super) fn finish_steps(&mut self, now: Instant, ep: Ep) {
         if self.objects.eps.live(ep).is_ok_and(|c| matches!(c.phase, Phase::Ready(_)))
-            && let Some(steps) = self.steps(now, ep)
+            && let Some(steps) = steps(self, now, ep)
         {
             let mut all = Vec::new();
             let _ = all.push(steps);
-            self.take_steps(now, &mut all);
+            take_steps(self, now, &mut all);
         }
-    }
-
-    /// The queue pair of an Endpoint is ready to send, or failed.
-    fn stepped(&mut self, now: Instant, ep: Ep, fault: Option<Fault>) {
-        let Ok(control) = self.objects.eps.live_mut(ep) else { return };
-        let phase = core::mem::replace(&mut control.phase, Phase::None);
-        let conn = control.conn;
-        let known = match (phase, conn) {
-            _ if fault.is_some() => false,
-            (Phase::Replied(_), Some(conn)) => self.connections.cm.ready(now, conn).is_ok(),
-            (Phase::Replied(_), None) => return,
-            _ => true,
-        };
-        if !known {
-            return not_made(self, now, ep, EpOp::NonPeerRejected, fault);
-        }
-        if matches!(phase, Phase::Replied(_)) {
-            self.connections.keep_answer(&mut self.objects, ep, conn);
-            self.objects.set_deadline(ep, Instant::NEVER);
-        }
-        self.apply(ep, EpOp::Established);
     }
 
     /// The way is known.
@@ -354,6 +279,85 @@ pub(super) struct Steps {
     first: Option<QpStep>,
     /// To ready-to-send.
     last: QpStep,
+}
+
+/// The steps that an Endpoint's queue pair has to take now, if the peer has accepted and the way
+/// is known, or if the peer is ready.
+pub(super) fn steps<P: Provider>(ia: &mut Ia<'_, P>, now: Instant, ep: Ep) -> Option<Steps> {
+    let control = ia.objects.eps.live(ep).ok()?;
+    let (qp, remote) = (control.qp?, control.remote?);
+    match control.phase {
+        Phase::Ready(terms) => Some(Steps { ep, qp, first: None, last: terms.ready_to_send() }),
+        Phase::Replied(reply) => match ia.hca.resolve(remote, now) {
+            Poll::Pending => None,
+            Poll::Ready(Ok(path)) => {
+                let first = Some(ready_to_receive(&path, &reply.terms));
+                Some(Steps { ep, qp, first, last: reply.terms.ready_to_send() })
+            }
+            Poll::Ready(Err(fault)) => {
+                no_path(ia, now, ep, fault);
+                None
+            }
+        },
+        Phase::None
+        | Phase::Resolving
+        | Phase::Direct(_)
+        | Phase::Accepting { .. }
+        | Phase::Accepted(_)
+        | Phase::Found(_) => None,
+    }
+}
+
+/// Lets queue pairs take their steps, all first ones at once, then all last ones; then their
+/// connections are made, or not.
+pub(super) fn take_steps<P: Provider>(
+    ia: &mut Ia<'_, P>,
+    now: Instant,
+    all: &mut Vec<Steps, STEPS>,
+) {
+    let mut firsts = Vec::<_, STEPS>::new();
+    for steps in &*all {
+        if let Some(first) = steps.first {
+            let _ = firsts.push((steps.qp, first, Ok(())));
+        }
+    }
+    ia.hca.qp_modify_each(&mut firsts);
+    let failure = |done: &[(Qp, QpStep, Result<(), Fault>)], qp: Qp| {
+        done.iter().find(|(of, ..)| *of == qp).and_then(|(.., done)| done.err())
+    };
+    let mut lasts = Vec::<_, STEPS>::new();
+    for steps in &*all {
+        if failure(&firsts, steps.qp).is_none() {
+            let _ = lasts.push((steps.qp, steps.last, Ok(())));
+        }
+    }
+    ia.hca.qp_modify_each(&mut lasts);
+    for steps in &*all {
+        let fault = failure(&firsts, steps.qp).or_else(|| failure(&lasts, steps.qp));
+        stepped(ia, now, steps.ep, fault);
+    }
+    all.clear();
+}
+
+/// The queue pair of an Endpoint is ready to send, or failed.
+fn stepped<P: Provider>(ia: &mut Ia<'_, P>, now: Instant, ep: Ep, fault: Option<Fault>) {
+    let Ok(control) = ia.objects.eps.live_mut(ep) else { return };
+    let phase = core::mem::replace(&mut control.phase, Phase::None);
+    let conn = control.conn;
+    let known = match (phase, conn) {
+        _ if fault.is_some() => false,
+        (Phase::Replied(_), Some(conn)) => ia.connections.cm.ready(now, conn).is_ok(),
+        (Phase::Replied(_), None) => return,
+        _ => true,
+    };
+    if !known {
+        return not_made(ia, now, ep, EpOp::NonPeerRejected, fault);
+    }
+    if matches!(phase, Phase::Replied(_)) {
+        ia.connections.keep_answer(&mut ia.objects, ep, conn);
+        ia.objects.set_deadline(ep, Instant::NEVER);
+    }
+    ia.apply(ep, EpOp::Established);
 }
 
 /// No way leads to the peer.

@@ -7,7 +7,7 @@ use heapless::Vec;
 use crate::cm::event::Request;
 use crate::cm::params::{ConnId, QpTerms};
 use crate::cm::wire::reason::Reason;
-use crate::objects::agreement::{EpStreams, ep_streams};
+use crate::objects::streams::{EpStreams, ep_streams};
 use crate::objects::table::Kind;
 use crate::provider::{Destination, Qp, Service};
 use crate::types::completion::Direction;

@@ -7,7 +7,7 @@
 //! What wakes somebody (a wait, a CNO, an upcall) is found by looking, in `count` and `arrival`;
 //! nothing of it is on the way of an event that is merely dequeued.
 
-use crate::objects::agreement::Streams;
+use crate::objects::streams::Streams;
 use crate::objects::table::Kind;
 use crate::provider::Cq;
 use crate::types::flags::EvdFlags;

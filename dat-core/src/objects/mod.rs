@@ -16,6 +16,7 @@ pub(crate) mod retire;
 pub(crate) mod rmr;
 pub(crate) mod rsp;
 pub(crate) mod srq;
+pub(crate) mod streams;
 pub(crate) mod table;
 pub(crate) mod trigger;
 

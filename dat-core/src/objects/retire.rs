@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
-use crate::data::shared::window::unbound;
+use crate::data::shared::window::{give_to, unbound};
 use crate::objects::Objects;
 use crate::provider::Provider;
 use crate::types::dat_return::Error;
@@ -33,7 +33,7 @@ impl Objects<'_> {
             shared.keys.leave(slot);
             window.set_window(new, shared.order);
             shared.keys.enter(slot);
-            window.give_to(shared.eps, 0);
+            give_to(&shared, window, 0);
             unbound(&shared, &Rmr(handle));
         }
         Ok(())
@@ -50,7 +50,7 @@ impl Objects<'_> {
             control.freed = true;
         }
         if let Some(window) = shared.rmrs.get(rmr.0.index() as usize) {
-            window.give_to(shared.eps, 0);
+            give_to(&shared, window, 0);
         }
         self.rmrs.enqueue(rmr.0);
         self.rmr_retire();

@@ -3,8 +3,8 @@
 use core::net::SocketAddr;
 
 use crate::engine::Ia;
-use crate::objects::agreement::Stream;
 use crate::objects::csp::CspControl;
+use crate::objects::streams::Stream;
 use crate::provider::{Provider, canonical};
 use crate::types::dat_return::{DatSubtype, DatType, Error};
 use crate::types::flags::{Comm, EvdFlags};

@@ -1,7 +1,7 @@
 //! dat_csp_free (2.0).
 
 use crate::engine::Ia;
-use crate::objects::agreement::Stream;
+use crate::objects::streams::Stream;
 use crate::provider::Provider;
 use crate::types::dat_return::Error;
 use crate::types::handle::Csp;

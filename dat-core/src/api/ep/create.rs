@@ -4,8 +4,8 @@ use core::sync::atomic::Ordering;
 
 use crate::engine::Ia;
 use crate::engine::queue_pair::Makings;
-use crate::objects::agreement::{NO_STREAMS, ep_streams};
 use crate::objects::ep::EpControl;
+use crate::objects::streams::{NO_STREAMS, ep_streams};
 use crate::provider::{Provider, Service};
 use crate::types::dat_return::{DatSubtype, DatType, Error};
 use crate::types::ep_attr::EpAttr;

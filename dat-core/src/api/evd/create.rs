@@ -2,8 +2,8 @@
 
 use crate::data::reaper::Reaper;
 use crate::engine::Ia;
-use crate::objects::agreement::Streams;
 use crate::objects::evd::{EvdControl, EvdTally, Upcalls};
+use crate::objects::streams::Streams;
 use crate::provider::Provider;
 use crate::types::dat_return::{DatSubtype, DatType, Error};
 use crate::types::flags::EvdFlags;

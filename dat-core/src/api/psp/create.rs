@@ -2,8 +2,8 @@
 
 use crate::engine::Ia;
 use crate::engine::establish::port;
-use crate::objects::agreement::Stream;
 use crate::objects::psp::PspControl;
+use crate::objects::streams::Stream;
 use crate::provider::Provider;
 use crate::types::dat_return::{DatSubtype, DatType, Error};
 use crate::types::flags::{EvdFlags, PspFlag};

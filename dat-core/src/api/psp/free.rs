@@ -1,7 +1,7 @@
 //! dat_psp_free(3).
 
 use crate::engine::Ia;
-use crate::objects::agreement::Stream;
+use crate::objects::streams::Stream;
 use crate::provider::Provider;
 use crate::types::dat_return::Error;
 use crate::types::handle::Psp;

@@ -3,6 +3,7 @@
 use core::sync::atomic::Ordering;
 
 use crate::data::shared::lmr::NO_CONTEXT;
+use crate::data::shared::window::give_to;
 use crate::engine::Ia;
 use crate::objects::rmr::RmrControl;
 use crate::provider::{Mw, Pd, Provider};
@@ -43,7 +44,7 @@ impl<P: Provider> Ia<'_, P> {
             shared.privileges.store(0, Ordering::Relaxed);
             shared.binds.store(0, Ordering::Relaxed);
             shared.binder.store(0, Ordering::Relaxed);
-            shared.give_to(self.data.shared.eps, 0);
+            give_to(&self.data.shared, shared, 0);
             shared.occupy(rmr);
             self.data.shared.keys.enter(rmr.0.index());
         }

@@ -1,8 +1,8 @@
 //! dat_rsp_free(3).
 
 use crate::engine::Ia;
-use crate::objects::agreement::Stream;
 use crate::objects::ep::PROVIDER_CONTROL;
+use crate::objects::streams::Stream;
 use crate::provider::Provider;
 use crate::types::dat_return::Error;
 use crate::types::ep_state::EpOp;

@@ -97,9 +97,7 @@ pub(crate) struct PosterLine {
     /// The connection event of this Endpoint that waits for its completions, or [`END`]; written
     /// by the reaper.
     pub(crate) ending: AtomicU32,
-    /// Windows that belong to the queue pair, see [`RmrShared::give_to`]. Posters write it.
-    ///
-    /// [`RmrShared::give_to`]: crate::data::shared::lmr::RmrShared::give_to
+    /// Windows that belong to the queue pair. Posters write it.
     pub(crate) windows: AtomicU32,
 }
 

@@ -2,7 +2,6 @@
 
 use core::sync::atomic::Ordering;
 
-use crate::data::shared::ep::EpShared;
 use crate::provider::{Mw, Region};
 use crate::types::atomic::{AtomicU32, AtomicU64};
 use crate::types::flags::MemPriv;
@@ -273,20 +272,9 @@ impl RmrShared {
         self.ep.load(Ordering::Relaxed)
     }
 
-    /// The window belongs to the queue pair of an Endpoint, or to none (0): each Endpoint counts
-    /// its windows.
-    pub(crate) fn give_to(&self, eps: &[EpShared], ep: u64) {
-        let count = |ep: u64| {
-            let line = eps.get(Handle::from_raw(ep).index() as usize).filter(|_| ep != 0);
-            line.map(|line| &line.poster.windows)
-        };
-        let before = self.ep.swap(ep, Ordering::Relaxed);
-        if let Some(windows) = count(ep) {
-            windows.fetch_add(1, Ordering::Relaxed);
-        }
-        if let Some(windows) = count(before) {
-            windows.fetch_sub(1, Ordering::Relaxed);
-        }
+    /// Another Endpoint, or none (0), is the holder. Returns who was.
+    pub(super) fn set_holder(&self, ep: u64) -> u64 {
+        self.ep.swap(ep, Ordering::Relaxed)
     }
 
     pub(crate) const fn new() -> Self {

@@ -2,15 +2,31 @@
 
 use core::sync::atomic::Ordering;
 
-use crate::data::shared::lmr::NO_CONTEXT;
+use crate::data::shared::lmr::{NO_CONTEXT, RmrShared};
 use crate::data::shared::{Shared, lmr};
-use crate::types::handle::Rmr;
+use crate::types::handle::{Handle, Rmr};
 
 /// Ends an RMR's hold on the LMR of that context, which stays as long as it is held: its slot is
 /// enough.
 pub(crate) fn release(shared: &Shared<'_>, context: u32) {
     if let Some(old) = lmr::find(shared.lmrs, context) {
         old.bound.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The window belongs to the queue pair of an Endpoint, or to none (0): each Endpoint counts its
+/// windows.
+pub(crate) fn give_to(shared: &Shared<'_>, window: &RmrShared, ep: u64) {
+    let count = |ep: u64| {
+        let line = shared.ep(Handle::from_raw(ep).index()).filter(|_| ep != 0);
+        line.map(|line| &line.poster.windows)
+    };
+    let before = window.set_holder(ep);
+    if let Some(windows) = count(ep) {
+        windows.fetch_add(1, Ordering::Relaxed);
+    }
+    if let Some(windows) = count(before) {
+        windows.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
