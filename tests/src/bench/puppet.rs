@@ -88,6 +88,13 @@ impl Registrar {
         Ring { offset: host.offset(at), ..ring }
     }
 
+    /// The send queue of every queue pair, the oldest first.
+    #[must_use]
+    pub fn sqs(&self, host: &BenchHost) -> Vec<Ring> {
+        let ring = |&(at, ring): &(u64, Ring)| Ring { offset: host.offset(at), ..ring };
+        lock(&self.sqs).iter().map(ring).collect()
+    }
+
     /// The newest queue pair's send queue.
     #[must_use]
     pub fn newest_sq(&self, host: &BenchHost) -> Ring {
@@ -173,6 +180,11 @@ impl<'h> Puppet<'h> {
         }
         self.host.memory().write_bytes(at, &entry);
         self.written = self.written.wrapping_add(1);
+    }
+
+    /// Turns to another queue pair of the same completion queue.
+    pub fn turn_to(&mut self, qp: Ring, block: u16) {
+        (self.qp, self.block) = (qp, block);
     }
 
     /// Its completion queue.
