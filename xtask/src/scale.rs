@@ -127,52 +127,58 @@ fn gates(binary: &Path) -> Result<(BTreeMap<String, f64>, Vec<Sum>)> {
     Ok((gates, sums))
 }
 
-fn arguments(count: usize, rounds: &str) -> [String; 4] {
-    ["--eps".into(), count.to_string(), "--rounds".into(), rounds.into()]
+/// The arguments of each process beside so many objects.
+fn arguments(count: usize, rounds: &str) -> [Vec<String>; 2] {
+    let args = ["--eps", &count.to_string(), "--rounds", rounds].map(str::to_owned);
+    [args.to_vec(), [&args[..], &["--listened".into()]].concat()]
 }
 
-/// Counts all cases beside so many objects: in one process, which makes them once.
+/// Counts all cases beside so many objects: in processes that make these once.
 fn count_all(binary: &Path, count: usize) -> Result<Costs> {
-    let folder = run::target()?.join("scale").join(count.to_string());
-    if folder.exists() {
-        fs::remove_dir_all(&folder)?;
-    }
-    fs::create_dir_all(&folder)?;
-    let mut options = vec![
-        format!("--callgrind-out-file={}", folder.join("out").display()),
-        format!("--dump-after={}", dump::MEASURED),
-    ];
-    let functions = dump::OUTSIDE.iter().chain([&dump::MEASURED]);
-    options.extend(functions.map(|function| format!("--toggle-collect={function}")));
-    let out = bench::callgrind(binary, &arguments(count, ROUNDS[0]), &options)?;
-    let printed = String::from_utf8_lossy(&out.stdout);
-    let ran: Vec<&str> =
-        printed.lines().filter_map(|line| line.strip_prefix("ran\t")?.split('\t').next()).collect();
     let mut costs = Costs::new();
-    for (index, name) in ran.iter().enumerate() {
-        let path = folder.join(format!("out.{}", index + 1));
-        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        costs.entry((*name).to_owned()).or_default().add(&text)?;
+    let folder = run::target()?.join("scale").join(count.to_string());
+    for args in arguments(count, ROUNDS[0]) {
+        if folder.exists() {
+            fs::remove_dir_all(&folder)?;
+        }
+        fs::create_dir_all(&folder)?;
+        let options = [
+            format!("--callgrind-out-file={}", folder.join("out").display()),
+            format!("--dump-after={}", dump::MEASURED),
+            format!("--toggle-collect={}", dump::MEASURED),
+            format!("--toggle-collect={}", dump::OUTSIDE),
+        ];
+        let out = bench::callgrind(binary, &args, &options)?;
+        let printed = String::from_utf8_lossy(&out.stdout);
+        let ran: Vec<&str> = printed
+            .lines()
+            .filter_map(|line| line.strip_prefix("ran\t")?.split('\t').next())
+            .collect();
+        ensure!(!ran.is_empty(), "nothing was measured");
+        let dump = |number: usize| folder.join(format!("out.{number}"));
+        for (index, name) in ran.iter().enumerate() {
+            let path = dump(index + 1);
+            let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+            costs.entry((*name).to_owned()).or_default().add(&text)?;
+        }
+        // The last is of what comes behind the last call.
+        ensure!(!dump(ran.len() + 2).exists(), "callgrind counted more calls than were measured");
     }
-    ensure!(!costs.is_empty(), "nothing was measured");
-    ensure!(
-        !folder.join(format!("out.{}", ran.len() + 1)).exists(),
-        "callgrind counted more calls than were measured"
-    );
     fs::remove_dir_all(&folder)?;
     Ok(costs)
 }
 
 /// Nanoseconds of each case beside so many objects: the median of its runs.
 fn times(binary: &Path, count: usize) -> Result<BTreeMap<String, f64>> {
-    let args = arguments(count, ROUNDS[1]);
-    let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let mut spans: BTreeMap<String, Vec<f64>> = BTreeMap::new();
-    for record in bench::records(binary, &args)? {
-        if let [kind, name, nanoseconds] = record.as_slice()
-            && kind == "ran"
-        {
-            spans.entry(name.clone()).or_default().push(nanoseconds.parse()?);
+    for args in arguments(count, ROUNDS[1]) {
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        for record in bench::records(binary, &args)? {
+            if let [kind, name, nanoseconds] = record.as_slice()
+                && kind == "ran"
+            {
+                spans.entry(name.clone()).or_default().push(nanoseconds.parse()?);
+            }
         }
     }
     let median = |mut spans: Vec<f64>| {

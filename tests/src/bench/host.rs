@@ -49,44 +49,39 @@ fn pages(bytes: usize) -> NonNull<u8> {
     NonNull::from(&mut memory[skipped..]).cast()
 }
 
-/// The ways into the model. Where callgrind counts a driver with its device, it toggles at each of
-/// these functions as it does at the measured one, and so leaves out what is behind them.
+/// The way into the model.
+///
+/// Where a driver is counted with its device, callgrind toggles at [`outside`] as it does at the
+/// measured function, and so leaves out what is behind it.
 pub mod model {
-    use std::sync::Mutex;
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     use std::time::Instant;
 
-    use mlx5_model::Hca;
-
-    use crate::host::inproc::{World, lock};
-
-    /// Nanoseconds in all.
+    /// The measured function runs.
+    static MEASURED: AtomicBool = AtomicBool::new(false);
+    /// Nanoseconds spent behind [`outside`].
     static SPENT: AtomicU64 = AtomicU64::new(0);
 
-    /// Nanoseconds spent in the model, of the whole process.
+    /// Says that the measured function begins or ends: elsewhere a toggle would switch counting on.
+    pub fn measure(begins: bool) {
+        MEASURED.store(begins, Ordering::Relaxed);
+    }
+
+    /// Nanoseconds that measured functions have spent in the model.
     pub fn spent() -> u64 {
         SPENT.load(Ordering::Relaxed)
     }
 
-    fn timed(enter: impl FnOnce()) {
+    /// What is not counted.
+    #[inline(never)]
+    pub fn outside(op: &mut dyn FnMut()) {
         let start = Instant::now();
-        enter();
+        op();
         SPENT.fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
     }
 
-    #[inline(never)]
-    pub(super) fn write(hca: &Mutex<Hca>, offset: usize, bytes: &[u8]) {
-        timed(|| lock(hca).bar_write(offset as u64, bytes));
-    }
-
-    #[inline(never)]
-    pub(super) fn read(hca: &Mutex<Hca>, offset: usize, bytes: &mut [u8; 4]) {
-        timed(|| lock(hca).bar_read(offset as u64, bytes));
-    }
-
-    #[inline(never)]
-    pub(super) fn turn(world: &World) {
-        timed(|| world.turn());
+    pub(super) fn enter(mut op: impl FnMut()) {
+        if MEASURED.load(Ordering::Relaxed) { outside(&mut op) } else { op() }
     }
 }
 
@@ -123,11 +118,12 @@ impl Member for Plugged {
     }
 }
 
-/// One device slot of the benchmarks.
-pub struct BenchHost {
+/// One device slot of the benchmarks, whose arena keeps so many holes: queue pairs and completion
+/// queues leave some between their pages.
+pub struct BenchHost<const HOLES: usize = 1024> {
     world: Arc<World>,
     hca: Arc<Mutex<Hca>>,
-    arena: RawArena<1024>,
+    arena: RawArena<HOLES>,
     /// What is stored there is only in memory.
     away: &'static MappedBar,
     /// Where doorbells go: `away`, or nowhere while the device is there.
@@ -143,13 +139,13 @@ pub struct BenchHost {
 /// Where a store went, its bytes and how many of them count.
 type Store = (usize, [u8; 64], usize);
 
-impl std::fmt::Debug for BenchHost {
+impl<const HOLES: usize> std::fmt::Debug for BenchHost<HOLES> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("BenchHost").finish_non_exhaustive()
     }
 }
 
-impl BenchHost {
+impl<const HOLES: usize> BenchHost<HOLES> {
     /// Plugs a model in.
     pub fn plug(
         world: &Arc<World>,
@@ -273,11 +269,11 @@ impl BenchHost {
             held.push((offset, store, bytes.len()));
             return;
         }
-        model::write(&self.hca, offset, bytes);
+        model::enter(|| self.hca().bar_write(offset as u64, bytes));
     }
 }
 
-impl Bar for BenchHost {
+impl<const HOLES: usize> Bar for BenchHost<HOLES> {
     fn bar_len(&self) -> usize {
         32 << 20
     }
@@ -285,7 +281,7 @@ impl Bar for BenchHost {
     fn read32(&self, offset: usize) -> u32 {
         let mut bytes = [0xff; 4];
         if self.present() {
-            model::read(&self.hca, offset, &mut bytes);
+            model::enter(|| self.hca().bar_read(offset as u64, &mut bytes));
         }
         u32::from_ne_bytes(bytes)
     }
@@ -318,7 +314,7 @@ impl Bar for BenchHost {
 // SAFETY: nothing is in it, so nothing is accessed.
 static NOWHERE: MappedBar = unsafe { MappedBar::new(NonNull::dangling(), 0) };
 
-impl Lend for BenchHost {
+impl<const HOLES: usize> Lend for BenchHost<HOLES> {
     fn lent(&self, region: Region) -> Option<u64> {
         if (LENT_PAGES..LENT_PAGES + LENT_PAGES_LEN).contains(&region.addr) {
             return Some(region.addr - LENT_PAGES + PAGES_IOVA);
@@ -335,7 +331,7 @@ impl Lend for BenchHost {
     }
 }
 
-impl Dma for BenchHost {
+impl<const HOLES: usize> Dma for BenchHost<HOLES> {
     type Probe = ();
 
     #[inline(always)]
@@ -375,12 +371,12 @@ impl Dma for BenchHost {
     }
 }
 
-impl Clock for BenchHost {
+impl<const HOLES: usize> Clock for BenchHost<HOLES> {
     fn now(&self) -> u64 {
         self.world.now()
     }
 
     fn relax(&self) {
-        model::turn(&self.world);
+        model::enter(|| self.world.turn());
     }
 }

@@ -22,6 +22,9 @@ struct Options {
     /// nanoseconds that are the goal, the ratio as before, their parts
     #[arg(long)]
     list: bool,
+    /// An idle `advance` with Event Dispatchers that have a CNO, instead of calls
+    #[arg(long)]
+    listened: bool,
     /// Figures that are no call's, instead of calls
     #[arg(long)]
     figures: bool,
@@ -62,7 +65,11 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &Options) {
-    let counts = Counts { eps: options.eps, objects: options.objects.unwrap_or(options.eps) };
+    let counts = Counts {
+        eps: options.eps,
+        objects: options.objects.unwrap_or(options.eps),
+        listened: if options.listened { play::LISTENED[1].1 } else { 0 },
+    };
     assert!(counts.eps.max(counts.objects) <= MOST, "at most {MOST}");
     if let Some(blocks) = options.writes {
         return write(counts.eps, blocks, options.random);
@@ -80,7 +87,8 @@ fn run(options: &Options) {
         return;
     }
     let mut meter = Meter::default();
-    play::all(&mut crowd, &mut meter, options.rounds);
+    let play = if options.listened { play::listened } else { play::all };
+    play(&mut crowd, &mut meter, options.rounds);
     for (case, nanoseconds) in &meter.ran {
         println!("ran\t{case}\t{nanoseconds:.0}");
     }

@@ -21,16 +21,19 @@ use mlx5_model::{Config as Card, Hca};
 use crate::bench::host::BenchHost;
 use crate::host::inproc::World;
 
-/// Endpoints and other objects of the measured calls themselves.
-const SPARE: usize = 256;
+/// Endpoints and other objects of the measured calls themselves: few, because what is spent on
+/// room for objects shall be spent on that of the crowd.
+const SPARE: usize = 32;
 /// The greatest crowd, of Endpoints and of others.
 pub const MOST: usize = (1 << QPS_LOG) - SPARE;
 const QPS_LOG: u32 = 15;
 const QPS: usize = 1 << QPS_LOG;
 /// Twice: regions and windows.
 const KEYS: usize = 2 << QPS_LOG;
-/// The driver on the benchmarks' host, with tables that are long enough.
-pub type Driver = Mlx5<'static, BenchHost, QPS, QPS, KEYS>;
+/// The benchmarks' host, with room for the holes that so many objects leave.
+pub type Host = BenchHost<{ 4 << QPS_LOG }>;
+/// The driver on it, with tables that are long enough.
+pub type Driver = Mlx5<'static, Host, QPS, QPS, KEYS>;
 /// One adapter.
 pub type Adapter = Ia<'static, Driver>;
 
@@ -57,6 +60,8 @@ pub struct Counts {
     pub eps: usize,
     /// Objects of each other kind, of each side.
     pub objects: usize,
+    /// Room for so many more Event Dispatchers.
+    pub listened: usize,
 }
 
 /// The address of a side.
@@ -106,7 +111,7 @@ pub struct Crowd {
     /// Time and the cards in it.
     pub world: Arc<World>,
     /// Where the cards are.
-    pub hosts: [&'static BenchHost; 2],
+    pub hosts: [&'static Host; 2],
     /// The adapters.
     pub ias: [Adapter; 2],
     /// What they have.
@@ -133,7 +138,8 @@ impl Supply<'static> for Leak {
 fn sizes(counts: Counts) -> Sizes {
     let eps = (counts.eps.max(counts.objects) + SPARE) as u16;
     let others = counts.objects + SPARE;
-    Sizes { eps, evds: others as u16, lmrs: others as u32, dtos: DTOS, events: 64, srqs: 8 }
+    let evds = (others + counts.listened) as u16;
+    Sizes { eps, evds, lmrs: others as u32, dtos: DTOS, events: 64, srqs: 8 }
 }
 
 /// Attributes of every Endpoint here.
@@ -161,7 +167,7 @@ impl Crowd {
             card.general_caps.push(("log_max_qp", 17));
             let wire = Box::new(ports.next().unwrap());
             let build = |memory| Hca::new(card, memory, wire);
-            &*Box::leak(Box::new(BenchHost::plug_with(&world, side, arena, build)))
+            &*Box::leak(Box::new(Host::plug_with(&world, side, arena, build)))
         });
         let mut ias = [0, 1].map(|side| {
             let host = hosts[side];
@@ -278,7 +284,7 @@ impl Crowd {
 }
 
 impl Objects {
-    fn new(ia: &mut Adapter, host: &'static BenchHost, counts: Counts) -> Self {
+    fn new(ia: &mut Adapter, host: &'static Host, counts: Counts) -> Self {
         let buffer = Box::leak(Box::new(Buffer::zeroed(host, MEMORY).unwrap()));
         let pz = ia.pz_create().unwrap();
         let region = buffer.region();

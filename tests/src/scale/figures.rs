@@ -10,10 +10,10 @@ use hca_mlx5::Mlx5;
 use hca_mlx5::cmd::dump::{Direction, Dump, Observer};
 use mlx5_model::wire::Wire as _;
 
-use super::crowd::{Crowd, Driver, attr};
+use super::crowd::{Crowd, Driver, Host, attr};
 use super::meter::Meter;
 use crate::attack::{EVIL, arp, station};
-use crate::bench::host::{BenchHost, LENT_PAGES, LENT_PAGES_LEN};
+use crate::bench::host::{LENT_PAGES, LENT_PAGES_LEN};
 
 /// One figure.
 #[derive(Clone, Copy, Debug)]
@@ -98,7 +98,7 @@ fn reconnects(crowd: &mut Crowd, commands: &Commands) -> Vec<Figure> {
 
 /// Bytes of an Endpoint.
 fn bytes(crowd: &mut Crowd) -> Vec<Figure> {
-    type Table<const N: usize> = Mlx5<'static, BenchHost, N>;
+    type Table<const N: usize> = Mlx5<'static, Host, N>;
     let entry = (size_of::<Table<128>>() - size_of::<Table<64>>()) / 64;
     let state = Storage::<Driver, 1, 1, 1, 128>::ENDPOINT_BYTES + entry;
     let (ia, of) = (&mut crowd.ias[0], &crowd.of[0]);

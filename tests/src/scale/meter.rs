@@ -27,7 +27,9 @@ impl Meter {
         let (mut op, mut out) = (Some(op), None);
         let mut once = || out = op.take().map(|op| op());
         let (start, outside) = (Instant::now(), model::spent());
+        model::measure(true);
         measured(&mut once);
+        model::measure(false);
         let outside = (model::spent() - outside) as f64;
         let nanoseconds = start.elapsed().as_nanos() as f64 - outside;
         self.ran.push((case, nanoseconds));

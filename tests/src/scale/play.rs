@@ -10,6 +10,8 @@ use dat_core::{
     PspFlag, Qos, RmrTriplet, SrqAttr,
 };
 
+use hca_mlx5::platform::Clock;
+
 use super::crowd::{Crowd, DTOS, MEMORY, QUALIFIER, address, attr};
 use super::meter::Meter;
 
@@ -19,7 +21,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 const FREE_QUALIFIER: u64 = 5000;
 const QKEY: u32 = 0x1234;
 /// Event Dispatchers with a CNO, for an idle `advance` that looks through them.
-const LISTENED: [(&str, usize); 2] = [("idle_16", 16), ("idle_157", 157)];
+pub const LISTENED: [(&str, usize); 2] = [("idle_16", 16), ("idle_157", 157)];
 
 /// The active and the passive side.
 const A: usize = 0;
@@ -46,19 +48,23 @@ pub fn all(crowd: &mut Crowd, meter: &mut Meter, rounds: usize) {
         service_points(crowd, meter);
         shared(crowd, meter);
     }
-    crowd.settle();
+}
+
+/// Plays the idle `advance` of a side that looks through so many Event Dispatchers with a CNO.
+///
+/// # Panics
+/// If a call is refused.
+pub fn listened(crowd: &mut Crowd, meter: &mut Meter, rounds: usize) {
     let cno = crowd.ias[A].cno_create(None).unwrap();
     let mut listened = 0;
     for (name, count) in LISTENED {
         while listened < count {
-            let flags = EvdFlags::DTO;
-            crowd.ias[A].evd_create_with_cno(1, Some(cno), flags).unwrap();
+            crowd.ias[A].evd_create_with_cno(1, Some(cno), EvdFlags::DTO).unwrap();
             listened += 1;
         }
         for _ in 0..rounds {
             crowd.settle();
-            let now = crowd.now();
-            meter.run(name, || crowd.ias[A].advance(now));
+            crowd.advance(meter, name, A);
         }
     }
 }
@@ -130,6 +136,8 @@ fn idle(crowd: &mut Crowd, meter: &mut Meter) {
     for side in [A, B] {
         crowd.advance(meter, "idle", side);
     }
+    // Nothing of the model is counted: what this costs beside the way there and back is its.
+    meter.run("model", || crowd.hosts[A].relax());
 }
 
 /// A connection made and ended, step by step.

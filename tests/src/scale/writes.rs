@@ -49,7 +49,7 @@ impl Writes {
     #[must_use]
     pub fn new(eps: usize) -> Self {
         let registrar: &'static Registrar = Box::leak(Box::default());
-        let mut crowd = Crowd::new(Counts { eps, objects: 0 }, Some(registrar));
+        let mut crowd = Crowd::new(Counts { eps, objects: 0, listened: 0 }, Some(registrar));
         let host = crowd.hosts[0];
         let rings = registrar.sqs(host);
         let cq = registrar.newest_cq(host);
