@@ -193,8 +193,11 @@ fn notice(crowd: &mut Crowd, meter: &mut Meter, [ours, theirs]: [Ep; 2]) {
     let now = crowd.now();
     let mut wait = meter.run("evd_wait", || crowd.ias[B].evd_wait(now, evd, LIMIT, 1)).unwrap();
     assert!(crowd.ias[B].evd_waited(now, &mut wait).is_pending());
+    meter.run("evd_arm", || crowd.ias[B].evd_arm(evd, false)).unwrap();
+    let before = crowd.hosts[B].hca().stats().eqes;
     meter.run("ep_post_send", || crowd.ias[A].ep_post_send(ours, &word, 2, NONE)).unwrap();
     crowd.advance(meter, "completion_notice", B);
+    assert_ne!(crowd.hosts[B].hca().stats().eqes, before, "the device told of no completion");
     let now = crowd.now();
     let waited = meter.run("evd_waited", || crowd.ias[B].evd_waited(now, &mut wait));
     assert!(matches!(waited, std::task::Poll::Ready(Ok(Event::Dto(_)))), "{waited:?}");

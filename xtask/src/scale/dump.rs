@@ -9,23 +9,34 @@ pub(super) const MEASURED: &str = "dat_tests::scale::meter::measured";
 /// The way into the device model, which is left out.
 pub(super) const OUTSIDE: &str = "dat_tests::bench::host::model::outside";
 
-/// The cost of some runs of one case.
+/// Instructions of each function itself, by its name and the file of ours that they stand in.
+type Functions = BTreeMap<(String, String), u64>;
+
+/// The costs of the runs of one case.
 #[derive(Debug, Default)]
-pub(super) struct Cost {
-    runs: u32,
-    /// Instructions of each function itself, by its name and the file of ours that they stand in.
-    functions: BTreeMap<(String, String), u64>,
+pub(super) struct Cost(Vec<Functions>);
+
+fn sum(functions: &Functions) -> u64 {
+    functions.values().sum()
 }
 
 impl Cost {
+    /// The run of the median: what one of many runs does besides, as to draw new random bytes, is
+    /// not of the case.
+    fn median(&self) -> Functions {
+        let mut runs: Vec<&Functions> = self.0.iter().collect();
+        runs.sort_by_key(|run| sum(run));
+        runs.get(runs.len().saturating_sub(1) / 2).copied().cloned().unwrap_or_default()
+    }
+
     /// Instructions of one run.
     pub(super) fn each(&self) -> f64 {
-        self.functions.values().sum::<u64>() as f64 / f64::from(self.runs)
+        sum(&self.median()) as f64
     }
 
     /// Adds a dump.
     pub(super) fn add(&mut self, dump: &str) -> Result<()> {
-        self.runs += 1;
+        let mut functions = Functions::new();
         let mut names: [HashMap<&str, &str>; 2] = Default::default();
         let (mut function, mut file) = ("", "");
         // The line behind `calls=` is what the callee costs.
@@ -50,21 +61,21 @@ impl Cost {
                 }
                 let cost = line.split(' ').nth(1).context("a line without a cost")?;
                 let place = (short(function), short_file(file));
-                *self.functions.entry(place).or_default() += cost.parse::<u64>()?;
+                *functions.entry(place).or_default() += cost.parse::<u64>()?;
             }
         }
+        self.0.push(functions);
         Ok(())
     }
 
     /// The functions in which this costs more than `less`, with their part of what is added, and
     /// the file of ours in which most of that stands.
     pub(super) fn growth(&self, less: &Self, most: usize) -> String {
-        let each = |cost: &Self, place| {
-            cost.functions.get(place).map_or(0.0, |&cost| cost as f64) / f64::from(cost.runs)
-        };
+        let (more, less) = (self.median(), less.median());
+        let each = |of: &Functions, place| of.get(place).map_or(0.0, |&cost| cost as f64);
         let mut functions: BTreeMap<&str, (f64, f64, &str)> = BTreeMap::new();
-        for place in self.functions.keys() {
-            let added = each(self, place) - each(less, place);
+        for place in more.keys() {
+            let added = each(&more, place) - each(&less, place);
             let (function, file) = place;
             let (all, best, of) = functions.entry(function).or_insert((0.0, 0.0, ""));
             *all += added;
@@ -74,7 +85,7 @@ impl Cost {
         }
         let mut functions: Vec<_> = functions.into_iter().collect();
         functions.sort_by(|a, b| b.1.0.total_cmp(&a.1.0));
-        let all = self.each() - less.each();
+        let all = sum(&more) as f64 - sum(&less) as f64;
         let said = functions.iter().take(most).map(|(function, (added, _, file))| {
             let file = if file.is_empty() { String::new() } else { format!(" ({file})") };
             format!("{function}{file} {:.0} %", 100.0 * added / all)
@@ -136,9 +147,10 @@ mod tests {
     fn a_dump_has_the_cost_of_each_function_itself() {
         let (mut one, mut two) = (Cost::default(), Cost::default());
         one.add(DUMP).unwrap();
-        two.add(DUMP).unwrap();
-        two.add(&DUMP.replace("\n5 90", "\n5 1090")).unwrap();
-        assert_eq!((one.each(), two.each()), (114.0, 614.0));
+        for cost in ["1090", "90", "1090"] {
+            two.add(&DUMP.replace("\n5 90", &format!("\n5 {cost}"))).unwrap();
+        }
+        assert_eq!((one.each(), two.each()), (114.0, 1114.0));
         assert_eq!(two.growth(&one, 1), "L::p (x/y.rs) 100 %");
     }
 }
