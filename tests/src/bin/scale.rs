@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use dat_tests::bench::measure::BLOCK;
 use dat_tests::scale::cases;
-use dat_tests::scale::crowd::{Counts, Crowd, MOST};
+use dat_tests::scale::crowd::{Counts, Crowd, DTOS, MOST};
 use dat_tests::scale::figures::{self, Commands, Figure};
 use dat_tests::scale::meter::Meter;
 use dat_tests::scale::play;
@@ -69,6 +69,7 @@ fn run(options: &Options) {
         eps: options.eps,
         objects: options.objects.unwrap_or(options.eps),
         listened: if options.listened { play::LISTENED[1].1 } else { 0 },
+        dtos: if options.figures { figures::DTOS } else { DTOS },
     };
     assert!(counts.eps.max(counts.objects) <= MOST, "at most {MOST}");
     if let Some(blocks) = options.writes {

@@ -39,8 +39,9 @@ pub type Adapter = Ia<'static, Driver>;
 
 /// Most connections that are made at a time.
 const BATCH: usize = 32;
-/// Turns until an event must have come.
-const PATIENCE: usize = 10_000;
+/// Turns until an event must have come, and until it mostly has.
+const PATIENCE: usize = 20_000;
+const SOON: usize = 200;
 const LIMIT: Duration = Duration::from_secs(30);
 /// The service point of side 1.
 pub const QUALIFIER: u64 = 4711;
@@ -48,7 +49,7 @@ pub const QUALIFIER: u64 = 4711;
 const QUALIFIERS: u64 = 10_000;
 /// Bytes of each side's buffer.
 pub const MEMORY: usize = 1 << 16;
-/// DTOs of one direction of an Endpoint.
+/// DTOs of one direction of an Endpoint of the crowd.
 pub const DTOS: u16 = 4;
 /// Bytes of arena: for the driver itself, and for each object.
 const ARENA: [usize; 2] = [64 << 20, 32 << 10];
@@ -62,6 +63,8 @@ pub struct Counts {
     pub objects: usize,
     /// Room for so many more Event Dispatchers.
     pub listened: usize,
+    /// Room for so many DTOs of one direction of an Endpoint.
+    pub dtos: u16,
 }
 
 /// The address of a side.
@@ -139,7 +142,7 @@ fn sizes(counts: Counts) -> Sizes {
     let eps = (counts.eps.max(counts.objects) + SPARE) as u16;
     let others = counts.objects + SPARE;
     let evds = (others + counts.listened) as u16;
-    Sizes { eps, evds, lmrs: others as u32, dtos: DTOS, events: 64, srqs: 8 }
+    Sizes { eps, evds, lmrs: others as u32, dtos: counts.dtos, events: 64, srqs: 8 }
 }
 
 /// Attributes of every Endpoint here.
@@ -242,11 +245,15 @@ impl Crowd {
     /// # Panics
     /// If none comes.
     pub fn wait(&mut self, side: usize, evd: Evd) -> Event {
-        for _ in 0..PATIENCE {
+        for turn in 0..PATIENCE {
             match self.ias[side].evd_dequeue(evd) {
                 Ok(event) => return event,
                 Err(DatReturn::QUEUE_EMPTY) => self.turn(),
                 Err(refused) => unreachable!("side {side}: {refused:?}"),
+            }
+            if turn > SOON {
+                // A datagram was lost: it is repeated when time has passed.
+                self.world.turn();
             }
         }
         unreachable!("side {side}: no event after {PATIENCE} turns");

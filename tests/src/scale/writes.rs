@@ -7,7 +7,7 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 
-use super::crowd::{Counts, Crowd, Driver};
+use super::crowd::{Counts, Crowd, DTOS, Driver};
 use crate::bench::measure::{BLOCK, time};
 use crate::bench::puppet::{Puppet, Registrar, Ring, Said};
 
@@ -49,7 +49,8 @@ impl Writes {
     #[must_use]
     pub fn new(eps: usize) -> Self {
         let registrar: &'static Registrar = Box::leak(Box::default());
-        let mut crowd = Crowd::new(Counts { eps, objects: 0, listened: 0 }, Some(registrar));
+        let mut crowd =
+            Crowd::new(Counts { eps, objects: 0, listened: 0, dtos: DTOS }, Some(registrar));
         let host = crowd.hosts[0];
         let rings = registrar.sqs(host);
         let cq = registrar.newest_cq(host);
