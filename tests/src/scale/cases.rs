@@ -5,7 +5,7 @@
 pub const CASES: &[(&str, f64)] = &[
     ("idle", 477.0),
     ("model", 0.0),
-    ("ep_connect", 1.4),
+    ("ep_connect", 0.0),
     ("send_req", 432.0),
     ("req", 219.0),
     ("request_event", 0.0),
@@ -76,7 +76,7 @@ pub const CASES: &[(&str, f64)] = &[
     ("psp_free", 0.0),
     ("psp_create_any", 1184.0),
     ("rsp_create", 243.0),
-    ("rsp_free", 0.0),
+    ("rsp_free", 1.4),
     ("srq_create", 42.5),
     ("ep_create_with_srq", 64.9),
     ("srq_post_recv", 0.0),
