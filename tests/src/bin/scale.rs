@@ -7,11 +7,11 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use dat_tests::bench::measure::BLOCK;
+use dat_tests::scale::calls;
 use dat_tests::scale::cases;
 use dat_tests::scale::crowd::{Counts, Crowd, DTOS, MOST};
 use dat_tests::scale::figures::{self, Commands, Figure};
 use dat_tests::scale::meter::Meter;
-use dat_tests::scale::play;
 use dat_tests::scale::writes::Writes;
 use hca_mlx5::cmd::dump::Observer;
 
@@ -68,7 +68,7 @@ fn run(options: &Options) {
     let counts = Counts {
         eps: options.eps,
         objects: options.objects.unwrap_or(options.eps),
-        listened: if options.listened { play::LISTENED[1].1 } else { 0 },
+        listened: if options.listened { calls::LISTENED[1].1 } else { 0 },
         dtos: if options.figures { figures::DTOS } else { DTOS },
     };
     assert!(counts.eps.max(counts.objects) <= MOST, "at most {MOST}");
@@ -88,8 +88,8 @@ fn run(options: &Options) {
         return;
     }
     let mut meter = Meter::default();
-    let play = if options.listened { play::listened } else { play::all };
-    play(&mut crowd, &mut meter, options.rounds);
+    let make = if options.listened { calls::listened } else { calls::all };
+    make(&mut crowd, &mut meter, options.rounds);
     for (case, nanoseconds) in &meter.ran {
         println!("ran\t{case}\t{nanoseconds:.0}");
     }

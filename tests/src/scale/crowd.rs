@@ -230,7 +230,7 @@ impl Crowd {
     }
 
     /// Both sides do what is due until neither has anything left.
-    pub fn settle(&mut self) {
+    pub fn finish_work(&mut self) {
         let mut idle = 0;
         while idle < 3 {
             let now = self.now();

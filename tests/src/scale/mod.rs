@@ -5,9 +5,9 @@
 //! callgrind counts; the ways into the model are left out. `cargo xtask scale` does that with 1,
 //! 1,000 and 10,000 objects and compares.
 
+pub mod calls;
 pub mod cases;
 pub mod crowd;
 pub mod figures;
 pub mod meter;
-pub mod play;
 pub mod writes;

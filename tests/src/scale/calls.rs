@@ -27,7 +27,7 @@ pub const LISTENED: [(&str, usize); 2] = [("idle_16", 16), ("idle_157", 157)];
 const A: usize = 0;
 const B: usize = 1;
 
-/// Plays everything so many times.
+/// Makes every call so many times.
 ///
 /// # Panics
 /// If a call is refused, or an event is not the expected one: then nothing was measured.
@@ -35,7 +35,7 @@ pub fn all(crowd: &mut Crowd, meter: &mut Meter, rounds: usize) {
     let kept = [A, B].map(|side| crowd.make(side, rounds)).map(Vec::into_iter);
     let [ours, theirs] = kept;
     for (ours, theirs) in ours.zip(theirs) {
-        crowd.settle();
+        crowd.finish_work();
         idle(crowd, meter);
         reconnect(crowd, meter, [ours, theirs]);
         refused(crowd, meter, [ours, theirs]);
@@ -50,7 +50,7 @@ pub fn all(crowd: &mut Crowd, meter: &mut Meter, rounds: usize) {
     }
 }
 
-/// Plays the idle `advance` of a side that looks through so many Event Dispatchers with a CNO.
+/// Measures the idle `advance` of a side that looks through so many Event Dispatchers with a CNO.
 ///
 /// # Panics
 /// If a call is refused.
@@ -63,7 +63,7 @@ pub fn listened(crowd: &mut Crowd, meter: &mut Meter, rounds: usize) {
             listened += 1;
         }
         for _ in 0..rounds {
-            crowd.settle();
+            crowd.finish_work();
             crowd.advance(meter, name, A);
         }
     }
@@ -107,7 +107,7 @@ impl Crowd {
     fn part(&mut self, eps: [Ep; 2]) {
         let now = self.now();
         let _ = self.ias[A].ep_disconnect(now, eps[A], CloseFlag::Abrupt);
-        self.settle();
+        self.finish_work();
         for side in [A, B] {
             let Self { ias, of, .. } = self;
             for evd in [of[side].dto, of[side].conn] {
@@ -115,7 +115,7 @@ impl Crowd {
             }
         }
         self.reset(eps);
-        self.settle();
+        self.finish_work();
     }
 
     /// Asks for a connection. What the other side gets: nothing is measured.
@@ -166,7 +166,7 @@ fn reconnect(crowd: &mut Crowd, meter: &mut Meter, eps: [Ep; 2]) {
     crowd.advance(meter, "rtu", B);
     let evd = crowd.of[B].conn;
     assert_eq!(crowd.dequeue(meter, "established_event", B, evd), Event::Established(theirs));
-    crowd.settle();
+    crowd.finish_work();
     notice(crowd, meter, eps);
     let now = crowd.now();
     meter
@@ -182,7 +182,7 @@ fn reconnect(crowd: &mut Crowd, meter: &mut Meter, eps: [Ep; 2]) {
     for (side, ep) in eps.into_iter().enumerate() {
         meter.run("ep_reset", || crowd.ias[side].ep_reset(ep)).unwrap();
     }
-    crowd.settle();
+    crowd.finish_work();
 }
 
 /// Completions that somebody waits for.
@@ -197,7 +197,7 @@ fn notice(crowd: &mut Crowd, meter: &mut Meter, [ours, theirs]: [Ep; 2]) {
     let before = crowd.hosts[B].hca().stats().eqes;
     meter.run("ep_post_send", || crowd.ias[A].ep_post_send(ours, &word, 2, NONE)).unwrap();
     crowd.advance(meter, "completion_notice", B);
-    assert_ne!(crowd.hosts[B].hca().stats().eqes, before, "the device told of no completion");
+    assert_ne!(crowd.hosts[B].hca().stats().eqes, before, "the device announced no completion");
     let now = crowd.now();
     let waited = meter.run("evd_waited", || crowd.ias[B].evd_waited(now, &mut wait));
     assert!(matches!(waited, std::task::Poll::Ready(Ok(Event::Dto(_)))), "{waited:?}");
@@ -218,7 +218,7 @@ fn notice(crowd: &mut Crowd, meter: &mut Meter, [ours, theirs]: [Ep; 2]) {
     crowd.pass();
     let _ = crowd.event(B, evd);
     meter.run("rmr_free_bound", || crowd.ias[B].rmr_free(rmr)).unwrap();
-    crowd.settle();
+    crowd.finish_work();
     while crowd.ias[B].evd_dequeue(evd).is_ok() {}
 }
 
@@ -232,7 +232,7 @@ fn refused(crowd: &mut Crowd, meter: &mut Meter, [ours, _]: [Ep; 2]) {
     let evd = crowd.of[A].conn;
     let _ = crowd.dequeue(meter, "rejected_event", A, evd);
     meter.run("ep_reset_rejected", || crowd.ias[A].ep_reset(ours)).unwrap();
-    crowd.settle();
+    crowd.finish_work();
 }
 
 /// Data that comes with the message that makes the connection ready.
@@ -270,7 +270,7 @@ fn early(crowd: &mut Crowd, meter: &mut Meter, eps: [Ep; 2]) {
 fn broken(crowd: &mut Crowd, meter: &mut Meter, eps: [Ep; 2]) {
     let [ours, theirs] = eps;
     crowd.connect(&[ours], &[theirs]);
-    crowd.settle();
+    crowd.finish_work();
     let (word, mut far) = (crowd.word(A), crowd.far(B));
     far.context ^= 0x55;
     crowd.ias[A].ep_post_rdma_write(ours, &word, 1, &far, NONE).unwrap();
@@ -313,7 +313,7 @@ fn look_up(crowd: &mut Crowd, meter: &mut Meter) {
         let now = crowd.now();
         meter.run("ep_free_ud", || crowd.ias[side].ep_free(now, ep)).unwrap();
     }
-    crowd.settle();
+    crowd.finish_work();
     for side in [A, B] {
         let Crowd { ias, of, .. } = crowd;
         while ias[side].evd_dequeue(of[side].conn).is_ok() {}
@@ -333,7 +333,7 @@ fn endpoints(crowd: &mut Crowd, meter: &mut Meter) {
     meter.run("ep_modify", || ia.ep_modify(ep, &change)).unwrap();
     meter.run("ep_set_watermark", || ia.ep_set_watermark(now, ep, Some(1), None)).unwrap();
     meter.run("ep_free", || ia.ep_free(now, ep)).unwrap();
-    crowd.settle();
+    crowd.finish_work();
 }
 
 /// Event Dispatchers, CNOs and zones.
@@ -409,15 +409,15 @@ fn shared(crowd: &mut Crowd, meter: &mut Meter) {
     meter.run("srq_set_lw", || ia.srq_set_lw(srq, 2)).unwrap();
     meter.run("srq_query", || ia.srq_query(srq)).unwrap();
     crowd.connect(&[ours], &[theirs]);
-    crowd.settle();
+    crowd.finish_work();
     let word = crowd.word(A);
     crowd.ias[A].ep_post_send(ours, &word, 2, NONE).unwrap();
     crowd.advance(meter, "srq_limit", B);
-    crowd.settle();
+    crowd.finish_work();
     for (side, ep) in [ours, theirs].into_iter().enumerate() {
         let now: Instant = crowd.now();
         meter.run("ep_free_connected", || crowd.ias[side].ep_free(now, ep)).unwrap();
-        crowd.settle();
+        crowd.finish_work();
     }
     meter.run("srq_free", || crowd.ias[B].srq_free(srq)).unwrap();
     while crowd.ias[B].evd_dequeue(own).is_ok() {}
