@@ -25,5 +25,6 @@ pub mod interop;
 pub mod laws;
 pub mod pair;
 pub mod reasons;
+pub mod scale;
 pub mod session;
 pub mod soak;

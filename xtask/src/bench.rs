@@ -6,10 +6,11 @@ mod harness;
 mod peers;
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -172,7 +173,7 @@ fn binary() -> Result<PathBuf> {
 }
 
 /// Runs the binary and parses its records, one a line, fields separated by tabs.
-fn records(binary: &Path, args: &[&str]) -> Result<Vec<Vec<String>>> {
+pub(crate) fn records(binary: &Path, args: &[&str]) -> Result<Vec<Vec<String>>> {
     let mut command = Command::new(binary);
     command.args(args);
     let text = run::capture(command)?;
@@ -252,20 +253,16 @@ fn count(function: &str, binary: &Path, args: &[&str]) -> Result<f64> {
 }
 
 /// Counts callgrind's events per operation.
-fn events(function: &str, binary: &Path, args: &[&str], options: &[&str]) -> Result<Vec<f64>> {
-    let mut command = valgrind::command()?;
-    command
-        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--error-exitcode=1"])
-        .args(options)
-        .arg(format!("--toggle-collect={function}"))
-        .arg(binary)
-        .args(args);
-    println!("$ {}", run::shown(&command));
-    let out = command.output()?;
+pub(crate) fn events(
+    function: &str,
+    binary: &Path,
+    args: &[&str],
+    options: &[&str],
+) -> Result<Vec<f64>> {
+    let toggle = format!("--toggle-collect={function}");
+    let options = [&["--callgrind-out-file=/dev/null", &toggle], options].concat();
+    let out = callgrind(binary, args, &options)?;
     let said = String::from_utf8_lossy(&out.stderr);
-    if !out.status.success() {
-        bail!("`{}` ended with {}:\n{said}", run::shown(&command), out.status);
-    }
     let collected = said
         .lines()
         .find_map(|line| line.split("Collected :").nth(1))
@@ -281,6 +278,23 @@ fn events(function: &str, binary: &Path, args: &[&str], options: &[&str]) -> Res
         }
         _ => bail!("callgrind counted nothing of {function}: is it still there?"),
     }
+}
+
+/// Runs the binary under callgrind.
+pub(crate) fn callgrind(
+    binary: &Path,
+    args: &[impl AsRef<OsStr>],
+    options: &[impl AsRef<OsStr>],
+) -> Result<Output> {
+    let mut command = valgrind::command()?;
+    command.args(["--tool=callgrind", "--error-exitcode=1"]).args(options).arg(binary).args(args);
+    println!("$ {}", run::shown(&command));
+    let out = command.output()?;
+    if !out.status.success() {
+        let said = String::from_utf8_lossy(&out.stderr);
+        bail!("`{}` ended with {}:\n{said}", run::shown(&command), out.status);
+    }
+    Ok(out)
 }
 
 fn table(rows: &[Row], udapl: &BTreeMap<&str, &str>, missed: &mut Vec<String>) -> String {
@@ -380,7 +394,7 @@ fn others(timed: &[Vec<String>], text: &mut String, missed: &mut Vec<String>) ->
 }
 
 /// Writes a page.
-fn write_page(name: &str, text: &str) -> Result<()> {
+pub(crate) fn write_page(name: &str, text: &str) -> Result<()> {
     let path = run::root().join(name);
     fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     println!("$ wrote {name}");

@@ -22,6 +22,7 @@ mod nostd;
 mod planted;
 mod record;
 mod sanitize;
+mod scale;
 mod soak;
 mod suite;
 mod switches;
@@ -145,6 +146,9 @@ enum Verb {
     /// Instructions, time as a ratio to the limit loop, device economy, sizes; fails where a goal
     /// is missed. `--peers` also measures libmlx5 and uDAPL
     Bench(bench::Options),
+    /// What each call, event and datagram costs beside 1, 1,000 and 10,000 objects; fails where a
+    /// cost grows by more than its gate
+    Scale(scale::Options),
 }
 
 fn main() -> ExitCode {
@@ -235,6 +239,7 @@ fn verb() -> Result<ExitCode> {
         Verb::Hit => hit::hit()?,
         Verb::Switches(options) => switches::switches(&options)?,
         Verb::Bench(options) => bench::bench(&options)?,
+        Verb::Scale(options) => scale::scale(&options)?,
     }
     Ok(ExitCode::SUCCESS)
 }

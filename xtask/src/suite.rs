@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use dat_lab::run;
 
-use crate::{loom, mutants, nostd, tidy};
+use crate::{loom, mutants, nostd, scale, tidy};
 
 /// Fewer tests than this means that some did not run.
 const LEAST: usize = 300;
@@ -47,6 +47,10 @@ pub(crate) fn test(guests: bool) -> Result<()> {
 
     let tests = ["test", "--quiet", "--workspace", "--all-features"];
     run::capture(cargo(&[&tests[..], &["--no-run"]].concat()))?;
+    if guests {
+        // Its valgrind comes the way the guests do.
+        scale::short()?;
+    }
     let mut tests = cargo(&[&tests[..], &["--no-fail-fast"]].concat());
     let headers =
         dat_lab::dat_headers().context("the headers that the uDAPL provider is compared with")?;

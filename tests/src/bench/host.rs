@@ -10,7 +10,7 @@
 )]
 
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use dat_core::provider::Region;
@@ -32,19 +32,59 @@ const FIRMWARE: u64 = 0x80_0000_0000;
 pub const LENT: u64 = 0x7f00_0000_1000;
 /// And its length.
 pub const LENT_LEN: u64 = 0x1000;
+/// Address of more lent memory, of which only the last 12 bits are those of its device address.
+pub const LENT_PAGES: u64 = 0x7e00_0000_1000;
+/// Its device address.
+const PAGES_IOVA: u64 = 0x20_0000_2000;
+/// And its length.
+pub const LENT_PAGES_LEN: u64 = 1 << 30;
 /// Bytes of arena.
 const ARENA: usize = 32 << 20;
-/// BAR bytes that are there when the device is away; the doorbell pages in use lie in them.
-const AWAY: usize = 1 << 20;
+/// BAR bytes that are there when the device is away; all doorbell pages lie in them.
+const AWAY: usize = 32 << 20;
 
-#[derive(Clone)]
-#[repr(C, align(4096))]
-struct Page([u8; 4096]);
-
-/// Memory that never moves and is never freed: a benchmark's process is short.
+/// Zeroed pages that never move and are never freed: a benchmark's process is short. Those that are
+/// not touched cost nothing.
 fn pages(bytes: usize) -> NonNull<u8> {
-    let memory: &'static mut [Page] = vec![Page([0; 4096]); bytes / 4096].leak();
-    NonNull::from(memory).cast()
+    let memory: &'static mut [u8] = vec![0; bytes + 4096].leak();
+    let skipped = memory.as_ptr().align_offset(4096);
+    NonNull::from(&mut memory[skipped..]).cast()
+}
+
+/// The way into the model.
+///
+/// Where a driver is counted with its device, callgrind toggles at [`outside`] as it does at the
+/// measured function, and so leaves out what is behind it.
+pub mod model {
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+    use std::time::Instant;
+
+    /// The measured function runs.
+    static MEASURED: AtomicBool = AtomicBool::new(false);
+    /// Nanoseconds spent behind [`outside`].
+    static SPENT: AtomicU64 = AtomicU64::new(0);
+
+    /// Says that the measured function begins or ends: elsewhere a toggle would switch counting on.
+    pub fn measure(begins: bool) {
+        MEASURED.store(begins, Ordering::Relaxed);
+    }
+
+    /// Nanoseconds that measured functions have spent in the model.
+    pub fn spent() -> u64 {
+        SPENT.load(Ordering::Relaxed)
+    }
+
+    /// What is not counted.
+    #[inline(never)]
+    pub fn outside(op: &mut dyn FnMut()) {
+        let start = Instant::now();
+        op();
+        SPENT.fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    pub(super) fn enter(mut op: impl FnMut()) {
+        if MEASURED.load(Ordering::Relaxed) { outside(&mut op) } else { op() }
+    }
 }
 
 /// The device's access to the memory; nothing is allocated through it.
@@ -91,6 +131,8 @@ pub struct BenchHost {
     doorbells: AtomicPtr<MappedBar>,
     pages: AtomicU64,
     entropy: AtomicU64,
+    /// Bytes of the arena that are handed out.
+    taken: AtomicUsize,
     /// Stores that the device has yet to see, while it is held.
     held: Mutex<Option<Vec<Store>>>,
 }
@@ -111,13 +153,23 @@ impl BenchHost {
         seed: u64,
         build: impl FnOnce(Box<dyn HostMemory + Send>) -> Hca,
     ) -> Self {
-        let memory = pages(ARENA);
-        let words = vec![0; arena_words(ARENA)];
+        Self::plug_with(world, seed, ARENA, build)
+    }
+
+    /// The same with so many bytes of arena.
+    pub fn plug_with(
+        world: &Arc<World>,
+        seed: u64,
+        bytes: usize,
+        build: impl FnOnce(Box<dyn HostMemory + Send>) -> Hca,
+    ) -> Self {
+        let memory = pages(bytes);
+        let words = vec![0; arena_words(bytes)];
         // SAFETY: the pages are leaked, so they outlive the arena, and no reference to them is
         // left.
-        let arena = RawArena::new(unsafe { Memory::new(memory, ARENA) }, words);
+        let arena = RawArena::new(unsafe { Memory::new(memory, bytes) }, words);
         // SAFETY: as above; both reach them by volatile accesses only.
-        let far = unsafe { Memory::new(memory, ARENA) };
+        let far = unsafe { Memory::new(memory, bytes) };
         let mut hca = build(Box::new(Shared(far)));
         enable(&mut hca);
         let hca = Arc::new(Mutex::new(hca));
@@ -131,6 +183,7 @@ impl BenchHost {
             doorbells: AtomicPtr::new((&raw const NOWHERE).cast_mut()),
             pages: AtomicU64::new(0),
             entropy: AtomicU64::new(seed),
+            taken: AtomicUsize::new(0),
             held: Mutex::new(None),
         }
     }
@@ -154,6 +207,12 @@ impl BenchHost {
     /// The model.
     pub fn hca(&self) -> MutexGuard<'_, Hca> {
         lock(&self.hca)
+    }
+
+    /// Bytes of the arena that are handed out.
+    #[must_use]
+    pub fn taken(&self) -> usize {
+        self.taken.load(Ordering::Relaxed)
     }
 
     /// Arena offset of a device address.
@@ -212,7 +271,7 @@ impl BenchHost {
             held.push((offset, store, bytes.len()));
             return;
         }
-        self.hca().bar_write(offset as u64, bytes);
+        model::enter(|| self.hca().bar_write(offset as u64, bytes));
     }
 }
 
@@ -224,7 +283,7 @@ impl Bar for BenchHost {
     fn read32(&self, offset: usize) -> u32 {
         let mut bytes = [0xff; 4];
         if self.present() {
-            self.hca().bar_read(offset as u64, &mut bytes);
+            model::enter(|| self.hca().bar_read(offset as u64, &mut bytes));
         }
         u32::from_ne_bytes(bytes)
     }
@@ -259,6 +318,9 @@ static NOWHERE: MappedBar = unsafe { MappedBar::new(NonNull::dangling(), 0) };
 
 impl Lend for BenchHost {
     fn lent(&self, region: Region) -> Option<u64> {
+        if (LENT_PAGES..LENT_PAGES + LENT_PAGES_LEN).contains(&region.addr) {
+            return Some(region.addr - LENT_PAGES + PAGES_IOVA);
+        }
         (LENT..LENT + LENT_LEN).contains(&region.addr).then_some(region.addr)
     }
 
@@ -280,10 +342,13 @@ impl Dma for BenchHost {
     }
 
     fn alloc(&self, len: usize, align: usize, _: Reach) -> Option<Span> {
-        self.arena.alloc(len, align)
+        let span = self.arena.alloc(len, align)?;
+        self.taken.fetch_add(span.len, Ordering::Relaxed);
+        Some(span)
     }
 
     fn free(&self, span: Span) {
+        self.taken.fetch_sub(span.len, Ordering::Relaxed);
         self.arena.free(span);
     }
 
@@ -314,6 +379,6 @@ impl Clock for BenchHost {
     }
 
     fn relax(&self) {
-        self.world.turn();
+        model::enter(|| self.world.turn());
     }
 }

@@ -7,6 +7,7 @@
 use std::sync::Mutex;
 
 use hca_mlx5::cmd::dump::{Direction, Dump, Observer};
+use hca_mlx5::dma::Memory;
 use hca_mlx5::platform::Dma;
 use hca_mlx5::prm::cmd::Opcode;
 
@@ -88,6 +89,13 @@ impl Registrar {
         Ring { offset: host.offset(at), ..ring }
     }
 
+    /// The send queue of every queue pair, the oldest first.
+    #[must_use]
+    pub fn sqs(&self, host: &BenchHost) -> Vec<Ring> {
+        let ring = |&(at, ring): &(u64, Ring)| Ring { offset: host.offset(at), ..ring };
+        lock(&self.sqs).iter().map(ring).collect()
+    }
+
     /// The newest queue pair's send queue.
     #[must_use]
     pub fn newest_sq(&self, host: &BenchHost) -> Ring {
@@ -99,7 +107,7 @@ impl Registrar {
 /// Writes completions of one queue pair into one completion queue.
 #[derive(Debug)]
 pub struct Puppet<'h> {
-    host: &'h BenchHost,
+    memory: &'h Memory,
     cq: Ring,
     qp: Ring,
     /// Completions written into the queue since it was made.
@@ -131,7 +139,7 @@ impl<'h> Puppet<'h> {
         block: u16,
         receive: u16,
     ) -> Self {
-        Self { host, cq, qp, written, block, receive }
+        Self { memory: host.memory(), cq, qp, written, block, receive }
     }
 
     /// Writes `n` completions ahead.
@@ -152,13 +160,11 @@ impl<'h> Puppet<'h> {
                     (2, 0, counter, len)
                 }
             };
-            self.host.memory().store32(at + 0x20, self.qp.user_index.to_be());
-            self.host.memory().store32(at + 0x2c, len.to_be());
-            self.host
-                .memory()
-                .store32(at + 0x38, (u32::from(wqe_opcode) << 24 | self.qp.number).to_be());
+            self.memory.store32(at + 0x20, self.qp.user_index.to_be());
+            self.memory.store32(at + 0x2c, len.to_be());
+            self.memory.store32(at + 0x38, (u32::from(wqe_opcode) << 24 | self.qp.number).to_be());
             let last = u32::from(counter) << 16 | opcode << 4 | owner;
-            self.host.memory().store32(at + 0x3c, last.to_be());
+            self.memory.store32(at + 0x3c, last.to_be());
             self.written = self.written.wrapping_add(1);
         }
     }
@@ -171,8 +177,13 @@ impl<'h> Puppet<'h> {
         if entry[63] >> 4 == 0xf {
             entry[63] &= 0x1f;
         }
-        self.host.memory().write_bytes(at, &entry);
+        self.memory.write_bytes(at, &entry);
         self.written = self.written.wrapping_add(1);
+    }
+
+    /// Turns to another queue pair of the same completion queue.
+    pub fn turn_to(&mut self, qp: Ring, block: u16) {
+        (self.qp, self.block) = (qp, block);
     }
 
     /// Its completion queue.
@@ -200,9 +211,7 @@ impl<'h> Puppet<'h> {
     pub fn block(&self, index: u16) -> [u8; 64] {
         let mask = (1_usize << self.qp.log_size) - 1;
         let mut bytes = [0; 64];
-        self.host
-            .memory()
-            .read_bytes(self.qp.offset + (usize::from(index) & mask) * 64, &mut bytes);
+        self.memory.read_bytes(self.qp.offset + (usize::from(index) & mask) * 64, &mut bytes);
         bytes
     }
 }
