@@ -80,6 +80,8 @@ pub(crate) struct EpControl {
     pub(crate) request_evd: Option<Evd>,
     pub(crate) connect_evd: Option<Evd>,
     pub(crate) srq: Option<Srq>,
+    /// Its neighbours among those that take from that queue.
+    pub(crate) users: [Option<Ep>; 2],
     pub(crate) attr: EpAttr,
     pub(crate) service: Service,
     pub(crate) qp: Option<Qp>,
@@ -139,6 +141,7 @@ impl EpControl {
             request_evd: None,
             connect_evd: None,
             srq: None,
+            users: [None; 2],
             attr,
             service: Service::Connected,
             qp: None,

@@ -70,6 +70,8 @@ pub(crate) struct Table<'s, T> {
     slots: &'s mut [Slot<T>],
     count: Count,
     queue: Queue,
+    /// No object is in a slot before.
+    lowest: u32,
 }
 
 /// The slots in the queue, counted from 1; nothing if there are none.
@@ -142,7 +144,7 @@ impl<'s, T> Table<'s, T> {
         for slot in slots.iter_mut() {
             *slot = Slot::of(seed);
         }
-        Self { slots, count: Count::default(), queue: Queue::default() }
+        Self { slots, count: Count::default(), queue: Queue::default(), lowest: 0 }
     }
 
     /// The same, of which no slot is used again before all have been used.
@@ -182,6 +184,7 @@ impl<'s, T> Table<'s, T> {
         let slot = self.slots.get_mut(handle.index() as usize)?;
         slot.value = Some(value);
         self.count.take(&mut slot.head);
+        self.lowest = self.lowest.min(handle.index());
         Some(handle)
     }
 
@@ -349,15 +352,17 @@ impl<'s, T> Table<'s, T> {
         (0..self.count.fresh).filter_map(|index| self.at(index))
     }
 
-    /// The first object there is.
+    /// The first object there is. Slots that it passed over it passes over no more.
     #[inline(never)]
-    pub(crate) fn first(&self) -> Option<Handle> {
-        self.find(|_| true)
-    }
-
-    /// The first object that satisfies `test`.
-    pub(crate) fn find(&self, test: impl Fn(&T) -> bool) -> Option<Handle> {
-        self.iter().find(|(_, value)| test(value)).map(|(handle, _)| handle)
+    pub(crate) fn first(&mut self) -> Option<Handle> {
+        while self.lowest < self.count.fresh {
+            let found = self.handle_at(self.lowest);
+            if found.is_some() {
+                return found;
+            }
+            self.lowest += 1;
+        }
+        None
     }
 }
 

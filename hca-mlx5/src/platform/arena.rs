@@ -2,7 +2,7 @@
 
 use spin::Mutex;
 
-use super::buddy::{self, Buddy};
+use super::buddy::{self, Buddy, Shape};
 use super::dma::Memory;
 use super::span::Span;
 
@@ -31,14 +31,14 @@ pub struct RawArena<W> {
 #[derive(Debug)]
 struct Free<W> {
     words: W,
-    /// Grains that there are, and that are free.
-    grains: usize,
+    shape: Shape,
+    /// Grains that are free.
     available: usize,
 }
 
 impl<W: AsMut<[u64]>> Free<W> {
     fn buddy(&mut self) -> Buddy<'_> {
-        Buddy::new(self.words.as_mut(), self.grains)
+        Buddy::new(self.words.as_mut(), &self.shape)
     }
 }
 
@@ -47,7 +47,8 @@ impl<W: AsMut<[u64]>> RawArena<W> {
     #[must_use]
     pub fn new(memory: Memory, mut words: W) -> Self {
         let grains = buddy::units(words.as_mut().len()).min(memory.len() / GRAIN);
-        let arena = Self { memory, free: Mutex::new(Free { words, grains, available: 0 }) };
+        let free = Free { words, shape: Shape::new(grains), available: 0 };
+        let arena = Self { memory, free: Mutex::new(free) };
         arena.reclaim();
         arena
     }
@@ -87,7 +88,7 @@ impl<W: AsMut<[u64]>> RawArena<W> {
         let from = span.offset / GRAIN;
         let Some(to) = from.checked_add(grains) else { return };
         let mut free = self.free.lock();
-        if to > free.grains || free.buddy().overlaps(from, to) {
+        if to > free.shape.units() || free.buddy().overlaps(from, to) {
             return;
         }
         free.buddy().give(from, to);
@@ -99,7 +100,7 @@ impl<W: AsMut<[u64]>> RawArena<W> {
     /// and a reset is the end of that.
     pub fn reclaim(&self) {
         let mut free = self.free.lock();
-        let grains = free.grains;
+        let grains = free.shape.units();
         free.buddy().clear();
         free.buddy().give(0, grains);
         free.available = grains;

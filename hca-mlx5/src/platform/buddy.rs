@@ -49,16 +49,40 @@ pub(super) const fn units(words_given: usize) -> usize {
     low
 }
 
+/// Where the words of each order begin.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    units: usize,
+    bases: [usize; ORDERS as usize],
+}
+
+impl Shape {
+    /// Of so many units.
+    pub(super) fn new(units: usize) -> Self {
+        let mut bases = [0; ORDERS as usize];
+        let mut base = 0;
+        for (order, own) in (0..ORDERS).zip(&mut bases) {
+            *own = base;
+            base += level_words(units >> order);
+        }
+        Self { units, bases }
+    }
+
+    pub(super) const fn units(&self) -> usize {
+        self.units
+    }
+}
+
 /// The free blocks of an arena.
 pub(super) struct Buddy<'a> {
     words: &'a mut [u64],
-    units: usize,
+    shape: &'a Shape,
 }
 
 impl<'a> Buddy<'a> {
     /// Over bits that are all 0 (nothing is free), or as another value left them.
-    pub(super) fn new(words: &'a mut [u64], units: usize) -> Self {
-        Self { words, units }
+    pub(super) fn new(words: &'a mut [u64], shape: &'a Shape) -> Self {
+        Self { words, shape }
     }
 
     /// Nothing is free.
@@ -68,16 +92,16 @@ impl<'a> Buddy<'a> {
 
     /// Blocks of that order that there can be.
     fn blocks(&self, order: u32) -> usize {
-        self.units.checked_shr(order).unwrap_or(0)
+        self.shape.units.checked_shr(order).unwrap_or(0)
     }
 
     fn orders(&self) -> u32 {
-        self.units.checked_ilog2().map_or(0, |most| most + 1).min(ORDERS)
+        self.shape.units.checked_ilog2().map_or(0, |most| most + 1).min(ORDERS)
     }
 
     /// The first word of an order.
     fn base(&self, order: u32) -> usize {
-        (0..order).map(|lower| level_words(self.blocks(lower))).sum()
+        self.shape.bases.get(order as usize).copied().unwrap_or(usize::MAX)
     }
 
     fn word(&mut self, at: usize) -> Option<&mut u64> {
@@ -144,18 +168,17 @@ impl<'a> Buddy<'a> {
         Some(at)
     }
 
-    /// Takes `len` units that begin at a multiple of 2^`align` units.
+    /// Takes `len` units that begin at a multiple of 2^`align` units: of the blocks that are long
+    /// enough the first. So what is handed out stays together at the beginning.
     pub(super) fn take(&mut self, len: usize, align: u32) -> Option<usize> {
-        let order = len.max(1).checked_next_power_of_two()?.ilog2().max(align);
-        for order in order..self.orders() {
-            if let Some(block) = self.next(order, 0) {
-                self.unmark(order, block);
-                let start = block << order;
-                self.give(start + len, start + (1 << order));
-                return Some(start);
-            }
-        }
-        self.take_run(len, align)
+        let least = len.max(1).checked_next_power_of_two()?.ilog2().max(align);
+        let first = |order: u32| Some((self.next(order, 0)? << order, order));
+        let Some((start, order)) = (least..self.orders()).filter_map(first).min() else {
+            return self.take_run(len, align);
+        };
+        self.unmark(order, start >> order);
+        self.give(start + len, start + (1 << order));
+        Some(start)
     }
 
     /// The same where no single block is long enough, or aligned: several that follow each other.

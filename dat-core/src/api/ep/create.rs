@@ -82,10 +82,8 @@ impl<P: Provider> Ia<'_, P> {
             ep,
             if configured { EpState::Unconnected } else { EpState::UnconfiguredUnconnected },
         );
-        if let Some(srq) = srq
-            && let Ok(control) = self.objects.srqs.live_mut(srq)
-        {
-            control.users += 1;
+        if let Some(srq) = srq {
+            self.objects.join_srq(srq, ep);
         }
         self.objects.pzs.hold(pz);
         self.events.attach(&streams);

@@ -54,12 +54,10 @@ impl<P: Provider> Ia<'_, P> {
             let (srq, pz) = (control.srq, control.pz);
             let streams = control.streams();
             self.objects.return_events(ep);
-            self.objects.eps.remove(ep.0);
-            if let Some(srq) = srq
-                && let Ok(control) = self.objects.srqs.live_mut(srq)
-            {
-                control.users = control.users.saturating_sub(1);
+            if let Some(srq) = srq {
+                self.objects.leave_srq(srq, ep);
             }
+            self.objects.eps.remove(ep.0);
             self.objects.pzs.release(pz);
             self.events.detach(&streams);
         }

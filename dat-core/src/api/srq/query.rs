@@ -4,7 +4,7 @@ use crate::engine::Ia;
 use crate::objects::srq::SrqAttr;
 use crate::provider::Provider;
 use crate::types::dat_return::Error;
-use crate::types::handle::{Ep, Pz, Srq};
+use crate::types::handle::{Pz, Srq};
 
 /// `DAT_SRQ_STATE`, with the numbers of `dat.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,18 +48,15 @@ impl<P: Provider> Ia<'_, P> {
     /// Receives that no Endpoint has taken, if that can be known now.
     pub(super) fn srq_available(&mut self, srq: Srq) -> Option<u32> {
         let mut held = 0_u32;
-        let mut users = self.objects.srqs.live(srq).map_or(0, |control| control.users);
-        for index in 0..self.objects.eps.capacity() {
-            if users == 0 {
-                break;
-            }
-            let Some(ep) = self.objects.eps.handle_at(index).map(Ep) else {
-                continue;
-            };
-            if self.objects.eps.live(ep).is_ok_and(|control| control.srq == Some(srq)) {
-                users -= 1;
-                held = held.saturating_add(self.held(ep)?);
-            }
+        let mut next = self.objects.srqs.live(srq).ok().and_then(|control| control.users);
+        while let Some(ep) = next {
+            held = held.saturating_add(self.held(ep)?);
+            next = self
+                .objects
+                .eps
+                .live(ep)
+                .ok()
+                .and_then(|control| control.users.last().copied().flatten());
         }
         Some(self.data.srq_outstanding(srq).saturating_sub(held))
     }
