@@ -376,6 +376,7 @@ where
         + size_of::<[ConnectionEvent; PER_EP]>()
         + size_of::<Option<Poster<P>>>()
         + size_of::<Slot<EpControl>>()
+        + size_of::<Timer>()
         + size_of::<cm::Slot>()
         + size_of::<Owner>();
 }

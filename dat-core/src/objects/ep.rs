@@ -80,8 +80,9 @@ pub(crate) struct EpControl {
     pub(crate) request_evd: Option<Evd>,
     pub(crate) connect_evd: Option<Evd>,
     pub(crate) srq: Option<Srq>,
-    /// Its neighbours among those that take from that queue.
-    pub(crate) users: [Option<Ep>; 2],
+    /// The slots of its neighbours among those that take from that queue, counted from 1; 0 if
+    /// there is none.
+    pub(crate) users: [u32; 2],
     pub(crate) attr: EpAttr,
     pub(crate) service: Service,
     pub(crate) qp: Option<Qp>,
@@ -141,7 +142,7 @@ impl EpControl {
             request_evd: None,
             connect_evd: None,
             srq: None,
-            users: [None; 2],
+            users: [0; 2],
             attr,
             service: Service::Connected,
             qp: None,

@@ -30,8 +30,9 @@ pub(crate) struct SrqControl {
     /// The low watermark has raised its event, or there is none.
     pub(crate) reported: bool,
     pub(crate) failed: bool,
-    /// The first of the Endpoints that take from it, chained through them.
-    pub(crate) users: Option<Ep>,
+    /// The slot of the first of the Endpoints that take from it, chained through them, counted from
+    /// 1; 0 if there is none.
+    pub(crate) users: u32,
 }
 
 impl Kind for SrqControl {
@@ -43,8 +44,9 @@ impl Objects<'_> {
     /// The Endpoint takes from the queue.
     pub(crate) fn join_srq(&mut self, srq: Srq, ep: Ep) {
         let Ok(control) = self.srqs.live_mut(srq) else { return };
-        let next = control.users.replace(ep);
-        self.chain_users(Some(ep), next);
+        let own = ep.0.index() + 1;
+        let next = core::mem::replace(&mut control.users, own);
+        self.chain_users(own, next);
     }
 
     /// It takes from it no more.
@@ -52,7 +54,7 @@ impl Objects<'_> {
         let Ok(control) = self.eps.live(ep) else { return };
         let [before, behind] = control.users;
         self.chain_users(before, behind);
-        if before.is_none()
+        if before == 0
             && let Ok(control) = self.srqs.live_mut(srq)
         {
             control.users = behind;
@@ -60,14 +62,30 @@ impl Objects<'_> {
     }
 
     /// These two follow each other.
-    fn chain_users(&mut self, before: Option<Ep>, behind: Option<Ep>) {
-        if let Some(Ok(control)) = before.map(|ep| self.eps.live_mut(ep)) {
+    fn chain_users(&mut self, before: u32, behind: u32) {
+        if let Some(control) = self.user(before).and_then(|ep| self.eps.get_mut(ep.0)) {
             let [_, next] = &mut control.users;
             *next = behind;
         }
-        if let Some(Ok(control)) = behind.map(|ep| self.eps.live_mut(ep)) {
+        if let Some(control) = self.user(behind).and_then(|ep| self.eps.get_mut(ep.0)) {
             let [previous, _] = &mut control.users;
             *previous = before;
         }
+    }
+
+    fn user(&self, link: u32) -> Option<Ep> {
+        self.eps.handle_at(link.checked_sub(1)?).map(Ep)
+    }
+
+    /// The first Endpoint that takes from the queue, or the one behind another.
+    pub(crate) fn next_user(&self, srq: Srq, behind: Option<Ep>) -> Option<Ep> {
+        let link = match behind {
+            None => self.srqs.live(srq).ok()?.users,
+            Some(ep) => {
+                let [_, next] = self.eps.get(ep.0)?.users;
+                next
+            }
+        };
+        self.user(link)
     }
 }

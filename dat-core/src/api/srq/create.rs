@@ -51,7 +51,7 @@ impl<P: Provider> Ia<'_, P> {
             }
         }
         let control =
-            SrqControl { pz, queue, attr: *attr, reported: true, failed: false, users: None };
+            SrqControl { pz, queue, attr: *attr, reported: true, failed: false, users: 0 };
         let srq = self.objects.srqs.insert(control).map(Srq).ok_or(full)?;
         self.objects.srqs.file(srq.0, Some(queue.0));
         if let Some(place) = self.data.srq_posters.get_mut(handle.index() as usize) {

@@ -12,7 +12,7 @@ impl<P: Provider> Ia<'_, P> {
     pub fn srq_free(&mut self, srq: Srq) -> Result<(), Error> {
         let control = self.objects.srqs.live(srq)?;
         let in_use = Error::new(DatType::InvalidState, DatSubtype::InvalidStateSrqInUse);
-        if control.users.is_some() {
+        if control.users != 0 {
             return Err(in_use);
         }
         let (queue, pz) = (control.queue, control.pz);

@@ -48,15 +48,10 @@ impl<P: Provider> Ia<'_, P> {
     /// Receives that no Endpoint has taken, if that can be known now.
     pub(super) fn srq_available(&mut self, srq: Srq) -> Option<u32> {
         let mut held = 0_u32;
-        let mut next = self.objects.srqs.live(srq).ok().and_then(|control| control.users);
-        while let Some(ep) = next {
+        let mut last = None;
+        while let Some(ep) = self.objects.next_user(srq, last) {
             held = held.saturating_add(self.held(ep)?);
-            next = self
-                .objects
-                .eps
-                .live(ep)
-                .ok()
-                .and_then(|control| control.users.last().copied().flatten());
+            last = Some(ep);
         }
         Some(self.data.srq_outstanding(srq).saturating_sub(held))
     }
