@@ -28,7 +28,9 @@
 mod arp;
 mod cache;
 mod counters;
+mod entries;
 mod frame;
+mod least;
 mod nd;
 
 #[cfg(test)]
@@ -157,6 +159,12 @@ impl<const N: usize> Neighbours<N> {
         }
         this.announce(now);
         Ok(this)
+    }
+
+    /// Sets the key of the index of neighbours: two random numbers, so that nobody on the link finds
+    /// addresses that make it slow. It is zero at first.
+    pub fn set_key(&mut self, key: [u64; 2]) {
+        self.cache.set_key(key);
     }
 
     /// Fixes the MAC of a neighbour, or of the gateway: it is never asked for, and no message changes
@@ -485,4 +493,11 @@ fn no_answer(hop: Gid, direct: bool) -> Fault {
         )
         .at(hop.into())
     }
+}
+
+/// Counts an entry or a node that was visited, for tests.
+#[inline(always)]
+fn visit() {
+    #[cfg(test)]
+    tests::VISITED.with(|visited| visited.set(visited.get() + 1));
 }

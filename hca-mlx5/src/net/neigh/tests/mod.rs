@@ -19,7 +19,13 @@ mod harm;
 mod memory;
 mod patience;
 mod resolve;
+mod scale;
 mod takeover;
+
+std::thread_local! {
+    /// Entries, and nodes of their trees, that were visited.
+    pub(super) static VISITED: core::cell::Cell<u64> = const { core::cell::Cell::new(0) };
+}
 
 const MAC_A: Mac = [0x02, 0, 0, 0, 0, 0x0a];
 const MAC_B: Mac = [0x02, 0, 0, 0, 0, 0x0b];
