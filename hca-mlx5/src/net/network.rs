@@ -63,7 +63,7 @@ impl<'p, P: Platform, const NEIGHBOURS: usize> Network<'p, P, NEIGHBOURS> {
             fired: false,
             more: false,
         };
-        this.neighbours.set_key([device.random.next_u64(), device.random.next_u64()]);
+        this.neighbours.set_secret([device.random.next_u64(), device.random.next_u64()]);
         for &(addr, mac) in device.config.neighbours {
             this.neighbours.fix(addr, mac)?;
         }

@@ -94,9 +94,9 @@ impl<const N: usize> Cache<N> {
         Self { entries: Entries::new() }
     }
 
-    /// Sets the key of the index.
-    pub(super) fn set_key(&mut self, key: [u64; 2]) {
-        self.entries.set_key(key);
+    /// Sets the secret of the index.
+    pub(super) fn set_secret(&mut self, secret: [u64; 2]) {
+        self.entries.set_secret(secret);
     }
 
     /// A line has as many entries as it may have. Searches of this side are half of the cache at
@@ -142,8 +142,9 @@ impl<const N: usize> Cache<N> {
 
     /// Fixes the MAC of `addr`. False if it is fixed already, or half of the cache is.
     pub(super) fn fix(&mut self, addr: Gid, mac: Mac) -> bool {
-        let entry = Entry::new(addr, State::Fixed(mac));
-        self.entries.find(addr).is_none()
+        let key = self.entries.key(addr);
+        let entry = Entry::new(key, State::Fixed(mac));
+        self.entries.find(key).is_none()
             && self.entries.len() < N / 2
             && self.insert(entry, Instant::ZERO)
     }
@@ -151,8 +152,9 @@ impl<const N: usize> Cache<N> {
     /// Returns the state of `addr`; starts asking if there is none.
     pub(super) fn ask(&mut self, addr: Gid, why: Why, now: Instant) -> Answer {
         let asker = why == Why::Asker;
-        let anew = Entry { addr, state: State::search(now), used: Some(now), asker };
-        let Some((at, mut entry)) = self.entries.find(addr) else {
+        let key = self.entries.key(addr);
+        let anew = Entry { key, state: State::search(now), used: Some(now), asker };
+        let Some((at, mut entry)) = self.entries.find(key) else {
             let begins = (asker || !self.is_full(Line::Searches)) && self.insert(anew, now);
             return if begins { Answer::Pending } else { Answer::Full };
         };
@@ -208,11 +210,12 @@ impl<const N: usize> Cache<N> {
     /// A message says that `addr` is at `mac`.
     pub(super) fn claim(&mut self, addr: Gid, mac: Mac, how: Claim, now: Instant) -> Outcome {
         let learned = State::Known { mac, confirmed: now };
-        let Some((at, entry)) = self.entries.find(addr) else {
+        let key = self.entries.key(addr);
+        let Some((at, entry)) = self.entries.find(key) else {
             if how != Claim::Question {
                 return Outcome::Unsolicited;
             }
-            self.insert(Entry::new(addr, learned), now);
+            self.insert(Entry::new(key, learned), now);
             return Outcome::Accepted;
         };
         let (state, outcome) = match entry.state {
@@ -259,7 +262,7 @@ impl<const N: usize> Cache<N> {
 
     /// The known MAC of `addr` is being asked.
     pub(super) fn is_probed(&self, addr: Gid) -> bool {
-        let entry = self.entries.find(addr);
+        let entry = self.entries.find(self.entries.key_of(addr));
         entry.is_some_and(|(_, entry)| matches!(entry.state, State::Asking { known: Some(_), .. }))
     }
 
@@ -278,7 +281,7 @@ impl<const N: usize> Cache<N> {
                 let asked = asked.saturating_add(1);
                 let state = State::Asking { known, asked, due: now + *wait };
                 self.entries.set(at, Entry { state, ..entry });
-                return (Some((entry.addr, known)), failed);
+                return (Some((entry.key.addr, known)), failed);
             }
             self.entries.set(at, Entry { state: State::Failed { until: None }, ..entry });
             failed = failed.saturating_add(1);
@@ -300,10 +303,12 @@ impl<const N: usize> Cache<N> {
     /// Returns the MAC of `addr` if it is known, without asking.
     #[cfg(test)]
     pub(super) fn peek(&self, addr: core::net::IpAddr) -> Option<Mac> {
-        self.entries.find(addr.into()).and_then(|(_, entry)| match entry.state {
-            State::Known { mac, .. } | State::Fixed(mac) => Some(mac),
-            State::Asking { known, .. } => known,
-            State::Failed { .. } => None,
+        self.entries.find(self.entries.key_of(addr.into())).and_then(|(_, entry)| {
+            match entry.state {
+                State::Known { mac, .. } | State::Fixed(mac) => Some(mac),
+                State::Asking { known, .. } => known,
+                State::Failed { .. } => None,
+            }
         })
     }
 }

@@ -161,10 +161,10 @@ impl<const N: usize> Neighbours<N> {
         Ok(this)
     }
 
-    /// Sets the key of the index of neighbours: two random numbers, so that nobody on the link finds
+    /// Sets the secret of the index of neighbours: random, so that nobody on the link can choose
     /// addresses that make it slow. It is zero at first.
-    pub fn set_key(&mut self, key: [u64; 2]) {
-        self.cache.set_key(key);
+    pub fn set_secret(&mut self, secret: [u64; 2]) {
+        self.cache.set_secret(secret);
     }
 
     /// Fixes the MAC of a neighbour, or of the gateway: it is never asked for, and no message changes

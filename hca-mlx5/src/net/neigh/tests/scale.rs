@@ -18,7 +18,7 @@ fn large<const N: usize>() -> std::boxed::Box<Neighbours<N>> {
     let station = Neighbours::new(MAC_A, &net("10.0.0.1", 16), ms(0)).unwrap();
     let mut station = std::boxed::Box::new(station);
     station.announcement = None;
-    station.set_key([1, 2]);
+    station.set_secret([1, 2]);
     station
 }
 
