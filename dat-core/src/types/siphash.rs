@@ -22,12 +22,14 @@ pub fn siphash<const N: usize>([key0, key1]: [u64; 2], words: [u64; N]) -> u64 {
         key0 ^ 0x6c79_6765_6e65_7261,
         key1 ^ 0x7465_6462_7974_6573,
     ];
-    // The message, then its length in the top byte.
-    for word in words.into_iter().chain([(N as u64) << 59]) {
+    let mut add = |word| {
         let [a, b, c, d] = state;
         let [a, b, c, d] = round([a, b, c, d ^ word]);
         state = [a ^ word, b, c, d];
-    }
+    };
+    words.into_iter().for_each(&mut add);
+    // The length, in the top byte.
+    add((N as u64) << 59);
     let [a, b, c, d] = state;
     let [a, b, c, d] = round(round(round([a, b, c ^ 0xff, d])));
     a ^ b ^ c ^ d

@@ -142,9 +142,8 @@ impl<const N: usize> Cache<N> {
 
     /// Fixes the MAC of `addr`. False if it is fixed already, or half of the cache is.
     pub(super) fn fix(&mut self, addr: Gid, mac: Mac) -> bool {
-        let key = self.entries.key(addr);
-        let entry = Entry::new(key, State::Fixed(mac));
-        self.entries.find(key).is_none()
+        let entry = Entry::new(addr, State::Fixed(mac));
+        self.entries.find(addr).is_none()
             && self.entries.len() < N / 2
             && self.insert(entry, Instant::ZERO)
     }
@@ -152,9 +151,8 @@ impl<const N: usize> Cache<N> {
     /// Returns the state of `addr`; starts asking if there is none.
     pub(super) fn ask(&mut self, addr: Gid, why: Why, now: Instant) -> Answer {
         let asker = why == Why::Asker;
-        let key = self.entries.key(addr);
-        let anew = Entry { key, state: State::search(now), used: Some(now), asker };
-        let Some((at, mut entry)) = self.entries.find(key) else {
+        let anew = Entry { addr, state: State::search(now), used: Some(now), asker };
+        let Some((at, mut entry)) = self.entries.find(addr) else {
             let begins = (asker || !self.is_full(Line::Searches)) && self.insert(anew, now);
             return if begins { Answer::Pending } else { Answer::Full };
         };
@@ -210,12 +208,11 @@ impl<const N: usize> Cache<N> {
     /// A message says that `addr` is at `mac`.
     pub(super) fn claim(&mut self, addr: Gid, mac: Mac, how: Claim, now: Instant) -> Outcome {
         let learned = State::Known { mac, confirmed: now };
-        let key = self.entries.key(addr);
-        let Some((at, entry)) = self.entries.find(key) else {
+        let Some((at, entry)) = self.entries.find(addr) else {
             if how != Claim::Question {
                 return Outcome::Unsolicited;
             }
-            self.insert(Entry::new(key, learned), now);
+            self.insert(Entry::new(addr, learned), now);
             return Outcome::Accepted;
         };
         let (state, outcome) = match entry.state {
@@ -261,8 +258,8 @@ impl<const N: usize> Cache<N> {
     }
 
     /// The known MAC of `addr` is being asked.
-    pub(super) fn is_probed(&self, addr: Gid) -> bool {
-        let entry = self.entries.find(self.entries.key_of(addr));
+    pub(super) fn is_probed(&mut self, addr: Gid) -> bool {
+        let entry = self.entries.find(addr);
         entry.is_some_and(|(_, entry)| matches!(entry.state, State::Asking { known: Some(_), .. }))
     }
 
@@ -281,7 +278,7 @@ impl<const N: usize> Cache<N> {
                 let asked = asked.saturating_add(1);
                 let state = State::Asking { known, asked, due: now + *wait };
                 self.entries.set(at, Entry { state, ..entry });
-                return (Some((entry.key.addr, known)), failed);
+                return (Some((entry.addr, known)), failed);
             }
             self.entries.set(at, Entry { state: State::Failed { until: None }, ..entry });
             failed = failed.saturating_add(1);
@@ -303,12 +300,12 @@ impl<const N: usize> Cache<N> {
     /// Returns the MAC of `addr` if it is known, without asking.
     #[cfg(test)]
     pub(super) fn peek(&self, addr: core::net::IpAddr) -> Option<Mac> {
-        self.entries.find(self.entries.key_of(addr.into())).and_then(|(_, entry)| {
-            match entry.state {
-                State::Known { mac, .. } | State::Fixed(mac) => Some(mac),
-                State::Asking { known, .. } => known,
-                State::Failed { .. } => None,
-            }
+        let mut entries = (0..self.len()).filter_map(|at| self.entries.get(at));
+        let entry = entries.find(|entry| entry.addr == addr.into());
+        entry.and_then(|entry| match entry.state {
+            State::Known { mac, .. } | State::Fixed(mac) => Some(mac),
+            State::Asking { known, .. } => known,
+            State::Failed { .. } => None,
         })
     }
 }

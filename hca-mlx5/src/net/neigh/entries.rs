@@ -42,17 +42,10 @@ impl State {
     }
 }
 
-/// An address, and where the index has it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Key {
-    pub(super) addr: Gid,
-    list: usize,
-}
-
 /// What is known of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
-    pub(super) key: Key,
+    pub(super) addr: Gid,
     pub(super) state: State,
     /// When it was last asked for, if ever.
     pub(super) used: Option<Instant>,
@@ -77,8 +70,8 @@ impl Line {
 }
 
 impl Entry {
-    pub(super) const fn new(key: Key, state: State) -> Self {
-        Self { key, state, used: None, asker: false }
+    pub(super) const fn new(addr: Gid, state: State) -> Self {
+        Self { addr, state, used: None, asker: false }
     }
 
     /// Everybody is asked for it.
@@ -148,7 +141,9 @@ struct Slot {
     entry: Entry,
     /// In its line, if it is in one.
     link: Link,
-    /// The next in its list of the index, counted from 1; 0 behind the last.
+    /// Its list of the index.
+    list: usize,
+    /// The next in that list, counted from 1; 0 behind the last.
     next: usize,
 }
 
@@ -158,8 +153,9 @@ pub(super) struct Entries<const N: usize> {
     slots: Vec<Slot, N>,
     /// Key of the hash.
     secret: [u64; 2],
-    /// The last one made: frames and calls come in runs about one address.
-    last: Key,
+    /// The address whose list was looked up last, and that list: frames and calls come in runs about
+    /// one address.
+    last: (Gid, usize),
     /// The first entry of each list of the index, counted from 1; 0 if the list is empty.
     lists: [usize; N],
     /// By [`Line`].
@@ -174,7 +170,7 @@ impl<const N: usize> Entries<N> {
         Self {
             slots: Vec::new(),
             secret: [0; 2],
-            last: Key { addr: Gid(0), list: usize::MAX },
+            last: (Gid(0), usize::MAX),
             lists: [0; N],
             heads: [Link::alone(N), Link::alone(N + 1), Link::alone(N + 2)],
             lens: [0; Line::COUNT],
@@ -186,15 +182,10 @@ impl<const N: usize> Entries<N> {
     /// Sets the secret of the hash.
     pub(super) fn set_secret(&mut self, secret: [u64; 2]) {
         self.secret = secret;
-        self.last.list = usize::MAX;
+        self.last.1 = usize::MAX;
         self.lists.fill(0);
         for at in 0..self.slots.len() {
-            let Some(addr) = self.get(at).map(|entry| entry.key.addr) else { break };
-            let key = self.key(addr);
-            if let Some(slot) = self.slot_mut(at) {
-                slot.entry.key = key;
-            }
-            self.enlist(at, key);
+            self.enlist(at);
         }
     }
 
@@ -216,28 +207,30 @@ impl<const N: usize> Entries<N> {
         self.slot(at).map(|slot| slot.entry)
     }
 
-    /// The key of an address, made anew unless it is the last one.
-    pub(super) fn key(&mut self, addr: Gid) -> Key {
-        if self.last.addr != addr || self.last.list >= N {
-            self.last = self.key_of(addr);
+    /// The list of an address.
+    #[inline(always)]
+    fn list(&mut self, addr: Gid) -> usize {
+        if self.last.0 != addr || self.last.1 >= N {
+            self.last = (addr, self.hash(addr));
         }
-        self.last
+        self.last.1
     }
 
-    /// The key of an address.
+    #[inline(never)]
     #[expect(clippy::cast_possible_truncation, reason = "a word of it")]
-    pub(super) fn key_of(&self, addr: Gid) -> Key {
+    fn hash(&self, addr: Gid) -> usize {
         let hash = siphash(self.secret, [(addr.0 >> 64) as u64, addr.0 as u64]);
-        Key { addr, list: usize::try_from(((hash >> 32) * N as u64) >> 32).unwrap_or(0) }
+        usize::try_from(((hash >> 32) * N as u64) >> 32).unwrap_or(0)
     }
 
-    /// The entry of an address, and where it is.
-    pub(super) fn find(&self, key: Key) -> Option<(usize, Entry)> {
-        let mut link = *self.lists.get(key.list)?;
+    /// The entry of `addr`, and where it is.
+    pub(super) fn find(&mut self, addr: Gid) -> Option<(usize, Entry)> {
+        let list = self.list(addr);
+        let mut link = *self.lists.get(list)?;
         loop {
             let at = link.checked_sub(1)?;
             let slot = self.slot(at)?;
-            if slot.entry.key.addr == key.addr {
+            if slot.entry.addr == addr {
                 return Some((at, slot.entry));
             }
             link = slot.next;
@@ -245,17 +238,19 @@ impl<const N: usize> Entries<N> {
     }
 
     /// Enters an entry into the index.
-    fn enlist(&mut self, at: usize, Key { list, .. }: Key) {
+    fn enlist(&mut self, at: usize) {
+        let Some(addr) = self.get(at).map(|entry| entry.addr) else { return };
+        let list = self.list(addr);
         let Some(head) = self.lists.get_mut(list) else { return };
         let next = core::mem::replace(head, at + 1);
         if let Some(slot) = self.slot_mut(at) {
-            slot.next = next;
+            (slot.list, slot.next) = (list, next);
         }
     }
 
     /// Takes an entry out of the index.
-    fn unlist(&mut self, at: usize, Key { list, .. }: Key) {
-        let Some(next) = self.slot(at).map(|slot| slot.next) else { return };
+    fn unlist(&mut self, at: usize) {
+        let Some(&Slot { list, next, .. }) = self.slot(at) else { return };
         let Some(head) = self.lists.get_mut(list) else { return };
         let mut link = *head;
         if link == at + 1 {
@@ -340,9 +335,9 @@ impl<const N: usize> Entries<N> {
     pub(super) fn push(&mut self, entry: Entry) -> bool {
         let at = self.slots.len();
         let link = Link::alone(at);
-        let pushed = self.slots.push(Slot { entry, link, next: 0 }).is_ok();
+        let pushed = self.slots.push(Slot { entry, link, list: 0, next: 0 }).is_ok();
         if pushed {
-            self.enlist(at, entry.key);
+            self.enlist(at);
             self.place(at, entry, entry.line());
         }
         pushed
@@ -352,12 +347,11 @@ impl<const N: usize> Entries<N> {
     pub(super) fn set(&mut self, at: usize, entry: Entry) {
         let Some(slot) = self.slot_mut(at) else { return };
         let old = core::mem::replace(&mut slot.entry, entry);
-        let other = old.key.addr != entry.key.addr;
-        if other {
-            self.unlist(at, old.key);
-            self.enlist(at, entry.key);
+        if old.addr != entry.addr {
+            self.unlist(at);
+            self.enlist(at);
         }
-        let moves = other || old.line() != entry.line();
+        let moves = (old.addr, old.line()) != (entry.addr, entry.line());
         if moves && let Some(line) = old.line() {
             self.leave(at, line);
         }
@@ -395,10 +389,13 @@ mod tests {
         ]
     }
 
-    fn entry() -> impl Strategy<Value = (u128, Entry)> {
+    fn entry() -> impl Strategy<Value = Entry> {
         let used = proptest::option::of((0..9_u64).prop_map(Instant::from_nanos));
-        (0..40_u128, state(), used, any::<bool>()).prop_map(|(addr, state, used, asker)| {
-            (addr, Entry { used, asker, ..Entry::new(Key { addr: Gid(0), list: 0 }, state) })
+        (0..40_u128, state(), used, any::<bool>()).prop_map(|(addr, state, used, asker)| Entry {
+            addr: Gid(addr),
+            state,
+            used,
+            asker,
         })
     }
 
@@ -416,7 +413,7 @@ mod tests {
                 Some(place) => *place = entry,
                 None => self.entries.push(entry),
             }
-            if old.map(|old| (old.key, old.line())) == Some((entry.key, entry.line())) {
+            if old.map(|old| (old.addr, old.line())) == Some((entry.addr, entry.line())) {
                 return;
             }
             self.lines.iter_mut().for_each(|line| line.retain(|other| *other != at));
@@ -426,7 +423,7 @@ mod tests {
         }
 
         fn find(&self, addr: Gid) -> Option<usize> {
-            self.entries.iter().position(|entry| entry.key.addr == addr)
+            self.entries.iter().position(|entry| entry.addr == addr)
         }
 
         /// Failures, then what was asked for longest ago, if ever.
@@ -459,15 +456,12 @@ mod tests {
         ) {
             let mut entries = Entries::<N>::new();
             let mut model = Model::default();
-            for (at, (addr, entry), rest) in steps {
+            for (at, entry, rest) in steps {
                 if rest < 8 {
                     entries.set_secret([rest.into(), at as u64]);
-                    let entries = &mut entries;
-                    model.entries.iter_mut().for_each(|old| old.key = entries.key(old.key.addr));
                 }
-                let entry = Entry { key: entries.key(Gid(addr)), ..entry };
                 // No address is entered twice.
-                let at = model.find(entry.key.addr).unwrap_or(at).min(model.entries.len());
+                let at = model.find(entry.addr).unwrap_or(at).min(model.entries.len());
                 if at < model.entries.len() {
                     entries.set(at, entry);
                 } else {
@@ -477,8 +471,7 @@ mod tests {
                 prop_assert_eq!(entries.len(), model.entries.len());
                 for addr in (0..40).map(Gid) {
                     let expected = model.find(addr).map(|at| (at, model.entries[at]));
-                    let key = entries.key(addr);
-                    prop_assert_eq!(entries.find(key), expected);
+                    prop_assert_eq!(entries.find(addr), expected);
                 }
                 for line in [Line::Askers, Line::Hints, Line::Searches] {
                     let expected = &model.lines[line as usize];
@@ -492,9 +485,7 @@ mod tests {
                     prop_assert_eq!(entries.next(), Some((at, model.entries[at])));
                 }
             }
-            let key = entries.key(Gid(99));
-            let full = model.entries.len() == N;
-            prop_assert_eq!(entries.push(Entry::new(key, State::Fixed([2; 6]))), !full);
+            prop_assert!(model.entries.len() < N || !entries.push(Entry::new(Gid(99), State::Fixed([2; 6]))));
         }
     }
 }
