@@ -9,8 +9,7 @@ use dat_core::provider::siphash;
 use heapless::Vec;
 
 use super::frame::Mac;
-use super::least::Least;
-use super::visit;
+use super::least::{Least, visit};
 use crate::prm::gid::Gid;
 
 /// State of an entry.

@@ -3,7 +3,18 @@
 //! Node 1 is the root, the children of n are 2n and 2n + 1, and the leaves are the nodes from `N`
 //! on. Of equal keys the first is the least where `N` is a power of two.
 
-use super::visit;
+#[cfg(test)]
+std::thread_local! {
+    /// Entries, and nodes of their trees, that were visited.
+    pub(super) static VISITED: core::cell::Cell<u64> = const { core::cell::Cell::new(0) };
+}
+
+/// Counts an entry or a node that is visited, in tests.
+#[inline(always)]
+pub(super) fn visit() {
+    #[cfg(test)]
+    VISITED.set(VISITED.get() + 1);
+}
 
 /// Keys of `N` entries.
 #[derive(Debug)]

@@ -494,10 +494,3 @@ fn no_answer(hop: Gid, direct: bool) -> Fault {
         .at(hop.into())
     }
 }
-
-/// Counts an entry or a node that was visited, for tests.
-#[inline(always)]
-fn visit() {
-    #[cfg(test)]
-    tests::VISITED.with(|visited| visited.set(visited.get() + 1));
-}

@@ -22,11 +22,6 @@ mod resolve;
 mod scale;
 mod takeover;
 
-std::thread_local! {
-    /// Entries, and nodes of their trees, that were visited.
-    pub(super) static VISITED: core::cell::Cell<u64> = const { core::cell::Cell::new(0) };
-}
-
 const MAC_A: Mac = [0x02, 0, 0, 0, 0, 0x0a];
 const MAC_B: Mac = [0x02, 0, 0, 0, 0, 0x0b];
 const MAC_X: Mac = [0x02, 0, 0, 0, 0, 0x66];

@@ -1,5 +1,6 @@
 //! Thousands of neighbours: who is asked how often, and what a frame costs.
 
+use super::super::least::VISITED;
 use super::*;
 
 const OWN: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
