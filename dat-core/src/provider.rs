@@ -28,6 +28,7 @@ pub use crate::types::fault::{Fault, FaultKind};
 pub use crate::types::flags::Access;
 pub use crate::types::key_order::KeyOrder;
 pub use crate::types::random::Random;
+pub use crate::types::siphash::siphash;
 pub use crate::types::triplet::RmrTriplet;
 
 /// A protection domain (DAT: Protection Zone).

@@ -92,7 +92,8 @@ struct SharedEntry {
 }
 
 /// One HCA with room for `QPS` queue pairs, `CQS` completion queues and `KEYS` memory regions and
-/// windows (powers of two).
+/// windows (powers of two); and for `NEIGHBOURS`, whose MACs are remembered. With more of them in
+/// traffic than that, each is searched for again and again.
 #[derive(Debug)]
 pub struct Mlx5<
     'p,
@@ -100,12 +101,13 @@ pub struct Mlx5<
     const QPS: usize = 64,
     const CQS: usize = 64,
     const KEYS: usize = 512,
+    const NEIGHBOURS: usize = 64,
 > {
     pub(crate) device: Device<'p, P>,
     pub(crate) limits: HcaLimits,
     doorbells: Doorbells,
     gsi: Option<Gsi<'p, P>>,
-    network: Option<Network<'p, P>>,
+    network: Option<Network<'p, P, NEIGHBOURS>>,
     /// As many as queue pairs.
     pds: Table<(), QPS>,
     cqs: Table<CqObject, CQS>,
@@ -119,8 +121,14 @@ pub struct Mlx5<
     labels: Random,
 }
 
-impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
-    Mlx5<'p, P, QPS, CQS, KEYS>
+impl<
+    'p,
+    P: Platform,
+    const QPS: usize,
+    const CQS: usize,
+    const KEYS: usize,
+    const NEIGHBOURS: usize,
+> Mlx5<'p, P, QPS, CQS, KEYS, NEIGHBOURS>
 {
     /// The way to `remote`, who has asked us if `asker`.
     fn path(&mut self, remote: IpAddr, asker: bool, now: Instant) -> Poll<Result<Path, Fault>> {
@@ -371,8 +379,14 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
     }
 }
 
-impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Provider
-    for Mlx5<'p, P, QPS, CQS, KEYS>
+impl<
+    'p,
+    P: Platform,
+    const QPS: usize,
+    const CQS: usize,
+    const KEYS: usize,
+    const NEIGHBOURS: usize,
+> Provider for Mlx5<'p, P, QPS, CQS, KEYS, NEIGHBOURS>
 {
     type Sq = Sq<'p, P>;
     type Rq = Rq<'p, P>;

@@ -12,6 +12,8 @@
 //! while one thread waits here, others post with an `EpPoster`. A thread that took an `EvdReaper`
 //! arms it and sleeps by its own means. The agent of the CNO that its Event Dispatcher is attached
 //! to wakes it: the thread that waits here, or drives the adapter, calls the agent.
+//!
+//! Length: one type, its waits, and table sizes in the header of each implementation.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::{Deref, DerefMut};
@@ -95,8 +97,9 @@ pub struct Nic<
     const QPS: usize = 64,
     const CQS: usize = 64,
     const KEYS: usize = 512,
+    const NEIGHBOURS: usize = 64,
 > {
-    ia: Ia<'s, Mlx5<'p, H, QPS, CQS, KEYS>>,
+    ia: Ia<'s, Mlx5<'p, H, QPS, CQS, KEYS, NEIGHBOURS>>,
     host: &'p H,
     next: Next,
     /// Turns since the wake-ups were cleared.
@@ -105,15 +108,22 @@ pub struct Nic<
     removal_reported: bool,
 }
 
-impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
-    Nic<'s, 'p, H, QPS, CQS, KEYS>
+impl<
+    's,
+    'p,
+    H: Host,
+    const QPS: usize,
+    const CQS: usize,
+    const KEYS: usize,
+    const NEIGHBOURS: usize,
+> Nic<'s, 'p, H, QPS, CQS, KEYS, NEIGHBOURS>
 {
     /// Brings the device up and opens an adapter on it. [`Host::config`] replaces those parts of
     /// `config` that depend on the host.
     #[doc(alias = "dat_ia_open")]
     pub fn open(
         host: &'p H,
-        parts: Parts<'s, Mlx5<'p, H, QPS, CQS, KEYS>>,
+        parts: Parts<'s, Mlx5<'p, H, QPS, CQS, KEYS, NEIGHBOURS>>,
         net: Net,
         config: &Config<'p>,
     ) -> Result<Self, Error> {
@@ -420,45 +430,59 @@ pub(crate) trait Awaited<N> {
     fn end(&mut self, nic: &mut N);
 }
 
-impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
-    Awaited<Nic<'s, 'p, H, QPS, CQS, KEYS>> for EvdWait
+impl<
+    's,
+    'p,
+    H: Host,
+    const QPS: usize,
+    const CQS: usize,
+    const KEYS: usize,
+    const NEIGHBOURS: usize,
+> Awaited<Nic<'s, 'p, H, QPS, CQS, KEYS, NEIGHBOURS>> for EvdWait
 {
     type Found = Event;
 
     fn look(
         &mut self,
-        nic: &mut Nic<'s, 'p, H, QPS, CQS, KEYS>,
+        nic: &mut Nic<'s, 'p, H, QPS, CQS, KEYS, NEIGHBOURS>,
         now: Instant,
     ) -> Poll<Result<Event, WaitError>> {
         nic.ia.evd_waited(now, self).map_err(WaitError::from)
     }
 
-    fn arm(&mut self, nic: &mut Nic<'s, 'p, H, QPS, CQS, KEYS>) {
+    fn arm(&mut self, nic: &mut Nic<'s, 'p, H, QPS, CQS, KEYS, NEIGHBOURS>) {
         nic.arm(&[self.evd()]);
     }
 
-    fn end(&mut self, nic: &mut Nic<'s, 'p, H, QPS, CQS, KEYS>) {
+    fn end(&mut self, nic: &mut Nic<'s, 'p, H, QPS, CQS, KEYS, NEIGHBOURS>) {
         nic.ia.evd_wait_end(self);
     }
 }
 
-impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
-    Awaited<Nic<'s, 'p, H, QPS, CQS, KEYS>> for CnoWait
+impl<
+    's,
+    'p,
+    H: Host,
+    const QPS: usize,
+    const CQS: usize,
+    const KEYS: usize,
+    const NEIGHBOURS: usize,
+> Awaited<Nic<'s, 'p, H, QPS, CQS, KEYS, NEIGHBOURS>> for CnoWait
 {
     type Found = Option<Evd>;
 
     fn look(
         &mut self,
-        nic: &mut Nic<'s, 'p, H, QPS, CQS, KEYS>,
+        nic: &mut Nic<'s, 'p, H, QPS, CQS, KEYS, NEIGHBOURS>,
         now: Instant,
     ) -> Poll<Result<Option<Evd>, WaitError>> {
         nic.ia.cno_waited(now, self).map_err(WaitError::from)
     }
 
     /// Does nothing: the adapter arms the queues attached to a CNO each time it is driven.
-    fn arm(&mut self, _nic: &mut Nic<'s, 'p, H, QPS, CQS, KEYS>) {}
+    fn arm(&mut self, _nic: &mut Nic<'s, 'p, H, QPS, CQS, KEYS, NEIGHBOURS>) {}
 
-    fn end(&mut self, nic: &mut Nic<'s, 'p, H, QPS, CQS, KEYS>) {
+    fn end(&mut self, nic: &mut Nic<'s, 'p, H, QPS, CQS, KEYS, NEIGHBOURS>) {
         nic.ia.cno_wait_end(self);
     }
 }
@@ -468,14 +492,21 @@ pub(crate) struct Farewell {
     until: Instant,
 }
 
-impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
-    Awaited<Nic<'s, 'p, H, QPS, CQS, KEYS>> for Farewell
+impl<
+    's,
+    'p,
+    H: Host,
+    const QPS: usize,
+    const CQS: usize,
+    const KEYS: usize,
+    const NEIGHBOURS: usize,
+> Awaited<Nic<'s, 'p, H, QPS, CQS, KEYS, NEIGHBOURS>> for Farewell
 {
     type Found = ();
 
     fn look(
         &mut self,
-        nic: &mut Nic<'s, 'p, H, QPS, CQS, KEYS>,
+        nic: &mut Nic<'s, 'p, H, QPS, CQS, KEYS, NEIGHBOURS>,
         now: Instant,
     ) -> Poll<Result<(), WaitError>> {
         let over = nic.ia.cm_ending() == 0 || nic.ia.lost().is_some() || now >= self.until;
@@ -483,9 +514,9 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
     }
 
     /// Does nothing: the adapter arms its own queues each time it is driven.
-    fn arm(&mut self, _nic: &mut Nic<'s, 'p, H, QPS, CQS, KEYS>) {}
+    fn arm(&mut self, _nic: &mut Nic<'s, 'p, H, QPS, CQS, KEYS, NEIGHBOURS>) {}
 
-    fn end(&mut self, _nic: &mut Nic<'s, 'p, H, QPS, CQS, KEYS>) {}
+    fn end(&mut self, _nic: &mut Nic<'s, 'p, H, QPS, CQS, KEYS, NEIGHBOURS>) {}
 }
 
 /// A wait in progress. Dropping it ends the wait, also when a future is dropped.
@@ -500,10 +531,18 @@ impl<'n, N, W: Awaited<N>> Under<'n, N, W> {
     }
 }
 
-impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize, W>
-    Under<'_, Nic<'s, 'p, H, QPS, CQS, KEYS>, W>
+impl<
+    's,
+    'p,
+    H: Host,
+    const QPS: usize,
+    const CQS: usize,
+    const KEYS: usize,
+    const NEIGHBOURS: usize,
+    W,
+> Under<'_, Nic<'s, 'p, H, QPS, CQS, KEYS, NEIGHBOURS>, W>
 where
-    W: Awaited<Nic<'s, 'p, H, QPS, CQS, KEYS>>,
+    W: Awaited<Nic<'s, 'p, H, QPS, CQS, KEYS, NEIGHBOURS>>,
 {
     /// Runs one turn.
     pub(crate) fn turn(&mut self) -> Option<Result<W::Found, WaitError>> {
@@ -531,11 +570,24 @@ struct Look<'n, N, L, A> {
     arm: A,
 }
 
-impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize, T, L, A> Waiting
-    for Look<'_, Nic<'s, 'p, H, QPS, CQS, KEYS>, L, A>
+impl<
+    's,
+    'p,
+    H: Host,
+    const QPS: usize,
+    const CQS: usize,
+    const KEYS: usize,
+    const NEIGHBOURS: usize,
+    T,
+    L,
+    A,
+> Waiting for Look<'_, Nic<'s, 'p, H, QPS, CQS, KEYS, NEIGHBOURS>, L, A>
 where
-    L: FnMut(&mut Nic<'s, 'p, H, QPS, CQS, KEYS>, Instant) -> Option<Result<T, WaitError>>,
-    A: FnMut(&mut Nic<'s, 'p, H, QPS, CQS, KEYS>),
+    L: FnMut(
+        &mut Nic<'s, 'p, H, QPS, CQS, KEYS, NEIGHBOURS>,
+        Instant,
+    ) -> Option<Result<T, WaitError>>,
+    A: FnMut(&mut Nic<'s, 'p, H, QPS, CQS, KEYS, NEIGHBOURS>),
 {
     type Found = Result<T, WaitError>;
 
@@ -571,18 +623,25 @@ where
     }
 }
 
-impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize> Deref
-    for Nic<'s, 'p, H, QPS, CQS, KEYS>
+impl<
+    's,
+    'p,
+    H: Host,
+    const QPS: usize,
+    const CQS: usize,
+    const KEYS: usize,
+    const NEIGHBOURS: usize,
+> Deref for Nic<'s, 'p, H, QPS, CQS, KEYS, NEIGHBOURS>
 {
-    type Target = Ia<'s, Mlx5<'p, H, QPS, CQS, KEYS>>;
+    type Target = Ia<'s, Mlx5<'p, H, QPS, CQS, KEYS, NEIGHBOURS>>;
 
     fn deref(&self) -> &Self::Target {
         &self.ia
     }
 }
 
-impl<H: Host, const QPS: usize, const CQS: usize, const KEYS: usize> DerefMut
-    for Nic<'_, '_, H, QPS, CQS, KEYS>
+impl<H: Host, const QPS: usize, const CQS: usize, const KEYS: usize, const NEIGHBOURS: usize>
+    DerefMut for Nic<'_, '_, H, QPS, CQS, KEYS, NEIGHBOURS>
 {
     fn deref_mut(&mut self) -> &mut Self::Target {
         &mut self.ia
@@ -590,8 +649,8 @@ impl<H: Host, const QPS: usize, const CQS: usize, const KEYS: usize> DerefMut
 }
 
 /// The descriptor is readable when [`Nic::prepare`] should be called again.
-impl<H: Host, const QPS: usize, const CQS: usize, const KEYS: usize> AsFd
-    for Nic<'_, '_, H, QPS, CQS, KEYS>
+impl<H: Host, const QPS: usize, const CQS: usize, const KEYS: usize, const NEIGHBOURS: usize> AsFd
+    for Nic<'_, '_, H, QPS, CQS, KEYS, NEIGHBOURS>
 {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.host.wakeups().as_fd()

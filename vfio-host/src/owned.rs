@@ -74,8 +74,13 @@ impl<H: Host> fmt::Debug for Pool<'_, H> {
 impl<'p, H: Host> Pool<'p, H> {
     /// Allocates memory for `pieces` pieces of `len` bytes and registers it. Errors are those of
     /// [`dat_core::Ia::lmr_create`], and `INSUFFICIENT_RESOURCES` if the host lacks memory.
-    pub fn register<const QPS: usize, const CQS: usize, const KEYS: usize>(
-        nic: &mut Nic<'_, 'p, H, QPS, CQS, KEYS>,
+    pub fn register<
+        const QPS: usize,
+        const CQS: usize,
+        const KEYS: usize,
+        const NEIGHBOURS: usize,
+    >(
+        nic: &mut Nic<'_, 'p, H, QPS, CQS, KEYS, NEIGHBOURS>,
         pz: Pz,
         pieces: u32,
         len: usize,
@@ -94,8 +99,8 @@ impl<'p, H: Host> Pool<'p, H> {
 
     /// Registers existing memory as a pool. An error returns the memory.
     #[expect(clippy::result_large_err, reason = "the memory goes back to the caller")]
-    pub fn over<const QPS: usize, const CQS: usize, const KEYS: usize>(
-        nic: &mut Nic<'_, 'p, H, QPS, CQS, KEYS>,
+    pub fn over<const QPS: usize, const CQS: usize, const KEYS: usize, const NEIGHBOURS: usize>(
+        nic: &mut Nic<'_, 'p, H, QPS, CQS, KEYS, NEIGHBOURS>,
         pz: Pz,
         memory: Buffer<'p, H>,
         len: usize,
@@ -130,9 +135,9 @@ impl<'p, H: Host> Pool<'p, H> {
 
     /// Ends the registration and returns the memory. Refused with `INVALID_STATE`, returning the
     /// pool, while a piece is in use or another clone exists.
-    pub fn close<const QPS: usize, const CQS: usize, const KEYS: usize>(
+    pub fn close<const QPS: usize, const CQS: usize, const KEYS: usize, const NEIGHBOURS: usize>(
         self,
-        nic: &mut Nic<'_, 'p, H, QPS, CQS, KEYS>,
+        nic: &mut Nic<'_, 'p, H, QPS, CQS, KEYS, NEIGHBOURS>,
     ) -> Result<(), (Error, Self)> {
         let busy = Error::new(DatType::InvalidState, DatSubtype::InvalidStateLmrInUse);
         match Arc::try_unwrap(self.0) {

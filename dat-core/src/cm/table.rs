@@ -2,10 +2,11 @@
 //! earliest deadline. None of it takes longer because more is open.
 
 use crate::cm::Cm;
-use crate::cm::ids::{LAST_GENERATION, SLOT_BITS, siphash};
+use crate::cm::ids::{LAST_GENERATION, SLOT_BITS};
 use crate::cm::lists::{Head, Kind, Place};
 use crate::cm::slot::{Counted, Send, Slot, State};
 use crate::types::deadlines::{self, Timed};
+use crate::types::siphash::siphash;
 use crate::types::time::Instant;
 
 /// Links followed at most in a list of the index. Of honest peers' connections it holds one or two;

@@ -18,6 +18,7 @@ pub(crate) mod key_order;
 #[cfg(loom)]
 pub(crate) mod modelled;
 pub(crate) mod random;
+pub(crate) mod siphash;
 pub(crate) mod strerror;
 pub(crate) mod time;
 pub(crate) mod triplet;

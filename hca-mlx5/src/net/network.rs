@@ -22,14 +22,12 @@ use crate::prm::mkey::Mkey;
 use crate::verbs::cq::CqObject;
 use crate::verbs::mkey;
 
-/// Neighbours remembered.
-const NEIGHBOURS: usize = 64;
 /// Least time between two attempts to make a failed port anew.
 const REBUILD: Duration = Duration::from_secs(1);
 
-/// The network half of the driver.
+/// The network half of the driver, with room for `NEIGHBOURS` neighbours.
 #[derive(Debug)]
-pub(crate) struct Network<'p, P: Platform> {
+pub(crate) struct Network<'p, P: Platform, const NEIGHBOURS: usize> {
     neighbours: Neighbours<NEIGHBOURS>,
     vlan: Option<u16>,
     pd: Option<u32>,
@@ -45,7 +43,7 @@ pub(crate) struct Network<'p, P: Platform> {
     more: bool,
 }
 
-impl<'p, P: Platform> Network<'p, P> {
+impl<'p, P: Platform, const NEIGHBOURS: usize> Network<'p, P, NEIGHBOURS> {
     /// Gives the port its addresses and starts listening for neighbours. On failure all that was
     /// made is gone again.
     pub(crate) fn create(
@@ -65,6 +63,7 @@ impl<'p, P: Platform> Network<'p, P> {
             fired: false,
             more: false,
         };
+        this.neighbours.set_secret([device.random.next_u64(), device.random.next_u64()]);
         for &(addr, mac) in device.config.neighbours {
             this.neighbours.fix(addr, mac)?;
         }

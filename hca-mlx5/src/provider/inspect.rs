@@ -7,8 +7,14 @@ use crate::platform::{Platform, Span};
 use crate::provider::Mlx5;
 use crate::verbs::cq::CqObject;
 
-impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
-    Mlx5<'p, P, QPS, CQS, KEYS>
+impl<
+    'p,
+    P: Platform,
+    const QPS: usize,
+    const CQS: usize,
+    const KEYS: usize,
+    const NEIGHBOURS: usize,
+> Mlx5<'p, P, QPS, CQS, KEYS, NEIGHBOURS>
 {
     /// The device beneath, for the questions of [`survey`](crate::device::survey).
     pub fn device_mut(&mut self) -> &mut Device<'p, P> {

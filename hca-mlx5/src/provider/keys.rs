@@ -43,8 +43,8 @@ pub(crate) struct KeyEntry {
     list: Option<Span>,
 }
 
-impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
-    Mlx5<'_, P, QPS, CQS, KEYS>
+impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize, const NEIGHBOURS: usize>
+    Mlx5<'_, P, QPS, CQS, KEYS, NEIGHBOURS>
 {
     fn known_key(&self, key: u32, kinds: &[KeyKind]) -> Result<KeyEntry, Fault> {
         let entry = self.keys.get(Mkey(key).index()).copied();

@@ -49,8 +49,8 @@ impl<'p, P: Platform> Landings<'p, P> {
     }
 }
 
-impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
-    Mlx5<'_, P, QPS, CQS, KEYS>
+impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize, const NEIGHBOURS: usize>
+    Mlx5<'_, P, QPS, CQS, KEYS, NEIGHBOURS>
 {
     /// Whether short messages come in their completions: asked for by
     /// [`Config::inline_receives`](crate::Config::inline_receives), and the device can.

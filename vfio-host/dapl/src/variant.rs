@@ -11,14 +11,14 @@ use vfio_host::vfio::Vfio;
 use vfio_host::{Address, Error, Host, Opened, Options};
 
 use crate::abi::table::DatProvider;
-use crate::adapter::{CQS, KEYS, QPS};
+use crate::adapter::{CQS, KEYS, NEIGHBOURS, QPS};
 use crate::object::Objects;
 use crate::registry::Providers;
 
 /// The dispatch table.
 pub(crate) type Table = DatProvider;
 /// The driver of a variant.
-pub(crate) type Hca<V> = Mlx5<'static, <V as Variant>::Host, QPS, CQS, KEYS>;
+pub(crate) type Hca<V> = Mlx5<'static, <V as Variant>::Host, QPS, CQS, KEYS, NEIGHBOURS>;
 
 /// The poster or reaper of an object.
 #[derive(Debug)]

@@ -16,8 +16,8 @@
 use core::time::Duration;
 
 use dat_core::Instant;
-use heapless::Vec;
 
+use super::entries::{Entries, Entry, Line, State};
 use super::frame::Mac;
 use crate::prm::gid::Gid;
 
@@ -84,141 +84,35 @@ pub(super) enum Outcome {
     Contradicts,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// `asked` questions are out; at `due` the next one, or the end. With `known` they go to that
-    /// MAC alone, else to everybody.
-    Asking {
-        known: Option<Mac>,
-        asked: u8,
-        due: Instant,
-    },
-    Known {
-        mac: Mac,
-        confirmed: Instant,
-    },
-    /// `until` is set once the failure has been reported.
-    Failed {
-        until: Option<Instant>,
-    },
-    /// Given by the configuration.
-    Fixed(Mac),
-}
-
-impl State {
-    /// The first question to everybody, at `now`.
-    const fn search(now: Instant) -> Self {
-        Self::Asking { known: None, asked: 0, due: now }
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    addr: Gid,
-    state: State,
-    /// When it was last asked for, if ever.
-    used: Option<Instant>,
-    /// Asked for only because it asked.
-    asker: bool,
-}
-
-/// Entries that anybody can cause, of which the oldest gives way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Line {
-    Askers,
-    Hints,
-}
-
 #[derive(Debug)]
 pub(super) struct Cache<const N: usize> {
-    entries: Vec<Entry, N>,
-    /// By [`Line`]: the indices of its entries, the oldest first.
-    lines: [Vec<usize, N>; 2],
-    /// No entry has a question to send before.
-    soonest: Instant,
-}
-
-impl Entry {
-    const fn new(addr: Gid, state: State) -> Self {
-        Self { addr, state, used: None, asker: false }
-    }
-
-    /// Everybody is asked for it.
-    const fn searches(&self) -> bool {
-        matches!(self.state, State::Asking { known: None, .. })
-    }
-
-    const fn line(&self) -> Option<Line> {
-        match self.state {
-            State::Asking { known: None, .. } if self.asker => Some(Line::Askers),
-            State::Known { .. } if self.used.is_none() => Some(Line::Hints),
-            State::Asking { .. } | State::Known { .. } | State::Failed { .. } | State::Fixed(_) => {
-                None
-            }
-        }
-    }
+    entries: Entries<N>,
 }
 
 impl<const N: usize> Cache<N> {
-    /// Most entries of each line.
-    const MOST: [usize; 2] = [N / 4, N / 2];
-
     pub(super) const fn new() -> Self {
-        Self { entries: Vec::new(), lines: [const { Vec::new() }; 2], soonest: Instant::NEVER }
+        Self { entries: Entries::new() }
     }
 
-    /// The entry of `addr`, and where it is.
-    fn find(&self, addr: Gid) -> Option<(usize, Entry)> {
-        let at = self.entries.iter().position(|entry| entry.addr == addr)?;
-        Some((at, *self.entries.get(at)?))
+    /// Sets the secret of the index.
+    pub(super) fn set_secret(&mut self, secret: [u64; 2]) {
+        self.entries.set_secret(secret);
     }
 
-    /// Replaces the entry at `at`.
-    fn set(&mut self, at: usize, entry: Entry) {
-        let Some(place) = self.entries.get_mut(at) else { return };
-        let old = core::mem::replace(place, entry);
-        if let State::Asking { due, .. } = entry.state {
-            self.soonest = self.soonest.min(due);
-        }
-        if (old.addr, old.line()) == (entry.addr, entry.line()) {
-            return;
-        }
-        if let Some(line) = old.line()
-            && let Some(at) = self.line(line).iter().position(|other| *other == at)
-        {
-            self.line(line).remove(at);
-        }
-        self.join(at, entry);
+    /// A line has as many entries as it may have. Searches of this side are half of the cache at
+    /// most, so that a flood of them leaves the neighbours in use.
+    fn is_full(&self, line: Line) -> bool {
+        let most = match line {
+            Line::Askers => N / 4,
+            Line::Hints | Line::Searches => N / 2,
+        };
+        self.entries.count(line) >= most
     }
 
-    /// Adds an entry to its line.
-    fn join(&mut self, at: usize, entry: Entry) {
-        if let Some(line) = entry.line() {
-            // It has room for all.
-            let _ = self.line(line).push(at);
-        }
-    }
-
-    fn line(&mut self, line: Line) -> &mut Vec<usize, N> {
-        let [askers, hints] = &mut self.lines;
-        match line {
-            Line::Askers => askers,
-            Line::Hints => hints,
-        }
-    }
-
-    /// The oldest of a line that is full.
-    fn surplus(&mut self, line: Line) -> Option<usize> {
-        let [askers, hints] = Self::MOST;
-        let most = if line == Line::Askers { askers } else { hints };
-        let line = self.line(line);
-        if line.len() < most { None } else { line.first().copied() }
-    }
-
-    /// Searches of this side under way: no more than half of the cache, so that a flood of them
-    /// leaves the neighbours in use.
-    fn searches(&self) -> usize {
-        self.entries.iter().filter(|entry| entry.searches() && !entry.asker).count()
+    /// The oldest of a line that is full, if it gives way to the next.
+    fn surplus(&self, line: Line) -> Option<usize> {
+        let gives_way = line != Line::Searches && self.is_full(line);
+        if gives_way { self.entries.oldest(line) } else { None }
     }
 
     /// Makes room for `entry`: at the cost of the oldest of its line if that is full; else of a
@@ -227,45 +121,39 @@ impl<const N: usize> Cache<N> {
     fn insert(&mut self, entry: Entry, now: Instant) -> bool {
         let line = entry.line();
         if let Some(at) = line.and_then(|line| self.surplus(line)) {
-            self.set(at, entry);
+            self.entries.set(at, entry);
             return true;
         }
-        if self.entries.push(entry).is_ok() {
-            // As `set` does for one that replaces another.
-            let at = self.entries.len() - 1;
-            self.join(at, entry);
-            self.set(at, entry);
+        if self.entries.push(entry) {
             return true;
         }
-        let rank = |old: &Entry| match old.state {
-            State::Failed { .. } => Some((None, Instant::ZERO)),
-            State::Known { confirmed, .. } => {
-                let gives_way = match line {
-                    None => true,
-                    Some(Line::Askers) => old.used.is_none_or(|used| used + IN_USE <= now),
-                    Some(Line::Hints) => old.used.is_none(),
-                };
-                gives_way.then_some((old.used, confirmed))
-            }
-            State::Asking { .. } | State::Fixed(_) => None,
+        let Some((at, old)) = self.entries.least() else { return false };
+        let gives_way = match line {
+            _ if old.is_failure() => true,
+            Some(Line::Askers) => old.used.is_none_or(|used| used + IN_USE <= now),
+            Some(Line::Hints) => old.used.is_none(),
+            Some(Line::Searches) | None => true,
         };
-        let ranks = self.entries.iter().enumerate().filter_map(|(at, old)| Some((rank(old)?, at)));
-        let oldest = ranks.min().map(|(_, at)| at);
-        oldest.map(|at| self.set(at, entry)).is_some()
+        if gives_way {
+            self.entries.set(at, entry);
+        }
+        gives_way
     }
 
     /// Fixes the MAC of `addr`. False if it is fixed already, or half of the cache is.
     pub(super) fn fix(&mut self, addr: Gid, mac: Mac) -> bool {
         let entry = Entry::new(addr, State::Fixed(mac));
-        self.find(addr).is_none() && self.entries.len() < N / 2 && self.insert(entry, Instant::ZERO)
+        self.entries.find(addr).is_none()
+            && self.entries.len() < N / 2
+            && self.insert(entry, Instant::ZERO)
     }
 
     /// Returns the state of `addr`; starts asking if there is none.
     pub(super) fn ask(&mut self, addr: Gid, why: Why, now: Instant) -> Answer {
         let asker = why == Why::Asker;
         let anew = Entry { addr, state: State::search(now), used: Some(now), asker };
-        let Some((at, mut entry)) = self.find(addr) else {
-            let begins = (asker || self.searches() < N / 2) && self.insert(anew, now);
+        let Some((at, mut entry)) = self.entries.find(addr) else {
+            let begins = (asker || !self.is_full(Line::Searches)) && self.insert(anew, now);
             return if begins { Answer::Pending } else { Answer::Full };
         };
         // How long a search for an asker has lasted says which is the oldest.
@@ -298,29 +186,29 @@ impl<const N: usize> Cache<N> {
             }
             State::Failed { .. } => return self.begin_anew(at, anew, now),
         };
-        self.set(at, Entry { state, ..entry });
+        self.entries.set(at, Entry { state, ..entry });
         answer
     }
 
     /// Searches again for an entry that failed, under the same limits as for the first time.
     fn begin_anew(&mut self, at: usize, entry: Entry, now: Instant) -> Answer {
-        if !entry.asker && self.searches() >= N / 2 {
+        if !entry.asker && self.is_full(Line::Searches) {
             return Answer::Full;
         }
         if entry.asker
             && let Some(oldest) = self.surplus(Line::Askers)
-            && let Some(old) = self.entries.get(oldest).copied()
+            && let Some(old) = self.entries.get(oldest)
         {
-            self.set(oldest, Entry { state: State::Failed { until: Some(now) }, ..old });
+            self.entries.set(oldest, Entry { state: State::Failed { until: Some(now) }, ..old });
         }
-        self.set(at, entry);
+        self.entries.set(at, entry);
         Answer::Pending
     }
 
     /// A message says that `addr` is at `mac`.
     pub(super) fn claim(&mut self, addr: Gid, mac: Mac, how: Claim, now: Instant) -> Outcome {
         let learned = State::Known { mac, confirmed: now };
-        let Some((at, entry)) = self.find(addr) else {
+        let Some((at, entry)) = self.entries.find(addr) else {
             if how != Claim::Question {
                 return Outcome::Unsolicited;
             }
@@ -352,26 +240,26 @@ impl<const N: usize> Cache<N> {
             }
             State::Failed { .. } => return Outcome::Unsolicited,
         };
-        self.set(at, Entry { state, ..entry });
+        self.entries.set(at, Entry { state, ..entry });
         outcome
     }
 
     /// Begins all searches anew, and forgets which were in vain: the link was down.
     pub(super) fn retry(&mut self, now: Instant) {
         for at in 0..self.entries.len() {
-            let Some(entry) = self.entries.get(at).copied() else { break };
+            let Some(entry) = self.entries.get(at) else { break };
             let state = match entry.state {
                 State::Asking { known: None, .. } => State::search(now),
                 State::Failed { .. } => State::Failed { until: Some(now) },
                 same @ (State::Asking { .. } | State::Known { .. } | State::Fixed(_)) => same,
             };
-            self.set(at, Entry { state, ..entry });
+            self.entries.set(at, Entry { state, ..entry });
         }
     }
 
     /// The known MAC of `addr` is being asked.
-    pub(super) fn is_probed(&self, addr: Gid) -> bool {
-        let entry = self.find(addr);
+    pub(super) fn is_probed(&mut self, addr: Gid) -> bool {
+        let entry = self.entries.find(addr);
         entry.is_some_and(|(_, entry)| matches!(entry.state, State::Asking { known: Some(_), .. }))
     }
 
@@ -379,8 +267,8 @@ impl<const N: usize> Cache<N> {
     /// many searches ended in vain on the way.
     pub(super) fn probe(&mut self, now: Instant) -> (Option<(Gid, Option<Mac>)>, u32) {
         let mut failed: u32 = 0;
-        while self.soonest <= now {
-            let Some((at, entry)) = self.due(now) else { break };
+        while self.entries.next_deadline() <= now {
+            let Some((at, entry)) = self.entries.next() else { break };
             let State::Asking { mut known, mut asked, .. } = entry.state else { break };
             if known.is_some() && usize::from(asked) >= PROBES.len() {
                 (known, asked) = (None, 0);
@@ -389,40 +277,18 @@ impl<const N: usize> Cache<N> {
             if let Some(wait) = waits.get(usize::from(asked)) {
                 let asked = asked.saturating_add(1);
                 let state = State::Asking { known, asked, due: now + *wait };
-                self.set(at, Entry { state, ..entry });
+                self.entries.set(at, Entry { state, ..entry });
                 return (Some((entry.addr, known)), failed);
             }
-            self.set(at, Entry { state: State::Failed { until: None }, ..entry });
+            self.entries.set(at, Entry { state: State::Failed { until: None }, ..entry });
             failed = failed.saturating_add(1);
         }
         (None, failed)
     }
 
-    /// An entry whose time has come, if there is one. When the others' is noted.
-    fn due(&mut self, now: Instant) -> Option<(usize, Entry)> {
-        let (mut first, mut soonest) = (None, Instant::NEVER);
-        for (at, entry) in self.entries.iter().enumerate() {
-            let State::Asking { due, .. } = entry.state else { continue };
-            if due <= now && first.is_none() {
-                first = Some(at);
-            } else {
-                soonest = soonest.min(due);
-            }
-        }
-        self.soonest = soonest;
-        let at = first?;
-        Some((at, *self.entries.get(at)?))
-    }
-
     /// When [`Self::probe`] has something to do.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
-        self.entries
-            .iter()
-            .filter_map(|entry| match entry.state {
-                State::Asking { due, .. } => Some(due),
-                State::Known { .. } | State::Failed { .. } | State::Fixed(_) => None,
-            })
-            .min()
+        Some(self.entries.next_deadline()).filter(|due| *due != Instant::NEVER)
     }
 
     /// Entries in use.
@@ -434,12 +300,12 @@ impl<const N: usize> Cache<N> {
     /// Returns the MAC of `addr` if it is known, without asking.
     #[cfg(test)]
     pub(super) fn peek(&self, addr: core::net::IpAddr) -> Option<Mac> {
-        self.entries.iter().find(|entry| entry.addr == addr.into()).and_then(|entry| {
-            match entry.state {
-                State::Known { mac, .. } | State::Fixed(mac) => Some(mac),
-                State::Asking { known, .. } => known,
-                State::Failed { .. } => None,
-            }
+        let mut entries = (0..self.len()).filter_map(|at| self.entries.get(at));
+        let entry = entries.find(|entry| entry.addr == addr.into());
+        entry.and_then(|entry| match entry.state {
+            State::Known { mac, .. } | State::Fixed(mac) => Some(mac),
+            State::Asking { known, .. } => known,
+            State::Failed { .. } => None,
         })
     }
 }

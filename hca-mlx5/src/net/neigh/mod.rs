@@ -28,7 +28,9 @@
 mod arp;
 mod cache;
 mod counters;
+mod entries;
 mod frame;
+mod least;
 mod nd;
 
 #[cfg(test)]
@@ -157,6 +159,12 @@ impl<const N: usize> Neighbours<N> {
         }
         this.announce(now);
         Ok(this)
+    }
+
+    /// Sets the secret of the index of neighbours: random, so that nobody on the link can choose
+    /// addresses that make it slow. It is zero at first.
+    pub fn set_secret(&mut self, secret: [u64; 2]) {
+        self.cache.set_secret(secret);
     }
 
     /// Fixes the MAC of a neighbour, or of the gateway: it is never asked for, and no message changes

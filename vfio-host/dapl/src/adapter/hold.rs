@@ -12,7 +12,7 @@ use vfio_host::user::VfioUser;
 use vfio_host::vfio::Vfio;
 use vfio_host::{Error, Neighbour, Nic};
 
-use super::{CQS, KEYS, LMRS, QPS, SRQS};
+use super::{CQS, KEYS, LMRS, NEIGHBOURS, QPS, SRQS};
 use crate::config::Config;
 use crate::variant::{DataQueue, Variant};
 
@@ -20,7 +20,7 @@ use crate::variant::{DataQueue, Variant};
 /// over the stack.
 const STACK: usize = 128 << 20;
 
-const _: () = assert!(size_of::<Mlx5<'static, Vfio, QPS, CQS, KEYS>>() < STACK / 8);
+const _: () = assert!(size_of::<Mlx5<'static, Vfio, QPS, CQS, KEYS, NEIGHBOURS>>() < STACK / 8);
 /// Log2 of the number of completion queues that may be armed at once: all of the adapter, and the
 /// driver's own.
 const LOG_COMPLETION_EVENTS: u8 = 12;
@@ -40,20 +40,20 @@ const fn sizes(config: &Config) -> Sizes {
 }
 
 /// The driver on its host.
-pub(crate) type Driver<V> = Nic<'static, 'static, <V as Variant>::Host, QPS, CQS, KEYS>;
+pub(crate) type Driver<V> = Nic<'static, 'static, <V as Variant>::Host, QPS, CQS, KEYS, NEIGHBOURS>;
 
 const fn is_send<T: Send>() {}
 
 /// Checks the claims of the two `unsafe impl`s below, for each kind of host.
 const _: () = {
-    is_send::<Nic<'static, 'static, Vfio, QPS, CQS, KEYS>>();
-    is_send::<Nic<'static, 'static, VfioUser, QPS, CQS, KEYS>>();
-    is_send::<EpPoster<'static, Mlx5<'static, Vfio, QPS, CQS, KEYS>>>();
-    is_send::<EpPoster<'static, Mlx5<'static, VfioUser, QPS, CQS, KEYS>>>();
-    is_send::<EvdReaper<'static, Mlx5<'static, Vfio, QPS, CQS, KEYS>>>();
-    is_send::<EvdReaper<'static, Mlx5<'static, VfioUser, QPS, CQS, KEYS>>>();
-    is_send::<SrqPoster<'static, Mlx5<'static, Vfio, QPS, CQS, KEYS>>>();
-    is_send::<SrqPoster<'static, Mlx5<'static, VfioUser, QPS, CQS, KEYS>>>();
+    is_send::<Nic<'static, 'static, Vfio, QPS, CQS, KEYS, NEIGHBOURS>>();
+    is_send::<Nic<'static, 'static, VfioUser, QPS, CQS, KEYS, NEIGHBOURS>>();
+    is_send::<EpPoster<'static, Mlx5<'static, Vfio, QPS, CQS, KEYS, NEIGHBOURS>>>();
+    is_send::<EpPoster<'static, Mlx5<'static, VfioUser, QPS, CQS, KEYS, NEIGHBOURS>>>();
+    is_send::<EvdReaper<'static, Mlx5<'static, Vfio, QPS, CQS, KEYS, NEIGHBOURS>>>();
+    is_send::<EvdReaper<'static, Mlx5<'static, VfioUser, QPS, CQS, KEYS, NEIGHBOURS>>>();
+    is_send::<SrqPoster<'static, Mlx5<'static, Vfio, QPS, CQS, KEYS, NEIGHBOURS>>>();
+    is_send::<SrqPoster<'static, Mlx5<'static, VfioUser, QPS, CQS, KEYS, NEIGHBOURS>>>();
 };
 
 // SAFETY: its parts are `Send`, with the host of every variant.

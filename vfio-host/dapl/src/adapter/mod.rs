@@ -32,10 +32,11 @@ use crate::variant::Variant;
 pub(crate) const LMRS: u32 = 4096;
 /// Largest number of Shared Receive Queues.
 pub(crate) const SRQS: u32 = 16;
-/// Table sizes of the driver: queue pairs, completion queues and keys.
+/// Table sizes of the driver: queue pairs, completion queues, keys and neighbours.
 pub(crate) const QPS: usize = MOST_ENDPOINTS as usize;
 pub(crate) const CQS: usize = 2048;
 pub(crate) const KEYS: usize = 8192;
+pub(crate) const NEIGHBOURS: usize = 4096;
 
 /// One HCA, open or not. Never freed.
 pub(crate) struct Adapter<V: Variant> {

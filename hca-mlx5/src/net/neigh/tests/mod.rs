@@ -19,6 +19,7 @@ mod harm;
 mod memory;
 mod patience;
 mod resolve;
+mod scale;
 mod takeover;
 
 const MAC_A: Mac = [0x02, 0, 0, 0, 0, 0x0a];
