@@ -217,7 +217,9 @@ impl<'s, T> Table<'s, T> {
         if self.get(handle).is_none() {
             return false;
         }
-        self.file(handle, None);
+        if self.head(handle.index()).is_some_and(|head| head.number.is_some()) {
+            self.file(handle, None);
+        }
         if let Some(slot) = self.slots.get_mut(handle.index() as usize) {
             slot.value = None;
             let last = self.count.give_back(handle.index(), &mut slot.head);

@@ -53,7 +53,7 @@ fn pages(bytes: usize) -> NonNull<u8> {
 
 /// The way into the model.
 ///
-/// Where a driver is counted with its device, callgrind toggles at [`outside`] as it does at the
+/// Where a driver is counted with its device, callgrind toggles at [`outside`](model::outside) as it does at the
 /// measured function, and so leaves out what is behind it.
 pub mod model {
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
