@@ -631,9 +631,9 @@ impl<
                 Err(fault) => *done = Err(fault),
             }
         }
-        for (index, flight) in flights {
-            let answered = self.device.complete(&flight);
-            if let Some((qp, step, done)) = steps.get_mut(index) {
+        for (index, flight) in &flights {
+            let answered = self.device.complete(flight);
+            if let Some((qp, step, done)) = steps.get_mut(*index) {
                 *done = answered.unwrap_or_else(|| self.qp_modify(*qp, step));
             }
         }
