@@ -1,7 +1,8 @@
 //! The command queue: commands carried through an entry and its mailboxes, each with a deadline.
 //!
-//! One at a time, but for pages that the firmware asks for while it holds a command back: they are
-//! given by a command in another slot, as Linux keeps one for that.
+//! One at a time, but for steps of queue pairs, several of which are on their way together, and for
+//! pages that the firmware asks for while it holds a command back: they are given by a command in
+//! another slot, as Linux keeps one for that.
 //!
 //! PRM chapter "Command interface". The truth about a command is the ownership bit of its entry;
 //! command events (EQE type 0x0a) only say that somebody should look there, may get lost and may
