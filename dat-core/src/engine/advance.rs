@@ -156,7 +156,6 @@ impl<P: Provider> Ia<'_, P> {
 
     /// A connection broke on this side.
     pub(super) fn broken(&mut self, now: Instant, ep: Ep, fault: Fault) {
-        self.finish_steps(now, ep);
         let Ok(state) = self.objects.state_of(ep) else { return };
         if state != EpState::Disconnected
             && let Ok(control) = self.objects.eps.live_mut(ep)

@@ -35,7 +35,7 @@ impl<P: Provider> Ia<'_, P> {
                 },
                 CmEvent::Established { conn } => {
                     if let Owner::Ep(ep) = self.connections.owner(&self.objects, conn) {
-                        self.accepted(ep);
+                        self.accepted(now, ep);
                     }
                 }
                 CmEvent::Rejected { conn, reason } => {
@@ -44,11 +44,11 @@ impl<P: Provider> Ia<'_, P> {
                     } else {
                         EpOp::NonPeerRejected
                     };
-                    self.ended(now, conn, op, Some(reason));
+                    self.ended(conn, op, Some(reason));
                 }
-                CmEvent::Unreachable { conn } => self.ended(now, conn, EpOp::Unreachable, None),
+                CmEvent::Unreachable { conn } => self.ended(conn, EpOp::Unreachable, None),
                 CmEvent::Disconnected { conn, .. } => {
-                    self.ended(now, conn, EpOp::PeerDisconnected, None);
+                    self.ended(conn, EpOp::PeerDisconnected, None);
                 }
                 CmEvent::SidrRequest(request) => self.looked_up(now, &request),
                 CmEvent::SidrReply(reply) => self.found(&reply),
@@ -57,7 +57,7 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     /// A connection is no more; a rejection has a reason, and private data.
-    fn ended(&mut self, now: Instant, conn: ConnId, op: EpOp, refusal: Option<Reason>) {
+    fn ended(&mut self, conn: ConnId, op: EpOp, refusal: Option<Reason>) {
         match self.connections.owner(&self.objects, conn) {
             Owner::Nobody => {}
             Owner::LookUp(ep, ..) => self.unanswered(ep),
@@ -67,7 +67,6 @@ impl<P: Provider> Ia<'_, P> {
                 }
             }
             Owner::Ep(ep) => {
-                self.finish_steps(now, ep);
                 if let Some(control) = self.objects.eps.get_mut(ep.0) {
                     control.conn = None;
                     if refusal.is_some() {

@@ -192,17 +192,6 @@ impl<P: Provider> Ia<'_, P> {
         Ok(conn)
     }
 
-    /// The peer was ready before what comes next: its connection is made first.
-    pub(super) fn finish_steps(&mut self, now: Instant, ep: Ep) {
-        if self.objects.eps.live(ep).is_ok_and(|c| matches!(c.phase, Phase::Ready(_)))
-            && let Some(steps) = steps(self, now, ep)
-        {
-            let mut all = Vec::new();
-            let _ = all.push(steps);
-            take_steps(self, now, &mut all);
-        }
-    }
-
     /// The way is known.
     fn finish_direct(&mut self, now: Instant, ep: Ep, path: &Path, terms: &QpTerms) {
         let Ok(control) = self.objects.eps.live_mut(ep) else { return };
@@ -259,13 +248,16 @@ impl<P: Provider> Ia<'_, P> {
         }
     }
 
-    /// Passive: the peer is ready, by its RTU or by its first packet.
-    pub(crate) fn accepted(&mut self, ep: Ep) {
+    /// Passive: the peer is ready, by its RTU or by its first packet. The step is taken at once: this
+    /// connection is made before the end of another is reported.
+    pub(crate) fn accepted(&mut self, now: Instant, ep: Ep) {
         if let Ok(control) = self.objects.eps.live_mut(ep)
             && let Phase::Accepted(terms) = control.phase
         {
             control.phase = Phase::Ready(terms);
-            self.objects.watch(ep);
+            let mut all = Vec::new();
+            all.extend(steps(self, now, ep));
+            take_steps(self, now, &mut all);
         }
     }
 }

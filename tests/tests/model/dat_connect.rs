@@ -90,6 +90,11 @@ fn queue_pairs_take_their_steps_at_the_same_time() {
         expected.sort_by_key(|event| format!("{event:?}"));
         assert_eq!(made, expected);
         session.pair.slots[0].hca().set_command_hook(None);
+        let other: Vec<_> = pairs.iter().map(|_| session.connection(1)).collect();
+        for [_, b] in &pairs {
+            assert_eq!(other.iter().filter(|event| **event == Event::Established(*b)).count(), 1);
+        }
+        session.expect_no_event(SECOND);
     });
 }
 
