@@ -270,8 +270,6 @@ impl<P: Provider> Ia<'_, P> {
                     establish::take_steps(self, now, &mut steps);
                 }
                 let _ = steps.push(wanted);
-                // Looked at again when they are taken.
-                self.objects.watch(ep);
             } else if self.visit(now, ep) {
                 self.objects.watch(ep);
             }

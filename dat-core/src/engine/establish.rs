@@ -142,11 +142,7 @@ impl<P: Provider> Ia<'_, P> {
                 let path = Path { flow_label, class: terms.class, ..path };
                 self.finish_accept(now, ep, path, terms);
             }
-            Phase::Replied(_)
-            | Phase::None
-            | Phase::Accepted(_)
-            | Phase::Ready(_)
-            | Phase::Found(_) => {}
+            Phase::Replied(_) | Phase::None | Phase::Accepted(_) | Phase::Found(_) => {}
         }
     }
 
@@ -251,52 +247,43 @@ impl<P: Provider> Ia<'_, P> {
     /// Passive: the peer is ready, by its RTU or by its first packet. The step is taken at once: this
     /// connection is made before the end of another is reported.
     pub(crate) fn accepted(&mut self, now: Instant, ep: Ep) {
-        if let Ok(control) = self.objects.eps.live_mut(ep)
-            && let Phase::Accepted(terms) = control.phase
-        {
-            control.phase = Phase::Ready(terms);
-            let mut all = Vec::new();
-            all.extend(steps(self, now, ep));
-            take_steps(self, now, &mut all);
+        let Ok(control) = self.objects.eps.live_mut(ep) else { return };
+        let phase = core::mem::replace(&mut control.phase, Phase::None);
+        let (Some(qp), Phase::Accepted(terms)) = (control.qp, phase) else {
+            return;
+        };
+        match self.hca.qp_modify(qp, &terms.ready_to_send()) {
+            Ok(()) => self.apply(ep, EpOp::Established),
+            Err(fault) => not_made(self, now, ep, EpOp::NonPeerRejected, Some(fault)),
         }
     }
 }
 
-/// The last steps of a queue pair towards its peer.
+/// The last steps of a queue pair towards its peer: to ready-to-receive, and to ready-to-send.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Steps {
     ep: Ep,
     qp: Qp,
-    /// To ready-to-receive, where that is still to be done.
-    first: Option<QpStep>,
-    /// To ready-to-send.
+    first: QpStep,
     last: QpStep,
 }
 
 /// The steps that an Endpoint's queue pair has to take now, if the peer has accepted and the way
-/// is known, or if the peer is ready.
+/// is known.
 pub(super) fn steps<P: Provider>(ia: &mut Ia<'_, P>, now: Instant, ep: Ep) -> Option<Steps> {
     let control = ia.objects.eps.live(ep).ok()?;
     let (qp, remote) = (control.qp?, control.remote?);
-    match control.phase {
-        Phase::Ready(terms) => Some(Steps { ep, qp, first: None, last: terms.ready_to_send() }),
-        Phase::Replied(reply) => match ia.hca.resolve(remote, now) {
-            Poll::Pending => None,
-            Poll::Ready(Ok(path)) => {
-                let first = Some(ready_to_receive(&path, &reply.terms));
-                Some(Steps { ep, qp, first, last: reply.terms.ready_to_send() })
-            }
-            Poll::Ready(Err(fault)) => {
-                no_path(ia, now, ep, fault);
-                None
-            }
-        },
-        Phase::None
-        | Phase::Resolving
-        | Phase::Direct(_)
-        | Phase::Accepting { .. }
-        | Phase::Accepted(_)
-        | Phase::Found(_) => None,
+    let Phase::Replied(reply) = control.phase else { return None };
+    match ia.hca.resolve(remote, now) {
+        Poll::Pending => None,
+        Poll::Ready(Ok(path)) => {
+            let first = ready_to_receive(&path, &reply.terms);
+            Some(Steps { ep, qp, first, last: reply.terms.ready_to_send() })
+        }
+        Poll::Ready(Err(fault)) => {
+            no_path(ia, now, ep, fault);
+            None
+        }
     }
 }
 
@@ -309,47 +296,37 @@ pub(super) fn take_steps<P: Provider>(
 ) {
     let mut firsts = Vec::<_, STEPS>::new();
     for steps in &*all {
-        if let Some(first) = steps.first {
-            let _ = firsts.push((steps.qp, first, Ok(())));
-        }
+        let _ = firsts.push((steps.qp, steps.first, Ok(())));
     }
     ia.hca.qp_modify_each(&mut firsts);
-    let failure = |done: &[(Qp, QpStep, Result<(), Fault>)], qp: Qp| {
-        done.iter().find(|(of, ..)| *of == qp).and_then(|(.., done)| done.err())
-    };
     let mut lasts = Vec::<_, STEPS>::new();
-    for steps in &*all {
-        if failure(&firsts, steps.qp).is_none() {
+    for (steps, (.., done)) in all.iter().zip(&firsts) {
+        if done.is_ok() {
             let _ = lasts.push((steps.qp, steps.last, Ok(())));
         }
     }
     ia.hca.qp_modify_each(&mut lasts);
-    for steps in &*all {
-        let fault = failure(&firsts, steps.qp).or_else(|| failure(&lasts, steps.qp));
-        stepped(ia, now, steps.ep, fault);
+    let mut lasts = lasts.iter();
+    for (steps, (.., first)) in all.iter().zip(&firsts) {
+        let done = first.and_then(|()| lasts.next().map_or(Ok(()), |(.., last)| *last));
+        replied(ia, now, steps.ep, done);
     }
     all.clear();
 }
 
-/// The queue pair of an Endpoint is ready to send, or failed.
-fn stepped<P: Provider>(ia: &mut Ia<'_, P>, now: Instant, ep: Ep, fault: Option<Fault>) {
+/// Active: the queue pair of an Endpoint is ready to send, or failed.
+fn replied<P: Provider>(ia: &mut Ia<'_, P>, now: Instant, ep: Ep, done: Result<(), Fault>) {
     let Ok(control) = ia.objects.eps.live_mut(ep) else { return };
-    let phase = core::mem::replace(&mut control.phase, Phase::None);
-    let conn = control.conn;
-    let known = match (phase, conn) {
-        _ if fault.is_some() => false,
-        (Phase::Replied(_), Some(conn)) => ia.connections.cm.ready(now, conn).is_ok(),
-        (Phase::Replied(_), None) => return,
-        _ => true,
-    };
-    if !known {
-        return not_made(ia, now, ep, EpOp::NonPeerRejected, fault);
-    }
-    if matches!(phase, Phase::Replied(_)) {
-        ia.connections.keep_answer(&mut ia.objects, ep, conn);
+    control.phase = Phase::None;
+    let Some(conn) = control.conn else { return };
+    if done.is_ok() && ia.connections.cm.ready(now, conn).is_ok() {
+        ia.connections.keep_answer(&mut ia.objects, ep, Some(conn));
         ia.objects.set_deadline(ep, Instant::NEVER);
+        ia.apply(ep, EpOp::Established);
+    } else {
+        not_made(ia, now, ep, EpOp::NonPeerRejected, done.err());
     }
-    ia.apply(ep, EpOp::Established);
+    ia.objects.watch(ep);
 }
 
 /// No way leads to the peer.

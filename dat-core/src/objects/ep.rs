@@ -56,8 +56,6 @@ pub(crate) enum Phase {
     /// packet: only in ready-to-receive does the device tell of that packet, and nothing can be
     /// posted before anyway.
     Accepted(QpTerms),
-    /// Passive: the peer is ready, and the step to ready-to-send is to be taken.
-    Ready(QpTerms),
     /// Datagrams: what was found last.
     Found(Destination),
 }
@@ -67,7 +65,7 @@ impl Phase {
     pub(crate) const fn wants_path(&self) -> bool {
         match self {
             Self::Resolving | Self::Direct(_) | Self::Replied(_) | Self::Accepting { .. } => true,
-            Self::None | Self::Accepted(_) | Self::Ready(_) | Self::Found(_) => false,
+            Self::None | Self::Accepted(_) | Self::Found(_) => false,
         }
     }
 }

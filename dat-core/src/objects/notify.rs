@@ -133,7 +133,7 @@ impl<'s> Events<'s> {
         let Some(control) = self.evds.get_mut(evd.0) else {
             return;
         };
-        // Whoever waits for it has it to himself.
+        // One with a waiter triggers no CNO.
         let cno = control.cno.filter(|_| control.enabled && !barred);
         if let Some(upcalls) = &mut control.upcalls {
             upcalls.pending = true;

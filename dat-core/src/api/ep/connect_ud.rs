@@ -62,8 +62,7 @@ impl<P: Provider> Ia<'_, P> {
             | Phase::Direct(_)
             | Phase::Replied(_)
             | Phase::Accepting { .. }
-            | Phase::Accepted(_)
-            | Phase::Ready(_) => Err(NOT_READY.into()),
+            | Phase::Accepted(_) => Err(NOT_READY.into()),
         }
     }
 }
