@@ -1,7 +1,8 @@
-//! An Endpoint that is taken out of service, as other threads see it: its poster and reaper are
+//! An Endpoint that is taken out of service, as other threads and Endpoints see it: its poster and reaper are
 //! used between the steps.
 
 use std::cell::{Cell, RefCell};
+use std::time::Duration;
 
 use crate::pair::*;
 use dat_core::testing::{Fabric, LoopHca};
@@ -137,4 +138,26 @@ fn a_poster_tells_when_what_it_posts_is_flushed() {
     assert!(!poster.is_flushing());
     p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt).unwrap();
     assert!(poster.is_flushing());
+}
+
+/// What came first is reported first, in one look at both: a connection that was made, and then the
+/// end of another.
+#[test]
+fn a_connection_is_reported_before_the_end_of_another_that_came_later() {
+    let mut p = Pair::connected();
+    let second = |side: &mut Side| {
+        let (recv, request) = (Some(side.recv), Some(side.request));
+        side.ia.ep_create(Some(side.pz), recv, request, Some(side.conn), None).unwrap()
+    };
+    let [a, b] = [second(&mut p.a), second(&mut p.b)];
+    let limit = Duration::from_secs(5);
+    p.a.ia.ep_connect(p.now, a, addr(1), PORT, limit, b"", Qos::BestEffort).unwrap();
+    p.run_until_idle();
+    let cr = p.request().unwrap();
+    p.b.ia.cr_accept(p.now, cr, Some(b), b"").unwrap();
+    while p.a.ia.advance(p.now).work {}
+    p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt).unwrap();
+    while p.a.ia.advance(p.now).work {}
+    while p.b.ia.advance(p.now).work {}
+    assert_eq!(p.b.drain(p.b.conn), [Event::Established(b), Event::Disconnected(p.b.ep)]);
 }
