@@ -248,12 +248,13 @@ impl<
 
     /// Calls [`Ia::close`] with the present time, after the peers have confirmed the end of their
     /// connections or [`LINGER`] is over: nothing repeats a lost message once the device is closed.
-    /// After success the host is ready for another adapter; after an error, [`Host::renew`] makes
-    /// it so.
+    /// After success every handle is stale, and the host is ready for another adapter; after an error
+    /// of the device, [`Host::renew`] makes it so. A graceful close that is refused leaves the adapter
+    /// open.
     ///
     /// An adapter that is dropped instead leaves as a process that dies: its peers get no event.
     #[doc(alias = "dat_ia_close")]
-    pub fn close(mut self, flag: CloseFlag) -> Result<(), dat_core::Error> {
+    pub fn close(&mut self, flag: CloseFlag) -> Result<(), dat_core::Error> {
         let farewell = self.begin_close(flag);
         // Trouble with the device ends the wait, and is reported by the closing.
         let _ = self.under(farewell, |wait| wait.until);
@@ -270,7 +271,7 @@ impl<
     }
 
     /// Closes the adapter at once.
-    pub(crate) fn close_now(mut self, flag: CloseFlag) -> Result<(), dat_core::Error> {
+    pub(crate) fn close_now(&mut self, flag: CloseFlag) -> Result<(), dat_core::Error> {
         let now = self.now();
         self.ia.close(now, flag)
     }

@@ -39,6 +39,11 @@ const ROUNDS: [&str; 2] = ["3", "9"];
 /// Endpoints that write in turn.
 const WRITERS: usize = 10_000;
 
+/// Adapters of a mesh, Endpoints for each pair, and seconds that it may take.
+const MESHES: [[usize; 3]; 2] = [[32, 32, 600], [2, 65_536, 600]];
+/// The mesh of the short form.
+const SHORT_MESH: [usize; 3] = [32, 2, 600];
+
 /// Options of the verb.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
@@ -107,6 +112,7 @@ pub(crate) fn short() -> Result<()> {
     let (gates, _) = gates(&binary)?;
     let mut missed = Vec::new();
     table(counts, &gates, &costs(&binary, counts)?, &[], 1, &mut missed)?;
+    print!("{}", mesh(&binary, SHORT_MESH, &mut missed)?);
     if missed.is_empty() { Ok(()) } else { bail!("costs grow: {}", missed.join("; ")) }
 }
 
@@ -300,6 +306,25 @@ fn add_up(
     Ok(text)
 }
 
+/// Adapters in one process, each pair connected, every Endpoint in use; nothing is left.
+fn mesh(
+    binary: &Path,
+    [nodes, each, limit]: [usize; 3],
+    missed: &mut Vec<String>,
+) -> Result<String> {
+    let args = ["--mesh", &nodes.to_string(), "--eps", &each.to_string()];
+    let records = bench::records(binary, &args)?;
+    let Some([_, connections, _, seconds]) = records.first().map(Vec::as_slice) else {
+        bail!("a mesh said {records:?}")
+    };
+    if seconds.parse::<f64>()? > limit as f64 {
+        missed.push(format!("a mesh of {nodes} took {seconds} s"));
+    }
+    Ok(format!(
+        "| {connections} connections of {nodes} adapters, a message each way, closed, s | {seconds} | {limit} |\n"
+    ))
+}
+
 /// Figures that are no call's.
 fn figures(binary: &Path, missed: &mut Vec<String>) -> Result<String> {
     let mut text = String::from("\n| | measured | goal |\n|---|---|---|\n");
@@ -314,6 +339,9 @@ fn figures(binary: &Path, missed: &mut Vec<String>) -> Result<String> {
             missed.push(format!("{name}: {value:.1}, gate {gate:.1}"));
         }
         let _ = writeln!(text, "| {name} | {value:.1} | {goal:.1} |");
+    }
+    for all in MESHES {
+        text += &mesh(binary, all, missed)?;
     }
     let most = WRITERS.to_string();
     for record in bench::records(binary, &["--eps", &most, "--writes", "400"])? {

@@ -165,17 +165,24 @@ impl<'p, P: Platform> Cq<'p, P> {
     }
 
     /// How many the device has written that were not taken. The device writes one entry behind the
-    /// other, so half of what is left is ruled out by each look; but for compressed entries, whose
-    /// slots say nothing of their own until the session is written out.
+    /// other, so a look goes twice as far as the one before until it finds an open entry, and then
+    /// each rules out half of what is left; but for compressed entries, whose slots say nothing of
+    /// their own until the session is written out.
     pub(crate) fn waiting(&self) -> u32 {
         if self.compressed {
             let written = |ahead: &u32| self.owner_at(self.at().wrapping_add(*ahead)).is_none();
             return (0..self.slots).find(written).unwrap_or(self.slots);
         }
-        let (mut written, mut open) = (0, self.slots);
+        let is_written = |ahead: u32| self.owner_at(self.at().wrapping_add(ahead)).is_some();
+        let (mut written, mut open) = (0, 0);
+        while open < self.slots && is_written(open) {
+            written = open + 1;
+            open += written;
+        }
+        open = open.min(self.slots);
         while written < open {
             let middle = written + (open - written) / 2;
-            if self.owner_at(self.at().wrapping_add(middle)).is_some() {
+            if is_written(middle) {
                 written = middle + 1;
             } else {
                 open = middle;

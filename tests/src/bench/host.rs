@@ -9,6 +9,7 @@
     reason = "memory for a device, even an emulated one, is reached through raw pointers"
 )]
 
+use std::collections::HashMap;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -87,13 +88,17 @@ pub mod model {
     }
 }
 
-/// The device's access to the memory; nothing is allocated through it.
-struct Shared(Memory);
+/// The device's access to the memory; nothing is allocated through it. Of the firmware's own pages
+/// there is what was written to them, by its address.
+struct Shared(Memory, HashMap<u64, Vec<u8>>);
 
 impl HostMemory for Shared {
     fn read(&mut self, iova: u64, buf: &mut [u8]) -> Result<(), DmaError> {
         if iova >= FIRMWARE {
             buf.fill(0);
+            if let Some(written) = self.1.get(&iova) {
+                buf.iter_mut().zip(written).for_each(|(to, from)| *to = *from);
+            }
             return Ok(());
         }
         let at = iova.checked_sub(IOVA).ok_or(DmaError::Refused(iova))?;
@@ -102,10 +107,12 @@ impl HostMemory for Shared {
     }
 
     fn write(&mut self, iova: u64, buf: &[u8]) -> Result<(), DmaError> {
-        if iova < FIRMWARE {
-            let at = iova.checked_sub(IOVA).ok_or(DmaError::Refused(iova))?;
-            self.0.write_bytes(at as usize, buf);
+        if iova >= FIRMWARE {
+            self.1.insert(iova, buf.to_vec());
+            return Ok(());
         }
+        let at = iova.checked_sub(IOVA).ok_or(DmaError::Refused(iova))?;
+        self.0.write_bytes(at as usize, buf);
         Ok(())
     }
 }
@@ -130,6 +137,7 @@ pub struct BenchHost {
     /// Where doorbells go: `away`, or nowhere while the device is there.
     doorbells: AtomicPtr<MappedBar>,
     pages: AtomicU64,
+    pages_back: AtomicU64,
     entropy: AtomicU64,
     /// Bytes of the arena that are handed out.
     taken: AtomicUsize,
@@ -170,7 +178,7 @@ impl BenchHost {
         let arena = RawArena::new(unsafe { Memory::new(memory, bytes) }, words);
         // SAFETY: as above; both reach them by volatile accesses only.
         let far = unsafe { Memory::new(memory, bytes) };
-        let mut hca = build(Box::new(Shared(far)));
+        let mut hca = build(Box::new(Shared(far, HashMap::new())));
         enable(&mut hca);
         let hca = Arc::new(Mutex::new(hca));
         world.join(Arc::new(Plugged(Arc::clone(&hca))));
@@ -182,6 +190,7 @@ impl BenchHost {
             away: Box::leak(Box::new(unsafe { MappedBar::new(pages(AWAY), AWAY) })),
             doorbells: AtomicPtr::new((&raw const NOWHERE).cast_mut()),
             pages: AtomicU64::new(0),
+            pages_back: AtomicU64::new(0),
             entropy: AtomicU64::new(seed),
             taken: AtomicUsize::new(0),
             held: Mutex::new(None),
@@ -213,6 +222,12 @@ impl BenchHost {
     #[must_use]
     pub fn taken(&self) -> usize {
         self.taken.load(Ordering::Relaxed)
+    }
+
+    /// Pages that the firmware holds.
+    #[must_use]
+    pub fn pages_out(&self) -> u64 {
+        self.pages.load(Ordering::Relaxed) - self.pages_back.load(Ordering::Relaxed)
     }
 
     /// Arena offset of a device address.
@@ -369,6 +384,7 @@ impl Dma for BenchHost {
     }
 
     fn pages_return(&self, pages: &[u64]) -> usize {
+        self.pages_back.fetch_add(pages.len() as u64, Ordering::Relaxed);
         pages.len()
     }
 }

@@ -11,6 +11,7 @@ use dat_tests::scale::calls;
 use dat_tests::scale::cases;
 use dat_tests::scale::crowd::{Counts, Crowd, DTOS, MOST};
 use dat_tests::scale::figures::{self, Commands, Figure};
+use dat_tests::scale::mesh::Mesh;
 use dat_tests::scale::meter::Meter;
 use dat_tests::scale::writes::Writes;
 use hca_mlx5::cmd::dump::Observer;
@@ -34,6 +35,9 @@ struct Options {
     /// These at random only
     #[arg(long)]
     random: bool,
+    /// A mesh of so many adapters, each pair connected by `--eps` Endpoints, instead of calls
+    #[arg(long)]
+    mesh: Option<usize>,
     /// Connected Endpoints
     #[arg(long, default_value_t = 1)]
     eps: usize,
@@ -65,6 +69,17 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &Options) {
+    let start = std::time::Instant::now();
+    if let Some(nodes) = options.mesh {
+        let mut mesh = Mesh::new(nodes, options.eps);
+        let made = start.elapsed().as_secs_f64();
+        mesh.talk();
+        let connections = mesh.connections();
+        mesh.end();
+        let all = start.elapsed().as_secs_f64();
+        println!("mesh\t{connections}\t{made:.1}\t{all:.1}");
+        return;
+    }
     let counts = Counts {
         eps: options.eps,
         objects: options.objects.unwrap_or(options.eps),
@@ -75,7 +90,6 @@ fn run(options: &Options) {
     if let Some(blocks) = options.writes {
         return write(counts.eps, blocks, options.random);
     }
-    let start = std::time::Instant::now();
     let commands: &'static Commands = Box::leak(Box::default());
     let observer: Option<&'static (dyn Observer + Sync)> =
         if options.figures { Some(commands) } else { None };

@@ -48,7 +48,7 @@ impl Part for Open {
     fn run<H: Host>(&self, hosts: &mut [H]) -> Result<()> {
         for host in hosts {
             let mut room = Box::new(NicStorage::new());
-            let nic = Nic::open(host, room.parts(), net(0), &Config::default())
+            let mut nic = Nic::open(host, room.parts(), net(0), &Config::default())
                 .map_err(|error| anyhow!("{error}"))?;
             println!("@@open {}", nic.host().name());
             nic.close(CloseFlag::Graceful).map_err(|error| anyhow!("close: {error}"))?;

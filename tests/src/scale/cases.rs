@@ -76,7 +76,7 @@ pub const CASES: &[(&str, f64)] = &[
     ("psp_free", 0.0),
     ("psp_create_any", 0.0),
     ("rsp_create", 0.0),
-    ("rsp_free", 1.3),
+    ("rsp_free", 0.0),
     ("srq_create", 0.0),
     ("ep_create_with_srq", 0.0),
     ("srq_post_recv", 0.0),

@@ -31,10 +31,12 @@ const QPS: usize = 1 << QPS_LOG;
 /// Completion queues, and twice that of keys: regions and windows.
 const CQS: usize = 1 << 15;
 const KEYS: usize = 2 * CQS;
+/// Neighbours that are kept.
+const NEIGHBOURS: usize = 1 << 11;
 /// The benchmarks' host.
 pub type Host = BenchHost;
 /// The driver on it, with tables that are long enough.
-pub type Driver = Mlx5<'static, Host, QPS, CQS, KEYS>;
+pub type Driver = Mlx5<'static, Host, QPS, CQS, KEYS, NEIGHBOURS>;
 /// One adapter.
 pub type Adapter = Ia<'static, Driver>;
 
@@ -43,7 +45,8 @@ const BATCH: usize = 32;
 /// Turns until an event must have come, and until it mostly has.
 const PATIENCE: usize = 20_000;
 const SOON: usize = 200;
-const LIMIT: Duration = Duration::from_secs(30);
+/// Time for a connection.
+pub(super) const LIMIT: Duration = Duration::from_secs(30);
 /// The service point of side 1.
 pub const QUALIFIER: u64 = 4711;
 /// Where the service points of the crowd begin.
@@ -53,7 +56,7 @@ pub const MEMORY: usize = 1 << 16;
 /// DTOs of one direction of an Endpoint of the crowd.
 pub const DTOS: u16 = 4;
 /// Bytes of arena: for the driver itself, and for each object.
-const ARENA: [usize; 2] = [64 << 20, 32 << 10];
+pub(super) const ARENA: [usize; 2] = [64 << 20, 32 << 10];
 
 /// How many there are.
 #[derive(Clone, Copy, Debug)]
@@ -131,7 +134,7 @@ impl std::fmt::Debug for Crowd {
 }
 
 /// Memory that stays until the process ends.
-struct Leak;
+pub(super) struct Leak;
 
 impl Supply<'static> for Leak {
     fn slice<T>(&mut self, len: usize, new: fn() -> T) -> &'static mut [T] {

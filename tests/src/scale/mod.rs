@@ -9,5 +9,6 @@ pub mod calls;
 pub mod cases;
 pub mod crowd;
 pub mod figures;
+pub mod mesh;
 pub mod meter;
 pub mod writes;

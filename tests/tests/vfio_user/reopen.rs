@@ -57,7 +57,7 @@ fn a_hundred_openings_leave_nothing_behind() {
                     host.renew().unwrap();
                 }
                 let mut room = Box::new(NicStorage::new());
-                let side = Side::open(&host, &mut room, 0);
+                let mut side = Side::open(&host, &mut room, 0);
                 side.buffer.release();
                 side.nic.close(CloseFlag::Abrupt).unwrap();
             }

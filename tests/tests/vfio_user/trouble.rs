@@ -117,7 +117,7 @@ fn a_server_that_dies_in_mid_traffic_ends_the_wait() {
     let async_evd = nic.async_evd();
     let lost = nic.evd_wait(async_evd, SOON, 1);
     assert_eq!(lost, Ok(Event::Async(AsyncEvent::IaCatastrophic)));
-    assert!(pair.sides.into_iter().all(|side| side.nic.close(CloseFlag::Abrupt).is_err()));
+    assert!(pair.sides.into_iter().all(|mut side| side.nic.close(CloseFlag::Abrupt).is_err()));
     assert!(hosts[0].reset().is_err());
     assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
 }

@@ -16,8 +16,7 @@ use super::{CQS, KEYS, LMRS, NEIGHBOURS, QPS, SRQS};
 use crate::config::Config;
 use crate::variant::{DataQueue, Variant};
 
-/// Stack size of the threads that bring an adapter up and close it: the driver's tables are moved
-/// over the stack.
+/// Stack size of the threads that bring an adapter up: the driver's tables are moved over the stack.
 const STACK: usize = 128 << 20;
 
 const _: () = assert!(size_of::<Mlx5<'static, Vfio, QPS, CQS, KEYS, NEIGHBOURS>>() < STACK / 8);
@@ -174,25 +173,20 @@ impl<V: Variant> Hold<V> {
         Ok(Self { nic: Box::new(nic), heap, neighbours, host })
     }
 
-    /// Closes the adapter and the device. Returns why that failed, also if no thread could be
-    /// started for it. With `stray`, the memory and registers that a poster or reaper refers to are
-    /// leaked.
+    /// Closes the adapter and the device. With `stray`, the memory and registers that a poster or
+    /// reaper refers to are leaked.
     pub(super) fn close(self, stray: bool) -> Result<(), String> {
-        let all = self;
-        let closed = deep(move || {
-            let whole = all;
-            let Self { nic, heap, neighbours, host } = whole;
-            let closed = (*nic).close(CloseFlag::Abrupt);
-            drop(neighbours);
-            if stray {
-                let _ = ManuallyDrop::new((heap, host));
-            } else {
-                drop(heap);
-                drop(host);
-            }
-            closed
-        });
-        closed?.map_err(|error| error.to_string())
+        let Self { mut nic, heap, neighbours, host } = self;
+        let closed = nic.close(CloseFlag::Abrupt);
+        drop(nic);
+        drop(neighbours);
+        if stray {
+            let _ = ManuallyDrop::new((heap, host));
+        } else {
+            drop(heap);
+            drop(host);
+        }
+        closed.map_err(|error| error.to_string())
     }
 }
 

@@ -72,7 +72,7 @@ pub(super) fn reopen<H: Host>(host: &mut H, run: &Run<'_>) -> Result<(), Failure
             host.renew()?;
             let mut room = Box::new(NicStorage::new());
             let config = Config { observer: Some(run.watch), ..Config::default() };
-            let nic = Nic::open(&*host, room.parts(), run.net, &config)?;
+            let mut nic = Nic::open(&*host, room.parts(), run.net, &config)?;
             nic.close(CloseFlag::Graceful)
                 .or_else(|error| fail(format!("opening {nth}: closing: {error}")))?;
         }
