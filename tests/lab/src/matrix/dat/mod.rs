@@ -36,7 +36,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "processes",
-        about: "ten thousand connections of one process that leave nothing behind, memcheck of a hundred, a hundred opens",
+        about: "sixteen thousand connections of one process that leave nothing behind, memcheck of a hundred, a hundred opens",
         run: processes,
         stock: false,
     },
