@@ -174,39 +174,40 @@ impl PageList {
         }
     }
 
-    /// Device address of a page, and how many pages from there follow each other for the device.
-    /// The memory was looked through when the list was made, so every page of it has one.
-    fn run<P: Platform>(&self, platform: &P, index: usize) -> Option<(u64, usize)> {
-        let start = usize::try_from(self.start).ok()?;
-        let at = index.checked_shl(u32::from(self.log_page))?.saturating_sub(start);
-        let (iova, run) = self.place.run(platform, at)?;
-        let mask = (1_u64 << self.log_page) - 1;
-        // A run ends with a page, but for the last.
-        let bytes = (iova & mask).saturating_add(u64::try_from(run).ok()?);
-        let pages = (bytes.saturating_add(mask) >> self.log_page).max(1);
-        Some((iova & !mask, usize::try_from(pages).unwrap_or(usize::MAX)))
-    }
-
     /// Device address of a page.
     #[cfg(test)]
     pub(crate) fn page<P: Platform>(&self, platform: &P, index: usize) -> Option<u64> {
-        self.run(platform, index).map(|(page, _)| page)
+        let mut bytes = [0; 8];
+        self.write(platform, index, &mut bytes);
+        (index < self.count).then(|| u64::from_be_bytes(bytes))
     }
 
-    /// Writes the pages from number `first` on into `to`, as many as there are and as it holds.
+    /// Writes the pages from number `first` on into `to`, as many as there are and as it holds. The
+    /// memory was looked through when the list was made, so every page of it has an address.
     pub fn write<P: Platform>(&self, platform: &P, first: usize, to: &mut [u8]) {
-        let entries = to.as_chunks_mut::<8>().0;
-        let most = self.count.saturating_sub(first).min(entries.len());
-        let mut left = entries.get_mut(..most).unwrap_or_default();
-        let mut index = first;
-        while !left.is_empty() {
-            let (page, pages) = self.run(platform, index).unwrap_or((0, 1));
-            let (now, later) = left.split_at_mut(pages.min(left.len()));
-            for (entry, ahead) in now.iter_mut().zip(0_u64..) {
-                *entry = page.wrapping_add(ahead << self.log_page).to_be_bytes();
+        let size = 1_u64 << self.log_page;
+        let bytes = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+        // Where the memory in the page begins.
+        let mut at = first.saturating_mul(bytes(size)).saturating_sub(bytes(self.start));
+        let mut skipped = if first == 0 { self.start } else { 0 };
+        // The page, and how many from there on follow each other for the device.
+        let (mut page, mut left) = (0, 0_u64);
+        let entries = to.as_chunks_mut::<8>().0.iter_mut();
+        for entry in entries.take(self.count.saturating_sub(first)) {
+            if left == 0 {
+                let (iova, run) = self.place.run(platform, at).unwrap_or_default();
+                page = iova & !(size - 1);
+                // A run ends with a page, but for the last.
+                let run = u64::try_from(run).unwrap_or(u64::MAX);
+                left = ((iova & (size - 1)).saturating_add(run).saturating_add(size - 1)
+                    >> self.log_page)
+                    .max(1);
             }
-            index = index.saturating_add(now.len());
-            left = later;
+            *entry = page.to_be_bytes();
+            page = page.wrapping_add(size);
+            left -= 1;
+            at = at.saturating_add(bytes(size - skipped));
+            skipped = 0;
         }
     }
 

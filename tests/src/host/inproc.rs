@@ -245,7 +245,7 @@ impl Slot {
         lock(&self.views).lent.lend(len)
     }
 
-    /// Lends a piece of which only the ends are there ([`ENDS`](super::lent::ENDS)); `shift` is how
+    /// Lends a piece of which only 8 KiB at each end are there; `shift` is how
     /// far the device's addresses are from agreeing with the CPU's.
     pub fn lend_ends(&self, len: u64, shift: u64) -> Region {
         lock(&self.views).lent.lend_ends(len, shift)

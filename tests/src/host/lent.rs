@@ -12,7 +12,7 @@ const LENT: u64 = 0x6000_0000_0000;
 /// Its device address.
 const FAR: u64 = 0x100_0000_0000;
 /// Bytes at each end of a sparse piece that are there.
-pub const ENDS: usize = 2 * PAGE;
+pub(super) const ENDS: usize = 2 * PAGE;
 
 /// All that is lent.
 #[derive(Debug, Default)]

@@ -115,7 +115,7 @@ fn the_longest_message_goes_and_a_longer_one_does_not() {
     assert_eq!(fault.kind, FaultKind::BadParameter);
 }
 
-/// A tail of 16-bit numbers, so many of 16 bytes.
+/// A tail of so many times 16 bytes, which are 16-bit numbers.
 struct Counted(usize);
 
 impl Tail for Counted {
@@ -125,7 +125,7 @@ impl Tail for Counted {
     fn write(&self, at: usize, to: &mut [u8]) {
         let left = self.len() - at;
         for (number, pair) in (at / 2..(at + left) / 2).zip(to.as_chunks_mut::<2>().0) {
-            *pair = (number as u16).to_be_bytes();
+            *pair = u16::try_from(number).unwrap().to_be_bytes();
         }
     }
 }
