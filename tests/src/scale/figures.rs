@@ -132,9 +132,10 @@ fn registration(crowd: &mut Crowd, commands: &Commands) -> Vec<Figure> {
     let scattered = crowd.hosts[0].scattered();
     let (ia, of) = (&mut crowd.ias[0], &crowd.of[0]);
     let mut figures = Vec::new();
-    for (region, time, count) in [
-        (lent, "1 GiB of ordinary pages registered, us", "its commands"),
-        (scattered, "1 GiB of scattered pages registered, us", "its commands, scattered"),
+    // Of scattered pages each is asked for twice: 262,144 of them.
+    for (region, time, goal, count) in [
+        (lent, "1 GiB of ordinary pages registered, us", 100.0, "its commands"),
+        (scattered, "1 GiB of scattered pages registered, us", 2000.0, "its commands, scattered"),
     ] {
         let mut meter = Meter::default();
         let mut sent = 0;
@@ -148,7 +149,7 @@ fn registration(crowd: &mut Crowd, commands: &Commands) -> Vec<Figure> {
         let spans = meter.ran.iter().map(|&(_, span)| span);
         let best = spans.fold(f64::INFINITY, f64::min) / 1000.0;
         // A time is no gate.
-        figures.push(figure(time, best, 100.0, f64::INFINITY));
+        figures.push(figure(time, best, goal, f64::INFINITY));
         figures.push(figure(count, sent as f64, 4.0, 0.0));
     }
     figures
