@@ -41,7 +41,7 @@ const MISFIT: Fault = fault!(
 );
 
 /// The list does not fit.
-pub(crate) const SCATTERED: Fault = fault!(
+const SCATTERED: Fault = fault!(
     Resources,
     "page list",
     "the memory is too scattered",

@@ -12,7 +12,7 @@ use dat_core::provider::{Access, Fault, Mr, Mw, Pages, Pd, Region};
 
 use crate::data::inline::Object;
 use crate::device::cmd::mailbox::Tail;
-use crate::device::page_list::{Logs, PageList, Place, SCATTERED, survey};
+use crate::device::page_list::{Logs, PageList, Place, survey};
 use crate::platform::{Platform, Reach, Span};
 use crate::prm::cmd::Opcode;
 use crate::prm::mkey::{Mkey, TRANSLATION_AT};
@@ -225,7 +225,13 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize, const N
         let caps = &self.device.caps().general;
         let listed = 1_usize.checked_shl(caps.log_max_klm_list_size().into()).unwrap_or(usize::MAX);
         if parts > listed.min(most / 2) {
-            return Err(SCATTERED);
+            return Err(fault!(
+                Resources,
+                "CREATE_MKEY",
+                "so many keys under one are more than log_max_klm_list_size or a message allows",
+                "back the memory with larger contiguous pages, or register less at a time",
+            )
+            .of(object::MEMORY_KEYS, u32::try_from(parts).unwrap_or(u32::MAX)));
         }
         self.room_for(pd, parts.saturating_add(1))?;
         // Nobody names these by addresses of the host.
