@@ -556,6 +556,10 @@ pub enum QpStep {
     Reset,
 }
 
+/// Bytes of one window at most, however long the region beneath is: adapters state the length of a
+/// window's span in 31 bits.
+pub const MAX_WINDOW: u32 = u32::MAX >> 1;
+
 /// What an HCA can do.
 #[derive(Clone, Copy, Debug)]
 pub struct HcaLimits {
@@ -582,7 +586,7 @@ pub struct HcaLimits {
     pub max_segments: u8,
     /// Memory regions and windows together.
     pub max_mkey: u32,
-    /// Bytes of one region.
+    /// Bytes of one region. A window over it has at most [`MAX_WINDOW`].
     pub max_region: u64,
     /// Bytes of one message.
     pub max_message: u32,

@@ -847,7 +847,7 @@ fn limits<P: Platform>(
         max_qp_requests: ring / WIDEST,
         max_segments: MAX_SEGMENTS,
         max_mkey: table(keys, caps.log_max_mkey()),
-        max_region: mkey::MAX_REGION,
+        max_region: mkey::max_region(device.caps()),
         max_message: 1 << caps.log_max_msg().min(30),
         max_reads: 1 << reads,
         max_pd: table(qps, caps.log_max_pd()),

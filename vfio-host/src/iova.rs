@@ -7,8 +7,10 @@
 
 use std::ops::RangeInclusive;
 
-/// Alignment of ranges: a huge page, so that the IOMMU can use huge pages.
+/// Least alignment of ranges: a huge page, so that the IOMMU can use huge pages.
 const ALIGN: u64 = 2 << 20;
+/// Greatest alignment of ranges: what one entry of a key's page list covers.
+const MOST_ALIGN: u64 = 1 << 30;
 /// Lowest device address that is used.
 const LOWEST: u64 = 1 << 20;
 /// Lowest device address that is used while there is space above.
@@ -35,10 +37,24 @@ impl Space {
         space
     }
 
-    /// Allocates `len` bytes at the same offset in a huge page as `like`.
-    pub(crate) fn take(&mut self, len: u64, like: u64) -> Option<u64> {
-        let (index, start) =
-            [PREFERRED, LOWEST].iter().find_map(|lowest| self.first_fit(len, like, *lowest))?;
+    /// Allocates `len` bytes on a boundary of huge pages.
+    pub(crate) fn take(&mut self, len: u64) -> Option<u64> {
+        self.take_like(len, 0, ALIGN)
+    }
+
+    /// Allocates `len` bytes whose address agrees with `like` modulo a power of two, so that a page
+    /// list needs few entries: the largest that is not longer than the range, between a huge page
+    /// and 1 GiB, and for which there is space.
+    pub(crate) fn take_agreeing(&mut self, len: u64, like: u64) -> Option<u64> {
+        let worth = 1_u64 << len.checked_ilog2()?;
+        self.take_like(len, like, worth.clamp(ALIGN, MOST_ALIGN))
+    }
+
+    fn take_like(&mut self, len: u64, like: u64, most: u64) -> Option<u64> {
+        let logs = ALIGN.ilog2()..=most.ilog2();
+        let (index, start) = [PREFERRED, LOWEST].iter().find_map(|lowest| {
+            logs.clone().rev().find_map(|log| self.first_fit(len, like, *lowest, 1 << log))
+        })?;
         let old = self.free.get(index)?.clone();
         let last = start.checked_add(len.checked_sub(1)?)?;
         let mut rest = Vec::new();
@@ -76,12 +92,13 @@ impl Space {
         self.free.splice(gone, [start..=end]);
     }
 
-    /// Finds the first free `len` bytes at or above `lowest`: index of the range, and address.
-    fn first_fit(&self, len: u64, like: u64, lowest: u64) -> Option<(usize, u64)> {
+    /// Finds the first free `len` bytes at or above `lowest` that agree with `like` modulo `align`:
+    /// index of the range, and address.
+    fn first_fit(&self, len: u64, like: u64, lowest: u64, align: u64) -> Option<(usize, u64)> {
         let last = len.checked_sub(1)?;
         self.free.iter().enumerate().find_map(|(index, range)| {
             let from = (*range.start()).max(lowest);
-            let start = from.checked_add(like.wrapping_sub(from) % ALIGN)?;
+            let start = from.checked_add(like.wrapping_sub(from) % align)?;
             (start.checked_add(last)? <= *range.end()).then_some((index, start))
         })
     }
@@ -103,7 +120,7 @@ mod tests {
     /// Places pieces of the given lengths on boundaries, one after another.
     fn place(ranges: &[RangeInclusive<u64>], lens: &[u64]) -> Option<Vec<u64>> {
         let mut space = Space::new(ranges);
-        lens.iter().map(|len| space.take(*len, 0)).collect()
+        lens.iter().map(|len| space.take(*len)).collect()
     }
 
     /// The ranges that a 48-bit vIOMMU reports.
@@ -112,6 +129,43 @@ mod tests {
     #[test]
     fn memory_goes_above_four_gigabytes_if_there_is_space() {
         assert_eq!(place(&VTD, &[16 << 20, 128 << 20]).unwrap(), [1 << 32, (1 << 32) + (16 << 20)]);
+    }
+
+    #[test]
+    fn addresses_agree_as_far_as_the_length_is_worth_it_and_there_is_space() {
+        let like = 0x7f12_3456_7000;
+        let agreement = |ranges: &[RangeInclusive<u64>], len| {
+            let at = Space::new(ranges).take_agreeing(len, like).unwrap();
+            1_u64 << (at ^ like).trailing_zeros()
+        };
+        for (len, least) in [(4096, 2 << 20), (3 << 20, 2 << 20), (100 << 20, 64 << 20)] {
+            assert!(agreement(&VTD, len) >= least, "{len:#x}");
+        }
+        for len in [1 << 30, (3 << 30) + 4096, 64 << 30] {
+            assert!(agreement(&VTD, len) >= 1 << 30, "{len:#x}");
+        }
+        // A gibibyte fits, but not with the wanted offset in one: 64 MiB of slack are worth 64 MiB.
+        let tight = (1_u64 << 32)..=(1 << 32) + (1 << 30) + (64 << 20) - 1;
+        assert!(agreement(std::slice::from_ref(&tight), 1 << 30) >= 64 << 20);
+        let exact = like..=like + (1 << 30) - 1;
+        assert_eq!(Space::new(&[exact]).take_agreeing(1 << 30, like), Some(like));
+    }
+
+    proptest! {
+        #[test]
+        fn what_fits_by_huge_pages_is_never_refused(
+            start in 0u64..1 << 36, slack in 0u64..4 << 30, len in 1u64..8 << 30, like: u64,
+        ) {
+            let range = start..=start + len + slack;
+            let mut space = Space::new(std::slice::from_ref(&range));
+            let plain = [PREFERRED, LOWEST].iter().find_map(|low| space.first_fit(len, like, *low, ALIGN));
+            let taken = space.take_agreeing(len, like);
+            prop_assert_eq!(taken.is_some(), plain.is_some());
+            if let Some(at) = taken {
+                prop_assert!(at % ALIGN == like % ALIGN && range.contains(&at));
+                prop_assert!(range.contains(&(at + len - 1)));
+            }
+        }
     }
 
     #[test]
@@ -139,7 +193,7 @@ mod tests {
     fn freed_ranges_join_their_neighbours() {
         let mut space = Space::new(&VTD);
         let all = space.free.clone();
-        let taken: Vec<_> = (0..4).map(|n| space.take(4096, n * 4096).unwrap()).collect();
+        let taken: Vec<_> = (0..4).map(|n| space.take_agreeing(4096, n * 4096).unwrap()).collect();
         assert!(taken.windows(2).all(|pair| pair[0] + 4096 == pair[1]));
         for nth in [1, 3, 0, 2] {
             space.give(taken[nth], 4096);
@@ -159,7 +213,7 @@ mod tests {
             let mut held: Vec<(u64, u64)> = Vec::new();
             for (take, len, number) in steps {
                 if take || held.is_empty() {
-                    let at = space.take(len, number).unwrap();
+                    let at = space.take_agreeing(len, number).unwrap();
                     prop_assert_eq!(at % ALIGN, number % ALIGN);
                     prop_assert!(held.iter().all(|(other, size)| at + len <= *other || other + size <= at));
                     held.push((at, len));

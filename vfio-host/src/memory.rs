@@ -135,7 +135,7 @@ impl Memory {
         let firmware = pages(options.firmware, "firmware's reserve")?;
         let lens = [arena.len() as u64, firmware.len() as u64];
         let mut space = Space::new(ranges);
-        let [at, firmware_at] = lens.map(|len| space.take(len, 0));
+        let [at, firmware_at] = lens.map(|len| space.take(len));
         let (Some(at), Some(firmware_at)) = (at, firmware_at) else {
             return Err(Error::new(
                 Kind::Iova,

@@ -9,13 +9,16 @@ use crate::data::shared::request::Request;
 use crate::data::shared::window::{give_to, release};
 use crate::data::shared::{Near, Shared, lmr};
 use crate::data::validate::PARAMETER;
-use crate::provider::{Bind, PostFlags, Provider, Scope, SendQueue, WorkRequest};
+use crate::provider::{Bind, MAX_WINDOW, PostFlags, Provider, Scope, SendQueue, WorkRequest};
 use crate::types::completion::Direction;
 use crate::types::dat_return::{DatReturn, DatSubtype, DatType};
 use crate::types::ep_state::{EpOp, EpState};
 use crate::types::flags::{CompletionFlags, MemPriv, VaType};
 use crate::types::handle::{Handle, Rmr};
 use crate::types::triplet::LmrTriplet;
+
+/// The range is not in the LMR, or longer than a window can be.
+const OUT_OF_RANGE: DatReturn = DatReturn::new(PARAMETER, DatSubtype::InvalidArg3);
 
 /// What a bind is of.
 #[derive(Clone, Copy)]
@@ -57,7 +60,9 @@ impl<P: Provider> Poster<P> {
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<u32, DatReturn> {
-        if binding.range.len != 0
+        // One compare for both ends: of a range that is not empty and not longer than a window.
+        const { assert!(MAX_WINDOW.cast_signed() == i32::MAX) }
+        if binding.range.len.cast_signed() > 0
             && let Some(sequence) = self.admits(near.ep, flags)
             && let Some((window, lkey)) = self.fast_bind(shared, near, binding)
         {
@@ -192,10 +197,13 @@ impl<P: Provider> Poster<P> {
             let (lkey, _) = found.map_err(|refusal| match refusal {
                 Refusal::Context | Refusal::Privilege => privilege,
                 Refusal::Zone => DatReturn::of(DatType::ProtectionViolation),
-                Refusal::Range => DatReturn::new(PARAMETER, DatSubtype::InvalidArg3),
+                Refusal::Range => OUT_OF_RANGE,
             })?;
             if region.is_everything() {
                 return Err(DatReturn::of(DatType::ReservedLmr));
+            }
+            if range.len > MAX_WINDOW {
+                return Err(OUT_OF_RANGE);
             }
             Some(lkey)
         };

@@ -134,7 +134,8 @@ pub(crate) struct Scripted<const WC: bool> {
     memory: Memory<Rc<Log>>,
     /// The same memory for the device and the consumer, whose accesses are not logged.
     pages: Pages,
-    next: Cell<usize>,
+    /// Where the next span begins at the earliest.
+    pub(crate) next: Cell<usize>,
     pub(crate) log: Rc<Log>,
     /// Runs of the arena: (offset, iova), each to the next one's offset. Empty: one run.
     pub(crate) runs: RefCell<Vec<(usize, u64)>>,
@@ -186,6 +187,7 @@ impl<const WC: bool> Scripted<WC> {
         general.set_log_max_mkey(24);
         general.set_log_max_pd(24);
         general.set_log_max_msg(30);
+        general.set_log_max_klm_list_size(16);
         general.set_log_max_ra_req_qp(4);
         general.set_log_max_ra_res_qp(4);
         general.set_log_bf_reg_size(9);

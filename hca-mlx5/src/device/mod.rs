@@ -40,6 +40,7 @@ use dat_core::provider::{Fault, FaultKind, Random};
 use heapless::{Deque, Vec};
 
 use crate::data::work;
+use crate::device::cmd::mailbox::Tail;
 use crate::device::cmd::{CommandQueue, Flight};
 use crate::device::eq::{Decoded, Event, EventQueue, PageRequest};
 use crate::device::health::{Monitor, Sign};
@@ -263,20 +264,28 @@ impl<'p, P: Platform> Device<'p, P> {
         input: &mut [u8],
         output: &mut [u8],
     ) -> Result<(), Fault> {
-        let mut held = self.pages.given();
-        let mut result = self.carry(op, op_mod, number, input, output);
+        self.exec_long(op, op_mod, number, input, &(), output)
+    }
+
+    /// The same with a tail of the input, of any length that the mailboxes have (`Pool::lengthen`).
+    pub(crate) fn exec_long(
+        &mut self,
+        op: Opcode,
+        op_mod: u16,
+        number: u32,
+        input: &mut [u8],
+        tail: &dyn Tail,
+        output: &mut [u8],
+    ) -> Result<(), Fault> {
         for _ in 0..work::FEEDS {
-            if op == Opcode::ManagePages
-                || !result.is_err_and(|fault| fault.status == status::NO_RESOURCES)
-            {
-                break;
+            let held = self.pages.given();
+            let result = self.carry(op, op_mod, number, input, tail, output);
+            let lacks = result.is_err_and(|fault| fault.status == status::NO_RESOURCES);
+            if op == Opcode::ManagePages || !lacks || !self.relieve(op, held) {
+                return self.judge(op, result);
             }
-            if !self.relieve(op, held) {
-                break;
-            }
-            held = self.pages.given();
-            result = self.carry(op, op_mod, number, input, output);
         }
+        let result = self.carry(op, op_mod, number, input, tail, output);
         self.judge(op, result)
     }
 
@@ -319,7 +328,7 @@ impl<'p, P: Platform> Device<'p, P> {
             return Ok(None);
         }
         let held = self.pages.given();
-        let flight = self.queue.send(op, 0, number, input, &[0; HEAD])?;
+        let flight = self.queue.send(op, 0, number, input, &(), &[0; HEAD])?;
         Ok(Some(Begun { op, held, flight }))
     }
 
@@ -340,9 +349,10 @@ impl<'p, P: Platform> Device<'p, P> {
         op_mod: u16,
         number: u32,
         input: &mut [u8],
+        tail: &dyn Tail,
         output: &mut [u8],
     ) -> Result<(), Fault> {
-        let flight = self.queue.send(op, op_mod, number, input, output)?;
+        let flight = self.queue.send(op, op_mod, number, input, tail, output)?;
         self.await_answer(op, &flight, output)
     }
 

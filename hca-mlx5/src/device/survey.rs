@@ -160,7 +160,7 @@ impl<P: Platform> Device<'_, P> {
         spin: bool,
     ) -> Result<(), Fault> {
         let mut output = OutputHead::new().0;
-        let flight = self.queue.send(op, 0, number, input, &output)?;
+        let flight = self.queue.send(op, 0, number, input, &(), &output)?;
         while !self.queue.poll(&flight)? {
             if !spin {
                 self.queue.relax();

@@ -73,8 +73,8 @@ impl<W: AsMut<[u64]>> RawArena<W> {
         drop(free);
         let mut at = offset;
         while at < offset + grains * GRAIN {
-            self.memory.store_words(at, &[0]);
-            at += 8;
+            self.memory.store_words(at, &[0; GRAIN / 8]);
+            at += GRAIN;
         }
         Some(Span { offset, len })
     }

@@ -1,24 +1,30 @@
 //! The memory keys of a provider: what each is for, what hangs on it, and how a region becomes one
 //! or several.
 //!
-//! A region whose pages fit into one command and sit in them as its addresses say is one key. Any
-//! other is a key over keys (`verbs::mkey`); those beneath stand in the same table, chained behind
-//! it, and go with it. A region of fast registrations has the list that the device reads, in the
+//! A region whose pages fit into one command is one key, unless they would be larger if the region
+//! were named by other addresses, and do not fit a short command as they are. Any other is a key over
+//! keys (`verbs::mkey`), each of which names its memory by the addresses that suit that best; those
+//! beneath stand in the same table, chained behind it in the order of their memory, and go with it. A region of fast registrations has the list that the device reads, in the
 //! arena, and the key by which it reads it, chained likewise.
 
 use dat_core::fault;
 use dat_core::provider::{Access, Fault, Mr, Mw, Pages, Pd, Region};
 
 use crate::data::inline::Object;
-use crate::device::page_list::{PageList, Place};
+use crate::device::cmd::mailbox::Tail;
+use crate::device::page_list::{Logs, PageList, Place, survey};
 use crate::platform::{Platform, Reach, Span};
 use crate::prm::cmd::Opcode;
-use crate::prm::mkey::Mkey;
+use crate::prm::mkey::{Mkey, TRANSLATION_AT};
 use crate::prm::object;
 use crate::prm::wqe;
+use crate::provider::table::Table;
 use crate::provider::{Mlx5, full, no_such_object, twice};
-use crate::verbs::mkey::{self, Chain, Wanted};
+use crate::verbs::mkey::{self, Wanted};
 use crate::verbs::window;
+
+/// log2 of pages that are large enough: 2 MiB.
+const LOG_HUGE: u8 = 21;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyKind {
@@ -125,17 +131,42 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize, const N
         access: Access,
     ) -> Result<Mr, Fault> {
         self.room_for(pd, 1)?;
-        let platform = self.device.platform();
         let place = mkey::place(&self.device, region)?;
         let wanted = Wanted { pd: pd.0, start, len: region.len, access };
-        match PageList::new(platform, place, start, mkey::MAX_PAGES) {
-            Ok(list) => {
-                let key = mkey::over(&mut self.device, &wanted, &list)?;
-                self.region_of(pd, key)
+        let logs = survey(self.device.platform(), place, start)?;
+        let short = PageList::of(place, start, logs.at_base, mkey::MAX_PAGES);
+        let made = match short.ok().filter(|_| logs.fits()) {
+            Some(list) => {
+                mkey::over(&mut self.device, &wanted, &list).and_then(|key| self.region_of(pd, key))
             }
-            Err(_) => self.key_over_keys(pd, &wanted, region, place),
-        }
-        .inspect(|mr| self.enter_opened(Mkey(mr.lkey), &wanted, region))
+            None => self.map_long(pd, &wanted, place, logs),
+        };
+        made.inspect(|mr| self.enter_opened(Mkey(mr.lkey), &wanted, region))
+    }
+
+    /// Registers memory whose pages do not fit a short command. What its commands need of the arena
+    /// is taken once for all of them.
+    fn map_long(&mut self, pd: Pd, wanted: &Wanted, place: Place, logs: Logs) -> Result<Mr, Fault> {
+        // Larger pages are worth a key over keys, but where these are large.
+        let single = logs.fits() && logs.at_base >= logs.at_iova.min(LOG_HUGE);
+        let (base, log_page) =
+            if single { (wanted.start, logs.at_base) } else { (logs.iova, logs.at_iova) };
+        let whole = PageList::of(place, base, log_page, usize::MAX)?;
+        let most = self.lengthen(whole.count);
+        let made = if single && whole.count <= most {
+            mkey::over(&mut self.device, wanted, &whole).and_then(|key| self.region_of(pd, key))
+        } else {
+            self.key_over_keys(pd, wanted, place, logs, most)
+        };
+        self.device.queue.shorten();
+        made
+    }
+
+    /// Takes memory for commands with lists of so many pages, as far as there is any. Returns how
+    /// many pages a list may have then.
+    fn lengthen(&mut self, pages: usize) -> usize {
+        let bytes = pages.saturating_add(1).saturating_mul(8).saturating_add(TRANSLATION_AT);
+        mkey::pages_in(self.device.queue.lengthen(bytes))
     }
 
     /// Registers pages of the arena, by their device addresses.
@@ -155,16 +186,19 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize, const N
                 "register only memory that the platform handed out",
             ));
         }
-        if pages.len() > mkey::MAX_PAGES || wanted.len > mkey::MAX_REGION {
-            return Err(fault!(
+        let most = self.lengthen(pages.len());
+        let made = if pages.len() > most || wanted.len > mkey::max_region(self.device.caps()) {
+            Err(fault!(
                 Resources,
                 "CREATE_MKEY",
                 "the list of pages is too long",
                 "use larger pages, or register fewer at a time",
-            ));
-        }
-        let key = mkey::over_pages(&mut self.device, wanted, pages, log_page)?;
-        self.region_of(pd, key)
+            ))
+        } else {
+            mkey::over_pages(&mut self.device, wanted, pages, log_page)
+        };
+        self.device.queue.shorten();
+        self.region_of(pd, made?)
     }
 
     /// The region that a key is.
@@ -173,34 +207,43 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize, const N
         Ok(both(key))
     }
 
-    /// Registers a region as a key over keys, each of which has as many pages as one command
+    /// Registers a region as a key over keys, each of which has at most as many pages as one command
     /// carries.
     fn key_over_keys(
         &mut self,
         pd: Pd,
         wanted: &Wanted,
-        region: Region,
         place: Place,
+        logs: Logs,
+        most: usize,
     ) -> Result<Mr, Fault> {
-        let platform = self.device.platform();
-        let whole = PageList::new(platform, place, region.addr, usize::MAX)?;
+        let page = 1_u64 << logs.at_iova;
+        // A span that begins inside a page touches one more.
+        let pages = u64::try_from(most.saturating_sub(1)).unwrap_or(u64::MAX);
+        let span = page.saturating_mul(pages).min(mkey::MAX_SPAN);
+        let parts = usize::try_from(wanted.len.div_ceil(span)).unwrap_or(usize::MAX);
         let caps = &self.device.caps().general;
-        let most = 1_usize.checked_shl(caps.log_max_klm_list_size().into()).unwrap_or(usize::MAX);
-        let parts = whole.count.div_ceil(mkey::MAX_PAGES);
-        if parts > most.min(mkey::MAX_PARTS) {
+        let listed = 1_usize.checked_shl(caps.log_max_klm_list_size().into()).unwrap_or(usize::MAX);
+        if parts > listed.min(most / 2) {
             return Err(fault!(
                 Resources,
-                "page list",
-                "the memory is too scattered",
-                "back the arena with larger contiguous pages, or register less at a time"
-            ));
+                "CREATE_MKEY",
+                "so many keys under one are more than log_max_klm_list_size or a message allows",
+                "back the memory with larger contiguous pages, or register less at a time",
+            )
+            .of(object::MEMORY_KEYS, u32::try_from(parts).unwrap_or(u32::MAX)));
         }
-        self.room_for(pd, parts + 1)?;
-        let mut chain = Chain::new();
+        self.room_for(pd, parts.saturating_add(1))?;
+        // Nobody names these by addresses of the host.
+        let spans =
+            Spans { start: logs.iova % page, len: wanted.len, span, log_page: logs.at_iova };
         let mut below = None;
         let made = self
-            .keys_beneath(pd, wanted, region, place, &whole, &mut chain, &mut below)
-            .and_then(|()| chain.create(&mut self.device, wanted))
+            .keys_beneath(pd, wanted, place, spans, parts, &mut below)
+            .and_then(|()| {
+                let parts = Parts { keys: &self.keys, spans, count: parts, first: below };
+                mkey::over_keys(&mut self.device, wanted, &parts)
+            })
             .and_then(|key| {
                 self.enter_key(key, KeyKind::Region, pd, below, None)?;
                 Ok(both(key))
@@ -212,36 +255,23 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize, const N
         made
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one step of the above")]
+    /// Makes the keys beneath a key, the last first: so they are chained in ascending order.
     fn keys_beneath(
         &mut self,
         pd: Pd,
         wanted: &Wanted,
-        region: Region,
         place: Place,
-        whole: &PageList,
-        chain: &mut Chain,
+        spans: Spans,
+        parts: usize,
         below: &mut Option<Mkey>,
     ) -> Result<(), Fault> {
-        let platform = self.device.platform();
-        let page = 1_u64 << whole.log_page;
-        let most = page.saturating_mul(u64::try_from(mkey::MAX_PAGES).unwrap_or(u64::MAX));
-        // Nobody names these by the host's addresses.
-        let first = region.addr % page;
-        let mut at = 0;
-        while at < region.len {
-            let addr = first.wrapping_add(at);
-            // All but the first begin a page.
-            let len = (most - addr % page).min(region.len - at);
+        for (at, start, len) in (0..parts).rev().filter_map(|part| spans.part(part)) {
             let piece = place.piece(at, len);
-            let list = PageList::new(platform, piece, addr, mkey::MAX_PAGES)?;
-            let part = Wanted { pd: wanted.pd, start: addr, len, access: wanted.beneath() };
+            let list = PageList::of(piece, start, spans.log_page, usize::MAX)?;
+            let part = Wanted { pd: wanted.pd, start, len, access: wanted.beneath() };
             let key = mkey::over(&mut self.device, &part, &list)?;
             self.enter_key(key, KeyKind::Below, pd, *below, None)?;
             *below = Some(key);
-            // No region is longer than the field, and there is room for the longest.
-            chain.push(u32::try_from(len).unwrap_or(u32::MAX), key, addr);
-            at += len;
         }
         Ok(())
     }
@@ -398,6 +428,65 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize, const N
             crate::device::note(first, ended);
         }
         self.keys.clear();
+    }
+}
+
+/// A region in spans of one length, each under a key.
+#[derive(Clone, Copy)]
+struct Spans {
+    /// What the first of those keys calls its first byte.
+    start: u64,
+    /// Bytes of all of them.
+    len: u64,
+    /// Bytes of each but the last.
+    span: u64,
+    /// log2 of the pages that fit.
+    log_page: u8,
+}
+
+impl Spans {
+    /// Of the span of that number: where it begins in the region, what its key calls its first byte,
+    /// and its bytes.
+    fn part(&self, number: usize) -> Option<(u64, u64, u64)> {
+        let at = self.span.checked_mul(u64::try_from(number).ok()?)?;
+        let len = self.len.checked_sub(at)?.min(self.span);
+        Some((at, self.start.checked_add(at)?, len))
+    }
+}
+
+/// The entries of a key over keys, behind a head.
+struct Parts<'a, const KEYS: usize> {
+    keys: &'a Table<KeyEntry, KEYS>,
+    spans: Spans,
+    count: usize,
+    /// The key of the first span; those of the others are chained behind it.
+    first: Option<Mkey>,
+}
+
+impl<const KEYS: usize> Parts<'_, KEYS> {
+    /// The key chained behind another.
+    fn behind(&self, key: Mkey) -> Option<Mkey> {
+        self.keys.get(key.index())?.below
+    }
+}
+
+impl<const KEYS: usize> Tail for Parts<'_, KEYS> {
+    fn len(&self) -> usize {
+        16 * self.count.next_multiple_of(4)
+    }
+    fn write(&self, at: usize, to: &mut [u8]) {
+        let from = at / 16;
+        // From the first key on each time: one walk for 32 entries.
+        let mut next = (0..from).fold(self.first, |key, _| self.behind(key?));
+        for (number, entry) in (from..self.count).zip(to.as_chunks_mut::<16>().0) {
+            let Some((key, (_, start, len))) = next.zip(self.spans.part(number)) else { return };
+            // No span is longer than the field.
+            let words = wqe::data(start, u32::try_from(len).unwrap_or(u32::MAX), key.0);
+            for (half, word) in entry.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+                *half = word.to_be_bytes();
+            }
+            next = self.behind(key);
+        }
     }
 }
 

@@ -81,7 +81,7 @@ impl Pages {
         message: &mut Message,
     ) -> Result<Self, Fault> {
         let list = PageList::queue(platform, ring)?;
-        list.write(platform, message, PAGES_AT);
+        list.write(platform, 0, message.get_mut(PAGES_AT..).unwrap_or_default());
         let (offset, log_size) = list.queue_geometry();
         Ok(Self { offset, log_size, len: PAGES_AT.saturating_add(8 * list.count) })
     }

@@ -6,43 +6,62 @@
 //! goes through all others before it comes back on the same index, so that a key that outlived its
 //! region does not open the next one there.
 //!
-//! A command carries the list of one key, [`MAX_PAGES`] at most. A region that has more, or that is
-//! named by other addresses than fit its pages, is a key of KLM translation over several keys with
-//! lists, each of which grants local rights and is known to nobody. PRM "KLM"; Linux registers its
-//! largest regions likewise, by indirect keys over others.
+//! A command carries the list of one key: [`MAX_PAGES`] in the mailboxes that are always there, up to
+//! [`LONGEST_LIST`] in mailboxes that are taken for a while. A region that has more, or that is named
+//! by addresses under which its pages would be small, is a key of KLM translation over several keys
+//! with lists, each of which grants local rights and is known to nobody. PRM "KLM"; Linux registers
+//! its largest regions likewise, by indirect keys over others.
 
 use dat_core::fault;
 use dat_core::provider::{Access, Fault, Region};
 
 use crate::device::cmd::MAX_MESSAGE;
+use crate::device::cmd::mailbox::{LONGEST_MESSAGE, Tail};
 use crate::device::page_list::{PageList, Place};
 use crate::device::{Caps, Device};
 use crate::platform::{Platform, Span};
 use crate::prm::At;
-use crate::prm::cmd::Opcode;
+use crate::prm::cmd::{Opcode, OutputHead};
 use crate::prm::mkey::{self, Mkey, MkeyContext};
 use crate::prm::{put, wqe};
 
-/// Longest region. A window over it states its length in a field of 32 bits of which the highest is
-/// not the length's.
-pub const MAX_REGION: u64 = (1 << 31) - 4096;
+/// Longest region, where the device does not say less (`log_max_mrw_sz`).
+pub const MAX_REGION: u64 = 1 << 40;
 
-/// Most pages of a key's list: what the longest command carries, in pairs.
-pub const MAX_PAGES: usize = (MAX_MESSAGE - mkey::TRANSLATION_AT) / 16 * 2;
+/// Longest span of one key that another stands for: its length has 31 bits (rdma-core,
+/// `providers/mlx5/qp.c`: binds of up to 2 GiB), and ends with a page.
+pub const MAX_SPAN: u64 = (1 << 31) - 4096;
 
-/// Most keys beneath one: they hold the longest region that there is, however its pages lie.
-pub const MAX_PARTS: usize = (MAX_REGION >> 12) as usize / MAX_PAGES + 2;
+/// Pages of a key's list in a message of that length: they come in pairs.
+#[must_use]
+pub const fn pages_in(message: usize) -> usize {
+    message.saturating_sub(mkey::TRANSLATION_AT) / 16 * 2
+}
+
+/// Most pages of a key's list without memory for a long message.
+pub const MAX_PAGES: usize = pages_in(MAX_MESSAGE);
+
+/// Most pages of a key's list.
+pub const LONGEST_LIST: usize = pages_in(LONGEST_MESSAGE);
 
 /// Most pages of a fast registration.
 pub const MAX_REGISTERED: u32 = 1 << 15;
 
+/// Longest region of a device with those capabilities.
+#[must_use]
+pub fn max_region(caps: &Caps) -> u64 {
+    // The cards that were asked say 2^64; none has been seen that says 0, which means nothing.
+    let said = Some(caps.general.log_max_mrw_sz()).filter(|log| *log != 0);
+    said.and_then(|log| 1_u64.checked_shl(log.into())).unwrap_or(MAX_REGION).min(MAX_REGION)
+}
+
 /// Where `region` is for the device: in the arena, or lent.
 pub fn place<P: Platform>(device: &Device<'_, P>, region: Region) -> Result<Place, Fault> {
-    if region.len == 0 || region.len > MAX_REGION {
+    if region.len == 0 || region.len > max_region(device.caps()) {
         return Err(fault!(
             BadParameter,
             "CREATE_MKEY",
-            "a region has from 1 byte to 2 GiB less 4 KiB",
+            "a region has a byte or more, and no more than 2^40 or the device's log_max_mrw_sz allow",
             "register larger memory piece by piece",
         ));
     }
@@ -141,10 +160,23 @@ pub fn over<P: Platform>(
     wanted: &Wanted,
     list: &PageList,
 ) -> Result<Mkey, Fault> {
-    let platform = device.platform();
-    translated(device, wanted, list.count, list.log_page, |message| {
-        list.write(platform, message, mkey::TRANSLATION_AT);
-    })
+    let listed = Listed { platform: device.platform(), list };
+    translated(device, wanted, list.log_page, &listed)
+}
+
+/// The pages of a list, behind a head.
+struct Listed<'a, P> {
+    platform: &'a P,
+    list: &'a PageList,
+}
+
+impl<P: Platform> Tail for Listed<'_, P> {
+    fn len(&self) -> usize {
+        16 * self.list.count.div_ceil(2)
+    }
+    fn write(&self, at: usize, to: &mut [u8]) {
+        self.list.write(self.platform, at / 8, to);
+    }
 }
 
 /// Makes a key over pages as they are, of `2^log_page` bytes.
@@ -154,88 +186,53 @@ pub fn over_pages<P: Platform>(
     pages: &[u64],
     log_page: u8,
 ) -> Result<Mkey, Fault> {
-    translated(device, wanted, pages.len(), log_page, |message| {
-        let room = message.get_mut(mkey::TRANSLATION_AT..).unwrap_or_default();
-        for (entry, page) in room.as_chunks_mut::<8>().0.iter_mut().zip(pages) {
-            *entry = page.to_be_bytes();
-        }
-    })
+    translated(device, wanted, log_page, &Given(pages))
 }
 
-/// Makes a key over `count` pages, which `write` puts into the message.
-#[expect(
-    clippy::large_stack_arrays,
-    reason = "the longest command there is, once per registration"
-)]
+/// Pages as they are, behind a head.
+struct Given<'a>(&'a [u64]);
+
+impl Tail for Given<'_> {
+    fn len(&self) -> usize {
+        16 * self.0.len().div_ceil(2)
+    }
+    fn write(&self, at: usize, to: &mut [u8]) {
+        let pages = self.0.get(at / 8..).unwrap_or_default();
+        for (entry, page) in to.as_chunks_mut::<8>().0.iter_mut().zip(pages) {
+            *entry = page.to_be_bytes();
+        }
+    }
+}
+
+/// Makes a key over the pages that `list` writes.
 fn translated<P: Platform>(
     device: &mut Device<'_, P>,
     wanted: &Wanted,
-    count: usize,
     log_page: u8,
-    write: impl FnOnce(&mut [u8]),
+    list: &dyn Tail,
 ) -> Result<Mkey, Fault> {
-    // Two 8-byte entries to a 16-byte word.
-    let octowords = u32::try_from(count.div_ceil(2)).unwrap_or(u32::MAX);
-    let mut head = wanted.message(device.caps(), mkey::MODE_MTT, octowords);
+    let mut head = filled(device, wanted, mkey::MODE_MTT, list);
     MkeyContext(At::<_, { mkey::CONTEXT_AT }>(&mut head)).set_log_page_size(log_page);
+    submit(device, &mut head, list)
+}
+
+/// Makes a key that stands for other keys, one behind the other, whose entries `list` writes: 16
+/// bytes each, padded to whole granules of four.
+pub(crate) fn over_keys<P: Platform>(
+    device: &mut Device<'_, P>,
+    wanted: &Wanted,
+    list: &dyn Tail,
+) -> Result<Mkey, Fault> {
+    let mut head = filled(device, wanted, mkey::MODE_KLM, list);
+    submit(device, &mut head, list)
+}
+
+/// The head of a message for a key whose translation is there from the beginning.
+fn filled<P: Platform>(device: &Device<'_, P>, wanted: &Wanted, mode: u8, list: &dyn Tail) -> Head {
+    let octowords = u32::try_from(list.len() / 16).unwrap_or(u32::MAX);
+    let mut head = wanted.message(device.caps(), mode, octowords);
     put(&mut head, mkey::ACTUAL_SIZE_AT, &octowords.to_be_bytes());
-    let mut input = [0; MAX_MESSAGE];
-    put(&mut input, 0, &head);
-    write(&mut input);
-    let len = mkey::TRANSLATION_AT + 16 * count.div_ceil(2);
-    submit(device, input.get_mut(..len).unwrap_or_default())
-}
-
-/// A key that stands for other keys, one behind the other, while they are being made.
-#[derive(Debug)]
-pub struct Chain {
-    input: [u8; mkey::TRANSLATION_AT + 16 * MAX_PARTS],
-    count: usize,
-}
-
-impl Default for Chain {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Chain {
-    /// One of none.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self { input: [0; mkey::TRANSLATION_AT + 16 * MAX_PARTS], count: 0 }
-    }
-
-    /// Appends `len` bytes from `addr` on of the key `below`. False if there is no room.
-    pub fn push(&mut self, len: u32, below: Mkey, addr: u64) -> bool {
-        let at = mkey::TRANSLATION_AT + 16 * self.count;
-        let Some(entry) = self.input.get_mut(at..at + 16) else {
-            return false;
-        };
-        for (half, word) in
-            entry.as_chunks_mut::<8>().0.iter_mut().zip(wqe::data(addr, len, below.0))
-        {
-            *half = word.to_be_bytes();
-        }
-        self.count += 1;
-        true
-    }
-
-    /// Makes the key.
-    pub fn create<P: Platform>(
-        mut self,
-        device: &mut Device<'_, P>,
-        wanted: &Wanted,
-    ) -> Result<Mkey, Fault> {
-        // Room in whole granules of four.
-        let octowords = self.count.next_multiple_of(4);
-        let size = u32::try_from(octowords).unwrap_or(u32::MAX);
-        let mut head = wanted.message(device.caps(), mkey::MODE_KLM, size);
-        put(&mut head, mkey::ACTUAL_SIZE_AT, &size.to_be_bytes());
-        put(&mut self.input, 0, &head);
-        let len = mkey::TRANSLATION_AT + 16 * octowords;
-        submit(device, self.input.get_mut(..len).unwrap_or_default())
-    }
+    head
 }
 
 /// Log2 of the page size of a key that work requests fill, unless one says another.
@@ -257,7 +254,7 @@ pub fn allocate<P: Platform>(
     context.set_free(true);
     context.set_umr_en(true);
     context.set_log_page_size(LOG_REGISTERED);
-    submit(device, &mut input)
+    submit(device, &mut input, &())
 }
 
 /// Whether the arena has all those pages.
@@ -290,7 +287,7 @@ pub fn physical<P: Platform>(device: &mut Device<'_, P>, pd: u32) -> Result<Mkey
     context.set_length64(true);
     context.set_qpn(wqe::ANY_QPN);
     context.set_pd(pd);
-    submit(device, &mut input)
+    submit(device, &mut input, &())
 }
 
 /// Tries to give an index that is used again its next key.
@@ -302,6 +299,7 @@ const TRIES: u8 = 4;
 pub(super) fn submit<P: Platform>(
     device: &mut Device<'_, P>,
     input: &mut [u8],
+    tail: &dyn Tail,
 ) -> Result<Mkey, Fault> {
     let mut left = TRIES;
     loop {
@@ -309,7 +307,9 @@ pub(super) fn submit<P: Platform>(
         let guess = device.key_rest.guess();
         let variant = guess.unwrap_or_else(|| device.random.next_byte());
         MkeyContext(At::<_, { mkey::CONTEXT_AT }>(&mut *input)).set_mkey_7_0(variant);
-        let key = Mkey::new(device.make(Opcode::CreateMkey, input)?, variant);
+        let mut output = OutputHead::new();
+        device.exec_long(Opcode::CreateMkey, 0, 0, input, tail, &mut output.0)?;
+        let key = Mkey::new(output.number(), variant);
         if device.key_rest.admits(key, left == 0) {
             return Ok(key);
         }

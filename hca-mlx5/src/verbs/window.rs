@@ -35,5 +35,5 @@ pub fn create<P: Platform>(
     context.set_qpn(wqe::ANY_QPN);
     context.set_pd(pd);
     context.set_translations_octword_size(wqe::BIND_OCTOWORDS.into());
-    submit(device, &mut input)
+    submit(device, &mut input, &())
 }

@@ -39,6 +39,11 @@ pub const LENT_PAGES: u64 = 0x7e00_0000_1000;
 const PAGES_IOVA: u64 = 0x20_0000_2000;
 /// And its length.
 pub const LENT_PAGES_LEN: u64 = 1 << 30;
+/// Bytes behind the arena, each page of which the device has somewhere else.
+const SCATTERED_LEN: usize = 1 << 30;
+/// Device address of the last of those pages; the others follow in descending order, with a gap
+/// behind each.
+const SCATTERED_IOVA: u64 = 0x40_0000_0000;
 /// Bytes of arena.
 const ARENA: usize = 32 << 20;
 /// BAR bytes that are there when the device is away; all doorbell pages lie in them.
@@ -171,11 +176,12 @@ impl BenchHost {
         bytes: usize,
         build: impl FnOnce(Box<dyn HostMemory + Send>) -> Hca,
     ) -> Self {
-        let memory = pages(bytes);
+        let memory = pages(bytes + SCATTERED_LEN);
+        // Nothing is handed out of the scattered pages.
         let words = vec![0; arena_words(bytes)];
         // SAFETY: the pages are leaked, so they outlive the arena, and no reference to them is
         // left.
-        let arena = RawArena::new(unsafe { Memory::new(memory, bytes) }, words);
+        let arena = RawArena::new(unsafe { Memory::new(memory, bytes + SCATTERED_LEN) }, words);
         // SAFETY: as above; both reach them by volatile accesses only.
         let far = unsafe { Memory::new(memory, bytes) };
         let mut hca = build(Box::new(Shared(far, HashMap::new())));
@@ -216,6 +222,14 @@ impl BenchHost {
     /// The model.
     pub fn hca(&self) -> MutexGuard<'_, Hca> {
         lock(&self.hca)
+    }
+
+    /// A gibibyte that the device has in single pages.
+    #[must_use]
+    pub fn scattered(&self) -> Region {
+        let memory = self.arena.memory();
+        let start = memory.len() - SCATTERED_LEN;
+        Region { addr: memory.addr() + start as u64, len: SCATTERED_LEN as u64 }
     }
 
     /// Bytes of the arena that are handed out.
@@ -368,7 +382,14 @@ impl Dma for BenchHost {
     }
 
     fn iova(&self, offset: usize) -> Option<(u64, usize)> {
-        self.memory().iova(IOVA, offset)
+        let straight = self.memory().len() - SCATTERED_LEN;
+        if offset < straight {
+            return Some((IOVA + offset as u64, straight - offset));
+        }
+        let left = self.memory().len().checked_sub(offset).filter(|left| *left > 0)?;
+        let within = offset % 4096;
+        let behind = (left - 1) / 4096;
+        Some((SCATTERED_IOVA + (behind * 8192 + within) as u64, 4096 - within))
     }
 
     #[inline(always)]

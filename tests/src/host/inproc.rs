@@ -245,6 +245,12 @@ impl Slot {
         lock(&self.views).lent.lend(len)
     }
 
+    /// Lends a piece of which only 8 KiB at each end are there; `shift` is how
+    /// far the device's addresses are from agreeing with the CPU's.
+    pub fn lend_ends(&self, len: u64, shift: u64) -> Region {
+        lock(&self.views).lent.lend_ends(len, shift)
+    }
+
     /// Takes memory back that was lent.
     pub fn take_back(&self, region: Region) {
         lock(&self.views).lent.take_back(region);

@@ -804,3 +804,90 @@ fn registrations_come_and_go_without_a_trace() {
         }
     });
 }
+
+/// 64 GiB, of which only the ends are memory. Where the addresses of both agree, one key; where only
+/// those in a page do, a key over 33 of at most 2 GiB.
+#[test]
+fn a_region_of_64_gib_is_written_and_read_at_its_ends() {
+    const LEN: u64 = 64 << 30;
+    for (shift, commands) in [(0, 1), (1 << 30, 1), (0x1000, 34), (0x7fff_f000, 34)] {
+        Setup::default().connected(|session| {
+            let region = session.pair.slots[1].lend_ends(LEN, shift);
+            let keys = |session: &Session<'_>| {
+                let hca = session.pair.slots[1].hca();
+                hca.stats().commands.get(&0x200).copied().unwrap_or(0)
+            };
+            let before = keys(session);
+            let pz = session.sides[1].pz;
+            let lmr = session.pair.ias[1].lmr_create(pz, region, MemPriv::ALL).unwrap();
+            assert_eq!(keys(session) - before, commands, "addresses that differ by {shift:#x}");
+            for (n, at) in [0, 1, 4096 - 50, LEN - 8192, LEN - 100].into_iter().enumerate() {
+                let target = far(&lmr, 0, 100);
+                let target = RmrTriplet { addr: target.addr + at, ..target };
+                reached(session, target, n as u32);
+            }
+            // Not a byte more.
+            let beyond = RmrTriplet { addr: region.addr + LEN - 99, ..far(&lmr, 0, 100) };
+            let (ep, local) = (session.sides[0].ep, [session.seg(0, 0, 100)]);
+            session.pair.ias[0].ep_post_rdma_write(ep, &local, 1, &beyond, NONE).unwrap();
+            assert_eq!(session.requests(0, 1), [(1, DtoStatus::ErrRemoteAccess)]);
+            session.ended();
+            session.pair.ias[1].lmr_free(lmr.lmr).unwrap();
+            session.pair.slots[1].take_back(region);
+        });
+    }
+}
+
+/// Writes to memory that only the device of side 1 reaches, and reads it back.
+#[track_caller]
+fn reached(session: &mut Session<'_>, target: RmrTriplet, seed: u32) {
+    let len = target.len as usize;
+    session.fill(0, 0, len, seed + 1);
+    let ep = session.sides[0].ep;
+    let [from, to] = [0, 0x1000].map(|at| [session.seg(0, at, len)]);
+    session.pair.ias[0].ep_post_rdma_write(ep, &from, 1, &target, NONE).unwrap();
+    assert_eq!(session.requests(0, 1), [(1, DtoStatus::Success)]);
+    let written = session.look(0, 0, len);
+    assert_eq!(session.pair.slots[1].views().lent_at(target.addr, len), written);
+    session.fill(0, 0x1000, len, seed + 99);
+    session.pair.ias[0].ep_post_rdma_read(ep, &to, 2, &target, NONE).unwrap();
+    assert_eq!(session.requests(0, 1), [(2, DtoStatus::Success)]);
+    assert_eq!(session.look(0, 0x1000, len), written);
+}
+
+/// The span of a window has 31 bits of length, however long the region is.
+#[test]
+fn a_window_is_shorter_than_2_gib() {
+    const LEN: u64 = 64 << 30;
+    Setup::default().connected(|session| {
+        let region = session.pair.slots[1].lend_ends(LEN, 0x1000);
+        let pz = session.sides[1].pz;
+        let lmr = session.pair.ias[1].lmr_create(pz, region, MemPriv::ALL).unwrap();
+        let (rmr, ep) = (window(session), session.sides[1].ep);
+        let range = |len| LmrTriplet {
+            addr: region.addr + LEN - u64::from(len),
+            len,
+            context: lmr.lmr_context,
+        };
+        for len in [1 << 31, u32::MAX] {
+            let refused =
+                session.pair.ias[1].rmr_bind(rmr, &range(len), MemPriv::REMOTE, ep, 7, NONE);
+            let mut poster = session.pair.ias[1].ep_take_poster(ep).unwrap();
+            let fast = poster.rmr_bind(rmr, &range(len), MemPriv::REMOTE, 7, NONE);
+            session.pair.ias[1].ep_return_poster(poster).unwrap();
+            for refused in [refused, fast] {
+                let refused = refused.unwrap_err();
+                assert_eq!(refused.ty(), DatType::InvalidParameter);
+                assert_eq!(refused.subtype(), DatSubtype::InvalidArg3);
+            }
+        }
+        let longest = bind_range(session, rmr, &range((1 << 31) - 1), MemPriv::REMOTE);
+        for (n, at) in [longest.len - 8000, longest.len - 100].into_iter().enumerate() {
+            let target = RmrTriplet { addr: longest.addr + u64::from(at), len: 100, ..longest };
+            reached(session, target, n as u32);
+        }
+        session.pair.ias[1].rmr_free(rmr).unwrap();
+        session.pair.ias[1].lmr_free(lmr.lmr).unwrap();
+        session.pair.slots[1].take_back(region);
+    });
+}

@@ -137,10 +137,10 @@ impl Observer for Record {
         match dump.direction {
             Direction::Input => commands.push(Command {
                 opcode: dump.opcode.code(),
-                input: dump.message.to_vec(),
+                input: dump.bytes().collect(),
                 output: Vec::new(),
             }),
-            Direction::Output => commands.last_mut().unwrap().output = dump.message.to_vec(),
+            Direction::Output => commands.last_mut().unwrap().output = dump.bytes().collect(),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Memory of the process that is lent to the device.
 //!
 //! Whole pages are lent: those that a consumer's bytes touch. Each range of pages is mapped once,
-//! at a device address with the same offset in a huge page as the memory, so that its registration
-//! needs few, large pages. Ranges may overlap; each is mapped and unmapped independently of the
+//! at a device address that agrees with the memory's own modulo as much of 1 GiB as the length is
+//! worth (`iova.rs`), so that its registration needs few, large pages. Ranges may overlap; each is mapped and unmapped independently of the
 //! others. Lending the same range again increases its count. A registration uses the smallest range
 //! that contains it.
 
@@ -88,7 +88,7 @@ impl Lent {
             return Ok(());
         }
         let len = pages.end - pages.start;
-        let iova = self.space.take(len, pages.start).ok_or(Error::new(
+        let iova = self.space.take_agreeing(len, pages.start).ok_or(Error::new(
             Kind::Iova,
             object(&pages),
             "the IOMMU's ranges have no space for it",

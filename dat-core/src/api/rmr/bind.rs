@@ -18,6 +18,9 @@ impl<P: Provider> EpPoster<'_, P> {
     /// Of the privileges only the remote ones count: REMOTE_READ needs LOCAL_READ of the LMR,
     /// REMOTE_WRITE needs LOCAL_WRITE. Endpoint: CONNECTED, or DISCONNECTED, where it is
     /// flushed. Errors as for [`EpPoster::post_send`], and `INVALID_HANDLE` for the RMR;
+    /// `INVALID_PARAMETER` for a range outside the LMR, or of 2^31 bytes or more
+    /// ([`MAX_WINDOW`](crate::provider::MAX_WINDOW)): bind several RMRs instead, or let the peer use
+    /// the LMR's own `rmr_context`;
     /// `RESERVED_LMR` over the reserved LMR; `INVALID_STATE` for an RMR that belongs to another
     /// Endpoint, until it is unbound there, or, if that one is not connected any more, until it
     /// is reset or freed.

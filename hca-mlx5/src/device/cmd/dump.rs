@@ -12,7 +12,7 @@
 use core::fmt;
 
 use super::mailbox::BLOCK_SIZE;
-use crate::prm::cmd::{CommandEntry, Opcode};
+use crate::prm::cmd::{BLOCK_DATA, CommandEntry, Opcode};
 
 /// Which half of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,12 +37,24 @@ pub struct Dump<'a> {
     pub direction: Direction,
     /// The queue entry.
     pub entry: [u8; CommandEntry::SIZE],
-    /// The whole message, head included.
+    /// The message, head included, but without the list of a memory key, which [`Dump::bytes`] has.
     pub message: &'a [u8],
     pub(super) block: &'a dyn Fn(usize) -> Option<[u8; BLOCK_SIZE]>,
 }
 
 impl Dump<'_> {
+    /// The whole message.
+    pub fn bytes(&self) -> impl Iterator<Item = u8> {
+        let entry = CommandEntry(&self.entry);
+        let (inline, len) = match self.direction {
+            Direction::Input => (entry.command_input_inline(), entry.input_length()),
+            Direction::Output => (entry.command_output_inline(), entry.output_length()),
+        };
+        let blocks = (0..).map_while(|index| self.block(index));
+        let data = blocks.flat_map(|block| block.into_iter().take(BLOCK_DATA));
+        inline.to_be_bytes().into_iter().chain(data).take(usize::try_from(len).unwrap_or(0))
+    }
+
     /// The mailbox block number `index` of the message: 512 bytes of data and 64 of trailer.
     #[must_use]
     pub fn block(&self, index: usize) -> Option<[u8; BLOCK_SIZE]> {

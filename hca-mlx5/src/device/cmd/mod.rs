@@ -32,21 +32,17 @@ use dat_core::fault;
 use dat_core::provider::Fault;
 
 use self::dump::{Direction, Dump, Observer};
-use self::mailbox::{Chain, Pool, signature};
+pub use self::mailbox::MAX_MESSAGE;
+use self::mailbox::{Chain, Pool, Tail, signature};
 use self::status::{about, not_delivered, refused};
 use crate::device::eq::EventQueue;
 use crate::device::{health, page_list};
 use crate::platform::{Fence, Platform, Reach, Span};
 use crate::prm;
-use crate::prm::cmd::{
-    BLOCK_DATA, CommandEntry, HEAD, InputHead, Opcode, OutputHead, TRANSPORT_PCI,
-};
+use crate::prm::cmd::{CommandEntry, HEAD, InputHead, Opcode, OutputHead, TRANSPORT_PCI};
 use crate::prm::error::status as command_status;
 use crate::prm::init_seg::{self, CommandQueueWord, TimeLimit};
 use crate::prm::object;
-
-/// Longest message, head included: what 32 mailbox blocks carry.
-pub const MAX_MESSAGE: usize = HEAD + 32 * BLOCK_DATA;
 
 /// Time limit of a command where the device names none.
 pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -202,6 +198,17 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
         self.dead
     }
 
+    /// Takes memory for input of `len` bytes, as much of it as there is. Returns the longest message
+    /// from now on, which is [`MAX_MESSAGE`] at least. One longer than that can be on its way.
+    pub(crate) fn lengthen(&mut self, len: usize) -> usize {
+        self.pool.lengthen(self.platform, len)
+    }
+
+    /// Gives the memory for long messages back.
+    pub(crate) fn shorten(&mut self) {
+        self.pool.shorten(self.platform);
+    }
+
     /// Sends a command; see [`crate::device::Device::exec`]. Its answer has the length of `output`.
     pub(crate) fn send(
         &mut self,
@@ -209,6 +216,7 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
         op_mod: u16,
         number: u32,
         input: &mut [u8],
+        tail: &dyn Tail,
         output: &[u8],
     ) -> Result<Flight, Fault> {
         if let Some(dead) = self.dead {
@@ -217,7 +225,7 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
         let mut head = InputHead(&mut *input);
         head.set_opcode(op.code());
         head.set_op_mod(op_mod);
-        let flight = self.start(op, number, input, output)?;
+        let flight = self.start(op, number, input, tail, output)?;
         self.show(op, Direction::Input, &flight, input);
         // ORDER: entry and mailboxes precede the doorbell that makes the device read them.
         self.platform.fence(Fence::BeforeDoorbell);
@@ -232,6 +240,7 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
         op: Opcode,
         number: u32,
         input: &[u8],
+        tail: &dyn Tail,
         output: &[u8],
     ) -> Result<Flight, Fault> {
         let about = |fault| about(fault, op, number);
@@ -240,7 +249,8 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
         else {
             return Err(about(fault!(BadParameter, "", "a message without its head")));
         };
-        if input.len() > MAX_MESSAGE || output.len() > MAX_MESSAGE {
+        let len = input.len().saturating_add(tail.len());
+        if len > self.pool.longest() || output.len() > MAX_MESSAGE {
             return Err(about(fault!(BadParameter, "", "the message does not fit the mailboxes",)));
         }
         if self.free == 0 {
@@ -251,7 +261,7 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
                 "reset the device",
             )));
         }
-        let chains = self.pool.take(input_rest.len()).and_then(|input_chain| {
+        let chains = self.pool.take(len - HEAD).and_then(|input_chain| {
             match self.pool.take(output_rest.len()) {
                 Some(output_chain) => Some((input_chain, output_chain)),
                 None => {
@@ -272,16 +282,16 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
         self.free &= !(1 << slot);
         self.token = self.token.checked_add(1).unwrap_or(1);
         let token = self.token;
-        self.pool.write(self.platform, input_chain, token, input_rest);
-        self.pool.write(self.platform, output_chain, token, &[]);
+        self.pool.write(self.platform, input_chain, token, input_rest, tail);
+        self.pool.write(self.platform, output_chain, token, &[], &());
 
         let mut entry = CommandEntry::new();
         entry.set_kind(TRANSPORT_PCI);
-        entry.set_input_length(length(input));
+        entry.set_input_length(u32::try_from(len).unwrap_or(u32::MAX));
         entry.set_input_mailbox(self.pool.chain_address(self.platform, input_chain));
         entry.set_command_input_inline(u128::from_be_bytes(*inline));
         entry.set_output_mailbox(self.pool.chain_address(self.platform, output_chain));
-        entry.set_output_length(length(output));
+        entry.set_output_length(u32::try_from(output.len()).unwrap_or(u32::MAX));
         entry.set_token(token);
         entry.set_ownership(true);
         entry.set_signature(signature(&entry.0));
@@ -393,18 +403,9 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
             Direction::Input => flight.input,
             Direction::Output => flight.output,
         };
-        let block = |index: usize| {
-            let block = chain.blocks().nth(index)?;
-            let mut bytes = [0; mailbox::BLOCK_SIZE];
-            self.platform.memory().read_bytes(self.pool.offset(block), &mut bytes);
-            Some(bytes)
-        };
+        let block = |number: usize| self.pool.block(self.platform, chain, number);
         observer.command(&Dump { opcode: op, direction, entry, message, block: &block });
     }
-}
-
-fn length(message: &[u8]) -> u32 {
-    u32::try_from(message.len()).unwrap_or(u32::MAX)
 }
 
 /// The time limit the device asks for, if it takes part in that at all.

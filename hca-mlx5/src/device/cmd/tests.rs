@@ -24,7 +24,7 @@ fn exec(
     input: &mut [u8],
     output: &mut [u8],
 ) -> Result<(), Fault> {
-    let flight = queue.send(op, op_mod, number, input, output)?;
+    let flight = queue.send(op, op_mod, number, input, &(), output)?;
     while !queue.poll(&flight)? {
         queue.relax();
     }
@@ -113,6 +113,84 @@ fn the_longest_message_goes_and_a_longer_one_does_not() {
     let mut input = vec![1; MAX_MESSAGE + 1];
     let fault = exec(&mut queue, Opcode::Nop, 0, 0, &mut input, &mut output).unwrap_err();
     assert_eq!(fault.kind, FaultKind::BadParameter);
+}
+
+/// A tail of so many times 16 bytes, which are 16-bit numbers.
+struct Counted(usize);
+
+impl Tail for Counted {
+    fn len(&self) -> usize {
+        16 * self.0
+    }
+    fn write(&self, at: usize, to: &mut [u8]) {
+        let left = self.len() - at;
+        for (number, pair) in (at / 2..(at + left) / 2).zip(to.as_chunks_mut::<2>().0) {
+            *pair = u16::try_from(number).unwrap().to_be_bytes();
+        }
+    }
+}
+
+/// The last message sent that was no short one.
+#[derive(Default)]
+struct Whole(spin::Mutex<Vec<u8>>);
+
+impl Observer for Whole {
+    fn command(&self, dump: &Dump<'_>) {
+        let bytes: Vec<u8> = dump.bytes().collect();
+        if dump.direction == Direction::Input && bytes.len() > HEAD {
+            *self.0.lock() = bytes;
+        }
+    }
+}
+
+#[test]
+fn a_tail_follows_its_head_in_mailboxes_of_any_number() {
+    let (platform, whole) = (Scripted::new(), Whole::default());
+    let mut queue = CommandQueue::new(&platform, None, Some(&whole)).unwrap();
+    let held = platform.held();
+    for (head, tail, blocks) in [(16, 1, 1), (0x110, 16, 1), (0x110, 17, 2), (0x110, 2000, 63)] {
+        let tail = Counted(tail);
+        let longest = queue.lengthen(head + tail.len());
+        assert!(longest >= head + tail.len(), "{longest}");
+        let mut input = vec![0xee; head];
+        let flight = queue.send(Opcode::Nop, 0, 0, &mut input, &tail, &[0; 16]).unwrap();
+        // Others can be on their way, as the firmware may ask for pages.
+        nop(&mut queue).unwrap();
+        while !queue.poll(&flight).unwrap() {
+            queue.relax();
+        }
+        queue.finish(&flight, &mut [0; 16]).unwrap();
+        let command = platform.commands(Opcode::Nop).pop().unwrap();
+        assert_eq!((command.input.len(), command.in_blocks.len()), (head + tail.len(), blocks));
+        assert!(command.input[..head] == input);
+        let mut golden = vec![0; tail.len()];
+        tail.write(0, &mut golden);
+        assert!(command.input[head..] == golden && *whole.0.lock() == command.input);
+        queue.shorten();
+        assert_eq!(platform.held(), held);
+    }
+    // Without memory for it, and beyond what there may be at all.
+    for tail in [2000, 50_000] {
+        let sent = queue.send(Opcode::Nop, 0, 0, &mut [0; 16], &Counted(tail), &[0; 16]);
+        assert!(sent.is_err());
+    }
+}
+
+#[test]
+fn mailboxes_of_a_long_message_are_lost_with_its_command() {
+    let platform = Scripted::with(|_| Reply::Never);
+    let mut queue = queue(&platform);
+    let held = platform.held();
+    let tail = Counted(2000);
+    queue.lengthen(16 + tail.len());
+    let flight = queue.send(Opcode::Nop, 0, 0, &mut [0; 16], &tail, &[0; 16]).unwrap();
+    while queue.poll(&flight).is_ok_and(|done| !done) {
+        queue.relax();
+    }
+    queue.shorten();
+    assert_eq!(platform.held() - held, 63 * 1024);
+    queue.release();
+    assert!(platform.held() > 63 * 1024, "the device may still read it");
 }
 
 #[test]

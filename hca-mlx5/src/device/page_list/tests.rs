@@ -108,6 +108,27 @@ fn queue_offsets_count_in_64ths_of_a_page() {
     assert_eq!((start, log + 12), (ARENA_IOVA + 0x3000, large.log_page));
 }
 
+/// From any page on, into any room, each page is where it is by itself.
+#[test]
+fn pages_are_written_as_they_are() {
+    let p = Scripted::<false>::new();
+    let runs = [(0, 0x10_0000), (0x3000, 0x10_3000), (0x5000, 0x50_0000), (0x9000, 0x20_0000)];
+    *p.runs.borrow_mut() = runs.to_vec();
+    let list = list(&p, 0x800, 0xb000);
+    assert_eq!(list.count, 12);
+    for first in 0..14 {
+        for room in 0..14 {
+            let mut bytes = [0; 8 * 14];
+            list.write(&p, first, &mut bytes[..8 * room]);
+            let mut golden = [0; 8 * 14];
+            for (entry, index) in golden.as_chunks_mut::<8>().0[..room].iter_mut().zip(first..12) {
+                *entry = list.page(&p, index).unwrap().to_be_bytes();
+            }
+            assert_eq!(bytes, golden, "from {first}, room for {room}");
+        }
+    }
+}
+
 proptest! {
     /// However the arena is scattered, a list either translates every byte to where the platform
     /// says it is, or is refused.

@@ -3,6 +3,7 @@
 
 use dat_core::provider::{Access, FaultKind, Random, Region};
 
+use crate::device::cmd::mailbox::Tail;
 use crate::device::page_list::Place;
 use crate::platform::Lend;
 
@@ -178,15 +179,6 @@ fn a_key_over_pages_has_them_in_order() {
 }
 
 #[test]
-fn a_chain_has_room_for_the_longest_region_and_no_more() {
-    let mut chain = mkey::Chain::new();
-    for _ in 0..mkey::MAX_PARTS {
-        assert!(chain.push(1, Mkey(1), 0));
-    }
-    assert!(!chain.push(1, Mkey(1), 0));
-}
-
-#[test]
 fn window_command() {
     let p = Scripted::<false>::new();
     let mut device = p.device();
@@ -224,14 +216,20 @@ fn allocated_key_command() {
 }
 
 #[test]
-fn a_key_over_keys_has_an_entry_for_each() {
+fn a_key_over_keys_is_of_klm_translation() {
+    /// As many entries.
+    struct Entries(usize);
+    impl Tail for Entries {
+        fn len(&self) -> usize {
+            16 * self.0
+        }
+        fn write(&self, at: usize, to: &mut [u8]) {
+            let left = 16 * self.0 - at;
+            to[..left].fill(0xab);
+        }
+    }
     let p = Scripted::<false>::new();
     let mut device = p.device();
-    let mut chain = mkey::Chain::new();
-    for part in 0..5_u32 {
-        let addr = ARENA_ADDR + u64::from(part) * 0x1000;
-        assert!(chain.push(0x1000, Mkey(0x100 + part), addr));
-    }
     let wanted = mkey::Wanted {
         pd: 0x77,
         start: 0,
@@ -240,15 +238,24 @@ fn a_key_over_keys_has_an_entry_for_each() {
     };
     let beneath = Access::LOCAL_READ | Access::LOCAL_WRITE;
     assert_eq!(wanted.beneath(), beneath, "nothing remote below");
-    chain.create(&mut device, &wanted).unwrap();
+    mkey::over_keys(&mut device, &wanted, &Entries(8)).unwrap();
     let command = p.of(Opcode::CreateMkey).remove(0);
-    assert_eq!(command.input.len(), 0x110 + 8 * 16, "whole granules of four");
+    assert_eq!(command.input.len(), 0x110 + 8 * 16);
     assert_eq!(command.word(0x10), 0x0000_2e00, "rw lw lr, KLM");
     assert_eq!((command.word(0x44), command.word(0x60)), (8, 8));
-    assert_eq!((command.word(0x20), command.word(0x24)), (0, 0), "zero-based");
-    assert_eq!((command.word(0x110), command.word(0x114)), (0x1000, 0x100));
-    assert_eq!((command.word(0x150), command.word(0x154)), (0x1000, 0x104));
-    assert_eq!(command.word(0x160), 0);
+    assert_eq!((command.wide(0x20), command.wide(0x28)), (0, 0x5000), "zero-based");
+    assert_eq!(command.input[0x100..0x110], [0; 16]);
+    assert_eq!(command.input[0x110..], [0xab; 128]);
+}
+
+#[test]
+fn the_longest_region_is_the_device_s() {
+    let p = Scripted::<false>::new();
+    let mut device = p.device();
+    for (said, most) in [(0, 40), (31, 31), (39, 39), (41, 40), (64, 40), (127, 40)] {
+        device.caps.general.set_log_max_mrw_sz(said);
+        assert_eq!(mkey::max_region(device.caps()), 1 << most, "{said}");
+    }
 }
 
 #[test]

@@ -15,6 +15,9 @@ pub(crate) const MAX_INDIRECTION: u32 = 4;
 /// How many entries of indirect keys one access may visit: keys that name each other would
 /// otherwise keep the model busy for ever.
 const ENTRY_BUDGET: u32 = 1 << 20;
+/// Bytes of an entry of a KLM key: libmlx5 (`set_bind_wr`) refuses to bind more, because no such
+/// entry holds it.
+const LONGEST_ENTRY: u64 = 1 << 31;
 /// "Any queue pair" in a key's QPN field.
 pub(crate) const ANY_QPN: u32 = 0xff_ffff;
 
@@ -314,7 +317,9 @@ impl Mkey {
         let below = u32::try_from(head & 0xffff_ffff).ok()?;
         let size = match self.mode {
             Mode::Ksm => 1u64.checked_shl(self.log_page_size)?,
-            Mode::Physical | Mode::Mtt | Mode::Klm => head >> 32,
+            Mode::Physical | Mode::Mtt | Mode::Klm => {
+                Some(head >> 32).filter(|size| *size <= LONGEST_ENTRY)?
+            }
         };
         Some((size, below, va))
     }

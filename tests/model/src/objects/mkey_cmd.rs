@@ -10,6 +10,10 @@ use crate::ifc::mkey::{create_mkey_in, mkc, query_mkey_out};
 const RIGHTS: [(crate::ifc::Field, u8); 5] =
     [(mkc::lr, LR), (mkc::lw, LW), (mkc::rr, RR), (mkc::rw, RW), (mkc::a, ATOMIC)];
 
+/// log2 of the largest page. The context's field has a sixth bit, which counts only on devices that
+/// have `umr_log_entity_size_5` (`mlx5_ifc_cmd_hca_cap_2_bits`); none is modelled.
+const LOG_LARGEST: u32 = 31;
+
 /// CREATE_MKEY.
 pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Refusal> {
     let context = create_mkey_in::memory_key_mkey_entry.bytes(input);
@@ -39,6 +43,12 @@ pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(
     if !length64 && start.checked_add(len).is_none() {
         return Err(Status::BadParam.because(0x20_0013));
     }
+    // Neither limit counts where the device does not state it.
+    let limit = |log: u32| Some(log).filter(|log| *log != 0).and_then(|log| 1_u64.checked_shl(log));
+    let longest = limit(hca.caps.general(cmd_hca_cap::log_max_mrw_sz));
+    if !length64 && longest.is_some_and(|longest| len > longest) {
+        return Err(Status::BadParam.because(0x20_001a));
+    }
     match mode {
         Mode::Physical => {}
         Mode::Mtt | Mode::Klm | Mode::Ksm => {
@@ -46,8 +56,13 @@ pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(
             if octwords == 0 || actual > octwords {
                 return Err(Status::BadParam.because(0x3bf6f));
             }
-            if mode == Mode::Mtt && !(12..=52).contains(&log_page_size) {
+            if mode == Mode::Mtt && !(12..=LOG_LARGEST).contains(&log_page_size) {
                 return Err(Status::BadParam.because(0x20_0014));
+            }
+            // The kernel's mlx5e holds its header keys against this before it makes them.
+            let most = limit(hca.caps.general(cmd_hca_cap::log_max_klm_list_size));
+            if mode != Mode::Mtt && most.is_some_and(|most| u64::from(octwords) > most) {
+                return Err(Status::BadParam.because(0x20_0019));
             }
         }
     }

@@ -254,9 +254,10 @@ impl Observer for Watch<'_> {
     fn command(&self, dump: &Dump<'_>) {
         // So that -vvv prints them, as everywhere.
         tracing::trace!("\n{dump}");
+        let message: Vec<u8> = dump.bytes().collect();
         match dump.direction {
-            Direction::Input => self.sent(dump.opcode, dump.message),
-            Direction::Output => self.came(dump.opcode, dump.message),
+            Direction::Input => self.sent(dump.opcode, &message),
+            Direction::Output => self.came(dump.opcode, &message),
         }
     }
 }

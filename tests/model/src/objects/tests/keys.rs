@@ -161,6 +161,20 @@ fn a_window_leads_through_its_key() {
 }
 
 #[test]
+fn an_entry_of_a_key_holds_two_gibibytes_at_most() {
+    for (size, opens) in [(1_u64 << 31, true), ((1 << 31) + 1, false), (u64::from(u32::MAX), false)]
+    {
+        let mut tpt = window(RR, LR);
+        let over = tpt.get_mut(6).unwrap();
+        over.translation[0] = size << 32 | 0x507;
+        (over.start, over.len) = (0x5000, size);
+        let through = Access { key: 0x601, va: 0x5000, len: 8, rights: RR, ..access() };
+        let denied = if opens { Ok(()) } else { Err(Denied::Translation) };
+        assert_eq!(tpt.check(&through), denied, "{size:#x}");
+    }
+}
+
+#[test]
 fn below_a_window_local_rights_count() {
     for (wants, needs) in [(RR, LR), (RW, LW), (ATOMIC, LR | LW), (LR, LR), (LW, LW)] {
         let through = Access { key: 0x601, va: 0x5000, len: 8, rights: wants, ..access() };
@@ -232,5 +246,16 @@ fn keys_that_cannot_be_are_refused() {
     assert_eq!(rig.key(|c| mkc::len.set64(c, 0x3001)).unwrap_err().status, 3);
     assert_eq!(rig.key(|c| mkc::translations_octword_size.set(c, 0)).unwrap_err().status, 3);
     assert_eq!(rig.key(|c| mkc::log_page_size.set(c, 5)).unwrap_err().status, 3);
+    // Without umr_log_entity_size_5 the sixth bit is none.
+    assert_eq!(rig.key(|c| mkc::log_page_size.set(c, 32)).unwrap_err().status, 3);
+    rig.key(|c| mkc::log_page_size.set(c, 31)).unwrap();
+    // log_max_klm_list_size bounds the lists of keys, not those of pages.
+    for mode in [1, 2, 3] {
+        let made = rig.key(|c| {
+            mkc::access_mode_1_0.set(c, mode);
+            mkc::translations_octword_size.set(c, (1 << 16) + 1);
+        });
+        assert_eq!(made.is_ok(), mode == 1);
+    }
     assert_eq!(rig.key(|c| mkc::access_mode_4_2.set(c, 1)).unwrap_err().status, 3);
 }
