@@ -87,14 +87,23 @@ fn reconnects(crowd: &mut Crowd, commands: &Commands) -> Vec<Figure> {
     }
     let sent = commands.sent.load(Ordering::Relaxed) - before;
     let most = commands.most.load(Ordering::Relaxed);
+    crowd.connect(&eps[0], &eps[1]);
     let now = crowd.now();
+    let before = commands.sent.load(Ordering::Relaxed);
     for (side, eps) in eps.into_iter().enumerate() {
         for ep in eps {
             crowd.ias[side].ep_free(now, ep).unwrap();
         }
     }
+    let freed = commands.sent.load(Ordering::Relaxed) - before;
     vec![
         figure("firmware commands of a reconnect, a side", sent as f64 / TIMES as f64, 4.0, 0.0),
+        figure(
+            "firmware commands to free a connected Endpoint",
+            freed as f64 / TIMES as f64,
+            2.0,
+            0.0,
+        ),
         figure("commands in flight, at most, of 32 connections at once", most as f64, 8.0, 0.0),
     ]
 }
