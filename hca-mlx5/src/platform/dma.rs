@@ -248,8 +248,10 @@ impl<T: Probe> Memory<T> {
         }
         let offset = index * 8;
         self.probe.load(offset, 8);
-        // SAFETY: there is such a word, and the memory is page aligned.
-        let [word] = unsafe { load(self.base.byte_add(offset).cast()) };
+        // SAFETY: there is such a word.
+        let place = unsafe { self.base.byte_add(offset) }.cast();
+        // SAFETY: inside, as above, and aligned as the memory is.
+        let [word] = unsafe { load(place) };
         Some(word)
     }
 

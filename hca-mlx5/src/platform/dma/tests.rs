@@ -266,9 +266,9 @@ fn entries_agree_with_the_accessors() {
     // The same without the memory.
     let mut cursor = entries.cursor();
     cursor.head = 7;
-    cursor.of(&memory).store_words::<1, 0>(cursor.head, &[7]);
+    cursor.of(memory).store_words::<1, 0>(cursor.head, &[7]);
     assert_eq!(load(128 + 3 * 64), 7);
-    entries.first().of(&memory).store_words::<1, 0>(1, &[8]);
+    entries.first().of(memory).store_words::<1, 0>(1, &[8]);
     assert_eq!(load(128), 8);
     // Nothing outside.
     assert_eq!((load(120), load(384)), (0, 0));
