@@ -230,16 +230,14 @@ impl<T: Probe> Memory<T> {
 
     /// The offset of that address of a consumer's segment, if 64 bytes from there lie in the memory.
     #[inline(always)]
-    #[must_use]
-    pub fn block_at(&self, addr: u64) -> Option<usize> {
+    pub(crate) fn block_at(&self, addr: u64) -> Option<usize> {
         let offset = usize::try_from(addr.wrapping_sub(self.addr)).ok()?;
         (offset < self.inner).then_some(offset)
     }
 
     /// The aligned word at that address of a consumer's segment: none if there is no such word.
     #[inline(always)]
-    #[must_use]
-    pub fn word_at(&self, addr: u64) -> Option<u64> {
+    pub(crate) fn word_at(&self, addr: u64) -> Option<u64> {
         // Turned by three bits, an offset that is no multiple of 8 is beyond any end: one compare
         // for both.
         let index = usize::try_from(addr.wrapping_sub(self.addr).rotate_right(3)).ok()?;
@@ -326,11 +324,11 @@ pub struct Entries<'m, const LEN: usize, T = ()> {
 /// Entries and the free-running index of the next one: what the posting end of a queue needs of its
 /// ring, in 16 bytes. It is used as [`Entries`] of the memory, which its owner knows.
 #[derive(Debug)]
-pub struct Cursor<'m, const LEN: usize, T = ()> {
+pub(crate) struct Cursor<'m, const LEN: usize, T = ()> {
     base: NonNull<u8>,
     mask: u32,
     /// The next index.
-    pub head: u32,
+    pub(crate) head: u32,
     memory: PhantomData<&'m Memory<T>>,
 }
 
@@ -340,17 +338,16 @@ unsafe impl<const LEN: usize, T: Sync> Send for Cursor<'_, LEN, T> {}
 unsafe impl<const LEN: usize, T: Sync> Sync for Cursor<'_, LEN, T> {}
 
 impl<'m, const LEN: usize, T: Probe> Cursor<'m, LEN, T> {
-    /// The entries. `memory` is the one that they are in; another one's probe would be told.
+    /// The entries. `memory` is the one that they are in; another one's probe would see the accesses.
     #[inline(always)]
-    #[must_use]
-    pub const fn of(&self, memory: &'m Memory<T>) -> Entries<'m, LEN, T> {
+    pub(crate) const fn of(&self, memory: &'m Memory<T>) -> Entries<'m, LEN, T> {
         Entries { base: self.base, mask: self.mask as usize, memory }
     }
 }
 
 /// The first of some entries, in 8 bytes: a doorbell record. It is used as [`Cursor`] is.
 #[derive(Debug)]
-pub struct First<'m, const LEN: usize, T = ()> {
+pub(crate) struct First<'m, const LEN: usize, T = ()> {
     base: NonNull<u8>,
     memory: PhantomData<&'m Memory<T>>,
 }
@@ -363,8 +360,7 @@ unsafe impl<const LEN: usize, T: Sync> Sync for First<'_, LEN, T> {}
 impl<'m, const LEN: usize, T: Probe> First<'m, LEN, T> {
     /// The entry, as a ring of one.
     #[inline(always)]
-    #[must_use]
-    pub const fn of(&self, memory: &'m Memory<T>) -> Entries<'m, LEN, T> {
+    pub(crate) const fn of(&self, memory: &'m Memory<T>) -> Entries<'m, LEN, T> {
         Entries { base: self.base, mask: 0, memory }
     }
 }
@@ -384,15 +380,13 @@ unsafe impl<const LEN: usize, T: Sync> Sync for Entries<'_, LEN, T> {}
 
 impl<'m, const LEN: usize, T: Probe> Entries<'m, LEN, T> {
     /// The same without the memory, from index 0 on.
-    #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "`mask` made it of 32 bits")]
-    pub const fn cursor(self) -> Cursor<'m, LEN, T> {
+    pub(crate) const fn cursor(self) -> Cursor<'m, LEN, T> {
         Cursor { base: self.base, mask: self.mask as u32, head: 0, memory: PhantomData }
     }
 
     /// The first of them, without the memory.
-    #[must_use]
-    pub const fn first(self) -> First<'m, LEN, T> {
+    pub(crate) const fn first(self) -> First<'m, LEN, T> {
         First { base: self.base, memory: PhantomData }
     }
 
