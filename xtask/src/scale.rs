@@ -36,6 +36,8 @@ const GOAL: f64 = 1.2;
 /// Runs of each call under callgrind, and against the clock.
 const ROUNDS: [&str; 2] = ["3", "9"];
 
+/// Lines that a write and its completion may miss beside 4,096 Endpoints, for now: 8 is the goal.
+const LINES: f64 = 8.3;
 /// Endpoints that write in turn.
 const WRITERS: usize = 10_000;
 
@@ -362,6 +364,9 @@ fn figures(binary: &Path, missed: &mut Vec<String>) -> Result<String> {
         bail!("callgrind simulated no cache")
     };
     let lines = reads + writes;
+    if lines > LINES {
+        missed.push(format!("cache lines of a write: {lines:.2}, gate {LINES}"));
+    }
     let _ = writeln!(
         text,
         "| the same, 4,096 at random: cache lines missed ({instructions:.0} instructions) | {lines:.1} | 8 |"

@@ -52,10 +52,10 @@ impl Binding {
 impl<P: Provider> Poster<P> {
     /// Posts a bind, or with length 0 an unbind; see [`crate::objects::rmr`].
     #[inline(always)]
-    pub(crate) fn rmr_bind(
+    pub(crate) fn rmr_bind<'s>(
         &mut self,
-        shared: &Shared<'_>,
-        near: &Near<'_>,
+        shared: &Shared<'s>,
+        near: &Near<'s>,
         binding: Binding,
         cookie: u64,
         flags: CompletionFlags,
@@ -90,14 +90,14 @@ impl<P: Provider> Poster<P> {
     fn fast_bind<'s>(
         &self,
         shared: &Shared<'s>,
-        near: &Near<'_>,
+        near: &Near<'s>,
         binding: Binding,
     ) -> Option<(&'s RmrShared, u32)> {
         let window = binding.window(shared)?;
-        if lmr::zone(window.pz.load(Ordering::Relaxed)) != self.limits.zone {
+        if lmr::zone(window.pz.load(Ordering::Relaxed)) != self.core.zone {
             return None;
         }
-        let range = near.range(binding.range.context, self.limits.zone, binding.need())?;
+        let range = near.range(shared, binding.range.context, self.core.zone, binding.need())?;
         Some((window, range.lkey_for(&binding.range)?))
     }
 
@@ -167,7 +167,7 @@ impl<P: Provider> Poster<P> {
         let window = binding.window(shared).ok_or(stale)?;
         let ep = near.ep;
         let state = self.admit(ep, EpOp::PostRequest, &BIND, flags)?;
-        if lmr::zone(window.pz.load(Ordering::Relaxed)) & !GENERAL != self.limits.zone {
+        if lmr::zone(window.pz.load(Ordering::Relaxed)) & !GENERAL != self.core.zone {
             return Err(DatReturn::of(DatType::ProtectionViolation));
         }
         let own = near.ep.request.handle().raw();
@@ -193,7 +193,7 @@ impl<P: Provider> Poster<P> {
             };
             let privilege = DatReturn::new(DatType::PrivilegesViolation, missing);
             let region = lmr::find(shared.lmrs, range.context).ok_or(privilege)?;
-            let found = region.any(&range, self.limits.zone, need);
+            let found = region.any(&range, self.core.zone, need);
             let (lkey, _) = found.map_err(|refusal| match refusal {
                 Refusal::Context | Refusal::Privilege => privilege,
                 Refusal::Zone => DatReturn::of(DatType::ProtectionViolation),

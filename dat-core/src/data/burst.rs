@@ -157,8 +157,7 @@ impl<P: Provider> Reaper<P> {
         });
         // ORDER: the slots have been read before they are given back.
         line.consumed.store(begin.wrapping_add(count), Ordering::Release);
-        ep.tally.add(EpCounter::Recv as usize, count.into());
-        ep.tally.add(EpCounter::Recv as usize + 1, bytes);
+        ep.count_all(EpCounter::Recv, count.into(), bytes);
         let (ep, status) = (line.handle(), DtoStatus::Success);
         let operation = DtoOperation::Receive;
         for &(cookie, len) in burst.get(..count as usize)? {

@@ -79,7 +79,7 @@ pub(super) fn bind_done(shared: &Shared<'_>, index: u32, ep: &EpShared, slot: u3
     let (rmr, freed) = window.named()?;
     if freed {
         // With the last of them the slot is free.
-        shared.work.push(index, &ep.poster.work);
+        shared.work.push(index, &ep.slow.work);
     }
     Some(rmr)
 }

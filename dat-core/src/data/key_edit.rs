@@ -41,7 +41,7 @@ impl<P: Provider> Poster<P> {
             KeyEdit::Invalidate(key) => (&INVALIDATE, key),
         };
         let state = self.admit(near.ep, EpOp::PostRequest, rule, flags)?;
-        if zone != self.limits.zone {
+        if zone != self.core.zone {
             return Err(DatReturn::of(DatType::ProtectionViolation));
         }
         let lmr = shared.lmrs.get(slot as usize).ok_or(FULL)?;

@@ -84,10 +84,10 @@ impl<P: Provider> Poster<P> {
     }
 
     #[inline(always)]
-    pub(crate) fn post_sends(
+    pub(crate) fn post_sends<'s>(
         &mut self,
-        shared: &Shared<'_>,
-        near: &Near<'_>,
+        shared: &Shared<'s>,
+        near: &Near<'s>,
         list: &[impl Borrow<Message>],
         flags: CompletionFlags,
     ) -> Result<(), Refused> {
@@ -99,10 +99,10 @@ impl<P: Provider> Poster<P> {
     }
 
     #[inline(always)]
-    pub(crate) fn post_rdma_reads(
+    pub(crate) fn post_rdma_reads<'s>(
         &mut self,
-        shared: &Shared<'_>,
-        near: &Near<'_>,
+        shared: &Shared<'s>,
+        near: &Near<'s>,
         list: &[impl Borrow<Rdma>],
         flags: CompletionFlags,
     ) -> Result<(), Refused> {
@@ -114,10 +114,10 @@ impl<P: Provider> Poster<P> {
     }
 
     #[inline(always)]
-    pub(crate) fn rmr_binds(
+    pub(crate) fn rmr_binds<'s>(
         &mut self,
-        shared: &Shared<'_>,
-        near: &Near<'_>,
+        shared: &Shared<'s>,
+        near: &Near<'s>,
         list: &mut [RmrBind],
         flags: CompletionFlags,
     ) -> Result<(), Refused> {

@@ -68,7 +68,7 @@ impl<P: Provider> DataPath<'_, P> {
     /// Empties both directions of an Endpoint, for a new generation of the queue pair.
     pub(crate) fn rewind(&self, shared: &EpShared) {
         if let Some(evd) = self.shared.evd(shared.request.evd.load(Ordering::Relaxed)) {
-            evd.followers_done(shared.poster.follower.count());
+            evd.followers_done(shared.slow.follower.count());
         }
         shared.rewind();
     }

@@ -12,13 +12,14 @@
 //! Length: the table stands beside the fast path that reads it.
 
 use core::fmt;
+use core::mem::{self, offset_of};
 use core::sync::atomic::Ordering;
 
-use crate::data::shared::ep::{EpShared, EpTally, queue_id};
+use crate::data::shared::ep::{EpShared, queue_id};
 use crate::data::shared::request::{Op, Request, RequestSlot, Run, Tag};
 use crate::data::shared::{Near, Shared};
 use crate::provider::{Atomic, PostFlags, Provider, Segment, SendQueue, WorkRequest};
-use crate::types::atomic::published;
+use crate::types::atomic::{AtomicU64, published};
 use crate::types::completion::Direction;
 use crate::types::counters::EpCounter;
 use crate::types::dat_return::{DatReturn, DatSubtype};
@@ -30,29 +31,35 @@ use crate::types::triplet::LmrTriplet;
 /// Most segments of one DTO.
 pub const MAX_SEGMENTS: usize = 16;
 
-/// What a poster is made for.
+/// What a poster is made for, as far as the fast path of requests reads it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
-    pub(crate) requests: u16,
-    pub(crate) receives: u16,
-    pub(crate) request_mask: u16,
-    pub(crate) recv_mask: u16,
-    pub(crate) request_segments: u8,
-    pub(crate) recv_segments: u8,
-    pub(crate) read_segments: u8,
-    pub(crate) write_segments: u8,
-    pub(crate) max_message: u32,
-    pub(crate) max_rdma: u32,
-    /// Most bytes of a receive: the adapter's, as the Endpoint's longest message binds what it
-    /// sends.
-    pub(crate) max_receive: u32,
-    /// Most suppressed requests in a row.
-    pub(crate) silent: Run,
+#[repr(C)]
+pub(crate) struct Core {
     /// The Protection Zone, as LMRs carry it.
     pub(crate) zone: u64,
     /// Flags that a request does not carry on the fast path: all that it may not carry, UNSIGNALLED,
     /// and BARRIER_FENCE. A receive carries none there.
     pub(crate) aside: CompletionFlags,
+    pub(crate) max_rdma: u32,
+    pub(crate) max_message: u32,
+    pub(crate) requests: u16,
+    pub(crate) request_mask: u16,
+}
+
+/// The rest of what a poster is made for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) receives: u16,
+    pub(crate) recv_mask: u16,
+    pub(crate) request_segments: u8,
+    pub(crate) recv_segments: u8,
+    pub(crate) read_segments: u8,
+    pub(crate) write_segments: u8,
+    /// Most bytes of a receive: the adapter's, as the Endpoint's longest message binds what it
+    /// sends.
+    pub(crate) max_receive: u32,
+    /// Most suppressed requests in a row.
+    pub(crate) silent: Run,
     /// A request may be UNSIGNALLED.
     pub(crate) unsignalled_request: bool,
     /// A receive may.
@@ -66,8 +73,8 @@ pub(crate) struct Limits {
 
 impl Limits {
     /// Flags that a request may not carry.
-    const fn barred_request(&self) -> CompletionFlags {
-        let mut barred = self.aside;
+    const fn barred_request(&self, core: &Core) -> CompletionFlags {
+        let mut barred = core.aside;
         if self.unsignalled_request {
             barred = barred.difference(CompletionFlags::UNSIGNALLED);
         }
@@ -75,7 +82,7 @@ impl Limits {
     }
 
     /// Flags that a receive may not carry.
-    const fn barred_recv(&self) -> CompletionFlags {
+    const fn barred_recv(&self, _: &Core) -> CompletionFlags {
         let all = CompletionFlags::from_bits_retain(u32::MAX);
         if self.unsignalled_recv { all.difference(CompletionFlags::UNSIGNALLED) } else { all }
     }
@@ -102,7 +109,7 @@ pub(crate) struct Rule {
     /// It may fire the peer's solicited notification.
     solicited: bool,
     /// Counts one of so many bytes.
-    pub(super) count: fn(&EpTally, u32),
+    pub(super) count: fn(&EpShared, u32),
     /// What the local memory must grant, and the subtypes of its two refusals.
     pub(super) need: MemPriv,
     pub(super) privileges: DatSubtype,
@@ -115,17 +122,17 @@ pub(crate) struct Rule {
     /// Whether the queue pair serves it at all.
     pub(super) served: fn(&Limits) -> bool,
     /// Flags that it may not carry.
-    pub(super) barred: fn(&Limits) -> CompletionFlags,
+    pub(super) barred: fn(&Limits, &Core) -> CompletionFlags,
     /// Most segments, and most bytes.
     pub(super) segments: fn(&Limits) -> u8,
-    pub(super) longest: fn(&Limits) -> u32,
+    pub(super) longest: fn(&Limits, &Core) -> u32,
 }
 
 pub(super) const SEND: Rule = Rule {
     op: Op::Send,
     fast: true,
     solicited: true,
-    count: |tally, len| tally.count(EpCounter::PostSend, len),
+    count: |ep, len| ep.count(EpCounter::PostSend, len),
     need: MemPriv::LOCAL_READ,
     privileges: DatSubtype::PrivilegesRead,
     protection: DatSubtype::ProtectionRead,
@@ -135,7 +142,7 @@ pub(super) const SEND: Rule = Rule {
     served: |limits| !limits.datagram,
     barred: Limits::barred_request,
     segments: |limits| limits.request_segments,
-    longest: |limits| limits.max_message,
+    longest: |_, core| core.max_message,
 };
 
 const SEND_INVALIDATE: Rule = Rule { fast: false, ..SEND };
@@ -143,23 +150,23 @@ const SEND_INVALIDATE: Rule = Rule { fast: false, ..SEND };
 const SEND_UD: Rule = Rule {
     op: Op::SendUd,
     fast: false,
-    count: |tally, len| tally.count(EpCounter::PostSendUd, len),
+    count: |ep, len| ep.count(EpCounter::PostSendUd, len),
     flags: DatSubtype::InvalidArg6,
     served: |limits| limits.datagram,
-    longest: |limits| limits.max_rdma,
+    longest: |_, core| core.max_rdma,
     ..SEND
 };
 
 pub(super) const WRITE: Rule = Rule {
     op: Op::RdmaWrite,
     solicited: false,
-    count: |tally, len| tally.count(EpCounter::PostWrite, len),
+    count: |ep, len| ep.count(EpCounter::PostWrite, len),
     privileges: DatSubtype::PrivilegesRdmaWrite,
     protection: DatSubtype::ProtectionRdmaWrite,
     flags: DatSubtype::InvalidArg6,
     far_end: FarEnd::Covers,
     segments: |limits| limits.write_segments,
-    longest: |limits| limits.max_rdma,
+    longest: |_, core| core.max_rdma,
     ..SEND
 };
 
@@ -167,13 +174,13 @@ const WRITE_IMMED: Rule = Rule {
     op: Op::WriteImmed,
     fast: false,
     solicited: true,
-    count: |tally, len| tally.count(EpCounter::PostWriteImm, len),
+    count: |ep, len| ep.count(EpCounter::PostWriteImm, len),
     ..WRITE
 };
 
 const READ: Rule = Rule {
     op: Op::RdmaRead,
-    count: |tally, len| tally.count(EpCounter::PostRead, len),
+    count: |ep, len| ep.count(EpCounter::PostRead, len),
     need: MemPriv::LOCAL_WRITE,
     privileges: DatSubtype::PrivilegesRdmaRead,
     protection: DatSubtype::ProtectionRdmaRead,
@@ -186,7 +193,7 @@ const READ: Rule = Rule {
 const FETCH_ADD: Rule = Rule {
     op: Op::FetchAdd,
     fast: false,
-    count: |tally, _| tally.count_one(EpCounter::PostFetchAdd),
+    count: |ep, _| ep.count_one(EpCounter::PostFetchAdd),
     far: DatSubtype::InvalidArg5,
     far_end: FarEnd::Operand,
     served: |limits| limits.atomics && !limits.datagram,
@@ -196,7 +203,7 @@ const FETCH_ADD: Rule = Rule {
 
 const CMP_SWAP: Rule = Rule {
     op: Op::CmpSwap,
-    count: |tally, _| tally.count_one(EpCounter::PostCmpSwap),
+    count: |ep, _| ep.count_one(EpCounter::PostCmpSwap),
     flags: DatSubtype::InvalidArg7,
     far: DatSubtype::InvalidArg6,
     ..FETCH_ADD
@@ -220,14 +227,14 @@ pub(super) const INVALIDATE: Rule =
 
 /// A receive, of an Endpoint or of a Shared Receive Queue.
 pub(super) const RECV: Rule = Rule {
-    count: |tally, len| tally.count(EpCounter::PostRecv, len),
+    count: |ep, len| ep.count(EpCounter::PostRecv, len),
     need: MemPriv::LOCAL_WRITE,
     privileges: DatSubtype::PrivilegesWrite,
     protection: DatSubtype::ProtectionWrite,
     served: |limits| !limits.shared,
     barred: Limits::barred_recv,
     segments: |limits| limits.recv_segments,
-    longest: |limits| limits.max_receive,
+    longest: |limits, _| limits.max_receive,
     ..SEND
 };
 
@@ -274,21 +281,29 @@ const fn fits(work: &WorkRequest<'_>, rule: &Rule, len: u32) -> bool {
 }
 
 /// The posting ends of one queue pair and their counters.
+///
+/// Its first half a line and the first line of `sq` are all that the fast path of a request reads
+/// and writes here: together with [`Near`] two lines of an [`EpPoster`].
+#[repr(C)]
 pub(crate) struct Poster<P: Provider> {
-    pub(crate) sq: P::Sq,
-    pub(crate) rq: P::Rq,
-    /// Slot of the Endpoint.
-    pub(super) ep: u32,
+    pub(super) core: Core,
+    /// At this count the queue may be full: what was consumed when last looked at, plus the depth.
+    pub(super) request_limit: u32,
     /// Suppressed requests since the last that the device completes; all of them DTOs, as it
     /// completes every bind.
     pub(super) silent: Run,
-    /// At this count the queue may be full: what was consumed when last looked at, plus the depth.
-    pub(super) request_limit: u32,
+    pub(crate) sq: P::Sq,
+    pub(crate) rq: P::Rq,
     pub(super) recv_limit: u32,
     /// Bytes of the longest receive posted so far.
     pub(super) longest: u32,
     pub(super) limits: Limits,
+    /// Slot of the Endpoint.
+    pub(super) ep: u32,
 }
+
+#[cfg(target_pointer_width = "64")]
+const _: () = assert!(size_of::<Core>() == 24 && size_of::<Near<'_>>() == 32);
 
 impl<P: Provider> fmt::Debug for Poster<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -297,40 +312,41 @@ impl<P: Provider> fmt::Debug for Poster<P> {
 }
 
 impl<P: Provider> Poster<P> {
-    pub(crate) fn new(ep: u32, sq: P::Sq, rq: P::Rq, limits: Limits) -> Self {
+    pub(crate) fn new(ep: u32, sq: P::Sq, rq: P::Rq, core: Core, limits: Limits) -> Self {
         let mut poster = Self {
+            core,
+            request_limit: 0,
+            silent: Run::NONE,
             sq,
             rq,
-            ep,
-            request_limit: 0,
             recv_limit: 0,
             longest: 0,
-            silent: Run::NONE,
             limits,
+            ep,
         };
         poster.rewind();
         poster
     }
 
-    pub(crate) const fn limits(&self) -> &Limits {
-        &self.limits
+    pub(crate) const fn limits(&self) -> (&Limits, &Core) {
+        (&self.limits, &self.core)
     }
 
     /// Starts over, with the queue pair.
     pub(crate) fn rewind(&mut self) {
         self.longest = 0;
         self.silent = Run::NONE;
-        self.request_limit = u32::from(self.limits.requests);
+        self.request_limit = u32::from(self.core.requests);
         self.recv_limit = u32::from(self.limits.receives);
     }
 
     /// Posts a request, on the fast path if it can. `work` makes it: each cold path gets a request
     /// of its own in memory, so that on the fast path its kind is a constant.
     #[inline(always)]
-    pub(crate) fn post<'w>(
+    pub(crate) fn post<'s, 'w>(
         &mut self,
-        shared: &Shared<'_>,
-        near: &Near<'_>,
+        shared: &Shared<'s>,
+        near: &Near<'s>,
         work: impl Fn() -> WorkRequest<'w>,
         segments: &[LmrTriplet],
         cookie: u64,
@@ -340,7 +356,7 @@ impl<P: Provider> Poster<P> {
         if rule.fast
             && let [triplet] = segments
             && let Some(sequence) = self.admits(ep, flags)
-            && let Some(segment) = self.segment(near, triplet, rule)
+            && let Some(segment) = self.segment(shared, near, triplet, rule)
             && fits(&work(), rule, segment.len)
             && let suppress = rule.is_suppressed(flags)
             && (!suppress || self.may_suppress())
@@ -348,7 +364,7 @@ impl<P: Provider> Poster<P> {
             let (tag, post_flags) = self.build_tag(rule, flags, suppress);
             let len = segment.len;
             if self.publish(ep, near.requests, sequence, Request { cookie, len, tag }) {
-                (rule.count)(&ep.tally, len);
+                (rule.count)(ep, len);
                 if ep.poster.state.load(Ordering::Acquire) & REQUEST_OPEN != 0 {
                     self.sq.post(work(), &[segment], post_flags);
                 } else {
@@ -382,40 +398,41 @@ impl<P: Provider> Poster<P> {
     /// Whether the Endpoint is open for requests, the flags are legal, and a slot is known to be
     /// free: then the sequence of the request.
     #[inline(always)]
-    pub(super) fn admits(&self, ep: &EpShared, flags: CompletionFlags) -> Option<u32> {
+    pub(super) fn admits(&mut self, ep: &EpShared, flags: CompletionFlags) -> Option<u32> {
         if ep.poster.state.load(Ordering::Acquire) & REQUEST_OPEN == 0
-            || flags.intersects(self.limits.aside)
+            || flags.intersects(self.core.aside)
         {
             return None;
         }
-        // The slow path looks again at what has been consumed, once in as many posts as there are
-        // slots.
         let sequence = ep.poster.requests.load(Ordering::Relaxed);
-        (sequence != self.request_limit).then_some(sequence)
+        // Looked at once in as many posts as there are slots. Not left to the slow path, which reads
+        // seven lines more: with few slots and many Endpoints each of them is a miss.
+        (sequence != self.request_limit || self.refill(ep)).then_some(sequence)
     }
 
     /// Whether looking again at what has been consumed shows a free request slot.
     #[inline(never)]
     pub(super) fn refill(&mut self, ep: &EpShared) -> bool {
         let consumed = ep.request.consumed.load(Ordering::Acquire);
-        self.request_limit = consumed.wrapping_add(u32::from(self.limits.requests));
+        self.request_limit = consumed.wrapping_add(u32::from(self.core.requests));
         ep.poster.requests.load(Ordering::Relaxed) != self.request_limit
     }
 
     /// Checks a segment of one byte or more against its LMR.
     #[inline(always)]
-    pub(super) fn segment(
+    pub(super) fn segment<'s>(
         &self,
-        near: &Near<'_>,
+        shared: &Shared<'s>,
+        near: &Near<'s>,
         triplet: &LmrTriplet,
         rule: &Rule,
     ) -> Option<Segment> {
         let triplet = *triplet;
-        let most = (rule.longest)(&self.limits);
+        let most = (rule.longest)(&self.limits, &self.core);
         if triplet.len.wrapping_sub(1) >= most {
             return None;
         }
-        let range = near.range(triplet.context, self.limits.zone, rule.need)?;
+        let range = near.range(shared, triplet.context, self.core.zone, rule.need)?;
         let lkey = range.lkey_for(&triplet)?;
         Some(Segment { addr: triplet.addr, len: triplet.len, lkey })
     }
@@ -456,7 +473,7 @@ impl<P: Provider> Poster<P> {
         if self.silent == Run::NONE {
             return tag;
         }
-        tag.behind(core::mem::take(&mut self.silent))
+        tag.behind(mem::take(&mut self.silent))
     }
 
     /// Publishes the request that is about to be posted. False if there is no slot for it, which
@@ -469,7 +486,7 @@ impl<P: Provider> Poster<P> {
         sequence: u32,
         request: Request,
     ) -> bool {
-        let index = sequence & u32::from(self.limits.request_mask);
+        let index = sequence & u32::from(self.core.request_mask);
         let Some(slot) = slots.get(index as usize) else {
             return false;
         };
@@ -526,11 +543,25 @@ pub(crate) fn kick(shared: &Shared<'_>, index: u32, ep: &EpShared, direction: Di
 /// From [`Ia::ep_take_poster`](crate::Ia::ep_take_poster), and back by
 /// [`Ia::ep_return_poster`](crate::Ia::ep_return_poster); the Endpoint can be neither reset nor
 /// freed meanwhile.
+// A line: what the fast path of a request needs of `near` and of `poster` begins and ends with one.
+#[repr(C, align(64))]
 pub struct EpPoster<'s, P: Provider> {
-    pub(crate) ep: Ep,
-    pub(crate) poster: Poster<P>,
-    pub(crate) shared: Shared<'s>,
     pub(crate) near: Near<'s>,
+    pub(crate) poster: Poster<P>,
+    /// From its first receive slot on.
+    pub(crate) receives: &'s [AtomicU64],
+    pub(crate) ep: Ep,
+    pub(crate) shared: Shared<'s>,
+}
+
+impl<P: Provider> EpPoster<'_, P> {
+    /// Fails to compile unless `sq` begins with the second line, as far as addresses are of 64 bits
+    /// and its own alignment allows.
+    pub(crate) const IN_LINES: () = {
+        let sq = offset_of!(Self, poster) + offset_of!(Poster<P>, sq);
+        let wide = cfg!(target_pointer_width = "64") && align_of::<P::Sq>() <= 32;
+        assert!(sq == 64 || !wide);
+    };
 }
 
 impl<P: Provider> fmt::Debug for EpPoster<'_, P> {

@@ -229,9 +229,8 @@ impl<P: Provider> Reaper<P> {
         flush.each(shared, |id| {
             let (ep, direction) = queue_of(id);
             if let Some(ep) = shared.ep(ep) {
-                let line = ep.line(direction);
-                line.flush_at.store(written, Ordering::Relaxed);
-                line.flush_to.store(ep.posted(direction), Ordering::Relaxed);
+                ep.flush_at(direction).store(written, Ordering::Relaxed);
+                ep.flush_to(direction).store(ep.posted(direction), Ordering::Relaxed);
             }
         });
         self.events.append(shared, events);
@@ -258,7 +257,7 @@ impl<P: Provider> Reaper<P> {
                 return None;
             }
             let ep = shared.ep(event.ep().0.index())?;
-            let ending = &ep.poster.ending;
+            let ending = &ep.slow.ending;
             if let Some(earlier) = shared.connection.get(ending.load(Ordering::Relaxed))
                 && earlier.is_of(event.ep(), self.slot())
             {
@@ -327,7 +326,7 @@ impl<P: Provider> Reaper<P> {
     /// another that does.
     fn forget_ending(shared: &Shared<'_>, id: u32, event: &ConnectionEvent) {
         if let Some(ep) = shared.ep(event.ep().0.index()) {
-            let ending = &ep.poster.ending;
+            let ending = &ep.slow.ending;
             let _ = ending.compare_exchange(id, END, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
@@ -411,7 +410,7 @@ impl<P: Provider> Reaper<P> {
         let ep = shared.ep(index)?;
         let line = ep.line(direction);
         let seq = line.consumed.load(Ordering::Relaxed);
-        let left = line.flush_to.load(Ordering::Relaxed).wrapping_sub(seq);
+        let left = ep.flush_to(direction).load(Ordering::Relaxed).wrapping_sub(seq);
         // A poster in another thread may have asked for it before the control half has stopped the
         // device.
         let more = || ep.outstanding(direction) != 0 && ep.is_flushable();
@@ -580,7 +579,7 @@ fn due_at<'s>(shared: &Shared<'s>, id: u32) -> Option<&'s AtomicU64> {
         return Some(&event.due_at);
     }
     let (ep, direction) = queue_of(id);
-    Some(&shared.ep(ep)?.line(direction).flush_at)
+    Some(shared.ep(ep)?.flush_at(direction))
 }
 
 /// What `fill` found, moved piece by piece from a place of its own: a result that comes through
@@ -686,7 +685,7 @@ fn receive_done<'s>(
     }
     let ep = *last;
     let cookie = take_receive(shared, ep, token, len)?;
-    ep.tally.count(EpCounter::Recv, len);
+    ep.count(EpCounter::Recv, len);
     Some(DtoEvent {
         ep: ep.receive.handle(),
         cookie,
@@ -749,12 +748,12 @@ fn complete_receive(
             | IbOperation::CmpSwap
             | IbOperation::SendUd => EpCounter::RecvRdmaImm,
         };
-        ep.tally.count(counter, completion.len);
+        ep.count(counter, completion.len);
         let event = IbDtoEvent::new(handle, cookie, status, completion.len, operation);
         return Some(Some(Event::IbDto(event)));
     }
     let len = if status == DtoStatus::Success {
-        ep.tally.count(EpCounter::Recv, completion.len);
+        ep.count(EpCounter::Recv, completion.len);
         completion.len
     } else {
         0
@@ -833,7 +832,7 @@ fn complete_follower(
     ep: &EpShared,
     completion: &Completion,
 ) -> bool {
-    let (line, follower) = (&ep.request, &ep.poster.follower);
+    let (line, follower) = (&ep.request, &ep.slow.follower);
     let evd = shared.evd(line.evd.load(Ordering::Relaxed));
     let Some(to) = follower.follows(completion.token) else {
         let is_one = follower.earlier_done();
@@ -873,7 +872,7 @@ pub(crate) fn tell(shared: &Shared<'_>, index: u32, ep: &EpShared, trouble: Trou
         Some(_) => None,
     };
     let _ = ep.poster.trouble.fetch_update(Ordering::AcqRel, Ordering::Relaxed, replaces);
-    shared.work.push(index, &ep.poster.work);
+    shared.work.push(index, &ep.slow.work);
 }
 
 /// The reaping half of an Event Dispatcher, as a value of its own: a thread that owns it dequeues

@@ -16,10 +16,11 @@ use crate::types::triplet::LmrTriplet;
 
 impl<P: Provider> Poster<P> {
     #[inline(always)]
-    pub(crate) fn post_recv(
+    pub(crate) fn post_recv<'s>(
         &mut self,
-        shared: &Shared<'_>,
-        near: &Near<'_>,
+        shared: &Shared<'s>,
+        near: &Near<'s>,
+        receives: &&[AtomicU64],
         segments: &[LmrTriplet],
         cookie: u64,
         flags: CompletionFlags,
@@ -27,8 +28,8 @@ impl<P: Provider> Poster<P> {
         // Held here, or it would be looked up again behind every store.
         let ep = near.ep;
         let sequence = ep.poster.receives.load(Ordering::Relaxed);
-        if let Some(segment) = self.fast_recv(near, ep, sequence, segments, flags) {
-            self.publish_recv(ep, near.receives, sequence, (cookie, segment.len));
+        if let Some(segment) = self.fast_recv(shared, near, sequence, segments, flags) {
+            self.publish_recv(ep, receives, sequence, (cookie, segment.len));
             self.rq.recv(&[segment]);
             self.recheck(shared, ep, Direction::Recv);
             return Ok(());
@@ -38,22 +39,22 @@ impl<P: Provider> Poster<P> {
 
     /// The one segment of a receive that can take the fast path.
     #[inline(always)]
-    fn fast_recv(
+    fn fast_recv<'s>(
         &mut self,
-        near: &Near<'_>,
-        ep: &EpShared,
+        shared: &Shared<'s>,
+        near: &Near<'s>,
         sequence: u32,
         segments: &[LmrTriplet],
         flags: CompletionFlags,
     ) -> Option<Segment> {
-        let [triplet] = segments else { return None };
+        let ([triplet], ep) = (segments, near.ep) else { return None };
         if ep.poster.state.load(Ordering::Acquire) & RECV_OPEN == 0
             || !flags.is_empty()
             || sequence == self.recv_limit && !self.refill_unmarked(ep)
         {
             return None;
         }
-        self.segment(near, triplet, &RECV)
+        self.segment(shared, near, triplet, &RECV)
     }
 
     /// Posts any receive, or says why not.
@@ -67,8 +68,7 @@ impl<P: Provider> Poster<P> {
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
         // It cannot fail: the poster is that of a slot.
-        let Some(near) = shared.near(self.ep) else { return Err(FULL) };
-        let ep = near.ep;
+        let Some(ep) = shared.ep(self.ep) else { return Err(FULL) };
         let state = self.admit(ep, EpOp::PostRecv, &RECV, flags)?;
         let mut list = Segments::new();
         let (len, _) = self.validate(shared, &RECV, segments, &mut list)?;
@@ -84,7 +84,7 @@ impl<P: Provider> Poster<P> {
         if flags.contains(CompletionFlags::UNSIGNALLED) {
             shared.silence_receive(ep, sequence);
         }
-        self.publish_recv(ep, near.receives, sequence, (cookie, len));
+        self.publish_recv(ep, &shared.receives_from(self.ep), sequence, (cookie, len));
         if state.is_disconnected() {
             kick(shared, self.ep, ep, Direction::Recv);
         } else {
@@ -125,11 +125,11 @@ impl<P: Provider> Poster<P> {
     fn publish_recv(
         &mut self,
         ep: &EpShared,
-        slots: &[AtomicU64],
+        slots: &&[AtomicU64],
         sequence: u32,
         (cookie, len): (u64, u32),
     ) {
-        (RECV.count)(&ep.tally, len);
+        (RECV.count)(ep, len);
         let index = sequence & u32::from(self.limits.recv_mask);
         if let Some(slot) = slots.get(index as usize) {
             slot.store(cookie, Ordering::Relaxed);
@@ -154,6 +154,6 @@ impl<P: Provider> EpPoster<'_, P> {
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        self.poster.post_recv(&self.shared, &self.near, segments, cookie, flags)
+        self.poster.post_recv(&self.shared, &self.near, &self.receives, segments, cookie, flags)
     }
 }

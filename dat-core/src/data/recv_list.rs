@@ -7,6 +7,7 @@ use crate::data::list::{Message, Refused};
 use crate::data::poster::{EpPoster, Poster, RECV};
 use crate::data::shared::{Near, Shared};
 use crate::provider::{Provider, RecvQueue, Segment};
+use crate::types::atomic::AtomicU64;
 use crate::types::completion::Direction;
 use crate::types::counters::EpCounter;
 use crate::types::ep_state::RECV_OPEN;
@@ -15,21 +16,22 @@ use crate::types::triplet::LmrTriplet;
 
 impl<P: Provider> Poster<P> {
     #[inline(always)]
-    pub(crate) fn post_recvs(
+    pub(crate) fn post_recvs<'s>(
         &mut self,
-        shared: &Shared<'_>,
-        near: &Near<'_>,
+        shared: &Shared<'s>,
+        near: &Near<'s>,
+        receives: &&[AtomicU64],
         list: &[impl Borrow<Message>],
         flags: CompletionFlags,
     ) -> Result<(), Refused> {
         let mut posted = 0;
         while let Some(left) = list.get(posted..)
-            && let Some(count) = self.fast_recvs(near, left, flags)
+            && let Some(count) = self.fast_recvs(shared, near, receives, left, flags)
         {
             posted += count;
         }
         if posted != list.len() {
-            return self.recvs_slow(shared, near, list, posted, flags);
+            return self.recvs_slow(shared, near, receives, list, posted, flags);
         }
         self.recheck(shared, near.ep, Direction::Recv);
         Ok(())
@@ -38,9 +40,11 @@ impl<P: Provider> Poster<P> {
     /// Posts the receives at the front of the list that are of one LMR, take slots in a row and can
     /// take the fast path, and returns how many: at least one.
     #[inline(always)]
-    fn fast_recvs(
+    fn fast_recvs<'s>(
         &mut self,
-        near: &Near<'_>,
+        shared: &Shared<'s>,
+        near: &Near<'s>,
+        receives: &&[AtomicU64],
         list: &[impl Borrow<Message>],
         flags: CompletionFlags,
     ) -> Option<usize> {
@@ -53,11 +57,11 @@ impl<P: Provider> Poster<P> {
         if near.ep.poster.state.load(Ordering::Acquire) & RECV_OPEN == 0 || !flags.is_empty() {
             return None;
         }
-        let range = near.range(context, self.limits.zone, RECV.need)?;
+        let range = near.range(shared, context, self.core.zone, RECV.need)?;
         let mask = u32::from(self.limits.recv_mask);
         let at = (first & mask) as usize;
-        let slots = near.receives.get(at..(at + room).min(mask as usize + 1))?;
-        let most = (RECV.longest)(&self.limits);
+        let slots = receives.get(at..(at + room).min(mask as usize + 1))?;
+        let most = (RECV.longest)(&self.limits, &self.core);
         let (mut count, mut bytes, mut longest) = (0_u32, 0, self.longest);
         for (slot, receive) in slots.iter().zip(list) {
             let Message { cookie, local } = *receive.borrow();
@@ -76,9 +80,7 @@ impl<P: Provider> Poster<P> {
         self.outlast(near.ep, longest);
         // ORDER: cookies and length precede the count that makes the receives outstanding.
         near.ep.poster.receives.store(first.wrapping_add(count), Ordering::Release);
-        let tally = &near.ep.tally;
-        tally.add(EpCounter::PostRecv as usize, count.into());
-        tally.add(EpCounter::PostRecv as usize + 1, bytes);
+        near.ep.count_all(EpCounter::PostRecv, count.into(), bytes);
         self.rq.recv_each(run.iter().map(|receive| {
             let receive: &Message = receive.borrow();
             let LmrTriplet { addr, len, .. } = receive.local;
@@ -90,16 +92,17 @@ impl<P: Provider> Poster<P> {
     /// Posts the list from `next` on, one by one.
     #[cold]
     #[inline(never)]
-    fn recvs_slow(
+    fn recvs_slow<'s>(
         &mut self,
-        shared: &Shared<'_>,
-        near: &Near<'_>,
+        shared: &Shared<'s>,
+        near: &Near<'s>,
+        receives: &&[AtomicU64],
         list: &[impl Borrow<Message>],
         next: usize,
         flags: CompletionFlags,
     ) -> Result<(), Refused> {
         for (posted, receive) in list.iter().map(Borrow::borrow).enumerate().skip(next) {
-            self.post_recv(shared, near, &[receive.local], receive.cookie, flags)
+            self.post_recv(shared, near, receives, &[receive.local], receive.cookie, flags)
                 .map_err(|ret| Refused { posted, ret })?;
         }
         self.recheck(shared, near.ep, Direction::Recv);
@@ -118,6 +121,6 @@ impl<P: Provider> EpPoster<'_, P> {
         list: &[impl Borrow<Message>],
         flags: CompletionFlags,
     ) -> Result<(), Refused> {
-        self.poster.post_recvs(&self.shared, &self.near, list, flags)
+        self.poster.post_recvs(&self.shared, &self.near, &self.receives, list, flags)
     }
 }

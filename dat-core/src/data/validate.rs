@@ -52,7 +52,7 @@ impl<P: Provider> Poster<P> {
         self.take_credit(ep)?;
         let suppress = rule.is_suppressed(flags) && self.may_suppress();
         let mut post_flags = self.enqueue(near, rule, (cookie, len), flags, suppress)?;
-        (rule.count)(&ep.tally, len);
+        (rule.count)(ep, len);
         // A read that it waits for may be about to write what it sends.
         post_flags.set(PostFlags::GATHER, !readable || post_flags.contains(PostFlags::FENCE));
         self.hand_over(shared, ep, work, &list, post_flags);
@@ -74,7 +74,7 @@ impl<P: Provider> Poster<P> {
         if !(rule.served)(&self.limits) {
             return Err(NOT_SERVED);
         }
-        if flags.intersects((rule.barred)(&self.limits)) {
+        if flags.intersects((rule.barred)(&self.limits, &self.core)) {
             return Err(DatReturn::new(PARAMETER, rule.flags));
         }
         Ok(state)
@@ -88,9 +88,9 @@ impl<P: Provider> Poster<P> {
         segments: &[LmrTriplet],
         list: &mut Segments,
     ) -> Result<(u32, bool), DatReturn> {
-        let limits = &self.limits;
-        let most = ((rule.segments)(limits), (rule.longest)(limits));
-        check_segments(shared, limits.zone, rule, most, segments, list)
+        let (limits, core) = self.limits();
+        let most = ((rule.segments)(limits), (rule.longest)(limits, core));
+        check_segments(shared, core.zone, rule, most, segments, list)
     }
 
     /// Makes sure of a free request slot.

@@ -174,15 +174,15 @@ const OUTSIDE: DatReturn = DatReturn::new(PARAMETER, DatSubtype::InvalidArg3);
 
 impl<P: Provider> Poster<P> {
     #[inline(always)]
-    pub(crate) fn post_rdma_writes<W: Writes>(
+    pub(crate) fn post_rdma_writes<'s, W: Writes>(
         &mut self,
-        shared: &Shared<'_>,
-        near: &Near<'_>,
+        shared: &Shared<'s>,
+        near: &Near<'s>,
         writes: W,
         list: &[W::Element],
         flags: CompletionFlags,
     ) -> Result<(), Refused> {
-        let posted = self.fast_writes(near, writes, list, flags);
+        let posted = self.fast_writes(shared, near, writes, list, flags);
         if posted == list.len() {
             if !flags.contains(CompletionFlags::DEFER) {
                 self.ring(near);
@@ -195,9 +195,10 @@ impl<P: Provider> Poster<P> {
 
     /// Posts as much of the list as the fast path takes, run by run, and returns how many.
     #[inline(always)]
-    fn fast_writes<W: Writes>(
+    fn fast_writes<'s, W: Writes>(
         &mut self,
-        near: &Near<'_>,
+        shared: &Shared<'s>,
+        near: &Near<'s>,
         writes: W,
         list: &[W::Element],
         flags: CompletionFlags,
@@ -208,7 +209,7 @@ impl<P: Provider> Poster<P> {
         }
         let mut left = list;
         loop {
-            let count = self.fast_run(near, writes, left, flags);
+            let count = self.fast_run(shared, near, writes, left, flags);
             let Some(rest) = count.and_then(|count| left.get(count..)) else {
                 break;
             };
@@ -221,21 +222,22 @@ impl<P: Provider> Poster<P> {
     /// take the fast path. State and flags are checked once for all; first all are published, then
     /// all built, because each of the two loops fits into registers.
     #[inline(always)]
-    fn fast_run<W: Writes>(
+    fn fast_run<'s, W: Writes>(
         &mut self,
-        near: &Near<'_>,
+        shared: &Shared<'s>,
+        near: &Near<'s>,
         writes: W,
         list: &[W::Element],
         flags: CompletionFlags,
     ) -> Option<usize> {
         let context = writes.context(list)?;
         let first = self.admits(near.ep, flags)?;
-        let range = near.range(context, self.limits.zone, WRITE.need)?;
-        let most = (WRITE.longest)(&self.limits);
+        let range = near.range(shared, context, self.core.zone, WRITE.need)?;
+        let most = (WRITE.longest)(&self.limits, &self.core);
         if !writes.opens(&range, most) {
             return None;
         }
-        let mask = u32::from(self.limits.request_mask);
+        let mask = u32::from(self.core.request_mask);
         let at = (first & mask) as usize;
         let mut room = self.request_limit.wrapping_sub(first) as usize;
         let run = core::mem::take(&mut self.silent);
@@ -271,10 +273,8 @@ impl<P: Provider> Poster<P> {
         // flushes, and the doorbell, without which none of the WQEs starts, for one that
         // compares tokens. So one release serves them all.
         near.ep.poster.requests.store(first.wrapping_add(count), Ordering::Release);
-        let tally = &near.ep.tally;
-        tally.add(EpCounter::PostWrite as usize, count.into());
         let each = writes.len().map(|len| u64::from(len) * u64::from(count));
-        tally.add(EpCounter::PostWriteData as usize, each.unwrap_or(bytes));
+        near.ep.count_all(EpCounter::PostWrite, count.into(), each.unwrap_or(bytes));
         let run = list.get(..count as usize)?;
         let work = run.iter().map(|one| writes.work(range.lkey, one));
         self.sq.post_writes(work, writes.len(), post_flags);
@@ -284,10 +284,10 @@ impl<P: Provider> Poster<P> {
     /// Posts the list from `next` on, one by one.
     #[cold]
     #[inline(never)]
-    fn writes_slow<W: Writes>(
+    fn writes_slow<'s, W: Writes>(
         &mut self,
-        shared: &Shared<'_>,
-        near: &Near<'_>,
+        shared: &Shared<'s>,
+        near: &Near<'s>,
         writes: W,
         list: &[W::Element],
         next: usize,

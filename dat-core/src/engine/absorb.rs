@@ -153,7 +153,7 @@ fn note(shared: &Shared<'_>, eps: &mut Table<'_, EpControl>, completion: &Comple
             // Where a follower fails, those before it have had completions of their own.
             let done = match found {
                 Some(seq) => Some(seq.wrapping_add(1)),
-                None => ep.poster.follower.completed(completion.token),
+                None => ep.slow.follower.completed(completion.token),
             };
             if let Some(done) = done {
                 control.requests_done = done;

@@ -217,8 +217,8 @@ impl<P: Provider> Ia<'_, P> {
             return;
         }
         while let Some(line) = shared.ep(index) {
-            let next = line.poster.work.next();
-            line.poster.work.release();
+            let next = line.slow.work.next();
+            line.slow.work.release();
             let word = line.poster.trouble.load(Ordering::Acquire);
             if let Some(trouble) = Trouble::from_word(word)
                 && let Some(ep) = self.objects.eps.handle_at(index)

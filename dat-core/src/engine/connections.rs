@@ -211,9 +211,9 @@ impl<P: Provider> Ia<'_, P> {
         self.counters.happened(op, state);
         if let Some(shared) = self.data.shared.ep(ep.0.index()) {
             if op == EpOp::Connect {
-                shared.tally.count_one(EpCounter::Connect);
+                shared.count_one(EpCounter::Connect);
             } else if matches!(op, EpOp::DisconnectAbrupt | EpOp::DisconnectGraceful) {
-                shared.tally.count_one(EpCounter::Disconnect);
+                shared.count_one(EpCounter::Disconnect);
             }
         }
         if next.is_disconnected() {

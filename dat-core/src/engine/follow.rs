@@ -29,7 +29,7 @@ impl<P: Provider> Ia<'_, P> {
             return true;
         }
         let to = near.ep.posted(Direction::Send);
-        let follower = &near.ep.poster.follower;
+        let follower = &near.ep.slow.follower;
         let ring = evd.filter(|evd| self.events.has_entry(*evd));
         let ring = ring.and_then(|evd| self.events.ring(evd));
         let Some(ring) = ring.filter(|_| !follower.is_under_way()) else {

@@ -4,7 +4,7 @@
 use core::sync::atomic::Ordering;
 
 use crate::data::finish::complete_suppressed;
-use crate::data::poster::{Limits, MAX_SEGMENTS, Poster};
+use crate::data::poster::{Core, Limits, MAX_SEGMENTS, Poster};
 use crate::data::shared::Shared;
 use crate::data::shared::ep::{DATAGRAM, EpShared, SHARED};
 use crate::data::shared::lmr;
@@ -188,29 +188,31 @@ impl<P: Provider> Ia<'_, P> {
             (attr.max_message_size, attr.max_rdma_size)
         };
         let unsignalled = |flags: CompletionFlags| flags.contains(CompletionFlags::UNSIGNALLED);
-        let limits = Limits {
+        let core = Core {
+            zone: lmr::zone(pz.0.index()),
+            // All others, also those that nobody knows.
+            aside: CompletionFlags::from_bits_retain(!straight.bits()),
+            max_rdma,
+            max_message,
             requests,
+            request_mask: mask_of(requests),
+        };
+        let limits = Limits {
             receives,
             silent: Run::of((requests / 2).min(Run::MOST)),
-            request_mask: mask_of(requests),
             recv_mask: mask_of(receives),
             request_segments: attr.max_request_iov,
             recv_segments: attr.max_recv_iov,
             read_segments: attr.max_rdma_read_iov,
             write_segments: attr.max_rdma_write_iov,
-            max_message,
-            max_rdma,
             max_receive: adapter.max_message,
-            zone: lmr::zone(pz.0.index()),
-            // All others, also those that nobody knows.
-            aside: CompletionFlags::from_bits_retain(!straight.bits()),
             unsignalled_request: unsignalled(attr.request_completion_flags),
             unsignalled_recv: unsignalled(attr.recv_completion_flags),
             datagram,
             atomics: adapter.atomics,
             shared: shared.is_some(),
         };
-        let poster = Poster::new(slot, sq, rq, limits);
+        let poster = Poster::new(slot, sq, rq, core, limits);
         Ok(Some(Made { qp, poster, index }))
     }
 
@@ -219,11 +221,11 @@ impl<P: Provider> Ia<'_, P> {
         let Some(shared) = self.data.shared.ep(slot) else {
             return;
         };
-        let limits = made.poster.limits();
+        let (limits, core) = made.poster.limits();
         let first = self.data.shared.first_slot(slot);
         let evd = |evd: Option<Evd>| evd.map_or(u32::MAX, |evd| evd.0.index());
         for (line, mask, evd) in [
-            (&shared.request, limits.request_mask, evd(makings.request_evd)),
+            (&shared.request, core.request_mask, evd(makings.request_evd)),
             (&shared.receive, limits.recv_mask, evd(makings.recv_evd)),
         ] {
             line.mask.store(u32::from(mask), Ordering::Relaxed);
@@ -237,7 +239,7 @@ impl<P: Provider> Ia<'_, P> {
         line.solicited.store(solicited.into(), Ordering::Relaxed);
         let kind = match makings.srq {
             Some(srq) => {
-                line.srq.store(srq.0.index(), Ordering::Relaxed);
+                shared.slow.srq.store(srq.0.index(), Ordering::Relaxed);
                 line.taken.store(0, Ordering::Relaxed);
                 SHARED
             }

@@ -14,7 +14,7 @@ impl Objects<'_> {
     /// whoever has it then must not find the range open.
     pub(crate) fn renew_windows<P: Provider>(&mut self, hca: &mut P, ep: Ep) -> Result<(), Error> {
         let shared = self.shared;
-        let windows = shared.ep(ep.0.index()).map(|line| &line.poster.windows);
+        let windows = shared.ep(ep.0.index()).map(|line| &line.slow.windows);
         for (slot, window) in (0_u32..).zip(shared.rmrs) {
             if windows.is_none_or(|windows| windows.load(Ordering::Relaxed) == 0) {
                 break;

@@ -9,7 +9,7 @@ use core::fmt;
 use dat_core::provider::{RecvQueue, Segment};
 
 use super::ring::{self, FIRST, RECORD, Record, Ring};
-use crate::platform::dma::{Entries, Probe};
+use crate::platform::dma::{Cursor, Entries, First, Probe};
 use crate::platform::{Fence, Platform};
 use crate::prm::wqe;
 
@@ -19,66 +19,73 @@ pub(super) const END: [u64; 2] = {
     [first.to_be(), second.to_be()]
 };
 
-/// The ring.
+/// The shape of its slots.
 #[derive(Clone, Copy)]
-struct Slots<E> {
-    /// As data pointers, whatever the size of its slots.
-    pointers: E,
+struct Slots {
     /// log2 of the data pointers of a slot.
-    log_pointers: u32,
+    log_pointers: u8,
     /// Some slot has more than one pointer, or had. In all others [`END`] stands behind the first.
     wide: bool,
 }
 
-impl<T: Probe> Slots<Entries<'_, { wqe::UNIT }, T>> {
+/// The ring, as data pointers, whatever the size of its slots.
+type Pointers<'m, T> = Entries<'m, { wqe::UNIT }, T>;
+
+impl Slots {
     /// Stores the list of the receive at `head`, of one pointer; of a slot that is `wide`, with an
     /// end.
     #[inline(always)]
-    fn store(&self, head: u32, one: &Segment, wide: bool) {
+    fn store<T: Probe>(&self, ring: &Pointers<'_, T>, head: u32, one: &Segment, wide: bool) {
         let first = head << self.log_pointers;
         let pointer = wqe::data(one.addr, one.len, one.lkey);
-        self.pointers.store_words::<2, 0>(first, &pointer.map(u64::to_be));
+        ring.store_words::<2, 0>(first, &pointer.map(u64::to_be));
         if wide {
-            self.end(first.wrapping_add(1));
+            end(ring, first.wrapping_add(1));
         }
     }
 
     /// A list that does not fill its slot with one pointer.
     #[inline(never)]
-    fn store_list(&mut self, head: u32, segments: &[Segment]) {
+    fn store_list<T: Probe>(&mut self, ring: &Pointers<'_, T>, head: u32, segments: &[Segment]) {
         let room = 1_usize << self.log_pointers;
         let mut at = head << self.log_pointers;
         for segment in segments.iter().take(room) {
             let pointer = wqe::data(segment.addr, segment.len, segment.lkey);
-            self.pointers.store_words::<2, 0>(at, &pointer.map(u64::to_be));
+            ring.store_words::<2, 0>(at, &pointer.map(u64::to_be));
             at = at.wrapping_add(1);
         }
         if segments.len() < room {
-            self.end(at);
+            end(ring, at);
         }
         self.wide |= segments.len().min(room) > 1;
     }
-
-    /// Ends a list before that pointer.
-    #[inline(always)]
-    fn end(&self, at: u32) {
-        self.pointers.store_words::<2, 0>(at, &END);
-    }
 }
+
+/// Ends a list before that pointer.
+#[inline(always)]
+fn end<T: Probe>(ring: &Pointers<'_, T>, at: u32) {
+    ring.store_words::<2, 0>(at, &END);
+}
+
+/// log2 of a data pointer.
+const LOG_UNIT: u8 = 4;
+
+const _: () = assert!(1 << LOG_UNIT == wqe::UNIT);
 
 /// Posting end of a receive queue.
 pub struct Rq<'p, P: Platform> {
+    /// The ring as data pointers, and the index of the next receive.
+    pointers: Cursor<'p, { wqe::UNIT }, P::Probe>,
     platform: &'p P,
-    slots: Slots<Entries<'p, { wqe::UNIT }, P::Probe>>,
-    record: Entries<'p, RECORD, P::Probe>,
-    head: u32,
+    record: First<'p, RECORD, P::Probe>,
+    slots: Slots,
 }
 
 impl<P: Platform> fmt::Debug for Rq<'_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Rq")
             .field("log_pointers", &self.slots.log_pointers)
-            .field("head", &self.head)
+            .field("head", &self.pointers.head)
             .finish_non_exhaustive()
     }
 }
@@ -87,22 +94,25 @@ impl<'p, P: Platform> Rq<'p, P> {
     /// The queue over `ring`, with slots of `2^log_stride` bytes (at least one data pointer). None
     /// if it is not in the arena.
     pub(crate) fn new(platform: &'p P, ring: Ring, log_stride: u8, record: Record) -> Option<Self> {
-        let slots = Slots {
-            pointers: platform.memory().entries(ring.span(log_stride.into()))?,
-            log_pointers: u32::from(log_stride).checked_sub(wqe::UNIT.ilog2())?,
-            wide: false,
-        };
-        if slots.log_pointers != 0 {
-            let seconds = (0..ring.slots()).map(|slot| (slot << slots.log_pointers) + 1);
-            seconds.for_each(|second| slots.end(second));
+        let memory = platform.memory();
+        let pointers = memory.entries(ring.span(log_stride.into()))?;
+        let log_pointers = log_stride.checked_sub(LOG_UNIT)?;
+        if log_pointers != 0 {
+            let seconds = (0..ring.slots()).map(|slot| (slot << log_pointers) + 1);
+            seconds.for_each(|second| end(&pointers, second));
         }
-        Some(Self { platform, slots, record: platform.memory().entries(record.span())?, head: 0 })
+        Some(Self {
+            pointers: pointers.cursor(),
+            platform,
+            record: memory.entries(record.span())?.first(),
+            slots: Slots { log_pointers, wide: false },
+        })
     }
 
     /// Starts over, as the device does when the queue pair is reset.
     pub(crate) fn restart(&mut self) {
-        self.head = 0;
-        ring::write::<FIRST, _>(&self.record, 0);
+        self.pointers.head = 0;
+        ring::write::<FIRST, _>(&self.record.of(self.platform.memory()), 0);
     }
 
     /// Shows the device all receives so far.
@@ -110,7 +120,10 @@ impl<'p, P: Platform> Rq<'p, P> {
     fn publish(&self) {
         // ORDER: the scatter lists' stores precede the counter by which the device finds them.
         self.platform.fence(Fence::BeforeRecord);
-        ring::write::<FIRST, _>(&self.record, self.head & 0xffff);
+        ring::write::<FIRST, _>(
+            &self.record.of(self.platform.memory()),
+            self.pointers.head & 0xffff,
+        );
     }
 }
 
@@ -118,12 +131,13 @@ impl<P: Platform> RecvQueue for Rq<'_, P> {
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "tokens are the index modulo 2^16")]
     fn recv(&mut self, segments: &[Segment]) -> u16 {
-        let token = self.head as u16;
+        let token = self.pointers.head as u16;
+        let ring = self.pointers.of(self.platform.memory());
         match segments {
-            [one] => self.slots.store(self.head, one, self.slots.wide),
-            _ => self.slots.store_list(self.head, segments),
+            [one] => self.slots.store(&ring, self.pointers.head, one, self.slots.wide),
+            _ => self.slots.store_list(&ring, self.pointers.head, segments),
         }
-        self.head = self.head.wrapping_add(1);
+        self.pointers.head = self.pointers.head.wrapping_add(1);
         self.publish();
         token
     }
@@ -131,10 +145,11 @@ impl<P: Platform> RecvQueue for Rq<'_, P> {
     #[inline(always)]
     fn recv_each(&mut self, receives: impl Iterator<Item = Segment>) {
         // All in registers, which the stores in between would not leave it in otherwise.
-        let (slots, mut head) = (self.slots, self.head);
+        let (slots, mut head) = (self.slots, self.pointers.head);
+        let ring = self.pointers.of(self.platform.memory());
         let each = |wide| {
             for one in receives {
-                slots.store(head, &one, wide);
+                slots.store(&ring, head, &one, wide);
                 head = head.wrapping_add(1);
             }
         };
@@ -144,12 +159,13 @@ impl<P: Platform> RecvQueue for Rq<'_, P> {
         } else {
             each(false)
         }
-        self.head = head;
+        self.pointers.head = head;
         self.publish();
     }
 
     fn posted(&self, token: u16, mut take: impl FnMut(Segment)) {
-        let Slots { pointers, log_pointers, .. } = self.slots;
+        let log_pointers = self.slots.log_pointers;
+        let pointers = self.pointers.of(self.platform.memory());
         let first = u32::from(token) << log_pointers;
         for at in 0..1 << log_pointers {
             let [first, addr] =

@@ -14,6 +14,7 @@
 //! side.
 
 use core::fmt;
+use core::mem::offset_of;
 
 use dat_core::provider::{
     Access, Atomic, Bind, Destination, PostFlags, Registration, RmrTriplet, Scope, Segment,
@@ -22,8 +23,8 @@ use dat_core::provider::{
 
 use super::address_vector::address;
 use super::ring::{self, RECORD, Record, Ring, SECOND};
-use crate::platform::dma::{Entries, Probe};
-use crate::platform::{Blocks, Fence, Platform, Span};
+use crate::platform::dma::{Cursor, First, Memory, Probe};
+use crate::platform::{Blocks, Fence, Platform};
 use crate::prm::caps::GeneralCap;
 use crate::prm::wqe::{self, Av, CtrlHead, CtrlTail, UmrHead, UmrKey};
 
@@ -42,8 +43,6 @@ pub const INLINE_SEND: u32 = 44;
 
 /// Offset of the first doorbell register in a UAR page.
 pub const UAR_DOORBELLS: usize = 0x800;
-/// Bytes a load of inline payload may reach beyond its first byte.
-const INLINE_REACH: usize = 64;
 
 /// The control byte of each combination of SIGNALED, SOLICITED and FENCE. The full fence implies
 /// the small one, and the two codes do not add up.
@@ -173,60 +172,45 @@ const INDIRECT: Direct = -1;
 /// The fast path does not ring: [`Sq::post_indirect`] does, by the whole block in one store, which
 /// takes it from memory.
 const WHOLE: Direct = -2;
+/// The fast path does not ring: a WQE waits for its doorbell.
+const DEFERRED: Direct = -3;
 
-/// The range of payload that can be sent inline.
-#[derive(Clone, Copy)]
-struct Payload<E> {
-    /// As much of the arena as is a power of two.
-    words: E,
-    /// CPU address of the arena: payload is read by its offset from there.
-    arena: u64,
-    /// Bytes of the arena that payload may begin at to be read inline.
-    reach: usize,
+/// The inline segment of an aligned word of the arena at `addr`: its one unit, in the order of memory.
+/// Payload is bytes, and is never turned over. None if there is no such word.
+#[inline(always)]
+fn word<T: Probe>(memory: &Memory<T>, addr: u64) -> Option<[u64; 2]> {
+    let payload = memory.word_at(addr)?;
+    let header = u64::from((wqe::INLINE | WORD).to_be());
+    Some(if cfg!(target_endian = "little") {
+        [header | payload << 32, payload >> 32]
+    } else {
+        [header << 32 | payload >> 32, payload << 32]
+    })
 }
 
-impl<T: Probe> Payload<Entries<'_, 8, T>> {
-    /// The inline segment of a word of the arena: its one unit, in the order of memory. Payload is
-    /// bytes, and is never turned over. None if the word is not there or not in one piece.
-    #[inline(always)]
-    fn word(&self, addr: u64) -> Option<[u64; 2]> {
-        // Turned by three bits, an offset that is no multiple of 8 is beyond any end: one compare
-        // for both.
-        let index = addr.wrapping_sub(self.arena).rotate_right(3);
-        let payload = self.words.word(index)?;
-        let header = u64::from((wqe::INLINE | WORD).to_be());
-        Some(if cfg!(target_endian = "little") {
-            [header | payload << 32, payload >> 32]
-        } else {
-            [header << 32 | payload >> 32, payload << 32]
-        })
+/// What stands behind the far end of an RDMA WRITE of one segment: a word of the arena, or a pointer.
+/// For other bytes that travel inline, their offset in the arena.
+#[inline(always)]
+fn payload_of_write<T: Probe>(memory: &Memory<T>, one: &Segment) -> Result<[u64; 2], usize> {
+    if one.len == WORD
+        && let Some(word) = word(memory, one.addr)
+    {
+        return Ok(word);
     }
+    payload(memory, one, INLINE_WRITE)
+}
 
-    /// What stands behind the far end of an RDMA WRITE of one segment: a word of the arena, or a
-    /// pointer. For other bytes that travel inline, their offset in the arena.
-    #[inline(always)]
-    fn of_write(&self, one: &Segment) -> Result<[u64; 2], usize> {
-        if one.len == WORD
-            && let Some(word) = self.word(one.addr)
-        {
-            return Ok(word);
-        }
-        self.of(one, INLINE_WRITE)
+/// The pointer to a segment, or the offset in the arena of one that travels inline: of up to `most`
+/// bytes. Memory that the host lent is not read here: the device gathers it, and little more is to
+/// be done than for a longer segment.
+#[inline(always)]
+fn payload<T: Probe>(memory: &Memory<T>, one: &Segment, most: u32) -> Result<[u64; 2], usize> {
+    if one.len <= most
+        && let Some(offset) = memory.block_at(one.addr)
+    {
+        return Err(offset);
     }
-
-    /// The pointer to a segment, or the offset in the arena of one that travels inline: of up to
-    /// `most` bytes. Memory that the host lent is not read here: the device gathers it, and little
-    /// more is to be done than for a longer segment.
-    #[inline(always)]
-    fn of(&self, one: &Segment, most: u32) -> Result<[u64; 2], usize> {
-        if one.len <= most
-            && let Ok(offset) = usize::try_from(one.addr.wrapping_sub(self.arena))
-            && offset < self.reach
-        {
-            return Err(offset);
-        }
-        Ok(pointer(one))
-    }
+    Ok(pointer(one))
 }
 
 /// The data segment of `one`, in the order of the device's bytes.
@@ -235,33 +219,31 @@ fn pointer(one: &Segment) -> [u64; 2] {
     wqe::data(one.addr, one.len, one.lkey).map(u64::to_be)
 }
 
-/// Posting end of a send queue.
-// In this order: `payload` at the very beginning costs a post one instruction more.
+/// Posting end of a send queue. All that a post of one block reads and writes here lies in the first
+/// 64 bytes; the arena and its payload are reached through the platform, which all queues share.
 #[repr(C)]
 pub struct Sq<'p, P: Platform> {
+    /// The ring, and the index of the next block.
+    blocks: Cursor<'p, { wqe::WQEBB }, P::Probe>,
     platform: &'p P,
-    blocks: Entries<'p, { wqe::WQEBB }, P::Probe>,
-    record: Entries<'p, RECORD, P::Probe>,
-    payload: Payload<Entries<'p, 8, P::Probe>>,
-    /// Index of the next block, free running.
-    head: u32,
+    record: First<'p, RECORD, P::Probe>,
     /// The first words of requests of one segment, but for the index; the other kinds get the
     /// number of the queue pair from the one of a send.
     send: u64,
     write: u64,
     /// BAR offset of the half of the doorbell register that is written next.
     register: u32,
-    /// What differs between the offsets of both halves; 0 if there is one. It follows from `usual`,
-    /// but the doorbell behind a bind would take four instructions to see how.
-    half: u16,
     /// How the next WQE is rung: as usual, unless a WQE waits for its doorbell or a fence is due.
     direct: Direct,
     /// How a WQE of this queue is rung when nothing stands before it.
     usual: Direct,
-    /// First word of the last WQE that waits for its doorbell; 0 if none does.
-    waiting: u64,
+    /// What differs between the offsets of both halves; 0 if there is one. It follows from `usual`,
+    /// but the doorbell behind a bind would take four instructions to see how.
+    half: u16,
     /// The next WQE carries a fence, because a window was bound before it.
     fence: bool,
+    /// First word of the last WQE that waits for its doorbell, while one does.
+    waiting: u64,
     pub(super) umr: Umr,
 }
 
@@ -269,7 +251,7 @@ impl<P: Platform> fmt::Debug for Sq<'_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sq")
             .field("qpn", &CtrlHead::from_word(self.send).qpn())
-            .field("head", &self.head)
+            .field("head", &self.blocks.head)
             .finish_non_exhaustive()
     }
 }
@@ -291,28 +273,28 @@ impl<'p, P: Platform> Sq<'p, P> {
             (half, _) => Direct::try_from(half).ok()?,
         };
         let half = u16::try_from(doorbell.half).ok()?;
+        const { assert!(offset_of!(Self, waiting) <= 64) }
         let memory = platform.memory();
-        let words = Span { offset: 0, len: 1 << memory.len().checked_ilog2()? };
         Some(Self {
+            blocks: memory.entries(ring.span(wqe::WQEBB.ilog2()))?.cursor(),
             platform,
-            blocks: memory.entries(ring.span(wqe::WQEBB.ilog2()))?,
-            record: memory.entries(record.span())?,
-            payload: Payload {
-                words: memory.entries(words)?,
-                arena: memory.addr(),
-                reach: memory.len().saturating_sub(INLINE_REACH),
-            },
-            head: 0,
+            record: memory.entries(record.span())?.first(),
             send: ONE_SEND,
             write: 0,
             register: u32::try_from(doorbell.register).ok()?,
-            half,
             direct: usual,
             usual,
-            waiting: 0,
+            half,
             fence: false,
+            waiting: 0,
             umr,
         })
+    }
+
+    /// The arena.
+    #[inline(always)]
+    fn memory(&self) -> &'p Memory<P::Probe> {
+        self.platform.memory()
     }
 
     /// The number the device gave the queue pair.
@@ -329,17 +311,16 @@ impl<'p, P: Platform> Sq<'p, P> {
 
     /// Starts over, as the device does when the queue pair is reset.
     pub(crate) fn restart(&mut self) {
-        self.head = 0;
-        self.waiting = 0;
+        self.blocks.head = 0;
         self.fence = false;
         self.update_fast_path();
-        ring::write::<SECOND, _>(&self.record, 0);
+        ring::write::<SECOND, _>(&self.record.of(self.memory()), 0);
     }
 
     /// The control segment of the next WQE, but for a fence that is due.
     #[inline(always)]
     fn control(&self, start: u64, flags: PostFlags, immediate: u32) -> [u64; 2] {
-        control(start, self.head, flags, immediate)
+        control(start, self.blocks.head, flags, immediate)
     }
 
     /// Takes the pending fence, as the second word of a control segment carries it.
@@ -363,23 +344,30 @@ impl<'p, P: Platform> Sq<'p, P> {
         (flags, if fence == 0 { due } else { CtrlTail::new(fence, 0).word().to_be() })
     }
 
-    /// Decides whether the next WQE may take the fast path.
+    /// The WQE of that first word waits for its doorbell.
+    #[inline(always)]
+    fn defer(&mut self, first: u64) {
+        self.waiting = first;
+        self.direct = DEFERRED;
+    }
+
+    /// Decides whether the next WQE may take the fast path, when none waits for its doorbell.
     #[inline(always)]
     fn update_fast_path(&mut self) {
-        self.direct = if (self.waiting == 0) & !self.fence { self.usual } else { INDIRECT };
+        self.direct = if self.fence { INDIRECT } else { self.usual };
     }
 
     /// Stores one block of the WQE that starts at the head.
     #[inline(always)]
     fn store(&self, index: u32, block: &Block) {
-        self.blocks.store_words::<8, 0>(index, block);
+        self.blocks.of(self.memory()).store_words::<8, 0>(index, block);
     }
 
     /// The same of the first `WORDS` words alone.
     #[inline(always)]
     fn store_front<const WORDS: usize>(&self, index: u32, block: &Block) {
         if let Some(front) = block.first_chunk::<WORDS>() {
-            self.blocks.store_words::<WORDS, 0>(index, front);
+            self.blocks.of(self.memory()).store_words::<WORDS, 0>(index, front);
         }
     }
 
@@ -390,7 +378,7 @@ impl<'p, P: Platform> Sq<'p, P> {
     #[expect(clippy::cast_possible_truncation, reason = "tokens are the index modulo 2^16")]
     fn post_block<const WORDS: usize>(&mut self, block: &Block, flags: PostFlags) -> u16 {
         // Read once: the stores between are to memory that the compiler takes for any.
-        let (head, direct) = (self.head, self.direct);
+        let (head, direct) = (self.blocks.head, self.direct);
         let token = head as u16;
         if flags.contains(PostFlags::DEFER) {
             let mut block = *block;
@@ -398,16 +386,15 @@ impl<'p, P: Platform> Sq<'p, P> {
                 block[1] |= self.take_pending_fence(flags);
             }
             self.store_front::<WORDS>(head, &block);
-            self.head = head.wrapping_add(1);
-            self.waiting = block[0];
-            self.direct = INDIRECT;
+            self.blocks.head = head.wrapping_add(1);
+            self.defer(block[0]);
         } else if direct > WORD_ONLY {
             self.store_front::<WORDS>(head, block);
-            self.head = head.wrapping_add(1);
+            self.blocks.head = head.wrapping_add(1);
             self.write_block(block, direct);
         } else if direct == WORD_ONLY {
             self.store_front::<WORDS>(head, block);
-            self.head = head.wrapping_add(1);
+            self.blocks.head = head.wrapping_add(1);
             self.write_word(block[0]);
         } else {
             self.post_indirect(*block, flags);
@@ -420,11 +407,11 @@ impl<'p, P: Platform> Sq<'p, P> {
     #[inline(never)]
     fn post_indirect(&mut self, mut block: Block, flags: PostFlags) {
         block[1] |= self.take_pending_fence(flags);
-        self.store(self.head, &block);
-        self.head = self.head.wrapping_add(1);
+        self.store(self.blocks.head, &block);
+        self.blocks.head = self.blocks.head.wrapping_add(1);
         match self.usual {
             INDIRECT | WORD_ONLY => self.ring_doorbell(block[0]),
-            _ if self.waiting != 0 => self.ring_doorbell(block[0]),
+            _ if self.direct == DEFERRED => self.ring_doorbell(block[0]),
             WHOLE => self.write_whole(&block),
             half => {
                 self.update_fast_path();
@@ -438,12 +425,11 @@ impl<'p, P: Platform> Sq<'p, P> {
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "tokens are the index modulo 2^16")]
     fn finish(&mut self, blocks: u8, first: u64, flags: PostFlags) -> u16 {
-        let begin = self.head;
-        self.head = begin.wrapping_add(blocks.into());
+        let begin = self.blocks.head;
+        self.blocks.head = begin.wrapping_add(blocks.into());
         if flags.contains(PostFlags::DEFER) {
-            self.waiting = first;
-            self.direct = INDIRECT;
-        } else if self.waiting != 0 || self.half < u16::from(blocks) * wqe::WQEBB as u16 {
+            self.defer(first);
+        } else if self.direct == DEFERRED || self.half < u16::from(blocks) * wqe::WQEBB as u16 {
             self.ring_doorbell(first);
         } else {
             self.write_blocks(begin, blocks);
@@ -473,7 +459,11 @@ impl<'p, P: Platform> Sq<'p, P> {
     fn copy_blocks(&self, begin: u32, blocks: u8, how: Blocks) {
         let (mut index, mut at) = (begin, self.register as usize);
         for _ in 0..blocks {
-            self.platform.write_block(at, &self.blocks.load_words::<8, 0>(index), how);
+            self.platform.write_block(
+                at,
+                &self.blocks.of(self.memory()).load_words::<8, 0>(index),
+                how,
+            );
             (index, at) = (index.wrapping_add(1), at.wrapping_add(wqe::WQEBB));
         }
     }
@@ -483,7 +473,7 @@ impl<'p, P: Platform> Sq<'p, P> {
     fn publish(&self) {
         // ORDER: the WQEs' stores precede the counter that lets the device fetch them.
         self.platform.fence(Fence::BeforeRecord);
-        ring::write::<SECOND, _>(&self.record, self.head & 0xffff);
+        ring::write::<SECOND, _>(&self.record.of(self.memory()), self.blocks.head & 0xffff);
     }
 
     /// Rings by a whole WQE, through BlueFlame.
@@ -518,7 +508,6 @@ impl<'p, P: Platform> Sq<'p, P> {
     /// Rings the doorbell with the first 8 bytes of a WQE.
     #[inline(never)]
     fn ring_doorbell(&mut self, first: u64) {
-        self.waiting = 0;
         self.update_fast_path();
         if self.usual == WORD_ONLY {
             self.write_word(first);
@@ -577,7 +566,7 @@ impl<'p, P: Platform> Sq<'p, P> {
         remote: &RmrTriplet,
         flags: PostFlags,
     ) -> u16 {
-        let block = self.short_block(self.head, offset, len, remote, flags);
+        let block = self.short_block(self.blocks.head, offset, len, remote, flags);
         self.post_block::<8>(&block, flags)
     }
 
@@ -603,10 +592,10 @@ impl<'p, P: Platform> Sq<'p, P> {
     pub(crate) fn datagram(&mut self, segment: Segment, av: &Av, flags: PostFlags) -> u16 {
         let [head, tail] = self.control(self.start(wqe::SEND, 5), flags, 0);
         let [a, b, c, d, e, f] = av.words().map(u64::to_be);
-        self.store(self.head, &[head, tail, a, b, c, d, e, f]);
+        self.store(self.blocks.head, &[head, tail, a, b, c, d, e, f]);
         let [first, second] = wqe::data(segment.addr, segment.len, segment.lkey);
         let block = [first, second, 0, 0, 0, 0, 0, 0].map(u64::to_be);
-        self.store(self.head.wrapping_add(1), &block);
+        self.store(self.blocks.head.wrapping_add(1), &block);
         self.finish(2, head, flags)
     }
 
@@ -625,8 +614,8 @@ impl<'p, P: Platform> Sq<'p, P> {
         let mut key = key(bind);
         key.set_free(true);
         let second = [key.word().to_be(), 0, 0, 0, 0, 0, 0, 0];
-        self.store(self.head, &[head, tail, umr, mask, 0, 0, 0, 0]);
-        self.store(self.head.wrapping_add(1), &second);
+        self.store(self.blocks.head, &[head, tail, umr, mask, 0, 0, 0, 0]);
+        self.store(self.blocks.head.wrapping_add(1), &second);
         // As after a bind.
         self.fence = true;
         self.finish(2, head, flags)
@@ -656,7 +645,7 @@ impl<'p, P: Platform> Sq<'p, P> {
             .chain(segments.iter().map(|one| wqe::data(one.addr, one.len, one.lkey)));
         let units = core::iter::once(control).chain(rest.map(|unit| unit.map(u64::to_be)));
         let mut block: Block = [0; 8];
-        let mut index = self.head;
+        let mut index = self.blocks.head;
         let mut filled = 0;
         for [first, second] in units {
             if filled == block.len() {
@@ -670,12 +659,12 @@ impl<'p, P: Platform> Sq<'p, P> {
             }
             filled += 2;
         }
-        if index == self.head {
+        if index == self.blocks.head {
             return self.post_block::<8>(&block, flags);
         }
         self.store(index, &block);
         // Three at most.
-        let blocks = index.wrapping_sub(self.head).wrapping_add(1);
+        let blocks = index.wrapping_sub(self.blocks.head).wrapping_add(1);
         self.finish(u8::try_from(blocks).unwrap_or(u8::MAX), control[0], flags)
     }
 
@@ -708,7 +697,7 @@ impl<'p, P: Platform> Sq<'p, P> {
             _ if flags.contains(PostFlags::GATHER) => {
                 self.post_list(wqe::SEND, &[], segments, 0, flags)
             }
-            [one] => match self.payload.of(one, INLINE_SEND) {
+            [one] => match payload(self.memory(), one, INLINE_SEND) {
                 Ok([first, second]) => {
                     let [head, tail] = self.control(self.send, flags, 0);
                     self.post_block::<4>(&[head, tail, first, second, 0, 0, 0, 0], flags)
@@ -722,10 +711,12 @@ impl<'p, P: Platform> Sq<'p, P> {
     #[inline(always)]
     fn write(&mut self, segments: &[Segment], remote: &RmrTriplet, flags: PostFlags) -> u16 {
         match segments {
-            [one] if !flags.contains(PostFlags::GATHER) => match self.payload.of_write(one) {
-                Ok(data) => self.post_one(self.write, remote, data, flags),
-                Err(offset) => self.write_short(offset, one.len, remote, flags),
-            },
+            [one] if !flags.contains(PostFlags::GATHER) => {
+                match payload_of_write(self.memory(), one) {
+                    Ok(data) => self.post_one(self.write, remote, data, flags),
+                    Err(offset) => self.write_short(offset, one.len, remote, flags),
+                }
+            }
             _ => self.post_far(wqe::RDMA_WRITE, remote, segments, 0, flags),
         }
     }
@@ -736,7 +727,7 @@ impl<'p, P: Platform> Sq<'p, P> {
         &mut self,
         mut writes: impl Iterator<Item = (Segment, RmrTriplet)>,
         flags: PostFlags,
-        data: impl Fn(&Payload<Entries<'p, 8, P::Probe>>, &Segment) -> Result<[u64; 2], usize>,
+        data: impl Fn(&Memory<P::Probe>, &Segment) -> Result<[u64; 2], usize>,
     ) {
         if self.fence
             && let Some((one, remote)) = writes.next()
@@ -744,10 +735,11 @@ impl<'p, P: Platform> Sq<'p, P> {
             self.write(&[one], &remote, flags.union(PostFlags::DEFER));
         }
         // All in registers, which the stores in between would not leave it in otherwise.
-        let (blocks, payload, start, begin) = (self.blocks, self.payload, self.write, self.head);
+        let memory = self.memory();
+        let (blocks, start, begin) = (self.blocks.of(memory), self.write, self.blocks.head);
         let (mut head, mut first, b) = (begin, 0, control_tail(flags, 0));
         for (one, remote) in writes {
-            match data(&payload, &one) {
+            match data(memory, &one) {
                 Ok([e, f]) => {
                     let a = control_head(start, head);
                     let [c, d] = wqe::remote(remote.addr, remote.context).map(u64::to_be);
@@ -763,9 +755,8 @@ impl<'p, P: Platform> Sq<'p, P> {
             head = head.wrapping_add(1);
         }
         if head != begin {
-            self.head = head;
-            self.waiting = first;
-            self.direct = INDIRECT;
+            self.blocks.head = head;
+            self.defer(first);
         }
     }
 
@@ -828,17 +819,17 @@ impl<'p, P: Platform> Sq<'p, P> {
                 [head.word(), wqe::mask::BIND_OWN].map(u64::to_be)
             }
         };
-        self.store(self.head, &[head, tail, umr, mask, 0, 0, 0, 0]);
+        self.store(self.blocks.head, &[head, tail, umr, mask, 0, 0, 0, 0]);
 
         key.set_rr(bind.access.contains(Access::REMOTE_READ));
         key.set_rw(bind.access.contains(Access::REMOTE_WRITE));
         let [a, b, c] = [key.word(), bind.start, bind.len].map(u64::to_be);
-        self.store(self.head.wrapping_add(1), &[a, 0, b, c, 0, 0, 0, 0]);
+        self.store(self.blocks.head.wrapping_add(1), &[a, 0, b, c, 0, 0, 0, 0]);
 
         // A KLM has 32 bits of length; no region is longer (`limits`).
         let len = u32::try_from(bind.len).unwrap_or(u32::MAX);
         let [first, second] = wqe::data(bind.addr, len, bind.lkey).map(u64::to_be);
-        self.store(self.head.wrapping_add(2), &[first, second, 0, 0, 0, 0, 0, 0]);
+        self.store(self.blocks.head.wrapping_add(2), &[first, second, 0, 0, 0, 0, 0, 0]);
         // Later requests may use the new key, so they start only when the change has taken effect.
         self.fence = true;
         self.finish(3, head, flags)
@@ -851,7 +842,7 @@ impl<'p, P: Platform> Sq<'p, P> {
         let octowords = wqe::page_octowords(made.pages.count);
         let umr = UmrHead::register(octowords).word();
         let [umr, mask] = [umr, self.umr.mask()].map(u64::to_be);
-        self.store(self.head, &[head, tail, umr, mask, 0, 0, 0, 0]);
+        self.store(self.blocks.head, &[head, tail, umr, mask, 0, 0, 0, 0]);
 
         let [_, _, _, low] = made.new_key.to_be_bytes();
         let mut key = UmrKey::default();
@@ -864,11 +855,11 @@ impl<'p, P: Platform> Sq<'p, P> {
         key.set_a(made.access.contains(Access::REMOTE_ATOMIC));
         let page = u64::from(made.pages.log_page) << 32;
         let key = [key.word(), 0, made.start, made.len, 0, 0, 0, page].map(u64::to_be);
-        self.store(self.head.wrapping_add(1), &key);
+        self.store(self.blocks.head.wrapping_add(1), &key);
 
         let bytes = 16 * u32::from(octowords);
         let [a, b] = wqe::data(made.pages.addr, bytes, made.pages.lkey).map(u64::to_be);
-        self.store(self.head.wrapping_add(2), &[a, b, 0, 0, 0, 0, 0, 0]);
+        self.store(self.blocks.head.wrapping_add(2), &[a, b, 0, 0, 0, 0, 0, 0]);
         // As after a bind.
         self.fence = true;
         self.finish(3, head, flags)
@@ -879,7 +870,7 @@ impl<P: Platform> SendQueue for Sq<'_, P> {
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "tokens are the index modulo 2^16")]
     fn next_token(&self) -> u16 {
-        self.head as u16
+        self.blocks.head as u16
     }
 
     #[inline(always)]
@@ -910,18 +901,18 @@ impl<P: Platform> SendQueue for Sq<'_, P> {
     ) {
         // Of a constant the loop asks nothing.
         if len == Some(WORD) {
-            self.post_blocks(writes, flags, |payload, one| match payload.word(one.addr) {
+            self.post_blocks(writes, flags, |memory, one| match word(memory, one.addr) {
                 Some(word) => Ok(word),
-                None => payload.of(one, INLINE_WRITE),
+                None => payload(memory, one, INLINE_WRITE),
             });
         } else {
-            self.post_blocks(writes, flags, Payload::of_write);
+            self.post_blocks(writes, flags, payload_of_write);
         }
     }
 
     #[inline]
     fn ring(&mut self) {
-        if self.waiting != 0 {
+        if self.direct == DEFERRED {
             self.ring_doorbell(self.waiting);
         }
     }

@@ -14,6 +14,7 @@
     reason = "device-visible memory is reached through raw pointers, here and nowhere else"
 )]
 
+use core::marker::PhantomData;
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicU32;
 
@@ -47,6 +48,8 @@ pub struct Memory<T = ()> {
     /// Everything of up to 64 bytes that starts below this offset ends inside the memory.
     inner: usize,
     addr: u64,
+    /// Aligned words that [`Memory::word_at`] reads.
+    words: usize,
     probe: T,
 }
 
@@ -76,7 +79,7 @@ impl<T: Probe> Memory<T> {
     /// As of [`Memory::new`].
     #[must_use]
     pub unsafe fn probed(base: NonNull<u8>, len: usize, addr: u64, probe: T) -> Self {
-        Self { base, len, inner: len.saturating_sub(SHORT - 1), addr, probe }
+        Self { base, len, inner: len.saturating_sub(SHORT - 1), addr, words: len / 8, probe }
     }
 
     /// Length in bytes.
@@ -225,6 +228,31 @@ impl<T: Probe> Memory<T> {
         })
     }
 
+    /// The offset of that address of a consumer's segment, if 64 bytes from there lie in the memory.
+    #[inline(always)]
+    pub(crate) fn block_at(&self, addr: u64) -> Option<usize> {
+        let offset = usize::try_from(addr.wrapping_sub(self.addr)).ok()?;
+        (offset < self.inner).then_some(offset)
+    }
+
+    /// The aligned word at that address of a consumer's segment: none if there is no such word.
+    #[inline(always)]
+    pub(crate) fn word_at(&self, addr: u64) -> Option<u64> {
+        // Turned by three bits, an offset that is no multiple of 8 is beyond any end: one compare
+        // for both.
+        let index = usize::try_from(addr.wrapping_sub(self.addr).rotate_right(3)).ok()?;
+        if index >= self.words {
+            return None;
+        }
+        let offset = index * 8;
+        self.probe.load(offset, 8);
+        // SAFETY: there is such a word.
+        let place = unsafe { self.base.byte_add(offset) }.cast();
+        // SAFETY: inside, as above, and aligned as the memory is.
+        let [word] = unsafe { load(place) };
+        Some(word)
+    }
+
     /// The place of a `T` at `offset`, if it is inside and aligned.
     #[inline]
     fn place<U>(&self, offset: usize) -> Option<NonNull<U>> {
@@ -293,6 +321,50 @@ pub struct Entries<'m, const LEN: usize, T = ()> {
     memory: &'m Memory<T>,
 }
 
+/// Entries and the free-running index of the next one: what the posting end of a queue needs of its
+/// ring, in 16 bytes. It is used as [`Entries`] of the memory, which its owner knows.
+#[derive(Debug)]
+pub(crate) struct Cursor<'m, const LEN: usize, T = ()> {
+    base: NonNull<u8>,
+    mask: u32,
+    /// The next index.
+    pub(crate) head: u32,
+    memory: PhantomData<&'m Memory<T>>,
+}
+
+// SAFETY: as for the memory, which outlives the value.
+unsafe impl<const LEN: usize, T: Sync> Send for Cursor<'_, LEN, T> {}
+// SAFETY: as above.
+unsafe impl<const LEN: usize, T: Sync> Sync for Cursor<'_, LEN, T> {}
+
+impl<'m, const LEN: usize, T: Probe> Cursor<'m, LEN, T> {
+    /// The entries. `memory` is the one that they are in; another one's probe would see the accesses.
+    #[inline(always)]
+    pub(crate) const fn of(&self, memory: &'m Memory<T>) -> Entries<'m, LEN, T> {
+        Entries { base: self.base, mask: self.mask as usize, memory }
+    }
+}
+
+/// The first of some entries, in 8 bytes: a doorbell record. It is used as [`Cursor`] is.
+#[derive(Debug)]
+pub(crate) struct First<'m, const LEN: usize, T = ()> {
+    base: NonNull<u8>,
+    memory: PhantomData<&'m Memory<T>>,
+}
+
+// SAFETY: as for the memory, which outlives the value.
+unsafe impl<const LEN: usize, T: Sync> Send for First<'_, LEN, T> {}
+// SAFETY: as above.
+unsafe impl<const LEN: usize, T: Sync> Sync for First<'_, LEN, T> {}
+
+impl<'m, const LEN: usize, T: Probe> First<'m, LEN, T> {
+    /// The entry, as a ring of one.
+    #[inline(always)]
+    pub(crate) const fn of(&self, memory: &'m Memory<T>) -> Entries<'m, LEN, T> {
+        Entries { base: self.base, mask: 0, memory }
+    }
+}
+
 impl<const LEN: usize, T> Clone for Entries<'_, LEN, T> {
     fn clone(&self) -> Self {
         *self
@@ -306,7 +378,18 @@ unsafe impl<const LEN: usize, T: Sync> Send for Entries<'_, LEN, T> {}
 // SAFETY: as above.
 unsafe impl<const LEN: usize, T: Sync> Sync for Entries<'_, LEN, T> {}
 
-impl<const LEN: usize, T: Probe> Entries<'_, LEN, T> {
+impl<'m, const LEN: usize, T: Probe> Entries<'m, LEN, T> {
+    /// The same without the memory, from index 0 on.
+    #[expect(clippy::cast_possible_truncation, reason = "`mask` made it of 32 bits")]
+    pub(crate) const fn cursor(self) -> Cursor<'m, LEN, T> {
+        Cursor { base: self.base, mask: self.mask as u32, head: 0, memory: PhantomData }
+    }
+
+    /// The first of them, without the memory.
+    pub(crate) const fn first(self) -> First<'m, LEN, T> {
+        First { base: self.base, memory: PhantomData }
+    }
+
     /// 32-bit load in memory order.
     #[inline(always)]
     #[must_use]
@@ -353,23 +436,6 @@ impl<const LEN: usize, T: Probe> Entries<'_, LEN, T> {
         // SAFETY: the place is inside the memory, and aligned as entries are.
         unsafe { store(place, words) }
         self.memory.probe.store(self.offset(place), words.map(u64::to_ne_bytes).as_flattened());
-    }
-
-    /// The first word of an entry whose index is not cut: none if there is no such entry.
-    #[inline(always)]
-    #[must_use]
-    pub fn word(&self, index: u64) -> Option<u64> {
-        let index = usize::try_from(index).ok()?;
-        if index > self.mask {
-            return None;
-        }
-        let offset = index * LEN;
-        // SAFETY: there is such an entry, and it has 8 bytes or more.
-        let place = unsafe { self.base.byte_add(offset) }.cast::<[u64; 1]>();
-        self.memory.probe.load(self.offset(place), 8);
-        // SAFETY: aligned and inside, as above.
-        let [word] = unsafe { load(place) };
-        Some(word)
     }
 
     /// The place of a `U` at `AT` in the entry that `index` falls on.

@@ -129,51 +129,51 @@ pub const CASES: &[Case] = &[
     case("limit_empty", BLOCK, 0, Measured::Limit(loops::limit_empty, false)),
     case("limit_bind", BLOCK, 0, Measured::Limit(loops::limit_bind, true)),
     Case {
-        words_goal: 176,
+        words_goal: 175,
         time_goal: 130,
         ..case(
             "wr8_rt1",
             BLOCK,
-            185,
+            184,
             lane(Some((WRITE, false)), loops::wr8_rt1, Some(golden::write8)),
         )
     },
     Case {
-        words_goal: 175,
+        words_goal: 174,
         peer: "wr8_rt1",
         ..case(
             "wr8_lent",
             BLOCK,
-            184,
+            183,
             lane(Some((WRITE, false)), loops::wr8_lent, Some(golden::lent8)),
         )
     },
     Case {
-        words_goal: 169,
+        words_goal: 168,
         ..case(
             "wr256_rt1",
             BLOCK,
-            178,
+            177,
             lane(Some((WRITE, false)), loops::wr256_rt1, Some(golden::write256)),
         )
     },
     Case {
-        words_goal: 156,
+        words_goal: 155,
         ..case(
             "send256_rt1",
             BLOCK,
-            165,
+            164,
             lane(Some((SEND, false)), loops::send256_rt1, Some(golden::send256)),
         )
     },
     case("recv_rt1", BLOCK, 142, lane(Some((MESSAGE, true)), loops::recv_rt1, None)),
     case("recv_b32", BLOCK, 85, lane(Some((MESSAGE, true)), loops::recv_b32, None)),
     Case {
-        words_goal: 104,
+        words_goal: 102,
         ..case(
             "wr8_b32",
             BLOCK,
-            104,
+            102,
             lane(Some((WRITE, false)), loops::wr8_b32, Some(golden::write8)),
         )
     },
@@ -186,7 +186,7 @@ pub const CASES: &[Case] = &[
             lane(Some((WRITE, false)), loops::wr8_piece32, Some(golden::write8)),
         )
     },
-    case("unsig_b32", BLOCK, 83, silent(loops::unsig_b32)),
+    case("unsig_b32", BLOCK, 81, silent(loops::unsig_b32)),
     Case { aim: true, ..case("unsig_1of32", BLOCK, 115, silent(loops::unsig_1of32)) },
     Case {
         aim: true,
@@ -245,15 +245,15 @@ pub const CASES: &[Case] = &[
     ),
     case("deq_empty", BLOCK, 28, lane(None, loops::deq_empty, None)),
     Case {
-        words_goal: 280,
+        words_goal: 279,
         ..case(
             "rmr_bind",
             BLOCK,
-            394,
+            390,
             lane(Some((BIND, false)), loops::rmr_bind, Some(golden::bind)),
         )
     },
-    Case { words_goal: 301, peer: "wr8_rt1", ..case("wr8_handle", BLOCK, 310, Measured::ByHandle) },
+    Case { words_goal: 293, peer: "wr8_rt1", ..case("wr8_handle", BLOCK, 302, Measured::ByHandle) },
     hostile("hostile_req", DATAGRAM, hostile::req, loops::hostile_req),
     hostile("hostile_req_service", DATAGRAM, hostile::req_service, loops::hostile_req_service),
     hostile("hostile_req_port", DATAGRAM, hostile::req_port, loops::hostile_req_port),

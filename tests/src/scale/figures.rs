@@ -124,12 +124,12 @@ fn bytes(crowd: &mut Crowd) -> Vec<Figure> {
     crowd.ias[0].ep_free(now, ep).unwrap();
     crowd.ias[0].evd_free(dto).unwrap();
     vec![
-        figure("bytes of state of an Endpoint", state as f64, 3584.0, 4964.0),
+        figure("bytes of state of an Endpoint", state as f64, 3584.0, 4860.0),
         figure(
             "the same with its rings, 128 + 128 DTOs",
             (state + rings) as f64,
             30_720.0,
-            45_988.0,
+            45_884.0,
         ),
     ]
 }

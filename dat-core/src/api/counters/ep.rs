@@ -1,8 +1,6 @@
 //! Counters of an Endpoint.
 
-use core::sync::atomic::Ordering;
-
-use crate::data::shared::ep::EpTally;
+use crate::data::shared::ep::EpShared;
 use crate::engine::Ia;
 use crate::objects::ep::{EpControl, PROVIDER_CONTROL};
 use crate::objects::table::Kind;
@@ -24,8 +22,8 @@ impl<'s, P: Provider> Ia<'s, P> {
         ep: Ep,
         reset: bool,
     ) -> Result<[u64; EpCounter::COUNT], Error> {
-        let tally = self.ep_tally(ep, reset)?;
-        Ok(EpCounter::ALL.map(|counter| tally.read(counter, reset)))
+        let counting = self.counting(ep, reset)?;
+        Ok(EpCounter::ALL.map(|counter| counting.read_counter(counter, reset)))
     }
 
     /// One counter of an Endpoint; with `reset` it starts over. As [`Ia::ep_query_counters`].
@@ -36,31 +34,17 @@ impl<'s, P: Provider> Ia<'s, P> {
         counter: EpCounter,
         reset: bool,
     ) -> Result<u64, Error> {
-        Ok(self.ep_tally(ep, reset)?.read(counter, reset))
+        Ok(self.counting(ep, reset)?.read_counter(counter, reset))
     }
 
-    /// What an Endpoint counts, to be read, or to be reset.
-    fn ep_tally(&self, ep: Ep, reset: bool) -> Result<&'s EpTally, Error> {
+    /// Returns the part of an Endpoint that counts, if its counters may be read, or reset.
+    fn counting(&self, ep: Ep, reset: bool) -> Result<&'s EpShared, Error> {
         let control = self.objects.eps.live(ep)?;
         let reaped_elsewhere =
             control.recv_evd.is_some_and(|evd| self.events.reaper_is_out(&self.data, evd.0));
         if reset && (reaped_elsewhere || self.objects.poster_is_out(&self.data, ep)) {
             return Err(PROVIDER_CONTROL.into());
         }
-        let shared = self.data.shared.ep(ep.0.index()).ok_or(EpControl::STALE)?;
-        Ok(&shared.tally)
-    }
-}
-
-impl EpTally {
-    pub(crate) fn read(&self, counter: EpCounter, reset: bool) -> u64 {
-        let Some(word) = self.0.get(counter as usize) else {
-            return 0;
-        };
-        let counted = word.load(Ordering::Relaxed);
-        if reset {
-            word.store(0, Ordering::Relaxed);
-        }
-        counted
+        self.data.shared.ep(ep.0.index()).ok_or(EpControl::STALE.into())
     }
 }

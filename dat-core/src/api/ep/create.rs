@@ -73,7 +73,7 @@ impl<P: Provider> Ia<'_, P> {
         if let Some(shared) = self.data.shared.ep(handle.index()) {
             shared.request.handle.store(handle.raw(), Ordering::Relaxed);
             shared.receive.handle.store(handle.raw(), Ordering::Relaxed);
-            shared.tally.clear();
+            shared.clear_counters();
         }
         if let Some(made) = made {
             self.install_qp(handle.index(), &makings, made);

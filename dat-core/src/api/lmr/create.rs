@@ -134,6 +134,8 @@ impl<P: Provider> Ia<'_, P> {
             let zone = if own { zone } else { zone | GENERAL };
             let named = Region { addr: va_type.start(region.addr), len: region.len };
             shared.occupy(context, zone, privileges, named, mr.lkey);
+            // The next request is often of the newest LMR.
+            self.data.last_lmr = shared;
         }
         self.objects.pzs.hold(Some(pz));
         self.lmr_query(made)

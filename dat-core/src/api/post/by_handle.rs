@@ -112,7 +112,7 @@ impl<P: Provider> Ia<'_, P> {
         flags: CompletionFlags,
     ) -> Result<(), Refused> {
         let (poster, shared, near) = self.posting(ep).map_err(none)?;
-        poster.post_recvs(shared, &near, list, flags)
+        poster.post_recvs(shared, &near, &shared.receives_from(ep.0.index()), list, flags)
     }
 
     /// As [`EpPoster::post_recv`](crate::EpPoster::post_recv), by handle.
@@ -126,6 +126,7 @@ impl<P: Provider> Ia<'_, P> {
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
         let (poster, shared, near) = self.posting(ep)?;
-        poster.post_recv(shared, &near, segments, cookie, flags)
+        let receives = shared.receives_from(ep.0.index());
+        poster.post_recv(shared, &near, &receives, segments, cookie, flags)
     }
 }

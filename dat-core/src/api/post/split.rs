@@ -12,10 +12,16 @@ impl<'s, P: Provider> Ia<'s, P> {
     /// Takes the posting half out, for another thread. `INVALID_STATE` if it is out already or the
     /// Endpoint is not ready.
     pub fn ep_take_poster(&mut self, ep: Ep) -> Result<EpPoster<'s, P>, Error> {
+        let last = self.data.last_lmr;
         let (_, shared, near) = self.posting(ep)?;
         let shared = *shared;
+        near.last.set(last);
         match self.data.posters.get_mut(ep.0.index() as usize).and_then(Option::take) {
-            Some(poster) => Ok(EpPoster { ep, poster, shared, near }),
+            Some(poster) => {
+                const { EpPoster::<P>::IN_LINES }
+                let receives = shared.receives_from(ep.0.index());
+                Ok(EpPoster { near, poster, receives, ep, shared })
+            }
             None => Err(PROVIDER_CONTROL.into()),
         }
     }

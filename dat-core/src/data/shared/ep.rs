@@ -32,35 +32,60 @@ pub(crate) const SHARED: u32 = 1 << 30;
 /// The bits of a completion index that say what kind of queue it is of.
 pub(crate) const KIND: u32 = DATAGRAM | SHARED;
 
-/// What posting, reaping and control share of one Endpoint, besides its slots.
+/// What posting, reaping and control share of one Endpoint, besides its slots. A post of a send, a
+/// write or a receive touches the first line; its completion touches that of its queue.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct EpShared {
     pub(crate) poster: PosterLine,
     pub(crate) request: QueueLine,
     pub(crate) receive: QueueLine,
-    pub(crate) tally: EpTally,
+    pub(crate) slow: SlowLine,
+    /// The counters that no fast path writes: a line of those that the poster writes, and one of
+    /// the reaper's and the control half's.
+    counters: [AtomicU64; 16],
 }
 
-/// The counters of [`EpCounter`], in its order: two lines that the poster writes, and one of the
-/// reaper of receives.
-#[derive(Debug)]
-#[repr(C, align(64))]
-pub(crate) struct EpTally(pub(crate) [AtomicU64; EpCounter::COUNT]);
+/// The counters of [`EpCounter`] by their numbers. Each is written by one thread.
+impl EpShared {
+    /// The word of a counter: those of a fast path lie in the line that the path writes anyway.
+    #[inline(always)]
+    fn counter(&self, number: usize) -> Option<&AtomicU64> {
+        const SEND: usize = EpCounter::PostSend as usize;
+        const SEND_END: usize = SEND + 1;
+        const RECV_OR_WRITE: usize = EpCounter::PostRecv as usize;
+        const RECV_OR_WRITE_END: usize = EpCounter::PostWriteData as usize;
+        const ARRIVED: usize = EpCounter::Recv as usize;
+        const ARRIVED_END: usize = ARRIVED + 1;
+        const UD: usize = EpCounter::PostSendUd as usize;
+        const UD_END: usize = UD + 1;
+        const RARE: usize = EpCounter::PostWriteImm as usize;
+        const RARE_END: usize = EpCounter::PostFetchAdd as usize;
+        const CONTROL_END: usize = EpCounter::Disconnect as usize;
+        match number {
+            SEND..=SEND_END => self.poster.counters.get(number - SEND),
+            RECV_OR_WRITE..=RECV_OR_WRITE_END => {
+                self.poster.counters.get(number - RECV_OR_WRITE + 2)
+            }
+            ARRIVED..=ARRIVED_END => self.receive.counters.get(number - ARRIVED),
+            UD..=UD_END => self.counters.get(number - UD),
+            RARE..=RARE_END => self.counters.get(number - RARE + 2),
+            0..=CONTROL_END => self.counters.get(number + 8),
+            _ => self.counters.get(number.wrapping_sub(ARRIVED_END + 1) + 10),
+        }
+    }
 
-impl EpTally {
     /// One DTO more, of so many bytes. Only the one thread that writes this counter may.
     #[inline(always)]
     pub(crate) fn count(&self, dtos: EpCounter, len: u32) {
-        self.add(dtos as usize, 1);
-        self.add(dtos as usize + 1, len.into());
+        self.count_all(dtos, 1, len.into());
     }
 
-    /// From 0 again, while nobody counts.
-    pub(crate) fn clear(&self) {
-        for word in &self.0 {
-            word.store(0, Ordering::Relaxed);
-        }
+    /// So many DTOs more, of so many bytes together.
+    #[inline(always)]
+    pub(crate) fn count_all(&self, dtos: EpCounter, count: u64, bytes: u64) {
+        self.add(dtos as usize, count);
+        self.add(dtos as usize + 1, bytes);
     }
 
     /// One more of what has no bytes. Only the one thread that writes this counter may.
@@ -68,12 +93,25 @@ impl EpTally {
         self.add(counter as usize, 1);
     }
 
-    /// So many more.
     #[inline(always)]
-    pub(crate) fn add(&self, at: usize, more: u64) {
-        if let Some(word) = self.0.get(at) {
+    fn add(&self, number: usize, more: u64) {
+        if let Some(word) = self.counter(number) {
             let sum = word.load(Ordering::Relaxed).wrapping_add(more);
             word.store(sum, Ordering::Relaxed);
+        }
+    }
+
+    /// What a counter has come to; with `reset` it starts again.
+    pub(crate) fn read_counter(&self, counter: EpCounter, reset: bool) -> u64 {
+        self.counter(counter as usize).map_or(0, |word| {
+            if reset { word.swap(0, Ordering::Relaxed) } else { word.load(Ordering::Relaxed) }
+        })
+    }
+
+    /// All from 0 again, while nobody counts.
+    pub(crate) fn clear_counters(&self) {
+        for counter in EpCounter::ALL {
+            let _ = self.read_counter(counter, true);
         }
     }
 }
@@ -90,15 +128,31 @@ pub(crate) struct PosterLine {
     pub(crate) receives: AtomicU32,
     /// 0, or what broke the connection: [`Trouble`].
     pub(crate) trouble: AtomicU32,
-    /// Place on the control half's work stack.
-    pub(crate) work: Link,
+    /// Sends, receives and writes, each with its bytes.
+    counters: [AtomicU64; 6],
+}
+
+/// What no fast path touches, but for the request that follows suppressed ones.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(crate) struct SlowLine {
     /// The request of dat-core's own that follows suppressed ones.
     pub(crate) follower: Follower,
+    /// In the reaper's chain, of both queues: where the completion queue has to be before the queue
+    /// is flushed.
+    flush_at: [AtomicU64; 2],
+    /// In the reaper's chain: what was posted when the reaper found the queue on the stack. What
+    /// is posted later waits its turn.
+    flush_to: [AtomicU32; 2],
+    /// Place on the control half's work stack.
+    pub(crate) work: Link,
     /// The connection event of this Endpoint that waits for its completions, or [`END`]; written
     /// by the reaper.
     pub(crate) ending: AtomicU32,
     /// Windows that belong to the queue pair. Posters write it.
     pub(crate) windows: AtomicU32,
+    /// Slot of the Shared Receive Queue that its receives come from, with [`SHARED`] in its index.
+    pub(crate) srq: AtomicU32,
 }
 
 /// A request of dat-core's own, which takes no slot of the consumer's: the device does not say when
@@ -233,16 +287,18 @@ pub(crate) struct QueueLine {
     pub(crate) solicited: AtomicU32,
     /// Place on its Event Dispatcher's flush stack.
     pub(crate) flush: Link,
-    /// Slot of the Shared Receive Queue that its receives come from, with [`SHARED`] in its index.
-    pub(crate) srq: AtomicU32,
-    /// Receives of it that the control half had seen complete and that have been dequeued since.
+    /// Receives from a Shared Receive Queue that the control half had seen complete and that have
+    /// been dequeued since.
     pub(crate) taken: AtomicU32,
-    /// In the reaper's chain: what was posted when the reaper found the queue on the stack. What
-    /// is posted later waits its turn.
-    pub(crate) flush_to: AtomicU32,
-    /// In the reaper's chain: where the completion queue has to be before the queue is flushed.
-    pub(crate) flush_at: AtomicU64,
+    /// Receives that arrived, with their bytes.
+    counters: [AtomicU64; 2],
 }
+
+#[cfg(not(loom))]
+const _: () = {
+    assert!(size_of::<PosterLine>() == 64 && size_of::<QueueLine>() == 64);
+    assert!(size_of::<SlowLine>() == 64 && size_of::<EpShared>() == 384);
+};
 
 /// Where the slots of a queue are, among those of all Endpoints.
 #[derive(Clone, Copy)]
@@ -363,10 +419,8 @@ impl QueueLine {
             max_len: AtomicU32::new(0),
             solicited: AtomicU32::new(0),
             flush: Link::new(),
-            srq: AtomicU32::new(u32::MAX),
             taken: AtomicU32::new(0),
-            flush_to: AtomicU32::new(0),
-            flush_at: AtomicU64::new(0),
+            counters: [const { AtomicU64::new(0) }; 2],
         }
     }
 
@@ -402,14 +456,20 @@ impl EpShared {
                 requests: AtomicU32::new(0),
                 receives: AtomicU32::new(0),
                 trouble: AtomicU32::new(0),
-                work: Link::new(),
-                follower: Follower::new(),
-                ending: AtomicU32::new(END),
-                windows: AtomicU32::new(0),
+                counters: [const { AtomicU64::new(0) }; 6],
             },
             request: QueueLine::new(),
             receive: QueueLine::new(),
-            tally: EpTally([const { AtomicU64::new(0) }; EpCounter::COUNT]),
+            slow: SlowLine {
+                follower: Follower::new(),
+                flush_at: [const { AtomicU64::new(0) }; 2],
+                flush_to: [const { AtomicU32::new(0) }; 2],
+                work: Link::new(),
+                ending: AtomicU32::new(END),
+                windows: AtomicU32::new(0),
+                srq: AtomicU32::new(u32::MAX),
+            },
+            counters: [const { AtomicU64::new(0) }; 16],
         }
     }
 
@@ -418,6 +478,18 @@ impl EpShared {
             Direction::Send => &self.request,
             Direction::Recv => &self.receive,
         }
+    }
+
+    /// In the reaper's chain: where the completion queue has to be before a queue is flushed.
+    pub(crate) fn flush_at(&self, direction: Direction) -> &AtomicU64 {
+        let [request, receive] = &self.slow.flush_at;
+        if direction == Direction::Send { request } else { receive }
+    }
+
+    /// In the reaper's chain: up to which request or receive.
+    pub(crate) fn flush_to(&self, direction: Direction) -> &AtomicU32 {
+        let [request, receive] = &self.slow.flush_to;
+        if direction == Direction::Send { request } else { receive }
     }
 
     /// Whether a completion is of the queue pair's present generation.
@@ -433,7 +505,7 @@ impl EpShared {
 
     /// Slot of the Shared Receive Queue that its receives come from, if they do.
     pub(crate) fn srq(&self) -> Option<u32> {
-        self.is_of(SHARED).then(|| self.receive.srq.load(Ordering::Relaxed))
+        self.is_of(SHARED).then(|| self.slow.srq.load(Ordering::Relaxed))
     }
 
     fn is_of(&self, kind: u32) -> bool {
@@ -465,7 +537,7 @@ impl EpShared {
         self.poster.requests.store(0, Ordering::Relaxed);
         self.poster.receives.store(0, Ordering::Relaxed);
         self.poster.trouble.store(0, Ordering::Relaxed);
-        self.poster.follower.clear();
+        self.slow.follower.clear();
         self.request.consumed.store(0, Ordering::Release);
         self.receive.consumed.store(0, Ordering::Release);
     }

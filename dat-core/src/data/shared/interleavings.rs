@@ -189,10 +189,10 @@ fn a_key_is_found_while_its_chain_changes() {
 fn a_follower_is_done_once() {
     loom::model(|| {
         let ep = shared(EpShared::new());
-        ep.poster.follower.start(7, 3);
+        ep.slow.follower.start(7, 3);
         let other = Arc::clone(&ep);
         let reaper = thread::spawn(move || {
-            let follower = &other.poster.follower;
+            let follower = &other.slow.follower;
             let known = follower.follows(7).is_some();
             if known {
                 follower.done(7);
@@ -200,7 +200,7 @@ fn a_follower_is_done_once() {
                 assert!(follower.earlier_done());
             }
         });
-        let follower = &ep.poster.follower;
+        let follower = &ep.slow.follower;
         let completed = follower.completed(7).is_some();
         if completed && !follower.is_under_way() {
             follower.start(9, 5);

@@ -106,36 +106,40 @@ impl<'s> Shared<'s> {
     pub(crate) fn near(&self, ep: u32) -> Option<Near<'s>> {
         let last = Cell::new(self.no_lmr);
         let first = self.first_slot(ep) as usize;
-        Some(Near {
-            ep: self.ep(ep)?,
-            requests: self.requests.get(first..)?,
-            receives: self.receives.get(first..)?,
-            lmrs: self.lmrs,
-            last,
-        })
+        Some(Near { ep: self.ep(ep)?, requests: self.requests.get(first..)?, last })
+    }
+
+    /// The receive slots of an Endpoint, and those behind them.
+    #[inline]
+    pub(crate) fn receives_from(&self, ep: u32) -> &'s [AtomicU64] {
+        self.receives.get(self.first_slot(ep) as usize..).unwrap_or_default()
     }
 }
 
 /// The shared part as the poster of one Endpoint sees it: its own line and slots, so that a post
-/// looks up nothing but the LMR.
+/// looks up nothing but the LMR. Half a line, of which [`EpPoster`](crate::EpPoster) makes use.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Near<'s> {
     pub(crate) ep: &'s EpShared,
     /// From its first request slot on.
     pub(crate) requests: &'s [RequestSlot],
-    /// From its first receive slot on.
-    pub(crate) receives: &'s [AtomicU64],
-    pub(crate) lmrs: &'s [LmrShared],
     /// The LMR of the newest request of one segment: mostly it is that of the next as well.
     pub(crate) last: Cell<&'s LmrShared>,
 }
 
-impl Near<'_> {
+impl<'s> Near<'s> {
     /// What an LMR covers, if it is of `zone` and grants `need`.
     #[inline(always)]
-    pub(crate) fn range(&self, context: u32, zone: u64, need: MemPriv) -> Option<Range> {
+    pub(crate) fn range(
+        &self,
+        shared: &Shared<'s>,
+        context: u32,
+        zone: u64,
+        need: MemPriv,
+    ) -> Option<Range> {
         self.last.get().range(context, zone, need).or_else(|| {
-            let lmr = lmr::find(self.lmrs, context)?;
+            let lmr = lmr::find(shared.lmrs, context)?;
             self.last.set(lmr);
             lmr.range(context, zone, need)
         })

@@ -19,7 +19,7 @@ pub(crate) fn release(shared: &Shared<'_>, context: u32) {
 pub(crate) fn give_to(shared: &Shared<'_>, window: &RmrShared, ep: u64) {
     let count = |ep: u64| {
         let line = shared.ep(Handle::from_raw(ep).index()).filter(|_| ep != 0);
-        line.map(|line| &line.poster.windows)
+        line.map(|line| &line.slow.windows)
     };
     let before = window.set_holder(ep);
     if let Some(windows) = count(ep) {

@@ -263,10 +263,13 @@ fn entries_agree_with_the_accessors() {
     entries.store32::<60>(u32::MAX, 0xdead_beef);
     assert_eq!(entries.load32::<60>(3), 0xdead_beef);
     assert_ne!(load(128 + 3 * 64 + 56), 0);
-    // A word is not.
-    entries.store_words::<1, 0>(3, &[7]);
-    assert_eq!(entries.word(3), Some(7));
-    assert_eq!([4, 1 << 32, u64::MAX].map(|at| entries.word(at)), [None; 3]);
+    // The same without the memory.
+    let mut cursor = entries.cursor();
+    cursor.head = 7;
+    cursor.of(memory).store_words::<1, 0>(cursor.head, &[7]);
+    assert_eq!(load(128 + 3 * 64), 7);
+    entries.first().of(memory).store_words::<1, 0>(1, &[8]);
+    assert_eq!(load(128), 8);
     // Nothing outside.
     assert_eq!((load(120), load(384)), (0, 0));
 }
@@ -320,13 +323,30 @@ fn a_probe_sees_every_access_where_it_is() {
     assert_eq!(entries.load32::<60>(1), 8);
     entries.store_words::<2, 16>(0, &[1, 2]);
     assert_eq!(entries.load_words::<2, 16>(0), [1, 2]);
-    assert_eq!(entries.word(3), Some(0));
+    assert_eq!(memory.word_at((1 << 40) + 320), Some(0));
     seen(&[('s', 252, 4), ('w', 252, 4), ('s', 144, 16), ('l', 144, 16), ('l', 320, 8)]);
     // What does not take place is not seen.
     memory.store32(4096, 7);
     assert_eq!((memory.load32(4096), memory.load_words(4096)), (0, [0]));
-    assert_eq!(entries.word(4), None);
+    assert_eq!(memory.word_at((1 << 40) + 4096), None);
     seen(&[]);
+}
+
+#[test]
+fn words_and_blocks_are_found_by_address() {
+    let pages = Pages::new(4096, 0);
+    let (memory, start) = (pages.probed(1 << 40, ()), 1 << 40);
+    memory.store_words(8, &[7]);
+    memory.store_words(4088, &[8]);
+    assert_eq!([8, 4088].map(|at| memory.word_at(start + at)), [Some(7), Some(8)]);
+    let wrong = [start + 9, start + 4092, start + 4096, start - 8, 0, u64::MAX, u64::MAX - 7];
+    assert_eq!(wrong.map(|addr| memory.word_at(addr)), [None; 7]);
+    let blocks = [start, start + 33, start + 4032].map(|addr| memory.block_at(addr));
+    assert_eq!(blocks, [Some(0), Some(33), Some(4032)]);
+    assert_eq!([start - 1, start + 4033, u64::MAX].map(|addr| memory.block_at(addr)), [None; 3]);
+    // None of the words of less than one.
+    let short = Pages::new(4, 0);
+    assert_eq!(short.probed(start, ()).word_at(start), None);
 }
 
 #[test]
