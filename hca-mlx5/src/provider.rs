@@ -253,11 +253,12 @@ impl<
     }
 
     /// Whether a queue pair may be taken that step on.
-    fn may_step(&self, qp: Qp, step: &QpStep) -> Result<(), Fault> {
-        if !self.qps.has(qp.number) {
+    fn may_step(&mut self, qp: Qp, step: &QpStep) -> Result<(), Fault> {
+        let Some(entry) = self.qps.get_mut(qp.number) else {
             return Err(fault!(BadParameter, "MODIFY_QP", "there is no such object")
                 .of(object::QP, qp.number));
-        }
+        };
+        entry.object.is_reset = false;
         if matches!(step, QpStep::Rtr { .. }) && self.network.is_none() {
             return Err(fault!(
                 BadState,
@@ -615,7 +616,11 @@ impl<
 
     fn qp_modify(&mut self, qp: Qp, step: &QpStep) -> Result<(), Fault> {
         self.may_step(qp, step)?;
-        qp::step(&mut self.device, Qpn(qp.number), step)
+        qp::step(&mut self.device, Qpn(qp.number), step)?;
+        if let Some(entry) = self.qps.get_mut(qp.number) {
+            entry.object.is_reset = matches!(step, QpStep::Reset);
+        }
+        Ok(())
     }
 
     fn qp_modify_each(&mut self, steps: &mut [(Qp, QpStep, Result<(), Fault>)]) {

@@ -415,6 +415,26 @@ fn what_is_destroyed_is_gone_and_the_rest_is_not() {
 }
 
 #[test]
+fn a_queue_pair_is_reset_once_before_it_is_destroyed() {
+    let p = Scripted::<false>::new();
+    let mut hca = open(&p);
+    let pd = hca.pd_create().unwrap();
+    let (cq, _end) = hca.cq_create(4).unwrap();
+    let first = QpStep::Init { access: Access::all() };
+    let ways: [&[QpStep]; 4] =
+        [&[], &[QpStep::Reset], &[QpStep::Error, QpStep::Reset], &[QpStep::Reset, first]];
+    for (steps, resets) in ways.into_iter().zip([1, 1, 1, 2]) {
+        let NewQp { qp, sq, rq } = hca.qp_create(&init(pd, cq)).unwrap();
+        let before = p.of(Opcode::ToRstQp).len();
+        for step in steps {
+            hca.qp_modify(qp, step).unwrap();
+        }
+        hca.qp_destroy(qp, sq, rq).unwrap();
+        assert_eq!(p.of(Opcode::ToRstQp).len() - before, resets);
+    }
+}
+
+#[test]
 fn close_ends_what_is_left_of_every_kind() {
     let p = Scripted::<false>::new();
     let mut hca = sharing(&p);

@@ -85,6 +85,8 @@ pub(crate) struct QpObject {
     memory: Span,
     /// Ring of its receives, and log2 of the bytes of a slot.
     pub(crate) receives: (Ring, u8),
+    /// It was reset, and has taken no step since.
+    pub(crate) is_reset: bool,
 }
 
 /// Blocks of the send queue for so many requests: room for as many of the widest, and for one of no
@@ -216,7 +218,7 @@ fn submit<'p, P: Platform>(
     let qpn = device.make(Opcode::CreateQp, pages.cut(&mut input))?;
     sq.set_qpn(qpn);
     let receives = (receive, log_stride);
-    Ok((QpObject { qpn: Qpn(qpn), memory, receives }, sq, rq))
+    Ok((QpObject { qpn: Qpn(qpn), memory, receives, is_reset: false }, sq, rq))
 }
 
 /// Takes a connected queue pair one step on.
@@ -338,7 +340,9 @@ pub(crate) fn failed<P: Platform>(device: &mut Device<'_, P>, qpn: Qpn) -> bool 
 pub(crate) fn destroy<P: Platform>(device: &mut Device<'_, P>, qp: &QpObject) -> Result<(), Fault> {
     // Through Reset, as every driver known to work on cards does it. Refused where the queue pair
     // is beyond that, which the destroy itself will tell.
-    optional(reset(device, qp.qpn))?;
+    if !qp.is_reset {
+        optional(reset(device, qp.qpn))?;
+    }
     device.end(Opcode::DestroyQp, qp.qpn.0)?;
     device.platform().free(qp.memory);
     Ok(())
