@@ -220,7 +220,7 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize, const N
         let page = 1_u64 << logs.at_iova;
         // A span that begins inside a page touches one more.
         let pages = u64::try_from(most.saturating_sub(1)).unwrap_or(u64::MAX);
-        let span = page.saturating_mul(pages).min(mkey::MAX_SPAN);
+        let span = page.saturating_mul(pages).clamp(1, mkey::MAX_SPAN);
         let parts = usize::try_from(wanted.len.div_ceil(span)).unwrap_or(usize::MAX);
         let caps = &self.device.caps().general;
         let listed = 1_usize.checked_shl(caps.log_max_klm_list_size().into()).unwrap_or(usize::MAX);
@@ -236,7 +236,7 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize, const N
         self.room_for(pd, parts.saturating_add(1))?;
         // Nobody names these by addresses of the host.
         let spans =
-            Spans { start: logs.iova % page, len: wanted.len, span, log_page: logs.at_iova };
+            Spans { start: logs.iova & (page - 1), len: wanted.len, span, log_page: logs.at_iova };
         let mut below = None;
         let made = self
             .keys_beneath(pd, wanted, place, spans, parts, &mut below)
