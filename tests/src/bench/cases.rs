@@ -245,11 +245,11 @@ pub const CASES: &[Case] = &[
     ),
     case("deq_empty", BLOCK, 28, lane(None, loops::deq_empty, None)),
     Case {
-        words_goal: 279,
+        words_goal: 281,
         ..case(
             "rmr_bind",
             BLOCK,
-            390,
+            392,
             lane(Some((BIND, false)), loops::rmr_bind, Some(golden::bind)),
         )
     },

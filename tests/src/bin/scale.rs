@@ -13,7 +13,7 @@ use dat_tests::scale::crowd::{Counts, Crowd, DTOS, MOST};
 use dat_tests::scale::figures::{self, Commands, Figure};
 use dat_tests::scale::mesh::Mesh;
 use dat_tests::scale::meter::Meter;
-use dat_tests::scale::writes::Writes;
+use dat_tests::scale::writes::{Writes, miss};
 use hca_mlx5::cmd::dump::Observer;
 
 #[derive(Parser)]
@@ -116,6 +116,9 @@ fn write(eps: usize, blocks: usize, random: bool) {
     }
     writes.shuffle();
     println!("write\trandom\t{:.1}", writes.time(blocks));
+    if !random {
+        println!("write\tmiss\t{:.1}", miss(eps));
+    }
     // With the blocks of the warm-up.
     println!("ran\twrites\t{}", (blocks + blocks / 10) * BLOCK);
 }

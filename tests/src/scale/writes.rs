@@ -1,6 +1,7 @@
 //! RDMA writes of many Endpoints in turn, and their completions, while the device is away.
 
 use std::hint::black_box;
+use std::time::Instant;
 
 use dat_core::{CompletionFlags, DtoEvent, EpPoster, EvdReaper, Event, LmrTriplet, RmrTriplet};
 use rand::SeedableRng;
@@ -109,6 +110,30 @@ impl Writes {
         assert_eq!(self.wrong, 0, "a wrong event");
         time
     }
+}
+
+/// Cache lines of an Endpoint that a write and its completion touch.
+const LINES: usize = 8;
+
+/// Nanoseconds of one load whose address the load before it brings, at random from as many cache
+/// lines as the writes of so many Endpoints touch: what a miss costs on this machine.
+///
+/// # Panics
+/// If there are no Endpoints.
+#[must_use]
+pub fn miss(eps: usize) -> f64 {
+    const LOADS: usize = 1 << 20;
+    let mut order: Vec<usize> = (0..eps * LINES).collect();
+    order.shuffle(&mut SmallRng::seed_from_u64(2));
+    let mut lines = vec![[0_usize; 8]; order.len()];
+    for (at, from) in order.iter().enumerate() {
+        lines[*from][0] = order[(at + 1) % order.len()];
+    }
+    let walk = |from| (0..LOADS).fold(from, |at: usize, _| lines[at][0]);
+    let warm = walk(0);
+    let start = Instant::now();
+    black_box(walk(warm));
+    start.elapsed().as_nanos() as f64 / LOADS as f64
 }
 
 /// A block of writes, and their events.
