@@ -1,6 +1,6 @@
 //! Ordered tables whose size a driver decides.
 //!
-//! Lookups and changes take a time that grows with the logarithm of the size. Whoever walks through
+//! Lookups and changes take a time that grows with the logarithm of the size. A caller that walks through
 //! a table pays for every entry, so nothing on the path of a step, a doorbell, a frame or a command
 //! may walk through one that is long: tests count the entries looked at (`visits`).
 

@@ -56,7 +56,7 @@ pub const MEMORY: usize = 1 << 16;
 /// DTOs of one direction of an Endpoint of the crowd.
 pub const DTOS: u16 = 4;
 /// Bytes of arena: for the driver itself, and for each object.
-pub(super) const ARENA: [usize; 2] = [64 << 20, 32 << 10];
+const ARENA: [usize; 2] = [64 << 20, 32 << 10];
 
 /// How many there are.
 #[derive(Clone, Copy, Debug)]
@@ -134,7 +134,7 @@ impl std::fmt::Debug for Crowd {
 }
 
 /// Memory that stays until the process ends.
-pub(super) struct Leak;
+struct Leak;
 
 impl Supply<'static> for Leak {
     fn slice<T>(&mut self, len: usize, new: fn() -> T) -> &'static mut [T] {
@@ -157,6 +157,38 @@ pub fn attr(ia: &Adapter) -> EpAttr {
     attr
 }
 
+/// Plugs the card of a side in, with memory for so many objects.
+pub(super) fn plug(world: &Arc<World>, side: usize, port: Port, objects: usize) -> &'static Host {
+    let mut card = Card::default();
+    card.seed = card.seed.wrapping_add(side as u64);
+    card.mac[5] = card.mac[5].wrapping_add(side as u8);
+    card.general_caps.push(("log_max_qp", QPS_LOG));
+    let build = |memory| Hca::new(card, memory, Box::new(port));
+    let arena = ARENA[0] + ARENA[1] * objects;
+    Box::leak(Box::new(Host::plug_with(world, side as u64, arena, build)))
+}
+
+/// Opens the adapter of a side.
+pub(super) fn open(
+    host: &'static Host,
+    side: usize,
+    sizes: &Sizes,
+    observer: Option<&'static (dyn Observer + Sync)>,
+) -> Adapter {
+    let config = Config {
+        entropy: host.entropy(),
+        blocks: Blocks::Combined,
+        lender: Some(host),
+        log_completion_events: 16,
+        observer,
+        ..Config::default()
+    };
+    let driver = Driver::open(host, &config).unwrap();
+    let net = Net { addr: address(side), prefix: 16, gateway: None, vlan: None };
+    let parts = Parts::supplied(&mut Leak, sizes).unwrap();
+    Ia::open(driver, parts, net, Instant::from_nanos(host.now()), host.entropy()).unwrap()
+}
+
 impl Crowd {
     /// Makes it, the Endpoints last.
     ///
@@ -166,31 +198,11 @@ impl Crowd {
     pub fn new(counts: Counts, observer: Option<&'static (dyn Observer + Sync)>) -> Self {
         let world = World::new();
         let mut ports = switch::switch(3).into_iter();
-        let arena = ARENA[0] + ARENA[1] * (counts.eps + counts.objects);
-        let hosts = [0, 1].map(|side| {
-            let mut card = Card::default();
-            card.seed = card.seed.wrapping_add(side);
-            card.mac[5] = card.mac[5].wrapping_add(side as u8);
-            card.general_caps.push(("log_max_qp", 17));
-            let wire = Box::new(ports.next().unwrap());
-            let build = |memory| Hca::new(card, memory, wire);
-            &*Box::leak(Box::new(Host::plug_with(&world, side, arena, build)))
-        });
+        let objects = counts.eps + counts.objects;
+        let hosts = [0, 1].map(|side| plug(&world, side, ports.next().unwrap(), objects));
         let mut ias = [0, 1].map(|side| {
-            let host = hosts[side];
-            let config = Config {
-                entropy: host.entropy(),
-                blocks: Blocks::Combined,
-                lender: Some(host),
-                log_completion_events: 16,
-                observer: observer.filter(|_| side == 0),
-                ..Config::default()
-            };
-            let driver = Driver::open(host, &config).unwrap();
-            let net = Net { addr: address(side), prefix: 16, gateway: None, vlan: None };
-            let parts = Parts::supplied(&mut Leak, &sizes(counts)).unwrap();
-            let now = Instant::from_nanos(host.now());
-            Ia::open(driver, parts, net, now, host.entropy()).unwrap()
+            let observer = observer.filter(|_| side == 0);
+            open(hosts[side], side, &sizes(counts), observer)
         });
         let of = [0, 1].map(|side| Objects::new(&mut ias[side], hosts[side], counts));
         let mut crowd = Self { world, hosts, ias, of, other: ports.next().unwrap() };

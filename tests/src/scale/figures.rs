@@ -191,7 +191,7 @@ fn neighbours(crowd: &mut Crowd) -> Figure {
     figure("repeated ARP requests for 1,000 neighbours", lap(crowd) as f64, 0.0, 0.0)
 }
 
-/// Answers an ARP request in the name of whoever is asked for; whether it was one.
+/// Answers a frame if it is an ARP request for one of the neighbours. Returns whether it was one.
 fn answer(crowd: &mut Crowd, frame: &[u8]) -> bool {
     let (Some(kind), Some(target), Some(sender)) =
         (frame.get(12..22), frame.get(38..42), frame.get(28..32))

@@ -5,18 +5,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dat_core::provider::Net;
 use dat_core::{
     CloseFlag, CompletionFlags, Cr, DatReturn, DtoEvent, DtoOperation, DtoStatus, Ep, Evd,
-    EvdFlags, Event, Ia, Instant, LmrTriplet, MemPriv, Parts, PspFlag, Qos, Sizes,
+    EvdFlags, Event, Instant, LmrTriplet, MemPriv, PspFlag, Qos, Sizes,
 };
-use hca_mlx5::Config;
 use hca_mlx5::dma::Buffer;
 use hca_mlx5::platform::Clock;
 use mlx5_model::wire::switch::{self, Port};
-use mlx5_model::{Config as Card, Hca};
 
-use super::crowd::{ARENA, Adapter, DTOS, Driver, Host, LIMIT, Leak, QUALIFIER, address, attr};
+use super::crowd::{Adapter, DTOS, Host, LIMIT, QUALIFIER, address, attr, open, plug};
 use crate::host::inproc::World;
 
 /// Connections that a node has under way as the active side.
@@ -164,24 +161,12 @@ impl std::fmt::Debug for Node {
 
 impl Node {
     fn new(world: &Arc<World>, at: usize, port: Port, each: usize, eps: usize) -> Self {
-        let mut card = Card::default();
-        card.seed = card.seed.wrapping_add(at as u64);
-        card.mac[5] = card.mac[5].wrapping_add(at as u8);
-        card.general_caps.push(("log_max_qp", 17));
-        let build = |memory| Hca::new(card, memory, Box::new(port));
-        let arena = ARENA[0] + ARENA[1] * eps;
-        let host = &*Box::leak(Box::new(Host::plug_with(world, at as u64, arena, build)));
-        let entropy = host.entropy();
-        let config = Config { entropy, log_completion_events: 16, ..Config::default() };
-        let driver = Driver::open(host, &config).unwrap();
+        let host = plug(world, at, port, eps);
         // A request of every peer at once.
         let requests = (BATCH * eps / each).next_power_of_two() as u32;
         let (dtos, events) = (DTOS.into(), 2 * requests);
         let sizes = Sizes { eps: eps as u32, evds: 4, lmrs: 1, dtos, events, srqs: 1 };
-        let parts = Parts::supplied(&mut Leak, &sizes).unwrap();
-        let net = Net { addr: address(at), prefix: 16, gateway: None, vlan: None };
-        let now = Instant::from_nanos(host.now());
-        let mut ia = Box::new(Ia::open(driver, parts, net, now, host.entropy()).unwrap());
+        let mut ia = Box::new(open(host, at, &sizes, None));
         let pz = ia.pz_create().unwrap();
         let memory = Buffer::zeroed(host, 2 * LEN * eps).unwrap();
         let context = ia.lmr_create(pz, memory.region(), MemPriv::ALL).unwrap().lmr_context;
