@@ -587,3 +587,20 @@ impl Shared<'_> {
                 .is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_counter_has_a_word_of_its_own() {
+        let ep = EpShared::new();
+        for (counter, count) in EpCounter::ALL.into_iter().zip(1..) {
+            ep.add(counter as usize, count);
+        }
+        for (counter, count) in EpCounter::ALL.into_iter().zip(1..) {
+            assert_eq!(ep.read_counter(counter, true), count, "{counter:?}");
+            assert_eq!(ep.read_counter(counter, false), 0);
+        }
+    }
+}
