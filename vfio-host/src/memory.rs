@@ -535,6 +535,9 @@ macro_rules! platform_over_memory {
             fn relax(&self) {
                 self.machine.relax(&self.wakeups);
             }
+            fn pause(&self) {
+                std::hint::spin_loop();
+            }
         }
     };
 }

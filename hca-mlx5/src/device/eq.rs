@@ -9,8 +9,7 @@
 //! There are four, so that no kind of event waits for another to be read:
 //! * commands: only there to wake a host that sleeps in
 //!   [`Clock::relax`](crate::platform::Clock::relax); what it says is not needed, so it is read to
-//!   its end and armed by every command that waits or returns, and no number of commands can overrun
-//!   it;
+//!   its end by every command that returns, and no number of commands can overrun it;
 //! * asynchronous events and completion events: read only as far as the driver's user takes them,
 //!   so that none is lost. A user that does not look for a while, or a burst on the port, fills
 //!   them and stops the reading;
@@ -246,15 +245,16 @@ impl EventQueue {
         }
     }
 
-    /// Reads as many entries as it holds, whatever they are, and arms it: for a queue that serves
-    /// to wake and no more.
-    pub(crate) fn drain<P: Platform>(&mut self, platform: &P) {
+    /// Reads as many entries as it holds, whatever they are: for a queue that serves to wake and no
+    /// more. Returns whether there were any.
+    pub(crate) fn read_out<P: Platform>(&mut self, platform: &P) -> bool {
+        let before = self.consumer;
         for _ in 0..1u32 << self.log_size {
             if self.take(platform, &mut [0; 28]).is_none() {
                 break;
             }
         }
-        self.arm(platform);
+        self.consumer != before
     }
 
     fn ring<P: Platform>(&mut self, platform: &P, doorbell: usize) {

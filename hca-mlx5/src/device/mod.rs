@@ -368,7 +368,7 @@ impl<'p, P: Platform> Device<'p, P> {
             if op != Opcode::ManagePages && due {
                 self.feed();
             }
-            self.queue.relax();
+            self.queue.relax(flight);
         }
         self.queue.finish(flight, output)
     }
@@ -382,7 +382,7 @@ impl<'p, P: Platform> Device<'p, P> {
             && !self.lost()
             && health::clock(self.platform) < end
         {
-            self.queue.relax();
+            self.queue.sleep();
             self.feed();
         }
     }
@@ -524,7 +524,7 @@ impl<'p, P: Platform> Device<'p, P> {
 
     /// Arms all event queues. One that was not read to its end fires at once.
     pub(crate) fn arm_events(&mut self) {
-        self.queue.drain_events();
+        self.queue.read_events();
         for queue in &mut self.event_queues {
             queue.arm(self.platform);
         }

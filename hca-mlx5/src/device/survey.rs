@@ -163,7 +163,7 @@ impl<P: Platform> Device<'_, P> {
         let flight = self.queue.send(op, 0, number, input, &(), &output)?;
         while !self.queue.poll(&flight)? {
             if !spin {
-                self.queue.relax();
+                self.queue.relax(&flight);
             }
         }
         self.queue.finish(&flight, &mut output)

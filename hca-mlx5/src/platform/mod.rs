@@ -94,6 +94,11 @@ pub trait Clock {
     /// Called in every bounded wait: the host may yield, sleep a little, or (the model) let time
     /// pass.
     fn relax(&self);
+    /// Called instead for the first 20 us in which a command is waited for: its answer is near, and
+    /// the host better spins than sleeps. Not to yield to others: they may keep the CPU for long.
+    fn pause(&self) {
+        self.relax();
+    }
 }
 
 /// The host of the driver. All methods take `&self`: the control half and the data halves of the

@@ -7,8 +7,12 @@
 //! PRM chapter "Command interface". The truth about a command is the ownership bit of its entry;
 //! command events (EQE type 0x0a) only say that somebody should look there, may get lost and may
 //! come for nothing: each merely ends a sleep of the host early. The queue they come in is this
-//! one's from its creation to the return to polling; it is read to its end and armed before each
-//! sleep and after each command, so that the next event wakes again and none can overrun it.
+//! one's from its creation to the return to polling; it is read to its end after each command, so
+//! that none can overrun it, and armed before each sleep, so that the next event wakes again.
+//!
+//! Most commands come back soon. Until [`BRISK`] has passed the host is asked to spin, and until
+//! [`QUIET`] has passed no register of health is read: a load from the device takes as long as many
+//! an answer, and behind a socket it is a message and its reply.
 //!
 //! Signatures are computed although cards ignore them by default.
 //!
@@ -46,6 +50,11 @@ use crate::prm::object;
 
 /// Time limit of a command where the device names none.
 pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long a command is waited for without a sleep: less than falling asleep and waking cost.
+const BRISK: Duration = Duration::from_micros(20);
+/// How long a command is waited for without a look at the device's health.
+const QUIET: Duration = Duration::from_millis(1);
 
 /// Bytes of the page that holds the entries.
 const PAGE: usize = 4096;
@@ -172,7 +181,7 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
     /// From now on the events in `events` wake a wait for a command.
     pub(crate) fn use_events(&mut self, events: EventQueue) {
         self.events = Some(events);
-        self.drain_events();
+        self.read_events();
     }
 
     /// From now on commands are polled for. Gives the event queue back, to be destroyed.
@@ -180,11 +189,9 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
         self.events.take()
     }
 
-    /// Reads all command events and arms their queue.
-    pub(crate) fn drain_events(&mut self) {
-        if let Some(events) = &mut self.events {
-            events.drain(self.platform);
-        }
+    /// Reads all command events. Returns whether there were any.
+    pub(crate) fn read_events(&mut self) -> bool {
+        self.events.as_mut().is_some_and(|events| events.read_out(self.platform))
     }
 
     /// From now on every command fails with `fault`, at once.
@@ -341,27 +348,49 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
         Err(about(fault, flight.op, flight.number))
     }
 
+    /// Whether the command has been under way for less than `span`.
+    fn is_younger(&self, now: Instant, flight: &Flight, span: Duration) -> bool {
+        now + self.timeout < flight.deadline + span
+    }
+
     /// Why the device is lost, if it is. A reset by somebody else leaves no syndrome: that is looked
     /// for when the command has taken a second.
     fn sign(&self, now: Instant, flight: &Flight) -> Option<Fault> {
-        if now + self.timeout < flight.deadline + health::PERIOD {
+        if self.is_younger(now, flight, QUIET) {
+            None
+        } else if self.is_younger(now, flight, health::PERIOD) {
             health::verdict(self.platform)
         } else {
             health::examine(self.platform)
         }
     }
 
+    /// Lets time pass for a command that has not come back: see [`CommandQueue::sleep`] for when it
+    /// has taken long.
+    pub(crate) fn relax(&mut self, flight: &Flight) {
+        if self.is_younger(health::clock(self.platform), flight, BRISK) {
+            self.platform.pause();
+        } else {
+            self.sleep();
+        }
+    }
+
     /// Sleeps until the device may have done something. What it did since the last look at an entry
-    /// ends the sleep at once.
-    pub(crate) fn relax(&mut self) {
-        self.drain_events();
+    /// ends the sleep, or there is none.
+    pub(crate) fn sleep(&mut self) {
+        if self.read_events() {
+            return;
+        }
+        if let Some(events) = &mut self.events {
+            events.arm(self.platform);
+        }
         self.platform.relax();
     }
 
     /// Reads the answer and gives slot and mailboxes back.
     pub(crate) fn finish(&mut self, flight: &Flight, output: &mut [u8]) -> Result<(), Fault> {
         let (op, number) = (flight.op, flight.number);
-        self.drain_events();
+        self.read_events();
         let mut entry = CommandEntry::new();
         self.platform.memory().read_bytes(self.entry(flight.slot), &mut entry.0);
         prm::put(output, 0, &entry.command_output_inline().to_be_bytes());

@@ -26,7 +26,7 @@ fn exec(
 ) -> Result<(), Fault> {
     let flight = queue.send(op, op_mod, number, input, &(), output)?;
     while !queue.poll(&flight)? {
-        queue.relax();
+        queue.relax(&flight);
     }
     queue.finish(&flight, output)
 }
@@ -157,7 +157,7 @@ fn a_tail_follows_its_head_in_mailboxes_of_any_number() {
         // Others can be on their way, as the firmware may ask for pages.
         nop(&mut queue).unwrap();
         while !queue.poll(&flight).unwrap() {
-            queue.relax();
+            queue.relax(&flight);
         }
         queue.finish(&flight, &mut [0; 16]).unwrap();
         let command = platform.commands(Opcode::Nop).pop().unwrap();
@@ -185,7 +185,7 @@ fn mailboxes_of_a_long_message_are_lost_with_its_command() {
     queue.lengthen(16 + tail.len());
     let flight = queue.send(Opcode::Nop, 0, 0, &mut [0; 16], &tail, &[0; 16]).unwrap();
     while queue.poll(&flight).is_ok_and(|done| !done) {
-        queue.relax();
+        queue.relax(&flight);
     }
     queue.shorten();
     assert_eq!(platform.held() - held, 63 * 1024);
@@ -393,7 +393,7 @@ fn a_device_that_leaves_the_bus_ends_the_wait_and_all_later_ones() {
     assert!(fault.cause.contains("all ones"), "{fault}");
     let again = exec(&mut queue, Opcode::AllocPd, 0, 4, &mut [0; 16], &mut [0; 16]).unwrap_err();
     assert_eq!((again.kind, again.operation, again.number), (FaultKind::Gone, "ALLOC_PD", 4));
-    assert_eq!(platform.now(), before);
+    assert!(platform.now() - before <= TICK);
     assert_eq!(platform.log.borrow().len(), 1);
 }
 
@@ -405,7 +405,7 @@ fn a_fatal_syndrome_ends_the_wait_with_its_name() {
         let fault = nop(&mut queue(&platform)).unwrap_err();
         assert_eq!((fault.kind, fault.syndrome), (FaultKind::Gone, u32::from(synd)));
         assert!(fault.cause.contains(words), "{fault}");
-        assert_eq!(platform.now(), before);
+        assert!(platform.now() - before <= TICK);
     }
 }
 

@@ -150,4 +150,7 @@ impl platform::Clock for Machine {
     fn relax(&self) {
         self.rest(NAP);
     }
+    fn pause(&self) {
+        core::hint::spin_loop();
+    }
 }
