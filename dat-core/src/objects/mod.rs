@@ -1,6 +1,5 @@
 //! The objects of an Interface Adapter, as the consumer made them: a table for each kind.
 
-pub(crate) mod agreement;
 pub(crate) mod cno;
 pub(crate) mod cr;
 pub(crate) mod csp;

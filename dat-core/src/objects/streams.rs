@@ -1,6 +1,10 @@
-//! What feeds Event Dispatchers: how many streams of each kind, and which may be together
-//! (dat_ep_create(3), "Usage").
+//! What feeds Event Dispatchers: how many streams of each kind.
+//!
+//! Any may be together. dat_ep_create(3), "Usage", advises consumers to let one Event Dispatcher
+//! have completions of one kind only, and other providers refuse nothing; so where kinds differ,
+//! each completion notifies as its own stream says, or more often.
 
+use crate::objects::Events;
 use crate::types::ep_attr::EpAttr;
 use crate::types::flags::CompletionFlags;
 use crate::types::handle::Evd;
@@ -44,9 +48,6 @@ pub(crate) fn ep_streams([recv, request, connect]: [Option<Evd>; 3], attr: &EpAt
     ]
 }
 
-/// Those of an Endpoint that does not exist yet.
-pub(crate) const NO_STREAMS: EpStreams = [(None, Stream::Connection); 3];
-
 /// How many streams of each kind feed an Event Dispatcher.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Streams([u32; 4]);
@@ -69,22 +70,40 @@ impl Streams {
         self.0 == [0; 4]
     }
 
-    /// All of them may feed the same one.
-    pub(super) fn agree(&self) -> bool {
-        let [dto, unsignalled, solicited, connection] = self.0.map(|count| count != 0);
-        match (unsignalled, solicited) {
-            (false, false) => true,
-            (true, true) => false,
-            (true, false) | (false, true) => !dto && !connection,
-        }
-    }
-
-    /// Who decides which completions notify; nothing by default.
+    /// Who decides which completions notify. The peer does only if it does for all of them: the
+    /// device announces those of others at once.
     pub(super) fn completion_type(&self) -> CompletionFlags {
         match self.0 {
-            [_, 0, 0, _] => CompletionFlags::empty(),
-            [_, 0, ..] => CompletionFlags::SOLICITED_WAIT,
+            [0, 0, solicited, _] if solicited != 0 => CompletionFlags::SOLICITED_WAIT,
+            [_, 0, ..] => CompletionFlags::empty(),
             _ => CompletionFlags::UNSIGNALLED,
+        }
+    }
+}
+
+impl Events<'_> {
+    /// Who decides which completions on it notify: of the Endpoints that use it.
+    pub(crate) fn completion_type(&self, evd: Evd) -> CompletionFlags {
+        let control = self.evds.get(evd.0);
+        control.map(|control| control.streams.completion_type()).unwrap_or_default()
+    }
+
+    pub(crate) fn attach(&mut self, streams: &[(Option<Evd>, Stream)]) {
+        self.each_stream(streams, Streams::add);
+    }
+
+    pub(crate) fn detach(&mut self, streams: &[(Option<Evd>, Stream)]) {
+        self.each_stream(streams, Streams::drop);
+    }
+
+    fn each_stream(&mut self, streams: &[(Option<Evd>, Stream)], count: fn(&mut Streams, Stream)) {
+        for (evd, stream) in streams {
+            let Some(evd) = *evd else { continue };
+            if let Some(control) = self.evds.get_mut(evd.0) {
+                count(&mut control.streams, *stream);
+            }
+            // Which completions the device announces depends on them.
+            self.look_at(evd);
         }
     }
 }

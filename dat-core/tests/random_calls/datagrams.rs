@@ -72,7 +72,6 @@ impl World {
         let (r, q) = (Some(recv), Some(request));
         let mut verdict = s.streams(Verdict::new(), Some(pz), r, q, connect);
         verdict = s.attributes(verdict, &attr, true, true);
-        verdict = s.agreement(verdict, None, [r, q, connect], &attr);
         verdict = verdict
             .no(attr.max_message_size > MTU || attr.max_request_iov > 3, DatType::InvalidParameter)
             .no(s.eps.len() >= EPS, DatType::InsufficientResources)

@@ -151,7 +151,6 @@ impl World {
         let unseen = self.links.iter().filter(|l| l.may_be_unseen(side)).count();
         let mut verdict = s.streams(Verdict::new(), pz, recv, request, connect);
         verdict = s.attributes(verdict, &attr, r, q);
-        verdict = s.agreement(verdict, None, [recv, request, connect], &attr);
         verdict = verdict
             .no(s.eps.len() >= EPS, DatType::InsufficientResources)
             .may(s.eps.len() + unseen >= EPS, DatType::InsufficientResources);
@@ -256,7 +255,6 @@ impl World {
                 }
             }
             verdict = s.attributes(verdict, &attr, recv.is_some(), request.is_some());
-            verdict = s.agreement(verdict, Some(ep), [recv, request, connect], &attr);
             // Memory changes its zone only in quiescence.
             let quiescent = matches!(m.state, U | UU | T | UT);
             verdict = verdict.no_as(

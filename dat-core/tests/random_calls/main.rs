@@ -23,7 +23,6 @@
     reason = "a test"
 )]
 
-mod agreement;
 mod contexts;
 mod data;
 mod datagrams;

@@ -15,10 +15,13 @@ impl SideM {
             None if m.state == EpState::Disconnected => (0, true),
             None => {
                 use EpState as E;
+                // An attempt may end, and flush them, in the call that holds them against it.
+                let attempts = [E::ActiveConnectionPending, E::PassiveConnectionPending];
                 let receives = [E::CompletionPending, E::Connected, E::DisconnectPending];
                 let here =
                     m.evd(RECV).and_then(|evd| self.evd(evd)).is_none_or(|m| m.reaper.is_none());
-                (m.queue[RECV].len() as u32, here && !receives.contains(&m.state))
+                let moves = receives.contains(&m.state) || attempts.contains(&m.state);
+                (m.queue[RECV].len() as u32, here && !moves)
             }
             Some(srq) => (srq.outstanding as u32, false),
         }

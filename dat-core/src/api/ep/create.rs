@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 use crate::engine::Ia;
 use crate::engine::queue_pair::Makings;
 use crate::objects::ep::EpControl;
-use crate::objects::streams::{NO_STREAMS, ep_streams};
+use crate::objects::streams::ep_streams;
 use crate::provider::{Provider, Service};
 use crate::types::dat_return::{DatSubtype, DatType, Error};
 use crate::types::ep_attr::EpAttr;
@@ -52,7 +52,6 @@ impl<P: Provider> Ia<'_, P> {
         self.ep_streams(pz, recv_evd, request_evd, connect_evd)?;
         let attr = self.checked_attr(attr, recv_evd.is_some(), request_evd.is_some())?;
         let streams = ep_streams([recv_evd, request_evd, connect_evd], &attr);
-        self.events.streams_agree(&streams, &NO_STREAMS)?;
         let full = Error::new(DatType::InsufficientResources, DatSubtype::ResourceTep);
         let handle = self.objects.eps.vacant().ok_or(full)?;
         let makings = Makings { pz, recv_evd, request_evd, srq, attr, service };

@@ -69,7 +69,6 @@ impl<P: Provider> Ia<'_, P> {
         let attr = self.checked_attr(change.attr.as_ref().or(kept), recv, request)?;
         let streams = ep_streams([recv_evd, request_evd, connect_evd], &attr);
         let old_streams = control.streams();
-        self.events.streams_agree(&streams, &old_streams)?;
         let new = Makings { pz, recv_evd, request_evd, srq: old.srq, attr, service: old.service };
         let rebuilt = pz != old.pz
             || recv_evd != old.recv_evd

@@ -1,10 +1,8 @@
 //! dat_evd_create(3), dat_evd_query(3), and which streams an Event Dispatcher takes.
 
-use std::net::SocketAddr;
-
 use dat_core::{
-    Comm, CompletionFlags, DatSubtype, DatType, EpAttr, Evd, EvdFlags, EvdState, PspFlag,
-    UpcallFlag, UpcallPolicy,
+    CompletionFlags, DatSubtype, DatType, EpAttr, Evd, EvdFlags, EvdState, PspFlag, UpcallFlag,
+    UpcallPolicy,
 };
 
 use super::super::{A, Adapters, NONE, Side, refused};
@@ -163,47 +161,38 @@ pub fn query_tells_who_decides_what_notifies(ias: &mut Adapters<'_, impl Side>) 
     }
 }
 
-/// dat_ep_create(3), usage: completion flags of streams that share an Event Dispatcher.
-pub fn streams_of_one_evd_agree_on_what_notifies(ias: &mut Adapters<'_, impl Side>) {
-    let notify = CompletionFlags::UNSIGNALLED;
-    let end = ias.end_with(A, false, |attr| attr.recv_completion_flags = notify);
+/// dat_ep_create(3), usage, advises against streams of one Event Dispatcher of which different
+/// sides decide what notifies; it refuses none, and each completion notifies as its stream says.
+pub fn streams_of_one_evd_may_decide_differently(ias: &mut Adapters<'_, impl Side>) {
+    let (notify, solicited) = (CompletionFlags::UNSIGNALLED, CompletionFlags::SOLICITED_WAIT);
     let default = ias.a.ep_attr_default();
-    let attr = |recv, request| EpAttr {
-        recv_completion_flags: recv,
-        request_completion_flags: request,
-        ..default
-    };
-    let (pz, recv, fresh) = (Some(end.pz), Some(end.recv), Some(end.request));
-    let merged = ias.a.evd_create(8, EvdFlags::DEFAULT).unwrap();
-    for (recv, request, conn, attr) in [
-        // Another Endpoint's receives decide differently, and so do its requests.
-        (recv, fresh, None, attr(CompletionFlags::SOLICITED_WAIT, NONE)),
-        (fresh, recv, None, attr(NONE, NONE)),
-        // The two directions of one Endpoint.
-        (Some(merged), Some(merged), None, attr(notify, NONE)),
-        // Connection events beside it.
-        (Some(merged), None, Some(merged), attr(notify, NONE)),
+    let pz = ias.a.pz_create().unwrap();
+    for (recv, request, config) in [
+        (NONE, notify, EvdState::CONFIG_NOTIFY),
+        (notify, NONE, EvdState::CONFIG_NOTIFY),
+        (notify, notify, EvdState::CONFIG_NOTIFY),
+        (solicited, notify, EvdState::CONFIG_NOTIFY),
+        (solicited, NONE, EvdState::CONFIG_THRESHOLD),
+        (NONE, NONE, EvdState::CONFIG_THRESHOLD),
     ] {
-        let attr = EpAttr { max_request_dtos: if request.is_none() { 0 } else { 4 }, ..attr };
-        let made = ias.a.ep_create(pz, recv, request, conn, Some(&attr));
-        refused(made, DatType::InvalidParameter, DatSubtype::None);
+        // Connection events and requests for connections beside them.
+        let evd = ias.a.evd_create(8, EvdFlags::DEFAULT | EvdFlags::CR).unwrap();
+        let qualifier = ias.free_qualifier();
+        let psp = ias.a.psp_create(qualifier, evd, PspFlag::Consumer).unwrap();
+        let attr =
+            EpAttr { recv_completion_flags: recv, request_completion_flags: request, ..default };
+        let of = Some(evd);
+        let first = ias.a.ep_create(Some(pz), of, of, of, Some(&attr)).unwrap();
+        let second = ias.a.ep_create(Some(pz), of, of, of, Some(&attr)).unwrap();
+        let found = ias.a.evd_query(evd).unwrap().state & EvdState::CONFIG_THRESHOLD;
+        assert_eq!(found, config, "{recv:?} {request:?}");
+        let now = ias.now();
+        for ep in [first, second] {
+            ias.a.ep_free(now, ep).unwrap();
+        }
+        ias.a.psp_free(psp).unwrap();
+        ias.a.evd_free(evd).unwrap();
     }
-    // Requests beside it, of whatever service point.
-    let requests = [0; 3].map(|_| ias.a.evd_create(8, EvdFlags::DEFAULT).unwrap());
-    let qualifiers = [0; 3].map(|_| ias.free_qualifier());
-    let consumer = PspFlag::Consumer;
-    ias.a.psp_create(qualifiers[0], requests[0], consumer).unwrap();
-    ias.a.rsp_create(qualifiers[1], None, requests[1]).unwrap();
-    let here = SocketAddr::new(ias.a.address(), qualifiers[2] as u16);
-    ias.a.csp_create(Comm::tcp(false), here, requests[2]).unwrap();
-    for evd in requests {
-        let decided = EpAttr { max_request_dtos: 0, ..attr(notify, NONE) };
-        let made = ias.a.ep_create(pz, Some(evd), None, None, Some(&decided));
-        refused(made, DatType::InvalidParameter, DatSubtype::None);
-    }
-    let same = attr(notify, notify);
-    let made = ias.a.ep_create(pz, recv, recv, None, Some(&same));
-    made.unwrap();
 }
 
 /// Every call with the handle of one that is gone.

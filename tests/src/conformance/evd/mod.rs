@@ -123,7 +123,8 @@ macro_rules! evd_cases {
             streams_go_where_they_are_taken
             query_tells_every_field
             query_tells_who_decides_what_notifies
-            streams_of_one_evd_agree_on_what_notifies
+            streams_of_one_evd_may_decide_differently
+            each_stream_of_a_shared_evd_notifies_by_its_own_flags
             a_freed_one_is_a_stale_handle
             post_se_needs_its_stream
             fault_07_a_full_queue_is_no_overflow

@@ -272,6 +272,41 @@ pub fn an_unsignalled_receive_wakes_nobody(ias: &mut Adapters<'_, impl Side>) {
     ias.done(&to, DtoOperation::Receive, 2);
 }
 
+/// Receives that all notify and requests that say so themselves, on one Event Dispatcher: a
+/// completion of the first wakes, one of the others only if it asks to. And what the peer decides
+/// beside what nobody does.
+pub fn each_stream_of_a_shared_evd_notifies_by_its_own_flags(ias: &mut Adapters<'_, impl Side>) {
+    let (unsignalled, solicited) = (CompletionFlags::UNSIGNALLED, CompletionFlags::SOLICITED_WAIT);
+    for (recv, request, flags) in [(NONE, unsignalled, unsignalled), (solicited, NONE, NONE)] {
+        let from = ias.end_with(A, true, |attr| {
+            attr.recv_completion_flags = recv;
+            attr.request_completion_flags = request;
+        });
+        assert_eq!(from.recv, from.request);
+        let to = ias.end(B);
+        ias.connect(&from, &to);
+        let mem = ias.mem(A, from.pz, 64, MemPriv::ALL);
+        let there = ias.mem(B, to.pz, 64, MemPriv::ALL);
+        let mut under = begin(ias, from.recv, LIMIT, 1);
+        assert_eq!(look(ias, &mut under), Poll::Pending);
+        ias.recv(&to, &there, 0, 8, 1);
+        ias.recv(&from, &mem, 8, 8, 2);
+        let seg = [mem.seg(0, 8)];
+        ias.a.ep_post_send(from.ep, &seg, 1, flags).unwrap();
+        ias.done(&to, DtoOperation::Receive, 1);
+        if flags == unsignalled {
+            ias.pass(MOMENT);
+            assert_eq!(look(ias, &mut under), Poll::Pending);
+            ias.send(&to, &there, 0, 8, 3);
+        }
+        let Ok(Event::Dto(first)) = wait_more(ias, &mut under) else { panic!("no completion") };
+        assert_eq!((first.cookie, first.operation), (1, DtoOperation::Send));
+        if flags == unsignalled {
+            ias.done(&from, DtoOperation::Receive, 2);
+        }
+    }
+}
+
 /// The same of as many as an Endpoint takes, over several turns of its queue, signalled ones among
 /// them.
 pub fn any_number_of_unsignalled_receives_wake_nobody(ias: &mut Adapters<'_, impl Side>) {
