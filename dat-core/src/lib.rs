@@ -111,6 +111,7 @@ pub use crate::engine::open::AsyncEvd;
 pub use crate::engine::storage::marks::{Dtos, Marks};
 pub use crate::engine::storage::{Parts, Sizes, Storage, Supply};
 pub use crate::engine::{Ia, Upcall};
+pub use crate::objects::asker::UdAsker;
 pub use crate::objects::cno::Agent;
 pub use crate::objects::cr::MAX_UD_REPLY_PRIVATE;
 pub use crate::objects::lmr::{MemType, Memory, PhysicalPages};

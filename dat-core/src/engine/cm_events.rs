@@ -5,6 +5,7 @@ use crate::cm::params::ConnId;
 use crate::cm::wire::reason::Reason;
 use crate::engine::Ia;
 use crate::engine::connections::Owner;
+use crate::objects::asker::UdAsker;
 use crate::objects::cr::{CrControl, RequestData};
 use crate::objects::psp::Listener;
 use crate::provider::Provider;
@@ -101,6 +102,9 @@ impl<P: Provider> Ia<'_, P> {
                     // It is new, and no message has more than there is room for.
                     let private = self.connections.cm.private_data(request.conn);
                     let _ = control.private.extend_from_slice(private);
+                    if control.looks_up() {
+                        control.asker = UdAsker::cut(&mut control.private);
+                    }
                 }
             }
             Err(reason) => {
@@ -151,6 +155,7 @@ impl<P: Provider> Ia<'_, P> {
             conn,
             request: *request,
             private: RequestData::new(),
+            asker: None,
             local_ep,
             provided,
             listener,

@@ -12,6 +12,7 @@ use crate::engine::Ia;
 use crate::engine::connections::Owner;
 use crate::engine::establish::ephemeral_port;
 use crate::engine::establish::{Ask, port};
+use crate::objects::asker::UdAsker;
 use crate::objects::cr::{CrControl, MAX_UD_REPLY_PRIVATE, RequestData};
 use crate::objects::ep::{EpControl, Phase};
 use crate::objects::psp::Listener;
@@ -40,6 +41,11 @@ impl<P: Provider> Ia<'_, P> {
         if self.connections.cm.asking() >= self.connections.owners.len() / 2 {
             return Err(FULL);
         }
+        let control = self.objects.eps.live(ep)?;
+        let (Service::Datagram { qkey }, Some(qp)) = (control.service, control.qp) else {
+            return Err(EpControl::STALE.into());
+        };
+        let private_data = &UdAsker { qpn: qp.number, qkey }.field(private_data);
         let remote_port = port(ask.conn_qual).unwrap_or(0);
         let local_port = ephemeral_port(&mut self.random);
         let params = SidrParams {
@@ -146,6 +152,7 @@ impl<P: Provider> Ia<'_, P> {
             conn,
             request: *request,
             private: RequestData::new(),
+            asker: None,
             local_ep: None,
             provided: false,
             listener,

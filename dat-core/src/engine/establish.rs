@@ -32,8 +32,8 @@ pub const MAX_CONNECT_PRIVATE: usize = 56;
 pub(crate) const MIN_RNR_TIMER: u8 = 12;
 
 /// Bytes of private data in `ep_connect` of an Endpoint for datagrams: what the SIDR_REQ has
-/// besides the addresses.
-pub const MAX_CONNECT_UD_PRIVATE: usize = 180;
+/// besides the addresses and who asks.
+pub const MAX_CONNECT_UD_PRIVATE: usize = 168;
 
 /// What is asked for, but for the private data.
 #[derive(Clone, Copy, Debug)]

@@ -2,6 +2,7 @@
 
 use crate::cm::event::Request;
 use crate::cm::params::ConnId;
+use crate::objects::asker::UdAsker;
 use crate::objects::psp::Listener;
 use crate::objects::table::Kind;
 use crate::types::dat_return::{DatReturn, DatSubtype, DatType};
@@ -21,6 +22,8 @@ pub(crate) struct CrControl {
     pub(crate) conn: Option<ConnId>,
     pub(crate) request: Request,
     pub(crate) private: RequestData,
+    /// Who looks a service point up, if it says so.
+    pub(crate) asker: Option<UdAsker>,
     /// The Endpoint that it is for.
     pub(crate) local_ep: Option<Ep>,
     /// That was not made by the consumer.

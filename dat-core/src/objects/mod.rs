@@ -1,5 +1,6 @@
 //! The objects of an Interface Adapter, as the consumer made them: a table for each kind.
 
+pub(crate) mod asker;
 pub(crate) mod cno;
 pub(crate) mod cr;
 pub(crate) mod csp;

@@ -296,8 +296,8 @@ pub enum Event {
     /// An Endpoint for datagrams has found a service point it asked for (extension): see
     /// [`Ia::ep_ud_answer`](crate::Ia::ep_ud_answer).
     UdEstablished(Ep, LookUp),
-    /// A peer was given an Endpoint for datagrams, by accepting its request (extension). What the
-    /// peer sends from is not known.
+    /// A peer was given an Endpoint for datagrams, by accepting its request (extension): what
+    /// the peer sends from the request has said, see [`CrParam`](crate::CrParam).
     UdAccepted(Ep),
     /// The service point that an Endpoint for datagrams asked for is not there, or refused
     /// (extension).

@@ -106,7 +106,7 @@ const GOALS: &[Goal] = &[
     ("not public methods of Ia", "175", "about 70", Checked),
     ("public methods of Ia", "145", "", Printed),
     ("files outside engine and api that name Ia", "123", "0", Checked),
-    ("methods of the platform traits", "30", "at most 14", Checked),
+    ("methods of the platform traits", "30", "at most 15", Checked),
     ("hidden compiler flags", "14", "0", Checked),
     ("own cfgs", "2", "at most 1, and 1 for planted bugs", Checked),
     ("files on the path of a post", "13", "8", Printed),

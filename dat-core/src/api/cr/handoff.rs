@@ -34,10 +34,10 @@ impl<P: Provider> Ia<'_, P> {
         };
         let full = Error::new(DatType::InsufficientResources, DatSubtype::ResourceMemory);
         let new = new.map_err(|_| full)?;
-        let private =
-            self.objects.crs.get_mut(cr.0).map(|control| core::mem::take(&mut control.private));
-        if let (Some(private), Some(control)) = (private, self.objects.crs.get_mut(new.0)) {
-            control.private = private;
+        let old = self.objects.crs.get_mut(cr.0);
+        let said = old.map(|control| (core::mem::take(&mut control.private), control.asker));
+        if let (Some(said), Some(control)) = (said, self.objects.crs.get_mut(new.0)) {
+            (control.private, control.asker) = said;
         }
         self.cr_leaves(now, cr)
     }

@@ -127,7 +127,7 @@ impl fmt::Display for AttrValue {
 }
 
 /// The names that consumers of other providers look for.
-const NAMED: usize = 13;
+const NAMED: usize = 15;
 
 /// `DAT_PROVIDER_ATTR`. Fields of features that this provider lacks are 0 or false, never unset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -322,6 +322,8 @@ impl<P: Provider> Ia<'_, P> {
             ("DAT_IB_FETCH_AND_ADD", Flag(atomics)),
             ("DAT_IB_CMP_AND_SWAP", Flag(atomics)),
             ("DAT_IB_IMMED_DATA", Flag(true)),
+            ("DAT_IB_UD", Flag(limits.max_datagram_segments != 0)),
+            ("DAT_COUNTERS", Flag(true)),
         ]
         .map(|(name, value)| NamedAttr { name, value })
     }

@@ -11,7 +11,7 @@
 //! that none can overrun it, and armed before each sleep, so that the next event wakes again.
 //!
 //! Most commands come back soon. Until [`BRISK`] has passed the host is asked to spin, and until
-//! [`QUIET`] has passed no register of health is read: a load from the device takes as long as many
+//! [`UNEXAMINED`] has passed no register of health is read: a load from the device takes as long as many
 //! an answer, and behind a socket it is a message and its reply.
 //!
 //! Signatures are computed although cards ignore them by default.
@@ -54,7 +54,7 @@ pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a command is waited for without a sleep: less than falling asleep and waking cost.
 const BRISK: Duration = Duration::from_micros(20);
 /// How long a command is waited for without a look at the device's health.
-const QUIET: Duration = Duration::from_millis(1);
+const UNEXAMINED: Duration = Duration::from_millis(1);
 
 /// Bytes of the page that holds the entries.
 const PAGE: usize = 4096;
@@ -356,7 +356,7 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
     /// Why the device is lost, if it is. A reset by somebody else leaves no syndrome: that is looked
     /// for when the command has taken a second.
     fn sign(&self, now: Instant, flight: &Flight) -> Option<Fault> {
-        if self.is_younger(now, flight, QUIET) {
+        if self.is_younger(now, flight, UNEXAMINED) {
             None
         } else if self.is_younger(now, flight, health::PERIOD) {
             health::verdict(self.platform)

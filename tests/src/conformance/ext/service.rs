@@ -1,5 +1,6 @@
 //! Endpoints for datagrams and service points: the answer to a request says where to send.
 
+use std::task::Poll;
 use std::time::Duration;
 
 use dat_core::cm::Reason;
@@ -80,7 +81,9 @@ pub fn a_look_up_of_a_service_point_leads_to_its_endpoint(ias: &mut Adapters<'_,
         let cr = look_up(ias, &point);
         let request = ias.b.cr_query(cr).unwrap();
         assert_eq!((request.remote, request.local_ep), (ias.a.address(), None));
-        assert!(request.private_data.starts_with(b"who\0"));
+        assert_eq!(request.private_data, b"who");
+        let asker = request.asker.unwrap();
+        assert_eq!((asker.qpn, asker.qkey), (qpn(ias, A, ends[A].ep), QKEY));
         tell(ias, cr, &ends[B], b"here");
         assert!(ias.b.cr_query(cr).is_err());
         let accepted = Event::UdAccepted(ends[B].ep);
@@ -97,6 +100,17 @@ pub fn a_look_up_of_a_service_point_leads_to_its_endpoint(ias: &mut Adapters<'_,
         ias.a.ep_post_send_ud(ends[A].ep, &[mems[A].seg(0, 5)], &to, None, 4, NONE).unwrap();
         done(ias, &ends[A], IbOperation::SendUd, 4);
         assert_eq!(extended(ias, B, ends[B].recv).cookie, 10 + round);
+        // And back, to the queue pair that asked.
+        let (now, a) = (ias.now(), ias.a.address());
+        let Poll::Ready(back) = ias.b.ud_address(now, a, asker.qpn, asker.qkey) else {
+            panic!("the peer has just been answered")
+        };
+        ias.recv(&ends[A], &mems[A], 0, 128, 20 + round);
+        ias.b
+            .ep_post_send_ud(ends[B].ep, &[mems[B].seg(0, 5)], &back.unwrap(), None, 5, NONE)
+            .unwrap();
+        done(ias, &ends[B], IbOperation::SendUd, 5);
+        assert_eq!(extended(ias, A, ends[A].recv).cookie, 20 + round);
     }
     let resolved = IaCounter::CmAhResolved;
     let resolved = [A, B].map(|side| ias[side].ia_query_counter(resolved, false).unwrap());
@@ -168,7 +182,8 @@ pub fn a_question_is_handed_to_another_service_point(ias: &mut Adapters<'_, impl
     let cr = look_up(ias, &other);
     let request = ias.b.cr_query(cr).unwrap();
     assert_eq!((request.remote, request.local_ep), (ias.a.address(), None));
-    assert!(request.private_data.starts_with(b"where to\0"));
+    assert_eq!(request.private_data, b"where to");
+    assert!(request.asker.is_some());
     tell(ias, cr, &ends[B], b"here");
     answered(ias, &ends[A]);
     let to = ias.a.ep_ud_address(ends[A].ep).unwrap();

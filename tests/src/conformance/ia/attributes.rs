@@ -472,7 +472,7 @@ pub fn thread_and_signal_safety_are_reported(ias: &mut Adapters<'_, impl Side>) 
 
 /// The names that consumers of other providers look for have values that they understand.
 pub fn fault_14_every_attribute_is_set(ias: &mut Adapters<'_, impl Side>) {
-    const NAMES: [&str; 13] = [
+    const NAMES: [&str; 15] = [
         "DAT_IB_PROVIDER_NAME",
         "DAT_IB_DEVICE_NAME",
         "DAT_IB_CONNECTIVITY_MODE",
@@ -486,6 +486,8 @@ pub fn fault_14_every_attribute_is_set(ias: &mut Adapters<'_, impl Side>) {
         "DAT_IB_FETCH_AND_ADD",
         "DAT_IB_CMP_AND_SWAP",
         "DAT_IB_IMMED_DATA",
+        "DAT_IB_UD",
+        "DAT_COUNTERS",
     ];
     let (ia, provider) = ias.a.query();
     let attr = provider.provider_specific_attr;

@@ -148,6 +148,13 @@ pub(crate) trait Surroundings {
     /// Takes the answer to a look-up by an Endpoint for datagrams: private data and destination
     /// (see `DAT_IB_UD_REMOTE_AH`).
     fn answer(&mut self, ep: dat_core::Ep, of: LookUp) -> (Count, *const u8, DatIbAddrHandle);
+
+    /// Returns who looks up a service point: address and queue pair, and no destination yet.
+    fn asker(&mut self, cr: dat_core::Cr) -> DatIbAddrHandle;
+
+    /// Takes the oldest look-up that this Endpoint was given for: its private data, and the
+    /// destination that asked (see `DAT_IB_UD_PASSIVE_REMOTE_AH`).
+    fn accepted(&mut self, ep: dat_core::Ep) -> (Count, *const u8, DatIbAddrHandle);
 }
 
 impl DtoHead {
@@ -213,7 +220,10 @@ pub(crate) fn event(
         }
         Event::UdConnectionRequest { psp, cr, conn_qual } => (
             arrival((*psp).into(), *cr, *conn_qual, around),
-            Some(IbExtension::of(ext::UD_CONNECT_REQUEST)),
+            Some(IbExtension {
+                remote_ah: around.asker(*cr),
+                ..IbExtension::of(ext::UD_CONNECT_REQUEST)
+            }),
         ),
         Event::Established(ep) | Event::PeerRejected(ep) => (connection(*ep, around), None),
         Event::Disconnected(ep)
@@ -222,10 +232,14 @@ pub(crate) fn event(
         | Event::AcceptCompletionError(ep)
         | Event::TimedOut(ep)
         | Event::Unreachable(ep) => (bare(*ep, around), None),
-        Event::UdEstablished(ep, of) => answered(*ep, *of, ext::UD_REMOTE_AH, around),
-        Event::UdReject(ep, of) => answered(*ep, *of, ext::UD_CONNECT_REJECT, around),
+        Event::UdEstablished(ep, of) => {
+            answered(*ep, of.raw(), ext::UD_REMOTE_AH, around.answer(*ep, *of), around)
+        }
+        Event::UdReject(ep, of) => {
+            answered(*ep, of.raw(), ext::UD_CONNECT_REJECT, around.answer(*ep, *of), around)
+        }
         Event::UdAccepted(ep) => {
-            (bare(*ep, around), Some(IbExtension::of(ext::UD_PASSIVE_REMOTE_AH)))
+            answered(*ep, 0, ext::UD_PASSIVE_REMOTE_AH, around.accepted(*ep), around)
         }
         Event::UdError(ep) => (bare(*ep, around), Some(IbExtension::of(ext::UD_CONNECT_ERROR))),
         Event::Async(what) => (of_async(what, around), None),
@@ -314,17 +328,17 @@ fn connection(ep: dat_core::Ep, around: &mut impl Surroundings) -> EventData {
     EventData { connect: data }
 }
 
-/// Converts an answer to an Endpoint for datagrams.
+/// Converts what an Endpoint for datagrams learned of a peer: private data and destination.
 fn answered(
     ep: dat_core::Ep,
-    of: LookUp,
+    context: u64,
     what: u32,
+    (private_data_size, private_data, remote_ah): (Count, *const u8, DatIbAddrHandle),
     around: &mut impl Surroundings,
 ) -> (EventData, Option<IbExtension>) {
-    let (private_data_size, private_data, remote_ah) = around.answer(ep, of);
     let connect =
         ConnectionData { ep_handle: around.handle(ep.into()), private_data_size, private_data };
-    let extension = IbExtension { remote_ah, context: of.raw(), ..IbExtension::of(what) };
+    let extension = IbExtension { remote_ah, context, ..IbExtension::of(what) };
     (EventData { connect }, Some(extension))
 }
 

@@ -1,6 +1,8 @@
 //! Destinations of datagrams. C consumers have a token for each, in the field for the address of a
 //! `struct ibv_ah`.
 
+use std::collections::VecDeque;
+
 use dat_core::Ep;
 use dat_core::provider::Destination;
 
@@ -19,47 +21,70 @@ struct Address {
     found: Option<(Ep, Destination, Box<[u8]>)>,
 }
 
+/// What a consumer learns of a peer: size and address of its private data, and where it is.
+type Found = (Count, *const u8, DatIbAddrHandle);
+
 /// The addresses that Endpoints of an adapter have found.
 #[derive(Debug, Default)]
 pub(crate) struct Addresses {
     places: Vec<Address>,
+    /// Endpoints that peers were given, the places of these peers, in the order of the events that
+    /// say so.
+    accepted: VecDeque<(Ep, Option<usize>)>,
 }
 
 impl Addresses {
     /// Stores the destination that an Endpoint has found. Returns its private data and address
     /// handle; none if there are too many.
-    pub(crate) fn keep(
-        &mut self,
-        ep: Ep,
-        to: Destination,
-        private: &[u8],
-    ) -> (Count, *const u8, DatIbAddrHandle) {
-        const NONE: (Count, *const u8, DatIbAddrHandle) =
-            (0, std::ptr::null(), DatIbAddrHandle::NONE);
+    pub(crate) fn keep(&mut self, ep: Ep, to: Destination, private: &[u8]) -> Found {
+        let place = self.store(ep, to, private);
+        place.map_or(Self::NONE, |place| self.found(place))
+    }
+
+    /// Stores one that was given the Endpoint, or that there is nothing to know of it, for
+    /// [`Addresses::accepted`].
+    pub(crate) fn accept(&mut self, ep: Ep, asker: Option<(Destination, Box<[u8]>)>) {
+        let place = asker.and_then(|(to, private)| self.store(ep, to, &private));
+        self.accepted.push_back((ep, place));
+    }
+
+    /// Returns the oldest that was given the Endpoint and not returned yet.
+    pub(crate) fn accepted(&mut self, ep: Ep) -> Found {
+        let at = self.accepted.iter().position(|(given, _)| *given == ep);
+        let given = at.and_then(|at| self.accepted.remove(at));
+        let place = given.and_then(|(_, place)| place);
+        place.map_or(Self::NONE, |place| self.found(place))
+    }
+
+    const NONE: Found = (0, std::ptr::null(), DatIbAddrHandle::NONE);
+
+    /// Returns the place of a destination that is stored now.
+    fn store(&mut self, ep: Ep, to: Destination, private: &[u8]) -> Option<usize> {
         let free = self.places.iter().position(|address| address.found.is_none());
         let place = free.unwrap_or(self.places.len());
         if place >= 1 << PLACE {
-            return NONE;
+            return None;
         }
         if free.is_none() {
             self.places.push(Address { turn: 0, found: None });
         }
-        let Some(address) = self.places.get_mut(place) else {
-            return NONE;
-        };
+        let address = self.places.get_mut(place)?;
         // Never 0, so that no token is 0.
         address.turn = address.turn.wrapping_add(1).max(1);
-        let private: Box<[u8]> = private.into();
-        let size = Count::try_from(private.len()).unwrap_or(0);
-        let at = private.as_ptr();
-        address.found = Some((ep, to, private));
-        let word = place | (address.turn as usize) << PLACE;
+        address.found = Some((ep, to, private.into()));
+        Some(place)
+    }
+
+    fn found(&self, place: usize) -> Found {
+        let Some(Address { turn, found: Some((_, to, private)) }) = self.places.get(place) else {
+            return Self::NONE;
+        };
         let handle = DatIbAddrHandle {
-            ah: std::ptr::without_provenance_mut(word),
+            ah: std::ptr::without_provenance_mut(place | (*turn as usize) << PLACE),
             qpn: to.qpn,
             ia_addr: SockAddr::new(to.path.remote, 0),
         };
-        (size, at, handle)
+        (Count::try_from(private.len()).unwrap_or(0), private.as_ptr(), handle)
     }
 
     fn place(&mut self, handle: &DatIbAddrHandle) -> Option<&mut Address> {
@@ -81,6 +106,7 @@ impl Addresses {
 
     /// Removes the destinations of a freed Endpoint.
     pub(crate) fn forget(&mut self, gone: Ep) {
+        self.accepted.retain(|(ep, _)| *ep != gone);
         for address in &mut self.places {
             address.found.take_if(|(ep, ..)| *ep == gone);
         }

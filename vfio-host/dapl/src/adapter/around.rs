@@ -1,7 +1,7 @@
 //! Handles, addresses and private data that events and parameters refer to, for C consumers of one
 //! Interface Adapter.
 
-use dat_core::{AnyHandle, Ep, LookUp};
+use dat_core::{AnyHandle, Cr, Ep, LookUp};
 
 use super::Open;
 use crate::abi::event::Surroundings;
@@ -83,5 +83,20 @@ impl<V: Variant> Surroundings for Around<'_, V> {
         // Cannot fail: the answer exists.
         let _ = nic.ud_cm_free(ep, of);
         answer
+    }
+
+    fn asker(&mut self, cr: Cr) -> DatIbAddrHandle {
+        let Ok(request) = self.open.nic().cr_query(cr) else {
+            return DatIbAddrHandle::NONE;
+        };
+        DatIbAddrHandle {
+            ia_addr: SockAddr::new(request.remote, request.remote_port),
+            qpn: request.asker.map_or(0, |asker| asker.qpn),
+            ..DatIbAddrHandle::NONE
+        }
+    }
+
+    fn accepted(&mut self, ep: Ep) -> (Count, *const u8, DatIbAddrHandle) {
+        self.open.addresses.accepted(ep)
     }
 }

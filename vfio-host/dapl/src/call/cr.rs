@@ -1,6 +1,9 @@
 //! dat_cr_*(3).
 
-use dat_core::{Cr, Ep, Error};
+use std::task::Poll;
+
+use dat_core::provider::Destination;
+use dat_core::{Cr, Ep, Error, UdAsker};
 
 use super::{call, port};
 use crate::abi::sockaddr::SockAddr;
@@ -44,6 +47,20 @@ fn fetch<V: Variant>(open: &mut Open<V>, cr: Cr, ep: Option<Ep>) -> Result<Optio
     Ok(own)
 }
 
+/// Returns what the Endpoint that is given for a look-up learns of the asker: nothing if the way to
+/// it is not known. `None` for a request for a connection.
+fn asked<V: Variant>(open: &mut Open<V>, cr: Cr) -> Option<Option<(Destination, Box<[u8]>)>> {
+    let request = open.nic().cr_query(cr).ok().filter(|request| request.looks_up)?;
+    // Of a peer of another make the queue pair is unknown: the consumer may fill it in.
+    let UdAsker { qpn, qkey } = request.asker.unwrap_or(UdAsker { qpn: 0, qkey: super::ep::QKEY });
+    let (remote, private) = (request.remote, request.private_data.into());
+    let now = open.nic().now();
+    match open.nic().ud_address(now, remote, qpn, qkey) {
+        Poll::Ready(Ok(to)) => Some(Some((to, private))),
+        Poll::Ready(Err(_)) | Poll::Pending => Some(None),
+    }
+}
+
 pub(super) extern "C" fn accept<V: Variant>(
     cr: DatHandle,
     ep: DatHandle,
@@ -57,7 +74,11 @@ pub(super) extern "C" fn accept<V: Variant>(
             let cr = object.name::<Cr>()?;
             let ep = object.sibling_or_none(ep)?;
             fetch(open, cr, ep)?;
+            let given = ep.and_then(|ep| Some((ep, asked(open, cr)?)));
             open.nic().cr_accept(cr, ep, data)?;
+            if let Some((ep, asker)) = given {
+                open.addresses.accept(ep, asker);
+            }
             open.disown(object, cr);
             Ok(())
         })

@@ -20,7 +20,7 @@ use crate::variant::Variant;
 
 /// The Q_Key of Endpoints for datagrams: that of the stock providers, because consumers cannot
 /// agree on another one.
-const QKEY: u32 = 0x1d51_1d51;
+pub(super) const QKEY: u32 = 0x1d51_1d51;
 
 /// The other handles of a new Endpoint.
 struct Made {
