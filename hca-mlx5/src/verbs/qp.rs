@@ -11,7 +11,7 @@ use dat_core::provider::{Access, Class, Fault, Mtu, Path, QpStep};
 
 use crate::data::address_vector::udp_sport;
 use crate::data::ring::{Record, Ring};
-use crate::data::send::{Doorbell, MAX_SEGMENTS, Umr, WIDEST};
+use crate::data::send::{Doorbell, MAX_SEGMENTS, Umr, WIDEST, Width};
 use crate::data::{Rq, Sq};
 use crate::device::{self, Begun, Device, Uar, optional};
 use crate::platform::{Platform, Reach, Span};
@@ -69,6 +69,8 @@ pub(crate) struct QpSpec {
     pub(crate) receives: u16,
     pub(crate) request_segments: u8,
     pub(crate) receive_segments: u8,
+    /// Its requests may change keys.
+    pub(crate) binds: bool,
     pub(crate) uar: Uar,
     pub(crate) doorbell: Doorbell,
     /// Number of the shared receive queue, if it has no receive queue of its own.
@@ -89,10 +91,15 @@ pub(crate) struct QpObject {
     pub(crate) is_reset: bool,
 }
 
-/// Blocks of the send queue for so many requests: room for as many of the widest, and for one of no
-/// bytes.
-pub(crate) const fn send_blocks(requests: u16) -> u32 {
-    (requests as u32).saturating_mul(WIDEST).saturating_add(1).next_power_of_two()
+impl QpSpec {
+    /// Returns the width of its widest request.
+    const fn width(&self) -> Width {
+        match self.service {
+            _ if self.binds => Width(WIDEST),
+            Service::Connected { .. } => Width::connected(self.request_segments),
+            Service::Datagram { .. } | Service::Gsi => Width::datagram(self.request_segments),
+        }
+    }
 }
 
 /// Logarithms of the shape.
@@ -117,7 +124,7 @@ impl Shape {
             ));
         }
         let log = |slots: u32| u8::try_from(slots.trailing_zeros()).unwrap_or(u8::MAX);
-        let log_sq = log(send_blocks(spec.requests));
+        let log_sq = log(spec.width().blocks_of(spec.requests));
         let units = u32::from(spec.receive_segments.max(1)).next_power_of_two();
         let log_stride = log(units).saturating_add(LOG_UNIT);
         // The send queue follows the receive queue and starts on a block.
@@ -211,8 +218,9 @@ fn submit<'p, P: Platform>(
         if shape.receives { (shape.log_rq, shape.log_stride) } else { (0, LOG_UNIT) };
     let receive = Ring::new(memory.offset, log_rq);
     let send = Ring::new(memory.offset.wrapping_add(shape.receive_len()), shape.log_sq);
-    let mut sq = Sq::new(platform, send, record, spec.doorbell, Umr::of(&device.caps().general))
-        .ok_or(memory::unseen())?;
+    let umr = Umr::of(&device.caps().general);
+    let mut sq =
+        Sq::new(platform, send, record, spec.doorbell, spec.width(), umr).ok_or(memory::unseen())?;
     let rq = Rq::new(platform, receive, log_stride, record).ok_or(memory::unseen())?;
 
     let qpn = device.make(Opcode::CreateQp, pages.cut(&mut input))?;

@@ -19,6 +19,7 @@ fn spec() -> QpSpec {
         receives: 20,
         request_segments: 4,
         receive_segments: 3,
+        binds: true,
         uar: Uar { number: 2, offset: UAR },
         doorbell: Doorbell::shared(UAR, Blocks::Words),
         shared: None,
@@ -205,14 +206,29 @@ fn a_refused_create_gives_its_memory_back_and_a_lost_one_keeps_it() {
 }
 
 #[test]
-fn send_rings_have_room_for_the_widest() {
-    let golden =
-        [(0, 1), (1, 4), (2, 8), (5, 16), (85, 256), (86, 512), (128, 512), (10_922, 32_768)];
-    for (requests, blocks) in golden {
-        assert_eq!(send_blocks(requests), blocks);
-        assert!(blocks >= u32::from(requests) * WIDEST);
-        assert!(blocks <= 4 * u32::from(requests).next_power_of_two().max(1));
+fn send_rings_have_room_for_the_widest_that_may_be_posted() {
+    // Requests, segments, and the blocks of a connected queue, of one for datagrams, of one with
+    // binds.
+    let golden = [
+        (0, 1, [1, 1, 1]),
+        (1, 1, [2, 2, 4]),
+        (5, 2, [8, 16, 16]),
+        (85, 10, [256, 256, 256]),
+        (86, 7, [512, 512, 512]),
+        (127, 2, [128, 256, 512]),
+        (128, 2, [256, 256, 512]),
+        (128, 4, [256, 256, 512]),
+        (128, 5, [256, 512, 512]),
+        (10_922, 10, [32_768, 32_768, 32_768]),
+    ];
+    for (requests, request_segments, blocks) in golden {
+        let spec = QpSpec { requests, request_segments, binds: false, ..spec() };
+        let datagrams = Service::Datagram { index: 1 };
+        let all = [spec, QpSpec { service: datagrams, ..spec }, QpSpec { binds: true, ..spec }];
+        assert_eq!(all.map(|spec| spec.width().blocks_of(requests)), blocks, "{requests}");
     }
+    let gsi = QpSpec { service: Service::Gsi, request_segments: 1, binds: false, ..spec() };
+    assert_eq!(gsi.width(), Width(2));
 }
 
 #[test]
