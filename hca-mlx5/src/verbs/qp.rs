@@ -79,16 +79,38 @@ pub(crate) struct QpSpec {
     pub(crate) inline: bool,
 }
 
-/// A queue pair and the memory that is its own.
+/// A queue pair and the memory that is its own, in few bytes: there are as many as Endpoints.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QpObject {
     /// Its number.
     pub(crate) qpn: Qpn,
-    memory: Span,
-    /// Ring of its receives, and log2 of the bytes of a slot.
-    pub(crate) receives: (Ring, u8),
+    /// Where its memory begins in the arena, and its length, in blocks.
+    memory: [u32; 2],
+    /// log2 of the slots of the ring of its receives, and of the bytes of one.
+    receives: [u8; 2],
     /// It was reset, and has taken no step since.
     pub(crate) is_reset: bool,
+}
+
+impl QpObject {
+    /// That of so much memory; none if a block of it has a greater number than an object holds.
+    fn new(memory: Span, receives: [u8; 2]) -> Option<Self> {
+        let blocks = |bytes: usize| u32::try_from(bytes.div_ceil(1 << LOG_WQEBB)).ok();
+        let memory = [blocks(memory.offset)?, blocks(memory.len)?];
+        Some(Self { qpn: Qpn(0), memory, receives, is_reset: false })
+    }
+
+    /// Its memory.
+    fn memory(&self) -> Span {
+        let [offset, len] = self.memory.map(|blocks| (blocks as usize) << LOG_WQEBB);
+        Span { offset, len }
+    }
+
+    /// Ring of its receives, and log2 of the bytes of a slot.
+    pub(crate) fn receives(&self) -> (Ring, u8) {
+        let [log_slots, log_stride] = self.receives;
+        (Ring::new(self.memory().offset, log_slots), log_stride)
+    }
 }
 
 impl QpSpec {
@@ -216,7 +238,8 @@ fn submit<'p, P: Platform>(
     // it never touches.
     let (log_rq, log_stride) =
         if shape.receives { (shape.log_rq, shape.log_stride) } else { (0, LOG_UNIT) };
-    let receive = Ring::new(memory.offset, log_rq);
+    let mut object = QpObject::new(memory, [log_rq, log_stride]).ok_or(memory::unseen())?;
+    let (receive, _) = object.receives();
     let send = Ring::new(memory.offset.wrapping_add(shape.receive_len()), shape.log_sq);
     let umr = Umr::of(&device.caps().general);
     let mut sq =
@@ -225,8 +248,8 @@ fn submit<'p, P: Platform>(
 
     let qpn = device.make(Opcode::CreateQp, pages.cut(&mut input))?;
     sq.set_qpn(qpn);
-    let receives = (receive, log_stride);
-    Ok((QpObject { qpn: Qpn(qpn), memory, receives, is_reset: false }, sq, rq))
+    object.qpn = Qpn(qpn);
+    Ok((object, sq, rq))
 }
 
 /// Takes a connected queue pair one step on.
@@ -352,14 +375,14 @@ pub(crate) fn destroy<P: Platform>(device: &mut Device<'_, P>, qp: &QpObject) ->
         optional(reset(device, qp.qpn))?;
     }
     device.end(Opcode::DestroyQp, qp.qpn.0)?;
-    device.platform().free(qp.memory);
+    device.platform().free(qp.memory());
     Ok(())
 }
 
 /// Destroys a queue pair that nobody will ask for again: what the device does not let go of now, it
 /// does at the teardown.
 pub(crate) fn end<P: Platform>(device: &mut Device<'_, P>, qp: &QpObject) -> Result<(), Fault> {
-    destroy(device, qp).inspect_err(|_| device.disown(qp.memory))
+    destroy(device, qp).inspect_err(|_| device.disown(qp.memory()))
 }
 
 /// A transition that carries nothing.

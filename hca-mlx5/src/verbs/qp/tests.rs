@@ -76,8 +76,8 @@ fn create_states_the_whole_shape() {
         "no number, no optional parameter"
     );
     assert_eq!(bits(&command, 0xac, 26, 24), 0, "a receive queue of its own");
-    assert_eq!(object.memory.len, 32 * 64 + 32 * 64 + 64);
-    let start = ARENA_IOVA + object.memory.offset as u64;
+    assert_eq!(object.memory().len, 32 * 64 + 32 * 64 + 64);
+    let start = ARENA_IOVA + object.memory().offset as u64;
     assert_eq!(command.wide(0x110), start);
     assert_eq!(command.wide(CONTEXT_AT + 0xa0), start + 4096, "the record follows the rings");
 }
@@ -106,11 +106,11 @@ fn with_a_shared_receive_queue_there_is_none_of_its_own() {
     let command = p.of(Opcode::CreateQp).remove(0);
     assert_eq!(command.word(CONTEXT_AT + 0xac), 1 << 24 | 0x99);
     assert_eq!(bits(&command, 0x08, 22, 16), 0, "no receive ring");
-    assert_eq!(object.memory.len, 32 * 64 + 64);
+    assert_eq!(object.memory().len, 32 * 64 + 64);
     // The send ring begins at once.
     sq.post(WorkRequest::Send, &[], PostFlags::SIGNALED);
-    assert_eq!(p.bytes(object.memory.offset, 4), [0, 0, 0, 10]);
-    assert_eq!(p.bytes(object.memory.offset + 32 * 64 + 4, 4), [0, 0, 0, 1]);
+    assert_eq!(p.bytes(object.memory().offset, 4), [0, 0, 0, 10]);
+    assert_eq!(p.bytes(object.memory().offset + 32 * 64 + 4, 4), [0, 0, 0, 1]);
 }
 
 #[test]
@@ -147,11 +147,11 @@ fn small_queue_pairs_lie_inside_a_page_and_say_where() {
     let (first, ..) = create(&mut device, &small).unwrap();
     let (second, ..) = create(&mut device, &small).unwrap();
     // A receive ring of at least a block, so that the send ring starts on one.
-    assert_eq!(first.memory.len, 64 + 4 * 64 + 64);
+    assert_eq!(first.memory().len, 64 + 4 * 64 + 64);
     let commands = p.of(Opcode::CreateQp);
     for (command, object) in commands.iter().zip([first, second]) {
         assert_eq!(bits(command, 0x08, 22, 19), 2, "four receives of 16 bytes");
-        let start = ARENA_IOVA + object.memory.offset as u64;
+        let start = ARENA_IOVA + object.memory().offset as u64;
         assert_eq!(u64::from(bits(command, 0x90, 11, 6)) * 64, start % 4096);
         assert_eq!(command.wide(0x110), start & !0xfff);
     }
@@ -164,7 +164,7 @@ fn the_ends_are_where_the_device_looks() {
     let (object, mut sq, mut rq) = create(&mut device, &spec()).unwrap();
     sq.post(WorkRequest::Send, &[], PostFlags::SIGNALED);
     rq.recv(&[Segment { addr: 1, len: 2, lkey: 3 }]);
-    let at = object.memory.offset;
+    let at = object.memory().offset;
     assert_eq!(p.bytes(at, 8), [0, 0, 0, 2, 0, 0, 0, 3]);
     let [.., a, b, c] = object.qpn.0.to_be_bytes();
     assert_eq!(p.bytes(at + 2048, 8), [0, 0, 0, 10, a, b, c, 1]);
@@ -416,12 +416,12 @@ fn a_refused_destroy_keeps_the_memory() {
     assert_eq!((p.held(), device.disowned.len()), (held, 0));
     // One that nobody asks for again goes with the teardown.
     assert!(end(&mut device, &object).is_err());
-    assert_eq!((p.held(), device.disowned.last()), (held, Some(&object.memory)));
+    assert_eq!((p.held(), device.disowned.last()), (held, Some(&object.memory())));
     // A queue pair that is beyond a reset is destroyed without.
     p.refusals.borrow_mut().clear();
     p.refuse(Opcode::ToRstQp, 9, 0);
     end(&mut device, &object).unwrap();
-    assert_eq!(p.held(), held - object.memory.len);
+    assert_eq!(p.held(), held - object.memory().len);
 }
 
 #[test]
