@@ -82,7 +82,11 @@ impl Doorbells {
         page.taken |= 1 << bit;
         let register = page.uar.offset + UAR_DOORBELLS + size * usize::from(bit);
         let doorbell = Doorbell { register, half: size / 2, blocks: device.config.blocks };
-        Ok(Some((page.uar, doorbell, Some(Register { page: u8::try_from(index).unwrap_or(u8::MAX), bit }))))
+        Ok(Some((
+            page.uar,
+            doorbell,
+            Some(Register { page: u8::try_from(index).unwrap_or(u8::MAX), bit }),
+        )))
     }
 
     /// Gives a register back.
