@@ -129,9 +129,9 @@ fn bytes(crowd: &mut Crowd) -> Vec<Figure> {
     });
     let [plain, binds] = with_rings;
     vec![
-        figure("bytes of state of an Endpoint", state as f64, 3584.0, 4860.0),
+        figure("bytes of state of an Endpoint", state as f64, 3584.0, 4800.0),
         figure("the same with its rings, 128 + 128 DTOs, no binds", plain, 30_720.0, 0.0),
-        figure("the same with its rings, 128 + 128 DTOs and binds", binds, 30_720.0, 45_884.0),
+        figure("the same with its rings, 128 + 128 DTOs and binds", binds, 30_720.0, 45_824.0),
     ]
 }
 
