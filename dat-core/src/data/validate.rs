@@ -137,10 +137,10 @@ impl<P: Provider> Poster<P> {
     ) -> bool {
         // The run stays outstanding until the follower completes, so no more than the others can be
         // posted behind it.
-        let run = self.silent.count();
+        let (run, requests) = (self.silent.count(), u32::from(self.core.requests));
         let open = ep.poster.state.load(Ordering::Acquire) & REQUEST_OPEN != 0;
         let (since, left) = if open {
-            (unfinished.min(run.into()), self.core.requests.saturating_sub(run))
+            (unfinished.min(run), u16::try_from(requests.saturating_sub(run)).unwrap_or(u16::MAX))
         } else {
             (unfinished, 0)
         };

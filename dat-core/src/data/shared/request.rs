@@ -169,8 +169,8 @@ impl Run {
     }
 
     /// How many they are.
-    pub(crate) const fn count(self) -> u16 {
-        (self.0 >> Self::SHIFT) as u16 & Self::MOST
+    pub(crate) const fn count(self) -> u32 {
+        self.0 >> Self::SHIFT
     }
 
     /// One more; fewer than [`Run::MOST`] before.

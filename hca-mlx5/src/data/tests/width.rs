@@ -195,7 +195,8 @@ proptest! {
         };
         let slots = width.blocks_of(requests);
         let p = Scripted::<false>::new();
-        let mut sq = sq(&p, width, slots.ilog2() as u8);
+        let log_slots = u8::try_from(slots.trailing_zeros()).unwrap();
+        let mut sq = sq(&p, width, log_slots);
         // What the device has not completed, and the suppressed ones at its end.
         let mut posted = VecDeque::<Posted>::new();
         let (mut run, mut followed) = (0_u16, false);
