@@ -262,9 +262,10 @@ impl WorkRequest<'_> {
 
 /// The send queue of a queue pair: the posting end, owned by one thread.
 ///
-/// dat-core guarantees: never more requests outstanding than [`QpInit::requests`] and one RDMA
-/// WRITE of no bytes, never more segments than [`QpInit::request_segments`], a far end as long as
-/// the segments, and only while the queue pair is in Rts. So nothing here can fail.
+/// dat-core guarantees: never more requests outstanding than [`QpInit::requests`] and, where
+/// [`SendQueue::has_room`], one RDMA WRITE of no bytes; never more segments than
+/// [`QpInit::request_segments`]; keys are changed only with [`QpInit::binds`]; a far end as long as
+/// the segments; and only while the queue pair is in Rts. So nothing here can fail.
 ///
 /// A request has a *token*, by which its completion names it: known before it is posted, and
 /// returned by the method that posts it. Tokens of requests outstanding at one time differ; they
@@ -273,6 +274,13 @@ pub trait SendQueue {
     /// The token that the next request will have. Behind a request of one segment it has gone up by
     /// one.
     fn next_token(&self) -> u16;
+    /// Whether there is room for a request of no bytes, if that of token `since` is the oldest that
+    /// may be outstanding, also when `left` more of the widest follow before it completes. There is
+    /// none only if all since then were as wide as any can be.
+    fn has_room(&self, since: u16, left: u16) -> bool {
+        let _ = (since, left);
+        true
+    }
     /// Posts a request.
     fn post(&mut self, work: WorkRequest<'_>, segments: &[Segment], flags: PostFlags) -> u16;
     /// Posts RDMA WRITEs of one segment each, of `len` bytes if they are of one length, and leaves
@@ -412,8 +420,8 @@ pub struct QpInit {
     pub send_cq: Cq,
     /// Where receives complete.
     pub recv_cq: Cq,
-    /// Most requests outstanding. The queue has room for one more, of no bytes, which is
-    /// dat-core's own.
+    /// Most requests outstanding. The queue has room for as many of the widest; and for one of no
+    /// bytes, which is dat-core's own, if [`SendQueue::has_room`] says so.
     pub requests: u16,
     /// Most receives outstanding.
     pub receives: u16,
@@ -421,6 +429,8 @@ pub struct QpInit {
     pub request_segments: u8,
     /// Most segments of a receive.
     pub receive_segments: u8,
+    /// Its requests may change keys: [`WorkRequest::Bind`], [`WorkRequest::Register`].
+    pub binds: bool,
     /// 24 bits that come back in every completion of it ([`Completion::index`]).
     pub index: u32,
     /// The shared receive queue it takes its receives from; it has none of its own then.

@@ -585,6 +585,7 @@ impl<
             receives: init.receives,
             request_segments: init.request_segments,
             receive_segments: init.receive_segments,
+            binds: init.binds,
             uar,
             doorbell,
             shared,

@@ -36,8 +36,9 @@ const GOAL: f64 = 1.2;
 /// Runs of each call under callgrind, and against the clock.
 const ROUNDS: [&str; 2] = ["3", "9"];
 
-/// Lines that a write and its completion may miss beside 4,096 Endpoints, for now: 8 is the goal.
-const LINES: f64 = 8.3;
+/// Lines that a write and its completion may miss beside 4,096 Endpoints: 8, and what the benchmark
+/// itself misses.
+const LINES: f64 = 8.05;
 /// Endpoints that write in turn.
 const WRITERS: usize = 65_536;
 
@@ -346,7 +347,7 @@ fn figures(binary: &Path, missed: &mut Vec<String>) -> Result<String> {
         text += &mesh(binary, all, missed)?;
     }
     let most = WRITERS.to_string();
-    for record in bench::records(binary, &["--eps", &most, "--objects", "0", "--writes", "400"])? {
+    for record in bench::records(binary, &["--eps", &most, "--objects", "0", "--writes", "50"])? {
         if let [kind, name, nanoseconds] = record.as_slice()
             && kind == "write"
         {

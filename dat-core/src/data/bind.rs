@@ -12,7 +12,7 @@ use crate::data::validate::PARAMETER;
 use crate::provider::{Bind, MAX_WINDOW, PostFlags, Provider, Scope, SendQueue, WorkRequest};
 use crate::types::completion::Direction;
 use crate::types::dat_return::{DatReturn, DatSubtype, DatType};
-use crate::types::ep_state::{EpOp, EpState};
+use crate::types::ep_state::{BIND_OPEN, EpOp, EpState};
 use crate::types::flags::{CompletionFlags, MemPriv, VaType};
 use crate::types::handle::{Handle, Rmr};
 use crate::types::triplet::LmrTriplet;
@@ -63,7 +63,7 @@ impl<P: Provider> Poster<P> {
         // One compare for both ends: of a range that is not empty and not longer than a window.
         const { assert!(MAX_WINDOW.cast_signed() == i32::MAX) }
         if binding.range.len.cast_signed() > 0
-            && let Some(sequence) = self.admits(near.ep, flags)
+            && let Some(sequence) = self.admits::<BIND_OPEN>(near.ep, flags)
             && let Some((window, lkey)) = self.fast_bind(shared, near, binding)
         {
             let (tag, post_flags) = self.build_tag(&BIND, flags, false);

@@ -66,6 +66,8 @@ pub(crate) struct Limits {
     pub(crate) unsignalled_recv: bool,
     /// It is for datagrams, of at most `max_rdma` bytes.
     pub(crate) datagram: bool,
+    /// A request may change keys: otherwise the send queue has no room for such ones.
+    pub(crate) binds: bool,
     pub(crate) atomics: bool,
     /// Its receives come from a Shared Receive Queue.
     pub(crate) shared: bool,
@@ -216,6 +218,7 @@ pub(super) const BIND: Rule = Rule {
     solicited: false,
     count: |_, _| {},
     flags: DatSubtype::InvalidArg8,
+    served: |limits| limits.binds && !limits.datagram,
     segments: |_| 0,
     ..SEND
 };
@@ -355,7 +358,7 @@ impl<P: Provider> Poster<P> {
         let (ep, rule) = (near.ep, rule(&work()));
         if rule.fast
             && let [triplet] = segments
-            && let Some(sequence) = self.admits(ep, flags)
+            && let Some(sequence) = self.admits::<REQUEST_OPEN>(ep, flags)
             && let Some(segment) = self.segment(shared, near, triplet, rule)
             && fits(&work(), rule, segment.len)
             && let suppress = rule.is_suppressed(flags)
@@ -395,12 +398,15 @@ impl<P: Provider> Poster<P> {
         }
     }
 
-    /// Whether the Endpoint is open for requests, the flags are legal, and a slot is known to be
-    /// free: then the sequence of the request.
+    /// Whether the Endpoint is open for requests of that kind, the flags are legal, and a slot is
+    /// known to be free: then the sequence of the request.
     #[inline(always)]
-    pub(super) fn admits(&mut self, ep: &EpShared, flags: CompletionFlags) -> Option<u32> {
-        if ep.poster.state.load(Ordering::Acquire) & REQUEST_OPEN == 0
-            || flags.intersects(self.core.aside)
+    pub(super) fn admits<const OPEN: u32>(
+        &mut self,
+        ep: &EpShared,
+        flags: CompletionFlags,
+    ) -> Option<u32> {
+        if ep.poster.state.load(Ordering::Acquire) & OPEN == 0 || flags.intersects(self.core.aside)
         {
             return None;
         }

@@ -11,8 +11,9 @@ use crate::data::shared::lmr::Refusal;
 use crate::data::shared::request::{Request, Run};
 use crate::data::shared::{Near, Shared, lmr};
 use crate::provider::{PostFlags, Provider, Segment, SendQueue, WorkRequest};
+use crate::types::completion::Direction;
 use crate::types::dat_return::{DatReturn, DatSubtype, DatType};
-use crate::types::ep_state::{EpOp, EpState, Outcome, outcome};
+use crate::types::ep_state::{EpOp, EpState, Outcome, REQUEST_OPEN, outcome};
 use crate::types::flags::CompletionFlags;
 use crate::types::triplet::{LmrTriplet, RmrTriplet};
 
@@ -125,6 +126,27 @@ impl<P: Provider> Poster<P> {
     /// Whether the newest request completes without a completion if it succeeds.
     pub(crate) fn ends_silently(&self) -> bool {
         self.silent != Run::NONE
+    }
+
+    /// Whether there is room for [`Poster::follow`], with so many requests that have not completed.
+    pub(crate) fn has_room_to_follow(
+        &self,
+        shared: &Shared<'_>,
+        ep: &EpShared,
+        unfinished: u32,
+    ) -> bool {
+        // The run stays outstanding until the follower completes, so no more than the others can be
+        // posted behind it.
+        let (run, requests) = (self.silent.count(), u32::from(self.core.requests));
+        let open = ep.poster.state.load(Ordering::Acquire) & REQUEST_OPEN != 0;
+        let (since, left) = if open {
+            (unfinished.min(run), u16::try_from(requests.saturating_sub(run)).unwrap_or(u16::MAX))
+        } else {
+            (unfinished, 0)
+        };
+        let first = ep.posted(Direction::Send).wrapping_sub(since);
+        let slot = shared.request(&ep.request, first);
+        slot.is_some_and(|slot| self.sq.has_room(slot.tag().token(), left))
     }
 
     /// Posts a request of dat-core's own behind the suppressed ones: its completion says that they

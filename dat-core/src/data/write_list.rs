@@ -14,6 +14,7 @@ use crate::provider::{Provider, Segment, SendQueue, WorkRequest};
 use crate::types::completion::Direction;
 use crate::types::counters::EpCounter;
 use crate::types::dat_return::{DatReturn, DatSubtype};
+use crate::types::ep_state::REQUEST_OPEN;
 use crate::types::flags::CompletionFlags;
 use crate::types::triplet::{LmrTriplet, RmrTriplet};
 
@@ -231,7 +232,7 @@ impl<P: Provider> Poster<P> {
         flags: CompletionFlags,
     ) -> Option<usize> {
         let context = writes.context(list)?;
-        let first = self.admits(near.ep, flags)?;
+        let first = self.admits::<REQUEST_OPEN>(near.ep, flags)?;
         let range = near.range(shared, context, self.core.zone, WRITE.need)?;
         let most = (WRITE.longest)(&self.limits, &self.core);
         if !writes.opens(&range, most) {

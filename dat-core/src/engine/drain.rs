@@ -23,7 +23,8 @@ impl<P: Provider> Ia<'_, P> {
         if let Ok(poster) = self.poster(ep) {
             poster.ring_deferred();
         }
-        self.follow_suppressed(ep);
+        let left = self.objects.unfinished(&mut self.data, ep, Direction::Send);
+        self.follow_suppressed(ep, left);
         let left = self.objects.unfinished(&mut self.data, ep, Direction::Send);
         let Ok(control) = self.objects.eps.live_mut(ep) else { return };
         if left != control.drain.left {

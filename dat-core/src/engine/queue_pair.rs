@@ -157,6 +157,7 @@ impl<P: Provider> Ia<'_, P> {
         let requests = attr.max_request_dtos;
         let segments =
             attr.max_request_iov.max(attr.max_rdma_read_iov).max(attr.max_rdma_write_iov);
+        let binds = self.events.takes_binds(makings.request_evd);
         let NewQp { qp, sq, rq } = self.hca.qp_create(&QpInit {
             service: makings.service,
             pd,
@@ -166,6 +167,7 @@ impl<P: Provider> Ia<'_, P> {
             receives,
             request_segments: segments,
             receive_segments: attr.max_recv_iov,
+            binds,
             index,
             shared,
         })?;
@@ -209,6 +211,7 @@ impl<P: Provider> Ia<'_, P> {
             unsignalled_request: unsignalled(attr.request_completion_flags),
             unsignalled_recv: unsignalled(attr.recv_completion_flags),
             datagram,
+            binds,
             atomics: adapter.atomics,
             shared: shared.is_some(),
         };

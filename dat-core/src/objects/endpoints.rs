@@ -15,7 +15,7 @@ use crate::provider::{Provider, Qp, Service, SharedRq};
 use crate::types::bounds::VISITS;
 use crate::types::dat_return::{DatReturn, DatSubtype, DatType, Error};
 use crate::types::deadlines;
-use crate::types::ep_state::{EpOp, EpState, Outcome, Signal, outcome};
+use crate::types::ep_state::{BIND_OPEN, EpOp, EpState, Outcome, REQUEST_OPEN, Signal, outcome};
 use crate::types::event::AsyncEvent;
 use crate::types::handle::{Ep, Srq};
 use crate::types::time::Instant;
@@ -40,8 +40,13 @@ impl Objects<'_> {
 
     /// Sets the state: every change of it comes here.
     pub(crate) fn enter(&mut self, ep: Ep, state: EpState) {
-        let datagrams = self.eps.live(ep).is_ok_and(EpControl::is_for_datagrams);
-        let word = if datagrams { state.datagram_word() } else { state.word() };
+        let control = self.eps.live(ep);
+        let datagrams = control.is_ok_and(EpControl::is_for_datagrams);
+        let binds = control.is_ok_and(|control| control.binds);
+        let mut word = if datagrams { state.datagram_word() } else { state.word() };
+        if binds && word & REQUEST_OPEN != 0 {
+            word |= BIND_OPEN;
+        }
         if let Some(shared) = self.shared.ep(ep.0.index()) {
             shared.poster.state.store(word, Ordering::SeqCst);
         }

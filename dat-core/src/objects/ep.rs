@@ -83,6 +83,8 @@ pub(crate) struct EpControl {
     pub(crate) users: [u32; 2],
     pub(crate) attr: EpAttr,
     pub(crate) service: Service,
+    /// Its requests may change keys: their Event Dispatcher takes completions of RMR binds.
+    pub(crate) binds: bool,
     pub(crate) qp: Option<Qp>,
     /// Number of the queue pair among those of this slot; part of the completion index.
     pub(crate) generation: u32,
@@ -143,6 +145,7 @@ impl EpControl {
             users: [0; 2],
             attr,
             service: Service::Connected,
+            binds: false,
             qp: None,
             generation: 0,
             born: 0,

@@ -65,6 +65,13 @@ impl<'s> Events<'s> {
         }
     }
 
+    /// Whether an Endpoint whose requests complete there may post binds: only where their
+    /// completions are expected.
+    pub(crate) fn takes_binds(&self, evd: Option<Evd>) -> bool {
+        let control = evd.and_then(|evd| self.evds.get(evd.0));
+        control.is_some_and(|control| control.flags.contains(EvdFlags::RMR_BIND))
+    }
+
     /// Whether the ring of `evd` takes another event.
     pub(crate) fn has_room(&self, evd: Evd) -> bool {
         match (self.evds.get(evd.0), self.shared.evd(evd.0.index())) {

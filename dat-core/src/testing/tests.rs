@@ -32,6 +32,7 @@ fn side(fabric: &Fabric, port: usize) -> Side<'_> {
             receives: 16,
             request_segments: 4,
             receive_segments: 4,
+            binds: true,
             index: 70 + port as u32,
             shared: None,
         })

@@ -72,6 +72,9 @@ pub(crate) const REQUEST_OPEN: u32 = 0x100;
 /// Bit of the state word: receives go to the queue pair.
 pub(crate) const RECV_OPEN: u32 = 0x200;
 
+/// Bit of the state word, with [`REQUEST_OPEN`]: so do window binds.
+pub(crate) const BIND_OPEN: u32 = 0x800;
+
 impl EpState {
     /// Every state, in numeric order.
     pub const ALL: [Self; 15] = [U, UU, R, UR, P, UP, A, T, UT, C, DP, D, CP, CS, CM];

@@ -31,7 +31,8 @@ bitflags::bitflags! {
         const DTO = 0x020;
         /// Connection events of an Endpoint.
         const CONNECTION = 0x040;
-        /// Completions of RMR binds.
+        /// Completions of RMR binds. An Endpoint whose requests complete where this is missing
+        /// refuses requests that change keys, and its send ring is smaller for it.
         const RMR_BIND = 0x080;
         /// Asynchronous errors of the Interface Adapter.
         const ASYNC = 0x100;

@@ -56,7 +56,11 @@ impl SideM {
             };
             ((always | given) & !never, attr.max_request_dtos)
         };
-        let served = op == Op::Recv || m.ud.is_some() == (op == Op::SendUd);
+        let changes_key = matches!(op, Op::Bind(_) | Op::Register(_) | Op::Invalidate(_));
+        let takes_binds =
+            |evd| self.evds.iter().any(|m| m.evd == evd && m.flags.contains(EvdFlags::RMR_BIND));
+        let served = (op == Op::Recv || m.ud.is_some() == (op == Op::SendUd))
+            && (!changes_key || m.request.is_some_and(takes_binds));
         let (least, full) = m.outstanding(direction);
         let most = usize::from(most);
         let open = match m.state {

@@ -6,9 +6,9 @@
 //! is one bounds check and one burst of stores. The order towards the device is always: WQE, fence,
 //! doorbell record, fence, register.
 //!
-//! The ring has room for as many of the widest WQEs as the queue pair may have requests
-//! outstanding, so no post looks for room. A request's token is the free-running index of its first
-//! block, which is what the CQE names.
+//! The ring has room for as many of the queue's widest WQEs ([`Width`]) as the queue pair may have
+//! requests outstanding, so no post looks for room. A request's token is the free-running index of
+//! its first block, which is what the CQE names.
 //!
 //! Length: each kind of request fills the same block in its own form, and they read best side by
 //! side.
@@ -30,6 +30,40 @@ use crate::prm::wqe::{self, Av, CtrlHead, CtrlTail, UmrHead, UmrKey};
 
 /// Blocks of the widest WQE, a window bind; a request of [`MAX_SEGMENTS`] segments is no wider.
 pub const WIDEST: u32 = 3;
+
+/// Blocks of the widest WQE that a send queue gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Width(pub(crate) u32);
+
+impl Width {
+    /// That of a connected queue whose requests have so many segments and change no key. A control
+    /// segment and a remote address segment come first, or in an atomic, which has one segment, the
+    /// operands as well: one block.
+    pub(crate) const fn connected(segments: u8) -> Self {
+        Self::of(2, segments)
+    }
+
+    /// That of a queue for datagrams: behind a control segment and an address vector.
+    pub(crate) const fn datagram(segments: u8) -> Self {
+        Self::of(4, segments)
+    }
+
+    /// That of so many units of 16 bytes and as many more as there are segments. One segment has
+    /// room in any case: payload that travels inline takes no more than a block.
+    const fn of(fixed: u32, segments: u8) -> Self {
+        let segments = if segments == 0 { 1 } else { segments as u32 };
+        let blocks = (fixed + segments).div_ceil(4);
+        Self(if blocks < WIDEST { blocks } else { WIDEST })
+    }
+
+    /// Blocks of a ring for so many requests, each of the widest; and for one request of no bytes
+    /// behind one of a single block, see [`SendQueue::has_room`].
+    pub(crate) const fn blocks_of(self, requests: u16) -> u32 {
+        let (widest, with_one_more) = (requests as u32 * self.0, requests as u32 + 1);
+        let blocks = if widest > with_one_more { widest } else { with_one_more };
+        blocks.next_power_of_two()
+    }
+}
 /// Segments of a request: as many as fit into three blocks behind a control and a remote address
 /// segment.
 pub const MAX_SEGMENTS: u8 = 10;
@@ -245,6 +279,9 @@ pub struct Sq<'p, P: Platform> {
     /// First word of the last WQE that waits for its doorbell, while one does.
     waiting: u64,
     pub(super) umr: Umr,
+    /// log2 of the blocks of the ring, and those of the widest WQE.
+    log_slots: u8,
+    width: u8,
 }
 
 impl<P: Platform> fmt::Debug for Sq<'_, P> {
@@ -264,6 +301,7 @@ impl<'p, P: Platform> Sq<'p, P> {
         ring: Ring,
         record: Record,
         doorbell: Doorbell,
+        width: Width,
         umr: Umr,
     ) -> Option<Self> {
         let usual = match (doorbell.half, doorbell.blocks) {
@@ -288,6 +326,8 @@ impl<'p, P: Platform> Sq<'p, P> {
             fence: false,
             waiting: 0,
             umr,
+            log_slots: u8::try_from(ring.slots().ilog2()).ok()?,
+            width: u8::try_from(width.0).ok()?,
         })
     }
 
@@ -871,6 +911,11 @@ impl<P: Platform> SendQueue for Sq<'_, P> {
     #[expect(clippy::cast_possible_truncation, reason = "tokens are the index modulo 2^16")]
     fn next_token(&self) -> u16 {
         self.blocks.head as u16
+    }
+
+    fn has_room(&self, since: u16, left: u16) -> bool {
+        let used = u32::from(self.next_token().wrapping_sub(since));
+        used + 1 + u32::from(left) * u32::from(self.width) <= 1 << self.log_slots
     }
 
     #[inline(always)]

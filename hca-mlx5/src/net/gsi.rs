@@ -209,6 +209,7 @@ impl<'p, P: Platform> Gsi<'p, P> {
             receives: RECEIVES,
             request_segments: 1,
             receive_segments: 2,
+            binds: false,
             uar,
             doorbell: Doorbell::shared(uar.offset, device.config.blocks),
             shared: None,

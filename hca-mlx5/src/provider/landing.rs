@@ -68,7 +68,7 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize, const N
     /// Reaping ends may copy to receives of that queue pair.
     pub(super) fn enter_queue(&self, object: &QpObject, pd: u32, index: u32) {
         if let Some(landings) = &self.landings {
-            let (ring, log_stride) = object.receives;
+            let (ring, log_stride) = object.receives();
             landings.landing.enter_queue(object.qpn.0, &Queue { ring, log_stride, index, pd });
         }
     }

@@ -36,6 +36,7 @@ fn init(pd: Pd, cq: seam::Cq) -> QpInit {
         receives: 8,
         request_segments: 2,
         receive_segments: 1,
+        binds: true,
         index: 7,
         shared: None,
     }

@@ -11,7 +11,7 @@ use dat_core::provider::{Access, Class, Fault, Mtu, Path, QpStep};
 
 use crate::data::address_vector::udp_sport;
 use crate::data::ring::{Record, Ring};
-use crate::data::send::{Doorbell, MAX_SEGMENTS, Umr, WIDEST};
+use crate::data::send::{Doorbell, MAX_SEGMENTS, Umr, WIDEST, Width};
 use crate::data::{Rq, Sq};
 use crate::device::{self, Begun, Device, Uar, optional};
 use crate::platform::{Platform, Reach, Span};
@@ -69,6 +69,8 @@ pub(crate) struct QpSpec {
     pub(crate) receives: u16,
     pub(crate) request_segments: u8,
     pub(crate) receive_segments: u8,
+    /// Its requests may change keys.
+    pub(crate) binds: bool,
     pub(crate) uar: Uar,
     pub(crate) doorbell: Doorbell,
     /// Number of the shared receive queue, if it has no receive queue of its own.
@@ -77,22 +79,49 @@ pub(crate) struct QpSpec {
     pub(crate) inline: bool,
 }
 
-/// A queue pair and the memory that is its own.
+/// A queue pair and the memory that is its own, in few bytes: there are as many as Endpoints.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QpObject {
     /// Its number.
     pub(crate) qpn: Qpn,
-    memory: Span,
-    /// Ring of its receives, and log2 of the bytes of a slot.
-    pub(crate) receives: (Ring, u8),
+    /// Where its memory begins in the arena, and its length, in blocks.
+    memory: [u32; 2],
+    /// log2 of the slots of the ring of its receives, and of the bytes of one.
+    receives: [u8; 2],
     /// It was reset, and has taken no step since.
     pub(crate) is_reset: bool,
 }
 
-/// Blocks of the send queue for so many requests: room for as many of the widest, and for one of no
-/// bytes.
-pub(crate) const fn send_blocks(requests: u16) -> u32 {
-    (requests as u32).saturating_mul(WIDEST).saturating_add(1).next_power_of_two()
+impl QpObject {
+    /// That of so much memory; none if a block of it has a greater number than an object holds.
+    fn new(memory: Span, receives: [u8; 2]) -> Option<Self> {
+        let blocks = |bytes: usize| u32::try_from(bytes.div_ceil(1 << LOG_WQEBB)).ok();
+        let memory = [blocks(memory.offset)?, blocks(memory.len)?];
+        Some(Self { qpn: Qpn(0), memory, receives, is_reset: false })
+    }
+
+    /// Its memory.
+    fn memory(&self) -> Span {
+        let [offset, len] = self.memory.map(|blocks| (blocks as usize) << LOG_WQEBB);
+        Span { offset, len }
+    }
+
+    /// Ring of its receives, and log2 of the bytes of a slot.
+    pub(crate) fn receives(&self) -> (Ring, u8) {
+        let [log_slots, log_stride] = self.receives;
+        (Ring::new(self.memory().offset, log_slots), log_stride)
+    }
+}
+
+impl QpSpec {
+    /// Returns the width of its widest request.
+    const fn width(&self) -> Width {
+        match self.service {
+            _ if self.binds => Width(WIDEST),
+            Service::Connected { .. } => Width::connected(self.request_segments),
+            Service::Datagram { .. } | Service::Gsi => Width::datagram(self.request_segments),
+        }
+    }
 }
 
 /// Logarithms of the shape.
@@ -117,7 +146,7 @@ impl Shape {
             ));
         }
         let log = |slots: u32| u8::try_from(slots.trailing_zeros()).unwrap_or(u8::MAX);
-        let log_sq = log(send_blocks(spec.requests));
+        let log_sq = log(spec.width().blocks_of(spec.requests));
         let units = u32::from(spec.receive_segments.max(1)).next_power_of_two();
         let log_stride = log(units).saturating_add(LOG_UNIT);
         // The send queue follows the receive queue and starts on a block.
@@ -209,16 +238,18 @@ fn submit<'p, P: Platform>(
     // it never touches.
     let (log_rq, log_stride) =
         if shape.receives { (shape.log_rq, shape.log_stride) } else { (0, LOG_UNIT) };
-    let receive = Ring::new(memory.offset, log_rq);
+    let mut object = QpObject::new(memory, [log_rq, log_stride]).ok_or(memory::unseen())?;
+    let (receive, _) = object.receives();
     let send = Ring::new(memory.offset.wrapping_add(shape.receive_len()), shape.log_sq);
-    let mut sq = Sq::new(platform, send, record, spec.doorbell, Umr::of(&device.caps().general))
-        .ok_or(memory::unseen())?;
+    let umr = Umr::of(&device.caps().general);
+    let mut sq =
+        Sq::new(platform, send, record, spec.doorbell, spec.width(), umr).ok_or(memory::unseen())?;
     let rq = Rq::new(platform, receive, log_stride, record).ok_or(memory::unseen())?;
 
     let qpn = device.make(Opcode::CreateQp, pages.cut(&mut input))?;
     sq.set_qpn(qpn);
-    let receives = (receive, log_stride);
-    Ok((QpObject { qpn: Qpn(qpn), memory, receives, is_reset: false }, sq, rq))
+    object.qpn = Qpn(qpn);
+    Ok((object, sq, rq))
 }
 
 /// Takes a connected queue pair one step on.
@@ -344,14 +375,14 @@ pub(crate) fn destroy<P: Platform>(device: &mut Device<'_, P>, qp: &QpObject) ->
         optional(reset(device, qp.qpn))?;
     }
     device.end(Opcode::DestroyQp, qp.qpn.0)?;
-    device.platform().free(qp.memory);
+    device.platform().free(qp.memory());
     Ok(())
 }
 
 /// Destroys a queue pair that nobody will ask for again: what the device does not let go of now, it
 /// does at the teardown.
 pub(crate) fn end<P: Platform>(device: &mut Device<'_, P>, qp: &QpObject) -> Result<(), Fault> {
-    destroy(device, qp).inspect_err(|_| device.disown(qp.memory))
+    destroy(device, qp).inspect_err(|_| device.disown(qp.memory()))
 }
 
 /// A transition that carries nothing.

@@ -21,7 +21,7 @@ const AREA: usize = 0x800;
 /// A register that one queue pair has to itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Register {
-    page: usize,
+    page: u8,
     bit: u8,
 }
 
@@ -82,13 +82,17 @@ impl Doorbells {
         page.taken |= 1 << bit;
         let register = page.uar.offset + UAR_DOORBELLS + size * usize::from(bit);
         let doorbell = Doorbell { register, half: size / 2, blocks: device.config.blocks };
-        Ok(Some((page.uar, doorbell, Some(Register { page: index, bit }))))
+        Ok(Some((
+            page.uar,
+            doorbell,
+            Some(Register { page: u8::try_from(index).unwrap_or(u8::MAX), bit }),
+        )))
     }
 
     /// Gives a register back.
     pub(crate) fn give(&mut self, register: Option<Register>) {
         if let Some(Register { page, bit }) = register
-            && let Some(page) = self.pages.get_mut(page)
+            && let Some(page) = self.pages.get_mut(usize::from(page))
         {
             page.taken &= !(1 << bit);
         }

@@ -6,14 +6,13 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use dat_tests::bench::measure::BLOCK;
 use dat_tests::scale::calls;
 use dat_tests::scale::cases;
 use dat_tests::scale::crowd::{Counts, Crowd, DTOS, MOST};
 use dat_tests::scale::figures::{self, Commands, Figure};
 use dat_tests::scale::mesh::Mesh;
 use dat_tests::scale::meter::Meter;
-use dat_tests::scale::writes::{Writes, miss};
+use dat_tests::scale::writes::{BLOCK, Writes, miss};
 use hca_mlx5::cmd::dump::Observer;
 
 #[derive(Parser)]

@@ -134,6 +134,7 @@ pub fn small_queue_pair(pd: Pd, cq: Cq) -> QpInit {
         receives: 16,
         request_segments: 2,
         receive_segments: 2,
+        binds: true,
         index: 7,
         shared: None,
     }

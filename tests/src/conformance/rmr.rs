@@ -36,6 +36,7 @@ macro_rules! rmr_cases {
             a_range_outside_the_region_is_refused
             zones_that_differ_are_refused
             a_stale_rmr_is_refused
+            binds_need_a_dispatcher_that_takes_them
             unbinding_is_a_bind_of_no_bytes
             unbinding_nothing_is_a_request_too
             a_rebind_moves_the_window

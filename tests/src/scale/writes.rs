@@ -9,11 +9,16 @@ use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 
 use super::crowd::{Counts, Crowd, DTOS, Driver};
-use crate::bench::measure::{BLOCK, time};
+use crate::bench::measure::time;
 use crate::bench::puppet::{Puppet, Registrar, Ring, Said};
 
 const NONE: CompletionFlags = CompletionFlags::empty();
 const WRITE: Said = Said::Request(0x08, 1);
+/// Writes of a block: so many that what is touched once a block does not count.
+pub const BLOCK: usize = 4096;
+/// Endpoints made before those that write: as many as get doorbell registers of their own. Those are
+/// no memory, but callgrind takes them for cache lines.
+const OTHERS: usize = 256;
 
 /// An Endpoint, and where its send queue stands.
 struct Lane {
@@ -26,7 +31,7 @@ struct Lane {
 pub struct Writes {
     _crowd: Crowd,
     lanes: Vec<Lane>,
-    order: Vec<usize>,
+    order: Vec<u16>,
     /// How far in the order the completions are written, and how far the requests.
     at: [usize; 2],
     reaper: EvdReaper<'static, Driver>,
@@ -46,12 +51,12 @@ impl Writes {
     /// So many Endpoints, which write in the order in which they were made, or at random.
     ///
     /// # Panics
-    /// If their number is 0.
+    /// If their number is 0, or more than 65,536.
     #[must_use]
     pub fn new(eps: usize) -> Self {
         let registrar: &'static Registrar = Box::leak(Box::default());
-        let mut crowd =
-            Crowd::new(Counts { eps, objects: 0, listened: 0, dtos: DTOS }, Some(registrar));
+        let counts = Counts { eps: OTHERS + eps, objects: 0, listened: 0, dtos: DTOS };
+        let mut crowd = Crowd::new(counts, Some(registrar));
         let host = crowd.hosts[0];
         let rings = registrar.sqs(host);
         let cq = registrar.newest_cq(host);
@@ -59,14 +64,14 @@ impl Writes {
         let (ia, of) = (&mut crowd.ias[0], &crowd.of[0]);
         let lanes: Vec<Lane> = rings[rings.len() - eps..]
             .iter()
-            .zip(&of.eps)
+            .zip(&of.eps[OTHERS..])
             .map(|(&ring, &ep)| Lane { poster: ia.ep_take_poster(ep).unwrap(), ring, block: 0 })
             .collect();
         let reaper = ia.evd_take_reaper(of.dto).unwrap();
         let (addr, context, _) = of.memory;
         let (far, _, rkey) = crowd.of[1].memory;
         Self {
-            order: (0..eps).collect(),
+            order: (0..eps).map(|lane| u16::try_from(lane).unwrap()).collect(),
             at: [0; 2],
             reaper,
             puppet: Puppet::new(host, cq, lanes[0].ring, 0, 0, 0),
@@ -87,7 +92,7 @@ impl Writes {
     fn next(&mut self, which: usize) -> usize {
         let lane = self.order[self.at[which]];
         self.at[which] = (self.at[which] + 1) % self.order.len();
-        lane
+        lane.into()
     }
 
     /// Writes the completions of a block ahead.

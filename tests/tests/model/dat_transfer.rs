@@ -14,7 +14,10 @@
 use std::time::Duration;
 
 use dat_core::provider::Moderation;
-use dat_core::{CompletionFlags, DtoEvent, DtoOperation, DtoStatus, Event, LmrTriplet, RmrTriplet};
+use dat_core::{
+    CompletionFlags, DtoEvent, DtoOperation, DtoStatus, EpModify, EvdFlags, Event, LmrTriplet,
+    RmrTriplet,
+};
 use dat_tests::pair::Stage;
 use dat_tests::session::{NONE, Session, Setup, contents, ending};
 use proptest::prelude::*;
@@ -872,4 +875,48 @@ fn completions_of_the_other_queue_do_not_hold_each_other_up() {
             assert_eq!(ending(&session.event(0, evd)), (n, DtoStatus::Success));
         }
     });
+}
+
+/// A send ring that is just as long as requests of the most segments need, filled while the peer is
+/// away and somebody asks for the status: the device finds each of them when it has to send it again.
+#[test]
+fn a_full_ring_of_the_widest_is_sent_again_whole() {
+    const EACH: usize = 4 * 64;
+    for (dtos, wide) in [(8_u16, 0..8_usize), (8, 0..0), (8, 1..8), (8, 2..6), (4, 0..4)] {
+        Setup::default().run(|session| {
+            let evd = session.pair.ias[0].evd_create(64, EvdFlags::DTO).unwrap();
+            let ep = session.sides[0].ep;
+            let mut attr = session.pair.ias[0].ep_query(ep).unwrap().attr;
+            attr.max_request_dtos = dtos;
+            let change =
+                EpModify { request_evd: Some(evd), attr: Some(attr), ..EpModify::default() };
+            session.pair.ias[0].ep_modify(ep, &change).unwrap();
+            session.sides[0].request = evd;
+            session.connect();
+            let dtos = usize::from(dtos);
+            for n in 0..dtos {
+                session.fill(0, n * EACH, EACH, n as u32);
+            }
+            session.lines[1].cut(true);
+            for n in 0..dtos {
+                let pieces: Vec<_> = if wide.contains(&n) {
+                    (0..4).map(|i| session.seg(0, n * EACH + i * 64, 64)).collect()
+                } else {
+                    vec![session.seg(0, n * EACH, EACH)]
+                };
+                let flags = if n + 1 == dtos { NONE } else { CompletionFlags::SUPPRESS };
+                let far = session.far(1, 0x4000 + n * EACH, EACH);
+                let ia = &mut session.pair.ias[0];
+                ia.ep_post_rdma_write(ep, &pieces, n as u64, &far, flags).unwrap();
+                assert!(!ia.ep_get_status(ep).unwrap().request_idle);
+            }
+            session.pass(Duration::from_millis(1));
+            session.lines[1].cut(false);
+            session.requested(0, DtoOperation::RdmaWrite, dtos as u64 - 1);
+            for n in 0..dtos {
+                session.check(1, 0x4000 + n * EACH, EACH, n as u32);
+            }
+            assert!(session.pair.ias[0].ep_get_status(ep).unwrap().request_idle);
+        });
+    }
 }

@@ -60,6 +60,7 @@ impl<P: Provider> Ia<'_, P> {
         let configured = made.is_some();
         let mut control = EpControl::new(attr);
         control.service = service;
+        control.binds = self.events.takes_binds(request_evd);
         control.pz = pz;
         control.recv_evd = recv_evd;
         control.request_evd = request_evd;

@@ -25,7 +25,8 @@ impl<P: Provider> Ia<'_, P> {
     /// dequeued or not; while the reaping half is out, until it has been dequeued. The device
     /// does not say when a suppressed request completes. So if the newest one is suppressed
     /// this call posts an empty request behind it, and a later call sees that one completed. (Not
-    /// while the posting half is out.)
+    /// while the posting half is out, nor where each request since the newest that completes by
+    /// itself is suppressed and of the most segments.)
     #[doc(alias = "dat_ep_get_status")]
     pub fn ep_get_status(&mut self, ep: Ep) -> Result<EpStatus, Error> {
         self.objects.state_of(ep)?;
@@ -34,7 +35,7 @@ impl<P: Provider> Ia<'_, P> {
             if let Some(evd) = self.objects.eps.live(ep)?.request_evd {
                 self.drop_silent(evd);
             }
-            self.follow_suppressed(ep);
+            self.follow_suppressed(ep, requests);
         }
         let recv_idle = self.objects.unfinished(&mut self.data, ep, Direction::Recv) == 0;
         let request_idle = self.objects.unfinished(&mut self.data, ep, Direction::Send) == 0;

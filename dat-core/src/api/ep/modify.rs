@@ -77,7 +77,9 @@ impl<P: Provider> Ia<'_, P> {
         if rebuilt {
             self.rebuild(ep, &old, &new, old_qp.is_some(), generation)?;
         }
+        let binds = self.events.takes_binds(request_evd);
         let control = self.objects.eps.live_mut(ep)?;
+        control.binds = binds;
         control.pz = pz;
         control.recv_evd = recv_evd;
         control.request_evd = request_evd;

@@ -29,7 +29,9 @@ impl<P: Provider> Ia<'_, P> {
     /// the device refuses it.
     ///
     /// Endpoint: CONNECTED, or DISCONNECTED, where it is flushed. `INVALID_STATE`/`LMR_IN_USE`
-    /// while the LMR is open, or a request on it is under way; `INVALID_PARAMETER` for an LMR
+    /// while the LMR is open, or a request on it is under way; `MODEL_NOT_SUPPORTED` if the
+    /// Endpoint's request Event Dispatcher was made without
+    /// [`EvdFlags::RMR_BIND`](crate::EvdFlags::RMR_BIND); `INVALID_PARAMETER` for an LMR
     /// that is not of [`Ia::lmr_allocate`], and pages as for [`Ia::lmr_kcreate`];
     /// `LENGTH_ERROR`; `PROTECTION_VIOLATION` if Endpoint and LMR are of different zones;
     /// privileges as for [`Ia::lmr_create`]; the rest as for [`crate::EpPoster::post_send`].

@@ -18,6 +18,8 @@ impl<P: Provider> EpPoster<'_, P> {
     /// Of the privileges only the remote ones count: REMOTE_READ needs LOCAL_READ of the LMR,
     /// REMOTE_WRITE needs LOCAL_WRITE. Endpoint: CONNECTED, or DISCONNECTED, where it is
     /// flushed. Errors as for [`EpPoster::post_send`], and `INVALID_HANDLE` for the RMR;
+    /// `MODEL_NOT_SUPPORTED` if the Endpoint's request Event Dispatcher was made without
+    /// [`EvdFlags::RMR_BIND`](crate::EvdFlags::RMR_BIND);
     /// `INVALID_PARAMETER` for a range outside the LMR, or of 2^31 bytes or more
     /// ([`MAX_WINDOW`](crate::provider::MAX_WINDOW)): bind several RMRs instead, or let the peer use
     /// the LMR's own `rmr_context`;

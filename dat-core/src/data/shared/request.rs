@@ -168,6 +168,11 @@ impl Run {
         (self.0.wrapping_sub(other.0) >> Self::SHIFT) as usize
     }
 
+    /// How many they are.
+    pub(crate) const fn count(self) -> u32 {
+        self.0 >> Self::SHIFT
+    }
+
     /// One more; fewer than [`Run::MOST`] before.
     #[inline]
     pub(crate) const fn more(self) -> Self {
@@ -245,11 +250,16 @@ impl Tag {
         self.without(token) == success::SPECIAL | Op::Bind as u32
     }
 
+    /// The token of what is in the slot.
+    pub(crate) const fn token(self) -> u16 {
+        (self.0 >> Self::TOKEN) as u16
+    }
+
     /// How many requests of one block lie between it and the later one of that token, if that one
     /// is such a request too.
     #[inline]
     pub(crate) const fn distance(self, token: u16) -> u16 {
-        token.wrapping_sub((self.0 >> Self::TOKEN) as u16)
+        token.wrapping_sub(self.token())
     }
 
     /// As [`Tag::is_plainly`], behind just so many suppressed ones.

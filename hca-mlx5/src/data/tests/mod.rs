@@ -7,6 +7,7 @@ mod inline;
 mod recv;
 mod send;
 mod shared;
+mod width;
 
 use super::ring::{Record, Ring};
 use crate::platform::Platform;

@@ -14,7 +14,7 @@ use proptest::prelude::*;
 
 use super::{Record, Ring};
 use crate::data::scripted::{ARENA_ADDR, ARENA_LEN, Op, Scripted};
-use crate::data::send::{Doorbell, INLINE_SEND, MAX_SEGMENTS, Sq, Umr, WIDEST};
+use crate::data::send::{Doorbell, INLINE_SEND, MAX_SEGMENTS, Sq, Umr, WIDEST, Width};
 use crate::platform::Blocks;
 use crate::prm::caps::GeneralCap;
 
@@ -37,7 +37,8 @@ fn ringing<const WC: bool>(
     doorbell: Doorbell,
 ) -> Sq<'_, Scripted<WC>> {
     let mut sq =
-        Sq::new(platform, Ring::new(RING, log_slots), Record(RECORD), doorbell, UMR).unwrap();
+        Sq::new(platform, Ring::new(RING, log_slots), Record(RECORD), doorbell, Width(WIDEST), UMR)
+            .unwrap();
     sq.set_qpn(QPN);
     sq
 }

@@ -300,7 +300,7 @@ fn after_a_failure_it_starts_anew() {
     assert_eq!(p.of(Opcode::ToRstQp).len(), 1);
     assert_eq!(p.of(Opcode::Rtr2RtsQp).len(), 2);
     let (receive, send) = p.qp_rings(0);
-    let record = send + 4 * 64 * usize::from(SENDS);
+    let record = send + 2 * 64 * usize::from(SENDS);
     assert_eq!(p.bytes(record, 4), u32::from(RECEIVES).to_be_bytes());
     assert_eq!(p.bytes(record + 4, 4), [0; 4]);
     gsi.send(&PATH, &[0; 256]).unwrap();
@@ -471,7 +471,7 @@ fn a_receive_buffer_is_given_back_at_once() {
     let p = Scripted::<false>::new();
     let (_device, mut gsi) = up(&p);
     let (_, send) = p.qp_rings(0);
-    let record = send + 4 * 64 * usize::from(SENDS);
+    let record = send + 2 * 64 * usize::from(SENDS);
     for token in 0..5_u16 {
         deliver(&p, token, &v4([10, 0, 0, 2]), 0, if token == 3 { 5 } else { 296 });
     }

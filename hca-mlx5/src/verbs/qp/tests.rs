@@ -19,6 +19,7 @@ fn spec() -> QpSpec {
         receives: 20,
         request_segments: 4,
         receive_segments: 3,
+        binds: true,
         uar: Uar { number: 2, offset: UAR },
         doorbell: Doorbell::shared(UAR, Blocks::Words),
         shared: None,
@@ -75,8 +76,8 @@ fn create_states_the_whole_shape() {
         "no number, no optional parameter"
     );
     assert_eq!(bits(&command, 0xac, 26, 24), 0, "a receive queue of its own");
-    assert_eq!(object.memory.len, 32 * 64 + 32 * 64 + 64);
-    let start = ARENA_IOVA + object.memory.offset as u64;
+    assert_eq!(object.memory().len, 32 * 64 + 32 * 64 + 64);
+    let start = ARENA_IOVA + object.memory().offset as u64;
     assert_eq!(command.wide(0x110), start);
     assert_eq!(command.wide(CONTEXT_AT + 0xa0), start + 4096, "the record follows the rings");
 }
@@ -105,11 +106,11 @@ fn with_a_shared_receive_queue_there_is_none_of_its_own() {
     let command = p.of(Opcode::CreateQp).remove(0);
     assert_eq!(command.word(CONTEXT_AT + 0xac), 1 << 24 | 0x99);
     assert_eq!(bits(&command, 0x08, 22, 16), 0, "no receive ring");
-    assert_eq!(object.memory.len, 32 * 64 + 64);
+    assert_eq!(object.memory().len, 32 * 64 + 64);
     // The send ring begins at once.
     sq.post(WorkRequest::Send, &[], PostFlags::SIGNALED);
-    assert_eq!(p.bytes(object.memory.offset, 4), [0, 0, 0, 10]);
-    assert_eq!(p.bytes(object.memory.offset + 32 * 64 + 4, 4), [0, 0, 0, 1]);
+    assert_eq!(p.bytes(object.memory().offset, 4), [0, 0, 0, 10]);
+    assert_eq!(p.bytes(object.memory().offset + 32 * 64 + 4, 4), [0, 0, 0, 1]);
 }
 
 #[test]
@@ -146,11 +147,11 @@ fn small_queue_pairs_lie_inside_a_page_and_say_where() {
     let (first, ..) = create(&mut device, &small).unwrap();
     let (second, ..) = create(&mut device, &small).unwrap();
     // A receive ring of at least a block, so that the send ring starts on one.
-    assert_eq!(first.memory.len, 64 + 4 * 64 + 64);
+    assert_eq!(first.memory().len, 64 + 4 * 64 + 64);
     let commands = p.of(Opcode::CreateQp);
     for (command, object) in commands.iter().zip([first, second]) {
         assert_eq!(bits(command, 0x08, 22, 19), 2, "four receives of 16 bytes");
-        let start = ARENA_IOVA + object.memory.offset as u64;
+        let start = ARENA_IOVA + object.memory().offset as u64;
         assert_eq!(u64::from(bits(command, 0x90, 11, 6)) * 64, start % 4096);
         assert_eq!(command.wide(0x110), start & !0xfff);
     }
@@ -163,7 +164,7 @@ fn the_ends_are_where_the_device_looks() {
     let (object, mut sq, mut rq) = create(&mut device, &spec()).unwrap();
     sq.post(WorkRequest::Send, &[], PostFlags::SIGNALED);
     rq.recv(&[Segment { addr: 1, len: 2, lkey: 3 }]);
-    let at = object.memory.offset;
+    let at = object.memory().offset;
     assert_eq!(p.bytes(at, 8), [0, 0, 0, 2, 0, 0, 0, 3]);
     let [.., a, b, c] = object.qpn.0.to_be_bytes();
     assert_eq!(p.bytes(at + 2048, 8), [0, 0, 0, 10, a, b, c, 1]);
@@ -205,14 +206,29 @@ fn a_refused_create_gives_its_memory_back_and_a_lost_one_keeps_it() {
 }
 
 #[test]
-fn send_rings_have_room_for_the_widest() {
-    let golden =
-        [(0, 1), (1, 4), (2, 8), (5, 16), (85, 256), (86, 512), (128, 512), (10_922, 32_768)];
-    for (requests, blocks) in golden {
-        assert_eq!(send_blocks(requests), blocks);
-        assert!(blocks >= u32::from(requests) * WIDEST);
-        assert!(blocks <= 4 * u32::from(requests).next_power_of_two().max(1));
+fn send_rings_have_room_for_the_widest_that_may_be_posted() {
+    // Requests, segments, and the blocks of a connected queue, of one for datagrams, of one with
+    // binds.
+    let golden = [
+        (0, 1, [1, 1, 1]),
+        (1, 1, [2, 2, 4]),
+        (5, 2, [8, 16, 16]),
+        (85, 10, [256, 256, 256]),
+        (86, 7, [512, 512, 512]),
+        (127, 2, [128, 256, 512]),
+        (128, 2, [256, 256, 512]),
+        (128, 4, [256, 256, 512]),
+        (128, 5, [256, 512, 512]),
+        (10_922, 10, [32_768, 32_768, 32_768]),
+    ];
+    for (requests, request_segments, blocks) in golden {
+        let spec = QpSpec { requests, request_segments, binds: false, ..spec() };
+        let datagrams = Service::Datagram { index: 1 };
+        let all = [spec, QpSpec { service: datagrams, ..spec }, QpSpec { binds: true, ..spec }];
+        assert_eq!(all.map(|spec| spec.width().blocks_of(requests)), blocks, "{requests}");
     }
+    let gsi = QpSpec { service: Service::Gsi, request_segments: 1, binds: false, ..spec() };
+    assert_eq!(gsi.width(), Width(2));
 }
 
 #[test]
@@ -400,12 +416,12 @@ fn a_refused_destroy_keeps_the_memory() {
     assert_eq!((p.held(), device.disowned.len()), (held, 0));
     // One that nobody asks for again goes with the teardown.
     assert!(end(&mut device, &object).is_err());
-    assert_eq!((p.held(), device.disowned.last()), (held, Some(&object.memory)));
+    assert_eq!((p.held(), device.disowned.last()), (held, Some(&object.memory())));
     // A queue pair that is beyond a reset is destroyed without.
     p.refusals.borrow_mut().clear();
     p.refuse(Opcode::ToRstQp, 9, 0);
     end(&mut device, &object).unwrap();
-    assert_eq!(p.held(), held - object.memory.len);
+    assert_eq!(p.held(), held - object.memory().len);
 }
 
 #[test]

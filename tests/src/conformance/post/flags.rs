@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use dat_core::{
-    CompletionFlags, DatSubtype, DatType, DtoOperation, DtoStatus, Event, MemPriv, RmrTriplet,
+    CompletionFlags, DatSubtype, DatType, DtoOperation, DtoStatus, EpModify, EvdFlags, Event,
+    MemPriv, RmrTriplet,
 };
 
 use super::super::{A, Adapters, B, NONE, Side, refused};
@@ -111,6 +112,80 @@ pub fn suppressed_requests_never_fill_the_queue_for_good(ias: &mut Adapters<'_, 
     });
     assert_eq!(ias.done(&ends[A], DtoOperation::RdmaWrite, 999), 8);
     idle(ias, &ends[A]);
+}
+
+/// Requests of the most segments as many as the queue was made for, again and again, suppressed or
+/// not, while somebody asks for the status: none is refused, and none overwrites another.
+pub fn a_queue_holds_as_many_of_the_widest_as_it_was_made_for(ias: &mut Adapters<'_, impl Side>) {
+    const PIECE: usize = 8;
+    let most = ias.a.query().0.max_iov_segments_per_dto;
+    for (dtos, iov, binds) in [
+        (8_u16, 4, false),
+        (16, 1, false),
+        (16, 2, false),
+        (4, 7, false),
+        (5, 10, false),
+        (8, 4, true),
+        (1, 4, false),
+    ] {
+        let iov = u8::try_from(most.min(iov)).unwrap();
+        let flags = if binds { EvdFlags::DTO | EvdFlags::RMR_BIND } else { EvdFlags::DTO };
+        let evd = ias.a.evd_create(64, flags).unwrap();
+        let mut from = ias.end_with(A, false, |attr| {
+            (attr.max_request_dtos, attr.max_request_iov) = (dtos, iov);
+            (attr.max_rdma_write_iov, attr.max_rdma_read_iov) = (iov, iov);
+        });
+        let change = EpModify { request_evd: Some(evd), ..EpModify::default() };
+        ias.a.ep_modify(from.ep, &change).unwrap();
+        ias.a.evd_free(from.request).unwrap();
+        from.request = evd;
+        let ends = [from, ias.end(B)];
+        ias.connect(&ends[A], &ends[B]);
+        let mems = [A, B].map(|side| ias.mem(side, ends[side].pz, 512, MemPriv::ALL));
+        let each = usize::from(iov) * PIECE;
+        for round in 0..6_u8 {
+            let bytes: Vec<u8> = (0..each * usize::from(dtos))
+                .map(|i| (i * 31 + i / 256 + usize::from(round) * 97) as u8)
+                .collect();
+            ias.fill(&mems[A], 0, &bytes);
+            for n in 0..dtos {
+                let at = usize::from(n) * each;
+                // In some rounds the suppressed ones have one segment, in others as many as can be.
+                let pieces: Vec<_> = match (round % 3, n % 2) {
+                    (0, 0) => vec![mems[A].seg(at, each)],
+                    _ => (0..each).step_by(PIECE).map(|i| mems[A].seg(at + i, PIECE)).collect(),
+                };
+                let (last, deferred) = (n + 1 == dtos, round % 2 == 0);
+                let mut flags = NONE;
+                flags.set(SUPPRESS, !last && (round != 5 || n % 3 != 0));
+                flags.set(CompletionFlags::DEFER, !last && deferred);
+                let far = mems[B].far(at, each);
+                Dto::Write.post(ias, &ends[A], &pieces, n.into(), &far, flags).unwrap();
+                if n % 4 == 2 || n + 2 == dtos {
+                    ias.a.ep_get_status(ends[A].ep).unwrap();
+                }
+            }
+            let mut cookie = u64::MAX;
+            while cookie != u64::from(dtos) - 1 {
+                let dto = ias.dto(A, ends[A].request);
+                assert_eq!(dto.status, DtoStatus::Success);
+                cookie = dto.cookie;
+            }
+            let what = (dtos, iov, binds, round);
+            assert_eq!(ias.bytes(&mems[B], 0, bytes.len()), bytes, "{what:?}");
+            idle(ias, &ends[A]);
+        }
+        for (end, mem) in ends.iter().zip(mems) {
+            let now = ias.now();
+            let ia = &mut ias[end.side].ia;
+            ia.ep_free(now, end.ep).unwrap();
+            for evd in [end.recv, end.request, end.conn] {
+                ia.evd_free(evd).unwrap();
+            }
+            ia.lmr_free(mem.lmr.lmr).unwrap();
+            ia.pz_free(end.pz).unwrap();
+        }
+    }
 }
 
 /// A send behind a barrier starts when the reads before it have finished: it carries what they

@@ -123,6 +123,7 @@ macro_rules! post_cases {
             suppressed_successes_are_silent
             a_suppressed_request_tells_of_its_failure
             suppressed_requests_never_fill_the_queue_for_good
+            a_queue_holds_as_many_of_the_widest_as_it_was_made_for
             a_fenced_send_follows_the_read
             a_deferred_request_waits_for_the_bell
             suppressed_binds_and_unbinds_are_silent_alike

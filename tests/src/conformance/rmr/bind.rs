@@ -1,8 +1,9 @@
 //! Binds and unbinds.
 
 use dat_core::{
-    CloseFlag, CompletionFlags, DatSubtype as Sub, DatType as Ty, DtoOperation, DtoStatus, EpState,
-    Event, LmrTriplet, MemPriv, Memory, PhysicalPages, Rmr, RmrTriplet, VaType,
+    CloseFlag, CompletionFlags, DatSubtype as Sub, DatType as Ty, DtoOperation, DtoStatus,
+    EpModify, EpState, EvdFlags, Event, LmrTriplet, MemPriv, Memory, PhysicalPages, Rmr,
+    RmrTriplet, VaType,
 };
 
 use crate::conformance::reach::{Try, pattern};
@@ -309,6 +310,51 @@ pub fn a_stale_rmr_is_refused(ias: &mut Adapters<'_, impl Side>) {
     let rmr = ias.b.rmr_create(ends[B].pz).unwrap();
     let bound = ias.b.rmr_bind(rmr, &range, MemPriv::REMOTE, ends[A].ep, 1, NONE);
     refused(bound, Ty::InvalidHandle, Sub::InvalidHandleEp);
+}
+
+/// Where the request Event Dispatcher takes no completions of binds, there are none: nor of fast
+/// registrations, which change keys as well. Another Event Dispatcher decides anew.
+pub fn binds_need_a_dispatcher_that_takes_them(ias: &mut Adapters<'_, impl Side>) {
+    let mut end = ias.end(B);
+    let with = end.request;
+    let without = ias.b.evd_create(64, EvdFlags::DTO).unwrap();
+    let to = |evd| EpModify { request_evd: Some(evd), ..EpModify::default() };
+    ias.b.ep_modify(end.ep, &to(without)).unwrap();
+    end.request = without;
+    let mem = ias.mem(B, end.pz, 4096, MemPriv::ALL);
+    let rmr = ias.b.rmr_create(end.pz).unwrap();
+    let lmr = ias.b.lmr_allocate(end.pz, 1).unwrap();
+    let pages = ias.b.side.pages(mem.lmr.region);
+    let (range, rights) = (mem.seg(0, 64), MemPriv::REMOTE);
+    let other = ias.end(A);
+    ias.connect(&other, &end);
+    for state in [EpState::Connected, EpState::Disconnected] {
+        if state == EpState::Disconnected {
+            ias.disconnect(&end, CloseFlag::Abrupt);
+        }
+        ias.until(|ias| (ias.state(&end) == state).then_some(()));
+        for range in [range, NOTHING] {
+            let bound = ias.b.rmr_bind(rmr, &range, rights, end.ep, 1, NONE);
+            refused(bound, Ty::ModelNotSupported, Sub::None);
+            let mut poster = ias.b.ep_take_poster(end.ep).unwrap();
+            let bound = poster.rmr_bind(rmr, &range, rights, 1, NONE);
+            ias.b.ep_return_poster(poster).unwrap();
+            refused(bound, Ty::ModelNotSupported, Sub::None);
+        }
+        let memory = PhysicalPages { pages: &pages, log_page: 12, len: 4096 };
+        let made = ias.b.lmr_fmr(lmr, memory, MemPriv::ALL, VaType::Zb, end.ep, 2, NONE);
+        refused(made, Ty::ModelNotSupported, Sub::None);
+        assert_eq!(ias.b.rmr_query(rmr).unwrap().bound, None);
+        assert!(!ias.b.lmr_query(lmr).unwrap().state.bound);
+        assert!(ias.b.ep_get_status(end.ep).unwrap().request_idle);
+    }
+    assert_eq!(ias.event(B, end.conn), Event::Disconnected(end.ep));
+    ias.b.ep_reset(end.ep).unwrap();
+    ias.b.ep_modify(end.ep, &to(with)).unwrap();
+    end.request = with;
+    let other = ias.end(A);
+    ias.connect(&other, &end);
+    ias.bind(&end, rmr, &range, rights);
 }
 
 /// Length 0 unbinds, whatever the rest of the triplet: a request that completes, after which

@@ -89,6 +89,7 @@ fn many<'p, H: Host>(host: &'p H, driver: &mut Large<'p, H>, run: &Run<'_>) -> F
         receives: 16,
         request_segments: 1,
         receive_segments: 1,
+        binds: true,
         index: 0,
         shared: None,
     };
