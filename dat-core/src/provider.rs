@@ -438,6 +438,28 @@ pub struct SharedRqInit {
     pub segments: u8,
 }
 
+/// Memory to register.
+#[derive(Clone, Copy, Debug)]
+pub struct MrInit {
+    /// Its protection domain.
+    pub pd: Pd,
+    /// The memory, of the host.
+    pub region: Region,
+    /// The address that segments and peers name its first byte by.
+    pub start: u64,
+    /// Rights.
+    pub access: Access,
+}
+
+/// What became of one of several; none before it was tried.
+pub type Done<T> = Option<Result<T, Fault>>;
+
+/// What became of a queue pair, one of several that are made.
+pub type MadeQp<P> = Done<NewQp<<P as Provider>::Sq, <P as Provider>::Rq>>;
+
+/// The posting ends of a queue pair that is to be destroyed.
+pub type Ends<P> = Option<(<P as Provider>::Sq, <P as Provider>::Rq)>;
+
 /// A queue pair as created: Reset state, with its two posting ends.
 #[derive(Debug)]
 pub struct NewQp<S, R> {
@@ -714,8 +736,23 @@ pub trait Provider {
 
     /// Registers memory.
     fn mr_create(&mut self, pd: Pd, region: Region, access: Access) -> Result<Mr, Fault>;
+    /// Registers several pieces of memory; what became of each stands behind it. One that fails
+    /// changes nothing of the others. A provider that can lets the device do them at the same time;
+    /// so do the other calls for several.
+    fn mr_create_each(&mut self, all: &mut [(MrInit, Done<Mr>)]) {
+        for (init, made) in all {
+            let MrInit { pd, region, start, access } = *init;
+            *made = Some(self.mr_map(pd, Backing::Host(region), start, access));
+        }
+    }
     /// Ends a registration; when it returns the device no longer touches the memory.
     fn mr_destroy(&mut self, mr: Mr) -> Result<(), Fault>;
+    /// Ends several registrations.
+    fn mr_destroy_each(&mut self, all: &mut [(Mr, Result<(), Fault>)]) {
+        for (mr, done) in all {
+            *done = self.mr_destroy(*mr);
+        }
+    }
 
     /// Registers memory whose first byte segments and peers name by the address `start`: of host
     /// memory any address, of pages a multiple of the page.
@@ -770,11 +807,16 @@ pub trait Provider {
 
     /// Makes a queue pair, in Reset.
     fn qp_create(&mut self, init: &QpInit) -> Result<NewQp<Self::Sq, Self::Rq>, Fault>;
+    /// Makes several queue pairs.
+    fn qp_create_each(&mut self, all: &mut [(QpInit, MadeQp<Self>)]) {
+        for (init, made) in all {
+            *made = Some(self.qp_create(init));
+        }
+    }
     /// Takes a queue pair one step on. The posting ends stay valid; after [`QpStep::Reset`] they
     /// start over, which the caller tells them by passing them to [`Provider::qp_restart`].
     fn qp_modify(&mut self, qp: Qp, step: &QpStep) -> Result<(), Fault>;
-    /// The same for several queue pairs, each of which takes one step; what became of it stands
-    /// behind it. A provider that can lets the device do them at the same time.
+    /// The same for several queue pairs, each of which takes one step.
     fn qp_modify_each(&mut self, steps: &mut [(Qp, QpStep, Result<(), Fault>)]) {
         for (qp, step, done) in steps {
             *done = self.qp_modify(*qp, step);
@@ -784,6 +826,15 @@ pub trait Provider {
     fn qp_restart(&mut self, qp: Qp, sq: &mut Self::Sq, rq: &mut Self::Rq);
     /// Destroys a queue pair in any state.
     fn qp_destroy(&mut self, qp: Qp, sq: Self::Sq, rq: Self::Rq) -> Result<(), Fault>;
+    /// Destroys several queue pairs, whose posting ends are taken out of the entries or dropped with
+    /// them.
+    fn qp_destroy_each(&mut self, all: &mut [(Qp, Ends<Self>, Result<(), Fault>)]) {
+        for (qp, ends, done) in all {
+            if let Some((sq, rq)) = ends.take() {
+                *done = self.qp_destroy(*qp, sq, rq);
+            }
+        }
+    }
 
     /// Makes a shared receive queue. No event is asked for.
     fn shared_create(&mut self, init: &SharedRqInit) -> Result<(SharedRq, Self::Shared), Fault>;

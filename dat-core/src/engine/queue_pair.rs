@@ -3,6 +3,8 @@
 
 use core::sync::atomic::Ordering;
 
+use heapless::Vec;
+
 use crate::data::finish::complete_suppressed;
 use crate::data::poster::{Core, Limits, MAX_SEGMENTS, Poster};
 use crate::data::shared::Shared;
@@ -12,6 +14,7 @@ use crate::data::shared::request::Run;
 use crate::engine::Ia;
 use crate::provider::HcaLimits;
 use crate::provider::{NewQp, Provider, Qp, QpInit, QpStep, Service};
+use crate::types::bounds::STEPS;
 use crate::types::completion::Direction;
 use crate::types::dat_return::{DatSubtype, DatType, Error};
 use crate::types::ep_attr::EpAttr;
@@ -29,6 +32,14 @@ pub(crate) struct Makings {
     pub(crate) srq: Option<Srq>,
     pub(crate) attr: EpAttr,
     pub(crate) service: Service,
+}
+
+/// A queue pair that is wanted: its slot, its number among those of the slot, and the rest.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) slot: u32,
+    pub(crate) generation: u32,
+    pub(crate) makings: Makings,
 }
 
 /// A queue pair that is ready to be installed.
@@ -125,55 +136,88 @@ impl<P: Provider> Ia<'_, P> {
         if legal { Ok(*attr) } else { Err(BAD_ATTR) }
     }
 
-    /// Makes a queue pair in Init for slot `slot`; `None` while something is missing.
-    pub(crate) fn make_qp(
+    /// Makes a queue pair in Init for a slot; `None` while something is missing.
+    pub(crate) fn make_qp(&mut self, wanted: Wanted) -> Result<Option<Made<P>>, Error> {
+        self.make_qps(&[wanted]).pop().unwrap_or(Ok(None))
+    }
+
+    /// Makes up to [`STEPS`] queue pairs, at the same time if the device can.
+    pub(crate) fn make_qps(
         &mut self,
-        slot: u32,
-        generation: u32,
-        makings: &Makings,
-    ) -> Result<Option<Made<P>>, Error> {
-        let Some(pz) = makings.pz else {
-            return Ok(None);
-        };
+        wanted: &[Wanted],
+    ) -> Vec<Result<Option<Made<P>>, Error>, STEPS> {
+        let mut created = Vec::<_, STEPS>::new();
+        for init in wanted.iter().filter_map(|one| self.qp_init(one)) {
+            let _ = created.push((init, None));
+        }
+        self.hca.qp_create_each(&mut created);
+        let mut steps = Vec::<_, STEPS>::new();
+        for (init, made) in &created {
+            if let Some(Ok(made)) = made {
+                let _ = steps.push((made.qp, first_step(init.service), Ok(())));
+            }
+        }
+        self.hca.qp_modify_each(&mut steps);
+        let (mut created, mut steps) = (created.into_iter(), steps.into_iter());
+        let mut all = Vec::new();
+        for one in wanted {
+            // Those with something missing were not asked for.
+            let made = match self.qp_init(one).and_then(|_| created.next()) {
+                None | Some((_, None)) => Ok(None),
+                Some((_, Some(Err(fault)))) => Err(fault.into()),
+                Some((init, Some(Ok(NewQp { qp, sq, rq })))) => {
+                    match steps.next().map_or(Ok(()), |(.., stepped)| stepped) {
+                        Ok(()) => Ok(Some(self.made(one, &init, qp, sq, rq))),
+                        Err(fault) => {
+                            // The first failure is the one to tell.
+                            let _ = self.hca.qp_destroy(qp, sq, rq);
+                            Err(fault.into())
+                        }
+                    }
+                }
+            };
+            let _ = all.push(made);
+        }
+        all
+    }
+
+    /// What a queue pair is made of; `None` while something is missing.
+    fn qp_init(&self, wanted: &Wanted) -> Option<QpInit> {
+        let Wanted { slot, generation, ref makings } = *wanted;
+        let pz = makings.pz?;
         let cq_of = |evd: Option<Evd>| {
             evd.and_then(|evd| self.events.evds.get(evd.0)).and_then(|control| control.cq)
         };
         let (request_cq, recv_cq) = (cq_of(makings.request_evd), cq_of(makings.recv_evd));
-        let Some(send_cq) = request_cq.or(recv_cq) else {
-            return Ok(None);
-        };
+        let send_cq = request_cq.or(recv_cq)?;
         let shared =
             makings.srq.and_then(|srq| self.objects.srqs.get(srq.0)).map(|control| control.queue);
         if shared.is_some() && recv_cq.is_none() {
             // What it takes from the queue would never come back.
-            return Ok(None);
+            return None;
         }
-        let receives = if shared.is_some() { 0 } else { makings.attr.max_recv_dtos };
-        let Some(pd) = self.objects.pzs.get(pz.0).map(|control| control.pd) else {
-            return Ok(None);
-        };
         let attr = &makings.attr;
-        let index = (slot | generation << self.data.shared.ep_mask.trailing_ones()) & 0xff_ffff;
-        let requests = attr.max_request_dtos;
         let segments =
             attr.max_request_iov.max(attr.max_rdma_read_iov).max(attr.max_rdma_write_iov);
-        let NewQp { qp, sq, rq } = self.hca.qp_create(&QpInit {
+        Some(QpInit {
             service: makings.service,
-            pd,
+            pd: self.objects.pzs.get(pz.0)?.pd,
             send_cq,
             recv_cq: recv_cq.unwrap_or(send_cq),
-            requests,
-            receives,
+            requests: attr.max_request_dtos,
+            receives: if shared.is_some() { 0 } else { attr.max_recv_dtos },
             request_segments: segments,
             receive_segments: attr.max_recv_iov,
-            index,
+            index: (slot | generation << self.data.shared.ep_mask.trailing_ones()) & 0xff_ffff,
             shared,
-        })?;
-        if let Err(fault) = self.hca.qp_modify(qp, &first_step(makings.service)) {
-            // The first failure is the one to tell.
-            let _ = self.hca.qp_destroy(qp, sq, rq);
-            return Err(fault.into());
-        }
+        })
+    }
+
+    /// The poster over a new queue pair.
+    fn made(&self, wanted: &Wanted, init: &QpInit, qp: Qp, sq: P::Sq, rq: P::Rq) -> Made<P> {
+        let Wanted { slot, ref makings, .. } = *wanted;
+        let attr = &makings.attr;
+        let QpInit { requests, receives, index, shared, .. } = *init;
         let mut straight = CompletionFlags::SUPPRESS
             .union(CompletionFlags::SOLICITED_WAIT)
             .union(CompletionFlags::LMR_INVALIDATE_FENCE)
@@ -189,7 +233,7 @@ impl<P: Provider> Ia<'_, P> {
         };
         let unsignalled = |flags: CompletionFlags| flags.contains(CompletionFlags::UNSIGNALLED);
         let core = Core {
-            zone: lmr::zone(pz.0.index()),
+            zone: lmr::zone(makings.pz.map_or(0, |pz| pz.0.index())),
             // All others, also those that nobody knows.
             aside: CompletionFlags::from_bits_retain(!straight.bits()),
             max_rdma,
@@ -213,7 +257,7 @@ impl<P: Provider> Ia<'_, P> {
             shared: shared.is_some(),
         };
         let poster = Poster::new(slot, sq, rq, core, limits);
-        Ok(Some(Made { qp, poster, index }))
+        Made { qp, poster, index }
     }
 
     /// Puts a queue pair into service. What the slot held before is forgotten.
@@ -302,28 +346,58 @@ impl<P: Provider> Ia<'_, P> {
 
     /// Destroys the queue pair of an Endpoint, if it has one.
     pub(crate) fn destroy_qp(&mut self, ep: Ep) -> Result<(), Error> {
-        let qp = self.objects.eps.live(ep)?.qp;
-        self.objects.set_qp(ep, None);
-        self.data.retire_index(ep.0.index());
-        let poster = self.data.posters.get_mut(ep.0.index() as usize).and_then(Option::take);
-        match (qp, poster) {
-            (Some(qp), Some(poster)) => Ok(self.hca.qp_destroy(qp, poster.sq, poster.rq)?),
-            _ => Ok(()),
+        self.destroy_qps(&[ep]).pop().unwrap_or(Ok(()))
+    }
+
+    /// Destroys the queue pairs of up to [`STEPS`] Endpoints, of those that have one. Returns what
+    /// became of each.
+    pub(crate) fn destroy_qps(&mut self, eps: &[Ep]) -> Vec<Result<(), Error>, STEPS> {
+        let (mut all, mut places) = (Vec::<_, STEPS>::new(), Vec::<_, STEPS>::new());
+        let mut results = Vec::new();
+        for (place, &ep) in eps.iter().enumerate() {
+            let qp = self.objects.eps.live(ep).map(|control| control.qp);
+            let _ = results.push(qp.map(drop).map_err(Error::from));
+            let Ok(qp) = qp else { continue };
+            self.objects.set_qp(ep, None);
+            self.data.retire_index(ep.0.index());
+            let poster = self.data.posters.get_mut(ep.0.index() as usize).and_then(Option::take);
+            if let (Some(qp), Some(poster)) = (qp, poster) {
+                let _ = all.push((qp, Some((poster.sq, poster.rq)), Ok(())));
+                let _ = places.push(place);
+            }
         }
+        self.hca.qp_destroy_each(&mut all);
+        for ((.., done), place) in all.iter().zip(places) {
+            if let Some(result) = results.get_mut(place) {
+                *result = done.map_err(Error::from);
+            }
+        }
+        results
     }
 }
 
-/// Takes the queue pair of an Endpoint to Reset: it completes nothing more. By way of Error where
-/// the device has to say what became of something: a receive of a Shared Receive Queue that half a
-/// message has taken comes back, and the first request that fails tells which suppressed ones have
-/// succeeded. Reset alone forgets both.
+/// Takes the queue pairs of up to [`STEPS`] Endpoints to Reset: they complete nothing more. By way
+/// of Error where the device has to say what became of something: a receive of a Shared Receive
+/// Queue that half a message has taken comes back, and the first request that fails tells which
+/// suppressed ones have succeeded. Reset alone forgets both.
 ///
 /// A device that refuses is lost; the consumer gets everything back flushed all the same.
-pub(crate) fn stop(hca: &mut impl Provider, qp: Qp, line: &EpShared) {
-    if line.srq().is_some() || line.outstanding(Direction::Send) != 0 {
-        let _ = hca.qp_modify(qp, &QpStep::Error);
+pub(crate) fn stop(hca: &mut impl Provider, all: &[(Qp, &EpShared)]) {
+    let mut steps = Vec::<_, STEPS>::new();
+    let unsure = |line: &EpShared| line.srq().is_some() || line.outstanding(Direction::Send) != 0;
+    for (qp, _) in all.iter().filter(|(_, line)| unsure(line)) {
+        let _ = steps.push((*qp, QpStep::Error, Ok(())));
     }
-    let _ = hca.qp_modify(qp, &QpStep::Reset);
+    if !steps.is_empty() {
+        hca.qp_modify_each(&mut steps);
+    }
+    steps.clear();
+    for (qp, _) in all {
+        let _ = steps.push((*qp, QpStep::Reset, Ok(())));
+    }
+    if !steps.is_empty() {
+        hca.qp_modify_each(&mut steps);
+    }
 }
 
 /// The first step of a new queue pair. Peers get every right the queue pair can give; the keys

@@ -14,7 +14,7 @@ pub(crate) const DEADLINES: usize = 256;
 /// Endpoints whose time has come, those that wait for more than their time, and look-ups that wait
 /// for a path: of each.
 pub(crate) const VISITS: usize = 64;
-/// Queue pairs that take a step at the same time.
+/// Queue pairs that take a step at the same time, and objects that are made or freed together.
 pub(crate) const STEPS: usize = 8;
 /// Event Dispatchers in which something may have come that somebody listens for.
 pub(crate) const LOOKS: usize = 256;
@@ -24,3 +24,18 @@ pub(crate) const RETRIES: usize = 4;
 pub(crate) const WAITING: usize = 16;
 /// Of these, those of one peer, when others have no room.
 pub(crate) const WAITING_OF_ONE: usize = WAITING / 4;
+
+/// Takes the first entries of `rest` that are different and no more than [`STEPS`]: those behind
+/// them see what became of these.
+pub(crate) fn next_batch<'a, T: PartialEq, R>(rest: &mut &'a mut [(T, R)]) -> &'a mut [(T, R)] {
+    let all = core::mem::take(rest);
+    let repeats = |at: &usize| {
+        let before = all.get(..*at).unwrap_or_default();
+        all.get(*at).is_none_or(|(one, _)| before.iter().any(|(other, _)| other == one))
+    };
+    let most = all.len().min(STEPS);
+    let count = (1..most).find(repeats).unwrap_or(most);
+    let Some((some, others)) = all.split_at_mut_checked(count) else { return &mut [] };
+    *rest = others;
+    some
+}

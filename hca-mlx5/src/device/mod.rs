@@ -5,7 +5,7 @@
 //! requests and watches health. Nothing here knows of queues, memory keys or Ethernet: the floors
 //! above make those with commands.
 //!
-//! * [`cmd`] - the command queue: one command at a time, with mailboxes and a deadline.
+//! * [`cmd`] - the command queue: commands, several at a time, with mailboxes and a deadline.
 //! * [`eq`] - event queues and what their entries mean.
 //! * `pages` - 4 KiB pages that the firmware asks for; [`page_list`] - memory as a list of pages.
 //! * `health` - whether the device is alive; `port`, `counters`, `congestion` - its port, what it
@@ -166,6 +166,9 @@ const PAGE_EVENTS: usize = 1;
 /// Place of that of completions.
 pub(crate) const COMPLETION_EVENTS: usize = 2;
 
+/// Commands that are on their way at the same time.
+pub(crate) const FLIGHTS: usize = 8;
+
 /// Events that wait to be read.
 const EVENTS: usize = 64;
 /// Pieces of memory that wait for the teardown.
@@ -316,29 +319,58 @@ impl<'p, P: Platform> Device<'p, P> {
         result
     }
 
-    /// Sends a command whose answer has nothing but a status, and does not wait for it. None if it
-    /// has to wait for others: a slot is kept for what the firmware may ask for meanwhile.
+    /// Sends a command with a 16-byte answer, and does not wait for it. None if it has to wait for
+    /// others: a slot and mailboxes are kept for what the firmware may ask for meanwhile.
     pub(crate) fn begin(
         &mut self,
         op: Opcode,
         number: u32,
         input: &mut [u8],
+        tail: &dyn Tail,
     ) -> Result<Option<Begun>, Fault> {
-        if self.queue.room() < 2 {
+        if !self.queue.has_room(input.len().saturating_add(tail.len())) {
             return Ok(None);
         }
         let held = self.pages.given();
-        let flight = self.queue.send(op, 0, number, input, &(), &[0; HEAD])?;
+        let flight = self.queue.send(op, 0, number, input, tail, &[0; HEAD])?;
         Ok(Some(Begun { op, held, flight }))
     }
 
-    /// Waits for the answer to a command that was begun. None if the firmware refused it for want of
-    /// pages that it has now: it is to be sent again.
-    pub(crate) fn complete(&mut self, begun: &Begun) -> Option<Result<(), Fault>> {
-        let result = self.await_answer(begun.op, &begun.flight, &mut [0; HEAD]);
+    /// Waits for the answer to a command that was begun. Returns the number in it. None if the
+    /// firmware refused it for want of pages that it has now: it is to be sent again.
+    pub(crate) fn complete(&mut self, begun: &Begun) -> Option<Result<u32, Fault>> {
+        let mut output = OutputHead::new();
+        let result = self.await_answer(begun.op, &begun.flight, &mut output.0);
         let lacks = result.is_err_and(|fault| fault.status == status::NO_RESOURCES);
         let again = lacks && self.relieve(begun.op, begun.held);
-        (!again).then(|| self.judge(begun.op, result))
+        (!again).then(|| self.judge(begun.op, result).map(|()| output.number()))
+    }
+
+    /// As [`Device::end`], of several objects at the same time: those whose result is none yet.
+    #[inline(never)]
+    pub(crate) fn end_each(&mut self, op: Opcode, all: &mut [(u32, Option<Result<(), Fault>>)]) {
+        for some in all.chunks_mut(FLIGHTS) {
+            let mut flights = Vec::<_, FLIGHTS>::new();
+            for (index, (number, ended)) in some.iter_mut().enumerate() {
+                if ended.is_some() {
+                    continue;
+                }
+                let mut input = InputHead::new();
+                input.set_number(*number);
+                match self.begin(op, *number, &mut input.0, &()) {
+                    Ok(Some(flight)) => drop(flights.push((index, flight))),
+                    Ok(None) => *ended = Some(self.end(op, *number)),
+                    Err(fault) => *ended = Some(Err(fault)),
+                }
+            }
+            for (index, flight) in &flights {
+                let answered = self.complete(flight);
+                if let Some((number, ended)) = some.get_mut(*index) {
+                    let answered = answered.map(|answer| answer.map(drop));
+                    *ended = Some(answered.unwrap_or_else(|| self.end(op, *number)));
+                }
+            }
+        }
     }
 
     /// Sends a command and waits for its answer. Meanwhile the firmware gets the pages that it asks

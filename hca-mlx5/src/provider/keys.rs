@@ -8,11 +8,13 @@
 //! arena, and the key by which it reads it, chained likewise.
 
 use dat_core::fault;
-use dat_core::provider::{Access, Fault, Mr, Mw, Pages, Pd, Region};
+use dat_core::provider::{Access, Done, Fault, Mr, MrInit, Mw, Pages, Pd};
+use heapless::Vec;
 
-use crate::data::inline::Object;
+use crate::data::inline::{Fields, Object};
 use crate::device::cmd::mailbox::Tail;
 use crate::device::page_list::{Logs, PageList, Place, survey};
+use crate::device::{FLIGHTS, note};
 use crate::platform::{Platform, Reach, Span};
 use crate::prm::cmd::Opcode;
 use crate::prm::mkey::{Mkey, TRANSLATION_AT};
@@ -47,6 +49,23 @@ pub(crate) struct KeyEntry {
     below: Option<Mkey>,
     /// Memory that goes with it.
     list: Option<Span>,
+}
+
+impl KeyEntry {
+    /// The present form of the key, whose low byte is that of `newest`.
+    fn newest(&self, newest: u32) -> Mkey {
+        Mkey(self.key.0 & !0xff | newest & 0xff)
+    }
+}
+
+/// A region on its way to be one.
+struct Mapping {
+    wanted: Wanted,
+    place: Place,
+    logs: Logs,
+    /// Its pages, if it is one short command.
+    list: Option<PageList>,
+    creation: Option<mkey::Creation>,
 }
 
 impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize, const NEIGHBOURS: usize>
@@ -96,8 +115,12 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize, const N
     /// Destroys a key, of which `newest` is the present form, and what goes with it: first the key
     /// itself, so that nothing reaches through it any more.
     pub(crate) fn drop_key(&mut self, entry: &KeyEntry, newest: u32) -> Result<(), Fault> {
-        let newest = Mkey(entry.key.0 & !0xff | newest & 0xff);
-        mkey::destroy(&mut self.device, newest)?;
+        mkey::destroy(&mut self.device, entry.newest(newest))?;
+        self.let_go(entry)
+    }
+
+    /// A key is destroyed: destroys what goes with it.
+    fn let_go(&mut self, entry: &KeyEntry) -> Result<(), Fault> {
         self.forget_key(entry);
         self.drop_below(entry.below)?;
         if let Some(list) = entry.list {
@@ -123,25 +146,63 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize, const N
     }
 
     /// Registers memory of the arena, or that the host lent.
-    pub(crate) fn map_region(
-        &mut self,
-        pd: Pd,
-        region: Region,
-        start: u64,
-        access: Access,
-    ) -> Result<Mr, Fault> {
-        self.room_for(pd, 1)?;
+    pub(crate) fn map_region(&mut self, init: &MrInit) -> Result<Mr, Fault> {
+        let mapping = self.begin_region(init, 0)?;
+        self.finish_region(init, mapping)
+    }
+
+    /// The same of several regions, at the same time where each is one short command.
+    pub(crate) fn map_regions(&mut self, all: &mut [(MrInit, Done<Mr>)]) {
+        for some in all.chunks_mut(FLIGHTS) {
+            let mut mappings = Vec::<_, FLIGHTS>::new();
+            for (index, (init, made)) in some.iter_mut().enumerate() {
+                match self.begin_region(init, mappings.len()) {
+                    Ok(mapping) => drop(mappings.push((index, mapping))),
+                    Err(fault) => *made = Some(Err(fault)),
+                }
+            }
+            // The long ones last: they take as much room as there is.
+            let mut long = Vec::<_, FLIGHTS>::new();
+            for (index, mapping) in mappings {
+                if mapping.list.is_none() {
+                    let _ = long.push((index, mapping));
+                } else if let Some((init, made)) = some.get_mut(index) {
+                    *made = Some(self.finish_region(init, mapping));
+                }
+            }
+            for (index, mapping) in long {
+                if let Some((init, made)) = some.get_mut(index) {
+                    *made = Some(self.finish_region(init, mapping));
+                }
+            }
+        }
+    }
+
+    /// Asks the device for a region that is one short command; `ahead` others are on their way.
+    fn begin_region(&mut self, init: &MrInit, ahead: usize) -> Result<Mapping, Fault> {
+        let MrInit { pd, region, start, access } = *init;
+        self.room_for(pd, ahead.saturating_add(1))?;
         let place = mkey::place(&self.device, region)?;
         let wanted = Wanted { pd: pd.0, start, len: region.len, access };
         let logs = survey(self.device.platform(), place, start)?;
         let short = PageList::of(place, start, logs.at_base, mkey::MAX_PAGES);
-        let made = match short.ok().filter(|_| logs.fits()) {
-            Some(list) => {
-                mkey::over(&mut self.device, &wanted, &list).and_then(|key| self.region_of(pd, key))
-            }
-            None => self.map_long(pd, &wanted, place, logs),
+        let list = short.ok().filter(|_| logs.fits());
+        let creation = match &list {
+            Some(list) => mkey::begin_over(&mut self.device, &wanted, list, ahead)?,
+            None => None,
         };
-        made.inspect(|mr| self.enter_opened(Mkey(mr.lkey), &wanted, region))
+        Ok(Mapping { wanted, place, logs, list, creation })
+    }
+
+    /// Waits for the device's answer, and enters the region.
+    fn finish_region(&mut self, init: &MrInit, mapping: Mapping) -> Result<Mr, Fault> {
+        let Mapping { wanted, place, logs, list, creation } = mapping;
+        let made = match list {
+            Some(list) => mkey::finish_over(&mut self.device, &wanted, &list, creation)
+                .and_then(|key| self.region_of(init.pd, key)),
+            None => self.map_long(init.pd, &wanted, place, logs),
+        };
+        made.inspect(|mr| self.enter_opened(Mkey(mr.lkey), &wanted, init.region))
     }
 
     /// Registers memory whose pages do not fit a short command. What its commands need of the arena
@@ -376,9 +437,37 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize, const N
         self.region_of(pd, key)
     }
 
-    pub(crate) fn destroy_region(&mut self, mr: Mr) -> Result<(), Fault> {
-        let entry = self.known_key(mr.lkey, &[KeyKind::Region, KeyKind::Registered])?;
-        self.retire(Object::Key(entry.key.0), |own| own.drop_key(&entry, mr.rkey))
+    /// Destroys regions of any kind.
+    pub(crate) fn destroy_regions(&mut self, all: &mut [(Mr, Result<(), Fault>)]) {
+        for some in all.chunks_mut(FLIGHTS) {
+            let mut leaving = Vec::<(usize, KeyEntry, Option<Fields>), FLIGHTS>::new();
+            for (index, (mr, done)) in some.iter_mut().enumerate() {
+                match self.known_key(mr.lkey, &[KeyKind::Region, KeyKind::Registered]) {
+                    Ok(entry) => {
+                        let fields = self.take_out(Object::Key(entry.key.0));
+                        let _ = leaving.push((index, entry, fields));
+                    }
+                    Err(fault) => *done = Err(fault),
+                }
+            }
+            let copied = self.copies_over(leaving.iter().any(|(.., fields)| fields.is_some()));
+            let mut ends = Vec::<_, FLIGHTS>::new();
+            for (_, entry, fields) in &leaving {
+                let waited = copied.err().filter(|_| fields.is_some()).map(Err);
+                let _ = ends.push((entry.key.index(), waited));
+            }
+            self.device.end_each(Opcode::DestroyMkey, &mut ends);
+            for ((index, entry, fields), (_, ended)) in leaving.iter().zip(ends) {
+                let Some((mr, done)) = some.get_mut(*index) else { continue };
+                *done = ended.unwrap_or(Ok(())).and_then(|()| {
+                    self.device.key_rest.free(entry.newest(mr.rkey));
+                    self.let_go(entry)
+                });
+                if done.is_err() {
+                    self.put_back(Object::Key(entry.key.0), *fields);
+                }
+            }
+        }
     }
 
     /// Whether work requests may edit keys: a bind does, and a fast registration.
@@ -420,13 +509,24 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize, const N
 
     /// Destroys every key there is.
     pub(crate) fn drop_all_keys(&mut self, first: &mut Result<(), Fault>) {
-        for entry in self.keys.values() {
-            let ended = mkey::destroy(&mut self.device, entry.key);
-            if let (Ok(()), Some(list)) = (&ended, entry.list) {
-                self.device.platform().free(list);
+        let mut entries = self.keys.values();
+        loop {
+            let some: Vec<_, FLIGHTS> = entries.by_ref().take(FLIGHTS).collect();
+            if some.is_empty() {
+                break;
             }
-            crate::device::note(first, ended);
+            let mut ends: Vec<_, FLIGHTS> =
+                some.iter().map(|entry| (entry.key.index(), None)).collect();
+            self.device.end_each(Opcode::DestroyMkey, &mut ends);
+            for (entry, (_, ended)) in some.iter().zip(ends) {
+                let ended = ended.unwrap_or(Ok(()));
+                if let (Ok(()), Some(list)) = (&ended, entry.list) {
+                    self.device.platform().free(list);
+                }
+                note(first, ended);
+            }
         }
+        drop(entries);
         self.keys.clear();
     }
 }

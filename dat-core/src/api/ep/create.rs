@@ -2,16 +2,37 @@
 
 use core::sync::atomic::Ordering;
 
+use heapless::Vec;
+
 use crate::engine::Ia;
-use crate::engine::queue_pair::Makings;
+use crate::engine::queue_pair::{Made, Makings, Wanted};
 use crate::objects::ep::EpControl;
 use crate::objects::streams::{NO_STREAMS, ep_streams};
 use crate::provider::{Provider, Service};
+use crate::types::bounds::STEPS;
 use crate::types::dat_return::{DatSubtype, DatType, Error};
 use crate::types::ep_attr::EpAttr;
 use crate::types::ep_state::EpState;
 use crate::types::flags::EvdFlags;
 use crate::types::handle::{Ep, Evd, Pz, Srq};
+
+/// There is no room for another Endpoint.
+const FULL: Error = Error::new(DatType::InsufficientResources, DatSubtype::ResourceTep);
+
+/// What [`Ia::ep_create_each`] makes an Endpoint of: the arguments of [`Ia::ep_create`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EpCreate {
+    /// Its Protection Zone.
+    pub pz: Option<Pz>,
+    /// Where receives complete.
+    pub recv_evd: Option<Evd>,
+    /// Where requests complete.
+    pub request_evd: Option<Evd>,
+    /// Where connection events go.
+    pub connect_evd: Option<Evd>,
+    /// Attributes; none for those of the adapter.
+    pub attr: Option<EpAttr>,
+}
 
 impl<P: Provider> Ia<'_, P> {
     /// Makes an Endpoint, UNCONNECTED.
@@ -32,33 +53,88 @@ impl<P: Provider> Ia<'_, P> {
         connect_evd: Option<Evd>,
         attr: Option<&EpAttr>,
     ) -> Result<Ep, Error> {
-        let service = Service::Connected;
-        self.ep_make(pz, recv_evd, request_evd, connect_evd, None, attr, service)
+        let create = EpCreate { pz, recv_evd, request_evd, connect_evd, attr: attr.copied() };
+        self.ep_make(create, None, Service::Connected)
+    }
+
+    /// Makes several Endpoints as [`Ia::ep_create`](Self::ep_create) does, with the commands of
+    /// several on their way to the device at the same time. What became of each stands behind it;
+    /// one that fails changes nothing, and nothing of the others.
+    pub fn ep_create_each(&mut self, all: &mut [(EpCreate, Option<Result<Ep, Error>>)]) {
+        for some in all.chunks_mut(STEPS) {
+            self.ep_make_some(some, None, Service::Connected);
+        }
     }
 
     /// Makes an Endpoint of any service.
-    #[expect(clippy::too_many_arguments, reason = "the arguments of the manual page")]
     pub(super) fn ep_make(
         &mut self,
-        pz: Option<Pz>,
-        recv_evd: Option<Evd>,
-        request_evd: Option<Evd>,
-        connect_evd: Option<Evd>,
+        create: EpCreate,
         srq: Option<Srq>,
-        attr: Option<&EpAttr>,
         service: Service,
     ) -> Result<Ep, Error> {
+        let mut one = [(create, None)];
+        self.ep_make_some(&mut one, srq, service);
+        let [(_, made)] = one;
+        made.unwrap_or(Err(FULL))
+    }
+
+    /// Makes up to [`STEPS`] Endpoints.
+    fn ep_make_some(
+        &mut self,
+        all: &mut [(EpCreate, Option<Result<Ep, Error>>)],
+        srq: Option<Srq>,
+        service: Service,
+    ) {
+        let mut entered = Vec::<_, STEPS>::new();
+        let mut wanted = Vec::<_, STEPS>::new();
+        for (at, (create, made)) in all.iter_mut().enumerate() {
+            match self.ep_enter(create, srq, service) {
+                Ok((ep, one)) => {
+                    let _ = entered.push((at, ep));
+                    let _ = wanted.push(one);
+                }
+                Err(error) => *made = Some(Err(error)),
+            }
+        }
+        let mut queue_pairs = self.make_qps(&wanted);
+        // The last first, so that slots that were not needed come next in the order they had.
+        while let (Some((at, ep)), Some(Wanted { makings, .. }), Some(made)) =
+            (entered.pop(), wanted.pop(), queue_pairs.pop())
+        {
+            let result = match made {
+                Ok(made) => {
+                    self.ep_begin(ep, &makings, made);
+                    Ok(ep)
+                }
+                Err(error) => {
+                    self.ep_undo(ep);
+                    Err(error)
+                }
+            };
+            if let Some((_, place)) = all.get_mut(at) {
+                *place = Some(result);
+            }
+        }
+    }
+
+    /// Checks what an Endpoint is to be made of, and takes a slot for it.
+    fn ep_enter(
+        &mut self,
+        create: &EpCreate,
+        srq: Option<Srq>,
+        service: Service,
+    ) -> Result<(Ep, Wanted), Error> {
+        let EpCreate { pz, recv_evd, request_evd, connect_evd, ref attr } = *create;
         self.alive()?;
         self.ep_streams(pz, recv_evd, request_evd, connect_evd)?;
-        let attr = self.checked_attr(attr, recv_evd.is_some(), request_evd.is_some())?;
+        let attr = self.checked_attr(attr.as_ref(), recv_evd.is_some(), request_evd.is_some())?;
         let streams = ep_streams([recv_evd, request_evd, connect_evd], &attr);
         self.events.streams_agree(&streams, &NO_STREAMS)?;
-        let full = Error::new(DatType::InsufficientResources, DatSubtype::ResourceTep);
-        let handle = self.objects.eps.vacant().ok_or(full)?;
-        let makings = Makings { pz, recv_evd, request_evd, srq, attr, service };
+        if self.objects.eps.is_full() {
+            return Err(FULL);
+        }
         let generation = self.random.next_u32();
-        let made = self.make_qp(handle.index(), generation, &makings)?;
-        let configured = made.is_some();
         let mut control = EpControl::new(attr);
         control.service = service;
         control.pz = pz;
@@ -68,26 +144,42 @@ impl<P: Provider> Ia<'_, P> {
         control.srq = srq;
         control.generation = generation;
         control.born = self.objects.turn;
-        let ep = self.objects.eps.insert(control).map(Ep).ok_or(full)?;
-        self.objects.set_qp(ep, made.as_ref().map(|made| made.qp));
-        if let Some(shared) = self.data.shared.ep(handle.index()) {
-            shared.request.handle.store(handle.raw(), Ordering::Relaxed);
-            shared.receive.handle.store(handle.raw(), Ordering::Relaxed);
-            shared.clear_counters();
-        }
-        if let Some(made) = made {
-            self.install_qp(handle.index(), &makings, made);
-        }
-        self.objects.enter(
-            ep,
-            if configured { EpState::Unconnected } else { EpState::UnconfiguredUnconnected },
-        );
-        if let Some(srq) = srq {
-            self.objects.join_srq(srq, ep);
-        }
+        let ep = self.objects.eps.insert(control).map(Ep).ok_or(FULL)?;
         self.objects.pzs.hold(pz);
         self.events.attach(&streams);
-        Ok(ep)
+        let makings = Makings { pz, recv_evd, request_evd, srq, attr, service };
+        Ok((ep, Wanted { slot: ep.0.index(), generation, makings }))
+    }
+
+    /// The queue pair of an Endpoint is there, if it has one.
+    fn ep_begin(&mut self, ep: Ep, makings: &Makings, made: Option<Made<P>>) {
+        let slot = ep.0.index();
+        self.objects.set_qp(ep, made.as_ref().map(|made| made.qp));
+        if let Some(shared) = self.data.shared.ep(slot) {
+            shared.request.handle.store(ep.0.raw(), Ordering::Relaxed);
+            shared.receive.handle.store(ep.0.raw(), Ordering::Relaxed);
+            shared.clear_counters();
+        }
+        let state = match made {
+            Some(made) => {
+                self.install_qp(slot, makings, made);
+                EpState::Unconnected
+            }
+            None => EpState::UnconfiguredUnconnected,
+        };
+        self.objects.enter(ep, state);
+        if let Some(srq) = makings.srq {
+            self.objects.join_srq(srq, ep);
+        }
+    }
+
+    /// An Endpoint gets no queue pair: undoes what was done for it.
+    fn ep_undo(&mut self, ep: Ep) {
+        let Ok(control) = self.objects.eps.live(ep) else { return };
+        let (pz, streams) = (control.pz, control.streams());
+        self.objects.eps.undo(ep.0);
+        self.objects.pzs.release(pz);
+        self.events.detach(&streams);
     }
 
     /// Checks the handles of an Endpoint.

@@ -29,7 +29,7 @@ impl<P: Provider> Ia<'_, P> {
             privileges: MemPriv::empty(),
             pages,
         };
-        let made = self.lmr_enter(wanted, |provider, pd| provider.mr_allocate(pd, pages))?;
+        let made = self.lmr_enter(&wanted, |provider, pd| provider.mr_allocate(pd, pages))?;
         Ok(made.lmr)
     }
 }

@@ -1,11 +1,14 @@
 //! dat_lmr_create(3).
 
+use heapless::Vec;
+
 use crate::api::lmr::query::LmrParam;
 use crate::data::shared::lmr;
 use crate::data::shared::lmr::{CONTEXT_BITS, GENERAL};
 use crate::engine::Ia;
 use crate::objects::lmr::{LmrControl, MemType, Memory};
-use crate::provider::{Backing, Mr, Pd, Provider, Region};
+use crate::provider::{Mr, MrInit, Pd, Provider, Region};
+use crate::types::bounds::STEPS;
 use crate::types::dat_return::{DatReturn, DatSubtype, DatType, Error};
 use crate::types::fault::Fault;
 use crate::types::flags::{MemPriv, VaType};
@@ -19,6 +22,19 @@ pub(crate) const FULL: DatReturn =
 pub(crate) fn context(slot: u32, generation: u32) -> u32 {
     let most = (1 << CONTEXT_BITS) - 1;
     slot << CONTEXT_BITS | (generation % most + 1)
+}
+
+/// What [`Ia::lmr_create_each`] makes an LMR of: the arguments of [`Ia::lmr_create_from`].
+#[derive(Clone, Copy, Debug)]
+pub struct LmrCreate<'a> {
+    /// Its Protection Zone.
+    pub pz: Pz,
+    /// What is registered.
+    pub memory: Memory<'a>,
+    /// What it allows.
+    pub privileges: MemPriv,
+    /// How triplets name its first byte.
+    pub va_type: VaType,
 }
 
 /// What a new LMR is, but for its key.
@@ -62,6 +78,51 @@ impl<P: Provider> Ia<'_, P> {
         privileges: MemPriv,
         va_type: VaType,
     ) -> Result<LmrParam, Error> {
+        let mut one = [(LmrCreate { pz, memory, privileges, va_type }, None)];
+        self.lmr_create_some(&mut one);
+        let [(_, made)] = one;
+        made.unwrap_or(Err(FULL.into()))
+    }
+
+    /// Registers several pieces of memory as [`Ia::lmr_create_from`](Self::lmr_create_from) does,
+    /// with the commands of several on their way to the device at the same time. What became of each
+    /// stands behind it; one that fails changes nothing, and nothing of the others.
+    pub fn lmr_create_each(
+        &mut self,
+        all: &mut [(LmrCreate<'_>, Option<Result<LmrParam, Error>>)],
+    ) {
+        for some in all.chunks_mut(STEPS) {
+            self.lmr_create_some(some);
+        }
+    }
+
+    /// Registers up to [`STEPS`] pieces of memory.
+    fn lmr_create_some(&mut self, all: &mut [(LmrCreate<'_>, Option<Result<LmrParam, Error>>)]) {
+        let (mut keys, mut entered) = (Vec::<_, STEPS>::new(), Vec::<_, STEPS>::new());
+        for (at, (create, made)) in all.iter_mut().enumerate() {
+            let wanted = self.lmr_wanted(create);
+            match wanted.and_then(|wanted| Ok((self.lmr_reserve(&wanted)?, wanted))) {
+                Ok(((lmr, pd), Wanted { region, privileges, va_type, .. })) => {
+                    let (start, access) = (va_type.start(region.addr), privileges.access());
+                    let _ = keys.push((MrInit { pd, region, start, access }, None));
+                    let _ = entered.push((at, lmr));
+                }
+                Err(error) => *made = Some(Err(error)),
+            }
+        }
+        self.hca.mr_create_each(&mut keys);
+        // The last first, as Endpoints are made.
+        while let (Some((at, lmr)), Some((_, Some(made)))) = (entered.pop(), keys.pop()) {
+            let result = self.lmr_finish(lmr, made);
+            if let Some((_, place)) = all.get_mut(at) {
+                *place = Some(result);
+            }
+        }
+    }
+
+    /// Checks what an LMR is to be made of.
+    fn lmr_wanted(&self, create: &LmrCreate<'_>) -> Result<Wanted, Error> {
+        let LmrCreate { pz, memory, privileges, va_type } = *create;
         self.objects.pzs.live(pz)?;
         let (mem_type, region) = match memory {
             Memory::Virtual(region) => (MemType::Virtual, region),
@@ -92,25 +153,28 @@ impl<P: Provider> Ia<'_, P> {
         {
             return Err(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg4));
         }
-        let wanted = Wanted { pz, mem_type, va_type, region, privileges, pages: 0 };
-        self.lmr_enter(wanted, |provider, pd| match va_type {
-            VaType::Va => provider.mr_create(pd, region, privileges.access()),
-            VaType::Zb => provider.mr_map(pd, Backing::Host(region), 0, privileges.access()),
-        })
+        Ok(Wanted { pz, mem_type, va_type, region, privileges, pages: 0 })
     }
 
     /// Enters an LMR under the key that `make` gets for it.
     pub(super) fn lmr_enter(
         &mut self,
-        wanted: Wanted,
+        wanted: &Wanted,
         make: impl FnOnce(&mut P, Pd) -> Result<Mr, Fault>,
     ) -> Result<LmrParam, Error> {
+        let (lmr, pd) = self.lmr_reserve(wanted)?;
+        let made = make(&mut self.hca, pd);
+        self.lmr_finish(lmr, made)
+    }
+
+    /// Takes a slot for an LMR that gets its key later.
+    fn lmr_reserve(&mut self, wanted: &Wanted) -> Result<(Lmr, Pd), Error> {
         let pd = self.objects.pzs.live(wanted.pz)?.pd;
         check_privileges(wanted.privileges, self.hca.limits().atomics)?;
         let handle: Handle = self.objects.lmrs.vacant().ok_or(FULL)?;
-        let mr = make(&mut self.hca, pd)?;
         let context = context(handle.index(), handle.generation());
-        let Wanted { pz, mem_type, va_type, region, privileges, pages } = wanted;
+        let Wanted { pz, mem_type, va_type, region, privileges, pages } = *wanted;
+        let mr = Mr { lkey: 0, rkey: 0 };
         let control = LmrControl {
             pz,
             mr,
@@ -125,8 +189,24 @@ impl<P: Provider> Ia<'_, P> {
             turn: handle.generation().wrapping_add(1 << (CONTEXT_BITS - 1)),
             editor: None,
         };
-        let made = self.objects.lmrs.insert(control).map(Lmr).ok_or(FULL)?;
-        if let Some(shared) = self.data.shared.lmrs.get(handle.index() as usize)
+        let lmr = self.objects.lmrs.insert(control).map(Lmr).ok_or(FULL)?;
+        Ok((lmr, pd))
+    }
+
+    /// An LMR has got its key, or none.
+    fn lmr_finish(&mut self, lmr: Lmr, made: Result<Mr, Fault>) -> Result<LmrParam, Error> {
+        let mr = match made {
+            Ok(mr) => mr,
+            Err(fault) => {
+                self.objects.lmrs.undo(lmr.0);
+                return Err(fault.into());
+            }
+        };
+        let control = self.objects.lmrs.live_mut(lmr)?;
+        control.mr = mr;
+        control.rkey = mr.rkey;
+        let LmrControl { pz, mem_type, va_type, region, privileges, context, pages, .. } = *control;
+        if let Some(shared) = self.data.shared.lmrs.get(lmr.0.index() as usize)
             && pages == 0
         {
             let zone = lmr::zone(pz.0.index());
@@ -138,7 +218,7 @@ impl<P: Provider> Ia<'_, P> {
             self.data.last_lmr = shared;
         }
         self.objects.pzs.hold(Some(pz));
-        self.lmr_query(made)
+        self.lmr_query(lmr)
     }
 }
 

@@ -36,7 +36,7 @@ impl<P: Provider> Ia<'_, P> {
             Wanted { pz, mem_type: MemType::Physical, va_type, region, privileges, pages: 0 };
         let backing =
             Backing::Pages { pages: memory.pages, log_page: memory.log_page, len: memory.len };
-        self.lmr_enter(wanted, |provider, pd| {
+        self.lmr_enter(&wanted, |provider, pd| {
             provider.mr_map(pd, backing, va_type.start(region.addr), privileges.access())
         })
     }
