@@ -100,6 +100,7 @@ pub use crate::api::psp::query::PspParam;
 pub use crate::api::registry::{HaRelationship, ProviderInfo, Registry};
 pub use crate::api::rmr::query::{RmrParam, RmrScope};
 pub use crate::api::rsp::query::RspParam;
+pub use crate::api::several::{Control, Controlled};
 pub use crate::api::srq::query::{SrqParam, SrqState};
 pub use crate::data::list::{Message, Rdma, Refused, RmrBind};
 pub use crate::data::poster::{EpPoster, MAX_SEGMENTS};

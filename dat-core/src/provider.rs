@@ -17,6 +17,7 @@
 //!
 //! Length: half of it is documentation; a seam is read as one page.
 
+use core::fmt;
 use core::net::IpAddr;
 use core::task::Poll;
 
@@ -457,6 +458,32 @@ pub type Done<T> = Option<Result<T, Fault>>;
 /// What became of a queue pair, one of several that are made.
 pub type MadeQp<P> = Done<NewQp<<P as Provider>::Sq, <P as Provider>::Rq>>;
 
+/// One of several things that a provider is asked for, and what became of it.
+pub enum Task<P: Provider + ?Sized> {
+    /// [`Provider::qp_create`].
+    QpCreate(QpInit, MadeQp<P>),
+    /// [`Provider::qp_modify`].
+    QpModify(Qp, QpStep, Result<(), Fault>),
+    /// [`Provider::qp_destroy`], which takes the posting ends or drops them.
+    QpDestroy(Qp, Ends<P>, Result<(), Fault>),
+    /// [`Provider::mr_map`], of host memory.
+    MrCreate(MrInit, Done<Mr>),
+    /// [`Provider::mr_destroy`].
+    MrDestroy(Mr, Result<(), Fault>),
+}
+
+impl<P: Provider + ?Sized> fmt::Debug for Task<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::QpCreate(init, _) => f.debug_tuple("QpCreate").field(init).finish(),
+            Self::QpModify(qp, step, _) => f.debug_tuple("QpModify").field(qp).field(step).finish(),
+            Self::QpDestroy(qp, ..) => f.debug_tuple("QpDestroy").field(qp).finish(),
+            Self::MrCreate(init, _) => f.debug_tuple("MrCreate").field(init).finish(),
+            Self::MrDestroy(mr, _) => f.debug_tuple("MrDestroy").field(mr).finish(),
+        }
+    }
+}
+
 /// The posting ends of a queue pair that is to be destroyed.
 pub type Ends<P> = Option<(<P as Provider>::Sq, <P as Provider>::Rq)>;
 
@@ -736,23 +763,8 @@ pub trait Provider {
 
     /// Registers memory.
     fn mr_create(&mut self, pd: Pd, region: Region, access: Access) -> Result<Mr, Fault>;
-    /// Registers several pieces of memory; what became of each stands behind it. One that fails
-    /// changes nothing of the others. A provider that can lets the device do them at the same time;
-    /// so do the other calls for several.
-    fn mr_create_each(&mut self, all: &mut [(MrInit, Done<Mr>)]) {
-        for (init, made) in all {
-            let MrInit { pd, region, start, access } = *init;
-            *made = Some(self.mr_map(pd, Backing::Host(region), start, access));
-        }
-    }
     /// Ends a registration; when it returns the device no longer touches the memory.
     fn mr_destroy(&mut self, mr: Mr) -> Result<(), Fault>;
-    /// Ends several registrations.
-    fn mr_destroy_each(&mut self, all: &mut [(Mr, Result<(), Fault>)]) {
-        for (mr, done) in all {
-            *done = self.mr_destroy(*mr);
-        }
-    }
 
     /// Registers memory whose first byte segments and peers name by the address `start`: of host
     /// memory any address, of pages a multiple of the page.
@@ -807,16 +819,11 @@ pub trait Provider {
 
     /// Makes a queue pair, in Reset.
     fn qp_create(&mut self, init: &QpInit) -> Result<NewQp<Self::Sq, Self::Rq>, Fault>;
-    /// Makes several queue pairs.
-    fn qp_create_each(&mut self, all: &mut [(QpInit, MadeQp<Self>)]) {
-        for (init, made) in all {
-            *made = Some(self.qp_create(init));
-        }
-    }
     /// Takes a queue pair one step on. The posting ends stay valid; after [`QpStep::Reset`] they
     /// start over, which the caller tells them by passing them to [`Provider::qp_restart`].
     fn qp_modify(&mut self, qp: Qp, step: &QpStep) -> Result<(), Fault>;
-    /// The same for several queue pairs, each of which takes one step.
+    /// The same for several queue pairs, each of which takes one step; what became of it stands
+    /// behind it. A provider that can lets the device do them at the same time.
     fn qp_modify_each(&mut self, steps: &mut [(Qp, QpStep, Result<(), Fault>)]) {
         for (qp, step, done) in steps {
             *done = self.qp_modify(*qp, step);
@@ -826,12 +833,24 @@ pub trait Provider {
     fn qp_restart(&mut self, qp: Qp, sq: &mut Self::Sq, rq: &mut Self::Rq);
     /// Destroys a queue pair in any state.
     fn qp_destroy(&mut self, qp: Qp, sq: Self::Sq, rq: Self::Rq) -> Result<(), Fault>;
-    /// Destroys several queue pairs, whose posting ends are taken out of the entries or dropped with
-    /// them.
-    fn qp_destroy_each(&mut self, all: &mut [(Qp, Ends<Self>, Result<(), Fault>)]) {
-        for (qp, ends, done) in all {
-            if let Some((sq, rq)) = ends.take() {
-                *done = self.qp_destroy(*qp, sq, rq);
+
+    /// Does several things, none of which needs another; what became of each stands in it. One that
+    /// fails changes nothing of the others. A provider that can lets the device do them at the same
+    /// time.
+    fn do_each(&mut self, all: &mut [Task<Self>]) {
+        for task in all {
+            match task {
+                Task::QpCreate(init, made) => *made = Some(self.qp_create(init)),
+                Task::QpModify(qp, step, done) => *done = self.qp_modify(*qp, step),
+                Task::QpDestroy(qp, ends, done) => {
+                    if let Some((sq, rq)) = ends.take() {
+                        *done = self.qp_destroy(*qp, sq, rq);
+                    }
+                }
+                Task::MrCreate(MrInit { pd, region, start, access }, made) => {
+                    *made = Some(self.mr_map(*pd, Backing::Host(*region), *start, *access));
+                }
+                Task::MrDestroy(mr, done) => *done = self.mr_destroy(*mr),
             }
         }
     }

@@ -21,6 +21,7 @@ mod keys;
 mod landing;
 mod pairs;
 mod table;
+mod tasks;
 
 use core::net::IpAddr;
 use core::task::Poll;
@@ -29,16 +30,16 @@ use core::time::Duration;
 use dat_core::Instant;
 use dat_core::fault;
 use dat_core::provider::{
-    self as seam, Access, Backing, Done, Ends, Fault, HcaCounters, HcaLimits, KeyOrder, MadIn,
-    MadeQp, Moderation, Mr, MrInit, Mw, Net, NewQp, Notice, Pages, Path, Pd, Provider, Qp, QpInit,
-    QpStep, Random, Region, SharedRq, SharedRqInit, canonical,
+    self as seam, Access, Backing, Fault, HcaCounters, HcaLimits, KeyOrder, MadIn, Moderation, Mr,
+    MrInit, Mw, Net, NewQp, Notice, Pages, Path, Pd, Provider, Qp, QpInit, QpStep, Random, Region,
+    SharedRq, SharedRqInit, Task, canonical,
 };
-use heapless::Deque;
+use heapless::{Deque, Vec};
 
 use crate::data::send::{MAX_DATAGRAM_SEGMENTS, MAX_SEGMENTS, WIDEST};
 use crate::data::{Cq, Rq, Shared, Sq};
 use crate::device::eq::{Event, QpEvent};
-use crate::device::{Config, Congestion, Device, health, note};
+use crate::device::{Config, Congestion, Device, FLIGHTS, health, note};
 use crate::net::gsi::Gsi;
 use crate::net::neigh::Counters;
 use crate::net::network::Network;
@@ -423,19 +424,10 @@ impl<
         self.map_region(&MrInit { pd, region, start: region.addr, access })
     }
 
-    fn mr_create_each(&mut self, all: &mut [(MrInit, Done<Mr>)]) {
-        self.map_regions(all);
-    }
-
     fn mr_destroy(&mut self, mr: Mr) -> Result<(), Fault> {
-        let mut one = [(mr, Ok(()))];
-        self.destroy_regions(&mut one);
-        let [(_, done)] = one;
-        done
-    }
-
-    fn mr_destroy_each(&mut self, all: &mut [(Mr, Result<(), Fault>)]) {
-        self.destroy_regions(all);
+        let mut one = [Task::MrDestroy(mr, Ok(()))];
+        self.do_tasks(&mut one);
+        if let [Task::MrDestroy(_, Err(fault))] = one { Err(fault) } else { Ok(()) }
     }
 
     // Inline, so that a host that maps only its own memory has no code for pages.
@@ -545,14 +537,8 @@ impl<
     }
 
     fn qp_create(&mut self, init: &QpInit) -> Result<NewQp<Self::Sq, Self::Rq>, Fault> {
-        let mut one = [(*init, None)];
-        self.create_pairs(&mut one);
-        let [(_, made)] = one;
-        made.unwrap_or(Err(no_such_object(Opcode::CreateQp, object::QP, 0)))
-    }
-
-    fn qp_create_each(&mut self, all: &mut [(QpInit, MadeQp<Self>)]) {
-        self.create_pairs(all);
+        let making = self.begin_pair(init, 0)?;
+        self.finish_pair(init, making)
     }
 
     fn qp_modify(&mut self, qp: Qp, step: &QpStep) -> Result<(), Fault> {
@@ -560,7 +546,20 @@ impl<
     }
 
     fn qp_modify_each(&mut self, steps: &mut [(Qp, QpStep, Result<(), Fault>)]) {
-        self.step_pairs(steps);
+        for some in steps.chunks_mut(FLIGHTS) {
+            let mut tasks: Vec<_, FLIGHTS> =
+                some.iter().map(|(qp, step, _)| Task::QpModify(*qp, *step, Ok(()))).collect();
+            self.do_tasks(&mut tasks);
+            for ((.., done), task) in some.iter_mut().zip(&tasks) {
+                if let Task::QpModify(.., stepped) = task {
+                    *done = *stepped;
+                }
+            }
+        }
+    }
+
+    fn do_each(&mut self, all: &mut [Task<Self>]) {
+        self.do_tasks(all);
     }
 
     fn qp_restart(&mut self, _qp: Qp, sq: &mut Self::Sq, rq: &mut Self::Rq) {
@@ -568,15 +567,10 @@ impl<
         rq.restart();
     }
 
-    fn qp_destroy(&mut self, qp: Qp, _sq: Self::Sq, _rq: Self::Rq) -> Result<(), Fault> {
-        let mut one = [(qp, (), Ok(()))];
-        self.destroy_pairs(&mut one);
-        let [(.., done)] = one;
-        done
-    }
-
-    fn qp_destroy_each(&mut self, all: &mut [(Qp, Ends<Self>, Result<(), Fault>)]) {
-        self.destroy_pairs(all);
+    fn qp_destroy(&mut self, qp: Qp, sq: Self::Sq, rq: Self::Rq) -> Result<(), Fault> {
+        let mut one = [Task::QpDestroy(qp, Some((sq, rq)), Ok(()))];
+        self.do_tasks(&mut one);
+        if let [Task::QpDestroy(.., Err(fault))] = one { Err(fault) } else { Ok(()) }
     }
 
     fn shared_create(&mut self, init: &SharedRqInit) -> Result<(SharedRq, Self::Shared), Fault> {

@@ -47,14 +47,16 @@ static void *maker(void *number)
 		refused += dat_lmr_create(side.ia, DAT_MEM_TYPE_VIRTUAL, region, 64, side.pz, DAT_MEM_PRIV_ALL_FLAG, DAT_VA_TYPE_VA,
 					  &lmr, &context, &key, &length, &address) != DAT_SUCCESS;
 		refused += address != (DAT_VADDR) (uintptr_t) region.for_va || length != 64;
-		/* What is wrong is refused, whatever others do meanwhile. */
+		eps[own] = NULL;
+		refused += dat_ep_free(ep) != DAT_SUCCESS;
+		refused += dat_lmr_free(lmr) != DAT_SUCCESS;
+	}
+	/* What is wrong is refused, whatever others do meanwhile. */
+	for (round = 0; round < ROUNDS; round++) {
 		accepted += DAT_GET_TYPE(dat_ep_create(side.ia, side.pz, side.pz, streams.request, streams.conn, NULL, &none)) != DAT_INVALID_HANDLE;
 		accepted += DAT_GET_TYPE(dat_lmr_create(side.ia, DAT_MEM_TYPE_VIRTUAL, region, 0, side.pz, DAT_MEM_PRIV_ALL_FLAG,
 							DAT_VA_TYPE_VA, &nothing, &context, &key, &length, &address)) != DAT_LENGTH_ERROR;
-		eps[own] = NULL;
-		refused += dat_ep_free(ep) != DAT_SUCCESS;
 		accepted += DAT_GET_TYPE(dat_ep_free(ep)) != DAT_INVALID_HANDLE;
-		refused += dat_lmr_free(lmr) != DAT_SUCCESS;
 		accepted += DAT_GET_TYPE(dat_lmr_free(lmr)) != DAT_INVALID_HANDLE;
 	}
 	return NULL;

@@ -15,4 +15,5 @@ pub(crate) mod pz;
 pub(crate) mod registry;
 pub(crate) mod rmr;
 pub(crate) mod rsp;
+pub(crate) mod several;
 pub(crate) mod srq;

@@ -87,9 +87,7 @@ impl<P: Provider> Ia<'_, P> {
             if eps.is_empty() {
                 break;
             }
-            for removed in self.ep_remove_each(now, &eps) {
-                first = first.and(removed);
-            }
+            first = first.and(self.eps_remove(now, &eps));
         }
         while let Some(cr) = self.objects.crs.first() {
             if let Some(conn) = self.objects.crs.get(cr).and_then(|control| control.conn) {
@@ -124,9 +122,7 @@ impl<P: Provider> Ia<'_, P> {
                     slot.bound.store(0, core::sync::atomic::Ordering::SeqCst);
                 }
             }
-            for removed in self.lmr_remove_each(&lmrs) {
-                first = first.and(removed);
-            }
+            first = first.and(self.lmrs_remove(&lmrs));
             for lmr in lmrs {
                 // What the device kept goes with the device.
                 self.objects.lmrs.remove(lmr.0);

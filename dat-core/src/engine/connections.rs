@@ -245,7 +245,7 @@ impl<P: Provider> Ia<'_, P> {
         let (qp, shares) = (control.qp, control.srq.is_some());
         self.objects.set_deadline(ep, Instant::NEVER);
         if let Some(qp) = qp {
-            queue_pair::stop(&mut self.hca, &[(qp, line)]);
+            queue_pair::stop(&mut self.hca, qp, line);
         }
         self.objects.enter(ep, EpState::Disconnected);
         self.events.flush(ep);

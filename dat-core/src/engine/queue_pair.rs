@@ -3,8 +3,6 @@
 
 use core::sync::atomic::Ordering;
 
-use heapless::Vec;
-
 use crate::data::finish::complete_suppressed;
 use crate::data::poster::{Core, Limits, MAX_SEGMENTS, Poster};
 use crate::data::shared::Shared;
@@ -14,7 +12,6 @@ use crate::data::shared::request::Run;
 use crate::engine::Ia;
 use crate::provider::HcaLimits;
 use crate::provider::{NewQp, Provider, Qp, QpInit, QpStep, Service};
-use crate::types::bounds::STEPS;
 use crate::types::completion::Direction;
 use crate::types::dat_return::{DatSubtype, DatType, Error};
 use crate::types::ep_attr::EpAttr;
@@ -138,51 +135,18 @@ impl<P: Provider> Ia<'_, P> {
 
     /// Makes a queue pair in Init for a slot; `None` while something is missing.
     pub(crate) fn make_qp(&mut self, wanted: Wanted) -> Result<Option<Made<P>>, Error> {
-        self.make_qps(&[wanted]).pop().unwrap_or(Ok(None))
-    }
-
-    /// Makes up to [`STEPS`] queue pairs, at the same time if the device can.
-    pub(crate) fn make_qps(
-        &mut self,
-        wanted: &[Wanted],
-    ) -> Vec<Result<Option<Made<P>>, Error>, STEPS> {
-        let mut created = Vec::<_, STEPS>::new();
-        for init in wanted.iter().filter_map(|one| self.qp_init(one)) {
-            let _ = created.push((init, None));
+        let Some(init) = self.qp_init(&wanted) else { return Ok(None) };
+        let NewQp { qp, sq, rq } = self.hca.qp_create(&init)?;
+        if let Err(fault) = self.hca.qp_modify(qp, &first_step(init.service)) {
+            // The first failure is the one to tell.
+            let _ = self.hca.qp_destroy(qp, sq, rq);
+            return Err(fault.into());
         }
-        self.hca.qp_create_each(&mut created);
-        let mut steps = Vec::<_, STEPS>::new();
-        for (init, made) in &created {
-            if let Some(Ok(made)) = made {
-                let _ = steps.push((made.qp, first_step(init.service), Ok(())));
-            }
-        }
-        self.hca.qp_modify_each(&mut steps);
-        let (mut created, mut steps) = (created.into_iter(), steps.into_iter());
-        let mut all = Vec::new();
-        for one in wanted {
-            // Those with something missing were not asked for.
-            let made = match self.qp_init(one).and_then(|_| created.next()) {
-                None | Some((_, None)) => Ok(None),
-                Some((_, Some(Err(fault)))) => Err(fault.into()),
-                Some((init, Some(Ok(NewQp { qp, sq, rq })))) => {
-                    match steps.next().map_or(Ok(()), |(.., stepped)| stepped) {
-                        Ok(()) => Ok(Some(self.made(one, &init, qp, sq, rq))),
-                        Err(fault) => {
-                            // The first failure is the one to tell.
-                            let _ = self.hca.qp_destroy(qp, sq, rq);
-                            Err(fault.into())
-                        }
-                    }
-                }
-            };
-            let _ = all.push(made);
-        }
-        all
+        Ok(Some(self.made(&wanted, &init, qp, sq, rq)))
     }
 
     /// What a queue pair is made of; `None` while something is missing.
-    fn qp_init(&self, wanted: &Wanted) -> Option<QpInit> {
+    pub(crate) fn qp_init(&self, wanted: &Wanted) -> Option<QpInit> {
         let Wanted { slot, generation, ref makings } = *wanted;
         let pz = makings.pz?;
         let cq_of = |evd: Option<Evd>| {
@@ -214,7 +178,14 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     /// The poster over a new queue pair.
-    fn made(&self, wanted: &Wanted, init: &QpInit, qp: Qp, sq: P::Sq, rq: P::Rq) -> Made<P> {
+    pub(crate) fn made(
+        &self,
+        wanted: &Wanted,
+        init: &QpInit,
+        qp: Qp,
+        sq: P::Sq,
+        rq: P::Rq,
+    ) -> Made<P> {
         let Wanted { slot, ref makings, .. } = *wanted;
         let attr = &makings.attr;
         let QpInit { requests, receives, index, shared, .. } = *init;
@@ -346,58 +317,40 @@ impl<P: Provider> Ia<'_, P> {
 
     /// Destroys the queue pair of an Endpoint, if it has one.
     pub(crate) fn destroy_qp(&mut self, ep: Ep) -> Result<(), Error> {
-        self.destroy_qps(&[ep]).pop().unwrap_or(Ok(()))
+        match self.take_qp(ep) {
+            Some(NewQp { qp, sq, rq }) => Ok(self.hca.qp_destroy(qp, sq, rq)?),
+            None => Ok(()),
+        }
     }
 
-    /// Destroys the queue pairs of up to [`STEPS`] Endpoints, of those that have one. Returns what
-    /// became of each.
-    pub(crate) fn destroy_qps(&mut self, eps: &[Ep]) -> Vec<Result<(), Error>, STEPS> {
-        let (mut all, mut places) = (Vec::<_, STEPS>::new(), Vec::<_, STEPS>::new());
-        let mut results = Vec::new();
-        for (place, &ep) in eps.iter().enumerate() {
-            let qp = self.objects.eps.live(ep).map(|control| control.qp);
-            let _ = results.push(qp.map(drop).map_err(Error::from));
-            let Ok(qp) = qp else { continue };
-            self.objects.set_qp(ep, None);
-            self.data.retire_index(ep.0.index());
-            let poster = self.data.posters.get_mut(ep.0.index() as usize).and_then(Option::take);
-            if let (Some(qp), Some(poster)) = (qp, poster) {
-                let _ = all.push((qp, Some((poster.sq, poster.rq)), Ok(())));
-                let _ = places.push(place);
-            }
-        }
-        self.hca.qp_destroy_each(&mut all);
-        for ((.., done), place) in all.iter().zip(places) {
-            if let Some(result) = results.get_mut(place) {
-                *result = done.map_err(Error::from);
-            }
-        }
-        results
+    /// Takes the queue pair from an Endpoint, to be destroyed; `None` if it has none, or its posting
+    /// half is out.
+    pub(crate) fn take_qp(&mut self, ep: Ep) -> Option<NewQp<P::Sq, P::Rq>> {
+        let qp = self.objects.eps.live(ep).ok()?.qp;
+        self.objects.set_qp(ep, None);
+        self.data.retire_index(ep.0.index());
+        let poster = self.data.posters.get_mut(ep.0.index() as usize).and_then(Option::take);
+        let Poster { sq, rq, .. } = poster?;
+        Some(NewQp { qp: qp?, sq, rq })
     }
 }
 
-/// Takes the queue pairs of up to [`STEPS`] Endpoints to Reset: they complete nothing more. By way
-/// of Error where the device has to say what became of something: a receive of a Shared Receive
-/// Queue that half a message has taken comes back, and the first request that fails tells which
-/// suppressed ones have succeeded. Reset alone forgets both.
+/// Takes the queue pair of an Endpoint to Reset: it completes nothing more. By way of Error where
+/// the device has to say what became of something ([`unsure`]).
 ///
 /// A device that refuses is lost; the consumer gets everything back flushed all the same.
-pub(crate) fn stop(hca: &mut impl Provider, all: &[(Qp, &EpShared)]) {
-    let mut steps = Vec::<_, STEPS>::new();
-    let unsure = |line: &EpShared| line.srq().is_some() || line.outstanding(Direction::Send) != 0;
-    for (qp, _) in all.iter().filter(|(_, line)| unsure(line)) {
-        let _ = steps.push((*qp, QpStep::Error, Ok(())));
+pub(crate) fn stop(hca: &mut impl Provider, qp: Qp, line: &EpShared) {
+    if unsure(line) {
+        let _ = hca.qp_modify(qp, &QpStep::Error);
     }
-    if !steps.is_empty() {
-        hca.qp_modify_each(&mut steps);
-    }
-    steps.clear();
-    for (qp, _) in all {
-        let _ = steps.push((*qp, QpStep::Reset, Ok(())));
-    }
-    if !steps.is_empty() {
-        hca.qp_modify_each(&mut steps);
-    }
+    let _ = hca.qp_modify(qp, &QpStep::Reset);
+}
+
+/// Whether the device has to say what became of something: a receive of a Shared Receive Queue that
+/// half a message has taken comes back, and the first request that fails tells which suppressed ones
+/// have succeeded. Reset alone forgets both.
+pub(crate) fn unsure(line: &EpShared) -> bool {
+    line.srq().is_some() || line.outstanding(Direction::Send) != 0
 }
 
 /// The first step of a new queue pair. Peers get every right the queue pair can give; the keys

@@ -24,18 +24,3 @@ pub(crate) const RETRIES: usize = 4;
 pub(crate) const WAITING: usize = 16;
 /// Of these, those of one peer, when others have no room.
 pub(crate) const WAITING_OF_ONE: usize = WAITING / 4;
-
-/// Takes the first entries of `rest` that are different and no more than [`STEPS`]: those behind
-/// them see what became of these.
-pub(crate) fn next_batch<'a, T: PartialEq, R>(rest: &mut &'a mut [(T, R)]) -> &'a mut [(T, R)] {
-    let all = core::mem::take(rest);
-    let repeats = |at: &usize| {
-        let before = all.get(..*at).unwrap_or_default();
-        all.get(*at).is_none_or(|(one, _)| before.iter().any(|(other, _)| other == one))
-    };
-    let most = all.len().min(STEPS);
-    let count = (1..most).find(repeats).unwrap_or(most);
-    let Some((some, others)) = all.split_at_mut_checked(count) else { return &mut [] };
-    *rest = others;
-    some
-}

@@ -18,6 +18,7 @@ mod congestion;
 mod counters;
 pub mod eq;
 pub(crate) mod health;
+mod in_flight;
 pub(crate) mod key_rest;
 pub mod page_list;
 pub(crate) mod pages;
@@ -31,6 +32,7 @@ mod tests;
 
 pub use config::Config;
 pub use congestion::Congestion;
+pub(crate) use in_flight::{Begun, FLIGHTS};
 
 use core::fmt;
 
@@ -51,7 +53,7 @@ use crate::prm::caps::{
     ATOMIC_8_BYTES, ATOMIC_ANSWERS_AS_HOST, ATOMIC_OPERATIONS, AtomicCap, EthernetCap,
     FlowTableCap, GeneralCap, RoceCap,
 };
-use crate::prm::cmd::{HEAD, InputHead, Opcode, OutputHead};
+use crate::prm::cmd::{InputHead, Opcode, OutputHead};
 use crate::prm::error::status;
 use crate::prm::object;
 use crate::prm::pages::Need;
@@ -166,9 +168,6 @@ const PAGE_EVENTS: usize = 1;
 /// Place of that of completions.
 pub(crate) const COMPLETION_EVENTS: usize = 2;
 
-/// Commands that are on their way at the same time.
-pub(crate) const FLIGHTS: usize = 8;
-
 /// Events that wait to be read.
 const EVENTS: usize = 64;
 /// Pieces of memory that wait for the teardown.
@@ -212,15 +211,6 @@ impl<P: Platform> fmt::Debug for Device<'_, P> {
             .field("identity", &self.identity)
             .finish_non_exhaustive()
     }
-}
-
-/// A command on its way.
-#[derive(Debug)]
-pub(crate) struct Begun {
-    op: Opcode,
-    /// Pages that the firmware held before it.
-    held: u32,
-    flight: Flight,
 }
 
 impl<'p, P: Platform> Device<'p, P> {
@@ -317,60 +307,6 @@ impl<'p, P: Platform> Device<'p, P> {
             self.queue.kill(hangs);
         }
         result
-    }
-
-    /// Sends a command with a 16-byte answer, and does not wait for it. None if it has to wait for
-    /// others: a slot and mailboxes are kept for what the firmware may ask for meanwhile.
-    pub(crate) fn begin(
-        &mut self,
-        op: Opcode,
-        number: u32,
-        input: &mut [u8],
-        tail: &dyn Tail,
-    ) -> Result<Option<Begun>, Fault> {
-        if !self.queue.has_room(input.len().saturating_add(tail.len())) {
-            return Ok(None);
-        }
-        let held = self.pages.given();
-        let flight = self.queue.send(op, 0, number, input, tail, &[0; HEAD])?;
-        Ok(Some(Begun { op, held, flight }))
-    }
-
-    /// Waits for the answer to a command that was begun. Returns the number in it. None if the
-    /// firmware refused it for want of pages that it has now: it is to be sent again.
-    pub(crate) fn complete(&mut self, begun: &Begun) -> Option<Result<u32, Fault>> {
-        let mut output = OutputHead::new();
-        let result = self.await_answer(begun.op, &begun.flight, &mut output.0);
-        let lacks = result.is_err_and(|fault| fault.status == status::NO_RESOURCES);
-        let again = lacks && self.relieve(begun.op, begun.held);
-        (!again).then(|| self.judge(begun.op, result).map(|()| output.number()))
-    }
-
-    /// As [`Device::end`], of several objects at the same time: those whose result is none yet.
-    #[inline(never)]
-    pub(crate) fn end_each(&mut self, op: Opcode, all: &mut [(u32, Option<Result<(), Fault>>)]) {
-        for some in all.chunks_mut(FLIGHTS) {
-            let mut flights = Vec::<_, FLIGHTS>::new();
-            for (index, (number, ended)) in some.iter_mut().enumerate() {
-                if ended.is_some() {
-                    continue;
-                }
-                let mut input = InputHead::new();
-                input.set_number(*number);
-                match self.begin(op, *number, &mut input.0, &()) {
-                    Ok(Some(flight)) => drop(flights.push((index, flight))),
-                    Ok(None) => *ended = Some(self.end(op, *number)),
-                    Err(fault) => *ended = Some(Err(fault)),
-                }
-            }
-            for (index, flight) in &flights {
-                let answered = self.complete(flight);
-                if let Some((number, ended)) = some.get_mut(*index) {
-                    let answered = answered.map(|answer| answer.map(drop));
-                    *ended = Some(answered.unwrap_or_else(|| self.end(op, *number)));
-                }
-            }
-        }
     }
 
     /// Sends a command and waits for its answer. Meanwhile the firmware gets the pages that it asks

@@ -8,13 +8,12 @@
 //! arena, and the key by which it reads it, chained likewise.
 
 use dat_core::fault;
-use dat_core::provider::{Access, Done, Fault, Mr, MrInit, Mw, Pages, Pd};
+use dat_core::provider::{Access, Fault, Mr, MrInit, Mw, Pages, Pd};
 use heapless::Vec;
 
-use crate::data::inline::{Fields, Object};
 use crate::device::cmd::mailbox::Tail;
 use crate::device::page_list::{Logs, PageList, Place, survey};
-use crate::device::{FLIGHTS, note};
+use crate::device::{Begun, FLIGHTS, note};
 use crate::platform::{Platform, Reach, Span};
 use crate::prm::cmd::Opcode;
 use crate::prm::mkey::{Mkey, TRANSLATION_AT};
@@ -59,12 +58,12 @@ impl KeyEntry {
 }
 
 /// A region on its way to be one.
-struct Mapping {
+pub(super) struct Mapping {
     wanted: Wanted,
     place: Place,
     logs: Logs,
     /// Its pages, if it is one short command.
-    list: Option<PageList>,
+    pub(super) list: Option<PageList>,
     creation: Option<mkey::Creation>,
 }
 
@@ -151,35 +150,8 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize, const N
         self.finish_region(init, mapping)
     }
 
-    /// The same of several regions, at the same time where each is one short command.
-    pub(crate) fn map_regions(&mut self, all: &mut [(MrInit, Done<Mr>)]) {
-        for some in all.chunks_mut(FLIGHTS) {
-            let mut mappings = Vec::<_, FLIGHTS>::new();
-            for (index, (init, made)) in some.iter_mut().enumerate() {
-                match self.begin_region(init, mappings.len()) {
-                    Ok(mapping) => drop(mappings.push((index, mapping))),
-                    Err(fault) => *made = Some(Err(fault)),
-                }
-            }
-            // The long ones last: they take as much room as there is.
-            let mut long = Vec::<_, FLIGHTS>::new();
-            for (index, mapping) in mappings {
-                if mapping.list.is_none() {
-                    let _ = long.push((index, mapping));
-                } else if let Some((init, made)) = some.get_mut(index) {
-                    *made = Some(self.finish_region(init, mapping));
-                }
-            }
-            for (index, mapping) in long {
-                if let Some((init, made)) = some.get_mut(index) {
-                    *made = Some(self.finish_region(init, mapping));
-                }
-            }
-        }
-    }
-
     /// Asks the device for a region that is one short command; `ahead` others are on their way.
-    fn begin_region(&mut self, init: &MrInit, ahead: usize) -> Result<Mapping, Fault> {
+    pub(super) fn begin_region(&mut self, init: &MrInit, ahead: usize) -> Result<Mapping, Fault> {
         let MrInit { pd, region, start, access } = *init;
         self.room_for(pd, ahead.saturating_add(1))?;
         let place = mkey::place(&self.device, region)?;
@@ -195,7 +167,7 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize, const N
     }
 
     /// Waits for the device's answer, and enters the region.
-    fn finish_region(&mut self, init: &MrInit, mapping: Mapping) -> Result<Mr, Fault> {
+    pub(super) fn finish_region(&mut self, init: &MrInit, mapping: Mapping) -> Result<Mr, Fault> {
         let Mapping { wanted, place, logs, list, creation } = mapping;
         let made = match list {
             Some(list) => mkey::finish_over(&mut self.device, &wanted, &list, creation)
@@ -437,37 +409,21 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize, const N
         self.region_of(pd, key)
     }
 
-    /// Destroys regions of any kind.
-    pub(crate) fn destroy_regions(&mut self, all: &mut [(Mr, Result<(), Fault>)]) {
-        for some in all.chunks_mut(FLIGHTS) {
-            let mut leaving = Vec::<(usize, KeyEntry, Option<Fields>), FLIGHTS>::new();
-            for (index, (mr, done)) in some.iter_mut().enumerate() {
-                match self.known_key(mr.lkey, &[KeyKind::Region, KeyKind::Registered]) {
-                    Ok(entry) => {
-                        let fields = self.take_out(Object::Key(entry.key.0));
-                        let _ = leaving.push((index, entry, fields));
-                    }
-                    Err(fault) => *done = Err(fault),
-                }
-            }
-            let copied = self.copies_over(leaving.iter().any(|(.., fields)| fields.is_some()));
-            let mut ends = Vec::<_, FLIGHTS>::new();
-            for (_, entry, fields) in &leaving {
-                let waited = copied.err().filter(|_| fields.is_some()).map(Err);
-                let _ = ends.push((entry.key.index(), waited));
-            }
-            self.device.end_each(Opcode::DestroyMkey, &mut ends);
-            for ((index, entry, fields), (_, ended)) in leaving.iter().zip(ends) {
-                let Some((mr, done)) = some.get_mut(*index) else { continue };
-                *done = ended.unwrap_or(Ok(())).and_then(|()| {
-                    self.device.key_rest.free(entry.newest(mr.rkey));
-                    self.let_go(entry)
-                });
-                if done.is_err() {
-                    self.put_back(Object::Key(entry.key.0), *fields);
-                }
-            }
-        }
+    /// A region of any kind, if it is one.
+    pub(super) fn known_region(&self, mr: Mr) -> Result<KeyEntry, Fault> {
+        self.known_key(mr.lkey, &[KeyKind::Region, KeyKind::Registered])
+    }
+
+    /// Waits for the device's answer to the end of a region.
+    pub(super) fn finish_region_end(
+        &mut self,
+        entry: &KeyEntry,
+        mr: Mr,
+        begun: Option<Begun>,
+    ) -> Result<(), Fault> {
+        self.device.finish_end(Opcode::DestroyMkey, entry.key.index(), begun)?;
+        self.device.key_rest.free(entry.newest(mr.rkey));
+        self.let_go(entry)
     }
 
     /// Whether work requests may edit keys: a bind does, and a fast registration.

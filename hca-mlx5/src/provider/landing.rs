@@ -102,8 +102,8 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize, const N
     }
 
     /// Enters an object again that could not be destroyed.
-    pub(super) fn put_back(&self, object: Object, fields: Option<Fields>) {
-        if let (Some(landings), Some(fields)) = (&self.landings, fields) {
+    pub(super) fn put_back(&self, object: Object, fields: Fields) {
+        if let Some(landings) = &self.landings {
             landings.landing.restore(object, &fields);
         }
     }

@@ -1,14 +1,12 @@
-//! Queue pairs of a provider, made, taken a step on and destroyed: several at the same time, with up
-//! to [`FLIGHTS`] commands on their way. Each entry has a result of its own; one that fails changes
-//! nothing of the others.
+//! Queue pairs of a provider: made, taken a step on and destroyed, each in two halves, with the wait
+//! for the device between them.
 
 use dat_core::fault;
-use dat_core::provider::{self as seam, Fault, MadeQp, NewQp, Qp, QpInit, QpStep};
+use dat_core::provider::{self as seam, Fault, NewQp, Qp, QpInit, QpStep};
 use heapless::Vec;
 
-use crate::data::inline::{Fields, Object};
 use crate::data::{Rq, Sq};
-use crate::device::{FLIGHTS, note, optional};
+use crate::device::{Begun, FLIGHTS, note, optional};
 use crate::platform::Platform;
 use crate::prm::cmd::Opcode;
 use crate::prm::cq::Cqn;
@@ -19,18 +17,10 @@ use crate::verbs::qp::{self, Creation, QpSpec, Service};
 use crate::verbs::uar::Register;
 
 /// A queue pair that the device is being asked for.
-struct Making<'p, P: Platform> {
-    index: usize,
+pub(super) struct Making<'p, P: Platform> {
     spec: QpSpec,
     register: Option<Register>,
     creation: Creation<'p, P>,
-}
-
-/// A queue pair that the device is asked to destroy.
-struct Leaving {
-    index: usize,
-    entry: QpEntry,
-    fields: Option<Fields>,
 }
 
 impl<
@@ -42,27 +32,9 @@ impl<
     const NEIGHBOURS: usize,
 > Mlx5<'p, P, QPS, CQS, KEYS, NEIGHBOURS>
 {
-    pub(super) fn create_pairs(&mut self, all: &mut [(QpInit, MadeQp<Self>)]) {
-        for some in all.chunks_mut(FLIGHTS) {
-            let mut makings = Vec::<_, FLIGHTS>::new();
-            for (index, (init, made)) in some.iter_mut().enumerate() {
-                match self.begin_pair(index, init, makings.len()) {
-                    Ok(making) => drop(makings.push(making)),
-                    Err(fault) => *made = Some(Err(fault)),
-                }
-            }
-            for making in makings {
-                if let Some((init, made)) = some.get_mut(making.index) {
-                    *made = Some(self.finish_pair(init, making));
-                }
-            }
-        }
-    }
-
     /// Asks the device for a queue pair; `ahead` others are on their way.
-    fn begin_pair(
+    pub(super) fn begin_pair(
         &mut self,
-        index: usize,
         init: &QpInit,
         ahead: usize,
     ) -> Result<Making<'p, P>, Fault> {
@@ -101,7 +73,7 @@ impl<
             inline: self.has_inline(init),
         };
         match qp::begin_create(&mut self.device, &spec) {
-            Ok(creation) => Ok(Making { index, spec, register, creation }),
+            Ok(creation) => Ok(Making { spec, register, creation }),
             Err(fault) => {
                 self.doorbells.give(register);
                 Err(fault)
@@ -110,7 +82,7 @@ impl<
     }
 
     /// Waits for the device's answer, and enters the queue pair.
-    fn finish_pair(
+    pub(super) fn finish_pair(
         &mut self,
         init: &QpInit,
         making: Making<'p, P>,
@@ -172,79 +144,50 @@ impl<
         }
     }
 
-    pub(super) fn step_pairs(&mut self, steps: &mut [(Qp, QpStep, Result<(), Fault>)]) {
-        for some in steps.chunks_mut(FLIGHTS) {
-            let mut flights = Vec::<_, FLIGHTS>::new();
-            for (index, (qp, step, done)) in some.iter_mut().enumerate() {
-                let begun = self
-                    .may_step(*qp, step)
-                    .and_then(|()| qp::begin(&mut self.device, Qpn(qp.number), step));
-                match begun {
-                    Ok(Some(flight)) => drop(flights.push((index, flight))),
-                    Ok(None) => *done = self.step_pair(*qp, step),
-                    Err(fault) => *done = Err(fault),
-                }
+    /// Asks the device for a step, if it is one command.
+    pub(super) fn begin_step(&mut self, qp: Qp, step: &QpStep) -> Result<Option<Begun>, Fault> {
+        self.may_step(qp, step)?;
+        qp::begin(&mut self.device, Qpn(qp.number), step)
+    }
+
+    /// Waits for the device's answer; asks anew if there was no room for the command, or not enough
+    /// pages, or it is several commands.
+    pub(super) fn finish_step(
+        &mut self,
+        qp: Qp,
+        step: &QpStep,
+        begun: Option<Begun>,
+    ) -> Result<(), Fault> {
+        match begun.and_then(|begun| self.device.complete(&begun)) {
+            Some(answer) => {
+                answer?;
+                self.stepped(qp, step);
+                Ok(())
             }
-            for (index, flight) in &flights {
-                let answered = self.device.complete(flight);
-                if let Some((qp, step, done)) = some.get_mut(*index) {
-                    *done = match answered {
-                        Some(Ok(_)) => {
-                            self.stepped(*qp, step);
-                            Ok(())
-                        }
-                        Some(Err(fault)) => Err(fault),
-                        None => self.step_pair(*qp, step),
-                    };
-                }
-            }
+            None => self.step_pair(qp, step),
         }
     }
 
-    /// Destroys queue pairs in any state.
-    pub(super) fn destroy_pairs<E>(&mut self, all: &mut [(Qp, E, Result<(), Fault>)]) {
-        for some in all.chunks_mut(FLIGHTS) {
-            let mut leaving = Vec::<Leaving, FLIGHTS>::new();
-            for (index, (qp, _, done)) in some.iter_mut().enumerate() {
-                match self.qps.get(qp.number).copied() {
-                    Some(entry) => {
-                        let fields = self.take_out(Object::Queue(qp.number));
-                        let _ = leaving.push(Leaving { index, entry, fields });
-                    }
-                    None => {
-                        *done = Err(no_such_object(Opcode::DestroyQp, object::QP, qp.number));
-                    }
-                }
-            }
-            let copied = self.copies_over(leaving.iter().any(|one| one.fields.is_some()));
-            let mut ends = Vec::<_, FLIGHTS>::new();
-            for Leaving { entry, fields, .. } in &leaving {
-                // Only those that had an entry may have been copied to.
-                let waited = if fields.is_some() { copied } else { Ok(()) };
-                let ready = waited.and_then(|()| self.reset_before_end(&entry.object));
-                let _ = ends.push((entry.object.qpn.0, ready.err().map(Err)));
-            }
-            self.device.end_each(Opcode::DestroyQp, &mut ends);
-            for (Leaving { index, entry, fields }, (number, ended)) in leaving.iter().zip(ends) {
-                let ended = ended.unwrap_or(Ok(()));
-                if ended.is_ok() {
-                    self.device.platform().free(entry.object.memory);
-                    self.forget_pair(entry);
-                } else {
-                    self.put_back(Object::Queue(number), *fields);
-                }
-                if let Some((.., done)) = some.get_mut(*index) {
-                    *done = ended;
-                }
-            }
+    /// Asks the device to destroy a queue pair in any state. See [`qp::destroy`]; dat-core has reset
+    /// it already.
+    pub(super) fn begin_pair_end(&mut self, qp: Qp) -> Result<(QpEntry, Option<Begun>), Fault> {
+        let entry = self.qps.get(qp.number).copied();
+        let entry = entry.ok_or(no_such_object(Opcode::DestroyQp, object::QP, qp.number))?;
+        if !entry.object.is_reset {
+            optional(qp::reset(&mut self.device, entry.object.qpn))?;
         }
+        Ok((entry, self.device.begin_end(Opcode::DestroyQp, qp.number)?))
     }
 
-    /// See [`qp::destroy`]; dat-core has reset them already.
-    fn reset_before_end(&mut self, object: &qp::QpObject) -> Result<(), Fault> {
-        if !object.is_reset {
-            optional(qp::reset(&mut self.device, object.qpn))?;
-        }
+    /// Waits for the device's answer.
+    pub(super) fn finish_pair_end(
+        &mut self,
+        entry: &QpEntry,
+        begun: Option<Begun>,
+    ) -> Result<(), Fault> {
+        self.device.finish_end(Opcode::DestroyQp, entry.object.qpn.0, begun)?;
+        self.device.platform().free(entry.object.memory);
+        self.forget_pair(entry);
         Ok(())
     }
 

@@ -313,9 +313,7 @@ pub(crate) fn begin<P: Platform>(
             return Ok(None);
         }
     };
-    let mut input = InputHead::new();
-    input.set_number(qpn.0);
-    device.begin(op, qpn.0, &mut input.0, &())
+    device.begin_end(op, qpn.0)
 }
 
 /// The command of a step that is one command with a context.

@@ -2,6 +2,7 @@
 //! tenth of a millisecond: how many commands that is, and how often the driver waits for one.
 #![expect(
     clippy::indexing_slicing,
+    clippy::panic,
     clippy::unwrap_used,
     reason = "test code: a panic here is a failed test with a line number"
 )]
@@ -9,8 +10,8 @@
 use std::collections::BTreeMap;
 
 use dat_core::{
-    CloseFlag, DatSubtype, DatType, Ep, EpCreate, Evd, EvdFlags, LmrCreate, MemPriv, Memory, Pz,
-    VaType,
+    CloseFlag, Control, Controlled, DatSubtype, DatType, Ep, EpCreate, Error, Evd, EvdFlags,
+    LmrCreate, MemPriv, Memory, Pz, VaType,
 };
 use dat_tests::bringup::light;
 use dat_tests::pair::{Pair, Stage};
@@ -70,9 +71,14 @@ fn wanted((pz, evd): (Pz, Evd)) -> EpCreate {
 
 /// Makes Endpoints together, and returns them.
 fn endpoints(pair: &mut Pair<'_>, of: (Pz, Evd)) -> Vec<Ep> {
-    let mut all = [(wanted(of), None); MANY];
-    pair.ias[0].ep_create_each(&mut all);
-    all.map(|(_, made)| made.unwrap().unwrap()).to_vec()
+    let mut all = [(Control::EpCreate(wanted(of)), None); MANY];
+    let now = pair.now();
+    pair.ias[0].control_each(now, &mut all);
+    let ep = |(_, came): (_, Option<Result<_, Error>>)| match came.unwrap().unwrap() {
+        Controlled::Ep(ep) => ep,
+        other => panic!("{other:?}"),
+    };
+    all.map(ep).to_vec()
 }
 
 /// One by one each command is waited for; together eight are on their way.
@@ -99,9 +105,9 @@ fn several_endpoints_wait_for_an_eighth_of_the_commands() {
         assert_eq!(together, (32, 4));
         let freed = cost(pair, |pair| {
             let now = pair.now();
-            let mut all: Vec<_> = eps.iter().map(|ep| (*ep, None)).collect();
-            pair.ias[0].ep_free_each(now, &mut all);
-            assert!(all.iter().all(|(_, freed)| matches!(freed, Some(Ok(())))));
+            let mut all: Vec<_> = eps.iter().map(|ep| (Control::EpFree(*ep), None)).collect();
+            pair.ias[0].control_each(now, &mut all);
+            assert!(all.iter().all(|(_, freed)| matches!(freed, Some(Ok(Controlled::Freed)))));
         });
         assert_eq!(freed, (32, 4));
     });
@@ -114,16 +120,20 @@ fn several_lmrs_wait_for_an_eighth_of_the_commands() {
         let buffer = Buffer::zeroed(pair.slots[0], BYTES).unwrap();
         let memory = Memory::Virtual(buffer.region());
         let create = LmrCreate { pz, memory, privileges: MemPriv::ALL, va_type: VaType::Va };
-        let mut all = [(create, None); MANY];
+        let mut all = [(Control::LmrCreate(create), None); MANY];
         // Twice, so that the firmware gives indexes out again: then once the driver learns which,
         // and makes the keys of one batch anew.
         for (turn, most) in [(0, 2), (1, 20), (2, 2), (3, 2)] {
-            let made = cost(pair, |pair| pair.ias[0].lmr_create_each(&mut all));
+            let now = pair.now();
+            let made = cost(pair, |pair| pair.ias[0].control_each(now, &mut all));
             assert!(made.1 <= most, "turn {turn}: {made:?}");
-            let mut lmrs = all.map(|(_, made)| (made.unwrap().unwrap().lmr, None));
-            let freed = cost(pair, |pair| pair.ias[0].lmr_free_each(&mut lmrs));
+            let mut lmrs = all.map(|(_, came)| match came.unwrap().unwrap() {
+                Controlled::Lmr(made) => (Control::LmrFree(made.lmr), None),
+                other => panic!("{other:?}"),
+            });
+            let freed = cost(pair, |pair| pair.ias[0].control_each(now, &mut lmrs));
             assert_eq!(freed, (16, 2), "DESTROY_MKEY each");
-            assert!(lmrs.iter().all(|(_, freed)| matches!(freed, Some(Ok(())))));
+            assert!(lmrs.iter().all(|(_, freed)| matches!(freed, Some(Ok(Controlled::Freed)))));
         }
         buffer.release();
     });
@@ -166,8 +176,9 @@ fn a_lost_command_ends_the_batch_and_the_device() {
             let of = objects(pair);
             let script = Script::new().on(When::OpcodeNth(opcode, 3), Verdict::Mute);
             pair.slots[0].hca().set_command_hook(Some(Box::new(script)));
-            let mut all = [(wanted(of), None); MANY];
-            pair.ias[0].ep_create_each(&mut all);
+            let mut all = [(Control::EpCreate(wanted(of)), None); MANY];
+            let now = pair.now();
+            pair.ias[0].control_each(now, &mut all);
             for (nth, (_, made)) in all.iter().enumerate() {
                 match made.unwrap() {
                     Ok(_) => assert!(nth < 8 && nth != 3 && opcode == RST2INIT_QP, "{nth}"),
@@ -197,9 +208,10 @@ fn an_entry_that_fails_does_not_disturb_the_others() {
                 .on(When::OpcodeNth(CREATE_QP, 2), refuse)
                 .on(When::OpcodeNth(RST2INIT_QP, 3), refuse);
             pair.slots[0].hca().set_command_hook(Some(Box::new(script)));
-            let mut all = [(wanted(of), None); MANY + 4];
-            all[1].0.pz = Some(dead);
-            pair.ias[0].ep_create_each(&mut all);
+            let mut all = [(Control::EpCreate(wanted(of)), None); MANY + 4];
+            all[1].0 = Control::EpCreate(EpCreate { pz: Some(dead), ..wanted(of) });
+            let now = pair.now();
+            pair.ias[0].control_each(now, &mut all);
             pair.slots[0].hca().set_command_hook(None);
             let mut eps = Vec::new();
             for (nth, (_, made)) in all.iter().enumerate() {
@@ -211,19 +223,19 @@ fn an_entry_that_fails_does_not_disturb_the_others() {
                     (19, Err(error)) => {
                         assert_eq!(error.ret().subtype(), DatSubtype::ResourceTep);
                     }
-                    (_, made) => eps.push((made.unwrap_or_else(|e| panic!("{nth}: {e}")), None)),
+                    (_, Ok(Controlled::Ep(ep))) => eps.push((Control::EpFree(ep), None)),
+                    (_, came) => panic!("{nth}: {came:?}"),
                 }
             }
             assert_eq!(eps.len(), MANY, "all slots are used");
             // One twice, and one that is freed already.
             eps.insert(3, eps[2]);
             eps.push(eps[0]);
-            let now = pair.now();
-            pair.ias[0].ep_free_each(now, &mut eps);
+            pair.ias[0].control_each(now, &mut eps);
             for (nth, (_, freed)) in eps.iter().enumerate() {
                 let again = nth == 3 || nth == eps.len() - 1;
                 match freed.unwrap() {
-                    Ok(()) => assert!(!again),
+                    Ok(_) => assert!(!again),
                     Err(error) => {
                         assert!(again, "turn {turn}, {nth}: {error}");
                         assert_eq!(error.ret().ty(), DatType::InvalidHandle);
@@ -232,5 +244,38 @@ fn an_entry_that_fails_does_not_disturb_the_others() {
             }
             assert_eq!(pair.slots[0].in_use(), used, "turn {turn}");
         }
+    });
+}
+
+/// Calls of all four kinds at once: two waits, as many as one Endpoint has.
+#[test]
+fn calls_of_different_kinds_wait_together() {
+    on(|pair| {
+        let of = objects(pair);
+        let buffer = Buffer::zeroed(pair.slots[0], BYTES).unwrap();
+        let memory = Memory::Virtual(buffer.region());
+        let create = LmrCreate { pz: of.0, memory, privileges: MemPriv::ALL, va_type: VaType::Va };
+        let old: [Ep; 2] = [(); 2].map(|()| {
+            let evd = Some(of.1);
+            pair.ias[0].ep_create(Some(of.0), evd, evd, evd, None).unwrap()
+        });
+        let lmr = pair.ias[0].lmr_create(of.0, buffer.region(), MemPriv::ALL).unwrap().lmr;
+        let mut all = [
+            Control::EpCreate(wanted(of)),
+            Control::LmrFree(lmr),
+            Control::EpFree(old[0]),
+            Control::LmrCreate(create),
+            Control::EpFree(old[1]),
+        ]
+        .map(|control| (control, None));
+        let spent = cost(pair, |pair| {
+            let now = pair.now();
+            pair.ias[0].control_each(now, &mut all);
+        });
+        assert!(all.iter().all(|(_, came)| matches!(came, Some(Ok(_)))), "{all:?}");
+        assert_eq!(spent, (8, 2));
+        let now = pair.now();
+        pair.ias[0].close(now, CloseFlag::Abrupt).unwrap();
+        buffer.release();
     });
 }

@@ -2,14 +2,11 @@
 //! others leave their requests, and the next one carries all of them out.
 //!
 //! A thread leaves its request in a slot ([`Combiner::enter`]). If no other thread leads, it does: it
-//! takes the lock of what the requests are about, takes all requests of its kind that are there by
-//! then ([`Combiner::take`]), carries them out, hands out the results, and lets the thread lead that
-//! has waited longest ([`Combiner::finish`]). Otherwise it sleeps until its result is there, or until
-//! it has to lead. A thread leads once for each of its requests at most. Nothing here allocates.
-//!
-//! Requests of other kinds wait meanwhile, and more of their kind come: eight threads that make and
-//! free in turn are served 4 times as fast as one by one so, and 1.6 times as fast where a thread
-//! carries out all kinds, one after the other.
+//! waits a moment for others ([`Combiner::gather`]), takes the lock of what the requests are about,
+//! takes all requests that are there by then ([`Combiner::take`]), carries them out, hands out the
+//! results, and lets the thread lead that has waited longest ([`Combiner::finish`]). Otherwise it
+//! sleeps until its result is there, or until it has to lead. A thread leads once for each of its
+//! requests at most. Nothing here allocates.
 
 use heapless::Vec;
 
@@ -17,6 +14,9 @@ use crate::sync::{Condvar, Mutex, locked, wait};
 
 /// Requests that are carried out together at most. A thread that finds no slot is on its own.
 pub(crate) const ROOM: usize = 8;
+
+/// How often the leading thread lets others run before it goes on without their requests.
+const PATIENCE: usize = 100;
 
 /// Requests that are carried out together: the slot of each, the request, and its result.
 pub(crate) type Batch<A, T> = Vec<(usize, A, Option<T>), ROOM>;
@@ -34,6 +34,8 @@ struct State<A, T> {
     slots: [Slot<A, T>; ROOM],
     /// Requests that were left.
     left: u64,
+    /// Threads that make requests at present, as far as was seen.
+    crowd: usize,
     /// The slot of the thread that leads, or has to.
     leader: Option<usize>,
 }
@@ -59,7 +61,7 @@ impl<A, T> Combiner<A, T> {
     pub(crate) fn new() -> Self {
         let slots = std::array::from_fn(|_| Slot::Free);
         let bells = std::array::from_fn(|_| Condvar::new());
-        Self { state: Mutex::new(State { slots, left: 0, leader: None }), bells }
+        Self { state: Mutex::new(State { slots, left: 0, crowd: 1, leader: None }), bells }
     }
 
     /// Leaves a request, and returns when its result is there or the thread has to lead.
@@ -85,18 +87,25 @@ impl<A, T> Combiner<A, T> {
         }
     }
 
-    /// Takes the request in slot `own`, that of the leading thread, and all of its kind that wait.
-    pub(crate) fn take<K: PartialEq>(&self, own: usize, kind: impl Fn(&A) -> K) -> Batch<A, T> {
+    /// Gives the threads that were served last, or waited meanwhile, the time to leave their next
+    /// requests: much less than a command takes. A thread on its own does not wait.
+    pub(crate) fn gather(&self) {
+        for _ in 0..PATIENCE {
+            let state = locked(&self.state);
+            if state.waiting() >= state.crowd {
+                return;
+            }
+            drop(state);
+            std::thread::yield_now();
+        }
+    }
+
+    /// Takes all requests that wait, that of the leading thread among them.
+    pub(crate) fn take(&self) -> Batch<A, T> {
         let mut state = locked(&self.state);
         let mut batch = Vec::new();
-        let kind_in = |slot: &Slot<A, T>| match slot {
-            Slot::Waiting(ask, _) => Some(kind(ask)),
-            Slot::Free | Slot::Taken | Slot::Done(_) => None,
-        };
-        let wanted = state.slots.get(own).and_then(kind_in);
         for (place, slot) in state.slots.iter_mut().enumerate() {
-            if wanted.is_some()
-                && kind_in(slot) == wanted
+            if matches!(slot, Slot::Waiting(..))
                 && let Slot::Waiting(ask, _) = std::mem::replace(slot, Slot::Taken)
             {
                 let _ = batch.push((place, ask, None));
@@ -110,6 +119,7 @@ impl<A, T> Combiner<A, T> {
     pub(crate) fn finish(&self, own: usize, batch: Batch<A, T>, otherwise: impl Fn() -> T) -> T {
         let mut asked = Vec::<A, ROOM>::new();
         let mut state = locked(&self.state);
+        state.crowd = batch.len() + state.waiting();
         for (place, ask, result) in batch {
             // Dropped when the lock is released.
             let _ = asked.push(ask);
@@ -134,6 +144,11 @@ impl<A, T> Combiner<A, T> {
 }
 
 impl<A, T> State<A, T> {
+    /// How many requests wait.
+    fn waiting(&self) -> usize {
+        self.slots.iter().filter(|slot| matches!(slot, Slot::Waiting(..))).count()
+    }
+
     /// The slot of the request that has waited longest.
     fn oldest(&self) -> Option<usize> {
         let since = |slot: &Slot<A, T>| match slot {
@@ -169,7 +184,7 @@ mod tests {
             Turn::Done(result) => result,
             Turn::Lead(own) => {
                 let mut seen = locked(&seen);
-                let mut batch = combiner.take(own, |number| number % 3);
+                let mut batch = combiner.take();
                 for (_, number, result) in &mut batch {
                     seen[*number] += 1;
                     *result = Some(*number + 1);

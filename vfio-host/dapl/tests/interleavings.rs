@@ -59,8 +59,7 @@ fn add(combiner: &Combiner<u64, u64>, sum: &Mutex<u64>, number: u64) -> u64 {
         Turn::Done(result) => result,
         Turn::Lead(own) => {
             let mut sum = sum.lock().unwrap();
-            // Two kinds: the first two numbers are of one.
-            let mut batch = combiner.take(own, |number| *number < 4);
+            let mut batch = combiner.take();
             for (_, number, result) in &mut batch {
                 *sum += *number;
                 *result = Some(*number * 10);
@@ -72,6 +71,14 @@ fn add(combiner: &Combiner<u64, u64>, sum: &Mutex<u64>, number: u64) -> u64 {
     }
 }
 
+/// The calls of one thread.
+fn add_all((combiner, sum): &(Combiner<u64, u64>, Mutex<u64>), own: u64, each: u64) {
+    for nth in 0..each {
+        let number = 1 << (own * each + nth);
+        assert_eq!(add(combiner, sum, number), number * 10);
+    }
+}
+
 /// Each call is carried out once and gets its own result, and no thread sleeps for ever.
 fn calls(threads: u64, each: u64) {
     let mut builder = loom::model::Builder::new();
@@ -79,19 +86,13 @@ fn calls(threads: u64, each: u64) {
     builder.max_branches = 10_000;
     builder.check(move || {
         let shared = Arc::new((Combiner::new(), Mutex::new(0)));
-        let all = |shared: &(Combiner<u64, u64>, Mutex<u64>), own: u64| {
-            for nth in 0..each {
-                let number = 1 << (own * each + nth);
-                assert_eq!(add(&shared.0, &shared.1, number), number * 10);
-            }
-        };
         let others: Vec<_> = (1..threads)
             .map(|own| {
                 let shared = Arc::clone(&shared);
-                thread::spawn(move || all(&shared, own))
+                thread::spawn(move || add_all(&shared, own, each))
             })
             .collect();
-        all(&shared, 0);
+        add_all(&shared, 0, each);
         for other in others {
             other.join().unwrap();
         }

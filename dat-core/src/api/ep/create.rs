@@ -2,14 +2,12 @@
 
 use core::sync::atomic::Ordering;
 
-use heapless::Vec;
-
+use crate::api::several::{Controlled, Job};
 use crate::engine::Ia;
 use crate::engine::queue_pair::{Made, Makings, Wanted};
 use crate::objects::ep::EpControl;
 use crate::objects::streams::{NO_STREAMS, ep_streams};
 use crate::provider::{Provider, Service};
-use crate::types::bounds::STEPS;
 use crate::types::dat_return::{DatSubtype, DatType, Error};
 use crate::types::ep_attr::EpAttr;
 use crate::types::ep_state::EpState;
@@ -19,7 +17,8 @@ use crate::types::handle::{Ep, Evd, Pz, Srq};
 /// There is no room for another Endpoint.
 const FULL: Error = Error::new(DatType::InsufficientResources, DatSubtype::ResourceTep);
 
-/// What [`Ia::ep_create_each`] makes an Endpoint of: the arguments of [`Ia::ep_create`].
+/// What [`Control::EpCreate`](crate::Control::EpCreate) makes an Endpoint of: the arguments of
+/// [`Ia::ep_create`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EpCreate {
     /// Its Protection Zone.
@@ -57,15 +56,6 @@ impl<P: Provider> Ia<'_, P> {
         self.ep_make(create, None, Service::Connected)
     }
 
-    /// Makes several Endpoints as [`Ia::ep_create`](Self::ep_create) does, with the commands of
-    /// several on their way to the device at the same time. What became of each stands behind it;
-    /// one that fails changes nothing, and nothing of the others.
-    pub fn ep_create_each(&mut self, all: &mut [(EpCreate, Option<Result<Ep, Error>>)]) {
-        for some in all.chunks_mut(STEPS) {
-            self.ep_make_some(some, None, Service::Connected);
-        }
-    }
-
     /// Makes an Endpoint of any service.
     pub(super) fn ep_make(
         &mut self,
@@ -73,53 +63,15 @@ impl<P: Provider> Ia<'_, P> {
         srq: Option<Srq>,
         service: Service,
     ) -> Result<Ep, Error> {
-        let mut one = [(create, None)];
-        self.ep_make_some(&mut one, srq, service);
-        let [(_, made)] = one;
-        made.unwrap_or(Err(FULL))
-    }
-
-    /// Makes up to [`STEPS`] Endpoints.
-    fn ep_make_some(
-        &mut self,
-        all: &mut [(EpCreate, Option<Result<Ep, Error>>)],
-        srq: Option<Srq>,
-        service: Service,
-    ) {
-        let mut entered = Vec::<_, STEPS>::new();
-        let mut wanted = Vec::<_, STEPS>::new();
-        for (at, (create, made)) in all.iter_mut().enumerate() {
-            match self.ep_enter(create, srq, service) {
-                Ok((ep, one)) => {
-                    let _ = entered.push((at, ep));
-                    let _ = wanted.push(one);
-                }
-                Err(error) => *made = Some(Err(error)),
-            }
-        }
-        let mut queue_pairs = self.make_qps(&wanted);
-        // The last first, so that slots that were not needed come next in the order they had.
-        while let (Some((at, ep)), Some(Wanted { makings, .. }), Some(made)) =
-            (entered.pop(), wanted.pop(), queue_pairs.pop())
-        {
-            let result = match made {
-                Ok(made) => {
-                    self.ep_begin(ep, &makings, made);
-                    Ok(ep)
-                }
-                Err(error) => {
-                    self.ep_undo(ep);
-                    Err(error)
-                }
-            };
-            if let Some((_, place)) = all.get_mut(at) {
-                *place = Some(result);
-            }
+        let now = self.lifecycle.clock;
+        match self.control_one(now, Job::EpCreate(create, srq, service))? {
+            Controlled::Ep(ep) => Ok(ep),
+            Controlled::Lmr(_) | Controlled::Freed => Err(FULL),
         }
     }
 
     /// Checks what an Endpoint is to be made of, and takes a slot for it.
-    fn ep_enter(
+    pub(in crate::api) fn ep_enter(
         &mut self,
         create: &EpCreate,
         srq: Option<Srq>,
@@ -152,7 +104,7 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     /// The queue pair of an Endpoint is there, if it has one.
-    fn ep_begin(&mut self, ep: Ep, makings: &Makings, made: Option<Made<P>>) {
+    pub(in crate::api) fn ep_begin(&mut self, ep: Ep, makings: &Makings, made: Option<Made<P>>) {
         let slot = ep.0.index();
         self.objects.set_qp(ep, made.as_ref().map(|made| made.qp));
         if let Some(shared) = self.data.shared.ep(slot) {
@@ -174,7 +126,7 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     /// An Endpoint gets no queue pair: undoes what was done for it.
-    fn ep_undo(&mut self, ep: Ep) {
+    pub(in crate::api) fn ep_undo(&mut self, ep: Ep) {
         let Ok(control) = self.objects.eps.live(ep) else { return };
         let (pz, streams) = (control.pz, control.streams());
         self.objects.eps.undo(ep.0);

@@ -1,14 +1,12 @@
 //! dat_lmr_create(3).
 
-use heapless::Vec;
-
 use crate::api::lmr::query::LmrParam;
+use crate::api::several::{Controlled, Job};
 use crate::data::shared::lmr;
 use crate::data::shared::lmr::{CONTEXT_BITS, GENERAL};
 use crate::engine::Ia;
 use crate::objects::lmr::{LmrControl, MemType, Memory};
 use crate::provider::{Mr, MrInit, Pd, Provider, Region};
-use crate::types::bounds::STEPS;
 use crate::types::dat_return::{DatReturn, DatSubtype, DatType, Error};
 use crate::types::fault::Fault;
 use crate::types::flags::{MemPriv, VaType};
@@ -24,7 +22,8 @@ pub(crate) fn context(slot: u32, generation: u32) -> u32 {
     slot << CONTEXT_BITS | (generation % most + 1)
 }
 
-/// What [`Ia::lmr_create_each`] makes an LMR of: the arguments of [`Ia::lmr_create_from`].
+/// What [`Control::LmrCreate`](crate::Control::LmrCreate) makes an LMR of: the arguments of
+/// [`Ia::lmr_create_from`].
 #[derive(Clone, Copy, Debug)]
 pub struct LmrCreate<'a> {
     /// Its Protection Zone.
@@ -78,46 +77,23 @@ impl<P: Provider> Ia<'_, P> {
         privileges: MemPriv,
         va_type: VaType,
     ) -> Result<LmrParam, Error> {
-        let mut one = [(LmrCreate { pz, memory, privileges, va_type }, None)];
-        self.lmr_create_some(&mut one);
-        let [(_, made)] = one;
-        made.unwrap_or(Err(FULL.into()))
+        let create = LmrCreate { pz, memory, privileges, va_type };
+        match self.control_one(self.lifecycle.clock, Job::LmrCreate(create))? {
+            Controlled::Lmr(made) => Ok(made),
+            Controlled::Ep(_) | Controlled::Freed => Err(FULL.into()),
+        }
     }
 
-    /// Registers several pieces of memory as [`Ia::lmr_create_from`](Self::lmr_create_from) does,
-    /// with the commands of several on their way to the device at the same time. What became of each
-    /// stands behind it; one that fails changes nothing, and nothing of the others.
-    pub fn lmr_create_each(
+    /// Checks what an LMR is to be made of, and takes a slot for it. Returns what its key is made of.
+    pub(in crate::api) fn lmr_reserve_from(
         &mut self,
-        all: &mut [(LmrCreate<'_>, Option<Result<LmrParam, Error>>)],
-    ) {
-        for some in all.chunks_mut(STEPS) {
-            self.lmr_create_some(some);
-        }
-    }
-
-    /// Registers up to [`STEPS`] pieces of memory.
-    fn lmr_create_some(&mut self, all: &mut [(LmrCreate<'_>, Option<Result<LmrParam, Error>>)]) {
-        let (mut keys, mut entered) = (Vec::<_, STEPS>::new(), Vec::<_, STEPS>::new());
-        for (at, (create, made)) in all.iter_mut().enumerate() {
-            let wanted = self.lmr_wanted(create);
-            match wanted.and_then(|wanted| Ok((self.lmr_reserve(&wanted)?, wanted))) {
-                Ok(((lmr, pd), Wanted { region, privileges, va_type, .. })) => {
-                    let (start, access) = (va_type.start(region.addr), privileges.access());
-                    let _ = keys.push((MrInit { pd, region, start, access }, None));
-                    let _ = entered.push((at, lmr));
-                }
-                Err(error) => *made = Some(Err(error)),
-            }
-        }
-        self.hca.mr_create_each(&mut keys);
-        // The last first, as Endpoints are made.
-        while let (Some((at, lmr)), Some((_, Some(made)))) = (entered.pop(), keys.pop()) {
-            let result = self.lmr_finish(lmr, made);
-            if let Some((_, place)) = all.get_mut(at) {
-                *place = Some(result);
-            }
-        }
+        create: &LmrCreate<'_>,
+    ) -> Result<(Lmr, MrInit), Error> {
+        let wanted = self.lmr_wanted(create)?;
+        let (lmr, pd) = self.lmr_reserve(&wanted)?;
+        let Wanted { region, privileges, va_type, .. } = wanted;
+        let (start, access) = (va_type.start(region.addr), privileges.access());
+        Ok((lmr, MrInit { pd, region, start, access }))
     }
 
     /// Checks what an LMR is to be made of.
@@ -194,7 +170,11 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     /// An LMR has got its key, or none.
-    fn lmr_finish(&mut self, lmr: Lmr, made: Result<Mr, Fault>) -> Result<LmrParam, Error> {
+    pub(in crate::api) fn lmr_finish(
+        &mut self,
+        lmr: Lmr,
+        made: Result<Mr, Fault>,
+    ) -> Result<LmrParam, Error> {
         let mr = match made {
             Ok(mr) => mr,
             Err(fault) => {

@@ -2,13 +2,12 @@
 
 use core::sync::atomic::Ordering;
 
-use heapless::Vec;
-
+use crate::api::several::Job;
 use crate::data::shared::lmr::OPEN;
 use crate::engine::Ia;
-use crate::objects::lmr::MemType;
+use crate::objects::lmr::{LmrControl, MemType};
+use crate::objects::table::Kind;
 use crate::provider::{Mr, Provider};
-use crate::types::bounds::{STEPS, next_batch};
 use crate::types::dat_return::{DatSubtype, DatType, Error};
 use crate::types::fault::Fault;
 use crate::types::handle::Lmr;
@@ -22,79 +21,29 @@ impl<P: Provider> Ia<'_, P> {
     /// its zone.
     #[doc(alias = "dat_lmr_free")]
     pub fn lmr_free(&mut self, lmr: Lmr) -> Result<(), Error> {
-        let mut one = [(lmr, None)];
-        self.lmr_free_some(&mut one);
-        let [(_, freed)] = one;
-        freed.unwrap_or(Ok(()))
+        self.control_one(self.lifecycle.clock, Job::LmrFree(lmr)).map(drop)
     }
 
-    /// Ends several registrations as [`Ia::lmr_free`](Self::lmr_free) does, with the commands of
-    /// several on their way to the device at the same time. What became of each stands behind it;
-    /// one that is refused changes nothing, and nothing of the others.
-    pub fn lmr_free_each(&mut self, mut all: &mut [(Lmr, Option<Result<(), Error>>)]) {
-        while !all.is_empty() {
-            self.lmr_free_some(next_batch(&mut all));
+    /// Whether the consumer may free an LMR.
+    pub(in crate::api) fn may_free_lmr(&self, lmr: Lmr) -> Result<(), Error> {
+        if self.objects.lmrs.live(lmr)?.mem_type == MemType::Ia {
+            return Err(Error::new(DatType::ReservedLmr, DatSubtype::None));
         }
-    }
-
-    /// Ends up to [`STEPS`] registrations, all different.
-    fn lmr_free_some(&mut self, all: &mut [(Lmr, Option<Result<(), Error>>)]) {
-        let mut lmrs = Vec::<_, STEPS>::new();
-        for (lmr, freed) in &mut *all {
-            match self.objects.lmrs.live(*lmr).map(|control| control.mem_type) {
-                Ok(MemType::Ia) => {
-                    *freed = Some(Err(Error::new(DatType::ReservedLmr, DatSubtype::None)));
-                }
-                Ok(_) => {
-                    *freed = None;
-                    let _ = lmrs.push(*lmr);
-                }
-                Err(ret) => *freed = Some(Err(ret.into())),
-            }
-        }
-        let mut removed = self.lmr_remove_each(&lmrs).into_iter();
-        for (_, freed) in all.iter_mut().filter(|(_, freed)| freed.is_none()) {
-            *freed = removed.next();
-        }
+        Ok(())
     }
 
     /// Ends a registration of any kind.
     pub(crate) fn lmr_remove(&mut self, lmr: Lmr) -> Result<(), Error> {
-        self.lmr_remove_each(&[lmr]).pop().unwrap_or(Ok(()))
-    }
-
-    /// Ends up to [`STEPS`] registrations of any kind, all different. Returns what became of each.
-    pub(crate) fn lmr_remove_each(&mut self, lmrs: &[Lmr]) -> Vec<Result<(), Error>, STEPS> {
-        let (mut keys, mut vacated) = (Vec::<_, STEPS>::new(), Vec::<_, STEPS>::new());
-        let mut results = Vec::new();
-        for (place, lmr) in lmrs.iter().enumerate() {
-            let result = match self.lmr_vacate(*lmr) {
-                Ok(Some((mr, identity))) => {
-                    let _ = keys.push((mr, Ok(())));
-                    let _ = vacated.push((place, identity));
-                    Ok(())
-                }
-                Ok(None) => Ok(()),
-                Err(error) => Err(error),
-            };
-            let _ = results.push(result);
-        }
-        self.hca.mr_destroy_each(&mut keys);
-        for ((_, destroyed), (place, identity)) in keys.iter().zip(vacated) {
-            if let Some((result, lmr)) = results.get_mut(place).zip(lmrs.get(place)) {
-                *result = self.lmr_over(*lmr, identity, *destroyed);
-            }
-        }
-        results
+        self.control_one(self.lifecycle.clock, Job::LmrRemove(lmr)).map(drop)
     }
 
     /// Takes an LMR from the posters, unless it is in use. Returns its key, and what has to be put
     /// back if it stays.
-    fn lmr_vacate(&self, lmr: Lmr) -> Result<Option<(Mr, u64)>, Error> {
+    pub(in crate::api) fn lmr_vacate(&self, lmr: Lmr) -> Result<(Mr, u64), Error> {
         let control = self.objects.lmrs.live(lmr)?;
         let mr = Mr { rkey: control.rkey, ..control.mr };
         let Some(shared) = self.data.shared.lmrs.get(lmr.0.index() as usize) else {
-            return Ok(None);
+            return Err(LmrControl::STALE.into());
         };
         let in_use = || shared.bound.load(Ordering::SeqCst) & !OPEN != 0;
         let refusal = Error::new(DatType::InvalidState, DatSubtype::InvalidStateLmrInUse);
@@ -107,11 +56,11 @@ impl<P: Provider> Ia<'_, P> {
             shared.restore(identity);
             return Err(refusal);
         }
-        Ok(Some((mr, identity)))
+        Ok((mr, identity))
     }
 
     /// The key of an LMR is destroyed, or stays.
-    fn lmr_over(
+    pub(in crate::api) fn lmr_over(
         &mut self,
         lmr: Lmr,
         identity: u64,

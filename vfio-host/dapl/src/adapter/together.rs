@@ -1,12 +1,12 @@
-//! Calls that make and free Endpoints and LMRs: those of several threads and of one kind are
+//! Calls that make and free Endpoints and LMRs: those of several threads are
 //! carried out together, so that their commands are on their way to the device at the same time. See [`crate::combine`].
 
 use std::sync::Arc;
 
 use dat_core::provider::Region;
 use dat_core::{
-    DatReturn, DatType, Ep, EpAttr, EpCreate, Error, Lmr, LmrCreate, LmrParam, MemPriv, Memory, Pz,
-    VaType,
+    Control, Controlled, DatReturn, DatType, Ep, EpAttr, EpCreate, Error, Lmr, LmrCreate, LmrParam,
+    MemPriv, Memory, Pz, VaType,
 };
 use heapless::Vec;
 use vfio_host::Reach;
@@ -66,8 +66,9 @@ impl<V: Variant> Adapter<V> {
         match self.combiner.enter(ask) {
             Turn::Done(answer) => answer,
             Turn::Lead(own) => {
+                self.combiner.gather();
                 let mut control = self.lock();
-                let mut batch = self.combiner.take(own, std::mem::discriminant);
+                let mut batch = self.combiner.take();
                 if let Some(open) = control.as_mut() {
                     open.serve(&mut batch);
                 }
@@ -96,50 +97,96 @@ fn closed() -> Answer {
 }
 
 impl<V: Variant> Open<V> {
-    /// Carries out requests, all of one kind.
+    /// Carries out requests: what comes before their commands, the commands of all of them, and what
+    /// comes after.
     fn serve(&mut self, batch: &mut Batch<V>) {
-        match batch.first() {
-            Some((_, Ask::EpCreate(..), _)) => self.serve_ep_creates(batch),
-            Some((_, Ask::EpFree(_), _)) => {
-                self.serve_ep_frees(batch);
-                self.drive();
-            }
-            Some((_, Ask::LmrCreate(_), _)) => self.serve_lmr_creates(batch),
-            Some((_, Ask::LmrFree(_), _)) => self.serve_lmr_frees(batch),
-            None => {}
-        }
-    }
-
-    fn serve_ep_creates(&mut self, batch: &mut Batch<V>) {
-        let (mut creates, mut places) = (Vec::<_, ROOM>::new(), Vec::<_, ROOM>::new());
+        let (mut calls, mut places) = (Vec::<_, ROOM>::new(), Vec::<_, ROOM>::new());
+        let mut drives = false;
         for (_, ask, answer) in batch {
-            if let Ask::EpCreate(ia, create) = ask {
-                let _ = creates.push((*create, None));
-                let _ = places.push((*ia, answer));
-            }
-        }
-        self.nic().ep_create_each(&mut creates);
-        for ((_, made), (ia, answer)) in creates.iter().zip(places) {
-            *answer = made.map(|made| made.map(|ep| Reply::Ep(self.adopt(ia, ep))));
-        }
-    }
-
-    fn serve_ep_frees(&mut self, batch: &mut Batch<V>) {
-        let (mut eps, mut places) = (Vec::<_, ROOM>::new(), Vec::<_, ROOM>::new());
-        for (_, ask, answer) in batch {
-            if let Ask::EpFree(object) = ask {
-                match object.name::<Ep>() {
-                    Ok(ep) => {
-                        let _ = eps.push((*object, ep));
-                        let _ = places.push(answer);
-                    }
-                    Err(ret) => *answer = Some(Err(ret.into())),
+            drives |= matches!(ask, Ask::EpFree(_));
+            match self.call_of(ask) {
+                Ok((call, region)) => {
+                    let _ = calls.push((call, None));
+                    let _ = places.push((&*ask, region, answer));
                 }
+                Err(error) => *answer = Some(Err(error)),
             }
         }
-        for (freed, answer) in self.free_eps(&eps).into_iter().zip(places) {
-            *answer = Some(freed.map(|()| Reply::Freed));
+        let now = self.nic().now();
+        self.nic().control_each(now, &mut calls);
+        for ((call, came), (ask, region, answer)) in calls.into_iter().zip(places) {
+            *answer = came.map(|came| self.reply(call, ask, region, came));
         }
+        if drives {
+            self.drive();
+        }
+    }
+
+    /// Returns the call of a request, and the memory that was lent for it.
+    fn call_of<'a>(&mut self, ask: &'a Ask<V>) -> Result<(Control<'a>, Option<Region>), Error> {
+        Ok(match ask {
+            Ask::EpCreate(_, create) => (Control::EpCreate(*create), None),
+            Ask::EpFree(object) => {
+                let ep = object.name()?;
+                self.recall_ep(ep)?;
+                (Control::EpFree(ep), None)
+            }
+            Ask::LmrCreate(ask) => {
+                let (region, memory) = self.lent_for(ask)?;
+                let LmrAsk { pz, privileges, va_type, .. } = *ask;
+                let create = LmrCreate { pz, memory, privileges, va_type };
+                (Control::LmrCreate(create), Some(region))
+            }
+            Ask::LmrFree(object) => (Control::LmrFree(object.name()?), None),
+        })
+    }
+
+    /// Returns the answer to a request, after what its call came to.
+    fn reply(
+        &mut self,
+        call: Control<'_>,
+        ask: &Ask<V>,
+        lent: Option<Region>,
+        came: Result<Controlled, Error>,
+    ) -> Answer {
+        match (ask, call, came) {
+            (Ask::EpCreate(ia, _), _, Ok(Controlled::Ep(ep))) => Ok(Reply::Ep(self.adopt(ia, ep))),
+            (Ask::LmrCreate(ask), _, Ok(Controlled::Lmr(made))) => {
+                let handle = self.adopt(ask.ia, made.lmr);
+                if let (Some(object), Some(lent)) = (Object::<V>::find(handle), lent) {
+                    *object.note() = Note::Lmr(LmrMade::new(ask, lent));
+                }
+                Ok(Reply::Lmr(handle, made))
+            }
+            (Ask::EpFree(object), Control::EpFree(ep), Ok(_)) => {
+                self.ep_freed(object, ep);
+                Ok(Reply::Freed)
+            }
+            (Ask::LmrFree(object), Control::LmrFree(lmr), Ok(_)) => {
+                self.lmr_freed(object, lmr);
+                Ok(Reply::Freed)
+            }
+            (_, _, came) => {
+                if let Some(lent) = lent {
+                    self.take_back(lent);
+                }
+                came.map(|_| Reply::Freed)
+            }
+        }
+    }
+
+    /// Lets go of an Endpoint that `dat_core` has freed.
+    fn ep_freed(&mut self, object: &'static Object<V>, ep: Ep) {
+        self.addresses.forget(ep);
+        self.disown(object, ep);
+    }
+
+    /// Lets go of an LMR that `dat_core` has freed, and of the memory that was lent for it.
+    fn lmr_freed(&mut self, object: &'static Object<V>, lmr: Lmr) {
+        if let Some(lent) = crate::call::lent(object) {
+            self.take_back(lent);
+        }
+        self.disown(object, lmr);
     }
 
     /// Frees a few Endpoints. Returns what became of each.
@@ -147,56 +194,45 @@ impl<V: Variant> Open<V> {
         &mut self,
         all: &[(&'static Object<V>, Ep)],
     ) -> Vec<Result<(), Error>, ROOM> {
-        let (mut eps, mut results) = (Vec::<_, ROOM>::new(), Vec::new());
+        let mut calls = Vec::<_, ROOM>::new();
+        let mut results = Vec::new();
         for (_, ep) in all {
             let recalled = self.recall_ep(*ep);
             if recalled.is_ok() {
-                let _ = eps.push((*ep, None));
+                let _ = calls.push((Control::EpFree(*ep), None));
             }
             let _ = results.push(recalled);
         }
         let now = self.nic().now();
-        self.nic().ep_free_each(now, &mut eps);
-        let mut freed = eps.into_iter();
+        self.nic().control_each(now, &mut calls);
+        let mut freed = calls.into_iter();
         for (result, (object, ep)) in results.iter_mut().zip(all).filter(|(r, _)| r.is_ok()) {
-            *result = freed.next().and_then(|(_, freed)| freed).unwrap_or(Ok(()));
+            *result = freed.next().and_then(|(_, came)| came).map_or(Ok(()), |came| came.map(drop));
             if result.is_ok() {
-                self.addresses.forget(*ep);
-                self.disown(object, *ep);
+                self.ep_freed(object, *ep);
             }
         }
         results
     }
 
-    fn serve_lmr_creates(&mut self, batch: &mut Batch<V>) {
-        let (mut creates, mut places) = (Vec::<_, ROOM>::new(), Vec::<_, ROOM>::new());
-        for (_, ask, answer) in batch {
-            let Ask::LmrCreate(ask) = ask else { continue };
-            match self.lent_for(ask) {
-                Ok((region, memory)) => {
-                    let LmrAsk { pz, privileges, va_type, .. } = *ask;
-                    let _ = creates.push((LmrCreate { pz, memory, privileges, va_type }, None));
-                    let _ = places.push((&*ask, region, answer));
-                }
-                Err(error) => *answer = Some(Err(error)),
+    /// Frees a few LMRs. Returns what became of each.
+    pub(super) fn free_lmrs(
+        &mut self,
+        all: &[(&'static Object<V>, Lmr)],
+    ) -> Vec<Result<(), Error>, ROOM> {
+        let mut calls: Vec<_, ROOM> =
+            all.iter().map(|(_, lmr)| (Control::LmrFree(*lmr), None)).collect();
+        let now = self.nic().now();
+        self.nic().control_each(now, &mut calls);
+        let mut results = Vec::new();
+        for ((_, came), (object, lmr)) in calls.into_iter().zip(all) {
+            let freed = came.map_or(Ok(()), |came: Result<_, Error>| came.map(drop));
+            if freed.is_ok() {
+                self.lmr_freed(object, *lmr);
             }
+            let _ = results.push(freed);
         }
-        self.nic().lmr_create_each(&mut creates);
-        for ((_, made), (ask, lent, answer)) in creates.into_iter().zip(places) {
-            *answer = made.map(|made| match made {
-                Ok(made) => {
-                    let handle = self.adopt(ask.ia, made.lmr);
-                    if let Some(object) = Object::<V>::find(handle) {
-                        *object.note() = Note::Lmr(LmrMade::new(ask, lent));
-                    }
-                    Ok(Reply::Lmr(handle, made))
-                }
-                Err(error) => {
-                    self.take_back(lent);
-                    Err(error)
-                }
-            });
-        }
+        results
     }
 
     /// Lends the memory that an LMR is to be made of.
@@ -228,46 +264,6 @@ impl<V: Variant> Open<V> {
                 Ok((of, Memory::Virtual(of)))
             }
         }
-    }
-
-    fn serve_lmr_frees(&mut self, batch: &mut Batch<V>) {
-        let (mut lmrs, mut places) = (Vec::<_, ROOM>::new(), Vec::<_, ROOM>::new());
-        for (_, ask, answer) in batch {
-            if let Ask::LmrFree(object) = ask {
-                match object.name::<Lmr>() {
-                    Ok(lmr) => {
-                        let _ = lmrs.push((*object, lmr));
-                        let _ = places.push(answer);
-                    }
-                    Err(ret) => *answer = Some(Err(ret.into())),
-                }
-            }
-        }
-        for (freed, answer) in self.free_lmrs(&lmrs).into_iter().zip(places) {
-            *answer = Some(freed.map(|()| Reply::Freed));
-        }
-    }
-
-    /// Frees a few LMRs and takes back the memory that was lent for them. Returns what became of
-    /// each.
-    pub(super) fn free_lmrs(
-        &mut self,
-        all: &[(&'static Object<V>, Lmr)],
-    ) -> Vec<Result<(), Error>, ROOM> {
-        let mut lmrs: Vec<_, ROOM> = all.iter().map(|(_, lmr)| (*lmr, None)).collect();
-        self.nic().lmr_free_each(&mut lmrs);
-        let mut results = Vec::new();
-        for ((_, freed), (object, lmr)) in lmrs.into_iter().zip(all) {
-            let freed = freed.unwrap_or(Ok(()));
-            if freed.is_ok() {
-                if let Some(lent) = crate::call::lent(object) {
-                    self.take_back(lent);
-                }
-                self.disown(object, *lmr);
-            }
-            let _ = results.push(freed);
-        }
-        results
     }
 }
 
