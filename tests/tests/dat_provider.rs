@@ -80,7 +80,7 @@ struct Ran {
     commands: [u64; 2],
 }
 
-/// The same on these cards; the program is told a number of threads.
+/// The same on these cards; the program gets a number of threads.
 fn run_on(card: &Card, name: &str, words: &str, threads: usize) -> Ran {
     let folder = tempfile::tempdir().unwrap();
     let program = compile(folder.path(), name);
