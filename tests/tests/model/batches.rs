@@ -1,7 +1,6 @@
 //! Objects that are made and freed several at a time, with a device of which each command takes a
 //! tenth of a millisecond: how many commands that is, and how often the driver waits for one.
 #![expect(
-    clippy::indexing_slicing,
     clippy::panic,
     clippy::unwrap_used,
     reason = "test code: a panic here is a failed test with a line number"
@@ -76,7 +75,7 @@ fn endpoints(pair: &mut Pair<'_>, of: (Pz, Evd)) -> Vec<Ep> {
     pair.ias[0].control_each(now, &mut all);
     let ep = |(_, came): (_, Option<Result<_, Error>>)| match came.unwrap().unwrap() {
         Controlled::Ep(ep) => ep,
-        other => panic!("{other:?}"),
+        other @ (Controlled::Lmr(_) | Controlled::Freed) => panic!("{other:?}"),
     };
     all.map(ep).to_vec()
 }
@@ -129,7 +128,7 @@ fn several_lmrs_wait_for_an_eighth_of_the_commands() {
             assert!(made.1 <= most, "turn {turn}: {made:?}");
             let mut lmrs = all.map(|(_, came)| match came.unwrap().unwrap() {
                 Controlled::Lmr(made) => (Control::LmrFree(made.lmr), None),
-                other => panic!("{other:?}"),
+                other @ (Controlled::Ep(_) | Controlled::Freed) => panic!("{other:?}"),
             });
             let freed = cost(pair, |pair| pair.ias[0].control_each(now, &mut lmrs));
             assert_eq!(freed, (16, 2), "DESTROY_MKEY each");
