@@ -17,6 +17,7 @@
 //!
 //! Length: half of it is documentation; a seam is read as one page.
 
+use core::fmt;
 use core::net::IpAddr;
 use core::task::Poll;
 
@@ -448,6 +449,54 @@ pub struct SharedRqInit {
     pub segments: u8,
 }
 
+/// Memory to register.
+#[derive(Clone, Copy, Debug)]
+pub struct MrInit {
+    /// Its protection domain.
+    pub pd: Pd,
+    /// The memory, of the host.
+    pub region: Region,
+    /// The address that segments and peers name its first byte by.
+    pub start: u64,
+    /// Rights.
+    pub access: Access,
+}
+
+/// What became of one of several; none before it was tried.
+pub type Done<T> = Option<Result<T, Fault>>;
+
+/// What became of a queue pair, one of several that are made.
+pub type MadeQp<P> = Done<NewQp<<P as Provider>::Sq, <P as Provider>::Rq>>;
+
+/// One of several things that a provider is asked for, and what became of it.
+pub enum Task<P: Provider + ?Sized> {
+    /// [`Provider::qp_create`].
+    QpCreate(QpInit, MadeQp<P>),
+    /// [`Provider::qp_modify`].
+    QpModify(Qp, QpStep, Result<(), Fault>),
+    /// [`Provider::qp_destroy`], which takes the posting ends or drops them.
+    QpDestroy(Qp, Ends<P>, Result<(), Fault>),
+    /// [`Provider::mr_map`], of host memory.
+    MrCreate(MrInit, Done<Mr>),
+    /// [`Provider::mr_destroy`].
+    MrDestroy(Mr, Result<(), Fault>),
+}
+
+impl<P: Provider + ?Sized> fmt::Debug for Task<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::QpCreate(init, _) => f.debug_tuple("QpCreate").field(init).finish(),
+            Self::QpModify(qp, step, _) => f.debug_tuple("QpModify").field(qp).field(step).finish(),
+            Self::QpDestroy(qp, ..) => f.debug_tuple("QpDestroy").field(qp).finish(),
+            Self::MrCreate(init, _) => f.debug_tuple("MrCreate").field(init).finish(),
+            Self::MrDestroy(mr, _) => f.debug_tuple("MrDestroy").field(mr).finish(),
+        }
+    }
+}
+
+/// The posting ends of a queue pair that is to be destroyed.
+pub type Ends<P> = Option<(<P as Provider>::Sq, <P as Provider>::Rq)>;
+
 /// A queue pair as created: Reset state, with its two posting ends.
 #[derive(Debug)]
 pub struct NewQp<S, R> {
@@ -794,6 +843,27 @@ pub trait Provider {
     fn qp_restart(&mut self, qp: Qp, sq: &mut Self::Sq, rq: &mut Self::Rq);
     /// Destroys a queue pair in any state.
     fn qp_destroy(&mut self, qp: Qp, sq: Self::Sq, rq: Self::Rq) -> Result<(), Fault>;
+
+    /// Does several things, none of which needs another; what became of each stands in it. One that
+    /// fails changes nothing of the others. A provider that can lets the device do them at the same
+    /// time.
+    fn do_each(&mut self, all: &mut [Task<Self>]) {
+        for task in all {
+            match task {
+                Task::QpCreate(init, made) => *made = Some(self.qp_create(init)),
+                Task::QpModify(qp, step, done) => *done = self.qp_modify(*qp, step),
+                Task::QpDestroy(qp, ends, done) => {
+                    if let Some((sq, rq)) = ends.take() {
+                        *done = self.qp_destroy(*qp, sq, rq);
+                    }
+                }
+                Task::MrCreate(MrInit { pd, region, start, access }, made) => {
+                    *made = Some(self.mr_map(*pd, Backing::Host(*region), *start, *access));
+                }
+                Task::MrDestroy(mr, done) => *done = self.mr_destroy(*mr),
+            }
+        }
+    }
 
     /// Makes a shared receive queue. No event is asked for.
     fn shared_create(&mut self, init: &SharedRqInit) -> Result<(SharedRq, Self::Shared), Fault>;

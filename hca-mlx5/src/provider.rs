@@ -19,7 +19,9 @@
 mod inspect;
 mod keys;
 mod landing;
+mod pairs;
 mod table;
+mod tasks;
 
 use core::net::IpAddr;
 use core::task::Poll;
@@ -29,22 +31,20 @@ use dat_core::Instant;
 use dat_core::fault;
 use dat_core::provider::{
     self as seam, Access, Backing, Fault, HcaCounters, HcaLimits, KeyOrder, MadIn, Moderation, Mr,
-    Mw, Net, NewQp, Notice, Pages, Path, Pd, Provider, Qp, QpInit, QpStep, Random, Region,
-    SharedRq, SharedRqInit, canonical,
+    MrInit, Mw, Net, NewQp, Notice, Pages, Path, Pd, Provider, Qp, QpInit, QpStep, Random, Region,
+    SharedRq, SharedRqInit, Task, canonical,
 };
 use heapless::{Deque, Vec};
 
-use crate::data::inline::Object;
 use crate::data::send::{MAX_DATAGRAM_SEGMENTS, MAX_SEGMENTS, WIDEST};
 use crate::data::{Cq, Rq, Shared, Sq};
 use crate::device::eq::{Event, QpEvent};
-use crate::device::{Config, Congestion, Device, health, note};
+use crate::device::{Config, Congestion, Device, FLIGHTS, health, note};
 use crate::net::gsi::Gsi;
 use crate::net::neigh::Counters;
 use crate::net::network::Network;
 use crate::platform::{Fence, Platform};
 use crate::prm::cmd::Opcode;
-use crate::prm::cq::Cqn;
 use crate::prm::object;
 use crate::prm::qp::Qpn;
 use crate::provider::keys::{KeyEntry, KeyKind};
@@ -52,14 +52,12 @@ use crate::provider::landing::Landings;
 use crate::provider::table::Table;
 use crate::verbs::cq::{self, CqObject};
 use crate::verbs::mkey::{self, Wanted};
-use crate::verbs::qp::{self, QpObject, QpSpec, Service};
+use crate::verbs::qp::{self, QpObject};
 use crate::verbs::srq::{self, SrqObject};
 use crate::verbs::uar::{self, Doorbells, Register};
 
 /// Shared receive queues of one driver.
 const SHARED: usize = 16;
-/// Steps of queue pairs that the device is asked for at the same time.
-const FLIGHTS: usize = 8;
 /// Notices that wait to be read.
 const NOTICES: usize = 64;
 /// How long the device may take to carry out what it was posted.
@@ -252,25 +250,6 @@ impl<
         if self.pds.has(pd.0) { Ok(()) } else { Err(no_such_object(op, object::PD, pd.0)) }
     }
 
-    /// Whether a queue pair may be taken that step on.
-    fn may_step(&mut self, qp: Qp, step: &QpStep) -> Result<(), Fault> {
-        let Some(entry) = self.qps.get_mut(qp.number) else {
-            return Err(fault!(BadParameter, "MODIFY_QP", "there is no such object")
-                .of(object::QP, qp.number));
-        };
-        entry.object.is_reset = false;
-        if matches!(step, QpStep::Rtr { .. }) && self.network.is_none() {
-            return Err(fault!(
-                BadState,
-                "resolve",
-                "the port has no address yet",
-                "give the port its address first",
-            )
-            .of(object::QP, qp.number));
-        }
-        Ok(())
-    }
-
     /// Turns the device's events into notices, as many as there is room for.
     fn collect(&mut self, now: Instant) {
         let mut asked = false;
@@ -442,11 +421,13 @@ impl<
     }
 
     fn mr_create(&mut self, pd: Pd, region: Region, access: Access) -> Result<Mr, Fault> {
-        self.map_region(pd, region, region.addr, access)
+        self.map_region(&MrInit { pd, region, start: region.addr, access })
     }
 
     fn mr_destroy(&mut self, mr: Mr) -> Result<(), Fault> {
-        self.destroy_region(mr)
+        let mut one = [Task::MrDestroy(mr, Ok(()))];
+        self.do_tasks(&mut one);
+        if let [Task::MrDestroy(_, Err(fault))] = one { Err(fault) } else { Ok(()) }
     }
 
     // Inline, so that a host that maps only its own memory has no code for pages.
@@ -459,7 +440,7 @@ impl<
         access: Access,
     ) -> Result<Mr, Fault> {
         match backing {
-            Backing::Host(region) => self.map_region(pd, region, start, access),
+            Backing::Host(region) => self.map_region(&MrInit { pd, region, start, access }),
             Backing::Pages { pages, log_page, len } => {
                 self.reachable()?;
                 let wanted = Wanted { pd: pd.0, start, len, access };
@@ -556,93 +537,29 @@ impl<
     }
 
     fn qp_create(&mut self, init: &QpInit) -> Result<NewQp<Self::Sq, Self::Rq>, Fault> {
-        self.known_pd(Opcode::CreateQp, init.pd)?;
-        for cq in [init.send_cq, init.recv_cq] {
-            if !self.cqs.has(cq.0) {
-                return Err(no_such_object(Opcode::CreateQp, object::CQ, cq.0));
-            }
-        }
-        // Of none there is, if the program uses none.
-        let shared = init.shared.map(|queue| queue.0);
-        if let Some(srqn) = shared
-            && !(self.shared.has(srqn))
-        {
-            return Err(no_such_object(Opcode::CreateQp, object::SRQ, srqn));
-        }
-        if self.qps.is_full() {
-            return Err(full(Opcode::CreateQp, object::QUEUE_PAIRS));
-        }
-        let (uar, doorbell, register) = self.doorbells.take(&mut self.device)?;
-        let spec = QpSpec {
-            service: match init.service {
-                seam::Service::Connected => Service::Connected { index: init.index },
-                seam::Service::Datagram { .. } => Service::Datagram { index: init.index },
-            },
-            pd: init.pd.0,
-            send_cq: Cqn(init.send_cq.0),
-            recv_cq: Cqn(init.recv_cq.0),
-            requests: init.requests,
-            receives: init.receives,
-            request_segments: init.request_segments,
-            receive_segments: init.receive_segments,
-            binds: init.binds,
-            uar,
-            doorbell,
-            shared,
-            inline: self.has_inline(init),
-        };
-        let (object, sq, rq) = match qp::create(&mut self.device, &spec) {
-            Ok(made) => made,
-            Err(fault) => {
-                self.doorbells.give(register);
-                return Err(fault);
-            }
-        };
-        let cqs = [init.send_cq.0, init.recv_cq.0];
-        let entry = QpEntry { object, register, pd: init.pd, cqs, shared };
-        let number = object.qpn.0;
-        if self.qps.insert(number, entry) {
-            self.pds.hold(init.pd.0);
-            cqs.iter().for_each(|cqn| self.cqs.hold(*cqn));
-            shared.iter().for_each(|srqn| self.shared.hold(*srqn));
-            if spec.inline {
-                self.enter_queue(&object, spec.pd, init.index);
-            }
-            let qp = Qp { number };
-            Ok(NewQp { qp, sq, rq })
-        } else {
-            Err(twice(Opcode::CreateQp, object::QP, number))
-        }
+        let making = self.begin_pair(init, 0)?;
+        self.finish_pair(init, making)
     }
 
     fn qp_modify(&mut self, qp: Qp, step: &QpStep) -> Result<(), Fault> {
-        self.may_step(qp, step)?;
-        qp::step(&mut self.device, Qpn(qp.number), step)?;
-        if let Some(entry) = self.qps.get_mut(qp.number) {
-            entry.object.is_reset = matches!(step, QpStep::Reset);
-        }
-        Ok(())
+        self.step_pair(qp, step)
     }
 
     fn qp_modify_each(&mut self, steps: &mut [(Qp, QpStep, Result<(), Fault>)]) {
-        let mut flights = Vec::<_, FLIGHTS>::new();
-        for (index, (qp, step, done)) in steps.iter_mut().enumerate() {
-            let begun = self.may_step(*qp, step).and_then(|()| {
-                let waits = flights.is_full();
-                if waits { Ok(None) } else { qp::begin(&mut self.device, Qpn(qp.number), step) }
-            });
-            match begun {
-                Ok(Some(flight)) => drop(flights.push((index, flight))),
-                Ok(None) => *done = self.qp_modify(*qp, step),
-                Err(fault) => *done = Err(fault),
+        for some in steps.chunks_mut(FLIGHTS) {
+            let mut tasks: Vec<_, FLIGHTS> =
+                some.iter().map(|(qp, step, _)| Task::QpModify(*qp, *step, Ok(()))).collect();
+            self.do_tasks(&mut tasks);
+            for ((.., done), task) in some.iter_mut().zip(&tasks) {
+                if let Task::QpModify(.., stepped) = task {
+                    *done = *stepped;
+                }
             }
         }
-        for (index, flight) in &flights {
-            let answered = self.device.complete(flight);
-            if let Some((qp, step, done)) = steps.get_mut(*index) {
-                *done = answered.unwrap_or_else(|| self.qp_modify(*qp, step));
-            }
-        }
+    }
+
+    fn do_each(&mut self, all: &mut [Task<Self>]) {
+        self.do_tasks(all);
     }
 
     fn qp_restart(&mut self, _qp: Qp, sq: &mut Self::Sq, rq: &mut Self::Rq) {
@@ -650,17 +567,10 @@ impl<
         rq.restart();
     }
 
-    fn qp_destroy(&mut self, qp: Qp, _sq: Self::Sq, _rq: Self::Rq) -> Result<(), Fault> {
-        let entry = self.qps.get(qp.number);
-        let entry = entry.ok_or(no_such_object(Opcode::DestroyQp, object::QP, qp.number))?;
-        let QpEntry { object, register, pd, cqs, shared } = *entry;
-        self.retire(Object::Queue(qp.number), |own| qp::destroy(&mut own.device, &object))?;
-        self.doorbells.give(register);
-        self.qps.remove(qp.number);
-        self.pds.release(pd.0);
-        cqs.iter().for_each(|cqn| self.cqs.release(*cqn));
-        shared.iter().for_each(|srqn| self.shared.release(*srqn));
-        Ok(())
+    fn qp_destroy(&mut self, qp: Qp, sq: Self::Sq, rq: Self::Rq) -> Result<(), Fault> {
+        let mut one = [Task::QpDestroy(qp, Some((sq, rq)), Ok(()))];
+        self.do_tasks(&mut one);
+        if let [Task::QpDestroy(.., Err(fault))] = one { Err(fault) } else { Ok(()) }
     }
 
     fn shared_create(&mut self, init: &SharedRqInit) -> Result<(SharedRq, Self::Shared), Fault> {
@@ -762,10 +672,7 @@ impl<
 
     fn close(&mut self) -> Result<(), Fault> {
         let mut first = Ok(());
-        for entry in self.qps.values() {
-            note(&mut first, qp::end(&mut self.device, &entry.object));
-        }
-        self.qps.clear();
+        self.drop_all_pairs(&mut first);
         for entry in self.shared.values() {
             note(&mut first, srq::end(&mut self.device, &entry.object));
         }

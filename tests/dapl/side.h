@@ -143,7 +143,7 @@ static void side_close(struct side *side)
 	munmap(side->memory, BUFFER);
 }
 
-static DAT_LMR_TRIPLET part(struct side *side, size_t at, size_t length)
+__attribute__((unused)) static DAT_LMR_TRIPLET part(struct side *side, size_t at, size_t length)
 {
 	DAT_LMR_TRIPLET it;
 
@@ -153,7 +153,7 @@ static DAT_LMR_TRIPLET part(struct side *side, size_t at, size_t length)
 	return it;
 }
 
-static DAT_RMR_TRIPLET far_part(struct side *side, size_t at, size_t length)
+__attribute__((unused)) static DAT_RMR_TRIPLET far_part(struct side *side, size_t at, size_t length)
 {
 	DAT_RMR_TRIPLET it;
 
@@ -226,7 +226,7 @@ __attribute__((unused)) static int link_up(struct end *client, struct end *serve
 }
 
 /* Ends the connection of two Endpoints, and takes both events. */
-static int link_down(struct end *one, struct end *other)
+__attribute__((unused)) static int link_down(struct end *one, struct end *other)
 {
 	DAT_EVENT event;
 

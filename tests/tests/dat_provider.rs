@@ -66,14 +66,28 @@ fn compile(folder: &Path, name: &str) -> PathBuf {
 /// Runs a program over two HCAs of the model; each of its lines has to be of a good check. Returns
 /// how many there were, and what was on the wire. `words` are more parameters of the first HCA.
 fn run(name: &str, words: &str) -> (usize, Vec<u8>) {
+    let Ran { good, frames, .. } = run_on(&Card::default(), name, words, 1);
+    (good, frames)
+}
+
+/// What a program leaves.
+struct Ran {
+    /// Good checks.
+    good: usize,
+    /// What was on the wire.
+    frames: Vec<u8>,
+    /// Commands of the first HCA, and those of them that began while another was under way.
+    commands: [u64; 2],
+}
+
+/// The same on these cards; the program gets a number of threads.
+fn run_on(card: &Card, name: &str, words: &str, threads: usize) -> Ran {
     let folder = tempfile::tempdir().unwrap();
     let program = compile(folder.path(), name);
     let sockets = ["a", "b"].map(|name| folder.path().join(name));
     let pcap = folder.path().join("pcap");
-    let settings = Settings {
-        pcap: Some(pcap.clone()),
-        ..Settings::with_device(&Card::default(), sockets.clone())
-    };
+    let settings =
+        Settings { pcap: Some(pcap.clone()), ..Settings::with_device(card, sockets.clone()) };
     let server = Server::start(settings).unwrap();
     let [first, second] = &sockets;
     let [a, b] = [(first, 1), (second, 2)]
@@ -83,6 +97,7 @@ fn run(name: &str, words: &str) -> (usize, Vec<u8>) {
     let mut child = Command::new(program)
         .arg(library())
         .args([a + words, b])
+        .env("THREADS", threads.to_string())
         .stdin(Stdio::null())
         .stdout(output)
         .spawn()
@@ -109,8 +124,12 @@ fn run(name: &str, words: &str) -> (usize, Vec<u8>) {
         bad.len() + good,
         bad.join("\n")
     );
+    let commands = server.with(0, |function| {
+        let stats = function.hca().stats();
+        [&stats.commands, &stats.commands_beside].map(|all| all.values().sum())
+    });
     drop(server);
-    (good, std::fs::read(pcap).unwrap())
+    Ran { good, frames: std::fs::read(pcap).unwrap(), commands: commands.unwrap() }
 }
 
 #[test]
@@ -138,4 +157,28 @@ fn lists_and_bursts_are_as_the_own_header_has_them() {
 fn threads_may_share_what_a_thread_safe_provider_gives() {
     let (good, _) = run("callers", "");
     assert_eq!(good, 6);
+}
+
+/// Commands of a thread of `makers`: 12 times 2 to make an Endpoint, 2 to free it, 2 for an LMR.
+const OWN: u64 = 12 * 6;
+
+/// Threads that make and free Endpoints and LMRs at the same time do not wait for the commands of
+/// one another: most commands of eight threads begin beside others. A wait is as long as a command
+/// takes, so the commands that begin alone, and with others behind them, are the time that passes.
+#[test]
+fn threads_do_not_wait_for_one_another_s_commands() {
+    let card = Card { command_latency: 500_000, ..Card::default() };
+    let waits = [1, 2, 8].map(|threads| {
+        let Ran { good, commands: [all, beside], .. } = run_on(&card, "makers", "", threads);
+        assert_eq!(good, 4);
+        println!("{threads} threads: {all} commands, {beside} of them beside others");
+        all - beside
+    });
+    let [one, two, eight] = waits;
+    // Those of bring-up and of the end are in each of them.
+    let rest = one - OWN;
+    assert!(
+        two - rest < 2 * OWN && eight - rest < 4 * OWN,
+        "{waits:?} waits, {rest} not of threads"
+    );
 }

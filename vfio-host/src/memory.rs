@@ -6,6 +6,8 @@
 //! is as long as all before it, so a few IOMMU entries suffice and little more memory is locked
 //! than is used. When the firmware has returned its last page, the window is unmapped. Memory of
 //! the process is mapped when it is lent (`lent.rs`).
+//!
+//! Length: one value of which every part hands out pieces of the same device addresses.
 
 use std::ops::RangeInclusive;
 use std::os::fd::BorrowedFd;

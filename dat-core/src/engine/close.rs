@@ -1,7 +1,11 @@
 //! dat_ia_close(3).
 
+use heapless::Vec;
+
 use crate::engine::Ia;
+use crate::engine::control::{eps_remove, lmrs_remove};
 use crate::provider::Provider;
+use crate::types::bounds::STEPS;
 use crate::types::dat_return::{DatSubtype, DatType, Error};
 use crate::types::flags::CloseFlag;
 use crate::types::handle::{Ep, Evd, Lmr, Pz, Srq};
@@ -79,8 +83,12 @@ impl<P: Provider> Ia<'_, P> {
     /// Frees everything that is left. The first failure is returned after all has been tried.
     fn vacate(&mut self, now: Instant) -> Result<(), Error> {
         let mut first = Ok(());
-        while let Some(ep) = self.objects.eps.first() {
-            first = first.and(self.ep_remove(now, Ep(ep)));
+        loop {
+            let eps: Vec<Ep, STEPS> = self.objects.eps.few(Ep);
+            if eps.is_empty() {
+                break;
+            }
+            first = first.and(eps_remove(self, now, &eps));
         }
         while let Some(cr) = self.objects.crs.first() {
             if let Some(conn) = self.objects.crs.get(cr).and_then(|control| control.conn) {
@@ -105,13 +113,21 @@ impl<P: Provider> Ia<'_, P> {
             self.objects.srqs.remove(srq);
         }
         first = first.and(self.objects.rmr_over(&mut self.hca));
-        while let Some(lmr) = self.objects.lmrs.first() {
-            if let Some(slot) = self.data.shared.lmrs.get(lmr.index() as usize) {
-                slot.bound.store(0, core::sync::atomic::Ordering::SeqCst);
+        loop {
+            let lmrs: Vec<Lmr, STEPS> = self.objects.lmrs.few(Lmr);
+            if lmrs.is_empty() {
+                break;
             }
-            first = first.and(self.lmr_remove(Lmr(lmr)));
-            // What the device kept goes with the device.
-            self.objects.lmrs.remove(lmr);
+            for lmr in &lmrs {
+                if let Some(slot) = self.data.shared.lmrs.get(lmr.0.index() as usize) {
+                    slot.bound.store(0, core::sync::atomic::Ordering::SeqCst);
+                }
+            }
+            first = first.and(lmrs_remove(self, &lmrs));
+            for lmr in lmrs {
+                // What the device kept goes with the device.
+                self.objects.lmrs.remove(lmr.0);
+            }
         }
         while let Some(evd) = self.events.evds.first() {
             first = first.and(self.evd_remove(Evd(evd)));

@@ -12,6 +12,7 @@ use crate::cm::params::{AcceptParams, ConnId, ConnectParams, QpTerms, ack_timeou
 use crate::cm::wire::service::ServiceId;
 use crate::engine::Ia;
 use crate::engine::connections::Owner;
+use crate::objects::asker::MAX_CONNECT_UD_PRIVATE;
 use crate::objects::ep::{NOT_READY, Phase};
 use crate::provider::{Class, Net, Path, Provider, Qp, QpStep};
 use crate::types::bounds::STEPS;
@@ -30,10 +31,6 @@ pub const MAX_CONNECT_PRIVATE: usize = 56;
 
 /// RNR timer code 12: 0.64 ms. The other code in wide use, 0, means 655 ms.
 pub(crate) const MIN_RNR_TIMER: u8 = 12;
-
-/// Bytes of private data in `ep_connect` of an Endpoint for datagrams: what the SIDR_REQ has
-/// besides the addresses and who asks.
-pub const MAX_CONNECT_UD_PRIVATE: usize = 168;
 
 /// What is asked for, but for the private data.
 #[derive(Clone, Copy, Debug)]

@@ -8,6 +8,7 @@ pub(crate) mod close;
 pub(crate) mod cm_counters;
 pub(crate) mod cm_events;
 pub(crate) mod connections;
+pub(crate) mod control;
 pub(crate) mod counters;
 pub(crate) mod datagram;
 pub(crate) mod drain;

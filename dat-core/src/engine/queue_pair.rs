@@ -31,6 +31,14 @@ pub(crate) struct Makings {
     pub(crate) service: Service,
 }
 
+/// A queue pair that is wanted: its slot, its number among those of the slot, and the rest.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) slot: u32,
+    pub(crate) generation: u32,
+    pub(crate) makings: Makings,
+}
+
 /// A queue pair that is ready to be installed.
 pub(crate) struct Made<P: Provider> {
     pub(crate) qp: Qp,
@@ -125,98 +133,16 @@ impl<P: Provider> Ia<'_, P> {
         if legal { Ok(*attr) } else { Err(BAD_ATTR) }
     }
 
-    /// Makes a queue pair in Init for slot `slot`; `None` while something is missing.
-    pub(crate) fn make_qp(
-        &mut self,
-        slot: u32,
-        generation: u32,
-        makings: &Makings,
-    ) -> Result<Option<Made<P>>, Error> {
-        let Some(pz) = makings.pz else {
-            return Ok(None);
-        };
-        let cq_of = |evd: Option<Evd>| {
-            evd.and_then(|evd| self.events.evds.get(evd.0)).and_then(|control| control.cq)
-        };
-        let (request_cq, recv_cq) = (cq_of(makings.request_evd), cq_of(makings.recv_evd));
-        let Some(send_cq) = request_cq.or(recv_cq) else {
-            return Ok(None);
-        };
-        let shared =
-            makings.srq.and_then(|srq| self.objects.srqs.get(srq.0)).map(|control| control.queue);
-        if shared.is_some() && recv_cq.is_none() {
-            // What it takes from the queue would never come back.
-            return Ok(None);
-        }
-        let receives = if shared.is_some() { 0 } else { makings.attr.max_recv_dtos };
-        let Some(pd) = self.objects.pzs.get(pz.0).map(|control| control.pd) else {
-            return Ok(None);
-        };
-        let attr = &makings.attr;
-        let index = (slot | generation << self.data.shared.ep_mask.trailing_ones()) & 0xff_ffff;
-        let requests = attr.max_request_dtos;
-        let segments =
-            attr.max_request_iov.max(attr.max_rdma_read_iov).max(attr.max_rdma_write_iov);
-        let binds = self.events.takes_binds(makings.request_evd);
-        let NewQp { qp, sq, rq } = self.hca.qp_create(&QpInit {
-            service: makings.service,
-            pd,
-            send_cq,
-            recv_cq: recv_cq.unwrap_or(send_cq),
-            requests,
-            receives,
-            request_segments: segments,
-            receive_segments: attr.max_recv_iov,
-            binds,
-            index,
-            shared,
-        })?;
-        if let Err(fault) = self.hca.qp_modify(qp, &first_step(makings.service)) {
+    /// Makes a queue pair in Init for a slot; `None` while something is missing.
+    pub(crate) fn make_qp(&mut self, wanted: Wanted) -> Result<Option<Made<P>>, Error> {
+        let Some(init) = qp_init(self, &wanted) else { return Ok(None) };
+        let NewQp { qp, sq, rq } = self.hca.qp_create(&init)?;
+        if let Err(fault) = self.hca.qp_modify(qp, &first_step(init.service)) {
             // The first failure is the one to tell.
             let _ = self.hca.qp_destroy(qp, sq, rq);
             return Err(fault.into());
         }
-        let mut straight = CompletionFlags::SUPPRESS
-            .union(CompletionFlags::SOLICITED_WAIT)
-            .union(CompletionFlags::LMR_INVALIDATE_FENCE)
-            .union(CompletionFlags::DEFER);
-        let datagram = makings.service != Service::Connected;
-        let adapter = self.hca.limits();
-        // A datagram is never deferred or fenced.
-        let (max_message, max_rdma) = if datagram {
-            straight -= CompletionFlags::DEFER;
-            (adapter.max_message, attr.max_message_size)
-        } else {
-            (attr.max_message_size, attr.max_rdma_size)
-        };
-        let unsignalled = |flags: CompletionFlags| flags.contains(CompletionFlags::UNSIGNALLED);
-        let core = Core {
-            zone: lmr::zone(pz.0.index()),
-            // All others, also those that nobody knows.
-            aside: CompletionFlags::from_bits_retain(!straight.bits()),
-            max_rdma,
-            max_message,
-            requests,
-            request_mask: mask_of(requests),
-        };
-        let limits = Limits {
-            receives,
-            silent: Run::of((requests / 2).min(Run::MOST)),
-            recv_mask: mask_of(receives),
-            request_segments: attr.max_request_iov,
-            recv_segments: attr.max_recv_iov,
-            read_segments: attr.max_rdma_read_iov,
-            write_segments: attr.max_rdma_write_iov,
-            max_receive: adapter.max_message,
-            unsignalled_request: unsignalled(attr.request_completion_flags),
-            unsignalled_recv: unsignalled(attr.recv_completion_flags),
-            datagram,
-            binds,
-            atomics: adapter.atomics,
-            shared: shared.is_some(),
-        };
-        let poster = Poster::new(slot, sq, rq, core, limits);
-        Ok(Some(Made { qp, poster, index }))
+        Ok(Some(made(self, &wanted, &init, qp, sq, rq)))
     }
 
     /// Puts a queue pair into service. What the slot held before is forgotten.
@@ -305,28 +231,127 @@ impl<P: Provider> Ia<'_, P> {
 
     /// Destroys the queue pair of an Endpoint, if it has one.
     pub(crate) fn destroy_qp(&mut self, ep: Ep) -> Result<(), Error> {
-        let qp = self.objects.eps.live(ep)?.qp;
-        self.objects.set_qp(ep, None);
-        self.data.retire_index(ep.0.index());
-        let poster = self.data.posters.get_mut(ep.0.index() as usize).and_then(Option::take);
-        match (qp, poster) {
-            (Some(qp), Some(poster)) => Ok(self.hca.qp_destroy(qp, poster.sq, poster.rq)?),
-            _ => Ok(()),
+        match take_qp(self, ep) {
+            Some(NewQp { qp, sq, rq }) => Ok(self.hca.qp_destroy(qp, sq, rq)?),
+            None => Ok(()),
         }
     }
 }
 
+/// Takes the queue pair from an Endpoint, to be destroyed; `None` if it has none, or its posting
+/// half is out.
+pub(crate) fn take_qp<P: Provider>(ia: &mut Ia<'_, P>, ep: Ep) -> Option<NewQp<P::Sq, P::Rq>> {
+    let qp = ia.objects.eps.live(ep).ok()?.qp;
+    ia.objects.set_qp(ep, None);
+    ia.data.retire_index(ep.0.index());
+    let poster = ia.data.posters.get_mut(ep.0.index() as usize).and_then(Option::take);
+    let Poster { sq, rq, .. } = poster?;
+    Some(NewQp { qp: qp?, sq, rq })
+}
+
+/// The poster over a new queue pair.
+pub(crate) fn made<P: Provider>(
+    ia: &Ia<'_, P>,
+    wanted: &Wanted,
+    init: &QpInit,
+    qp: Qp,
+    sq: P::Sq,
+    rq: P::Rq,
+) -> Made<P> {
+    let Wanted { slot, ref makings, .. } = *wanted;
+    let attr = &makings.attr;
+    let QpInit { requests, receives, index, shared, binds, .. } = *init;
+    let mut straight = CompletionFlags::SUPPRESS
+        .union(CompletionFlags::SOLICITED_WAIT)
+        .union(CompletionFlags::LMR_INVALIDATE_FENCE)
+        .union(CompletionFlags::DEFER);
+    let datagram = makings.service != Service::Connected;
+    let adapter = ia.hca.limits();
+    // A datagram is never deferred or fenced.
+    let (max_message, max_rdma) = if datagram {
+        straight -= CompletionFlags::DEFER;
+        (adapter.max_message, attr.max_message_size)
+    } else {
+        (attr.max_message_size, attr.max_rdma_size)
+    };
+    let unsignalled = |flags: CompletionFlags| flags.contains(CompletionFlags::UNSIGNALLED);
+    let core = Core {
+        zone: lmr::zone(makings.pz.map_or(0, |pz| pz.0.index())),
+        // All others, also those that nobody knows.
+        aside: CompletionFlags::from_bits_retain(!straight.bits()),
+        max_rdma,
+        max_message,
+        requests,
+        request_mask: mask_of(requests),
+    };
+    let limits = Limits {
+        receives,
+        silent: Run::of((requests / 2).min(Run::MOST)),
+        recv_mask: mask_of(receives),
+        request_segments: attr.max_request_iov,
+        recv_segments: attr.max_recv_iov,
+        read_segments: attr.max_rdma_read_iov,
+        write_segments: attr.max_rdma_write_iov,
+        max_receive: adapter.max_message,
+        unsignalled_request: unsignalled(attr.request_completion_flags),
+        unsignalled_recv: unsignalled(attr.recv_completion_flags),
+        datagram,
+        binds,
+        atomics: adapter.atomics,
+        shared: shared.is_some(),
+    };
+    let poster = Poster::new(slot, sq, rq, core, limits);
+    Made { qp, poster, index }
+}
+
+/// What a queue pair is made of; `None` while something is missing.
+pub(crate) fn qp_init<P: Provider>(ia: &Ia<'_, P>, wanted: &Wanted) -> Option<QpInit> {
+    let Wanted { slot, generation, ref makings } = *wanted;
+    let pz = makings.pz?;
+    let cq_of = |evd: Option<Evd>| {
+        evd.and_then(|evd| ia.events.evds.get(evd.0)).and_then(|control| control.cq)
+    };
+    let (request_cq, recv_cq) = (cq_of(makings.request_evd), cq_of(makings.recv_evd));
+    let send_cq = request_cq.or(recv_cq)?;
+    let shared =
+        makings.srq.and_then(|srq| ia.objects.srqs.get(srq.0)).map(|control| control.queue);
+    if shared.is_some() && recv_cq.is_none() {
+        // What it takes from the queue would never come back.
+        return None;
+    }
+    let attr = &makings.attr;
+    let segments = attr.max_request_iov.max(attr.max_rdma_read_iov).max(attr.max_rdma_write_iov);
+    Some(QpInit {
+        service: makings.service,
+        pd: ia.objects.pzs.get(pz.0)?.pd,
+        send_cq,
+        recv_cq: recv_cq.unwrap_or(send_cq),
+        requests: attr.max_request_dtos,
+        receives: if shared.is_some() { 0 } else { attr.max_recv_dtos },
+        request_segments: segments,
+        receive_segments: attr.max_recv_iov,
+        binds: ia.events.takes_binds(makings.request_evd),
+        index: (slot | generation << ia.data.shared.ep_mask.trailing_ones()) & 0xff_ffff,
+        shared,
+    })
+}
+
 /// Takes the queue pair of an Endpoint to Reset: it completes nothing more. By way of Error where
-/// the device has to say what became of something: a receive of a Shared Receive Queue that half a
-/// message has taken comes back, and the first request that fails tells which suppressed ones have
-/// succeeded. Reset alone forgets both.
+/// the device has to say what became of something ([`unsure`]).
 ///
 /// A device that refuses is lost; the consumer gets everything back flushed all the same.
 pub(crate) fn stop(hca: &mut impl Provider, qp: Qp, line: &EpShared) {
-    if line.srq().is_some() || line.outstanding(Direction::Send) != 0 {
+    if unsure(line) {
         let _ = hca.qp_modify(qp, &QpStep::Error);
     }
     let _ = hca.qp_modify(qp, &QpStep::Reset);
+}
+
+/// Whether the device has to say what became of something: a receive of a Shared Receive Queue that
+/// half a message has taken comes back, and the first request that fails tells which suppressed ones
+/// have succeeded. Reset alone forgets both.
+pub(crate) fn unsure(line: &EpShared) -> bool {
+    line.srq().is_some() || line.outstanding(Direction::Send) != 0
 }
 
 /// The first step of a new queue pair. Peers get every right the queue pair can give; the keys

@@ -5,9 +5,6 @@
 //! gave, which peers of another make see as zeros that are none: this provider's mark and the length
 //! of the consumer's data, the Q_Key, the queue pair.
 
-use crate::engine::establish::MAX_CONNECT_UD_PRIVATE;
-use crate::objects::cr::RequestData;
-
 /// An Endpoint for datagrams that asked for a service point: its queue pair takes datagrams with
 /// this Q_Key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,13 +15,18 @@ pub struct UdAsker {
     pub qkey: u32,
 }
 
+/// Private data of a SIDR_REQ behind its IP CM header; a REQ has less.
+pub(crate) type RequestData = heapless::Vec<u8, FIELD>;
+
 /// Bytes of the field.
 const FIELD: usize = 180;
+/// Bytes of private data in `ep_connect` of an Endpoint for datagrams: what the SIDR_REQ has
+/// besides the addresses and who asks.
+pub const MAX_CONNECT_UD_PRIVATE: usize = FIELD - TAIL;
 /// This provider's mark.
 const MARK: [u8; 3] = *b"DAT";
 /// Bytes at the end: mark, length, Q_Key, queue pair.
 const TAIL: usize = 12;
-const _: () = assert!(MAX_CONNECT_UD_PRIVATE + TAIL == FIELD && MAX_CONNECT_UD_PRIVATE < 256);
 
 impl UdAsker {
     /// The whole field, with the consumer's data in front, as much of it as fits.

@@ -2,7 +2,7 @@
 
 use crate::cm::event::Request;
 use crate::cm::params::ConnId;
-use crate::objects::asker::UdAsker;
+use crate::objects::asker::{RequestData, UdAsker};
 use crate::objects::psp::Listener;
 use crate::objects::table::Kind;
 use crate::types::dat_return::{DatReturn, DatSubtype, DatType};
@@ -11,9 +11,6 @@ use crate::types::handle::{Cr, Ep};
 /// Bytes of private data in `cr_accept` and `cr_reject` of a request for datagrams: the field of
 /// the SIDR_REP.
 pub const MAX_UD_REPLY_PRIVATE: usize = 136;
-
-/// Private data of a SIDR_REQ behind its IP CM header; a REQ has less.
-pub(crate) type RequestData = heapless::Vec<u8, 180>;
 
 /// What the control half knows of one CR.
 #[derive(Debug)]

@@ -1,5 +1,7 @@
 //! A table of objects over caller-supplied slots.
 
+use heapless::Vec;
+
 use crate::types::dat_return::DatReturn;
 use crate::types::handle::Handle;
 
@@ -123,6 +125,21 @@ impl Count {
         self.made = self.made.wrapping_add(1);
     }
 
+    /// The slot at `index` was not needed: it comes next.
+    #[inline(never)]
+    fn undo(&mut self, index: u32, head: &mut Head) {
+        self.len -= 1;
+        self.made = self.made.wrapping_sub(1);
+        if index + 1 == self.fresh && (self.free == 0 || self.fresh <= self.resting) {
+            self.fresh = index;
+            return;
+        }
+        if self.free == 0 {
+            self.last = index;
+        }
+        head.next = core::mem::replace(&mut self.free, index + 1);
+    }
+
     /// The slot at `index` is given back. Returns the slot that it comes behind, if there is one.
     #[inline(never)]
     fn give_back(&mut self, index: u32, head: &mut Head) -> Option<u32> {
@@ -186,6 +203,14 @@ impl<'s, T> Table<'s, T> {
         self.count.take(&mut slot.head);
         self.lowest = self.lowest.min(handle.index());
         Some(handle)
+    }
+
+    /// Undoes the newest [`Self::insert`], or one of the newest few: that handle comes next again.
+    pub(crate) fn undo(&mut self, handle: Handle) {
+        let index = handle.index();
+        let Some(slot) = self.slots.get_mut(index as usize) else { return };
+        slot.value = None;
+        self.count.undo(index, &mut slot.head);
     }
 
     // A look-up is many instructions and happens everywhere on the control path: once in the
@@ -366,6 +391,13 @@ impl<'s, T> Table<'s, T> {
         }
         None
     }
+
+    /// The first few objects there are, as the consumer names them.
+    pub(crate) fn few<H, const N: usize>(&mut self, name: impl Fn(Handle) -> H) -> Vec<H, N> {
+        let first = self.first().map_or(self.count.fresh, Handle::index);
+        let handles = (first..self.count.fresh).filter_map(|index| self.handle_at(index));
+        handles.take(N).map(name).collect()
+    }
 }
 
 impl<T: Kind> Table<'_, T> {
@@ -382,6 +414,10 @@ impl<T: Kind> Table<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    extern crate std;
+    use std::collections::BTreeSet;
+    use std::vec::Vec;
+
     use super::*;
 
     #[test]
@@ -398,6 +434,43 @@ mod tests {
         assert_eq!(c.index(), a.index());
         assert_eq!((table.get(a), table.get(b), table.get(c)), (None, Some(&'b'), Some(&'c')));
         assert_eq!(table.iter().count(), 2);
+    }
+
+    #[test]
+    fn what_is_undone_has_not_happened() {
+        for resting in [false, true] {
+            let mut slots = [const { Slot::new() }; 4];
+            let make = if resting { Table::resting } else { Table::new };
+            let mut table: Table<'_, u8> = make(&mut slots, 7);
+            let undone = |table: &mut Table<'_, u8>| {
+                let (next, made, len) = (table.vacant(), table.made(), table.len());
+                let handle = table.insert(1).unwrap();
+                table.undo(handle);
+                assert_eq!((table.vacant(), table.made(), table.len()), (next, made, len));
+                assert_eq!((table.get(handle), table.iter().next().is_some()), (None, len != 0));
+            };
+            undone(&mut table);
+            let held = [0; 4].map(|_| {
+                undone(&mut table);
+                table.insert(0).unwrap()
+            });
+            for handle in held {
+                table.remove(handle);
+                undone(&mut table);
+            }
+            // Two of three are undone, in either order; no slot is lost, none is taken twice.
+            for order in [[0, 1], [1, 0], [2, 0], [1, 2]] {
+                let few = [0; 3].map(|_| table.insert(0).unwrap());
+                for place in order {
+                    table.undo(few[place]);
+                }
+                let left = 3 - order[0] - order[1];
+                assert_eq!(table.iter().map(|(handle, _)| handle).collect::<Vec<_>>(), [few[left]]);
+                table.remove(few[left]);
+            }
+            let all: BTreeSet<_> = (0..4).map(|_| table.insert(0).unwrap().index()).collect();
+            assert_eq!((all.len(), table.insert(0)), (4, None));
+        }
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub(crate) const DEADLINES: usize = 256;
 /// Endpoints whose time has come, those that wait for more than their time, and look-ups that wait
 /// for a path: of each.
 pub(crate) const VISITS: usize = 64;
-/// Queue pairs that take a step at the same time.
+/// Queue pairs that take a step at the same time, and objects that are made or freed together.
 pub(crate) const STEPS: usize = 8;
 /// Event Dispatchers in which something may have come that somebody listens for.
 pub(crate) const LOOKS: usize = 256;

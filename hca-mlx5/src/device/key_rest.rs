@@ -24,6 +24,13 @@ enum Reuse {
     FreedLast,
 }
 
+/// The low byte for a key, if there is a reason to choose one, and the order that it was chosen by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Guess {
+    pub(crate) byte: Option<u8>,
+    by: Reuse,
+}
+
 /// The freed keys of one device.
 #[derive(Debug, Default)]
 pub(crate) struct KeyRest {
@@ -34,32 +41,42 @@ pub(crate) struct KeyRest {
 }
 
 impl KeyRest {
-    /// The low byte for the next key, if its index is likely to be a freed one.
-    pub(crate) fn guess(&self) -> Option<u8> {
+    /// The low byte for the next key behind `ahead` others that are being made, if its index is
+    /// likely to be a freed one.
+    pub(crate) fn guess(&self, ahead: usize) -> Guess {
         let key = match self.reuse {
             Reuse::Never => None,
-            Reuse::FreedFirst => self.freed.front(),
-            Reuse::FreedLast => self.freed.back(),
+            Reuse::FreedFirst => self.freed.iter().nth(ahead),
+            Reuse::FreedLast => self.freed.iter().nth_back(ahead),
         };
-        key.map(|key| self.order.after(key.0).to_le_bytes()[0])
+        let byte = key.map(|key| self.order.after(key.0).to_le_bytes()[0]);
+        Guess { byte, by: self.reuse }
     }
 
-    /// Whether `key`, just made, may be used: it follows the newest of its index, or has none
-    /// before it, or is the `last` try. If not, it has to be destroyed again.
-    pub(crate) fn admits(&mut self, key: Mkey, last: bool) -> bool {
+    /// Whether `key`, just made after that guess, may be used: it follows the newest of its index,
+    /// or has none before it, or is the `last` try. If not, it has to be destroyed again.
+    pub(crate) fn admits(&mut self, key: Mkey, guess: Guess, last: bool) -> bool {
         let place = self.freed.iter().position(|freed| freed.index() == key.index());
         let Some(place) = place else { return true };
         let newest = self.take(place);
         if last || newest.is_none_or(|newest| self.order.after(newest.0) == key.0) {
             return true;
         }
+        // One of several that were guessed at the same time has shown it already.
+        if self.reuse == guess.by {
+            self.learn(place);
+        }
+        newest.into_iter().for_each(|newest| self.free(newest));
+        false
+    }
+
+    /// Takes note of which of the freed keys the firmware took, when it was not the one expected.
+    fn learn(&mut self, place: usize) {
         self.reuse = if place == 0 && !self.freed.is_empty() && self.reuse != Reuse::FreedFirst {
             Reuse::FreedFirst
         } else {
             Reuse::FreedLast
         };
-        newest.into_iter().for_each(|newest| self.free(newest));
-        false
     }
 
     /// Takes note of a destroyed key, the newest of its index.
@@ -106,9 +123,10 @@ mod tests {
         let (mut live, mut keys, mut vain) = (VecDeque::new(), BTreeMap::new(), 0);
         for _ in 0..8000 {
             let key = loop {
-                let byte = rest.guess().unwrap_or_else(|| random.next_byte());
+                let guess = rest.guess(0);
+                let byte = guess.byte.unwrap_or_else(|| random.next_byte());
                 let key = Mkey::new(choose(&mut free), byte);
-                if rest.admits(key, false) {
+                if rest.admits(key, guess, false) {
                     break key;
                 }
                 vain += 1;
@@ -161,10 +179,10 @@ mod tests {
         let mut rest = KeyRest::default();
         let mut random = Random::new([7; 32]);
         rest.order.fill(|| random.next_byte());
-        assert_eq!(rest.guess(), None);
+        assert_eq!(rest.guess(0).byte, None);
         for index in 0..1000 {
             let key = Mkey::new(index, 9);
-            assert!(rest.admits(key, false));
+            assert!(rest.admits(key, rest.guess(0), false));
             rest.free(key);
         }
         assert_eq!(rest.freed.len(), KEPT);

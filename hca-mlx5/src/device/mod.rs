@@ -5,7 +5,7 @@
 //! requests and watches health. Nothing here knows of queues, memory keys or Ethernet: the floors
 //! above make those with commands.
 //!
-//! * [`cmd`] - the command queue: one command at a time, with mailboxes and a deadline.
+//! * [`cmd`] - the command queue: commands, several at a time, with mailboxes and a deadline.
 //! * [`eq`] - event queues and what their entries mean.
 //! * `pages` - 4 KiB pages that the firmware asks for; [`page_list`] - memory as a list of pages.
 //! * `health` - whether the device is alive; `port`, `counters`, `congestion` - its port, what it
@@ -18,6 +18,7 @@ mod congestion;
 mod counters;
 pub mod eq;
 pub(crate) mod health;
+mod in_flight;
 pub(crate) mod key_rest;
 pub mod page_list;
 pub(crate) mod pages;
@@ -31,6 +32,7 @@ mod tests;
 
 pub use config::Config;
 pub use congestion::Congestion;
+pub(crate) use in_flight::{Begun, FLIGHTS};
 
 use core::fmt;
 
@@ -51,7 +53,7 @@ use crate::prm::caps::{
     ATOMIC_8_BYTES, ATOMIC_ANSWERS_AS_HOST, ATOMIC_OPERATIONS, AtomicCap, EthernetCap,
     FlowTableCap, GeneralCap, RoceCap,
 };
-use crate::prm::cmd::{HEAD, InputHead, Opcode, OutputHead};
+use crate::prm::cmd::{InputHead, Opcode, OutputHead};
 use crate::prm::error::status;
 use crate::prm::object;
 use crate::prm::pages::Need;
@@ -211,15 +213,6 @@ impl<P: Platform> fmt::Debug for Device<'_, P> {
     }
 }
 
-/// A command on its way.
-#[derive(Debug)]
-pub(crate) struct Begun {
-    op: Opcode,
-    /// Pages that the firmware held before it.
-    held: u32,
-    flight: Flight,
-}
-
 impl<'p, P: Platform> Device<'p, P> {
     /// The host.
     pub(crate) fn platform(&self) -> &'p P {
@@ -314,31 +307,6 @@ impl<'p, P: Platform> Device<'p, P> {
             self.queue.kill(hangs);
         }
         result
-    }
-
-    /// Sends a command whose answer has nothing but a status, and does not wait for it. None if it
-    /// has to wait for others: a slot is kept for what the firmware may ask for meanwhile.
-    pub(crate) fn begin(
-        &mut self,
-        op: Opcode,
-        number: u32,
-        input: &mut [u8],
-    ) -> Result<Option<Begun>, Fault> {
-        if self.queue.room() < 2 {
-            return Ok(None);
-        }
-        let held = self.pages.given();
-        let flight = self.queue.send(op, 0, number, input, &(), &[0; HEAD])?;
-        Ok(Some(Begun { op, held, flight }))
-    }
-
-    /// Waits for the answer to a command that was begun. None if the firmware refused it for want of
-    /// pages that it has now: it is to be sent again.
-    pub(crate) fn complete(&mut self, begun: &Begun) -> Option<Result<(), Fault>> {
-        let result = self.await_answer(begun.op, &begun.flight, &mut [0; HEAD]);
-        let lacks = result.is_err_and(|fault| fault.status == status::NO_RESOURCES);
-        let again = lacks && self.relieve(begun.op, begun.held);
-        (!again).then(|| self.judge(begun.op, result))
     }
 
     /// Sends a command and waits for its answer. Meanwhile the firmware gets the pages that it asks

@@ -8,11 +8,12 @@
 //! arena, and the key by which it reads it, chained likewise.
 
 use dat_core::fault;
-use dat_core::provider::{Access, Fault, Mr, Mw, Pages, Pd, Region};
+use dat_core::provider::{Access, Fault, Mr, MrInit, Mw, Pages, Pd};
+use heapless::Vec;
 
-use crate::data::inline::Object;
 use crate::device::cmd::mailbox::Tail;
 use crate::device::page_list::{Logs, PageList, Place, survey};
+use crate::device::{Begun, FLIGHTS, note};
 use crate::platform::{Platform, Reach, Span};
 use crate::prm::cmd::Opcode;
 use crate::prm::mkey::{Mkey, TRANSLATION_AT};
@@ -47,6 +48,23 @@ pub(crate) struct KeyEntry {
     below: Option<Mkey>,
     /// Memory that goes with it.
     list: Option<Span>,
+}
+
+impl KeyEntry {
+    /// The present form of the key, whose low byte is that of `newest`.
+    fn newest(&self, newest: u32) -> Mkey {
+        Mkey(self.key.0 & !0xff | newest & 0xff)
+    }
+}
+
+/// A region on its way to be one.
+pub(super) struct Mapping {
+    wanted: Wanted,
+    place: Place,
+    logs: Logs,
+    /// Its pages, if it is one short command.
+    pub(super) list: Option<PageList>,
+    creation: Option<mkey::Creation>,
 }
 
 impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize, const NEIGHBOURS: usize>
@@ -96,8 +114,12 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize, const N
     /// Destroys a key, of which `newest` is the present form, and what goes with it: first the key
     /// itself, so that nothing reaches through it any more.
     pub(crate) fn drop_key(&mut self, entry: &KeyEntry, newest: u32) -> Result<(), Fault> {
-        let newest = Mkey(entry.key.0 & !0xff | newest & 0xff);
-        mkey::destroy(&mut self.device, newest)?;
+        mkey::destroy(&mut self.device, entry.newest(newest))?;
+        self.let_go(entry)
+    }
+
+    /// A key is destroyed: destroys what goes with it.
+    fn let_go(&mut self, entry: &KeyEntry) -> Result<(), Fault> {
         self.forget_key(entry);
         self.drop_below(entry.below)?;
         if let Some(list) = entry.list {
@@ -123,25 +145,36 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize, const N
     }
 
     /// Registers memory of the arena, or that the host lent.
-    pub(crate) fn map_region(
-        &mut self,
-        pd: Pd,
-        region: Region,
-        start: u64,
-        access: Access,
-    ) -> Result<Mr, Fault> {
-        self.room_for(pd, 1)?;
+    pub(crate) fn map_region(&mut self, init: &MrInit) -> Result<Mr, Fault> {
+        let mapping = self.begin_region(init, 0)?;
+        self.finish_region(init, mapping)
+    }
+
+    /// Asks the device for a region that is one short command; `ahead` others are on their way.
+    pub(super) fn begin_region(&mut self, init: &MrInit, ahead: usize) -> Result<Mapping, Fault> {
+        let MrInit { pd, region, start, access } = *init;
+        self.room_for(pd, ahead.saturating_add(1))?;
         let place = mkey::place(&self.device, region)?;
         let wanted = Wanted { pd: pd.0, start, len: region.len, access };
         let logs = survey(self.device.platform(), place, start)?;
         let short = PageList::of(place, start, logs.at_base, mkey::MAX_PAGES);
-        let made = match short.ok().filter(|_| logs.fits()) {
-            Some(list) => {
-                mkey::over(&mut self.device, &wanted, &list).and_then(|key| self.region_of(pd, key))
-            }
-            None => self.map_long(pd, &wanted, place, logs),
+        let list = short.ok().filter(|_| logs.fits());
+        let creation = match &list {
+            Some(list) => mkey::begin_over(&mut self.device, &wanted, list, ahead)?,
+            None => None,
         };
-        made.inspect(|mr| self.enter_opened(Mkey(mr.lkey), &wanted, region))
+        Ok(Mapping { wanted, place, logs, list, creation })
+    }
+
+    /// Waits for the device's answer, and enters the region.
+    pub(super) fn finish_region(&mut self, init: &MrInit, mapping: Mapping) -> Result<Mr, Fault> {
+        let Mapping { wanted, place, logs, list, creation } = mapping;
+        let made = match list {
+            Some(list) => mkey::finish_over(&mut self.device, &wanted, &list, creation)
+                .and_then(|key| self.region_of(init.pd, key)),
+            None => self.map_long(init.pd, &wanted, place, logs),
+        };
+        made.inspect(|mr| self.enter_opened(Mkey(mr.lkey), &wanted, init.region))
     }
 
     /// Registers memory whose pages do not fit a short command. What its commands need of the arena
@@ -376,9 +409,21 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize, const N
         self.region_of(pd, key)
     }
 
-    pub(crate) fn destroy_region(&mut self, mr: Mr) -> Result<(), Fault> {
-        let entry = self.known_key(mr.lkey, &[KeyKind::Region, KeyKind::Registered])?;
-        self.retire(Object::Key(entry.key.0), |own| own.drop_key(&entry, mr.rkey))
+    /// A region of any kind, if it is one.
+    pub(super) fn known_region(&self, mr: Mr) -> Result<KeyEntry, Fault> {
+        self.known_key(mr.lkey, &[KeyKind::Region, KeyKind::Registered])
+    }
+
+    /// Waits for the device's answer to the end of a region.
+    pub(super) fn finish_region_end(
+        &mut self,
+        entry: &KeyEntry,
+        mr: Mr,
+        begun: Option<Begun>,
+    ) -> Result<(), Fault> {
+        self.device.finish_end(Opcode::DestroyMkey, entry.key.index(), begun)?;
+        self.device.key_rest.free(entry.newest(mr.rkey));
+        self.let_go(entry)
     }
 
     /// Whether work requests may edit keys: a bind does, and a fast registration.
@@ -420,13 +465,24 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize, const N
 
     /// Destroys every key there is.
     pub(crate) fn drop_all_keys(&mut self, first: &mut Result<(), Fault>) {
-        for entry in self.keys.values() {
-            let ended = mkey::destroy(&mut self.device, entry.key);
-            if let (Ok(()), Some(list)) = (&ended, entry.list) {
-                self.device.platform().free(list);
+        let mut entries = self.keys.values();
+        loop {
+            let some: Vec<_, FLIGHTS> = entries.by_ref().take(FLIGHTS).collect();
+            if some.is_empty() {
+                break;
             }
-            crate::device::note(first, ended);
+            let mut ends: Vec<_, FLIGHTS> =
+                some.iter().map(|entry| (entry.key.index(), None)).collect();
+            self.device.end_each(Opcode::DestroyMkey, &mut ends);
+            for (entry, (_, ended)) in some.iter().zip(ends) {
+                let ended = ended.unwrap_or(Ok(()));
+                if let (Ok(()), Some(list)) = (&ended, entry.list) {
+                    self.device.platform().free(list);
+                }
+                note(first, ended);
+            }
         }
+        drop(entries);
         self.keys.clear();
     }
 }

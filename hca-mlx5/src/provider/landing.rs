@@ -8,7 +8,7 @@ use dat_core::fault;
 use dat_core::provider::{Access, Fault, QpInit, Region, Service};
 
 use super::{Mlx5, await_done};
-use crate::data::inline::{self, Landing, Object, Opened, Queue};
+use crate::data::inline::{self, Fields, Landing, Object, Opened, Queue};
 use crate::device::{Config, Device};
 use crate::platform::{Platform, Reach, Span};
 use crate::prm::mkey::Mkey;
@@ -96,23 +96,21 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize, const N
         Ok(())
     }
 
-    /// Destroys an object, by which no reaping end copies from now on; but if that fails.
-    pub(super) fn retire(
-        &mut self,
-        object: Object,
-        destroy: impl FnOnce(&mut Self) -> Result<(), Fault>,
-    ) -> Result<(), Fault> {
-        let Some(landing) = self.landings.as_ref().map(|landings| landings.landing) else {
-            return destroy(self);
-        };
-        let Some(fields) = landing.remove(object) else {
-            return destroy(self);
-        };
-        let ended = self.await_copies().and_then(|()| destroy(self));
-        if ended.is_err() {
-            landing.restore(object, &fields);
+    /// Takes an object out of its directory, before it is destroyed.
+    pub(super) fn take_out(&self, object: Object) -> Option<Fields> {
+        self.landings.as_ref()?.landing.remove(object)
+    }
+
+    /// Enters an object again that could not be destroyed.
+    pub(super) fn put_back(&self, object: Object, fields: Fields) {
+        if let Some(landings) = &self.landings {
+            landings.landing.restore(object, &fields);
         }
-        ended
+    }
+
+    /// Waits for the end of every copy that has begun, if any object was taken out.
+    pub(super) fn copies_over(&self, any: bool) -> Result<(), Fault> {
+        if any { self.await_copies() } else { Ok(()) }
     }
 
     /// Waits for the end of every copy that has begun.

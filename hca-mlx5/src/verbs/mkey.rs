@@ -17,8 +17,9 @@ use dat_core::provider::{Access, Fault, Region};
 
 use crate::device::cmd::MAX_MESSAGE;
 use crate::device::cmd::mailbox::{LONGEST_MESSAGE, Tail};
+use crate::device::key_rest::Guess;
 use crate::device::page_list::{PageList, Place};
-use crate::device::{Caps, Device};
+use crate::device::{Begun, Caps, Device};
 use crate::platform::{Platform, Span};
 use crate::prm::At;
 use crate::prm::cmd::{Opcode, OutputHead};
@@ -164,6 +165,55 @@ pub fn over<P: Platform>(
     translated(device, wanted, list.log_page, &listed)
 }
 
+/// A CREATE_MKEY on its way: the low byte that it carries, and how that was chosen.
+#[derive(Debug)]
+pub(crate) struct Creation {
+    begun: Begun,
+    guess: Guess,
+    variant: u8,
+}
+
+/// Asks the device for a key over memory, without a wait; `ahead` others are on their way. None if
+/// it has to wait for others.
+pub(crate) fn begin_over<P: Platform>(
+    device: &mut Device<'_, P>,
+    wanted: &Wanted,
+    list: &PageList,
+    ahead: usize,
+) -> Result<Option<Creation>, Fault> {
+    let listed = Listed { platform: device.platform(), list };
+    let mut head = translated_head(device, wanted, list.log_page, &listed);
+    let guess = device.key_rest.guess(ahead);
+    let variant = vary(device, &mut head, guess);
+    let begun = device.begin(Opcode::CreateMkey, 0, &mut head, &listed)?;
+    Ok(begun.map(|begun| Creation { begun, guess, variant }))
+}
+
+/// Waits for the device's answer; asks anew if there was no room for the command, not enough pages,
+/// or the low byte is not the one that the key's index needs.
+pub(crate) fn finish_over<P: Platform>(
+    device: &mut Device<'_, P>,
+    wanted: &Wanted,
+    list: &PageList,
+    creation: Option<Creation>,
+) -> Result<Mkey, Fault> {
+    let mut left = TRIES;
+    let begun = creation.and_then(|Creation { begun, guess, variant }| {
+        Some((device.complete(&begun)?, guess, variant))
+    });
+    if let Some((answer, guess, variant)) = begun {
+        let key = Mkey::new(answer?, variant);
+        if device.key_rest.admits(key, guess, false) {
+            return Ok(key);
+        }
+        device.end(Opcode::DestroyMkey, key.index())?;
+        left = left.saturating_sub(1);
+    }
+    let listed = Listed { platform: device.platform(), list };
+    let mut head = translated_head(device, wanted, list.log_page, &listed);
+    try_to_submit(device, &mut head, &listed, left)
+}
+
 /// The pages of a list, behind a head.
 struct Listed<'a, P> {
     platform: &'a P,
@@ -211,9 +261,20 @@ fn translated<P: Platform>(
     log_page: u8,
     list: &dyn Tail,
 ) -> Result<Mkey, Fault> {
+    let mut head = translated_head(device, wanted, log_page, list);
+    submit(device, &mut head, list)
+}
+
+/// The head of the message for that.
+fn translated_head<P: Platform>(
+    device: &Device<'_, P>,
+    wanted: &Wanted,
+    log_page: u8,
+    list: &dyn Tail,
+) -> Head {
     let mut head = filled(device, wanted, mkey::MODE_MTT, list);
     MkeyContext(At::<_, { mkey::CONTEXT_AT }>(&mut head)).set_log_page_size(log_page);
-    submit(device, &mut head, list)
+    head
 }
 
 /// Makes a key that stands for other keys, one behind the other, whose entries `list` writes: 16
@@ -301,16 +362,31 @@ pub(super) fn submit<P: Platform>(
     input: &mut [u8],
     tail: &dyn Tail,
 ) -> Result<Mkey, Fault> {
-    let mut left = TRIES;
+    try_to_submit(device, input, tail, TRIES)
+}
+
+/// Puts the low byte into a message: the one that was guessed, or any.
+fn vary<P: Platform>(device: &mut Device<'_, P>, input: &mut [u8], guess: Guess) -> u8 {
+    let variant = guess.byte.unwrap_or_else(|| device.random.next_byte());
+    MkeyContext(At::<_, { mkey::CONTEXT_AT }>(input)).set_mkey_7_0(variant);
+    variant
+}
+
+/// The same with `left` tries.
+fn try_to_submit<P: Platform>(
+    device: &mut Device<'_, P>,
+    input: &mut [u8],
+    tail: &dyn Tail,
+    mut left: u8,
+) -> Result<Mkey, Fault> {
     loop {
         left = left.saturating_sub(1);
-        let guess = device.key_rest.guess();
-        let variant = guess.unwrap_or_else(|| device.random.next_byte());
-        MkeyContext(At::<_, { mkey::CONTEXT_AT }>(&mut *input)).set_mkey_7_0(variant);
+        let guess = device.key_rest.guess(0);
+        let variant = vary(device, input, guess);
         let mut output = OutputHead::new();
         device.exec_long(Opcode::CreateMkey, 0, 0, input, tail, &mut output.0)?;
         let key = Mkey::new(output.number(), variant);
-        if device.key_rest.admits(key, left == 0) {
+        if device.key_rest.admits(key, guess, left == 0) {
             return Ok(key);
         }
         device.end(Opcode::DestroyMkey, key.index())?;

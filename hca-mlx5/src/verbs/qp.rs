@@ -101,7 +101,7 @@ impl QpObject {
     }
 
     /// Its memory.
-    fn memory(&self) -> Span {
+    pub(crate) fn memory(&self) -> Span {
         let [offset, len] = self.memory.map(|blocks| (blocks as usize) << LOG_WQEBB);
         Span { offset, len }
     }
@@ -125,6 +125,7 @@ impl QpSpec {
 }
 
 /// Logarithms of the shape.
+#[derive(Debug)]
 struct Shape {
     /// It has a receive queue of its own.
     receives: bool,
@@ -174,29 +175,104 @@ impl Shape {
     }
 }
 
+/// A queue pair that the device is being asked for.
+#[derive(Debug)]
+pub(crate) struct Creation<'p, P: Platform> {
+    shape: Shape,
+    /// Without its number.
+    object: QpObject,
+    sq: Sq<'p, P>,
+    rq: Rq<'p, P>,
+    begun: Option<Begun>,
+}
+
 /// Makes a queue pair, in Reset.
 pub(crate) fn create<'p, P: Platform>(
     device: &mut Device<'p, P>,
     spec: &QpSpec,
 ) -> Result<(QpObject, Sq<'p, P>, Rq<'p, P>), Fault> {
+    let creation = begin_create(device, spec)?;
+    finish_create(device, spec, creation)
+}
+
+/// Takes memory for a queue pair and asks the device for it, without a wait.
+pub(crate) fn begin_create<'p, P: Platform>(
+    device: &mut Device<'p, P>,
+    spec: &QpSpec,
+) -> Result<Creation<'p, P>, Fault> {
     let shape = Shape::of(device, spec)?;
-    let platform = device.platform();
-    let memory = memory::take(platform, shape.len(), Reach::Read)?;
-    let made = submit(device, spec, &shape, memory);
-    if let Err(fault) = &made {
+    let memory = memory::take(device.platform(), shape.len(), Reach::Read)?;
+    let begun = submit(device, spec, shape, memory);
+    if let Err(fault) = &begun {
         device::give_up(device, memory, fault);
     }
-    made
+    begun
+}
+
+/// Waits for the device's answer; asks anew if there was no room for the command, or not enough
+/// pages.
+pub(crate) fn finish_create<'p, P: Platform>(
+    device: &mut Device<'p, P>,
+    spec: &QpSpec,
+    creation: Creation<'p, P>,
+) -> Result<(QpObject, Sq<'p, P>, Rq<'p, P>), Fault> {
+    let Creation { shape, object, mut sq, rq, begun } = creation;
+    let memory = object.memory();
+    let answered = begun.and_then(|begun| device.complete(&begun));
+    let made = answered.unwrap_or_else(|| {
+        let (mut input, pages) = creation_message(device, spec, &shape, memory)?;
+        device.make(Opcode::CreateQp, pages.cut(&mut input))
+    });
+    match made {
+        Ok(qpn) => {
+            sq.set_qpn(qpn);
+            Ok((QpObject { qpn: Qpn(qpn), ..object }, sq, rq))
+        }
+        Err(fault) => {
+            device::give_up(device, memory, &fault);
+            Err(fault)
+        }
+    }
 }
 
 fn submit<'p, P: Platform>(
     device: &mut Device<'p, P>,
     spec: &QpSpec,
+    shape: Shape,
+    memory: Span,
+) -> Result<Creation<'p, P>, Fault> {
+    let platform = device.platform();
+    let record = record(&shape, memory);
+    // Without a receive queue its end has nothing to do; it lies on a block of the send queue that
+    // it never touches.
+    let (log_rq, log_stride) =
+        if shape.receives { (shape.log_rq, shape.log_stride) } else { (0, LOG_UNIT) };
+    let object = QpObject::new(memory, [log_rq, log_stride]).ok_or(memory::unseen())?;
+    let (receive, _) = object.receives();
+    let send = Ring::new(memory.offset.wrapping_add(shape.receive_len()), shape.log_sq);
+    let umr = Umr::of(&device.caps().general);
+    let sq =
+        Sq::new(platform, send, record, spec.doorbell, spec.width(), umr).ok_or(memory::unseen())?;
+    let rq = Rq::new(platform, receive, log_stride, record).ok_or(memory::unseen())?;
+    let (mut input, pages) = creation_message(device, spec, &shape, memory)?;
+    let begun = device.begin(Opcode::CreateQp, 0, pages.cut(&mut input), &())?;
+    Ok(Creation { shape, object, sq, rq, begun })
+}
+
+/// The doorbell record, behind the rings.
+fn record(shape: &Shape, memory: Span) -> Record {
+    Record(memory.offset.wrapping_add(shape.len()))
+}
+
+/// The message of CREATE_QP.
+#[inline(always)]
+fn creation_message<P: Platform>(
+    device: &Device<'_, P>,
+    spec: &QpSpec,
     shape: &Shape,
     memory: Span,
-) -> Result<(QpObject, Sq<'p, P>, Rq<'p, P>), Fault> {
+) -> Result<(memory::Message, Pages), Fault> {
     let platform = device.platform();
-    let record = Record(memory.offset.wrapping_add(shape.len()));
     let ring = Span { offset: memory.offset, len: shape.len() };
     let mut input = memory::MESSAGE;
     let pages = Pages::of(platform, ring, &mut input)?;
@@ -231,25 +307,9 @@ fn submit<'p, P: Platform>(
     context.set_page_offset(pages.offset);
     context.set_cqn_snd(spec.send_cq.0);
     context.set_cqn_rcv(spec.recv_cq.0);
-    context.set_dbr_addr(memory::record_address(platform, record)?);
+    context.set_dbr_addr(memory::record_address(platform, record(shape, memory))?);
     context.set_cs_res(if spec.inline { IN_CQE_32 } else { 0 });
-
-    // Without a receive queue its end has nothing to do; it lies on a block of the send queue that
-    // it never touches.
-    let (log_rq, log_stride) =
-        if shape.receives { (shape.log_rq, shape.log_stride) } else { (0, LOG_UNIT) };
-    let mut object = QpObject::new(memory, [log_rq, log_stride]).ok_or(memory::unseen())?;
-    let (receive, _) = object.receives();
-    let send = Ring::new(memory.offset.wrapping_add(shape.receive_len()), shape.log_sq);
-    let umr = Umr::of(&device.caps().general);
-    let mut sq =
-        Sq::new(platform, send, record, spec.doorbell, spec.width(), umr).ok_or(memory::unseen())?;
-    let rq = Rq::new(platform, receive, log_stride, record).ok_or(memory::unseen())?;
-
-    let qpn = device.make(Opcode::CreateQp, pages.cut(&mut input))?;
-    sq.set_qpn(qpn);
-    object.qpn = Qpn(qpn);
-    Ok((object, sq, rq))
+    Ok((input, pages))
 }
 
 /// Takes a connected queue pair one step on.
@@ -274,10 +334,18 @@ pub(crate) fn begin<P: Platform>(
     qpn: Qpn,
     step: &QpStep,
 ) -> Result<Option<Begun>, Fault> {
-    let Some((op, mut input)) = message(device, qpn, step) else {
-        return Ok(None);
+    if let Some((op, mut input)) = message(device, qpn, step) {
+        return device.begin(op, qpn.0, &mut input, &());
+    }
+    let op = match *step {
+        QpStep::Error => Opcode::ToErrQp,
+        QpStep::Reset => Opcode::ToRstQp,
+        // Three commands, one behind the other.
+        QpStep::Datagram { .. } | QpStep::Init { .. } | QpStep::Rtr { .. } | QpStep::Rts { .. } => {
+            return Ok(None);
+        }
     };
-    device.begin(op, qpn.0, &mut input)
+    device.begin_end(op, qpn.0)
 }
 
 /// The command of a step that is one command with a context.

@@ -85,6 +85,8 @@ pub struct Stats {
     pub resets: u64,
     /// Commands executed, by opcode.
     pub commands: BTreeMap<u16, u64>,
+    /// Those of them that began while another was under way.
+    pub commands_beside: BTreeMap<u16, u64>,
     /// Commands refused, and how often.
     pub refused: BTreeMap<Refused, u64>,
 }

@@ -2,6 +2,7 @@
 //! contains the driver compiles it anew.
 
 mod absurd;
+mod batches;
 mod bench;
 mod bringup;
 mod dat_break;

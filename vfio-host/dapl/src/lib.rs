@@ -6,7 +6,8 @@
 //! dispatch table that each handle begins with ([`call`]).
 //!
 //! * [`abi`] - what C sees: types, numbers, layouts.
-//! * [`object`] - handles. [`gate`] - access to the posters and reapers in handles.
+//! * [`object`] - handles. [`gate`] - access to the posters and reapers in handles. [`combine`] -
+//!   calls of several threads carried out together.
 //! * [`adapter`] - one HCA under a lock, shared by all Interface Adapters that the process has open
 //!   on it.
 //! * [`progress`] - the thread that drives the adapter between calls. [`sleep`] - waits.
@@ -40,6 +41,7 @@
 mod abi;
 mod adapter;
 mod call;
+mod combine;
 mod config;
 mod gate;
 mod log;

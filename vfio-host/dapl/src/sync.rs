@@ -1,8 +1,9 @@
-//! What gates are made of. With `--cfg loom` it is loom's, which tries all interleavings (`cargo
+//! What gates and combiners are made of. With `--cfg loom` it is loom's, which tries all interleavings (`cargo
 //! xtask loom`).
 
 #[cfg(not(loom))]
 pub(crate) use std::hint::spin_loop;
+use std::sync::PoisonError;
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
@@ -11,6 +12,21 @@ use std::sync::atomic::Ordering;
 pub(crate) use loom::cell::UnsafeCell as Shared;
 #[cfg(loom)]
 pub(crate) use loom::thread::yield_now as spin_loop;
+
+#[cfg(loom)]
+pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard};
+#[cfg(not(loom))]
+pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
+
+/// Locks, also after a thread has panicked.
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits, likewise.
+pub(crate) fn wait<'a, T>(bell: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+    bell.wait(guard).unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A value that threads access by turns.
 #[cfg(not(loom))]

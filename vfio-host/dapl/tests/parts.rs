@@ -4,6 +4,8 @@
 
 #[path = "../src/abi/mod.rs"]
 mod abi;
+#[path = "../src/combine.rs"]
+mod combine;
 #[path = "../src/config.rs"]
 mod config;
 #[path = "../src/gate.rs"]

@@ -9,6 +9,7 @@ use core::net::IpAddr;
 use core::task::Poll;
 
 use crate::engine::Ia;
+use crate::engine::control::ep::EpCreate;
 use crate::engine::establish::check_remote;
 use crate::engine::queue_pair::BAD_ATTR;
 use crate::provider::{Destination, Provider, Service};
@@ -48,8 +49,9 @@ impl<P: Provider> Ia<'_, P> {
         }
         let service = Service::Datagram { qkey };
         let (recv_evd, request_evd) = (Some(recv_evd), Some(request_evd));
-        let ep =
-            self.ep_make(Some(pz), recv_evd, request_evd, connect_evd, None, Some(attr), service)?;
+        let (pz, attr) = (Some(pz), Some(*attr));
+        let create = EpCreate { pz, recv_evd, request_evd, connect_evd, attr };
+        let ep = self.ep_make(create, None, service)?;
         if let Err(error) = self.objects.reserve_events(ep) {
             let now = self.lifecycle.clock;
             self.ep_remove(now, ep)?;

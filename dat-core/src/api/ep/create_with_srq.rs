@@ -1,6 +1,7 @@
 //! dat_ep_create_with_srq(3).
 
 use crate::engine::Ia;
+use crate::engine::control::ep::EpCreate;
 use crate::engine::queue_pair::max_iov;
 use crate::provider::{Provider, Service};
 use crate::types::dat_return::Error;
@@ -27,12 +28,11 @@ impl<P: Provider> Ia<'_, P> {
         attr: &EpAttr,
     ) -> Result<Ep, Error> {
         self.objects.srqs.live(srq)?;
-        let attr = EpAttr {
+        let attr = Some(EpAttr {
             max_recv_iov: attr.max_recv_iov.clamp(1, max_iov(self.hca.limits())),
             ..*attr
-        };
-        let (srq, attr) = (Some(srq), Some(&attr));
-        let service = Service::Connected;
-        self.ep_make(pz, recv_evd, request_evd, connect_evd, srq, attr, service)
+        });
+        let create = EpCreate { pz, recv_evd, request_evd, connect_evd, attr };
+        self.ep_make(create, Some(srq), Service::Connected)
     }
 }

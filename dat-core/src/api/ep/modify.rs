@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering;
 
 use crate::data::validate::Segments;
 use crate::engine::Ia;
-use crate::engine::queue_pair::{BAD_ATTR, Makings};
+use crate::engine::queue_pair::{BAD_ATTR, Makings, Wanted};
 use crate::objects::ep::NOT_READY;
 use crate::objects::streams::ep_streams;
 use crate::provider::{Provider, RecvQueue};
@@ -128,7 +128,7 @@ impl<P: Provider> Ia<'_, P> {
             }
         }
         let generation = generation.wrapping_add(1);
-        let mut made = self.make_qp(slot, generation, new)?;
+        let mut made = self.make_qp(Wanted { slot, generation, makings: *new })?;
         if let Some(made) = &mut made
             && posted != 0
         {

@@ -1,7 +1,7 @@
 //! dat_lmr_allocate, of kDAPL.
 
-use crate::api::lmr::create::Wanted;
 use crate::engine::Ia;
+use crate::engine::control::lmr::Wanted;
 use crate::objects::lmr::MemType;
 use crate::provider::{Provider, Region};
 use crate::types::dat_return::{DatSubtype, DatType, Error};
@@ -29,7 +29,7 @@ impl<P: Provider> Ia<'_, P> {
             privileges: MemPriv::empty(),
             pages,
         };
-        let made = self.lmr_enter(wanted, |provider, pd| provider.mr_allocate(pd, pages))?;
+        let made = self.lmr_enter(&wanted, |provider, pd| provider.mr_allocate(pd, pages))?;
         Ok(made.lmr)
     }
 }

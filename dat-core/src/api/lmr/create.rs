@@ -1,36 +1,15 @@
 //! dat_lmr_create(3).
 
 use crate::api::lmr::query::LmrParam;
-use crate::data::shared::lmr;
-use crate::data::shared::lmr::{CONTEXT_BITS, GENERAL};
 use crate::engine::Ia;
-use crate::objects::lmr::{LmrControl, MemType, Memory};
-use crate::provider::{Backing, Mr, Pd, Provider, Region};
-use crate::types::dat_return::{DatReturn, DatSubtype, DatType, Error};
+use crate::engine::control::lmr::{FULL, LmrCreate, Wanted, lmr_finish, lmr_reserve};
+use crate::engine::control::{Controlled, Job, control_one};
+use crate::objects::lmr::Memory;
+use crate::provider::{Mr, Pd, Provider, Region};
+use crate::types::dat_return::Error;
 use crate::types::fault::Fault;
 use crate::types::flags::{MemPriv, VaType};
-use crate::types::handle::{Handle, Lmr, Pz};
-
-/// There is no room for another LMR.
-pub(crate) const FULL: DatReturn =
-    DatReturn::new(DatType::InsufficientResources, DatSubtype::ResourceMemoryRegion);
-
-/// The `lmr_context` of a slot: the slot above, below it the generation, which is never 0.
-pub(crate) fn context(slot: u32, generation: u32) -> u32 {
-    let most = (1 << CONTEXT_BITS) - 1;
-    slot << CONTEXT_BITS | (generation % most + 1)
-}
-
-/// What a new LMR is, but for its key.
-pub(crate) struct Wanted {
-    pub(crate) pz: Pz,
-    pub(crate) mem_type: MemType,
-    pub(crate) va_type: VaType,
-    pub(crate) region: Region,
-    pub(crate) privileges: MemPriv,
-    /// Most pages of a fast registration; 0 if it is not for those.
-    pub(crate) pages: u32,
-}
+use crate::types::handle::Pz;
 
 impl<P: Provider> Ia<'_, P> {
     /// Registers memory (`DAT_MEM_TYPE_VIRTUAL`), and says what came of it; see
@@ -62,101 +41,24 @@ impl<P: Provider> Ia<'_, P> {
         privileges: MemPriv,
         va_type: VaType,
     ) -> Result<LmrParam, Error> {
-        self.objects.pzs.live(pz)?;
-        let (mem_type, region) = match memory {
-            Memory::Virtual(region) => (MemType::Virtual, region),
-            Memory::Lmr(lmr) => {
-                let below = self.objects.lmrs.live(lmr)?;
-                if !below.mem_type.is_of_host() {
-                    return Err(Error::new(DatType::ModelNotSupported, DatSubtype::None));
-                }
-                (MemType::Lmr, below.region)
-            }
-            Memory::SharedVirtual(region, name) => {
-                let piece = self.hca.shared_memory(name);
-                let inside = |piece: Region| {
-                    let offset = region.addr.checked_sub(piece.addr)?;
-                    (offset <= piece.len.checked_sub(region.len)?).then_some(())
-                };
-                if region.len != 0 && piece.and_then(inside).is_none() {
-                    return Err(Error::new(DatType::InvalidState, DatSubtype::None));
-                }
-                (MemType::SharedVirtual, region)
-            }
-        };
-        if region.len == 0 {
-            return Err(Error::new(DatType::LengthError, DatSubtype::None));
+        let create = LmrCreate { pz, memory, privileges, va_type };
+        match control_one(self, self.lifecycle.clock, Job::LmrCreate(create))? {
+            Controlled::Lmr(lmr) => self.lmr_query(lmr),
+            Controlled::Ep(_) | Controlled::Freed => Err(FULL.into()),
         }
-        if region.addr.checked_add(region.len).is_none()
-            || region.len > self.hca.limits().max_region
-        {
-            return Err(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg4));
-        }
-        let wanted = Wanted { pz, mem_type, va_type, region, privileges, pages: 0 };
-        self.lmr_enter(wanted, |provider, pd| match va_type {
-            VaType::Va => provider.mr_create(pd, region, privileges.access()),
-            VaType::Zb => provider.mr_map(pd, Backing::Host(region), 0, privileges.access()),
-        })
     }
 
     /// Enters an LMR under the key that `make` gets for it.
     pub(super) fn lmr_enter(
         &mut self,
-        wanted: Wanted,
+        wanted: &Wanted,
         make: impl FnOnce(&mut P, Pd) -> Result<Mr, Fault>,
     ) -> Result<LmrParam, Error> {
-        let pd = self.objects.pzs.live(wanted.pz)?.pd;
-        check_privileges(wanted.privileges, self.hca.limits().atomics)?;
-        let handle: Handle = self.objects.lmrs.vacant().ok_or(FULL)?;
-        let mr = make(&mut self.hca, pd)?;
-        let context = context(handle.index(), handle.generation());
-        let Wanted { pz, mem_type, va_type, region, privileges, pages } = wanted;
-        let control = LmrControl {
-            pz,
-            mr,
-            rkey: mr.rkey,
-            mem_type,
-            va_type,
-            region,
-            privileges,
-            context,
-            pages,
-            // Far from those of the next LMRs here.
-            turn: handle.generation().wrapping_add(1 << (CONTEXT_BITS - 1)),
-            editor: None,
-        };
-        let made = self.objects.lmrs.insert(control).map(Lmr).ok_or(FULL)?;
-        if let Some(shared) = self.data.shared.lmrs.get(handle.index() as usize)
-            && pages == 0
-        {
-            let zone = lmr::zone(pz.0.index());
-            let own = mem_type.is_of_host() && va_type == VaType::Va;
-            let zone = if own { zone } else { zone | GENERAL };
-            let named = Region { addr: va_type.start(region.addr), len: region.len };
-            shared.occupy(context, zone, privileges, named, mr.lkey);
-            // The next request is often of the newest LMR.
-            self.data.last_lmr = shared;
-        }
-        self.objects.pzs.hold(Some(pz));
-        self.lmr_query(made)
+        let (lmr, pd) = lmr_reserve(self, wanted)?;
+        let made = make(&mut self.hca, pd);
+        lmr_finish(self, lmr, made)?;
+        self.lmr_query(lmr)
     }
-}
-
-/// Whether those privileges can be given, and go together.
-pub(super) fn check_privileges(privileges: MemPriv, atomics: bool) -> Result<(), DatReturn> {
-    if privileges.contains(MemPriv::REMOTE_ATOMIC) && !atomics {
-        return Err(DatReturn::of(DatType::ModelNotSupported));
-    }
-    if !MemPriv::all().contains(privileges) {
-        let subtype = DatSubtype::InvalidArg6;
-        return Err(DatReturn::new(DatType::InvalidParameter, subtype));
-    }
-    let changed = MemPriv::REMOTE_WRITE | MemPriv::REMOTE_ATOMIC;
-    if privileges.intersects(changed) && !privileges.contains(MemPriv::LOCAL_WRITE) {
-        let subtype = DatSubtype::PrivilegesWrite;
-        return Err(DatReturn::new(DatType::PrivilegesViolation, subtype));
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -165,10 +67,12 @@ mod tests {
     use std::boxed::Box;
 
     use super::*;
+    use crate::data::shared::lmr;
     use crate::engine::storage::Storage;
     use crate::provider::Net;
     use crate::testing::fabric::Fabric;
     use crate::testing::hca::LoopHca;
+    use crate::types::handle::Lmr;
     use crate::types::time::Instant;
     use crate::types::triplet::LmrTriplet;
 

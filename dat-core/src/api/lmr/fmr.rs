@@ -2,11 +2,11 @@
 
 use core::sync::atomic::Ordering;
 
-use crate::api::lmr::create::check_privileges;
-use crate::api::lmr::create::context;
 use crate::data::key_edit::KeyEdit;
 use crate::data::shared::lmr::{GENERAL, OPEN, zone};
 use crate::engine::Ia;
+use crate::engine::control::lmr::check_privileges;
+use crate::engine::control::lmr::context;
 use crate::objects::lmr::PhysicalPages;
 use crate::provider::{Provider, Region, Registration};
 use crate::types::dat_return::{DatReturn, DatSubtype, DatType, Error};

@@ -1,12 +1,9 @@
 //! dat_lmr_free(3).
 
-use core::sync::atomic::Ordering;
-
-use crate::data::shared::lmr::OPEN;
 use crate::engine::Ia;
-use crate::objects::lmr::MemType;
-use crate::provider::{Mr, Provider};
-use crate::types::dat_return::{DatSubtype, DatType, Error};
+use crate::engine::control::{Job, control_one};
+use crate::provider::Provider;
+use crate::types::dat_return::Error;
 use crate::types::handle::Lmr;
 
 impl<P: Provider> Ia<'_, P> {
@@ -18,41 +15,11 @@ impl<P: Provider> Ia<'_, P> {
     /// its zone.
     #[doc(alias = "dat_lmr_free")]
     pub fn lmr_free(&mut self, lmr: Lmr) -> Result<(), Error> {
-        if self.objects.lmrs.live(lmr)?.mem_type == MemType::Ia {
-            return Err(Error::new(DatType::ReservedLmr, DatSubtype::None));
-        }
-        self.lmr_remove(lmr)
+        control_one(self, self.lifecycle.clock, Job::LmrFree(lmr)).map(drop)
     }
 
     /// Ends a registration of any kind.
     pub(crate) fn lmr_remove(&mut self, lmr: Lmr) -> Result<(), Error> {
-        let control = self.objects.lmrs.live(lmr)?;
-        let (mr, pz) = (Mr { rkey: control.rkey, ..control.mr }, control.pz);
-        let reserved = control.mem_type == MemType::Ia;
-        let Some(shared) = self.data.shared.lmrs.get(lmr.0.index() as usize) else {
-            return Ok(());
-        };
-        let in_use = || shared.bound.load(Ordering::SeqCst) & !OPEN != 0;
-        let refusal = Error::new(DatType::InvalidState, DatSubtype::InvalidStateLmrInUse);
-        if in_use() {
-            return Err(refusal);
-        }
-        let identity = shared.vacate();
-        // A bind on another thread may have found it before it was vacated.
-        if in_use() {
-            shared.restore(identity);
-            return Err(refusal);
-        }
-        if let Err(fault) = self.hca.mr_destroy(mr) {
-            shared.restore(identity);
-            return Err(fault.into());
-        }
-        // The next LMR here begins with a key of its own.
-        shared.bound.fetch_and(!OPEN, Ordering::AcqRel);
-        self.objects.lmrs.remove(lmr.0);
-        if !reserved {
-            self.objects.pzs.release(Some(pz));
-        }
-        Ok(())
+        control_one(self, self.lifecycle.clock, Job::LmrRemove(lmr)).map(drop)
     }
 }

@@ -1,8 +1,8 @@
 //! dat_lmr_kcreate, of kDAPL.
 
-use crate::api::lmr::create::Wanted;
 use crate::api::lmr::query::LmrParam;
 use crate::engine::Ia;
+use crate::engine::control::lmr::Wanted;
 use crate::objects::lmr::{MemType, PhysicalPages};
 use crate::provider::{Backing, Provider};
 use crate::types::dat_return::{DatSubtype, DatType, Error};
@@ -36,7 +36,7 @@ impl<P: Provider> Ia<'_, P> {
             Wanted { pz, mem_type: MemType::Physical, va_type, region, privileges, pages: 0 };
         let backing =
             Backing::Pages { pages: memory.pages, log_page: memory.log_page, len: memory.len };
-        self.lmr_enter(wanted, |provider, pd| {
+        self.lmr_enter(&wanted, |provider, pd| {
             provider.mr_map(pd, backing, va_type.start(region.addr), privileges.access())
         })
     }

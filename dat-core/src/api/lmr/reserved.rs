@@ -1,8 +1,8 @@
 //! dat_ia_reserved_lmr, of kDAPL.
 
-use crate::api::lmr::create::Wanted;
 use crate::api::lmr::query::LmrParam;
 use crate::engine::Ia;
+use crate::engine::control::lmr::Wanted;
 use crate::objects::lmr::{LmrControl, MemType};
 use crate::objects::table::Table;
 use crate::provider::{Provider, Region};
@@ -32,7 +32,7 @@ impl<P: Provider> Ia<'_, P> {
             privileges: MemPriv::LOCAL_READ | MemPriv::LOCAL_WRITE,
             pages: 0,
         };
-        let made = self.lmr_enter(wanted, P::mr_reserved)?;
+        let made = self.lmr_enter(&wanted, P::mr_reserved)?;
         self.objects.lmrs.file(made.lmr.0, Some(pz.0.index()));
         // It does not keep its zone.
         self.objects.pzs.release(Some(pz));

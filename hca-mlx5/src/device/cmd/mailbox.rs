@@ -158,6 +158,12 @@ impl Pool {
         Some(Chain::Short(chain))
     }
 
+    /// Whether there are blocks for `bytes` bytes, and for the longest message of the pool besides.
+    pub(crate) fn has_room(&self, bytes: usize) -> bool {
+        let free = usize::try_from(self.free.count_ones()).unwrap_or(0);
+        bytes.div_ceil(BLOCK_DATA).saturating_add(SHORT) <= free
+    }
+
     /// Gives a chain back.
     pub(crate) fn give(&mut self, chain: Chain) {
         match chain {

@@ -163,9 +163,10 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
         self.kill(fault!(BadState, "command queue", "the device is closed", "open it anew"));
     }
 
-    /// How many more commands may be on their way.
-    pub(crate) fn room(&self) -> u32 {
-        self.free.count_ones()
+    /// Whether another command with so long an input may be on its way, and one of the longest
+    /// besides.
+    pub(crate) fn has_room(&self, len: usize) -> bool {
+        self.free.count_ones() >= 2 && self.pool.has_room(len.saturating_sub(HEAD))
     }
 
     /// A command has been given up since bring-up: the device may still write to host memory.

@@ -216,6 +216,9 @@ fn fetch(hca: &mut Hca, slot: u32, event: bool) {
                     .complain(format!("command slot {slot}: a mailbox is still owned by another"));
             }
             let opcode = head_in::opcode.get(&message.input) as u16;
+            if hca.cmd.jobs.iter().any(|job| !matches!(job.phase, Phase::Fetch)) {
+                *hca.bus.stats.commands_beside.entry(opcode).or_default() += 1;
+            }
             hca.cmd.running = true;
             let waits = hca.cmd.state == FunctionState::Running;
             match if waits { hca.shortage(opcode) } else { Shortage::None } {

@@ -141,6 +141,26 @@ fn doorbell_before_the_page_is_ignored() {
     assert!(rig.complained_of("before the command page"));
 }
 
+/// Three commands at once, then one after the other.
+#[test]
+fn commands_that_begin_beside_others_are_counted() {
+    let mut rig = Rig::new(Config { command_latency: 5000, ..quick() });
+    rig.set_page();
+    for vectors in [&[7][..], &[1, 2, 4]] {
+        for slot in 0..3 {
+            rig.post(slot, &cmd(0x104, 0, 16), 16);
+        }
+        for vector in vectors {
+            rig.ring(*vector);
+            rig.step();
+            rig.now += 5000;
+            rig.step();
+        }
+        assert_eq!(rig.hca.stats().commands_beside.get(&0x104), Some(&2));
+    }
+    assert_eq!(rig.hca.stats().commands.get(&0x104), Some(&6));
+}
+
 #[test]
 fn latency_is_kept_to_the_nanosecond() {
     let mut rig = Rig::new(Config { command_latency: 5000, ..quick() });

@@ -7,14 +7,14 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use dat_core::{
-    Cno, Cr, Csp, DatReturn, DatSubtype, DatType, Ep, Error, Evd, EvdFlags, Lmr, Psp, Pz, Rmr, Rsp,
-    Srq,
+    Cno, Cr, Csp, DatReturn, DatSubtype, DatType, Error, Evd, EvdFlags, Psp, Pz, Rmr, Rsp, Srq,
 };
+use heapless::Vec as Few;
 use vfio_host::error::Kind as Reason;
 
 use super::{Adapter, Open};
 use crate::abi::DatHandle;
-use crate::call::end_lmr;
+use crate::combine::ROOM;
 use crate::log::{Level, say};
 use crate::object::{Kind, Name, Note, Object};
 use crate::variant::{Table, Variant};
@@ -81,6 +81,7 @@ impl<V: Variant> Adapter<V> {
             Some(open) => open,
             none => none.insert(Open::new(self).map_err(Refusal::Host)?),
         };
+        self.ep_attr_default.get_or_init(|| open.nic().ep_attr_default());
         let ia = V::objects().take();
         ia.begin_ia(table, self);
         open.ias.push(ia);
@@ -233,7 +234,7 @@ impl<V: Variant> Open<V> {
             open.disown(object, csp);
             Ok(())
         });
-        self.each(all, |open, object, ep: Ep| open.free_ep(object, ep));
+        self.each_few(all, Self::free_eps);
         self.each(all, |open, object, srq: Srq| {
             open.nic().srq_free(srq)?;
             open.disown(object, srq);
@@ -244,7 +245,7 @@ impl<V: Variant> Open<V> {
             open.disown(object, rmr);
             Ok(())
         });
-        self.each(all, |open, object, lmr: Lmr| end_lmr(open, object, lmr));
+        self.each_few(all, Self::free_lmrs);
         self.each(all, |open, object, evd: Evd| {
             open.nic().evd_free(evd)?;
             open.disown(object, evd);
@@ -260,6 +261,28 @@ impl<V: Variant> Open<V> {
             open.disown(object, pz);
             Ok(())
         });
+    }
+
+    /// Calls `what` for a few objects of one kind at a time. Errors are logged, as by
+    /// [`Open::each`].
+    fn each_few<N: Name>(
+        &mut self,
+        all: &[(Kind, &'static Object<V>)],
+        what: impl Fn(&mut Self, &[(&'static Object<V>, N)]) -> Few<Result<(), Error>, ROOM>,
+    ) {
+        let mut named = all
+            .iter()
+            .filter(|(kind, _)| *kind == N::KIND)
+            .map(|(_, object)| (*object, object.former::<N>()));
+        loop {
+            let some: Few<_, ROOM> = named.by_ref().take(ROOM).collect();
+            if some.is_empty() {
+                return;
+            }
+            for error in what(self, &some).into_iter().filter_map(Result::err) {
+                say(Level::Debug, format_args!("closing: {:?}: {error}", N::KIND));
+            }
+        }
     }
 
     /// Calls `what` for each object of one kind. Errors are logged; such an object stays until the

@@ -2,7 +2,8 @@
 //!
 //! However many Interface Adapters a process opens on a line of `dat.conf`, the HCA is brought up
 //! once: the first opens it, the last to close closes it. Each sees only its own objects.
-//! [`Adapter::with`] and [`Adapter::drive`] lock the open adapter, [`Open`]. Posters and reapers
+//! [`Adapter::with`] and [`Adapter::drive`] lock the open adapter, [`Open`]; [`Adapter::together`]
+//! carries out calls of several threads under one lock. Posters and reapers
 //! are in the gates of handles, see [`crate::gate`].
 
 mod address;
@@ -12,15 +13,17 @@ mod lent;
 mod lifecycle;
 mod open;
 mod queues;
+mod together;
 
 pub(crate) use hold::Driver;
 pub(crate) use lifecycle::AsyncEvd;
 pub(crate) use open::Open;
+pub(crate) use together::{Ask, LmrAsk, Reply};
 
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use dat_core::{AnyHandle, Error};
+use dat_core::{AnyHandle, EpAttr, Error};
 
 use crate::abi::DatHandle;
 use crate::abi::sockaddr::SockAddr;
@@ -47,6 +50,10 @@ pub(crate) struct Adapter<V: Variant> {
     /// Held while an Interface Adapter is opened or closed.
     opening: Mutex<()>,
     control: Mutex<Option<Open<V>>>,
+    /// Calls that threads make together.
+    combiner: together::Combiner<V>,
+    /// Attributes of an Endpoint whose creator states none, once it was open.
+    ep_attr_default: OnceLock<EpAttr>,
     /// The objects of each kind, by the index in their `dat_core` handle.
     places: [Box<[AtomicPtr<Object<V>>]>; Kind::COUNT],
     /// Agents of CNOs to call. The thread that drives the adapter calls them without a lock.
@@ -70,6 +77,8 @@ impl<V: Variant> Adapter<V> {
             config,
             opening: Mutex::new(()),
             control: Mutex::new(None),
+            combiner: together::Combiner::new(),
+            ep_attr_default: OnceLock::new(),
             places,
             due: Mutex::new(Vec::new()),
         }

@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use dat_core::{
-    CloseFlag, Comm, ConnectFlag, DatReturn, DatSubtype, DatType, Ep, EpModify, EpParam, EpState,
-    Error, Evd, Pz, Srq,
+    CloseFlag, Comm, ConnectFlag, DatReturn, DatSubtype, DatType, Ep, EpAttr, EpCreate, EpModify,
+    EpParam, EpState, Error, Evd, Pz, Srq,
 };
 
 use super::{call, ia_called, port};
@@ -13,7 +13,7 @@ use crate::abi::number;
 use crate::abi::sockaddr::{SockAddr, SockAddrPtr};
 use crate::abi::structs::{DatComm, DatEpAttr, DatEpParam};
 use crate::abi::{Boolean, Count, DatHandle, In, List, Out, Ret, Timeout, VALUE_UNKNOWN, code};
-use crate::adapter::Open;
+use crate::adapter::{Adapter, Ask, Open, Reply};
 use crate::object::Object;
 use crate::sleep::duration;
 use crate::variant::Variant;
@@ -93,7 +93,18 @@ fn created<V: Variant>(
     if ep.is_null() {
         return Err(bad_ep.into());
     }
-    ia.adapter()?.with(|open| {
+    let adapter = ia.adapter()?;
+    if srq.is_none()
+        && let Some(attr) = plain(adapter, attr)?
+    {
+        let Made { pz, recv: recv_evd, request: request_evd, connect: connect_evd } = made;
+        let create = EpCreate { pz, recv_evd, request_evd, connect_evd, attr };
+        if let Reply::Ep(handle) = adapter.together(Ask::EpCreate(ia, create))? {
+            ep.put(handle);
+        }
+        return Ok(());
+    }
+    adapter.with(|open| {
         let nic = open.nic();
         let default = nic.ep_attr_default();
         let sizes = if srq.is_some() { Sizes::Exact } else { Sizes::Raised };
@@ -131,6 +142,18 @@ fn created<V: Variant>(
         ep.put(handle);
         Ok(())
     })
+}
+
+/// Returns the attributes of an Endpoint that is made together with those of other threads: for
+/// connections, and without a watermark. `None` for any other, also with attributes that are refused.
+fn plain<V: Variant>(
+    adapter: &Adapter<V>,
+    attr: In<DatEpAttr>,
+) -> Result<Option<Option<EpAttr>>, Error> {
+    let Some(attr) = attr.get() else { return Ok(Some(None)) };
+    let default = adapter.ep_attr_default()?;
+    let read = attr.read(&default, Sizes::Raised).filter(|_| attr.soft_watermark() == Some(None));
+    Ok(read.filter(|(kind, _)| *kind == ServiceType::Rc).map(|(_, attr)| Some(attr)))
 }
 
 fn service(param: &EpParam) -> ServiceType {
@@ -425,22 +448,8 @@ pub(super) extern "C" fn reset<V: Variant>(ep: DatHandle) -> Ret {
 pub(super) extern "C" fn free<V: Variant>(ep: DatHandle) -> Ret {
     call("dat_ep_free", || {
         let object = Object::<V>::called(ep);
-        object.adapter()?.drive(|open| {
-            let ep = object.name()?;
-            open.free_ep(object, ep)
-        })
+        object.adapter()?.together(Ask::EpFree(object)).map(drop)
     })
-}
-
-impl<V: Variant> Open<V> {
-    /// Frees an Endpoint.
-    pub(crate) fn free_ep(&mut self, object: &'static Object<V>, ep: Ep) -> Result<(), Error> {
-        self.recall_ep(ep)?;
-        self.nic().ep_free(ep)?;
-        self.addresses.forget(ep);
-        self.disown(object, ep);
-        Ok(())
-    }
 }
 
 pub(super) extern "C" fn get_status<V: Variant>(

@@ -3,17 +3,15 @@
 use std::sync::Arc;
 
 use dat_core::provider::Region;
-use dat_core::{DatReturn, DatType, Error, Lmr, LmrTriplet, MemPriv, Memory, Pz, VaType};
-use vfio_host::Reach;
+use dat_core::{Lmr, LmrTriplet, MemPriv, Pz, VaType};
 
 use super::{call, ia_called};
 use crate::abi::number::{
-    DAT_LMR_FIELD_ALL, DAT_MEM_TYPE_LMR, DAT_MEM_TYPE_SHARED_VIRTUAL, DAT_MEM_TYPE_VIRTUAL,
-    DAT_VA_TYPE_VA, DAT_VA_TYPE_ZB,
+    DAT_LMR_FIELD_ALL, DAT_MEM_TYPE_SHARED_VIRTUAL, DAT_VA_TYPE_VA, DAT_VA_TYPE_ZB,
 };
 use crate::abi::structs::{DatLmrParam, DatRegionDescription};
 use crate::abi::{Count, DatHandle, In, List, Out, Ret, code};
-use crate::adapter::Open;
+use crate::adapter::{Ask, LmrAsk, Reply};
 use crate::object::{Note, Object};
 use crate::variant::Variant;
 
@@ -38,6 +36,10 @@ pub(crate) struct Made {
 }
 
 impl Made {
+    pub(crate) fn new<V: Variant>(ask: &LmrAsk<V>, lent: Region) -> Self {
+        Self { mem_type: ask.mem_type, region: ask.region, name: ask.name.clone(), lent }
+    }
+
     /// Returns the description as the consumer gave it, with the copied name.
     fn region(&self) -> DatRegionDescription {
         match &self.name {
@@ -53,12 +55,6 @@ impl std::fmt::Debug for Made {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.lent.fmt(f)
     }
-}
-
-/// Returns the access rights that the device needs for those privileges.
-fn reach(privileges: MemPriv) -> Reach {
-    let written = MemPriv::LOCAL_WRITE | MemPriv::REMOTE_WRITE | MemPriv::REMOTE_ATOMIC;
-    if privileges.intersects(written) { Reach::ReadWrite } else { Reach::Read }
 }
 
 pub(super) extern "C" fn create<V: Variant>(
@@ -85,7 +81,6 @@ pub(super) extern "C" fn create<V: Variant>(
         if lmr.is_null() {
             return Err(code::bad_arg(8).into());
         }
-        let named = |addr| Region { addr, len: length };
         let name = match mem_type {
             DAT_MEM_TYPE_SHARED_VIRTUAL => {
                 let name = region.shared_memory_id.get();
@@ -93,54 +88,24 @@ pub(super) extern "C" fn create<V: Variant>(
             }
             _ => None,
         };
-        ia.adapter()?.with(|open| {
-            let of = match mem_type {
-                DAT_MEM_TYPE_VIRTUAL | DAT_MEM_TYPE_SHARED_VIRTUAL => {
-                    named(region.virtual_address.addr() as u64)
-                }
-                DAT_MEM_TYPE_LMR => {
-                    let other: Lmr = ia.sibling(DatHandle(region.virtual_address))?;
-                    open.nic().lmr_query(other)?.region
-                }
-                _ => return Err(code::bad_arg(2).into()),
-            };
-            if of.len == 0 {
-                return Err(DatReturn::of(DatType::LengthError).into());
-            }
-            if of.addr == 0 || of.addr.checked_add(of.len).is_none() {
-                return Err(code::bad_arg(3).into());
-            }
-            let memory = match &name {
-                Some(name) => {
-                    open.lend_shared(of, name)?;
-                    Memory::SharedVirtual(of, name)
-                }
-                None => {
-                    open.lend(of, reach(privileges))?;
-                    Memory::Virtual(of)
-                }
-            };
-            let made = open.nic().lmr_create_from(pz, memory, privileges, va_type);
-            let made = match made {
-                Ok(made) => made,
-                Err(error) => {
-                    open.take_back(of);
-                    return Err(error);
-                }
-            };
-            let handle = open.adopt(ia, made.lmr);
-            if let Some(object) = Object::<V>::find(handle) {
-                let lent = of;
-                *object.note() = Note::Lmr(Made { mem_type, region, name, lent });
-            }
+        let ask = LmrAsk { ia, pz, mem_type, region, length, name, privileges, va_type };
+        if let Reply::Lmr(handle, made) = ia.adapter()?.together(Ask::LmrCreate(ask))? {
             lmr.put(handle);
             lmr_context.put(made.lmr_context);
             rmr_context.put(made.rmr_context);
             registered_length.put(made.region.len);
             registered_address.put(made.base());
-            Ok(())
-        })
+        }
+        Ok(())
     })
+}
+
+/// Returns the memory that was lent for an LMR.
+pub(crate) fn lent<V: Variant>(object: &Object<V>) -> Option<Region> {
+    match &*object.note() {
+        Note::Lmr(made) => Some(made.lent),
+        Note::None | Note::Bytes(_) | Note::Ia { .. } | Note::Csp(_) | Note::Agent(_) => None,
+    }
 }
 
 /// Returns the arguments of an LMR.
@@ -177,25 +142,8 @@ pub(super) extern "C" fn query<V: Variant>(
 pub(super) extern "C" fn free<V: Variant>(lmr: DatHandle) -> Ret {
     call("dat_lmr_free", || {
         let object = Object::<V>::called(lmr);
-        object.adapter()?.with(|open| {
-            let lmr = object.name::<Lmr>()?;
-            end(open, object, lmr)
-        })
+        object.adapter()?.together(Ask::LmrFree(object)).map(drop)
     })
-}
-
-/// Frees an LMR and takes back the memory that was lent for it.
-pub(crate) fn end<V: Variant>(
-    open: &mut Open<V>,
-    object: &'static Object<V>,
-    lmr: Lmr,
-) -> Result<(), Error> {
-    open.nic().lmr_free(lmr)?;
-    if let Some(made) = made(object) {
-        open.take_back(made.lent);
-    }
-    open.disown(object, lmr);
-    Ok(())
 }
 
 pub(super) extern "C" fn sync_rdma_read<V: Variant>(

@@ -45,7 +45,7 @@ mod srq;
 
 pub(crate) use cno::{Agent, Due};
 pub(crate) use csp::Made as CspMade;
-pub(crate) use lmr::{Made as LmrMade, end as end_lmr};
+pub(crate) use lmr::{Made as LmrMade, lent};
 
 use dat_core::{DatReturn, Error};
 
