@@ -275,7 +275,7 @@ fn a_service_point_says_where_to_send() {
                 other => panic!("{other:?}"),
             };
             let request = session.pair.ias[1].cr_query(cr).unwrap();
-            assert!(request.private_data.starts_with(b"who\0"));
+            assert_eq!(request.private_data, b"who");
             let now = session.now();
             session.pair.ias[1].cr_accept(now, cr, Some(b), b"here").unwrap();
             let conn = session.sides[0].conn;

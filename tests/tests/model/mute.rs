@@ -297,17 +297,23 @@ fn a_firmware_that_stays_busy_after_the_command_page_is_reported() {
     assert_eq!(rig.slot.hca().commands(), 0);
 }
 
+/// Commands take so long that the device's health is looked at.
 #[test]
 fn at_every_register_read_the_device_may_leave_the_bus() {
-    let total = {
+    let slow = || {
         let rig = Rig::light();
+        rig.script(|first, script| script.on(When::From(first), Verdict::Late(2_000_000)));
+        rig
+    };
+    let total = {
+        let rig = slow();
         let watched = Watched::new(&rig.slot);
         journey(&watched, &patience()).unwrap();
         watched.reads()
     };
     assert!(total > 100, "{total}");
     for n in 0..total {
-        let rig = Rig::light();
+        let rig = slow();
         let watched = Watched::new(&rig.slot);
         let mut reads = 0;
         watched.look(move |_, value| {
