@@ -171,7 +171,7 @@ __attribute__((unused)) static DAT_DTO_COOKIE cookie(uint64_t word)
 	return it;
 }
 
-static void end_open(struct end *end, struct side *side)
+__attribute__((unused)) static void end_open(struct end *end, struct side *side)
 {
 	end->side = side;
 	end->recv = evd_of(side, DAT_EVD_DTO_FLAG, DEPTH);
@@ -180,7 +180,7 @@ static void end_open(struct end *end, struct side *side)
 	MUST(dat_ep_create(side->ia, side->pz, end->recv, end->request, end->conn, NULL, &end->ep));
 }
 
-static void end_close(struct end *end)
+__attribute__((unused)) static void end_close(struct end *end)
 {
 	if (end->ep)
 		MUST(dat_ep_free(end->ep));

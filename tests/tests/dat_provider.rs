@@ -159,6 +159,13 @@ fn threads_may_share_what_a_thread_safe_provider_gives() {
     assert_eq!(good, 6);
 }
 
+/// Threads that are cancelled while they wait leave no waiter behind.
+#[test]
+fn a_cancelled_thread_waits_no_more() {
+    let (good, _) = run("cancel", "");
+    assert_eq!(good, 14);
+}
+
 /// Commands of a thread of `makers`: 12 times 2 to make an Endpoint, 2 to free it, 2 for an LMR.
 const OWN: u64 = 12 * 6;
 

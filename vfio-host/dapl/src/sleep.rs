@@ -4,6 +4,12 @@
 //! adapter's lock. An interrupt of the device wakes the adapter's thread, which drives the adapter
 //! and wakes the sleepers whose wait may be over; they poll again. As everywhere in this driver, a
 //! wait arms before its last poll, so no event is missed.
+//!
+//! A thread may be cancelled (pthread_cancel(3)) while it waits. Cancellation unwinds its stack, which
+//! nothing here may be on: so a wait ends after each [`TURN`] and begins anew, and in between the
+//! outermost frame, which has nothing to drop, is the place where a thread may end
+//! ([`in_turns`]). Nobody waits then.
+#![expect(unsafe_code, reason = "a thread may be cancelled by the C library")]
 
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -15,13 +21,17 @@ use dat_core::{Cno, CnoWait, DatReturn, DatType, Error, Evd, EvdWait, Event, Ins
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 
-use crate::abi::{TIMEOUT_INFINITE, Timeout};
+use crate::abi::{Ret, TIMEOUT_INFINITE, Timeout};
 use crate::adapter::{Driver, Open};
 use crate::object::{Kind, Object};
 use crate::variant::Variant;
 
 /// Longest sleep: nothing relies on it.
 const LONGEST: Duration = Duration::from_secs(3600);
+/// Longest time in which a thread that waits cannot be cancelled.
+const TURN: Duration = Duration::from_millis(500);
+/// The time is over.
+pub(crate) const TIMEOUT: DatReturn = DatReturn::of(DatType::TimeoutExpired);
 const ABORT: DatReturn = DatReturn::of(DatType::Abort);
 const INTERRUPTED: DatReturn = DatReturn::of(DatType::InterruptedCall);
 const NO_BELL: DatReturn = DatReturn::of(DatType::InsufficientResources);
@@ -155,6 +165,8 @@ pub(crate) trait Awaited {
     fn arm<V: Variant>(&mut self, open: &mut Open<V>);
     /// Ends the wait.
     fn end<V: Variant>(&mut self, nic: &mut Driver<V>);
+    /// Whether the time was over.
+    fn ran_out(found: &Result<Self::Found, DatReturn>) -> bool;
 }
 
 impl Awaited for EvdWait {
@@ -179,6 +191,9 @@ impl Awaited for EvdWait {
     }
     fn end<V: Variant>(&mut self, nic: &mut Driver<V>) {
         nic.evd_wait_end(self);
+    }
+    fn ran_out(found: &Result<Event, DatReturn>) -> bool {
+        matches!(found, Err(TIMEOUT))
     }
 }
 
@@ -205,21 +220,69 @@ impl Awaited for CnoWait {
     fn end<V: Variant>(&mut self, nic: &mut Driver<V>) {
         nic.cno_wait_end(self);
     }
+    fn ran_out(found: &Result<Option<Evd>, DatReturn>) -> bool {
+        matches!(found, Err(DatReturn::QUEUE_EMPTY))
+    }
 }
 
-/// Waits on `object`: `begin` begins the wait, `finish` converts its result; both run with the
-/// adapter locked.
+/// A time limit that is waited for in turns.
+#[derive(Debug)]
+pub(crate) struct Limit {
+    /// What the call was given.
+    pub(crate) timeout: Timeout,
+    /// When the first turn began.
+    start: Option<Instant>,
+    /// The turn is over, and the time is not.
+    goes_on: bool,
+}
+
+/// Makes a call that waits: turn after turn, with a cancellation point before each.
+pub(crate) fn in_turns(
+    timeout: Timeout,
+    turn: &mut dyn FnMut(&mut Limit) -> Ret,
+) -> Ret {
+    let mut limit = Limit { timeout, start: None, goes_on: true };
+    loop {
+        // SAFETY: if it does not return, it unwinds this frame and its caller's, which have nothing
+        // to drop and take part in unwinding.
+        unsafe { pthread_testcancel() };
+        limit.goes_on = false;
+        let ret = turn(&mut limit);
+        if !limit.goes_on {
+            return ret;
+        }
+    }
+}
+
+unsafe extern "C-unwind" {
+    fn pthread_testcancel();
+}
+
+impl Limit {
+    /// Returns how long this turn lasts at the most, and whether there may be another one.
+    fn turn(&mut self, now: Instant) -> (Duration, bool) {
+        let start = *self.start.get_or_insert(now);
+        let left = (start + duration(self.timeout)).since(now);
+        if left <= TURN { (left, false) } else { (TURN, true) }
+    }
+}
+
+/// Waits on `object`, a turn of it: `begin` begins the wait, `finish` converts its result; both run
+/// with the adapter locked.
 ///
 /// `ABORT` if the object is freed during the wait, `INTERRUPTED_CALL` after a signal.
 pub(crate) fn wait<V: Variant, W: Awaited, R>(
     object: &'static Object<V>,
-    begin: impl FnOnce(&mut Open<V>) -> Result<W, Error>,
+    limit: &mut Limit,
+    begin: impl FnOnce(&mut Open<V>, Duration) -> Result<W, Error>,
     finish: impl FnOnce(&mut Open<V>, Result<W::Found, DatReturn>) -> Result<R, Error>,
 ) -> Result<R, Error> {
     let adapter = object.adapter()?;
     let mut control = adapter.lock();
     let open = control.as_mut().ok_or(Kind::Ia.invalid())?;
-    let mut what = begin(open)?;
+    let now = open.nic().now();
+    let (span, more) = limit.turn(now);
+    let mut what = begin(open, span)?;
     let now = open.nic().now();
     if let Poll::Ready(found) = what.look::<V>(open.nic(), now) {
         return finish(open, found);
@@ -263,6 +326,10 @@ pub(crate) fn wait<V: Variant, W: Awaited, R>(
     what.end::<V>(open.nic());
     open.sleepers.retain(|sleeper| !Arc::ptr_eq(&sleeper.bell, &bell));
     open.bells.push(bell);
+    if more && W::ran_out(&found) {
+        limit.goes_on = true;
+        return Err(TIMEOUT.into());
+    }
     finish(open, found)
 }
 

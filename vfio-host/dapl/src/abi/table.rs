@@ -17,6 +17,11 @@ use super::structs::{
 use super::va_list::VaList;
 use super::{Boolean, Count, Ret, Timeout};
 
+/// A call in which a thread may be cancelled.
+macro_rules! wait {
+    ($($arg:ty),* $(,)?) => { extern "C-unwind" fn($($arg),*) -> Ret };
+}
+
 /// A call: arguments as in C, a `DAT_RETURN`.
 macro_rules! call {
     ($($arg:ty),* $(,)?) => { extern "C" fn($($arg),*) -> Ret };
@@ -45,7 +50,7 @@ layouts! {
         72 cno_modify_agent_func: call!(H, DatOsWaitProxyAgent),
         80 cno_query_func: call!(H, u32, Out<DatCnoParam>),
         88 cno_free_func: Plainly,
-        96 cno_wait_func: call!(H, Timeout, Out<DatHandle>),
+        96 cno_wait_func: wait!(H, Timeout, Out<DatHandle>),
         104 cr_query_func: call!(H, u32, Out<DatCrParam>),
         112 cr_accept_func: call!(H, DatHandle, Count, List<u8>),
         120 cr_reject_func: call!(H, Count, List<u8>),
@@ -55,7 +60,7 @@ layouts! {
         152 evd_modify_cno_func: call!(H, DatHandle),
         160 evd_enable_func: Plainly,
         168 evd_disable_func: Plainly,
-        176 evd_wait_func: call!(H, Timeout, Count, Out<DatEvent>, Out<Count>),
+        176 evd_wait_func: wait!(H, Timeout, Count, Out<DatEvent>, Out<Count>),
         184 evd_resize_func: call!(H, Count),
         192 evd_post_se_func: call!(H, In<DatEvent>),
         200 evd_dequeue_func: call!(H, Out<DatEvent>),

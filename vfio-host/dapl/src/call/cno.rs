@@ -3,6 +3,8 @@
 use std::ffi::c_int;
 use std::sync::PoisonError;
 
+use std::time::Duration;
+
 use dat_core::{Cno, CnoWait, Evd};
 
 use super::{call, ia_called};
@@ -11,7 +13,7 @@ use crate::abi::structs::{DatCnoParam, DatOsWaitProxyAgent};
 use crate::abi::{DatHandle, Out, Ret, Timeout, code};
 use crate::adapter::Open;
 use crate::object::{Note, Object};
-use crate::sleep::{Descriptor, duration, wait};
+use crate::sleep::{Descriptor, Limit, in_turns, wait};
 use crate::variant::Variant;
 
 /// The agent of a CNO, as C has it.
@@ -158,10 +160,21 @@ pub(super) extern "C" fn free<V: Variant>(cno: DatHandle) -> Ret {
     })
 }
 
-pub(super) extern "C" fn wait_for<V: Variant>(
+pub(super) extern "C-unwind" fn wait_for<V: Variant>(
     cno: DatHandle,
     timeout: Timeout,
     evd: Out<DatHandle>,
+) -> Ret {
+    let mut attached = false;
+    in_turns(timeout, &mut |limit| wait_a_turn::<V>(cno, limit, evd, &mut attached))
+}
+
+/// `attached`: an Event Dispatcher was attached to it in an earlier turn.
+fn wait_a_turn<V: Variant>(
+    cno: DatHandle,
+    limit: &mut Limit,
+    evd: Out<DatHandle>,
+    attached: &mut bool,
 ) -> Ret {
     call("dat_cno_wait", || {
         let object = Object::<V>::called(cno);
@@ -170,19 +183,24 @@ pub(super) extern "C" fn wait_for<V: Variant>(
             return Err(code::bad_arg(3).into());
         }
         evd.put(DatHandle::NULL);
-        let begin = |open: &mut Open<V>| {
+        let mut released = false;
+        let begin = |open: &mut Open<V>, span| {
             let cno = object.name()?;
             open.drive();
             let now = open.nic().now();
-            open.ia().cno_wait(now, cno, duration(timeout))
+            // The last one may have been detached between two turns.
+            let any = open.nic().cno_query(cno)?.evds != 0;
+            released = core::mem::replace(attached, any) && !any;
+            open.ia().cno_wait(now, cno, if released { Duration::ZERO } else { span })
         };
-        wait::<V, CnoWait, ()>(object, begin, |open, found| {
+        let waited = wait::<V, CnoWait, ()>(object, limit, begin, |open, found| {
             if let Some(found) = found? {
                 evd.put(open.adapter.handle_of(found));
             }
             open.update_descriptors();
             Ok(())
-        })
+        });
+        if released { Ok(()) } else { waited }
     })
 }
 

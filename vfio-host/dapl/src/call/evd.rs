@@ -15,10 +15,8 @@ use crate::abi::{Count, DatHandle, In, Out, Ret, SUCCESS, Timeout, code};
 use crate::adapter::Open;
 use crate::log::{Level, say, says};
 use crate::object::{Kind, Note, Object};
-use crate::sleep::{duration, wait};
+use crate::sleep::{Limit, TIMEOUT, in_turns, wait};
 use crate::variant::{DataQueue, Variant};
-
-const TIMEOUT: DatReturn = DatReturn::of(DatType::TimeoutExpired);
 
 pub(super) extern "C" fn create<V: Variant>(
     ia: DatHandle,
@@ -182,9 +180,19 @@ fn event_in_c<V: Variant>(
     in_c(event, object.handle(), extra, &mut open.around(object))
 }
 
-pub(super) extern "C" fn wait_for<V: Variant>(
+pub(super) extern "C-unwind" fn wait_for<V: Variant>(
     evd: DatHandle,
     timeout: Timeout,
+    threshold: Count,
+    event: Out<DatEvent>,
+    nmore: Out<Count>,
+) -> Ret {
+    in_turns(timeout, &mut |limit| wait_a_turn::<V>(evd, limit, threshold, event, nmore))
+}
+
+fn wait_a_turn<V: Variant>(
+    evd: DatHandle,
+    limit: &mut Limit,
     threshold: Count,
     event: Out<DatEvent>,
     nmore: Out<Count>,
@@ -199,13 +207,13 @@ pub(super) extern "C" fn wait_for<V: Variant>(
         if nmore.is_null() {
             return Err(code::bad_arg(5).into());
         }
-        let begin = |open: &mut Open<V>| {
+        let begin = |open: &mut Open<V>, span| {
             let evd = object.name()?;
             open.recall(object)?;
             let now = open.nic().now();
-            open.ia().evd_wait(now, evd, duration(timeout), threshold)
+            open.ia().evd_wait(now, evd, span, threshold)
         };
-        wait::<V, EvdWait, ()>(object, begin, |open, found| {
+        wait::<V, EvdWait, ()>(object, limit, begin, |open, found| {
             let Ok(evd) = object.name() else {
                 return found.map(drop).map_err(Error::from);
             };
