@@ -139,3 +139,11 @@ fn threads_may_share_what_a_thread_safe_provider_gives() {
     let (good, _) = run("callers", "");
     assert_eq!(good, 6);
 }
+
+/// A replacement of `malloc` and `free` that frees LMRs, as caches of registrations do, is called
+/// with no lock held.
+#[test]
+fn lmrs_may_be_freed_from_replacements_of_malloc_and_free() {
+    let (good, _) = run("hooked", "");
+    assert_eq!(good, 6);
+}
