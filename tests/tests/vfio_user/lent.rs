@@ -491,7 +491,7 @@ fn memory_that_was_lent_can_be_extended_and_discarded() {
         // SAFETY: it is taken back before it changes.
         unsafe { host.lend(addr + 13, len as u64 - 26, Reach::ReadWrite) }.unwrap();
         // SAFETY: inside the mapping.
-        unsafe { place.cast::<u8>().add(len - 1).write_volatile(9) };
+        unsafe { place.cast::<u8>().wrapping_add(len - 1).write_volatile(9) };
         host.take_back(addr + 13, len as u64 - 26);
     };
     // SAFETY: inside the mapping.
@@ -502,7 +502,7 @@ fn memory_that_was_lent_can_be_extended_and_discarded() {
     assert_ne!(place, libc::MAP_FAILED);
     let byte = |at: usize| {
         // SAFETY: inside the mapping.
-        unsafe { place.cast::<u8>().add(at).read_volatile() }
+        unsafe { place.cast::<u8>().wrapping_add(at).read_volatile() }
     };
     assert_eq!([0, LEN - 2, LEN - 1, LEN, 4 * LEN - 1].map(byte), [7, 7, 9, 0, 0]);
     lend_once(place, 4 * LEN);

@@ -29,6 +29,9 @@
 //! parent's stack, so it gets none and dies of its first access.
 //!
 //! Users of each page are counted, because lent ranges of one device or of several may overlap.
+//!
+//! Length: exchange, return and fork keep the same rules about what they may touch, in one file with
+//! all of its `unsafe`.
 #![expect(unsafe_code, reason = "memory of the process is mapped over here")]
 
 use std::collections::BTreeMap;
