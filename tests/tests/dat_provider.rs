@@ -189,3 +189,11 @@ fn threads_do_not_wait_for_one_another_s_commands() {
         "{waits:?} waits, {rest} not of threads"
     );
 }
+
+/// A replacement of `malloc` and `free` that frees LMRs, as caches of registrations do, is called
+/// with no lock held.
+#[test]
+fn lmrs_may_be_freed_from_replacements_of_malloc_and_free() {
+    let (good, _) = run("hooked", "");
+    assert_eq!(good, 6);
+}

@@ -207,7 +207,8 @@ pub trait Host: Platform + Lend + Sync {
     /// the exchange other threads may read the pages. A thread that writes to one waits, if the
     /// kernel supports it (`userfaultfd`, for memory without a file, Linux 5.7). Otherwise (a data
     /// segment, a container that forbids the call) a concurrent write of another thread may be
-    /// lost. Taking back never loses a write. The server may write to all of these pages, even if they
+    /// lost. Taking back never loses a write; the pages are anonymous memory again, which can be
+    /// extended and discarded, if the kernel can protect pages of a file (Linux 5.19). The server may write to all of these pages, even if they
     /// are lent to be read, and to whatever else stands there: lend whole pages to a server that is
     /// not trusted. It cannot make private memory vanish, and reaches none of it afterwards. What
     /// is shared by a file of the program's, or by [`Host::share`], it can truncate.
@@ -228,7 +229,7 @@ pub trait Host: Platform + Lend + Sync {
 
     /// Takes back memory that was lent by [`Host::lend`] with the same arguments. Call it only when
     /// no registration lies in the memory any more. Afterwards the device cannot reach it, unless
-    /// it was lent more often or as part of another range. Does nothing for memory that was not
+    /// it was lent more often, or is part of another range that is lent. Does nothing for memory that was not
     /// lent.
     fn take_back(&self, addr: u64, len: u64);
 

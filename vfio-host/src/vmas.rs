@@ -1,7 +1,7 @@
 //! The memory mappings of the process, from `/proc/self/maps`.
 
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Read};
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -105,7 +105,9 @@ impl Vma {
 
 /// Returns the mappings that `pages` touch, in ascending order.
 pub(crate) fn of(pages: &Range<u64>) -> io::Result<Vec<Vma>> {
-    let text = std::fs::read_to_string("/proc/self/maps")?;
+    // Room for many lines: the kernel looks them up anew at each read.
+    let mut text = String::with_capacity(1 << 14);
+    File::open("/proc/self/maps")?.read_to_string(&mut text)?;
     let all = text.lines().filter_map(Vma::parse);
     let near = all.filter(|vma| vma.range.start < pages.end && pages.start < vma.range.end);
     Ok(near.collect())

@@ -9,7 +9,8 @@ use dat_core::provider::Region;
 use dat_core::{CloseFlag, DatType, DtoStatus, Event, LmrParam, LmrTriplet, MemPriv, RmrTriplet};
 use dat_tests::bytes::Bytes;
 use hca_mlx5::platform::Lend;
-use vfio_host::{Host, Kind, NicStorage, Reach};
+use vfio_host::user::VfioUser;
+use vfio_host::{Host, Kind, NicStorage, Options, Reach};
 
 use crate::reopen::alone;
 use crate::rig::{NONE, Pair, Rig, Side};
@@ -255,12 +256,13 @@ fn ranges_overlap_and_repeat() {
         assert_eq!(count(a), 1, "the same pages");
         let inner = Mem::of(a, &bytes, at + 8192, 100);
         let across = Mem::of(a, &bytes, at + 16_384, 8192);
-        // The last is in two files: what was exchanged before, and what was not.
-        assert_eq!(count(a), 4);
-        whole.end(a);
-        assert_eq!(count(a), 4);
-        again.end(a);
+        // The one inside shares the mapping. The last is in two files: what was exchanged before,
+        // and what was not.
         assert_eq!(count(a), 3);
+        whole.end(a);
+        assert_eq!(count(a), 3);
+        again.end(a);
+        assert_eq!(count(a), 3, "that of the whole stays for the one inside");
         // Each of what is left still serves.
         for (mem, len) in [(&inner, 100), (&across, 8192)] {
             bytes.put(mem.at, &text(len, len as u8));
@@ -470,4 +472,44 @@ fn closing_ends_registrations_of_it() {
         host.take_back(mem.lmr.region.addr, 100);
         assert!(process(&host).is_empty());
     }
+}
+
+/// Memory that was lent is the process's as before: it can be extended where `realloc` does it, and
+/// what is discarded is zeros.
+#[test]
+fn memory_that_was_lent_can_be_extended_and_discarded() {
+    const LEN: usize = (1 << 20) + 4096;
+    let rig = Rig::new();
+    let host = VfioUser::open(&rig.sockets[0], &Options::default()).unwrap();
+    let rights = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: a new mapping.
+    let place = unsafe { libc::mmap(std::ptr::null_mut(), LEN, rights, flags, -1, 0) };
+    assert_ne!(place, libc::MAP_FAILED);
+    let lend_once = |place: *mut libc::c_void, len: usize| {
+        let addr = place.expose_provenance() as u64;
+        // SAFETY: it is taken back before it changes.
+        unsafe { host.lend(addr + 13, len as u64 - 26, Reach::ReadWrite) }.unwrap();
+        // SAFETY: inside the mapping.
+        unsafe { place.cast::<u8>().wrapping_add(len - 1).write_volatile(9) };
+        host.take_back(addr + 13, len as u64 - 26);
+    };
+    // SAFETY: inside the mapping.
+    unsafe { place.cast::<u8>().write_bytes(7, LEN) };
+    lend_once(place, LEN);
+    // SAFETY: the mapping is this test's, and the old address is not used any more.
+    let place = unsafe { libc::mremap(place, LEN, 4 * LEN, libc::MREMAP_MAYMOVE) };
+    assert_ne!(place, libc::MAP_FAILED);
+    let byte = |at: usize| {
+        // SAFETY: inside the mapping.
+        unsafe { place.cast::<u8>().wrapping_add(at).read_volatile() }
+    };
+    assert_eq!([0, LEN - 2, LEN - 1, LEN, 4 * LEN - 1].map(byte), [7, 7, 9, 0, 0]);
+    lend_once(place, 4 * LEN);
+    assert_eq!([0, LEN - 1, LEN, 4 * LEN - 1].map(byte), [7, 9, 0, 9]);
+    // SAFETY: the mapping is this test's.
+    assert_eq!(unsafe { libc::madvise(place, 4 * LEN, libc::MADV_DONTNEED) }, 0);
+    assert_eq!([0, LEN - 1, 4 * LEN - 1].map(byte), [0; 3]);
+    // SAFETY: as above; it is not used any more.
+    assert_eq!(unsafe { libc::munmap(place, 4 * LEN) }, 0);
 }

@@ -11,6 +11,7 @@
 //! * [`adapter`] - one HCA under a lock, shared by all Interface Adapters that the process has open
 //!   on it.
 //! * [`progress`] - the thread that drives the adapter between calls. [`sleep`] - waits.
+//! * [`heap`] - the library's memory: it calls no `malloc` of the process.
 //! * `include/dat_dapldat.h` - the provider's own extension, as C has it.
 //! * [`call`] - the calls, a file for each kind of object; its front page says how one is written.
 //!
@@ -35,8 +36,9 @@
 //! `DAT_INVALID_HANDLE_RMR`.
 //!
 //! `unsafe` is in `abi/pointer.rs` and `abi/va_list.rs` (arguments of consumers), `gate.rs`,
-//! `object.rs`, `adapter/hold.rs` (host, memory and driver), `adapter/lent.rs` (the consumer's
-//! memory), `registry.rs` (functions of the registry) and `progress.rs` (signals of a thread).
+//! `object.rs`, `heap.rs`, `adapter/hold.rs` (host, memory and driver), `adapter/lent.rs` (the
+//! consumer's memory), `registry.rs` (functions of the registry) and `progress.rs` (signals of a
+//! thread).
 
 mod abi;
 mod adapter;
@@ -44,6 +46,7 @@ mod call;
 mod combine;
 mod config;
 mod gate;
+mod heap;
 mod log;
 mod object;
 mod progress;

@@ -237,10 +237,7 @@ pub(crate) struct Limit {
 }
 
 /// Makes a call that waits: turn after turn, with a cancellation point before each.
-pub(crate) fn in_turns(
-    timeout: Timeout,
-    turn: &mut dyn FnMut(&mut Limit) -> Ret,
-) -> Ret {
+pub(crate) fn in_turns(timeout: Timeout, turn: &mut dyn FnMut(&mut Limit) -> Ret) -> Ret {
     let mut limit = Limit { timeout, start: None, goes_on: true };
     loop {
         // SAFETY: if it does not return, it unwinds this frame and its caller's, which have nothing

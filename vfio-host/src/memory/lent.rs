@@ -2,9 +2,13 @@
 //!
 //! Whole pages are lent: those that a consumer's bytes touch. Each range of pages is mapped once,
 //! at a device address that agrees with the memory's own modulo as much of 1 GiB as the length is
-//! worth (`iova.rs`), so that its registration needs few, large pages. Ranges may overlap; each is mapped and unmapped independently of the
-//! others. Lending the same range again increases its count. A registration uses the smallest range
-//! that contains it.
+//! worth (`iova.rs`), so that its registration needs few, large pages. Lending the same range again
+//! increases its count. A range inside one that is lent shares its mapping, which ends with the last
+//! range that uses it; other ranges that overlap have mappings of their own. A registration uses the
+//! smallest range that contains it.
+//!
+//! No range shares the mapping of one that was taken back, although it may be mapped still: the
+//! process may have mapped other memory there.
 
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
@@ -36,15 +40,36 @@ struct Held {
     memory: Promised,
     /// How often it is lent.
     count: usize,
-    /// Its mappings: one, or a second one with more access rights.
+    /// Its mappings: one, or a second one with more access rights. The address is that of its own
+    /// first byte.
     maps: Vec<(Reach, u64)>,
+}
+
+/// One mapping.
+#[derive(Debug)]
+struct Mapped {
+    iova: u64,
+    len: u64,
+    /// Number of lent ranges that use it.
+    users: usize,
+}
+
+impl Mapped {
+    fn contains(&self, iova: u64) -> bool {
+        iova.checked_sub(self.iova).is_some_and(|within| within < self.len)
+    }
 }
 
 impl Held {
     /// Returns the device address of its first byte in the mapping with the most access rights.
     fn iova(&self) -> Option<u64> {
-        let furthest = self.maps.iter().find(|(r, _)| *r == Reach::ReadWrite);
-        furthest.or(self.maps.first()).map(|(_, iova)| *iova)
+        self.iova_for(Reach::ReadWrite).or(self.iova_for(Reach::Read))
+    }
+
+    /// Returns the device address of its first byte in a mapping with at least those rights.
+    fn iova_for(&self, reach: Reach) -> Option<u64> {
+        let enough = |(has, _): &&(Reach, u64)| *has == reach || *has == Reach::ReadWrite;
+        self.maps.iter().find(enough).map(|(_, iova)| *iova)
     }
 }
 
@@ -53,6 +78,7 @@ impl Held {
 pub(crate) struct Lent {
     space: Space,
     held: Vec<Held>,
+    mapped: Vec<Mapped>,
 }
 
 fn object(pages: &Range<u64>) -> String {
@@ -63,7 +89,7 @@ fn object(pages: &Range<u64>) -> String {
 impl Lent {
     /// Makes an empty list. `space` has the device addresses that are free for lent memory.
     pub(crate) fn new(space: Space) -> Self {
-        Self { space, held: Vec::new() }
+        Self { space, held: Vec::new(), mapped: Vec::new() }
     }
 
     fn position(&self, pages: &Range<u64>) -> Option<usize> {
@@ -82,22 +108,20 @@ impl Lent {
         let pages = memory.pages();
         let known = self.position(&pages);
         if let Some(held) = known.and_then(|at| self.held.get_mut(at))
-            && held.maps.iter().any(|(r, _)| *r == reach || *r == Reach::ReadWrite)
+            && held.iova_for(reach).is_some()
         {
             held.count += 1;
             return Ok(());
         }
-        let len = pages.end - pages.start;
-        let iova = self.space.take_agreeing(len, pages.start).ok_or(Error::new(
-            Kind::Iova,
-            object(&pages),
-            "the IOMMU's ranges have no space for it",
-            "take other memory back first, or lend it piece by piece",
-        ))?;
-        if let Err(error) = mapped(iommu, ledger, &memory, reach, iova) {
-            self.space.give(iova, len);
-            return Err(error);
-        }
+        let iova = match self.mapped_already(&pages, reach) {
+            Some(iova) => {
+                iommu.hold(&memory, reach)?;
+                let shared = self.mapped.iter_mut().find(|mapped| mapped.contains(iova));
+                shared.into_iter().for_each(|mapped| mapped.users += 1);
+                iova
+            }
+            None => self.map(iommu, ledger, &memory, reach)?,
+        };
         match known.and_then(|at| self.held.get_mut(at)) {
             Some(held) => {
                 held.count += 1;
@@ -106,6 +130,39 @@ impl Lent {
             None => self.held.push(Held { memory, count: 1, maps: vec![(reach, iova)] }),
         }
         Ok(())
+    }
+
+    /// Returns the device address of pages in a lent range with at least those rights.
+    fn mapped_already(&self, pages: &Range<u64>, reach: Reach) -> Option<u64> {
+        self.held.iter().find_map(|held| {
+            let all = held.memory.pages();
+            let within = pages.start.checked_sub(all.start).filter(|_| pages.end <= all.end)?;
+            held.iova_for(reach)?.checked_add(within)
+        })
+    }
+
+    /// Maps pages. Returns their device address.
+    fn map(
+        &mut self,
+        iommu: &impl Iommu,
+        ledger: &Mutex<Vec<Mapping>>,
+        memory: &Promised,
+        reach: Reach,
+    ) -> Result<u64, Error> {
+        let pages = memory.pages();
+        let len = pages.end - pages.start;
+        let iova = self.space.take_agreeing(len, pages.start).ok_or(Error::new(
+            Kind::Iova,
+            object(&pages),
+            "the IOMMU's ranges have no space for it",
+            "take other memory back first, or lend it piece by piece",
+        ))?;
+        if let Err(error) = mapped(iommu, ledger, memory, reach, iova) {
+            self.space.give(iova, len);
+            return Err(error);
+        }
+        self.mapped.push(Mapped { iova, len, users: 1 });
+        Ok(iova)
     }
 
     /// Takes a range back once; after the last time the device can no longer reach it.
@@ -134,12 +191,20 @@ impl Lent {
     }
 
     fn end(&mut self, iommu: &impl Iommu, ledger: &Mutex<Vec<Mapping>>, held: &Held) {
-        let pages = held.memory.pages();
-        let len = pages.end - pages.start;
         for (_, iova) in &held.maps {
-            // An address that may still be mapped must not be allocated again.
-            if unmapped(iommu, ledger, *iova, len) {
-                self.space.give(*iova, len);
+            let at = self.mapped.iter().position(|mapped| mapped.contains(*iova));
+            if let Some(at) = at
+                && let Some(mapped) = self.mapped.get_mut(at)
+            {
+                mapped.users = mapped.users.saturating_sub(1);
+                let (iova, len) = (mapped.iova, mapped.len);
+                if mapped.users == 0 {
+                    self.mapped.swap_remove(at);
+                    // An address that may still be mapped must not be allocated again.
+                    if unmapped(iommu, ledger, iova, len) {
+                        self.space.give(iova, len);
+                    }
+                }
             }
             iommu.let_go(&held.memory);
         }

@@ -7,12 +7,21 @@
 //! A store between copy and mapping would be lost, so storing threads have to wait: `userfaultfd`
 //! write-protects the piece and resumes waiting threads when its descriptor is closed. It works for
 //! memory without a file (stacks, heaps); otherwise, and where a container forbids the call, there
-//! is no protection. A separate thread does the exchange, with signals blocked and using no memory
-//! but its own stack: the exchanged pages may be the caller's stack or the allocator's own data.
+//! is no protection. It runs with signals blocked and uses no memory but its stack, because the
+//! pages may be the allocator's own data. If they may be the caller's stack, a separate thread does
+//! it.
 //!
-//! Return: the same file is mapped over itself as a private mapping. That is one step, the contents
-//! stay, and no store is lost. Then the kernel copies the contents to private pages, so that the
-//! server cannot reach them by the file that it has, and the file's pages are freed.
+//! Return: the contents are copied to anonymous pages, which are moved over the file's, under the
+//! same protection; then the file's pages are freed. The process has memory again as it was: it may
+//! extend it (`mremap`, which `realloc` uses) and discard it (`madvise`). Nothing is cached, since
+//! on pages of a file either would fail: beyond the file's end is no memory, and discarded pages of
+//! a file keep their contents, where allocators expect zeros. No mechanism tells this module of
+//! such a call before it has happened.
+//!
+//! Without the protection, and for the stack of the caller, the file is mapped over itself as a
+//! private mapping. That is one step, the contents stay, and no store is lost. Then the kernel
+//! copies the contents to private pages, so that the server cannot reach them by the file that it
+//! has. Such memory cannot be extended.
 //!
 //! Fork: a child gets private copies, as of all private memory. Its fork handler makes them in the
 //! same way before the fork returns, and the parent's waits for it. Only pages that the forking
@@ -20,6 +29,9 @@
 //! parent's stack, so it gets none and dies of its first access.
 //!
 //! Users of each page are counted, because lent ranges of one device or of several may overlap.
+//!
+//! Length: exchange, return and fork keep the same rules about what they may touch, in one file with
+//! all of its `unsafe`.
 #![expect(unsafe_code, reason = "memory of the process is mapped over here")]
 
 use std::collections::BTreeMap;
@@ -36,8 +48,8 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FallocateFlags, fallocate, fstat};
 use rustix::io::Errno;
 use rustix::mm::{
-    Advice, MapFlags, MprotectFlags, ProtFlags, UserfaultfdFlags, madvise, mmap, mprotect,
-    userfaultfd,
+    Advice, MapFlags, MprotectFlags, MremapFlags, ProtFlags, UserfaultfdFlags, madvise, mmap,
+    mmap_anonymous, mprotect, mremap_fixed, munmap, userfaultfd,
 };
 use rustix::param::page_size;
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -56,6 +68,7 @@ mod runs;
 
 /// Bytes that are exchanged at once; other threads may have to wait for so many.
 const CHUNK: usize = 1 << 20;
+const READ_WRITE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
 
 /// All exchanged pages, by the start address of each run.
 #[derive(Debug)]
@@ -83,8 +96,10 @@ impl Swapped {
         let mut runs = self.lock();
         cut(&mut runs, pages.start);
         cut(&mut runs, pages.end);
-        let vmas = vmas::of(&pages).map_err(|error| failed(&error))?;
-        let parts = parts(&gaps(&runs, &pages), &vmas, reach).map_err(|cause| {
+        let gaps = gaps(&runs, &pages);
+        let vmas = if gaps.is_empty() { Ok(Vec::new()) } else { vmas::of(&pages) };
+        let vmas = vmas.map_err(|error| failed(&error))?;
+        let parts = parts(&gaps, &vmas, reach).map_err(|cause| {
             let remedy = "lend memory of the heap, a stack or a data segment";
             Error::new(Kind::Unsupported, object(), cause, remedy)
         })?;
@@ -93,7 +108,15 @@ impl Swapped {
         if !own.is_empty() {
             watch_forks().map_err(|error| failed(&error))?;
             let file = Arc::new(memory_file("dat-process", len).map_err(|error| failed(&error))?);
-            let (done, result) = in_own_thread(|| exchange(&own, file.as_fd(), pages.start));
+            let what = || exchange(&own, file.as_fd(), pages.start);
+            let (done, result) = if own.iter().any(|part| is_written_here(&part.range)) {
+                in_own_thread(what)
+            } else {
+                match Signals::off() {
+                    Ok(_signals) => what(),
+                    Err(error) => (0, Err(error)),
+                }
+            };
             for part in done_of(&own, done) {
                 let run = Run {
                     end: part.end,
@@ -254,30 +277,56 @@ fn one(at: u64, len: u64, rights: ProtFlags, file: BorrowedFd<'_>, offset: u64) 
     Ok(())
 }
 
+/// Bytes on both sides of an address on this thread's stack, and of its descriptor, in which it may
+/// write during an exchange: frames, `errno`, what the kernel keeps for a thread.
+const NEAR: u64 = 128 << 10;
+
+/// Returns whether this thread may write to those pages during an exchange: it would wait for its
+/// own protection to end.
+fn is_written_here(pages: &Range<u64>) -> bool {
+    let frame = 0_u8;
+    // SAFETY: the address of a variable of this thread, which exists as long as it.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: returns the thread's descriptor; on Linux it is an address.
+    let descriptor = unsafe { libc::pthread_self() } as u64;
+    let own = [(&raw const frame).addr() as u64, errno.addr() as u64, descriptor];
+    own.iter()
+        .any(|at| pages.start < at.saturating_add(NEAR) && at.saturating_sub(NEAR) < pages.end)
+}
+
 /// Copies memory to the file, except pages of zeros, which a new file has already.
-fn copy(at: u64, len: usize, file: BorrowedFd<'_>, offset: u64) -> io::Result<()> {
+fn copy(addr: u64, len: usize, file: BorrowedFd<'_>, offset: u64) -> io::Result<()> {
     let page = page_size();
-    let mut done = 0;
-    while done < len {
-        let from = place(at).wrapping_byte_add(done);
-        let words = from.cast::<u64>();
-        let is_zero = (0..page / size_of::<u64>()).all(|n| {
-            let word = words.wrapping_add(n);
+    let is_zero = |at: usize| {
+        let words = place(addr).wrapping_byte_add(at).cast::<u64>();
+        (0..page / size_of::<u64>()).all(|n| {
             // SAFETY: a page that is mapped and may be read (`parts`). Others may write to it,
             // hence volatile.
-            unsafe { word.read_volatile() == 0 }
-        });
-        if !is_zero {
+            unsafe { words.wrapping_add(n).read_volatile() == 0 }
+        })
+    };
+    let mut done = 0;
+    while done < len {
+        if is_zero(done) {
+            done += page;
+            continue;
+        }
+        // The pages up to the next of zeros are written at once.
+        let mut end = done + page;
+        while end < len && !is_zero(end) {
+            end += page;
+        }
+        while done < end {
             let to = i64::try_from(offset + done as u64).unwrap_or(i64::MAX);
+            let from = place(addr).wrapping_byte_add(done);
             // SAFETY: as above; the kernel reads.
-            let written = unsafe { libc::pwrite(file.as_raw_fd(), from, page, to) };
+            let written = unsafe { libc::pwrite(file.as_raw_fd(), from, end - done, to) };
             match usize::try_from(written) {
-                Ok(written) if written == page => {}
-                Ok(_) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => done += written,
                 Err(_) => return Err(io::Error::last_os_error()),
             }
         }
-        done += page;
     }
     Ok(())
 }
@@ -289,8 +338,21 @@ struct Protection {
 }
 
 impl Protection {
-    /// Protects a piece; `None` if the kernel does not support it.
+    /// Protects a piece of private memory; `None` if the kernel does not support it.
     fn of(at: u64, len: u64) -> Option<Self> {
+        let size = usize::try_from(len).ok()?;
+        // A page that was never touched cannot be protected; one that was read can.
+        // SAFETY: it populates pages, and changes none.
+        let _ = unsafe { madvise(place(at), size, Advice::LinuxPopulateRead) };
+        Self::with(0, at, len)
+    }
+
+    /// Protects a piece of shared memory; `None` if the kernel does not support it.
+    fn of_shared(at: u64, len: u64) -> Option<Self> {
+        Self::with(SHARED, at, len)
+    }
+
+    fn with(features: u64, at: u64, len: u64) -> Option<Self> {
         // Writes by the kernel on behalf of a thread wait too, if we have the privilege.
         let flags = UserfaultfdFlags::CLOEXEC | UserfaultfdFlags::NONBLOCK;
         // SAFETY: a new descriptor without effect on memory yet.
@@ -300,11 +362,7 @@ impl Protection {
             unsafe { userfaultfd(flags | UserfaultfdFlags::from_bits_retain(USER_MODE_ONLY)) }
         });
         let fd = fd.ok()?;
-        let size = usize::try_from(len).ok()?;
-        // A page that was never touched cannot be protected; one that was read can.
-        // SAFETY: it populates pages, and changes none.
-        let _ = unsafe { madvise(place(at), size, Advice::LinuxPopulateRead) };
-        control(&fd, API, &mut [0xaa, 0, 0]).ok()?;
+        control(&fd, API, &mut [0xaa, features, 0]).ok()?;
         control(&fd, REGISTER, &mut [at, len, REGISTER_WRITES, 0]).ok()?;
         control(&fd, PROTECT, &mut [at, len, 1]).ok()?;
         Some(Self { _fd: fd })
@@ -320,6 +378,8 @@ const REGISTER: u64 = call(0, 4);
 const PROTECT: u64 = call(6, 3);
 const REGISTER_WRITES: u64 = 2;
 const USER_MODE_ONLY: u32 = 1;
+/// The feature of write-protecting pages of a memory file (Linux 5.19).
+const SHARED: u64 = 1 << 12;
 
 fn control<const N: usize>(fd: &OwnedFd, request: u64, words: &mut [u64; N]) -> io::Result<()> {
     // SAFETY: the words are the structure of the request, whole.
@@ -347,7 +407,7 @@ fn give_back(runs: &mut BTreeMap<u64, Run>, pages: &Range<u64>) {
 fn restore(start: u64, run: &Run) {
     let vmas = vmas::of(&(start..run.end)).unwrap_or_default();
     for shared in shared(start, run, &vmas) {
-        shared.make_private(true);
+        shared.make_private(true, true);
     }
 }
 
@@ -374,19 +434,92 @@ fn shared<'v>(start: u64, run: &'v Run, vmas: &'v [Vma]) -> impl Iterator<Item =
 
 impl Shared {
     /// Replaces them by private pages with the same contents; returns whether that was possible. If
-    /// `free`, frees the file's pages.
+    /// `free`, frees the file's pages. If `others`, other threads may write to them meanwhile.
     ///
     /// Must not allocate. If memory is short, or before Linux 5.14, pages are copied when they are
     /// written to.
-    fn make_private(&self, free: bool) -> bool {
+    fn make_private(&self, free: bool, others: bool) -> bool {
+        let len = self.range.end - self.range.start;
+        let done = if is_written_here(&self.range) { 0 } else { self.replace(free, others) };
+        done == len || self.cover(done, free)
+    }
+
+    /// Moves anonymous pages with the same contents over them; returns for how many bytes.
+    fn replace(&self, free: bool, others: bool) -> u64 {
         let (start, len) = (self.range.start, self.range.end - self.range.start);
-        let size = usize::try_from(len).unwrap_or(0);
+        let (Ok(size), Ok(_signals)) = (usize::try_from(len), Signals::off()) else {
+            return 0;
+        };
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a new mapping at an address that the kernel chooses.
+        let Ok(new) = (unsafe { mmap_anonymous(null_mut(), size, READ_WRITE, flags) }) else {
+            return 0;
+        };
+        let mut done = 0;
+        while done < size {
+            let chunk = (size - done).min(CHUNK);
+            if self.move_over(start, done, chunk, new, others).is_none() {
+                break;
+            }
+            if free {
+                self.free(done as u64, chunk as u64);
+            }
+            done += chunk;
+        }
+        if done < size {
+            // SAFETY: the part of the new mapping that was not moved, to which nothing points.
+            let _ = unsafe { munmap(new.wrapping_byte_add(done), size - done) };
+        }
+        done as u64
+    }
+
+    /// Fills a chunk of `new` with the contents at the same offset, and moves it there.
+    fn move_over(
+        &self,
+        start: u64,
+        done: usize,
+        chunk: usize,
+        new: *mut c_void,
+        others: bool,
+    ) -> Option<()> {
+        let at = start + done as u64;
+        let from = new.wrapping_byte_add(done);
+        // Outside of the protection, since it takes longest.
+        // SAFETY: a part of the new mapping.
+        let _ = unsafe { madvise(from, chunk, Advice::LinuxPopulateWrite) };
+        let protection = match others {
+            true => Some(Protection::of_shared(at, chunk as u64)?),
+            false => None,
+        };
+        let offset = i64::try_from(self.offset + done as u64).ok()?;
+        // SAFETY: the kernel writes to a part of the new mapping.
+        let read = unsafe { libc::pread(self.file.as_raw_fd(), from, chunk, offset) };
+        if usize::try_from(read) != Ok(chunk) {
+            return None;
+        }
+        if self.rights != READ_WRITE {
+            let rights = MprotectFlags::from_bits_truncate(self.rights.bits());
+            // SAFETY: as above; it is to have the rights of what it replaces.
+            unsafe { mprotect(from, chunk, rights) }.ok()?;
+        }
+        // SAFETY: pages of our file, which only this module maps, are replaced by private pages
+        // with the same contents and rights. If it fails, `cover` maps the file there.
+        unsafe { mremap_fixed(from, chunk, chunk, MremapFlags::MAYMOVE, place(at)) }.ok()?;
+        drop(protection);
+        Some(())
+    }
+
+    /// Maps the file over itself privately, behind the first `done` bytes.
+    fn cover(&self, done: u64, free: bool) -> bool {
+        let (start, len) = (self.range.start, self.range.end - self.range.start);
+        let size = usize::try_from(len - done).unwrap_or(0);
+        let (at, offset) = (place(start + done), self.offset + done);
         let rights = self.rights | ProtFlags::WRITE;
         let flags = MapFlags::PRIVATE | MapFlags::FIXED;
         // SAFETY: pages of our file, which only this module maps, are replaced by private pages
         // with the same contents. They keep the access rights; see below.
-        let made = unsafe { mmap(place(start), size, rights, flags, &self.file, self.offset) };
-        let mut done = 0;
+        let made = unsafe { mmap(at, size, rights, flags, &self.file, offset) };
+        let mut done = done;
         while made.is_ok() && done < len {
             let chunk = (len - done).min(CHUNK as u64);
             let size = usize::try_from(chunk).unwrap_or(0);
@@ -396,17 +529,23 @@ impl Shared {
                 break;
             }
             if free {
-                let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-                let _ = fallocate(&self.file, flags, self.offset + done, chunk);
+                self.free(done, chunk);
             }
             done += chunk;
         }
-        if rights != self.rights {
-            let rights = MprotectFlags::from_bits_retain(self.rights.bits());
-            // SAFETY: the rights that the pages had before.
-            let _ = unsafe { mprotect(place(start), size, rights) };
+        if !self.rights.contains(ProtFlags::WRITE) {
+            // Only a writable page can be copied: it is writable up to here.
+            let rights = MprotectFlags::from_bits_truncate(self.rights.bits());
+            // SAFETY: the pages get the rights that they had before.
+            let _ = unsafe { mprotect(at, size, rights) };
         }
         made.is_ok()
+    }
+
+    /// Frees pages of the file.
+    fn free(&self, done: u64, len: u64) {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let _ = fallocate(&self.file, flags, self.offset + done, len);
     }
 }
 
@@ -492,7 +631,7 @@ extern "C" fn in_child() {
     let Some(this) = (unsafe { fork.as_ref() }) else {
         return;
     };
-    if !this.parts.iter().all(|part| part.make_private(false)) {
+    if !this.parts.iter().all(|part| part.make_private(false, false)) {
         // It would write to its parent's memory.
         std::process::abort();
     }

@@ -74,6 +74,7 @@ const UNSAFE: &[&str] = &[
     "vfio-host/dapl/src/adapter/hold.rs",
     "vfio-host/dapl/src/adapter/lent.rs",
     "vfio-host/dapl/src/gate.rs",
+    "vfio-host/dapl/src/heap.rs",
     "vfio-host/dapl/src/object.rs",
     "vfio-host/dapl/src/progress.rs",
     "vfio-host/dapl/src/registry.rs",
