@@ -180,7 +180,7 @@ fn every_verb_explains_itself() {
         assert!(all.contains(words), "{words}: {all}");
     }
     for verb in
-        ["list", "info", "bind", "unbind", "doctor", "listen", "ping", "perf", "hw-test", "compat"]
+        ["list", "info", "bind", "unbind", "doctor", "listen", "ping", "perf", "run", "hw-test", "compat"]
     {
         assert!(all.contains(&format!("  {verb} ")), "{verb}: {all}");
         let own = help(&[verb, "--help"]);

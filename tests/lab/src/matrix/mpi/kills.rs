@@ -17,6 +17,8 @@ const TIMES: u64 = 50;
 const RANKS: usize = 4;
 /// How long the launcher may take to end after a rank has.
 const ENDS: Duration = Duration::from_secs(10);
+/// What the model says of a client that was killed.
+const LOST: &str = "note: client connection lost";
 /// How long a run may take until there is traffic.
 const STARTS: Duration = Duration::from_secs(30);
 
@@ -38,7 +40,7 @@ pub(super) fn run(stage: &mut Stage<'_>) -> Result<String> {
     }
     // Everything still works.
     rig.once(stage, &functions, &Job { ranks: RANKS, environment: &[], words: &["0"] })?;
-    report(stage, &functions)?;
+    report(stage, &functions, LOST)?;
     Ok(format!(
         "{TIMES} kills at {RANKS} ranks, RC and UD: the others end within {:.1} s, nothing is left",
         slowest.as_secs_f64()
