@@ -18,7 +18,7 @@ const NAME: &str = "hca";
 const PARTS: [&str; 7] =
     ["ring", "pingpong", "nonblocking", "collectives", "onesided", "probed", "fresh"];
 /// Longer than any run takes.
-const LIMIT: Duration = Duration::from_secs(300);
+const LIMIT: Duration = Duration::from_secs(150);
 /// How long the model may take to end.
 const ENDS: Duration = Duration::from_secs(10);
 
