@@ -105,8 +105,14 @@ fn rows(stage: &mut Stage<'_>) -> Result<String> {
         Err(error) => left.push(format!("Intel MPI ({PACKAGE}): {error:#}")),
     }
     let prefixes = stage.mpi_prefixes().clone();
-    let others: [(_, _, fn(PathBuf) -> Library, _, _); 2] = [
-        (prefixes.openmpi, &OPEN, Library::Open, "Open MPI", "--openmpi PREFIX"),
+    let others = [
+        (
+            prefixes.openmpi,
+            &OPEN,
+            Library::Open as fn(PathBuf) -> Library,
+            "Open MPI",
+            "--openmpi PREFIX",
+        ),
         (prefixes.mvapich2, &MVAPICH, Library::Mvapich, "MVAPICH2", "--mvapich2 PREFIX"),
     ];
     for (prefix, settings, library, name, option) in others {
