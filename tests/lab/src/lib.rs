@@ -30,7 +30,7 @@ use images::iommufd::Build;
 use images::machine::Machine;
 use images::packages;
 use images::programs::Programs;
-use matrix::{dat, linux};
+use matrix::{dat, linux, mpi};
 use scenarios::{IOMMUFD, SCENARIOS, Scenario};
 
 /// Kind of the cells of the matrix in [`names`].
@@ -76,6 +76,11 @@ pub struct Options {
     /// Instead, the DAT programs of others, over the uDAPL provider of this workspace
     #[arg(long, conflicts_with = "linux")]
     dat: bool,
+    /// Instead, MPI libraries of others over that provider, each rank with an HCA
+    #[arg(long, conflicts_with_all = ["linux", "dat", "iommufd"])]
+    mpi: bool,
+    #[command(flatten)]
+    prefixes: mpi::Prefixes,
     /// Instead, guests of a kernel with iommufd, which is built once (some minutes)
     #[arg(long, conflicts_with_all = ["linux", "dat"])]
     iommufd: bool,
@@ -86,7 +91,7 @@ pub struct Options {
     #[arg(long, default_value = DEFAULT_KERNEL)]
     kernel: String,
     /// Of the matrix, only cells with this in their name (`TEST / SERVER-CLIENT`); of the DAT
-    /// programs, only such rows; of tinygrad, only such settings; `A|B` is either
+    /// programs, only such rows; of MPI, only such cells (`SETTING / RANKS`); of tinygrad, only such settings; `A|B` is either
     #[arg(long, value_name = "PART")]
     cells: Option<String>,
     /// Of the matrix, write the rows that ran with every pairing into docs/interop.md; of
@@ -104,6 +109,7 @@ pub fn names() -> Result<Vec<(&'static str, String)>> {
         ("guests", SCENARIOS),
         ("--linux", linux::SCENARIOS),
         ("--dat", dat::SCENARIOS),
+        ("--mpi", mpi::SCENARIOS),
         ("--iommufd", IOMMUFD),
     ];
     for (table, scenarios) in tables {
@@ -165,6 +171,8 @@ impl Default for Options {
             verbose: false,
             linux: false,
             dat: false,
+            mpi: false,
+            prefixes: mpi::Prefixes::default(),
             iommufd: false,
             short: false,
             kernel: DEFAULT_KERNEL.to_owned(),
@@ -187,6 +195,8 @@ impl Options {
             linux::SCENARIOS
         } else if self.dat {
             dat::SCENARIOS
+        } else if self.mpi {
+            mpi::SCENARIOS
         } else if self.iommufd {
             IOMMUFD
         } else {
@@ -241,8 +251,8 @@ pub fn scenarios(options: &Options) -> Result<(usize, Vec<&'static str>)> {
     let rows = Mutex::new(Vec::new());
     // Guests sleep half of their time, above all while the kernel waits for a function that was
     // reset: one scenario more than there are processors keeps these busy. Two pairs of stock
-    // Linux do not sleep, and DAT's programs share a port.
-    let workers = if options.linux || options.dat {
+    // Linux do not sleep, DAT's programs share a port, and ranks keep all processors busy.
+    let workers = if options.linux || options.dat || options.mpi {
         1
     } else {
         thread::available_parallelism().map_or(1, |n| n.get().min(2) + 1)

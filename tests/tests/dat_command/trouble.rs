@@ -179,9 +179,10 @@ fn every_verb_explains_itself() {
     for words in ["Examples:", "Units:", "Exit status: 0", "vfio-user:PATH"] {
         assert!(all.contains(words), "{words}: {all}");
     }
-    for verb in
-        ["list", "info", "bind", "unbind", "doctor", "listen", "ping", "perf", "hw-test", "compat"]
-    {
+    for verb in [
+        "list", "info", "bind", "unbind", "doctor", "listen", "ping", "perf", "run", "hw-test",
+        "compat",
+    ] {
         assert!(all.contains(&format!("  {verb} ")), "{verb}: {all}");
         let own = help(&[verb, "--help"]);
         // A paragraph of its own besides the line in the list.

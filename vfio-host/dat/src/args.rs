@@ -2,6 +2,7 @@
 //!
 //! Length: a struct for each command, whose fields are its help.
 
+use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -69,6 +70,7 @@ pub(crate) enum Command {
     Perf(Perf),
     Conf(Conf),
     InstallProvider(InstallProvider),
+    Run(Run),
     HwTest(HwTest),
     Compat(Compat),
 }
@@ -506,6 +508,38 @@ pub(crate) struct InstallProvider {
     pub(crate) conf: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) root: Root,
+}
+
+/// Starts a DAT program, or the ranks of one, each with a function of its own
+///
+/// With -n starts that many local ranks; ends all of them when one fails, with its exit code. Without
+/// -n it is the wrapper for mpiexec, which takes its rank from MPI_LOCALRANKID,
+/// OMPI_COMM_WORLD_LOCAL_RANK, MV2_COMM_WORLD_LOCAL_RANK or PMI_RANK and becomes the program. Each
+/// rank finds its function, and no other, in the registry file that DAT_OVERRIDE names. A function
+/// stays claimed until its rank has ended.
+///
+/// dat run -n 2 3b:00.0 3b:00.1 --ip 10.0.0.1/24 --ip 10.0.0.2/24 -- program
+///
+/// mpiexec -n 2 dat run --conf /etc/dat.conf -- program
+#[derive(Group, Clone, Debug)]
+pub(crate) struct Run {
+    /// Number of ranks, which get DAT_RUN_RANK and DAT_RUN_SIZE
+    #[arg(short = 'n', value_name = "RANKS", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) ranks: Option<u16>,
+    /// Takes the functions from the lines of this dat.conf, in their order; each line is also
+    /// there under the name of --name
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["devices", "ip"])]
+    pub(crate) conf: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) lines: Registrations,
+    /// The provider [default: the file beside this program, or the one that the loader finds]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) library: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) root: Root,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    pub(crate) program: Vec<OsString>,
 }
 
 /// Tests a card step by step and keeps a report of all it does, to be sent to the authors

@@ -4,8 +4,8 @@
 //! [`tree::Tree`] value, so that they run against a copied tree as well. `info`, `listen`, `ping`
 //! and `perf` open the device: a NIC bound to vfio-pci, or a device model behind a vfio-user
 //! socket, which is the same to them; `hw-test` does all that a card may do otherwise, and keeps a
-//! report. `conf` and `install-provider` register HCAs with uDAPL
-//! programs.
+//! report. `conf` and `install-provider` register HCAs with uDAPL programs, `run` starts the ranks of
+//! one.
 //!
 //! Every subcommand is a file. It returns its exit code, or a [`failure::Failure`]. Nothing here
 //! panics on input of a user, a file system, a device or a peer. The traffic commands use only what
@@ -27,6 +27,7 @@ mod needs;
 mod netdev;
 mod out;
 mod process;
+mod run;
 mod signals;
 mod traffic;
 mod tree;
@@ -46,6 +47,8 @@ pub(crate) enum End {
     Ok,
     /// A check or the traffic failed, and the failure has been printed.
     Failed,
+    /// A program that was run has ended with this code.
+    Code(u8),
 }
 
 /// Runs the command with the arguments of this process.
@@ -78,12 +81,14 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Perf(it) => traffic::perf::run(it, &out),
         Command::Conf(it) => conf::run(it, &out),
         Command::InstallProvider(it) => install_provider::run(it, &out),
+        Command::Run(it) => run::run(it),
         Command::HwTest(it) => hw_test::run(it, &out),
         Command::Compat(it) => compat::run(it, &out),
     };
     match end {
         Ok(End::Ok) => ExitCode::SUCCESS,
         Ok(End::Failed) => ExitCode::from(1),
+        Ok(End::Code(code)) => ExitCode::from(code),
         Err(failure) => out.failure(&failure),
     }
 }

@@ -9,7 +9,7 @@ use signal_hook::flag;
 use super::failure::Failure;
 
 /// The exit code of a process that a second Ctrl-C ends.
-const ENDED: i32 = 130;
+pub(crate) const ENDED: u8 = 130;
 
 static ASKED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
@@ -18,7 +18,7 @@ pub(crate) fn watch() -> Result<(), Failure> {
     let asked = ASKED.get_or_init(Arc::default);
     for signal in [SIGINT, SIGTERM] {
         // The order matters: the first signal must find the flag unset.
-        flag::register_conditional_shutdown(signal, ENDED, Arc::clone(asked))
+        flag::register_conditional_shutdown(signal, ENDED.into(), Arc::clone(asked))
             .and_then(|_| flag::register(signal, Arc::clone(asked)))
             .map_err(|error| Failure::new(format!("signals cannot be handled: {error}")))?;
     }

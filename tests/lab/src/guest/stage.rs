@@ -17,6 +17,7 @@ use crate::images::archive::Archive;
 use crate::images::machine::Machine;
 use crate::images::programs::Programs;
 use crate::images::stock::Stock;
+use crate::matrix::mpi::Prefixes;
 
 /// Lines of each output in the message of a failure.
 const TAIL: usize = 30;
@@ -103,6 +104,11 @@ impl<'m> Stage<'m> {
     /// Whether what is measured is to be written down.
     pub(crate) fn bless(&self) -> bool {
         self.options.bless
+    }
+
+    /// MPI libraries that the user has.
+    pub(crate) fn mpi_prefixes(&self) -> &'m Prefixes {
+        &self.options.prefixes
     }
 
     /// Stock Linux.

@@ -4,5 +4,6 @@
 pub(crate) mod dat;
 mod judge;
 pub(crate) mod linux;
+pub(crate) mod mpi;
 mod outcome;
 mod program;

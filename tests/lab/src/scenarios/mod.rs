@@ -14,7 +14,7 @@ mod vfio;
 use anyhow::Result;
 
 use crate::guest::stage::Stage;
-use crate::matrix::{dat, linux};
+use crate::matrix::{dat, linux, mpi};
 
 /// A scenario: what it shows, and its function, which returns a line for the table.
 pub(crate) struct Scenario {
@@ -49,6 +49,12 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         name: "dat",
         about: "the DAT programs of others on the host, all of them shortened; what processes leave behind, corners, and the cost",
         run: dat::here,
+        stock: false,
+    },
+    Scenario {
+        name: "mpi",
+        about: "Intel MPI at 2 ranks over the uDAPL provider, if it was fetched before; `--mpi` runs all of it",
+        run: mpi::here,
         stock: false,
     },
     Scenario {

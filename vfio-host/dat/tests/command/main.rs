@@ -13,3 +13,4 @@ mod conf;
 mod hw_test;
 mod list_doctor;
 mod machine;
+mod run;

@@ -15,6 +15,8 @@ mod tiers;
 
 pub(crate) use ours::{Programs, READY};
 
+use std::path::PathBuf;
+
 use anyhow::Result;
 
 use crate::ROWS;
@@ -114,6 +116,12 @@ pub(crate) fn away(stage: &mut Stage<'_>) -> Result<String> {
         guest.len(),
         one.len()
     ))
+}
+
+/// The provider's file, and the folder of the registry, for programs that are in neither list.
+pub(super) fn provider() -> Result<[PathBuf; 2]> {
+    let kit = Kit::find(&folder()?)?;
+    Ok([kit.library.clone(), kit.path().to_path_buf()])
 }
 
 fn host(stage: &mut Stage<'_>) -> Result<String> {
