@@ -573,35 +573,58 @@ static void requests(void)
 	MUST(DAT_EVD_FREE(requests));
 }
 
-/* The wire has 16 bits for a qualifier. */
+/* The wire has the lower 16 bits of a qualifier, and a service point says it as it was given. */
 static void qualifiers(void)
 {
-	static const DAT_CONN_QUAL far_out[] = {0x10000, 0x10000 + 7005, UINT64_C(0x100000000) + 7005, UINT64_MAX};
-	DAT_EVD_HANDLE requests = evd_of(&a, DAT_EVD_CR_FLAG, 8);
+	static const DAT_CONN_QUAL portless[] = {0x10000, UINT64_C(0x100000000), UINT64_MAX << 16};
+	static const DAT_CONN_QUAL long_one = 0x10000 + 7005, same = UINT64_C(0x555500000000) + 7005;
+	DAT_EVD_HANDLE requests = evd_of(&b, DAT_EVD_CR_FLAG, 8);
+	const DAT_CR_ARRIVAL_EVENT_DATA *arrival;
 	DAT_PSP_PARAM param;
+	DAT_RSP_PARAM rsp_param;
 	DAT_PSP_HANDLE psp;
 	DAT_RSP_HANDLE rsp;
 	DAT_EP_PARAM ep;
+	DAT_EVENT event;
 
 	open_end(&near, &a);
-	for (size_t at = 0; at < COUNT(far_out); at++) {
-		EXPECT("dat_psp_create beyond 16 bits",
-		       DAT_PSP_CREATE(a.ia, far_out[at], requests, DAT_PSP_CONSUMER_FLAG, &psp), DAT_INVALID_PARAMETER,
+	open_end(&far, &b);
+	for (size_t at = 0; at < COUNT(portless); at++) {
+		EXPECT("dat_psp_create without a port",
+		       DAT_PSP_CREATE(b.ia, portless[at], requests, DAT_PSP_CONSUMER_FLAG, &psp), DAT_INVALID_PARAMETER,
 		       DAT_INVALID_ARG2);
-		EXPECT("dat_rsp_create beyond 16 bits", DAT_RSP_CREATE(a.ia, far_out[at], near.ep, requests, &rsp),
+		EXPECT("dat_rsp_create without a port", DAT_RSP_CREATE(b.ia, portless[at], far.ep, requests, &rsp),
 		       DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
-		EXPECT("dat_ep_connect beyond 16 bits",
-		       DAT_EP_CONNECT(near.ep, b.attr.ia_address_ptr, far_out[at], LIMIT, 0, NULL, DAT_QOS_BEST_EFFORT,
+		EXPECT("dat_ep_connect without a port",
+		       DAT_EP_CONNECT(near.ep, b.attr.ia_address_ptr, portless[at], LIMIT, 0, NULL, DAT_QOS_BEST_EFFORT,
 				      DAT_CONNECT_DEFAULT_FLAG),
 		       DAT_INVALID_PARAMETER, DAT_INVALID_ARG3);
 	}
 	MUST(DAT_EP_QUERY(near.ep, DAT_EP_FIELD_EP_STATE, &ep));
 	CHECK("what was refused changed nothing", ep.ep_state == DAT_EP_STATE_UNCONNECTED);
-	MUST(DAT_PSP_CREATE(a.ia, 0xffff, requests, DAT_PSP_CONSUMER_FLAG, &psp));
+	MUST(DAT_RSP_CREATE(b.ia, same, far.ep, requests, &rsp));
+	MUST(DAT_RSP_QUERY(rsp, DAT_RSP_FIELD_CONN_QUAL, &rsp_param));
+	CHECK("a long qualifier of a Reserved Service Point", rsp_param.conn_qual == same);
+	MUST(DAT_RSP_FREE(rsp));
+	MUST(DAT_PSP_CREATE(b.ia, long_one, requests, DAT_PSP_CONSUMER_FLAG, &psp));
 	MUST(DAT_PSP_QUERY(psp, DAT_PSP_FIELD_CONN_QUAL, &param));
-	CHECK("the last qualifier of 16 bits", param.conn_qual == 0xffff);
+	CHECK("a long qualifier of a Public Service Point", param.conn_qual == long_one);
+	EXPECT("another of the same port", DAT_PSP_CREATE(b.ia, same, requests, DAT_PSP_CONSUMER_FLAG, &psp),
+	       DAT_CONN_QUAL_IN_USE, 0);
+	MUST(DAT_EP_CONNECT(near.ep, b.attr.ia_address_ptr, same, LIMIT, 0, NULL, DAT_QOS_BEST_EFFORT,
+			    DAT_CONNECT_DEFAULT_FLAG));
+	CHECK("a request at it", next(requests, &event) == DAT_CONNECTION_REQUEST_EVENT);
+	arrival = &event.event_data.cr_arrival_event_data;
+	CHECK("which names it as it was given", arrival->conn_qual == long_one && arrival->sp_handle.psp_handle == psp);
+	MUST(DAT_CR_REJECT(arrival->cr_handle, 0, NULL));
+	CHECK("and is answered", next(near.conn, &event) == DAT_CONNECTION_EVENT_PEER_REJECTED);
+	MUST(DAT_PSP_FREE(psp));
+	MUST(DAT_PSP_CREATE(b.ia, 7005, requests, DAT_PSP_CONSUMER_FLAG, &psp));
+	MUST(DAT_PSP_QUERY(psp, DAT_PSP_FIELD_CONN_QUAL, &param));
+	CHECK("nothing of it is left", param.conn_qual == 7005);
 	MUST(DAT_PSP_FREE(psp));
 	MUST(DAT_EP_FREE(near.ep));
+	MUST(DAT_EP_FREE(far.ep));
 	MUST(DAT_EVD_FREE(requests));
 }
 

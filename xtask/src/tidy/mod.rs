@@ -78,6 +78,7 @@ const UNSAFE: &[&str] = &[
     "vfio-host/dapl/src/object.rs",
     "vfio-host/dapl/src/progress.rs",
     "vfio-host/dapl/src/registry.rs",
+    "vfio-host/dapl/src/sleep.rs",
 ];
 /// File names that say nothing.
 const EMPTY_NAMES: &[&str] = &["util", "utils", "common", "helper", "helpers", "manager", "misc"];

@@ -145,6 +145,9 @@ pub(crate) trait Surroundings {
     /// Returns the address of the adapter's own socket address.
     fn local_address(&mut self) -> *const SockAddr;
 
+    /// Returns the Connection Qualifier that the service point of a port was made with.
+    fn qualifier(&mut self, port: u64) -> u64;
+
     /// Takes the answer to a look-up by an Endpoint for datagrams: private data and destination
     /// (see `DAT_IB_UD_REMOTE_AH`).
     fn answer(&mut self, ep: dat_core::Ep, of: LookUp) -> (Count, *const u8, DatIbAddrHandle);
@@ -314,7 +317,7 @@ fn arrival(
     let data = CrArrivalData {
         sp_handle: around.handle(sp),
         local_ia_address_ptr: around.local_address(),
-        conn_qual,
+        conn_qual: around.qualifier(conn_qual),
         cr_handle: around.handle(cr.into()),
         truncate_flag: 0,
     };

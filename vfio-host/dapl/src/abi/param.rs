@@ -157,7 +157,7 @@ impl DatPspParam {
     pub(crate) fn new(param: &PspParam, around: &mut impl Surroundings) -> Self {
         Self {
             ia_handle: around.handle(AnyHandle::Ia),
-            conn_qual: param.conn_qual,
+            conn_qual: around.qualifier(param.conn_qual),
             evd_handle: around.handle(param.evd.into()),
             psp_flags: param.flag as u32,
         }
@@ -169,7 +169,7 @@ impl DatRspParam {
     pub(crate) fn new(param: &RspParam, around: &mut impl Surroundings) -> Self {
         Self {
             ia_handle: around.handle(AnyHandle::Ia),
-            conn_qual: param.conn_qual,
+            conn_qual: around.qualifier(param.conn_qual),
             evd_handle: around.handle(param.evd.into()),
             ep_handle: around.handle(param.ep.into()),
         }

@@ -1,7 +1,7 @@
 //! Destinations of datagrams. C consumers have a token for each, in the field for the address of a
 //! `struct ibv_ah`.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use dat_core::Ep;
 use dat_core::provider::Destination;
@@ -110,5 +110,29 @@ impl Addresses {
         for address in &mut self.places {
             address.found.take_if(|(ep, ..)| *ep == gone);
         }
+    }
+}
+
+/// Connection Qualifiers of service points that are more than their ports.
+#[derive(Debug, Default)]
+pub(crate) struct Qualifiers(BTreeMap<u64, u64>);
+
+impl Qualifiers {
+    /// A service point was made with it.
+    pub(crate) fn given(&mut self, conn_qual: u64) {
+        let port = conn_qual & u64::from(u16::MAX);
+        if port != conn_qual {
+            self.0.insert(port, conn_qual);
+        }
+    }
+
+    /// The service point of a port is gone.
+    pub(crate) fn gone(&mut self, port: u64) {
+        self.0.remove(&port);
+    }
+
+    /// Returns what the service point of a port was made with.
+    pub(crate) fn of(&self, port: u64) -> u64 {
+        self.0.get(&port).copied().unwrap_or(port)
     }
 }

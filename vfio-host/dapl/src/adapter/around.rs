@@ -62,6 +62,10 @@ impl<V: Variant> Surroundings for Around<'_, V> {
         &raw const self.open.adapter.address
     }
 
+    fn qualifier(&mut self, port: u64) -> u64 {
+        self.open.qualifiers.of(port)
+    }
+
     /// Moves the answer to the consumer and frees it in `dat_core`.
     fn answer(&mut self, ep: Ep, of: LookUp) -> (Count, *const u8, DatIbAddrHandle) {
         const NOTHING: (Count, *const u8, DatIbAddrHandle) =

@@ -9,7 +9,7 @@ use dat_core::{AnyHandle, AsyncEvent, Ep, EpState, Event, Ia, Instant, Next};
 use vfio_host::{Host, class};
 
 use super::Adapter;
-use super::address::Addresses;
+use super::address::{Addresses, Qualifiers};
 use super::hold::{Driver, Hold};
 use crate::abi::DatHandle;
 use crate::abi::named::Named;
@@ -43,6 +43,8 @@ pub(crate) struct Open<V: Variant> {
     pub(super) ias: Vec<&'static Object<V>>,
     /// Destinations of datagrams.
     pub(crate) addresses: Addresses,
+    /// What service points were made with.
+    pub(crate) qualifiers: Qualifiers,
     /// Threads that wait.
     pub(crate) sleepers: Vec<Sleeper<V>>,
     /// Descriptors of CNOs.
@@ -88,6 +90,7 @@ impl<V: Variant> Open<V> {
             adapter,
             ias: Vec::new(),
             addresses: Addresses::default(),
+            qualifiers: Qualifiers::default(),
             sleepers: Vec::new(),
             descriptors: Vec::new(),
             bells: Vec::new(),

@@ -103,7 +103,7 @@ pub(super) extern "C" fn handoff<V: Variant>(cr: DatHandle, conn_qual: u64) -> R
     call("dat_cr_handoff", || {
         let object = Object::<V>::called(cr);
         object.name::<Cr>()?;
-        let port = port(conn_qual, 2)?;
+        let port = port(conn_qual);
         object.adapter()?.drive(|open| {
             let cr = object.name::<Cr>()?;
             let own = fetch(open, cr, None)?;

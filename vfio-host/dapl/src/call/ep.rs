@@ -343,7 +343,7 @@ pub(super) extern "C" fn connect<V: Variant>(
         let object = Object::<V>::called(ep);
         object.name::<Ep>()?;
         let remote = address(remote)?;
-        let port = port(conn_qual, 3)?;
+        let port = port(conn_qual);
         let data = private_data(&data, size, 6)?;
         let quality = qos(quality).ok_or_else(|| code::bad_arg(7))?;
         let flag = match flags {

@@ -49,7 +49,7 @@ pub(crate) use lmr::{Made as LmrMade, lent};
 
 use dat_core::{DatReturn, Error};
 
-use crate::abi::{DatHandle, Ret, SUCCESS, code};
+use crate::abi::{DatHandle, Ret, SUCCESS};
 use crate::log::{Level, say, says};
 use crate::object::{Kind, Object};
 use crate::variant::{Table, Variant};
@@ -79,10 +79,11 @@ fn ia_called<V: Variant>(handle: DatHandle) -> Result<&'static Object<V>, DatRet
     if object.kind() == Kind::Ia { Ok(object) } else { Err(Kind::Ia.invalid()) }
 }
 
-/// Checks a Connection Qualifier, the argument at `place`. The wire has 16 bits for it:
-/// `INVALID_PARAMETER` for a greater one.
-fn port(conn_qual: u64, place: u16) -> Result<u64, DatReturn> {
-    if conn_qual <= u64::from(u16::MAX) { Ok(conn_qual) } else { Err(code::bad_arg(place)) }
+/// Returns the port of a Connection Qualifier. The RDMA IP CM service has 16 bits for it, and as
+/// every provider over that takes the lower ones, programs have others in the upper: a process
+/// number, or nothing that they have set. A service point says its qualifier as it was given.
+fn port(conn_qual: u64) -> u64 {
+    conn_qual & u64::from(u16::MAX)
 }
 
 /// The dispatch table of a variant.

@@ -26,7 +26,7 @@ pub(super) extern "C" fn create<V: Variant>(
 ) -> Ret {
     call("dat_psp_create", || {
         let ia = ia_called::<V>(ia)?;
-        let port = port(conn_qual, 2)?;
+        let port = port(conn_qual);
         let flag = flag(flags).ok_or(code::bad_arg(4))?;
         if psp.is_null() {
             return Err(code::bad_arg(5).into());
@@ -34,6 +34,7 @@ pub(super) extern "C" fn create<V: Variant>(
         ia.adapter()?.with(|open| {
             let evd: Evd = ia.sibling(evd).map_err(|_| code::EVD_CR)?;
             let made = open.nic().psp_create(port, evd, flag)?;
+            open.qualifiers.given(conn_qual);
             psp.put(open.adopt(ia, made));
             Ok(())
         })
@@ -92,7 +93,9 @@ pub(super) extern "C" fn free<V: Variant>(psp: DatHandle) -> Ret {
         let object = Object::<V>::called(psp);
         object.adapter()?.with(|open| {
             let psp = object.name::<Psp>()?;
+            let port = open.nic().psp_query(psp)?.conn_qual;
             open.nic().psp_free(psp)?;
+            open.qualifiers.gone(port);
             open.disown(object, psp);
             Ok(())
         })

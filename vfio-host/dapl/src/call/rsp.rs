@@ -18,7 +18,7 @@ pub(super) extern "C" fn create<V: Variant>(
 ) -> Ret {
     call("dat_rsp_create", || {
         let ia = ia_called::<V>(ia)?;
-        let port = port(conn_qual, 2)?;
+        let port = port(conn_qual);
         if rsp.is_null() {
             return Err(code::bad_arg(5).into());
         }
@@ -26,6 +26,7 @@ pub(super) extern "C" fn create<V: Variant>(
             let ep = ia.sibling_or_none(ep)?;
             let evd: Evd = ia.sibling(evd).map_err(|_| code::EVD_CR)?;
             let made = open.nic().rsp_create(port, ep, evd)?;
+            open.qualifiers.given(conn_qual);
             rsp.put(open.adopt(ia, made));
             Ok(())
         })
@@ -58,11 +59,13 @@ pub(super) extern "C" fn free<V: Variant>(rsp: DatHandle) -> Ret {
         let object = Object::<V>::called(rsp);
         object.adapter()?.drive(|open| {
             let rsp = object.name::<Rsp>()?;
-            let ep = open.nic().rsp_query(rsp)?.ep;
+            let found = open.nic().rsp_query(rsp)?;
+            let (ep, port) = (found.ep, found.conn_qual);
             // The Endpoint is freed too, if it was made with the service point.
             open.recall_ep(ep)?;
             let now = open.nic().now();
             open.nic().rsp_free(now, rsp)?;
+            open.qualifiers.gone(port);
             open.disown(object, rsp);
             forget_ep(open, ep);
             Ok(())
