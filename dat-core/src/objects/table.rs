@@ -3,6 +3,7 @@
 use heapless::Vec;
 
 use crate::types::dat_return::DatReturn;
+use crate::types::few::few;
 use crate::types::handle::Handle;
 
 /// A kind of object: the consumer's handle of it, and how a stale one is refused.
@@ -396,7 +397,7 @@ impl<'s, T> Table<'s, T> {
     pub(crate) fn few<H, const N: usize>(&mut self, name: impl Fn(Handle) -> H) -> Vec<H, N> {
         let first = self.first().map_or(self.count.fresh, Handle::index);
         let handles = (first..self.count.fresh).filter_map(|index| self.handle_at(index));
-        handles.take(N).map(name).collect()
+        few(handles.map(name))
     }
 }
 

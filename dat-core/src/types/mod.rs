@@ -12,6 +12,7 @@ pub(crate) mod ep_attr;
 pub(crate) mod ep_state;
 pub(crate) mod event;
 pub(crate) mod fault;
+pub(crate) mod few;
 pub(crate) mod flags;
 pub(crate) mod handle;
 pub(crate) mod key_order;

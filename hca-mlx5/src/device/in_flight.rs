@@ -84,11 +84,20 @@ impl<P: Platform> Device<'_, P> {
                     Err(fault) => *ended = Some(Err(fault)),
                 }
             }
-            for (index, flight) in flights {
-                if let Some((number, ended)) = some.get_mut(index) {
-                    *ended = Some(self.finish_end(op, *number, flight));
+            for (index, flight) in &mut flights {
+                if let Some((number, ended)) = some.get_mut(*index) {
+                    *ended = Some(self.finish_end(op, *number, flight.take()));
                 }
             }
         }
     }
+}
+
+/// The first few things, as many as go together. (`collect` panics where there are more.)
+pub(crate) fn few<T>(all: impl Iterator<Item = T>) -> Vec<T, FLIGHTS> {
+    let mut some = Vec::new();
+    for one in all.take(FLIGHTS) {
+        let _ = some.push(one);
+    }
+    some
 }

@@ -18,7 +18,7 @@ mod congestion;
 mod counters;
 pub mod eq;
 pub(crate) mod health;
-mod in_flight;
+pub(crate) mod in_flight;
 pub(crate) mod key_rest;
 pub mod page_list;
 pub(crate) mod pages;

@@ -9,11 +9,11 @@
 
 use dat_core::fault;
 use dat_core::provider::{Access, Fault, Mr, MrInit, Mw, Pages, Pd};
-use heapless::Vec;
 
 use crate::device::cmd::mailbox::Tail;
+use crate::device::in_flight::few;
 use crate::device::page_list::{Logs, PageList, Place, survey};
-use crate::device::{Begun, FLIGHTS, note};
+use crate::device::{Begun, note};
 use crate::platform::{Platform, Reach, Span};
 use crate::prm::cmd::Opcode;
 use crate::prm::mkey::{Mkey, TRANSLATION_AT};
@@ -467,14 +467,13 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize, const N
     pub(crate) fn drop_all_keys(&mut self, first: &mut Result<(), Fault>) {
         let mut entries = self.keys.values();
         loop {
-            let some: Vec<_, FLIGHTS> = entries.by_ref().take(FLIGHTS).collect();
+            let some = few(entries.by_ref());
             if some.is_empty() {
                 break;
             }
-            let mut ends: Vec<_, FLIGHTS> =
-                some.iter().map(|entry| (entry.key.index(), None)).collect();
+            let mut ends = few(some.iter().map(|entry| (entry.key.index(), None)));
             self.device.end_each(Opcode::DestroyMkey, &mut ends);
-            for (entry, (_, ended)) in some.iter().zip(ends) {
+            for (entry, (_, ended)) in some.iter().zip(&ends) {
                 let ended = ended.unwrap_or(Ok(()));
                 if let (Ok(()), Some(list)) = (&ended, entry.list) {
                     self.device.platform().free(list);

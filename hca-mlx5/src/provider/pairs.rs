@@ -3,10 +3,10 @@
 
 use dat_core::fault;
 use dat_core::provider::{self as seam, Fault, NewQp, Qp, QpInit, QpStep};
-use heapless::Vec;
 
 use crate::data::{Rq, Sq};
-use crate::device::{Begun, FLIGHTS, note, optional};
+use crate::device::in_flight::few;
+use crate::device::{Begun, note, optional};
 use crate::platform::Platform;
 use crate::prm::cmd::Opcode;
 use crate::prm::cq::Cqn;
@@ -207,25 +207,19 @@ impl<
     pub(super) fn drop_all_pairs(&mut self, first: &mut Result<(), Fault>) {
         let mut entries = self.qps.values();
         loop {
-            let objects: Vec<_, FLIGHTS> =
-                entries.by_ref().take(FLIGHTS).map(|entry| entry.object).collect();
+            let objects = few(entries.by_ref().map(|entry| entry.object));
             if objects.is_empty() {
                 break;
             }
-            let mut resets: Vec<_, FLIGHTS> = objects
-                .iter()
-                .map(|object| (object.qpn.0, object.is_reset.then_some(Ok(()))))
-                .collect();
+            let is_reset = |object: &qp::QpObject| object.is_reset.then_some(Ok(()));
+            let mut resets = few(objects.iter().map(|object| (object.qpn.0, is_reset(object))));
             self.device.end_each(Opcode::ToRstQp, &mut resets);
-            let mut ends: Vec<_, FLIGHTS> = resets
-                .iter()
-                .map(|(number, reset)| {
-                    let failed = optional(reset.unwrap_or(Ok(()))).err();
-                    (*number, failed.map(Err))
-                })
-                .collect();
+            let mut ends = few(resets.iter().map(|(number, reset)| {
+                let failed = optional(reset.unwrap_or(Ok(()))).err();
+                (*number, failed.map(Err))
+            }));
             self.device.end_each(Opcode::DestroyQp, &mut ends);
-            for (object, (_, ended)) in objects.iter().zip(ends) {
+            for (object, (_, ended)) in objects.iter().zip(&ends) {
                 let ended = ended.unwrap_or(Ok(()));
                 match ended {
                     Ok(()) => self.device.platform().free(object.memory()),

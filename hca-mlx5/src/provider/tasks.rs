@@ -5,6 +5,7 @@ use dat_core::provider::{Fault, Task};
 use heapless::Vec;
 
 use crate::data::inline::{Fields, Object};
+use crate::device::in_flight::few;
 use crate::device::{Begun, FLIGHTS};
 use crate::platform::Platform;
 use crate::prm::cmd::Opcode;
@@ -40,7 +41,7 @@ impl<
 
     fn do_some(&mut self, some: &mut [Task<Self>]) {
         // Reaping ends copy by none of those that go: they are waited for once.
-        let out: Vec<_, FLIGHTS> = some.iter().map(|task| self.take_out_of(task)).collect();
+        let out = few(some.iter().map(|task| self.take_out_of(task)));
         let copied = self.copies_over(out.iter().any(Option::is_some));
         let (mut pairs, mut regions) = (0, 0);
         let mut flights = Vec::<_, FLIGHTS>::new();
@@ -86,8 +87,10 @@ impl<
             let _ = flights.push(flight);
         }
         let mut long = Vec::<_, FLIGHTS>::new();
-        for (index, ((task, out), flight)) in some.iter_mut().zip(out).zip(flights).enumerate() {
-            match (&mut *task, flight) {
+        for (index, ((task, out), flight)) in
+            some.iter_mut().zip(&out).zip(&mut flights).enumerate()
+        {
+            match (&mut *task, core::mem::replace(flight, Flight::Over)) {
                 (Task::QpCreate(init, made), Flight::Pair(making)) => {
                     *made = Some(self.finish_pair(init, making));
                 }
@@ -116,10 +119,10 @@ impl<
                 Some((object, fields)),
             ) = (task, out)
             {
-                self.put_back(object, fields);
+                self.put_back(*object, *fields);
             }
         }
-        for (index, mapping) in long {
+        while let Some((index, mapping)) = long.pop() {
             if let Some(Task::MrCreate(init, made)) = some.get_mut(index) {
                 *made = Some(self.finish_region(init, mapping));
             }

@@ -21,6 +21,7 @@ use crate::engine::queue_pair::{Wanted, first_step, unsure};
 use crate::provider::{Mr, MrInit, NewQp, Provider, QpInit, QpStep, Service, Task};
 use crate::types::bounds::STEPS;
 use crate::types::dat_return::Error;
+use crate::types::few::few;
 use crate::types::handle::{Ep, Lmr, Srq};
 use crate::types::time::Instant;
 
@@ -90,102 +91,115 @@ impl<P: Provider> Ia<'_, P> {
     ) {
         while !all.is_empty() {
             let some = next_batch(&mut all);
-            let mut jobs: Vec<_, STEPS> =
-                some.iter().map(|(control, _)| (Job::from(*control), None)).collect();
+            let mut jobs = few::<_, STEPS>(some.iter().map(|(c, _)| (Job::from(*c), None)));
             control_jobs(self, now, &mut jobs);
-            for ((_, came), (_, came_here)) in some.iter_mut().zip(jobs) {
-                *came = came_here;
+            for ((_, came), (_, came_here)) in some.iter_mut().zip(&jobs) {
+                *came = *came_here;
             }
         }
     }
 }
 
-/// New queue pairs take their first step, those of Endpoints that go are destroyed.
-fn second_round<P: Provider>(
+/// Makes one call.
+pub(crate) fn control_one<P: Provider>(
     ia: &mut Ia<'_, P>,
+    now: Instant,
+    job: Job<'_>,
+) -> Result<Controlled, Error> {
+    let mut one = [(job, None)];
+    control_jobs(ia, now, &mut one);
+    let [(_, came)] = one;
+    came.unwrap_or(Err(FULL.into()))
+}
+
+/// Frees up to [`STEPS`] Endpoints in whatever state. Returns the first failure.
+pub(crate) fn eps_remove<P: Provider>(
+    ia: &mut Ia<'_, P>,
+    now: Instant,
+    eps: &[Ep],
+) -> Result<(), Error> {
+    let mut jobs = few::<_, STEPS>(eps.iter().map(|ep| (Job::EpRemove(*ep), None)));
+    control_jobs(ia, now, &mut jobs);
+    first_failure(&jobs)
+}
+
+/// Ends up to [`STEPS`] registrations of any kind. Returns the first failure.
+pub(crate) fn lmrs_remove<P: Provider>(ia: &mut Ia<'_, P>, lmrs: &[Lmr]) -> Result<(), Error> {
+    let mut jobs = few::<_, STEPS>(lmrs.iter().map(|lmr| (Job::LmrRemove(*lmr), None)));
+    control_jobs(ia, ia.lifecycle.clock, &mut jobs);
+    first_failure(&jobs)
+}
+
+/// Makes up to [`STEPS`] calls that do not free an object twice.
+pub(crate) fn control_jobs<P: Provider>(
+    ia: &mut Ia<'_, P>,
+    now: Instant,
     all: &mut [(Job<'_>, Came)],
-    begun: &[Begun],
-    created: Vec<Created<P>, STEPS>,
-    created_at: &[usize],
 ) {
-    let mut tasks = Vec::<_, STEPS>::new();
-    for (init, new) in &created {
-        let _ = tasks.push(Task::QpModify(new.qp, first_step(init.service), Ok(())));
+    let mut begun = Vec::<_, STEPS>::new();
+    for (job, came) in &mut *all {
+        let one = control_begin(ia, now, job).unwrap_or_else(|error| {
+            *came = Some(Err(error));
+            Begun::Over
+        });
+        let _ = begun.push(one);
     }
-    let mut places: Vec<_, STEPS> = created_at.iter().copied().collect();
+    fail_unsure(ia, &begun);
+    let (mut tasks, mut places) = (Vec::<_, STEPS>::new(), Vec::<_, STEPS>::new());
     for (place, one) in begun.iter().enumerate() {
-        let Begun::EpEnd(ep, _) = one else { continue };
-        // What has completed is taken out when the device has stopped.
-        ia.drop_outstanding(ep.0.index());
-        if let Some(NewQp { qp, sq, rq }) = take_qp(ia, *ep) {
-            let _ = tasks.push(Task::QpDestroy(qp, Some((sq, rq)), Ok(())));
+        if let Some(task) = first_task(ia, one) {
+            let _ = tasks.push(task);
             let _ = places.push(place);
         }
     }
     ia.hca.do_each(&mut tasks);
-    let mut created = created.into_iter();
-    for (place, task) in places.into_iter().zip(tasks) {
-        let (Some((_, came)), Some(one)) = (all.get_mut(place), begun.get(place)) else {
+    let (mut created, mut created_at) = (Vec::<_, STEPS>::new(), Vec::<_, STEPS>::new());
+    for (&place, task) in places.iter().zip(&mut tasks) {
+        let (Some((_, came)), Some(one)) = (all.get_mut(place), begun.get_mut(place)) else {
             continue;
         };
-        match (one, task) {
-            (Begun::Ep(ep, wanted), Task::QpModify(.., stepped)) => {
-                let Some((init, NewQp { qp, sq, rq })) = created.next() else { continue };
-                *came = Some(match stepped {
-                    Ok(()) => {
-                        let made = made(ia, wanted, &init, qp, sq, rq);
-                        ep_begin(ia, *ep, &wanted.makings, Some(made));
-                        Ok(Controlled::Ep(*ep))
-                    }
-                    Err(fault) => {
-                        // The first failure is the one to tell.
-                        let _ = ia.hca.qp_destroy(qp, sq, rq);
-                        ep_undo(ia, *ep);
-                        Err(fault.into())
-                    }
-                });
+        *came = match (&*one, task) {
+            (Begun::Ep(ep, _), Task::QpCreate(init, made)) => match made.take() {
+                Some(Ok(new)) => {
+                    let _ = created.push(Some((*init, new)));
+                    let _ = created_at.push(place);
+                    continue;
+                }
+                Some(Err(fault)) => {
+                    ep_undo(ia, *ep);
+                    Some(Err(fault.into()))
+                }
+                None => continue,
+            },
+            (Begun::Lmr(lmr, _), Task::MrCreate(_, Some(made))) => {
+                Some(lmr_finish(ia, *lmr, *made).map(|()| Controlled::Lmr(*lmr)))
             }
-            (_, Task::QpDestroy(.., Err(fault))) => *came = Some(Err(fault.into())),
-            _ => {}
+            (Begun::LmrEnd(lmr, _, identity), Task::MrDestroy(_, destroyed)) => {
+                Some(lmr_over(ia, *lmr, *identity, *destroyed).map(|()| Controlled::Freed))
+            }
+            _ => continue,
+        };
+        *one = Begun::Over;
+    }
+    second_round(ia, all, &begun, created, &created_at);
+    for ((_, came), one) in all.iter_mut().zip(&begun) {
+        match one {
+            // It needs no queue pair yet.
+            Begun::Ep(ep, Wanted { makings, .. }) if came.is_none() => {
+                ep_begin(ia, *ep, makings, None);
+                *came = Some(Ok(Controlled::Ep(*ep)));
+            }
+            Begun::EpEnd(ep, _) => {
+                ep_over(ia, *ep);
+                let _ = came.get_or_insert(Ok(Controlled::Freed));
+            }
+            Begun::Over | Begun::Ep(..) | Begun::Lmr(..) | Begun::LmrEnd(..) => {}
         }
     }
-}
-
-/// What the device is asked for first, if anything.
-fn first_task<P: Provider>(ia: &Ia<'_, P>, one: &Begun) -> Option<Task<P>> {
-    match one {
-        Begun::Over | Begun::EpEnd(_, false) => None,
-        Begun::Ep(_, wanted) => Some(Task::QpCreate(qp_init(ia, wanted)?, None)),
-        Begun::EpEnd(ep, true) => {
-            let qp = ia.objects.eps.get(ep.0)?.qp?;
-            Some(Task::QpModify(qp, QpStep::Reset, Ok(())))
-        }
-        Begun::Lmr(_, init) => Some(Task::MrCreate(*init, None)),
-        Begun::LmrEnd(_, mr, _) => Some(Task::MrDestroy(*mr, Ok(()))),
+    let freed = |(job, _): &(Job<'_>, Came)| matches!(job, Job::EpFree(_));
+    if all.iter().zip(&begun).any(|(one, b)| freed(one) && matches!(b, Begun::EpEnd(..))) {
+        ia.transmit(now);
     }
-}
-
-/// Takes queue pairs to Error that have to say what became of something; see
-/// [`crate::engine::queue_pair::stop`].
-fn fail_unsure<P: Provider>(ia: &mut Ia<'_, P>, begun: &[Begun]) {
-    let mut steps = Vec::<_, STEPS>::new();
-    for one in begun {
-        if let Begun::EpEnd(ep, true) = one
-            && let Some(line) = ia.data.shared.ep(ep.0.index())
-            && unsure(line)
-            && let Some(qp) = ia.objects.eps.get(ep.0).and_then(|control| control.qp)
-        {
-            let _ = steps.push((qp, QpStep::Error, Ok(())));
-        }
-    }
-    if !steps.is_empty() {
-        ia.hca.qp_modify_each(&mut steps);
-    }
-}
-
-fn lmr_end<P: Provider>(ia: &Ia<'_, P>, lmr: Lmr) -> Result<Begun, Error> {
-    let (mr, identity) = lmr_vacate(ia, lmr)?;
-    Ok(Begun::LmrEnd(lmr, mr, identity))
 }
 
 /// Checks a call and does what comes before its commands.
@@ -216,103 +230,97 @@ fn control_begin<P: Provider>(
     })
 }
 
-/// Makes up to [`STEPS`] calls that do not free an object twice.
-pub(crate) fn control_jobs<P: Provider>(
-    ia: &mut Ia<'_, P>,
-    now: Instant,
-    all: &mut [(Job<'_>, Came)],
-) {
-    let mut begun = Vec::<_, STEPS>::new();
-    for (job, came) in &mut *all {
-        let one = control_begin(ia, now, job).unwrap_or_else(|error| {
-            *came = Some(Err(error));
-            Begun::Over
-        });
-        let _ = begun.push(one);
+fn lmr_end<P: Provider>(ia: &Ia<'_, P>, lmr: Lmr) -> Result<Begun, Error> {
+    let (mr, identity) = lmr_vacate(ia, lmr)?;
+    Ok(Begun::LmrEnd(lmr, mr, identity))
+}
+
+/// Takes queue pairs to Error that have to say what became of something; see
+/// [`crate::engine::queue_pair::stop`].
+fn fail_unsure<P: Provider>(ia: &mut Ia<'_, P>, begun: &[Begun]) {
+    let mut steps = Vec::<_, STEPS>::new();
+    for one in begun {
+        if let Begun::EpEnd(ep, true) = one
+            && let Some(line) = ia.data.shared.ep(ep.0.index())
+            && unsure(line)
+            && let Some(qp) = ia.objects.eps.get(ep.0).and_then(|control| control.qp)
+        {
+            let _ = steps.push((qp, QpStep::Error, Ok(())));
+        }
     }
-    fail_unsure(ia, &begun);
-    let (mut tasks, mut places) = (Vec::<_, STEPS>::new(), Vec::<_, STEPS>::new());
+    if !steps.is_empty() {
+        ia.hca.qp_modify_each(&mut steps);
+    }
+}
+
+/// What the device is asked for first, if anything.
+fn first_task<P: Provider>(ia: &Ia<'_, P>, one: &Begun) -> Option<Task<P>> {
+    match one {
+        Begun::Over | Begun::EpEnd(_, false) => None,
+        Begun::Ep(_, wanted) => Some(Task::QpCreate(qp_init(ia, wanted)?, None)),
+        Begun::EpEnd(ep, true) => {
+            let qp = ia.objects.eps.get(ep.0)?.qp?;
+            Some(Task::QpModify(qp, QpStep::Reset, Ok(())))
+        }
+        Begun::Lmr(_, init) => Some(Task::MrCreate(*init, None)),
+        Begun::LmrEnd(_, mr, _) => Some(Task::MrDestroy(*mr, Ok(()))),
+    }
+}
+
+/// New queue pairs take their first step, those of Endpoints that go are destroyed.
+fn second_round<P: Provider>(
+    ia: &mut Ia<'_, P>,
+    all: &mut [(Job<'_>, Came)],
+    begun: &[Begun],
+    mut created: Vec<Option<Created<P>>, STEPS>,
+    created_at: &[usize],
+) {
+    let mut tasks = Vec::<_, STEPS>::new();
+    for (init, new) in created.iter().flatten() {
+        let _ = tasks.push(Task::QpModify(new.qp, first_step(init.service), Ok(())));
+    }
+    let mut places = few::<_, STEPS>(created_at.iter().copied());
     for (place, one) in begun.iter().enumerate() {
-        if let Some(task) = first_task(ia, one) {
-            let _ = tasks.push(task);
+        let Begun::EpEnd(ep, _) = one else { continue };
+        // What has completed is taken out when the device has stopped.
+        ia.drop_outstanding(ep.0.index());
+        if let Some(NewQp { qp, sq, rq }) = take_qp(ia, *ep) {
+            let _ = tasks.push(Task::QpDestroy(qp, Some((sq, rq)), Ok(())));
             let _ = places.push(place);
         }
     }
     ia.hca.do_each(&mut tasks);
-    let (mut created, mut created_at) = (Vec::<_, STEPS>::new(), Vec::<_, STEPS>::new());
-    for (place, task) in places.into_iter().zip(tasks) {
-        let (Some((_, came)), Some(one)) = (all.get_mut(place), begun.get_mut(place)) else {
+    let mut created = created.iter_mut().filter_map(Option::take);
+    for (&place, task) in places.iter().zip(&tasks) {
+        let (Some((_, came)), Some(one)) = (all.get_mut(place), begun.get(place)) else {
             continue;
         };
-        *came = match (&*one, task) {
-            (Begun::Ep(..), Task::QpCreate(init, Some(Ok(new)))) => {
-                let _ = created.push((init, new));
-                let _ = created_at.push(place);
-                continue;
+        match (one, task) {
+            (Begun::Ep(ep, wanted), Task::QpModify(.., stepped)) => {
+                let Some((init, NewQp { qp, sq, rq })) = created.next() else { continue };
+                *came = Some(match *stepped {
+                    Ok(()) => {
+                        let made = made(ia, wanted, &init, qp, sq, rq);
+                        ep_begin(ia, *ep, &wanted.makings, Some(made));
+                        Ok(Controlled::Ep(*ep))
+                    }
+                    Err(fault) => {
+                        // The first failure is the one to tell.
+                        let _ = ia.hca.qp_destroy(qp, sq, rq);
+                        ep_undo(ia, *ep);
+                        Err(fault.into())
+                    }
+                });
             }
-            (Begun::Ep(ep, _), Task::QpCreate(_, Some(Err(fault)))) => {
-                ep_undo(ia, *ep);
-                Some(Err(fault.into()))
-            }
-            (Begun::Lmr(lmr, _), Task::MrCreate(_, Some(made))) => {
-                Some(lmr_finish(ia, *lmr, made).map(|()| Controlled::Lmr(*lmr)))
-            }
-            (Begun::LmrEnd(lmr, _, identity), Task::MrDestroy(_, destroyed)) => {
-                Some(lmr_over(ia, *lmr, *identity, destroyed).map(|()| Controlled::Freed))
-            }
-            _ => continue,
-        };
-        *one = Begun::Over;
-    }
-    second_round(ia, all, &begun, created, &created_at);
-    for ((_, came), one) in all.iter_mut().zip(&begun) {
-        match one {
-            // It needs no queue pair yet.
-            Begun::Ep(ep, Wanted { makings, .. }) if came.is_none() => {
-                ep_begin(ia, *ep, makings, None);
-                *came = Some(Ok(Controlled::Ep(*ep)));
-            }
-            Begun::EpEnd(ep, _) => {
-                ep_over(ia, *ep);
-                let _ = came.get_or_insert(Ok(Controlled::Freed));
-            }
-            Begun::Over | Begun::Ep(..) | Begun::Lmr(..) | Begun::LmrEnd(..) => {}
+            (_, Task::QpDestroy(.., Err(fault))) => *came = Some(Err((*fault).into())),
+            _ => {}
         }
     }
-    let freed = |(job, _): &(Job<'_>, Came)| matches!(job, Job::EpFree(_));
-    if all.iter().zip(&begun).any(|(one, b)| freed(one) && matches!(b, Begun::EpEnd(..))) {
-        ia.transmit(now);
-    }
 }
 
-/// Ends up to [`STEPS`] registrations of any kind. Returns the first failure.
-pub(crate) fn lmrs_remove<P: Provider>(ia: &mut Ia<'_, P>, lmrs: &[Lmr]) -> Result<(), Error> {
-    let mut jobs: Vec<_, STEPS> = lmrs.iter().map(|lmr| (Job::LmrRemove(*lmr), None)).collect();
-    control_jobs(ia, ia.lifecycle.clock, &mut jobs);
-    jobs.into_iter().filter_map(|(_, came)| came?.err()).next().map_or(Ok(()), Err)
-}
-
-/// Frees up to [`STEPS`] Endpoints in whatever state. Returns the first failure.
-pub(crate) fn eps_remove<P: Provider>(
-    ia: &mut Ia<'_, P>,
-    now: Instant,
-    eps: &[Ep],
-) -> Result<(), Error> {
-    let mut jobs: Vec<_, STEPS> = eps.iter().map(|ep| (Job::EpRemove(*ep), None)).collect();
-    control_jobs(ia, now, &mut jobs);
-    jobs.into_iter().filter_map(|(_, came)| came?.err()).next().map_or(Ok(()), Err)
-}
-
-/// Makes one call.
-pub(crate) fn control_one<P: Provider>(
-    ia: &mut Ia<'_, P>,
-    now: Instant,
-    job: Job<'_>,
-) -> Result<Controlled, Error> {
-    let mut one = [(job, None)];
-    control_jobs(ia, now, &mut one);
-    let [(_, came)] = one;
-    came.unwrap_or(Err(FULL.into()))
+/// The first failure among calls.
+fn first_failure(jobs: &[(Job<'_>, Came)]) -> Result<(), Error> {
+    jobs.iter().find_map(|(_, came)| (*came)?.err()).map_or(Ok(()), Err)
 }
 
 impl<'a> From<Control<'a>> for Job<'a> {
