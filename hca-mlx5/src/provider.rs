@@ -34,11 +34,12 @@ use dat_core::provider::{
     MrInit, Mw, Net, NewQp, Notice, Pages, Path, Pd, Provider, Qp, QpInit, QpStep, Random, Region,
     SharedRq, SharedRqInit, Task, canonical,
 };
-use heapless::{Deque, Vec};
+use heapless::Deque;
 
 use crate::data::send::{MAX_DATAGRAM_SEGMENTS, MAX_SEGMENTS, WIDEST};
 use crate::data::{Cq, Rq, Shared, Sq};
 use crate::device::eq::{Event, QpEvent};
+use crate::device::in_flight::few;
 use crate::device::{Config, Congestion, Device, FLIGHTS, health, note};
 use crate::net::gsi::Gsi;
 use crate::net::neigh::Counters;
@@ -547,8 +548,8 @@ impl<
 
     fn qp_modify_each(&mut self, steps: &mut [(Qp, QpStep, Result<(), Fault>)]) {
         for some in steps.chunks_mut(FLIGHTS) {
-            let mut tasks: Vec<_, FLIGHTS> =
-                some.iter().map(|(qp, step, _)| Task::QpModify(*qp, *step, Ok(()))).collect();
+            let step = |qp, step| Task::QpModify(qp, step, Ok(()));
+            let mut tasks = few(some.iter().map(|(qp, next, _)| step(*qp, *next)));
             self.do_tasks(&mut tasks);
             for ((.., done), task) in some.iter_mut().zip(&tasks) {
                 if let Task::QpModify(.., stepped) = task {

@@ -34,7 +34,7 @@ success, and events that it would not see without the fault. *Within* is the tim
 until all had ended, of the model's time; the consumer has set `Config::command_timeout` to 5 s and
 connects with a limit of 20 s.
 
-A reset from outside was also tried before every register write of every phase, 354 in all
+A reset from outside was also tried before every register write of every phase
 (`cargo test -p dat-tests --test faults a_reset`).
 ";
 

@@ -65,7 +65,8 @@ pub(super) const GROUP: Group = Group {
         ),
         reads("counter-stalls", "the health counter stands still", Loss::Nothing, |at, value| {
             if at == COUNTER { value & 0xff00_0000 | 42 } else { value }
-        }),
+        })
+        .never(TOO_SHORT),
         reads(
             "warning",
             "the health buffer has a syndrome without the reset bit",
@@ -91,7 +92,8 @@ pub(super) const GROUP: Group = Group {
                 WORD => 8 << 16,
                 _ => value,
             }),
-        ),
+        )
+        .never(TOO_SHORT),
         reads(
             "never-ready",
             "the firmware says that it starts, without end",

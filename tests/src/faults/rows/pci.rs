@@ -1,7 +1,7 @@
 //! The bus: all ones, resets, removal, bus mastering, interrupts.
 
 use super::Group;
-use crate::faults::what::{Interrupts, Loss, MS, Row, S, What, all, nth, some};
+use crate::faults::what::{Interrupts, Loss, MS, Phase, Row, S, What, all, nth, some};
 use mlx5_model::Hca;
 
 const fn step(name: &'static str, is: &'static str, at: u64, act: fn(&mut Hca)) -> Row {
@@ -27,6 +27,9 @@ fn unmastered(hca: &mut Hca) {
 fn undecoded(hca: &mut Hca) {
     hca.config_write(4, &[0x00, 0x00]);
 }
+
+/// Commands come back at once.
+const UNREAD: &[(Phase, &str)] = &[(Phase::Closing, "the driver reads no register there")];
 
 pub(super) const GROUP: Group = Group {
     name: "PCI",
@@ -54,19 +57,22 @@ pub(super) const GROUP: Group = Group {
             "one register reads as all ones",
             Loss::Adapter,
             What::Registers(nth(2), |_, _| u32::MAX),
-        ),
+        )
+        .never(UNREAD),
         Row::new(
             "all-ones",
             "all registers read as all ones: the function is off the bus",
             Loss::Adapter,
             What::Registers(all(), |_, _| u32::MAX),
-        ),
+        )
+        .never(UNREAD),
         Row::new(
             "all-zeros",
             "all registers read as zero",
             Loss::Adapter,
             What::Registers(all(), |_, _| 0),
-        ),
+        )
+        .never(UNREAD),
         step(
             "unplugged",
             "the card is pulled out: registers are ones, no write arrives",
