@@ -1,9 +1,9 @@
 //! Who looks a service point up: the Endpoint that the question came from.
 //!
 //! A SIDR_REQ has no field for the asker's queue pair, but the consumer that accepts is to be able
-//! to send to it. So the last bytes of the private data say it, behind what the asker's consumer
-//! gave, which peers of another make see as zeros that are none: this provider's mark and the length
-//! of the consumer's data, the Q_Key, the queue pair.
+//! to send to it. So the last bytes of the private data say it: this provider's mark, the length of
+//! what the asker's consumer gave, the Q_Key, the queue pair. A peer of another make finds them where
+//! it would find zeros.
 
 /// An Endpoint for datagrams that asked for a service point: its queue pair takes datagrams with
 /// this Q_Key.

@@ -138,7 +138,7 @@ fn several_lmrs_wait_for_an_eighth_of_the_commands() {
     });
 }
 
-/// A close waits as often, whoever has the posters.
+/// A close waits as often with posters in the adapter as with posters out of it.
 #[test]
 fn a_close_frees_what_is_left_several_at_a_time() {
     for posters_out in [false, true] {

@@ -5,10 +5,10 @@
 //! and wakes the sleepers whose wait may be over; they poll again. As everywhere in this driver, a
 //! wait arms before its last poll, so no event is missed.
 //!
-//! A thread may be cancelled (pthread_cancel(3)) while it waits. Cancellation unwinds its stack, which
-//! nothing here may be on: so a wait ends after each [`TURN`] and begins anew, and in between the
-//! outermost frame, which has nothing to drop, is the place where a thread may end
-//! ([`in_turns`]). Nobody waits then.
+//! A thread may be cancelled (pthread_cancel(3)) while it waits. Cancellation unwinds the stack, and
+//! must not pass frames that hold locks or values to drop. So a wait ends after each [`TURN`] and
+//! begins anew; in between only frames with nothing to drop are left, and there the thread may end
+//! ([`in_turns`]). No wait is under way then.
 #![expect(unsafe_code, reason = "a thread may be cancelled by the C library")]
 
 use std::ffi::c_int;

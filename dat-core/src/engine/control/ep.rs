@@ -32,42 +32,6 @@ pub struct EpCreate {
     pub attr: Option<EpAttr>,
 }
 
-/// An Endpoint gets no queue pair: undoes what was done for it.
-pub(crate) fn ep_undo<P: Provider>(ia: &mut Ia<'_, P>, ep: Ep) {
-    let Ok(control) = ia.objects.eps.live(ep) else { return };
-    let (pz, streams) = (control.pz, control.streams());
-    ia.objects.eps.undo(ep.0);
-    ia.objects.pzs.release(pz);
-    ia.events.detach(&streams);
-}
-
-/// The queue pair of an Endpoint is there, if it has one.
-pub(crate) fn ep_begin<P: Provider>(
-    ia: &mut Ia<'_, P>,
-    ep: Ep,
-    makings: &Makings,
-    made: Option<Made<P>>,
-) {
-    let slot = ep.0.index();
-    ia.objects.set_qp(ep, made.as_ref().map(|made| made.qp));
-    if let Some(shared) = ia.data.shared.ep(slot) {
-        shared.request.handle.store(ep.0.raw(), Ordering::Relaxed);
-        shared.receive.handle.store(ep.0.raw(), Ordering::Relaxed);
-        shared.clear_counters();
-    }
-    let state = match made {
-        Some(made) => {
-            ia.install_qp(slot, makings, made);
-            EpState::Unconnected
-        }
-        None => EpState::UnconfiguredUnconnected,
-    };
-    ia.objects.enter(ep, state);
-    if let Some(srq) = makings.srq {
-        ia.objects.join_srq(srq, ep);
-    }
-}
-
 /// Checks what an Endpoint is to be made of, and takes a slot for it.
 pub(crate) fn ep_enter<P: Provider>(
     ia: &mut Ia<'_, P>,
@@ -101,6 +65,63 @@ pub(crate) fn ep_enter<P: Provider>(
     Ok((ep, Wanted { slot: ep.0.index(), generation, makings }))
 }
 
+/// The queue pair of an Endpoint is there, if it has one.
+pub(crate) fn ep_begin<P: Provider>(
+    ia: &mut Ia<'_, P>,
+    ep: Ep,
+    makings: &Makings,
+    made: Option<Made<P>>,
+) {
+    let slot = ep.0.index();
+    ia.objects.set_qp(ep, made.as_ref().map(|made| made.qp));
+    if let Some(shared) = ia.data.shared.ep(slot) {
+        shared.request.handle.store(ep.0.raw(), Ordering::Relaxed);
+        shared.receive.handle.store(ep.0.raw(), Ordering::Relaxed);
+        shared.clear_counters();
+    }
+    let state = match made {
+        Some(made) => {
+            ia.install_qp(slot, makings, made);
+            EpState::Unconnected
+        }
+        None => EpState::UnconfiguredUnconnected,
+    };
+    ia.objects.enter(ep, state);
+    if let Some(srq) = makings.srq {
+        ia.objects.join_srq(srq, ep);
+    }
+}
+
+/// An Endpoint gets no queue pair: undoes what was done for it.
+pub(crate) fn ep_undo<P: Provider>(ia: &mut Ia<'_, P>, ep: Ep) {
+    let Ok(control) = ia.objects.eps.live(ep) else { return };
+    let (pz, streams) = (control.pz, control.streams());
+    ia.objects.eps.undo(ep.0);
+    ia.objects.pzs.release(pz);
+    ia.events.detach(&streams);
+}
+
+/// Whether the consumer may free an Endpoint. Its windows are renewed then.
+pub(crate) fn may_free<P: Provider>(ia: &mut Ia<'_, P>, ep: Ep) -> Result<(), Error> {
+    ia.objects.admit(ep, EpOp::Free)?;
+    if ia.objects.poster_is_out(&ia.data, ep) || !ia.reapers_idle(ep.0.index()) {
+        return Err(PROVIDER_CONTROL.into());
+    }
+    // While its queue pair exists, so that a refusal changes nothing.
+    ia.objects.renew_windows(&mut ia.hca, ep)
+}
+
+/// Ends all that an Endpoint has with others. Whether its queue pair has to be reset.
+pub(crate) fn ep_leave<P: Provider>(ia: &mut Ia<'_, P>, now: Instant, ep: Ep) -> bool {
+    ia.drop_connection(now, ep);
+    ia.connections.end_questions(&ia.objects, ep, true);
+    ia.objects.set_deadline(ep, Instant::NEVER);
+    ia.objects.release_events(ep);
+    ia.connections.keep_answer(&mut ia.objects, ep, None);
+    // Disconnected, it is reset already.
+    ia.objects.state_of(ep) != Ok(EpState::Disconnected)
+}
+
 /// The queue pair of an Endpoint is gone: lets go of all that the Endpoint held.
 pub(crate) fn ep_over<P: Provider>(ia: &mut Ia<'_, P>, ep: Ep) {
     if let Some(shared) = ia.data.shared.ep(ep.0.index()) {
@@ -119,25 +140,4 @@ pub(crate) fn ep_over<P: Provider>(ia: &mut Ia<'_, P>, ep: Ep) {
         ia.objects.pzs.release(pz);
         ia.events.detach(&streams);
     }
-}
-
-/// Ends all that an Endpoint has with others. Whether its queue pair has to be reset.
-pub(crate) fn ep_leave<P: Provider>(ia: &mut Ia<'_, P>, now: Instant, ep: Ep) -> bool {
-    ia.drop_connection(now, ep);
-    ia.connections.end_questions(&ia.objects, ep, true);
-    ia.objects.set_deadline(ep, Instant::NEVER);
-    ia.objects.release_events(ep);
-    ia.connections.keep_answer(&mut ia.objects, ep, None);
-    // Disconnected, it is reset already.
-    ia.objects.state_of(ep) != Ok(EpState::Disconnected)
-}
-
-/// Whether the consumer may free an Endpoint. Its windows are renewed then.
-pub(crate) fn may_free<P: Provider>(ia: &mut Ia<'_, P>, ep: Ep) -> Result<(), Error> {
-    ia.objects.admit(ep, EpOp::Free)?;
-    if ia.objects.poster_is_out(&ia.data, ep) || !ia.reapers_idle(ep.0.index()) {
-        return Err(PROVIDER_CONTROL.into());
-    }
-    // While its queue pair exists, so that a refusal changes nothing.
-    ia.objects.renew_windows(&mut ia.hca, ep)
 }

@@ -4,9 +4,6 @@
 //! same time, in two rounds: a queue pair is created or reset, a key made or destroyed; then the
 //! queue pair takes its first step, or is destroyed. A call for one object is the same with one.
 
-use crate::engine::queue_pair::made;
-use crate::engine::queue_pair::qp_init;
-use crate::engine::queue_pair::take_qp;
 pub(crate) mod ep;
 pub(crate) mod lmr;
 
@@ -17,7 +14,7 @@ use self::lmr::{
     FULL, LmrCreate, lmr_finish, lmr_over, lmr_reserve_from, lmr_vacate, may_free_lmr,
 };
 use crate::engine::Ia;
-use crate::engine::queue_pair::{Wanted, first_step, unsure};
+use crate::engine::queue_pair::{Wanted, first_step, made, qp_init, take_qp, unsure};
 use crate::provider::{Mr, MrInit, NewQp, Provider, QpInit, QpStep, Service, Task};
 use crate::types::bounds::STEPS;
 use crate::types::dat_return::Error;
