@@ -16,7 +16,8 @@ impl<P: Provider> Ia<'_, P> {
     /// Accepts a request on an UNCONNECTED Endpoint, or on the one made for it (`None`), which must
     /// be configured by then.
     ///
-    /// The outcome is an event: `Established`, or `AcceptCompletionError` if the peer has gone or
+    /// The next [`Ia::advance`] answers the peer, for all requests accepted before it together. The
+    /// outcome is an event: `Established`, or `AcceptCompletionError` if the peer has gone or
     /// the connection does not come about. The request is used up. Errors leave everything as
     /// it was: `INVALID_HANDLE` (`EP` also if one is named that must not be, or none that
     /// must), `INVALID_STATE` (also `EP_NOTREADY`), `INVALID_PARAMETER` for more than
@@ -74,7 +75,6 @@ impl<P: Provider> Ia<'_, P> {
                 // A request that has ended meanwhile is not answered: its end follows.
                 let _ = self.connections.cm.prepare_reply(conn, private_data);
                 self.objects.watch(ep);
-                self.establish_step(now, ep);
             }
             // The peer had gone before it was accepted.
             None => self.apply(ep, EpOp::PeerDisconnected),
