@@ -55,7 +55,6 @@ impl<P: Provider> Ia<'_, P> {
             return Err(NOT_READY.into());
         }
         self.objects.reserve_events(ep)?;
-        self.drain_stale_events(now, ep);
         // Not by way of `self.cr`: both tables at once.
         let (Some(request), Some(control)) =
             (self.objects.crs.get(cr.0), self.objects.eps.get_mut(ep.0))
