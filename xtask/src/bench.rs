@@ -36,6 +36,11 @@ Instructions, time and multiples are with write-combining pages, where a request
 behind `8 B` are without, where the doorbell is 8 bytes and the device fetches the request. Lines are those of a data cache of
 32 KiB that an operation misses (simulated; rings of 1024 requests do not fit).
 
+A registration is of 4 KiB or 1 MiB at an odd address; `again` is one inside memory that another registration holds, which shares
+its mapping. In process the pages are lent already, and the time is the driver's. Over vfio-user the memory is of the heap, written
+to before, and the time is that of the calling thread, with what it waits for the server while it spins. Through VFIO each mapping is
+one ioctl when it is made and one when it ends.
+
 ";
 /// Two threads with Endpoints of their own may take this much longer than one, after what the limit
 /// loop itself takes longer, in hundredths.
@@ -114,7 +119,7 @@ pub(crate) fn bench(options: &Options) -> Result<()> {
         .iter()
         .map(|record| parse(record).with_context(|| format!("the bench listed {record:?}")))
         .collect::<Result<Vec<Case>>>()?;
-    let timed = records(&binary, &["--time", "--economy", "--sizes"])?;
+    let timed = records(&binary, &["--time", "--economy", "--sizes", "--registration"])?;
     let rings: Vec<&str> =
         cases.iter().filter(|case| case.rings).map(|case| case.name.as_str()).collect();
     let by_words = records(&binary, &["--time", "--words", "--only", &rings.join(",")])?;
@@ -365,7 +370,7 @@ fn table(rows: &[Row], udapl: &BTreeMap<&str, &str>, missed: &mut Vec<String>) -
     text
 }
 
-/// Threads and sizes.
+/// Threads, sizes, registrations.
 fn others(timed: &[Vec<String>], text: &mut String, missed: &mut Vec<String>) -> Result<()> {
     let slower = |name| -> Result<f64> {
         Ok(field(timed, "threads", name, 3)? / field(timed, "threads", name, 2)?)
@@ -388,6 +393,25 @@ fn others(timed: &[Vec<String>], text: &mut String, missed: &mut Vec<String>) ->
         let _ = writeln!(text, "| {name}, bytes | {bytes} | {goal} |");
         if bytes.parse::<u64>()? > goal.parse::<u64>()? {
             missed.push(format!("{name}: {bytes} bytes, goal {goal}"));
+        }
+    }
+    text.push_str(
+        "\n| registration | where | register, us | release, us | goal of both | commands | IOMMU mappings |\n|---|---|---|---|---|---|---|\n",
+    );
+    for record in timed.iter().filter(|r| r[0] == "registration") {
+        let [_, name, place, register, release, goal, commands, mappings] = record.as_slice()
+        else {
+            bail!("the bench printed {record:?}");
+        };
+        let both = register.parse::<f64>()? + release.parse::<f64>()?;
+        let most = goal.parse::<f64>()?;
+        let shown = if most == 0.0 { "" } else { goal };
+        let _ = writeln!(
+            text,
+            "| {name} | {place} | {register} | {release} | {shown} | {commands} | {mappings} |"
+        );
+        if most != 0.0 && both > most {
+            missed.push(format!("{name}, {place}: {both:.1} us, goal {goal}"));
         }
     }
     Ok(())

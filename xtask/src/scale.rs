@@ -39,6 +39,8 @@ const ROUNDS: [&str; 2] = ["3", "9"];
 /// Lines that a write and its completion may miss beside 4,096 Endpoints: 8, and what the benchmark
 /// itself misses.
 const LINES: f64 = 8.05;
+/// Connections that are open, and those that are made then.
+const CONNECTIONS: [usize; 2] = [10_000, 5_000];
 /// Endpoints that write in turn.
 const WRITERS: usize = 65_536;
 
@@ -345,6 +347,17 @@ fn figures(binary: &Path, missed: &mut Vec<String>) -> Result<String> {
     }
     for all in MESHES {
         text += &mesh(binary, all, missed)?;
+    }
+    let [open, more] = CONNECTIONS.map(|count| count.to_string());
+    for record in bench::records(binary, &["--eps", &open, "--rate", &more])? {
+        if let [kind, rate] = record.as_slice()
+            && kind == "rate"
+        {
+            let _ = writeln!(
+                text,
+                "| connections a second of two processes beside {open}, over the models of a third one | {rate} | 10000 or more |"
+            );
+        }
     }
     let most = WRITERS.to_string();
     for record in bench::records(binary, &["--eps", &most, "--objects", "0", "--writes", "50"])? {

@@ -150,7 +150,7 @@ pub struct ConnectParams<'a> {
 /// The fields of a REP that the REQ does not determine.
 #[derive(Clone, Copy, Debug)]
 pub struct AcceptParams {
-    /// Own queue pair, already in ready-to-send.
+    /// Own queue pair, already in ready-to-receive.
     pub qpn: u32,
     /// Reads the peer may have outstanding here.
     pub responder_resources: u8,

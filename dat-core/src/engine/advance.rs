@@ -38,8 +38,9 @@ pub struct Next {
 impl<P: Provider> Ia<'_, P> {
     /// Does what is due at `now`: notices of the device, datagrams, timers, changes of state.
     ///
-    /// Call it when the device interrupts, when the deadline of the last call has come, and after
-    /// other halves reported completions; a polling host calls it at will. It never waits, and
+    /// Call it when the device interrupts, when the deadline of the last call has come, after a call
+    /// that began something (a connection is accepted here), and after other halves reported
+    /// completions; a polling host calls it at will. It never waits, and
     /// its work is bounded.
     pub fn advance(&mut self, now: Instant) -> Next {
         self.lifecycle.clock = now;
@@ -54,10 +55,12 @@ impl<P: Provider> Ia<'_, P> {
         }
         self.connections.cm.advance(now);
         self.connection_events(now);
+        self.accepted(now);
         self.troubles(now);
         self.watched(now);
         self.look_ups(now);
         self.connection_events(now);
+        self.accepted(now);
         self.transmit(now);
         self.arrivals();
         let deadline =
@@ -81,6 +84,7 @@ impl<P: Provider> Ia<'_, P> {
             self.noticed(now, notice);
             self.events.worked |= left == 0;
         }
+        self.accepted(now);
         self.objects.turn = self.objects.turn.wrapping_add(1);
     }
 
@@ -156,6 +160,7 @@ impl<P: Provider> Ia<'_, P> {
 
     /// A connection broke on this side.
     pub(super) fn broken(&mut self, now: Instant, ep: Ep, fault: Fault) {
+        self.accepted(now);
         let Ok(state) = self.objects.state_of(ep) else { return };
         if state != EpState::Disconnected
             && let Ok(control) = self.objects.eps.live_mut(ep)

@@ -36,10 +36,14 @@ impl<P: Provider> Ia<'_, P> {
                 },
                 CmEvent::Established { conn } => {
                     if let Owner::Ep(ep) = self.connections.owner(&self.objects, conn) {
-                        self.accepted(now, ep);
+                        if self.connections.ready.is_full() {
+                            self.accepted(now);
+                        }
+                        let _ = self.connections.ready.push(ep);
                     }
                 }
                 CmEvent::Rejected { conn, reason } => {
+                    self.accepted(now);
                     let op = if reason == Reason::CONSUMER {
                         EpOp::PeerRejected
                     } else {
@@ -47,8 +51,12 @@ impl<P: Provider> Ia<'_, P> {
                     };
                     self.ended(conn, op, Some(reason));
                 }
-                CmEvent::Unreachable { conn } => self.ended(conn, EpOp::Unreachable, None),
+                CmEvent::Unreachable { conn } => {
+                    self.accepted(now);
+                    self.ended(conn, EpOp::Unreachable, None);
+                }
                 CmEvent::Disconnected { conn, .. } => {
+                    self.accepted(now);
                     self.ended(conn, EpOp::PeerDisconnected, None);
                 }
                 CmEvent::SidrRequest(request) => self.looked_up(now, &request),

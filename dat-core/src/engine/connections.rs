@@ -17,6 +17,8 @@
 use core::sync::atomic::Ordering;
 use core::task::Poll;
 
+use heapless::Vec;
+
 use crate::cm::Cm;
 use crate::cm::event::{SidrReply, Transmit};
 use crate::cm::params::ConnId;
@@ -29,7 +31,7 @@ use crate::engine::{Ia, queue_pair};
 use crate::objects::Objects;
 use crate::objects::ep::{EpControl, Phase};
 use crate::provider::{Destination, Fault, Path, Provider};
-use crate::types::bounds::{DATAGRAMS_OUT, RETRIES, VISITS};
+use crate::types::bounds::{DATAGRAMS_OUT, RETRIES, STEPS, VISITS};
 use crate::types::counters::EpCounter;
 use crate::types::ep_state::{EpOp, EpState, Outcome, outcome};
 use crate::types::event::AsyncEvent;
@@ -56,6 +58,9 @@ pub(crate) struct Connections<'s> {
     pub(crate) cm: Cm<'s>,
     /// By the index of a connection.
     pub(crate) owners: &'s mut [Owner],
+    /// Passive Endpoints whose peer is ready. They are taken on together, and none stays here
+    /// between two calls.
+    pub(crate) ready: Vec<Ep, STEPS>,
     /// Datagrams whose path is being resolved.
     pub(crate) waiting: Waiting,
     /// The one that found no room in the device: others follow it.

@@ -115,12 +115,7 @@ impl<P: Provider> Ia<'_, P> {
         if !phase.wants_path() {
             return;
         }
-        let path = if matches!(phase, Phase::Accepting { .. }) {
-            self.hca.resolve_asker(remote, now)
-        } else {
-            self.hca.resolve(remote, now)
-        };
-        let path = match path {
+        let path = match self.hca.resolve(remote, now) {
             Poll::Pending => return,
             Poll::Ready(Ok(path)) => path,
             Poll::Ready(Err(fault)) => return no_path(self, now, ep, fault),
@@ -135,11 +130,11 @@ impl<P: Provider> Ia<'_, P> {
                 }
             }
             Phase::Direct(terms) => self.finish_direct(now, ep, &path, &terms),
-            Phase::Accepting { terms, flow_label } => {
-                let path = Path { flow_label, class: terms.class, ..path };
-                self.finish_accept(now, ep, path, terms);
-            }
-            Phase::Replied(_) | Phase::None | Phase::Accepted(_) | Phase::Found(_) => {}
+            Phase::Replied(_)
+            | Phase::Accepting { .. }
+            | Phase::None
+            | Phase::Accepted(_)
+            | Phase::Found(_) => {}
         }
     }
 
@@ -197,95 +192,123 @@ impl<P: Provider> Ia<'_, P> {
         }
     }
 
-    /// Passive: the way to the peer is known; the queue pair goes to ready-to-receive, then the REP
-    /// goes out.
-    fn finish_accept(&mut self, now: Instant, ep: Ep, path: Path, terms: QpTerms) {
-        let ack_delay = self.hca.limits().ack_delay;
-        let Ok(control) = self.objects.eps.live_mut(ep) else { return };
-        control.phase = Phase::None;
-        let (Some(qp), Some(conn)) = (control.qp, control.conn) else {
+    /// Passive: peers are ready, by their RTU or by their first packet. All of those queue pairs go
+    /// to ready-to-send at once, before the end of another connection is reported.
+    pub(crate) fn accepted(&mut self, now: Instant) {
+        if self.connections.ready.is_empty() {
             return;
-        };
-        let responder_resources = terms.responder_resources.min(control.attr.max_rdma_read_in);
-        let initiator_depth = terms.initiator_depth.min(control.attr.max_rdma_read_out);
-        let Some(rq_psn) = self.connections.cm.starting_psn(conn) else {
-            not_made(self, now, ep, EpOp::NonPeerRejected, None);
-            return;
-        };
-        let ready = self.hca.qp_modify(
-            qp,
-            &QpStep::Rtr {
-                path,
-                remote_qpn: terms.remote_qpn,
-                rq_psn,
-                mtu: terms.mtu.min(self.hca.limits().mtu),
-                responder_resources,
-                min_rnr_timer: MIN_RNR_TIMER,
-            },
-        );
-        // Not by way of `self.ep_mut`: the connection manager as well.
-        let Some(control) = self.objects.eps.get_mut(ep.0) else {
-            return;
-        };
-        control.phase = Phase::Accepted(QpTerms { initiator_depth, ..terms });
-        let params = AcceptParams {
-            qpn: qp.number,
-            responder_resources,
-            initiator_depth,
-            target_ack_delay: ack_delay,
-            rnr_retry: 7,
-        };
-        let accepted = ready.is_ok() && self.connections.cm.accept(now, conn, &params).is_ok();
-        if !accepted {
-            not_made(self, now, ep, EpOp::NonPeerRejected, ready.err());
         }
-    }
-
-    /// Passive: the peer is ready, by its RTU or by its first packet. The step is taken at once: this
-    /// connection is made before the end of another is reported.
-    pub(crate) fn accepted(&mut self, now: Instant, ep: Ep) {
-        let Ok(control) = self.objects.eps.live_mut(ep) else { return };
-        let phase = core::mem::replace(&mut control.phase, Phase::None);
-        let (Some(qp), Phase::Accepted(terms)) = (control.qp, phase) else {
-            return;
-        };
-        match self.hca.qp_modify(qp, &terms.ready_to_send()) {
-            Ok(()) => self.apply(ep, EpOp::Established),
-            Err(fault) => not_made(self, now, ep, EpOp::NonPeerRejected, Some(fault)),
+        let ready = core::mem::take(&mut self.connections.ready);
+        let (mut eps, mut lasts) = (Vec::<_, STEPS>::new(), Vec::<_, STEPS>::new());
+        for &ep in &ready {
+            let Ok(control) = self.objects.eps.live_mut(ep) else { continue };
+            let (Some(qp), Phase::Accepted(terms)) = (control.qp, control.phase) else { continue };
+            control.phase = Phase::None;
+            let _ = eps.push(ep);
+            let _ = lasts.push((qp, terms.ready_to_send(), Ok(())));
+        }
+        self.hca.qp_modify_each(&mut lasts);
+        for (&ep, (.., done)) in eps.iter().zip(&lasts) {
+            match *done {
+                Ok(()) => self.apply(ep, EpOp::Established),
+                Err(fault) => not_made(self, now, ep, EpOp::NonPeerRejected, Some(fault)),
+            }
         }
     }
 }
 
-/// The last steps of a queue pair towards its peer: to ready-to-receive, and to ready-to-send.
+/// The next steps of a queue pair towards its peer: to ready-to-receive, and on the active side to
+/// ready-to-send.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Steps {
     ep: Ep,
     qp: Qp,
     first: QpStep,
-    last: QpStep,
+    next: Next,
 }
 
-/// The steps that an Endpoint's queue pair has to take now, if the peer has accepted and the way
-/// is known.
+/// What follows the step to ready-to-receive.
+#[derive(Clone, Copy, Debug)]
+enum Next {
+    /// Active: that step, then the RTU.
+    Ready(QpStep),
+    /// Passive: the REP, then the wait for the RTU or for the peer's first packet.
+    Reply(QpTerms, AcceptParams),
+}
+
+/// The steps that an Endpoint's queue pair has to take now, if the consumer or the peer has
+/// accepted and the way is known.
 pub(super) fn steps<P: Provider>(ia: &mut Ia<'_, P>, now: Instant, ep: Ep) -> Option<Steps> {
     let control = ia.objects.eps.live(ep).ok()?;
-    let (qp, remote) = (control.qp?, control.remote?);
-    let Phase::Replied(reply) = control.phase else { return None };
-    match ia.hca.resolve(remote, now) {
-        Poll::Pending => None,
-        Poll::Ready(Ok(path)) => {
-            let first = ready_to_receive(&path, &reply.terms);
-            Some(Steps { ep, qp, first, last: reply.terms.ready_to_send() })
-        }
+    let (qp, remote, phase) = (control.qp?, control.remote?, control.phase);
+    let path = match phase {
+        Phase::Replied(_) => ia.hca.resolve(remote, now),
+        Phase::Accepting { .. } => ia.hca.resolve_asker(remote, now),
+        Phase::None
+        | Phase::Resolving
+        | Phase::Direct(_)
+        | Phase::Accepted(_)
+        | Phase::Found(_) => return None,
+    };
+    let path = match path {
+        Poll::Pending => return None,
+        Poll::Ready(Ok(path)) => path,
         Poll::Ready(Err(fault)) => {
             no_path(ia, now, ep, fault);
-            None
+            return None;
         }
+    };
+    match phase {
+        Phase::Replied(reply) => {
+            let first = ready_to_receive(&path, &reply.terms);
+            Some(Steps { ep, qp, first, next: Next::Ready(reply.terms.ready_to_send()) })
+        }
+        Phase::Accepting { terms, flow_label } => {
+            let path = Path { flow_label, ..path };
+            let steps = answer(ia, ep, qp, &path, terms);
+            if steps.is_none() {
+                not_made(ia, now, ep, EpOp::NonPeerRejected, None);
+            }
+            steps
+        }
+        Phase::None
+        | Phase::Resolving
+        | Phase::Direct(_)
+        | Phase::Accepted(_)
+        | Phase::Found(_) => None,
     }
 }
 
+/// Passive: the steps with which an Endpoint answers.
+fn answer<P: Provider>(
+    ia: &Ia<'_, P>,
+    ep: Ep,
+    qp: Qp,
+    path: &Path,
+    asked: QpTerms,
+) -> Option<Steps> {
+    let control = ia.objects.eps.live(ep).ok()?;
+    let limits = ia.hca.limits();
+    let terms = QpTerms {
+        rq_psn: ia.connections.cm.starting_psn(control.conn?)?,
+        mtu: asked.mtu.min(limits.mtu),
+        responder_resources: asked.responder_resources.min(control.attr.max_rdma_read_in),
+        initiator_depth: asked.initiator_depth.min(control.attr.max_rdma_read_out),
+        ..asked
+    };
+    let params = AcceptParams {
+        qpn: qp.number,
+        responder_resources: terms.responder_resources,
+        initiator_depth: terms.initiator_depth,
+        target_ack_delay: limits.ack_delay,
+        rnr_retry: RETRIES.1,
+    };
+    let first = ready_to_receive(path, &terms);
+    Some(Steps { ep, qp, first, next: Next::Reply(terms, params) })
+}
+
 /// Lets queue pairs take their steps, all first ones at once, then all last ones; then their
-/// connections are made, or not.
+/// connections are made or answered, or not.
 pub(super) fn take_steps<P: Provider>(
     ia: &mut Ia<'_, P>,
     now: Instant,
@@ -298,15 +321,20 @@ pub(super) fn take_steps<P: Provider>(
     ia.hca.qp_modify_each(&mut firsts);
     let mut lasts = Vec::<_, STEPS>::new();
     for (steps, (.., done)) in all.iter().zip(&firsts) {
-        if done.is_ok() {
-            let _ = lasts.push((steps.qp, steps.last, Ok(())));
+        if let (Next::Ready(last), Ok(())) = (steps.next, done) {
+            let _ = lasts.push((steps.qp, last, Ok(())));
         }
     }
     ia.hca.qp_modify_each(&mut lasts);
     let mut lasts = lasts.iter();
     for (steps, (.., first)) in all.iter().zip(&firsts) {
-        let done = first.and_then(|()| lasts.next().map_or(Ok(()), |(.., last)| *last));
-        replied(ia, now, steps.ep, done);
+        match &steps.next {
+            Next::Ready(_) => {
+                let done = first.and_then(|()| lasts.next().map_or(Ok(()), |(.., last)| *last));
+                replied(ia, now, steps.ep, done);
+            }
+            Next::Reply(terms, params) => reply(ia, now, steps.ep, *terms, params, *first),
+        }
     }
     all.clear();
 }
@@ -321,6 +349,24 @@ fn replied<P: Provider>(ia: &mut Ia<'_, P>, now: Instant, ep: Ep, done: Result<(
         ia.objects.set_deadline(ep, Instant::NEVER);
         ia.apply(ep, EpOp::Established);
     } else {
+        not_made(ia, now, ep, EpOp::NonPeerRejected, done.err());
+    }
+    ia.objects.watch(ep);
+}
+
+/// Passive: the queue pair of an Endpoint is ready to receive, or failed; the REP goes out.
+fn reply<P: Provider>(
+    ia: &mut Ia<'_, P>,
+    now: Instant,
+    ep: Ep,
+    terms: QpTerms,
+    params: &AcceptParams,
+    done: Result<(), Fault>,
+) {
+    let Ok(control) = ia.objects.eps.live_mut(ep) else { return };
+    control.phase = Phase::Accepted(terms);
+    let Some(conn) = control.conn else { return };
+    if done.is_err() || ia.connections.cm.accept(now, conn, params).is_err() {
         not_made(ia, now, ep, EpOp::NonPeerRejected, done.err());
     }
     ia.objects.watch(ep);

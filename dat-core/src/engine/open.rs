@@ -1,5 +1,7 @@
 //! dat_ia_open(3).
 
+use heapless::Vec;
+
 use crate::cm::Cm;
 use crate::cm::params::Config;
 use crate::engine::connections::{Connections, Owner};
@@ -125,7 +127,13 @@ impl<'s, P: Provider> Ia<'s, P> {
             events: Events::new(data.shared, events, first_of),
             data,
             upcalls,
-            connections: Connections { cm, owners, waiting: Waiting::new(), stalled: None },
+            connections: Connections {
+                cm,
+                owners,
+                ready: Vec::new(),
+                waiting: Waiting::new(),
+                stalled: None,
+            },
         }
     }
 

@@ -155,6 +155,7 @@ fn a_connection_is_reported_before_the_end_of_another_that_came_later() {
     p.run_until_idle();
     let cr = p.request().unwrap();
     p.b.ia.cr_accept(p.now, cr, Some(b), b"").unwrap();
+    while p.b.ia.advance(p.now).work {}
     while p.a.ia.advance(p.now).work {}
     p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt).unwrap();
     while p.a.ia.advance(p.now).work {}

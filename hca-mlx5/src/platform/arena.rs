@@ -2,7 +2,7 @@
 
 use spin::Mutex;
 
-use super::buddy::{self, Buddy, Shape};
+use super::buddy::{self, Buddy, Shape, Wanted};
 use super::dma::Memory;
 use super::span::Span;
 
@@ -20,8 +20,9 @@ pub const fn arena_words(len: usize) -> usize {
 /// device does not reach: an array, a box, a slice.
 ///
 /// To take and to give back cost the same however much is out, except where only several blocks
-/// of memory that follow each other are long enough. As long as `len` bytes with the alignment
-/// follow each other anywhere, they are found.
+/// of memory that follow each other are long enough: to find them takes a search, and to find
+/// none takes one until something is given back that makes room. As long as `len` bytes with the
+/// alignment follow each other anywhere, they are found.
 #[derive(Debug)]
 pub struct RawArena<W> {
     memory: Memory,
@@ -32,13 +33,15 @@ pub struct RawArena<W> {
 struct Free<W> {
     words: W,
     shape: Shape,
+    /// What does not fit anywhere.
+    missing: Option<Wanted>,
     /// Grains that are free.
     available: usize,
 }
 
 impl<W: AsMut<[u64]>> Free<W> {
     fn buddy(&mut self) -> Buddy<'_> {
-        Buddy::new(self.words.as_mut(), &self.shape)
+        Buddy::new(self.words.as_mut(), &self.shape, &mut self.missing)
     }
 }
 
@@ -47,7 +50,7 @@ impl<W: AsMut<[u64]>> RawArena<W> {
     #[must_use]
     pub fn new(memory: Memory, mut words: W) -> Self {
         let grains = buddy::units(words.as_mut().len()).min(memory.len() / GRAIN);
-        let free = Free { words, shape: Shape::new(grains), available: 0 };
+        let free = Free { words, shape: Shape::new(grains), missing: None, available: 0 };
         let arena = Self { memory, free: Mutex::new(free) };
         arena.reclaim();
         arena

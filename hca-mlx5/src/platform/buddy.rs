@@ -6,6 +6,10 @@
 //! words below them are not 0, so that the first bit behind any place is found by one word of each
 //! level. An allocation gives back at once what it does not need of its block, so no more than a
 //! unit is lost to rounding, and blocks of any length come out of the same bits.
+//!
+//! Where no block is long enough, the search for several that follow each other goes over all of
+//! them. What it did not find is remembered, until something that is given back makes room for it:
+//! an arena that is full, or full of holes, is not searched anew by each allocation.
 
 /// Orders at most: 2^40 units.
 const ORDERS: u32 = 41;
@@ -73,16 +77,37 @@ impl Shape {
     }
 }
 
+/// So many units, from a multiple of 2^align units on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    len: usize,
+    align: u32,
+}
+
+impl Wanted {
+    /// Where that begins in free units from `start` to `end`, if they are enough.
+    fn within(self, start: usize, end: usize) -> Option<usize> {
+        let first = start.checked_next_multiple_of(1_usize.checked_shl(self.align)?)?;
+        (first.checked_add(self.len)? <= end).then_some(first)
+    }
+}
+
 /// The free blocks of an arena.
 pub(super) struct Buddy<'a> {
     words: &'a mut [u64],
     shape: &'a Shape,
+    /// What does not fit anywhere: neither does more of it, or more aligned.
+    missing: &'a mut Option<Wanted>,
 }
 
 impl<'a> Buddy<'a> {
     /// Over bits that are all 0 (nothing is free), or as another value left them.
-    pub(super) fn new(words: &'a mut [u64], shape: &'a Shape) -> Self {
-        Self { words, shape }
+    pub(super) fn new(
+        words: &'a mut [u64],
+        shape: &'a Shape,
+        missing: &'a mut Option<Wanted>,
+    ) -> Self {
+        Self { words, shape, missing }
     }
 
     /// Nothing is free.
@@ -174,16 +199,25 @@ impl<'a> Buddy<'a> {
         let least = len.max(1).checked_next_power_of_two()?.ilog2().max(align);
         let first = |order: u32| Some((self.next(order, 0)? << order, order));
         let Some((start, order)) = (least..self.orders()).filter_map(first).min() else {
-            return self.take_run(len, align);
+            let known = |missing: &Wanted| missing.len <= len && missing.align <= align;
+            if self.missing.as_ref().is_some_and(known) {
+                return None;
+            }
+            let wanted = Wanted { len, align };
+            let found = self.take_run(wanted);
+            if found.is_none() {
+                *self.missing = Some(wanted);
+            }
+            return found;
         };
         self.unmark(order, start >> order);
-        self.give(start + len, start + (1 << order));
+        self.put(start + len, start + (1 << order));
         Some(start)
     }
 
     /// The same where no single block is long enough, or aligned: several that follow each other.
     #[cold]
-    fn take_run(&mut self, len: usize, align: u32) -> Option<usize> {
+    fn take_run(&mut self, wanted: Wanted) -> Option<usize> {
         let (mut start, mut end) = (0, 0);
         loop {
             let (from, to) = self.next_block(end)?;
@@ -191,8 +225,7 @@ impl<'a> Buddy<'a> {
                 start = from;
             }
             end = to;
-            let first = start.checked_next_multiple_of(1_usize.checked_shl(align)?)?;
-            if first.checked_add(len)? <= end {
+            if let Some(first) = wanted.within(start, end) {
                 // Out with all of the run, then back with what is left of it.
                 let mut at = start;
                 while at < end {
@@ -200,8 +233,8 @@ impl<'a> Buddy<'a> {
                     self.unmark((to - from).trailing_zeros(), from >> (to - from).trailing_zeros());
                     at = to;
                 }
-                self.give(start, first);
-                self.give(first + len, end);
+                self.put(start, first);
+                self.put(first + wanted.len, end);
                 return Some(first);
             }
         }
@@ -223,7 +256,43 @@ impl<'a> Buddy<'a> {
     }
 
     /// The units from `from` to `to` are free, which they were not.
-    pub(super) fn give(&mut self, mut from: usize, to: usize) {
+    pub(super) fn give(&mut self, from: usize, to: usize) {
+        self.put(from, to);
+        if let Some(missing) = *self.missing {
+            let (start, end) = self.around(from, missing);
+            if missing.within(start, end).is_some() {
+                *self.missing = None;
+            }
+        }
+    }
+
+    /// The free units around a free one, as many as `wanted` needs to both sides.
+    fn around(&self, unit: usize, wanted: Wanted) -> (usize, usize) {
+        let (mut start, mut end) = (unit, unit);
+        let whole = |order: u32| self.is_free(order, unit >> order).then_some(order);
+        if let Some(order) = (0..self.orders()).find_map(whole) {
+            start = unit >> order << order;
+            end = start + (1 << order);
+        }
+        let most = wanted.len.saturating_add(1_usize.checked_shl(wanted.align).unwrap_or(0));
+        let ends_at = |order: u32, at: usize| {
+            at.is_multiple_of(1 << order)
+                && (at >> order).checked_sub(1).is_some_and(|block| self.is_free(order, block))
+        };
+        while unit - start < most
+            && let Some(order) = (0..self.orders()).find(|order| ends_at(*order, start))
+        {
+            start -= 1 << order;
+        }
+        while end - unit < most
+            && let Some((_, to)) = self.next_block(end).filter(|(from, _)| *from == end)
+        {
+            end = to;
+        }
+        (start, end)
+    }
+
+    fn put(&mut self, mut from: usize, to: usize) {
         while from < to {
             let fits = (to - from).ilog2();
             let order = if from == 0 { fits } else { fits.min(from.trailing_zeros()) };

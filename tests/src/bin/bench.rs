@@ -7,7 +7,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use dat_tests::bench::{cases, economy, sizes, stage, threads};
+use dat_tests::bench::{cases, economy, registration, sizes, stage, threads};
 use hca_mlx5::platform::Blocks;
 
 /// Rounds of timing, each of all cases.
@@ -41,6 +41,9 @@ struct Options {
     /// Bytes of state
     #[arg(long)]
     sizes: bool,
+    /// What a registration costs
+    #[arg(long)]
+    registration: bool,
     /// Ring by doorbells of 8 bytes, as without write-combining
     #[arg(long)]
     words: bool,
@@ -110,6 +113,15 @@ fn main() -> ExitCode {
     if options.sizes {
         for (name, bytes, goal) in sizes::all() {
             println!("size\t{name}\t{bytes}\t{goal}");
+        }
+    }
+    if options.registration {
+        for one in registration::all() {
+            let place = if one.served { "over vfio-user" } else { "in process" };
+            println!(
+                "registration\t{}\t{place}\t{:.1}\t{:.1}\t{}\t{}\t{}",
+                one.name, one.register, one.release, one.goal, one.commands, one.mappings
+            );
         }
     }
     ExitCode::SUCCESS

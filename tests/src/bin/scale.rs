@@ -3,6 +3,7 @@
 //! Output is one record a line, its fields separated by tabs, the first field its kind.
 #![expect(clippy::print_stdout, reason = "a program that tells what it measured")]
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -12,6 +13,7 @@ use dat_tests::scale::crowd::{Counts, Crowd, DTOS, MOST};
 use dat_tests::scale::figures::{self, Commands, Figure};
 use dat_tests::scale::mesh::Mesh;
 use dat_tests::scale::meter::Meter;
+use dat_tests::scale::rate;
 use dat_tests::scale::writes::{BLOCK, Writes, miss};
 use hca_mlx5::cmd::dump::Observer;
 
@@ -37,6 +39,15 @@ struct Options {
     /// A mesh of so many adapters, each pair connected by `--eps` Endpoints, instead of calls
     #[arg(long)]
     mesh: Option<usize>,
+    /// So many connections of two processes beside `--eps` others, and their rate, instead of calls
+    #[arg(long)]
+    rate: Option<usize>,
+    /// Serve the models of `--rate` in this folder
+    #[arg(long, value_name = "FOLDER", hide = true)]
+    serve: Option<PathBuf>,
+    /// Accept the connections of `--rate`
+    #[arg(long, value_name = "FOLDER", hide = true)]
+    accept: Option<PathBuf>,
     /// Connected Endpoints
     #[arg(long, default_value_t = 1)]
     eps: usize,
@@ -78,6 +89,15 @@ fn run(options: &Options) {
         let all = start.elapsed().as_secs_f64();
         println!("mesh\t{connections}\t{made:.1}\t{all:.1}");
         return;
+    }
+    if let Some(folder) = &options.serve {
+        return rate::serve(folder);
+    }
+    if let Some(folder) = &options.accept {
+        return rate::accept(folder, options.eps);
+    }
+    if let Some(more) = options.rate {
+        return println!("rate\t{:.0}", rate::measure(options.eps, more));
     }
     let counts = Counts {
         eps: options.eps,

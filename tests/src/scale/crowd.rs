@@ -134,7 +134,7 @@ impl std::fmt::Debug for Crowd {
 }
 
 /// Memory that stays until the process ends.
-struct Leak;
+pub(super) struct Leak;
 
 impl Supply<'static> for Leak {
     fn slice<T>(&mut self, len: usize, new: fn() -> T) -> &'static mut [T] {

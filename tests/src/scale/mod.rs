@@ -11,4 +11,5 @@ pub mod crowd;
 pub mod figures;
 pub mod mesh;
 pub mod meter;
+pub mod rate;
 pub mod writes;

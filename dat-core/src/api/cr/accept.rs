@@ -16,7 +16,8 @@ impl<P: Provider> Ia<'_, P> {
     /// Accepts a request on an UNCONNECTED Endpoint, or on the one made for it (`None`), which must
     /// be configured by then.
     ///
-    /// The outcome is an event: `Established`, or `AcceptCompletionError` if the peer has gone or
+    /// The next [`Ia::advance`] answers the peer, for all requests accepted before it together. The
+    /// outcome is an event: `Established`, or `AcceptCompletionError` if the peer has gone or
     /// the connection does not come about. The request is used up. Errors leave everything as
     /// it was: `INVALID_HANDLE` (`EP` also if one is named that must not be, or none that
     /// must), `INVALID_STATE` (also `EP_NOTREADY`), `INVALID_PARAMETER` for more than
@@ -54,7 +55,6 @@ impl<P: Provider> Ia<'_, P> {
             return Err(NOT_READY.into());
         }
         self.objects.reserve_events(ep)?;
-        self.drain_stale_events(now, ep);
         // Not by way of `self.cr`: both tables at once.
         let (Some(request), Some(control)) =
             (self.objects.crs.get(cr.0), self.objects.eps.get_mut(ep.0))
@@ -74,7 +74,6 @@ impl<P: Provider> Ia<'_, P> {
                 // A request that has ended meanwhile is not answered: its end follows.
                 let _ = self.connections.cm.prepare_reply(conn, private_data);
                 self.objects.watch(ep);
-                self.establish_step(now, ep);
             }
             // The peer had gone before it was accepted.
             None => self.apply(ep, EpOp::PeerDisconnected),

@@ -5,6 +5,7 @@ use crate::platform::{Bar, Blocks, Clock, Dma, Fence, RawArena, arena_words};
 use proptest::prelude::*;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::rc::Rc;
 use std::vec::Vec as List;
 
@@ -73,15 +74,20 @@ fn what_goes_back_is_whole_again() {
     assert_eq!(arena.alloc(1, 1), None);
 }
 
-/// The longest run of free bytes, by what is out.
-fn longest(out: &BTreeMap<usize, usize>, len: usize) -> usize {
+/// The runs of free bytes, by what is out.
+fn runs(out: &BTreeMap<usize, usize>, len: usize) -> impl Iterator<Item = Range<usize>> {
     let mut end = 0;
-    let mut longest = 0;
-    for (&offset, &size) in out.iter().chain([(&len, &0)]) {
-        longest = longest.max(offset - end);
+    let out = out.iter().map(|(&offset, &size)| (offset, size));
+    out.chain([(len, 0)]).map(move |(offset, size)| {
+        let run = end..offset;
         end = offset + size;
-    }
-    longest
+        run
+    })
+}
+
+/// The longest of them.
+fn longest(out: &BTreeMap<usize, usize>, len: usize) -> usize {
+    runs(out, len).map(|run| run.len()).max().unwrap_or(0)
 }
 
 /// Whatever comes and goes, spans do not overlap, nothing is lost, and what fits is found.
@@ -112,7 +118,9 @@ fn an_arena_is_an_interval_map() {
                     out.insert(span.offset, size);
                 }
                 None => {
-                    assert!(longest(&out, LEN) < size + align - 64, "{size} by {align}");
+                    let fits =
+                        |run: Range<usize>| run.start.next_multiple_of(align) + size <= run.end;
+                    assert!(!runs(&out, LEN).any(fits), "{size} by {align}");
                     refused += 1;
                     largest = largest.max(longest(&out, LEN));
                 }
@@ -129,6 +137,26 @@ fn an_arena_is_an_interval_map() {
         arena.free(Span { offset, len });
     }
     assert_eq!(arena.alloc(LEN, 64), Some(Span { offset: 0, len: LEN }));
+}
+
+/// An arena of which every second cache line is free is not searched for two by each allocation,
+/// whatever is given back that makes no room for them; and is, once there is room.
+#[test]
+fn what_is_not_there_is_not_searched_for_again() {
+    const LEN: usize = 16 << 20;
+    let pages = Pages::new(LEN, 0);
+    let arena = pages.arena();
+    let out: List<_> = (0..LEN / 64).map(|_| arena.alloc(64, 64).unwrap()).collect();
+    out.iter().step_by(2).for_each(|span| arena.free(*span));
+    // A search is over 131,072 blocks: so many searches take minutes.
+    for _ in 0..100_000 {
+        assert_eq!(arena.alloc(128, 64), None);
+        assert_eq!(arena.alloc(4096, 4096), None);
+        let one = arena.alloc(64, 64).unwrap();
+        arena.free(one);
+    }
+    arena.free(out[77_777]);
+    assert_eq!(arena.alloc(128, 64).unwrap().offset, 77_776 * 64);
 }
 
 /// A million spans of mixed sizes come and go in a quarter of the arena: none is refused, and half

@@ -58,8 +58,8 @@ pub fn a_break_right_after_a_reset_is_reported(ias: &mut Adapters<'_, impl Side>
     }
 }
 
-/// The same of an Endpoint that accepts: the peer, driven alone, breaks the connection before this
-/// side looks up again.
+/// The same of an Endpoint that accepts: the peer, driven alone once this side has answered, breaks
+/// the connection before this side looks up again.
 pub fn a_break_right_after_an_accept_is_reported(ias: &mut Adapters<'_, impl Side>) {
     let [client, server] = ias.connected();
     let mem = ias.mem(A, client.pz, 64, MemPriv::ALL);
@@ -75,6 +75,7 @@ pub fn a_break_right_after_an_accept_is_reported(ias: &mut Adapters<'_, impl Sid
     ias.b.ep_reset(server.ep).unwrap();
     let now = ias.now();
     ias.b.cr_accept(now, cr, Some(server.ep), b"").unwrap();
+    ias.b.ia.advance(now);
     let end = ias.now() + LIMIT;
     let mut asked = false;
     loop {

@@ -126,7 +126,7 @@ impl<V: Variant> Open<V> {
     }
 
     /// Ends the sleep of the adapter's thread.
-    pub(super) fn poke(&mut self) {
+    pub(crate) fn poke(&mut self) {
         self.hold.nic.host().wakeups().set_timer(Some(Duration::ZERO));
     }
 

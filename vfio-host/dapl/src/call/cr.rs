@@ -70,7 +70,7 @@ pub(super) extern "C" fn accept<V: Variant>(
     call("dat_cr_accept", || {
         let object = Object::<V>::called(cr);
         let data = data.values(size).ok_or(code::bad_arg(3))?;
-        object.adapter()?.drive(|open| {
+        object.adapter()?.with(|open| {
             let cr = object.name::<Cr>()?;
             let ep = object.sibling_or_none(ep)?;
             fetch(open, cr, ep)?;
@@ -80,6 +80,8 @@ pub(super) extern "C" fn accept<V: Variant>(
                 open.addresses.accept(ep, asker);
             }
             open.disown(object, cr);
+            // Whoever drives it next answers all that were accepted until then, together.
+            open.poke();
             Ok(())
         })
     })
