@@ -159,6 +159,13 @@ fn threads_may_share_what_a_thread_safe_provider_gives() {
     assert_eq!(good, 6);
 }
 
+/// What MPI libraries ask for beyond what other programs do.
+#[test]
+fn what_mpi_libraries_ask_for_is_there() {
+    let (good, _) = run("gaps", "");
+    assert_eq!(good, 28);
+}
+
 /// Threads that are cancelled while they wait leave no waiter behind.
 #[test]
 fn a_cancelled_thread_waits_no_more() {

@@ -2,6 +2,7 @@
 //! archive that a guest boots from.
 
 pub(crate) mod archive;
+pub(crate) mod hpcc;
 pub(crate) mod iommufd;
 pub(crate) mod machine;
 mod modules;

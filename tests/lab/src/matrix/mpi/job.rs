@@ -1,5 +1,6 @@
 //! A run of a program under an MPI library, and what it has to say.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -14,8 +15,8 @@ use crate::run;
 
 /// The name of each rank's Interface Adapter.
 const NAME: &str = "hca";
-/// The parts of the program.
-const PARTS: [&str; 7] =
+/// The parts of `verify.c`.
+pub(super) const PARTS: [&str; 7] =
     ["ring", "pingpong", "nonblocking", "collectives", "onesided", "probed", "fresh"];
 /// Longer than any run takes.
 const LIMIT: Duration = Duration::from_secs(150);
@@ -33,12 +34,32 @@ pub(super) enum Library {
     Mvapich(PathBuf),
 }
 
-/// What runs: ranks, what their environment has more, the program's arguments.
+/// A program: its name, and what the compiler gets before and behind the library.
+#[derive(Debug, Clone)]
+pub(super) struct Program {
+    pub(super) name: &'static str,
+    pub(super) words: Vec<OsString>,
+    pub(super) libraries: Vec<OsString>,
+}
+
+impl Program {
+    /// One of ours, of a single file.
+    pub(super) fn own(name: &'static str) -> Self {
+        let mut words: Vec<OsString> =
+            ["-Wall", "-Wextra", "-Wno-stringop-overflow"].map(OsString::from).into();
+        words.push(source(&format!("{name}.c")).into());
+        Self { name, words, libraries: Vec::new() }
+    }
+}
+
+/// What runs: ranks, what their environment has more, the program's arguments, and the parts that
+/// it has to say it did.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Job<'j> {
     pub(super) ranks: usize,
     pub(super) environment: &'j [(&'j str, &'j str)],
     pub(super) words: &'j [&'j str],
+    pub(super) parts: &'j [&'j str],
 }
 
 /// A library with the program for it.
@@ -61,10 +82,9 @@ pub(super) struct Functions {
 
 impl Rig {
     /// Compiles the program.
-    pub(super) fn new(stage: &Stage<'_>, library: Library) -> Result<Self> {
+    pub(super) fn new(stage: &Stage<'_>, library: Library, what: &Program) -> Result<Self> {
         let [provider, registry] = dat::provider()?;
-        let program = stage.path("verify");
-        let words = ["-O2", "-g", "-Wall", "-Wextra", "-Wno-stringop-overflow", "-o"];
+        let program = stage.path(what.name);
         let mut cc = match &library {
             Library::Intel(intel) => {
                 let mut cc = compiler();
@@ -75,10 +95,11 @@ impl Rig {
                 Command::new(needed(&prefix.join("bin/mpicc"))?)
             }
         };
-        cc.args(words).arg(&program).arg(source("verify.c"));
+        cc.args(["-O2", "-g", "-o"]).arg(&program).args(&what.words);
         if let Library::Intel(intel) = &library {
             cc.arg(needed(&intel.root.join("intel64/lib/libmpi.so.12"))?);
         }
+        cc.args(&what.libraries);
         run::capture(cc)?;
         let mut memlock = None;
         if matches!(library, Library::Intel(_)) && !raises() {
@@ -155,6 +176,7 @@ impl Rig {
             }
         };
         command.envs(job.environment.iter().copied()).env("TMPDIR", stage.path(""));
+        command.current_dir(stage.path(""));
         command.arg(&self.dat).args(["run", "--name", NAME, "--library"]).arg(&self.provider);
         for (nth, device) in functions.devices.iter().enumerate() {
             command.arg(device).args(["--ip", &format!("192.168.7.{}/24", nth + 1)]);
@@ -172,27 +194,27 @@ impl Rig {
         format!("{}:{}", lib.display(), self.registry.display())
     }
 
-    /// Runs the program on functions of its own; fails if contents were wrong, or the model has
-    /// something to say.
-    pub(super) fn verified(&self, stage: &mut Stage<'_>, job: &Job<'_>) -> Result<()> {
+    /// Runs the program on functions of its own, and returns what it said; fails if contents were
+    /// wrong, or the model has something to say.
+    pub(super) fn verified(&self, stage: &mut Stage<'_>, job: &Job<'_>) -> Result<Vec<String>> {
         let functions = self.functions(stage, job.ranks)?;
         let ended = self.once(stage, &functions, job);
         // Whatever failed, the functions are free for the next row.
         let report = report(stage, &functions, "");
-        ended?;
+        let said = ended?;
         for line in report?.iter().filter(|line| line.contains(" clients, ")) {
             ensure!(!line.contains(" 0 work requests"), "a rank did not use its function: {line}");
         }
-        Ok(())
+        Ok(said)
     }
 
-    /// Runs the program, which has to end well.
+    /// Runs the program, which has to end well, and returns what it said.
     pub(super) fn once(
         &self,
         stage: &mut Stage<'_>,
         functions: &Functions,
         job: &Job<'_>,
-    ) -> Result<()> {
+    ) -> Result<Vec<String>> {
         let id = stage.start("mpiexec", self.command(stage, functions, job))?;
         let end = stage.outcome(id, LIMIT);
         if end.is_none() {
@@ -210,11 +232,11 @@ impl Rig {
             Some(status) if !status.success() => bail!("ended with {status}{tail}"),
             Some(_) => {}
         }
-        for part in PARTS {
+        for part in job.parts {
             let good = format!("ok {part} ");
             ensure!(said.iter().any(|line| line.starts_with(&good)), "no \"{good}\"{tail}");
         }
-        Ok(())
+        Ok(said)
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use super::job::{Functions, Job, Rig, kill, report, running};
+use super::job::{Functions, Job, PARTS, Program, Rig, kill, report, running};
 use super::{UD, intel};
 use crate::guest::stage::Stage;
 use crate::images::mpi::{Intel, PACKAGE};
@@ -28,7 +28,7 @@ pub(super) fn run(stage: &mut Stage<'_>) -> Result<String> {
         Ok(found) => found,
         Err(error) => return Ok(format!("SKIPPED: {PACKAGE} cannot be had: {error:#}")),
     };
-    let rig = intel(stage, &found)?;
+    let rig = intel(stage, &found, &Program::own("verify"))?;
     let functions = rig.functions(stage, RANKS)?;
     let (mut first, mut slowest) = (None, Duration::ZERO);
     for nth in 0..TIMES {
@@ -39,7 +39,11 @@ pub(super) fn run(stage: &mut Stage<'_>) -> Result<String> {
         ensure!(files <= most, "the model has {files} open files after kill {nth}, {most} before");
     }
     // Everything still works.
-    rig.once(stage, &functions, &Job { ranks: RANKS, environment: &[], words: &["0"] })?;
+    rig.once(
+        stage,
+        &functions,
+        &Job { ranks: RANKS, environment: &[], words: &["0"], parts: &PARTS },
+    )?;
     report(stage, &functions, LOST)?;
     Ok(format!(
         "{TIMES} kills at {RANKS} ranks, RC and UD: the others end within {:.1} s, nothing is left",
@@ -50,7 +54,7 @@ pub(super) fn run(stage: &mut Stage<'_>) -> Result<String> {
 /// One run, in which one rank is killed; returns the time until all have ended.
 fn once(stage: &mut Stage<'_>, rig: &Rig, functions: &Functions, nth: u64) -> Result<Duration> {
     let environment: &[_] = if nth.is_multiple_of(2) { &[] } else { &[UD] };
-    let job = Job { ranks: RANKS, environment, words: &["0", "endless"] };
+    let job = Job { ranks: RANKS, environment, words: &["0", "endless"], parts: &[] };
     let id = stage.start("mpiexec", rig.command(stage, functions, &job))?;
     stage.expect(id, "endless traffic", STARTS)?;
     // Another moment of the traffic each time.

@@ -1,6 +1,8 @@
 //! `cargo xtask qemu-test --mpi`: MPI libraries of others over the provider of this workspace, each
-//! rank with an HCA of the model. `tests/mpi/verify.c` is their program, `dat run` their wrapper.
+//! rank with an HCA of the model. `tests/mpi` has their programs, `dat run` is their wrapper.
 
+mod calls;
+mod hpcc;
 mod job;
 mod kills;
 
@@ -12,7 +14,7 @@ use super::outcome::{Outcome, attempt};
 use crate::guest::stage::Stage;
 use crate::images::mpi::{Intel, PACKAGE};
 use crate::scenarios::Scenario;
-use job::{Job, Library, Rig};
+use job::{Job, Library, PARTS, Program, Rig};
 
 /// The scenarios, in the order they run.
 pub(crate) const SCENARIOS: &[Scenario] = &[
@@ -23,6 +25,18 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         stock: false,
     },
     Scenario {
+        name: "mpi-calls",
+        about: "every collective and one-sided call of Intel MPI over a sweep of sizes, contents verified; the rate of 1 MiB messages",
+        run: calls::run,
+        stock: false,
+    },
+    Scenario {
+        name: "mpi-hpcc",
+        about: "HPCC, compiled from its source, over Intel MPI: its own verification",
+        run: hpcc::run,
+        stock: false,
+    },
+    Scenario {
         name: "mpi-kills",
         about: "fifty times a rank is killed in mid-traffic: the others end, the next run starts at once, nothing is left",
         run: kills::run,
@@ -30,10 +44,12 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     },
 ];
 
+/// Names and values.
+type Environment = &'static [(&'static str, &'static str)];
 /// Numbers of ranks.
 const RANKS: [usize; 3] = [2, 4, 8];
 /// Settings of Intel MPI: the name of a row, and its environment.
-const INTEL: [(&str, &[(&str, &str)]); 11] = [
+const INTEL: [(&str, Environment); 11] = [
     ("RC", &[]),
     ("RC, translation cache", &[("I_MPI_DAPL_TRANSLATION_CACHE", "1")]),
     ("RC, no translation cache", &[("I_MPI_DAPL_TRANSLATION_CACHE", "0")]),
@@ -57,9 +73,9 @@ const INTEL: [(&str, &[(&str, &str)]); 11] = [
 const UD: (&str, &str) = ("I_MPI_DAPL_UD", "enable");
 const MIXED: (&str, &str) = ("I_MPI_DAPL_UD_RDMA_MIXED", "enable");
 /// Settings of the two other libraries, as more words of their launchers and as environments.
-const OPEN: [(&str, &[(&str, &str)]); 2] =
+const OPEN: [(&str, Environment); 2] =
     [("Open MPI", &[]), ("Open MPI, leave_pinned", &[("OMPI_MCA_mpi_leave_pinned", "1")])];
-const MVAPICH: [(&str, &[(&str, &str)]); 2] = [
+const MVAPICH: [(&str, Environment); 2] = [
     ("MVAPICH2", &[("MV2_USE_LAZY_MEM_UNREGISTER", "0")]),
     ("MVAPICH2, registration cache", &[("MV2_USE_LAZY_MEM_UNREGISTER", "1")]),
 ];
@@ -88,17 +104,18 @@ fn wanted(stage: &Stage<'_>, cell: &str) -> bool {
 }
 
 /// Intel MPI, which this fetches.
-fn intel(stage: &Stage<'_>, intel: &Intel) -> Result<Rig> {
-    Rig::new(stage, Library::Intel(intel.clone()))
+fn intel(stage: &Stage<'_>, intel: &Intel, program: &Program) -> Result<Rig> {
+    Rig::new(stage, Library::Intel(intel.clone()), program)
 }
 
 fn rows(stage: &mut Stage<'_>) -> Result<String> {
     let mut left = Vec::new();
     let mut rows = Rows::new();
     let mut notes = Vec::new();
+    let verify = Program::own("verify");
     match Intel::fetch() {
         Ok(found) => {
-            let rig = intel(stage, &found)?;
+            let rig = intel(stage, &found, &verify)?;
             notes.push(rig.note());
             run_rows(stage, &rig, &INTEL, &mut rows)?;
         }
@@ -118,7 +135,7 @@ fn rows(stage: &mut Stage<'_>) -> Result<String> {
     for (prefix, settings, library, name, option) in others {
         match prefix {
             Some(prefix) => {
-                let rig = Rig::new(stage, library(prefix))?;
+                let rig = Rig::new(stage, library(prefix), &verify)?;
                 run_rows(stage, &rig, settings, &mut rows)?;
             }
             None => left.push(format!("{name}: name an installation by {option}")),
@@ -136,7 +153,7 @@ fn rows(stage: &mut Stage<'_>) -> Result<String> {
 fn run_rows(
     stage: &mut Stage<'_>,
     rig: &Rig,
-    settings: &[(&str, &[(&str, &str)])],
+    settings: &[(&str, Environment)],
     rows: &mut Rows,
 ) -> Result<()> {
     for (name, environment) in settings {
@@ -147,8 +164,13 @@ fn run_rows(
                 outcomes.push(None);
                 continue;
             }
-            let job = Job { ranks, environment, words: &["1"] };
-            outcomes.push(Some(attempt(&cell, 1, |_| false, || rig.verified(stage, &job))));
+            let job = Job { ranks, environment, words: &["1"], parts: &PARTS };
+            outcomes.push(Some(attempt(
+                &cell,
+                1,
+                |_| false,
+                || rig.verified(stage, &job).map(drop),
+            )));
         }
         if outcomes.iter().any(Option::is_some) {
             rows.push(((*name).to_owned(), outcomes));
@@ -206,9 +228,9 @@ pub(crate) fn here(stage: &mut Stage<'_>) -> Result<String> {
             "SKIPPED: {PACKAGE} is not there; `cargo xtask qemu-test --mpi` fetches it"
         ));
     };
-    let rig = intel(stage, &found)?;
+    let rig = intel(stage, &found, &Program::own("verify"))?;
     for (name, environment) in [("RC", &[][..]), ("UD", &[UD][..])] {
-        let job = Job { ranks: 2, environment, words: &["0"] };
+        let job = Job { ranks: 2, environment, words: &["0"], parts: &PARTS };
         rig.verified(stage, &job).with_context(|| cell(name, 2))?;
     }
     Ok("Intel MPI at 2 ranks, RC and UD, shortened; all by --mpi".to_owned())
