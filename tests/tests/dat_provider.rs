@@ -204,3 +204,18 @@ fn lmrs_may_be_freed_from_replacements_of_malloc_and_free() {
     let (good, _) = run("hooked", "");
     assert_eq!(good, 6);
 }
+
+/// Children of a fork have the registered memory of their parent as copies, on its stack too, and
+/// disturb neither its device nor its traffic; nor do other programs, nor signals.
+#[test]
+fn programs_fork_and_take_signals_beside_traffic() {
+    let (good, _) = run("child", "");
+    assert_eq!(good, 16);
+}
+
+/// Eight threads at once on Endpoints of their own, and on Event Dispatchers of their own or of all.
+#[test]
+fn eight_threads_write_and_poll_at_once() {
+    let (good, _) = run("many", "");
+    assert_eq!(good, 6);
+}

@@ -216,8 +216,8 @@ pub trait Host: Platform + Lend + Sync {
     /// With both, a child after a `fork` gets a copy of lent memory as of the fork (Linux 5.9 under
     /// VFIO), which the device does not reach, and none of the arena. It must not use the adapter
     /// or [`Host::share`]'s memory. With [`VfioUser`](crate::user::VfioUser), `fork` returns when
-    /// the child has its copies. If the stack that `fork` itself runs on is lent, the child dies:
-    /// fork in another thread. A `vfork` or `clone` by hand shares the pages; `posix_spawn` and
+    /// the child has its copies. Meanwhile the device and the other threads do not see each other's
+    /// stores to the pages of the stack that `fork` runs on, if these are lent. A `vfork` or `clone` by hand shares the pages; `posix_spawn` and
     /// [`std::process::Command`] do too, until the child executes its program.
     ///
     /// # Safety

@@ -5,7 +5,7 @@
 
 use crate::host::{DmaError, HostMemory, Nanos};
 use crate::regs::Msix;
-use crate::relaxed::{self, Relaxed};
+use crate::relaxed::{self, Order, Relaxed};
 use crate::stats::Stats;
 use crate::watch::{Observer, Seen};
 use rand::Rng;
@@ -70,7 +70,7 @@ impl Bus {
             memory,
             writes_queues: false,
             master: false,
-            relaxed: Relaxed::default(),
+            relaxed: Relaxed::new(Order::Scattered),
             now: 0,
             rng,
             stats: Stats::default(),
@@ -103,13 +103,14 @@ impl Bus {
     /// only when something pushes them. The last piece is written at once, so that memory which
     /// cannot be written is found out.
     pub(crate) fn write_relaxed(&mut self, iova: u64, buf: &[u8]) -> Result<(), DmaError> {
-        if !self.relaxed.enabled {
+        let order = self.relaxed.order;
+        if !self.relaxed.enabled || order == Order::Kept {
             return self.write(Wrote::Payload, iova, buf);
         }
         for (nth, piece) in relaxed::pieces(iova, buf.len()).into_iter().rev().enumerate() {
             let at = iova + piece.start as u64;
             let bytes = &buf[piece];
-            if nth > 0 && self.rng.random_bool(0.5) {
+            if nth > 0 && (order == Order::LastFirst || self.rng.random_bool(0.5)) {
                 self.relaxed.hold(self.now, at, bytes);
             } else {
                 self.put(Wrote::Payload, at, bytes)?;
@@ -208,7 +209,7 @@ impl Bus {
     /// Forgets what a reset forgets.
     pub(crate) fn reset(&mut self, msix: Msix) {
         self.master = false;
-        self.relaxed = Relaxed::default();
+        self.relaxed = Relaxed::new(self.relaxed.order);
         self.msix = msix;
         self.vectors.clear();
     }

@@ -14,6 +14,7 @@ use crate::objects::{self, Objects};
 use crate::pages::Pages;
 use crate::reg_access::PortRegisters;
 use crate::regs::{ConfigSpace, Msix, Registers, UarLatch};
+use crate::relaxed::Order;
 use crate::replay::Recording;
 use crate::roce::RoceTable;
 use crate::stats::Stats;
@@ -82,6 +83,7 @@ impl Hca {
         let msix = Msix::new(config.vectors, config.msix_in_bar);
         let caps = Caps::new(&config);
         let mut bus = Bus::new(memory, rng, msix);
+        bus.relaxed.order = Order::of(&config.facts);
         bus.writes_queues = config.facts.on(OpenFact::QueueWrites);
         for name in Caps::unknown_names(&config) {
             bus.complain(format!("configured capability {name}: no such name"));

@@ -15,7 +15,8 @@ pub enum DmaError {
 pub trait HostMemory {
     /// Fills `buf` from `iova`.
     fn read(&mut self, iova: u64, buf: &mut [u8]) -> Result<(), DmaError>;
-    /// Writes `buf` to `iova`, in ascending order of address.
+    /// Writes `buf` to `iova`. Nobody sees its last byte before all others, nor before any earlier
+    /// write: programs poll the last byte of a message.
     fn write(&mut self, iova: u64, buf: &[u8]) -> Result<(), DmaError>;
 }
 

@@ -4,6 +4,7 @@
 //! as does the answer to a read of the BAR; without any of these they arrive after a while. PCIe
 //! base specification, transaction ordering; ibv_reg_mr(3), `IBV_ACCESS_RELAXED_ORDERING`.
 
+use crate::facts::{Facts, OpenFact};
 use crate::host::Nanos;
 use std::ops::Range;
 
@@ -14,22 +15,42 @@ const PIECES: usize = 4;
 /// Longest time that a write is on its way.
 const DELAY: Nanos = 500;
 
+/// What relaxed ordering makes of the order of writes: the open fact `relaxed-writes`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Some pieces come later than those behind them.
+    Scattered,
+    /// All pieces but the last come later than it.
+    LastFirst,
+    /// As without.
+    Kept,
+}
+
+impl Order {
+    pub(crate) fn of(facts: &Facts) -> Self {
+        match facts.value(OpenFact::RelaxedWrites) {
+            None => Self::Scattered,
+            Some(1) => Self::LastFirst,
+            Some(_) => Self::Kept,
+        }
+    }
+}
+
 /// Writes on their way.
 #[derive(Debug)]
 pub(crate) struct Relaxed {
     /// Enable Relaxed Ordering of the device control register, set at power-on.
     pub(crate) enabled: bool,
+    pub(crate) order: Order,
     held: Vec<(u64, Vec<u8>)>,
     until: Nanos,
 }
 
-impl Default for Relaxed {
-    fn default() -> Self {
-        Self { enabled: true, held: Vec::new(), until: 0 }
-    }
-}
-
 impl Relaxed {
+    pub(crate) fn new(order: Order) -> Self {
+        Self { enabled: true, order, held: Vec::new(), until: 0 }
+    }
+
     /// Keeps a write back.
     pub(crate) fn hold(&mut self, now: Nanos, iova: u64, bytes: &[u8]) {
         if self.held.is_empty() {

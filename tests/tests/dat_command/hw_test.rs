@@ -311,6 +311,7 @@ const UNSEEN: &[(&str, &str, &str)] = &[
     ("eqe-order", "", "an order of events that is allowed looks like any other"),
     ("command-order", "", "the driver has one command under way"),
     ("key-index", "", "what an index was before, only the driver that had it knows"),
+    ("relaxed-writes", "", "the driver asks for no relaxed ordering unless its program does"),
     ("cqe-order", "", "completions that come late look like a slow device"),
     ("cqe-compression", "", "the driver has no completion queue with compression"),
     ("cq-arm-moderation", "", "the driver has no completion queue with moderation"),

@@ -14,6 +14,7 @@ mod dat_fence;
 mod dat_hostile;
 mod dat_loss;
 mod dat_memory;
+mod dat_order;
 mod dat_refusal;
 mod dat_threads;
 mod dat_transfer;

@@ -15,6 +15,7 @@ mod data;
 mod fork;
 mod lent;
 mod named;
+mod order;
 mod owned;
 mod reopen;
 mod rig;

@@ -67,9 +67,14 @@ impl Rig {
 
     /// Runs `test` on two connected adapters.
     pub(crate) fn connected(&self, test: impl FnOnce(&mut Pair<'_>)) {
+        self.connected_by(&Config::default(), test);
+    }
+
+    /// The same with a configuration of both.
+    pub(crate) fn connected_by(&self, config: &Config<'static>, test: impl FnOnce(&mut Pair<'_>)) {
         let hosts = [self.host(0), self.host(1)];
         let mut rooms = [Box::new(NicStorage::new()), Box::new(NicStorage::new())];
-        test(&mut Pair::open(&hosts, &mut rooms));
+        test(&mut Pair::open_by(&hosts, &mut rooms, config));
     }
 }
 
@@ -97,7 +102,16 @@ impl<'h> Side<'h> {
         room: &'h mut NicStorage<'h, VfioUser>,
         side: usize,
     ) -> Self {
-        let mut nic = Nic::open(host, room.parts(), net(side), &Config::default()).unwrap();
+        Self::open_by(host, room, side, &Config::default())
+    }
+
+    fn open_by(
+        host: &'h VfioUser,
+        room: &'h mut NicStorage<'h, VfioUser>,
+        side: usize,
+        config: &Config<'static>,
+    ) -> Self {
+        let mut nic = Nic::open(host, room.parts(), net(side), config).unwrap();
         let pz = nic.pz_create().unwrap();
         let evd = nic.evd_create(64, EvdFlags::DEFAULT).unwrap();
         let ep = nic.ep_create(Some(pz), Some(evd), Some(evd), Some(evd), None);
@@ -143,8 +157,17 @@ impl<'h> Pair<'h> {
         hosts: &'h [VfioUser; 2],
         rooms: &'h mut [Box<NicStorage<'h, VfioUser>>; 2],
     ) -> Self {
+        Self::open_by(hosts, rooms, &Config::default())
+    }
+
+    fn open_by(
+        hosts: &'h [VfioUser; 2],
+        rooms: &'h mut [Box<NicStorage<'h, VfioUser>>; 2],
+        config: &Config<'static>,
+    ) -> Self {
         let [a, b] = rooms;
-        let sides = [Side::open(&hosts[0], a, 0), Side::open(&hosts[1], b, 1)];
+        let sides =
+            [Side::open_by(&hosts[0], a, 0, config), Side::open_by(&hosts[1], b, 1, config)];
         let mut pair = Self { sides };
         pair.connect();
         pair

@@ -364,8 +364,13 @@ impl Client {
         self.over(error)
     }
 
-    fn over(&mut self, error: Error) -> Error {
+    /// Ends the connection for the server too, although a child after a fork has the socket open.
+    pub(crate) fn hang_up(&self) {
         let _ = self.stream.shutdown(std::net::Shutdown::Both);
+    }
+
+    fn over(&mut self, error: Error) -> Error {
+        self.hang_up();
         self.ended.get_or_insert(error).clone()
     }
 }

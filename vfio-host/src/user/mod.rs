@@ -331,5 +331,9 @@ impl Drop for VfioUser {
         let _ =
             self.iommu.with(|client| client.set_irqs(flags, VFIO_PCI_MSIX_IRQ_INDEX, 0, 0, None));
         let _ = self.memory.unmap(&self.iommu);
+        let _ = self.iommu.with(|client| {
+            client.hang_up();
+            Ok(())
+        });
     }
 }

@@ -24,9 +24,10 @@
 //! has. Such memory cannot be extended.
 //!
 //! Fork: a child gets private copies, as of all private memory. Its fork handler makes them in the
-//! same way before the fork returns, and the parent's waits for it. Only pages that the forking
-//! thread runs on at that moment cannot be copied in time: a child that has them would write its
-//! parent's stack, so it gets none and dies of its first access.
+//! same way before the fork returns, and the parent's waits for it. Pages that the forking thread
+//! runs on are too late then: the child has written to them before. They are private for the time
+//! of the fork, so that the kernel copies them. Then the parent's go back: bytes that the process has
+//! changed meanwhile into the file, where the device may have changed others.
 //!
 //! Users of each page are counted, because lent ranges of one device or of several may overlap.
 //!
@@ -46,7 +47,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FallocateFlags, fallocate, fstat};
-use rustix::io::Errno;
+use rustix::io::{Errno, pread};
 use rustix::mm::{
     Advice, MapFlags, MprotectFlags, MremapFlags, ProtFlags, UserfaultfdFlags, madvise, mmap,
     mmap_anonymous, mprotect, mremap_fixed, munmap, userfaultfd,
@@ -553,17 +554,117 @@ impl Shared {
 /// still shared with the other.
 struct Fork {
     parts: Vec<Shared>,
-    /// Pages that the forking thread runs on, and the child does not get.
-    stack: Vec<Range<u64>>,
+    /// Pages that the forking thread runs on.
+    stack: Vec<Aside>,
     /// A pipe. The child closes its writing end when it has copied the pages, or dies.
     pipe: Option<[RawFd; 2]>,
     runs: MutexGuard<'static, BTreeMap<u64, Run>>,
+    /// A handler of the child's would write to pages that it still shares.
+    _signals: Option<Signals>,
+}
+
+/// Pages that are private for the time of a fork.
+struct Aside {
+    pages: Shared,
+    /// Their contents when they became private. `None` if they could not: then a child gets none,
+    /// and dies of its first access.
+    before: Option<Vec<u8>>,
+}
+
+impl Aside {
+    /// Makes the pages private. Other threads that write to them wait, if the kernel supports it.
+    fn begin(&mut self) -> io::Result<()> {
+        let Shared { range, file, offset, .. } = &self.pages;
+        let size = usize::try_from(range.end - range.start).unwrap_or(0);
+        let mut before = vec![0; size];
+        // SAFETY: a new mapping at an address that the kernel chooses.
+        let new = unsafe { mmap_anonymous(null_mut(), size, READ_WRITE, MapFlags::PRIVATE) }?;
+        let protection = Protection::of_shared(range.start, range.end - range.start);
+        let mut moved = pread(file, before.as_mut_slice(), *offset).map_err(io::Error::from);
+        if matches!(moved, Ok(some) if some < size) {
+            moved = Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let moved = moved.and_then(|_| {
+            // SAFETY: both have that length, and nothing points to the new mapping.
+            unsafe { new.cast::<u8>().copy_from_nonoverlapping(before.as_ptr(), size) };
+            // SAFETY: pages of our file, which only this module maps, are replaced by private pages
+            // with the same contents.
+            unsafe { mremap_fixed(new, size, size, MremapFlags::MAYMOVE, place(range.start)) }?;
+            Ok(())
+        });
+        drop(protection);
+        if moved.is_err() {
+            // SAFETY: the new mapping, to which nothing points.
+            let _ = unsafe { munmap(new, size) };
+        }
+        self.before = moved.is_ok().then_some(before);
+        moved
+    }
+
+    /// Maps the file again. It has what the device has stored since, and gets what the process has.
+    fn end(&self) -> io::Result<()> {
+        let Some(before) = &self.before else {
+            advise(&self.pages.range, Advice::LinuxDoFork);
+            return Ok(());
+        };
+        let Shared { range, rights, file, offset } = &self.pages;
+        let (own, size) = (place(range.start), before.len());
+        // SAFETY: a new mapping at an address that the kernel chooses.
+        let new = unsafe { mmap(null_mut(), size, READ_WRITE, MapFlags::SHARED, file, *offset) }?;
+        let protection = Protection::of(range.start, range.end - range.start);
+        for (at, before) in before.iter().enumerate() {
+            // SAFETY: inside the pages. Others may write to them, hence volatile.
+            let now = unsafe { own.cast::<u8>().wrapping_add(at).read_volatile() };
+            if now != *before {
+                // SAFETY: inside the new mapping.
+                unsafe { new.cast::<u8>().wrapping_add(at).write_volatile(now) };
+            }
+        }
+        let flags = MapFlags::SHARED | MapFlags::FIXED;
+        // SAFETY: the file's pages have the contents of the private ones that they replace, but for
+        // what the device has stored.
+        let mapped = unsafe { mmap(own, size, *rights, flags, file, *offset) };
+        drop(protection);
+        // SAFETY: the new mapping, to which nothing points any more.
+        let _ = unsafe { munmap(new, size) };
+        Ok(mapped.map(drop)?)
+    }
+}
+
+fn end_all(stack: &mut Vec<Aside>) -> io::Result<()> {
+    while let Some(aside) = stack.last() {
+        aside.end()?;
+        stack.pop();
+    }
+    Ok(())
+}
+
+/// Takes out of `parts` what lies in `pages`.
+fn take(parts: &mut Vec<Shared>, pages: &Range<u64>) -> Vec<Shared> {
+    let (mut rest, mut taken) = (Vec::new(), Vec::new());
+    for part in parts.drain(..) {
+        let Range { start, end } = part.range;
+        let piece = |range: Range<u64>, to: &mut Vec<Shared>| {
+            if !range.is_empty() {
+                let (file, offset) = (Arc::clone(&part.file), part.offset + (range.start - start));
+                to.push(Shared { range, rights: part.rights, file, offset });
+            }
+        };
+        piece(start..end.min(pages.start), &mut rest);
+        piece(start.max(pages.start)..end.min(pages.end), &mut taken);
+        piece(start.max(pages.end)..end, &mut rest);
+    }
+    *parts = rest;
+    taken
 }
 
 /// The fork in progress, if pages are exchanged.
 static FORK: AtomicPtr<Fork> = AtomicPtr::new(null_mut());
 /// Longest wait of a parent for its child's copying.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Bytes below the frame of a fork handler in which a child may write before its own has copied
+/// the pages: frames of this one and of other handlers. Stacks of other threads are farther away.
+const BELOW: u64 = 8 << 10;
 
 /// Has every fork of the process prepared.
 fn watch_forks() -> io::Result<()> {
@@ -584,43 +685,60 @@ extern "C" fn before_fork() {
         return;
     };
     let vmas = vmas::of(&(*start..last.end)).unwrap_or_default();
-    let parts: Vec<_> = exchanged().flat_map(|(start, run)| shared(*start, run, &vmas)).collect();
+    let mut parts: Vec<_> =
+        exchanged().flat_map(|(start, run)| shared(*start, run, &vmas)).collect();
+    let page = page_size() as u64;
     let here = std::ptr::from_ref(&runs).addr() as u64;
-    // The frames of the fork itself are less than a page above.
-    let stack = touched(here, page_size() as u64).unwrap_or_default();
-    let overlap = |part: &Shared| {
-        let both = part.range.start.max(stack.start)..part.range.end.min(stack.end);
-        (!both.is_empty()).then_some(both)
-    };
-    let stack: Vec<_> = parts.iter().filter_map(overlap).collect();
-    for pages in &stack {
-        advise(pages, Advice::LinuxDontFork);
+    // SAFETY: returns the thread's descriptor; on Linux it is an address.
+    let descriptor = unsafe { libc::pthread_self() } as u64;
+    // The frames of the fork itself are less than a page above. The kernel writes the number of the
+    // child to the descriptor, and the C library to what lies around it.
+    let own = [(here, BELOW), (descriptor, page)];
+    let own = own.map(|(at, below)| touched(at.saturating_sub(below), below + 2 * page));
+    let pages = own.into_iter().flatten().flat_map(|pages| take(&mut parts, &pages));
+    let mut stack: Vec<_> = pages.map(|pages| Aside { pages, before: None }).collect();
+    if !stack.is_empty() {
+        let _ = in_own_thread(|| (0, stack.iter_mut().try_for_each(Aside::begin)));
+    }
+    for aside in stack.iter().filter(|aside| aside.before.is_none()) {
+        advise(&aside.pages.range, Advice::LinuxDontFork);
     }
     let pipe = pipe_with(PipeFlags::CLOEXEC).ok();
     let pipe = pipe.map(|(read, write)| [read.into_raw_fd(), write.into_raw_fd()]);
-    FORK.store(Box::into_raw(Box::new(Fork { parts, stack, pipe, runs })), Ordering::Release);
+    let _signals = Signals::off().ok();
+    let fork = Fork { parts, stack, pipe, runs, _signals };
+    FORK.store(Box::into_raw(Box::new(fork)), Ordering::Release);
 }
 
 extern "C" fn after_fork() {
     let fork = FORK.load(Ordering::Acquire);
     // SAFETY: made before this fork; freed below.
-    let Some(this) = (unsafe { fork.as_ref() }) else {
+    let Some(this) = (unsafe { fork.as_mut() }) else {
         return;
     };
-    for pages in &this.stack {
-        advise(pages, Advice::LinuxDoFork);
-    }
+    let start = Instant::now();
     if let Some([read, write]) = this.pipe {
         // SAFETY: ours, and closed nowhere else.
         let read = unsafe { OwnedFd::from_raw_fd(read) };
         // SAFETY: as above.
         drop(unsafe { OwnedFd::from_raw_fd(write) });
-        let start = Instant::now();
         let wait = || {
             let left = PATIENCE.saturating_sub(start.elapsed());
             poll(&mut [PollFd::new(&read, PollFlags::IN)], Some(&timespec(left)))
         };
         while wait() == Err(Errno::INTR) {}
+    }
+    // Only then, because a new thread takes memory, which the child may be copying.
+    let stack = &mut this.stack;
+    while !stack.is_empty() {
+        let _ = in_own_thread(|| (0, end_all(stack)));
+        if !stack.is_empty() {
+            if start.elapsed() > 2 * PATIENCE {
+                // The process would not see what the device writes there, nor the other way round.
+                std::process::abort();
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
     drop(free_fork(fork));
 }

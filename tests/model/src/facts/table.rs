@@ -152,6 +152,9 @@ facts! {
     KeyIndex "key-index" ["next" 0, "freed-last" 1]
         "Which index a memory key gets: one that never was in use, or the one that was freed last.",
         "Linux mlx5 counts the low byte itself, as nothing says when an index comes back";
+    RelaxedWrites "relaxed-writes" ["scattered" 0, "last-first" 1, "in-order" 2]
+        "Order in which payload reaches memory behind a key with relaxed ordering.",
+        "PCI Express lets such writes pass one another; no text says which card and host do it";
     Teardown "teardown" ["fast" 0, "10s" 10 * S]
         "Time of TEARDOWN_HCA.",
         "DTOR of a ConnectX-6 Dx: tear_down_to 10 s";

@@ -76,6 +76,7 @@ impl<V: Variant> Adapter<V> {
         async_evd: AsyncEvd<V>,
     ) -> Result<&'static Object<V>, Refusal> {
         let _opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        self.process.store(std::process::id(), Ordering::Relaxed);
         let mut control = self.lock();
         let open = match &mut *control {
             Some(open) => open,
@@ -126,8 +127,12 @@ impl<V: Variant> Adapter<V> {
         Ok(())
     }
 
-    /// Closes all Interface Adapters, because the library is unloaded.
+    /// Closes all Interface Adapters, because the library is unloaded. Those that a child of a fork
+    /// has of its parent are the parent's.
     pub(crate) fn close_all(&'static self) {
+        if self.process.load(Ordering::Relaxed) != std::process::id() {
+            return;
+        }
         let _opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
         let ias = self.lock().as_ref().map(|open| open.ias.clone());
         for ia in ias.unwrap_or_default() {

@@ -20,7 +20,7 @@ pub(crate) use lifecycle::AsyncEvd;
 pub(crate) use open::Open;
 pub(crate) use together::{Ask, LmrAsk, Reply};
 
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use dat_core::{AnyHandle, EpAttr, Error};
@@ -49,6 +49,8 @@ pub(crate) struct Adapter<V: Variant> {
     pub(crate) address: SockAddr,
     /// Held while an Interface Adapter is opened or closed.
     opening: Mutex<()>,
+    /// The process that opened it last. A child of a fork has locks that nobody gives back.
+    process: AtomicU32,
     control: Mutex<Option<Open<V>>>,
     /// Calls that threads make together.
     combiner: together::Combiner<V>,
@@ -76,6 +78,7 @@ impl<V: Variant> Adapter<V> {
             address: SockAddr::new(config.net.addr, 0),
             config,
             opening: Mutex::new(()),
+            process: AtomicU32::new(0),
             control: Mutex::new(None),
             combiner: together::Combiner::new(),
             ep_attr_default: OnceLock::new(),

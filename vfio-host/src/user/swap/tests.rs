@@ -91,3 +91,29 @@ proptest! {
         prop_assert_eq!(inside + gaps, len);
     }
 }
+
+#[test]
+fn pages_are_taken_out_of_the_parts_that_have_them() {
+    let file = Arc::new(memory_file("test", 1).unwrap());
+    let part = |range: Range<u64>, offset| Shared {
+        range,
+        rights: READ_WRITE,
+        file: Arc::clone(&file),
+        offset,
+    };
+    let seen = |parts: &[Shared]| -> Vec<_> {
+        parts.iter().map(|part| (part.range.clone(), part.offset)).collect()
+    };
+    let all = || vec![part(10..20, 1000), part(30..40, 5)];
+    for (pages, taken, rest) in [
+        (0..10, vec![], vec![(10..20, 1000), (30..40, 5)]),
+        (20..30, vec![], vec![(10..20, 1000), (30..40, 5)]),
+        (0..50, vec![(10..20, 1000), (30..40, 5)], vec![]),
+        (12..15, vec![(12..15, 1002)], vec![(10..12, 1000), (15..20, 1005), (30..40, 5)]),
+        (15..32, vec![(15..20, 1005), (30..32, 5)], vec![(10..15, 1000), (32..40, 7)]),
+    ] {
+        let mut parts = all();
+        assert_eq!(seen(&take(&mut parts, &pages)), taken, "{pages:?}");
+        assert_eq!(seen(&parts), rest, "{pages:?}");
+    }
+}

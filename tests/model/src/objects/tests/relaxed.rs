@@ -4,6 +4,7 @@ use super::orders::{pair, raddr};
 use super::{DATA, QP_DBR, QP_PAGE, Rig, control, pointer};
 use crate::config::Config;
 use crate::ifc::mkey::{mkc, query_mkey_out};
+use crate::relaxed::Order;
 
 const LEN: usize = 1024;
 const TO: u64 = DATA + 0x800;
@@ -37,8 +38,13 @@ fn the_bits_need_their_capabilities_and_are_shown() {
 
 /// A connected pair, and an RDMA WRITE of 1 KiB with a completion or without.
 fn write(seed: u64, edit: impl FnOnce(&mut [u8]), signaled: bool) -> Rig {
+    write_in(seed, Order::Scattered, edit, signaled)
+}
+
+fn write_in(seed: u64, order: Order, edit: impl FnOnce(&mut [u8]), signaled: bool) -> Rig {
     use rand::SeedableRng;
     let (mut rig, a, _) = pair();
+    rig.hca.bus.relaxed.order = order;
     rig.hca.bus.rng = rand::rngs::SmallRng::seed_from_u64(seed);
     let (from, to) = (rig.key(|_| {}).unwrap(), rig.key(edit).unwrap());
     rig.poke(DATA, &[0x77; LEN]);
@@ -74,6 +80,22 @@ fn the_last_byte_may_be_there_before_the_first() {
         assert_eq!(rig.peek(TO, LEN), [0x77; LEN], "after a while all of it");
     }
     assert!((1..32).contains(&overtaken), "{overtaken}");
+}
+
+/// The open fact `relaxed-writes`.
+#[test]
+fn the_order_may_be_the_worst_or_none() {
+    for (facts, first) in [("relaxed-writes=last-first", false), ("relaxed-writes=in-order", true)]
+    {
+        let order = Order::of(&facts.parse().unwrap());
+        for seed in 0..8 {
+            let mut rig = write_in(seed, order, relaxed, false);
+            rig.hca.step(0);
+            assert_eq!(ends(&mut rig), (first, true), "{facts}");
+            rig.hca.flr();
+            assert_eq!(rig.hca.bus.relaxed.order, order, "after a reset");
+        }
+    }
 }
 
 #[test]
