@@ -63,8 +63,11 @@ fn path(what: &str, path: &Path) -> Result<String, Failure> {
     word(what, text)
 }
 
+/// A device, its address, and the length of the network's prefix.
+pub(crate) type Addressed = (Address, (IpAddr, u8));
+
 /// Returns the requested devices, or all that are bound to vfio-pci, each with its address.
-fn devices(asked: &Registrations, tree: &Tree) -> Result<Vec<(Address, (IpAddr, u8))>, Failure> {
+fn devices(asked: &Registrations, tree: &Tree) -> Result<Vec<Addressed>, Failure> {
     let devices = if asked.devices.is_empty() { bound(tree)? } else { asked.devices.clone() };
     if asked.ip.len() != devices.len() {
         let named: Vec<String> = devices.iter().map(Address::to_string).collect();

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use vfio_host::sysfs::VFIO_PCI;
 use vfio_host::{Address, PciAddress};
 
+use super::conf::Addressed;
 use super::failure::Failure;
 use super::hca::{self, Hca, folder};
 use super::tree::Tree;
@@ -16,11 +17,8 @@ const LINK: &str = "virtfn";
 
 /// Returns the virtual functions of physical functions, each with its address: they count up from
 /// that of their physical function.
-pub(crate) fn functions(
-    tree: &Tree,
-    parents: Vec<(Address, (IpAddr, u8))>,
-) -> Result<Vec<(Address, (IpAddr, u8))>, Failure> {
-    let mut found = Vec::<(Address, (IpAddr, u8))>::new();
+pub(crate) fn functions(tree: &Tree, parents: Vec<Addressed>) -> Result<Vec<Addressed>, Failure> {
+    let mut found = Vec::<Addressed>::new();
     for (device, (first, prefix)) in parents {
         let Address::Pci(address) = device else {
             return Err(Failure::usage(format!(

@@ -18,9 +18,9 @@ fn machine(drivers: &[Option<&str>]) -> Machine {
     machine.hca(PARENT, 12, Some("mlx5_core"));
     machine.file(&format!("{FOLDER}/sriov_totalvfs"), "16");
     machine.file(&format!("{FOLDER}/sriov_numvfs"), &drivers.len().to_string());
-    for (nth, driver) in drivers.iter().enumerate() {
+    for (group, (nth, driver)) in (20..).zip(drivers.iter().enumerate()) {
         let address = address(nth);
-        machine.device(&address, (0x15b3, 0x101a), 0x02_0000, 20 + nth as u32, *driver);
+        machine.device(&address, (0x15b3, 0x101a), 0x02_0000, group, *driver);
         machine.link(&format!("/sys/bus/pci/devices/{address}/physfn"), &format!("../{PARENT}"));
         machine.link(&format!("{FOLDER}/virtfn{nth}"), &format!("../{address}"));
     }

@@ -13,9 +13,19 @@ use crate::matrix::dat;
 use crate::run;
 
 /// The name of each rank's Interface Adapter.
-const NAME: &str = "hca";
+pub(super) const NAME: &str = "hca";
+/// What Intel MPI is told: uDAPL and nothing else, local ranks without ssh.
+pub(super) const INTEL: [(&str, &str); 6] = [
+    ("I_MPI_FABRICS", "dapl"),
+    ("I_MPI_FALLBACK", "0"),
+    ("I_MPI_HYDRA_BOOTSTRAP", "fork"),
+    ("I_MPI_DAPL_PROVIDER", NAME),
+    ("I_MPI_PIN", "0"),
+    // More ranks than processors.
+    ("I_MPI_SPIN_COUNT", "1"),
+];
 /// The parts of the program.
-const PARTS: [&str; 7] =
+pub(super) const PARTS: [&str; 7] =
     ["ring", "pingpong", "nonblocking", "collectives", "onesided", "probed", "fresh"];
 /// Longer than any run takes.
 const LIMIT: Duration = Duration::from_secs(150);
@@ -123,17 +133,7 @@ impl Rig {
                 let lib = intel.root.join("intel64/lib");
                 let mut mpiexec = Command::new(intel.root.join("intel64/bin/mpiexec.hydra"));
                 mpiexec.env("I_MPI_ROOT", &intel.root).env("LD_LIBRARY_PATH", self.libraries(&lib));
-                for (name, value) in [
-                    ("I_MPI_FABRICS", "dapl"),
-                    ("I_MPI_FALLBACK", "0"),
-                    ("I_MPI_HYDRA_BOOTSTRAP", "fork"),
-                    ("I_MPI_DAPL_PROVIDER", NAME),
-                    ("I_MPI_PIN", "0"),
-                    // More ranks than processors.
-                    ("I_MPI_SPIN_COUNT", "1"),
-                ] {
-                    mpiexec.env(name, value);
-                }
+                mpiexec.envs(INTEL);
                 mpiexec.env("I_MPI_DAT_LIBRARY", self.registry.join("libdat2.so.2"));
                 mpiexec.args(["-n", &ranks]);
                 mpiexec
@@ -178,12 +178,9 @@ impl Rig {
         let functions = self.functions(stage, job.ranks)?;
         let ended = self.once(stage, &functions, job);
         // Whatever failed, the functions are free for the next row.
-        let report = report(stage, &functions, "");
+        let report = report(stage, functions.server, "");
         ended?;
-        for line in report?.iter().filter(|line| line.contains(" clients, ")) {
-            ensure!(!line.contains(" 0 work requests"), "a rank did not use its function: {line}");
-        }
-        Ok(())
+        used(&report?)
     }
 
     /// Runs the program, which has to end well.
@@ -220,13 +217,9 @@ impl Rig {
 
 /// Ends the model. Returns its report, in which nothing may be left; `expected` is a line that is no
 /// fault.
-pub(super) fn report(
-    stage: &mut Stage<'_>,
-    functions: &Functions,
-    expected: &str,
-) -> Result<Vec<String>> {
-    stage.hang_up(functions.server, ENDS)?;
-    let report = stage.complaints(functions.server);
+pub(super) fn report(stage: &mut Stage<'_>, server: Id, expected: &str) -> Result<Vec<String>> {
+    stage.hang_up(server, ENDS)?;
+    let report = stage.complaints(server);
     for line in &report {
         let line = line.trim();
         let bad = ["complaint: ", "refused ", "note: "].iter().any(|word| line.starts_with(word));
@@ -238,6 +231,14 @@ pub(super) fn report(
     }
     ensure!(report.iter().any(|line| line.contains(" clients, ")), "the model reports nothing");
     Ok(report)
+}
+
+/// Fails if a function of a report was not used.
+pub(super) fn used(report: &[String]) -> Result<()> {
+    for line in report.iter().filter(|line| line.contains(" clients, ")) {
+        ensure!(!line.contains(" 0 work requests"), "a rank did not use its function: {line}");
+    }
+    Ok(())
 }
 
 /// Processes that run a program.

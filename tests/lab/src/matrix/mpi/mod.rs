@@ -1,6 +1,7 @@
 //! `cargo xtask qemu-test --mpi`: MPI libraries of others over the provider of this workspace, each
 //! rank with an HCA of the model. `tests/mpi/verify.c` is their program, `dat run` their wrapper.
 
+mod guest;
 mod job;
 mod kills;
 
@@ -26,6 +27,12 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         name: "mpi-kills",
         about: "fifty times a rank is killed in mid-traffic: the others end, the next run starts at once, nothing is left",
         run: kills::run,
+        stock: false,
+    },
+    Scenario {
+        name: "mpi-guest",
+        about: "two ranks of Intel MPI in a guest, each with a virtual function behind /dev/vfio",
+        run: guest::run,
         stock: false,
     },
 ];
