@@ -128,10 +128,4 @@ pub(crate) const IOMMUFD: &[Scenario] = &[
         run: isolation::run,
         stock: false,
     },
-    Scenario {
-        name: "mpi-guest",
-        about: "two ranks of Intel MPI through iommufd, if it was fetched before",
-        run: mpi::guest,
-        stock: false,
-    },
 ];

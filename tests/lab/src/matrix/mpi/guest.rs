@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 
 use super::job::{INTEL, PARTS, report, used};
-use super::{MIXED, UD, intel, skipped};
+use super::{MIXED, UD, intel};
 use crate::guest::control::Control;
 use crate::guest::stage::{Guest, Stage};
 use crate::images::archive::Archive;
@@ -16,8 +16,9 @@ use crate::images::mpi::{Intel, PACKAGE};
 use crate::matrix::dat;
 
 /// Settings, one after the other on the same functions.
-const SETTINGS: [(&str, &[(&str, &str)]); 4] = [
+const SETTINGS: [(&str, &[(&str, &str)]); 5] = [
     ("RC", &[]),
+    ("RC, translation cache", &[("I_MPI_DAPL_TRANSLATION_CACHE", "1")]),
     ("RC, no translation cache", &[("I_MPI_DAPL_TRANSLATION_CACHE", "0")]),
     ("UD", &[UD]),
     ("UD with RDMA", &[UD, MIXED]),
@@ -73,24 +74,13 @@ const LIMIT: Duration = Duration::from_secs(400);
 /// MiB: the arenas of both functions, and what the program moves.
 const MEMORY: u32 = 1024;
 
-/// Fetches the library, if it is not there.
-pub(super) fn fetched(stage: &mut Stage<'_>) -> Result<String> {
-    match Intel::fetch() {
-        Ok(found) => run(stage, &found),
-        Err(error) => Ok(format!("SKIPPED: {PACKAGE} cannot be had: {error:#}")),
-    }
-}
-
-/// With the library that an earlier run has fetched.
-pub(super) fn there(stage: &mut Stage<'_>) -> Result<String> {
-    match Intel::there()? {
-        Some(found) => run(stage, &found),
-        None => Ok(skipped()),
-    }
-}
-
-fn run(stage: &mut Stage<'_>, found: &Intel) -> Result<String> {
-    let rig = intel(stage, found)?;
+/// Two ranks.
+pub(super) fn run(stage: &mut Stage<'_>) -> Result<String> {
+    let found = match Intel::fetch() {
+        Ok(found) => found,
+        Err(error) => return Ok(format!("SKIPPED: {PACKAGE} cannot be had: {error:#}")),
+    };
+    let rig = intel(stage, &found)?;
     let intel64 = found.root.join("intel64");
     let more = ["lib/libmpi.so.12", "bin/mpiexec.hydra", "bin/pmi_proxy"];
     let more = more.map(|name| intel64.join(name));

@@ -32,7 +32,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "mpi-guest",
         about: "two ranks of Intel MPI in a guest, each with a virtual function behind /dev/vfio; one is killed; pinned pages are counted",
-        run: guest::fetched,
+        run: guest::run,
         stock: false,
     },
 ];
@@ -209,7 +209,9 @@ fn sum(rows: &Rows, left: &[String]) -> Result<String> {
 /// What every run of all tests makes, if the library was fetched before.
 pub(crate) fn here(stage: &mut Stage<'_>) -> Result<String> {
     let Some(found) = Intel::there()? else {
-        return Ok(skipped());
+        return Ok(format!(
+            "SKIPPED: {PACKAGE} is not there; `cargo xtask qemu-test --mpi` fetches it"
+        ));
     };
     let rig = intel(stage, &found)?;
     for (name, environment) in [("RC", &[][..]), ("UD", &[UD][..])] {
@@ -217,15 +219,6 @@ pub(crate) fn here(stage: &mut Stage<'_>) -> Result<String> {
         rig.verified(stage, &job).with_context(|| cell(name, 2))?;
     }
     Ok("Intel MPI at 2 ranks, RC and UD, shortened; all by --mpi".to_owned())
-}
-
-/// Two ranks in a guest, likewise.
-pub(crate) fn guest(stage: &mut Stage<'_>) -> Result<String> {
-    guest::there(stage)
-}
-
-fn skipped() -> String {
-    format!("SKIPPED: {PACKAGE} is not there; `cargo xtask qemu-test --mpi` fetches it")
 }
 
 /// The program's source, and what is loaded before it.
