@@ -397,8 +397,13 @@ pub(crate) struct Registrations {
     /// Devices [default: all HCAs that are bound to vfio-pci]
     #[arg(value_name = "DEVICE")]
     pub(crate) devices: Vec<Address>,
+    /// Takes the virtual functions of each DEVICE, a physical function, in the order of their
+    /// numbers; they have to be bound to vfio-pci
+    #[arg(long, requires = "devices")]
+    pub(crate) vfs: bool,
     /// A device's own address and the length of the network's prefix; once for each device, in
-    /// their order
+    /// their order. With --vfs the address of its first virtual function, from which the others
+    /// count up
     #[arg(long, value_name = "ADDRESS/PREFIX", value_parser = network)]
     pub(crate) ip: Vec<(IpAddr, u8)>,
     /// The name that consumers open; with several devices, its beginning: dat0, dat1
@@ -519,6 +524,8 @@ pub(crate) struct InstallProvider {
 /// stays claimed until its rank has ended.
 ///
 /// dat run -n 2 3b:00.0 3b:00.1 --ip 10.0.0.1/24 --ip 10.0.0.2/24 -- program
+///
+/// dat run -n 8 --vfs 3b:00.0 --ip 10.0.0.1/24 -- program
 ///
 /// mpiexec -n 2 dat run --conf /etc/dat.conf -- program
 #[derive(Group, Clone, Debug)]

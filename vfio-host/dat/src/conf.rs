@@ -13,7 +13,7 @@ use super::args::{Conf, Registrations};
 use super::failure::Failure;
 use super::out::Out;
 use super::tree::Tree;
-use super::{End, hca};
+use super::{End, hca, vfs};
 
 /// The provider's file.
 pub(crate) const LIBRARY: &str = "libdapldat.so";
@@ -63,11 +63,27 @@ fn path(what: &str, path: &Path) -> Result<String, Failure> {
     word(what, text)
 }
 
-/// Returns the requested devices, or all that are bound to vfio-pci.
-fn devices(asked: &Registrations, tree: &Tree) -> Result<Vec<Address>, Failure> {
-    if !asked.devices.is_empty() {
-        return Ok(asked.devices.clone());
+/// A device, its address, and the length of the network's prefix.
+pub(crate) type Addressed = (Address, (IpAddr, u8));
+
+/// Returns the requested devices, or all that are bound to vfio-pci, each with its address.
+fn devices(asked: &Registrations, tree: &Tree) -> Result<Vec<Addressed>, Failure> {
+    let devices = if asked.devices.is_empty() { bound(tree)? } else { asked.devices.clone() };
+    if asked.ip.len() != devices.len() {
+        let named: Vec<String> = devices.iter().map(Address::to_string).collect();
+        return Err(Failure::usage(format!(
+            "{} need one address each, and --ip is given {} times",
+            named.join(", "),
+            asked.ip.len()
+        ))
+        .remedy("give --ip ADDRESS/PREFIX once for each, in this order"));
     }
+    let devices = devices.into_iter().zip(asked.ip.iter().copied()).collect();
+    if asked.vfs { vfs::functions(tree, devices) } else { Ok(devices) }
+}
+
+/// Returns all HCAs that are bound to vfio-pci.
+fn bound(tree: &Tree) -> Result<Vec<Address>, Failure> {
     let bound: Vec<Address> = hca::all(tree)
         .into_iter()
         .filter(|hca| hca.supported && hca.on_vfio())
@@ -88,18 +104,9 @@ pub(crate) fn lines(
     library: &Path,
 ) -> Result<Vec<Line>, Failure> {
     let devices = devices(asked, tree)?;
-    let named: Vec<String> = devices.iter().map(Address::to_string).collect();
-    if asked.ip.len() != devices.len() {
-        return Err(Failure::usage(format!(
-            "{} need one address each, and --ip is given {} times",
-            named.join(", "),
-            asked.ip.len()
-        ))
-        .remedy("give --ip ADDRESS/PREFIX once for each, in this order"));
-    }
     let library = path("the library", library)?;
     let mut lines = Vec::new();
-    for (nth, (device, ip)) in devices.iter().zip(&asked.ip).enumerate() {
+    for (nth, (device, ip)) in devices.iter().enumerate() {
         if let Address::User(socket) = device {
             path("the socket", socket)?;
         }

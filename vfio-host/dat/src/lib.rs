@@ -31,6 +31,7 @@ mod run;
 mod signals;
 mod traffic;
 mod tree;
+mod vfs;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -100,7 +100,7 @@ pub(crate) fn run(run: &Run) -> Result<End, Failure> {
 fn too_many(ranks: usize, functions: usize) -> Failure {
     let noun = if functions == 1 { "function is" } else { "functions are" };
     Failure::new(format!("{ranks} ranks, but {functions} {noun} named, and each rank takes one"))
-        .remedy("name more devices, or start fewer ranks on this machine")
+        .remedy("name more devices (--vfs takes the virtual functions of one), or start fewer ranks on this machine")
 }
 
 /// Returns the functions in their order.

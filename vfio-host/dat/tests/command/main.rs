@@ -14,3 +14,4 @@ mod hw_test;
 mod list_doctor;
 mod machine;
 mod run;
+mod vfs;

@@ -15,7 +15,7 @@ mod tiers;
 
 pub(crate) use ours::{Programs, READY};
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
@@ -122,6 +122,11 @@ pub(crate) fn away(stage: &mut Stage<'_>) -> Result<String> {
 pub(super) fn provider() -> Result<[PathBuf; 2]> {
     let kit = Kit::find(&folder()?)?;
     Ok([kit.library.clone(), kit.path().to_path_buf()])
+}
+
+/// Provider, registry and more programs with all that they load, for a guest: below `/dat`.
+pub(super) fn guest_archive(more: &[&Path]) -> Result<Vec<u8>> {
+    Kit::find(&folder()?)?.archive(more, &[])
 }
 
 fn host(stage: &mut Stage<'_>) -> Result<String> {

@@ -44,7 +44,7 @@ pub(super) fn run(stage: &mut Stage<'_>) -> Result<String> {
         &functions,
         &Job { ranks: RANKS, environment: &[], words: &["0"], parts: &PARTS },
     )?;
-    report(stage, &functions, LOST)?;
+    report(stage, functions.server, Some(LOST))?;
     Ok(format!(
         "{TIMES} kills at {RANKS} ranks, RC and UD: the others end within {:.1} s, nothing is left",
         slowest.as_secs_f64()

@@ -3,6 +3,7 @@
 
 mod calls;
 mod hpcc;
+mod guest;
 mod job;
 mod kills;
 
@@ -40,6 +41,12 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         name: "mpi-kills",
         about: "fifty times a rank is killed in mid-traffic: the others end, the next run starts at once, nothing is left",
         run: kills::run,
+        stock: false,
+    },
+    Scenario {
+        name: "mpi-guest",
+        about: "two ranks of Intel MPI in a guest, each with a virtual function behind /dev/vfio; one is killed; pinned pages are counted",
+        run: guest::run,
         stock: false,
     },
 ];
