@@ -3,9 +3,16 @@
  * what it has to be. Each part prints "ok NAME SECONDS"; a wrong byte prints where, and aborts.
  *
  * verify [SCALE [PART ...]]: SCALE 0 is short, 1 the usual, n > 1 repeats n times; only the named
- * parts. "endless" is a part that runs only when named: traffic until the process is killed.
+ * parts. Two parts run only when named: "threads", four of them in each rank; "endless", traffic until
+ * the process is killed.
  */
 #include "check.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/time.h>
+#include <sys/wait.h>
 
 #define MOST (4 << 20)
 
@@ -312,6 +319,109 @@ static void fresh(void)
 	}
 }
 
+static volatile sig_atomic_t alarms;
+
+static void alarmed(int number)
+{
+	(void) number;
+	alarms++;
+}
+
+/* A child that writes to memory in which data is under way, and ends. */
+static void child(unsigned char *in, unsigned char *out, size_t n)
+{
+	int status = 0;
+	pid_t pid = fork();
+	if (!pid) {
+		memset(in, 0x55, n);
+		memset(out, 0xaa, n);
+		_exit(7);
+	}
+	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	is("forks", pid > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1, 7, 0);
+}
+
+/* What a program does besides: children, commands, and signals, while messages are under way. The
+ * buffers are of the heap, and of the stack. */
+static void forks(void)
+{
+	int sizes[] = { 1000, 20001, 262144, 1 << 20 }, right = (rank + 1) % size, left = (rank + size - 1) % size;
+	struct sigaction action = { .sa_handler = alarmed, .sa_flags = SA_RESTART }, before;
+	struct itimerval often = { { 0, 1000 }, { 0, 1000 } }, off = { { 0, 0 }, { 0, 0 } };
+	unsigned char near[20001], far[20001];
+	sigaction(SIGALRM, &action, &before);
+	setitimer(ITIMER_REAL, &often, NULL);
+	for (int k = 0; k < (scale ? 16 : 8); k++) {
+		int n = sizes[k / 2 % 4], stack = n <= (int) sizeof near && k % 2;
+		unsigned char *a = stack ? near : buffer(n, 3), *b = stack ? far : buffer(n, 5);
+		MPI_Request requests[2];
+		fill(a, n, rank, k);
+		memset(b, 0, n);
+		MPI_Irecv(b, n, MPI_BYTE, left, 6, MPI_COMM_WORLD, &requests[0]);
+		if (k % 4 == 1)
+			MPI_Barrier(MPI_COMM_WORLD);
+		MPI_Isend(a, n, MPI_BYTE, right, 6, MPI_COMM_WORLD, &requests[1]);
+		child(b, a, n);
+		if (k % 4 == 0)
+			is("forks", system("true"), 0, k);
+		MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+		check("forks", b, n, left, k);
+		check("forks", a, n, rank, k);
+		/* The same memory again, with nothing under way while the child lives. */
+		child(b, a, n);
+		fill(a, n, rank, k + 100);
+		MPI_Sendrecv(a, n, MPI_BYTE, right, 7, b, n, MPI_BYTE, left, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+		check("forks", b, n, left, k + 100);
+		if (!stack) {
+			free(a - 3);
+			free(b - 5);
+		}
+	}
+	setitimer(ITIMER_REAL, &off, NULL);
+	sigaction(SIGALRM, &before, NULL);
+	is("signals", alarms > 0, 1, 0);
+}
+
+enum { THREADS = 4 };
+
+/* Messages of one thread, of both sides of the ring, under a communicator of its own. */
+static void *thread(void *own)
+{
+	MPI_Comm comm = *(MPI_Comm *) own;
+	int sizes[] = { 1, 1000, 16385, 70001, 300000 }, count = scale ? 40 : 10;
+	int right = (rank + 1) % size, left = (rank + size - 1) % size;
+	for (int k = 0; k < count; k++) {
+		int n = sizes[k % 5];
+		unsigned char *a = buffer(n, k % 8), *b = buffer(n, 7 - k % 8);
+		fill(a, n, rank, k);
+		MPI_Sendrecv(a, n, MPI_BYTE, right, 8, b, n, MPI_BYTE, left, 8, comm, MPI_STATUS_IGNORE);
+		check("threads", b, n, left, k);
+		guarded("threads", b, n, 7 - k % 8);
+		free(a - k % 8);
+		free(b - (7 - k % 8));
+	}
+	return NULL;
+}
+
+/* MPI_THREAD_MULTIPLE. */
+static void threads(void)
+{
+	pthread_t ids[THREADS];
+	MPI_Comm comms[THREADS];
+	int level;
+	MPI_Query_thread(&level);
+	is("threads", level, MPI_THREAD_MULTIPLE, 0);
+	for (int t = 0; t < THREADS; t++)
+		MPI_Comm_dup(MPI_COMM_WORLD, &comms[t]);
+	for (int t = 0; t < THREADS; t++)
+		is("threads", pthread_create(&ids[t], NULL, thread, &comms[t]), 0, t);
+	for (int t = 0; t < THREADS; t++)
+		pthread_join(ids[t], NULL);
+	for (int t = 0; t < THREADS; t++)
+		MPI_Comm_free(&comms[t]);
+}
+
 static void endless(void)
 {
 	if (!rank) {
@@ -331,19 +441,24 @@ static const struct part {
 } parts[] = {
 	{ "ring", ring },	  { "pingpong", pingpong },	  { "nonblocking", nonblocking },
 	{ "collectives", collectives }, { "onesided", onesided }, { "probed", probed },
-	{ "fresh", fresh },	  { "endless", endless },
+	{ "fresh", fresh },	  { "forks", forks },		  { "threads", threads },
+	{ "endless", endless },
 };
 
 int main(int argc, char **argv)
 {
-	MPI_Init(&argc, &argv);
+	int level = MPI_THREAD_SINGLE;
+	for (int i = 2; i < argc; i++)
+		if (!strcmp(argv[i], "threads"))
+			level = MPI_THREAD_MULTIPLE;
+	MPI_Init_thread(&argc, &argv, level, &level);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &size);
 	if (argc > 1)
 		scale = atoi(argv[1]);
 	for (int round = 0; round < (scale > 1 ? scale : 1); round++) {
 		for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {
-			int chosen = argc <= 2 && parts[k].run != endless;
+			int chosen = argc <= 2 && parts[k].run != endless && parts[k].run != threads;
 			for (int i = 2; i < argc; i++)
 				chosen |= !strcmp(argv[i], parts[k].name);
 			if (!chosen)

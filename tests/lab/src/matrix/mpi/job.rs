@@ -25,9 +25,9 @@ pub(super) const INTEL: [(&str, &str); 6] = [
     // More ranks than processors.
     ("I_MPI_SPIN_COUNT", "1"),
 ];
-/// The parts of `verify.c`.
-pub(super) const PARTS: [&str; 7] =
-    ["ring", "pingpong", "nonblocking", "collectives", "onesided", "probed", "fresh"];
+/// The parts of `verify.c`, but for those that have to be named.
+pub(super) const PARTS: [&str; 8] =
+    ["ring", "pingpong", "nonblocking", "collectives", "onesided", "probed", "fresh", "forks"];
 /// Longer than any run takes.
 const LIMIT: Duration = Duration::from_secs(150);
 /// How long the model may take to end.
@@ -56,7 +56,7 @@ impl Program {
     /// One of ours, of a single file.
     pub(super) fn own(name: &'static str) -> Self {
         let mut words: Vec<OsString> =
-            ["-Wall", "-Wextra", "-Wno-stringop-overflow"].map(OsString::from).into();
+            ["-pthread", "-Wall", "-Wextra", "-Wno-stringop-overflow"].map(OsString::from).into();
         words.push(source(&format!("{name}.c")).into());
         Self { name, words, libraries: Vec::new() }
     }

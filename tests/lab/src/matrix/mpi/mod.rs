@@ -2,8 +2,8 @@
 //! rank with an HCA of the model. `tests/mpi` has their programs, `dat run` is their wrapper.
 
 mod calls;
-mod hpcc;
 mod guest;
+mod hpcc;
 mod job;
 mod kills;
 
@@ -77,6 +77,9 @@ const INTEL: [(&str, Environment); 11] = [
         ],
     ),
 ];
+/// Settings of Intel MPI with MPI_THREAD_MULTIPLE.
+const THREADS: [(&str, Environment); 2] =
+    [("four threads a rank, RC", &[]), ("four threads a rank, UD", &[UD])];
 const UD: (&str, &str) = ("I_MPI_DAPL_UD", "enable");
 const MIXED: (&str, &str) = ("I_MPI_DAPL_UD_RDMA_MIXED", "enable");
 /// Settings of the two other libraries, as more words of their launchers and as environments.
@@ -124,7 +127,8 @@ fn rows(stage: &mut Stage<'_>) -> Result<String> {
         Ok(found) => {
             let rig = intel(stage, &found, &verify)?;
             notes.push(rig.note());
-            run_rows(stage, &rig, &INTEL, &mut rows)?;
+            run_rows(stage, &rig, &INTEL, &["1"], &PARTS, &mut rows)?;
+            run_rows(stage, &rig, &THREADS, &["1", "threads"], &["threads"], &mut rows)?;
         }
         Err(error) => left.push(format!("Intel MPI ({PACKAGE}): {error:#}")),
     }
@@ -143,7 +147,7 @@ fn rows(stage: &mut Stage<'_>) -> Result<String> {
         match prefix {
             Some(prefix) => {
                 let rig = Rig::new(stage, library(prefix), &verify)?;
-                run_rows(stage, &rig, settings, &mut rows)?;
+                run_rows(stage, &rig, settings, &["1"], &PARTS, &mut rows)?;
             }
             None => left.push(format!("{name}: name an installation by {option}")),
         }
@@ -161,6 +165,8 @@ fn run_rows(
     stage: &mut Stage<'_>,
     rig: &Rig,
     settings: &[(&str, Environment)],
+    words: &[&str],
+    parts: &[&str],
     rows: &mut Rows,
 ) -> Result<()> {
     for (name, environment) in settings {
@@ -171,7 +177,7 @@ fn run_rows(
                 outcomes.push(None);
                 continue;
             }
-            let job = Job { ranks, environment, words: &["1"], parts: &PARTS };
+            let job = Job { ranks, environment, words, parts };
             outcomes.push(Some(attempt(
                 &cell,
                 1,
