@@ -300,8 +300,8 @@ static void signalled(int flags, const char *name)
 			;
 	}
 	every(0);
-	snprintf(line, sizeof line, "%s: a wait ends by its time or a signal, by nothing else", name);
-	report(other == 0 && signals > SIGNALLED * 5 && interrupted > SIGNALLED, line, "%d others, the last %#x; %d signals, %d ended a wait",
+	snprintf(line, sizeof line, flags ? "%s: a wait ends by its time alone" : "%s: a wait ends by its time or a signal, by nothing else", name);
+	report(other == 0 && signals > SIGNALLED * 5 && (flags ? interrupted == 0 : interrupted > SIGNALLED), line, "%d others, the last %#x; %d signals, %d ended a wait",
 	       other, (unsigned) got, signals, interrupted);
 	snprintf(line, sizeof line, "%s: and at its time", name);
 	report(early == 0 && late < 2, line, "%d early, %f s late", early, late);

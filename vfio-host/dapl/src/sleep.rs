@@ -18,8 +18,11 @@ use std::task::Poll;
 use std::time::Duration;
 
 use dat_core::{Cno, CnoWait, DatReturn, DatType, Error, Evd, EvdWait, Event, Instant};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::io::Errno;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
 
 use crate::abi::{Ret, TIMEOUT_INFINITE, Timeout};
 use crate::adapter::{Driver, Open};
@@ -36,7 +39,11 @@ const ABORT: DatReturn = DatReturn::of(DatType::Abort);
 const INTERRUPTED: DatReturn = DatReturn::of(DatType::InterruptedCall);
 const NO_BELL: DatReturn = DatReturn::of(DatType::InsufficientResources);
 
-/// An eventfd that wakes one sleeper.
+/// A timer that one thread sleeps by. Its time is set with the adapter's lock, to the end of the
+/// sleep by the sleeper and to now by who wakes it.
+///
+/// A thread sleeps in a read of it: after the handler of a signal the kernel goes on with that, if
+/// the handler was installed with `SA_RESTART`. It never goes on with a poll.
 #[derive(Debug)]
 pub(crate) struct Bell(OwnedFd);
 
@@ -49,18 +56,19 @@ enum Slept {
     Interrupted,
 }
 
-/// The descriptor of a CNO, readable while the CNO is triggered.
+/// The descriptor of a CNO, an eventfd that is readable while the CNO is triggered.
 #[derive(Debug)]
 pub(crate) struct Descriptor {
     cno: Cno,
-    bell: Bell,
+    fd: OwnedFd,
     readable: bool,
 }
 
 impl Descriptor {
     /// Makes a descriptor that is not readable; `INSUFFICIENT_RESOURCES`.
     pub(crate) fn new(cno: Cno) -> Result<Self, Error> {
-        Ok(Self { cno, bell: Bell::new().map_err(|_| NO_BELL)?, readable: false })
+        let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        Ok(Self { cno, fd: fd.map_err(|_| NO_BELL)?, readable: false })
     }
 
     /// Returns the CNO.
@@ -70,7 +78,7 @@ impl Descriptor {
 
     /// Returns the file descriptor. The provider closes it when the CNO is freed.
     pub(crate) fn number(&self) -> c_int {
-        self.bell.0.as_raw_fd()
+        self.fd.as_raw_fd()
     }
 
     /// Updates whether it is readable. Returns false if the CNO has been freed.
@@ -80,11 +88,12 @@ impl Descriptor {
         };
         if now.triggered != self.readable {
             self.readable = now.triggered;
-            if self.readable {
-                self.bell.ring();
+            // Neither fails: it is written to and read in turn.
+            let _ = if self.readable {
+                rustix::io::write(&self.fd, &1_u64.to_ne_bytes())
             } else {
-                self.bell.silence();
-            }
+                rustix::io::read(&self.fd, &mut [0; 8])
+            };
         }
         true
     }
@@ -92,26 +101,29 @@ impl Descriptor {
 
 impl Bell {
     fn new() -> Result<Self, Errno> {
-        eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map(Self)
+        timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC).map(Self)
     }
 
     /// Wakes the sleeper, also if it is about to sleep.
     pub(crate) fn ring(&self) {
-        // Fails only after 2^64 rings without a read.
-        let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
+        self.set(Duration::ZERO);
     }
 
-    fn silence(&self) {
-        let _ = rustix::io::read(&self.0, &mut [0; 8]);
-    }
-
-    fn sleep(&self, limit: Duration) -> Slept {
-        let limit = limit.min(LONGEST);
-        let limit = Timespec {
-            tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: limit.subsec_nanos().into(),
+    /// Sets its time.
+    fn set(&self, after: Duration) {
+        // All zeros would stop it.
+        let after = after.clamp(Duration::from_nanos(1), LONGEST);
+        let after = Timespec {
+            tv_sec: i64::try_from(after.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: after.subsec_nanos().into(),
         };
-        match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&limit)) {
+        let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: after };
+        // A valid timer and a valid time.
+        let _ = timerfd_settime(&self.0, TimerfdTimerFlags::empty(), &once);
+    }
+
+    fn sleep(&self) -> Slept {
+        match rustix::io::read(&self.0, &mut [0; 8]) {
             Err(Errno::INTR) => Slept::Interrupted,
             Ok(_) | Err(_) => Slept::Out,
         }
@@ -267,7 +279,8 @@ impl Limit {
 /// Waits on `object`, a turn of it: `begin` begins the wait, `finish` converts its result; both run
 /// with the adapter locked.
 ///
-/// `ABORT` if the object is freed during the wait, `INTERRUPTED_CALL` after a signal.
+/// `ABORT` if the object is freed during the wait, `INTERRUPTED_CALL` after a signal whose handler
+/// was installed without `SA_RESTART`.
 pub(crate) fn wait<V: Variant, W: Awaited, R>(
     object: &'static Object<V>,
     limit: &mut Limit,
@@ -301,7 +314,6 @@ pub(crate) fn wait<V: Variant, W: Awaited, R>(
         let Some(open) = control.as_mut() else {
             return Err(ABORT.into());
         };
-        bell.silence();
         if object.kind() == Kind::Freed {
             break Err(ABORT);
         }
@@ -312,9 +324,10 @@ pub(crate) fn wait<V: Variant, W: Awaited, R>(
             Poll::Pending if interrupted => break Err(INTERRUPTED),
             Poll::Pending => {}
         }
-        let left = what.until().since(now);
+        // Whoever rings from here on does it after this.
+        bell.set(what.until().since(now));
         drop(control);
-        interrupted = bell.sleep(left) == Slept::Interrupted;
+        interrupted = bell.sleep() == Slept::Interrupted;
         control = adapter.lock();
     };
     let Some(open) = control.as_mut() else {

@@ -127,7 +127,7 @@ fn row((first, prefix): (IpAddr, u8), count: usize) -> Result<Vec<IpAddr>, u128>
     let host = u128::MAX.checked_shr(128 - bits + u32::from(prefix)).unwrap_or(0);
     // The last one of an IPv4 network is for broadcasts.
     let most = if bits == 32 && host > 1 { host - 1 } else { host };
-    let left = (most + 1).saturating_sub(value & host);
+    let left = most.saturating_add(1).saturating_sub(value & host);
     if count as u128 > left {
         return Err(left);
     }
@@ -158,5 +158,6 @@ mod tests {
         assert_eq!(row("fd00::fffe", 112, 2), Ok("fd00::fffe fd00::ffff".into()));
         assert_eq!((row("fd00::fffe", 112, 3), row("fd00::1", 128, 2)), (Err(2), Err(1)));
         assert_eq!(row("ffff::ffff", 1, 1), Ok("ffff::ffff".into()));
+        assert_eq!(row("::fffe", 0, 2), Ok("::fffe ::ffff".into()));
     }
 }
