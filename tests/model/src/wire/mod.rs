@@ -10,6 +10,8 @@ use crate::host::Nanos;
 
 pub(crate) mod bytes;
 pub mod frame;
+pub mod headers;
+pub mod ib;
 pub mod icrc;
 pub mod impair;
 pub mod opcode;

@@ -1,7 +1,7 @@
 //! A tap: writes every frame of a wire to a capture file, stamped with model time.
 //!
-//! The file is the classic pcap format with nanosecond stamps, link type Ethernet, which every
-//! analyser reads. A write error stops the capture and is kept for [`Tap::error`]; the wire goes
+//! The file is the classic pcap format with nanosecond stamps, which every analyser reads. The link
+//! type is Ethernet, or InfiniBand for frames that begin with an LRH. A write error stops the capture and is kept for [`Tap::error`]; the wire goes
 //! on.
 
 use std::io::{self, Write};
@@ -12,8 +12,17 @@ use super::{ModelClock, Wire};
 const MAGIC_NANOS: u32 = 0xa1b2_3c4d;
 /// Longest frame that is kept whole.
 const SNAP_LEN: u32 = 65_535;
-const LINKTYPE_ETHERNET: u32 = 1;
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
+
+/// What the frames of a file begin with: its number is the link type of the file's header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum LinkType {
+    /// `LINKTYPE_ETHERNET`: an Ethernet header; no FCS.
+    Ethernet = 1,
+    /// `LINKTYPE_INFINIBAND`: a local route header; ICRC and VCRC at the end.
+    InfiniBand = 247,
+}
 
 /// A wire whose traffic, both ways, is written to `out`.
 #[derive(Debug)]
@@ -25,15 +34,20 @@ pub struct Tap<W, O> {
 }
 
 impl<W: Wire, O: Write> Tap<W, O> {
-    /// Wraps `inner`; the file header is written at once.
-    pub fn new(inner: W, mut out: O, clock: ModelClock) -> io::Result<Self> {
+    /// Wraps `inner`, a wire of Ethernet frames; the file header is written at once.
+    pub fn new(inner: W, out: O, clock: ModelClock) -> io::Result<Self> {
+        Self::of_link(LinkType::Ethernet, inner, out, clock)
+    }
+
+    /// The same for a wire of any frames.
+    pub fn of_link(link: LinkType, inner: W, mut out: O, clock: ModelClock) -> io::Result<Self> {
         let mut header = Vec::with_capacity(24);
         header.extend_from_slice(&MAGIC_NANOS.to_le_bytes());
         header.extend_from_slice(&2u16.to_le_bytes());
         header.extend_from_slice(&4u16.to_le_bytes());
         header.extend_from_slice(&[0; 8]);
         header.extend_from_slice(&SNAP_LEN.to_le_bytes());
-        header.extend_from_slice(&LINKTYPE_ETHERNET.to_le_bytes());
+        header.extend_from_slice(&(link as u32).to_le_bytes());
         out.write_all(&header)?;
         Ok(Self { inner, out, clock, error: None })
     }
@@ -93,6 +107,7 @@ mod tests {
     use pcap_file::pcap::PcapReader;
 
     use super::*;
+    use crate::wire::ib::{Packet, lid};
     use crate::wire::switch::cable;
 
     #[test]
@@ -115,6 +130,20 @@ mod tests {
         assert_eq!(second.timestamp, Duration::from_secs(2));
         assert_eq!(second.data.as_ref(), &[9; 61]);
         assert!(reader.next_packet().is_none());
+    }
+
+    #[test]
+    fn a_file_of_infiniband_frames_says_so() {
+        let (a, mut b) = cable();
+        let clock = ModelClock::default();
+        let mut tap = Tap::of_link(LinkType::InfiniBand, a, Vec::new(), clock).unwrap();
+        let frame = Packet::management(lid::PERMISSIVE, lid::PERMISSIVE, &[1; 256]).build();
+        tap.send(&frame);
+        assert_eq!(b.recv().unwrap(), frame);
+        let (_, file) = tap.into_parts().unwrap();
+        let mut reader = PcapReader::new(file.as_slice()).unwrap();
+        assert_eq!(u32::from(reader.header().datalink), 247);
+        assert_eq!(reader.next_packet().unwrap().unwrap().data.as_ref(), frame);
     }
 
     #[test]
