@@ -160,3 +160,17 @@ impl Packet {
         Ok(Self { lrh, grh, bth, ext, payload })
     }
 }
+
+/// The P_Key of an intact frame; raw packets have none.
+#[must_use]
+pub fn p_key(frame: &[u8]) -> Option<u16> {
+    let mut r = Reader::new(frame);
+    let (lrh, ..) = Lrh::parse(&mut r)?;
+    match lrh.next {
+        Next::RawEther | Next::RawIpv6 => return None,
+        Next::Grh => drop(Grh::parse(&mut r)?),
+        Next::Bth => {}
+    }
+    let [_, _, high, low] = r.array()?;
+    Some(u16::from_be_bytes([high, low]))
+}
