@@ -27,7 +27,7 @@ layouts! {
     switch_info[20] {
         linear_fdb_cap: 16, random_fdb_cap: 16, multicast_fdb_cap: 16, linear_fdb_top: 16,
         default_port: 8, default_multicast_primary_port: 8, default_multicast_not_primary_port: 8,
-        life_time_value: 5, port_state_change: 1, optimized_sl_to_vl: 2,
+        lifetime_value: 5, port_state_change: 1, optimized_sl_to_vl: 2,
         lids_per_port: 16, partition_enforcement_cap: 16,
         inbound_enforcement_cap: 1, outbound_enforcement_cap: 1, filter_raw_inbound_cap: 1,
         filter_raw_outbound_cap: 1, enhanced_port_0: 1, reserved_at_85: 11,
@@ -43,7 +43,7 @@ layouts! {
         link_speed_active: 4, link_speed_enabled: 4,
         neighbor_mtu: 4, master_sm_sl: 4, vl_cap: 4, init_type: 4,
         vl_high_limit: 8, vl_arb_high_cap: 8, vl_arb_low_cap: 8,
-        init_type_reply: 4, mtu_cap: 4, vl_stall_count: 3, hoq_life: 5,
+        init_type_reply: 4, mtu_cap: 4, vl_stall_count: 3, hoq_lifetime: 5,
         operational_vls: 4, partition_enforcement_inbound: 1, partition_enforcement_outbound: 1,
         filter_raw_inbound: 1, filter_raw_outbound: 1,
         m_key_violations: 16, p_key_violations: 16, q_key_violations: 16,

@@ -14,7 +14,7 @@ use crate::wire::ib::{BadLink, Malformed, Packet, VL_MANAGEMENT, link, packet};
 
 /// Frames that wait at a port before more are dropped.
 const INBOX_DEPTH: usize = 1 << 12;
-/// Links that a frame passes before it is dropped, in place of the switch life time (IBTA volume
+/// Links that a frame passes before it is dropped, in place of the switch lifetime (IBTA volume
 /// 1, 18.2.5.4): tables may lead in a circle.
 const MOST_LINKS: u8 = 64;
 
@@ -54,7 +54,7 @@ pub enum Cause {
     /// The output port is the one by which it came.
     Looping,
     /// Passed too many links.
-    LifeTime,
+    Lifetime,
     /// Longer than the next port takes.
     NeighborMtu,
     /// Of a partition that the port is not in.
@@ -259,7 +259,7 @@ impl Fabric {
             _ => Err(Cause::Inactive),
         };
         match verdict {
-            Ok(_) if links >= MOST_LINKS => self.drop(from, Cause::LifeTime),
+            Ok(_) if links >= MOST_LINKS => self.drop(from, Cause::Lifetime),
             Ok(to) => {
                 if let Some(recorded) = &mut self.recorded {
                     recorded.push(frame.clone());

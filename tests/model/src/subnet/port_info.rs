@@ -15,7 +15,7 @@ const STORED: [Field; 8] = [
     info::master_sm_sl,
     info::vl_high_limit,
     info::vl_stall_count,
-    info::hoq_life,
+    info::hoq_lifetime,
     info::subnet_time_out,
     info::local_phy_errors,
     info::overrun_errors,

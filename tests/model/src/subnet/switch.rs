@@ -28,7 +28,7 @@ pub struct Switch {
     default_port: u8,
     /// Port for groups beyond the table, and the port for those that come by it.
     pub(super) default_multicast: (u8, u8),
-    life_time: u8,
+    lifetime: u8,
     pub(super) port_state_change: bool,
 }
 
@@ -40,7 +40,7 @@ impl Default for Switch {
             linear_top: 0,
             default_port: 0,
             default_multicast: (0, 0),
-            life_time: 0,
+            lifetime: 0,
             port_state_change: false,
         }
     }
@@ -71,7 +71,7 @@ impl Switch {
             (info::default_port, self.default_port.into()),
             (info::default_multicast_primary_port, self.default_multicast.0.into()),
             (info::default_multicast_not_primary_port, self.default_multicast.1.into()),
-            (info::life_time_value, self.life_time.into()),
+            (info::lifetime_value, self.lifetime.into()),
             (info::port_state_change, self.port_state_change.into()),
             (info::partition_enforcement_cap, super::port::P_KEYS as u32),
             (info::inbound_enforcement_cap, 1),
@@ -94,7 +94,7 @@ impl Switch {
             info::default_multicast_primary_port.get(data) as u8,
             info::default_multicast_not_primary_port.get(data) as u8,
         );
-        self.life_time = info::life_time_value.get(data) as u8;
+        self.lifetime = info::lifetime_value.get(data) as u8;
         self.port_state_change &= !info::port_state_change.is_set(data);
         Ok(())
     }

@@ -3,8 +3,8 @@
 mod agent;
 mod fabric;
 mod links;
-mod manager;
 mod route;
+mod sweep;
 
 use super::smp::{Smp, method};
 use super::{Identity, Node};

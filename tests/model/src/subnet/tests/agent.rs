@@ -149,9 +149,9 @@ fn values_that_are_not_valid_change_nothing() {
         (port_info::link_speed_enabled, 8),
         (port_info::link_down_default_state, 3),
     ] {
-        let fields = [(port_info::hoq_life, 7), bad];
+        let fields = [(port_info::hoq_lifetime, 7), bad];
         assert_eq!(set_port(&mut node, 0, &fields), status::INVALID, "{bad:?}");
-        assert_eq!(node.port(1).unwrap().get(port_info::hoq_life), 0);
+        assert_eq!(node.port(1).unwrap().get(port_info::hoq_lifetime), 0);
     }
     let all = [(port_info::link_width_enabled, 0xff), (port_info::link_speed_enabled, 15)];
     assert_eq!(set_port(&mut node, 0, &all), 0);

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::manager::Manager;
+use super::sweep::Manager;
 use super::*;
 use crate::ifc::subnet::{port_info, switch_info as info};
 use crate::subnet::port::{CAPABILITY_SM, State};
