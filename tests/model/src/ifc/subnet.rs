@@ -1,6 +1,6 @@
 //! Subnet management packets and their attributes.
 //!
-//! IBTA volume 1, 13.4.2 (MAD header), 14.2.1 (SMP formats) and 14.2.5 (attributes); Linux
+//! IBTA volume 1, 13.4 (MAD header), 14.2.1 (SMP formats) and 14.2.5 (attributes); Linux
 //! `struct ib_smp`, `ib_port_info`, `ib_node_info`; opensm `ib_port_info_t`, `ib_switch_info_t`,
 //! `ib_sm_info_t`, `ib_mad_notice_attr_t`.
 

@@ -57,7 +57,7 @@ impl Node {
                 let switch = self.switch.as_mut().ok_or(status::ATTRIBUTE)?;
                 switch.set_multicast_block(modifier, ports, data)
             }
-            // NodeInfo and NodeDescription are read only (IBTA volume 1, table 137).
+            // NodeInfo and NodeDescription are read only (IBTA volume 1, 14.2.5).
             _ => Err(status::ATTRIBUTE),
         }
     }

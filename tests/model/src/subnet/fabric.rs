@@ -3,19 +3,22 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::agent::Source;
+use super::cause::Cause;
 use super::node::Node;
 use super::port::{Port, State};
 use super::route::{self, Step};
 use super::smp::Smp;
 use crate::host::Nanos;
-use crate::ifc::subnet::{port_info, smp as layout};
+use crate::ifc::subnet::port_info;
 use crate::wire::ib::lid::{self, Kind, PERMISSIVE};
-use crate::wire::ib::{BadLink, Malformed, Packet, VL_MANAGEMENT, link, packet};
+use crate::wire::ib::{Packet, VL_MANAGEMENT, link, packet};
+
+mod smi;
 
 /// Frames that wait at a port before more are dropped.
 const INBOX_DEPTH: usize = 1 << 12;
-/// Links that a frame passes before it is dropped, in place of the switch lifetime (IBTA volume
-/// 1, 18.2.5.4): tables may lead in a circle.
+/// Links that a frame passes before it is dropped, in place of the lifetime limit of switches:
+/// tables may lead in a circle.
 const MOST_LINKS: u8 = 64;
 
 /// A node of a fabric.
@@ -29,46 +32,6 @@ pub struct End {
     pub node: NodeId,
     /// The port's number.
     pub port: u8,
-}
-
-/// Why a frame was dropped. Names as in PortRcvErrorDetails and PortXmitDiscardDetails (IBTA volume
-/// 1, 16.1.4) where these have one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Cause {
-    /// Wrong on the link.
-    Link(BadLink),
-    /// Wrong at its destination.
-    Malformed(Malformed),
-    /// The port does not send or receive this in its state.
-    Inactive,
-    /// To LID 0.
-    LidZero,
-    /// To the permissive LID, but no subnet management packet.
-    PermissiveLid,
-    /// To a LID that is not the port's.
-    NotMine,
-    /// To a LID without a port in the forwarding table.
-    DlidMapping,
-    /// Its service level has no virtual lane at the output port.
-    VlMapping,
-    /// The output port is the one by which it came.
-    Looping,
-    /// Passed too many links.
-    Lifetime,
-    /// Longer than the next port takes.
-    NeighborMtu,
-    /// Of a partition that the port is not in.
-    PKey,
-    /// On the management lane, but no subnet management packet.
-    NotSubnetManagement,
-    /// For queue pair 0, but not on the management lane.
-    QpZero,
-    /// Its directed route does not fit.
-    Route,
-    /// The agent does not answer it: a wrong M_Key, or a method without an answer.
-    NotAnswered,
-    /// Too many frames wait at the port.
-    InboxFull,
 }
 
 struct Flight {
@@ -322,7 +285,7 @@ impl Fabric {
         self.transmit(out, frame, links);
     }
 
-    /// Checks the partition of a frame where a switch port enforces it (IBTA volume 1, 18.2.4.2.1).
+    /// Checks the partition of a frame where a switch port enforces it (IBTA volume 1, 18.2.4).
     fn enforce(&mut self, at: End, frame: &[u8], which: crate::ifc::Field) -> Result<(), Cause> {
         let port = self.port(at).filter(|port| port.get(which) != 0);
         let is_foreign =
@@ -363,117 +326,6 @@ impl Fabric {
         }
         inbox.push_back(frame);
         Ok(())
-    }
-
-    /// A frame on the management lane reaches a node on its way, or its destination.
-    fn deliver_smp(&mut self, end: End, frame: &[u8]) -> Result<(), Cause> {
-        let packet = Packet::parse(frame).map_err(Cause::Malformed)?;
-        let mut smp = Smp(*packet.subnet_mad().ok_or(Cause::NotSubnetManagement)?);
-        if !smp.is_of_class() {
-            return Err(Cause::NotSubnetManagement);
-        }
-        let (slid, dlid) = (packet.lrh.slid, packet.lrh.dlid);
-        if dlid != PERMISSIVE && !self.management(end).has_lid(dlid) {
-            return Err(Cause::NotMine);
-        }
-        let is_switch = self.node(end.node).is_switch();
-        let step = match smp.is_directed() {
-            // Only the maker of a packet has the hop pointer 0, or the LID routed what was before.
-            true if dlid == PERMISSIVE
-                && !smp.returns()
-                && smp.get(layout::hop_pointer) == 0
-                && smp.get(layout::hop_count) != 0 =>
-            {
-                Step::Discard
-            }
-            true => route::step(&mut smp, is_switch, end.port),
-            false => Step::Here,
-        };
-        self.follow(end, Source { port: end.port, slid }, smp, step, dlid);
-        Ok(())
-    }
-
-    /// Does what a directed route says next. `dlid` is the destination LID that the packet had.
-    fn follow(&mut self, at: End, source: Source, smp: Smp, step: Step, dlid: u16) {
-        match step {
-            Step::Discard => self.drop(at, Cause::Route),
-            Step::Port(exit) => {
-                let out = End { port: exit, ..at };
-                if self.port(out).is_some() && exit != 0 {
-                    let frame = Packet::management(PERMISSIVE, PERMISSIVE, &smp.0).build();
-                    self.transmit(out, frame, 0);
-                } else {
-                    self.drop(at, Cause::Route);
-                }
-            }
-            Step::Lid(lid) => {
-                let slid = self.management(at).lid();
-                self.send_by_lid(at, smp, lid, slid);
-            }
-            Step::Here => self.take_smp(at, source, smp, dlid),
-        }
-    }
-
-    /// Gives an SMP to the manager or to the agent of a node.
-    fn take_smp(&mut self, at: End, source: Source, smp: Smp, dlid: u16) {
-        let node = &mut self.nodes[at.node.0];
-        let is_switch = node.is_switch();
-        let own = End { port: node.management_port(at.port), ..at };
-        if node.is_for_manager(&smp, at.port) {
-            let frame = Packet::management(dlid, source.slid, &smp.0).build();
-            if let Err(why) = self.put_in_inbox(own, frame) {
-                self.drop(own, why);
-            }
-            return;
-        }
-        // What a channel adapter's manager asks of its own port came by no other.
-        let port = if source.port == 0 { own.port } else { source.port };
-        let Some(mut answer) = node.answer(&smp, Source { port, ..source }) else {
-            return self.drop(own, Cause::NotAnswered);
-        };
-        while let Some(number) = self.nodes[at.node.0].retrain.pop_first() {
-            self.train(End { port: number, ..at });
-        }
-        let is_directed_to_here =
-            answer.is_directed() && answer.get(layout::dr_dlid) == u32::from(PERMISSIVE);
-        if is_directed_to_here {
-            let step = route::step(&mut answer, is_switch, 0);
-            self.follow(at, Source { port: 0, slid: PERMISSIVE }, answer, step, PERMISSIVE);
-        } else {
-            // The part by LID: back to where the request came from (IBTA volume 1, 14.2.2.3).
-            self.send_by_lid(at, answer, source.slid, dlid);
-        }
-    }
-
-    /// Sends an SMP to a LID: by the port of a channel adapter, as the tables of a switch say, or to
-    /// the node itself.
-    fn send_by_lid(&mut self, from: End, smp: Smp, dlid: u16, slid: u16) {
-        let own = self.management(from);
-        if own.has_lid(dlid) {
-            let is_for_manager = self.node(from.node).is_for_manager(&smp, from.port);
-            if smp.is_directed() || is_for_manager {
-                let mut smp = smp;
-                let is_switch = self.node(from.node).is_switch();
-                let step = match smp.is_directed() {
-                    true => route::step(&mut smp, is_switch, 0),
-                    false => Step::Here,
-                };
-                return self.follow(from, Source { port: 0, slid }, smp, step, dlid);
-            }
-            return self.take_smp(from, Source { port: 0, slid }, smp, dlid);
-        }
-        let exit = match self.node(from.node).is_switch() {
-            true => self.node(from.node).exits(dlid, 0).map(|exits| exits.first().copied()),
-            false => Ok(Some(from.port)),
-        };
-        match exit {
-            Ok(Some(port)) if lid::kind(dlid) == Kind::Unicast => {
-                let frame = Packet::management(dlid, slid, &smp.0).build();
-                self.transmit(End { port, ..from }, frame, 0);
-            }
-            Ok(_) => self.drop(from, Cause::DlidMapping),
-            Err(why) => self.drop(from, why),
-        }
     }
 }
 

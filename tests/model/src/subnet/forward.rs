@@ -1,6 +1,6 @@
-//! Where a switch sends a frame (IBTA volume 1, 18.2.4.3).
+//! Where a switch sends a frame (IBTA volume 1, 18.2.4).
 
-use super::fabric::Cause;
+use super::cause::Cause;
 use super::node::Node;
 use super::switch::MULTICAST_CAP;
 use crate::wire::ib::lid::{self, FIRST_MULTICAST, Kind};

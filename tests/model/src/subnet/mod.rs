@@ -6,11 +6,12 @@
 //! frame for a channel adapter that its agent does not answer waits in the inbox of its port.
 //!
 //! Nothing happens outside a call. What comes from a frame is never trusted: it is dropped and
-//! counted ([`fabric::Cause`]), or answered with a status.
+//! counted ([`Cause`]), or answered with a status.
 //! Reference: IBTA volume 1, chapters 7, 13, 14 and 18.
 
 pub mod agent;
 mod attributes;
+pub mod cause;
 pub mod fabric;
 mod forward;
 mod m_key;
@@ -23,7 +24,8 @@ pub mod smp;
 pub mod switch;
 mod tables;
 
-pub use fabric::{Cause, End, Fabric, NodeId};
+pub use cause::Cause;
+pub use fabric::{End, Fabric, NodeId};
 pub use node::{Identity, Node};
 pub use smp::Smp;
 

@@ -118,7 +118,7 @@ impl Node {
     }
 
     /// A frame that is no subnet management packet came while the port was armed: the other end is
-    /// active, so this one becomes so (IBTA volume 1, 7.2.7.4).
+    /// active, so this one becomes so (IBTA volume 1, 7.2).
     pub(super) fn activate(&mut self, number: u8) {
         if let Some(port) = self.ports.get_mut(&number)
             && port.state() == State::Armed

@@ -72,7 +72,7 @@ impl Node {
     }
 
     /// Makes a trap due. A port sends none before it is active and knows the master subnet manager
-    /// (IBTA volume 1, 14.3, o14-3); a newer trap of one number replaces the older.
+    /// (IBTA volume 1, 14.3, o14-3.2.1); a newer trap of one number replaces the older.
     fn raise(&mut self, number: u8, kind: u32, trap: u32, details: &[u8]) {
         let producer = if self.is_switch() { 2 } else { 1 };
         let Some(port) = self.port(number) else { return };

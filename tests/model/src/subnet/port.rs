@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::ifc::subnet::port_info as info;
 use crate::wire::ib::packet::DEFAULT_PKEY;
 
-/// State of a link (IBTA volume 1, 7.2.7; PortInfo.PortState).
+/// State of a link (IBTA volume 1, 7.2; PortInfo.PortState).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum State {
@@ -19,7 +19,7 @@ pub enum State {
     Active = 4,
 }
 
-/// State of the physical link (PortInfo.PortPhysicalState; volume 2, 5.6).
+/// State of the physical link (PortInfo.PortPhysicalState; volume 2, chapter 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Physical {
@@ -167,7 +167,7 @@ impl Port {
     }
 
     /// Whether `lid` is one of this port's: the base LID and, with an LMC, those that differ from it
-    /// in its low bits (IBTA volume 1, 7.11.1).
+    /// in its low bits (IBTA volume 1, 4.1.3).
     #[must_use]
     pub fn has_lid(&self, lid: u16) -> bool {
         let mask = !0 << self.get(info::lmc);
@@ -187,7 +187,7 @@ impl Port {
     }
 
     /// Whether a key is of a partition of this port: the low 15 bits are equal and one of the two is
-    /// a full member (IBTA volume 1, 10.9.3).
+    /// a full member (IBTA volume 1, 10.9).
     #[must_use]
     pub fn is_member(&self, p_key: u16) -> bool {
         p_key & 0x7fff != 0
@@ -204,7 +204,7 @@ impl Port {
     }
 
     /// Virtual lane of a service level for frames that came by port `from` (IBTA volume 1,
-    /// 7.6.6); the same number where nothing was set, modulo the lanes in use.
+    /// 7.6); the same number where nothing was set, modulo the lanes in use.
     #[must_use]
     pub fn lane(&self, from: u8, sl: u8) -> u8 {
         match self.sl_to_vl.get(&from) {

@@ -111,7 +111,7 @@ fn check_values(port: &Port, data: &[u8], has_lid: bool, has_link: bool) -> Resu
 }
 
 /// Whether the link may change as asked: up by one state at a time, down from every one; the
-/// physical state only without going up (C14-23 to C14-25).
+/// physical state only without going up.
 fn check_states(state: State, data: &[u8]) -> Result<(), u16> {
     let is_valid = match (info::port_state.get(data), state) {
         (0 | 1, _) => info::port_physical_state.get(data) <= Physical::Disabled as u32,

@@ -20,8 +20,8 @@ pub enum Step {
 /// Moves a packet on by one node: hop pointer and return path change. `from` is the port by which it
 /// came, 0 when the node made it itself.
 ///
-/// IBTA volume 1, 14.2.2.2 (C14-9, on the way) and 14.2.2.4 (C14-13, on the way back), as
-/// Linux `smi_handle_dr_smp_recv` and `smi_handle_dr_smp_send` together. That a port exists is the
+/// IBTA volume 1, 14.2.2 (C14-9 on the way, C14-13 on the way back), as Linux
+/// `smi_handle_dr_smp_recv` and `smi_handle_dr_smp_send` together. That a port exists is the
 /// caller's to check.
 pub fn step(smp: &mut Smp, is_switch: bool, from: u8) -> Step {
     let count = smp.get(layout::hop_count) as u8;

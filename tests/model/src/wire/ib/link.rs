@@ -4,14 +4,14 @@ use super::crc::{VCRC_LEN, vcrc};
 use super::lrh::{LRH_LEN, Lrh, Next};
 use crate::wire::bytes::Reader;
 
-/// The least length of a raw packet in words (IBTA volume 1, 7.7.8).
+/// The least length of a raw packet in words (IBTA volume 1, 7.7).
 const LEAST_RAW: u16 = 5;
 /// The least length of a packet with a BTH: LRH, BTH, ICRC.
 const LEAST_IBA: u16 = 6;
-/// What may stand beside the payload in a frame, without the VCRC (IBTA volume 1, 7.7.8).
+/// What may stand beside the payload in a frame, without the VCRC (IBTA volume 1, 7.7).
 const LARGEST_HEADERS: usize = 124;
 
-/// Why a port throws a frame away (IBTA volume 1, 7.3, data packet check).
+/// Why a port throws a frame away (IBTA volume 1, 7.4, data packet check).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum BadLink {
     /// Shorter than an LRH and a VCRC.

@@ -5,7 +5,7 @@ use crate::wire::bytes::Reader;
 /// Bytes of an LRH.
 pub const LRH_LEN: usize = 8;
 
-/// Link next header: what stands behind the LRH (IBTA volume 1, 7.7.5).
+/// Link next header: what stands behind the LRH (IBTA volume 1, 7.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Next {

@@ -16,7 +16,7 @@ pub use link::BadLink;
 pub use lrh::{Lrh, Next};
 pub use packet::{Malformed, Packet};
 
-/// The virtual lane of subnet management packets (IBTA volume 1, 7.6.2).
+/// The virtual lane of subnet management packets (IBTA volume 1, 7.6).
 pub const VL_MANAGEMENT: u8 = 15;
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::wire::icrc::ICRC_LEN;
 use crate::wire::opcode::{Opcode, Service};
 
 /// The P_Key that a port has before a subnet manager sets any: of the default partition, full
-/// member (IBTA volume 1, 10.9.1).
+/// member (IBTA volume 1, 10.9).
 pub const DEFAULT_PKEY: u16 = 0xffff;
 /// Bytes of a management datagram.
 pub const MAD_LEN: usize = 256;
@@ -65,7 +65,7 @@ impl From<BadBth> for Malformed {
 }
 
 impl Packet {
-    /// A datagram with a MAD from queue pair 0 to queue pair 0, on VL 15 (IBTA volume 1, 13.4.2).
+    /// A datagram with a MAD from queue pair 0 to queue pair 0, on VL 15 (IBTA volume 1, 14.2.1).
     #[must_use]
     pub fn management(dlid: u16, slid: u16, mad: &[u8; MAD_LEN]) -> Self {
         Self {

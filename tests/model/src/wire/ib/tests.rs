@@ -14,7 +14,7 @@ use crate::wire::opcode::{Opcode, Service};
 /// [`super::crc`] computes.
 const CAPTURED: &str = include_str!("fixtures/captured.hex");
 
-/// The sample packet of IBTA volume 1, 7.8.4 (as quoted on linux-rdma in January 2025, message
+/// The sample data packet of IBTA volume 1, 7.8, table 29 (as quoted on linux-rdma in January 2025, message
 /// 20250129183009.GC2120662@ziepe.ca): with the VL and Resv8a as ones, without CRCs.
 const SAMPLE: &str = "f012375c000e17d20a202487ff87b1b3000dec2a01710a1c015d400238f27a05\
     0000000ebb884d85fd5cfba4728bc0690ed40000";
