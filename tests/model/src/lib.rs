@@ -53,6 +53,7 @@ mod roce;
 #[cfg(feature = "vfio-user")]
 pub mod server;
 mod stats;
+pub mod subnet;
 mod table;
 mod traffic_counters;
 pub mod transport;

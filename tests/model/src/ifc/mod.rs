@@ -319,11 +319,12 @@ pub mod qp;
 pub mod regs;
 #[cfg(feature = "seeded")]
 pub mod seeds;
+pub mod subnet;
 pub mod vport;
 pub mod wq;
 pub mod wqe;
 
-/// Every layout the model knows.
+/// Every layout of the device; those of subnet management ([`subnet`]) belong to no device.
 pub fn all() -> Vec<Layout> {
     [
         cmd::ALL,

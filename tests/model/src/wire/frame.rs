@@ -1,4 +1,4 @@
-//! RoCE frames: Ethernet, VLAN, IP and UDP (v2) or a GRH (v1), BTH and the extended headers, parsed
+//! RoCE frames: Ethernet, VLAN, IP and UDP (v2) or a GRH (v1) before the transport headers, parsed
 //! and built.
 //!
 //! [`demux`] is the first thing a device does with a frame: it says whether it is RoCE traffic
@@ -6,15 +6,13 @@
 //! strict: what IBTA calls malformed is dropped here and never reaches an engine.
 //! Not here: fragments, IP options, multicast group membership.
 //! Reference: IBTA volume 1, 9.2 to 9.6 and annex A17.
-//!
-//! Length: a frame is parsed and built header by header, in the order in which they stand on the
-//! wire.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::bytes::{Reader, push_u24};
+use super::bytes::Reader;
+pub use super::headers::{Aeth, AtomicEth, BTH_LEN, Bth, Deth, Extended, Reth};
+use super::headers::{BadBth, pad_count};
 use super::icrc::{ICRC_LEN, icrc};
-use super::opcode::{self, Opcode, Service};
 use crate::ifc::packet as layout;
 use crate::transport::host::{Layer3, Mac};
 
@@ -22,9 +20,6 @@ use crate::transport::host::{Layer3, Mac};
 pub const ROCE_PORT: u16 = 4791;
 /// The only P_Key of a RoCE port, full member.
 pub const DEFAULT_PKEY: u16 = 0xffff;
-/// Bytes of a BTH.
-pub const BTH_LEN: usize = 12;
-
 const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_VLAN: u16 = 0x8100;
 const ETHERTYPE_ROCE: u16 = 0x8915;
@@ -60,94 +55,6 @@ pub struct Network {
     pub udp_sport: u16,
     /// RoCE v1: the addresses are GIDs in a GRH, and there is no UDP.
     pub v1: bool,
-}
-
-/// Base transport header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bth {
-    /// Transport service.
-    pub service: Service,
-    /// Operation.
-    pub opcode: Opcode,
-    /// Solicited event.
-    pub solicited: bool,
-    /// Migration state; sent as 1, as a QP without alternate path does.
-    pub migrated: bool,
-    /// Partition key.
-    pub pkey: u16,
-    /// Forward congestion notification.
-    pub fecn: bool,
-    /// Backward congestion notification.
-    pub becn: bool,
-    /// Destination QP.
-    pub dest_qp: u32,
-    /// The sender wants an acknowledgement.
-    pub ack_req: bool,
-    /// Packet sequence number, 24 bits.
-    pub psn: u32,
-}
-
-/// RDMA extended transport header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reth {
-    /// Virtual address.
-    pub va: u64,
-    /// Remote key.
-    pub rkey: u32,
-    /// Length of the whole transfer.
-    pub len: u32,
-}
-
-/// Atomic extended transport header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AtomicEth {
-    /// Virtual address.
-    pub va: u64,
-    /// Remote key.
-    pub rkey: u32,
-    /// Value to store, or to add.
-    pub swap_add: u64,
-    /// Value to match.
-    pub compare: u64,
-}
-
-/// ACK extended transport header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Aeth {
-    /// Kind and value.
-    pub syndrome: u8,
-    /// Message sequence number, 24 bits.
-    pub msn: u32,
-}
-
-/// Datagram extended transport header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Deth {
-    /// Q_Key.
-    pub qkey: u32,
-    /// Source QP.
-    pub src_qp: u32,
-}
-
-/// The extended headers of a packet; which are present follows from the opcode.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Extended {
-    /// The shared receive queue an XRC request is for.
-    pub xrc_srqn: Option<u32>,
-    /// Remote address and length.
-    pub reth: Option<Reth>,
-    /// Atomic operands.
-    pub atomic: Option<AtomicEth>,
-    /// Acknowledgement.
-    pub aeth: Option<Aeth>,
-    /// The old value in an ATOMIC ACK.
-    pub atomic_ack: Option<u64>,
-    /// Datagram addressing.
-    pub deth: Option<Deth>,
-    /// Immediate data.
-    pub imm: Option<u32>,
-    /// Key to invalidate.
-    pub ieth: Option<u32>,
 }
 
 /// A whole RoCE packet.
@@ -192,6 +99,15 @@ pub enum Malformed {
     QpZero,
 }
 
+impl From<BadBth> for Malformed {
+    fn from(why: BadBth) -> Self {
+        match why {
+            BadBth::Short => Self::Truncated,
+            BadBth::Opcode(byte) => Self::Opcode(byte),
+        }
+    }
+}
+
 /// Where a frame belongs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Demux {
@@ -226,7 +142,9 @@ impl Packet {
     #[must_use]
     pub fn build(&self) -> Vec<u8> {
         let pad = pad_count(self.payload.len());
-        let bth = self.transport(pad);
+        let mut bth = Vec::with_capacity(40);
+        self.bth.push(&mut bth, pad);
+        self.ext.push(&mut bth);
         let mut f = Vec::with_capacity(14 + 4 + 40 + 8 + bth.len() + self.payload.len() + 8);
         f.extend_from_slice(&self.net.dmac);
         f.extend_from_slice(&self.net.smac);
@@ -250,56 +168,6 @@ impl Packet {
         let crc = icrc(f.get(l3_at..).unwrap_or_default(), l3_len, udp);
         f.extend_from_slice(&crc);
         f
-    }
-
-    /// BTH and extended headers, in the order of IBTA.
-    fn transport(&self, pad: u8) -> Vec<u8> {
-        let b = &self.bth;
-        let mut out = Vec::with_capacity(40);
-        out.push(opcode::join(b.service, b.opcode));
-        out.push(u8::from(b.solicited) << 7 | u8::from(b.migrated) << 6 | pad << 4);
-        out.extend_from_slice(&b.pkey.to_be_bytes());
-        out.push(u8::from(b.fecn) << 7 | u8::from(b.becn) << 6);
-        push_u24(&mut out, b.dest_qp);
-        out.push(u8::from(b.ack_req) << 7);
-        push_u24(&mut out, b.psn);
-        let x = &self.ext;
-        if let Some(srqn) = x.xrc_srqn {
-            out.push(0);
-            push_u24(&mut out, srqn);
-        }
-        if let Some(deth) = x.deth {
-            out.extend_from_slice(&deth.qkey.to_be_bytes());
-            out.push(0);
-            push_u24(&mut out, deth.src_qp);
-        }
-        if let Some(reth) = x.reth {
-            out.extend_from_slice(&reth.va.to_be_bytes());
-            out.extend_from_slice(&reth.rkey.to_be_bytes());
-            out.extend_from_slice(&reth.len.to_be_bytes());
-        }
-        if let Some(atomic) = x.atomic {
-            out.extend_from_slice(&atomic.va.to_be_bytes());
-            out.extend_from_slice(&atomic.rkey.to_be_bytes());
-            out.extend_from_slice(&atomic.swap_add.to_be_bytes());
-            out.extend_from_slice(&atomic.compare.to_be_bytes());
-        }
-        if let Some(aeth) = x.aeth {
-            let mut header = [0; layout::aeth::BYTES];
-            layout::aeth::msn.set(&mut header, aeth.msn);
-            layout::aeth::syndrome.set(&mut header, u32::from(aeth.syndrome));
-            out.extend_from_slice(&header);
-        }
-        if let Some(old) = x.atomic_ack {
-            out.extend_from_slice(&old.to_be_bytes());
-        }
-        if let Some(imm) = x.imm {
-            out.extend_from_slice(&imm.to_be_bytes());
-        }
-        if let Some(rkey) = x.ieth {
-            out.extend_from_slice(&rkey.to_be_bytes());
-        }
-        out
     }
 
     /// Whether the packet bore ECN "congestion experienced".
@@ -369,16 +237,6 @@ fn as_v6(ip: IpAddr) -> Ipv6Addr {
     match ip {
         IpAddr::V4(v4) => v4.to_ipv6_mapped(),
         IpAddr::V6(v6) => v6,
-    }
-}
-
-/// The padding that brings `len` to a multiple of 4.
-fn pad_count(len: usize) -> u8 {
-    match len % 4 {
-        1 => 3,
-        2 => 2,
-        3 => 1,
-        _ => 0,
     }
 }
 
@@ -549,7 +407,7 @@ fn parse_transport(frame: &[u8], at: &Located) -> Result<Packet, Malformed> {
     let (body, crc) = packet.split_at_checked(body_len).ok_or(Malformed::Truncated)?;
     let transport = body.get(at.l3_len + at.l4_len..).ok_or(Malformed::Truncated)?;
     let mut r = Reader::new(transport);
-    let (bth, pad, version) = parse_bth(&mut r)?;
+    let (bth, pad, version) = Bth::parse(&mut r)?;
     if icrc(body, at.l3_len, at.l4_len) != *crc {
         return Err(Malformed::Icrc);
     }
@@ -562,7 +420,7 @@ fn parse_transport(frame: &[u8], at: &Located) -> Result<Packet, Malformed> {
     if bth.pkey & 0x7fff != DEFAULT_PKEY & 0x7fff {
         return Err(Malformed::Pkey(bth.pkey));
     }
-    let ext = parse_extended(&mut r, bth.service, bth.opcode).ok_or(Malformed::Truncated)?;
+    let ext = Extended::parse(&mut r, bth.service, bth.opcode).ok_or(Malformed::Truncated)?;
     let rest = r.rest();
     let len = rest.len().checked_sub(pad).ok_or(Malformed::Truncated)?;
     let payload = rest.get(..len).ok_or(Malformed::Truncated)?.to_vec();
@@ -572,63 +430,6 @@ fn parse_transport(frame: &[u8], at: &Located) -> Result<Packet, Malformed> {
         place.copy_from_slice(header);
     }
     Ok(Packet { net: at.net, bth, ext, payload, grh })
-}
-
-/// The BTH, PadCnt and TVer.
-fn parse_bth(r: &mut Reader<'_>) -> Result<(Bth, usize, u8), Malformed> {
-    let raw: [u8; BTH_LEN] = r.array().ok_or(Malformed::Truncated)?;
-    let [op, flags, p0, p1, cn, q0, q1, q2, ack, s0, s1, s2] = raw;
-    let (service, opcode) = opcode::split(op).map_err(Malformed::Opcode)?;
-    let bth = Bth {
-        service,
-        opcode,
-        solicited: flags & 0x80 != 0,
-        migrated: flags & 0x40 != 0,
-        pkey: u16::from_be_bytes([p0, p1]),
-        fecn: cn & 0x80 != 0,
-        becn: cn & 0x40 != 0,
-        dest_qp: u32::from_be_bytes([0, q0, q1, q2]),
-        ack_req: ack & 0x80 != 0,
-        psn: u32::from_be_bytes([0, s0, s1, s2]),
-    };
-    Ok((bth, usize::from(flags >> 4 & 3), flags & 0x0f))
-}
-
-/// The extended headers `opcode` calls for.
-fn parse_extended(r: &mut Reader<'_>, service: Service, opcode: Opcode) -> Option<Extended> {
-    let has = opcode.headers();
-    let mut x = Extended::default();
-    if service == Service::Xrc && !opcode.is_response() {
-        x.xrc_srqn = Some(r.u32()? & 0xff_ffff);
-    }
-    if has.deth {
-        let qkey = r.u32()?;
-        x.deth = Some(Deth { qkey, src_qp: r.u32()? & 0xff_ffff });
-    }
-    if has.reth {
-        x.reth = Some(Reth { va: r.u64()?, rkey: r.u32()?, len: r.u32()? });
-    }
-    if has.atomic {
-        x.atomic =
-            Some(AtomicEth { va: r.u64()?, rkey: r.u32()?, swap_add: r.u64()?, compare: r.u64()? });
-    }
-    if has.aeth {
-        let header: [u8; layout::aeth::BYTES] = r.array()?;
-        x.aeth = Some(Aeth {
-            syndrome: layout::aeth::syndrome.get(&header) as u8,
-            msn: layout::aeth::msn.get(&header),
-        });
-    }
-    if has.atomic_ack {
-        x.atomic_ack = Some(r.u64()?);
-    }
-    if has.imm {
-        x.imm = Some(r.u32()?);
-    }
-    if has.ieth {
-        x.ieth = Some(r.u32()?);
-    }
-    Some(x)
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! The wire: whole Ethernet frames without FCS, in and out.
 //!
 //! [`Wire`] is one end of a link. [`switch`] joins such ends in one process; [`impair`] and
-//! [`pcap`] wrap any end. [`frame`] and [`icrc`] know what stands in a RoCE v2 frame.
+//! [`pcap`] wrap any end. [`frame`] and [`icrc`] know what stands in a RoCE v2 frame,
+//! [`ib`] what stands in one of InfiniBand; [`headers`] is what both share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,6 +11,8 @@ use crate::host::Nanos;
 
 pub(crate) mod bytes;
 pub mod frame;
+pub mod headers;
+pub mod ib;
 pub mod icrc;
 pub mod impair;
 pub mod opcode;

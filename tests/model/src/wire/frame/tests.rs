@@ -5,6 +5,7 @@
 use std::net::Ipv4Addr;
 
 use super::*;
+use crate::wire::opcode::{Opcode, Service};
 
 /// Two Soft-RoCE hosts (Linux 6.1): connect, SEND, READ, WRITE, disconnect of one rping.
 const RXE: &str = include_str!("fixtures/rxe-rping.hex");
