@@ -513,3 +513,39 @@ fn memory_that_was_lent_can_be_extended_and_discarded() {
     // SAFETY: as above; it is not used any more.
     assert_eq!(unsafe { libc::munmap(place, 4 * LEN) }, 0);
 }
+
+/// Two buffers of a stack, one behind the other: the page on which one ends and the other begins
+/// keeps the contents of both, in whatever order they are lent and taken back.
+#[test]
+fn neighbours_on_a_stack_share_a_page() {
+    const LEN: usize = 20_001;
+    let rig = Rig::new();
+    let host = rig.host(0);
+    let both = [const { Bytes::<LEN>::new() }; 2];
+    let lend = |which: usize| {
+        // SAFETY: it is taken back before the bytes go.
+        unsafe { host.lend(both[which].addr(), LEN as u64, Reach::ReadWrite) }.unwrap();
+    };
+    let back = |which: usize| host.take_back(both[which].addr(), LEN as u64);
+    for round in 0..40_u8 {
+        let contents = [0, 1].map(|which| text(LEN, round.wrapping_mul(2) + which));
+        let [first, last] = [usize::from(round % 2), usize::from(round / 2 % 2)];
+        let look = |when: &str| {
+            for which in [0, 1] {
+                let bytes = both[which].get(0, LEN);
+                let at = bytes.iter().zip(&contents[which]).position(|(is, should)| is != should);
+                assert_eq!(at, None, "{when}, round {round}, buffer {which}");
+            }
+        };
+        both[0].put(0, &contents[0]);
+        both[1].put(0, &contents[1]);
+        lend(first);
+        look("one lent");
+        lend(1 - first);
+        look("both lent");
+        back(last);
+        look("one back");
+        back(1 - last);
+        look("both back");
+    }
+}

@@ -18,8 +18,9 @@ const PARTS: [&str; 8] =
 const INPUT: [(&str, &str); 2] =
     [("1000         Ns", "400          Ns"), ("2            Ps", "1            Ps")];
 const RANKS: usize = 2;
-/// Checks of the linear solver and the transpositions that say PASSED.
-const CHECKS: usize = 11;
+/// What lines of checks that PASSED have: of the linear solver, and of the transpositions, of which it
+/// makes as many as it has time for.
+const CHECKS: [&str; 2] = ["||Ax-b||", "WALL"];
 
 /// HPCC.
 pub(super) fn run(stage: &mut Stage<'_>) -> Result<String> {
@@ -80,15 +81,18 @@ fn judge(text: &str) -> Result<String> {
     ensure!(value("Success")? == "1", "it says that it failed");
     let bad = text.lines().find(|line| line.contains("FAILED") || line.contains("(failed)"));
     ensure!(bad.is_none(), "{}", bad.unwrap_or_default());
-    let passed = text.lines().filter(|line| line.contains("PASSED")).count();
-    ensure!(passed >= CHECKS, "{passed} checks say PASSED, {CHECKS} are expected");
+    let passed: Vec<&str> = text.lines().filter(|line| line.contains("PASSED")).collect();
+    for check in CHECKS {
+        ensure!(passed.iter().any(|line| line.contains(check)), "no line of {check} says PASSED");
+    }
     for name in ["MPIRandomAccess_Errors", "MPIRandomAccess_LCG_Errors"] {
         ensure!(value(name)? == "0", "{name}={}", value(name)?);
     }
     let error: f64 = value("MPIFFT_maxErr")?.parse()?;
     ensure!(error < 1e-12, "MPIFFT_maxErr={error}");
     Ok(format!(
-        "HPCC at {RANKS} ranks: {passed} checks passed, no random access went wrong, error of the transform {error:e}"
+        "HPCC at {RANKS} ranks: {} checks passed, no random access went wrong, error of the transform {error:e}",
+        passed.len()
     ))
 }
 
@@ -100,11 +104,13 @@ mod tests {
 
     #[test]
     fn a_result_that_is_wrong_is_seen() {
-        let good = format!("{}{GOOD}", "a PASSED\n".repeat(11));
+        let good = format!("||Ax-b||_oo PASSED\nWALL 200 PASSED\n{GOOD}");
         assert!(judge(&good).is_ok());
         for (is, bad) in [
             ("Success=1", "Success=0"),
-            ("a PASSED", "a FAILED"),
+            ("WALL 200 PASSED", "WALL 200 FAILED"),
+            ("WALL 200 PASSED", ""),
+            ("||Ax-b||_oo PASSED", ""),
             ("_Errors=0", "_Errors=3"),
             ("e-15", "e-3"),
             ("MPIFFT_maxErr", "MPIFFT"),
