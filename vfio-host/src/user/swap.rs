@@ -47,7 +47,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FallocateFlags, fallocate, fstat};
-use rustix::io::{Errno, pread};
+use rustix::io::{Errno, pread, pwrite};
 use rustix::mm::{
     Advice, MapFlags, MprotectFlags, MremapFlags, ProtFlags, UserfaultfdFlags, madvise, mmap,
     mmap_anonymous, mprotect, mremap_fixed, munmap, userfaultfd,
@@ -251,8 +251,11 @@ fn exchange(parts: &[Part], file: BorrowedFd<'_>, start: u64) -> (u64, io::Resul
             // A stack keeps growing only if a page of its mapping is left below. Reading below it
             // makes it grow by a page.
             let below = part.range.start - 1;
+            // Where only this part is written to, behind this: `copy` skips pages of zeros.
+            let own = i64::try_from(part.range.start - start).unwrap_or(i64::MAX);
             // SAFETY: the kernel reads the byte, or returns an error if it is not mapped.
-            unsafe { libc::pwrite(file.as_raw_fd(), place(below), 1, 0) };
+            unsafe { libc::pwrite(file.as_raw_fd(), place(below), 1, own) };
+            let _ = pwrite(file, &[0], part.range.start - start);
         }
         let mut at = part.range.start;
         while at < part.range.end {

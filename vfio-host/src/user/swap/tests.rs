@@ -38,6 +38,31 @@ fn vma(range: Range<u64>, name: &str) -> Vma {
     }
 }
 
+/// The byte below a stack that is read so that the stack may grow is stored nowhere.
+#[test]
+fn a_stack_that_grows_leaves_no_byte_of_the_page_below() {
+    let page = page_size();
+    // SAFETY: a new mapping at an address that the kernel chooses.
+    let at = unsafe { mmap_anonymous(null_mut(), 3 * page, READ_WRITE, MapFlags::PRIVATE) };
+    let at = at.unwrap();
+    let start = at.expose_provenance() as u64;
+    let byte = |nth: usize| at.cast::<u8>().wrapping_add(nth);
+    // SAFETY: inside the mapping, to which nothing has a reference.
+    let put = |nth: usize, value: u8| unsafe { byte(nth).write_volatile(value) };
+    put(0, 1);
+    put(page - 1, 2);
+    put(2 * page, 3);
+    let file = memory_file("test", 3 * page as u64).unwrap();
+    let end = |nth: usize| start + (nth * page) as u64;
+    let part =
+        |from, to, grows| Part { range: end(from)..end(to), rights: READ_WRITE, grows, file: None };
+    let (done, result) = exchange(&[part(0, 1, false), part(1, 3, true)], file.as_fd(), start);
+    assert_eq!((done, result.is_ok()), (3 * page as u64, true));
+    // SAFETY: as above.
+    let get = |nth| unsafe { byte(nth).read_volatile() };
+    assert_eq!([0, page - 1, page, 2 * page].map(get), [1, 2, 0, 3]);
+}
+
 #[test]
 fn gaps_are_split_by_mapping() {
     let vmas = [vma(0..100, ""), vma(100..200, "[heap]"), vma(300..400, "[stack]")];
