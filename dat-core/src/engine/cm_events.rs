@@ -43,21 +43,16 @@ impl<P: Provider> Ia<'_, P> {
                     }
                 }
                 CmEvent::Rejected { conn, reason } => {
-                    self.accepted(now);
                     let op = if reason == Reason::CONSUMER {
                         EpOp::PeerRejected
                     } else {
                         EpOp::NonPeerRejected
                     };
-                    self.ended(conn, op, Some(reason));
+                    self.ended(now, conn, op, Some(reason));
                 }
-                CmEvent::Unreachable { conn } => {
-                    self.accepted(now);
-                    self.ended(conn, EpOp::Unreachable, None);
-                }
+                CmEvent::Unreachable { conn } => self.ended(now, conn, EpOp::Unreachable, None),
                 CmEvent::Disconnected { conn, .. } => {
-                    self.accepted(now);
-                    self.ended(conn, EpOp::PeerDisconnected, None);
+                    self.ended(now, conn, EpOp::PeerDisconnected, None);
                 }
                 CmEvent::SidrRequest(request) => self.looked_up(now, &request),
                 CmEvent::SidrReply(reply) => self.found(&reply),
@@ -65,8 +60,10 @@ impl<P: Provider> Ia<'_, P> {
         }
     }
 
-    /// A connection is no more; a rejection has a reason, and private data.
-    fn ended(&mut self, conn: ConnId, op: EpOp, refusal: Option<Reason>) {
+    /// A connection is no more; a rejection has a reason, and private data. Those that were made
+    /// before are reported before.
+    fn ended(&mut self, now: Instant, conn: ConnId, op: EpOp, refusal: Option<Reason>) {
+        self.accepted(now);
         match self.connections.owner(&self.objects, conn) {
             Owner::Nobody => {}
             Owner::LookUp(ep, ..) => self.unanswered(ep),

@@ -324,7 +324,7 @@ pub(crate) fn wait<V: Variant, W: Awaited, R>(
             Poll::Pending if interrupted => break Err(INTERRUPTED),
             Poll::Pending => {}
         }
-        // Whoever rings from here on does it after this.
+        // With the lock, so that no ring is lost: a later one sets the time to now.
         bell.set(what.until().since(now));
         drop(control);
         interrupted = bell.sleep() == Slept::Interrupted;

@@ -80,7 +80,7 @@ pub(super) extern "C" fn accept<V: Variant>(
                 open.addresses.accept(ep, asker);
             }
             open.disown(object, cr);
-            // Whoever drives it next answers all that were accepted until then, together.
+            // The next drive answers all requests that were accepted until then, together.
             open.poke();
             Ok(())
         })
