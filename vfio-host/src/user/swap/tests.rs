@@ -1,5 +1,7 @@
 //! Tests of the bookkeeping: which pages are in which run. `tests/vfio_user` tests the exchange.
 
+use std::sync::atomic::{AtomicU8, Ordering};
+
 use proptest::prelude::*;
 
 use super::*;
@@ -42,13 +44,13 @@ fn vma(range: Range<u64>, name: &str) -> Vma {
 #[test]
 fn a_stack_that_grows_leaves_no_byte_of_the_page_below() {
     let page = page_size();
-    // SAFETY: a new mapping at an address that the kernel chooses.
-    let at = unsafe { mmap_anonymous(null_mut(), 3 * page, READ_WRITE, MapFlags::PRIVATE) };
-    let at = at.unwrap();
-    let start = at.expose_provenance() as u64;
-    let byte = |nth: usize| at.cast::<u8>().wrapping_add(nth);
-    // SAFETY: inside the mapping, to which nothing has a reference.
-    let put = |nth: usize, value: u8| unsafe { byte(nth).write_volatile(value) };
+    // Leaked, since the pages stay those of the file.
+    let memory: Vec<AtomicU8> = (0..4 * page).map(|_| AtomicU8::new(0)).collect();
+    let memory: &[AtomicU8] = memory.leak();
+    let skipped = memory.as_ptr().align_offset(page);
+    let memory = &memory[skipped..][..3 * page];
+    let start = memory.as_ptr().expose_provenance() as u64;
+    let put = |nth: usize, value: u8| memory[nth].store(value, Ordering::Relaxed);
     put(0, 1);
     put(page - 1, 2);
     put(2 * page, 3);
@@ -58,8 +60,7 @@ fn a_stack_that_grows_leaves_no_byte_of_the_page_below() {
         |from, to, grows| Part { range: end(from)..end(to), rights: READ_WRITE, grows, file: None };
     let (done, result) = exchange(&[part(0, 1, false), part(1, 3, true)], file.as_fd(), start);
     assert_eq!((done, result.is_ok()), (3 * page as u64, true));
-    // SAFETY: as above.
-    let get = |nth| unsafe { byte(nth).read_volatile() };
+    let get = |nth: usize| memory[nth].load(Ordering::Relaxed);
     assert_eq!([0, page - 1, page, 2 * page].map(get), [1, 2, 0, 3]);
 }
 
