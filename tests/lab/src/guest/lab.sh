@@ -1,5 +1,5 @@
-# What a guest of stock Linux knows of its place. /conf says which one it is: HOST, the last part of its addresses; HCA and
-# SOFT, the networks of its mlx5 and of its Soft-RoCE; VLAN likewise, tagged 5; PAST, the one where the host's side has no IP stack.
+# What a guest of stock Linux knows of its place. /conf says which one it is: HOST, the last part of its addresses; HCA, IB and
+# SOFT, the networks of its mlx5 on Ethernet or on InfiniBand and of its Soft-RoCE; SM, if its OpenSM manages the subnet; VLAN likewise, tagged 5; PAST, the one where the host's side has no IP stack.
 
 # The shell has smaller programs of these names inside.
 ip() { /usr/bin/ip "$@"; }
@@ -37,8 +37,41 @@ network() {
     addresses "$2.5" $4
 }
 
-# The GID index of an address on an RDMA device, for RoCE v2.
+# Waits for the subnet manager, which one of the guests is, and gives the IPoIB device the addresses of its networks.
+infiniband() {
+    test -z "$SM" || subnet_manager
+    for try in $(seq 300); do
+        grep -q ACTIVE /sys/class/infiniband/mlx5_0/ports/1/state && break
+        sleep 0.2
+    done
+    for net in /sys/class/infiniband/mlx5_0/device/net/*; do
+        test "${net##*/}" = hca || ip link set "${net##*/}" name hca || return
+    done
+    ip link set hca up || return
+    addresses hca "$@"
+    # Up is it with the broadcast group's record in hand.
+    carrier 1
+}
+
+# Debian's OpenSM on the guest's port, with these options.
+subnet_manager() {
+    mkdir -p /var/log /var/cache/opensm /etc/opensm
+    begin opensm opensm --sweep 2 --log_file /tmp/opensm.log "$@"
+}
+
+# Whether the port is, within so many seconds, in this state.
+port_state() {
+    for try in $(seq $(($1 * 5))); do
+        grep -q "$2" /sys/class/infiniband/mlx5_0/ports/1/state && return
+        sleep 0.2
+    done
+    cat /sys/class/infiniband/mlx5_0/ports/1/state
+    return 1
+}
+
+# The GID index of an address on an RDMA device, for RoCE v2; of InfiniBand there is one GID.
 gid() {
+    grep -q InfiniBand "/sys/class/infiniband/$1/ports/1/link_layer" && echo 0 && return
     case $2 in
     *:*) wanted=$2 ;;
     *) wanted=::ffff:$2 ;;
@@ -156,7 +189,7 @@ registry() {
 
 # Sets up everything that there is.
 start() {
-    registry $HCA $SOFT
+    registry $HCA $IB $SOFT
     ip link set lo up
     sysctl -q -w net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2 \
         net.ipv6.conf.all.accept_dad=0 net.ipv6.conf.default.accept_dad=0 net.ipv4.ping_group_range="0 0"
@@ -178,6 +211,7 @@ start() {
         ip rule add to "192.168.$PAST.3" ipproto 6 lookup 100
     done
     if test -n "$HCA"; then network mlx5_core hca "$HCA" "$HCA_VLAN" || status=1; fi
+    if test -n "$IB"; then infiniband $IB || status=1; fi
     if test -n "$SOFT"; then
         network virtio_net soft "$SOFT" "$SOFT_VLAN" || status=1
         rdma link add rxe0 type rxe netdev soft || status=1

@@ -58,6 +58,7 @@ pub const USERLAND: Recipe = Recipe {
             "rdmacm-utils",
             "perftest",
             "infiniband-diags",
+            "opensm",
             "python3-pyverbs",
             "iproute2",
             "ethtool",

@@ -13,7 +13,7 @@ use super::packages::{self, Tree};
 use super::{machine, modules, vmlinux};
 
 /// Drivers, with all that they need; loaded at the start in this order.
-const MODULES: [&str; 13] = [
+const MODULES: [&str; 14] = [
     "virtio_pci",
     "virtio_net",
     "e1000",
@@ -27,6 +27,7 @@ const MODULES: [&str; 13] = [
     "rdma_rxe",
     "mlx5_core",
     "mlx5_ib",
+    "ib_ipoib",
 ];
 /// What the kernel must have been built with.
 const OPTIONS: [&str; 6] =
@@ -44,7 +45,10 @@ const PROGRAMS: &[&str] = &[
     "ib_send_lat",
     "ib_write_bw",
     "ib_write_lat",
+    "ibnetdiscover",
     "ibstat",
+    "ibping",
+    "ibroute",
     "ibv_asyncwatch",
     "ibv_devices",
     "ibv_devinfo",
@@ -56,10 +60,14 @@ const PROGRAMS: &[&str] = &[
     "iperf3",
     "lspci",
     "mckey",
+    "opensm",
     "perfquery",
     "ping",
     "rdma",
     "rping",
+    "saquery",
+    "sminfo",
+    "smpquery",
     "tc",
     "ucmatose",
     "udaddy",

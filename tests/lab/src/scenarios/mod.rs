@@ -34,6 +34,12 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         stock: true,
     },
     Scenario {
+        name: "ib",
+        about: "InfiniBand: OpenSM in a guest brings a switch and its ports up; stock Linux with itself and with the driver",
+        run: linux::infiniband,
+        stock: true,
+    },
+    Scenario {
         name: "conformance",
         about: "every case of the conformance suite, through /dev/vfio",
         run: conformance::run,

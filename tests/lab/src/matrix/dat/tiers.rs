@@ -13,7 +13,7 @@ use super::rows::{self, Row, Tier};
 use super::runner::{Names, Runner};
 use crate::guest::shell::Shell;
 use crate::guest::stage::{Guest, Id, Stage};
-use crate::matrix::linux::{Lab, PAIRINGS, Pairing, Side};
+use crate::matrix::linux::{Lab, Link, PAIRINGS, Pairing, Side};
 use crate::matrix::outcome::Outcome;
 use crate::matrix::program::Environment;
 use crate::run;
@@ -284,7 +284,7 @@ fn pairing() -> Result<Pairing> {
 fn lab<'s, 'm>(stage: &'s mut Stage<'m>) -> Result<Lab<'s, 'm>> {
     let archive = stage.path("stock.cpio");
     fs::write(&archive, kit::stock_archive(&crate::folder()?)?)?;
-    let mut lab = Lab::new(stage)?;
+    let mut lab = Lab::new(stage, Link::Ethernet)?;
     lab.give(archive);
     Ok(lab)
 }

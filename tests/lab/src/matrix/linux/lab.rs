@@ -19,8 +19,12 @@ use crate::matrix::program::{Environment, Program, Ready};
 
 /// The guests' configurations: networks 9 and tagged 11 belong to the HCAs, 10 and 12 to Soft-RoCE
 /// and who talks to it.
-const FIRST: &str = "HOST=1 HCA='9 10' HCA_VLAN='11 12' PAST=9\n";
-const SECOND: &str = "HOST=2 HCA=9 HCA_VLAN=11 SOFT=10 SOFT_VLAN=12 PAST=10\n";
+const ETHERNET: [&str; 2] = [
+    "HOST=1 HCA='9 10' HCA_VLAN='11 12' PAST=9\n",
+    "HOST=2 HCA=9 HCA_VLAN=11 SOFT=10 SOFT_VLAN=12 PAST=10\n",
+];
+/// The same on InfiniBand, where one guest manages the subnet, and nobody is a Soft-RoCE.
+const IB: [&str; 2] = ["HOST=1 IB=9 SM=1 PAST=9\n", "HOST=2 IB=9 PAST=10\n"];
 /// Seconds in which a program of the host is ready to serve.
 const READY: u64 = 15;
 /// Where dtest and its relatives tell each other their addresses.
@@ -30,10 +34,20 @@ const LISTENS: &str = "listens on";
 /// Our side's names and addresses in DAT's registry, as guests have them.
 const REGISTRY: [(&str, &str); 2] = [("ia9", "192.168.9.3/24"), ("ia10", "192.168.10.3/24")];
 
+/// What joins the sides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Link {
+    /// An Ethernet switch, with a way out for Soft-RoCE.
+    Ethernet,
+    /// A switch of InfiniBand.
+    InfiniBand,
+}
+
 /// The lab.
 pub(crate) struct Lab<'s, 'm> {
     /// What it is built on.
     pub(crate) stage: &'s mut Stage<'m>,
+    link: Link,
     model: Option<Id>,
     control: Option<Control>,
     guests: [Option<Shell>; 2],
@@ -77,11 +91,12 @@ pub(crate) struct Begun {
 
 impl<'s, 'm> Lab<'s, 'm> {
     /// An empty one; what is needed is started when it is.
-    pub(crate) fn new(stage: &'s mut Stage<'m>) -> Result<Self> {
+    pub(crate) fn new(stage: &'s mut Stage<'m>, link: Link) -> Result<Self> {
         let [first, second, ours, meeting] = free_ports()?;
         let place = Place { socket: stage.path("ours"), ports: [first, second, ours], meeting };
         Ok(Self {
             stage,
+            link,
             place,
             programs: None,
             more: None,
@@ -115,11 +130,13 @@ impl<'s, 'm> Lab<'s, 'm> {
                 ["uplink", "soft", "control"].map(|name| self.stage.path(name));
             let text = |path: &PathBuf| path.to_string_lossy().into_owned();
             let wire = format!("dgram:{},{}", text(&uplink), text(&soft));
-            let id = self.stage.server(
-                "model",
-                &sockets,
-                &["--wire", &wire, "--control", &text(&control)],
-            )?;
+            let link = match self.link {
+                Link::Ethernet => ["--wire", &wire],
+                Link::InfiniBand => ["--link", "ib"],
+            };
+            let control_path = text(&control);
+            let args = [&link[..], &["--control", &control_path]].concat();
+            let id = self.stage.server("model", &sockets, &args)?;
             self.model = Some(id);
             self.control = Some(Control::new(&control)?);
         }
@@ -169,11 +186,10 @@ impl<'s, 'm> Lab<'s, 'm> {
             "-device".to_owned(),
             "e1000,netdev=past,mac=52:54:00:12:35:01,romfile=".to_owned(),
         ];
-        if !first {
-            if let Some(aside) = options.get_mut(1) {
-                aside
-                    .push_str(&format!(",hostfwd=tcp:127.0.0.1:{}-:{MEETING}", self.place.meeting));
-            }
+        if !first && let Some(aside) = options.get_mut(1) {
+            aside.push_str(&format!(",hostfwd=tcp:127.0.0.1:{}-:{MEETING}", self.place.meeting));
+        }
+        if !first && self.link == Link::Ethernet {
             options.extend([
                 "-netdev".to_owned(),
                 format!(
@@ -187,7 +203,10 @@ impl<'s, 'm> Lab<'s, 'm> {
         }
         let guest = Guest {
             system: System::Stock,
-            script: if first { FIRST } else { SECOND },
+            script: match self.link {
+                Link::Ethernet => ETHERNET[nth],
+                Link::InfiniBand => IB[nth],
+            },
             devices: &[socket],
             options: &options,
             memory: 768,

@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, anyhow, ensure};
 
 use super::cells::{self, Ends, How, Ours, Test, Tools};
-use super::lab::Lab;
+use super::lab::{Lab, Link};
 use super::side::{PAIRINGS, Pairing, Side};
 use super::table;
 use crate::guest::stage::Stage;
@@ -21,7 +21,8 @@ type Table = Vec<(&'static str, Vec<String>)>;
 
 /// All cells.
 pub(super) fn whole(stage: &mut Stage<'_>) -> Result<String> {
-    let (table, cells) = run_cells(stage, |_, _| true)?;
+    let mut lab = Lab::new(stage, Link::Ethernet)?;
+    let (table, cells) = run_cells(&mut lab, |_, _| true)?;
     if stage.bless() {
         let version = &stage.stock()?.version;
         let path = run::root().join("docs/interop.md");
@@ -44,7 +45,8 @@ pub(crate) fn quick(stage: &mut Stage<'_>) -> Result<String> {
         let ours = PAIRINGS.into_iter().filter(|pairing| pairing.has_ours());
         pairing.judges_model() && ours.map(|ours| test.cannot(ours)).any(|why| why.is_none())
     };
-    run_cells(stage, |test, pairing| test.quick && !judged(test, pairing))?.1
+    let mut lab = Lab::new(stage, Link::Ethernet)?;
+    run_cells(&mut lab, |test, pairing| test.quick && !judged(test, pairing))?.1
 }
 
 /// The front of the documentation's table.
@@ -58,12 +60,12 @@ other programs) or `dapltest` over the uDAPL provider, on the host, on the model
 
 ";
 
-/// The table, and how it went.
-fn run_cells(
-    stage: &mut Stage<'_>,
+/// The table, and how it went. The lab ends with it.
+pub(super) fn run_cells(
+    lab: &mut Lab<'_, '_>,
     chosen: impl Fn(&Test, Pairing) -> bool,
 ) -> Result<(Table, Result<String>)> {
-    let filter = stage.cells().map(str::to_owned);
+    let filter = lab.stage.cells().map(str::to_owned);
     let wanted = |test: &Test, pairing: Pairing| {
         let named = filter.as_deref().is_none_or(|parts| {
             let name = format!("{} / {}", test.name, pairing.name());
@@ -71,8 +73,7 @@ fn run_cells(
         });
         named && chosen(test, pairing)
     };
-    let version = stage.stock()?.version.clone();
-    let mut lab = Lab::new(stage)?;
+    let version = lab.stage.stock()?.version.clone();
     let mut table = Table::new();
     let mut outcomes = Vec::new();
     let start = Instant::now();
@@ -82,7 +83,7 @@ fn run_cells(
         }
         let mut cells = Vec::new();
         for pairing in PAIRINGS {
-            let outcome = wanted(test, pairing).then(|| cell(&mut lab, test, pairing));
+            let outcome = wanted(test, pairing).then(|| cell(lab, test, pairing));
             cells.push(outcome.as_ref().map(Outcome::cell).unwrap_or_default());
             outcomes.extend(outcome);
         }

@@ -4,6 +4,7 @@
 
 mod cards;
 mod cells;
+mod infiniband;
 mod lab;
 mod look;
 mod matrix;
@@ -13,7 +14,8 @@ mod seeded;
 mod side;
 mod table;
 
-pub(crate) use lab::Lab;
+pub(crate) use infiniband::run as infiniband;
+pub(crate) use lab::{Lab, Link};
 pub(crate) use matrix::quick;
 pub(crate) use side::{PAIRINGS, Pairing, Side};
 

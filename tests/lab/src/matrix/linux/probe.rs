@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::lab::Lab;
+use super::lab::{Lab, Link};
 use super::side::{PAIRINGS, Side};
 use crate::guest::stage::Stage;
 
@@ -99,7 +99,7 @@ const STEPS: &[Step] = &[
 ];
 
 pub(super) fn run(stage: &mut Stage<'_>) -> Result<String> {
-    let mut lab = Lab::new(stage)?;
+    let mut lab = Lab::new(stage, Link::Ethernet)?;
     let side = Side::First;
     lab.ready(*PAIRINGS.iter().find(|pairing| pairing.client == side).context("no pairing")?)?;
     log(&mut lab, side, "probe")?;
@@ -137,7 +137,7 @@ pub(super) fn run(stage: &mut Stage<'_>) -> Result<String> {
 }
 
 /// Looks at what the kernel has said since the last look.
-fn log(lab: &mut Lab<'_, '_>, side: Side, when: &str) -> Result<()> {
+pub(super) fn log(lab: &mut Lab<'_, '_>, side: Side, when: &str) -> Result<()> {
     let said = lab.must(side, 20, "dmesg -r; dmesg -c > /dev/null")?;
     let strange = complaints(&said);
     if !strange.is_empty() {

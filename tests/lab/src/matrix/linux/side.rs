@@ -91,7 +91,7 @@ impl Pairing {
         self.has(Side::Ours)
     }
 
-    fn has(self, side: Side) -> bool {
+    pub(super) fn has(self, side: Side) -> bool {
         self.server == side || self.client == side
     }
 
