@@ -11,8 +11,9 @@ use hca_mlx5::cmd::dump::Observer;
 use hca_mlx5::platform::Clock as _;
 use hca_mlx5::{Config, Mlx5};
 use mlx5_model::wire::impair::{Impaired, Rates};
-use mlx5_model::wire::{ModelClock, Wire, switch};
-use mlx5_model::{Config as Card, Hca};
+use mlx5_model::wire::switch::{self, Port};
+use mlx5_model::wire::{ModelClock, Wire};
+use mlx5_model::{Config as Card, Hca, LinkLayer};
 
 use crate::host::chosen::or_chosen;
 use crate::host::inproc::{Memory, Slot, World};
@@ -90,7 +91,7 @@ impl Stage {
     /// Plugs both cards into a world with this clock.
     pub fn plug_with(&self, clock: &ModelClock, wrap: Wrap<'_>) -> (Arc<World>, [Slot; 2]) {
         let world = World::with_clock(clock);
-        let mut ports = switch::switch(2).into_iter();
+        let mut ports = ports(&self.cards).into_iter();
         let slots = [0, 1].map(|side| {
             let seed = self.seed.wrapping_mul(2).wrapping_add(side as u64);
             let port = ports.next().unwrap();
@@ -145,6 +146,18 @@ impl Stage {
         let now = Instant::from_nanos(slot.now());
         Ia::open(driver, room.parts(), self.net(side), now, slot.entropy())
     }
+}
+
+/// The two ends of the wire between cards: of a switch, or of a cable where they speak InfiniBand, so
+/// that the driver's own subnet manager is enough.
+#[must_use]
+pub fn ports(cards: &[Card; 2]) -> [Port; 2] {
+    let is_infiniband = cards.iter().any(|card| or_chosen(card).link == LinkLayer::InfiniBand);
+    if is_infiniband {
+        return switch::cable().into();
+    }
+    let mut ports = switch::switch(2).into_iter();
+    [(); 2].map(|()| ports.next().unwrap())
 }
 
 /// The stage, up.

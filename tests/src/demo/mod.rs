@@ -1,5 +1,5 @@
-//! The demo: two Interface Adapters connect two Endpoints over RoCEv2 and move data, nothing faked
-//! in between.
+//! The demo: two Interface Adapters connect two Endpoints over RoCEv2 or InfiniBand and move data,
+//! nothing faked in between.
 //!
 //! Each act leaves a row: what was done, how often, how long it took, and what it cost at the
 //! device's edge (BAR stores, DMA accesses). Contents are verified byte for byte on the side that
@@ -15,7 +15,7 @@ pub(crate) mod table;
 
 pub use acts::all;
 pub use environment::{Environment, Tally};
-pub use options::Options;
+pub use options::{Link, Options};
 pub use report::{Report, Row};
 pub use run::{Run, depth};
 

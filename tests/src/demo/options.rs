@@ -20,11 +20,14 @@ pub struct Options {
     /// Bulk transfers
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub count: u32,
+    /// Link layer of both ports: Ethernet, or InfiniBand, where one side manages the subnet
+    #[arg(long, value_enum, default_value_t = Link::Eth)]
+    pub link: Link,
     /// IPv6 addresses
     #[arg(long)]
     pub ipv6: bool,
     /// 802.1Q VLAN of both ports
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=4094))]
+    #[arg(long, conflicts_with = "link", value_parser = clap::value_parser!(u16).range(1..=4094))]
     pub vlan: Option<u16>,
     /// Writes every frame on the wire to a capture file
     #[arg(long, value_name = "FILE")]
@@ -38,6 +41,15 @@ pub struct Options {
     /// Seed of every random choice
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+}
+
+/// A link layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Link {
+    /// Ethernet, with RoCE v2.
+    Eth,
+    /// InfiniBand.
+    Ib,
 }
 
 /// Most bytes of one transfer: more than this says nothing new and only takes longer.

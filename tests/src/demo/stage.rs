@@ -10,13 +10,14 @@ use std::time::{Duration, Instant as Wall};
 use anyhow::{Context, Result, anyhow};
 use dat_core::{Evd, Event, Ia, Instant};
 use hca_mlx5::cmd::dump::{Dump, Observer};
+use mlx5_model::Config as Card;
 use mlx5_model::wire::Wire;
 use mlx5_model::wire::impair::Rates;
-use mlx5_model::wire::pcap::Tap;
+use mlx5_model::wire::pcap::{LinkType, Tap};
 
 use super::environment::{Environment, Tally};
 use super::run::{Run, depth};
-use super::{Options, Report, Row, acts};
+use super::{Link, Options, Report, Row, acts};
 use crate::host::inproc::{Memory, Slot, lock};
 use crate::pair::{Driver, Pair, Room, Stage};
 
@@ -55,7 +56,12 @@ fn create(path: &Path) -> Result<BufWriter<File>> {
 pub(super) fn run(options: &Options) -> Result<Report> {
     let depth = depth(options.size);
     let arena = (options.size * depth * 2).div_ceil(4096) + 2048;
+    let card = match options.link {
+        Link::Eth => Card::default(),
+        Link::Ib => Card::infiniband(),
+    };
     let stage = Stage {
+        cards: [card.clone(), card],
         memory: Memory { arena, ..Memory::default() },
         mtu: Some(options.mtu),
         ipv6: options.ipv6,
@@ -73,15 +79,21 @@ pub(super) fn run(options: &Options) -> Result<Report> {
         None => None,
     };
     let clock = mlx5_model::wire::ModelClock::default();
+    let kind = match options.link {
+        Link::Eth => LinkType::Ethernet,
+        Link::Ib => LinkType::InfiniBandErf,
+    };
     let mut failed = None;
     let (world, slots) = stage.plug_with(&clock, &mut |side, wire| match &capture {
-        Some(capture) if side == 0 => match Tap::new(wire, capture.clone(), clock.clone()) {
-            Ok(tap) => Box::new(tap) as Box<dyn Wire + Send>,
-            Err(error) => {
-                failed = Some(error);
-                Box::new(mlx5_model::wire::switch::cable().0)
+        Some(capture) if side == 0 => {
+            match Tap::of_link(kind, wire, capture.clone(), clock.clone()) {
+                Ok(tap) => Box::new(tap) as Box<dyn Wire + Send>,
+                Err(error) => {
+                    failed = Some(error);
+                    Box::new(mlx5_model::wire::switch::cable().0)
+                }
             }
-        },
+        }
         _ => wire,
     });
     if let Some(error) = failed {

@@ -1,23 +1,24 @@
 //! The kind of card and the open facts of all models of a process whose tests name none:
 //! `MODEL_CARD`, `MODEL_REPLAY` and `MODEL_FACTS`, as `--card`, `--replay` and `--fact` of
-//! `mlx5-model`. `cargo xtask switches` sets them. `DRIVER_OPTIONS` are options of the driver that are
+//! `mlx5-model`. `cargo xtask switches` sets them. `MODEL_LINK=ib` makes their ports those of InfiniBand. `DRIVER_OPTIONS` are options of the driver that are
 //! off by default, by their names in `hca_mlx5::Config`.
 
 use std::path::Path;
 use std::sync::OnceLock;
 
 use mlx5_model::replay::Replay;
-use mlx5_model::{Card, Config, Facts, OpenFact, Profile};
+use mlx5_model::{Card, Config, Facts, LinkLayer, OpenFact, Profile};
 
 struct Chosen {
     kind: Option<Config>,
+    link: LinkLayer,
     facts: Facts,
 }
 
 /// What the environment says.
 ///
 /// # Panics
-/// If it names a card, a file or a fact that does not exist.
+/// If it names a card, a file, a fact or a link layer that does not exist.
 fn chosen() -> &'static Chosen {
     static CHOSEN: OnceLock<Chosen> = OnceLock::new();
     CHOSEN.get_or_init(|| {
@@ -33,7 +34,12 @@ fn chosen() -> &'static Chosen {
             |_| Facts::default(),
             |facts| facts.parse().unwrap_or_else(|error| panic!("MODEL_FACTS: {error}")),
         );
-        Chosen { kind: card.or(replay), facts }
+        let link = match std::env::var("MODEL_LINK").as_deref() {
+            Err(_) | Ok("eth") => LinkLayer::Ethernet,
+            Ok("ib") => LinkLayer::InfiniBand,
+            Ok(other) => panic!("MODEL_LINK: {other} is neither eth nor ib"),
+        };
+        Chosen { kind: card.or(replay), link, facts }
     })
 }
 
@@ -104,6 +110,9 @@ pub fn or_chosen(card: &Config) -> Config {
         },
         Some(_) | None => Config { facts: Facts::default(), ..card.clone() },
     };
+    if chosen.link == LinkLayer::InfiniBand {
+        made.link = LinkLayer::InfiniBand;
+    }
     if card.init_pages.is_some() {
         // A test whose memory is for so many.
         let own = made.facts.set(OpenFact::InitPages, "estimate");

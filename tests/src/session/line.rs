@@ -127,6 +127,10 @@ impl Wire for Line {
             None => inner.wire.recv(),
         }
     }
+
+    fn set_carrier(&mut self, is_up: bool) {
+        self.inner().wire.set_carrier(is_up);
+    }
 }
 
 /// The packet of a frame, if it is one of RoCE.

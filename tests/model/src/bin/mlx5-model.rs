@@ -5,7 +5,7 @@ use clap::{Parser, ValueEnum};
 use mlx5_model::replay::Replay;
 use mlx5_model::server::{Link, Report, Rude, Server, Settings};
 use mlx5_model::watch::Fields;
-use mlx5_model::{Card, Config, Facts, Profile, cards, facts};
+use mlx5_model::{Card, Config, Facts, LinkLayer, Profile, cards, facts};
 use rustix::event::{PollFd, PollFlags};
 use std::error::Error;
 use std::io::Write;
@@ -55,6 +55,9 @@ struct Cli {
     /// MSI-X vectors
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     vectors: Option<u16>,
+    /// Link layer of the ports, and of the switch between them
+    #[arg(long, value_enum, default_value_t = Layer::Eth, value_name = "LAYER")]
+    link: Layer,
     /// Wire between the HCAs: `switch`, or `dgram:LOCAL,REMOTE` for the switch and a socket as of
     /// `-netdev dgram`
     #[arg(long, default_value = "switch", value_parser = link)]
@@ -102,6 +105,14 @@ enum Capabilities {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
+enum Layer {
+    /// Ethernet, and RoCE v2 over it
+    Eth,
+    /// InfiniBand; a subnet manager has to run on one of the ports
+    Ib,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
 enum List {
     List,
 }
@@ -135,6 +146,9 @@ impl Cli {
         let chosen = self.card.map(Card::config).or_else(|| replay.map(Replay::config));
         device = chosen.unwrap_or(device);
         device.facts.extend(self.fact);
+        if let Layer::Ib = self.link {
+            device.link = LinkLayer::InfiniBand;
+        }
         device.hardware_like = self.hardware_like;
         device.vectors = self.vectors.unwrap_or(device.vectors);
         device.seed = self.seed;

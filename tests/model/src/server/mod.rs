@@ -141,6 +141,11 @@ impl Settings {
         Self::with_device(&Config::default(), sockets)
     }
 
+    /// Whether the first function's port, and so the switch, is one of InfiniBand.
+    fn is_infiniband(&self) -> bool {
+        self.functions.first().is_some_and(|(_, device)| device.link == LinkLayer::InfiniBand)
+    }
+
     /// The seed of the first function, which the wires take for theirs.
     fn seed(&self) -> u64 {
         self.functions.first().map_or(0, |(_, device)| device.seed)

@@ -6,9 +6,11 @@
 
 use super::sockets::{self, SocketFile};
 use super::{Link, Settings};
+use crate::subnet::Identity;
+use crate::subnet::wires::{self, SwitchPort};
 use crate::wire::frame;
 use crate::wire::impair::{Impaired, Rates};
-use crate::wire::pcap::Tap;
+use crate::wire::pcap::{LinkType, Tap};
 use crate::wire::switch::{Port, switch};
 use crate::wire::{ModelClock, Wire};
 use std::collections::VecDeque;
@@ -45,13 +47,61 @@ type Capture = Arc<Mutex<Tap<Void, File>>>;
 /// Fault rates of all wires of a server, and whether only RoCE is hit.
 pub(super) type Impairment = Arc<Mutex<(Rates, bool)>>;
 
+/// A port of a switch of either kind.
+#[derive(Debug)]
+enum End {
+    Ethernet(Port),
+    InfiniBand(SwitchPort),
+}
+
+impl End {
+    fn wire(&mut self) -> &mut dyn Wire {
+        match self {
+            Self::Ethernet(port) => port,
+            Self::InfiniBand(port) => port,
+        }
+    }
+}
+
+impl Wire for End {
+    fn send(&mut self, frame: &[u8]) {
+        self.wire().send(frame);
+    }
+
+    fn send_owned(&mut self, frame: Vec<u8>) {
+        self.wire().send_owned(frame);
+    }
+
+    fn recv(&mut self) -> Option<Vec<u8>> {
+        self.wire().recv()
+    }
+
+    fn set_carrier(&mut self, is_up: bool) {
+        self.wire().set_carrier(is_up);
+    }
+}
+
+/// What the switch of InfiniBand says of itself. Servers on one subnet differ in
+/// its GUID where their seeds do.
+fn identity(settings: &Settings) -> Identity {
+    let guid = 0x0002_c9ff_fe00_0000 | settings.seed() & 0xff_ffff;
+    Identity {
+        node_guid: guid,
+        system_guid: guid,
+        description: "switch of the model".into(),
+        vendor_id: 0x02c9,
+        device_id: 0xcb20,
+    }
+}
+
 /// A function's end of the switch.
 #[derive(Debug)]
 pub(super) struct Plug {
-    port: Impaired<Port>,
+    port: Impaired<End>,
     impairment: Impairment,
     sent: Arc<AtomicU64>,
     capture: Option<Capture>,
+    is_infiniband: bool,
 }
 
 impl Wire for Plug {
@@ -60,19 +110,35 @@ impl Wire for Plug {
     }
 
     fn send_owned(&mut self, frame: Vec<u8>) {
-        if let Some(capture) = &self.capture {
-            let mut capture = capture.lock().unwrap_or_else(PoisonError::into_inner);
-            capture.send(&frame);
-        }
+        self.capture(&frame);
         let (rates, only_roce) = *self.impairment.lock().unwrap_or_else(PoisonError::into_inner);
-        let hit = !only_roce || frame::is_roce(&frame);
+        let hit = !only_roce || !self.is_infiniband && frame::is_roce(&frame);
         self.port.set_rates(if hit { rates } else { Rates::default() });
         self.port.send_owned(frame);
         self.sent.fetch_add(1, Ordering::Relaxed);
     }
 
     fn recv(&mut self) -> Option<Vec<u8>> {
-        self.port.recv()
+        let frame = self.port.recv()?;
+        // A switch of InfiniBand sends frames of its own, and changes those that it relays.
+        if self.is_infiniband {
+            self.capture(&frame);
+        }
+        Some(frame)
+    }
+
+    fn set_carrier(&mut self, is_up: bool) {
+        self.port.set_carrier(is_up);
+        self.sent.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Plug {
+    fn capture(&self, frame: &[u8]) {
+        if let Some(capture) = &self.capture {
+            let mut capture = capture.lock().unwrap_or_else(PoisonError::into_inner);
+            capture.send(frame);
+        }
     }
 }
 
@@ -153,13 +219,15 @@ impl Fabric {
     /// The wires that the settings ask for, and an end for each function.
     pub(super) fn new(settings: &Settings) -> io::Result<(Self, Vec<Plug>)> {
         let clock = ModelClock::default();
+        let is_infiniband = settings.is_infiniband();
         let sent = Arc::new(AtomicU64::new(0));
         let capture = match &settings.pcap {
             Some(path) => {
                 let file = File::create(path).map_err(|error| {
                     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
                 })?;
-                Some(Arc::new(Mutex::new(Tap::new(Void, file, clock.clone())?)))
+                let link = if is_infiniband { LinkType::InfiniBandErf } else { LinkType::Ethernet };
+                Some(Arc::new(Mutex::new(Tap::of_link(link, Void, file, clock.clone())?)))
             }
             None => None,
         };
@@ -169,18 +237,29 @@ impl Fabric {
             Link::Datagram { .. } => functions + 1,
         };
         let impairment = Impairment::default();
+        let ends: Vec<End> = if is_infiniband {
+            let ports = u8::try_from(ports).map_err(io::Error::other)?;
+            wires::switch(identity(settings), ports, &clock)
+                .into_iter()
+                .map(End::InfiniBand)
+                .collect()
+        } else {
+            switch(ports).into_iter().map(End::Ethernet).collect()
+        };
         let mut plugs: Vec<Plug> = (settings.seed()..)
-            .zip(switch(ports))
+            .zip(ends)
             .map(|(seed, port)| Plug {
                 port: Impaired::new(port, clock.clone(), seed),
                 impairment: Arc::clone(&impairment),
                 sent: Arc::clone(&sent),
                 capture: capture.clone(),
+                is_infiniband,
             })
             .collect();
         let last = plugs.split_off(functions).pop();
         let uplink = match (&settings.link, last) {
-            (Link::Datagram { local, remote }, Some(plug)) => {
+            (Link::Datagram { local, remote }, Some(mut plug)) => {
+                plug.set_carrier(true);
                 let (inward, file) = sockets::receive_at(local)?;
                 let outward = UnixDatagram::unbound()?;
                 outward.set_nonblocking(true)?;

@@ -2,7 +2,8 @@
 //!
 //! [`node::Node`] is a channel adapter or a switch as a subnet manager sees it: frames come in by
 //! [`Node::arrive`] and leave by [`Node::next_frame`]. [`agent`] is its answers to SMPs, [`route`]
-//! the rules of the directed route. [`fabric::Fabric`] joins nodes by cables. There is no subnet
+//! the rules of the directed route. [`fabric::Fabric`] joins nodes by cables, [`wires::switch`] makes the
+//! ports of one into ends of wires. There is no subnet
 //! manager here, and no queue pair: a frame for a channel adapter that its agent does not answer
 //! waits until [`Node::receive`].
 //!
@@ -26,6 +27,7 @@ mod smi;
 pub mod smp;
 pub mod switch;
 mod tables;
+pub mod wires;
 
 pub use cause::Cause;
 pub use fabric::{End, Fabric, NodeId};

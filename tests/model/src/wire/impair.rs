@@ -275,6 +275,10 @@ impl<W: Wire> Wire for Impaired<W> {
         self.release(false);
         self.inner.recv()
     }
+
+    fn set_carrier(&mut self, is_up: bool) {
+        self.inner.set_carrier(is_up);
+    }
 }
 
 /// Whether a frame has checks of its own, on a VLAN or without.

@@ -1,4 +1,4 @@
-//! The wire: whole Ethernet frames without FCS, in and out.
+//! The wire: whole Ethernet frames without FCS, or whole frames of InfiniBand, in and out.
 //!
 //! [`Wire`] is one end of a link. [`switch`] joins such ends in one process; [`impair`] and
 //! [`pcap`] wrap any end. [`frame`] and [`icrc`] know what stands in a RoCE v2 frame,
@@ -29,6 +29,9 @@ pub trait Wire {
     }
     /// The next frame that arrived.
     fn recv(&mut self) -> Option<Vec<u8>>;
+    /// Tells the other end whether this one has a link. Only ends that keep a state of the port ask:
+    /// those of InfiniBand.
+    fn set_carrier(&mut self, _is_up: bool) {}
 }
 
 impl<W: Wire + ?Sized> Wire for Box<W> {
@@ -40,6 +43,9 @@ impl<W: Wire + ?Sized> Wire for Box<W> {
     }
     fn recv(&mut self) -> Option<Vec<u8>> {
         (**self).recv()
+    }
+    fn set_carrier(&mut self, is_up: bool) {
+        (**self).set_carrier(is_up);
     }
 }
 

@@ -129,6 +129,10 @@ impl<W: Wire, O: Write> Wire for Tap<W, O> {
         self.record(&frame);
         Some(frame)
     }
+
+    fn set_carrier(&mut self, is_up: bool) {
+        self.inner.set_carrier(is_up);
+    }
 }
 
 #[cfg(test)]
