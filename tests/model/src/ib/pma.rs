@@ -77,17 +77,14 @@ impl IbPort {
 
 fn small(ib: &IbPort, link_down: u32) -> Vec<(Field, u64)> {
     let counts = &ib.counts;
-    let (mut errors, mut discards, mut lost) = (0, 0, 0);
-    for (_, why, count) in ib.node.drops() {
-        match why {
-            Cause::Link(_) | Cause::Malformed(_) => errors += count,
-            Cause::NeighborMtu | Cause::Inactive | Cause::Lifetime | Cause::VlMapping => {
-                discards += count;
-            }
-            Cause::InboxFull => lost += count,
-            _ => {}
-        }
-    }
+    let count = |is_of: fn(Cause) -> bool| -> u64 {
+        ib.node.drops().filter(|(_, why, _)| is_of(*why)).map(|(_, _, count)| count).sum()
+    };
+    let errors = count(|why| matches!(why, Cause::Link(_) | Cause::Malformed(_)));
+    let discards = count(|why| {
+        matches!(why, Cause::NeighborMtu | Cause::Inactive | Cause::Lifetime | Cause::VlMapping)
+    });
+    let lost = count(|why| why == Cause::InboxFull);
     vec![
         (pc::link_downed_counter, link_down.into()),
         (pc::port_rcv_errors, errors),

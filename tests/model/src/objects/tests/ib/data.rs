@@ -32,7 +32,7 @@ fn fine(got: &[Got]) -> Vec<u32> {
 /// A send, a write and a read over a link whose ports are active.
 fn passes_data(link: &mut Link, qps: [u32; 2]) {
     link.ends[1].receive(qps[1]);
-    let long: Vec<u8> = (0..900).map(|n| n as u8).collect();
+    let long: Vec<u8> = (0..900_u32).map(|n| n as u8).collect();
     link.ends[0].send(qps[0], &long);
     link.run();
     let got = link.ends[1].take_received(qps[1]).unwrap();
