@@ -117,6 +117,7 @@ impl Hca {
             self.traffic.link_down += u32::from(!is_trained);
             ib.node.set_link(PORT, is_trained && ib.node.wants_link(PORT));
         }
+        self.tell_carrier();
         self.announce_ib();
     }
 
@@ -127,14 +128,23 @@ impl Hca {
                 ib.node.set_link(port, false);
             }
             self.traffic.link_down += 1;
+            self.tell_carrier();
             self.announce_ib();
             let is_trained = self.is_trained();
             if let Some(ib) = &mut self.ib {
                 let comes_up = is_trained && ib.node.wants_link(port);
                 ib.node.set_link(port, comes_up);
             }
+            self.tell_carrier();
         }
         self.announce_ib();
+    }
+
+    /// Tells the other end of the cable whether this one has a link.
+    fn tell_carrier(&mut self) {
+        if let Some(ib) = &self.ib {
+            self.wire.set_carrier(ib.port().state() != State::Down);
+        }
     }
 
     /// PORT_CHANGE for everything of the port that is no longer as it was.

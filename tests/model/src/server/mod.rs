@@ -87,7 +87,7 @@ pub use maps::Map;
 pub use report::{FunctionReport, Report};
 pub use rude::Rude;
 
-use crate::config::Config;
+use crate::config::{Config, LinkLayer};
 use crate::watch::Fields;
 use event_loop::{EventLoop, Job};
 use std::io;

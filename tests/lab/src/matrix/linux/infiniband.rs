@@ -34,12 +34,12 @@ const STEPS: &[Step] = &[
     Step {
         name: "ibnetdiscover",
         run: "ibnetdiscover",
-        says: &["Switch\t", "Ca\t", "mlx5_0"],
+        says: &["Switch\t", "Ca\t", "mlx5 device model"],
         limit: 30,
     },
     Step {
         name: "smpquery",
-        run: "smpquery nodeinfo 0 0; smpquery -D portinfo 0,1 1; smpquery -D switchinfo 0,1",
+        run: "smpquery nodeinfo $(cat /tmp/second); smpquery -D portinfo 0,1 1; smpquery -D switchinfo 0,1",
         says: &["NodeType:", "LinkState:", "LinearFdbCap:"],
         limit: 20,
     },
