@@ -5,7 +5,7 @@
 //! receives. Each change of the port becomes a PORT_CHANGE event ([`Hca::announce_ib`]).
 //! Reference: IBTA volume 1, chapters 7, 13, 14 and 16; Linux mlx5_ib for the commands.
 
-mod pma;
+pub(crate) mod pma;
 mod port;
 mod vport;
 

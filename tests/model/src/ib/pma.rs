@@ -20,6 +20,15 @@ const ALL_PORTS: u32 = 0xff;
 /// CapabilityMask of the class: counters of 64 bits, those for unicast and multicast among them.
 const EXTENDED_WIDTH: u32 = 1 << 9;
 
+/// Answers what came by queue pair 1, in place; nothing, if it is no request for this agent.
+pub(crate) fn reply(ib: &mut IbPort, link_down: u32, mad: &mut [u8]) -> Option<()> {
+    let is_request = mad.len() == gmp::BYTES
+        && gmp::base_version.get(mad) == 1
+        && gmp::mgmt_class.get(mad) == CLASS
+        && matches!(gmp::method.get(mad) as u8, method::GET | method::SET);
+    is_request.then(|| answer(ib, link_down, mad))
+}
+
 /// Answers a request in place.
 pub(super) fn answer(ib: &mut IbPort, link_down: u32, mad: &mut [u8]) {
     let outcome = match (gmp::method.get(mad) as u8, gmp::attr_id.get(mad)) {

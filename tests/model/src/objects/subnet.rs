@@ -8,15 +8,17 @@ use super::traffic::with_engine;
 use crate::facts::OpenFact;
 use crate::hca::Hca;
 use crate::host::Nanos;
-use crate::ib::PORT;
+use crate::ib::{PORT, pma};
 use crate::subnet::Cause;
 use crate::subnet::port::CAPABILITY_SM;
 use crate::transport::packet::Packet;
+use crate::wire::headers::Deth;
 use crate::wire::ib::lid::{self, Kind, PERMISSIVE};
 use crate::wire::ib::{self, VL_MANAGEMENT, link};
 
-/// Queue pair 1 on the wire.
+/// Queue pair 1 on the wire, and the Q_Key of every one.
 const GSI_QPN: u32 = 1;
+const GSI_QKEY: u32 = 0x8001_0000;
 
 impl Hca {
     /// A frame of an own queue pair: round inside the device, or through the port.
@@ -102,6 +104,25 @@ impl Hca {
         }
     }
 
+    /// The firmware's answer to a request for the performance agent. That it answers by itself follows
+    /// from Linux: what its `process_pma_cmd` would send has no header.
+    fn performance_reply(&mut self, request: &ib::Packet) -> Option<ib::Packet> {
+        let by_software = self.config.facts.value(OpenFact::SubnetAgent) == Some(1);
+        let deth = request.ext.deth.filter(|deth| deth.qkey == GSI_QKEY)?;
+        let link_down = self.traffic.link_down;
+        let ib = self.ib.as_mut().filter(|_| !by_software)?;
+        let mut reply = request.clone();
+        pma::reply(ib, link_down, &mut reply.payload)?;
+        (reply.lrh.dlid, reply.lrh.slid) = (request.lrh.slid, request.lrh.dlid);
+        if let Some(grh) = &mut reply.grh {
+            (grh.dgid, grh.sgid) = (grh.sgid, grh.dgid);
+        }
+        reply.bth.dest_qp = deth.src_qp;
+        reply.bth.psn = 0;
+        reply.ext.deth = Some(Deth { qkey: GSI_QKEY, src_qp: GSI_QPN });
+        Some(reply)
+    }
+
     fn ib_to_qps(&mut self, packet: ib::Packet, own: bool) -> Result<(), Cause> {
         let (dlid, named) = (packet.lrh.dlid, packet.bth.dest_qp);
         let is_group = lid::kind(dlid) == Kind::Multicast;
@@ -117,6 +138,12 @@ impl Hca {
             && !ib.port().has_gid(&grh.dgid)
         {
             return Err(Cause::Gid);
+        }
+        if named == GSI_QPN
+            && let Some(reply) = self.performance_reply(&packet)
+        {
+            self.ib_sent(reply.build());
+            return Ok(());
         }
         let is_management = packet.lrh.vl == VL_MANAGEMENT;
         let qpn = match named {
