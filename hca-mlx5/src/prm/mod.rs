@@ -41,6 +41,7 @@ pub mod eq;
 pub mod error;
 pub mod flow;
 pub(crate) mod gid;
+pub mod hca_vport;
 pub mod init_seg;
 pub mod mad;
 pub mod mkey;

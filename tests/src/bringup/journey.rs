@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use dat_core::Instant;
 use dat_core::provider::{
-    Access, Class, Cq, Fault, Mtu, Path, Pd, Provider, QpInit, QpStep, Region, Service,
+    Access, Class, Cq, Fault, Mtu, NextHop, Path, Pd, Provider, QpInit, QpStep, Region, Service,
 };
 use hca_mlx5::Config;
 use hca_mlx5::platform::{Platform, Reach};
@@ -94,7 +94,7 @@ fn steps() -> [QpStep; 5] {
     let remote: IpAddr = "192.168.7.2".parse().unwrap();
     let path = Path {
         remote,
-        remote_mac: [2, 0, 0, 0, 0, 2],
+        next_hop: NextHop::Mac([2, 0, 0, 0, 0, 2]),
         source_index: 0,
         hop_limit: 64,
         class: Class::default(),
