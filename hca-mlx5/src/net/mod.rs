@@ -4,8 +4,10 @@
 //! * [`neigh`] - ARP and Neighbor Discovery: bytes in, bytes out.
 //! * `network` - both joined, with the RoCE addresses of the port.
 //! * `gsi` - QP1, which carries connection management datagrams.
+//! * [`ib`] - what only InfiniBand has: a subnet manager.
 
 pub mod eth;
 pub(crate) mod gsi;
+pub mod ib;
 pub mod neigh;
 pub(crate) mod network;
