@@ -26,4 +26,5 @@ mod layouts;
 mod mute;
 mod replay;
 mod silicon;
+mod subnet_manager;
 mod views;

@@ -4,6 +4,7 @@
 //! * `sa` - subnet administration: paths and groups; bytes in, bytes out.
 //! * `ipoib` - frames of IP over InfiniBand: ARP and Neighbor Discovery; likewise.
 //! * `questions` - the cache of answers behind both.
+//! * [`sm`] - a subnet manager for two ports joined by a cable.
 //!
 //! This file joins them with the device: the state of the port, QP1, and a queue pair for IP over
 //! InfiniBand, which joins the broadcast group of the partition and takes its Q_Key. An address is
@@ -16,6 +17,7 @@
 mod ipoib;
 mod questions;
 mod sa;
+pub mod sm;
 
 use core::net::{IpAddr, Ipv6Addr};
 use core::task::Poll;

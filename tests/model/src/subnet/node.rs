@@ -1,7 +1,8 @@
 //! A channel adapter or a switch.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use super::cause::Cause;
 use super::notice::Trap;
 use super::port::{Physical, Port, State};
 use super::switch::Switch;
@@ -23,7 +24,7 @@ pub struct Identity {
     pub device_id: u16,
 }
 
-/// A node with its ports.
+/// A node with its ports. Whoever owns it moves its frames: [`Node::arrive`], [`Node::next_frame`].
 #[derive(Clone, Debug)]
 pub struct Node {
     pub(super) identity: Identity,
@@ -36,6 +37,11 @@ pub struct Node {
     pub(super) now: Nanos,
     /// Ports that must train again.
     pub(super) retrain: BTreeSet<u8>,
+    /// Frames for the cables, by port.
+    pub(super) outbox: VecDeque<(u8, Vec<u8>)>,
+    /// Frames for the node's own queue pairs.
+    pub(super) inboxes: BTreeMap<u8, VecDeque<Vec<u8>>>,
+    pub(super) drops: BTreeMap<(u8, Cause), u64>,
 }
 
 impl Node {
@@ -56,8 +62,18 @@ impl Node {
     }
 
     fn new(identity: Identity, ports: BTreeMap<u8, Port>, switch: Option<Switch>) -> Self {
-        let (traps, retrain) = (Vec::new(), BTreeSet::new());
-        Self { identity, ports, switch, traps, next_tid: 0, now: 0, retrain }
+        Self {
+            identity,
+            ports,
+            switch,
+            traps: Vec::new(),
+            next_tid: 0,
+            now: 0,
+            retrain: BTreeSet::new(),
+            outbox: VecDeque::new(),
+            inboxes: BTreeMap::new(),
+            drops: BTreeMap::new(),
+        }
     }
 
     /// What the node says of itself.
@@ -102,8 +118,20 @@ impl Node {
         }
     }
 
+    /// Whether a port trains when there is a cable: no manager has switched it off.
+    #[must_use]
+    pub fn wants_link(&self, number: u8) -> bool {
+        self.port(number).is_some_and(Port::wants_link)
+    }
+
+    /// A port whose link must go down and, if both ends want it, train again: its manager asked for
+    /// it. To be taken after every call that lets frames in.
+    pub fn take_retrain(&mut self) -> Option<u8> {
+        self.retrain.pop_first()
+    }
+
     /// The link of a port is trained, or lost.
-    pub(super) fn set_link(&mut self, number: u8, is_up: bool) {
+    pub fn set_link(&mut self, number: u8, is_up: bool) {
         let Some(port) = self.ports.get_mut(&number) else { return };
         let state = if is_up { State::Init } else { State::Down };
         if is_up {
