@@ -43,6 +43,7 @@ use crate::device::in_flight::few;
 use crate::device::{Config, Congestion, Device, FLIGHTS, IbPort, health, note};
 use crate::net::gsi::Gsi;
 use crate::net::ib::Subnet;
+use crate::net::ib::sm::State as SubnetManagerState;
 use crate::net::neigh::Counters;
 use crate::net::network::Network;
 use crate::platform::{Fence, Platform};
@@ -65,11 +66,11 @@ const NOTICES: usize = 64;
 /// How long the device may take to carry out what it was posted.
 const WORK_LIMIT: Duration = Duration::from_secs(1);
 /// Completion queues the driver has for itself: two of QP1; one of the raw Ethernet port, or two of
-/// IP over InfiniBand.
+/// IP over InfiniBand and two of QP0.
 const fn own_cqs(link: LinkType) -> u32 {
     match link {
         LinkType::Ethernet => 3,
-        LinkType::InfiniBand => 4,
+        LinkType::InfiniBand => 6,
     }
 }
 /// Queue pairs that are the driver's own, or of the device itself: QP0 and QP1, and raw Ethernet
@@ -240,6 +241,12 @@ impl<
         }
     }
 
+    /// What the built-in subnet manager does; `None` if it does not run.
+    #[must_use]
+    pub fn subnet_manager(&self) -> Option<SubnetManagerState> {
+        self.subnet.as_ref().and_then(Subnet::manager)
+    }
+
     /// Whether queue pairs write whole work requests with their doorbells: the host can
     /// ([`Config::blocks`](crate::Config::blocks)), and the device has BlueFlame.
     #[must_use]
@@ -355,7 +362,7 @@ impl<
             return true;
         }
         if let Some(subnet) = self.subnet.as_mut().filter(|subnet| subnet.cq(cqn).is_some()) {
-            subnet.event(fault);
+            subnet.event(cqn, fault);
             return true;
         }
         false
@@ -392,7 +399,7 @@ impl<
             return None;
         }
         if let Some(subnet) = self.subnet.as_mut().filter(|subnet| subnet.owns_qp(qpn)) {
-            subnet.event(Some(fault));
+            subnet.event(qpn, Some(fault));
             return None;
         }
         // Events come late, in no order with commands: the failure may be that of a connection

@@ -15,10 +15,10 @@ use crate::prm::hca_vport::{
     ANSWER, AttachToMcgIn, CONTEXT_OUT, HcaVportContext, IGNORE_KEYS, MAD_AT, MAD_IFC, MadIfcIn,
     P_KEY_ENTRY, QueryHcaVportIn,
 };
-use crate::prm::mad::{BASE_VERSION, MadHeader, class, method};
+use crate::prm::mad::{BASE_VERSION, MAD_LEN, Mad, MadHeader, class, method};
 use crate::prm::reg::{self, Pmtu, Register};
 use crate::prm::smp::{self, GuidInfo, NodeInfo, P_KEYS_PER_BLOCK, PortInfo, attribute};
-use crate::prm::{At, take};
+use crate::prm::{At, put, take};
 
 /// P_Keys of a port that are looked at.
 pub const P_KEYS: usize = 128;
@@ -196,20 +196,38 @@ impl<P: Platform> Device<'_, P> {
         })
     }
 
-    /// MAD_IFC: gets an attribute from the port's own subnet management agent.
-    fn own_agent(&mut self, attr_id: u16, attr_mod: u32) -> Result<[u8; smp::DATA_LEN], Fault> {
+    /// MODIFY_HCA_VPORT_CONTEXT: whether the port says that a subnet manager runs behind it.
+    pub(crate) fn announce_manager(&mut self, runs: bool) -> Result<(), Fault> {
+        let mut input = [0; CONTEXT_OUT];
+        QueryHcaVportIn(&mut input).set_vport_number(0);
+        let mut context = HcaVportContext(At::<_, ANSWER>(&mut input));
+        context.set_cap_mask1(if runs { smp::capability::SM } else { 0 });
+        context.set_cap_mask1_field_select(smp::capability::SM);
+        self.run(Opcode::ModifyHcaVportContext, PORT.into(), &mut input)
+    }
+
+    /// MAD_IFC: gives the port's own subnet management agent a datagram, and returns its answer.
+    pub(crate) fn own_agent_mad(&mut self, mad: &Mad) -> Result<Mad, Fault> {
         let mut input = [0; MAD_IFC];
         MadIfcIn(&mut input).set_port(PORT);
-        let mut mad = MadHeader(At::<_, MAD_AT>(&mut input));
+        put(&mut input, MAD_AT, mad);
+        let mut output = [0; MAD_IFC];
+        self.exec(Opcode::MadIfc, IGNORE_KEYS, PORT.into(), &mut input, &mut output)?;
+        Ok(take(&output, MAD_AT))
+    }
+
+    /// MAD_IFC: gets an attribute from the port's own subnet management agent.
+    fn own_agent(&mut self, attr_id: u16, attr_mod: u32) -> Result<[u8; smp::DATA_LEN], Fault> {
+        let mut question = [0; MAD_LEN];
+        let mut mad = MadHeader(&mut question);
         mad.set_base_version(BASE_VERSION);
         mad.set_mgmt_class(class::SUBNET_LID);
         mad.set_class_version(smp::CLASS_VERSION);
         mad.set_method(method::GET);
         mad.set_attr_id(attr_id);
         mad.set_attr_mod(attr_mod);
-        let mut output = [0; MAD_IFC];
-        self.exec(Opcode::MadIfc, IGNORE_KEYS, PORT.into(), &mut input, &mut output)?;
-        let answer = MadHeader(At::<_, MAD_AT>(&output));
+        let said = self.own_agent_mad(&question)?;
+        let answer = MadHeader(&said);
         if answer.status() != 0 || answer.attr_id() != attr_id {
             return Err(fault!(
                 Nonsense,
@@ -220,7 +238,7 @@ impl<P: Platform> Device<'_, P> {
             .of("attribute", attr_id.into())
             .during(Opcode::MadIfc.name()));
         }
-        Ok(take(&output, MAD_AT + smp::DATA))
+        Ok(take(&said, smp::DATA))
     }
 
     /// ATTACH_TO_MCG or DETACH_FROM_MCG: whether packets to a group reach a queue pair.

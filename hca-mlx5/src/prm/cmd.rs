@@ -89,6 +89,7 @@ opcodes! {
     QueryRoceAddress = 0x760, ROCE_ADDRESS, "QUERY_ROCE_ADDRESS";
     SetRoceAddress = 0x761, ROCE_ADDRESS, "SET_ROCE_ADDRESS";
     QueryHcaVportContext = 0x762, PORT, "QUERY_HCA_VPORT_CONTEXT";
+    ModifyHcaVportContext = 0x763, PORT, "MODIFY_HCA_VPORT_CONTEXT";
     QueryHcaVportGid = 0x764, PORT, "QUERY_HCA_VPORT_GID";
     QueryHcaVportPkey = 0x765, PORT, "QUERY_HCA_VPORT_PKEY";
     QueryVportCounter = 0x770, PORT, "QUERY_VPORT_COUNTER";

@@ -19,7 +19,8 @@ layout! {
 
 /// Where the context, GIDs or P_Keys stand in the output of those commands.
 pub const ANSWER: usize = 0x10;
-/// Bytes of QUERY_HCA_VPORT_CONTEXT's output.
+/// Bytes of QUERY_HCA_VPORT_CONTEXT's output and of MODIFY_HCA_VPORT_CONTEXT's input, in which the
+/// context stands at the same place.
 pub const CONTEXT_OUT: usize = 528;
 /// Bytes of a P_Key in QUERY_HCA_VPORT_PKEY's output: the key stands in the last two.
 pub const P_KEY_ENTRY: usize = 4;
@@ -42,6 +43,8 @@ layout! {
     0x30(64) port_guid, set_port_guid: u64;
     0x38(64) node_guid, set_node_guid: u64;
     0x40(32) cap_mask1, set_cap_mask1: u32;
+    /// Of MODIFY_HCA_VPORT_CONTEXT: which bits of `cap_mask1` count.
+    0x44(32) cap_mask1_field_select, set_cap_mask1_field_select: u32;
     0x60[31:16] lid, set_lid: u16;
     0x60[11:8] init_type_reply, set_init_type_reply: u8;
     0x60[7:5] lmc, set_lmc: u8;

@@ -365,7 +365,10 @@ fn a_cable_that_was_pulled_comes_up_again() {
 fn of_two_managers_the_lower_guid_is_master() {
     let mut pair = Pair::new([Some(0), Some(0)]);
     pair.pass(Duration::from_secs(30));
-    assert_eq!((pair.state(0), pair.state(1)), (State::Master, State::Standby { master: GUIDS[0] }));
+    assert_eq!(
+        (pair.state(0), pair.state(1)),
+        (State::Master, State::Standby { master: GUIDS[0] })
+    );
     pair.expect_up();
     assert_eq!(pair.sm_lid(1), pair.lid(0));
     // The standby does not answer as SA.
@@ -376,7 +379,10 @@ fn of_two_managers_the_lower_guid_is_master() {
 fn of_two_managers_the_higher_priority_is_master() {
     let mut pair = Pair::new([Some(0), Some(3)]);
     pair.pass(Duration::from_secs(30));
-    assert_eq!((pair.state(0), pair.state(1)), (State::Standby { master: GUIDS[1] }, State::Master));
+    assert_eq!(
+        (pair.state(0), pair.state(1)),
+        (State::Standby { master: GUIDS[1] }, State::Master)
+    );
     pair.expect_up();
     assert_eq!(pair.sm_lid(0), pair.lid(1));
 }
@@ -406,7 +412,10 @@ fn a_manager_that_starts_later_stands_by_or_is_handed_the_subnet() {
     pair.run();
     assert_eq!(pair.state(0), State::Standby { master: GUIDS[1] });
     pair.pass(Duration::from_secs(30));
-    assert_eq!((pair.state(0), pair.state(1)), (State::Master, State::Standby { master: GUIDS[0] }));
+    assert_eq!(
+        (pair.state(0), pair.state(1)),
+        (State::Master, State::Standby { master: GUIDS[0] })
+    );
     pair.expect_up();
     assert_eq!(pair.sm_lid(1), pair.lid(0));
     // And with the roles the other way round, it stays where it is.
@@ -414,7 +423,10 @@ fn a_manager_that_starts_later_stands_by_or_is_handed_the_subnet() {
     pair.start_manager(1, Some(0));
     pair.managers[1].as_mut().unwrap().link_changed(pair.now, true);
     pair.pass(Duration::from_secs(60));
-    assert_eq!((pair.state(0), pair.state(1)), (State::Master, State::Standby { master: GUIDS[0] }));
+    assert_eq!(
+        (pair.state(0), pair.state(1)),
+        (State::Master, State::Standby { master: GUIDS[0] })
+    );
     pair.expect_up();
 }
 

@@ -4,7 +4,8 @@
 //! * `sa` - subnet administration: paths and groups; bytes in, bytes out.
 //! * `ipoib` - frames of IP over InfiniBand: ARP and Neighbor Discovery; likewise.
 //! * `questions` - the cache of answers behind both.
-//! * [`sm`] - a subnet manager for two ports joined by a cable.
+//! * [`sm`] - a subnet manager for two ports joined by a cable; bytes in, bytes out. `manager` joins it
+//!   with QP0, if the caller wants it.
 //!
 //! This file joins them with the device: the state of the port, QP1, and a queue pair for IP over
 //! InfiniBand, which joins the broadcast group of the partition and takes its Q_Key. An address is
@@ -15,6 +16,7 @@
 //! or is asked for; until then [`lid_address`] stands for it.
 
 mod ipoib;
+mod manager;
 mod questions;
 mod sa;
 pub mod sm;
@@ -34,10 +36,11 @@ use crate::data::work;
 use crate::device::{Device, IbPort, PortState, note, optional};
 use crate::net::gsi::{Arrival, Gsi, Kind};
 use crate::net::ib::ipoib::{Hardware, Message};
+use crate::net::ib::manager::Manager;
 use crate::net::ib::questions::Questions;
 use crate::net::ib::sa::{Member, Outgoing, Record, Role, Sa, Target};
 use crate::platform::Platform;
-use crate::prm::mad::{DEFAULT_PKEY, class};
+use crate::prm::mad::{DEFAULT_PKEY, class, method};
 use crate::prm::wqe::Av;
 use crate::verbs::cq::CqObject;
 
@@ -73,6 +76,7 @@ pub(crate) struct Subnet<'p, P: Platform, const N: usize> {
     asked: u64,
     /// The queue pair of IP, while the broadcast group is joined.
     link: Option<Gsi<'p, P>>,
+    manager: Option<Manager<'p, P>>,
     /// The groups that it is attached to.
     attached: Vec<u128, ATTACHED>,
     broadcast: Option<Member>,
@@ -121,6 +125,7 @@ impl<'p, P: Platform, const N: usize> Subnet<'p, P, N> {
             hosts: Questions::new(REACHABLE),
             asked: 0,
             link: None,
+            manager: None,
             attached: Vec::new(),
             broadcast: None,
             answers: Deque::new(),
@@ -131,6 +136,9 @@ impl<'p, P: Platform, const N: usize> Subnet<'p, P, N> {
             more: false,
         };
         this.look(device, now)?;
+        if device.config.subnet_manager && this.port.has_smi {
+            this.manager = Some(Manager::create(device)?);
+        }
         Ok(this)
     }
 
@@ -147,7 +155,16 @@ impl<'p, P: Platform, const N: usize> Subnet<'p, P, N> {
                 }
             }
         }
-        self.close_link(device)
+        let mut first = self.close_link(device);
+        if let Some(manager) = self.manager.take() {
+            note(&mut first, manager.destroy(device));
+        }
+        first
+    }
+
+    /// What the built-in subnet manager does, if it runs.
+    pub(crate) fn manager(&self) -> Option<sm::State> {
+        self.manager.as_ref().map(Manager::state)
     }
 
     fn close_link(&mut self, device: &mut Device<'p, P>) -> Result<(), Fault> {
@@ -168,20 +185,28 @@ impl<'p, P: Platform, const N: usize> Subnet<'p, P, N> {
 
     /// Its completion queue of that number.
     pub(crate) fn cq(&self, cqn: u32) -> Option<&CqObject> {
-        self.link.as_ref().and_then(|link| link.cq(cqn))
+        let of_link = self.link.as_ref().and_then(|link| link.cq(cqn));
+        of_link.or_else(|| self.manager.as_ref().and_then(|manager| manager.cq(cqn)))
     }
 
     /// The queue pair of that number is its own.
     pub(crate) fn owns_qp(&self, qpn: u32) -> bool {
         self.link.as_ref().is_some_and(|link| link.owns_qp(qpn))
+            || self.manager.as_ref().is_some_and(|manager| manager.owns_qp(qpn))
     }
 
-    /// Takes note of a completion event of its queues, or of their failure.
-    pub(crate) fn event(&mut self, fault: Option<Fault>) {
-        match (self.link.as_mut(), fault) {
-            (Some(link), None) => link.event(),
-            (Some(link), Some(fault)) => link.fail(fault),
-            (None, _) => {}
+    /// Takes note of a completion event of one of its completion queues, or of the failure of that
+    /// or of a queue pair.
+    pub(crate) fn event(&mut self, number: u32, fault: Option<Fault>) {
+        let manager = self.manager.as_mut().map(Manager::queue_pair);
+        for pair in self.link.as_mut().into_iter().chain(manager) {
+            match fault {
+                None if pair.cq(number).is_some() => pair.event(),
+                Some(fault) if pair.cq(number).is_some() || pair.owns_qp(number) => {
+                    pair.fail(fault);
+                }
+                None | Some(_) => {}
+            }
         }
     }
 
@@ -330,7 +355,12 @@ impl<'p, P: Platform, const N: usize> Subnet<'p, P, N> {
         let [_, management, ..] = arrival.bytes;
         match management {
             class::SUBNET_ADMINISTRATION => {
-                self.sa.receive(&arrival.route, &arrival.bytes, now);
+                let answers = arrival.bytes.get(3).is_some_and(|how| how & method::RESPONSE != 0);
+                if answers {
+                    self.sa.receive(&arrival.route, &arrival.bytes, now);
+                } else if let Some(manager) = &mut self.manager {
+                    manager.ask(arrival, &self.port, now);
+                }
                 None
             }
             class::CM => {
@@ -418,6 +448,9 @@ impl<'p, P: Platform, const N: usize> Subnet<'p, P, N> {
         if self.changed || (self.port.state != PortState::Active && now >= self.poll) {
             // A failure is the device's, which has events of its own.
             let _ = self.look(device, now);
+        }
+        if let Some(manager) = &mut self.manager {
+            self.changed |= manager.service(device, gsi, &self.port, now);
         }
         self.keep_link(device, now);
         if let Some(link) = self.link.as_mut() {
@@ -542,6 +575,8 @@ impl<'p, P: Platform, const N: usize> Subnet<'p, P, N> {
             PortState::Down | PortState::Init | PortState::Armed => Some(self.poll),
         };
         let link = self.link.as_ref().and_then(Gsi::next_deadline);
+        let manager = self.manager.as_ref().and_then(Manager::next_deadline);
+        let link = Instant::sooner(link, manager);
         let questions = Instant::sooner(self.sa.next_deadline(), self.hosts.next_deadline());
         Instant::sooner(Instant::sooner(own, link), questions)
     }

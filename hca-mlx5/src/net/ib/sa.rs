@@ -419,3 +419,6 @@ fn read_member(mad: &Mad, group: u128) -> Option<Result<Member, NoAnswer>> {
         pkey: member.pkey(),
     }))
 }
+
+#[cfg(test)]
+mod tests;
