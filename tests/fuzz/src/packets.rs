@@ -134,7 +134,7 @@ impl World {
                 seal(&mut frame);
                 // Through bytes, so that what a parser refuses does not get to the engine.
                 if let Ok(packet) = Packet::parse(&frame) {
-                    peer.engine.on_packet(&mut peer.host, &packet);
+                    peer.engine.on_packet(&mut peer.host, &packet.into());
                     assert!(peer.take().len() <= 1000, "one packet is answered without end");
                 }
             }

@@ -25,6 +25,15 @@ pub enum Profile {
     Small,
 }
 
+/// What the port speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkLayer {
+    /// Ethernet, with RoCE.
+    Ethernet,
+    /// InfiniBand: frames on the wire begin with an LRH and end with a VCRC.
+    InfiniBand,
+}
+
 /// Everything that distinguishes one device from another. [`Config::default`] is a ConnectX-4 PF
 /// that answers at once; change single fields with struct update.
 #[derive(Clone, Debug)]
@@ -64,6 +73,10 @@ pub struct Config {
     pub regular_pages: i32,
     /// Link state after reset.
     pub link_up: bool,
+    /// What the port speaks; `mlxconfig LINK_TYPE`.
+    pub link: LinkLayer,
+    /// Whether an InfiniBand port has HCA vport contexts (`ib_virt`), or MAD_IFC only.
+    pub ib_virt: bool,
     /// Whether the port has its MAC and GUIDs from power-on. A virtual function has them once its
     /// owner has given it some.
     pub addressed: bool,
@@ -94,6 +107,8 @@ impl Default for Config {
             init_pages: None,
             regular_pages: 0,
             link_up: true,
+            link: LinkLayer::Ethernet,
+            ib_virt: true,
             addressed: true,
             card: None,
             facts: Facts::default(),
@@ -111,6 +126,11 @@ impl Config {
             addressed: false,
             ..Self::default()
         }
+    }
+
+    /// The same card with an InfiniBand port.
+    pub fn infiniband() -> Self {
+        Self { link: LinkLayer::InfiniBand, ..Self::default() }
     }
 
     /// The small profile, with the few pages such a card would need.

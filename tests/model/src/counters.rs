@@ -125,7 +125,10 @@ fn query_vport(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Ref
     Ok(())
 }
 
-fn query_pkey(_hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Refusal> {
+fn query_pkey(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Refusal> {
+    if let Some(ib) = &hca.ib {
+        return crate::ib::pkeys(ib, input, output);
+    }
     let index = query_hca_vport_pkey_in::pkey_index.get(input);
     if index != ALL && index as usize >= PKEYS {
         return Err(Status::BadIndex.because(0x76_5001));
@@ -137,7 +140,10 @@ fn query_pkey(_hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Ref
 }
 
 /// The MAD comes back as a response that says "method/attribute not supported".
-fn mad_ifc(_hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Refusal> {
+fn mad_ifc(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Refusal> {
+    if hca.ib.is_some() {
+        return crate::ib::mad_ifc(hca, input, output);
+    }
     let mad = mad_ifc_in::mad.bytes(input);
     let answer = &mut output[mad_ifc_in::mad.byte()..];
     answer[..mad.len()].copy_from_slice(mad);

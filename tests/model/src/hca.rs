@@ -8,6 +8,7 @@ use crate::congestion::Congestion;
 use crate::eq::{Event, EventQueues, kind};
 use crate::facts::OpenFact;
 use crate::host::{DmaError, HostMemory, Nanos};
+use crate::ib::IbPort;
 use crate::link::Link;
 use crate::numbers::Ids;
 use crate::objects::{self, Objects};
@@ -54,6 +55,8 @@ pub struct Hca {
     pub(crate) vport: Vport,
     /// Training of the link.
     pub(crate) link: Link,
+    /// The InfiniBand port, if it is one.
+    pub(crate) ib: Option<IbPort>,
     /// Registers reached by ACCESS_REG.
     pub(crate) port: PortRegisters,
     /// RoCE address table.
@@ -98,6 +101,7 @@ impl Hca {
             cmd: CommandQueue::default(),
             ids: Ids::new(&caps),
             eqs: EventQueues::new(caps.eq_limit(), &config.facts),
+            ib: IbPort::new(&config, &caps),
             caps,
             pages: Pages::default(),
             vport: Vport::new(&config),
@@ -110,6 +114,7 @@ impl Hca {
             config,
         };
         hca.train_link();
+        hca.follow_link();
         hca
     }
 
@@ -156,6 +161,7 @@ impl Hca {
         self.link = Link::default();
         self.train_link();
         self.drop_objects();
+        self.reset_ib();
     }
 
     /// Forgets every object: what a teardown leaves of the function's contexts.
@@ -180,11 +186,12 @@ impl Hca {
         // Before commands, which may change the queues.
         objects::ring_begun(self, None);
         let link = self.step_link();
+        let subnet = self.step_ib();
         let commands = engine::step(self);
         let objects = objects::step(self);
         let events = self.eqs.step(&mut self.bus);
         let payload = self.bus.relaxed.due();
-        [link, commands, objects, events, payload].into_iter().flatten().min()
+        [link, subnet, commands, objects, events, payload].into_iter().flatten().min()
     }
 
     /// The firmware falls: syndrome in the health buffer, counter stopped, no answer to anything

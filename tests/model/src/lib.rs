@@ -2,7 +2,7 @@
 //!
 //! The whole function as software sees it through PCI: configuration space, the initialization
 //! segment, the command interface, firmware pages, event queues, queue objects, memory keys and
-//! a RoCEv2 port. It is written from public facts (the interface header of the stock Linux driver,
+//! a RoCEv2 or InfiniBand port. It is written from public facts (the interface header of the stock Linux driver,
 //! the PRM as far as it is public, what open drivers say of real cards) and knows nothing of any
 //! driver it is used to test.
 //!
@@ -37,6 +37,7 @@ pub mod faults;
 mod function;
 mod hca;
 pub mod host;
+mod ib;
 pub mod ifc;
 mod link;
 mod module;
@@ -64,7 +65,7 @@ pub mod wire;
 pub use bus::{Mangle, Wrote};
 pub use cards::Card;
 pub use cmd::{CommandHook, Status, Verdict};
-pub use config::{Config, Personality, Profile};
+pub use config::{Config, LinkLayer, Personality, Profile};
 pub use eq::{Event, kind as event};
 pub use facts::{Facts, OpenFact, UnknownFact};
 pub use hca::Hca;

@@ -8,6 +8,7 @@ use crate::eq::{Event, kind};
 use crate::facts::OpenFact;
 use crate::hca::Hca;
 use crate::host::Nanos;
+use crate::ib::IbPort;
 use std::collections::VecDeque;
 
 /// A second in nanoseconds.
@@ -23,8 +24,13 @@ pub(crate) struct Link {
 }
 
 impl Hca {
-    /// Whether frames pass: cable in, port trained, port and vport administratively up.
+    /// Whether frames pass: of an InfiniBand port, data, once a manager has made it active.
     pub fn link_up(&self) -> bool {
+        self.ib.as_ref().map_or_else(|| self.is_trained(), IbPort::is_active)
+    }
+
+    /// Whether the physical link is up: cable in, port trained, port and vport administratively up.
+    pub(crate) fn is_trained(&self) -> bool {
         let states = self.port.admin_up() && self.vport.admin != 0 && self.vport.uplink != 0;
         self.vport.cable && !self.link.untrained && states
     }
@@ -65,6 +71,9 @@ impl Hca {
 
     /// PORT_CHANGE, when the link is no longer as it was.
     pub(crate) fn announce_link(&mut self, before: bool) {
+        if self.ib.is_some() {
+            return self.follow_link();
+        }
         let after = self.link_up();
         if before != after {
             self.traffic.link_down += u32::from(before);

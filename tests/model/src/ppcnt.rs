@@ -1,11 +1,14 @@
 //! PPCNT, the port's counters as the groups of the register show them.
 //!
 //! Every counter is 64 bits wide and has its place in the group by order. What this port cannot
-//! have (symbol errors, collisions, pause frames) stands at zero.
+//! have (symbol errors, collisions, pause frames) stands at zero; so do Ethernet's groups of an
+//! InfiniBand port.
 
 use crate::cmd::{Refusal, Status};
 use crate::hca::Hca;
+use crate::ib::IbPort;
 use crate::ifc::regs::ppcnt_reg;
+use crate::ifc::subnet::port_counters;
 
 mod group {
     pub(super) const IEEE_802_3: u32 = 0x00;
@@ -43,13 +46,22 @@ pub(crate) fn read(hca: &Hca, asked: &[u8], to: &mut [u8]) -> Result<(), Refusal
             to[at..at + 4].copy_from_slice(&events);
             Vec::new()
         }
+        // As the performance agent has them, without what selects port and counters.
+        group::INFINIBAND => {
+            let mut counters = [0; port_counters::BYTES];
+            if let Some(ib) = &hca.ib {
+                ib.fill_counters(hca.traffic.link_down, false, &mut counters);
+            }
+            let counters = &counters[port_counters::symbol_error_counter.byte()..];
+            to[ppcnt_reg::counter_set.byte()..][..counters.len()].copy_from_slice(counters);
+            Vec::new()
+        }
+        group::INFINIBAND_EXTENDED => hca.ib.as_ref().map_or_else(Vec::new, infiniband_extended),
         group::RFC_3635
         | group::EXTENDED
         | group::PER_TRAFFIC_CLASS
         | group::CONGESTION
-        | group::STATISTICAL
-        | group::INFINIBAND
-        | group::INFINIBAND_EXTENDED => Vec::new(),
+        | group::STATISTICAL => Vec::new(),
         _ => return Err(Status::BadParam.because(0x80_5008)),
     };
     let set = &mut to[ppcnt_reg::counter_set.byte()..];
@@ -57,6 +69,15 @@ pub(crate) fn read(hca: &Hca, asked: &[u8], to: &mut [u8]) -> Result<(), Refusal
         *place = value.to_be_bytes();
     }
     Ok(())
+}
+
+/// Linux `mlx5_ifc_ib_ext_port_cntrs_grp_data_layout_bits`: what precedes are counters of errors.
+fn infiniband_extended(ib: &IbPort) -> Vec<u64> {
+    let (out, into) = (&ib.counts.sent, &ib.counts.received);
+    let mut counters = vec![0; 12];
+    counters.extend([out.words, into.words, out.packets, into.packets, 0, 0]);
+    counters.extend([out.unicast, out.multicast, into.unicast, into.multicast]);
+    counters
 }
 
 fn ieee_802_3(hca: &Hca) -> Vec<u64> {

@@ -31,6 +31,17 @@ const MAX_MTU: u16 = 10_000;
 /// 100GBASE-CR4, 50GBASE-CR2, 40GBASE-CR4, 25GBASE-CR, 10GBASE-CR.
 const SPEEDS: u32 = 1 << 20 | 1 << 30 | 1 << 6 | 1 << 27 | 1 << 12;
 
+/// PTYS asks for InfiniBand.
+const PROTO_IB: u32 = 1;
+/// Widths of an InfiniBand port, 1x and 4x (Linux `mlx5_ptys_width`), and 4x.
+const IB_WIDTHS: u32 = 5;
+const IB_4X: u32 = 4;
+/// Its speeds, SDR to QDR, as PortInfo has them, and QDR.
+const IB_SPEEDS: u32 = 7;
+const IB_QDR: u32 = 4;
+/// Its largest payload.
+const IB_MTU: u16 = 4096;
+
 /// State of the registers.
 #[derive(Debug)]
 pub(crate) struct PortRegisters {
@@ -42,6 +53,8 @@ pub(crate) struct PortRegisters {
     most: u16,
     /// Auto-negotiation is switched off.
     forced: bool,
+    /// Widths and speeds of InfiniBand that it may train to.
+    ib_admin: (u32, u32),
     /// Port MTU, headers and FCS included.
     pub(crate) mtu: u16,
     pause: [u8; 32],
@@ -66,6 +79,7 @@ impl PortRegisters {
             capable,
             most,
             forced: false,
+            ib_admin: (IB_WIDTHS, IB_SPEEDS),
             // As at power-on; the owner of a virtual function's port has opened it wide.
             mtu: match (config.facts.value(OpenFact::PortMtu), config.personality) {
                 (Some(mtu), _) => mtu as u16,
@@ -129,6 +143,21 @@ fn write(hca: &mut Hca, register: u32, data: &[u8]) -> Result<(), Refusal> {
         };
     }
     match register {
+        id::PTYS if hca.ib.is_some() => {
+            port(data)?;
+            // Width and speed of InfiniBand; 0 is none.
+            let (width, speed) =
+                (ptys_reg::ib_link_width_admin.get(data), ptys_reg::ib_proto_admin.get(data));
+            if ptys_reg::proto_mask.get(data) != PROTO_IB
+                || width & !IB_WIDTHS != 0
+                || speed & !IB_SPEEDS != 0
+                || width == 0
+                || speed == 0
+            {
+                return Err(Status::BadParam.because(0x80_5002));
+            }
+            hca.port.ib_admin = (width, speed);
+        }
         id::PTYS => {
             port(data)?;
             let wanted = ptys_reg::eth_proto_admin.get(data);
@@ -141,6 +170,12 @@ fn write(hca: &mut Hca, register: u32, data: &[u8]) -> Result<(), Refusal> {
         id::PMTU => {
             port(data)?;
             let wanted = pmtu_reg::admin_mtu.get(data) as u16;
+            if hca.ib.is_some() {
+                // The payload of InfiniBand, which the subnet manager sets.
+                let is_mtu = wanted.is_power_of_two() && (256..=IB_MTU).contains(&wanted);
+                hca.port.mtu = if is_mtu { wanted } else { hca.port.mtu };
+                return if is_mtu { Ok(()) } else { Err(Status::BadParam.because(0x80_5003)) };
+            }
             if !(68..=hca.port.most).contains(&wanted) {
                 return Err(Status::BadParam.because(0x80_5003));
             }
@@ -167,7 +202,13 @@ fn write(hca: &mut Hca, register: u32, data: &[u8]) -> Result<(), Refusal> {
             let length = hca.port.pause.len();
             hca.port.pause.copy_from_slice(&data[..length]);
         }
-        id::NODE_DESC => hca.port.node_description.copy_from_slice(&data[..64]),
+        id::NODE_DESC => {
+            hca.port.node_description.copy_from_slice(&data[..64]);
+            if let Some(ib) = &mut hca.ib {
+                let text = data[..64].split(|byte| *byte == 0).next().unwrap_or_default();
+                ib.node.set_description(String::from_utf8_lossy(text).into_owned());
+            }
+        }
         id::HOST_ENDIANNESS if unknown_endianness(hca) => {
             return Err(Status::BadParam.because(0x80_5006));
         }
@@ -186,7 +227,7 @@ fn unknown_endianness(hca: &Hca) -> bool {
 }
 
 fn read(hca: &mut Hca, register: u32, asked: &[u8], to: &mut [u8]) -> Result<(), Refusal> {
-    let up = hca.link_up();
+    let (up, trained) = (hca.link_up(), hca.is_trained());
     hca.refused_before(0x805, 1, register as u16)?;
     // What the card said stays, but for what follows from the state.
     let said = hca.recording().and_then(|recording| recording.answer(register, asked));
@@ -215,6 +256,22 @@ fn read(hca: &mut Hca, register: u32, asked: &[u8], to: &mut [u8]) -> Result<(),
         id::PTYS => {
             port(asked)?;
             ptys_reg::local_port.set(to, 1);
+            if hca.ib.is_some() {
+                let (width, speed) = hca.port.ib_admin;
+                ptys_reg::proto_mask.set(to, PROTO_IB);
+                for (field, value) in [
+                    (ptys_reg::ib_link_width_capability, IB_WIDTHS),
+                    (ptys_reg::ib_proto_capability, IB_SPEEDS),
+                    (ptys_reg::ib_link_width_admin, width),
+                    (ptys_reg::ib_proto_admin, speed),
+                    (ptys_reg::ib_link_width_oper, if trained { IB_4X } else { 0 }),
+                    (ptys_reg::ib_proto_oper, if trained { IB_QDR } else { 0 }),
+                    (ptys_reg::connector_type, 2),
+                ] {
+                    field.set(to, value);
+                }
+                return Ok(());
+            }
             ptys_reg::proto_mask.set(to, 4);
             if ptys_reg::proto_mask.get(asked) == 4 {
                 ptys_reg::eth_proto_capability.set(to, hca.port.capable);
@@ -245,6 +302,12 @@ fn read(hca: &mut Hca, register: u32, asked: &[u8], to: &mut [u8]) -> Result<(),
         id::PMTU => {
             port(asked)?;
             pmtu_reg::local_port.set(to, 1);
+            if let Some(ib) = &hca.ib {
+                pmtu_reg::max_mtu.set(to, u32::from(IB_MTU));
+                pmtu_reg::admin_mtu.set(to, u32::from(IB_MTU));
+                pmtu_reg::oper_mtu.set(to, ib.port().neighbor_mtu() as u32);
+                return Ok(());
+            }
             pmtu_reg::max_mtu.set(to, u32::from(hca.port.most));
             pmtu_reg::admin_mtu.set(to, u32::from(hca.port.mtu));
             pmtu_reg::oper_mtu.set(to, u32::from(hca.port.mtu));
@@ -253,7 +316,7 @@ fn read(hca: &mut Hca, register: u32, asked: &[u8], to: &mut [u8]) -> Result<(),
             port(asked)?;
             paos_reg::local_port.set(to, 1);
             paos_reg::admin_status.set(to, hca.port.admin);
-            paos_reg::oper_status.set(to, if up { 1 } else { 2 });
+            paos_reg::oper_status.set(to, if trained { 1 } else { 2 });
         }
         id::PFCC => {
             port(asked)?;
@@ -267,9 +330,11 @@ fn read(hca: &mut Hca, register: u32, asked: &[u8], to: &mut [u8]) -> Result<(),
         id::PVLC => {
             port(asked)?;
             pvlc_reg::local_port.set(to, 1);
-            pvlc_reg::vl_hw_cap.set(to, 1);
-            pvlc_reg::vl_admin.set(to, 1);
-            pvlc_reg::vl_operational.set(to, 1);
+            // Ethernet has one; of InfiniBand the number, not PortInfo's code.
+            let lanes = hca.ib.as_ref().map_or((1, 1), |ib| (4, ib.port().lanes().into()));
+            pvlc_reg::vl_hw_cap.set(to, lanes.0);
+            pvlc_reg::vl_admin.set(to, lanes.0);
+            pvlc_reg::vl_operational.set(to, lanes.1);
         }
         id::NODE_DESC => to[..64].copy_from_slice(&hca.port.node_description),
         id::DTOR if recorded => {}

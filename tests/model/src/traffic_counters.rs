@@ -5,6 +5,8 @@
 //! inside the device passes the vport and never the port. Nothing here is lost by a reset of the
 //! function.
 
+use crate::wire::ib::lid::{self, Kind};
+
 /// Bytes of the frame check sequence, which the model's frames do not carry.
 const FCS: u64 = 4;
 
@@ -39,6 +41,14 @@ impl Casts {
             _ => &mut self.multicast,
         };
         tally.add(octets);
+    }
+
+    /// Adds a frame of InfiniBand.
+    fn add_ib(&mut self, frame: &[u8]) {
+        let dlid = frame.get(2..4).map_or(0, |b| u16::from_be_bytes([b[0], b[1]]));
+        let is_group = lid::kind(dlid) == Kind::Multicast;
+        let tally = if is_group { &mut self.multicast } else { &mut self.unicast };
+        tally.add(frame.len() as u64);
     }
 
     /// Every frame.
@@ -92,6 +102,11 @@ impl VportSide {
     pub(crate) fn add(&mut self, frame: &[u8], rdma: bool) {
         let casts = if rdma { &mut self.rdma } else { &mut self.ethernet };
         casts.add(frame, frame.len() as u64);
+    }
+
+    /// Counts a frame of the function on an InfiniBand port.
+    pub(crate) fn add_ib(&mut self, frame: &[u8]) {
+        self.rdma.add_ib(frame);
     }
 }
 

@@ -120,7 +120,7 @@ impl Vport {
 }
 
 /// EUI-64 of a MAC.
-fn guid_of(mac: [u8; 6]) -> u64 {
+pub(crate) fn guid_of(mac: [u8; 6]) -> u64 {
     let [a, b, c, d, e, f] = mac;
     u64::from_be_bytes([a ^ 2, b, c, 0xff, 0xfe, d, e, f])
 }

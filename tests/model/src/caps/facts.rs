@@ -67,9 +67,24 @@ pub(super) fn apply(facts: &Facts, max: &mut Blocks, current: &mut Blocks) {
             set(blocks, kind::GENERAL, g::bf, u32::from(bf));
         }
         if facts.on(OpenFact::PortType) {
-            for field in [g::port_type, g::roce, g::eth_net_offloads] {
-                set(blocks, kind::GENERAL, field, 0);
-            }
+            make_infiniband(blocks, true);
         }
+    }
+}
+
+/// Changes blocks to those of a port that speaks InfiniBand: nothing of Ethernet, tables of 128
+/// P_Keys and 8 GIDs (codes 0). No public text shows the blocks of a card with such a port whole.
+pub(super) fn make_infiniband(blocks: &mut Blocks, ib_virt: bool) {
+    let Some(general) = blocks.get_mut(&kind::GENERAL) else { return };
+    for (field, value) in [
+        (g::port_type, 0),
+        (g::roce, 0),
+        (g::eth_net_offloads, 0),
+        (g::nic_flow_table, 0),
+        (g::gid_table_size, 0),
+        (g::pkey_table_size, 0),
+        (g::ib_virt, u32::from(ib_virt)),
+    ] {
+        field.set(general, value);
     }
 }

@@ -1,7 +1,9 @@
 //! The dispatch table: every command of every part of the device.
 
 use super::Command;
-use crate::{caps, congestion, counters, eq, function, objects, pages, reg_access, roce, vport};
+use crate::{
+    caps, congestion, counters, eq, function, ib, objects, pages, reg_access, roce, vport,
+};
 
 /// The rows, part by part.
 const PARTS: &[&[Command]] = &[
@@ -13,6 +15,7 @@ const PARTS: &[&[Command]] = &[
     pages::COMMANDS,
     eq::COMMANDS,
     vport::COMMANDS,
+    ib::COMMANDS,
     roce::COMMANDS,
     reg_access::COMMANDS,
     objects::COMMANDS,

@@ -182,6 +182,9 @@ facts! {
     EmbeddedCpu "embedded-cpu" ["host" 0, "dpu" 1]
         "Whether the function is that of a DPU's own processor.",
         "initialization segment 0x1fc bit 23; Linux sets embedded_cpu_function in four commands";
+    SubnetAgent "subnet-agent" ["firmware" 0, "driver" 1]
+        "Whether firmware answers subnet management packets, or queue pair 0 gets them for MAD_IFC.",
+        "cards without a driver are swept under a default description; Linux process_mad can answer too";
     PortType "port-type" ["ethernet" 0, "infiniband" 1]
         "Link type of a VPI card's port; with InfiniBand there is no RoCE.",
         "mlxconfig LINK_TYPE; VPI cards are shipped either way";

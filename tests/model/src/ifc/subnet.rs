@@ -16,6 +16,40 @@ layouts! {
         dr_slid: 16, dr_dlid: 16, reserved_at_120: 224,
         data: 512, initial_path: 512, return_path: 512,
     }
+    /// Any other management datagram without segmentation.
+    gmp[256] {
+        base_version: 8, mgmt_class: 8, class_version: 8, method: 8,
+        status: 16, reserved_at_30: 16,
+        tid: 64,
+        attr_id: 16, reserved_at_90: 16, attr_mod: 32,
+        reserved_at_c0: 320,
+        data: 1536,
+    }
+    /// ClassPortInfo.
+    class_port_info[72] {
+        base_version: 8, class_version: 8, capability_mask: 16,
+        capability_mask2: 27, resp_time_value: 5,
+        reserved_at_40: 512,
+    }
+    /// PortCounters.
+    port_counters[48] {
+        reserved_at_0: 8, port_select: 8, counter_select: 16,
+        symbol_error_counter: 16, link_error_recovery_counter: 8, link_downed_counter: 8,
+        port_rcv_errors: 16, port_rcv_remphys_errors: 16,
+        port_rcv_switch_relay_errors: 16, port_xmit_discards: 16,
+        port_xmit_constraint_errors: 8, port_rcv_constraint_errors: 8, counter_select2: 8,
+        link_overrun_errors: 8,
+        reserved_at_a0: 16, vl15_dropped: 16,
+        port_xmit_data: 32, port_rcv_data: 32, port_xmit_packets: 32, port_rcv_packets: 32,
+        port_xmit_wait: 32, reserved_at_160: 32,
+    }
+    /// PortCountersExtended.
+    port_counters_ext[72] {
+        reserved_at_0: 8, port_select: 8, counter_select: 16, reserved_at_20: 32,
+        port_xmit_data: 64, port_rcv_data: 64, port_xmit_packets: 64, port_rcv_packets: 64,
+        port_unicast_xmit_packets: 64, port_unicast_rcv_packets: 64,
+        port_multicast_xmit_packets: 64, port_multicast_rcv_packets: 64,
+    }
     /// NodeInfo.
     node_info[40] {
         base_version: 8, class_version: 8, node_type: 8, num_ports: 8,

@@ -75,6 +75,58 @@ layouts! {
         other_vport: 1, reserved_at_41: 15, vport_number: 16,
         reserved_at_60: 24, admin_state: 4, reserved_at_7c: 4,
     }
+    /// HCA vport context.
+    hca_vport_context[512] {
+        field_select: 32, reserved_at_20: 224,
+        sm_virt_aware: 1, has_smi: 1, has_raw: 1, grh_required: 1, reserved_at_104: 12,
+        port_physical_state: 4, vport_state_policy: 4, port_state: 4, vport_state: 4,
+        reserved_at_120: 32,
+        system_image_guid: 64,
+        port_guid: 64,
+        node_guid: 64,
+        cap_mask1: 32, cap_mask1_field_select: 32, cap_mask2: 32, cap_mask2_field_select: 32,
+        reserved_at_280: 128,
+        lid: 16, reserved_at_310: 4, init_type_reply: 4, lmc: 3, subnet_timeout: 5,
+        sm_lid: 16, sm_sl: 4, reserved_at_334: 12,
+        qkey_violation_counter: 16, pkey_violation_counter: 16,
+        reserved_at_360: 3232,
+    }
+    /// QUERY_HCA_VPORT_CONTEXT input.
+    query_hca_vport_context_in[16] {
+        opcode: 16, uid: 16,
+        reserved_at_20: 16, op_mod: 16,
+        other_vport: 1, reserved_at_41: 11, port_num: 4, vport_number: 16,
+        reserved_at_60: 32,
+    }
+    /// QUERY_HCA_VPORT_CONTEXT output.
+    query_hca_vport_context_out[528] {
+        status: 8, reserved_at_8: 24,
+        syndrome: 32,
+        reserved_at_40: 64,
+        hca_vport_context: hca_vport_context,
+    }
+    /// MODIFY_HCA_VPORT_CONTEXT input.
+    modify_hca_vport_context_in[528] {
+        opcode: 16, uid: 16,
+        reserved_at_20: 16, op_mod: 16,
+        other_vport: 1, reserved_at_41: 11, port_num: 4, vport_number: 16,
+        reserved_at_60: 32,
+        hca_vport_context: hca_vport_context,
+    }
+    /// QUERY_HCA_VPORT_GID input.
+    query_hca_vport_gid_in[16] {
+        opcode: 16, uid: 16,
+        reserved_at_20: 16, op_mod: 16,
+        other_vport: 1, reserved_at_41: 11, port_num: 4, vport_number: 16,
+        reserved_at_60: 16, gid_index: 16,
+    }
+    /// QUERY_HCA_VPORT_GID output, with one GID of as many as it has room for.
+    query_hca_vport_gid_out[32] {
+        status: 8, reserved_at_8: 24,
+        syndrome: 32,
+        reserved_at_40: 32, gids_num: 16, reserved_at_70: 16,
+        gid: 128,
+    }
     /// One entry of the RoCE address table.
     roce_addr_layout[32] {
         source_l3_address: 128,

@@ -81,6 +81,10 @@ pub(crate) struct Cqe {
     pub(crate) flags_rqpn: u32,
     /// Ones-complement sum over the packet behind its Ethernet header.
     pub(crate) check_sum: u16,
+    /// Source LID of a datagram.
+    pub(crate) slid: u16,
+    /// Low bits of the LID that a datagram was for, by which it differs from the base LID.
+    pub(crate) path_bits: u8,
     /// Hash of a packet from a raw receive queue.
     pub(crate) rss_hash: u32,
     /// Headers of the packet that were hashed (byte 0x10).
@@ -116,6 +120,8 @@ impl Cqe {
             immediate: 0,
             flags_rqpn: 0,
             check_sum: 0,
+            slid: 0,
+            path_bits: 0,
             rss_hash: 0,
             rss_kind: 0,
             hds_ip_ext: 0,
@@ -156,7 +162,9 @@ impl Cqe {
         } else {
             l::rss_hash_result.set(&mut b, self.rss_hash);
             l::rss_hash_type.set(&mut b, u32::from(self.rss_kind));
-            l::ml_path.set(&mut b, u32::from(self.congested) << 7);
+            l::ml_path
+                .set(&mut b, u32::from(self.congested) << 7 | u32::from(self.path_bits & 0x7f));
+            l::slid.set(&mut b, u32::from(self.slid));
             l::check_sum.set(&mut b, u32::from(self.check_sum));
             l::flags_rqpn.set(&mut b, self.flags_rqpn);
             l::hds_ip_ext.set(&mut b, u32::from(self.hds_ip_ext));

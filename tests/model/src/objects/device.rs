@@ -18,15 +18,19 @@ use crate::facts::{Facts, OpenFact};
 use crate::function::RESERVED_LKEY;
 use crate::hca::Hca;
 use crate::host::{DmaError, Nanos};
+use crate::ib::{IbPort, PORT};
 use crate::ifc::caps::cmd_hca_cap;
 use crate::ifc::counters::query_q_counter_out;
 use crate::ifc::qp::qpc;
 use crate::roce::RoceTable;
 use crate::transport::host::{
-    Access, BadWqe, DataSegment, Host, Layer3, QpEvent, QpKind, QpState, RecvCompletion, RecvKind,
-    RecvWqe, RemoteAddress, RemoteFault, RoceAddress, SendCompletion, SendWqe, Syndrome, Tally,
-    UmrWqe,
+    Access, BadWqe, DataSegment, Host, IbPath, IbSource, Layer3, QpEvent, QpKind, QpState,
+    RecvCompletion, RecvKind, RecvWqe, RemoteAddress, RemoteFault, RoceAddress, SendCompletion,
+    SendWqe, Syndrome, Tally, UmrWqe,
 };
+use crate::transport::packet::Layers;
+use crate::wire::frame::DEFAULT_PKEY;
+use crate::wire::ib::lid;
 
 /// The parts of the device a running queue may touch.
 pub(crate) struct Device<'a> {
@@ -34,6 +38,7 @@ pub(crate) struct Device<'a> {
     pub(crate) objects: &'a mut Objects,
     pub(crate) eqs: &'a mut EventQueues,
     roce: &'a RoceTable,
+    ib: Option<&'a mut IbPort>,
     pub(super) umr: bool,
     /// A UMR may change relaxed ordering of writes, and of reads.
     pub(super) relaxed_umr: (bool, bool),
@@ -73,6 +78,7 @@ impl<'a> Device<'a> {
             objects: &mut hca.objects,
             eqs: &mut hca.eqs,
             roce: &hca.roce,
+            ib: hca.ib.as_mut(),
             umr: hca.config.umr,
             relaxed_umr,
             facts: &hca.config.facts,
@@ -385,6 +391,35 @@ impl Host for Device<'_> {
         Some(RoceAddress { mac: entry.mac, vlan: entry.vlan, ip: entry.ip(), v1: !entry.v2 })
     }
 
+    fn ib_source(&self, path: &IbPath) -> Option<IbSource> {
+        let port = self.ib.as_ref()?.port();
+        let bits = !(!0 << port.lmc());
+        let index = path.global.map_or(0, |global| usize::from(global.source_index));
+        Some(IbSource {
+            slid: port.lid() | u16::from(path.path_bits) & bits,
+            vl: port.lane(0, path.sl),
+            sgid: port.gid(index),
+        })
+    }
+
+    fn p_key(&self, index: u16) -> u16 {
+        let own = |ib: &&mut IbPort| ib.port().p_keys.get(usize::from(index)).copied().unwrap_or(0);
+        self.ib.as_ref().map_or(DEFAULT_PKEY, own)
+    }
+
+    fn p_key_violation(&mut self) {
+        if let Some(ib) = &mut self.ib {
+            let why = ib.node.count_p_key(PORT);
+            ib.node.drop(PORT, why);
+        }
+    }
+
+    fn q_key_violation(&mut self) {
+        if let Some(ib) = &mut self.ib {
+            ib.node.count_q_key(PORT);
+        }
+    }
+
     fn complete_send(&mut self, qpn: u32, completion: SendCompletion) {
         let Some(qp) = self.qp(qpn) else { return };
         let Some(cqn) = qp.cqn_snd() else { return };
@@ -449,20 +484,34 @@ impl Host for Device<'_> {
                 cqe.solicited = received.solicited;
                 cqe.congested = received.congested;
                 if let Some(source) = received.source {
-                    // GRH present, UDP present, layer 3 kind, sender.
-                    let kind = match source.l3 {
-                        _ if self.facts.on(OpenFact::CqeL3Type) => 0,
-                        Layer3::Grh => 0,
-                        Layer3::Ipv6 => 1 << 27 | 1 << 24,
-                        Layer3::Ipv4 => 1 << 27 | 2 << 24,
+                    let flags = match &source.layers {
+                        // GRH present, UDP present, layer 3 kind.
+                        Layers::Roce(net) => {
+                            if let Some(tci) = net.vlan {
+                                cqe.vlan = tci;
+                                cqe.l4_l3_hdr_type = 1;
+                            }
+                            1 << 28
+                                | match net.layer3() {
+                                    _ if self.facts.on(OpenFact::CqeL3Type) => 0,
+                                    Layer3::Grh => 0,
+                                    Layer3::Ipv6 => 1 << 27 | 1 << 24,
+                                    Layer3::Ipv4 => 1 << 27 | 2 << 24,
+                                }
+                        }
+                        // GRH present, service level (Linux `handle_responder`).
+                        Layers::Ib { lrh, grh } => {
+                            cqe.slid = lrh.slid;
+                            let lmc = self.ib.as_ref().map_or(0, |ib| ib.port().lmc());
+                            if lid::kind(lrh.dlid) == lid::Kind::Unicast {
+                                cqe.path_bits = (lrh.dlid & !(!0 << lmc)) as u8;
+                            }
+                            u32::from(grh.is_some()) << 28 | u32::from(lrh.sl & 0xf) << 24
+                        }
                     };
-                    cqe.flags_rqpn = (1 << 28) | kind | (source.qpn & 0xff_ffff);
+                    cqe.flags_rqpn = flags | (source.qpn & 0xff_ffff);
                     if gsi {
                         cqe.immediate = u32::from(source.pkey);
-                    }
-                    if let Some(tci) = source.vlan {
-                        cqe.vlan = tci;
-                        cqe.l4_l3_hdr_type = 1;
                     }
                 }
             }

@@ -34,6 +34,7 @@ mod qps;
 mod rmp;
 mod rq_sq;
 mod rss;
+mod subnet;
 mod tir_tis;
 mod traffic;
 mod umr;

@@ -13,7 +13,8 @@ use crate::ifc::caps::cmd_hca_cap as cap;
 use crate::ifc::qp::{mcg_in, qpc};
 use crate::table::{Counts, Set, Table};
 use crate::transport::host::QpKind;
-use crate::wire::frame::Packet;
+use crate::transport::packet::Packet;
+use crate::wire::frame;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
@@ -35,6 +36,11 @@ impl Groups {
     /// Whether anybody listens to an address.
     pub(crate) fn has(&self, ip: IpAddr) -> bool {
         self.at(ip).next().is_some()
+    }
+
+    /// Whether anybody listens to a GID.
+    pub(super) fn has_gid(&self, gid: &[u8; 16]) -> bool {
+        self.members.contains_key(gid)
     }
 
     /// The groups of an address.
@@ -101,13 +107,24 @@ pub(crate) fn detach(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result<
 }
 
 /// Gives every member of a packet's group its copy; `own`: the device sent it itself.
-pub(super) fn deliver(hca: &mut Hca, packet: &Packet, own: bool) {
+pub(super) fn deliver(hca: &mut Hca, packet: frame::Packet, own: bool) {
     let groups = &hca.objects.groups;
     let members: BTreeSet<u32> = groups
         .at(packet.net.dst)
         .filter_map(|gid| groups.members.get(&gid))
         .flat_map(|members| members.range(..))
         .collect();
+    to_members(hca, members, &packet.into(), own);
+}
+
+/// The same of a group of InfiniBand.
+pub(super) fn deliver_to(hca: &mut Hca, gid: &[u8; 16], packet: &Packet, own: bool) {
+    let members = hca.objects.groups.members.get(gid);
+    let members = members.into_iter().flat_map(|members| members.range(..)).collect();
+    to_members(hca, members, packet, own);
+}
+
+fn to_members(hca: &mut Hca, members: BTreeSet<u32>, packet: &Packet, own: bool) {
     for qpn in members {
         let blocks =
             hca.objects.qps.get(&qpn).is_some_and(|qp| qpc::block_lb_mc.is_set(&qp.context));

@@ -8,11 +8,14 @@ use super::blueflame::Pushed;
 use super::buffer;
 use super::wqe::{self, Control, MAX_WQEBBS, WQEBB};
 use crate::bus::Bus;
+use crate::config::LinkLayer;
 use crate::ifc::Field;
 use crate::ifc::qp::{ads, qpc};
 use crate::queue_memory::QueueMemory;
 use crate::transport::Engine;
-use crate::transport::host::{BadWqe, Path, QpAttr, QpKind, QpState, RecvWqe, SendWqe, Syndrome};
+use crate::transport::host::{
+    BadWqe, GlobalPath, IbPath, Path, QpAttr, QpKind, QpState, RecvWqe, RocePath, SendWqe, Syndrome,
+};
 use crate::watch::{Seen, Sends};
 
 /// Which receive queue a QP has.
@@ -33,6 +36,8 @@ pub(crate) struct Qp {
     pub(crate) qpn: u32,
     /// Service.
     pub(crate) kind: QpKind,
+    /// What its port speaks.
+    pub(crate) link: LinkLayer,
     /// State.
     pub(crate) state: QpState,
     /// The context, current fields merged in.
@@ -175,12 +180,12 @@ impl Qp {
     fn parse_send(&self, bus: &mut Bus, bytes: &[u8]) -> Result<SendWqe, BadWqe> {
         bus.stats.wqes += 1;
         let kind = match self.kind {
-            QpKind::Ud | QpKind::Gsi => Sends::Datagrams,
+            QpKind::Ud | QpKind::Gsi | QpKind::Smi => Sends::Datagrams,
             QpKind::XrcInitiator => Sends::Xrc,
             QpKind::Rc | QpKind::Uc | QpKind::XrcTarget | QpKind::RegUmr => Sends::Messages,
         };
         bus.show(&Seen::Send { kind, bytes });
-        wqe::parse_send(bytes, self.kind)
+        wqe::parse_send(bytes, self.kind, self.link)
     }
 
     /// Reads the send ring from WQEBB `index` on, wrapping at its end.
@@ -241,14 +246,44 @@ impl Qp {
         })
     }
 
-    /// Returns the attributes that the transport needs.
-    pub(crate) fn attr(&self) -> QpAttr {
-        let mac_high = self.get(path(ads::rmac_47_32)).to_be_bytes();
-        let mac_low = self.get(path(ads::rmac_31_0)).to_be_bytes();
+    /// The primary path.
+    fn path(&self) -> Path {
+        let field = |field: Field| self.get(path(field));
         let mut gid = [0; 16];
         gid.copy_from_slice(path(ads::rgid_rip).bytes(&self.context));
-        let tclass = self.get(path(ads::tclass)) as u8;
-        let dscp = (self.get(path(ads::dscp)) << 2) as u8;
+        let (tclass, dscp) = (field(ads::tclass) as u8, (field(ads::dscp) << 2) as u8);
+        match self.link {
+            LinkLayer::Ethernet => {
+                let [_, _, high @ ..] = field(ads::rmac_47_32).to_be_bytes();
+                let [a, b, c, d] = field(ads::rmac_31_0).to_be_bytes();
+                Path::Roce(RocePath {
+                    source_index: field(ads::src_addr_index) as u16,
+                    dmac: [high[0], high[1], a, b, c, d],
+                    dst: wqe::ip_of(gid),
+                    hop_limit: field(ads::hop_limit) as u8,
+                    tclass: if dscp != 0 { dscp | (tclass & 3) } else { tclass },
+                    flow_label: field(ads::flow_label),
+                    udp_sport: field(ads::udp_sport) as u16,
+                    priority: field(ads::eth_prio) as u8,
+                })
+            }
+            LinkLayer::InfiniBand => Path::Ib(IbPath {
+                dlid: field(ads::rlid) as u16,
+                path_bits: field(ads::mlid) as u8,
+                sl: field(ads::sl) as u8,
+                global: path(ads::grh).is_set(&self.context).then_some(GlobalPath {
+                    source_index: field(ads::src_addr_index) as u8,
+                    dgid: gid,
+                    tclass,
+                    flow_label: field(ads::flow_label),
+                    hop_limit: field(ads::hop_limit) as u8,
+                }),
+            }),
+        }
+    }
+
+    /// Returns the attributes that the transport needs.
+    pub(crate) fn attr(&self) -> QpAttr {
         QpAttr {
             qpn: self.qpn,
             kind: self.kind,
@@ -265,16 +300,8 @@ impl Qp {
             remote_qpn: self.get(qpc::remote_qpn),
             rq_psn: self.get(qpc::next_rcv_psn),
             sq_psn: self.get(qpc::next_send_psn),
-            path: Path {
-                source_index: self.get(path(ads::src_addr_index)) as u16,
-                dmac: [mac_high[2], mac_high[3], mac_low[0], mac_low[1], mac_low[2], mac_low[3]],
-                dst: wqe::ip_of(gid),
-                hop_limit: self.get(path(ads::hop_limit)) as u8,
-                tclass: if dscp != 0 { dscp | (tclass & 3) } else { tclass },
-                flow_label: self.get(path(ads::flow_label)),
-                udp_sport: self.get(path(ads::udp_sport)) as u16,
-                priority: self.get(path(ads::eth_prio)) as u8,
-            },
+            path: self.path(),
+            pkey_index: self.get(path(ads::pkey_index)) as u16,
             retry_count: self.get(qpc::retry_count) as u8,
             rnr_retry: self.get(qpc::rnr_retry) as u8,
             ack_timeout: self.get(path(ads::ack_timeout)) as u8,

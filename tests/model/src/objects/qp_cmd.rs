@@ -6,14 +6,17 @@ use super::rmp::Kind;
 use super::traffic;
 use crate::caps::kind;
 use crate::cmd::{Refusal, Status};
+use crate::config::{LinkLayer, Personality};
 use crate::hca::Hca;
 use crate::ifc::Field;
 use crate::ifc::caps::{cmd_hca_cap, roce_cap};
 use crate::ifc::cmd::{head_in, head_out};
 use crate::ifc::qp::{ads, qp_in, qpc, query_qp_out};
 use crate::queue_memory::QueueMemory;
+use crate::subnet::port::{GUIDS, P_KEYS};
 use crate::transport::Engine;
 use crate::transport::host::{QpKind, QpState};
+use crate::wire::ib::lid;
 
 /// `opt_param_mask` bits that name what the device never modifies are refused with this.
 const SYNDROME_MASK: u32 = 0x50_0120;
@@ -70,10 +73,16 @@ pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(
         3 if qpc::no_sq.is_set(&context) => QpKind::XrcTarget,
         3 => QpKind::XrcInitiator,
         2 => QpKind::Ud,
+        7 => QpKind::Smi,
         8 => QpKind::Gsi,
         0xc => QpKind::RegUmr,
         _ => return Err(Status::BadParam.because(0x50_0010)),
     };
+    // Subnet management is the physical function's.
+    let is_manager = hca.ib.is_some() && hca.config.personality == Personality::Pf;
+    if kind == QpKind::Smi && !is_manager {
+        return Err(Status::BadParam.because(0x50_001d));
+    }
     if get(qpc::state) != 0 {
         return Err(Status::BadParam.because(0x50_0011));
     }
@@ -125,6 +134,7 @@ pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(
     let qp = Qp {
         qpn: 0,
         kind,
+        link: if hca.ib.is_some() { LinkLayer::InfiniBand } else { LinkLayer::Ethernet },
         state: QpState::Reset,
         context,
         ring,
@@ -277,6 +287,29 @@ pub(crate) fn transition(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Res
     Ok(())
 }
 
+/// Refuses a path that leads nowhere in a subnet: a LID that names no port, a GID that is not in the
+/// table.
+fn check_ib_path(hca: &mut Hca, qpn: u32, context: &[u8]) -> Result<(), Refusal> {
+    let get = |field: Field| path(field).get(context);
+    if lid::kind(get(ads::rlid) as u16) != lid::Kind::Unicast {
+        return Err(Status::BadParam.because(0x50_0128));
+    }
+    if get(ads::grh) != 0 && get(ads::src_addr_index) >= GUIDS as u32 {
+        return Err(Status::BadParam.because(0x50_0129));
+    }
+    for (name, field) in [
+        ("MAC", ads::rmac_31_0),
+        ("UDP source port", ads::udp_sport),
+        ("priority", ads::eth_prio),
+        ("DSCP", ads::dscp),
+    ] {
+        if get(field) != 0 {
+            hca.bus.complain(format!("QP {qpn:#x}: a path of InfiniBand has no {name}"));
+        }
+    }
+    Ok(())
+}
+
 /// Refuses values that the transition may not set.
 fn check_values(hca: &mut Hca, opcode: u32, qpn: u32, context: &[u8]) -> Result<(), Refusal> {
     let get = |field: Field| field.get(context);
@@ -286,12 +319,18 @@ fn check_values(hca: &mut Hca, opcode: u32, qpn: u32, context: &[u8]) -> Result<
         0x502 | 0x50e if get(path(ads::vhca_port_num)) != 1 => {
             return Err(Status::BadParam.because(0x50_0121));
         }
+        0x502 | 0x50e if get(path(ads::pkey_index)) >= P_KEYS as u32 => {
+            return Err(Status::BadParam.because(0x50_0127));
+        }
         0x503 if rc => {
             if !(1..=5).contains(&get(qpc::mtu)) || get(qpc::log_msg_max) > 31 {
                 return Err(Status::BadParam.because(0x50_0122));
             }
             if get(qpc::remote_qpn) == 0 {
                 return Err(Status::BadParam.because(0x50_0123));
+            }
+            if hca.ib.is_some() {
+                return check_ib_path(hca, qpn, context);
             }
             let mac = (get(path(ads::rmac_47_32)), get(path(ads::rmac_31_0)));
             let gid = path(ads::rgid_rip).bytes(context);

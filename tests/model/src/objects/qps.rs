@@ -41,6 +41,8 @@ pub(crate) struct Qps {
     turn: u32,
     /// Of the general services, and not in RESET.
     gsi: Set<u32>,
+    /// Of subnet management, and not in RESET.
+    smi: Set<u32>,
 }
 
 impl Qps {
@@ -84,6 +86,7 @@ impl Qps {
         self.timers.set(*qpn, None);
         self.failed.remove(qpn);
         self.gsi.remove(qpn);
+        self.smi.remove(qpn);
         Some(entry.qp)
     }
 
@@ -91,6 +94,17 @@ impl Qps {
     pub(crate) fn gsi(&mut self) -> Option<u32> {
         self.reschedule_changed();
         self.gsi.first()
+    }
+
+    /// The same of subnet management.
+    pub(crate) fn smi(&mut self) -> Option<u32> {
+        self.reschedule_changed();
+        self.smi.first()
+    }
+
+    /// Whether a number on the wire names a QP: those of the special services have others there.
+    pub(crate) fn has_on_wire(&self, qpn: &u32) -> bool {
+        self.get(qpn).is_some_and(|qp| !matches!(qp.kind, QpKind::Gsi | QpKind::Smi))
     }
 
     /// Whether a QP has receives that were posted and not taken, as its record says.
@@ -109,6 +123,7 @@ impl Qps {
             let lists = [
                 (&mut self.failed, qp.state == QpState::Err && qp.receives == Receives::Own),
                 (&mut self.gsi, qp.state != QpState::Reset && qp.kind == QpKind::Gsi),
+                (&mut self.smi, qp.state != QpState::Reset && qp.kind == QpKind::Smi),
             ];
             for (list, is_in) in lists {
                 if is_in {
@@ -140,7 +155,7 @@ impl Qps {
     /// Entries of all lists besides the queue pairs themselves.
     #[cfg(test)]
     pub(super) fn listed(&self) -> usize {
-        self.changed.len() + self.timers.len() + self.failed.len() + self.gsi.len()
+        self.changed.len() + self.timers.len() + self.failed.len() + self.gsi.len() + self.smi.len()
     }
 
     /// When something is due next.

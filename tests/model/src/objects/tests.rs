@@ -6,6 +6,7 @@ mod cq;
 mod ethernet;
 mod facts;
 mod flow;
+mod ib;
 mod in_cqe;
 mod keys;
 mod moderation;

@@ -17,6 +17,7 @@ use crate::host::Nanos;
 use crate::ifc::caps::{atomic_caps, cmd_hca_cap};
 use crate::transport::Engine;
 use crate::transport::host::{Host, Layer3, QpEvent, QpState};
+use crate::transport::packet;
 use crate::wire::frame::{Demux, Malformed, Packet, demux, is_roce};
 
 /// Frames moved in one step; what is left waits for the next, which is then due at once.
@@ -105,10 +106,19 @@ pub(crate) fn step(hca: &mut Hca) -> Option<Nanos> {
     }
     let mut moved = 0;
     while moved < MOST_FRAMES {
-        if let Some(frame) = hca.objects.outbox.pop_front() {
-            sent(hca, frame);
+        let is_infiniband = hca.ib.is_some();
+        if let Some(outgoing) = hca.objects.outbox.pop_front() {
+            if is_infiniband {
+                hca.ib_sent(outgoing.frame);
+            } else {
+                sent(hca, outgoing);
+            }
         } else if let Some(frame) = hca.wire.recv() {
-            arrived(hca, &frame);
+            if is_infiniband {
+                hca.ib_arrived(frame);
+            } else {
+                arrived(hca, &frame);
+            }
         } else {
             break;
         }
@@ -211,7 +221,7 @@ fn sent(hca: &mut Hca, outgoing: Outgoing) {
             && let Demux::Roce(mut packet) = demux(&frame, |net| hca.objects.groups.has(net.dst))
         {
             finish_grh(hca, &mut packet);
-            multicast::deliver(hca, &packet, true);
+            multicast::deliver(hca, *packet, true);
         }
         if !rdma && loops_multicast(hca) {
             received(hca, &frame, domain);
@@ -265,11 +275,11 @@ fn received(hca: &mut Hca, frame: &[u8], from: Option<u32>) {
         Demux::Roce(mut packet) if packet.bth.dest_qp == MULTICAST_QPN => {
             finish_grh(hca, &mut packet);
             // Own ones were delivered when they left.
-            multicast::deliver(hca, &packet, false);
+            multicast::deliver(hca, *packet, false);
         }
         Demux::Roce(mut packet) => {
             finish_grh(hca, &mut packet);
-            to_qp(hca, &packet);
+            to_qp(hca, &(*packet).into());
         }
         Demux::Drop(why) => {
             hca.bus.stats.frames_malformed += 1;
@@ -285,7 +295,7 @@ fn received(hca: &mut Hca, frame: &[u8], from: Option<u32>) {
     }
 }
 
-fn to_qp(hca: &mut Hca, packet: &Packet) {
+fn to_qp(hca: &mut Hca, packet: &packet::Packet) {
     let named = packet.bth.dest_qp;
     let qpn = if named == GSI_QPN {
         // QP 1 exists only on the wire: it is the one GSI QP that receives.

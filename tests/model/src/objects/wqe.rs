@@ -6,11 +6,12 @@
 //!
 //! Not here: the Ethernet segment (`ethernet.rs`), the meaning of UMR segments (`umr.rs`).
 
+use crate::config::LinkLayer;
 use crate::function::TERMINATE_MKEY;
 use crate::ifc::wqe::{wqe_atomic, wqe_av, wqe_ctrl, wqe_data, wqe_inline, wqe_raddr, wqe_xrc};
 use crate::transport::host::{
-    BadWqe, DataSegment, Datagram, Fence, Operation, Path, Payload, QpKind, RecvWqe, RemoteAddress,
-    SendWqe, Syndrome, Trailer, UmrWqe,
+    BadWqe, DataSegment, Datagram, Fence, GlobalPath, IbPath, Operation, Path, Payload, QpKind,
+    RecvWqe, RemoteAddress, RocePath, SendWqe, Syndrome, Trailer, UmrWqe,
 };
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -83,8 +84,8 @@ impl Control {
     }
 }
 
-/// Parses a send WQE of `bytes` (all of its DS) for a QP of that kind.
-pub(crate) fn parse_send(bytes: &[u8], kind: QpKind) -> Result<SendWqe, BadWqe> {
+/// Parses a send WQE of `bytes` (all of its DS) for a QP of that kind on a port of that kind.
+pub(crate) fn parse_send(bytes: &[u8], kind: QpKind, link: LinkLayer) -> Result<SendWqe, BadWqe> {
     let head: [u8; 16] = bytes.first_chunk().copied().ok_or(BadWqe {
         syndrome: Syndrome::LocalQpOperation,
         bbs: 1,
@@ -95,9 +96,9 @@ pub(crate) fn parse_send(bytes: &[u8], kind: QpKind) -> Result<SendWqe, BadWqe> 
     let mut rest = bytes.get(16..).unwrap_or(&[]);
     let mut av = None;
     let sends = matches!(control.opcode, SEND | SEND_IMM | SEND_INVAL);
-    if matches!(kind, QpKind::Ud | QpKind::Gsi) && sends {
+    if matches!(kind, QpKind::Ud | QpKind::Gsi | QpKind::Smi) && sends {
         let segment = rest.get(..48).ok_or(bad(Syndrome::LocalQpOperation))?;
-        av = Some(datagram(segment).map_err(bad)?);
+        av = Some(datagram(segment, link).map_err(bad)?);
         rest = &rest[48..];
     }
     let mut xrc_srqn = None;
@@ -140,7 +141,7 @@ fn allowed(opcode: u8, kind: QpKind) -> bool {
             NOP | SEND | SEND_IMM | RDMA_WRITE | RDMA_WRITE_IMM | UMR | LOCAL_INVAL
         ),
         QpKind::XrcTarget => false,
-        QpKind::Ud | QpKind::Gsi => matches!(opcode, NOP | SEND | SEND_IMM),
+        QpKind::Ud | QpKind::Gsi | QpKind::Smi => matches!(opcode, NOP | SEND | SEND_IMM),
         QpKind::RegUmr => matches!(opcode, NOP | UMR | LOCAL_INVAL),
     }
 }
@@ -244,7 +245,7 @@ pub(crate) fn parse_payload(rest: &[u8]) -> Result<Payload, Syndrome> {
 }
 
 /// An address vector. Only the extended form (48 bytes) is known, as every driver sends it.
-fn datagram(segment: &[u8]) -> Result<Datagram, Syndrome> {
+fn datagram(segment: &[u8], link: LinkLayer) -> Result<Datagram, Syndrome> {
     if !wqe_av::ext.is_set(segment) {
         return Err(Syndrome::LocalQpOperation);
     }
@@ -252,8 +253,8 @@ fn datagram(segment: &[u8]) -> Result<Datagram, Syndrome> {
     dmac.copy_from_slice(wqe_av::rmac.bytes(segment));
     let mut dgid = [0; 16];
     dgid.copy_from_slice(wqe_av::rgid.bytes(segment));
-    Ok(Datagram {
-        path: Path {
+    let path = match link {
+        LinkLayer::Ethernet => Path::Roce(RocePath {
             source_index: wqe_av::src_addr_index.get(segment) as u16,
             dmac,
             dst: ip_of(dgid),
@@ -263,10 +264,21 @@ fn datagram(segment: &[u8]) -> Result<Datagram, Syndrome> {
             udp_sport: wqe_av::rlid_udp_sport.get(segment) as u16,
             // On RoCE the service level holds the priority, shifted by one.
             priority: wqe_av::sl.get(segment) as u8 >> 1,
-        },
-        qpn: wqe_av::dqpn.get(segment),
-        qkey: wqe_av::qkey.get(segment),
-    })
+        }),
+        LinkLayer::InfiniBand => Path::Ib(IbPath {
+            dlid: wqe_av::rlid_udp_sport.get(segment) as u16,
+            path_bits: wqe_av::mlid.get(segment) as u8,
+            sl: wqe_av::sl.get(segment) as u8,
+            global: wqe_av::grh.is_set(segment).then_some(GlobalPath {
+                source_index: wqe_av::src_addr_index.get(segment) as u8,
+                dgid,
+                tclass: wqe_av::tclass.get(segment) as u8,
+                flow_label: wqe_av::flow_label.get(segment),
+                hop_limit: wqe_av::hop_limit.get(segment) as u8,
+            }),
+        }),
+    };
+    Ok(Datagram { path, qpn: wqe_av::dqpn.get(segment), qkey: wqe_av::qkey.get(segment) })
 }
 
 /// A GID as an IP address: an IPv4-mapped one is IPv4.

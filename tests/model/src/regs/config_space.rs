@@ -5,7 +5,8 @@
 use super::bar::BAR_BYTES;
 use super::msix::{PBA, TABLE};
 use super::vsc::{self, Gateway};
-use crate::config::{Config, Personality};
+use crate::config::{Config, LinkLayer, Personality};
+use crate::facts::OpenFact;
 use crate::hca::Hca;
 
 /// Where the capabilities are.
@@ -39,7 +40,10 @@ impl ConfigSpace {
         space.put16(0x04, 0, 0x0406);
         // Capabilities list.
         space.put16(0x06, 0x0010, 0);
-        space.put32(0x08, 0x0200_0000, 0);
+        // Class: a network controller, Ethernet or InfiniBand.
+        let is_infiniband =
+            config.link == LinkLayer::InfiniBand || config.facts.on(OpenFact::PortType);
+        space.put32(0x08, if is_infiniband { 0x0207_0000 } else { 0x0200_0000 }, 0);
         space.put32(0x0c, 0, 0xff);
         // BAR0: memory, 64-bit, prefetchable.
         space.put32(0x10, 0x0000_000c, !(BAR_BYTES as u32 - 1));

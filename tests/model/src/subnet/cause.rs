@@ -34,6 +34,12 @@ pub enum Cause {
     NotSubnetManagement,
     /// For queue pair 0, but not on the management lane.
     QpZero,
+    /// For a queue pair that is not there.
+    NoQueuePair,
+    /// To a multicast LID, but of no group that a queue pair is attached to.
+    NoGroup,
+    /// Its GRH names another port.
+    Gid,
     /// Its directed route does not fit.
     Route,
     /// The agent does not answer it: a wrong M_Key, or a method without an answer.

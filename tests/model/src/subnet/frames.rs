@@ -22,8 +22,25 @@ impl Node {
 
     /// Sends a frame of the node's own queue pairs by a port.
     pub fn send(&mut self, port: u8, frame: Vec<u8>) {
-        if self.port(port).is_some() {
-            self.transmit(port, frame);
+        let Some(lanes) = self.port(port).map(Port::lanes) else { return };
+        let vl = lane_of(&frame);
+        if vl != VL_MANAGEMENT && vl >= lanes {
+            return self.drop(port, Cause::VlMapping);
+        }
+        self.transmit(port, frame);
+    }
+
+    /// Takes a frame of the node's own queue pairs that is for this very port of a channel adapter.
+    pub fn loop_back(&mut self, port: u8, frame: &[u8]) {
+        let outcome = if lane_of(frame) == VL_MANAGEMENT {
+            self.deliver_smp(port, frame)
+        } else if self.port(port).is_none_or(|port| port.state() != State::Active) {
+            Err(Cause::Inactive)
+        } else {
+            self.deliver(port, frame)
+        };
+        if let Err(why) = outcome {
+            self.drop(port, why);
         }
     }
 
@@ -50,6 +67,11 @@ impl Node {
     /// Frames dropped, by port and cause.
     pub fn drops(&self) -> impl Iterator<Item = (u8, Cause, u64)> + '_ {
         self.drops.iter().map(|((port, why), count)| (*port, *why, *count))
+    }
+
+    /// Counts from zero again.
+    pub fn clear_drops(&mut self) {
+        self.drops.clear();
     }
 
     /// Counts a dropped frame.
@@ -144,7 +166,8 @@ impl Node {
         if is_foreign { Err(self.count_p_key(at)) } else { Ok(()) }
     }
 
-    fn count_p_key(&mut self, at: u8) -> Cause {
+    /// Counts a frame of a foreign partition.
+    pub(crate) fn count_p_key(&mut self, at: u8) -> Cause {
         if let Some(port) = self.ports.get_mut(&at) {
             port.count(port_info::p_key_violations);
         }

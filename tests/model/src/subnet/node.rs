@@ -42,6 +42,8 @@ pub struct Node {
     /// Frames for the node's own queue pairs.
     pub(super) inboxes: BTreeMap<u8, VecDeque<Vec<u8>>>,
     pub(super) drops: BTreeMap<(u8, Cause), u64>,
+    /// SMPs for the agent are given to queue pair 0: software answers them.
+    pub(super) agent_in_software: bool,
 }
 
 impl Node {
@@ -73,6 +75,7 @@ impl Node {
             outbox: VecDeque::new(),
             inboxes: BTreeMap::new(),
             drops: BTreeMap::new(),
+            agent_in_software: false,
         }
     }
 
@@ -153,6 +156,37 @@ impl Node {
         {
             port.set_state(State::Active);
             self.note_state_change();
+        }
+    }
+
+    /// Lets software answer what is for the agent: it waits as it came for [`Node::receive`].
+    pub fn leave_agent_to_software(&mut self, leaves: bool) {
+        self.agent_in_software = leaves;
+    }
+
+    /// Gives a port its GUID.
+    pub fn set_port_guid(&mut self, number: u8, guid: u64) {
+        if let Some(port) = self.ports.get_mut(&number) {
+            port.guids[0] = guid;
+        }
+    }
+
+    /// Changes the NodeDescription.
+    pub fn set_description(&mut self, text: String) {
+        self.identity.description = text;
+    }
+
+    /// When [`Node::advance`] wants to be called: a lease ends or a trap is due.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Nanos> {
+        let leases = self.ports.values().filter_map(|port| port.lease_ends);
+        leases.chain(self.next_trap()).min()
+    }
+
+    /// Counts a datagram with a wrong Q_Key.
+    pub fn count_q_key(&mut self, number: u8) {
+        if let Some(port) = self.ports.get_mut(&number) {
+            port.count(port_info::q_key_violations);
         }
     }
 

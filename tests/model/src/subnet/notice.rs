@@ -11,6 +11,8 @@ use crate::ifc::subnet::{notice, port_info, smp, trap_128, trap_144, trap_256};
 const URGENT: u32 = 1;
 const SECURITY: u32 = 2;
 const INFORMATIONAL: u32 = 4;
+/// The least that this agent lets pass between two traps: a quarter of a second.
+const TRAP_INTERVAL: Nanos = 250_000_000;
 
 /// A trap that is sent until a manager represses it (IBTA volume 1, 13.4.9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,18 +105,27 @@ impl Node {
         self.traps.push(Trap { smp: packet, port: number, due: self.now });
     }
 
-    /// The traps that are due now; each is due again after the subnet's timeout of its port
-    /// (PortInfo.SubnetTimeOut: 4.096 us times a power of two).
+    /// The traps that are due now, of ports that are active; each is due again after the subnet's
+    /// timeout of its port (PortInfo.SubnetTimeOut: 4.096 us times a power of two), or later: the
+    /// timeout is the least that may pass between two (IBTA volume 1, 13.4.9).
     pub fn due_traps(&mut self) -> Vec<Trap> {
         let mut due = Vec::new();
         for trap in &mut self.traps {
-            if trap.due <= self.now && trap.due != Nanos::MAX {
-                let timeout = self.ports.get(&trap.port).map(|p| p.get(port_info::subnet_time_out));
-                trap.due = self.now.saturating_add(4096 << timeout.unwrap_or(0));
+            let Some(port) = self.ports.get(&trap.port) else { continue };
+            if port.state() == State::Active && trap.due <= self.now && trap.due != Nanos::MAX {
+                let timeout: Nanos = 4096 << port.get(port_info::subnet_time_out);
+                trap.due = self.now.saturating_add(timeout.max(TRAP_INTERVAL));
                 due.push(*trap);
             }
         }
         due
+    }
+
+    /// When a trap is due next.
+    pub(super) fn next_trap(&self) -> Option<Nanos> {
+        let is_active =
+            |trap: &&Trap| self.port(trap.port).is_some_and(|port| port.state() == State::Active);
+        self.traps.iter().filter(is_active).map(|trap| trap.due).min()
     }
 
     /// A manager has seen a trap.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::ifc::subnet::port_info as info;
+use crate::wire::ib::grh::Gid;
 use crate::wire::ib::packet::DEFAULT_PKEY;
 
 /// State of a link (IBTA volume 1, 7.2; PortInfo.PortState).
@@ -154,6 +155,12 @@ impl Port {
         self.get(info::lid) as u16
     }
 
+    /// How many low bits of the LID are free.
+    #[must_use]
+    pub fn lmc(&self) -> u32 {
+        self.get(info::lmc)
+    }
+
     /// The LID of the master subnet manager, 0 before it sets one.
     #[must_use]
     pub fn master_sm_lid(&self) -> u16 {
@@ -164,6 +171,30 @@ impl Port {
     #[must_use]
     pub fn m_key(&self) -> u64 {
         info::m_key.get64(&self.info)
+    }
+
+    /// The subnet prefix.
+    #[must_use]
+    pub fn gid_prefix(&self) -> u64 {
+        info::gid_prefix.get64(&self.info)
+    }
+
+    /// The GID at `index`: prefix and GUID, nothing where there is no GUID.
+    #[must_use]
+    pub fn gid(&self, index: usize) -> Gid {
+        let guid = self.guids.get(index).copied().unwrap_or(0);
+        let prefix = if guid == 0 { 0 } else { self.gid_prefix() };
+        (u128::from(prefix) << 64 | u128::from(guid)).to_be_bytes()
+    }
+
+    /// Whether a GID is one of this port's, with its own prefix or the default one.
+    #[must_use]
+    pub fn has_gid(&self, gid: &Gid) -> bool {
+        let gid = u128::from_be_bytes(*gid);
+        let (prefix, guid) = ((gid >> 64) as u64, gid as u64);
+        guid != 0
+            && self.guids.contains(&guid)
+            && (prefix == self.gid_prefix() || prefix == DEFAULT_PREFIX)
     }
 
     /// Whether `lid` is one of this port's: the base LID and, with an LMC, those that differ from it

@@ -38,6 +38,10 @@ impl Node {
         if dlid != PERMISSIVE && !self.has_lid(at, dlid) {
             return Err(Cause::NotMine);
         }
+        if self.agent_in_software {
+            self.put_in_inbox(self.management_port(at), frame.to_vec());
+            return Ok(());
+        }
         let step = match smp.is_directed() {
             // Only the maker of a packet has the hop pointer 0, or the LID routed what was before.
             true if dlid == PERMISSIVE

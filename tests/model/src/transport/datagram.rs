@@ -9,9 +9,10 @@ use super::host::{Datagram, DatagramSource, Received, SendCompletion, SendWqe, S
 use super::host::{
     Host, Layer3, Operation, Payload, QpAttr, QpKind, RecvCompletion, RecvKind, RecvWqe, Tally,
 };
+use super::packet::{Layers, Packet};
 use super::packetize::Draft;
 use super::{Fatal, psn};
-use crate::wire::frame::{Deth, Packet};
+use crate::wire::frame::Deth;
 use crate::wire::opcode::Opcode;
 
 /// The bytes before the payload in a receive buffer.
@@ -133,7 +134,12 @@ impl DatagramEngine {
             return Ok(());
         };
         let len = u32::try_from(packet.payload.len()).unwrap_or(u32::MAX);
-        if deth.qkey != attr.qkey || len > attr.mtu {
+        // Subnet management packets have no Q_Key.
+        if deth.qkey != attr.qkey && attr.kind != QpKind::Smi {
+            host.q_key_violation();
+            return Ok(());
+        }
+        if len > attr.mtu {
             return Ok(());
         }
         let wqe = match self.spare.take().map(Ok).or_else(|| host.take_recv(attr.qpn, None)) {
@@ -150,21 +156,19 @@ impl DatagramEngine {
             return Ok(());
         }
         let mut message = Vec::with_capacity(byte_len as usize);
-        message.extend_from_slice(&packet.grh);
+        message.extend_from_slice(&packet.grh.unwrap_or([0; GRH_LEN as usize]));
         message.extend_from_slice(&packet.payload);
-        let over_ipv4 = packet.net.layer3() == Layer3::Ipv4;
-        let skip = if over_ipv4 { host.untouched().min(GRH_LEN) } else { 0 };
+        let skip = match &packet.layers {
+            Layers::Roce(net) if net.layer3() == Layer3::Ipv4 => host.untouched().min(GRH_LEN),
+            _ if packet.grh.is_none() => GRH_LEN,
+            Layers::Roce(_) | Layers::Ib { .. } => 0,
+        };
         let written = message.get(skip as usize..).unwrap_or(&[]);
         if let Err(syndrome) = host.scatter_receive(attr.qpn, &wqe, skip, written) {
             return fail((wqe.index, wqe.pool), syndrome, attr, host);
         }
-        let source = DatagramSource {
-            qpn: deth.src_qp,
-            smac: packet.net.smac,
-            vlan: packet.net.vlan,
-            pkey: packet.bth.pkey,
-            l3: packet.net.layer3(),
-        };
+        let source =
+            DatagramSource { qpn: deth.src_qp, pkey: packet.bth.pkey, layers: packet.layers };
         let received = Received {
             kind: packet.ext.imm.map_or(RecvKind::Send, RecvKind::SendImm),
             byte_len,
@@ -183,6 +187,7 @@ impl DatagramEngine {
 fn wire_qpn(attr: &QpAttr) -> u32 {
     match attr.kind {
         QpKind::Gsi => GSI_QPN,
+        QpKind::Smi => 0,
         QpKind::Ud
         | QpKind::Rc
         | QpKind::Uc

@@ -12,6 +12,10 @@
 
 use std::net::IpAddr;
 
+use super::packet::Layers;
+use crate::wire::frame::DEFAULT_PKEY;
+use crate::wire::ib::grh::Gid;
+
 pub use crate::host::Nanos;
 
 /// A MAC address as it stands on the wire.
@@ -65,6 +69,8 @@ pub enum QpKind {
     Ud,
     /// QP1: an unreliable datagram QP that is always number 1 on the wire.
     Gsi,
+    /// QP0: the same for subnet management packets, number 0, on virtual lane 15.
+    Smi,
     /// A send queue that only edits memory keys (mlx5 service type REG_UMR); never on the wire.
     RegUmr,
 }
@@ -282,7 +288,61 @@ pub struct RecvWqe {
 
 /// A path through the network, as an address vector or a QP's primary path gives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Path {
+pub enum Path {
+    /// Of an Ethernet port.
+    Roce(RocePath),
+    /// Of an InfiniBand port.
+    Ib(IbPath),
+}
+
+impl Default for Path {
+    fn default() -> Self {
+        Self::Roce(RocePath::default())
+    }
+}
+
+/// A path through a subnet of InfiniBand. The rate is none of it: links of the model have none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IbPath {
+    /// The peer's LID, or a multicast one.
+    pub dlid: u16,
+    /// Low bits of the own LID, as far as its LMC leaves them free.
+    pub path_bits: u8,
+    /// Service level.
+    pub sl: u8,
+    /// What the global route header says, if there is one.
+    pub global: Option<GlobalPath>,
+}
+
+/// The part of a path in the global route header.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GlobalPath {
+    /// Index of the own GID in the port's table.
+    pub source_index: u8,
+    /// The peer's GID.
+    pub dgid: Gid,
+    /// Traffic class.
+    pub tclass: u8,
+    /// Flow label.
+    pub flow_label: u32,
+    /// Hop limit.
+    pub hop_limit: u8,
+}
+
+/// The own end of a path through a subnet of InfiniBand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IbSource {
+    /// Source LID, path bits among it.
+    pub slid: u16,
+    /// Virtual lane of the service level.
+    pub vl: u8,
+    /// The own GID, of a path with a global part.
+    pub sgid: Gid,
+}
+
+/// A path of RoCE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RocePath {
     /// Index of the own address in the device's RoCE address table.
     pub source_index: u16,
     /// The peer's MAC, or that of the router.
@@ -301,7 +361,7 @@ pub struct Path {
     pub priority: u8,
 }
 
-impl Default for Path {
+impl Default for RocePath {
     fn default() -> Self {
         Self {
             source_index: 0,
@@ -420,14 +480,10 @@ pub enum RecvKind {
 pub struct DatagramSource {
     /// The source QP.
     pub qpn: u32,
-    /// The frame's source MAC.
-    pub smac: Mac,
-    /// VLAN tag control information, if tagged.
-    pub vlan: Option<u16>,
     /// The P_Key.
     pub pkey: u16,
     /// How the packet came.
-    pub l3: Layer3,
+    pub layers: Layers,
 }
 
 /// The network layer of a RoCE packet.
@@ -523,6 +579,8 @@ pub struct QpAttr {
     pub sq_psn: u32,
     /// The path to the peer.
     pub path: Path,
+    /// Index of the P_Key in the port's table.
+    pub pkey_index: u16,
     /// Retransmissions for want of an answer or after a sequence NAK, 0 to 7.
     pub retry_count: u8,
     /// Retransmissions after RNR NAKs, 0 to 6; 7 is endless.
@@ -570,6 +628,7 @@ impl Default for QpAttr {
             rq_psn: 0,
             sq_psn: 0,
             path: Path::default(),
+            pkey_index: 0,
             retry_count: 7,
             rnr_retry: 7,
             ack_timeout: 14,
@@ -684,6 +743,24 @@ pub trait Host {
 
     /// The RoCE address at `index` of the table, if one is set.
     fn roce_address(&self, index: u16) -> Option<RoceAddress>;
+
+    /// The own end of a path of InfiniBand; `None` where the port is none of it.
+    fn ib_source(&self, path: &IbPath) -> Option<IbSource> {
+        let _ = path;
+        None
+    }
+
+    /// The P_Key at `index` of the port's table.
+    fn p_key(&self, index: u16) -> u16 {
+        let _ = index;
+        DEFAULT_PKEY
+    }
+
+    /// A packet came that is not of the QP's partition.
+    fn p_key_violation(&mut self) {}
+
+    /// A datagram came with another Q_Key than the QP's.
+    fn q_key_violation(&mut self) {}
 
     /// A send queue entry ended: signalled, or with an error.
     fn complete_send(&mut self, qpn: u32, completion: SendCompletion);

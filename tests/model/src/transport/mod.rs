@@ -8,6 +8,7 @@
 
 mod datagram;
 pub mod host;
+pub mod packet;
 mod packetize;
 mod psn;
 mod rc;
@@ -15,13 +16,13 @@ mod timing;
 mod unreliable;
 
 use datagram::DatagramEngine;
-use host::{Host, Nanos, QpAttr, QpKind, QpState, SendCompletion, Syndrome};
+use host::{Host, Nanos, Path, QpAttr, QpKind, QpState, SendCompletion, Syndrome};
 use rc::requester::Requester;
 use rc::responder::Responder;
 use unreliable::UnreliableResponder;
 
-use crate::wire::frame::Packet;
 use crate::wire::opcode::Service;
+use packet::{Layers, Packet};
 
 /// Entries a flush takes from a queue at most: no queue of 16-bit counters has more.
 const FLUSH_LIMIT: u32 = 1 << 16;
@@ -70,7 +71,7 @@ impl Engine {
             QpKind::Rc | QpKind::Uc | QpKind::XrcInitiator | QpKind::XrcTarget | QpKind::RegUmr => {
                 self.requester.next_psn()
             }
-            QpKind::Ud | QpKind::Gsi => self.datagram.next_psn(),
+            QpKind::Ud | QpKind::Gsi | QpKind::Smi => self.datagram.next_psn(),
         }
     }
 
@@ -84,7 +85,8 @@ impl Engine {
             | QpKind::XrcTarget
             | QpKind::RegUmr
             | QpKind::Ud
-            | QpKind::Gsi => self.responder.expected_psn(),
+            | QpKind::Gsi
+            | QpKind::Smi => self.responder.expected_psn(),
         }
     }
 
@@ -134,7 +136,7 @@ impl Engine {
             }
             // It has no send queue.
             (QpState::Rts, QpKind::XrcTarget) => Ok(()),
-            (QpState::Rts, QpKind::Ud | QpKind::Gsi) => {
+            (QpState::Rts, QpKind::Ud | QpKind::Gsi | QpKind::Smi) => {
                 if self.datagram.send(&self.attr, &mut self.next_index, host).is_err() {
                     self.send_queue_error(host);
                 }
@@ -161,6 +163,9 @@ impl Engine {
     /// A packet for this QP arrived.
     pub fn on_packet(&mut self, host: &mut dyn Host, packet: &Packet) {
         self.flush_if_due(host);
+        if !self.is_of_partition(host, packet) {
+            return host.p_key_violation();
+        }
         let (state, kind) = (self.attr.state, self.attr.kind);
         let response = packet.bth.opcode.is_response();
         let receiving = matches!(state, QpState::Rtr | QpState::Rts | QpState::Sqer);
@@ -185,7 +190,9 @@ impl Engine {
             QpKind::Uc if receiving && connected(Service::Uc) => {
                 self.unreliable.on_request(&self.attr, host, packet)
             }
-            QpKind::Ud | QpKind::Gsi if receiving && packet.bth.service == Service::Ud => {
+            QpKind::Ud | QpKind::Gsi | QpKind::Smi
+                if receiving && packet.bth.service == Service::Ud =>
+            {
                 self.datagram.receive(&self.attr, host, packet)
             }
             QpKind::Rc
@@ -194,6 +201,7 @@ impl Engine {
             | QpKind::XrcTarget
             | QpKind::Ud
             | QpKind::Gsi
+            | QpKind::Smi
             | QpKind::RegUmr => Ok(()),
         };
         self.fail_if_fatal(result, host);
@@ -202,7 +210,7 @@ impl Engine {
     /// The time of [`next_deadline`](Self::next_deadline) has come. Calling early does no harm.
     pub fn on_timer(&mut self, host: &mut dyn Host) {
         self.flush_if_due(host);
-        if matches!(self.attr.kind, QpKind::Ud | QpKind::Gsi) {
+        if matches!(self.attr.kind, QpKind::Ud | QpKind::Gsi | QpKind::Smi) {
             return;
         }
         if matches!(self.attr.state, QpState::Rtr | QpState::Rts) {
@@ -242,12 +250,38 @@ impl Engine {
         }
     }
 
-    /// Packets of a connection must come from the address of the peer, to the address of this side.
+    /// Packets of a connection must come from the address of the peer, to the address of this side
+    /// (IBTA volume 1, 9.6.1.5; annex A17.4).
     fn is_from_peer(&self, host: &dyn Host, packet: &Packet) -> bool {
-        packet.net.src == self.attr.path.dst
-            && host
-                .roce_address(self.attr.path.source_index)
-                .is_some_and(|own| own.ip == packet.net.dst && own.v1 == packet.net.v1)
+        match (&self.attr.path, &packet.layers) {
+            (Path::Roce(path), Layers::Roce(net)) => {
+                net.src == path.dst
+                    && host
+                        .roce_address(path.source_index)
+                        .is_some_and(|own| own.ip == net.dst && own.v1 == net.v1)
+            }
+            (Path::Ib(path), Layers::Ib { lrh, grh }) => {
+                let own = host.ib_source(path);
+                let has_gids = match (path.global, grh, own) {
+                    (None, None, _) => true,
+                    (Some(global), Some(grh), Some(own)) => {
+                        (grh.sgid, grh.dgid) == (global.dgid, own.sgid)
+                    }
+                    _ => false,
+                };
+                lrh.slid == path.dlid && own.is_some_and(|own| own.slid == lrh.dlid) && has_gids
+            }
+            (Path::Roce(_), Layers::Ib { .. }) | (Path::Ib(_), Layers::Roce(_)) => false,
+        }
+    }
+
+    /// The QP's P_Key must name the packet's partition, and one of the two a full member. QP1 takes
+    /// those of the whole table, which the port has looked at; a RoCE port has one key only.
+    fn is_of_partition(&self, host: &dyn Host, packet: &Packet) -> bool {
+        let (own, key) = (host.p_key(self.attr.pkey_index), packet.bth.pkey);
+        matches!(packet.layers, Layers::Roce(_))
+            || matches!(self.attr.kind, QpKind::Gsi | QpKind::Smi)
+            || (own ^ key) & 0x7fff == 0 && (own | key) & 0x8000 != 0
     }
 
     /// Takes the QP to ERR and flushes it after a fatal error.

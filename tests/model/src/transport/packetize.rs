@@ -1,8 +1,10 @@
 //! From a draft of a packet to a frame on the wire: addresses, BTH, sending.
 
-use super::host::{Host, Path, QpAttr, QpKind};
+use super::host::{Host, IbPath, Path, QpAttr, QpKind, RocePath};
 use super::psn;
-use crate::wire::frame::{Bth, DEFAULT_PKEY, Extended, Network, Packet};
+use crate::wire::frame::{Bth, Extended, Network, Packet};
+use crate::wire::ib::lid::PERMISSIVE;
+use crate::wire::ib::{self, Grh, Lrh, Next, VL_MANAGEMENT};
 use crate::wire::opcode::{Opcode, Service};
 
 /// The part of a packet an engine decides.
@@ -37,9 +39,67 @@ impl Draft {
     /// Sends it along `path`. A path whose source address is gone from the table loses the
     /// packet: the peer, and in the end the retry counter, will notice.
     pub(super) fn send_to(self, attr: &QpAttr, path: &Path, dest_qp: u32, host: &mut dyn Host) {
-        let Some(own) = host.roce_address(path.source_index) else {
-            return;
+        let frame = match path {
+            Path::Roce(path) => self.roce_frame(attr, path, dest_qp, host),
+            Path::Ib(path) => self.ib_frame(attr, path, dest_qp, host),
         };
+        if let Some(frame) = frame {
+            host.transmit(frame);
+        }
+    }
+
+    fn bth(&self, attr: &QpAttr, dest_qp: u32, host: &dyn Host) -> Bth {
+        Bth {
+            service: service_of(attr.kind),
+            opcode: self.opcode,
+            solicited: self.solicited,
+            // No alternate path is loaded, so the migration state is "migrated".
+            migrated: true,
+            pkey: host.p_key(attr.pkey_index),
+            fecn: false,
+            becn: false,
+            dest_qp: dest_qp & psn::MASK,
+            ack_req: self.ack_req,
+            psn: self.psn & psn::MASK,
+        }
+    }
+
+    fn ib_frame(
+        self,
+        attr: &QpAttr,
+        path: &IbPath,
+        dest_qp: u32,
+        host: &mut dyn Host,
+    ) -> Option<Vec<u8>> {
+        let own = host.ib_source(path)?;
+        let grh = path.global.map(|global| Grh {
+            tclass: global.tclass,
+            flow_label: global.flow_label,
+            hop_limit: global.hop_limit,
+            sgid: own.sgid,
+            dgid: global.dgid,
+        });
+        // Before a manager gives it a LID, a port sends subnet management under the permissive one.
+        let (vl, slid) = match (attr.kind, own.slid) {
+            (QpKind::Smi, 0) => (VL_MANAGEMENT, PERMISSIVE),
+            (QpKind::Smi, slid) => (VL_MANAGEMENT, slid),
+            (_, slid) => (own.vl, slid),
+        };
+        let next = if grh.is_some() { Next::Grh } else { Next::Bth };
+        let lrh = Lrh { vl, sl: path.sl, next, dlid: path.dlid, slid };
+        let bth = self.bth(attr, dest_qp, host);
+        let packet = ib::Packet { lrh, grh, bth, ext: self.ext, payload: self.payload };
+        Some(packet.build())
+    }
+
+    fn roce_frame(
+        self,
+        attr: &QpAttr,
+        path: &RocePath,
+        dest_qp: u32,
+        host: &mut dyn Host,
+    ) -> Option<Vec<u8>> {
+        let own = host.roce_address(path.source_index)?;
         let udp_sport = match path.udp_sport {
             0 => 0xc000 | u16::try_from(attr.qpn & 0x3fff).unwrap_or(0),
             port => port,
@@ -59,24 +119,12 @@ impl Draft {
                 udp_sport,
                 v1: own.v1,
             },
-            bth: Bth {
-                service: service_of(attr.kind),
-                opcode: self.opcode,
-                solicited: self.solicited,
-                // No alternate path is loaded, so the migration state is "migrated".
-                migrated: true,
-                pkey: DEFAULT_PKEY,
-                fecn: false,
-                becn: false,
-                dest_qp: dest_qp & psn::MASK,
-                ack_req: self.ack_req,
-                psn: self.psn & psn::MASK,
-            },
+            bth: self.bth(attr, dest_qp, host),
             ext: self.ext,
             payload: self.payload,
             grh: [0; 40],
         };
-        host.transmit(packet.build());
+        Some(packet.build())
     }
 }
 
@@ -86,6 +134,6 @@ fn service_of(kind: QpKind) -> Service {
         QpKind::Rc | QpKind::RegUmr => Service::Rc,
         QpKind::Uc => Service::Uc,
         QpKind::XrcInitiator | QpKind::XrcTarget => Service::Xrc,
-        QpKind::Ud | QpKind::Gsi => Service::Ud,
+        QpKind::Ud | QpKind::Gsi | QpKind::Smi => Service::Ud,
     }
 }

@@ -9,8 +9,9 @@ use super::host::{
     Access, Host, InCqe, QpAttr, QpEvent, QpState, Received, RecvCompletion, RecvKind, RecvWqe,
     RemoteAddress, Syndrome, Tally, segments_len,
 };
+use super::packet::Packet;
 use super::{Fatal, psn};
-use crate::wire::frame::{Packet, Reth};
+use crate::wire::frame::Reth;
 use crate::wire::opcode::Opcode;
 
 /// A message begun and not ended.

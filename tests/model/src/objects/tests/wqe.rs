@@ -3,8 +3,9 @@
 use super::super::umr::Umr;
 use super::super::wqe::{Control, parse_recv, parse_send};
 use super::{control, pointer};
+use crate::config::LinkLayer;
 use crate::transport::host::{
-    DataSegment, Fence, Operation, Payload, QpKind, RemoteAddress, Syndrome, Trailer,
+    DataSegment, Fence, IbPath, Operation, Path, Payload, QpKind, RemoteAddress, Syndrome, Trailer,
 };
 use proptest::prelude::*;
 
@@ -23,7 +24,7 @@ fn wqe(opcode: u8, imm: u32, body: &[Vec<u8>]) -> Vec<u8> {
 }
 
 fn operation(bytes: &[u8]) -> Operation {
-    parse_send(bytes, QpKind::Rc).unwrap().operation
+    parse_send(bytes, QpKind::Rc, LinkLayer::Ethernet).unwrap().operation
 }
 
 const SEGMENT: DataSegment = DataSegment { len: 5, lkey: 0x700, addr: 0x1234 };
@@ -64,7 +65,9 @@ fn rdma_and_atomics() {
     );
     let add = operation(&wqe(0x12, 0, &[raddr(), operands.clone(), eight]));
     assert_eq!(add, Operation::FetchAdd { remote: at, add: 1, into });
-    let odd = parse_send(&wqe(0x12, 0, &[raddr(), operands, data()]), QpKind::Rc).unwrap_err();
+    let odd =
+        parse_send(&wqe(0x12, 0, &[raddr(), operands, data()]), QpKind::Rc, LinkLayer::Ethernet)
+            .unwrap_err();
     assert_eq!(odd.syndrome, Syndrome::LocalLength);
 }
 
@@ -77,7 +80,8 @@ fn inline_data_is_padded_after_its_length_word() {
     let send = operation(&wqe(0x0a, 0, &[segment.clone()]));
     assert_eq!(send, Operation::Send { trailer: Trailer::None, data: want });
     // Behind inline data nothing but inline data may follow.
-    let mixed = parse_send(&wqe(0x0a, 0, &[segment, data()]), QpKind::Rc).unwrap_err();
+    let mixed =
+        parse_send(&wqe(0x0a, 0, &[segment, data()]), QpKind::Rc, LinkLayer::Ethernet).unwrap_err();
     assert_eq!(mixed.syndrome, Syndrome::LocalLength);
 }
 
@@ -100,7 +104,7 @@ fn control_bits() {
         (0x68, Fence::Strong, true, false),
     ] {
         bytes[11] = byte;
-        let wqe = parse_send(&bytes, QpKind::Rc).unwrap();
+        let wqe = parse_send(&bytes, QpKind::Rc, LinkLayer::Ethernet).unwrap();
         assert_eq!((wqe.fence, wqe.signaled, wqe.solicited), (fence, signaled, solicited));
     }
 }
@@ -117,27 +121,47 @@ fn datagrams_carry_an_address() {
     av[0x1c..0x20].copy_from_slice(&(1 << 30 | 3 << 20 | 0x77u32).to_be_bytes());
     av[0x2a..0x30].copy_from_slice(&[0xff, 0xff, 10, 0, 0, 2]);
     let bytes = wqe(0x0a, 0, &[av.clone(), data()]);
-    let wqe = parse_send(&bytes, QpKind::Gsi).unwrap();
+    let wqe = parse_send(&bytes, QpKind::Gsi, LinkLayer::Ethernet).unwrap();
     let to = wqe.av.unwrap();
     assert_eq!((to.qpn, to.qkey), (1, 0x8001_0000));
-    let path = to.path;
+    let Path::Roce(path) = to.path else { panic!("a path of RoCE") };
     assert_eq!((path.source_index, path.udp_sport, path.priority), (3, 0xc007, 3));
     assert_eq!((path.tclass, path.hop_limit, path.flow_label), (0x42, 64, 0x77));
     assert_eq!(path.dst, std::net::IpAddr::from([10, 0, 0, 2]));
+    // The same bytes on an InfiniBand port: rate and service level, path bits, LID, GRH.
+    av[0x0c..0x0e].copy_from_slice(&[0x26, 0x83]);
+    let bytes = super::wqe::wqe(0x0a, 0, &[av.clone(), data()]);
+    let to = parse_send(&bytes, QpKind::Ud, LinkLayer::InfiniBand).unwrap().av.unwrap();
+    let Path::Ib(path) = to.path else { panic!("a path of InfiniBand") };
+    assert_eq!((path.dlid, path.path_bits, path.sl), (0xc007, 3, 6));
+    let global = path.global.unwrap();
+    assert_eq!((global.source_index, global.tclass, global.hop_limit), (3, 0x42, 64));
+    assert_eq!((global.flow_label, global.dgid[10..12].to_vec()), (0x77, vec![0xff, 0xff]));
+    av[0x1c] = 0;
+    let bytes = super::wqe::wqe(0x0a, 0, &[av.clone(), data()]);
+    let to = parse_send(&bytes, QpKind::Ud, LinkLayer::InfiniBand).unwrap().av.unwrap();
+    assert!(matches!(to.path, Path::Ib(IbPath { global: None, .. })));
     av[8] = 0;
     let short = super::wqe::wqe(0x0a, 0, &[av, data()]);
-    assert_eq!(parse_send(&short, QpKind::Ud).unwrap_err().syndrome, Syndrome::LocalQpOperation);
+    assert_eq!(
+        parse_send(&short, QpKind::Ud, LinkLayer::Ethernet).unwrap_err().syndrome,
+        Syndrome::LocalQpOperation
+    );
 }
 
 #[test]
 fn each_service_has_its_operations() {
     let umr = wqe(0x25, 0, &[vec![0; 112]]);
-    assert!(parse_send(&umr, QpKind::Rc).is_ok() && parse_send(&umr, QpKind::RegUmr).is_ok());
-    assert!(parse_send(&umr, QpKind::Ud).is_err());
+    assert!(
+        parse_send(&umr, QpKind::Rc, LinkLayer::Ethernet).is_ok()
+            && parse_send(&umr, QpKind::RegUmr, LinkLayer::Ethernet).is_ok()
+    );
+    assert!(parse_send(&umr, QpKind::Ud, LinkLayer::Ethernet).is_err());
     let send = wqe(0x0a, 0, &[data()]);
-    assert!(parse_send(&send, QpKind::RegUmr).is_err());
+    assert!(parse_send(&send, QpKind::RegUmr, LinkLayer::Ethernet).is_err());
     for opcode in [0x02, 0x0e, 0x14, 0x18, 0x23, 0x29, 0xff] {
-        let bad = parse_send(&wqe(opcode, 0, &[data()]), QpKind::Rc).unwrap_err();
+        let bad =
+            parse_send(&wqe(opcode, 0, &[data()]), QpKind::Rc, LinkLayer::Ethernet).unwrap_err();
         assert_eq!((bad.syndrome, bad.opcode), (Syndrome::LocalQpOperation, opcode));
     }
 }
@@ -164,7 +188,7 @@ proptest! {
     #[test]
     fn any_bytes_parse_or_not(bytes in proptest::collection::vec(any::<u8>(), 0..1024)) {
         for kind in [QpKind::Rc, QpKind::Ud, QpKind::Gsi, QpKind::RegUmr] {
-            let _ = parse_send(&bytes, kind);
+            let _ = parse_send(&bytes, kind, LinkLayer::Ethernet);
         }
         let _ = parse_recv(0, &bytes);
         let _ = Umr::parse(&bytes);
@@ -183,7 +207,7 @@ proptest! {
     ) {
         let mut bytes = control(opcode, 0, 1, 63, 0);
         bytes.extend(body);
-        let _ = parse_send(&bytes, QpKind::Rc);
-        let _ = parse_send(&bytes, QpKind::Ud);
+        let _ = parse_send(&bytes, QpKind::Rc, LinkLayer::Ethernet);
+        let _ = parse_send(&bytes, QpKind::Ud, LinkLayer::Ethernet);
     }
 }

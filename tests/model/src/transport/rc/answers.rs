@@ -5,12 +5,12 @@
 //! NAK"): the requester goes back to it. Reference: IBTA volume 1, 9.7.5 and 9.7.7.
 
 use super::super::host::{Host, Operation, QpAttr, Syndrome, Tally};
+use super::super::packet::Packet;
 use super::super::timing::rnr_wait;
 use super::super::{Fatal, psn};
 use super::flight::{Flight, Shape};
 use super::replies::{NAK_ACCESS, NAK_INVALID_REQUEST, NAK_OPERATION, NAK_SEQUENCE};
 use super::requester::Requester;
-use crate::wire::frame::Packet;
 use crate::wire::opcode::Opcode;
 
 /// The kinds of AETH syndromes (bits 6 and 5).

@@ -9,10 +9,11 @@ use super::super::host::{
     Access, Host, Nanos, QpAttr, QpEvent, QpState, RecvCompletion, RecvKind, RecvWqe, Tally,
 };
 use super::super::host::{InCqe, Received, RemoteAddress, RemoteFault, Syndrome, segments_len};
+use super::super::packet::Packet;
 use super::super::{Fatal, psn};
 use super::replies::{ACK, NAK_ACCESS, NAK_INVALID_REQUEST, NAK_OPERATION, NAK_RNR, NAK_SEQUENCE};
 use super::replies::{Replies, nak_of};
-use crate::wire::frame::{AtomicEth, Packet, Reth};
+use crate::wire::frame::{AtomicEth, Reth};
 use crate::wire::opcode::Opcode;
 
 /// Longest message of the transport.

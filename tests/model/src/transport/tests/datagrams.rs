@@ -4,10 +4,19 @@ use std::net::IpAddr;
 
 use super::mock::*;
 use crate::transport::host::*;
+use crate::transport::packet::Layers;
+use crate::wire::frame::Network;
 use crate::wire::opcode::Opcode;
 
 fn station(n: u8) -> Peer {
     Peer::with(n, |a| a.kind = QpKind::Ud)
+}
+
+fn network(source: &DatagramSource) -> Network {
+    match source.layers {
+        Layers::Roce(net) => net,
+        Layers::Ib { .. } => panic!("of RoCE"),
+    }
 }
 
 fn datagram(peer: &mut Peer, operation: Operation, change: impl FnOnce(&mut Datagram)) -> u16 {
@@ -29,14 +38,10 @@ fn a_datagram_arrives_behind_its_header() {
     assert_eq!(b.deliver_all(&a.take()), []);
     let got = b.host.received[0].result.unwrap();
     assert_eq!((got.kind, got.byte_len, got.solicited), (RecvKind::SendImm(0xabc), 45, true));
-    let source = DatagramSource {
-        qpn: a.attr.qpn,
-        smac: addr(1).mac,
-        vlan: None,
-        pkey: 0xffff,
-        l3: Layer3::Ipv4,
-    };
-    assert_eq!(got.source, Some(source));
+    let source = got.source.unwrap();
+    assert_eq!((source.qpn, source.pkey), (a.attr.qpn, 0xffff));
+    let net = network(&source);
+    assert_eq!((net.smac, net.vlan, net.layer3()), (addr(1).mac, None, Layer3::Ipv4));
     assert_eq!(b.host.memory[0x100..0x114], [0; 20]);
     assert_eq!(b.host.memory[0x114..0x128], frame[14..34]);
     assert_eq!(b.host.memory[0x128..0x12d], [7; 5]);
@@ -50,15 +55,17 @@ fn ipv6_and_vlan() {
     a.host.address = RoceAddress { ip: six(1), vlan: Some(5), ..addr(1) };
     b.host.address = RoceAddress { ip: six(2), vlan: Some(5), ..addr(2) };
     datagram(&mut a, send(&[9]), |av| {
-        av.path = Path { dst: six(2), priority: 3, tclass: 0x6a, flow_label: 0x12345, ..av.path };
+        let path = roce(&av.path);
+        let new = RocePath { dst: six(2), priority: 3, tclass: 0x6a, flow_label: 0x12345, ..path };
+        av.path = Path::Roce(new);
     });
     b.post_recv(0, 41);
     let frame = a.host.frames[0].clone();
     assert_eq!(frame[12..16], [0x81, 0x00, 0x60, 0x05]);
     b.deliver_all(&a.take());
     let got = b.host.received[0].result.unwrap();
-    let source = got.source.unwrap();
-    assert_eq!((source.vlan, source.l3), (Some(0x6005), Layer3::Ipv6));
+    let net = network(&got.source.unwrap());
+    assert_eq!((net.vlan, net.layer3()), (Some(0x6005), Layer3::Ipv6));
     assert_eq!(b.host.memory[..40], frame[18..58]);
 }
 

@@ -45,7 +45,7 @@ impl Link {
                     let own = peer.host.address.ip;
                     match demux(&frame, |net| net.dst == own) {
                         Demux::Roce(p) if p.bth.dest_qp == peer.attr.qpn => {
-                            peer.engine.on_packet(&mut peer.host, &p);
+                            peer.engine.on_packet(&mut peer.host, &(*p).into());
                         }
                         Demux::Roce(_) | Demux::Ethernet | Demux::Drop(_) => self.spoiled += 1,
                     }

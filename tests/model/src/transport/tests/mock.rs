@@ -189,12 +189,12 @@ impl Peer {
             remote_qpn: 0x100 + u32::from(other),
             sq_psn: 100 * u32::from(n),
             rq_psn: 100 * u32::from(other),
-            path: Path {
+            path: Path::Roce(RocePath {
                 dmac: addr(other).mac,
                 dst: addr(other).ip,
                 udp_sport: 0xc123,
-                ..Path::default()
-            },
+                ..RocePath::default()
+            }),
             max_rd_atomic: 4,
             max_dest_rd_atomic: 4,
             remote_read: true,
@@ -275,7 +275,7 @@ impl Peer {
     pub(super) fn deliver(&mut self, packet: &Packet) -> Vec<Packet> {
         // Through bytes, so that what a parser refuses cannot be tested by accident.
         let packet = Packet::parse(&packet.build()).unwrap();
-        self.engine.on_packet(&mut self.host, &packet);
+        self.engine.on_packet(&mut self.host, &packet.into());
         self.take()
     }
 
@@ -286,7 +286,7 @@ impl Peer {
 
     /// A packet as the other station would send it to this one.
     pub(super) fn incoming(&self, opcode: Opcode, psn: u32) -> Packet {
-        let path = self.attr.path;
+        let path = roce(&self.attr.path);
         Packet {
             net: Network {
                 dmac: self.host.address.mac,
@@ -332,6 +332,14 @@ impl Peer {
 
     pub(super) fn recv_results(&self) -> Vec<(u16, Result<u32, Syndrome>)> {
         self.host.received.iter().map(|c| (c.index, c.result.map(|r| r.byte_len))).collect()
+    }
+}
+
+/// A path as one of RoCE.
+pub(super) fn roce(path: &Path) -> RocePath {
+    match path {
+        Path::Roce(path) => *path,
+        Path::Ib(_) => panic!("a path of RoCE"),
     }
 }
 

@@ -509,7 +509,8 @@ fn configured_error_flushes_at_the_next_chance() {
 
 #[test]
 fn a_vanished_source_address_ends_in_retries() {
-    let mut peer = Peer::with(1, |a| a.path.source_index = 9);
+    let lost = RocePath { source_index: 9, ..RocePath::default() };
+    let mut peer = Peer::with(1, |a| a.path = Path::Roce(lost));
     peer.post(send(&[1]));
     for _ in 0..8 {
         peer.expire();
@@ -578,8 +579,8 @@ fn from_reset_to_error() {
 #[test]
 fn both_ends_in_one_device() {
     let mut peer = Peer::with(1, |a| {
-        a.path.dst = addr(1).ip;
-        a.path.dmac = addr(1).mac;
+        let own = RocePath { dst: addr(1).ip, dmac: addr(1).mac, ..roce(&a.path) };
+        a.path = Path::Roce(own);
         (a.remote_qpn, a.rq_psn) = (a.qpn, a.sq_psn);
     });
     peer.post_recv(0x100, 4);

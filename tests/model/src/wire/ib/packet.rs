@@ -100,6 +100,13 @@ impl Packet {
         self.payload.as_slice().try_into().ok().filter(|_| is_smp)
     }
 
+    /// The bytes of the global route header, if there is one.
+    #[must_use]
+    pub fn grh_bytes(&self) -> Option<[u8; super::grh::GRH_LEN]> {
+        self.grh?;
+        self.build().get(super::lrh::LRH_LEN..)?.first_chunk().copied()
+    }
+
     /// The frame: headers, payload, zero padding, ICRC and VCRC. A length beyond what the LRH can
     /// say is cut to its eleven bits.
     #[must_use]
