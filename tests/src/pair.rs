@@ -12,7 +12,8 @@ use hca_mlx5::platform::Clock as _;
 use hca_mlx5::{Config, Mlx5};
 use mlx5_model::wire::impair::{Impaired, Rates};
 use mlx5_model::wire::{ModelClock, Wire, switch};
-use mlx5_model::{Config as Card, Hca};
+
+use mlx5_model::{Config as Card, Hca, LinkLayer};
 
 use crate::host::chosen::or_chosen;
 use crate::host::inproc::{Memory, Slot, World};
@@ -47,6 +48,8 @@ pub struct Stage {
     pub seed: u64,
     /// Waits look at even intervals of half a microsecond: times can be compared.
     pub even: bool,
+    /// The sides whose driver runs the built-in subnet manager.
+    pub managers: [bool; 2],
 }
 
 /// Wraps each end of the wire: for taps and scripted faults. Called with the side's index.
@@ -82,6 +85,23 @@ impl Stage {
         Net { addr: self.address(side), prefix, gateway: None, vlan: self.vlan }
     }
 
+    /// Two InfiniBand cards on a cable; side 0 runs the subnet manager.
+    #[must_use]
+    pub fn infiniband() -> Self {
+        let cards = [Card::infiniband(), Card::infiniband()];
+        Self { cards, managers: [true, false], ..Self::default() }
+    }
+
+    /// What the cards are plugged into: a switch, or of InfiniBand cards a cable.
+    #[must_use]
+    pub fn ports(&self) -> [switch::Port; 2] {
+        if self.cards[0].link == LinkLayer::InfiniBand {
+            return switch::cable().into();
+        }
+        let ports = switch::switch(2);
+        ports.try_into().unwrap_or_else(|_| unreachable!("two ports"))
+    }
+
     /// Plugs both cards in.
     pub fn plug(&self, wrap: Wrap<'_>) -> (Arc<World>, [Slot; 2]) {
         self.plug_with(&ModelClock::default(), wrap)
@@ -90,7 +110,7 @@ impl Stage {
     /// Plugs both cards into a world with this clock.
     pub fn plug_with(&self, clock: &ModelClock, wrap: Wrap<'_>) -> (Arc<World>, [Slot; 2]) {
         let world = World::with_clock(clock);
-        let mut ports = switch::switch(2).into_iter();
+        let mut ports = self.ports().into_iter();
         let slots = [0, 1].map(|side| {
             let seed = self.seed.wrapping_mul(2).wrapping_add(side as u64);
             let port = ports.next().unwrap();
@@ -140,7 +160,11 @@ impl Stage {
         side: usize,
         observer: Option<&'s (dyn Observer + Sync)>,
     ) -> Result<Ia<'s, Driver<'s>>, Error> {
-        let config = Config { classes: self.classes[side], ..self.config(observer) };
+        let config = Config {
+            classes: self.classes[side],
+            subnet_manager: self.managers[side],
+            ..self.config(observer)
+        };
         let driver = Driver::open(slot, &slot.config(config))?;
         let now = Instant::from_nanos(slot.now());
         Ia::open(driver, room.parts(), self.net(side), now, slot.entropy())

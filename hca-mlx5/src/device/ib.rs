@@ -5,7 +5,7 @@
 //! (`hw/mlx5/mad.c`). A port carries no traffic before a subnet manager has made it active.
 
 use dat_core::fault;
-use dat_core::provider::{Fault, Mtu};
+use dat_core::provider::Fault;
 use heapless::Vec;
 
 use crate::device::Device;
@@ -26,6 +26,8 @@ pub const P_KEYS: usize = 128;
 const LAST_P_KEY: u16 = 127;
 /// The port of a function with one port.
 const PORT: u8 = 1;
+/// The MTU of a port that does not say what it can carry: what each one can.
+const PLAIN_MTU: u16 = 2048;
 /// Bytes of a GID.
 const GID: usize = 16;
 
@@ -117,13 +119,9 @@ impl<P: Platform> Device<'_, P> {
         let mut pmtu = Pmtu::new();
         pmtu.set_local_port(PORT);
         let read = self.register(Register::Pmtu, reg::READ, &mut pmtu.0)?;
-        let wide = [pmtu.oper_mtu(), pmtu.max_mtu()].into_iter().find(|mtu| *mtu != 0);
-        // Every port carries 256 bytes; what none says is 2,048 or more.
-        let least = Mtu::B2048.bytes();
-        self.identity.frame_size = match wide {
-            Some(bytes) if read => bytes,
-            Some(_) | None => u16::try_from(least).unwrap_or(u16::MAX),
-        };
+        // What it carries now may be less until a subnet manager has configured it.
+        self.identity.frame_size =
+            if read && pmtu.max_mtu() != 0 { pmtu.max_mtu() } else { PLAIN_MTU };
         Ok(())
     }
 

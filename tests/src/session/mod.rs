@@ -22,7 +22,6 @@ use hca_mlx5::platform::{Dma, Fence};
 use mlx5_model::Hca;
 use mlx5_model::faults::{Refusals, Refusing};
 use mlx5_model::host::{DmaError, HostMemory};
-use mlx5_model::wire::switch;
 
 use crate::host::chosen::or_chosen;
 use crate::host::inproc::{Slot, World};
@@ -106,7 +105,7 @@ impl Setup {
     pub fn run<T>(&self, act: impl FnOnce(&mut Session<'_>) -> T) -> T {
         let stage = &self.stage;
         let world = World::new();
-        let mut ports = switch::switch(2).into_iter();
+        let mut ports = stage.ports().into_iter();
         let mut lines = Vec::new();
         let refusals = [Refusals::default(), Refusals::default()];
         let slots = [0, 1].map(|side| {

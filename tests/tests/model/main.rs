@@ -21,6 +21,7 @@ mod dat_transfer;
 mod fail_nth;
 mod faults;
 mod free;
+mod ib;
 mod laws;
 mod layouts;
 mod mute;

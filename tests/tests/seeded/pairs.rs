@@ -320,7 +320,7 @@ fn words() -> Vec<String> {
         ("byte count", |v| bytes(&wqe::data(0, v as u32, 0)), wqe_data::byte_count),
         ("q_key", |v| vector(|a| a.qkey = v as u32), wqe_av::qkey),
         ("destination qpn", |v| vector(|a| a.dqpn = v as u32), wqe_av::dqpn),
-        ("source port", |v| vector(|a| a.udp_sport = v as u16), wqe_av::rlid_udp_sport),
+        ("source port", |v| vector(|a| a.rlid_udp_sport = v as u16), wqe_av::rlid_udp_sport),
         ("tclass", |v| vector(|a| a.tclass = v as u8), wqe_av::tclass),
         ("hop limit", |v| vector(|a| a.hop_limit = v as u8), wqe_av::hop_limit),
         ("source index", |v| vector(|a| a.source_index = v as u8), wqe_av::src_addr_index),
