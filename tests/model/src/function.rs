@@ -101,6 +101,7 @@ fn teardown(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Refusa
     }
     hca.cmd.state = FunctionState::Enabled;
     hca.drop_objects();
+    hca.reset_ib();
     Ok(())
 }
 

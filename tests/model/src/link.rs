@@ -29,7 +29,19 @@ impl Hca {
         self.ib.as_ref().map_or_else(|| self.is_trained(), IbPort::is_active)
     }
 
-    /// Whether the physical link is up: cable in, port trained, port and vport administratively up.
+    /// Whether the physical link is up as far as this end decides it: what a switch or a device at
+    /// the other end of the cable goes by.
+    pub fn holds_link(&self) -> bool {
+        self.ib.as_ref().is_none_or(IbPort::wants_link) && self.is_trained()
+    }
+
+    /// How often the physical link went down. Where a manager makes it train again, it is up at
+    /// once, and only this tells the other end, whose link has to go down and come up as well.
+    pub fn link_downs(&self) -> u32 {
+        self.traffic.link_down
+    }
+
+    /// Whether cable, training and administrative states let the port have a link.
     pub(crate) fn is_trained(&self) -> bool {
         let states = self.port.admin_up() && self.vport.admin != 0 && self.vport.uplink != 0;
         self.vport.cable && !self.link.untrained && states

@@ -13,6 +13,10 @@ const CX5: &str = "ibv_devinfo in open-mpi/ompi pull request 6137";
 const CX6: &str = "ibv_devinfo in openucx/ucx issue 8229";
 const CX7: &str = "ROCm/rocm-xio pull request 100";
 const BF2: &str = "ibv_devinfo in openucx/ucx issue 10541";
+const CX4_IB: &str = "ibv_devinfo in openucx/ucx issue 7613";
+const CX6_IB: &str = "lspci in openshift/sriov-network-operator issue 635";
+const CX6_IB_FIRMWARE: &str = "ibstat of a virtual function in Mellanox/network-operator issue 249";
+const CX7_IB: &str = "k8snetworkplumbingwg/sriov-network-operator issue 1046";
 const TINYGRAD: &str = "tinygrad on a ConnectX-6";
 const SNABB: &str = "Snabb connectx.lua";
 const GUESSED: &str = "guessed";
@@ -313,6 +317,40 @@ pub const CARDS: &[Card] = &[
         device_id: (0xa2dc, IDS),
         firmware: ((32, 43, 1014), GUESSED),
         caps: &[RELAXED, LATER, &[log_max_qp(18, GUESSED)]],
+        ..AFTER_DX
+    },
+    // VPI cards that are set to InfiniBand, or that were sold so.
+    Card {
+        name: "connectx-4-ib",
+        firmware: ((12, 28, 2006), CX4_IB),
+        caps: &[NOT_RELAXED, &[log_max_qp(18, CX4_IB), cap(GENERAL, "log_max_qp_sz", 15, CX4_IB)]],
+        facts: &[(F::PortType, "infiniband", CX4_IB)],
+        ..BASE
+    },
+    Card {
+        name: "connectx-6-ib",
+        device_id: (0x101b, CX6_IB),
+        firmware: ((20, 28, 4000), CX6_IB_FIRMWARE),
+        regular_pages: (0, GUESSED),
+        caps: &[RELAXED, &[log_max_qp(18, GUESSED_CX6)]],
+        facts: &[
+            (F::PortType, "infiniband", CX6_IB),
+            (F::InitPages, "8000", TINYGRAD),
+            (F::UmrFence, "1", GUESSED_DX),
+        ],
+        ..BASE
+    },
+    Card {
+        name: "connectx-7-ib",
+        device_id: (0x1021, CX7_IB),
+        firmware: ((28, 43, 1014), GUESSED),
+        regular_pages: (-5, GUESSED),
+        caps: &[RELAXED, LATER, &[log_max_qp(23, GUESSED)]],
+        facts: &[
+            (F::PortType, "infiniband", CX7_IB),
+            (F::UmrFence, "1", GUESSED_DX),
+            (F::InitPages, "8000", GUESSED_CX6),
+        ],
         ..AFTER_DX
     },
     Card {

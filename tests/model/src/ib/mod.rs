@@ -100,6 +100,11 @@ impl IbPort {
         self.node.port(PORT).unwrap_or_else(|| unreachable!())
     }
 
+    /// Whether no manager has switched the port off.
+    pub(crate) fn wants_link(&self) -> bool {
+        self.node.wants_link(PORT)
+    }
+
     /// Whether data passes.
     pub(crate) fn is_active(&self) -> bool {
         self.port().state() == State::Active

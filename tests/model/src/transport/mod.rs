@@ -278,10 +278,12 @@ impl Engine {
     /// The QP's P_Key must name the packet's partition, and one of the two a full member. QP1 takes
     /// those of the whole table, which the port has looked at; a RoCE port has one key only.
     fn is_of_partition(&self, host: &dyn Host, packet: &Packet) -> bool {
+        let is_special = matches!(self.attr.kind, QpKind::Gsi | QpKind::Smi);
+        if is_special || matches!(packet.layers, Layers::Roce(_)) {
+            return true;
+        }
         let (own, key) = (host.p_key(self.attr.pkey_index), packet.bth.pkey);
-        matches!(packet.layers, Layers::Roce(_))
-            || matches!(self.attr.kind, QpKind::Gsi | QpKind::Smi)
-            || (own ^ key) & 0x7fff == 0 && (own | key) & 0x8000 != 0
+        (own ^ key) & 0x7fff == 0 && (own | key) & 0x8000 != 0
     }
 
     /// Takes the QP to ERR and flushes it after a fatal error.

@@ -205,6 +205,17 @@ const FRAMES: &[Row] = &[
         Some(&vport::query_roce_address_out::LAYOUT),
     ),
     (&[0x761], Some(&vport::set_roce_address_in::LAYOUT), None),
+    (
+        &[0x762],
+        Some(&vport::query_hca_vport_context_in::LAYOUT),
+        Some(&vport::query_hca_vport_context_out::LAYOUT),
+    ),
+    (&[0x763], Some(&vport::modify_hca_vport_context_in::LAYOUT), None),
+    (
+        &[0x764],
+        Some(&vport::query_hca_vport_gid_in::LAYOUT),
+        Some(&vport::query_hca_vport_gid_out::LAYOUT),
+    ),
     (&[0x765], Some(&counters::query_hca_vport_pkey_in::LAYOUT), None),
     (&[0x770], None, Some(&counters::query_vport_counter_out::LAYOUT)),
     (

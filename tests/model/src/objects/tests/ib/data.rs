@@ -89,6 +89,30 @@ fn a_connection_may_carry_a_global_header() {
 }
 
 #[test]
+fn an_unreliable_connection_goes_by_lid() {
+    let mut link = Link::active();
+    let qps = [0, 1].map(|n| link.ends[n].connection_of(1));
+    for n in 0..2 {
+        link.ends[n].connect(qps[n], qps[1 - n], &by_lid(n)).unwrap();
+    }
+    link.ends[1].receive(qps[1]);
+    link.ends[0].send(qps[0], b"once");
+    link.run();
+    assert_eq!(link.ends[1].take_received(qps[1]).unwrap().bytes, b"once");
+}
+
+#[test]
+fn payload_beyond_the_links_mtu_is_dropped_where_it_leaves() {
+    let mut link = Link::active();
+    assert_eq!(link.set_port(&[], 0, &[(port_info::neighbor_mtu, 1)]), Some(0));
+    let qps = [0, 1].map(|n| link.ends[n].datagrams(2, Q_KEY, 0));
+    link.ends[1].receive(qps[1]);
+    link.ends[0].send_datagram(qps[0], &[(av::rlid, 2), (av::dqpn, qps[1])], &[1; 400]);
+    link.run();
+    assert_eq!(link.dropped(0, Cause::NeighborMtu), 1);
+}
+
+#[test]
 fn both_ends_of_a_connection_may_be_in_one_device() {
     let mut link = Link::active();
     let qps = [0, 1].map(|_| link.ends[0].connection());

@@ -244,6 +244,68 @@ fn the_performance_agent_counts_what_passes() {
 }
 
 #[test]
+fn what_is_for_a_manager_reaches_queue_pair_zero() {
+    let mut link = Link::active();
+    let get = Smp::request(method::GET, attribute::SM_INFO, 0, 0);
+    assert_eq!(link.ask(get, &[1]).unwrap().status(), status::ATTRIBUTE, "no manager there");
+    // A manager says so in the capability mask, and gets what is for it.
+    let mut input = vec![0; 528];
+    let to = crate::ifc::vport::modify_hca_vport_context_in::hca_vport_context;
+    for (field, value) in [(ctx::cap_mask1, 2), (ctx::cap_mask1_field_select, 2)] {
+        field.set(to.bytes_mut(&mut input), value);
+    }
+    link.ends[1].rig.run(0x763, &input).unwrap();
+    assert_eq!(ctx::cap_mask1.get(&context(&mut link, 1)) & 2, 2);
+    let qp0 = link.ends[1].qp0();
+    link.ends[1].receive(qp0);
+    assert!(link.ask(get, &[1]).is_none());
+    let got = link.ends[1].take_received(qp0).unwrap();
+    let smp = Smp(got.bytes[40..][..256].try_into().unwrap());
+    assert_eq!((smp.attribute(), smp.get(layout::hop_pointer)), (attribute::SM_INFO, 2));
+    assert_eq!((got.src_qp, got.len), (0, 296));
+    // A bit that is not software's is refused; a reset takes the manager away.
+    ctx::cap_mask1_field_select.set(to.bytes_mut(&mut input), 1 << 3);
+    assert!(link.ends[1].rig.run(0x763, &input).is_err());
+    link.ends[1].rig.hca.flr();
+    assert_eq!(link.ends[1].port().get(port_info::capability_mask) & 2, 0);
+    assert_eq!(link.state(1), State::Active, "the subnet's part stays");
+}
+
+#[test]
+fn the_own_agent_answers_by_lid_inside_the_device() {
+    let mut link = Link::active();
+    let smp = Smp::request(method::GET, attribute::NODE_INFO, 0, 5);
+    let station = &mut link.ends[0];
+    let qp0 = station.qp0();
+    station.receive(qp0);
+    link.frames.clear();
+    link.ends[0].send_datagram(qp0, &[(av::rlid, 1), (av::dqpn, 0)], &smp.0);
+    link.run();
+    let got = link.ends[0].take_received(qp0).unwrap();
+    assert_eq!((got.bytes[43], got.slid, link.frames.len()), (0x81, 1, 0));
+}
+
+#[test]
+fn a_manager_switches_a_port_off() {
+    let mut link = Link::active();
+    let downs = link.ends[1].rig.hca.link_downs();
+    let off = [(port_info::port_state, 1), (port_info::port_physical_state, 3)];
+    assert_eq!(link.set_port(&[1], 0, &off), Some(0), "answered before the link goes down");
+    assert_eq!(link.state(1), State::Down);
+    assert!(!link.ends[1].rig.hca.holds_link());
+    assert_eq!(link.ends[1].rig.hca.link_downs(), downs + 1);
+    // The own agent can be asked still, by the command.
+    let mut smp = Smp::request(method::SET, attribute::PORT_INFO, 0, 0);
+    let read = Smp::request(method::GET, attribute::PORT_INFO, 0, 0);
+    let read = Smp(link.ends[1].mad_ifc(&read.0, 3).unwrap());
+    smp.data_mut().copy_from_slice(read.data());
+    port_info::port_state.set(smp.data_mut(), 1);
+    port_info::port_physical_state.set(smp.data_mut(), 2);
+    assert_eq!(Smp(link.ends[1].mad_ifc(&smp.0, 3).unwrap()).status(), 0);
+    assert_eq!(link.state(1), State::Init);
+}
+
+#[test]
 fn a_driver_may_answer_for_the_agent() {
     let mut configs = [1, 2].map(|n| Config { mac: [2, 0xc9, 3, 0, 0, n], ..Config::infiniband() });
     configs[1].facts = "subnet-agent=driver".parse().unwrap();

@@ -117,9 +117,14 @@ impl Station {
         qpn
     }
 
-    /// A queue pair of connections in INIT.
+    /// A queue pair of reliable connections in INIT.
     pub(in super::super) fn connection(&mut self) -> u32 {
-        let qpn = self.create(0).unwrap();
+        self.connection_of(0)
+    }
+
+    /// The same of a service type.
+    pub(in super::super) fn connection_of(&mut self, service: u32) -> u32 {
+        let qpn = self.create(service).unwrap();
         let init =
             [(path(ads::vhca_port_num), 1), (qpc::pm_state, 3), (qpc::rre, 1), (qpc::rwe, 1)];
         self.rig.modify(0x502, qpn, 0, &init).unwrap();
