@@ -23,6 +23,7 @@ mod faults;
 mod free;
 mod laws;
 mod layouts;
+mod mad_layouts;
 mod mute;
 mod replay;
 mod silicon;
