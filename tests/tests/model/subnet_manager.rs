@@ -1,4 +1,10 @@
 //! The driver's subnet manager over the fabric of the model: two channel adapters on one cable.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "test code: a panic here is a failed test"
+)]
 
 use std::time::Duration;
 
