@@ -124,9 +124,9 @@ layout! {
     0x34[7:6] rate_selector, set_rate_selector: u8;
     /// [`rate`].
     0x34[5:0] rate, set_rate: u8;
-    0x38[31:30] packet_life_time_selector, set_packet_life_time_selector: u8;
+    0x38[31:30] packet_lifetime_selector, set_packet_lifetime_selector: u8;
     /// 4.096 us times two to this.
-    0x38[29:24] packet_life_time, set_packet_life_time: u8;
+    0x38[29:24] packet_lifetime, set_packet_lifetime: u8;
     0x38[23:16] preference, set_preference: u8;
 }
 
@@ -151,8 +151,8 @@ pub mod path_component {
     pub const MTU: u64 = 1 << 17;
     pub const RATE_SELECTOR: u64 = 1 << 18;
     pub const RATE: u64 = 1 << 19;
-    pub const PACKET_LIFE_TIME_SELECTOR: u64 = 1 << 20;
-    pub const PACKET_LIFE_TIME: u64 = 1 << 21;
+    pub const PACKET_LIFETIME_SELECTOR: u64 = 1 << 20;
+    pub const PACKET_LIFETIME: u64 = 1 << 21;
     pub const PREFERENCE: u64 = 1 << 22;
 }
 
@@ -169,8 +169,8 @@ layout! {
     0x28[31:16] pkey, set_pkey: u16;
     0x28[15:14] rate_selector, set_rate_selector: u8;
     0x28[13:8] rate, set_rate: u8;
-    0x28[7:6] packet_life_time_selector, set_packet_life_time_selector: u8;
-    0x28[5:0] packet_life_time, set_packet_life_time: u8;
+    0x28[7:6] packet_lifetime_selector, set_packet_lifetime_selector: u8;
+    0x28[5:0] packet_lifetime, set_packet_lifetime: u8;
     0x2c[31:28] sl, set_sl: u8;
     0x2c[27:8] flow_label, set_flow_label: u32;
     0x2c[7:0] hop_limit, set_hop_limit: u8;
@@ -193,8 +193,8 @@ pub mod member_component {
     pub const PKEY: u64 = 1 << 7;
     pub const RATE_SELECTOR: u64 = 1 << 8;
     pub const RATE: u64 = 1 << 9;
-    pub const PACKET_LIFE_TIME_SELECTOR: u64 = 1 << 10;
-    pub const PACKET_LIFE_TIME: u64 = 1 << 11;
+    pub const PACKET_LIFETIME_SELECTOR: u64 = 1 << 10;
+    pub const PACKET_LIFETIME: u64 = 1 << 11;
     pub const SL: u64 = 1 << 12;
     pub const FLOW_LABEL: u64 = 1 << 13;
     pub const HOP_LIMIT: u64 = 1 << 14;

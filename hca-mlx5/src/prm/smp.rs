@@ -85,7 +85,7 @@ layout! {
     0x08[31:24] def_port, set_def_port: u8;
     0x08[23:16] def_mcast_pri_port, set_def_mcast_pri_port: u8;
     0x08[15:8] def_mcast_not_port, set_def_mcast_not_port: u8;
-    0x08[7:3] life_time, set_life_time: u8;
+    0x08[7:3] lifetime_value, set_lifetime_value: u8;
     0x08[2] port_state_change, set_port_state_change: bool;
     0x0c[31:16] lids_per_port, set_lids_per_port: u16;
     0x0c[15:0] enforce_cap, set_enforce_cap: u16;
@@ -132,7 +132,7 @@ layout! {
     0x28[23:20] init_type_reply, set_init_type_reply: u8;
     0x28[19:16] mtu_cap, set_mtu_cap: u8;
     0x28[15:13] vl_stall_count, set_vl_stall_count: u8;
-    0x28[12:8] hoq_life, set_hoq_life: u8;
+    0x28[12:8] hoq_lifetime, set_hoq_lifetime: u8;
     /// As `vl_cap`.
     0x28[7:4] operational_vls, set_operational_vls: u8;
     0x28[3] partition_enforcement_inbound, set_partition_enforcement_inbound: bool;

@@ -24,6 +24,7 @@ mod free;
 mod ib;
 mod laws;
 mod layouts;
+mod mad_layouts;
 mod mute;
 mod replay;
 mod silicon;

@@ -4,8 +4,11 @@ use core::cmp::Reverse;
 
 use dat_core::Instant;
 
-use super::sweep::Step;
-use super::{Destination, POLL_INTERVAL, POLLS, Side, Source, State, SubnetManager};
+use super::datagram::{Destination, Source};
+use super::params::{POLL_INTERVAL, POLLS};
+use super::ports::Side;
+use super::request::Step;
+use super::{State, SubnetManager};
 use crate::prm::mad::{Mad, MadHeader, class, method, status};
 use crate::prm::put;
 use crate::prm::smp::{self, SmInfo, SmpHeader, sm_control, sm_state};
@@ -15,7 +18,7 @@ impl SubnetManager {
         let mut info = SmInfo::new();
         info.set_guid(self.port(Side::Own).guid);
         info.set_act_count(self.activity);
-        info.set_priority(self.config().priority);
+        info.set_priority(self.config.priority);
         info.set_state(self.sm_state());
         info
     }
@@ -141,7 +144,7 @@ impl SubnetManager {
         }
         header.set_direction(true);
         header.set_hop_ptr(1);
-        put(mad, smp::RETURN_PATH + 1, &[self.config().port]);
+        put(mad, smp::RETURN_PATH + 1, &[self.config.port]);
         Some(Destination::Directed)
     }
 

@@ -26,133 +26,37 @@
 //! The other end is trusted with what a cable gives it: the link. What it sends is checked for
 //! form, and counts only by the side it came from: it cannot answer for the own port.
 
+mod datagram;
 mod election;
 mod groups;
+mod members;
+mod params;
 mod paths;
+mod ports;
 mod rates;
+mod records;
+mod request;
 mod sa;
 mod sweep;
 
 #[cfg(test)]
 mod tests;
 
-use core::time::Duration;
-
 use dat_core::Instant;
 use heapless::Deque;
 
 use crate::prm::mad::{self, MAD_LEN, Mad, MadHeader, class, method};
-use crate::prm::smp::{self, PortInfo, SmpHeader, attribute, port_state, sm_state};
-pub use groups::BROADCAST_MGID;
+use crate::prm::smp::{self, SmpHeader, attribute, port_state, sm_state};
+use datagram::Answer;
 use groups::Groups;
-use sweep::{Request, Step};
+use params::{ANSWERS, TRAP_DELAY};
+use ports::Port;
+use request::{Request, Step};
 
-/// Time in which an SMP is answered (OpenSM `OSM_DEFAULT_TRANS_TIMEOUT_MILLISEC`).
-const RESPONSE_TIME: Duration = Duration::from_millis(200);
-/// How often an SMP is repeated (OpenSM `OSM_DEFAULT_RETRY_COUNT`).
-const RETRIES: u8 = 3;
-/// From one sweep to the next (OpenSM `OSM_DEFAULT_SWEEP_INTERVAL_SECS`).
-const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
-/// From a trap to the sweep it asks for. Traps come many at a time.
-const TRAP_DELAY: Duration = Duration::from_millis(100);
-/// From one poll of the master to the next (OpenSM `OSM_SM_DEFAULT_POLLING_TIMEOUT_MILLISECS`).
-const POLL_INTERVAL: Duration = Duration::from_secs(10);
-/// Polls without a master's answer after which it is lost (OpenSM
-/// `OSM_SM_DEFAULT_POLLING_RETRY_NUMBER`).
-const POLLS: u8 = 4;
-/// Set(PortInfo) in one sweep at most; six do all there is to do.
-const CHANGES: u8 = 8;
-/// Time from trap to trap, and of an answer of the SA, as 4.096 us times two to this: 1 s (OpenSM
-/// `OSM_DEFAULT_SUBNET_TIMEOUT`).
-const SUBNET_TIMEOUT: u8 = 18;
-/// Answers that wait to be sent. More are dropped; who asked asks again.
-const ANSWERS: usize = 8;
-
-/// The subnet prefix of a subnet without a router (IBTA volume 1, 4.1.1).
-pub const SUBNET_PREFIX: u64 = 0xfe80_0000_0000_0000;
-
-/// What the caller decides.
-#[derive(Clone, Copy, Debug)]
-pub struct Config {
-    /// Number of the own port.
-    pub port: u8,
-    /// 0 to 15; the highest is master.
-    pub priority: u8,
-    /// Where transaction IDs begin: a random number, so that answers to a manager that was there
-    /// before do not count.
-    pub first_tid: u64,
-}
-
-/// One of the two ports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// Our port: its agent, in the device.
-    Own,
-    /// The port at the other end of the cable.
-    Peer,
-}
-
-impl Side {
-    /// Both.
-    const ALL: [Self; 2] = [Self::Own, Self::Peer];
-
-    const fn index(self) -> usize {
-        match self {
-            Self::Own => 0,
-            Self::Peer => 1,
-        }
-    }
-
-    const fn other(self) -> Self {
-        match self {
-            Self::Own => Self::Peer,
-            Self::Peer => Self::Own,
-        }
-    }
-}
-
-/// Which queue pair a datagram came by, or leaves by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Interface {
-    /// QP0, subnet management.
-    Smi,
-    /// QP1, general services.
-    Gsi,
-}
-
-/// Where a datagram came from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Source {
-    /// The queue pair it came by.
-    pub interface: Interface,
-    /// With QP0: an answer or a trap of the own port's agent, or what came by the cable.
-    pub side: Side,
-    /// The source LID.
-    pub lid: u16,
-    /// The source queue pair number.
-    pub qpn: u32,
-}
-
-/// Where a datagram goes to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Destination {
-    /// To the own port's agent (MAD_IFC); its answer is an input from [`Side::Own`].
-    Agent,
-    /// By QP0 and the cable, to the permissive LID. The directed route has its first step done.
-    Directed,
-    /// By QP0 to a LID.
-    Management {
-        /// The LID.
-        lid: u16,
-    },
-    /// By QP1 to a LID, which may be the own one.
-    General {
-        /// The LID.
-        lid: u16,
-        /// The queue pair number.
-        qpn: u32,
-    },
-}
+pub use datagram::{Destination, Interface, Source};
+pub use groups::BROADCAST_MGID;
+pub use params::{Config, SUBNET_PREFIX};
+pub use ports::Side;
 
 /// What the manager is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,38 +79,6 @@ pub enum State {
     /// A port does not answer, or refuses its settings: an M_Key of an earlier manager may protect
     /// it.
     Unanswered(Side),
-}
-
-/// A port as a sweep found it.
-#[derive(Clone, Copy, Debug)]
-struct Port {
-    guid: u64,
-    info: PortInfo<[u8; smp::DATA_LEN]>,
-    /// Its clients have registered at this manager or were asked to.
-    has_reregistered: bool,
-    /// This sweep has set its LID and the like.
-    was_assigned: bool,
-}
-
-impl Port {
-    const NONE: Self =
-        Self { guid: 0, info: PortInfo::new(), has_reregistered: false, was_assigned: false };
-
-    fn gid(&self) -> u128 {
-        u128::from(SUBNET_PREFIX) << 64 | u128::from(self.guid)
-    }
-
-    /// Its LID, where it has one that a manager may leave as it is.
-    fn unicast_lid(&self) -> Option<u16> {
-        Some(self.info.lid()).filter(|lid| (1..mad::FIRST_MULTICAST_LID).contains(lid))
-    }
-}
-
-/// A datagram that waits to be sent.
-#[derive(Clone, Copy, Debug)]
-struct Answer {
-    to: Destination,
-    mad: Mad,
 }
 
 /// What happened so far.

@@ -1,20 +1,12 @@
 //! PathRecord: from one of the two ports to one of them (IBTA volume 1, 15.2.5.16).
 
-use super::rates::{self, satisfies};
-use super::sa::Records;
-use super::{SUBNET_TIMEOUT, Side, SubnetManager};
+use super::SubnetManager;
+use super::params::PACKET_LIFETIME;
+use super::ports::Side;
+use super::rates;
+use super::records::{Records, is_of_partition, satisfies};
 use crate::prm::mad::{self, Mad, MadHeader};
 use crate::prm::sa::{self, PathRecord, SaHeader, method, path_component, selector};
-use crate::prm::smp::P_KEY_FULL_MEMBER;
-
-/// A packet's time in the subnet, 4.096 us times two to this: 1 s, as the default of other managers
-/// is (OpenSM `OSM_DEFAULT_SUBNET_TIMEOUT`).
-pub(super) const PACKET_LIFE_TIME: u8 = SUBNET_TIMEOUT;
-
-/// Whether two P_Keys are of one partition.
-pub(super) fn is_of_partition(one: u16, other: u16) -> bool {
-    (one ^ other) & !P_KEY_FULL_MEMBER == 0
-}
 
 impl SubnetManager {
     /// The paths that a request asks for.
@@ -76,8 +68,8 @@ impl SubnetManager {
         path.set_mtu(mtu);
         path.set_rate_selector(selector::EXACTLY);
         path.set_rate(rate);
-        path.set_packet_life_time_selector(selector::EXACTLY);
-        path.set_packet_life_time(PACKET_LIFE_TIME);
+        path.set_packet_lifetime_selector(selector::EXACTLY);
+        path.set_packet_lifetime(PACKET_LIFETIME);
         if mask & path_component::SERVICE_ID != 0 {
             path.set_service_id(asked.service_id());
         }
@@ -115,11 +107,11 @@ fn matches(path: &PathRecord<[u8; 64]>, asked: &PathRecord<[u8; 64]>, mask: u64)
             satisfies(asked.rate_selector(), &speed(path.rate()), &speed(asked.rate())),
         )
         && is_as_asked(
-            component::PACKET_LIFE_TIME | component::PACKET_LIFE_TIME_SELECTOR,
+            component::PACKET_LIFETIME | component::PACKET_LIFETIME_SELECTOR,
             satisfies(
-                asked.packet_life_time_selector(),
-                &path.packet_life_time(),
-                &asked.packet_life_time(),
+                asked.packet_lifetime_selector(),
+                &path.packet_lifetime(),
+                &asked.packet_lifetime(),
             ),
         )
 }

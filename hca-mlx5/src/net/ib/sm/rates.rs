@@ -1,6 +1,6 @@
 //! Rates of links.
 
-use crate::prm::sa::{rate, selector};
+use crate::prm::sa::rate;
 use crate::prm::smp::{self, PortInfo, capability};
 
 /// Codes by half Gbit/s.
@@ -61,14 +61,4 @@ pub(super) fn speed(code: u8) -> u16 {
 /// The slower of two.
 pub(super) fn slower(one: u8, other: u8) -> u8 {
     if speed(one) <= speed(other) { one } else { other }
-}
-
-/// Whether a value is as a selector asks.
-pub(super) fn satisfies<T: PartialOrd>(chosen: u8, value: &T, asked: &T) -> bool {
-    match chosen {
-        selector::GREATER => value > asked,
-        selector::LESS => value < asked,
-        selector::EXACTLY => value == asked,
-        _ => true,
-    }
 }

@@ -1,68 +1,22 @@
 //! Subnet administration: requests by QP1, and their answers (IBTA volume 1, chapter 15).
 
-use super::{Destination, SUBNET_TIMEOUT, Side, Source, State, SubnetManager};
+use super::SubnetManager;
+use super::datagram::{Destination, Source};
+use super::params::SUBNET_TIMEOUT;
+use super::ports::Side;
+use super::records::{Records, Reply, UNIT};
 use crate::prm::mad::{self, ClassPortInfo, Mad, MadHeader, status};
 use crate::prm::put;
 use crate::prm::sa::{self, SaHeader, attribute, method, rmpp};
 
 /// ClassPortInfo.CapabilityMask: UD multicast is supported (volume 1, 15.2.5.1).
 const UD_MULTICAST: u16 = 1 << 9;
-/// What RMPP counts of the SA's header with each segment, and `attr_offset`'s unit.
-const UNIT: usize = 8;
-
-/// Records of an answer, or the status that refuses the request.
-pub(super) type Reply = Result<Records, u16>;
-
-/// Records of one size, as many as fit into one datagram.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Records {
-    bytes: [u8; sa::DATA_LEN],
-    /// From one to the next.
-    stride: usize,
-    count: usize,
-}
-
-impl Records {
-    /// None yet, of `size` bytes each.
-    pub(super) const fn new(size: usize) -> Self {
-        Self { bytes: [0; sa::DATA_LEN], stride: size.next_multiple_of(UNIT), count: 0 }
-    }
-
-    /// One.
-    pub(super) fn one(record: &[u8]) -> Self {
-        let mut records = Self::new(record.len());
-        put(&mut records.bytes, 0, record);
-        records.count = 1;
-        records
-    }
-
-    /// Adds one where it fits.
-    pub(super) fn add(&mut self, record: &[u8]) -> Result<(), u16> {
-        let at = self.count * self.stride;
-        if at + record.len() > self.bytes.len() {
-            return Err(sa::status::TOO_MANY_RECORDS);
-        }
-        put(&mut self.bytes, at, record);
-        self.count += 1;
-        Ok(())
-    }
-
-    /// For a Get, which asks for exactly one.
-    pub(super) fn only_one(self) -> Reply {
-        match self.count {
-            0 => Err(sa::status::NO_RECORDS),
-            1 => Ok(self),
-            _ => Err(sa::status::TOO_MANY_RECORDS),
-        }
-    }
-}
-
 impl SubnetManager {
-    /// A datagram of the SA. Only a master is one, and only for the two ports; no other has a LID to
-    /// answer to.
+    /// A datagram of the SA. Only a master is one, when both ports are up, and only for the two
+    /// ports; no other has a LID to answer to.
     pub(super) fn input_sa(&mut self, from: Source, mad: &Mad) {
         let header = MadHeader(mad);
-        if self.state != State::Master || header.method() & mad::method::RESPONSE != 0 {
+        if !self.is_up() || header.method() & mad::method::RESPONSE != 0 {
             return;
         }
         let Some(requester) = Side::ALL.into_iter().find(|side| self.lid(*side) == Some(from.lid))

@@ -2,85 +2,18 @@
 
 use dat_core::Instant;
 
-use super::{
-    CHANGES, Config, Destination, Port, RESPONSE_TIME, RETRIES, SUBNET_PREFIX, SUBNET_TIMEOUT,
-    SWEEP_INTERVAL, Side, State, SubnetManager, TRAP_DELAY,
+use super::datagram::Destination;
+use super::params::{
+    CHANGES, RESPONSE_TIME, RETRIES, SUBNET_PREFIX, SUBNET_TIMEOUT, SWEEP_INTERVAL, TRAP_DELAY,
 };
+use super::ports::{Port, Side};
+use super::request::{Request, Step};
+use super::{State, SubnetManager};
 use crate::prm::mad::{Mad, MadHeader, method, status};
 use crate::prm::put;
 use crate::prm::smp::{
-    self, NodeInfo, PortInfo, SmInfo, SmpHeader, attribute, capability, node_type, physical_state,
-    port_state, sm_control,
+    self, NodeInfo, PortInfo, SmInfo, SmpHeader, capability, node_type, physical_state, port_state,
 };
-
-/// What a request is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    Node(Side),
-    Port(Side),
-    /// SMInfo of the manager at the other end.
-    Manager,
-    /// LID and the like.
-    Assign(Side),
-    Arm(Side),
-    Activate(Side),
-    /// SMInfo of the master, from a standby.
-    Poll,
-    /// The subnet goes to the manager at the other end.
-    HandOver,
-    /// The subnet of the manager at the other end is taken over.
-    Acknowledge,
-}
-
-impl Step {
-    const fn side(self) -> Side {
-        match self {
-            Self::Node(side)
-            | Self::Port(side)
-            | Self::Assign(side)
-            | Self::Arm(side)
-            | Self::Activate(side) => side,
-            Self::Manager | Self::Poll | Self::HandOver | Self::Acknowledge => Side::Peer,
-        }
-    }
-
-    /// Attribute, and whether it is set with which modifier.
-    const fn what(self) -> (u16, Option<u32>) {
-        match self {
-            Self::Node(_) => (attribute::NODE_INFO, None),
-            Self::Port(_) => (attribute::PORT_INFO, None),
-            Self::Assign(_) | Self::Arm(_) | Self::Activate(_) => (attribute::PORT_INFO, Some(0)),
-            Self::Manager | Self::Poll => (attribute::SM_INFO, None),
-            Self::HandOver => (attribute::SM_INFO, Some(sm_control::HANDOVER)),
-            Self::Acknowledge => (attribute::SM_INFO, Some(sm_control::ACKNOWLEDGE)),
-        }
-    }
-}
-
-/// The request that has no answer yet.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Request {
-    pub(super) step: Step,
-    tid: u64,
-    /// When the time of an answer ends.
-    pub(super) due: Instant,
-    /// It waits to be sent.
-    is_queued: bool,
-    retries: u8,
-}
-
-impl Request {
-    /// Repeats it where its time has ended; whether it goes on.
-    pub(super) fn expire(&mut self, now: Instant) -> bool {
-        if self.is_queued || now < self.due {
-            return true;
-        }
-        let goes_on = self.retries != 0;
-        self.retries = self.retries.saturating_sub(1);
-        self.is_queued = goes_on;
-        goes_on
-    }
-}
 
 impl SubnetManager {
     pub(super) fn begin(&mut self, now: Instant, step: Step) {
@@ -184,7 +117,8 @@ impl SubnetManager {
             }
             Step::Manager => self.elect(now, Some(&SmInfo::read(mad, smp::DATA))),
             Step::Poll => self.polled(now, Some(&SmInfo::read(mad, smp::DATA))),
-            Step::HandOver => self.rest(now),
+            // This one is master until the other acknowledges.
+            Step::HandOver => self.configure(now),
             Step::Acknowledge => self.start_sweep(now),
         }
     }
@@ -336,10 +270,5 @@ impl SubnetManager {
         info.set_mkey_protect(0);
         info.set_mkey_lease_period(0);
         info
-    }
-
-    /// The settings of this manager.
-    pub(super) fn config(&self) -> &Config {
-        &self.config
     }
 }

@@ -1,10 +1,13 @@
 //! The manager with an agent at each port that does as it is asked, and datagrams by bytes.
+//!
+//! Length: all tests of one state machine, which share its agents.
 
+use core::time::Duration;
 use std::vec::Vec;
 
 use proptest::prelude::*;
 
-use super::groups::BROADCAST_MGID;
+use super::params::SWEEP_INTERVAL;
 use super::*;
 use crate::prm::mad::status;
 use crate::prm::put;
@@ -12,7 +15,7 @@ use crate::prm::sa::{
     self, McMemberRecord, PathRecord, SaHeader, join_state, member_component, path_component, rate,
     selector,
 };
-use crate::prm::smp::{NodeInfo, SmInfo, capability, node_type, sm_control};
+use crate::prm::smp::{NodeInfo, PortInfo, SmInfo, capability, node_type, sm_control};
 
 const OWN_GUID: u64 = 0x0002_c903_0000_0011;
 const PEER_GUID: u64 = 0x0002_c903_0000_0022;
@@ -123,10 +126,7 @@ impl Rig {
     fn run(&mut self) {
         let mut mad = [0; 256];
         while let Some(to) = self.manager.poll_transmit(self.now, &mut mad) {
-            let side = match to {
-                Destination::Agent => Side::Own,
-                _ => Side::Peer,
-            };
+            let side = if to == Destination::Agent { Side::Own } else { Side::Peer };
             let is_request = matches!(mad[3], method::GET | method::SET);
             let agent = &mut self.agents[side.index()];
             if is_request {
