@@ -551,18 +551,95 @@ impl Mtu {
     }
 }
 
+/// The link layer of a port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LinkType {
+    /// Ethernet, with RoCEv2.
+    #[default]
+    Ethernet,
+    /// InfiniBand.
+    InfiniBand,
+}
+
+/// The destination of packets in the link layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NextHop {
+    /// Ethernet: MAC of the peer, or of the gateway to it.
+    Mac([u8; 6]),
+    /// InfiniBand.
+    Lid(LidHop),
+}
+
+impl NextHop {
+    /// As bytes, for [`NextHop::of`].
+    pub(crate) const fn bytes(self) -> [u8; 6] {
+        match self {
+            Self::Mac(mac) => mac,
+            Self::Lid(LidHop { lid, path_bits, rate, pkey_index }) => {
+                let ([a, b], [c, d]) = (lid.to_be_bytes(), pkey_index.to_be_bytes());
+                [a, b, path_bits, rate, c, d]
+            }
+        }
+    }
+
+    /// From the bytes of one on that link.
+    pub(crate) const fn of(link: LinkType, bytes: [u8; 6]) -> Self {
+        let [a, b, path_bits, rate, c, d] = bytes;
+        match link {
+            LinkType::Ethernet => Self::Mac(bytes),
+            LinkType::InfiniBand => Self::Lid(LidHop {
+                lid: u16::from_be_bytes([a, b]),
+                path_bits,
+                rate,
+                pkey_index: u16::from_be_bytes([c, d]),
+            }),
+        }
+    }
+}
+
+/// The destination of packets in an InfiniBand subnet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LidHop {
+    /// LID of the peer's port, or of the router to it.
+    pub lid: u16,
+    /// Low bits of the own LID.
+    pub path_bits: u8,
+    /// Static rate, as the device counts; 0 is the rate of the port.
+    pub rate: u8,
+    /// Entry of the P_Key table of the port.
+    pub pkey_index: u16,
+}
+
+/// What a REQ says of a path in an InfiniBand subnet ([`Provider::subnet_path`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SubnetPath {
+    /// GID of the own port.
+    pub local_gid: u128,
+    /// LID of the own port.
+    pub local_lid: u16,
+    /// P_Key.
+    pub p_key: u16,
+    /// Packet rate, as the specification counts.
+    pub rate: u8,
+    /// Path MTU.
+    pub mtu: Mtu,
+    /// Packet lifetime, as a CM code.
+    pub lifetime: u8,
+}
+
 /// The resolved way to a peer. Made by [`Provider::resolve`], carried by dat-core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Path {
-    /// The peer's address (its GID is this address, IPv4 as ::ffff:a.b.c.d).
+    /// The peer's GID as an address. On Ethernet that is the peer's address (IPv4 as
+    /// ::ffff:a.b.c.d).
     pub remote: IpAddr,
-    /// MAC of the peer, or of the gateway to it.
-    pub remote_mac: [u8; 6],
+    /// Destination in the link layer.
+    pub next_hop: NextHop,
     /// Entry of the local address table to send from.
     pub source_index: u8,
     /// Hop limit / TTL.
     pub hop_limit: u8,
-    /// Traffic class and priority.
+    /// Traffic class and priority, or service level.
     pub class: Class,
     /// 20-bit flow label; also chooses the UDP source port.
     pub flow_label: u32,
@@ -630,6 +707,8 @@ pub struct HcaLimits {
     pub hardware: (u32, u32),
     /// Firmware revision: major, minor, sub-minor.
     pub firmware: (u16, u16, u16),
+    /// Link layer of the port.
+    pub link: LinkType,
     /// Node GUID.
     pub node_guid: u64,
     /// Queue pairs.
@@ -697,8 +776,11 @@ pub struct Net {
 /// A connection management datagram of 256 bytes with the address it came from.
 #[derive(Clone, Copy, Debug)]
 pub struct MadIn {
-    /// Sender.
+    /// GID of the sender as an address; on Ethernet that is its address.
     pub from: IpAddr,
+    /// `from` stands for a LID whose GID is not known yet: [`Path::remote`] of
+    /// [`Provider::resolve_asker`] is the sender.
+    pub unnamed: bool,
     /// The MAD.
     pub mad: [u8; 256],
 }
@@ -764,6 +846,11 @@ pub trait Provider {
     /// The same, of a peer that asked: it may not exist, so a search for it gives way to others.
     fn resolve_asker(&mut self, remote: IpAddr, now: Instant) -> Poll<Result<Path, Fault>> {
         self.resolve(remote, now)
+    }
+
+    /// What a REQ has to say of a path of [`Provider::resolve`] on InfiniBand; `None` on Ethernet.
+    fn subnet_path(&self, _path: &Path) -> Option<SubnetPath> {
+        None
     }
 
     /// Makes a protection domain.

@@ -32,6 +32,6 @@ pub mod prm;
 pub mod provider;
 pub mod verbs;
 
-pub use device::{Config, Congestion, Device, cmd, eq};
+pub use device::{Config, Congestion, Device, IbPort, PortState, cmd, eq};
 pub use platform::{dma, mmio};
 pub use provider::Mlx5;

@@ -30,18 +30,20 @@ use core::time::Duration;
 use dat_core::Instant;
 use dat_core::fault;
 use dat_core::provider::{
-    self as seam, Access, Backing, Fault, HcaCounters, HcaLimits, KeyOrder, MadIn, Moderation, Mr,
-    MrInit, Mw, Net, NewQp, Notice, Pages, Path, Pd, Provider, Qp, QpInit, QpStep, Random, Region,
-    SharedRq, SharedRqInit, Task, canonical,
+    self as seam, Access, Backing, Fault, HcaCounters, HcaLimits, KeyOrder, LinkType, MadIn,
+    Moderation, Mr, MrInit, Mw, Net, NewQp, NextHop, Notice, Pages, Path, Pd, Provider, Qp, QpInit,
+    QpStep, Random, Region, SharedRq, SharedRqInit, SubnetPath, Task, canonical,
 };
 use heapless::Deque;
 
 use crate::data::send::{MAX_DATAGRAM_SEGMENTS, MAX_SEGMENTS, WIDEST};
 use crate::data::{Cq, Rq, Shared, Sq};
-use crate::device::eq::{Event, QpEvent};
+use crate::device::eq::{Event, QpEvent, SubnetChange};
 use crate::device::in_flight::few;
-use crate::device::{Config, Congestion, Device, FLIGHTS, health, note};
+use crate::device::{Config, Congestion, Device, FLIGHTS, IbPort, health, note};
 use crate::net::gsi::Gsi;
+use crate::net::ib::Subnet;
+use crate::net::ib::sm::State as SubnetManagerState;
 use crate::net::neigh::Counters;
 use crate::net::network::Network;
 use crate::platform::{Fence, Platform};
@@ -63,8 +65,14 @@ const SHARED: usize = 16;
 const NOTICES: usize = 64;
 /// How long the device may take to carry out what it was posted.
 const WORK_LIMIT: Duration = Duration::from_secs(1);
-/// Completion queues the driver has for itself: two of QP1, one of the raw Ethernet port.
-const OWN_CQS: u32 = 3;
+/// Completion queues the driver has for itself: two of QP1; one of the raw Ethernet port, or two of
+/// IP over InfiniBand and two of QP0.
+const fn own_cqs(link: LinkType) -> u32 {
+    match link {
+        LinkType::Ethernet => 3,
+        LinkType::InfiniBand => 6,
+    }
+}
 /// Queue pairs that are the driver's own, or of the device itself: QP0 and QP1, and raw Ethernet
 /// ports.
 const OWN_QPS: usize = 16;
@@ -106,7 +114,10 @@ pub struct Mlx5<
     pub(crate) limits: HcaLimits,
     doorbells: Doorbells,
     gsi: Option<Gsi<'p, P>>,
+    /// Of an Ethernet port.
     network: Option<Network<'p, P, NEIGHBOURS>>,
+    /// Of an InfiniBand port.
+    subnet: Option<Subnet<'p, P, NEIGHBOURS>>,
     /// As many as queue pairs.
     pds: Table<(), QPS>,
     cqs: Table<CqObject, CQS>,
@@ -118,6 +129,8 @@ pub struct Mlx5<
     landings: Option<Landings<'p, P>>,
     /// Of flow labels, which everybody on the way sees.
     labels: Random,
+    /// The time of the last service.
+    now: Instant,
 }
 
 impl<
@@ -132,6 +145,9 @@ impl<
     /// The way to `remote`, who has asked us if `asker`.
     fn path(&mut self, remote: IpAddr, asker: bool, now: Instant) -> Poll<Result<Path, Fault>> {
         let remote = canonical(remote);
+        if let (Some(subnet), Some(gsi)) = (self.subnet.as_mut(), self.gsi.as_mut()) {
+            return subnet.resolve(&self.device, gsi, remote, asker, now);
+        }
         let Some(network) = self.network.as_mut() else {
             return Poll::Ready(Err(fault!(
                 BadState,
@@ -144,7 +160,7 @@ impl<
         let source_index = network.source_index(remote);
         network.resolve(remote, asker, now).map_ok(|remote_mac| Path {
             remote,
-            remote_mac,
+            next_hop: NextHop::Mac(remote_mac),
             source_index,
             hop_limit: HOP_LIMIT,
             class: self.limits.classes.best_effort,
@@ -194,6 +210,7 @@ impl<
             doorbells: Doorbells::default(),
             gsi: Some(gsi),
             network: None,
+            subnet: None,
             pds: Table::new(),
             cqs: Table::new(),
             qps: Table::new(),
@@ -201,6 +218,7 @@ impl<
             keys: Table::new(),
             notices: Deque::new(),
             landings,
+            now: Instant::ZERO,
         })
     }
 
@@ -213,6 +231,20 @@ impl<
     /// Whether the port carries traffic, as the device says now.
     pub fn link_up(&mut self) -> Result<bool, Fault> {
         self.device.port_up()
+    }
+
+    /// The port in its InfiniBand subnet, as the device says now; `None` of an Ethernet port.
+    pub fn ib_port(&mut self) -> Result<Option<IbPort>, Fault> {
+        match self.device.link() {
+            LinkType::Ethernet => Ok(None),
+            LinkType::InfiniBand => self.device.ib_port().map(Some),
+        }
+    }
+
+    /// What the built-in subnet manager does; `None` if it does not run.
+    #[must_use]
+    pub fn subnet_manager(&self) -> Option<SubnetManagerState> {
+        self.subnet.as_ref().and_then(Subnet::manager)
     }
 
     /// Whether queue pairs write whole work requests with their doorbells: the host can
@@ -293,10 +325,19 @@ impl<
             Event::Port { port: _, up } => {
                 // The event is a hint: by now the port may be in another state again.
                 let up = self.device.port_up().unwrap_or(up);
+                if let Some(subnet) = self.subnet.as_mut() {
+                    subnet.port_changed(false);
+                }
                 if up && let Some(network) = self.network.as_mut() {
                     network.link_up(now);
                 }
                 Some(Notice::Link(up))
+            }
+            Event::Subnet(change) => {
+                if let Some(subnet) = self.subnet.as_mut() {
+                    subnet.port_changed(change == SubnetChange::Reregister);
+                }
+                None
             }
             Event::Warning(fault) => Some(Notice::Warning(fault)),
             Event::Dead(fault) => Some(Notice::Catastrophic(fault)),
@@ -318,6 +359,10 @@ impl<
                 None => network.event(),
                 Some(fault) => network.fail(fault),
             }
+            return true;
+        }
+        if let Some(subnet) = self.subnet.as_mut().filter(|subnet| subnet.cq(cqn).is_some()) {
+            subnet.event(cqn, fault);
             return true;
         }
         false
@@ -353,6 +398,10 @@ impl<
             network.fail(fault);
             return None;
         }
+        if let Some(subnet) = self.subnet.as_mut().filter(|subnet| subnet.owns_qp(qpn)) {
+            subnet.event(qpn, Some(fault));
+            return None;
+        }
         // Events come late, in no order with commands: the failure may be that of a connection
         // which a reset has ended.
         let failed = self.qps.has(qpn) && qp::failed(&mut self.device, Qpn(qpn));
@@ -383,7 +432,17 @@ impl<
         if let Some(network) = self.network.take() {
             network.destroy(&mut self.device)?;
         }
-        self.network = Some(Network::create(&mut self.device, net, now)?);
+        if let Some(subnet) = self.subnet.take() {
+            subnet.destroy(&mut self.device, self.gsi.as_mut())?;
+        }
+        match self.device.link() {
+            LinkType::Ethernet => {
+                self.network = Some(Network::create(&mut self.device, net, now)?);
+            }
+            LinkType::InfiniBand => {
+                self.subnet = Some(Subnet::create(&mut self.device, net, now)?);
+            }
+        }
         Ok(())
     }
 
@@ -393,6 +452,10 @@ impl<
 
     fn resolve_asker(&mut self, remote: IpAddr, now: Instant) -> Poll<Result<Path, Fault>> {
         self.path(remote, true, now)
+    }
+
+    fn subnet_path(&self, path: &Path) -> Option<SubnetPath> {
+        self.subnet.as_ref()?.subnet_path(path)
     }
 
     fn pd_create(&mut self) -> Result<Pd, Fault> {
@@ -619,7 +682,18 @@ impl<
     }
 
     fn mad_recv(&mut self) -> Option<MadIn> {
-        self.gsi.as_mut().and_then(Gsi::recv)
+        let gsi = self.gsi.as_mut()?;
+        if self.device.link() == LinkType::Ethernet {
+            return gsi.recv();
+        }
+        let now = self.now;
+        loop {
+            let arrival = gsi.arrival()?;
+            let datagram = self.subnet.as_mut().and_then(|subnet| subnet.receive(&arrival, now));
+            if datagram.is_some() {
+                return datagram;
+            }
+        }
     }
 
     fn await_device(&mut self, done: impl FnMut() -> bool) -> bool {
@@ -627,11 +701,13 @@ impl<
     }
 
     fn service(&mut self, now: Instant) {
-        let Self { device, cqs, gsi, network, .. } = self;
+        self.now = now;
+        let Self { device, cqs, gsi, network, subnet, .. } = self;
         let platform = device.platform();
         device.service(now, |cqn| {
             let own = || gsi.as_ref().and_then(|gsi| gsi.cq(cqn));
             let own = own().or_else(|| network.as_ref().and_then(|network| network.cq(cqn)));
+            let own = own.or_else(|| subnet.as_ref().and_then(|subnet| subnet.cq(cqn)));
             if let Some(cq) = own.or_else(|| cqs.get(cqn)) {
                 cq.event_read(platform);
             }
@@ -650,6 +726,9 @@ impl<
         if let Some(network) = self.network.as_mut() {
             network.service(&mut self.device, now);
         }
+        if let (Some(subnet), Some(gsi)) = (self.subnet.as_mut(), self.gsi.as_mut()) {
+            subnet.service(&mut self.device, gsi, now);
+        }
     }
 
     fn notice(&mut self) -> Option<Notice> {
@@ -664,6 +743,8 @@ impl<
         }
         let gsi = self.gsi.as_ref().and_then(Gsi::next_deadline);
         let network = self.network.as_ref().and_then(Network::next_deadline);
+        let subnet = self.subnet.as_ref().and_then(Subnet::next_deadline);
+        let network = Instant::sooner(network, subnet);
         Instant::sooner(Instant::sooner(gsi, network), own)
     }
 
@@ -690,6 +771,9 @@ impl<
         if let Some(network) = self.network.take() {
             note(&mut first, network.destroy(&mut self.device));
         }
+        if let Some(subnet) = self.subnet.take() {
+            note(&mut first, subnet.destroy(&mut self.device, self.gsi.as_mut()));
+        }
         if let Some(gsi) = self.gsi.take() {
             note(&mut first, gsi.destroy(&mut self.device));
         }
@@ -713,7 +797,7 @@ fn fit<P: Platform>(device: &Device<'_, P>, config: &Config<'_>) -> Result<(), F
         ));
     }
     let caps = device.caps();
-    if !caps.general.roce() {
+    if device.link() == LinkType::Ethernet && !caps.general.roce() {
         return Err(fault!(
             Unsupported,
             "bring-up",
@@ -754,9 +838,10 @@ fn limits<P: Platform>(
         // The revision stands in configuration space, which the driver does not see.
         hardware: (0, 0),
         firmware: identity.firmware,
+        link: device.link(),
         node_guid: identity.node_guid,
         max_qp: table(qps, caps.log_max_qp()),
-        max_cq: table(cqs, caps.log_max_cq()).min(armed.saturating_sub(OWN_CQS)),
+        max_cq: table(cqs, caps.log_max_cq()).min(armed.saturating_sub(own_cqs(device.link()))),
         max_cqe: 1 << (caps.log_max_cq_sz().clamp(1, 22) - 1),
         max_qp_requests: ring / WIDEST,
         max_segments: MAX_SEGMENTS,
@@ -766,7 +851,11 @@ fn limits<P: Platform>(
         max_reads: 1 << reads,
         max_pd: table(qps, caps.log_max_pd()),
         mtu: device.path_mtu(),
-        path_mtu: config.path_mtu.min(device.path_mtu()),
+        path_mtu: match device.link() {
+            LinkType::Ethernet => config.path_mtu.min(device.path_mtu()),
+            // The subnet administrator knows what each path has.
+            LinkType::InfiniBand => device.path_mtu(),
+        },
         classes: config.classes,
         windows: caps.imaicl() && !caps.umr_indirect_mkey_disabled(),
         atomics: device.caps().has_atomics(),

@@ -11,8 +11,8 @@ use hca_mlx5::cmd::dump::Observer;
 use hca_mlx5::platform::Clock as _;
 use hca_mlx5::{Config, Mlx5};
 use mlx5_model::wire::impair::{Impaired, Rates};
-use mlx5_model::wire::switch::{self, Port};
-use mlx5_model::wire::{ModelClock, Wire};
+use mlx5_model::wire::{ModelClock, Wire, switch};
+
 use mlx5_model::{Config as Card, Hca, LinkLayer};
 
 use crate::host::chosen::or_chosen;
@@ -48,6 +48,8 @@ pub struct Stage {
     pub seed: u64,
     /// Waits look at even intervals of half a microsecond: times can be compared.
     pub even: bool,
+    /// The sides whose driver runs the built-in subnet manager.
+    pub managers: [bool; 2],
 }
 
 /// Wraps each end of the wire: for taps and scripted faults. Called with the side's index.
@@ -83,6 +85,28 @@ impl Stage {
         Net { addr: self.address(side), prefix, gateway: None, vlan: self.vlan }
     }
 
+    /// Two InfiniBand cards on a cable; side 0 runs the subnet manager.
+    #[must_use]
+    pub fn infiniband() -> Self {
+        let cards = [Card::infiniband(), Card::infiniband()];
+        Self { cards, managers: [true, false], ..Self::default() }
+    }
+
+    /// Whether the cards speak InfiniBand, because the stage or the environment says so.
+    fn is_infiniband(&self) -> bool {
+        or_chosen(&self.cards[0]).link == LinkLayer::InfiniBand
+    }
+
+    /// What the cards are plugged into: a switch, or of InfiniBand cards a cable.
+    #[must_use]
+    pub fn ports(&self) -> [switch::Port; 2] {
+        if self.is_infiniband() {
+            return switch::cable().into();
+        }
+        let ports = switch::switch(2);
+        ports.try_into().unwrap_or_else(|_| unreachable!("two ports"))
+    }
+
     /// Plugs both cards in.
     pub fn plug(&self, wrap: Wrap<'_>) -> (Arc<World>, [Slot; 2]) {
         self.plug_with(&ModelClock::default(), wrap)
@@ -91,7 +115,7 @@ impl Stage {
     /// Plugs both cards into a world with this clock.
     pub fn plug_with(&self, clock: &ModelClock, wrap: Wrap<'_>) -> (Arc<World>, [Slot; 2]) {
         let world = World::with_clock(clock);
-        let mut ports = ports(&self.cards).into_iter();
+        let mut ports = self.ports().into_iter();
         let slots = [0, 1].map(|side| {
             let seed = self.seed.wrapping_mul(2).wrapping_add(side as u64);
             let port = ports.next().unwrap();
@@ -141,23 +165,17 @@ impl Stage {
         side: usize,
         observer: Option<&'s (dyn Observer + Sync)>,
     ) -> Result<Ia<'s, Driver<'s>>, Error> {
-        let config = Config { classes: self.classes[side], ..self.config(observer) };
+        // Where the environment says that the link is InfiniBand, nobody has named a manager.
+        let is_named = self.cards[side].link == LinkLayer::InfiniBand;
+        let config = Config {
+            classes: self.classes[side],
+            subnet_manager: if is_named { self.managers[side] } else { side == 0 },
+            ..self.config(observer)
+        };
         let driver = Driver::open(slot, &slot.config(config))?;
         let now = Instant::from_nanos(slot.now());
         Ia::open(driver, room.parts(), self.net(side), now, slot.entropy())
     }
-}
-
-/// The two ends of the wire between cards: of a switch, or of a cable where they speak InfiniBand, so
-/// that the driver's own subnet manager is enough.
-#[must_use]
-pub fn ports(cards: &[Card; 2]) -> [Port; 2] {
-    let is_infiniband = cards.iter().any(|card| or_chosen(card).link == LinkLayer::InfiniBand);
-    if is_infiniband {
-        return switch::cable().into();
-    }
-    let mut ports = switch::switch(2).into_iter();
-    [(); 2].map(|()| ports.next().unwrap())
 }
 
 /// The stage, up.

@@ -1,17 +1,19 @@
 //! Calls of the connection manager's caller.
 
+use core::net::IpAddr;
+
 use crate::cm::Cm;
 use crate::cm::event::{CmError, Counters};
 use crate::cm::params::{AcceptParams, ConnId, ConnectParams, QpTerms};
 use crate::cm::slot::{Event, Send, Slot, State};
-use crate::cm::wire::header::{gid, is_v4};
+use crate::cm::wire::header::{address, gid, is_v4};
 use crate::cm::wire::ip::ip_header;
 use crate::cm::wire::reason::Reason;
 use crate::cm::wire::rej::{ARI_LEN, Rej};
-use crate::cm::wire::rep::Rep;
+use crate::cm::wire::rep::{FAILOVER_UNSUPPORTED, Rep};
 use crate::cm::wire::req::Req;
 use crate::cm::wire::sidr::{SidrRep, SidrStatus};
-use crate::provider::{Class, Path};
+use crate::provider::{Class, LidHop, LinkType, NextHop, Path, SubnetPath};
 use crate::types::time::Instant;
 
 /// Of two families.
@@ -119,6 +121,52 @@ impl Cm<'_> {
         }
     }
 
+    /// As [`Cm::send_prepared_request`], on a path in an InfiniBand subnet, which the REQ names.
+    /// The class is that of the path; `ack_timeout` that of the peer's queue pair.
+    pub fn send_request_in_subnet(
+        &mut self,
+        now: Instant,
+        conn: ConnId,
+        path: &Path,
+        subnet: &SubnetPath,
+        ack_timeout: u8,
+    ) {
+        let NextHop::Lid(LidHop { lid, .. }) = path.next_hop else { return };
+        if let Ok(slot) = self.live(conn)
+            && slot.state == State::ReqReady
+        {
+            let remote = gid(path.remote);
+            slot.remote = remote;
+            slot.next_hop = path.next_hop.bytes();
+            slot.source_index = subnet.lifetime;
+            slot.terms.mtu = subnet.mtu;
+            slot.terms.ack_timeout = ack_timeout & 31;
+            slot.terms.class = path.class;
+            let mut req = Req::new_unchecked(slot.stored());
+            req.set_addresses(subnet.local_gid, remote);
+            req.set_local_lid(subnet.local_lid);
+            req.set_remote_lid(lid);
+            req.set_p_key(subnet.p_key);
+            req.set_mtu(subnet.mtu.code());
+            req.set_packet_rate(subnet.rate);
+            req.set_ack_timeout(ack_timeout);
+            req.set_traffic_class(path.class.traffic_class);
+            req.set_sl(path.class.priority);
+            self.send_prepared_request(now, conn, path);
+        }
+    }
+
+    /// GID of the peer of a connection as an address, and the LID that its REQ names, if it does.
+    #[must_use]
+    pub fn peer_of(&self, conn: ConnId) -> Option<(IpAddr, Option<u16>)> {
+        let slot = self.slots.get(conn.index()).filter(|slot| slot.id == conn.id)?;
+        let lid = match NextHop::of(self.config.link, slot.next_hop) {
+            NextHop::Lid(hop) => Some(hop.lid),
+            NextHop::Mac(_) => None,
+        };
+        Some((address(slot.remote), lid))
+    }
+
     /// Sends the REQ that is stored, and waits for its answer.
     fn send_request(&mut self, now: Instant, conn: ConnId) {
         if let Ok(slot) = self.live(conn) {
@@ -174,6 +222,7 @@ impl Cm<'_> {
         params: &AcceptParams,
     ) -> Result<(), CmError> {
         let guid = self.config.node_guid;
+        let infiniband = self.config.link == LinkType::InfiniBand;
         let slot = self.live(conn)?;
         if slot.state != State::ReqReceived {
             return Err(CmError::State(conn, slot.state.words()));
@@ -189,7 +238,7 @@ impl Cm<'_> {
                 "more reads than the peer answers: lower initiator_depth to what the request offers",
             ));
         }
-        let starting_psn = slot.terms.rq_psn;
+        let (starting_psn, alternate) = (slot.terms.rq_psn, infiniband && slot.source_index != 0);
         let mut rep = Rep::new_unchecked(slot.reply_to_send());
         rep.set_qpn(params.qpn);
         rep.set_starting_psn(starting_psn);
@@ -198,6 +247,9 @@ impl Cm<'_> {
         rep.set_target_ack_delay(params.target_ack_delay);
         rep.set_rnr_retry(params.rnr_retry);
         rep.set_guid(guid);
+        if alternate {
+            rep.set_failover(FAILOVER_UNSUPPORTED);
+        }
         slot.local_qpn = params.qpn;
         slot.state = State::RepSent;
         slot.await_answer(now);

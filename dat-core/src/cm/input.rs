@@ -23,7 +23,7 @@ use crate::cm::wire::rtu::Rtu;
 use crate::cm::wire::service::ServiceId;
 use crate::cm::wire::sidr::{SidrRep, SidrReq};
 use crate::cm::{Answer, Answered, Cm};
-use crate::provider::{Class, Mtu};
+use crate::provider::{Class, LidHop, LinkType, Mtu, NextHop};
 use crate::types::time::Instant;
 
 /// The shortest response time granted to a peer: 1 ms, as a code.
@@ -141,7 +141,8 @@ impl Cm<'_> {
         };
         let service = ServiceId(req.service_id());
         let mut private = req.private();
-        let mut remote_port = 0;
+        let infiniband = self.config.link == LinkType::InfiniBand;
+        let (mut remote_port, mut named, mut local) = (0, None, req.remote_gid());
         if service.port().is_some() {
             let header = private.split_first_chunk::<IP_HEADER_LEN>();
             let Some((Ok(header), rest)) =
@@ -151,6 +152,10 @@ impl Cm<'_> {
                 return self.refuse(from, transaction, local_id, Reason::UNSUPPORTED);
             };
             (remote_port, private) = (header.source_port(), rest);
+            if infiniband {
+                let (source, destination) = header.addresses();
+                (named, local) = (Some(gid(source)), gid(destination));
+            }
         }
 
         let longest = self.config.longest_response.max(SHORTEST_RESPONSE);
@@ -161,7 +166,12 @@ impl Cm<'_> {
         };
         slot.state = State::ReqReceived;
         slot.remote = from;
-        slot.local = req.remote_gid();
+        slot.local = local;
+        if infiniband {
+            let hop = LidHop { lid: req.local_lid(), ..LidHop::default() };
+            slot.next_hop = NextHop::Lid(hop).bytes();
+            slot.source_index = u8::from(req.alternate_lid() != 0);
+        }
         slot.remote_id = local_id;
         slot.peer = peer;
         slot.service = service;
@@ -184,9 +194,15 @@ impl Cm<'_> {
             rnr_retry: req.rnr_retry(),
             ack_timeout: req.ack_timeout(),
             // As Linux takes it: a service level has four bits, a priority three.
-            class: Class { traffic_class: req.traffic_class(), priority: req.sl() & 7 },
+            class: Class {
+                traffic_class: req.traffic_class(),
+                priority: if infiniband { req.sl() } else { req.sl() & 7 },
+            },
         };
         slot.set_private(private);
+        if let Some(named) = named {
+            slot.set_named(named);
+        }
         slot.raise(Event::Request);
         self.touch(index);
     }
@@ -287,9 +303,11 @@ impl Cm<'_> {
         let waits = self.slots.get(index).is_some_and(|slot| slot.state == State::ReqSent);
         let stale = waits && self.is_stale(now, rep.qpn(), peer);
         let lifetime = self.config.packet_lifetime;
+        let infiniband = self.config.link == LinkType::InfiniBand;
         let Some(slot) = self.slots.get_mut(index) else {
             return;
         };
+        let lifetime = if infiniband { slot.source_index } else { lifetime };
         match slot.state {
             State::ReqSent => {
                 slot.remote_id = rep.local_id();

@@ -5,7 +5,7 @@ use core::num::NonZeroU32;
 use core::time::Duration;
 
 use crate::cm::wire::service::ServiceId;
-use crate::provider::{Class, Mtu, QpStep};
+use crate::provider::{Class, LinkType, Mtu, QpStep};
 
 /// Names one connection while it exists, and is its local communication ID on the wire.
 ///
@@ -60,6 +60,8 @@ pub struct Config {
     /// the REP fit in it, and so does what an MRA about it asks for. Who asks and goes away holds
     /// an Endpoint for two of these.
     pub longest_half_open: u8,
+    /// Link layer of the port: on InfiniBand GIDs and addresses differ.
+    pub link: LinkType,
 }
 
 impl Config {
@@ -74,6 +76,7 @@ impl Config {
             service_timeout: 24,
             longest_response: 21,
             longest_half_open: 22,
+            link: LinkType::Ethernet,
         }
     }
 

@@ -19,7 +19,7 @@ use crate::cm::wire::ip::{IP_HEADER_LEN, IpHeader, ip_header};
 use crate::cm::wire::service::ServiceId;
 use crate::cm::wire::sidr::{SidrRep, SidrReq, SidrStatus};
 use crate::cm::{Answer, Answered, Cm};
-use crate::provider::{Class, Path};
+use crate::provider::{Class, LinkType, NextHop, Path, SubnetPath};
 use crate::types::time::Instant;
 
 /// Everything a SIDR_REQ says.
@@ -91,10 +91,17 @@ impl Cm<'_> {
     }
 
     /// Stores the path to the peer of a look-up, for datagrams to the Endpoint that it found. The
-    /// class is that of the look-up.
-    pub fn sidr_set_path(&mut self, conn: ConnId, path: &Path) {
+    /// class is that of the look-up, or on InfiniBand that of the path.
+    pub fn sidr_set_path(&mut self, conn: ConnId, path: &Path, subnet: Option<&SubnetPath>) {
         if let Ok(slot) = self.live(conn) {
-            slot.remote_mac = path.remote_mac;
+            if let Some(subnet) = subnet {
+                slot.remote = gid(path.remote);
+                slot.terms.class = path.class;
+                if slot.state == State::SidrReady {
+                    SidrReq::new_unchecked(slot.stored()).set_p_key(subnet.p_key);
+                }
+            }
+            slot.next_hop = path.next_hop.bytes();
             slot.source_index = path.source_index;
             slot.hop_limit = path.hop_limit;
             slot.flow_label = path.flow_label;
@@ -107,7 +114,7 @@ impl Cm<'_> {
         let slot = self.slots.get(conn.index())?;
         (slot.id == conn.id).then_some(Path {
             remote: address(slot.remote),
-            remote_mac: slot.remote_mac,
+            next_hop: NextHop::of(self.config.link, slot.next_hop),
             source_index: slot.source_index,
             hop_limit: slot.hop_limit,
             class: slot.terms.class,
@@ -264,7 +271,8 @@ impl Cm<'_> {
         let mut private = req.private();
         // Only a request to an IP CM service carries the addresses.
         let mut local = if is_v4(from) { 0xffff << 32 } else { 0 };
-        let mut remote_port = 0;
+        let (mut remote_port, mut named) = (0, None);
+        let on_ethernet = self.config.link == LinkType::Ethernet;
         if service.udp_port().is_some() {
             let header = private.split_first_chunk::<IP_HEADER_LEN>();
             let Some((Ok(header), rest)) =
@@ -274,13 +282,16 @@ impl Cm<'_> {
                 return Err(WireError::Field);
             };
             let (source, destination) = header.addresses();
-            if gid(source) != from {
+            if on_ethernet && gid(source) != from {
                 self.counters.wrong_address += 1;
                 self.counters.foreign += 1;
                 refuse(self, SidrStatus::REJECTED);
                 return Ok(());
             }
             (remote_port, local, private) = (header.source_port(), gid(destination), rest);
+            if !on_ethernet {
+                named = Some(gid(source));
+            }
         }
         let Some((index, slot)) = self.allocate() else {
             self.counters.no_slot += 1;
@@ -295,6 +306,11 @@ impl Cm<'_> {
         slot.service = service;
         slot.transaction = transaction;
         slot.set_private(private);
+        if let Some(named) = named {
+            // No REQ names a LID, but there is one.
+            slot.next_hop = [0xff; 6];
+            slot.set_named(named);
+        }
         slot.raise(Event::Request);
         self.touch(index);
         Ok(())

@@ -200,8 +200,11 @@ pub struct Slot {
     pub(super) hop_limit: u8,
     /// Of the queue pair that was looked up.
     pub(super) q_key: u32,
-    /// The rest of the path to it.
-    pub(super) remote_mac: [u8; 6],
+    /// The rest of the path to it, as [`NextHop::bytes`]. On InfiniBand the LID that the peer's REQ
+    /// names, too; on Ethernet a request has none.
+    pub(super) next_hop: [u8; 6],
+    /// Ethernet: entry of the address table. InfiniBand: packet lifetime of the path of an active
+    /// connection, as a code; on the passive side whether the REQ has an alternate path.
     pub(super) source_index: u8,
     /// Transaction ID of the peer's latest question, or of this side's REQ or SIDR_REQ.
     pub(super) transaction: u64,
@@ -277,7 +280,7 @@ impl Slot {
             flow_label: 0,
             hop_limit: 0,
             q_key: 0,
-            remote_mac: [0; 6],
+            next_hop: [0; 6],
             source_index: 0,
             transaction: 0,
             asked: 0,
@@ -330,6 +333,22 @@ impl Slot {
     /// The peer's private data, until this side stores a message of its own.
     pub(super) fn private(&self) -> &[u8] {
         self.mad.get(..usize::from(self.private_len)).unwrap_or_default()
+    }
+
+    /// Keeps the address by which the consumer knows the peer, until this side stores a message: at
+    /// the end of the bytes, behind the private data of every request.
+    pub(super) fn set_named(&mut self, named: u128) {
+        if let Some(place) = self.mad.last_chunk_mut() {
+            *place = named.to_be_bytes();
+        }
+    }
+
+    fn named(&self) -> Option<u128> {
+        if self.next_hop == [0; 6] {
+            return None;
+        }
+        let named = self.mad.last_chunk().copied().map_or(0, u128::from_be_bytes);
+        (named != 0).then_some(named)
     }
 
     /// Keeps the peer's private data. The message stored before is neither to be sent nor repeated
@@ -470,7 +489,7 @@ impl Slot {
             Event::Request => {
                 let request = Request {
                     conn,
-                    remote: address(self.remote),
+                    remote: address(self.named().unwrap_or(self.remote)),
                     local: address(self.local),
                     service: self.service,
                     remote_port: self.remote_port,

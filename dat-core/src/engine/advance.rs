@@ -308,19 +308,20 @@ impl<P: Provider> Ia<'_, P> {
 /// A datagram has come. Nothing is done for a request before it is known that its sender is
 /// there.
 fn receive_datagram<P: Provider>(ia: &mut Ia<'_, P>, now: Instant, datagram: &MadIn) {
-    if asks(&datagram.mad) {
+    let mut from = datagram.from;
+    if datagram.unnamed || asks(&datagram.mad) {
         match ia.hca.resolve_asker(datagram.from, now) {
             Poll::Pending => {
-                let MadIn { from: to, mad } = *datagram;
+                let MadIn { from: to, mad, .. } = *datagram;
                 return ia.connections.put_off(now, &Transmit { to, mad, conn: None }, true);
             }
             Poll::Ready(Err(_)) => {
                 return ia.connections.cm.count(|counters| &mut counters.unreachable);
             }
-            Poll::Ready(Ok(_)) => {}
+            Poll::Ready(Ok(path)) => from = path.remote,
         }
     }
-    process_datagram(ia, now, datagram.from, &datagram.mad);
+    process_datagram(ia, now, from, &datagram.mad);
 }
 
 fn process_datagram<P: Provider>(
@@ -359,7 +360,7 @@ fn try_again<P: Provider>(ia: &mut Ia<'_, P>, now: Instant) {
         ia.events.worked = true;
         match path {
             None => ia.connections.cm.count(|counters| &mut counters.unreachable),
-            Some(_) if came => process_datagram(ia, now, datagram.to, &datagram.mad),
+            Some(path) if came => process_datagram(ia, now, path.remote, &datagram.mad),
             Some(path) => {
                 ia.connections.send(&mut ia.hca, datagram, Ok(path));
             }

@@ -206,7 +206,8 @@ fn look_up<P: Provider>(ia: &mut Ia<'_, P>, now: Instant, conn: ConnId, remote: 
     match ia.hca.resolve(remote, now) {
         Poll::Pending => {}
         Poll::Ready(Ok(path)) => {
-            ia.connections.cm.sidr_set_path(conn, &path);
+            let subnet = ia.hca.subnet_path(&path);
+            ia.connections.cm.sidr_set_path(conn, &path, subnet.as_ref());
             ia.connections.cm.sidr_go(now, conn);
             ia.events.worked = true;
         }

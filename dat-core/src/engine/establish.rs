@@ -14,7 +14,7 @@ use crate::engine::Ia;
 use crate::engine::connections::Owner;
 use crate::objects::asker::MAX_CONNECT_UD_PRIVATE;
 use crate::objects::ep::{NOT_READY, Phase};
-use crate::provider::{Class, Net, Path, Provider, Qp, QpStep};
+use crate::provider::{Class, Net, NextHop, Path, Provider, Qp, QpStep};
 use crate::types::bounds::STEPS;
 use crate::types::dat_return::{DatSubtype, DatType, Error};
 use crate::types::ep_state::EpOp;
@@ -126,7 +126,15 @@ impl<P: Provider> Ia<'_, P> {
                     && let Some(conn) = control.conn
                 {
                     control.phase = Phase::None;
-                    self.connections.cm.send_prepared_request(now, conn, &path);
+                    let cm = &mut self.connections.cm;
+                    match self.hca.subnet_path(&path) {
+                        None => cm.send_prepared_request(now, conn, &path),
+                        Some(subnet) => {
+                            let delay = self.hca.limits().ack_delay;
+                            let timeout = ack_timeout(delay, subnet.lifetime);
+                            cm.send_request_in_subnet(now, conn, &path, &subnet, timeout);
+                        }
+                    }
                 }
             }
             Phase::Direct(terms) => self.finish_direct(now, ep, &path, &terms),
@@ -241,6 +249,12 @@ enum Next {
 pub(super) fn steps<P: Provider>(ia: &mut Ia<'_, P>, now: Instant, ep: Ep) -> Option<Steps> {
     let control = ia.objects.eps.live(ep).ok()?;
     let (qp, remote, phase) = (control.qp?, control.remote?, control.phase);
+    // Of a peer that is reached by its GID the connection manager knows that.
+    let peer = control.conn.and_then(|conn| ia.connections.cm.peer_of(conn));
+    let (remote, asker_lid) = match peer {
+        Some((gid, Some(lid))) => (gid, Some(lid)),
+        Some((_, None)) | None => (remote, None),
+    };
     let path = match phase {
         Phase::Replied(_) => ia.hca.resolve(remote, now),
         Phase::Accepting { .. } => ia.hca.resolve_asker(remote, now),
@@ -264,7 +278,11 @@ pub(super) fn steps<P: Provider>(ia: &mut Ia<'_, P>, now: Instant, ep: Ep) -> Op
             Some(Steps { ep, qp, first, next: Next::Ready(reply.terms.ready_to_send()) })
         }
         Phase::Accepting { terms, flow_label } => {
-            let path = Path { flow_label, ..path };
+            let mut path = Path { flow_label, ..path };
+            // The path of the REQ, from its other end.
+            if let (NextHop::Lid(hop), Some(lid)) = (&mut path.next_hop, asker_lid) {
+                hop.lid = lid;
+            }
             let steps = answer(ia, ep, qp, &path, terms);
             if steps.is_none() {
                 not_made(ia, now, ep, EpOp::NonPeerRejected, None);

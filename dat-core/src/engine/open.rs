@@ -104,7 +104,8 @@ impl<'s, P: Provider> Ia<'s, P> {
         data.clear();
         owners.fill(Owner::Nobody);
         upcalls.fill(None);
-        let config = Config::new(provider.limits().node_guid);
+        let limits = provider.limits();
+        let config = Config { link: limits.link, ..Config::new(limits.node_guid) };
         let cm = Cm::new(conns, config, random.fork());
         let first = random.next_u32();
         let first_of = |kind: u32| first.wrapping_add(kind << 28);

@@ -12,6 +12,7 @@ use crate::provider::Atomic;
 use crate::provider::Bind;
 use crate::provider::Destination;
 use crate::provider::HcaLimits;
+use crate::provider::LinkType;
 use crate::provider::MadIn;
 use crate::provider::Mtu;
 use crate::provider::Notice;
@@ -466,7 +467,7 @@ impl Fabric {
                 inner.ports.iter_mut().find(|port| port.open && port.addr == Some(to))
             {
                 // A full queue loses it, as a wire would.
-                let _ = port.mads.push_back(MadIn { from: source, mad: *mad });
+                let _ = port.mads.push_back(MadIn { from: source, unnamed: false, mad: *mad });
             }
         }
     }
@@ -477,6 +478,7 @@ impl Fabric {
             vendor: "memory",
             hardware: (1, 0),
             firmware: (0, 1, 0),
+            link: LinkType::Ethernet,
             node_guid: 0x0200_00ff_fe00_0001,
             max_qp: QPS as u32,
             max_cq: CQS as u32,

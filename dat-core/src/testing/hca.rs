@@ -20,6 +20,7 @@ use crate::provider::Mr;
 use crate::provider::Mw;
 use crate::provider::Net;
 use crate::provider::NewQp;
+use crate::provider::NextHop;
 use crate::provider::Notice;
 use crate::provider::Pages;
 use crate::provider::Path;
@@ -182,7 +183,7 @@ impl<'f> Provider for LoopHca<'f> {
         }
         Poll::Ready(Ok(Path {
             remote,
-            remote_mac: [2, 0, 0, 0, 0, 1],
+            next_hop: NextHop::Mac([2, 0, 0, 0, 0, 1]),
             source_index: 0,
             hop_limit: 64,
             class: self.limits.classes.best_effort,

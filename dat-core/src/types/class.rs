@@ -8,7 +8,7 @@ pub struct Class {
     /// TOS of IPv4, traffic class of IPv6: DSCP in the upper six bits, ECN in the lower two.
     pub traffic_class: u8,
     /// 802.1p priority, 0 to 7: in the VLAN tag, and of the egress queue. The service level of CM
-    /// messages.
+    /// messages; on InfiniBand of all packets, 0 to 15.
     pub priority: u8,
 }
 

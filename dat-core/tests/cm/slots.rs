@@ -5,7 +5,7 @@ use core::time::Duration;
 use dat_core::Instant;
 use dat_core::cm::wire::{DreqRepr, Message};
 use dat_core::cm::{CmError, CmEvent, Reason};
-use dat_core::provider::{Class, Path};
+use dat_core::provider::{Class, NextHop, Path};
 
 use crate::pair::*;
 
@@ -137,7 +137,7 @@ fn a_request_that_is_prepared_waits_for_its_way() {
     let (now, params) = (pair.now, pair.params(QPN_A));
     let way = Path {
         remote: v4(2),
-        remote_mac: [2, 0, 0, 0, 0, 2],
+        next_hop: NextHop::Mac([2, 0, 0, 0, 0, 2]),
         source_index: 0,
         hop_limit: 9,
         class: Class { traffic_class: 3, priority: 1 },

@@ -67,6 +67,17 @@ pub struct Cq<'p, P: Platform> {
     pub(super) landing: Option<Landing<'p, P>>,
 }
 
+/// How a datagram came on InfiniBand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Route {
+    /// LID of the sender.
+    pub(crate) slid: u16,
+    /// The datagram has a global header, in the bytes before it.
+    pub(crate) grh: bool,
+    /// QPN of the sender.
+    pub(crate) source_qpn: u32,
+}
+
 impl<P: Platform> fmt::Debug for Cq<'_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cq")
@@ -358,6 +369,19 @@ impl<'p, P: Platform> Cq<'p, P> {
                 2 => NetworkHeader::V4,
                 _ => NetworkHeader::Unsaid,
             },
+        }
+    }
+
+    /// Returns the local route header of the datagram whose completion was taken last; only right
+    /// after it was taken, and on InfiniBand.
+    pub(crate) fn last_route(&self) -> Route {
+        let at = self.at().wrapping_sub(1);
+        let sender = u32::from_be(self.entries.load32::<{ cqe::SENDER_AT }>(at));
+        let slid = u32::from_be(self.entries.load32::<{ cqe::SLID_AT }>(at)) & 0xffff;
+        Route {
+            slid: u16::try_from(slid).unwrap_or(0),
+            grh: cqe::Sender::from_word(sender).grh() != 0,
+            source_qpn: cqe::Sender::from_word(sender).rqpn(),
         }
     }
 

@@ -26,6 +26,7 @@ pub(crate) mod scripted;
 mod tests;
 
 pub use cq::Cq;
+pub(crate) use cq::Route;
 pub use recv::Rq;
 pub use send::Sq;
 pub use shared::Shared;

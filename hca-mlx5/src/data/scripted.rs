@@ -12,7 +12,7 @@ use std::vec::Vec;
 use core::time::Duration;
 
 use dat_core::Instant;
-use dat_core::provider::Random;
+use dat_core::provider::{LinkType, Random};
 
 use crate::device::cmd::CommandQueue;
 use crate::device::health::Monitor;
@@ -218,6 +218,8 @@ impl<const WC: bool> Scripted<WC> {
                 firmware: (14, 12, 1220),
             },
             uar: Uar { number: 2, offset: UAR },
+            link: LinkType::Ethernet,
+            pkey_index: 0,
             answered: 0,
             event_queues: heapless::Vec::new(),
             monitor: Monitor::new(self, Instant::ZERO),

@@ -8,7 +8,7 @@
 //! A failure in any step undoes the steps before it.
 
 use dat_core::fault;
-use dat_core::provider::{Fault, Random};
+use dat_core::provider::{Fault, LinkType, Random};
 use heapless::Deque;
 
 use crate::device::cmd::CommandQueue;
@@ -95,6 +95,8 @@ impl<'p, P: Platform> Device<'p, P> {
             caps: Caps::default(),
             identity: Identity { firmware, ..Identity::default() },
             uar: Uar { number: 0, offset: 0 },
+            link: LinkType::Ethernet,
+            pkey_index: 0,
             counter_set: None,
             answered: 0,
             event_queues: heapless::Vec::new(),
@@ -144,7 +146,10 @@ impl<'p, P: Platform> Device<'p, P> {
         self.uar = self.alloc_uar()?;
         self.stage = Stage::Doorbells;
         self.create_event_queues(config)?;
-        self.open_port(config.frame_size)
+        match self.link {
+            LinkType::Ethernet => self.open_port(config.frame_size),
+            LinkType::InfiniBand => self.open_ib_port(),
+        }
     }
 
     /// CREATE_EQ for commands, asynchronous events, page requests and completions. That of commands
@@ -203,21 +208,15 @@ impl<'p, P: Platform> Device<'p, P> {
         cap.set_log_uar_page_sz(0);
         let least = config.log_min_qp.min(self.caps.general_max.log_max_qp());
         cap.set_log_max_qp(cap.log_max_qp().min(config.log_max_qp).max(least));
-        if self.caps.general_max.roce_rw_supported() && self.caps.general_max.roce() {
+        // Before RoCE is looked at, which a port for InfiniBand does not have.
+        if cap.port_type() == INFINIBAND {
+            self.link = LinkType::InfiniBand;
+        } else if self.caps.general_max.roce_rw_supported() && self.caps.general_max.roce() {
             cap.set_roce(true);
         }
         self.set_cap(CapType::General, &mut block)?;
         self.caps.general.load(&block, BLOCK_AT);
-        // Before RoCE, which a port for InfiniBand does not have.
-        if self.caps.general.port_type() == INFINIBAND {
-            return Err(fault!(
-                Unsupported,
-                "bring-up",
-                "the port's link type is InfiniBand; RoCE needs Ethernet",
-                "set LINK_TYPE_P1 to ETH with the vendor's firmware configuration tool, and reset the card"
-            ));
-        }
-        if !self.caps.general.roce() {
+        if self.link == LinkType::Ethernet && !self.caps.general.roce() {
             return Err(fault!(
                 Unsupported,
                 "",
@@ -250,6 +249,9 @@ impl<'p, P: Platform> Device<'p, P> {
     /// SET_HCA_CAP RoCE: the UDP source port comes from the queue pair, where the device can be
     /// set so.
     fn set_roce_cap(&mut self) -> Result<(), Fault> {
+        if self.link == LinkType::InfiniBand {
+            return Ok(());
+        }
         let mut block = EMPTY_CAP;
         self.query_cap(CapType::Roce.max(), &mut block)?;
         let can = RoceCap(At::<_, BLOCK_AT>(&block)).sw_r_roce_src_udp_port();
@@ -280,8 +282,10 @@ impl<'p, P: Platform> Device<'p, P> {
         let mut block = EMPTY_CAP;
         self.query_cap(CapType::General.current(), &mut block)?;
         self.caps.general.load(&block, BLOCK_AT);
-        self.query_cap(CapType::Roce.current(), &mut block)?;
-        self.caps.roce.load(&block, BLOCK_AT);
+        if self.link == LinkType::Ethernet {
+            self.query_cap(CapType::Roce.current(), &mut block)?;
+            self.caps.roce.load(&block, BLOCK_AT);
+        }
         if self.caps.general.atomic() {
             self.query_cap(CapType::Atomic.current(), &mut block)?;
             self.caps.atomic.load(&block, BLOCK_AT);
@@ -314,6 +318,9 @@ impl<'p, P: Platform> Device<'p, P> {
             ("log_max_msg", caps.log_max_msg(), LOG_DATAGRAM),
             ("log_max_mkey", caps.log_max_mkey(), 1),
             ("log_max_pd", caps.log_max_pd(), 1),
+        ];
+        // The raw Ethernet port, and RoCE.
+        let ethernet = [
             ("log_max_transport_domain", caps.log_max_transport_domain(), 1),
             ("log_max_tis", caps.log_max_tis(), 1),
             ("log_max_tir", caps.log_max_tir(), 1),
@@ -322,7 +329,8 @@ impl<'p, P: Platform> Device<'p, P> {
             ("roce_version", roce.roce_version() & ROCE_V2_BIT, ROCE_V2_BIT),
             ("roce_address_table_size", u8::from(roce.roce_address_table_size() != 0), 1),
         ];
-        let short = needs.iter().find(|(_, has, least)| has < least);
+        let of_ethernet = if self.link == LinkType::Ethernet { &ethernet[..] } else { &[] };
+        let short = needs.iter().chain(of_ethernet).find(|(_, has, least)| has < least);
         short.map_or(Ok(()), |(name, has, _)| {
             let fault = fault!(
                 Unsupported,

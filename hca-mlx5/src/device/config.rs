@@ -78,6 +78,9 @@ pub struct Config<'p> {
     /// Neighbours with a fixed MAC, the gateway among them if wanted: never asked for, and no
     /// message changes them. At most 32.
     pub neighbours: &'p [(IpAddr, [u8; 6])],
+    /// Runs the built-in subnet manager on an InfiniBand port: for two ports joined by a cable, where
+    /// there is no other. It yields to any other. Off by default.
+    pub subnet_manager: bool,
     /// Lends memory outside the arena to the device.
     pub lender: Option<&'p (dyn Lend + Sync)>,
     /// Sees every command.
@@ -109,6 +112,7 @@ impl Default for Config<'_> {
             compress_completions: false,
             inline_receives: false,
             neighbours: &[],
+            subnet_manager: false,
             lender: None,
             observer: None,
         }

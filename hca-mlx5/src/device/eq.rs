@@ -71,10 +71,27 @@ pub enum Event {
         /// The hint of the event; the truth is in the port registers.
         up: bool,
     },
+    /// InfiniBand: something of the port changed, besides that it went up or down.
+    Subnet(SubnetChange),
     /// The device reports trouble, and goes on.
     Warning(Fault),
     /// The device is lost.
     Dead(Fault),
+}
+
+/// What changed of a port in an InfiniBand subnet (Linux `MLX5_PORT_CHANGE_SUBTYPE_*`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SubnetChange {
+    /// The link is up, and waits for a subnet manager.
+    Initialized,
+    /// Its LID, or that of the subnet manager.
+    Lid,
+    /// Its P_Keys.
+    PKey,
+    /// Its GUIDs.
+    Guid,
+    /// The subnet manager asks that all is registered again.
+    Reregister,
 }
 
 /// Event of a queue pair.
@@ -159,6 +176,11 @@ pub(crate) fn decode(head: EqeHead, data: &[u8; 28]) -> Decoded {
             match head.event_sub_type() {
                 1 => Decoded::Event(Event::Port { port, up: false }),
                 4 => Decoded::Event(Event::Port { port, up: true }),
+                5 => Decoded::Event(Event::Subnet(SubnetChange::Initialized)),
+                6 => Decoded::Event(Event::Subnet(SubnetChange::Lid)),
+                7 => Decoded::Event(Event::Subnet(SubnetChange::PKey)),
+                8 => Decoded::Event(Event::Subnet(SubnetChange::Guid)),
+                9 => Decoded::Event(Event::Subnet(SubnetChange::Reregister)),
                 _ => other,
             }
         }

@@ -18,6 +18,7 @@ mod congestion;
 mod counters;
 pub mod eq;
 pub(crate) mod health;
+mod ib;
 pub(crate) mod in_flight;
 pub(crate) mod key_rest;
 pub mod page_list;
@@ -32,13 +33,14 @@ mod tests;
 
 pub use config::Config;
 pub use congestion::Congestion;
+pub use ib::{IbPort, P_KEYS, PortState};
 pub(crate) use in_flight::{Begun, FLIGHTS};
 
 use core::fmt;
 
 use dat_core::Instant;
 use dat_core::fault;
-use dat_core::provider::{Fault, FaultKind, Random};
+use dat_core::provider::{Fault, FaultKind, LinkType, Random};
 use heapless::{Deque, Vec};
 
 use crate::data::work;
@@ -186,6 +188,10 @@ pub struct Device<'p, P: Platform> {
     pub(crate) caps: Caps,
     pub(crate) identity: Identity,
     pub(crate) uar: Uar,
+    /// Link layer of the port.
+    pub(crate) link: LinkType,
+    /// InfiniBand: entry of the P_Key table that queue pairs start with.
+    pub(crate) pkey_index: u16,
     /// The number in the last answer that had one.
     pub(crate) answered: u32,
     /// Where queue pairs count.
@@ -229,6 +235,12 @@ impl<'p, P: Platform> Device<'p, P> {
     #[must_use]
     pub fn identity(&self) -> &Identity {
         &self.identity
+    }
+
+    /// Returns the link layer of the port.
+    #[must_use]
+    pub fn link(&self) -> LinkType {
+        self.link
     }
 
     /// Pages the firmware holds.

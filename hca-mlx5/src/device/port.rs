@@ -4,10 +4,10 @@
 //! physical function; on a virtual one they are tried, and what the port has is taken as it is.
 
 use dat_core::fault;
-use dat_core::provider::{Fault, Mtu};
+use dat_core::provider::{Fault, LinkType, Mtu};
 
 use crate::device::config::ROCE_HEADERS;
-use crate::device::{Device, optional};
+use crate::device::{Device, PortState, optional};
 use crate::platform::Platform;
 use crate::prm;
 use crate::prm::At;
@@ -107,17 +107,25 @@ impl<P: Platform> Device<'_, P> {
         Ok(frame)
     }
 
-    /// The largest payload of a RoCE packet that fits the port's frames.
+    /// The largest payload of a packet that the port carries.
     pub(crate) fn path_mtu(&self) -> Mtu {
+        let headers = match self.link {
+            LinkType::Ethernet => ROCE_HEADERS,
+            // The port's MTU is of payload there.
+            LinkType::InfiniBand => 0,
+        };
         let frame = u32::from(self.identity.frame_size);
         [Mtu::B4096, Mtu::B2048, Mtu::B1024, Mtu::B512]
             .into_iter()
-            .find(|mtu| mtu.bytes() + ROCE_HEADERS <= frame)
+            .find(|mtu| mtu.bytes() + headers <= frame)
             .unwrap_or(Mtu::B256)
     }
 
-    /// QUERY_VPORT_STATE: whether the port carries traffic.
+    /// QUERY_VPORT_STATE, on InfiniBand the state of the port: whether it carries traffic.
     pub(crate) fn port_up(&mut self) -> Result<bool, Fault> {
+        if self.link == LinkType::InfiniBand {
+            return Ok(self.ib_port()?.state == PortState::Active);
+        }
         let mut output = QueryVportStateOut::new();
         self.exec(Opcode::QueryVportState, 0, 1, &mut InputHead::new().0, &mut output.0)?;
         Ok(output.state() == 1)
@@ -201,7 +209,7 @@ impl<P: Platform> Device<'_, P> {
 
     /// ACCESS_REG: reads or writes a register of 16 bytes. False if the device refuses, as it may
     /// do to a virtual function.
-    fn register(
+    pub(super) fn register(
         &mut self,
         register: Register,
         op_mod: u16,
@@ -219,7 +227,7 @@ impl<P: Platform> Device<'_, P> {
 }
 
 /// The EUI-64 of a MAC.
-fn guid_of(mac: [u8; 6]) -> u64 {
+pub(super) fn guid_of(mac: [u8; 6]) -> u64 {
     let [a, b, c, d, e, f] = mac;
     u64::from_be_bytes([a ^ 2, b, c, 0xff, 0xfe, d, e, f])
 }

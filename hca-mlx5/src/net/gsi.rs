@@ -1,4 +1,5 @@
-//! QP1, the general services interface: connection management datagrams out and in.
+//! Queue pairs for small datagrams: QP1, the general services interface, for connection management
+//! datagrams; and on InfiniBand that of IP over InfiniBand, and QP0.
 //!
 //! PRM "Special QPs"; IBTA "General Services Interface". A datagram is a MAD of 256 bytes, sent
 //! from our QP1 to the peer's QP1 with the Q_Key every QP1 has. Sending copies the MAD into one of
@@ -6,7 +7,8 @@
 //! in which the device leaves the packet's network header, and gives the buffer back at once. On
 //! RoCEv2 that header says who sent it: an IPv4 header in the last 20 bytes, the first 20
 //! undefined, or an IPv6 header; the completion says which. What is not exactly a MAD behind one of
-//! these two is dropped and counted. Anybody can send more: a receive that is too short for a packet may fail the queue
+//! these two is dropped and counted. On InfiniBand the completion has the sender's LID, and the
+//! header is there only if the packet had one. Anybody can send more: a receive that is too short for a packet may fail the queue
 //! pair, so behind each buffer stands memory that all receives share and nobody reads.
 //!
 //! When QP1 fails, it is reset and started anew at a later service; datagrams lost by that are the
@@ -16,16 +18,18 @@ use core::fmt;
 
 use dat_core::fault;
 use dat_core::provider::{
-    Access, Completion, CompletionQueue as _, Fault, MadIn, NetworkHeader, Path, PostFlags,
-    RecvQueue as _, Region, Segment, Status,
+    Access, Completion, CompletionQueue as _, Fault, MadIn, NetworkHeader, NextHop, Path,
+    PostFlags, RecvQueue as _, Region, Segment, Status,
 };
 use dat_core::{GRH_LEN, Instant};
 
 use crate::data::send::Doorbell;
-use crate::data::{Cq, Rq, Sq, address_vector, work};
+use crate::data::{Cq, Route, Rq, Sq, address_vector, work};
 use crate::device::{Device, note};
 use crate::platform::{Platform, Reach, Span};
 use crate::prm::mkey::Mkey;
+use crate::prm::qp::INDEX_IS_QPN;
+use crate::prm::wqe::Av;
 use crate::verbs::cq::{self, CqObject};
 use crate::verbs::mkey;
 use crate::verbs::qp::{self, GSI_QKEY, QpObject, QpSpec, Service};
@@ -38,6 +42,8 @@ const MAD_LEN: u32 = 256;
 /// datagram that finds none is lost, and its sender waits for seconds before it asks again. A power
 /// of two: a receive's buffer is its token modulo this.
 const RECEIVES: u16 = 512;
+/// The same of the others.
+const FEW_RECEIVES: u16 = 64;
 /// Sends in flight at most. A power of two likewise.
 const SENDS: u16 = 64;
 /// Byte count that a good receive completion must report.
@@ -46,20 +52,69 @@ const _: () =
     assert!(GRH_LEN + MAD == RECEIVED as usize && MAD == MAD_LEN as usize, "lengths differ");
 /// Spacing of receive buffers: header and MAD, up to a whole number of cache lines.
 const RECEIVE_STRIDE: usize = 320;
-/// Where the send buffers start.
-const SEND_AT: usize = RECEIVE_STRIDE * RECEIVES as usize;
-/// Where the memory starts that takes the rest of a packet that is no MAD.
-const OVERFLOW_AT: usize = SEND_AT + MAD * SENDS as usize;
 /// Its bytes: no packet has a longer payload than 4,096 bytes.
 const OVERFLOW: u32 = 4096 - MAD_LEN;
-/// Bytes of all buffers.
-const BUFFERS: usize = OVERFLOW_AT + OVERFLOW as usize;
 /// The ECN field of a traffic class, and what says there that a switch may mark the packet instead
 /// of dropping it: Linux sends CM datagrams so (`MLX5_ECN_ENABLED`).
 const ECN: u8 = 3;
 const ECT_0: u8 = 2;
 /// QP1 of the peer.
 const QP1: u32 = 1;
+
+/// What a queue pair for small datagrams serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// QP1.
+    General,
+    /// IP over InfiniBand, with the Q_Key of its broadcast group.
+    Ip(u32),
+    /// QP0.
+    Subnet,
+}
+
+impl Kind {
+    /// Receives posted, a power of two.
+    const fn receives(self) -> u16 {
+        match self {
+            Self::General => RECEIVES,
+            Self::Ip(_) | Self::Subnet => FEW_RECEIVES,
+        }
+    }
+
+    /// Where the send buffers start.
+    const fn send_at(self) -> usize {
+        RECEIVE_STRIDE * self.receives() as usize
+    }
+
+    /// Where the memory starts that takes the rest of a packet that is too long.
+    const fn overflow_at(self) -> usize {
+        self.send_at() + MAD * SENDS as usize
+    }
+
+    /// Bytes of all buffers.
+    const fn buffers(self) -> usize {
+        self.overflow_at() + OVERFLOW as usize
+    }
+
+    const fn service(self) -> Service {
+        match self {
+            Self::General => Service::Gsi,
+            Self::Ip(_) => Service::Datagram { index: INDEX_IS_QPN },
+            Self::Subnet => Service::Smi,
+        }
+    }
+}
+
+/// A datagram that came on InfiniBand.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival {
+    pub(crate) route: Route,
+    /// GID of the sender, if the packet had a global header.
+    pub(crate) gid: Option<u128>,
+    /// Bytes behind the header area.
+    pub(crate) len: usize,
+    pub(crate) bytes: [u8; MAD],
+}
 
 /// Objects of the device, in the order of making.
 #[derive(Debug, Default)]
@@ -106,9 +161,10 @@ struct Ends<'p, P: Platform> {
     rq: Rq<'p, P>,
 }
 
-/// QP1.
+/// A queue pair for small datagrams.
 pub(crate) struct Gsi<'p, P: Platform> {
     platform: &'p P,
+    kind: Kind,
     parts: Parts,
     ends: Ends<'p, P>,
     /// Offset of the buffers in the arena.
@@ -143,11 +199,17 @@ impl<P: Platform> fmt::Debug for Gsi<'_, P> {
 impl<'p, P: Platform> Gsi<'p, P> {
     /// Makes QP1 and starts it. On failure all that was made is gone again.
     pub(crate) fn create(device: &mut Device<'p, P>) -> Result<Self, Fault> {
+        Self::create_of(device, Kind::General)
+    }
+
+    /// The same of another kind.
+    pub(crate) fn create_of(device: &mut Device<'p, P>, kind: Kind) -> Result<Self, Fault> {
         let mut parts = Parts::default();
-        match Self::build(device, &mut parts) {
+        match Self::build(device, kind, &mut parts) {
             Ok((ends, buffers, lkey)) => {
                 let mut gsi = Self {
                     platform: device.platform(),
+                    kind,
                     parts,
                     ends,
                     buffers,
@@ -177,12 +239,13 @@ impl<'p, P: Platform> Gsi<'p, P> {
 
     fn build(
         device: &mut Device<'p, P>,
+        kind: Kind,
         parts: &mut Parts,
     ) -> Result<(Ends<'p, P>, usize, u32), Fault> {
         let platform = device.platform();
         let pd = device.alloc_pd()?;
         parts.pd = Some(pd);
-        let buffers = platform.alloc(BUFFERS, 64, Reach::ReadWrite).ok_or(fault!(
+        let buffers = platform.alloc(kind.buffers(), 64, Reach::ReadWrite).ok_or(fault!(
             Resources,
             "QP1",
             "no room in the arena",
@@ -191,22 +254,22 @@ impl<'p, P: Platform> Gsi<'p, P> {
         parts.buffers = Some(buffers);
         let start = address(buffers.offset);
         let addr = platform.memory().addr().wrapping_add(start);
-        let region = Region { addr, len: BUFFERS as u64 };
+        let region = Region { addr, len: kind.buffers() as u64 };
         let access = Access::LOCAL_READ | Access::LOCAL_WRITE;
         let key = mkey::create(device, pd, region, start, access)?;
         parts.key = Some(key);
         let (send_object, send_cq) = cq::create(device, SENDS.into(), false)?;
         parts.send_cq = Some(send_object);
-        let (recv_object, recv_cq) = cq::create(device, RECEIVES.into(), false)?;
+        let (recv_object, recv_cq) = cq::create(device, kind.receives().into(), false)?;
         parts.recv_cq = Some(recv_object);
         let uar = device.uar();
         let spec = QpSpec {
-            service: Service::Gsi,
+            service: kind.service(),
             pd,
             send_cq: send_object.cqn,
             recv_cq: recv_object.cqn,
             requests: SENDS,
-            receives: RECEIVES,
+            receives: kind.receives(),
             request_segments: 1,
             receive_segments: 2,
             binds: false,
@@ -228,8 +291,12 @@ impl<'p, P: Platform> Gsi<'p, P> {
             "it was never made",
             "close the device and open it anew"
         ))?;
-        qp::start_gsi(device, qpn)?;
-        for slot in 0..RECEIVES {
+        match self.kind {
+            Kind::General => qp::start_gsi(device, qpn)?,
+            Kind::Ip(qkey) => qp::start_ud(device, qpn, qkey)?,
+            Kind::Subnet => qp::start_smi(device, qpn)?,
+        }
+        for slot in 0..self.kind.receives() {
             self.post(slot);
         }
         self.ends.recv_cq.arm(false);
@@ -239,6 +306,11 @@ impl<'p, P: Platform> Gsi<'p, P> {
     /// Destroys QP1 and all that belongs to it.
     pub(crate) fn destroy(self, device: &mut Device<'p, P>) -> Result<(), Fault> {
         self.parts.undo(device)
+    }
+
+    /// The number of the queue pair.
+    pub(crate) fn qpn(&self) -> u32 {
+        self.parts.qp.map_or(0, |qp| qp.qpn.0)
     }
 
     /// The number of QP1 as the device knows it.
@@ -270,7 +342,7 @@ impl<'p, P: Platform> Gsi<'p, P> {
     /// Where the device leaves network headers: an area before each receive buffer's MAD.
     pub(crate) fn headers(&self) -> impl Iterator<Item = Span> + '_ {
         let area = |slot| Span { offset: self.receive_buffer(slot), len: GRH_LEN };
-        (0..RECEIVES).map(area)
+        (0..self.kind.receives()).map(area)
     }
 
     /// Datagrams dropped because they were not what QP1 can receive.
@@ -315,6 +387,16 @@ impl<'p, P: Platform> Gsi<'p, P> {
 
     /// Sends one MAD along `path`.
     pub(crate) fn send(&mut self, path: &Path, mad: &[u8; MAD]) -> Result<(), Fault> {
+        let mut av = address_vector::address(path, QP1, QP1, GSI_QKEY);
+        // In a subnet nothing marks packets so.
+        if matches!(path.next_hop, NextHop::Mac(_)) && av.tclass & ECN == 0 {
+            av.tclass |= ECT_0;
+        }
+        self.send_to(&av, mad)
+    }
+
+    /// Sends up to [`MAD`] bytes to where the address vector says.
+    pub(crate) fn send_to(&mut self, av: &Av, bytes: &[u8]) -> Result<(), Fault> {
         self.reap();
         if let Some(fault) = self.fault {
             return Err(fault);
@@ -328,27 +410,39 @@ impl<'p, P: Platform> Gsi<'p, P> {
             ));
         }
         let slot = usize::from(self.posted & (SENDS - 1));
-        let offset = self.buffers.wrapping_add(SEND_AT + MAD * slot);
-        self.platform.memory().write_bytes(offset, mad);
-        let mut av = address_vector::address(path, QP1, QP1, GSI_QKEY);
-        if av.tclass & ECN == 0 {
-            av.tclass |= ECT_0;
-        }
-        let segment = Segment { addr: address(offset), len: MAD_LEN, lkey: self.lkey };
-        self.ends.sq.datagram(segment, &av, PostFlags::SIGNALED);
+        let offset = self.buffers.wrapping_add(self.kind.send_at() + MAD * slot);
+        let bytes = bytes.get(..MAD).unwrap_or(bytes);
+        self.platform.memory().write_bytes(offset, bytes);
+        let len = u32::try_from(bytes.len()).unwrap_or(MAD_LEN);
+        let segment = Segment { addr: address(offset), len, lkey: self.lkey };
+        self.ends.sq.datagram(segment, av, PostFlags::SIGNALED);
         self.posted = self.posted.wrapping_add(1);
         Ok(())
     }
 
-    /// The next MAD that arrived; call until `None`. Takes [`work::DATAGRAMS`] completions at most
-    /// between two services.
+    /// The next MAD that arrived on Ethernet; call until `None`. Takes [`work::DATAGRAMS`]
+    /// completions at most between two services.
     pub(crate) fn recv(&mut self) -> Option<MadIn> {
+        self.take(|this, slot, completion| {
+            this.read(slot, completion.len, completion.extra.network)
+        })
+    }
+
+    /// The next datagram that arrived on InfiniBand, likewise.
+    pub(crate) fn arrival(&mut self) -> Option<Arrival> {
+        self.take(|this, slot, completion| {
+            let route = this.ends.recv_cq.last_route();
+            this.read_arrival(slot, completion.len, route)
+        })
+    }
+
+    fn take<T>(&mut self, read: impl Fn(&Self, u16, &Completion) -> Option<T>) -> Option<T> {
         while let Some(completion) = poll(&mut self.ends.recv_cq, self.until) {
             if !self.in_turn(&completion) {
                 break;
             }
-            let slot = completion.token & (RECEIVES - 1);
-            let mad = self.read(slot, completion.len, completion.extra.network);
+            let slot = completion.token & (self.kind.receives() - 1);
+            let mad = read(self, slot, &completion);
             self.post(slot);
             if mad.is_some() {
                 return mad;
@@ -383,13 +477,32 @@ impl<'p, P: Platform> Gsi<'p, P> {
         let from = network.sender(&grh)?;
         let mut mad = [0; MAD];
         self.platform.memory().read_bytes(offset.wrapping_add(GRH_LEN), &mut mad);
-        Some(MadIn { from, mad })
+        Some(MadIn { from, unnamed: false, mad })
+    }
+
+    /// What came by `route` into a receive buffer into which the device wrote `len` bytes. On QP0
+    /// and QP1 it is a MAD.
+    fn read_arrival(&self, slot: u16, len: u32, route: Route) -> Option<Arrival> {
+        let whole = len == RECEIVED;
+        let len = usize::try_from(len).ok()?.checked_sub(GRH_LEN).filter(|len| *len <= MAD)?;
+        if !whole && !matches!(self.kind, Kind::Ip(_)) {
+            return None;
+        }
+        let offset = self.receive_buffer(slot);
+        let mut grh = [0; GRH_LEN];
+        self.platform.memory().read_bytes(offset, &mut grh);
+        let source = grh.get(8..).and_then(<[u8]>::first_chunk::<16>);
+        let gid = source.filter(|_| route.grh).map(|gid| u128::from_be_bytes(*gid));
+        let mut bytes = [0; MAD];
+        let content = bytes.get_mut(..len)?;
+        self.platform.memory().read_bytes(offset.wrapping_add(GRH_LEN), content);
+        Some(Arrival { route, gid, len, bytes })
     }
 
     /// Gives a receive buffer to the device.
     fn post(&mut self, slot: u16) {
         let addr = address(self.receive_buffer(slot));
-        let rest = address(self.buffers.wrapping_add(OVERFLOW_AT));
+        let rest = address(self.buffers.wrapping_add(self.kind.overflow_at()));
         let list = [(addr, RECEIVED), (rest, OVERFLOW)];
         self.ends.rq.recv(&list.map(|(addr, len)| Segment { addr, len, lkey: self.lkey }));
     }

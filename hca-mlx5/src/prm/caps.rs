@@ -88,6 +88,8 @@ layout! {
     0x34[9:8] port_type, set_port_type: u8;
     0x34[7:0] num_ports, set_num_ports: u8;
     0x38[28:24] log_max_msg, set_log_max_msg: u8;
+    /// Bit n: static rate n of an address path (Linux `ib_rate_to_mlx5`).
+    0x3c[31:16] stat_rate_support, set_stat_rate_support: u16;
     0x3c[3:0] cqe_version, set_cqe_version: u8;
     0x40[30] striding_rq, set_striding_rq: bool;
     /// A UMR must not change the page size, the right to atomics, a key that stands for others.

@@ -81,12 +81,17 @@ opcodes! {
     ToErrQp = 0x507, QP, "2ERR_QP";
     ToRstQp = 0x50a, QP, "2RST_QP";
     QueryQp = 0x50b, QP, "QUERY_QP";
+    MadIfc = 0x50d, PORT, "MAD_IFC";
     QueryVportState = 0x750, PORT, "QUERY_VPORT_STATE";
     ModifyVportState = 0x751, NONE, "MODIFY_VPORT_STATE";
     QueryNicVportContext = 0x754, NONE, "QUERY_NIC_VPORT_CONTEXT";
     ModifyNicVportContext = 0x755, VPORT, "MODIFY_NIC_VPORT_CONTEXT";
     QueryRoceAddress = 0x760, ROCE_ADDRESS, "QUERY_ROCE_ADDRESS";
     SetRoceAddress = 0x761, ROCE_ADDRESS, "SET_ROCE_ADDRESS";
+    QueryHcaVportContext = 0x762, PORT, "QUERY_HCA_VPORT_CONTEXT";
+    ModifyHcaVportContext = 0x763, PORT, "MODIFY_HCA_VPORT_CONTEXT";
+    QueryHcaVportGid = 0x764, PORT, "QUERY_HCA_VPORT_GID";
+    QueryHcaVportPkey = 0x765, PORT, "QUERY_HCA_VPORT_PKEY";
     QueryVportCounter = 0x770, PORT, "QUERY_VPORT_COUNTER";
     AllocQCounter = 0x771, NONE, "ALLOC_Q_COUNTER";
     DeallocQCounter = 0x772, COUNTERS, "DEALLOC_Q_COUNTER";
@@ -96,6 +101,8 @@ opcodes! {
     AllocUar = 0x802, NONE, "ALLOC_UAR";
     DeallocUar = 0x803, UAR, "DEALLOC_UAR";
     AccessReg = 0x805, REGISTER, "ACCESS_REG";
+    AttachToMcg = 0x806, QP, "ATTACH_TO_MCG";
+    DetachFromMcg = 0x807, QP, "DETACH_FROM_MCG";
     Nop = 0x80d, NONE, "NOP";
     AllocTransportDomain = 0x816, NONE, "ALLOC_TRANSPORT_DOMAIN";
     DeallocTransportDomain = 0x817, TRANSPORT_DOMAIN, "DEALLOC_TRANSPORT_DOMAIN";

@@ -14,6 +14,11 @@ pub const CQE: usize = 64;
 pub const INDEX_AT: usize = 0x20;
 /// Where a datagram's entry names its sender, a dword.
 pub const SENDER_AT: usize = 0x18;
+/// Where a datagram's entry has the low bits of the LID that it was sent to, in the last byte but
+/// two of a dword.
+pub const PATH_BITS_AT: usize = 0x10;
+/// InfiniBand: where a datagram's entry has the sender's LID, in the low half of a dword.
+pub const SLID_AT: usize = 0x14;
 /// Where the immediate stands, a dword.
 pub const IMMEDIATE_AT: usize = 0x24;
 /// Where the byte count stands, a dword.
@@ -186,6 +191,8 @@ bitfield! {
     /// RoCE: type of the network header (Linux `MLX5_CQE_ROCE_L3_HEADER_TYPE_*`): 0 none that it
     /// knows, 1 IPv6, 2 IPv4.
     pub u8, l3_type, _: 25, 24;
+    /// 0 the packet had no global header.
+    pub u8, grh, _: 29, 28;
     u32;
     /// The sender's QPN.
     pub rqpn, _: 23, 0;

@@ -1,5 +1,5 @@
-//! Layouts of the mlx5 programmer's reference manual (PRM): data only, no input or output, no
-//! decisions.
+//! Layouts of the mlx5 programmer's reference manual (PRM), and of InfiniBand's management
+//! datagrams (`mad`, `smp`, `sa`): data only, no input or output, no decisions.
 //!
 //! # Notation
 //! Mailboxes and contexts are written with `layout!`, one line a field, in the manual's own terms:
@@ -41,7 +41,9 @@ pub mod eq;
 pub mod error;
 pub mod flow;
 pub(crate) mod gid;
+pub mod hca_vport;
 pub mod init_seg;
+pub mod mad;
 pub mod mkey;
 pub(crate) mod object;
 pub mod pages;
@@ -49,6 +51,8 @@ pub mod qp;
 pub mod reg;
 pub mod roce;
 pub mod rq;
+pub mod sa;
+pub mod smp;
 pub mod sq;
 pub mod tir;
 pub mod tis;

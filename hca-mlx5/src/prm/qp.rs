@@ -19,6 +19,10 @@ pub const TRANSITION: usize = 272;
 pub const QUERY_OUT: usize = 272;
 /// [`QpContext::state`]: Error.
 pub const STATE_ERR: u8 = 6;
+/// Where a transition's optional parameter mask stands.
+pub const OPTIONAL_AT: usize = 0x10;
+/// Bit of that mask: the P_Key index (Linux `MLX5_QP_OPTPAR_PKEY_INDEX`).
+pub const OPTIONAL_P_KEY_INDEX: u32 = 1 << 4;
 /// Offset of the primary address path in the context.
 pub const PRIMARY_PATH_AT: usize = 0x18;
 
@@ -26,6 +30,8 @@ pub const PRIMARY_PATH_AT: usize = 0x18;
 pub const ST_RC: u8 = 0;
 /// Service type: unreliable datagrams.
 pub const ST_UD: u8 = 2;
+/// Service type: the subnet management interface, QP0.
+pub const ST_SMI: u8 = 7;
 /// Service type: the general services interface, QP1.
 pub const ST_GSI: u8 = 8;
 /// [`QpContext::rq_type`]: receives come from a shared queue.
@@ -116,6 +122,8 @@ layout! {
     0x00[15:0] pkey_index, set_pkey_index: u16;
     /// InfiniBand only: RoCE has the GID in `rgid_rip` regardless.
     0x04[23] grh, set_grh: bool;
+    /// Low bits of the own LID.
+    0x04[22:16] mlid, set_mlid: u8;
     0x04[15:0] rlid, set_rlid: u16;
     0x08[31:27] ack_timeout, set_ack_timeout: u8;
     /// Entry of the RoCE address table.

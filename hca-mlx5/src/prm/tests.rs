@@ -358,3 +358,138 @@ fn put_and_take_stay_inside() {
     assert_eq!(take::<4>(&message, 100), [0; 4]);
     assert_eq!(EqContext::read(&message, 4).0[..4], [0, 0, 1, 2]);
 }
+
+// ---- management datagrams ----
+
+/// Fields against a table that counts 32-bit words, and bits in them from the top, as Linux's
+/// `sa_query.c` does.
+fn assert_table(fields: &[Field], table: &[(&str, usize, usize, usize)]) {
+    let found: Vec<_> =
+        fields.iter().map(|f| (f.name, f.first / 32, f.first % 32, f.width)).collect();
+    assert_eq!(found, table);
+}
+
+#[test]
+fn records_are_as_in_the_tables_of_sa_query() {
+    assert_table(
+        sa::PathRecord::FIELDS,
+        &[
+            ("service_id", 0, 0, 64),
+            ("dgid", 2, 0, 128),
+            ("sgid", 6, 0, 128),
+            ("dlid", 10, 0, 16),
+            ("slid", 10, 16, 16),
+            ("raw_traffic", 11, 0, 1),
+            ("flow_label", 11, 4, 20),
+            ("hop_limit", 11, 24, 8),
+            ("traffic_class", 12, 0, 8),
+            ("reversible", 12, 8, 1),
+            ("numb_path", 12, 9, 7),
+            ("pkey", 12, 16, 16),
+            ("qos_class", 13, 0, 12),
+            ("sl", 13, 12, 4),
+            ("mtu_selector", 13, 16, 2),
+            ("mtu", 13, 18, 6),
+            ("rate_selector", 13, 24, 2),
+            ("rate", 13, 26, 6),
+            ("packet_lifetime_selector", 14, 0, 2),
+            ("packet_lifetime", 14, 2, 6),
+            ("preference", 14, 8, 8),
+        ],
+    );
+    assert_table(
+        sa::McMemberRecord::FIELDS,
+        &[
+            ("mgid", 0, 0, 128),
+            ("port_gid", 4, 0, 128),
+            ("qkey", 8, 0, 32),
+            ("mlid", 9, 0, 16),
+            ("mtu_selector", 9, 16, 2),
+            ("mtu", 9, 18, 6),
+            ("traffic_class", 9, 24, 8),
+            ("pkey", 10, 0, 16),
+            ("rate_selector", 10, 16, 2),
+            ("rate", 10, 18, 6),
+            ("packet_lifetime_selector", 10, 24, 2),
+            ("packet_lifetime", 10, 26, 6),
+            ("sl", 11, 0, 4),
+            ("flow_label", 11, 4, 20),
+            ("hop_limit", 11, 24, 8),
+            ("scope", 12, 0, 4),
+            ("join_state", 12, 4, 4),
+            ("proxy_join", 12, 8, 1),
+        ],
+    );
+}
+
+/// Fields against the running sum of the sizes of a C structure's members, in bytes.
+fn assert_members(fields: &[Field], start: usize, members: &[(&str, usize)]) {
+    let mut at = start;
+    for (name, bytes) in members {
+        if !name.is_empty() {
+            let field = fields.iter().find(|field| field.name == *name).unwrap();
+            assert_eq!((field.first, field.width), (8 * at, 8 * bytes), "{name}");
+        }
+        at += bytes;
+    }
+}
+
+#[test]
+fn headers_are_as_in_the_structures_of_ib_mad() {
+    let header = [
+        ("base_version", 1),
+        ("mgmt_class", 1),
+        ("class_version", 1),
+        ("method", 1),
+        ("status", 2),
+        ("class_specific", 2),
+        ("tid", 8),
+        ("attr_id", 2),
+        ("", 2),
+        ("attr_mod", 4),
+    ];
+    assert_members(mad::MadHeader::FIELDS, 0, &header);
+    let rmpp = [
+        ("rmpp_version", 1),
+        ("rmpp_type", 1),
+        ("", 1),
+        ("rmpp_status", 1),
+        ("seg_num", 4),
+        ("paylen_newwin", 4),
+        ("sm_key", 8),
+        ("attr_offset", 2),
+        ("", 2),
+        ("comp_mask", 8),
+    ];
+    assert_members(sa::SaHeader::FIELDS, 24, &rmpp);
+    assert_members(
+        mad::ClassPortInfo::FIELDS,
+        8,
+        &[
+            ("redirect_gid", 16),
+            ("", 4),
+            ("redirect_lid", 2),
+            ("redirect_pkey", 2),
+            ("", 4),
+            ("redirect_qkey", 4),
+            ("trap_gid", 16),
+            ("", 4),
+            ("trap_lid", 2),
+            ("trap_pkey", 2),
+            ("", 4),
+            ("trap_qkey", 4),
+        ],
+    );
+    let inform = [
+        ("gid", 16),
+        ("lid_range_begin", 2),
+        ("lid_range_end", 2),
+        ("", 2),
+        ("is_generic", 1),
+        ("subscribe", 1),
+        ("notice_type", 2),
+        ("trap_num", 2),
+        ("qpn", 3),
+    ];
+    assert_members(mad::InformInfo::FIELDS, 0, &inform);
+}

@@ -349,9 +349,11 @@ bitfield! {
     pub stat_rate, set_stat_rate: 31, 28;
     /// Service level; on RoCE the priority, shifted up by one.
     pub sl, set_sl: 27, 24;
+    /// InfiniBand: low bits of the own LID.
+    pub path_bits, set_path_bits: 22, 16;
     u16;
-    /// UDP source port (InfiniBand: LID of the destination).
-    pub udp_sport, set_udp_sport: 15, 0;
+    /// UDP source port; on InfiniBand the LID of the destination.
+    pub rlid_udp_sport, set_rlid_udp_sport: 15, 0;
 }
 
 bitfield! {
@@ -391,14 +393,20 @@ pub struct Av {
     pub qkey: u32,
     /// QPN of the destination.
     pub dqpn: u32,
-    /// UDP source port.
-    pub udp_sport: u16,
+    /// UDP source port; on InfiniBand the LID of the destination.
+    pub rlid_udp_sport: u16,
+    /// InfiniBand: static rate, as the device counts.
+    pub stat_rate: u8,
+    /// InfiniBand: low bits of the own LID.
+    pub path_bits: u8,
+    /// The packet has a global header: on RoCE always.
+    pub grh: bool,
     /// MAC of the destination or of the gateway to it.
     pub rmac: [u8; 6],
     /// Traffic class.
     pub tclass: u8,
-    /// 802.1p priority, 0 to 7.
-    pub priority: u8,
+    /// Service level; on RoCE the priority, shifted up by one.
+    pub sl: u8,
     /// Hop limit.
     pub hop_limit: u8,
     /// Entry of the local address table.
@@ -416,15 +424,17 @@ impl Av {
         let mut path = AvPath(0);
         path.set_extended(true);
         path.set_dqpn(self.dqpn);
-        path.set_sl(self.priority << 1);
-        path.set_udp_sport(self.udp_sport);
+        path.set_stat_rate(self.stat_rate);
+        path.set_sl(self.sl);
+        path.set_path_bits(self.path_bits);
+        path.set_rlid_udp_sport(self.rlid_udp_sport);
         let [a, b, c, d, e, f] = self.rmac;
         let mut mac = AvMac(0);
         mac.set_rmac(u64::from_be_bytes([0, 0, a, b, c, d, e, f]));
         mac.set_tclass(self.tclass);
         mac.set_hop_limit(self.hop_limit);
         let mut grh = AvGrh(0);
-        grh.set_grh(true);
+        grh.set_grh(self.grh);
         grh.set_source_index(self.source_index);
         grh.set_flow_label(self.flow_label);
         let gid = u128::from_be_bytes(self.dgid);
@@ -498,10 +508,13 @@ mod tests {
         let av = Av {
             qkey: 0x8001_0000,
             dqpn: 1,
-            udp_sport: 0xc287,
+            rlid_udp_sport: 0xc287,
+            stat_rate: 0,
+            path_bits: 0,
+            grh: true,
             rmac: [2, 3, 4, 5, 6, 7],
             tclass: 0x68,
-            priority: 5,
+            sl: 10,
             hop_limit: 64,
             source_index: 3,
             flow_label: 0xabcde,

@@ -119,7 +119,7 @@ impl<
                 .of(object::QP, qp.number));
         };
         entry.object.is_reset = false;
-        if matches!(step, QpStep::Rtr { .. }) && self.network.is_none() {
+        if matches!(step, QpStep::Rtr { .. }) && self.network.is_none() && self.subnet.is_none() {
             return Err(fault!(
                 BadState,
                 "resolve",

@@ -570,7 +570,7 @@ fn fixed_neighbours_are_known_from_the_start() {
     let mut hca: Hca<'_, false> = Mlx5::over(device, &Config::default()).unwrap();
     hca.set_net(&NET, NOW).unwrap();
     let Poll::Ready(Ok(path)) = hca.resolve(peer, NOW) else { panic!("pending") };
-    assert_eq!((path.remote, path.remote_mac), (peer, mac));
+    assert_eq!((path.remote, path.next_hop), (peer, NextHop::Mac(mac)));
     let p = Scripted::<false>::new();
     let mut device = p.device();
     let wrong = [(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), mac)];
@@ -629,7 +629,7 @@ fn an_answer_from_the_wire_resolves_an_address() {
     assert_eq!(sent_and_armed(&p, cqn), (0, 1), "another event is asked for");
     assert_eq!(hca.neighbours().unwrap().accepted, 1);
     let Poll::Ready(Ok(way)) = hca.resolve(path().remote, NOW) else { panic!("pending") };
-    assert_eq!(way.remote_mac, [2, 0, 0, 0, 0, 2]);
+    assert_eq!(way.next_hop, NextHop::Mac([2, 0, 0, 0, 0, 2]));
     hca.service(NOW);
     assert_eq!(sent_and_armed(&p, cqn), (0, 0));
 }
@@ -716,7 +716,7 @@ fn a_failed_port_is_made_anew_once_a_second() {
 fn path() -> Path {
     Path {
         remote: IpAddr::V4(Ipv4Addr::new(192, 168, 7, 2)),
-        remote_mac: [2, 0, 0, 0, 0, 2],
+        next_hop: NextHop::Mac([2, 0, 0, 0, 0, 2]),
         source_index: 0,
         hop_limit: 64,
         class: Class::default(),

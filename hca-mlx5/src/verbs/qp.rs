@@ -2,14 +2,15 @@
 //!
 //! PRM "CREATE_QP", "QP state machine". Each step is one command that carries the fields of that
 //! transition and an optional parameter mask of 0: required fields are taken without being named.
-//! On RoCE the path of the step to ready-to-receive is the peer's MAC and address, the entry of the
+//! On InfiniBand the path of the step to ready-to-receive is the peer's LID, and its GID where packets
+//! cross subnets. On RoCE the path of the step to ready-to-receive is the peer's MAC and address, the entry of the
 //! own address table, the hop limit and the UDP source port; the device invents none of them. The
 //! posting ends are `data::send` and `data::recv`.
 
 use dat_core::fault;
-use dat_core::provider::{Access, Class, Fault, Mtu, Path, QpStep};
+use dat_core::provider::{Access, Class, Fault, Mtu, NextHop, Path, QpStep};
 
-use crate::data::address_vector::udp_sport;
+use crate::data::address_vector::{crosses_subnets, udp_sport};
 use crate::data::ring::{Record, Ring};
 use crate::data::send::{Doorbell, MAX_SEGMENTS, Umr, WIDEST, Width};
 use crate::data::{Rq, Sq};
@@ -22,8 +23,8 @@ use crate::prm::cq::Cqn;
 use crate::prm::gid::Gid;
 use crate::prm::qp::{
     ATOMIC_IB, AddressPath, CONTEXT_AT, IN_CQE_32, INDEX_IS_QPN, LOG_ACK_REQ_FREQ, LOG_DATAGRAM,
-    LOG_MSG_MAX, PM_MIGRATED, PRIMARY_PATH_AT, QUERY_OUT, QpContext, Qpn, RQ_SHARED, ST_GSI, ST_RC,
-    ST_UD, STATE_ERR, TRANSITION,
+    LOG_MSG_MAX, OPTIONAL_AT, OPTIONAL_P_KEY_INDEX, PM_MIGRATED, PRIMARY_PATH_AT, QUERY_OUT,
+    QpContext, Qpn, RQ_SHARED, ST_GSI, ST_RC, ST_SMI, ST_UD, STATE_ERR, TRANSITION,
 };
 use crate::verbs::memory;
 use crate::verbs::memory::Pages;
@@ -56,6 +57,8 @@ pub(crate) enum Service {
     },
     /// The general services interface.
     Gsi,
+    /// The subnet management interface.
+    Smi,
 }
 
 /// Attributes of a queue pair.
@@ -119,7 +122,9 @@ impl QpSpec {
         match self.service {
             _ if self.binds => Width(WIDEST),
             Service::Connected { .. } => Width::connected(self.request_segments),
-            Service::Datagram { .. } | Service::Gsi => Width::datagram(self.request_segments),
+            Service::Datagram { .. } | Service::Gsi | Service::Smi => {
+                Width::datagram(self.request_segments)
+            }
         }
     }
 }
@@ -286,8 +291,9 @@ fn creation_message<P: Platform>(
             context.set_st(ST_UD);
             context.set_user_index(index);
         }
-        Service::Gsi => {
-            context.set_st(ST_GSI);
+        Service::Gsi | Service::Smi => {
+            let smi = spec.service == Service::Smi;
+            context.set_st(if smi { ST_SMI } else { ST_GSI });
             context.set_user_index(INDEX_IS_QPN);
         }
     }
@@ -366,7 +372,9 @@ fn message<P: Platform>(
                 context.set_rae(true);
                 context.set_atomic_mode(ATOMIC_IB);
             }
-            AddressPath(At::<_, PATH_AT>(&mut input)).set_vhca_port_num(PORT);
+            let mut path = AddressPath(At::<_, PATH_AT>(&mut input));
+            path.set_vhca_port_num(PORT);
+            path.set_pkey_index(device.pkey_index);
             Opcode::Rst2InitQp
         }
         QpStep::Rtr { path, remote_qpn, rq_psn, mtu, responder_resources, min_rnr_timer } => {
@@ -376,7 +384,8 @@ fn message<P: Platform>(
             context.set_next_rcv_psn(rq_psn);
             context.set_log_rra_max(log_ceil(responder_resources));
             context.set_min_rnr_nak(min_rnr_timer);
-            fill(&mut input, &path, udp_sport(path.flow_label, qpn.0, remote_qpn));
+            let sport = udp_sport(path.flow_label, qpn.0, remote_qpn);
+            fill(&mut input, &path, sport, device.pkey_index);
             Opcode::Init2RtrQp
         }
         QpStep::Rts { sq_psn, initiator_depth, ack_timeout, retry_count, rnr_retry } => {
@@ -397,6 +406,20 @@ pub(crate) fn start_gsi<P: Platform>(device: &mut Device<'_, P>, qpn: Qpn) -> Re
     start_datagrams(device, qpn, ST_GSI, (Mtu::B256, LOG_MAD), GSI_QKEY)
 }
 
+/// Takes a QP0 from Reset to ready-to-send.
+pub(crate) fn start_smi<P: Platform>(device: &mut Device<'_, P>, qpn: Qpn) -> Result<(), Fault> {
+    start_datagrams(device, qpn, ST_SMI, (Mtu::B256, LOG_MAD), 0)
+}
+
+/// Takes a queue pair of the driver's own for datagrams from Reset to ready-to-send.
+pub(crate) fn start_ud<P: Platform>(
+    device: &mut Device<'_, P>,
+    qpn: Qpn,
+    qkey: u32,
+) -> Result<(), Fault> {
+    start_datagrams(device, qpn, ST_UD, (Mtu::B4096, LOG_DATAGRAM), qkey)
+}
+
 /// Takes a queue pair without a peer from Reset to ready-to-send.
 fn start_datagrams<P: Platform>(
     device: &mut Device<'_, P>,
@@ -405,9 +428,13 @@ fn start_datagrams<P: Platform>(
     (mtu, log_longest): (Mtu, u8),
     qkey: u32,
 ) -> Result<(), Fault> {
+    // The special queue pairs take the default partition's, those of consumers the port's own.
+    let pkey_index = if service == ST_UD { device.pkey_index } else { 0 };
     for op in [Opcode::Rst2InitQp, Opcode::Init2RtrQp, Opcode::Rtr2RtsQp] {
         let mut input = transition(qpn, service);
-        AddressPath(At::<_, PATH_AT>(&mut input)).set_vhca_port_num(PORT);
+        let mut path = AddressPath(At::<_, PATH_AT>(&mut input));
+        path.set_vhca_port_num(PORT);
+        path.set_pkey_index(pkey_index);
         let mut context = QpContext(At::<_, CONTEXT_AT>(&mut input));
         context.set_mtu(mtu.code());
         context.set_log_msg_max(log_longest);
@@ -471,22 +498,37 @@ fn transition(qpn: Qpn, service: u8) -> [u8; TRANSITION] {
     input
 }
 
-/// The path of a RoCEv2 packet. The GRH bit is InfiniBand's: it stays 0.
-fn fill(input: &mut [u8; TRANSITION], path: &Path, udp_sport: u16) {
-    let [a, b, c, d, e, f] = path.remote_mac;
-    let mut address = AddressPath(At::<_, PATH_AT>(input));
+/// The path of a packet. On RoCEv2 the GRH bit stays 0: it is InfiniBand's.
+fn fill(input: &mut [u8; TRANSITION], path: &Path, udp_sport: u16, own_index: u16) {
+    let mut address = AddressPath(At::<_, PATH_AT>(&mut *input));
     address.set_vhca_port_num(PORT);
     address.set_src_addr_index(path.source_index);
     address.set_hop_limit(path.hop_limit);
     let Class { traffic_class, priority } = path.class;
     address.set_tclass(traffic_class);
-    address.set_dscp(traffic_class >> 2);
-    address.set_eth_prio(priority & 7);
     address.set_flow_label(path.flow_label);
-    address.set_udp_sport(udp_sport);
     address.set_rgid_rip(Gid::from(path.remote).0);
-    address.set_rmac_47_32(u16::from_be_bytes([a, b]));
-    address.set_rmac_31_0(u32::from_be_bytes([c, d, e, f]));
+    match path.next_hop {
+        NextHop::Mac([a, b, c, d, e, f]) => {
+            address.set_dscp(traffic_class >> 2);
+            address.set_eth_prio(priority & 7);
+            address.set_udp_sport(udp_sport);
+            address.set_rmac_47_32(u16::from_be_bytes([a, b]));
+            address.set_rmac_31_0(u32::from_be_bytes([c, d, e, f]));
+        }
+        NextHop::Lid(hop) => {
+            address.set_rlid(hop.lid);
+            address.set_mlid(hop.path_bits);
+            address.set_stat_rate(hop.rate);
+            address.set_sl(priority & 15);
+            address.set_grh(crosses_subnets(path));
+            address.set_pkey_index(hop.pkey_index);
+            // The step to Init was taken before the path was known.
+            if hop.pkey_index != own_index {
+                crate::prm::put(input, OPTIONAL_AT, &OPTIONAL_P_KEY_INDEX.to_be_bytes());
+            }
+        }
+    }
 }
 
 /// The smallest power of two not below `count`, as its logarithm; 1 for 0.

@@ -5,7 +5,8 @@ use std::net::IpAddr;
 
 use dat_core::Instant;
 use dat_core::provider::{
-    Access, Class, Cq, Fault, Mtu, Path, Pd, Provider, QpInit, QpStep, Region, Service,
+    Access, Class, Cq, Fault, LidHop, LinkType, Mtu, NextHop, Path, Pd, Provider, QpInit, QpStep,
+    Region, Service,
 };
 use hca_mlx5::Config;
 use hca_mlx5::platform::{Platform, Reach};
@@ -78,7 +79,7 @@ fn objects<P: Platform>(driver: &mut Driver<'_, P>, region: Region) -> Result<()
     };
     let (cq, cq_end) = driver.cq_create(64).map_err(create)?;
     let made = driver.qp_create(&small_queue_pair(pd, cq)).map_err(create)?;
-    for step in steps() {
+    for step in steps(driver.limits().link) {
         driver.qp_modify(made.qp, &step).map_err(modify)?;
     }
     driver.qp_destroy(made.qp, made.sq, made.rq).map_err(destroy)?;
@@ -90,13 +91,16 @@ fn objects<P: Platform>(driver: &mut Driver<'_, P>, region: Region) -> Result<()
     driver.pd_destroy(pd).map_err(destroy)
 }
 
-fn steps() -> [QpStep; 5] {
+fn steps(link: LinkType) -> [QpStep; 5] {
     let remote: IpAddr = "192.168.7.2".parse().unwrap();
     let path = Path {
         remote,
-        remote_mac: [2, 0, 0, 0, 0, 2],
+        next_hop: match link {
+            LinkType::Ethernet => NextHop::Mac([2, 0, 0, 0, 0, 2]),
+            LinkType::InfiniBand => NextHop::Lid(LidHop { lid: 2, ..LidHop::default() }),
+        },
         source_index: 0,
-        hop_limit: 64,
+        hop_limit: if link == LinkType::Ethernet { 64 } else { 0 },
         class: Class::default(),
         flow_label: 1,
     };

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant as Wall};
 use anyhow::{Context, Result, anyhow};
 use dat_core::{Evd, Event, Ia, Instant};
 use hca_mlx5::cmd::dump::{Dump, Observer};
-use mlx5_model::Config as Card;
 use mlx5_model::wire::Wire;
 use mlx5_model::wire::impair::Rates;
 use mlx5_model::wire::pcap::{LinkType, Tap};
@@ -56,19 +55,18 @@ fn create(path: &Path) -> Result<BufWriter<File>> {
 pub(super) fn run(options: &Options) -> Result<Report> {
     let depth = depth(options.size);
     let arena = (options.size * depth * 2).div_ceil(4096) + 2048;
-    let card = match options.link {
-        Link::Eth => Card::default(),
-        Link::Ib => Card::infiniband(),
+    let link = match options.link {
+        Link::Eth => Stage::default(),
+        Link::Ib => Stage::infiniband(),
     };
     let stage = Stage {
-        cards: [card.clone(), card],
         memory: Memory { arena, ..Memory::default() },
         mtu: Some(options.mtu),
         ipv6: options.ipv6,
         vlan: options.vlan,
         rates: Rates { drop: (options.loss * 10.0).round() as u32, ..Rates::default() },
         seed: options.seed,
-        ..Stage::default()
+        ..link
     };
     let capture = match &options.pcap {
         Some(path) => Some(Capture(Arc::new(Mutex::new(create(path)?)))),

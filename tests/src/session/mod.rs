@@ -25,7 +25,7 @@ use mlx5_model::host::{DmaError, HostMemory};
 
 use crate::host::chosen::or_chosen;
 use crate::host::inproc::{Slot, World};
-use crate::pair::{Pair, Room, Stage, ports};
+use crate::pair::{Pair, Room, Stage};
 
 pub use line::Line;
 pub use side::Side;
@@ -105,7 +105,7 @@ impl Setup {
     pub fn run<T>(&self, act: impl FnOnce(&mut Session<'_>) -> T) -> T {
         let stage = &self.stage;
         let world = World::new();
-        let mut ports = ports(&stage.cards).into_iter();
+        let mut ports = stage.ports().into_iter();
         let mut lines = Vec::new();
         let refusals = [Refusals::default(), Refusals::default()];
         let slots = [0, 1].map(|side| {

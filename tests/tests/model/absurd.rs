@@ -78,6 +78,10 @@ fn with_each_size_a_connection_works_or_the_size_is_named() {
     let mut wrong = Vec::new();
     for (name, most) in fields().into_iter().filter(|(_, most)| *most > 1) {
         for value in [0, most] {
+            // An InfiniBand port, which comes up and waits for a subnet manager.
+            if (name, value) == ("cmd_hca_cap.port_type", 0) {
+                continue;
+            }
             let stage = Stage { cards: [card(&[(name, value)]), light()], ..Stage::default() };
             let (_world, slots) = stage.plug(&mut |_, wire| wire);
             let mut room = Box::new(dat_tests::pair::Room::new());

@@ -11,7 +11,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hca_mlx5::prm::{caps, cmd, cq, eq, flow, mkey, pages, qp, reg, roce, sq, tir, tis, vport};
+use hca_mlx5::prm::{
+    caps, cmd, cq, eq, flow, hca_vport, mkey, pages, qp, reg, roce, sq, tir, tis, vport,
+};
 use mlx5_model::ifc;
 use pairs::{ALIASES, NARROWER, common, layout, read, table, theirs, write};
 
@@ -139,6 +141,10 @@ const PLACES: &[(usize, &str, &str)] = &[
     (flow::FLOW_CONTEXT, "set_fte_in", "flow_context"),
     (flow::FLOW_MATCH - flow::FLOW_CONTEXT, "flow_context", "match_value"),
     (0, "fte_match_param", "outer_headers"),
+    (hca_vport::MAD_AT, "mad_ifc_in", "mad"),
+    (hca_vport::ANSWER, "query_hca_vport_context_out", "hca_vport_context"),
+    (hca_vport::ANSWER, "modify_hca_vport_context_in", "hca_vport_context"),
+    (hca_vport::ANSWER, "query_hca_vport_gid_out", "gid"),
     (mkey::CONTEXT_AT, "create_mkey_in", "memory_key_mkey_entry"),
     (mkey::ACTUAL_SIZE_AT, "create_mkey_in", "translations_octword_actual_size"),
     (mkey::TRANSLATION_AT, "create_mkey_in", "klm_pas_mtt"),
@@ -174,6 +180,9 @@ const PLACES: &[(usize, &str, &str)] = &[
 const LENGTHS: &[(usize, &str)] = &[
     (flow::CREATE_FLOW_GROUP_IN, "create_flow_group_in"),
     (flow::FLOW_DESTINATIONS, "set_fte_in"),
+    (hca_vport::CONTEXT_OUT, "query_hca_vport_context_out"),
+    (hca_vport::CONTEXT_OUT, "modify_hca_vport_context_in"),
+    (hca_vport::MAD_IFC, "mad_ifc_in"),
     (qp::TRANSITION, "qp_in"),
     (tir::CREATE_TIR_IN, "tir_in"),
     (tis::CREATE_TIS_IN, "tis_in"),

@@ -15,7 +15,9 @@ use dat_core::{
 };
 use dat_tests::pair::Stage;
 use dat_tests::session::{NONE, Session, Setup};
+use hca_mlx5::PortState;
 use hca_mlx5::platform::Dma as _;
+use mlx5_model::LinkLayer;
 
 /// Side 0 writes so many bytes through the context, and side 1 has them.
 #[track_caller]
@@ -115,8 +117,15 @@ facts! {
 }
 
 #[test]
-fn a_port_of_infiniband_is_named() {
-    names("port-type=infiniband", "LINK_TYPE");
+fn a_port_of_infiniband_waits_for_a_subnet_manager() {
+    let mut stage = Stage::of("port-type=infiniband");
+    stage.cards.iter_mut().for_each(|card| card.link = LinkLayer::InfiniBand);
+    stage.run_at_once(|pair| {
+        for ia in &mut pair.ias {
+            let port = ia.provider_mut().ib_port().unwrap().unwrap();
+            assert_eq!(port.state, PortState::Init);
+        }
+    });
 }
 
 #[test]

@@ -10,6 +10,7 @@
     reason = "test code: a panic here is a failed test"
 )]
 
+use hca_mlx5::prm::hca_vport;
 use hca_mlx5::prm::{
     Field as OurField, caps, cmd, congestion, counters, cq, cqe, eq, flow, mkey, pages, qp, reg,
     roce, rq, sq, tir, tis, vport, wqe,
@@ -101,6 +102,10 @@ pub(crate) fn table() -> Vec<Pair> {
         flow::FlowContext begins flow_context;
         flow::Destination is dest_format_struct;
         flow::L2TableEntryIn is set_l2_table_entry_in;
+        hca_vport::QueryHcaVportIn is query_hca_vport_gid_in;
+        hca_vport::HcaVportContext is hca_vport_context;
+        hca_vport::MadIfcIn begins mad_ifc_in;
+        hca_vport::AttachToMcgIn is mcg_in;
         mkey::MkeyContext is mkc;
         pages::QueryPagesOut is query_pages_out;
         pages::ManagePagesIn is manage_pages_in;
@@ -130,6 +135,7 @@ pub(crate) fn table() -> Vec<Pair> {
 /// The same field under two names: the driver's layout and name, the model's path, and why they
 /// differ.
 pub(crate) const ALIASES: &[(&str, &str, &str, &str)] = &[
+    ("QueryHcaVportIn", "index", "gid_index", "one layout for the three queries"),
     ("CommandEntry", "kind", "transport", "the PRM says `type`, which neither language allows"),
     ("CommandEntry", "command_input_inline", "input", "the model drops what goes without saying"),
     ("CommandEntry", "command_output_inline", "output", "likewise"),
@@ -320,7 +326,7 @@ fn words() -> Vec<String> {
         ("byte count", |v| bytes(&wqe::data(0, v as u32, 0)), wqe_data::byte_count),
         ("q_key", |v| vector(|a| a.qkey = v as u32), wqe_av::qkey),
         ("destination qpn", |v| vector(|a| a.dqpn = v as u32), wqe_av::dqpn),
-        ("source port", |v| vector(|a| a.udp_sport = v as u16), wqe_av::rlid_udp_sport),
+        ("source port", |v| vector(|a| a.rlid_udp_sport = v as u16), wqe_av::rlid_udp_sport),
         ("tclass", |v| vector(|a| a.tclass = v as u8), wqe_av::tclass),
         ("hop limit", |v| vector(|a| a.hop_limit = v as u8), wqe_av::hop_limit),
         ("source index", |v| vector(|a| a.source_index = v as u8), wqe_av::src_addr_index),

@@ -20,6 +20,7 @@
 //! | `endpoints=NUMBER` | Endpoints, and as many zones and service points: 16 to 65536 | 1024 |
 //! | `memory=MIB` | memory for queues | 96, and 48 for each 1024 Endpoints more |
 //! | `queues=writable` | the device may write work queues and their records; for a card that ends with a fault of the IOMMU there | it may read them |
+//! | `sm=on` | runs the built-in subnet manager: for two InfiniBand ports joined by a cable, on one side | there is another in the subnet |
 //! | `completions=compressed` | the card writes successive like completions of receives in compressed form, where it can: fewer bytes over PCI Express, more latency | it writes each by itself |
 //! | `receives=inline` | messages of up to 32 bytes come in their completions, where the card can | all go to memory |
 //! | `log=LEVEL` | `off`, `error`, `warn`, `info` or `debug` | `error` |
@@ -72,6 +73,8 @@ pub(crate) struct Config {
     writable_queues: bool,
     pub(crate) compress_completions: bool,
     pub(crate) inline_receives: bool,
+    /// The built-in subnet manager runs.
+    pub(crate) subnet_manager: bool,
     /// The log level.
     pub(crate) log: Level,
 }
@@ -93,6 +96,7 @@ impl Config {
             writable_queues: false,
             compress_completions: false,
             inline_receives: false,
+            subnet_manager: false,
             log: Level::default(),
         };
         for word in words {
@@ -174,6 +178,12 @@ impl Config {
                 self.inline_receives = value == "inline";
                 if !self.inline_receives {
                     return Err(bad("it is inline"));
+                }
+            }
+            "sm" => {
+                self.subnet_manager = value == "on";
+                if !self.subnet_manager {
+                    return Err(bad("it is on"));
                 }
             }
             "endpoints" => {

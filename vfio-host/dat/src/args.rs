@@ -209,6 +209,10 @@ pub(crate) struct Adapter {
     /// 802.1p priority of all packets, 0 to 7: in the VLAN tag, and of the egress queue
     #[arg(long, visible_alias = "sl", value_parser = class::priority, default_value = "0")]
     priority: u8,
+    /// Runs the built-in subnet manager: for two InfiniBand ports joined by a cable, on one side; it
+    /// yields to any other subnet manager
+    #[arg(long = "sm")]
+    pub(crate) subnet_manager: bool,
     /// Lets the device write work queues and their records, which by its documents it only reads;
     /// for a card that ends with a fault of the IOMMU there
     #[arg(long)]

@@ -1,8 +1,10 @@
 //! `dat info`, and the checks of `dat doctor` that need an open device.
 
+use std::net::Ipv6Addr;
+
 use dat_core::provider::{Fault, Provider};
 use hca_mlx5::platform::Blocks;
-use hca_mlx5::{Congestion, Mlx5};
+use hca_mlx5::{Congestion, IbPort, Mlx5, PortState};
 use serde::Serialize;
 use vfio_host::{Address, Host, Interface, Opened, Trouble};
 
@@ -22,6 +24,9 @@ struct Said {
     iommu: Option<&'static str>,
     firmware: String,
     link_type: &'static str,
+    /// The port in its InfiniBand subnet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    subnet: Option<InSubnet>,
     /// The port carries traffic.
     link_up: bool,
     mac: String,
@@ -45,6 +50,39 @@ struct Said {
     /// The device has given its MAC; a virtual function has none before its host sets one.
     #[serde(skip)]
     mac_given: bool,
+}
+
+/// An InfiniBand port in its subnet.
+#[derive(Clone, Debug, Serialize)]
+struct InSubnet {
+    state: &'static str,
+    lid: u16,
+    sm_lid: u16,
+    gid: String,
+    #[serde(skip)]
+    waits_for_manager: bool,
+}
+
+impl InSubnet {
+    fn of(port: &IbPort) -> Self {
+        Self {
+            state: port.state.name(),
+            lid: port.lid,
+            sm_lid: port.sm_lid,
+            gid: Ipv6Addr::from_bits(port.gid).to_string(),
+            waits_for_manager: matches!(port.state, PortState::Init | PortState::Armed),
+        }
+    }
+
+    fn rows(&self) -> [Vec<String>; 4] {
+        let lid = |lid: u16| if lid == 0 { "none".to_owned() } else { lid.to_string() };
+        [
+            row("port state", self.state),
+            row("LID", lid(self.lid)),
+            row("subnet manager's LID", lid(self.sm_lid)),
+            row("GID", &self.gid),
+        ]
+    }
 }
 
 /// Congestion control of RoCE: priorities, and the notifications.
@@ -95,6 +133,15 @@ struct Report {
     device: String,
     machine: Option<Hca>,
     said: Option<Said>,
+}
+
+impl Said {
+    fn mtu(&self) -> String {
+        match self.subnet {
+            Some(_) => self.path_mtu.to_string(),
+            None => format!("{} (frames of {} bytes)", self.path_mtu, self.frame_size),
+        }
+    }
 }
 
 pub(crate) fn run(info: &Info, out: &Out) -> Result<End, Failure> {
@@ -174,16 +221,8 @@ fn of_device(said: &Said) -> Vec<Vec<String>> {
         row("IOMMU interface", said.iommu.unwrap_or("-")),
         row("firmware", &said.firmware),
         row("link type", format!("{}, {up}", said.link_type)),
-        row(
-            "MAC",
-            if said.mac_given {
-                said.mac.clone()
-            } else {
-                format!("{}, made up: the function has none", said.mac)
-            },
-        ),
         row("node GUID", &said.node_guid),
-        row("path MTU", format!("{} (frames of {} bytes)", said.path_mtu, said.frame_size)),
+        row("path MTU", said.mtu()),
         row("queue pairs", said.max_queue_pairs),
         row("completion queues", said.max_completion_queues),
         row("memory keys", said.max_memory_keys),
@@ -193,6 +232,12 @@ fn of_device(said: &Said) -> Vec<Vec<String>> {
         row("doorbells", said.doorbells),
         row("firmware pages", format!("{} of 4 KiB", said.firmware_pages)),
     ];
+    if let Some(subnet) = &said.subnet {
+        rows.splice(4..4, subnet.rows());
+    } else {
+        let made_up = if said.mac_given { "" } else { ", made up: the function has none" };
+        rows.insert(4, row("MAC", format!("{}{made_up}", said.mac)));
+    }
     match &said.congestion_control {
         Some(found) => rows.extend(found.rows()),
         None => rows.push(row("ECN", "the function may not ask")),
@@ -224,6 +269,7 @@ fn asked<H: Host>(
         let _ = await_link(host.name(), link, || driver.link_up());
     }
     let link_up = driver.link_up();
+    let port = driver.ib_port();
     let limits = *driver.limits();
     let identity = *driver.device().identity();
     let firmware_pages = driver.device().firmware_pages();
@@ -236,6 +282,7 @@ fn asked<H: Host>(
     };
     let closed = driver.close();
     let link_up = link_up.map_err(failed)?;
+    let port = port.map_err(failed)?;
     let congestion = congestion.map_err(failed)?;
     closed.map_err(failed)?;
     let (major, minor, sub) = limits.firmware;
@@ -244,8 +291,8 @@ fn asked<H: Host>(
         pci_id: id.map(|(vendor, device)| format!("{vendor:04x}:{device:04x}")),
         iommu: interface.map(Interface::word),
         firmware: format!("{major}.{minor}.{sub:04}"),
-        // Bring-up refuses any other kind of port with an error.
-        link_type: "Ethernet",
+        link_type: if port.is_some() { "InfiniBand" } else { "Ethernet" },
+        subnet: port.as_ref().map(InSubnet::of),
         link_up,
         mac: identity.mac.map(|byte| format!("{byte:02x}")).join(":"),
         node_guid: format!("{:016x}", identity.node_guid),
@@ -276,24 +323,27 @@ pub(crate) fn checks(device: &Address, iommu: Iommu, link: Link) -> Vec<Check> {
             }];
         }
     };
-    let link = if said.link_up {
-        Check::new("link", State::Ok, format!("{}, up", said.link_type))
-    } else {
-        Check::new("link", State::Fail, format!("{}, down", said.link_type))
-            .remedy("plug the cable in, or look at the switch's port")
+    let link = match &said.subnet {
+        _ if said.link_up => Check::new("link", State::Ok, format!("{}, up", said.link_type)),
+        Some(subnet) if subnet.waits_for_manager => {
+            let found = format!("no subnet manager: the port is in {}", subnet.state);
+            Check::new("link", State::Fail, found)
+                .remedy("run a subnet manager on a host of the subnet: sudo opensm")
+                .remedy("between two ports joined by a cable, on one side: --sm")
+        }
+        Some(_) | None => Check::new("link", State::Fail, format!("{}, down", said.link_type))
+            .remedy("plug the cable in, or look at the switch's port"),
     };
-    let mac = if said.mac_given {
+    let mac = if let Some(subnet) = &said.subnet {
+        Check::new("GID", State::Ok, &subnet.gid)
+    } else if said.mac_given {
         Check::new("MAC", State::Ok, &said.mac)
     } else {
         Check::new("MAC", State::Warn, "none, so each start makes up another")
             .remedy("on the machine that has the physical function: ip link set DEV vf N mac 02:00:00:00:00:01")
     };
     let mtu = if said.path_mtu >= 1024 {
-        Check::new(
-            "path MTU",
-            State::Ok,
-            format!("{} (frames of {} bytes)", said.path_mtu, said.frame_size),
-        )
+        Check::new("path MTU", State::Ok, said.mtu())
     } else {
         Check::new(
             "path MTU",

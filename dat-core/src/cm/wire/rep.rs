@@ -24,7 +24,7 @@ view! {
     initiator_depth set_initiator_depth: u8 = 25, 0, 8;
     /// How long the sender may take to acknowledge, as a code.
     target_ack_delay set_target_ack_delay: u8 = 26, 0, 5;
-    /// Whether the alternate path was accepted.
+    /// Whether the alternate path was accepted; see [`FAILOVER_UNSUPPORTED`].
     failover set_failover: u8 = 26, 5, 2;
     /// End-to-end flow control.
     flow_control set_flow_control: bool = 26, 7, 1;
@@ -35,6 +35,9 @@ view! {
     /// GUID of the sender's adapter.
     guid set_guid: u64 = 28, 0, 64;
 }
+
+/// [`Rep::failover`]: alternate paths are not supported (IBTA volume 1, 12.7.33).
+pub(crate) const FAILOVER_UNSUPPORTED: u8 = 1;
 
 impl Rep<&[u8; MAD_LEN]> {
     /// One without a queue pair or an ID is none.

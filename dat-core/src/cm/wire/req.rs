@@ -9,7 +9,8 @@ use crate::cm::wire::service::ServiceId;
 use crate::provider::Mtu;
 
 view! {
-    /// View of a REQ. The alternate path is left out: it does not exist on RoCE.
+    /// View of a REQ. Of the alternate path only the LID that says whether there is one: RoCE has
+    /// none, and no queue pair here migrates.
     Req, attribute 0x10, private data 92 at 140;
     /// Communication ID of the sender.
     local_id set_local_id: u32 = 0, 0, 32;
@@ -73,6 +74,8 @@ view! {
     subnet_local set_subnet_local: bool = 94, 4, 1;
     /// Local ACK timeout code.
     ack_timeout set_ack_timeout: u8 = 95, 0, 5;
+    /// LID of the sender on the alternate path; 0 if there is none.
+    alternate_lid set_alternate_lid: u16 = 96, 0, 16;
 }
 
 impl Req<&mut [u8; MAD_LEN]> {

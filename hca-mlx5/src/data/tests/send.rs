@@ -7,8 +7,8 @@ use std::vec;
 use std::vec::Vec;
 
 use dat_core::provider::{
-    Access, Atomic, Bind, Class, Destination, Pages, Path, PostFlags, Registration, RmrTriplet,
-    Scope, Segment, SendQueue, WorkRequest,
+    Access, Atomic, Bind, Class, Destination, NextHop, Pages, Path, PostFlags, Registration,
+    RmrTriplet, Scope, Segment, SendQueue, WorkRequest,
 };
 use proptest::prelude::*;
 
@@ -146,7 +146,7 @@ fn short_payload_elsewhere_goes_by_pointer() {
 fn datagrams_carry_the_way_to_their_peer() {
     let path = Path {
         remote: "192.168.7.2".parse().unwrap(),
-        remote_mac: [2, 0, 0, 0, 0, 2],
+        next_hop: NextHop::Mac([2, 0, 0, 0, 0, 2]),
         source_index: 3,
         hop_limit: 64,
         class: Class { traffic_class: 9, priority: 5 },

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::vec::Vec;
 
 use dat_core::provider::{
-    Access, Atomic, Bind, Class, Destination, Pages, Path, PostFlags, Registration, RmrTriplet,
-    Segment, SendQueue as _, WorkRequest,
+    Access, Atomic, Bind, Class, Destination, NextHop, Pages, Path, PostFlags, Registration,
+    RmrTriplet, Segment, SendQueue as _, WorkRequest,
 };
 use proptest::prelude::*;
 
@@ -24,7 +24,7 @@ const PEER: RmrTriplet = RmrTriplet { addr: 0x1000, len: u32::MAX, context: 5 };
 const TO: Destination = Destination {
     path: Path {
         remote: core::net::IpAddr::V4(core::net::Ipv4Addr::new(192, 168, 7, 2)),
-        remote_mac: [2, 0, 0, 0, 0, 2],
+        next_hop: NextHop::Mac([2, 0, 0, 0, 0, 2]),
         source_index: 3,
         hop_limit: 64,
         class: Class { traffic_class: 0, priority: 0 },

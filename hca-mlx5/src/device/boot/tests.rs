@@ -181,19 +181,52 @@ fn roce_is_switched_on_where_it_can_be() {
     assert!(open(&platform).caps().general.roce());
 }
 
-#[test]
-fn a_port_of_infiniband_is_refused_with_the_setting_to_change() {
-    let platform = Scripted::new();
-    {
+/// Makes the port one of InfiniBand.
+fn make_infiniband(platform: &Scripted, ib_virt: bool) {
+    for op_mod in [CapType::General.current(), CapType::General.max()] {
         let mut tiny = platform.tiny.borrow_mut();
-        let mut cap = GeneralCap::read(&tiny.caps[&1], 0);
+        let block = tiny.caps.get_mut(&op_mod).unwrap();
+        let mut cap = GeneralCap::read(block, 0);
         cap.set_port_type(0);
-        tiny.caps.insert(1, cap.0.to_vec());
+        cap.set_roce(false);
+        cap.set_roce_rw_supported(true);
+        cap.set_ib_virt(ib_virt);
+        cap.write(block, 0);
     }
-    let fault = Device::open(&platform, &config()).unwrap_err();
-    assert_eq!(fault.kind, FaultKind::Unsupported);
-    assert!(fault.cause.contains("InfiniBand") && fault.advice.contains("LINK_TYPE_P1"), "{fault}");
+}
+
+#[test]
+fn a_port_of_infiniband_comes_up_without_roce_and_raw_ethernet() {
+    let platform = Scripted::new();
+    make_infiniband(&platform, true);
+    let mut device = open(&platform);
+    assert_eq!(device.link(), LinkType::InfiniBand);
+    assert!(!device.caps().general.roce());
+    for op in [Opcode::ModifyNicVportContext, Opcode::QueryNicVportContext] {
+        assert_eq!(platform.commands(op).len(), 0, "{op:?}");
+    }
+    assert_eq!(platform.commands(Opcode::QueryHcaVportContext).len(), 1);
+    assert!(!platform.opcodes().contains(&Opcode::MadIfc));
+    assert!(!device.port_up().unwrap(), "zeros are no state");
+    device.close().unwrap();
     assert_eq!(platform.held(), 0);
+}
+
+#[test]
+fn without_a_virtual_port_its_agent_is_asked() {
+    use crate::prm::hca_vport::MAD_AT;
+    let platform = Scripted::new();
+    make_infiniband(&platform, false);
+    // The agent of a device that answers with zeros names no attribute.
+    let fault = Device::open(&platform, &config()).unwrap_err();
+    assert_eq!(fault.operation, "MAD_IFC");
+    assert_eq!(platform.held(), 0);
+    let [asked] = &platform.commands(Opcode::MadIfc)[..] else { panic!("one question") };
+    assert_eq!((asked.op_mod, asked.input.len()), (3, 272));
+    assert_eq!(asked.input[0x0b], 1, "the port");
+    // Get(NodeInfo) of subnet management by LID.
+    assert_eq!(asked.input[MAD_AT..MAD_AT + 4], [1, 1, 1, 1]);
+    assert_eq!(asked.input[MAD_AT + 16..MAD_AT + 18], [0, 0x11]);
 }
 
 #[test]
@@ -287,21 +320,6 @@ fn a_function_without_a_mac_gets_a_random_one() {
     assert_ne!(macs[0], macs[1]);
     let platform = Scripted::new();
     assert!(open(&platform).identity().mac_given);
-}
-
-#[test]
-fn a_link_type_of_infiniband_is_named_before_roce() {
-    let platform = Scripted::new();
-    for op_mod in [CapType::General.current(), CapType::General.max()] {
-        let mut tiny = platform.tiny.borrow_mut();
-        let block = tiny.caps.get_mut(&op_mod).unwrap();
-        let mut cap = GeneralCap::read(block, 0);
-        cap.set_port_type(0);
-        cap.set_roce(false);
-        cap.write(block, 0);
-    }
-    let fault = Device::open(&platform, &config()).unwrap_err();
-    assert!(std::format!("{fault}").contains("LINK_TYPE"), "{fault}");
 }
 
 #[test]

@@ -172,7 +172,7 @@ fn a_failed_completion_queue_says_how() {
 }
 
 #[test]
-fn a_port_goes_down_and_up_and_its_other_events_are_ignored() {
+fn a_port_goes_down_and_up_and_changes_in_its_subnet() {
     let data = [0, 0, 0, 0, 0, 0, 0, 0, 0x10];
     assert_eq!(
         decoded(EventType::PortChange, 1, &data),
@@ -182,9 +182,22 @@ fn a_port_goes_down_and_up_and_its_other_events_are_ignored() {
         decoded(EventType::PortChange, 4, &data),
         Decoded::Event(Event::Port { port: 1, up: true })
     );
+    let changes = [
+        SubnetChange::Initialized,
+        SubnetChange::Lid,
+        SubnetChange::PKey,
+        SubnetChange::Guid,
+        SubnetChange::Reregister,
+    ];
+    for (sub_type, change) in (5..).zip(changes) {
+        assert_eq!(
+            decoded(EventType::PortChange, sub_type, &data),
+            Decoded::Event(Event::Subnet(change))
+        );
+    }
     assert_eq!(
-        decoded(EventType::PortChange, 6, &data),
-        Decoded::Other { event_type: 9, sub_type: 6 }
+        decoded(EventType::PortChange, 10, &data),
+        Decoded::Other { event_type: 9, sub_type: 10 }
     );
 }
 
@@ -285,6 +298,7 @@ proptest! {
             Decoded::Event(Event::Qp { qpn, .. }) => qpn < 1 << 24,
             Decoded::Event(Event::Shared { srqn, .. }) => srqn < 1 << 24,
             Decoded::Event(Event::Port { port, .. }) => port < 16,
+            Decoded::Event(Event::Subnet(_)) => true,
             Decoded::Event(Event::Warning(_) | Event::Dead(_)) => false,
             Decoded::Command(_) | Decoded::Pages(_) | Decoded::Internal | Decoded::Other { .. } => true,
         };

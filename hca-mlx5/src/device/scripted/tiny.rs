@@ -20,6 +20,7 @@ const HAS_OP_MOD: &[Opcode] = &[
     Opcode::QueryHcaCap,
     Opcode::SetHcaCap,
     Opcode::AccessReg,
+    Opcode::MadIfc,
 ];
 /// Commands whose second quarter is zero: of no object, or of function 0.
 const NO_NUMBER: &[Opcode] = &[

@@ -4,7 +4,7 @@
 #![expect(clippy::cast_possible_truncation, reason = "the numbers are small")]
 
 use core::net::{IpAddr, Ipv4Addr};
-use dat_core::provider::{Class, FaultKind};
+use dat_core::provider::{Class, FaultKind, NextHop};
 use std::vec::Vec;
 
 use proptest::prelude::*;
@@ -15,7 +15,7 @@ use crate::prm::cmd::Opcode;
 
 const PATH: Path = Path {
     remote: IpAddr::V4(Ipv4Addr::new(192, 168, 7, 2)),
-    remote_mac: [2, 0, 0, 0, 0, 2],
+    next_hop: NextHop::Mac([2, 0, 0, 0, 0, 2]),
     source_index: 0,
     hop_limit: 64,
     class: Class { traffic_class: 0, priority: 0 },

@@ -45,7 +45,7 @@ fn bits(command: &Command, at: usize, high: u32, low: u32) -> u32 {
 
 const PATH: Path = Path {
     remote: IpAddr::V4(Ipv4Addr::new(192, 168, 7, 2)),
-    remote_mac: [0x24, 0x8a, 7, 1, 2, 3],
+    next_hop: NextHop::Mac([0x24, 0x8a, 7, 1, 2, 3]),
     source_index: 5,
     hop_limit: 64,
     class: Class { traffic_class: 0x6a, priority: 3 },

@@ -158,6 +158,7 @@ impl<V: Variant> Hold<V> {
             neighbours: unsafe { &*neighbours.0 },
             classes: config.classes,
             compress_completions: config.compress_completions,
+            subnet_manager: config.subnet_manager,
             inline_receives: config.inline_receives,
             ..Bringup::default()
         };

@@ -70,6 +70,7 @@ pub(crate) fn with<T: Task>(adapter: &Adapter, task: T) -> Result<T::Report, Fai
         classes,
         compress_completions,
         inline_receives,
+        subnet_manager: adapter.subnet_manager,
         ..bring_up_config()
     };
     if let Some(mtu) = adapter.mtu {
@@ -116,7 +117,11 @@ fn on<'p, H: Host, T: Task>(
         failure
     })?;
     info!("{} is up, with the address {}", host.name(), net.addr);
-    let link = await_link(host.name(), link, || nic.provider_mut().link_up());
+    let link = await_link(host.name(), link, || {
+        // A subnet manager that is built in needs time to run.
+        nic.advance();
+        nic.provider_mut().link_up()
+    });
     let done = link.and_then(|()| task.run(&mut nic));
     let flag = match done {
         Ok(_) => CloseFlag::Graceful,

@@ -14,7 +14,7 @@ use std::vec;
 use std::vec::Vec;
 
 use dat_core::Instant;
-use dat_core::provider::Random;
+use dat_core::provider::{LinkType, Random};
 use heapless::Deque;
 
 use crate::device::cmd::CommandQueue;
@@ -147,6 +147,8 @@ impl Nic {
             caps: Caps { general, ..Caps::default() },
             identity: self.identity.get(),
             uar: Uar { number: 7, offset: 0x7000 },
+            link: LinkType::Ethernet,
+            pkey_index: 0,
             answered: 0,
             event_queues: heapless::Vec::new(),
             monitor: Monitor::new(self, Instant::ZERO),

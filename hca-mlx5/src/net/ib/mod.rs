@@ -1,0 +1,608 @@
+//! The network of an InfiniBand port: its place in the subnet, paths to peers, and IP over
+//! InfiniBand, by which IP addresses are looked up.
+//!
+//! * `sa` - subnet administration: paths and groups; bytes in, bytes out.
+//! * `ipoib` - frames of IP over InfiniBand: ARP and Neighbor Discovery; likewise.
+//! * `questions` - the cache of answers behind both.
+//! * [`sm`] - a subnet manager for two ports joined by a cable; bytes in, bytes out. `manager` joins it
+//!   with QP0, if the caller wants it.
+//!
+//! This file joins them with the device: the state of the port, QP1, and a queue pair for IP over
+//! InfiniBand, which joins the broadcast group of the partition and takes its Q_Key. An address is
+//! looked up in two steps: the GID of an IP address by ARP, then the path to a GID at the subnet
+//! administrator. An IPv6 address of the subnet's prefix is a GID itself.
+//!
+//! A datagram without a global header has only a LID as its sender. Its GID is that of a known path,
+//! or is asked for; until then [`lid_address`] stands for it.
+
+mod ipoib;
+mod manager;
+mod questions;
+mod sa;
+pub mod sm;
+
+use core::net::{IpAddr, Ipv6Addr};
+use core::task::Poll;
+use core::time::Duration;
+
+use dat_core::Instant;
+use dat_core::fault;
+use dat_core::provider::{
+    Class, Fault, LidHop, MadIn, Mtu, Net, NextHop, Path, SubnetPath, canonical,
+};
+use heapless::{Deque, Vec};
+
+use crate::data::work;
+use crate::device::{Device, IbPort, PortState, note, optional};
+use crate::net::gsi::{Arrival, Gsi, Kind};
+use crate::net::ib::ipoib::{Hardware, Message};
+use crate::net::ib::manager::Manager;
+use crate::net::ib::questions::Questions;
+use crate::net::ib::sa::{Member, Outgoing, Record, Role, Sa, Target};
+use crate::platform::Platform;
+use crate::prm::mad::{DEFAULT_PKEY, class, method};
+use crate::prm::wqe::Av;
+use crate::verbs::cq::CqObject;
+
+/// How long the answer of ARP counts.
+const REACHABLE: Duration = Duration::from_secs(60);
+/// How often the port is asked while it carries no traffic: events of it may be lost.
+const POLL: Duration = Duration::from_millis(500);
+/// Least time between two attempts to make a failed queue pair anew.
+const REBUILD: Duration = Duration::from_secs(1);
+/// Answers to others that wait for the path to them.
+const ANSWERS: usize = 8;
+/// Groups that the queue pair of IP gets packets of.
+const ATTACHED: usize = 2;
+/// Destination QPN of a group.
+const GROUP_QPN: u32 = 0xff_ffff;
+/// Prefix of addresses that stand for a LID: discard-only addresses (RFC 6666), which nobody has.
+const LID_PREFIX: u128 = 0x0100 << 112;
+
+/// The address that stands for a LID.
+const fn lid_address(lid: u16) -> IpAddr {
+    IpAddr::V6(Ipv6Addr::from_bits(LID_PREFIX | lid as u128))
+}
+
+/// The network of one port, with room for `N` peers.
+#[derive(Debug)]
+pub(crate) struct Subnet<'p, P: Platform, const N: usize> {
+    net: Net,
+    port: IbPort,
+    pkey: u16,
+    sa: Sa<N>,
+    hosts: Questions<IpAddr, Hardware, N>,
+    /// Names questions of ARP; nobody sees them.
+    asked: u64,
+    /// The queue pair of IP, while the broadcast group is joined.
+    link: Option<Gsi<'p, P>>,
+    manager: Option<Manager<'p, P>>,
+    /// The groups that it is attached to.
+    attached: Vec<u128, ATTACHED>,
+    broadcast: Option<Member>,
+    answers: Deque<(IpAddr, Hardware), ANSWERS>,
+    /// The port is to be asked; all is to be registered again.
+    changed: bool,
+    register: bool,
+    poll: Instant,
+    rebuild: Instant,
+    /// The last service left frames behind.
+    more: bool,
+}
+
+impl<'p, P: Platform, const N: usize> Subnet<'p, P, N> {
+    /// Takes the address of the port. What else there is follows when a subnet manager has
+    /// activated it.
+    pub(crate) fn create(
+        device: &mut Device<'p, P>,
+        net: &Net,
+        now: Instant,
+    ) -> Result<Self, Fault> {
+        if net.vlan.is_some() {
+            return Err(fault!(
+                BadParameter,
+                "set_net",
+                "an InfiniBand port has no VLANs",
+                "leave the VLAN out: partitions are what a subnet has",
+            ));
+        }
+        let addr = canonical(net.addr);
+        let bits = if addr.is_ipv4() { 32 } else { 128 };
+        if addr.is_unspecified() || addr.is_multicast() || net.prefix > bits {
+            return Err(fault!(
+                BadParameter,
+                "set_net",
+                "this cannot be the address of a port",
+                "give the port a unicast address and its prefix length",
+            )
+            .at(addr));
+        }
+        let mut this = Self {
+            net: Net { addr, ..*net },
+            port: IbPort::default(),
+            pkey: 0,
+            sa: Sa::new(device.random.fork()),
+            hosts: Questions::new(REACHABLE),
+            asked: 0,
+            link: None,
+            manager: None,
+            attached: Vec::new(),
+            broadcast: None,
+            answers: Deque::new(),
+            changed: true,
+            register: false,
+            poll: now,
+            rebuild: now,
+            more: false,
+        };
+        this.look(device, now)?;
+        if device.config.subnet_manager && this.port.has_smi {
+            this.manager = Some(Manager::create(device)?);
+        }
+        Ok(this)
+    }
+
+    /// Leaves the groups and destroys the queue pair.
+    pub(crate) fn destroy(
+        mut self,
+        device: &mut Device<'p, P>,
+        gsi: Option<&mut Gsi<'p, P>>,
+    ) -> Result<(), Fault> {
+        if let Some(gsi) = gsi {
+            for group in self.attached.clone() {
+                if let Some(leave) = self.sa.leave(group) {
+                    send(gsi, &leave);
+                }
+            }
+        }
+        let mut first = self.close_link(device);
+        if let Some(manager) = self.manager.take() {
+            note(&mut first, manager.destroy(device));
+        }
+        first
+    }
+
+    /// What the built-in subnet manager does, if it runs.
+    pub(crate) fn manager(&self) -> Option<sm::State> {
+        self.manager.as_ref().map(Manager::state)
+    }
+
+    fn close_link(&mut self, device: &mut Device<'p, P>) -> Result<(), Fault> {
+        let mut first = Ok(());
+        let Some(link) = self.link.take() else { return first };
+        while let Some(group) = self.attached.pop() {
+            note(&mut first, optional(device.set_member(link.qpn(), group, false)).map(drop));
+        }
+        note(&mut first, link.destroy(device));
+        first
+    }
+
+    /// Takes note that the port changed; `register` if its manager has forgotten it.
+    pub(crate) fn port_changed(&mut self, register: bool) {
+        self.changed = true;
+        self.register |= register;
+    }
+
+    /// Its completion queue of that number.
+    pub(crate) fn cq(&self, cqn: u32) -> Option<&CqObject> {
+        let of_link = self.link.as_ref().and_then(|link| link.cq(cqn));
+        of_link.or_else(|| self.manager.as_ref().and_then(|manager| manager.cq(cqn)))
+    }
+
+    /// The queue pair of that number is its own.
+    pub(crate) fn owns_qp(&self, qpn: u32) -> bool {
+        self.link.as_ref().is_some_and(|link| link.owns_qp(qpn))
+            || self.manager.as_ref().is_some_and(|manager| manager.owns_qp(qpn))
+    }
+
+    /// Takes note of a completion event of one of its completion queues, or of the failure of that
+    /// or of a queue pair.
+    pub(crate) fn event(&mut self, number: u32, fault: Option<Fault>) {
+        let manager = self.manager.as_mut().map(Manager::queue_pair);
+        for pair in self.link.as_mut().into_iter().chain(manager) {
+            match fault {
+                None if pair.cq(number).is_some() => pair.event(),
+                Some(fault) if pair.cq(number).is_some() || pair.owns_qp(number) => {
+                    pair.fail(fault);
+                }
+                None | Some(_) => {}
+            }
+        }
+    }
+
+    /// The way to `remote`, who has asked us if `asker`.
+    pub(crate) fn resolve(
+        &mut self,
+        device: &Device<'p, P>,
+        gsi: &mut Gsi<'p, P>,
+        remote: IpAddr,
+        asker: bool,
+        now: Instant,
+    ) -> Poll<Result<Path, Fault>> {
+        let found = self.find(remote, asker, now);
+        if found.is_pending() && !asker {
+            self.transmit(gsi, now);
+        }
+        found.map_ok(|record| self.path(device, &record))
+    }
+
+    fn find(&mut self, remote: IpAddr, asker: bool, now: Instant) -> Poll<Result<Record, Fault>> {
+        let target = match self.target(remote) {
+            Some(target) => target,
+            None => {
+                let hop = self.next_hop(remote)?;
+                let name = self.asked.wrapping_add(1);
+                let asked = &mut self.asked;
+                let found = self.hosts.resolve(hop, asker, now, || {
+                    *asked = name;
+                    name
+                });
+                match found {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(Ok(hardware)) => Target::Gid(hardware.gid),
+                    Poll::Ready(Err(_)) => return Poll::Ready(Err(self.unreachable(remote))),
+                }
+            }
+        };
+        self.sa.path(target, asker, now).map_err(|_| self.unreachable(remote))
+    }
+
+    /// What an address that is no IP address stands for.
+    fn target(&self, remote: IpAddr) -> Option<Target> {
+        let IpAddr::V6(v6) = remote else { return None };
+        let bits = v6.to_bits();
+        if bits & !0xffff == LID_PREFIX {
+            return u16::try_from(bits & 0xffff).ok().map(Target::Lid);
+        }
+        self.is_gid(bits).then_some(Target::Gid(bits))
+    }
+
+    fn is_gid(&self, address: u128) -> bool {
+        self.port.gid != 0 && address >> 64 == self.port.gid >> 64
+    }
+
+    /// The own address is a GID: nothing is looked up by IP.
+    fn by_gid_only(&self) -> bool {
+        matches!(self.net.addr, IpAddr::V6(v6) if self.is_gid(v6.to_bits()))
+    }
+
+    /// The neighbour on the way to an IP address.
+    fn next_hop(&self, remote: IpAddr) -> Result<IpAddr, Fault> {
+        let bits = |address: IpAddr| match address {
+            IpAddr::V4(v4) => u128::from(v4.to_bits()) << 96,
+            IpAddr::V6(v6) => v6.to_bits(),
+        };
+        let apart = (bits(remote) ^ bits(self.net.addr)).leading_zeros();
+        let near = remote.is_ipv4() == self.net.addr.is_ipv4()
+            && apart >= u32::from(self.net.prefix).min(128);
+        match self.net.gateway {
+            _ if near => Ok(remote),
+            Some(gateway) => Ok(canonical(gateway)),
+            None => Err(fault!(
+                Unreachable,
+                "resolve",
+                "the address is outside the attached network, and there is no gateway",
+                "give the port a shorter prefix, or a gateway",
+            )
+            .at(remote)),
+        }
+    }
+
+    fn unreachable(&self, remote: IpAddr) -> Fault {
+        let fault = match self.port.state {
+            PortState::Down => {
+                fault!(Unreachable, "resolve", "the port has no link", "plug the cable in")
+            }
+            PortState::Init | PortState::Armed => fault!(
+                Unreachable,
+                "resolve",
+                "no subnet manager has activated the port",
+                "run a subnet manager: opensm on any host of the subnet"
+            ),
+            PortState::Active if self.target(remote).is_none() && self.link.is_none() => fault!(
+                Unreachable,
+                "resolve",
+                "the broadcast group of IP over InfiniBand could not be joined",
+                "let the subnet manager make the group (in opensm's partitions.conf: ipoib)"
+            ),
+            PortState::Active => fault!(
+                Unreachable,
+                "resolve",
+                "nobody in the subnet answers for the address",
+                "check the peer's address and state"
+            ),
+        };
+        fault.at(remote)
+    }
+
+    fn path(&self, device: &Device<'p, P>, record: &Record) -> Path {
+        let own = (1_u16 << self.port.lmc.min(7)) - 1;
+        let path_bits = u8::try_from(record.slid & own).unwrap_or(0);
+        Path {
+            remote: IpAddr::V6(Ipv6Addr::from_bits(record.gid)),
+            next_hop: NextHop::Lid(LidHop {
+                lid: record.lid,
+                path_bits,
+                rate: static_rate(record.rate, device.caps().general.stat_rate_support()),
+                pkey_index: self.port.pkey_index(record.pkey).unwrap_or(device.pkey_index),
+            }),
+            source_index: 0,
+            hop_limit: record.hop_limit,
+            class: Class { traffic_class: record.traffic_class, priority: record.sl },
+            flow_label: record.flow_label,
+        }
+    }
+
+    /// What a REQ says of a path.
+    pub(crate) fn subnet_path(&self, path: &Path) -> Option<SubnetPath> {
+        let NextHop::Lid(hop) = path.next_hop else { return None };
+        let IpAddr::V6(gid) = path.remote else { return None };
+        let record = self.sa.by_gid(gid.to_bits());
+        Some(SubnetPath {
+            local_gid: self.port.gid,
+            local_lid: self.port.lid | u16::from(hop.path_bits),
+            p_key: record.map_or(self.pkey, |record| record.pkey),
+            // What each path can do, if this one has just been forgotten.
+            rate: record.map_or(crate::prm::sa::rate::GBPS_2_5, |record| record.rate),
+            mtu: record.map_or(Mtu::B256, |record| record.mtu),
+            lifetime: record.map_or(SLOW, |record| record.lifetime),
+        })
+    }
+
+    /// Takes a datagram of QP1: an answer to this port is used here, connection management is for
+    /// the caller.
+    pub(crate) fn receive(&mut self, arrival: &Arrival, now: Instant) -> Option<MadIn> {
+        let [_, management, ..] = arrival.bytes;
+        match management {
+            class::SUBNET_ADMINISTRATION => {
+                let answers = arrival.bytes.get(3).is_some_and(|how| how & method::RESPONSE != 0);
+                if answers {
+                    self.sa.receive(&arrival.route, &arrival.bytes, now);
+                } else if let Some(manager) = &mut self.manager {
+                    manager.ask(arrival, &self.port, now);
+                }
+                None
+            }
+            class::CM => {
+                let named = arrival
+                    .gid
+                    .or_else(|| self.sa.by_lid(arrival.route.slid, now).map(|record| record.gid));
+                let from = match named {
+                    Some(gid) => IpAddr::V6(Ipv6Addr::from_bits(gid)),
+                    None => lid_address(arrival.route.slid),
+                };
+                Some(MadIn { from, unnamed: named.is_none(), mad: arrival.bytes })
+            }
+            _ => None,
+        }
+    }
+
+    /// Asks the port what it is now, and begins anew if it has another place in the subnet.
+    fn look(&mut self, device: &mut Device<'p, P>, now: Instant) -> Result<(), Fault> {
+        self.changed = false;
+        self.poll = now + POLL;
+        let port = device.ib_port()?;
+        let of = |port: &IbPort| {
+            (port.lid, port.lmc, port.sm_lid, port.sm_sl, port.gid, port.state == PortState::Active)
+        };
+        let moved = of(&port) != of(&self.port) || port.pkeys != self.port.pkeys;
+        self.port = port;
+        if moved || core::mem::take(&mut self.register) {
+            let default = self.port.pkey_index(DEFAULT_PKEY);
+            let first = self.port.pkeys.iter().position(|pkey| *pkey != 0);
+            let index = default.or(first.and_then(|index| u16::try_from(index).ok())).unwrap_or(0);
+            let pkey = self.port.pkeys.get(usize::from(index)).copied();
+            // Partitions are named by their full members.
+            self.pkey = pkey.filter(|pkey| *pkey != 0).unwrap_or(DEFAULT_PKEY);
+            device.pkey_index = index;
+            self.sa.restart(&self.port, self.pkey, now);
+            self.broadcast = None;
+        }
+        Ok(())
+    }
+
+    /// Joins the groups of IP, and makes its queue pair.
+    fn keep_link(&mut self, device: &mut Device<'p, P>, now: Instant) {
+        if self.port.state != PortState::Active || self.by_gid_only() {
+            return;
+        }
+        let group = ipoib::broadcast_gid(self.pkey);
+        let Poll::Ready(Ok(member)) = self.sa.member(group, Role::Full, now) else { return };
+        if self.broadcast != Some(member) {
+            if now < self.rebuild {
+                return;
+            }
+            self.rebuild = now + REBUILD;
+            // Another Q_Key or partition is another queue pair.
+            let _ = self.close_link(device);
+            let Ok(link) = Gsi::create_of(device, Kind::Ip(member.qkey)) else { return };
+            let attached = device.set_member(link.qpn(), group, true);
+            self.link = Some(link);
+            if attached.is_err() {
+                let _ = self.close_link(device);
+                return;
+            }
+            let _ = self.attached.push(group);
+            self.broadcast = Some(member);
+            self.rebuild = now;
+        }
+        if let IpAddr::V6(own) = self.net.addr {
+            let group = ipoib::multicast_gid(self.pkey, ipoib::solicited_node(own));
+            if let Poll::Ready(Ok(_)) = self.sa.member(group, Role::Founder(member), now)
+                && !self.attached.contains(&group)
+                && let Some(link) = &self.link
+                && device.set_member(link.qpn(), group, true).is_ok()
+            {
+                let _ = self.attached.push(group);
+            }
+        }
+    }
+
+    /// Takes frames in and sends what is due.
+    pub(crate) fn service(
+        &mut self,
+        device: &mut Device<'p, P>,
+        gsi: &mut Gsi<'p, P>,
+        now: Instant,
+    ) {
+        if self.changed || (self.port.state != PortState::Active && now >= self.poll) {
+            // A failure is the device's, which has events of its own.
+            let _ = self.look(device, now);
+        }
+        if let Some(manager) = &mut self.manager {
+            self.changed |= manager.service(device, gsi, &self.port, now);
+        }
+        self.keep_link(device, now);
+        if let Some(link) = self.link.as_mut() {
+            let _ = link.service(device, now);
+        }
+        self.more = false;
+        for left in (0..work::FRAMES).rev() {
+            let Some(arrival) = self.link.as_mut().and_then(Gsi::arrival) else { break };
+            self.frame(&arrival, now);
+            self.more = left == 0;
+        }
+        self.answer(device, now);
+        self.transmit(gsi, now);
+    }
+
+    /// Takes a frame of IP over InfiniBand in.
+    fn frame(&mut self, arrival: &Arrival, now: Instant) {
+        let Some(message) = arrival.bytes.get(..arrival.len).and_then(ipoib::parse) else { return };
+        let Some(own) = self.hardware() else { return };
+        let Hardware { qpn, gid } = message.hardware;
+        // Who sends for a port has its queue pair.
+        let genuine =
+            qpn == arrival.route.source_qpn && arrival.gid.is_none_or(|sender| sender == gid);
+        if message.hardware == own || !genuine {
+            return;
+        }
+        let to_us = message.target == self.net.addr;
+        if to_us && !message.sender.is_unspecified() && self.hosts.asks(message.sender) {
+            self.hosts.answer(message.sender, Ok(message.hardware), now);
+        }
+        if message.asks && to_us {
+            let waits = self.answers.iter().any(|(_, hardware)| *hardware == message.hardware);
+            if !waits {
+                if self.answers.is_full() {
+                    let _ = self.answers.pop_front();
+                }
+                let _ = self.answers.push_back((message.sender, message.hardware));
+            }
+        }
+    }
+
+    fn hardware(&self) -> Option<Hardware> {
+        self.link.as_ref().map(|link| Hardware { qpn: link.qpn(), gid: self.port.gid })
+    }
+
+    /// Answers those whose paths are known.
+    fn answer(&mut self, device: &Device<'p, P>, now: Instant) {
+        for _ in 0..self.answers.len() {
+            let Some((sender, to)) = self.answers.pop_front() else { return };
+            let record = match self.sa.path(Target::Gid(to.gid), true, now) {
+                Poll::Pending => {
+                    let _ = self.answers.push_back((sender, to));
+                    continue;
+                }
+                Poll::Ready(Ok(record)) => record,
+                Poll::Ready(Err(_)) => continue,
+            };
+            let (Some(own), Some(broadcast)) = (self.hardware(), self.broadcast) else { continue };
+            let message = Message {
+                asks: false,
+                sender: self.net.addr,
+                hardware: own,
+                target: if sender.is_unspecified() { self.net.addr } else { sender },
+            };
+            let path = self.path(device, &record);
+            let av = crate::data::address_vector::address(&path, own.qpn, to.qpn, broadcast.qkey);
+            if let (Some(frame), Some(link)) = (ipoib::emit(&message, Some(to)), self.link.as_mut())
+            {
+                // A frame that is lost is asked for again.
+                let _ = link.send_to(&av, frame.bytes());
+            }
+        }
+    }
+
+    /// Sends questions that are due.
+    fn transmit(&mut self, gsi: &mut Gsi<'p, P>, now: Instant) {
+        for _ in 0..work::FRAMES {
+            let Some((target, _)) = self.hosts.next(now) else { break };
+            let (Some(own), Some(broadcast)) = (self.hardware(), self.broadcast) else { continue };
+            let message = Message { asks: true, sender: self.net.addr, hardware: own, target };
+            let (group, member) = match target {
+                IpAddr::V4(_) => (ipoib::broadcast_gid(self.pkey), broadcast),
+                IpAddr::V6(v6) => {
+                    let group = ipoib::multicast_gid(self.pkey, ipoib::solicited_node(v6));
+                    match self.sa.member(group, Role::Sender, now) {
+                        Poll::Ready(Ok(member)) => (group, member),
+                        // The question is repeated.
+                        Poll::Ready(Err(_)) | Poll::Pending => continue,
+                    }
+                }
+            };
+            let av = Av {
+                qkey: member.qkey,
+                dqpn: GROUP_QPN,
+                rlid_udp_sport: member.lid,
+                sl: member.sl & 15,
+                grh: true,
+                tclass: member.traffic_class,
+                hop_limit: member.hop_limit,
+                flow_label: member.flow_label,
+                dgid: group.to_be_bytes(),
+                ..Av::default()
+            };
+            if let (Some(frame), Some(link)) = (ipoib::emit(&message, None), self.link.as_mut()) {
+                let _ = link.send_to(&av, frame.bytes());
+            }
+        }
+        for _ in 0..work::FRAMES {
+            let Some(outgoing) = self.sa.next(now) else { break };
+            send(gsi, &outgoing);
+        }
+    }
+
+    /// When [`Subnet::service`] has something to do even if nothing comes.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        let own = match self.port.state {
+            _ if self.changed || self.more => Some(Instant::ZERO),
+            PortState::Active if self.rebuild > Instant::ZERO && self.broadcast.is_none() => {
+                Some(self.rebuild)
+            }
+            PortState::Active => None,
+            PortState::Down | PortState::Init | PortState::Armed => Some(self.poll),
+        };
+        let link = self.link.as_ref().and_then(Gsi::next_deadline);
+        let manager = self.manager.as_ref().and_then(Manager::next_deadline);
+        let link = Instant::sooner(link, manager);
+        let questions = Instant::sooner(self.sa.next_deadline(), self.hosts.next_deadline());
+        Instant::sooner(Instant::sooner(own, link), questions)
+    }
+}
+
+/// Packet lifetime of a path of which nothing is known: 1 s.
+const SLOW: u8 = 18;
+
+/// The static rate as the device counts: 5 above the specification's number, if it has that one,
+/// else that of the port (Linux `ib_rate_to_mlx5`).
+fn static_rate(rate: u8, supported: u16) -> u8 {
+    const OFFSET: u8 = 5;
+    let code = rate.saturating_add(OFFSET);
+    let bit = 1_u16.checked_shl(code.into()).unwrap_or(0);
+    if rate >= crate::prm::sa::rate::GBPS_2_5 && supported & bit != 0 { code } else { 0 }
+}
+
+/// Sends a question to the subnet administrator; if it is lost it is repeated.
+fn send<P: Platform>(gsi: &mut Gsi<'_, P>, outgoing: &Outgoing) {
+    let server = outgoing.server;
+    let av = Av {
+        qkey: server.qkey,
+        dqpn: server.qpn,
+        rlid_udp_sport: server.lid,
+        sl: server.sl & 15,
+        ..Av::default()
+    };
+    let _ = gsi.send_to(&av, &outgoing.mad);
+}

@@ -1,0 +1,192 @@
+//! Two sides on InfiniBand ports joined by a cable. Side 0 runs the driver's own subnet manager
+//! where a test does not say otherwise.
+#![expect(clippy::panic, clippy::unwrap_used, reason = "test code: a panic is a failed test")]
+
+use std::time::Duration;
+
+use dat_core::provider::{FaultKind, LinkType, NextHop, Provider};
+use dat_core::{DtoStatus, Ep, Event, GRH_LEN};
+use dat_tests::pair::Stage;
+use dat_tests::session::{LIMIT, NONE, Session, Setup};
+use hca_mlx5::PortState;
+use hca_mlx5::net::ib::sm::State;
+
+const QKEY: u32 = 0x0123_4567;
+
+fn infiniband() -> Setup {
+    Setup { stage: Stage::infiniband(), ..Setup::default() }
+}
+
+/// The path from a side to the other one's address.
+fn path(session: &mut Session<'_>, side: usize) -> dat_core::provider::Path {
+    let remote = session.address(1 - side);
+    let found = session.pair.until(LIMIT, |pair| {
+        let now = pair.now();
+        match pair.ias[side].provider_mut().resolve(remote, now) {
+            core::task::Poll::Ready(found) => Some(found),
+            core::task::Poll::Pending => None,
+        }
+    });
+    found.unwrap().unwrap()
+}
+
+#[test]
+fn the_built_in_manager_brings_both_ports_up() {
+    infiniband().run(|session| {
+        let ports = [0, 1].map(|side| {
+            let provider = session.pair.ias[side].provider_mut();
+            assert_eq!(provider.limits().link, LinkType::InfiniBand);
+            provider.ib_port().unwrap().unwrap()
+        });
+        let [a, b] = &ports;
+        assert_eq!((a.state, b.state), (PortState::Active, PortState::Active));
+        assert!(a.lid != 0 && b.lid != 0 && a.lid != b.lid, "{ports:?}");
+        assert_eq!((a.sm_lid, b.sm_lid), (a.lid, a.lid));
+        assert_eq!(session.pair.ias[0].provider().subnet_manager(), Some(State::Master));
+        assert_eq!(session.pair.ias[1].provider().subnet_manager(), None);
+        let to_b = path(session, 0);
+        let NextHop::Lid(hop) = to_b.next_hop else { panic!("{to_b:?}") };
+        assert_eq!((hop.lid, hop.pkey_index), (b.lid, 0));
+        assert_eq!(to_b.remote, std::net::Ipv6Addr::from_bits(b.gid));
+    });
+}
+
+#[test]
+fn a_connection_by_ip_carries_all_operations() {
+    infiniband().connected(|session| {
+        for n in 0..3 {
+            session.traffic(n);
+        }
+    });
+}
+
+#[test]
+fn without_a_virtual_port_all_is_the_same() {
+    let mut setup = infiniband();
+    setup.stage.cards.iter_mut().for_each(|card| card.ib_virt = false);
+    setup.connected(|session| session.traffic(0));
+}
+
+#[test]
+fn a_connection_by_ipv6_is_found_by_neighbor_discovery() {
+    let mut setup = infiniband();
+    setup.stage.ipv6 = true;
+    setup.connected(|session| session.traffic(0));
+}
+
+/// Endpoints for datagrams: by address and by a service point.
+#[test]
+fn datagrams_go_by_lid_and_have_no_global_header() {
+    infiniband().run(|session| {
+        let eps: [Ep; 2] = [0, 1].map(|side| {
+            let own = &session.sides[side];
+            session.pair.ias[side]
+                .ep_create_ud(own.pz, own.recv, own.request, Some(own.conn), None, QKEY)
+                .unwrap()
+        });
+        let [a, b] = eps;
+        session.ask(a, b"who", LIMIT);
+        let cr_evd = session.sides[1].cr;
+        let cr = match session.pair.wait(1, cr_evd, LIMIT) {
+            Some(Event::UdConnectionRequest { cr, .. }) => cr,
+            other => panic!("{other:?}"),
+        };
+        let request = session.pair.ias[1].cr_query(cr).unwrap();
+        assert_eq!(request.remote, session.address(0));
+        assert_eq!(request.private_data, b"who");
+        let now = session.now();
+        session.pair.ias[1].cr_accept(now, cr, Some(b), b"here").unwrap();
+        let conn = session.sides[0].conn;
+        let found = session.pair.wait(0, conn, LIMIT);
+        assert!(matches!(found, Some(Event::UdEstablished(ep, _)) if ep == a), "{found:?}");
+        let address = session.pair.ias[0].ep_ud_address(a).unwrap();
+        session.fill(0, 0x100, 300, 9);
+        let there = session.seg(1, 0x4000, 300 + GRH_LEN);
+        session.pair.ias[1].ep_post_recv(b, &[there], 7, NONE).unwrap();
+        session.fence(1);
+        let here = session.seg(0, 0x100, 300);
+        session.pair.ias[0].ep_post_send_ud(a, &[here], &address, None, 3, NONE).unwrap();
+        let recv = session.sides[1].recv;
+        match session.pair.wait(1, recv, LIMIT) {
+            Some(Event::IbDto(event)) => {
+                assert_eq!(event.status(), DtoStatus::Success);
+                assert_eq!(event.len as usize, 300 + GRH_LEN);
+            }
+            other => panic!("{other:?}"),
+        }
+        session.check(1, 0x4000 + GRH_LEN, 300, 9);
+        session.pair.idle(0, a, LIMIT);
+    });
+}
+
+/// The address is a GID itself: neither side looks anything up by IP.
+#[test]
+fn a_peer_is_reached_by_its_gid() {
+    infiniband().run(|session| {
+        let gid = session.pair.ias[1].provider_mut().ib_port().unwrap().unwrap().gid;
+        let remote = std::net::Ipv6Addr::from_bits(gid).into();
+        let found = session.pair.until(LIMIT, |pair| {
+            let now = pair.now();
+            match pair.ias[0].provider_mut().resolve(remote, now) {
+                core::task::Poll::Ready(found) => Some(found),
+                core::task::Poll::Pending => None,
+            }
+        });
+        assert_eq!(found.unwrap().unwrap().remote, remote);
+    });
+}
+
+#[test]
+fn without_a_manager_an_address_is_not_found_and_the_cause_is_named() {
+    let stage = Stage { managers: [false; 2], ..Stage::infiniband() };
+    stage.run_at_once(|pair| {
+        let remote = pair.stage.address(1);
+        let found = pair.until(LIMIT, |pair| {
+            let now = pair.now();
+            match pair.ias[0].provider_mut().resolve(remote, now) {
+                core::task::Poll::Ready(found) => Some(found),
+                core::task::Poll::Pending => None,
+            }
+        });
+        let fault = found.expect("an end to the search").unwrap_err();
+        assert_eq!(fault.kind, FaultKind::Unreachable);
+        assert!(format!("{fault}").contains("subnet manager"), "{fault}");
+        let port = pair.ias[0].provider_mut().ib_port().unwrap().unwrap();
+        assert_eq!((port.state, port.lid), (PortState::Init, 0));
+        assert!(!pair.ias[0].provider_mut().link_up().unwrap());
+    });
+}
+
+/// A connection that stands outlives a link that goes down and comes back, and addresses are found
+/// again.
+#[test]
+fn a_link_that_comes_back_is_configured_again() {
+    infiniband().connected(|session| {
+        session.traffic(0);
+        for side in [0, 1] {
+            session.pair.slots[side].hca().set_link(false);
+        }
+        session.pass(Duration::from_millis(20));
+        assert!(!session.pair.ias[0].provider_mut().link_up().unwrap());
+        for side in [0, 1] {
+            session.pair.slots[side].hca().set_link(true);
+        }
+        session.pair.await_links();
+        session.traffic(1);
+        let _ = path(session, 0);
+        let _ = path(session, 1);
+    });
+}
+
+/// Both sides have a manager: one is master, the other waits.
+#[test]
+fn of_two_managers_one_yields() {
+    let mut setup = infiniband();
+    setup.stage.managers = [true; 2];
+    setup.connected(|session| {
+        let states = [0, 1].map(|side| session.pair.ias[side].provider().subnet_manager().unwrap());
+        assert!(states.contains(&State::Master), "{states:?}");
+        assert!(states.iter().any(|state| matches!(state, State::Standby { .. })), "{states:?}");
+        session.traffic(0);
+    });
+}
