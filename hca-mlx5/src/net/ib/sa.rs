@@ -390,7 +390,7 @@ fn read_path(mad: &Mad, target: Target, own: u128) -> Option<Result<Record, NoAn
         sl: path.sl(),
         mtu,
         rate: path.rate(),
-        lifetime: path.packet_life_time().min(LONGEST_LIFETIME),
+        lifetime: path.packet_lifetime().min(LONGEST_LIFETIME),
         hop_limit: path.hop_limit(),
         traffic_class: path.traffic_class(),
         flow_label: path.flow_label(),
