@@ -23,7 +23,7 @@ use crate::cm::wire::rtu::Rtu;
 use crate::cm::wire::service::ServiceId;
 use crate::cm::wire::sidr::{SidrRep, SidrReq};
 use crate::cm::{Answer, Answered, Cm};
-use crate::provider::{Class, LidHop, LinkType, Mtu, NextHop};
+use crate::provider::{Class, LinkType, Mtu};
 use crate::types::time::Instant;
 
 /// The shortest response time granted to a peer: 1 ms, as a code.
@@ -168,9 +168,7 @@ impl Cm<'_> {
         slot.remote = from;
         slot.local = local;
         if infiniband {
-            let hop = LidHop { lid: req.local_lid(), ..LidHop::default() };
-            slot.next_hop = NextHop::Lid(hop).bytes();
-            slot.source_index = u8::from(req.alternate_lid() != 0);
+            slot.set_subnet(req, named);
         }
         slot.remote_id = local_id;
         slot.peer = peer;
@@ -200,9 +198,6 @@ impl Cm<'_> {
             },
         };
         slot.set_private(private);
-        if let Some(named) = named {
-            slot.set_named(named);
-        }
         slot.raise(Event::Request);
         self.touch(index);
     }

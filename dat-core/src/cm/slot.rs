@@ -9,10 +9,11 @@ use crate::cm::wire::header::{About, MAD_LEN, address};
 use crate::cm::wire::mra::Mra;
 use crate::cm::wire::reason::Reason;
 use crate::cm::wire::rep::Rep;
+use crate::cm::wire::req::Req;
 use crate::cm::wire::rtu::Rtu;
 use crate::cm::wire::service::ServiceId;
 use crate::cm::wire::sidr::SidrStatus;
-use crate::provider::{Class, Mtu};
+use crate::provider::{Class, LidHop, Mtu, NextHop};
 use crate::types::time::Instant;
 
 /// Where a connection stands.
@@ -333,6 +334,16 @@ impl Slot {
     /// The peer's private data, until this side stores a message of its own.
     pub(super) fn private(&self) -> &[u8] {
         self.mad.get(..usize::from(self.private_len)).unwrap_or_default()
+    }
+
+    /// Keeps what a REQ on InfiniBand says of its path, and the address of the peer that it names.
+    pub(super) fn set_subnet(&mut self, req: Req<&[u8; MAD_LEN]>, named: Option<u128>) {
+        let hop = LidHop { lid: req.local_lid(), ..LidHop::default() };
+        self.next_hop = NextHop::Lid(hop).bytes();
+        self.source_index = u8::from(req.alternate_lid() != 0);
+        if let Some(named) = named {
+            self.set_named(named);
+        }
     }
 
     /// Keeps the address by which the consumer knows the peer, until this side stores a message: at

@@ -20,5 +20,6 @@ mod reject;
 mod sidr;
 mod slots;
 mod stale;
+mod subnet;
 mod times;
 mod wire;

@@ -2,14 +2,17 @@
 //! where a test does not say otherwise.
 #![expect(clippy::panic, clippy::unwrap_used, reason = "test code: a panic is a failed test")]
 
+use std::net::{IpAddr, Ipv6Addr};
+use std::task::Poll;
 use std::time::Duration;
 
-use dat_core::provider::{FaultKind, LinkType, NextHop, Provider};
-use dat_core::{DtoStatus, Ep, Event, GRH_LEN};
+use dat_core::provider::{FaultKind, LinkType, NextHop, Path, Provider};
+use dat_core::{CloseFlag, DtoStatus, Ep, Event, GRH_LEN};
 use dat_tests::pair::Stage;
 use dat_tests::session::{LIMIT, NONE, Session, Setup};
 use hca_mlx5::PortState;
 use hca_mlx5::net::ib::sm::State;
+use mlx5_model::wire::ib::Packet;
 
 const QKEY: u32 = 0x0123_4567;
 
@@ -18,13 +21,13 @@ fn infiniband() -> Setup {
 }
 
 /// The path from a side to the other one's address.
-fn path(session: &mut Session<'_>, side: usize) -> dat_core::provider::Path {
+fn path(session: &mut Session<'_>, side: usize) -> Path {
     let remote = session.address(1 - side);
     let found = session.pair.until(LIMIT, |pair| {
         let now = pair.now();
         match pair.ias[side].provider_mut().resolve(remote, now) {
-            core::task::Poll::Ready(found) => Some(found),
-            core::task::Poll::Pending => None,
+            Poll::Ready(found) => Some(found),
+            Poll::Pending => None,
         }
     });
     found.unwrap().unwrap()
@@ -47,7 +50,7 @@ fn the_built_in_manager_brings_both_ports_up() {
         let to_b = path(session, 0);
         let NextHop::Lid(hop) = to_b.next_hop else { panic!("{to_b:?}") };
         assert_eq!((hop.lid, hop.pkey_index), (b.lid, 0));
-        assert_eq!(to_b.remote, std::net::Ipv6Addr::from_bits(b.gid));
+        assert_eq!(to_b.remote, Ipv6Addr::from_bits(b.gid));
     });
 }
 
@@ -124,12 +127,12 @@ fn datagrams_go_by_lid_and_have_no_global_header() {
 fn a_peer_is_reached_by_its_gid() {
     infiniband().run(|session| {
         let gid = session.pair.ias[1].provider_mut().ib_port().unwrap().unwrap().gid;
-        let remote = std::net::Ipv6Addr::from_bits(gid).into();
+        let remote = Ipv6Addr::from_bits(gid).into();
         let found = session.pair.until(LIMIT, |pair| {
             let now = pair.now();
             match pair.ias[0].provider_mut().resolve(remote, now) {
-                core::task::Poll::Ready(found) => Some(found),
-                core::task::Poll::Pending => None,
+                Poll::Ready(found) => Some(found),
+                Poll::Pending => None,
             }
         });
         assert_eq!(found.unwrap().unwrap().remote, remote);
@@ -144,8 +147,8 @@ fn without_a_manager_an_address_is_not_found_and_the_cause_is_named() {
         let found = pair.until(LIMIT, |pair| {
             let now = pair.now();
             match pair.ias[0].provider_mut().resolve(remote, now) {
-                core::task::Poll::Ready(found) => Some(found),
-                core::task::Poll::Pending => None,
+                Poll::Ready(found) => Some(found),
+                Poll::Pending => None,
             }
         });
         let fault = found.expect("an end to the search").unwrap_err();
@@ -188,5 +191,81 @@ fn of_two_managers_one_yields() {
         assert!(states.contains(&State::Master), "{states:?}");
         assert!(states.iter().any(|state| matches!(state, State::Standby { .. })), "{states:?}");
         session.traffic(0);
+    });
+}
+
+/// The path from a side to an address, if it is known.
+fn now_known(session: &mut Session<'_>, side: usize, remote: IpAddr) -> Option<Path> {
+    let now = session.now();
+    match session.pair.ias[side].provider_mut().resolve(remote, now) {
+        Poll::Ready(found) => Some(found.unwrap()),
+        Poll::Pending => None,
+    }
+}
+
+/// Somebody at the manager's LID answers with another transaction ID, and leads elsewhere.
+#[test]
+fn a_forged_path_record_is_dropped() {
+    infiniband().run(|session| {
+        session.lines[0].record();
+        let _ = path(session, 1);
+        let answers = session.lines[0].recorded();
+        let is_path = |packet: &Packet| packet.payload.get(..4) == Some(&[1, 3, 2, 0x81]);
+        let mut packets = answers.iter().filter_map(|frame| Packet::parse(frame).ok());
+        let mut forged = packets.find(is_path).unwrap();
+        // Asked for anew, and the true answer does not come.
+        let port = session.pair.ias[1].provider_mut().ib_port().unwrap().unwrap();
+        let own = IpAddr::V6(Ipv6Addr::from_bits(port.gid));
+        session.lines[0].cut(true);
+        assert_eq!(now_known(session, 1, own), None);
+        let path = 56;
+        forged.payload[path + 8..path + 24].copy_from_slice(&port.gid.to_be_bytes());
+        forged.payload[path + 40..path + 42].copy_from_slice(&0x77_u16.to_be_bytes());
+        session.lines[1].inject(forged.build());
+        session.pass(Duration::from_millis(50));
+        assert_eq!(now_known(session, 1, own), None);
+        session.lines[0].cut(false);
+        let found = session.pair.until(LIMIT, |pair| {
+            let now = pair.now();
+            match pair.ias[1].provider_mut().resolve(own, now) {
+                Poll::Ready(found) => Some(found.unwrap()),
+                Poll::Pending => None,
+            }
+        });
+        let NextHop::Lid(hop) = found.unwrap().next_hop else { panic!("a LID") };
+        assert_eq!(hop.lid, port.lid);
+    });
+}
+
+/// The master goes away: the other manager takes over, at another LID, and is asked from then on.
+#[test]
+fn another_manager_is_asked_when_the_master_is_lost() {
+    let mut setup = infiniband();
+    setup.stage.managers = [true; 2];
+    setup.run(|session| {
+        let peer = session.pair.ias[0].provider_mut().ib_port().unwrap().unwrap();
+        let gid = IpAddr::V6(Ipv6Addr::from_bits(peer.gid));
+        let before = session.pair.ias[1].provider_mut().ib_port().unwrap().unwrap();
+        assert_eq!(before.sm_lid, peer.lid, "side 0 has the lower GUID");
+        let now = session.now();
+        session.pair.ias[0].close(now, CloseFlag::Abrupt).unwrap();
+        session.lost[0] = true;
+        let master = session.pair.until(3 * LIMIT, |pair| {
+            let is_master = pair.ias[1].provider().subnet_manager() == Some(State::Master);
+            is_master.then_some(())
+        });
+        assert!(master.is_some(), "nobody took over");
+        session.pass(Duration::from_secs(1));
+        let port = session.pair.ias[1].provider_mut().ib_port().unwrap().unwrap();
+        assert_eq!((port.state, port.sm_lid), (PortState::Active, port.lid));
+        let found = session.pair.until(LIMIT, |pair| {
+            let now = pair.now();
+            match pair.ias[1].provider_mut().resolve(gid, now) {
+                Poll::Ready(found) => Some(found.unwrap()),
+                Poll::Pending => None,
+            }
+        });
+        let NextHop::Lid(hop) = found.unwrap().next_hop else { panic!("a LID") };
+        assert_eq!(hop.lid, peer.lid);
     });
 }

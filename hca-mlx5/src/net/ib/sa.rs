@@ -30,7 +30,7 @@ const GROUPS: usize = 16;
 const PATH_LIFETIME: Duration = Duration::from_secs(600);
 /// How long a membership counts: until the manager asks for it again.
 const MEMBER_LIFETIME: Duration = Duration::from_secs(86_400 * 365);
-/// Longest packet lifetime that is believed: 2.3 hours less would be 2^31; 2^20 is 4.3 s.
+/// Longest packet lifetime that is believed, as a code: 4.3 s. The field has room for centuries.
 const LONGEST_LIFETIME: u8 = 20;
 
 /// The end of a path that is asked for.

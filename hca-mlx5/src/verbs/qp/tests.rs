@@ -1,7 +1,7 @@
 //! Queue pair commands, field by field.
 
 use core::net::{IpAddr, Ipv4Addr};
-use dat_core::provider::{Class, FaultKind};
+use dat_core::provider::{Class, FaultKind, LidHop};
 
 use dat_core::provider::{PostFlags, RecvQueue as _, Segment, SendQueue as _, WorkRequest};
 
@@ -53,6 +53,50 @@ const PATH: Path = Path {
 };
 
 #[test]
+fn a_path_in_a_subnet_goes_by_lid_and_has_a_global_header_only_across_subnets() {
+    let gid: std::net::Ipv6Addr = "fe80::200:ff:fe00:2".parse().unwrap();
+    let hop = LidHop { lid: 0x1234, path_bits: 3, rate: 7, pkey_index: 0 };
+    for (hop_limit, pkey_index) in [(0, 0), (1, 2), (64, 0)] {
+        let p = Scripted::<false>::new();
+        let mut device = p.device();
+        let path = Path {
+            remote: gid.into(),
+            next_hop: NextHop::Lid(LidHop { pkey_index, ..hop }),
+            hop_limit,
+            class: Class { traffic_class: 0x6a, priority: 11 },
+            ..PATH
+        };
+        let rtr = QpStep::Rtr {
+            path,
+            remote_qpn: 0x99,
+            rq_psn: 0,
+            mtu: Mtu::B4096,
+            responder_resources: 1,
+            min_rnr_timer: 12,
+        };
+        step(&mut device, Qpn(0x4d), &rtr).unwrap();
+        let command = p.of(Opcode::Init2RtrQp).remove(0);
+        let at = PRIMARY_PATH_AT;
+        assert_eq!(bits(&command, at, 15, 0), u32::from(pkey_index));
+        let grh = u32::from(hop_limit > 1);
+        assert_eq!(bits(&command, at + 4, 23, 23), grh, "hop limit {hop_limit}");
+        assert_eq!(bits(&command, at + 4, 22, 16), 3);
+        assert_eq!(bits(&command, at + 4, 15, 0), 0x1234);
+        assert_eq!(bits(&command, at + 8, 11, 8), 7, "static rate");
+        assert_eq!(bits(&command, at + 0x24, 27, 24), 11, "service level");
+        assert_eq!(bits(&command, at + 0x24, 15, 0), 0, "no MAC");
+        assert_eq!(bits(&command, at + 0x20, 15, 0), 0, "no UDP port");
+        let mask = if pkey_index == 0 { 0 } else { 1 << 4 };
+        assert_eq!(command.word(0x10), mask, "the P_Key is another than in Init");
+        let words = crate::data::address_vector::address(&path, 1, 0x55, 0x1111).words();
+        let bytes: std::vec::Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
+        assert_eq!(bytes[8..16], [0x80, 0, 0, 0x55, 0x7b, 3, 0x12, 0x34]);
+        assert_eq!(bytes[0x1c] >> 6 & 1, u8::from(hop_limit > 1));
+        assert_eq!(bytes[0x20..], gid.octets());
+    }
+}
+
+#[test]
 fn create_states_the_whole_shape() {
     let p = Scripted::<false>::new();
     let mut device = p.device();
@@ -88,6 +132,7 @@ fn each_service_has_its_type_and_its_user_index() {
         (Service::Connected { index: 0x123 }, 0, 0x123),
         (Service::Datagram { index: 0x456 }, 2, 0x456),
         (Service::Gsi, 8, 0x00ff_ffff),
+        (Service::Smi, 7, 0x00ff_ffff),
     ] {
         let p = Scripted::<false>::new();
         let mut device = p.device();

@@ -43,7 +43,7 @@ fn answer(question: &Mad) -> Mad {
     path.set_sl(4);
     path.set_mtu(5);
     path.set_rate(7);
-    path.set_packet_life_time(16);
+    path.set_packet_lifetime(16);
     mad
 }
 
