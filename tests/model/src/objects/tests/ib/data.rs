@@ -281,15 +281,15 @@ fn groups_are_for_attached_queue_pairs() {
     let sender = link.ends[0].datagrams(2, Q_KEY, 0);
     let own = link.ends[0].datagrams(2, Q_KEY, 0);
     let members = [0, 1].map(|_| link.ends[1].datagrams(2, Q_KEY, 0));
-    let stranger = link.ends[1].datagrams(2, Q_KEY, 0);
+    let outsider = link.ends[1].datagrams(2, Q_KEY, 0);
     for qp in members {
         link.ends[1].attach(qp, MGID).unwrap();
         link.ends[1].receive(qp);
     }
-    link.ends[1].receive(stranger);
+    link.ends[1].receive(outsider);
     link.ends[0].attach(own, MGID).unwrap();
     link.ends[0].receive(own);
-    assert!(link.ends[1].attach(stranger, [0xfe; 16]).is_err(), "no group");
+    assert!(link.ends[1].attach(outsider, [0xfe; 16]).is_err(), "no group");
     let address = [(av::rlid, 0xc005), (av::dqpn, 0xff_ffff), (av::grh, 1), (av::hop_limit, 1)];
     link.ends[0].send_global(sender, &address, MGID, b"all");
     link.run();
@@ -298,7 +298,7 @@ fn groups_are_for_attached_queue_pairs() {
         assert_eq!((&got.bytes[40..], got.has_grh, got.slid), (&b"all"[..], true, 1));
         assert_eq!(got.bytes[24..40], MGID);
     }
-    assert!(link.ends[1].take_received(stranger).is_none());
+    assert!(link.ends[1].take_received(outsider).is_none());
     assert!(link.ends[0].take_received(own).is_some(), "a member in the sender's device");
     // Without a GRH nobody knows the group.
     link.ends[0].send_datagram(sender, &[(av::rlid, 0xc005), (av::dqpn, 0xff_ffff)], b"all");
