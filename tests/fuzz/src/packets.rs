@@ -175,7 +175,7 @@ impl Numbers {
         let rkey = [RKEY, RKEY, NO_ATOMIC, 0xdead][usize::from(self.rkey) % 4];
         packet.bth.service = match peer.attr.kind {
             QpKind::Uc => Service::Uc,
-            QpKind::Ud | QpKind::Gsi => Service::Ud,
+            QpKind::Ud | QpKind::Gsi | QpKind::Smi => Service::Ud,
             QpKind::XrcInitiator | QpKind::XrcTarget => Service::Xrc,
             QpKind::Rc | QpKind::RegUmr => packet.bth.service,
         };
