@@ -45,7 +45,7 @@ pub(crate) fn decides(fact: OpenFact) -> Option<u16> {
 }
 
 /// Changes the blocks as the facts say.
-pub(super) fn apply(facts: &Facts, max: &mut Blocks, current: &mut Blocks) {
+pub(super) fn apply(facts: &Facts, ib_virt: bool, max: &mut Blocks, current: &mut Blocks) {
     let set = |blocks: &mut Blocks, block: u16, field: Field, value: u32| {
         if let Some(bytes) = blocks.get_mut(&block) {
             field.set(bytes, value);
@@ -67,7 +67,7 @@ pub(super) fn apply(facts: &Facts, max: &mut Blocks, current: &mut Blocks) {
             set(blocks, kind::GENERAL, g::bf, u32::from(bf));
         }
         if facts.on(OpenFact::PortType) {
-            make_infiniband(blocks, true);
+            make_infiniband(blocks, ib_virt);
         }
     }
 }

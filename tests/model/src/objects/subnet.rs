@@ -8,15 +8,17 @@ use super::traffic::with_engine;
 use crate::facts::OpenFact;
 use crate::hca::Hca;
 use crate::host::Nanos;
-use crate::ib::PORT;
+use crate::ib::{PORT, pma};
 use crate::subnet::Cause;
 use crate::subnet::port::CAPABILITY_SM;
 use crate::transport::packet::Packet;
+use crate::wire::frame::{Bth, Deth, Extended};
 use crate::wire::ib::lid::{self, Kind, PERMISSIVE};
-use crate::wire::ib::{self, VL_MANAGEMENT, link};
+use crate::wire::ib::{self, Grh, Lrh, VL_MANAGEMENT, link};
 
-/// Queue pair 1 on the wire.
+/// Queue pair 1 on the wire, and its Q_Key (IBTA volume 1, 10.2.5 and 3.5.3).
 const GSI_QPN: u32 = 1;
+const GSI_QKEY: u32 = 0x8001_0000;
 
 impl Hca {
     /// A frame of an own queue pair: round inside the device, or through the port.
@@ -102,6 +104,31 @@ impl Hca {
         }
     }
 
+    /// Answers a request to the performance agent as firmware does, unless software is to; whether
+    /// it was one.
+    fn answer_performance(&mut self, request: &ib::Packet) -> bool {
+        let link_down = self.traffic.link_down;
+        let is_software = self.config.facts.value(OpenFact::SubnetAgent) == Some(1);
+        let (Some(ib), Some(deth)) = (&mut self.ib, request.ext.deth) else { return false };
+        let mut mad = request.payload.clone();
+        let is_one = deth.qkey == GSI_QKEY && pma::is_request(&mad);
+        if is_software || !is_one {
+            return false;
+        }
+        pma::answer(ib, link_down, &mut mad);
+        let (lrh, bth) = (request.lrh, request.bth);
+        let grh = request.grh.map(|grh| Grh { sgid: grh.dgid, dgid: grh.sgid, ..grh });
+        let answer = ib::Packet {
+            lrh: Lrh { dlid: lrh.slid, slid: lrh.dlid, vl: ib.port().lane(0, lrh.sl), ..lrh },
+            grh,
+            bth: Bth { dest_qp: deth.src_qp, psn: 0, ..bth },
+            ext: Extended { deth: Some(Deth { qkey: GSI_QKEY, src_qp: GSI_QPN }), ..request.ext },
+            payload: mad,
+        };
+        self.ib_sent(answer.build());
+        true
+    }
+
     fn ib_to_qps(&mut self, packet: ib::Packet, own: bool) -> Result<(), Cause> {
         let (dlid, named) = (packet.lrh.dlid, packet.bth.dest_qp);
         let is_group = lid::kind(dlid) == Kind::Multicast;
@@ -117,6 +144,9 @@ impl Hca {
             && !ib.port().has_gid(&grh.dgid)
         {
             return Err(Cause::Gid);
+        }
+        if named == GSI_QPN && self.answer_performance(&packet) {
+            return Ok(());
         }
         let is_management = packet.lrh.vl == VL_MANAGEMENT;
         let qpn = match named {
