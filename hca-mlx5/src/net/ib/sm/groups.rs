@@ -65,10 +65,6 @@ impl Group {
         record
     }
 
-    fn is_broadcast(&self) -> bool {
-        self.record.mgid() == BROADCAST_MGID
-    }
-
     /// Whether its record is as a request says.
     pub(super) fn matches(&self, asked: &Record, mask: u64) -> bool {
         let own = &self.record;
@@ -129,11 +125,10 @@ impl Groups {
         self.delete_unused();
     }
 
-    /// Deletes groups without a full member; all but the broadcast group end so.
+    /// Deletes groups without a full member. The broadcast group is created again before it can be
+    /// missed, and with the same record.
     pub(super) fn delete_unused(&mut self) {
-        self.groups.retain(|group| {
-            group.is_broadcast() || group.members.iter().any(|state| state & KEEPS != 0)
-        });
+        self.groups.retain(|group| group.members.iter().any(|state| state & KEEPS != 0));
     }
 
     pub(super) fn find(&mut self, mgid: u128) -> Option<&mut Group> {

@@ -343,6 +343,22 @@ fn a_port_that_does_not_obey_is_not_set_for_ever() {
 }
 
 #[test]
+fn a_port_that_lost_its_link_unseen_is_set_and_asked_again() {
+    let mut rig = Rig::up();
+    assert_eq!(rig.status(2, &join(CREATE, group(1), PEER_GID, join_state::FULL)), 0);
+    let asked = |rig: &Rig| {
+        let sets = rig.requests.iter().filter(|mad| mad[3] == method::SET && mad[7] == 1);
+        sets.filter(|mad| PortInfo::read(&mad[..], smp::DATA).client_rereg()).count()
+    };
+    assert_eq!(asked(&rig), 1);
+    rig.agents[1].info.set_port_state(port_state::INIT);
+    rig.pass(SWEEP_INTERVAL);
+    assert!(rig.manager.is_up());
+    assert_eq!(asked(&rig), 2);
+    assert_eq!(rig.status(2, &mad_of_group(1)), sa::status::NO_RECORDS);
+}
+
+#[test]
 fn a_plug_that_loops_back_is_no_subnet() {
     let mut rig = Rig::new();
     rig.agents[1].guid = OWN_GUID;
@@ -360,6 +376,11 @@ fn a_switch_and_a_router_are_left_alone() {
         assert!(rig.requests.iter().all(|mad| mad[3] == method::GET));
         rig.pass(Duration::from_secs(60));
         assert_eq!(rig.manager.state(), State::Switch);
+        // Not even for the time of a sweep does it announce itself to the real one.
+        rig.now = rig.manager.next_deadline().unwrap();
+        rig.manager.advance(rig.now);
+        assert!(!rig.manager.is_announced());
+        rig.run();
         // And when the cable has moved to an adapter, it works.
         rig.agents[1].node_type = node_type::CHANNEL_ADAPTER;
         rig.pass(SWEEP_INTERVAL);
@@ -470,6 +491,16 @@ fn sm_info_is_answered_along_the_route_back() {
     rig.manager.input(rig.now, Source { lid: 2, ..smi(Side::Peer) }, &mad);
     rig.run();
     assert_eq!(rig.sent.pop().unwrap().0, Destination::Management { lid: 2 });
+}
+
+#[test]
+fn sm_info_is_not_answered_before_the_own_guid_is_known() {
+    let mut rig = Rig::new();
+    rig.manager.link_changed(NOW, true);
+    let mut mad = [0; 256];
+    rig.manager.poll_transmit(NOW, &mut mad);
+    rig.manager.input(NOW, smi(Side::Peer), &control(method::GET, 0, SmInfo::new()));
+    assert_eq!(rig.manager.poll_transmit(NOW, &mut mad), None);
 }
 
 #[test]
@@ -753,7 +784,11 @@ fn nobody_else_is_answered() {
         rig.manager.input(rig.now, source, mad);
     }
     assert_eq!(rig.manager.counters().malformed, 4);
-    // Nor does a standby answer.
+    // Nor is there an answer before both ports are up, or from a standby.
+    let mut rig = Rig::new();
+    rig.agents[1].obeys = false;
+    rig.start();
+    assert!(rig.ask(1, &mad).is_none());
     let mut rig = with_manager(sm_info(1, PEER_GUID, sm_state::MASTER));
     assert!(rig.ask(1, &mad).is_none());
 }
