@@ -169,10 +169,11 @@ fn facts() -> Result<BTreeMap<String, Vec<String>>> {
     Ok(rows.map(|(fact, all)| (fact.into(), all.split('|').map(Into::into).collect())).collect())
 }
 
-/// The kinds of cards.
+/// The kinds of cards with an Ethernet port.
 fn cards() -> Result<Vec<String>> {
     let text = model("--cards")?;
-    Ok(text.lines().filter_map(|line| line.strip_prefix("## ")).map(Into::into).collect())
+    let all = text.lines().filter_map(|line| line.strip_prefix("## "));
+    Ok(all.filter(|card| !card.ends_with("-ib")).map(Into::into).collect())
 }
 
 fn alone(facts: &BTreeMap<String, Vec<String>>) -> Vec<Run> {

@@ -204,13 +204,17 @@ impl<P: Platform> Device<'_, P> {
         self.run(Opcode::ModifyHcaVportContext, PORT.into(), &mut input)
     }
 
-    /// MAD_IFC: gives the port's own subnet management agent a datagram, and returns its answer.
-    pub(crate) fn own_agent_mad(&mut self, mad: &Mad) -> Result<Mad, Fault> {
+    /// MAD_IFC: gives the port's own subnet management agent a datagram, and returns its answer. One
+    /// that came from a LID has to have the port's M_Key, if there is one.
+    pub(crate) fn own_agent_mad(&mut self, mad: &Mad, from: Option<u16>) -> Result<Mad, Fault> {
         let mut input = [0; MAD_IFC];
-        MadIfcIn(&mut input).set_port(PORT);
+        let mut head = MadIfcIn(&mut input);
+        head.set_port(PORT);
+        head.set_remote_lid(from.unwrap_or(0));
+        let keys = if from.is_none() { IGNORE_KEYS } else { 0 };
         put(&mut input, MAD_AT, mad);
         let mut output = [0; MAD_IFC];
-        self.exec(Opcode::MadIfc, IGNORE_KEYS, PORT.into(), &mut input, &mut output)?;
+        self.exec(Opcode::MadIfc, keys, PORT.into(), &mut input, &mut output)?;
         Ok(take(&output, MAD_AT))
     }
 
@@ -224,7 +228,7 @@ impl<P: Platform> Device<'_, P> {
         mad.set_method(method::GET);
         mad.set_attr_id(attr_id);
         mad.set_attr_mod(attr_mod);
-        let said = self.own_agent_mad(&question)?;
+        let said = self.own_agent_mad(&question, None)?;
         let answer = MadHeader(&said);
         if answer.status() != 0 || answer.attr_id() != attr_id {
             return Err(fault!(

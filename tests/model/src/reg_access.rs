@@ -7,12 +7,15 @@ use crate::cmd::{Command, Refusal, Stage, Status};
 use crate::config::{Config, Personality};
 use crate::facts::OpenFact;
 use crate::hca::Hca;
+use crate::ib::{CHANGEABLE, PORT};
 use crate::ifc::caps::cmd_hca_cap;
-use crate::ifc::regs::{access_register_in as access, paos_reg, pmlp_reg, pmtu_reg, ppcnt_reg};
-use crate::ifc::regs::{ptys_reg, pvlc_reg};
+use crate::ifc::regs::{access_register_in as access, paos_reg, pcap_reg, pmlp_reg, pmtu_reg};
+use crate::ifc::regs::{ppcnt_reg, ptys_reg, pvlc_reg};
+use crate::ifc::subnet::port_info;
 use crate::{module, ppcnt};
 
 pub(crate) mod id {
+    pub(crate) const PCAP: u32 = 0x5001;
     pub(crate) const PMLP: u32 = 0x5002;
     pub(crate) const PMTU: u32 = 0x5003;
     pub(crate) const PTYS: u32 = 0x5004;
@@ -143,6 +146,16 @@ fn write(hca: &mut Hca, register: u32, data: &[u8]) -> Result<(), Refusal> {
         };
     }
     match register {
+        // What software may say of itself; the rest of the mask is the port's.
+        id::PCAP if hca.ib.is_some() => {
+            port(data)?;
+            let bits = pcap_reg::port_capability_mask.get(data);
+            if let Some(ib) = &mut hca.ib {
+                ib.node.set_capability(PORT, CHANGEABLE & bits, true);
+                ib.node.set_capability(PORT, CHANGEABLE & !bits, false);
+            }
+            hca.pump_ib();
+        }
         id::PTYS if hca.ib.is_some() => {
             port(data)?;
             // Width and speed of InfiniBand; 0 is none.
@@ -236,6 +249,12 @@ fn read(hca: &mut Hca, register: u32, asked: &[u8], to: &mut [u8]) -> Result<(),
         *to = *from;
     }
     match register {
+        id::PCAP if hca.ib.is_some() => {
+            port(asked)?;
+            let mask = hca.ib.as_ref().map_or(0, |ib| ib.port().get(port_info::capability_mask));
+            pcap_reg::local_port.set(to, 1);
+            pcap_reg::port_capability_mask.set(to, mask);
+        }
         id::PMLP if recorded => port(asked)?,
         id::PMLP => {
             port(asked)?;

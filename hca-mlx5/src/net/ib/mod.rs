@@ -47,7 +47,8 @@ use crate::verbs::cq::CqObject;
 
 /// How long the answer of ARP counts.
 const REACHABLE: Duration = Duration::from_secs(60);
-/// How often the port is asked while it carries no traffic: events of it may be lost.
+/// How often the port is asked while it carries no traffic, as events of it may be lost; and how
+/// often a join that was refused is tried again.
 const POLL: Duration = Duration::from_millis(500);
 /// Least time between two attempts to make a failed queue pair anew.
 const REBUILD: Duration = Duration::from_secs(1);
@@ -73,6 +74,8 @@ pub(crate) struct Subnet<'p, P: Platform, const N: usize> {
     /// The groups that it is attached to.
     attached: Vec<u128, ATTACHED>,
     broadcast: Option<Member>,
+    /// The broadcast group and the Q_Key that `link` was made for.
+    made_for: (u128, u32),
     answers: Deque<(IpAddr, Hardware), ANSWERS>,
     /// The port is to be asked; all is to be registered again.
     changed: bool,
@@ -121,6 +124,7 @@ impl<'p, P: Platform, const N: usize> Subnet<'p, P, N> {
             manager: None,
             attached: Vec::new(),
             broadcast: None,
+            made_for: (0, 0),
             answers: Deque::new(),
             changed: true,
             register: false,
@@ -129,7 +133,15 @@ impl<'p, P: Platform, const N: usize> Subnet<'p, P, N> {
             more: false,
         };
         this.look(device, now)?;
-        if device.config.subnet_manager && this.port.has_smi {
+        if device.config.subnet_manager {
+            if !this.port.has_smi {
+                return Err(fault!(
+                    Unsupported,
+                    "set_net",
+                    "the function may not use QP0, so no subnet manager can run on it",
+                    "run it on the physical function, or run opensm elsewhere",
+                ));
+            }
             this.manager = Some(Manager::create(device)?);
         }
         Ok(this)
@@ -250,9 +262,20 @@ impl<'p, P: Platform, const N: usize> Subnet<'p, P, N> {
             self.pkey = pkey.filter(|pkey| *pkey != 0).unwrap_or(DEFAULT_PKEY);
             device.pkey_index = index;
             self.sa.restart(&self.port, self.pkey, now);
+            let asked = &mut self.asked;
+            self.hosts.forget(now, || {
+                *asked = asked.wrapping_add(1);
+                *asked
+            });
             self.broadcast = None;
         }
         Ok(())
+    }
+
+    /// All groups are joined that the own address asks for.
+    fn has_joined(&self) -> bool {
+        let groups = if self.net.addr.is_ipv4() { 1 } else { 2 };
+        self.by_gid_only() || self.broadcast.is_some() && self.attached.len() >= groups
     }
 
     /// Joins the groups of IP, and makes its queue pair.
@@ -262,7 +285,10 @@ impl<'p, P: Platform, const N: usize> Subnet<'p, P, N> {
         }
         let group = ipoib::broadcast_gid(self.pkey);
         let Poll::Ready(Ok(member)) = self.sa.member(group, Role::Full, now) else { return };
-        if self.broadcast != Some(member) {
+        let made_for = (group, member.qkey);
+        if self.link.is_some() && self.made_for == made_for {
+            self.broadcast = Some(member);
+        } else {
             if now < self.rebuild {
                 return;
             }
@@ -277,7 +303,7 @@ impl<'p, P: Platform, const N: usize> Subnet<'p, P, N> {
                 return;
             }
             let _ = self.attached.push(group);
-            self.broadcast = Some(member);
+            (self.broadcast, self.made_for) = (Some(member), made_for);
             self.rebuild = now;
         }
         if let IpAddr::V6(own) = self.net.addr {
@@ -307,6 +333,9 @@ impl<'p, P: Platform, const N: usize> Subnet<'p, P, N> {
             self.changed |= manager.service(device, gsi, &self.port, now);
         }
         self.keep_link(device, now);
+        if now >= self.poll {
+            self.poll = now + POLL;
+        }
         if let Some(link) = self.link.as_mut() {
             let _ = link.service(device, now);
         }
@@ -422,10 +451,8 @@ impl<'p, P: Platform, const N: usize> Subnet<'p, P, N> {
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let own = match self.port.state {
             _ if self.changed || self.more => Some(Instant::ZERO),
-            PortState::Active if self.rebuild > Instant::ZERO && self.broadcast.is_none() => {
-                Some(self.rebuild)
-            }
-            PortState::Active => None,
+            PortState::Active if self.has_joined() => None,
+            PortState::Active => Some(self.poll),
             PortState::Down | PortState::Init | PortState::Armed => Some(self.poll),
         };
         let link = self.link.as_ref().and_then(Gsi::next_deadline);

@@ -109,7 +109,7 @@ impl<'p, P: Platform> Manager<'p, P> {
                 Destination::Agent => {
                     changed |= MadHeader(&mad).method() == method::SET;
                     // What the agent does not answer is asked again, and then given up.
-                    if let Ok(answer) = device.own_agent_mad(&mad) {
+                    if let Ok(answer) = device.own_agent_mad(&mad, None) {
                         let (interface, side) = (Interface::Smi, Side::Own);
                         let source = Source { interface, side, lid: port.lid, qpn: 0 };
                         self.sm.input(now, source, &answer);
@@ -141,7 +141,8 @@ impl<'p, P: Platform> Manager<'p, P> {
             let side = if own { Side::Own } else { Side::Peer };
             return self.input(arrival, Interface::Smi, side, now);
         }
-        let Ok(mut answer) = device.own_agent_mad(&arrival.bytes) else { return };
+        let from = Some(arrival.route.slid);
+        let Ok(mut answer) = device.own_agent_mad(&arrival.bytes, from) else { return };
         if head.method() == method::TRAP_REPRESS {
             return;
         }

@@ -45,7 +45,7 @@ pub(crate) fn decides(fact: OpenFact) -> Option<u16> {
 }
 
 /// Changes the blocks as the facts say.
-pub(super) fn apply(facts: &Facts, max: &mut Blocks, current: &mut Blocks) {
+pub(super) fn apply(facts: &Facts, ib_virt: bool, max: &mut Blocks, current: &mut Blocks) {
     let set = |blocks: &mut Blocks, block: u16, field: Field, value: u32| {
         if let Some(bytes) = blocks.get_mut(&block) {
             field.set(bytes, value);
@@ -67,14 +67,13 @@ pub(super) fn apply(facts: &Facts, max: &mut Blocks, current: &mut Blocks) {
             set(blocks, kind::GENERAL, g::bf, u32::from(bf));
         }
         if facts.on(OpenFact::PortType) {
-            make_infiniband(blocks, true);
+            make_infiniband(blocks, ib_virt);
         }
     }
 }
 
-/// Changes blocks to those of a port that speaks InfiniBand: nothing of Ethernet, no raw send queue
-/// (Linux tests write combining with one where there is one), tables of 128 P_Keys and 8 GIDs (codes
-/// 0). No public text shows the blocks of a card with such a port whole.
+/// Changes blocks to those of a port that speaks InfiniBand: nothing of Ethernet, tables of 128
+/// P_Keys and 8 GIDs (codes 0). No public text shows the blocks of a card with such a port whole.
 pub(super) fn make_infiniband(blocks: &mut Blocks, ib_virt: bool) {
     let Some(general) = blocks.get_mut(&kind::GENERAL) else { return };
     for (field, value) in [
@@ -82,7 +81,6 @@ pub(super) fn make_infiniband(blocks: &mut Blocks, ib_virt: bool) {
         (g::roce, 0),
         (g::eth_net_offloads, 0),
         (g::nic_flow_table, 0),
-        (g::log_max_sq, 0),
         (g::gid_table_size, 0),
         (g::pkey_table_size, 0),
         (g::ib_virt, u32::from(ib_virt)),

@@ -15,6 +15,7 @@ pub(crate) use facts::decides;
 use crate::cards::{self, Card};
 use crate::cmd::{Command, FunctionState, Refusal, Stage, Status};
 use crate::config::{Config, LinkLayer};
+use crate::facts::OpenFact;
 use crate::hca::Hca;
 use crate::ifc::caps::{atomic_caps as at, cmd_hca_cap as g, roce_cap as ro};
 use crate::ifc::cmd::head_in;
@@ -100,10 +101,11 @@ impl Caps {
                 }
             }
         }
-        facts::apply(&config.facts, &mut caps.max, &mut caps.current);
+        let ib_virt = config.ib_virt && !config.facts.on(OpenFact::IbVirt);
+        facts::apply(&config.facts, ib_virt, &mut caps.max, &mut caps.current);
         if config.link == LinkLayer::InfiniBand {
             for blocks in [&mut caps.max, &mut caps.current] {
-                facts::make_infiniband(blocks, config.ib_virt);
+                facts::make_infiniband(blocks, ib_virt);
             }
         }
         caps

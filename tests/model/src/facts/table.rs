@@ -183,8 +183,11 @@ facts! {
         "Whether the function is that of a DPU's own processor.",
         "initialization segment 0x1fc bit 23; Linux sets embedded_cpu_function in four commands";
     SubnetAgent "subnet-agent" ["firmware" 0, "driver" 1]
-        "Whether firmware answers subnet management packets, or queue pair 0 gets them for MAD_IFC.",
-        "cards without a driver are swept under a default description; Linux process_mad can answer too";
+        "Whether firmware answers subnet and performance management, or queue pairs 0 and 1 get it.",
+        "Linux process_mad can answer by MAD_IFC; its answer to perfquery lacks a header (6.12), so it is not asked";
+    IbVirt "ib-virt" ["yes" 0, "no" 1]
+        "Whether an InfiniBand port has HCA vport contexts, or MAD_IFC only.",
+        "Linux mlx5_use_mad_ifc knows both; no dump of a card with InfiniBand shows ib_virt";
     PortType "port-type" ["ethernet" 0, "infiniband" 1]
         "Link type of a VPI card's port; with InfiniBand there is no RoCE.",
         "mlxconfig LINK_TYPE; VPI cards are shipped either way";

@@ -2,7 +2,7 @@
 //!
 //! The node ([`Node`]) answers subnet management by itself, as firmware does: a manager brings the
 //! port up whether a driver is loaded or not. What a manager on this port is sent, queue pair 0
-//! receives. Each change of the port becomes a PORT_CHANGE event ([`Hca::announce_ib`]).
+//! receives; requests to the performance agent on queue pair 1 the firmware answers, too. Each change of the port becomes a PORT_CHANGE event ([`Hca::announce_ib`]).
 //! Reference: IBTA volume 1, chapters 7, 13, 14 and 16; Linux mlx5_ib for the commands.
 
 pub(crate) mod pma;
@@ -10,7 +10,7 @@ mod port;
 mod vport;
 
 pub(crate) use port::Counts;
-pub(crate) use vport::{COMMANDS, mad_ifc, pkeys};
+pub(crate) use vport::{CHANGEABLE, COMMANDS, mad_ifc, pkeys};
 
 use crate::caps::Caps;
 use crate::config::{Config, Personality};

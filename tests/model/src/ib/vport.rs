@@ -1,7 +1,9 @@
 //! The vport of an InfiniBand port by command, and management datagrams by command.
 //!
-//! Where `ib_virt` is 0 there is no HCA vport context, and software asks the agent by MAD_IFC for
-//! everything (Linux `mlx5_use_mad_ifc`).
+//! Where `ib_virt` is 0 software asks the agent by MAD_IFC (Linux `mlx5_use_mad_ifc`). The context
+//! can be read even so, but says nothing of subnet management: Linux 6.12 reads it of every
+//! InfiniBand port (`mlx5_port_immutable`), and a Connect-IB with its `has_smi` of 0 had no queue
+//! pair 0 there (linux-rdma/opensm issue 37).
 
 use super::{IbPort, PORT, pma};
 use crate::cmd::{Command, Refusal, Stage, Status};
@@ -23,7 +25,7 @@ const ALL: u32 = 0xffff;
 /// What software may change of the capability mask: subnet manager, communication manager, SNMP,
 /// device management, vendor class (Linux `mlx5_ib_modify_port`, which looks at
 /// `cap_mask1_field_select` before).
-const CHANGEABLE: u32 = CAPABILITY_SM | CAPABILITY_CM | 1 << 17 | 1 << 19 | 1 << 20;
+pub(crate) const CHANGEABLE: u32 = CAPABILITY_SM | CAPABILITY_CM | 1 << 17 | 1 << 19 | 1 << 20;
 /// Fields that a modify selects (Linux `MLX5_HCA_VPORT_SEL_*`).
 const SELECT_PORT_GUID: u32 = 1;
 const SELECT_NODE_GUID: u32 = 1 << 1;
@@ -34,22 +36,28 @@ fn port_of<'a>(hca: &'a mut Hca, input: &[u8]) -> Result<&'a mut IbPort, Refusal
     let own = query_hca_vport_context_in::vport_number.get(input) == 0
         && !query_hca_vport_context_in::other_vport.is_set(input)
         && query_hca_vport_context_in::port_num.get(input) <= u32::from(PORT);
-    if hca.caps.general(cmd_hca_cap::ib_virt) == 0 {
-        return Err(Status::BadOp.because(0x76_2001));
-    }
     let port = hca.ib.as_mut().ok_or(Status::BadOp.because(0x76_2002))?;
     if own { Ok(port) } else { Err(Status::BadParam.because(0x76_2003)) }
 }
 
+/// Refuses what only a port with vports has.
+fn needs_virtualization(hca: &Hca) -> Result<(), Refusal> {
+    match hca.caps.general(cmd_hca_cap::ib_virt) {
+        0 => Err(Status::BadOp.because(0x76_2001)),
+        _ => Ok(()),
+    }
+}
+
 /// QUERY_HCA_VPORT_CONTEXT.
 fn query_context(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Refusal> {
-    let is_physical = hca.config.personality == Personality::Pf;
+    let has_smi =
+        hca.config.personality == Personality::Pf && hca.caps.general(cmd_hca_cap::ib_virt) != 0;
     let ib = port_of(hca, input)?;
     let (port, identity) = (ib.port(), ib.node.identity());
     let to = query_hca_vport_context_out::hca_vport_context.bytes_mut(output);
     for (field, value) in [
         (ctx::sm_virt_aware, 0),
-        (ctx::has_smi, u32::from(is_physical)),
+        (ctx::has_smi, u32::from(has_smi)),
         (ctx::port_physical_state, port.physical() as u32),
         (ctx::vport_state_policy, ib.policy),
         (ctx::port_state, port.state() as u32),
@@ -79,6 +87,7 @@ fn modify_context(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result<(),
     if hca.config.personality == Personality::Vf {
         return Err(Status::BadResource.because(0x76_3001));
     }
+    needs_virtualization(hca)?;
     let ib = port_of(hca, input)?;
     let from = modify_in::hca_vport_context.bytes(input);
     let selected = ctx::field_select.get(from);
@@ -105,6 +114,7 @@ fn modify_context(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result<(),
 
 /// QUERY_HCA_VPORT_GID.
 fn query_gid(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Refusal> {
+    needs_virtualization(hca)?;
     let index = query_hca_vport_gid_in::gid_index.get(input);
     let ib = port_of(hca, input)?;
     let wanted = match index {

@@ -34,6 +34,13 @@ layouts! {
         eth_proto_lp_advertise: 32,
         reserved_at_1a0: 96,
     }
+    /// Capabilities of an InfiniBand port. PortInfo's mask is the first word, which Linux calls
+    /// `caps_127_96` (`mlx5_set_port_caps`).
+    pcap_reg[20] {
+        reserved_at_0: 8, local_port: 8, reserved_at_10: 16,
+        port_capability_mask: 32,
+        reserved_at_40: 96,
+    }
     /// Port MTU.
     pmtu_reg[16] {
         reserved_at_0: 8, local_port: 8, reserved_at_10: 16,

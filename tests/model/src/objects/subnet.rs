@@ -12,11 +12,11 @@ use crate::ib::{PORT, pma};
 use crate::subnet::Cause;
 use crate::subnet::port::CAPABILITY_SM;
 use crate::transport::packet::Packet;
-use crate::wire::headers::Deth;
+use crate::wire::frame::{Bth, Deth, Extended};
 use crate::wire::ib::lid::{self, Kind, PERMISSIVE};
-use crate::wire::ib::{self, VL_MANAGEMENT, link};
+use crate::wire::ib::{self, Grh, Lrh, VL_MANAGEMENT, link};
 
-/// Queue pair 1 on the wire, and the Q_Key of every one.
+/// Queue pair 1 on the wire, and its Q_Key (IBTA volume 1, 10.2.5 and 3.5.3).
 const GSI_QPN: u32 = 1;
 const GSI_QKEY: u32 = 0x8001_0000;
 
@@ -104,23 +104,29 @@ impl Hca {
         }
     }
 
-    /// The firmware's answer to a request for the performance agent. That it answers by itself follows
-    /// from Linux: what its `process_pma_cmd` would send has no header.
-    fn performance_reply(&mut self, request: &ib::Packet) -> Option<ib::Packet> {
-        let by_software = self.config.facts.value(OpenFact::SubnetAgent) == Some(1);
-        let deth = request.ext.deth.filter(|deth| deth.qkey == GSI_QKEY)?;
+    /// Answers a request to the performance agent as firmware does, unless software is to; whether
+    /// it was one.
+    fn answer_performance(&mut self, request: &ib::Packet) -> bool {
         let link_down = self.traffic.link_down;
-        let ib = self.ib.as_mut().filter(|_| !by_software)?;
-        let mut reply = request.clone();
-        pma::reply(ib, link_down, &mut reply.payload)?;
-        (reply.lrh.dlid, reply.lrh.slid) = (request.lrh.slid, request.lrh.dlid);
-        if let Some(grh) = &mut reply.grh {
-            (grh.dgid, grh.sgid) = (grh.sgid, grh.dgid);
+        let is_software = self.config.facts.value(OpenFact::SubnetAgent) == Some(1);
+        let (Some(ib), Some(deth)) = (&mut self.ib, request.ext.deth) else { return false };
+        let mut mad = request.payload.clone();
+        let is_one = deth.qkey == GSI_QKEY && pma::is_request(&mad);
+        if is_software || !is_one {
+            return false;
         }
-        reply.bth.dest_qp = deth.src_qp;
-        reply.bth.psn = 0;
-        reply.ext.deth = Some(Deth { qkey: GSI_QKEY, src_qp: GSI_QPN });
-        Some(reply)
+        pma::answer(ib, link_down, &mut mad);
+        let (lrh, bth) = (request.lrh, request.bth);
+        let grh = request.grh.map(|grh| Grh { sgid: grh.dgid, dgid: grh.sgid, ..grh });
+        let answer = ib::Packet {
+            lrh: Lrh { dlid: lrh.slid, slid: lrh.dlid, vl: ib.port().lane(0, lrh.sl), ..lrh },
+            grh,
+            bth: Bth { dest_qp: deth.src_qp, psn: 0, ..bth },
+            ext: Extended { deth: Some(Deth { qkey: GSI_QKEY, src_qp: GSI_QPN }), ..request.ext },
+            payload: mad,
+        };
+        self.ib_sent(answer.build());
+        true
     }
 
     fn ib_to_qps(&mut self, packet: ib::Packet, own: bool) -> Result<(), Cause> {
@@ -139,10 +145,7 @@ impl Hca {
         {
             return Err(Cause::Gid);
         }
-        if named == GSI_QPN
-            && let Some(reply) = self.performance_reply(&packet)
-        {
-            self.ib_sent(reply.build());
+        if named == GSI_QPN && self.answer_performance(&packet) {
             return Ok(());
         }
         let is_management = packet.lrh.vl == VL_MANAGEMENT;

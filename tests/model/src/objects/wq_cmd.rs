@@ -14,10 +14,6 @@ use crate::ifc::wq::{rq_in, rqc, sq_in, sqc, wq};
 /// CREATE_SQ.
 pub(crate) fn create_sq(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Refusal> {
     let context = sq_in::sqc.bytes(input).to_vec();
-    // Frames of Ethernet have no place on an InfiniBand port.
-    if hca.ib.is_some() {
-        return Err(Status::BadParam.because(0x90_4006));
-    }
     if sqc::state.get(&context) != 0 || sqc::hairpin.is_set(&context) {
         return Err(Status::BadParam.because(0x90_4001));
     }

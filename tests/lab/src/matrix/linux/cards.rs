@@ -132,7 +132,7 @@ fn serves(stage: &Stage<'_>, server: Id) -> Result<()> {
     Ok(())
 }
 
-/// The kinds of cards, as the model names them.
+/// The kinds of cards with an Ethernet port, as the model names them.
 fn cards(stage: &Stage<'_>) -> Result<Vec<String>> {
     let mut list = Command::new(stage.built("mlx5-model"));
     list.args(["--cards", "list"]);
@@ -141,5 +141,6 @@ fn cards(stage: &Stage<'_>) -> Result<Vec<String>> {
         stage.cells().is_none_or(|part| part.split('|').any(|part| card.contains(part)))
     };
     let all = text.lines().filter_map(|line| line.strip_prefix("## "));
+    let all = all.filter(|card| !card.ends_with("-ib"));
     Ok(all.filter(wanted).map(Into::into).collect())
 }

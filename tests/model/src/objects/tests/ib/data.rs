@@ -1,10 +1,12 @@
 //! Connections and datagrams by LID.
 
+use proptest::prelude::*;
+
 use super::station::{Got, Q_KEY};
 use super::*;
 use crate::ifc::mkey::mkc;
 use crate::ifc::qp::ads;
-use crate::wire::ib::{Packet, lid};
+use crate::wire::ib::{Grh, Next, Packet, lid};
 use crate::wire::pcap::{LinkType, Tap};
 use crate::wire::switch::cable;
 use crate::wire::{ModelClock, Wire};
@@ -281,15 +283,15 @@ fn groups_are_for_attached_queue_pairs() {
     let sender = link.ends[0].datagrams(2, Q_KEY, 0);
     let own = link.ends[0].datagrams(2, Q_KEY, 0);
     let members = [0, 1].map(|_| link.ends[1].datagrams(2, Q_KEY, 0));
-    let stranger = link.ends[1].datagrams(2, Q_KEY, 0);
+    let outsider = link.ends[1].datagrams(2, Q_KEY, 0);
     for qp in members {
         link.ends[1].attach(qp, MGID).unwrap();
         link.ends[1].receive(qp);
     }
-    link.ends[1].receive(stranger);
+    link.ends[1].receive(outsider);
     link.ends[0].attach(own, MGID).unwrap();
     link.ends[0].receive(own);
-    assert!(link.ends[1].attach(stranger, [0xfe; 16]).is_err(), "no group");
+    assert!(link.ends[1].attach(outsider, [0xfe; 16]).is_err(), "no group");
     let address = [(av::rlid, 0xc005), (av::dqpn, 0xff_ffff), (av::grh, 1), (av::hop_limit, 1)];
     link.ends[0].send_global(sender, &address, MGID, b"all");
     link.run();
@@ -298,7 +300,7 @@ fn groups_are_for_attached_queue_pairs() {
         assert_eq!((&got.bytes[40..], got.has_grh, got.slid), (&b"all"[..], true, 1));
         assert_eq!(got.bytes[24..40], MGID);
     }
-    assert!(link.ends[1].take_received(stranger).is_none());
+    assert!(link.ends[1].take_received(outsider).is_none());
     assert!(link.ends[0].take_received(own).is_some(), "a member in the sender's device");
     // Without a GRH nobody knows the group.
     link.ends[0].send_datagram(sender, &[(av::rlid, 0xc005), (av::dqpn, 0xff_ffff)], b"all");
@@ -371,4 +373,65 @@ fn a_switch_stands_between() {
     passes_data(&mut link, qps);
     assert_eq!(link.switch.as_ref().unwrap().drops().count(), 0);
     assert_eq!(lid::kind(lids[1] as u16), lid::Kind::Unicast);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Whatever comes out of the cable, the device drops, answers or delivers it, and comes to rest.
+    #[test]
+    fn any_frame_is_borne(
+        frames in prop::collection::vec((
+            prop::collection::vec(any::<u8>(), 0..300),
+            prop_oneof![0_u16..4, Just(0xffff), Just(0xc005), any::<u16>()],
+            prop::sample::select(crate::wire::opcode::Opcode::ALL),
+            prop_oneof![0_u32..3, Just(0xff_ffff), 0x48_u32..0x50],
+            any::<(bool, bool, u8)>(),
+        ), 1..20),
+    ) {
+        let mut link = Link::active();
+        let qps = connected(&mut link, by_lid);
+        let datagrams = link.ends[1].datagrams(2, Q_KEY, 0);
+        link.ends[1].datagrams(8, 0x8001_0000, 0);
+        link.ends[1].attach(datagrams, MGID).unwrap();
+        for qp in [qps[1], datagrams] {
+            link.ends[1].receive(qp);
+        }
+        for (payload, dlid, opcode, dest_qp, (is_management, is_global, slid)) in frames {
+            let mut packet = Packet::management(dlid, slid.into(), &[0; 256]);
+            packet.lrh.vl = if is_management { 15 } else { slid & 3 };
+            packet.bth.opcode = opcode;
+            packet.bth.service = match opcode.is_datagram() {
+                true => crate::wire::opcode::Service::Ud,
+                false => crate::wire::opcode::Service::Rc,
+            };
+            packet.bth.dest_qp = dest_qp;
+            if is_global {
+                packet.lrh.next = Next::Grh;
+                let grh =
+                    Grh { tclass: 0, flow_label: 0, hop_limit: 1, sgid: [1; 16], dgid: MGID };
+                packet.grh = Some(grh);
+            }
+            let has = opcode.headers();
+            let (va, rkey) = (DATA, 0x10_025a);
+            packet.ext = crate::wire::frame::Extended {
+                deth: has.deth.then_some(crate::wire::frame::Deth { qkey: Q_KEY, src_qp: 5 }),
+                reth: has.reth.then_some(crate::wire::frame::Reth { va, rkey, len: 9 }),
+                atomic: has.atomic.then_some(crate::wire::frame::AtomicEth {
+                    va,
+                    rkey,
+                    swap_add: 1,
+                    compare: 2,
+                }),
+                aeth: has.aeth.then_some(crate::wire::frame::Aeth { syndrome: slid, msn: 1 }),
+                atomic_ack: has.atomic_ack.then_some(1),
+                imm: has.imm.then_some(1),
+                ieth: has.ieth.then_some(1),
+                xrc_srqn: None,
+            };
+            packet.payload = payload;
+            link.ends[1].rig.coming.lock().unwrap().push_back(packet.build());
+            link.run();
+        }
+    }
 }

@@ -162,9 +162,18 @@ fn an_m_key_guards_the_port_from_the_wire_and_from_the_command() {
 
 #[test]
 fn without_vport_contexts_the_agent_says_everything() {
-    let config = Config { ib_virt: false, ..Config::infiniband() };
+    let facts = "ib-virt=no".parse().unwrap();
+    let config = Config { facts, ..Config::infiniband() };
     let mut link = Link::with([config.clone(), config], false);
-    assert!(link.ends[0].rig.query(0x762, &[0; 16], &mut [0; 528]).is_err());
+    assert_eq!(ctx::has_smi.get(&context(&mut link, 0)), 0);
+    assert!(link.ends[0].rig.query(0x764, &[0; 16], &mut [0; 32]).is_err());
+    // The capability mask is a register's.
+    let mut input = vec![0; 16 + 20];
+    access_register_in::register_id.set(&mut input, 0x5001);
+    input[17] = 1;
+    input[23] = 2;
+    link.ends[0].rig.run(0x805, &input).unwrap();
+    assert_eq!(register(&mut link, 0x5001, 1 << 16)[7] & 0x0a, 0x0a);
     for attribute in [
         attribute::NODE_INFO,
         attribute::NODE_DESCRIPTION,
@@ -303,6 +312,26 @@ fn a_manager_switches_a_port_off() {
     port_info::port_physical_state.set(smp.data_mut(), 2);
     assert_eq!(Smp(link.ends[1].mad_ifc(&smp.0, 3).unwrap()).status(), 0);
     assert_eq!(link.state(1), State::Init);
+}
+
+#[test]
+fn firmware_answers_for_performance_on_queue_pair_one() {
+    let mut link = Link::active();
+    let qps = [0, 1].map(|n| link.ends[n].datagrams(8, 0x8001_0000, 0));
+    let mut mad = [0; 256];
+    mad[..4].copy_from_slice(&[1, 4, 1, 1]);
+    mad[17] = 0x12;
+    mad[65] = 1;
+    for lid in [2, 1] {
+        link.ends[0].receive(qps[0]);
+        let address = [(av::rlid, lid), (av::dqpn, 1), (av::qkey, 0x8001_0000)];
+        link.ends[0].send_datagram(qps[0], &address, &mad);
+        link.run();
+        let got = link.ends[0].take_received(qps[0]).unwrap();
+        assert_eq!((got.src_qp, got.slid, got.len), (1, lid, 296));
+        assert_eq!(got.bytes[40..44], [1, 4, 1, 0x81]);
+    }
+    assert!(link.ends[1].take_received(qps[1]).is_none());
 }
 
 #[test]
