@@ -24,7 +24,9 @@ use core::task::Poll;
 use crate::types::time::Instant;
 
 pub use crate::types::class::{Class, Classes};
-pub use crate::types::completion::{Arrived, Completion, Direction, Extra, NetworkHeader, Status};
+pub use crate::types::completion::{
+    Arrived, Completion, Direction, Extra, NetworkHeader, Status, lid_address, lid_of,
+};
 pub use crate::types::fault::{Fault, FaultKind};
 pub use crate::types::flags::Access;
 pub use crate::types::key_order::KeyOrder;

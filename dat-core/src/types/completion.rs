@@ -8,6 +8,8 @@ pub const GRH_LEN: usize = 40;
 
 /// IP protocol number of UDP, which RoCEv2 is.
 const UDP: u8 = 17;
+/// Next header of a global header of InfiniBand.
+const IBA: u8 = 0x1b;
 
 /// Which queue a completion belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,8 +115,31 @@ pub enum NetworkHeader {
     Unsaid,
     /// IPv4, in the last 20 of the 40 bytes.
     V4,
-    /// IPv6.
+    /// IPv6, or a global header of InfiniBand.
     V6,
+    /// None: it came on InfiniBand from this LID.
+    Lid(u16),
+}
+
+/// Prefix of addresses that stand for a LID: discard-only addresses (RFC 6666), which nobody has.
+const LID_PREFIX: u128 = 0x0100 << 112;
+/// The first LID of a multicast group.
+const FIRST_MULTICAST_LID: u16 = 0xc000;
+
+/// The address that stands for a LID of an InfiniBand subnet, where a sender has no other.
+#[must_use]
+pub const fn lid_address(lid: u16) -> IpAddr {
+    IpAddr::V6(Ipv6Addr::from_bits(LID_PREFIX | lid as u128))
+}
+
+/// The LID that an address stands for.
+#[must_use]
+#[expect(clippy::cast_possible_truncation, reason = "the low bits")]
+pub const fn lid_of(address: IpAddr) -> Option<u16> {
+    match address {
+        IpAddr::V6(v6) if v6.to_bits() & !0xffff == LID_PREFIX => Some(v6.to_bits() as u16),
+        IpAddr::V4(_) | IpAddr::V6(_) => None,
+    }
 }
 
 impl NetworkHeader {
@@ -125,6 +150,9 @@ impl NetworkHeader {
     /// checksum.
     #[must_use]
     pub fn sender(self, area: &[u8; GRH_LEN]) -> Option<IpAddr> {
+        if let Self::Lid(lid) = self {
+            return (1..FIRST_MULTICAST_LID).contains(&lid).then(|| lid_address(lid));
+        }
         let (_, v4) = area.split_last_chunk::<20>()?;
         // Without options, or the header would not fit.
         let shows =
@@ -135,7 +163,7 @@ impl NetworkHeader {
             return host.then_some(IpAddr::V4(from));
         }
         let [first, _, _, _, _, _, next, _, rest @ ..] = area;
-        if self == Self::V6 || first >> 4 == 6 && *next == UDP {
+        if self == Self::V6 || first >> 4 == 6 && matches!(*next, UDP | IBA) {
             let from = Ipv6Addr::from(*rest.first_chunk::<16>()?);
             return (!from.is_unspecified() && !from.is_multicast()).then_some(IpAddr::V6(from));
         }

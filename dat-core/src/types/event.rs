@@ -509,14 +509,21 @@ pub(crate) fn pack(completion: &Completion) -> [u64; 3] {
     } else {
         u64::from(completion.syndrome) | u64::from(completion.vendor) << 8
     };
+    // Only a datagram's LID is of use, and a datagram is short.
+    let (network, lid) = match extra.network {
+        NetworkHeader::V4 => (1, 0),
+        NetworkHeader::V6 => (2, 0),
+        NetworkHeader::Lid(lid) if completion.len <= 0xffff => (3, lid),
+        NetworkHeader::Unsaid | NetworkHeader::Lid(_) => (0_u64, 0),
+    };
     [
         ABSORBED | u64::from(extra.immediate) << 32,
-        u64::from(completion.index) << 32 | u64::from(completion.len),
+        u64::from(completion.index) << 32 | u64::from(completion.len) | u64::from(lid) << 16,
         u64::from(completion.token)
             | u64::from(completion.direction == Direction::Recv) << 16
             | u64::from(extra.arrived as u8) << 17
             | u64::from(extra.solicited) << 19
-            | u64::from(extra.network as u8) << 20
+            | network << 20
             | u64::from(completion.status as u8) << 24
             | detail << 32,
     ]
@@ -551,11 +558,17 @@ const fn unpack([zeroth, first, second]: [u64; 3]) -> Option<Completion> {
         2 => Arrived::WriteImmediate,
         _ => Arrived::Invalidation,
     };
+    let (len, network) = match second >> 20 & 3 {
+        0 => (first as u32, NetworkHeader::Unsaid),
+        1 => (first as u32, NetworkHeader::V4),
+        2 => (first as u32, NetworkHeader::V6),
+        _ => (first as u16 as u32, NetworkHeader::Lid((first >> 16) as u16)),
+    };
     // A failure has syndromes where a success has its sender.
     let (detail, success) = ((second >> 32) as u32, code == 0);
     Some(Completion {
         index: (first >> 32) as u32,
-        len: first as u32,
+        len,
         token: second as u16,
         direction: if second & 1 << 16 == 0 { Direction::Send } else { Direction::Recv },
         #[expect(clippy::indexing_slicing, reason = "the index was compared with the length")]
@@ -567,11 +580,7 @@ const fn unpack([zeroth, first, second]: [u64; 3]) -> Option<Completion> {
             immediate: (zeroth >> 32) as u32,
             source_qpn: if success { detail } else { 0 },
             solicited: second & 1 << 19 != 0,
-            network: match second >> 20 & 3 {
-                1 => NetworkHeader::V4,
-                2 => NetworkHeader::V6,
-                _ => NetworkHeader::Unsaid,
-            },
+            network,
         },
     })
 }
@@ -668,8 +677,12 @@ mod tests {
             },
             ..completion
         };
-        let Some(Entry::Absorbed(back)) = Entry::decode(pack(&datagram)) else { panic!() };
-        assert_eq!(back, datagram);
+        for network in [NetworkHeader::V4, NetworkHeader::V6, NetworkHeader::Lid(0xbfff)] {
+            let extra = Extra { network, ..datagram.extra };
+            let datagram = Completion { len: 4096, extra, ..datagram };
+            let Some(Entry::Absorbed(back)) = Entry::decode(pack(&datagram)) else { panic!() };
+            assert_eq!(back, datagram);
+        }
         let mut words = pack(&completion);
         words[2] |= 0xff << 24;
         assert!(Entry::decode(words).is_none());

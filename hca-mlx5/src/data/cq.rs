@@ -364,9 +364,10 @@ impl<'p, P: Platform> Cq<'p, P> {
             immediate: if arrived == Arrived::Message { 0 } else { immediate },
             source_qpn: sender.rqpn(),
             solicited: owner.solicited(),
-            network: match sender.l3_type() {
-                1 => NetworkHeader::V6,
-                2 => NetworkHeader::V4,
+            network: match (sender.l3_type(), self.slid(at)) {
+                (1, _) => NetworkHeader::V6,
+                (2, _) => NetworkHeader::V4,
+                (0, lid @ 1..) if sender.grh() == 0 => NetworkHeader::Lid(lid),
                 _ => NetworkHeader::Unsaid,
             },
         }
@@ -377,12 +378,17 @@ impl<'p, P: Platform> Cq<'p, P> {
     pub(crate) fn last_route(&self) -> Route {
         let at = self.at().wrapping_sub(1);
         let sender = u32::from_be(self.entries.load32::<{ cqe::SENDER_AT }>(at));
-        let slid = u32::from_be(self.entries.load32::<{ cqe::SLID_AT }>(at)) & 0xffff;
         Route {
-            slid: u16::try_from(slid).unwrap_or(0),
+            slid: self.slid(at),
             grh: cqe::Sender::from_word(sender).grh() != 0,
             source_qpn: cqe::Sender::from_word(sender).rqpn(),
         }
+    }
+
+    /// LID of the sender, on InfiniBand.
+    fn slid(&self, at: u32) -> u16 {
+        let [_, _, high, low] = self.entries.load32::<{ cqe::SLID_AT }>(at).to_ne_bytes();
+        u16::from_be_bytes([high, low])
     }
 
     /// Decodes an entry that the device has written, without taking it. Nothing if it makes no

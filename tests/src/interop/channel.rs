@@ -30,18 +30,22 @@ pub(super) struct QueuePair {
     pub(super) psn: u32,
     /// Where it is; the GID is this address.
     pub(super) ip: IpAddr,
+    /// The LID of its port, on InfiniBand.
+    pub(super) lid: u16,
 }
 
 impl QueuePair {
     /// Fills the lines of a program that tells more than it has.
-    pub(super) const NONE: Self = Self { qpn: 0, psn: 0, ip: IpAddr::V6(Ipv6Addr::UNSPECIFIED) };
+    pub(super) const NONE: Self =
+        Self { qpn: 0, psn: 0, ip: IpAddr::V6(Ipv6Addr::UNSPECIFIED), lid: 0 };
 
     fn line(&self) -> [u8; LINE] {
         let gid = match self.ip {
             IpAddr::V4(ip) => ip.to_ipv6_mapped(),
             IpAddr::V6(ip) => ip,
         };
-        let text = format!("0000:{:06x}:{:06x}:{:032x}", self.qpn, self.psn, u128::from(gid));
+        let (lid, gid) = (self.lid, u128::from(gid));
+        let text = format!("{lid:04x}:{:06x}:{:06x}:{gid:032x}", self.qpn, self.psn);
         let mut line = [0; LINE];
         line[..text.len()].copy_from_slice(text.as_bytes());
         line
@@ -50,7 +54,7 @@ impl QueuePair {
     fn parse(line: &[u8; LINE]) -> Option<Self> {
         let text = std::str::from_utf8(line).ok()?.trim_end_matches('\0');
         let fields: Vec<&str> = text.split(':').collect();
-        let [_lid, qpn, psn, gid] = fields[..] else { return None };
+        let [lid, qpn, psn, gid] = fields[..] else { return None };
         let number = |digits: &str, len| {
             let hex = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
             let number = u128::from_str_radix(digits, 16).ok();
@@ -60,6 +64,7 @@ impl QueuePair {
             qpn: number(qpn, 6)? as u32,
             psn: number(psn, 6)? as u32,
             ip: Ipv6Addr::from(number(gid, 32)?).to_canonical(),
+            lid: number(lid, 4)? as u16,
         })
     }
 }
@@ -181,9 +186,10 @@ mod tests {
 
     #[test]
     fn lines_are_those_of_the_pingpongs() {
-        let v4 = QueuePair { qpn: 0x11, psn: 0xabcdef, ip: "10.9.0.1".parse().unwrap() };
+        let v4 = QueuePair { qpn: 0x11, psn: 0xabcdef, ip: "10.9.0.1".parse().unwrap(), lid: 0 };
         assert_eq!(v4.line(), padded("0000:000011:abcdef:00000000000000000000ffff0a090001"));
-        let v6 = QueuePair { qpn: 0xff_ffff, psn: 0, ip: "fd00::1:2".parse().unwrap() };
+        let v6 =
+            QueuePair { qpn: 0xff_ffff, psn: 0, ip: "fd00::1:2".parse().unwrap(), lid: 0xbfff };
         for pair in [v4, v6, QueuePair::NONE] {
             assert_eq!(QueuePair::parse(&pair.line()), Some(pair));
         }

@@ -29,7 +29,7 @@ use core::time::Duration;
 
 use dat_core::Instant;
 use dat_core::fault;
-use dat_core::provider::{Fault, MadIn, Net, canonical};
+use dat_core::provider::{Fault, MadIn, Net, canonical, lid_address};
 use heapless::{Deque, Vec};
 
 use crate::data::work;
@@ -38,7 +38,6 @@ use crate::net::gsi::{Arrival, Gsi, Kind};
 use crate::net::ib::ipoib::{Hardware, Message};
 use crate::net::ib::qp0::Manager;
 use crate::net::ib::questions::Questions;
-use crate::net::ib::resolve::lid_address;
 use crate::net::ib::sa::{Member, Outgoing, Role, Sa, Target};
 use crate::platform::Platform;
 use crate::prm::mad::{DEFAULT_PKEY, class, method};

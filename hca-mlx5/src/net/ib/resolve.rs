@@ -6,7 +6,7 @@ use core::task::Poll;
 
 use dat_core::Instant;
 use dat_core::fault;
-use dat_core::provider::{Class, Fault, LidHop, Mtu, NextHop, Path, SubnetPath, canonical};
+use dat_core::provider::{Class, Fault, LidHop, Mtu, NextHop, Path, SubnetPath, canonical, lid_of};
 
 use crate::device::{Device, PortState};
 use crate::net::gsi::Gsi;
@@ -14,14 +14,6 @@ use crate::net::ib::Subnet;
 use crate::net::ib::sa::{Record, Target};
 use crate::platform::Platform;
 use crate::prm::sa::rate::GBPS_2_5;
-
-/// Prefix of addresses that stand for a LID: discard-only addresses (RFC 6666), which nobody has.
-const LID_PREFIX: u128 = 0x0100 << 112;
-
-/// The address that stands for a LID.
-pub(super) const fn lid_address(lid: u16) -> IpAddr {
-    IpAddr::V6(Ipv6Addr::from_bits(LID_PREFIX | lid as u128))
-}
 
 impl<'p, P: Platform, const N: usize> Subnet<'p, P, N> {
     /// The way to `remote`, who has asked us if `asker`.
@@ -63,11 +55,11 @@ impl<'p, P: Platform, const N: usize> Subnet<'p, P, N> {
 
     /// What an address that is no IP address stands for.
     fn target(&self, remote: IpAddr) -> Option<Target> {
+        if let Some(lid) = lid_of(remote) {
+            return Some(Target::Lid(lid));
+        }
         let IpAddr::V6(v6) = remote else { return None };
         let bits = v6.to_bits();
-        if bits & !0xffff == LID_PREFIX {
-            return u16::try_from(bits & 0xffff).ok().map(Target::Lid);
-        }
         self.is_gid(bits).then_some(Target::Gid(bits))
     }
 
@@ -186,10 +178,5 @@ mod tests {
         assert_eq!(static_rate(2, 1 << 7), 7);
         assert_eq!(static_rate(2, 1 << 8), 0);
         assert_eq!([0, 1, 16, 255].map(|rate| static_rate(rate, u16::MAX)), [0; 4]);
-    }
-
-    #[test]
-    fn an_address_of_a_lid_is_nobodys() {
-        assert_eq!(lid_address(0x1234), "100::1234".parse::<IpAddr>().unwrap());
     }
 }

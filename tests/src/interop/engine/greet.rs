@@ -1,6 +1,6 @@
 //! How the two sides find each other and connect: by the connection manager, or by lines over TCP.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -84,7 +84,11 @@ impl<H: Host> Engine<'_, '_, '_, H> {
 
     /// Connects queue pairs that both sides have named over TCP.
     fn greet_by_lines(&mut self, lines: usize) -> Result<()> {
-        let ip = self.args.ip.0;
+        // On InfiniBand a GID is no IP address.
+        let (ip, lid) = match self.nic.provider_mut().ib_port()? {
+            Some(port) => (IpAddr::V6(Ipv6Addr::from_bits(port.gid)), port.lid),
+            None => (self.args.ip.0, 0),
+        };
         let count = self.links.len();
         let mut own = Vec::new();
         for link in 0..count {
@@ -92,7 +96,7 @@ impl<H: Host> Engine<'_, '_, '_, H> {
             let qp = self.nic.ep_query(self.links[link].ep)?.qp.context("no queue pair")?;
             // Nobody looks at the PSN of a datagram's queue pair.
             let psn = self.nic.host().entropy()?[0].into();
-            own.push(QueuePair { qpn: qp.number, psn, ip });
+            own.push(QueuePair { qpn: qp.number, psn, ip, lid });
         }
         own.resize(lines.max(count), QueuePair::NONE);
         let (port, timeout) = (self.args.port(), self.args.timeout());

@@ -9,6 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream, ToSocketAddrs
 use std::str;
 use std::time::{Duration, Instant};
 
+use dat_core::provider::lid_address;
 use tracing::info;
 use vfio_host::{Host, Nic};
 
@@ -32,20 +33,36 @@ pub(super) struct Address {
     pub(super) psn: u32,
     /// The GID of its port: an IPv6 address, or an IPv4 address mapped into one.
     pub(super) gid: Ipv6Addr,
+    /// The LID of its port; 0 on Ethernet.
+    pub(super) lid: u16,
+}
+
+/// Where this side is: the GID of its port and its LID on InfiniBand, its IP address and 0 on
+/// Ethernet.
+pub(super) fn place<H: Host>(nic: &mut Nic<'_, '_, H>) -> Result<(IpAddr, u16), Failure> {
+    let port = nic.provider_mut().ib_port();
+    let port = port.map_err(|fault| Failure::new(format!("the state of the port: {fault}")))?;
+    Ok(match port {
+        Some(port) => (IpAddr::V6(Ipv6Addr::from_bits(port.gid)), port.lid),
+        None => (nic.query().0.ia_address, 0),
+    })
 }
 
 impl Address {
-    /// A queue pair at `ip`.
-    pub(super) fn new(qpn: u32, psn: u32, ip: IpAddr) -> Self {
+    /// A queue pair at a place.
+    pub(super) fn new(qpn: u32, psn: u32, (ip, lid): (IpAddr, u16)) -> Self {
         let gid = match ip {
             IpAddr::V4(ip) => ip.to_ipv6_mapped(),
             IpAddr::V6(ip) => ip,
         };
-        Self { qpn, psn, gid }
+        Self { qpn, psn, gid, lid }
     }
 
     /// Where it is.
     pub(super) fn ip(&self) -> Result<IpAddr, Failure> {
+        if self.gid.is_unspecified() && self.lid != 0 {
+            return Ok(lid_address(self.lid));
+        }
         if self.gid.is_unspecified() {
             return Err(Failure::new("the peer has sent no GID, which RoCE needs").remedy(
                 "give it -x N there; ibv_devinfo -v lists GIDs and their numbers, and ::ffff:A.B.C.D is the one of an IPv4 address",

@@ -34,7 +34,7 @@ use super::super::traffic::histogram::Latency;
 use super::super::traffic::memory::Memory;
 use super::args::{AtomicKind, PerfTest, Perftest};
 use super::link::Links;
-use super::oob::Address;
+use super::oob::{self, Address};
 use plan::{ALIGN, MOST, Plan, SENDS, Verb, place};
 use slots::{Seen, Slots};
 use talk::{Key, Report, Talk};
@@ -280,13 +280,13 @@ impl<'p, H: Host> Table<'p, H> {
         reads: u8,
         ack_timeout: u8,
     ) -> Result<(), Failure> {
-        let local = nic.query().0.ia_address;
+        let place = oob::place(nic)?;
         let (addr, _, rkey) = self.open.far();
         for link in 0..self.plan.connections {
             let qpn = self.links.qpn(nic, link)?;
             let [.., a, b, c] = adapter::seed(nic).to_be_bytes();
             self.own.push(Key {
-                address: Address::new(qpn, u32::from_be_bytes([0, a, b, c]), local),
+                address: Address::new(qpn, u32::from_be_bytes([0, a, b, c]), place),
                 reads: reads.into(),
                 rkey,
                 addr: addr + (link * self.span) as u64,
@@ -314,7 +314,7 @@ impl<'p, H: Host> Table<'p, H> {
                 .remedy(format!("is it {} with one connection?", self.plan.test.program())));
         }
         for link in 0..self.plan.connections {
-            self.connect_one(nic, link, local, reads, ack_timeout)?;
+            self.connect_one(nic, link, place.0, reads, ack_timeout)?;
         }
         let far = self.keys.first().copied();
         if sends {

@@ -61,8 +61,8 @@ impl Key {
 
     fn line(&self) -> [u8; KEY] {
         let Self { address, reads, rkey, addr } = self;
-        let Address { qpn, psn, gid } = address;
-        let mut text = format!("{:04x}:{reads:04x}:{qpn:06x}:{psn:06x}:{rkey:08x}:{addr:016x}:", 0);
+        let Address { qpn, psn, gid, lid } = address;
+        let mut text = format!("{lid:04x}:{reads:04x}:{qpn:06x}:{psn:06x}:{rkey:08x}:{addr:016x}:");
         for byte in gid.octets() {
             text.push_str(&format!("{byte:02x}:"));
         }
@@ -72,7 +72,7 @@ impl Key {
 
     fn parse(line: &[u8; KEY]) -> Option<Self> {
         let mut numbers = Numbers::of(line)?;
-        let _lid: u16 = numbers.next(4)?;
+        let lid = numbers.next(4)?;
         let reads = numbers.next(4)?;
         let (qpn, psn) = (numbers.next(6)?, numbers.next(6)?);
         let (rkey, addr) = (numbers.next(8)?, numbers.next(16)?);
@@ -84,7 +84,7 @@ impl Key {
         let _srqn: u32 = numbers.next(8)?;
         // The last colon is followed by nothing.
         numbers.rest().eq([""]).then_some(Self {
-            address: Address { qpn, psn, gid },
+            address: Address { qpn, psn, gid, lid },
             reads,
             rkey,
             addr,
@@ -318,7 +318,7 @@ mod tests {
     #[test]
     fn keys_are_those_of_perftest() {
         let key = Key {
-            address: Address::new(0x11, 0xab_cdef, "10.9.0.1".parse().unwrap()),
+            address: Address::new(0x11, 0xab_cdef, ("10.9.0.1".parse().unwrap(), 0)),
             reads: 16,
             rkey: 0x1234,
             addr: 0x7fff_0000_1000,
