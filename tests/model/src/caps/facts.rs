@@ -72,8 +72,9 @@ pub(super) fn apply(facts: &Facts, ib_virt: bool, max: &mut Blocks, current: &mu
     }
 }
 
-/// Changes blocks to those of a port that speaks InfiniBand: nothing of Ethernet, tables of 128
-/// P_Keys and 8 GIDs (codes 0). No public text shows the blocks of a card with such a port whole.
+/// Changes blocks to those of a port that speaks InfiniBand: nothing of Ethernet, no raw send queue
+/// (where there is one, Linux tests write combining with it in a protection domain of Ethernet's),
+/// tables of 128 P_Keys and 8 GIDs (codes 0). No public text shows the blocks of a card with such a port whole.
 pub(super) fn make_infiniband(blocks: &mut Blocks, ib_virt: bool) {
     let Some(general) = blocks.get_mut(&kind::GENERAL) else { return };
     for (field, value) in [
@@ -81,6 +82,7 @@ pub(super) fn make_infiniband(blocks: &mut Blocks, ib_virt: bool) {
         (g::roce, 0),
         (g::eth_net_offloads, 0),
         (g::nic_flow_table, 0),
+        (g::log_max_sq, 0),
         (g::gid_table_size, 0),
         (g::pkey_table_size, 0),
         (g::ib_virt, u32::from(ib_virt)),
