@@ -14,7 +14,7 @@ use crate::engine::Ia;
 use crate::engine::connections::Owner;
 use crate::objects::asker::MAX_CONNECT_UD_PRIVATE;
 use crate::objects::ep::{NOT_READY, Phase};
-use crate::provider::{Class, Net, NextHop, Path, Provider, Qp, QpStep};
+use crate::provider::{Class, LinkType, Net, NextHop, Path, Provider, Qp, QpStep};
 use crate::types::bounds::STEPS;
 use crate::types::dat_return::{DatSubtype, DatType, Error};
 use crate::types::ep_state::EpOp;
@@ -66,7 +66,7 @@ impl<P: Provider> Ia<'_, P> {
             self.objects.admit(ep, EpOp::Connect)?;
             MAX_CONNECT_PRIVATE
         };
-        check_remote(&self.net, remote)?;
+        check_remote(&self.net, self.hca.limits().link, remote)?;
         let bad = |subtype| Error::new(DatType::InvalidParameter, subtype);
         let port = port(ask.conn_qual).ok_or(bad(DatSubtype::InvalidArg3))?;
         if timeout.is_zero() {
@@ -426,13 +426,15 @@ fn ready_to_receive(path: &Path, terms: &QpTerms) -> QpStep {
     }
 }
 
-/// Whether that can be a peer's address.
-pub(crate) fn check_remote(net: &Net, remote: IpAddr) -> Result<(), Error> {
+/// Whether that can be a peer's address. On InfiniBand an IPv6 address may be a GID, whatever the
+/// port's own address is.
+pub(crate) fn check_remote(net: &Net, link: LinkType, remote: IpAddr) -> Result<(), Error> {
     let wrong = |subtype| Err(Error::new(DatType::InvalidAddress, subtype));
     if remote.is_unspecified() || remote.is_multicast() {
         return wrong(DatSubtype::AddressMalformed);
     }
-    if remote.is_ipv4() != net.addr.is_ipv4() {
+    let may_be_gid = link == LinkType::InfiniBand && remote.is_ipv6();
+    if remote.is_ipv4() != net.addr.is_ipv4() && !may_be_gid {
         return wrong(DatSubtype::AddressUnsupported);
     }
     Ok(())

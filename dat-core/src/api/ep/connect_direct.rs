@@ -40,7 +40,7 @@ impl<P: Provider> Ia<'_, P> {
         timeout: Duration,
     ) -> Result<(), Error> {
         self.objects.admit(ep, EpOp::Connect)?;
-        check_remote(&self.net, remote)?;
+        check_remote(&self.net, self.hca.limits().link, remote)?;
         let bad = |subtype| Error::new(DatType::InvalidParameter, subtype);
         let limits = self.hca.limits();
         let possible = terms.mtu <= limits.mtu

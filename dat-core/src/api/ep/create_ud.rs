@@ -69,7 +69,7 @@ impl<P: Provider> Ia<'_, P> {
         qpn: u32,
         qkey: u32,
     ) -> Poll<Result<Destination, Error>> {
-        if let Err(error) = check_remote(&self.net, remote) {
+        if let Err(error) = check_remote(&self.net, self.hca.limits().link, remote) {
             return Poll::Ready(Err(error));
         }
         let path = self.hca.resolve(remote, now);

@@ -58,7 +58,7 @@ struct Cli {
     /// Link layer of the ports, and of the switch between them
     #[arg(long, value_enum, default_value_t = Layer::Eth, value_name = "LAYER")]
     link: Layer,
-    /// Wire between the HCAs: `switch`, or `dgram:LOCAL,REMOTE` for the switch and a socket as of
+    /// Wire between the HCAs: `switch`, `cable` between two of them, or `dgram:LOCAL,REMOTE` for the switch and a socket as of
     /// `-netdev dgram`
     #[arg(long, default_value = "switch", value_parser = link)]
     wire: Link,
@@ -128,11 +128,14 @@ fn link(text: &str) -> Result<Link, String> {
     if text == "switch" {
         return Ok(Link::Switch);
     }
+    if text == "cable" {
+        return Ok(Link::Cable);
+    }
     let paths = text.strip_prefix("dgram:");
     let (local, remote) = paths
         .and_then(|paths| paths.split_once(','))
         .filter(|(local, remote)| !local.is_empty() && !remote.is_empty())
-        .ok_or("expected switch or dgram:LOCAL,REMOTE")?;
+        .ok_or("expected switch, cable or dgram:LOCAL,REMOTE")?;
     Ok(Link::Datagram { local: local.into(), remote: remote.into() })
 }
 

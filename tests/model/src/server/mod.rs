@@ -103,6 +103,8 @@ pub enum Link {
     /// A switch inside the process.
     #[default]
     Switch,
+    /// A cable between two functions.
+    Cable,
     /// The switch, and an uplink: a datagram socket that carries a frame each, as QEMU's `-netdev
     /// dgram` does.
     Datagram {

@@ -11,7 +11,7 @@ use crate::subnet::wires::{self, SwitchPort};
 use crate::wire::frame;
 use crate::wire::impair::{Impaired, Rates};
 use crate::wire::pcap::{LinkType, Tap};
-use crate::wire::switch::{Port, switch};
+use crate::wire::switch::{Port, cable, switch};
 use crate::wire::{ModelClock, Wire};
 use std::collections::VecDeque;
 use std::fs::File;
@@ -47,17 +47,17 @@ type Capture = Arc<Mutex<Tap<Void, File>>>;
 /// Fault rates of all wires of a server, and whether only RoCE is hit.
 pub(super) type Impairment = Arc<Mutex<(Rates, bool)>>;
 
-/// A port of a switch of either kind.
+/// An end of a cable, or a port of a switch of either kind.
 #[derive(Debug)]
 enum End {
-    Ethernet(Port),
+    Plain(Port),
     InfiniBand(SwitchPort),
 }
 
 impl End {
     fn wire(&mut self) -> &mut dyn Wire {
         match self {
-            Self::Ethernet(port) => port,
+            Self::Plain(port) => port,
             Self::InfiniBand(port) => port,
         }
     }
@@ -121,7 +121,7 @@ impl Wire for Plug {
     fn recv(&mut self) -> Option<Vec<u8>> {
         let frame = self.port.recv()?;
         // A switch of InfiniBand sends frames of its own, and changes those that it relays.
-        if self.is_infiniband {
+        if let End::InfiniBand(_) = self.port.inner() {
             self.capture(&frame);
         }
         Some(frame)
@@ -233,18 +233,25 @@ impl Fabric {
         };
         let functions = settings.functions.len();
         let ports = match settings.link {
-            Link::Switch => functions,
+            Link::Switch | Link::Cable => functions,
             Link::Datagram { .. } => functions + 1,
         };
         let impairment = Impairment::default();
-        let ends: Vec<End> = if is_infiniband {
+        let ends: Vec<End> = if settings.link == Link::Cable {
+            if ports != 2 {
+                return Err(io::Error::other(format!(
+                    "a cable has two ends, and there are {ports} functions"
+                )));
+            }
+            <[Port; 2]>::from(cable()).map(End::Plain).into()
+        } else if is_infiniband {
             let ports = u8::try_from(ports).map_err(io::Error::other)?;
             wires::switch(identity(settings), ports, &clock)
                 .into_iter()
                 .map(End::InfiniBand)
                 .collect()
         } else {
-            switch(ports).into_iter().map(End::Ethernet).collect()
+            switch(ports).into_iter().map(End::Plain).collect()
         };
         let mut plugs: Vec<Plug> = (settings.seed()..)
             .zip(ends)
@@ -275,7 +282,7 @@ impl Fabric {
                     lost: 0,
                 })
             }
-            (Link::Switch | Link::Datagram { .. }, _) => None,
+            (Link::Switch | Link::Cable | Link::Datagram { .. }, _) => None,
         };
         let fabric = Self { sent, uplink, clock, impairment };
         Ok((fabric, plugs))
