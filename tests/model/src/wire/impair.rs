@@ -150,6 +150,11 @@ impl<W: Wire> Impaired<W> {
         self.rules.push(Rule { matches: Box::new(matches), nth, times, seen: 0, fault });
     }
 
+    /// The wire that is wrapped.
+    pub fn inner(&self) -> &W {
+        &self.inner
+    }
+
     /// Returns the faults so far.
     #[must_use]
     pub fn struck(&self) -> Struck {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use dat_core::PspFlag;
 use dat_core::cm::QpTerms;
-use dat_core::provider::{Destination, Provider};
+use dat_core::provider::{Destination, Provider, lid_address};
 use vfio_host::Host;
 
 use super::super::channel::{Channel, QueuePair};
@@ -118,6 +118,10 @@ impl<H: Host> Engine<'_, '_, '_, H> {
         let (ack_timeout, retry_count, rnr_retry) = RETRIES;
         for (link, (own, far)) in own.iter().zip(far).enumerate().take(self.links.len()) {
             ensure!(far.qpn != 0, "the peer has {link} connections");
+            let far = match far.ip.is_unspecified() {
+                true if own.lid != 0 => QueuePair { ip: lid_address(far.lid), ..*far },
+                _ => *far,
+            };
             ensure!(!far.ip.is_unspecified(), "the peer has sent no GID");
             ensure!(far.ip.is_ipv4() == own.ip.is_ipv4(), "the peer's GID is {}", far.ip);
             if self.protocol.qkey.is_some() {

@@ -93,7 +93,8 @@ impl<'s, 'm> Lab<'s, 'm> {
     /// An empty one; what is needed is started when it is.
     pub(crate) fn new(stage: &'s mut Stage<'m>, link: Link) -> Result<Self> {
         let [first, second, ours, meeting] = free_ports()?;
-        let place = Place { socket: stage.path("ours"), ports: [first, second, ours], meeting };
+        let place =
+            Place { link, socket: stage.path("ours"), ports: [first, second, ours], meeting };
         Ok(Self {
             stage,
             link,
@@ -131,11 +132,11 @@ impl<'s, 'm> Lab<'s, 'm> {
             let text = |path: &PathBuf| path.to_string_lossy().into_owned();
             let wire = format!("dgram:{},{}", text(&uplink), text(&soft));
             let link = match self.link {
-                Link::Ethernet => ["--wire", &wire],
-                Link::InfiniBand => ["--link", "ib"],
+                Link::Ethernet => &["--wire", &wire],
+                Link::InfiniBand => ["--link", "ib"].as_slice(),
             };
             let control_path = text(&control);
-            let args = [&link[..], &["--control", &control_path]].concat();
+            let args = [link, &["--control", &control_path]].concat();
             let id = self.stage.server("model", &sockets, &args)?;
             self.model = Some(id);
             self.control = Some(Control::new(&control)?);

@@ -6,6 +6,8 @@
 
 use std::path::PathBuf;
 
+use super::lab::Link;
+
 /// A side of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
@@ -123,6 +125,11 @@ impl Pairing {
         };
         // The port of a server that talks TCP at the address of the network as well.
         let way = if peer == Side::Ours { port } else { OOB };
+        // Ports of InfiniBand have LIDs.
+        let command = match place.link {
+            Link::Ethernet => command.to_owned(),
+            Link::InfiniBand => command.replace(" -g {gid}", "").replace(" -x {gid}", ""),
+        };
         command
             .replace("{way}", &way.to_string())
             .replace("{dat}", &dat(&format!("{ip}/24")))
@@ -146,6 +153,8 @@ impl Pairing {
 /// What a lab has of its own.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
+    /// What joins the sides.
+    pub(crate) link: Link,
     /// The socket of our side's HCA.
     pub(crate) socket: PathBuf,
     /// TCP ports of the host: those that lead to port 18515 of the guests, and the one where our
@@ -157,12 +166,14 @@ pub(crate) struct Place {
 
 #[cfg(test)]
 mod tests {
-    use super::{PAIRINGS, Pairing, Place, Side};
+    use super::{Link, PAIRINGS, Pairing, Place, Side};
 
     #[test]
     fn each_side_gets_its_own_and_the_peers_addresses() {
         let pairing = Pairing::of(Side::Soft, Side::First);
-        let place = Place { socket: "/tmp/s".into(), ports: [1001, 1002, 1003], meeting: 1004 };
+        let link = Link::Ethernet;
+        let place =
+            Place { link, socket: "/tmp/s".into(), ports: [1001, 1002, 1003], meeting: 1004 };
         let fill = |command, own| pairing.fill(command, own, &place);
         assert_eq!(fill("rping -c -a {peer}", Side::First), "rping -c -a 192.168.10.2");
         assert_eq!(fill("dtest -P {ia}", Side::Soft), "dtest -P ia10");
