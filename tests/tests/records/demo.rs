@@ -59,6 +59,22 @@ fn loss_is_repaired_whatever_the_dice_say() {
     }
 }
 
+/// The same of a frame of InfiniBand without a global header, behind its ERF record header: LRH, BTH,
+/// the rest, ICRC, VCRC.
+fn icrc_of_subnet(record: &[u8]) -> Option<(u32, u32)> {
+    let frame = record.get(16..)?;
+    // The next header: BTH, not GRH.
+    if frame[1] & 3 != 2 {
+        return None;
+    }
+    let mut packet = frame[..frame.len() - 2].to_vec();
+    let said = packet.split_off(packet.len() - 4);
+    packet[0] |= 0xf0;
+    packet[8 + 4] = 0xff;
+    let crc = crc::Crc::<u32>::new(&crc::CRC_32_ISO_HDLC);
+    Some((crc.checksum(&packet), u32::from_le_bytes(said.try_into().unwrap())))
+}
+
 /// ICRC as the standard describes it, by a CRC that the model does not use.
 fn icrc(frame: &[u8]) -> Option<(u32, u32)> {
     let mut at = 12;
@@ -95,7 +111,7 @@ fn icrc(frame: &[u8]) -> Option<(u32, u32)> {
     Some((digest.finalize(), u32::from_le_bytes(said.try_into().unwrap())))
 }
 
-fn check_capture(path: &Path) -> usize {
+fn check_capture(path: &Path, icrc: fn(&[u8]) -> Option<(u32, u32)>) -> usize {
     let mut reader = PcapReader::new(std::fs::File::open(path).unwrap()).unwrap();
     let mut checked = 0;
     while let Some(packet) = reader.next_packet() {
@@ -132,14 +148,16 @@ fn check_by_tshark(path: &Path) {
 
 #[test]
 fn captured_frames_have_the_right_icrc_and_decode() {
-    for (name, words) in [
-        ("v4", ["--loss", "5", "--mtu", "1024"].as_slice()),
-        ("v6-vlan", &["--ipv6", "--vlan", "7"]),
+    for (name, words, check) in [
+        ("v4", ["--loss", "5", "--mtu", "1024"].as_slice(), icrc as fn(&[u8]) -> _),
+        ("v6-vlan", &["--ipv6", "--vlan", "7"], icrc),
+        ("ib", &["--link", "ib", "--loss", "5", "--mtu", "2048"], icrc_of_subnet),
+        ("ib-v6", &["--link", "ib", "--ipv6"], icrc_of_subnet),
     ] {
         let path = scratch(name);
         let file = path.to_str().unwrap();
         run(&[words, &["--size", "64K", "--count", "6", "--pcap", file]].concat());
-        assert!(check_capture(&path) > 100);
+        assert!(check_capture(&path, check) > 100);
         check_by_tshark(&path);
         std::fs::remove_file(&path).unwrap();
     }
