@@ -14,7 +14,7 @@ use crate::engine::Ia;
 use crate::engine::connections::Owner;
 use crate::objects::asker::MAX_CONNECT_UD_PRIVATE;
 use crate::objects::ep::{NOT_READY, Phase};
-use crate::provider::{Class, LinkType, Net, NextHop, Path, Provider, Qp, QpStep};
+use crate::provider::{Class, LinkType, Net, NextHop, Path, Provider, Qp, QpStep, lid_of};
 use crate::types::bounds::STEPS;
 use crate::types::dat_return::{DatSubtype, DatType, Error};
 use crate::types::ep_state::EpOp;
@@ -426,15 +426,16 @@ fn ready_to_receive(path: &Path, terms: &QpTerms) -> QpStep {
     }
 }
 
-/// Whether that can be a peer's address. On InfiniBand an IPv6 address may be a GID, whatever the
-/// port's own address is.
+/// Whether that can be a peer's address. On InfiniBand a GID of the usual prefix and what stands for
+/// a LID are addresses, whatever the port's own is.
 pub(crate) fn check_remote(net: &Net, link: LinkType, remote: IpAddr) -> Result<(), Error> {
     let wrong = |subtype| Err(Error::new(DatType::InvalidAddress, subtype));
     if remote.is_unspecified() || remote.is_multicast() {
         return wrong(DatSubtype::AddressMalformed);
     }
-    let may_be_gid = link == LinkType::InfiniBand && remote.is_ipv6();
-    if remote.is_ipv4() != net.addr.is_ipv4() && !may_be_gid {
+    let is_gid = matches!(remote, IpAddr::V6(v6) if v6.is_unicast_link_local());
+    let names_port = link == LinkType::InfiniBand && (is_gid || lid_of(remote).is_some());
+    if remote.is_ipv4() != net.addr.is_ipv4() && !names_port {
         return wrong(DatSubtype::AddressUnsupported);
     }
     Ok(())

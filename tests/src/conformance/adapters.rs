@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::ops::{Deref, DerefMut, Index, IndexMut};
 use std::time::Duration;
 
-use dat_core::provider::{Net, Provider, Region};
+use dat_core::provider::{Net, Provider, Region, lid_of};
 use dat_core::{AsyncEvd, CloseFlag, Ep, Error, Evd, Event, Ia, IaQuery, Instant, Storage};
 
 /// The side that asks for connections in most cases.
@@ -69,6 +69,14 @@ pub trait Side {
 #[must_use]
 pub fn address(side: usize) -> IpAddr {
     Ipv4Addr::new(192, 168, 7, if side == A { 1 } else { 2 }).into()
+}
+
+/// The address of a side, where `named` is a name of its port on InfiniBand: a GID, or what stands for
+/// a LID. Else `named`.
+#[must_use]
+pub fn owner(side: usize, named: IpAddr) -> IpAddr {
+    let is_gid = matches!(named, IpAddr::V6(v6) if v6.is_unicast_link_local());
+    if is_gid || lid_of(named).is_some() { address(side) } else { named }
 }
 
 /// The network of a side.

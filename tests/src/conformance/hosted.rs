@@ -4,13 +4,13 @@
 use std::cell::RefCell;
 use std::time::Duration;
 
-use dat_core::Instant;
-use dat_core::provider::Region;
+use dat_core::provider::{LinkType, Provider, Region};
+use dat_core::{Ia, Instant};
 use hca_mlx5::dma::Buffer;
 use hca_mlx5::platform::{Dma as _, Fence, Platform, Span};
 use hca_mlx5::{Config, Mlx5};
 
-use super::adapters::{A, Adapters, B, OPENS, Party, Room, Side};
+use super::adapters::{A, Adapters, B, LIMIT, OPENS, Party, Room, Side};
 use crate::bringup::light;
 use crate::host::inproc::{Memory, Slot};
 use crate::pair::Stage;
@@ -141,6 +141,11 @@ fn config(slot: &Slot) -> Config<'_> {
     slot.config(Config::default())
 }
 
+/// The same of the side that manages the subnet, where the link is InfiniBand.
+fn managing(slot: &Slot) -> Config<'_> {
+    slot.config(Config { subnet_manager: true, ..Config::default() })
+}
+
 /// A piece of the arena is said to be shared.
 fn share(side: &Hosted<'_, Slot>, name: &[u8; 40]) -> Region {
     let region = side.memory(4096);
@@ -183,11 +188,17 @@ fn run_on(opens: usize, case: impl FnOnce(&mut Adapters<'_, Hosted<'_, Slot>>)) 
         let [a, b] = &mut rooms;
         let open = |index: usize, rooms| {
             let pass = |slot: &Slot, span: Duration| slot.world().turn_by(span.as_nanos() as u64);
+            let config = if index == A { managing } else { config };
             let side = Hosted::new(&slots[index], config, pass, share);
             let hca = side.hca();
             Party::open(index, side, hca, rooms)
         };
         let mut ias = Adapters::new(open(A, &mut a[..]), open(B, &mut b[..]));
+        // A port of InfiniBand is of use once it is managed.
+        if ias.a.ia.provider().limits().link == LinkType::InfiniBand {
+            let is_up = |ia: &mut Ia<'_, _>| Mlx5::link_up(ia.provider_mut()).unwrap_or(false);
+            ias.within(LIMIT, |ias| (is_up(&mut ias.a.ia) && is_up(&mut ias.b.ia)).then_some(()));
+        }
         case(&mut ias);
         let refusing = ias.refusing;
         // Closing the device takes everything back, however a case left it.

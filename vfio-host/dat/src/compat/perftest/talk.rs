@@ -32,6 +32,8 @@ const SPOKEN: &str = "6.24";
 const OLDEST: f64 = 5.70;
 /// Bytes of a key.
 const KEY: usize = 108;
+/// The same without a GID, on InfiniBand.
+const KEY_OF_LID: usize = 59;
 /// Least and greatest stretch of memory that small messages wander in: one page over there.
 const CYCLE: [u32; 2] = [4096, 1 << 20];
 /// The same of a cache line.
@@ -59,31 +61,36 @@ impl Key {
         Ok(remote)
     }
 
-    fn line(&self) -> [u8; KEY] {
+    fn line<const LEN: usize>(&self) -> [u8; LEN] {
         let Self { address, reads, rkey, addr } = self;
         let Address { qpn, psn, gid, lid } = address;
         let mut text = format!("{lid:04x}:{reads:04x}:{qpn:06x}:{psn:06x}:{rkey:08x}:{addr:016x}:");
-        for byte in gid.octets() {
-            text.push_str(&format!("{byte:02x}:"));
+        if LEN == KEY {
+            for byte in gid.octets() {
+                text.push_str(&format!("{byte:02x}:"));
+            }
         }
-        text.push_str("00000000:");
+        text.push_str(if LEN == KEY { "00000000:" } else { "00000000" });
         oob::padded(&text)
     }
 
-    fn parse(line: &[u8; KEY]) -> Option<Self> {
+    fn parse<const LEN: usize>(line: &[u8; LEN]) -> Option<Self> {
         let mut numbers = Numbers::of(line)?;
         let lid = numbers.next(4)?;
         let reads = numbers.next(4)?;
         let (qpn, psn) = (numbers.next(6)?, numbers.next(6)?);
         let (rkey, addr) = (numbers.next(8)?, numbers.next(16)?);
         let mut gid = [0; 16];
-        for byte in &mut gid {
-            *byte = numbers.next(2)?;
+        if LEN == KEY {
+            for byte in &mut gid {
+                *byte = numbers.next(2)?;
+            }
         }
         let gid = Ipv6Addr::from(gid);
         let _srqn: u32 = numbers.next(8)?;
-        // The last colon is followed by nothing.
-        numbers.rest().eq([""]).then_some(Self {
+        // The last colon, where there is one, is followed by nothing.
+        let end: &[&str] = if LEN == KEY { &[""] } else { &[] };
+        numbers.rest().eq(end.iter().copied()).then_some(Self {
             address: Address { qpn, psn, gid, lid },
             reads,
             rkey,
@@ -239,8 +246,13 @@ impl Talk {
         limit: Duration,
         what: &str,
     ) -> Result<Key, Failure> {
-        let said = self.swap(nic, links, own.line(), limit, what)?;
-        Key::parse(&said).ok_or_else(|| self.unknown_peer(&said, "which is no key of perftest"))
+        const WRONG: &str = "which is no key of perftest";
+        if own.address.lid != 0 {
+            let said = self.swap(nic, links, own.line::<KEY_OF_LID>(), limit, what)?;
+            return Key::parse(&said).ok_or_else(|| self.unknown_peer(&said, WRONG));
+        }
+        let said = self.swap(nic, links, own.line::<KEY>(), limit, what)?;
+        Key::parse(&said).ok_or_else(|| self.unknown_peer(&said, WRONG))
     }
 
     /// Waits until the other side has come this far as well. What it says is its key once more; the
@@ -326,8 +338,14 @@ mod tests {
         let text = "0000:0010:000011:abcdef:00001234:00007fff00001000:\
                     00:00:00:00:00:00:00:00:00:00:ff:ff:0a:09:00:01:00000000:";
         assert_eq!(text.len() + 1, KEY);
-        assert_eq!(key.line(), padded(text));
-        assert_eq!(Key::parse(&key.line()), Some(key));
+        assert_eq!(key.line::<KEY>(), padded(text));
+        assert_eq!(Key::parse(&key.line::<KEY>()), Some(key));
+        let gid = Ipv6Addr::UNSPECIFIED;
+        let key_of_lid = Key { address: Address { gid, lid: 0x104, ..key.address }, ..key };
+        let text = "0104:0010:000011:abcdef:00001234:00007fff00001000:00000000";
+        assert_eq!(text.len() + 1, KEY_OF_LID);
+        assert_eq!(key_of_lid.line::<KEY_OF_LID>(), padded(text));
+        assert_eq!(Key::parse(&key_of_lid.line::<KEY_OF_LID>()), Some(key_of_lid));
         let local = "10.9.0.2".parse().unwrap();
         assert_eq!(key.ip(local).ok(), Some("10.9.0.1".parse().unwrap()));
         assert!(key.ip("fd00::1".parse().unwrap()).is_err());
@@ -344,7 +362,7 @@ mod tests {
             "0000:0010:+00011:abcdef:00001234:00007fff00001000:00:00:00:00:00:00:00:00:00:00:ff:ff:0a:09:00:01:00000000:",
             "GET / HTTP/1.1\r\nHost: 10.0.0.1\r\n",
         ] {
-            assert_eq!(Key::parse(&padded(bad)), None, "{bad}");
+            assert_eq!(Key::parse::<KEY>(&padded(bad)), None, "{bad}");
         }
         assert_eq!(Key::parse(&[0xff; KEY]), None);
     }
