@@ -12,8 +12,8 @@ use crate::device::Device;
 use crate::platform::Platform;
 use crate::prm::cmd::{InputHead, Opcode};
 use crate::prm::hca_vport::{
-    ANSWER, AttachToMcgIn, CONTEXT_OUT, HcaVportContext, IGNORE_KEYS, MAD_AT, MAD_IFC, MadIfcIn,
-    P_KEY_ENTRY, QueryHcaVportIn,
+    ANSWER, AttachToMcgIn, CHECK_KEYS, CONTEXT_OUT, HcaVportContext, IGNORE_KEYS, MAD_AT, MAD_IFC,
+    MadIfcIn, P_KEY_ENTRY, QueryHcaVportIn,
 };
 use crate::prm::mad::{BASE_VERSION, MAD_LEN, Mad, MadHeader, class, method};
 use crate::prm::reg::{self, Pmtu, Register};
@@ -205,12 +205,15 @@ impl<P: Platform> Device<'_, P> {
     }
 
     /// MAD_IFC: gives the port's own subnet management agent a datagram, and returns its answer.
-    pub(crate) fn own_agent_mad(&mut self, mad: &Mad) -> Result<Mad, Fault> {
+    /// `from` is the LID of one that came by the network, whose keys are checked.
+    pub(crate) fn own_agent_mad(&mut self, mad: &Mad, from: Option<u16>) -> Result<Mad, Fault> {
         let mut input = [0; MAD_IFC];
         MadIfcIn(&mut input).set_port(PORT);
+        MadIfcIn(&mut input).set_remote_lid(from.unwrap_or(0));
+        let checks = if from.is_some() { CHECK_KEYS } else { IGNORE_KEYS };
         put(&mut input, MAD_AT, mad);
         let mut output = [0; MAD_IFC];
-        self.exec(Opcode::MadIfc, IGNORE_KEYS, PORT.into(), &mut input, &mut output)?;
+        self.exec(Opcode::MadIfc, checks, PORT.into(), &mut input, &mut output)?;
         Ok(take(&output, MAD_AT))
     }
 
@@ -224,7 +227,7 @@ impl<P: Platform> Device<'_, P> {
         mad.set_method(method::GET);
         mad.set_attr_id(attr_id);
         mad.set_attr_mod(attr_mod);
-        let said = self.own_agent_mad(&question)?;
+        let said = self.own_agent_mad(&question, None)?;
         let answer = MadHeader(&said);
         if answer.status() != 0 || answer.attr_id() != attr_id {
             return Err(fault!(

@@ -61,8 +61,11 @@ impl<'p, P: Platform, const N: usize> Subnet<'p, P, N> {
         self.sa.path(target, asker, now).map_err(|_| self.unreachable(remote))
     }
 
-    /// What an address that is no IP address stands for.
+    /// What the own address stands for, and one that is no IP address: nobody is asked.
     fn target(&self, remote: IpAddr) -> Option<Target> {
+        if remote == self.net.addr {
+            return Some(Target::Gid(self.port.gid));
+        }
         let IpAddr::V6(v6) = remote else { return None };
         let bits = v6.to_bits();
         if bits & !0xffff == LID_PREFIX {
