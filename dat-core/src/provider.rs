@@ -612,6 +612,11 @@ pub struct LidHop {
     pub pkey_index: u16,
 }
 
+impl LidHop {
+    /// LIDs that a port can have.
+    pub const UNICAST: core::ops::Range<u16> = 1..0xc000;
+}
+
 /// What a REQ says of a path in an InfiniBand subnet ([`Provider::subnet_path`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SubnetPath {

@@ -42,8 +42,8 @@ use crate::device::eq::{Event, QpEvent, SubnetChange};
 use crate::device::in_flight::few;
 use crate::device::{Config, Congestion, Device, FLIGHTS, IbPort, health, note};
 use crate::net::gsi::Gsi;
-use crate::net::ib::Subnet;
-use crate::net::ib::sm::State as SubnetManagerState;
+use crate::net::ib::sm::{Counters as SubnetManagerCounters, State as SubnetManagerState};
+use crate::net::ib::{Counters as SubnetCounters, Subnet};
 use crate::net::neigh::Counters;
 use crate::net::network::Network;
 use crate::platform::{Fence, Platform};
@@ -271,6 +271,19 @@ impl<
     #[must_use]
     pub fn neighbours(&self) -> Option<&Counters> {
         self.network.as_ref().map(Network::counters)
+    }
+
+    /// Counts of what came in on an InfiniBand port and was dropped; `None` of an Ethernet port, and
+    /// until the port has an address.
+    #[must_use]
+    pub fn subnet_counters(&self) -> Option<SubnetCounters> {
+        self.subnet.as_ref().map(Subnet::counters)
+    }
+
+    /// Counts of the built-in subnet manager; `None` if it does not run.
+    #[must_use]
+    pub fn subnet_manager_counters(&self) -> Option<SubnetManagerCounters> {
+        self.subnet.as_ref().and_then(Subnet::manager_counters)
     }
 
     /// Connection management datagrams dropped because they were malformed.

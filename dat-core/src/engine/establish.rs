@@ -14,7 +14,9 @@ use crate::engine::Ia;
 use crate::engine::connections::Owner;
 use crate::objects::asker::MAX_CONNECT_UD_PRIVATE;
 use crate::objects::ep::{NOT_READY, Phase};
-use crate::provider::{Class, LinkType, Net, NextHop, Path, Provider, Qp, QpStep, lid_of};
+use crate::provider::{
+    Class, LidHop, LinkType, Net, NextHop, Path, Provider, Qp, QpStep, SubnetPath, lid_of,
+};
 use crate::types::bounds::STEPS;
 use crate::types::dat_return::{DatSubtype, DatType, Error};
 use crate::types::ep_state::EpOp;
@@ -130,8 +132,11 @@ impl<P: Provider> Ia<'_, P> {
                     match self.hca.subnet_path(&path) {
                         None => cm.send_prepared_request(now, conn, &path),
                         Some(subnet) => {
-                            let delay = self.hca.limits().ack_delay;
-                            let timeout = ack_timeout(delay, subnet.lifetime);
+                            let limits = self.hca.limits();
+                            let timeout = ack_timeout(limits.ack_delay, subnet.lifetime);
+                            // What the port cannot do, the path cannot either.
+                            let mtu = subnet.mtu.min(limits.mtu);
+                            let subnet = SubnetPath { mtu, ..subnet };
                             cm.send_request_in_subnet(now, conn, &path, &subnet, timeout);
                         }
                     }
@@ -279,8 +284,10 @@ pub(super) fn steps<P: Provider>(ia: &mut Ia<'_, P>, now: Instant, ep: Ep) -> Op
         }
         Phase::Accepting { terms, flow_label } => {
             let mut path = Path { flow_label, ..path };
-            // The path of the REQ, from its other end.
-            if let (NextHop::Lid(hop), Some(lid)) = (&mut path.next_hop, asker_lid) {
+            // The path of the REQ, from its other end, if a port can have that LID.
+            if let (NextHop::Lid(hop), Some(lid)) = (&mut path.next_hop, asker_lid)
+                && LidHop::UNICAST.contains(&lid)
+            {
                 hop.lid = lid;
             }
             let steps = answer(ia, ep, qp, &path, terms);

@@ -18,6 +18,8 @@ pub(crate) const FEEDS: usize = 4;
 pub(crate) const DATAGRAMS: u16 = 512;
 /// Completions taken from the raw Ethernet port, of which each may be a frame; and frames sent.
 pub(crate) const FRAMES: usize = 128;
+/// Requests to the port's own agent that came by QP0, each a command.
+pub(crate) const AGENT: usize = 8;
 /// Entries of no known kind that one poll of a completion queue skips.
 pub(crate) const NONSENSE: u32 = 64;
 /// Least time between two attempts to start QP1 anew: a few commands each.

@@ -12,8 +12,8 @@ use crate::device::Device;
 use crate::platform::Platform;
 use crate::prm::cmd::{InputHead, Opcode};
 use crate::prm::hca_vport::{
-    ANSWER, AttachToMcgIn, CONTEXT_OUT, HcaVportContext, IGNORE_KEYS, MAD_AT, MAD_IFC, MadIfcIn,
-    P_KEY_ENTRY, QueryHcaVportIn,
+    ANSWER, AttachToMcgIn, CHECK_KEYS, CONTEXT_OUT, HcaVportContext, IGNORE_KEYS, MAD_AT, MAD_IFC,
+    MadIfcIn, P_KEY_ENTRY, QueryHcaVportIn,
 };
 use crate::prm::mad::{BASE_VERSION, MAD_LEN, Mad, MadHeader, class, method};
 use crate::prm::reg::{self, Pmtu, Register};
@@ -204,17 +204,16 @@ impl<P: Platform> Device<'_, P> {
         self.run(Opcode::ModifyHcaVportContext, PORT.into(), &mut input)
     }
 
-    /// MAD_IFC: gives the port's own subnet management agent a datagram, and returns its answer. One
-    /// that came from a LID has to have the port's M_Key, if there is one.
+    /// MAD_IFC: gives the port's own subnet management agent a datagram, and returns its answer.
+    /// `from` is the LID of one that came by the network, whose keys are checked.
     pub(crate) fn own_agent_mad(&mut self, mad: &Mad, from: Option<u16>) -> Result<Mad, Fault> {
         let mut input = [0; MAD_IFC];
-        let mut head = MadIfcIn(&mut input);
-        head.set_port(PORT);
-        head.set_remote_lid(from.unwrap_or(0));
-        let keys = if from.is_none() { IGNORE_KEYS } else { 0 };
+        MadIfcIn(&mut input).set_port(PORT);
+        MadIfcIn(&mut input).set_remote_lid(from.unwrap_or(0));
+        let checks = if from.is_some() { CHECK_KEYS } else { IGNORE_KEYS };
         put(&mut input, MAD_AT, mad);
         let mut output = [0; MAD_IFC];
-        self.exec(Opcode::MadIfc, keys, PORT.into(), &mut input, &mut output)?;
+        self.exec(Opcode::MadIfc, checks, PORT.into(), &mut input, &mut output)?;
         Ok(take(&output, MAD_AT))
     }
 

@@ -66,7 +66,9 @@ layout! {
 pub const MAD_AT: usize = 0x10;
 /// Bytes of both.
 pub const MAD_IFC: usize = 272;
-/// `op_mod` of MAD_IFC: check neither M_Key nor B_Key.
+/// `op_mod` of MAD_IFC: check M_Key and B_Key.
+pub const CHECK_KEYS: u16 = 0;
+/// The same: check neither.
 pub const IGNORE_KEYS: u16 = 3;
 
 layout! {

@@ -20,8 +20,8 @@ pub(crate) fn steps<'a, S: Arbitrary<'a>>(
 /// Bytes that replace what stands in a message.
 #[derive(Clone, Copy, Debug, Arbitrary)]
 pub(crate) struct Patch {
-    at: u8,
-    bytes: [u8; 2],
+    pub(crate) at: u8,
+    pub(crate) bytes: [u8; 2],
 }
 
 /// Applies patches to a message.

@@ -8,7 +8,7 @@ use mlx5_model::wire::opcode::{Opcode, Service};
 type Mac = [u8; 6];
 
 /// The Q_Key of every QP1.
-const QP1_KEY: u32 = 0x8001_0000;
+pub(super) const QP1_KEY: u32 = 0x8001_0000;
 
 /// A packet of a connection as its peer would send it: service RC, no extended headers yet.
 #[must_use]

@@ -6,6 +6,7 @@
 
 pub mod frame;
 pub mod honest;
+pub mod ib;
 pub mod mad;
 pub mod storm;
 

@@ -17,6 +17,7 @@ mod blind;
 mod device;
 mod flood;
 mod forged;
+mod infiniband;
 mod keys;
 mod mads;
 mod neighbour;

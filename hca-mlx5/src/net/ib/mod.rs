@@ -40,7 +40,7 @@ use crate::net::ib::qp0::Manager;
 use crate::net::ib::questions::Questions;
 use crate::net::ib::sa::{Member, Outgoing, Role, Sa, Target};
 use crate::platform::Platform;
-use crate::prm::mad::{DEFAULT_PKEY, class, method};
+use crate::prm::mad::{DEFAULT_PKEY, FIRST_MULTICAST_LID, class, method};
 use crate::prm::wqe::Av;
 use crate::verbs::cq::CqObject;
 
@@ -57,6 +57,26 @@ const ANSWERS: usize = 8;
 const ATTACHED: usize = 2;
 /// Destination QPN of a group.
 const GROUP_QPN: u32 = 0xff_ffff;
+
+/// Counts, which wrap around.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Frames of IP over InfiniBand that answered a question of this port, or asked for it.
+    pub accepted: u32,
+    /// Frames that were neither ARP nor Neighbor Discovery, or not well-formed.
+    pub malformed: u32,
+    /// Frames that named another queue pair or port than that which sent them.
+    pub forged: u32,
+    /// Frames for others, and answers that nobody here waited for.
+    pub unsolicited: u32,
+    /// Questions for this port that were not answered: too many came at once, or there is no path.
+    pub dropped: u32,
+    /// Datagrams of subnet administration that were no answer to a question of this port.
+    pub strange: u32,
+    /// Datagrams to QP1 of a class that nobody serves here, or from a LID that no port can have.
+    pub unserved: u32,
+}
+
 /// The network of one port, with room for `N` peers.
 #[derive(Debug)]
 pub(crate) struct Subnet<'p, P: Platform, const N: usize> {
@@ -73,16 +93,19 @@ pub(crate) struct Subnet<'p, P: Platform, const N: usize> {
     /// The groups that it is attached to.
     attached: Vec<u128, ATTACHED>,
     broadcast: Option<Member>,
-    /// The broadcast group and the Q_Key that `link` was made for.
-    made_for: (u128, u32),
+    /// Broadcast group, Q_Key and entry of the P_Key table that `link` was made for.
+    made_for: (u128, u32, u16),
     answers: Deque<(IpAddr, Hardware), ANSWERS>,
     /// The port is to be asked; all is to be registered again.
     changed: bool,
     register: bool,
     poll: Instant,
     rebuild: Instant,
+    /// When the groups are to be looked at again even if nothing comes.
+    retry: Option<Instant>,
     /// The last service left frames behind.
     more: bool,
+    counters: Counters,
 }
 
 impl<'p, P: Platform, const N: usize> Subnet<'p, P, N> {
@@ -123,13 +146,15 @@ impl<'p, P: Platform, const N: usize> Subnet<'p, P, N> {
             manager: None,
             attached: Vec::new(),
             broadcast: None,
-            made_for: (0, 0),
+            made_for: (0, 0, 0),
             answers: Deque::new(),
             changed: true,
             register: false,
             poll: now,
             rebuild: now,
+            retry: None,
             more: false,
+            counters: Counters::default(),
         };
         this.look(device, now)?;
         if device.config.subnet_manager {
@@ -169,6 +194,16 @@ impl<'p, P: Platform, const N: usize> Subnet<'p, P, N> {
     /// What the built-in subnet manager does, if it runs.
     pub(crate) fn manager(&self) -> Option<sm::State> {
         self.manager.as_ref().map(Manager::state)
+    }
+
+    /// What came so far, and what was dropped.
+    pub(crate) fn counters(&self) -> Counters {
+        Counters { strange: self.sa.strange, ..self.counters }
+    }
+
+    /// What the built-in subnet manager counted, if it runs.
+    pub(crate) fn manager_counters(&self) -> Option<sm::Counters> {
+        self.manager.as_ref().map(Manager::counters)
     }
 
     fn close_link(&mut self, device: &mut Device<'p, P>) -> Result<(), Fault> {
@@ -218,6 +253,10 @@ impl<'p, P: Platform, const N: usize> Subnet<'p, P, N> {
     /// the caller.
     pub(crate) fn receive(&mut self, arrival: &Arrival, now: Instant) -> Option<MadIn> {
         let [_, management, ..] = arrival.bytes;
+        if !is_unicast(arrival.route.slid) {
+            count(&mut self.counters.unserved);
+            return None;
+        }
         match management {
             class::SUBNET_ADMINISTRATION => {
                 let answers = arrival.bytes.get(3).is_some_and(|how| how & method::RESPONSE != 0);
@@ -225,6 +264,8 @@ impl<'p, P: Platform, const N: usize> Subnet<'p, P, N> {
                     self.sa.receive(&arrival.route, &arrival.bytes, now);
                 } else if let Some(manager) = &mut self.manager {
                     manager.ask(arrival, &self.port, now);
+                } else {
+                    count(&mut self.counters.unserved);
                 }
                 None
             }
@@ -238,7 +279,10 @@ impl<'p, P: Platform, const N: usize> Subnet<'p, P, N> {
                 };
                 Some(MadIn { from, unnamed: named.is_none(), mad: arrival.bytes })
             }
-            _ => None,
+            _ => {
+                count(&mut self.counters.unserved);
+                None
+            }
         }
     }
 
@@ -258,8 +302,9 @@ impl<'p, P: Platform, const N: usize> Subnet<'p, P, N> {
             let index = default.or(first.and_then(|index| u16::try_from(index).ok())).unwrap_or(0);
             let pkey = self.port.pkeys.get(usize::from(index)).copied();
             // Partitions are named by their full members.
-            self.pkey = pkey.filter(|pkey| *pkey != 0).unwrap_or(DEFAULT_PKEY);
-            device.pkey_index = index;
+            let pkey = pkey.filter(|pkey| *pkey != 0).unwrap_or(DEFAULT_PKEY);
+            (self.pkey, device.pkey_index) = (pkey, index);
+            // The queue pair of IP stays, if its group turns out to be what it was.
             self.sa.restart(&self.port, self.pkey, now);
             let asked = &mut self.asked;
             self.hosts.forget(now, || {
@@ -271,50 +316,57 @@ impl<'p, P: Platform, const N: usize> Subnet<'p, P, N> {
         Ok(())
     }
 
-    /// All groups are joined that the own address asks for.
-    fn has_joined(&self) -> bool {
-        let groups = if self.net.addr.is_ipv4() { 1 } else { 2 };
-        self.by_gid_only() || self.broadcast.is_some() && self.attached.len() >= groups
-    }
-
-    /// Joins the groups of IP, and makes its queue pair.
-    fn keep_link(&mut self, device: &mut Device<'p, P>, now: Instant) {
+    /// Joins the groups of IP, and makes its queue pair. When to look again, if an answer was a
+    /// refusal or the device failed; a question that is out has a deadline of its own.
+    fn keep_link(&mut self, device: &mut Device<'p, P>, now: Instant) -> Option<Instant> {
         if self.port.state != PortState::Active || self.by_gid_only() {
-            return;
+            return None;
         }
         let group = ipoib::broadcast_gid(self.pkey);
-        let Poll::Ready(Ok(member)) = self.sa.member(group, Role::Full, now) else { return };
-        let made_for = (group, member.qkey);
+        let member = match self.sa.member(group, Role::Full, now) {
+            Poll::Ready(Ok(member)) => member,
+            Poll::Ready(Err(_)) => return Some(now + REBUILD),
+            Poll::Pending => return None,
+        };
+        let made_for = (group, member.qkey, device.pkey_index);
         if self.link.is_some() && self.made_for == made_for {
             self.broadcast = Some(member);
         } else {
             if now < self.rebuild {
-                return;
+                return Some(self.rebuild);
             }
             self.rebuild = now + REBUILD;
             // Another Q_Key or partition is another queue pair.
             let _ = self.close_link(device);
-            let Ok(link) = Gsi::create_of(device, Kind::Ip(member.qkey)) else { return };
+            let Ok(link) = Gsi::create_of(device, Kind::Ip(member.qkey)) else {
+                return Some(self.rebuild);
+            };
             let attached = device.set_member(link.qpn(), group, true);
             self.link = Some(link);
             if attached.is_err() {
                 let _ = self.close_link(device);
-                return;
+                return Some(self.rebuild);
             }
             let _ = self.attached.push(group);
             (self.broadcast, self.made_for) = (Some(member), made_for);
-            self.rebuild = now;
         }
         if let IpAddr::V6(own) = self.net.addr {
             let group = ipoib::multicast_gid(self.pkey, ipoib::solicited_node(own));
-            if let Poll::Ready(Ok(_)) = self.sa.member(group, Role::Founder(member), now)
-                && !self.attached.contains(&group)
+            match self.sa.member(group, Role::Founder(member), now) {
+                Poll::Ready(Ok(_)) => {}
+                Poll::Ready(Err(_)) => return Some(now + REBUILD),
+                Poll::Pending => return None,
+            }
+            if !self.attached.contains(&group)
                 && let Some(link) = &self.link
-                && device.set_member(link.qpn(), group, true).is_ok()
             {
+                if device.set_member(link.qpn(), group, true).is_err() {
+                    return Some(now + REBUILD);
+                }
                 let _ = self.attached.push(group);
             }
         }
+        None
     }
 
     /// Takes frames in and sends what is due.
@@ -331,10 +383,7 @@ impl<'p, P: Platform, const N: usize> Subnet<'p, P, N> {
         if let Some(manager) = &mut self.manager {
             self.changed |= manager.service(device, gsi, &self.port, now);
         }
-        self.keep_link(device, now);
-        if now >= self.poll {
-            self.poll = now + POLL;
-        }
+        self.retry = self.keep_link(device, now);
         if let Some(link) = self.link.as_mut() {
             let _ = link.service(device, now);
         }
@@ -350,24 +399,35 @@ impl<'p, P: Platform, const N: usize> Subnet<'p, P, N> {
 
     /// Takes a frame of IP over InfiniBand in.
     fn frame(&mut self, arrival: &Arrival, now: Instant) {
-        let Some(message) = arrival.bytes.get(..arrival.len).and_then(ipoib::parse) else { return };
+        let Some(message) = arrival.bytes.get(..arrival.len).and_then(ipoib::parse) else {
+            return count(&mut self.counters.malformed);
+        };
         let Some(own) = self.hardware() else { return };
-        let Hardware { qpn, gid } = message.hardware;
-        // Who sends for a port has its queue pair.
-        let genuine =
-            qpn == arrival.route.source_qpn && arrival.gid.is_none_or(|sender| sender == gid);
-        if message.hardware == own || !genuine {
+        // An own question, which the group got, too.
+        if message.hardware == own {
             return;
         }
+        let Hardware { qpn, gid } = message.hardware;
+        // Who sends for a port has its queue pair.
+        if qpn != arrival.route.source_qpn || arrival.gid.is_some_and(|sender| sender != gid) {
+            return count(&mut self.counters.forged);
+        }
         let to_us = message.target == self.net.addr;
-        if to_us && !message.sender.is_unspecified() && self.hosts.asks(message.sender) {
+        let answers = to_us && !message.sender.is_unspecified() && self.hosts.asks(message.sender);
+        if !(answers || to_us && message.asks) {
+            return count(&mut self.counters.unsolicited);
+        }
+        count(&mut self.counters.accepted);
+        if answers {
             self.hosts.answer(message.sender, Ok(message.hardware), now);
         }
-        if message.asks && to_us {
+        if message.asks {
             let waits = self.answers.iter().any(|(_, hardware)| *hardware == message.hardware);
             if !waits {
-                if self.answers.is_full() {
+                // No more than may be asked for at a time, or they displace one another.
+                if self.answers.len() >= (N / 4).clamp(1, ANSWERS) {
                     let _ = self.answers.pop_front();
+                    count(&mut self.counters.dropped);
                 }
                 let _ = self.answers.push_back((message.sender, message.hardware));
             }
@@ -388,7 +448,10 @@ impl<'p, P: Platform, const N: usize> Subnet<'p, P, N> {
                     continue;
                 }
                 Poll::Ready(Ok(record)) => record,
-                Poll::Ready(Err(_)) => continue,
+                Poll::Ready(Err(_)) => {
+                    count(&mut self.counters.dropped);
+                    continue;
+                }
             };
             let (Some(own), Some(broadcast)) = (self.hardware(), self.broadcast) else { continue };
             let message = Message {
@@ -450,8 +513,7 @@ impl<'p, P: Platform, const N: usize> Subnet<'p, P, N> {
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let own = match self.port.state {
             _ if self.changed || self.more => Some(Instant::ZERO),
-            PortState::Active if self.has_joined() => None,
-            PortState::Active => Some(self.poll),
+            PortState::Active => self.retry,
             PortState::Down | PortState::Init | PortState::Armed => Some(self.poll),
         };
         let link = self.link.as_ref().and_then(Gsi::next_deadline);
@@ -460,6 +522,15 @@ impl<'p, P: Platform, const N: usize> Subnet<'p, P, N> {
         let questions = Instant::sooner(self.sa.next_deadline(), self.hosts.next_deadline());
         Instant::sooner(Instant::sooner(own, link), questions)
     }
+}
+
+/// Whether a LID can be a port's.
+const fn is_unicast(lid: u16) -> bool {
+    lid != 0 && lid < FIRST_MULTICAST_LID
+}
+
+fn count(counter: &mut u32) {
+    *counter = counter.wrapping_add(1);
 }
 
 /// Sends a question to the subnet administrator; if it is lost it is repeated.

@@ -10,7 +10,9 @@ use dat_core::provider::Fault;
 use crate::data::work;
 use crate::device::{Device, IbPort, PortState};
 use crate::net::gsi::{Arrival, Gsi, Kind};
-use crate::net::ib::sm::{Config, Destination, Interface, Side, Source, State, SubnetManager};
+use crate::net::ib::sm::{
+    Config, Counters, Destination, Interface, Side, Source, State, SubnetManager,
+};
 use crate::platform::Platform;
 use crate::prm::mad::{GSI_QKEY, MAD_LEN, Mad, MadHeader, PERMISSIVE_LID, class, method};
 use crate::prm::smp::{SmpHeader, attribute};
@@ -28,6 +30,8 @@ pub(super) struct Manager<'p, P: Platform> {
     smi: Gsi<'p, P>,
     up: bool,
     announced: bool,
+    /// The last service left datagrams behind.
+    more: bool,
 }
 
 impl<'p, P: Platform> Manager<'p, P> {
@@ -36,7 +40,7 @@ impl<'p, P: Platform> Manager<'p, P> {
         let smi = Gsi::create_of(device, Kind::Subnet)?;
         let first_tid = device.random.next_u64();
         let sm = SubnetManager::new(Config { port: PORT, priority: PRIORITY, first_tid });
-        Ok(Self { sm, smi, up: false, announced: false })
+        Ok(Self { sm, smi, up: false, announced: false, more: false })
     }
 
     pub(super) fn destroy(self, device: &mut Device<'p, P>) -> Result<(), Fault> {
@@ -60,8 +64,14 @@ impl<'p, P: Platform> Manager<'p, P> {
         self.sm.state()
     }
 
+    pub(super) fn counters(&self) -> Counters {
+        self.sm.counters()
+    }
+
     pub(super) fn next_deadline(&self) -> Option<Instant> {
-        Instant::sooner(self.sm.next_deadline(), self.smi.next_deadline())
+        let more = self.more.then_some(Instant::ZERO);
+        let own = Instant::sooner(self.sm.next_deadline(), self.smi.next_deadline());
+        Instant::sooner(more, own)
     }
 
     /// Takes a question to the subnet administrator that came by QP1.
@@ -95,10 +105,15 @@ impl<'p, P: Platform> Manager<'p, P> {
             let _ = device.announce_manager(self.announced);
         }
         let _ = self.smi.service(device, now);
-        for _ in 0..work::FRAMES {
-            let Some(arrival) = self.smi.arrival() else { break };
-            self.take(device, &arrival, port, now);
+        let (mut frames, mut commands) = (work::FRAMES, work::AGENT);
+        while frames != 0
+            && commands != 0
+            && let Some(arrival) = self.smi.arrival()
+        {
+            frames -= 1;
+            commands -= usize::from(self.take(device, &arrival, port, now));
         }
+        self.more = frames == 0 || commands == 0;
         if self.sm.next_deadline().is_some_and(|due| due <= now) {
             self.sm.advance(now);
         }
@@ -130,22 +145,26 @@ impl<'p, P: Platform> Manager<'p, P> {
     }
 
     /// Takes a datagram of QP0: answers, traps and what concerns managers are for the manager, the
-    /// rest for the agent.
-    fn take(&mut self, device: &mut Device<'p, P>, arrival: &Arrival, port: &IbPort, now: Instant) {
+    /// rest for the agent. Whether it was a command.
+    fn take(
+        &mut self,
+        device: &mut Device<'p, P>,
+        arrival: &Arrival,
+        port: &IbPort,
+        now: Instant,
+    ) -> bool {
         let head = MadHeader(&arrival.bytes);
-        let asks_agent = matches!(head.method(), method::GET | method::SET)
-            && head.attr_id() != attribute::SM_INFO
-            || head.method() == method::TRAP_REPRESS;
-        if !asks_agent {
+        if !asks_agent(&arrival.bytes) {
             let own = arrival.route.slid == port.lid && port.lid != 0;
             let side = if own { Side::Own } else { Side::Peer };
-            return self.input(arrival, Interface::Smi, side, now);
+            self.input(arrival, Interface::Smi, side, now);
+            return false;
         }
-        let from = Some(arrival.route.slid);
-        let Ok(mut answer) = device.own_agent_mad(&arrival.bytes, from) else { return };
-        if head.method() == method::TRAP_REPRESS {
-            return;
-        }
+        // One that fails has a wrong key.
+        let answer = device.own_agent_mad(&arrival.bytes, Some(arrival.route.slid));
+        let Some(mut answer) = answer.ok().filter(|_| head.method() != method::TRAP_REPRESS) else {
+            return true;
+        };
         let lid = if head.mgmt_class() == class::SUBNET_DIRECTED {
             return_along_route(&mut answer);
             PERMISSIVE_LID
@@ -153,7 +172,18 @@ impl<'p, P: Platform> Manager<'p, P> {
             arrival.route.slid
         };
         let _ = self.smi.send_to(&management(lid), &answer);
+        true
     }
+}
+
+/// Whether a datagram is for the port's own agent.
+fn asks_agent(mad: &Mad) -> bool {
+    let head = MadHeader(mad);
+    let is_smp = matches!(head.mgmt_class(), class::SUBNET_LID | class::SUBNET_DIRECTED);
+    let is_request = matches!(head.method(), method::GET | method::SET)
+        && head.attr_id() != attribute::SM_INFO
+        || head.method() == method::TRAP_REPRESS;
+    is_smp && is_request
 }
 
 /// Sets out the answer to a directed-route packet on its way back: the direction bit, and the hop
@@ -168,4 +198,29 @@ fn return_along_route(mad: &mut Mad) {
 /// The address vector of a packet to QP0.
 fn management(lid: u16) -> Av {
     Av { rlid_udp_sport: lid, ..Av::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_agent_gets_packets_of_subnet_management_only() {
+        let mad = |class: u8, method: u8, attribute: u8| {
+            let mut mad = [0; MAD_LEN];
+            mad[..4].copy_from_slice(&[1, class, 1, method]);
+            mad[17] = attribute;
+            mad
+        };
+        for class in [1, 0x81] {
+            assert!(asks_agent(&mad(class, 1, 0x15)) && asks_agent(&mad(class, 2, 0x15)));
+            assert!(asks_agent(&mad(class, 7, 2)), "TrapRepress");
+            assert!(!asks_agent(&mad(class, 1, 0x20)), "SMInfo");
+            assert!(!asks_agent(&mad(class, 0x81, 0x15)) && !asks_agent(&mad(class, 5, 2)));
+        }
+        for class in [0, 3, 4, 6, 7, 9, 0x0a, 0x30] {
+            assert!(!asks_agent(&mad(class, 1, 0x15)), "class {class:#x}");
+            assert!(!asks_agent(&mad(class, 2, 0x11)), "class {class:#x}");
+        }
+    }
 }

@@ -53,8 +53,11 @@ impl<'p, P: Platform, const N: usize> Subnet<'p, P, N> {
         self.sa.path(target, asker, now).map_err(|_| self.unreachable(remote))
     }
 
-    /// What an address that is no IP address stands for.
+    /// What the own address stands for, and one that is no IP address: nobody is asked.
     fn target(&self, remote: IpAddr) -> Option<Target> {
+        if remote == self.net.addr {
+            return Some(Target::Gid(self.port.gid));
+        }
         if let Some(lid) = lid_of(remote) {
             return Some(Target::Lid(lid));
         }

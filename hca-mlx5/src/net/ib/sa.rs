@@ -11,6 +11,7 @@ use core::time::Duration;
 use dat_core::Instant;
 use dat_core::provider::{Mtu, Random};
 
+use super::is_unicast;
 use super::questions::{NoAnswer, Questions};
 use crate::data::Route;
 use crate::device::IbPort;
@@ -23,6 +24,7 @@ use crate::prm::sa::{
     CLASS_VERSION, DATA, McMemberRecord, PathRecord, SaHeader, attribute, join_state,
     member_component, method, path_component, selector,
 };
+use crate::prm::smp::P_KEY_FULL_MEMBER;
 
 /// Groups that a port is a member of, or sends to, at most.
 const GROUPS: usize = 16;
@@ -101,7 +103,9 @@ pub(super) struct Server {
 
 impl Server {
     const fn of(port: &IbPort) -> Self {
-        Self { lid: port.sm_lid, sl: port.sm_sl, qpn: 1, qkey: GSI_QKEY, redirected: false }
+        // Without a LID that a port can have nobody is asked.
+        let lid = if is_unicast(port.sm_lid) { port.sm_lid } else { 0 };
+        Self { lid, sl: port.sm_sl, qpn: 1, qkey: GSI_QKEY, redirected: false }
     }
 }
 
@@ -302,7 +306,7 @@ impl<const N: usize> Sa<N> {
             if head.attr_id() != attribute::PATH_RECORD {
                 return None;
             }
-            let record = if code == 0 { read_path(mad, target, self.gid)? } else { Err(NoAnswer) };
+            let record = if code == 0 { self.read_path(mad, target)? } else { Err(NoAnswer) };
             self.paths.answer(target, record, now);
             return Some(());
         }
@@ -321,6 +325,41 @@ impl<const N: usize> Sa<N> {
         Some(())
     }
 
+    /// The path in an answer; none if it is of another question. [`NoAnswer`] if it cannot be used.
+    fn read_path(&self, mad: &Mad, target: Target) -> Option<Result<Record, NoAnswer>> {
+        let path = PathRecord(At::<_, DATA>(mad));
+        let same = match target {
+            Target::Gid(gid) => path.dgid() == gid,
+            // Of a port with several LIDs it may name the first.
+            Target::Lid(_) => true,
+        };
+        if !same || path.sgid() != self.gid {
+            return None;
+        }
+        let lid = match target {
+            Target::Gid(_) => path.dlid(),
+            Target::Lid(lid) => lid,
+        };
+        let is_port = path.dgid() != 0 && path.dgid() >> 120 != 0xff && is_unicast(lid);
+        let is_of_partition = (path.pkey() ^ self.pkey) & !P_KEY_FULL_MEMBER == 0;
+        let (Some(mtu), true) = (Mtu::from_code(path.mtu()), is_port && is_of_partition) else {
+            return Some(Err(NoAnswer));
+        };
+        Some(Ok(Record {
+            gid: path.dgid(),
+            lid,
+            slid: path.slid(),
+            sl: path.sl(),
+            mtu,
+            rate: path.rate(),
+            lifetime: path.packet_lifetime().min(LONGEST_LIFETIME),
+            hop_limit: path.hop_limit(),
+            traffic_class: path.traffic_class(),
+            flow_label: path.flow_label(),
+            pkey: path.pkey(),
+        }))
+    }
+
     /// Another server answers from now on.
     fn redirect(&mut self, mad: &Mad, now: Instant) -> Option<()> {
         if MadHeader(mad).attr_id() != attribute::CLASS_PORT_INFO || self.server.redirected {
@@ -328,7 +367,7 @@ impl<const N: usize> Sa<N> {
         }
         let info = ClassPortInfo(At::<_, DATA>(mad));
         let (lid, qpn) = (info.redirect_lid(), info.redirect_qp());
-        if lid == 0 || lid >= FIRST_MULTICAST_LID || qpn == 0 {
+        if !is_unicast(lid) || matches!(qpn, 0 | 0xff_ffff) {
             return None;
         }
         let (sl, qkey) = (info.redirect_sl(), info.redirect_qkey());
@@ -361,41 +400,6 @@ fn question(method: u8, attribute: u16, transaction: u64) -> Mad {
     head.set_tid(transaction);
     head.set_attr_id(attribute);
     mad
-}
-
-/// The path in an answer; none if it is of another question. [`NoAnswer`] if it cannot be used.
-fn read_path(mad: &Mad, target: Target, own: u128) -> Option<Result<Record, NoAnswer>> {
-    let path = PathRecord(At::<_, DATA>(mad));
-    let same = match target {
-        Target::Gid(gid) => path.dgid() == gid,
-        // Of a port with several LIDs it may name the first.
-        Target::Lid(_) => true,
-    };
-    if !same || path.sgid() != own {
-        return None;
-    }
-    let lid = match target {
-        Target::Gid(_) => path.dlid(),
-        Target::Lid(lid) => lid,
-    };
-    let unicast = (1..FIRST_MULTICAST_LID).contains(&lid);
-    let (Some(mtu), true) = (Mtu::from_code(path.mtu()), unicast && path.dgid() >> 120 != 0xff)
-    else {
-        return Some(Err(NoAnswer));
-    };
-    Some(Ok(Record {
-        gid: path.dgid(),
-        lid,
-        slid: path.slid(),
-        sl: path.sl(),
-        mtu,
-        rate: path.rate(),
-        lifetime: path.packet_lifetime().min(LONGEST_LIFETIME),
-        hop_limit: path.hop_limit(),
-        traffic_class: path.traffic_class(),
-        flow_label: path.flow_label(),
-        pkey: path.pkey(),
-    }))
 }
 
 /// The membership in an answer, likewise.

@@ -92,6 +92,12 @@ impl Hca {
         self.follow_link();
     }
 
+    /// Frames of an InfiniBand port that were dropped, by cause.
+    pub fn subnet_drops(&self) -> Vec<(Cause, u64)> {
+        let drops = self.ib.iter().flat_map(|ib| ib.node.drops());
+        drops.map(|(_, why, count)| (why, count)).collect()
+    }
+
     /// Gives a frame that the node let through to its queue pair; `own`: the device sent it itself.
     fn ib_deliver(&mut self, frame: &[u8], own: bool) {
         let Ok(packet) = ib::Packet::parse(frame) else { return };

@@ -51,7 +51,8 @@ impl SubnetManager {
         if asked.mgid() == 0 {
             let scope = if mask & component::SCOPE == 0 { LINK_LOCAL } else { asked.scope() };
             asked.set_mgid(self.groups.choose_mgid(scope));
-        } else if !is_group(asked.mgid()) {
+        }
+        if !is_group(asked.mgid()) {
             return Err(sa::status::REQ_INVALID);
         }
         if self.groups.find(asked.mgid()).is_none() {

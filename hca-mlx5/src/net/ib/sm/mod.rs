@@ -45,6 +45,7 @@ mod tests;
 use dat_core::Instant;
 use heapless::Deque;
 
+use super::is_unicast;
 use crate::prm::mad::{self, MAD_LEN, Mad, MadHeader, class, method};
 use crate::prm::smp::{self, SmpHeader, attribute, port_state, sm_state};
 use datagram::Answer;
@@ -294,6 +295,13 @@ impl SubnetManager {
     }
 
     fn push(&mut self, to: Destination, mad: &Mad) {
+        // Nobody can be answered at such a LID.
+        if let Destination::Management { lid } | Destination::General { lid, .. } = to
+            && !is_unicast(lid)
+        {
+            self.counters.malformed += 1;
+            return;
+        }
         if self.answers.push_back(Answer { to, mad: *mad }).is_err() {
             self.counters.dropped_answers += 1;
         }

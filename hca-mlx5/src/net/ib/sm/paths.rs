@@ -13,9 +13,11 @@ impl SubnetManager {
     pub(super) fn find_paths(&self, mad: &Mad) -> Result<Records, u16> {
         let (asked, mask) = (PathRecord::read(mad, sa::DATA), SaHeader(mad).comp_mask());
         let has = |component: u64| mask & component != 0;
-        // A source is needed, and where one path is asked for, a destination (15.2.5.16).
+        // A source is needed, and where one path is asked for, a destination (15.2.5.16); its LID is
+        // one, as other managers take it (OpenSM `osm_sa_path_record.c`).
         let is_get = MadHeader(mad).method() == method::GET;
-        if !has(path_component::SGID) || is_get && !has(path_component::DGID) {
+        if !has(path_component::SGID) || is_get && !has(path_component::DGID | path_component::DLID)
+        {
             return Err(sa::status::REQ_INSUFFICIENT_COMPONENTS);
         }
         let is_known = |gid| self.ports.iter().any(|port| port.gid() == gid);

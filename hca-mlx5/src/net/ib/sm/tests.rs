@@ -556,6 +556,47 @@ fn traps_are_repressed_and_looked_into() {
 // ---- subnet administration ----
 
 #[test]
+fn nothing_is_sent_to_a_lid_that_no_port_can_have() {
+    for lid in [0, 0xc000, 0xffff] {
+        let mut rig = Rig::up();
+        let mut trap = SubnetManager::smp(method::TRAP, attribute::NOTICE, 0, 7);
+        MadHeader(&mut trap).set_mgmt_class(class::SUBNET_LID);
+        let malformed = rig.manager.counters().malformed;
+        rig.manager.input(rig.now, Source { lid, ..smi(Side::Peer) }, &trap);
+        rig.run();
+        assert!(rig.sent.is_empty(), "{lid:#x}: {:?}", rig.sent.first().map(|sent| sent.0));
+        assert_eq!(rig.manager.counters().malformed, malformed + 1);
+    }
+}
+
+#[test]
+fn a_group_without_a_name_gets_one_of_a_scope_that_exists() {
+    let mut rig = Rig::up();
+    for scope in [0, 15, 5] {
+        let mut record = member(0, PEER_GID, join_state::FULL);
+        record.set_scope(scope);
+        let mask = CREATE | member_component::SCOPE;
+        let mad = sa_request(sa::method::SET, sa::attribute::MC_MEMBER_RECORD, mask, &record.0);
+        let wanted = if scope == 5 { 0 } else { sa::status::REQ_INVALID };
+        assert_eq!(rig.status(LIDS[1], &mad), wanted, "scope {scope}");
+    }
+}
+
+#[test]
+fn a_path_is_found_by_the_lid_of_its_end() {
+    let mut rig = Rig::up();
+    let mut record = PathRecord::new();
+    record.set_sgid(OWN_GID);
+    record.set_dlid(LIDS[1]);
+    let mask = path_component::SGID | path_component::DLID | path_component::NUMB_PATH;
+    record.set_numb_path(1);
+    let mad = sa_request(sa::method::GET, sa::attribute::PATH_RECORD, mask, &record.0);
+    let answer = rig.ask(LIDS[0], &mad).unwrap();
+    assert_eq!(MadHeader(&answer).status(), 0);
+    assert_eq!(PathRecord::read(&answer[..], sa::DATA).dgid(), PEER_GID);
+}
+
+#[test]
 fn a_path_by_bytes() {
     let mut rig = Rig::up();
     let mask = path_component::SGID | path_component::DGID | path_component::NUMB_PATH;
