@@ -93,6 +93,12 @@ pub const PERMISSIVE_LID: u16 = 0xffff;
 /// The first multicast LID; those below, from 1 on, are of ports.
 pub const FIRST_MULTICAST_LID: u16 = 0xc000;
 
+/// Whether a LID can be a port's.
+#[must_use]
+pub const fn is_unicast(lid: u16) -> bool {
+    lid != 0 && lid < FIRST_MULTICAST_LID
+}
+
 layout! {
     /// ClassPortInfo (volume 1, 13.4.8.1).
     ClassPortInfo, 72;

@@ -140,7 +140,7 @@ fn request(method: u8, attribute: u16, tid: u64) -> Smp {
 fn port_info_of(session: &mut Session<'_>, side: usize) -> Smp {
     let mut get = request(method::GET, attribute::PORT_INFO, 0x6600);
     get.set(layout::attr_mod, 1);
-    let answer = agent(session, side, &get).expect("PortInfo");
+    let answer = agent(session, side, &get).unwrap();
     let mut set = request(method::SET, attribute::PORT_INFO, 0x6601);
     set.set(layout::attr_mod, 1);
     set.data_mut().copy_from_slice(answer.data());
@@ -251,7 +251,7 @@ fn absurd_path_records_lead_nowhere() {
     });
 }
 
-/// Side 1 is told again and again to register anew, and then nobody answers.
+/// A manager asks side 1 again and again to register anew, and then nobody answers.
 #[test]
 fn a_storm_of_reregistrations_makes_nothing_anew() {
     infiniband().run(|session| {

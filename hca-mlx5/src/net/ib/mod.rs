@@ -40,7 +40,7 @@ use crate::net::ib::qp0::Manager;
 use crate::net::ib::questions::Questions;
 use crate::net::ib::sa::{Member, Outgoing, Role, Sa, Target};
 use crate::platform::Platform;
-use crate::prm::mad::{DEFAULT_PKEY, FIRST_MULTICAST_LID, class, method};
+use crate::prm::mad::{DEFAULT_PKEY, class, is_unicast, method};
 use crate::prm::wqe::Av;
 use crate::verbs::cq::CqObject;
 
@@ -522,11 +522,6 @@ impl<'p, P: Platform, const N: usize> Subnet<'p, P, N> {
         let questions = Instant::sooner(self.sa.next_deadline(), self.hosts.next_deadline());
         Instant::sooner(Instant::sooner(own, link), questions)
     }
-}
-
-/// Whether a LID can be a port's.
-const fn is_unicast(lid: u16) -> bool {
-    lid != 0 && lid < FIRST_MULTICAST_LID
 }
 
 fn count(counter: &mut u32) {

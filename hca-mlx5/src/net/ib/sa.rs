@@ -11,14 +11,13 @@ use core::time::Duration;
 use dat_core::Instant;
 use dat_core::provider::{Mtu, Random};
 
-use super::is_unicast;
 use super::questions::{NoAnswer, Questions};
 use crate::data::Route;
 use crate::device::IbPort;
 use crate::prm::At;
 use crate::prm::mad::{
     BASE_VERSION, ClassPortInfo, FIRST_MULTICAST_LID, GSI_QKEY, MAD_LEN, Mad, MadHeader, class,
-    status,
+    is_unicast, status,
 };
 use crate::prm::sa::{
     CLASS_VERSION, DATA, McMemberRecord, PathRecord, SaHeader, attribute, join_state,

@@ -45,8 +45,7 @@ mod tests;
 use dat_core::Instant;
 use heapless::Deque;
 
-use super::is_unicast;
-use crate::prm::mad::{self, MAD_LEN, Mad, MadHeader, class, method};
+use crate::prm::mad::{self, MAD_LEN, Mad, MadHeader, class, is_unicast, method};
 use crate::prm::smp::{self, SmpHeader, attribute, port_state, sm_state};
 use datagram::Answer;
 use groups::Groups;
