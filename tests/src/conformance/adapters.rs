@@ -73,8 +73,7 @@ pub fn address(side: usize) -> IpAddr {
 
 /// The address of a side, where `named` is a name of its port on InfiniBand: a GID, or what stands for
 /// a LID. Else `named`.
-#[must_use]
-pub fn owner(side: usize, named: IpAddr) -> IpAddr {
+pub(super) fn owner(side: usize, named: IpAddr) -> IpAddr {
     let is_gid = matches!(named, IpAddr::V6(v6) if v6.is_unicast_link_local());
     if is_gid || lid_of(named).is_some() { address(side) } else { named }
 }
