@@ -8,8 +8,6 @@ pub const GRH_LEN: usize = 40;
 
 /// IP protocol number of UDP, which RoCEv2 is.
 const UDP: u8 = 17;
-/// Next header of a global header of InfiniBand.
-const IBA: u8 = 0x1b;
 
 /// Which queue a completion belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,9 +113,9 @@ pub enum NetworkHeader {
     Unsaid,
     /// IPv4, in the last 20 of the 40 bytes.
     V4,
-    /// IPv6, or a global header of InfiniBand.
+    /// IPv6.
     V6,
-    /// None: it came on InfiniBand from this LID.
+    /// It came on InfiniBand from this LID.
     Lid(u16),
 }
 
@@ -163,7 +161,7 @@ impl NetworkHeader {
             return host.then_some(IpAddr::V4(from));
         }
         let [first, _, _, _, _, _, next, _, rest @ ..] = area;
-        if self == Self::V6 || first >> 4 == 6 && matches!(*next, UDP | IBA) {
+        if self == Self::V6 || first >> 4 == 6 && *next == UDP {
             let from = Ipv6Addr::from(*rest.first_chunk::<16>()?);
             return (!from.is_unspecified() && !from.is_multicast()).then_some(IpAddr::V6(from));
         }

@@ -367,7 +367,7 @@ impl<'p, P: Platform> Cq<'p, P> {
             network: match (sender.l3_type(), self.slid(at)) {
                 (1, _) => NetworkHeader::V6,
                 (2, _) => NetworkHeader::V4,
-                (0, lid @ 1..) if sender.grh() == 0 => NetworkHeader::Lid(lid),
+                (0, lid @ 1..) => NetworkHeader::Lid(lid),
                 _ => NetworkHeader::Unsaid,
             },
         }

@@ -84,7 +84,7 @@ impl<H: Host> Engine<'_, '_, '_, H> {
 
     /// Connects queue pairs that both sides have named over TCP.
     fn greet_by_lines(&mut self, lines: usize) -> Result<()> {
-        // On InfiniBand a LID is enough, and who is told a GID sends a global header.
+        // On InfiniBand a LID is enough, and a peer that gets a GID sends a global header.
         let (ip, lid) = match self.nic.provider_mut().ib_port()? {
             Some(port) => (IpAddr::V6(Ipv6Addr::UNSPECIFIED), port.lid),
             None => (self.args.ip.0, 0),

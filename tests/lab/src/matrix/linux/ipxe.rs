@@ -9,7 +9,7 @@ use crate::guest::shell::Shell;
 use crate::guest::stage::{Guest, Stage, System};
 use crate::images::packages;
 
-/// What it is told to do: the port that it finds first, an address, and where to go on.
+/// What it is to do: the port that it finds first, an address, and where to go on.
 const SCRIPT: &str = "#!ipxe
 ifstat
 ifopen net0
