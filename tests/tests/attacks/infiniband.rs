@@ -494,12 +494,12 @@ fn packets_of_other_partitions_lids_and_ports_reach_no_queue_pair() {
         ];
         for (why, packet) in cases {
             let before = drops(session, 1, why);
-            let before = session.pair.ias[1].provider().subnet_counters().unwrap();
+            let counted = session.pair.ias[1].provider().subnet_counters().unwrap();
             session.lines[1].inject(packet.build());
             session.pass(SOON);
             assert_eq!(drops(session, 1, why), before + 1, "{why:?}");
             let now = session.pair.ias[1].provider().subnet_counters().unwrap();
-            assert_eq!(now, before, "{why:?}");
+            assert_eq!(now, counted, "{why:?}");
         }
         session.traffic(1);
     });
