@@ -148,7 +148,7 @@ impl<'p, P: Platform> Device<'p, P> {
         self.create_event_queues(config)?;
         match self.link {
             LinkType::Ethernet => self.open_port(config.frame_size),
-            LinkType::InfiniBand => self.open_ib_port(),
+            LinkType::InfiniBand => self.open_ib_port(config.frame_size),
         }
     }
 

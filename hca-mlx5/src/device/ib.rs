@@ -9,6 +9,7 @@ use dat_core::provider::Fault;
 use heapless::Vec;
 
 use crate::device::Device;
+use crate::device::config::ROCE_HEADERS;
 use crate::platform::Platform;
 use crate::prm::cmd::{InputHead, Opcode};
 use crate::prm::hca_vport::{
@@ -109,7 +110,7 @@ impl IbPort {
 
 impl<P: Platform> Device<'_, P> {
     /// Reads the identity of an InfiniBand port. Its link trains by itself.
-    pub(crate) fn open_ib_port(&mut self) -> Result<(), Fault> {
+    pub(crate) fn open_ib_port(&mut self, wanted: u16) -> Result<(), Fault> {
         self.identity.node_guid = if self.caps.general.ib_virt() {
             self.vport()?.node_guid()
         } else {
@@ -120,8 +121,10 @@ impl<P: Platform> Device<'_, P> {
         pmtu.set_local_port(PORT);
         let read = self.register(Register::Pmtu, reg::READ, &mut pmtu.0)?;
         // What it carries now may be less until a subnet manager has configured it.
-        self.identity.frame_size =
-            if read && pmtu.max_mtu() != 0 { pmtu.max_mtu() } else { PLAIN_MTU };
+        let most = if read && pmtu.max_mtu() != 0 { pmtu.max_mtu() } else { PLAIN_MTU };
+        // What is wanted is a frame of RoCE; here the payload alone counts.
+        let headers = u16::try_from(ROCE_HEADERS).unwrap_or(u16::MAX);
+        self.identity.frame_size = most.min(wanted.saturating_sub(headers));
         Ok(())
     }
 
