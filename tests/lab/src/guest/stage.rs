@@ -226,18 +226,6 @@ impl<'m> Stage<'m> {
         Ok(self.add(process))
     }
 
-    /// Boots a firmware that is started as a kernel, on the console that the machine's own firmware
-    /// gives it. Its script is a file for it.
-    pub(crate) fn firmware(&mut self, name: &str, image: &Path, guest: &Guest<'_>) -> Result<Id> {
-        let script = self.path(&format!("{name}.script"));
-        fs::write(&script, guest.script)?;
-        let mut command = self.qemu(guest)?;
-        command.args(["-machine", "graphics=off"]);
-        command.arg("-kernel").arg(image).arg("-initrd").arg(&script);
-        let process = Process::start(name, command, self.options.verbose)?;
-        Ok(self.add(process))
-    }
-
     /// The machine of a guest: q35 under emulation with an IOMMU that vfio-pci accepts, and memory
     /// that a server in another process can map.
     fn qemu(&self, guest: &Guest<'_>) -> Result<Command> {

@@ -13,7 +13,7 @@ use super::packages::{self, Tree};
 use super::{machine, modules, vmlinux};
 
 /// Drivers, with all that they need; loaded at the start in this order.
-const MODULES: [&str; 16] = [
+const MODULES: [&str; 14] = [
     "virtio_pci",
     "virtio_net",
     "e1000",
@@ -28,8 +28,6 @@ const MODULES: [&str; 16] = [
     "mlx5_core",
     "mlx5_ib",
     "ib_ipoib",
-    "vfio_iommu_type1",
-    "vfio_pci",
 ];
 /// What the kernel must have been built with.
 const OPTIONS: [&str; 6] =

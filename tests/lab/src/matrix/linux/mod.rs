@@ -5,7 +5,6 @@
 mod cards;
 mod cells;
 mod infiniband;
-mod ipxe;
 mod lab;
 mod look;
 mod matrix;
@@ -60,18 +59,6 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         name: "pyverbs",
         about: "rdma-core's own Python tests, against mlx5_ib on the model",
         run: pyverbs::run,
-        stock: true,
-    },
-    Scenario {
-        name: "vfio",
-        about: "InfiniBand: the Python tests of rdma-core's own driver over VFIO, on the model",
-        run: pyverbs::vfio,
-        stock: true,
-    },
-    Scenario {
-        name: "ipxe",
-        about: "InfiniBand: iPXE's own driver joins IPoIB on the model and fetches a file from stock Linux",
-        run: ipxe::run,
         stock: true,
     },
     Scenario {

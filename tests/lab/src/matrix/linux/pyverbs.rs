@@ -98,44 +98,6 @@ pub(super) fn run(stage: &mut Stage<'_>) -> Result<String> {
     ))
 }
 
-/// What gives the guest's second function to VFIO.
-const TO_VFIO: &str = "echo 0000:02:00.0 > /sys/bus/pci/drivers/mlx5_core/unbind && \
-    echo vfio-pci > /sys/bus/pci/devices/0000:02:00.0/driver_override && \
-    echo 0000:02:00.0 > /sys/bus/pci/drivers_probe && ls /dev/vfio";
-
-/// rdma-core's own driver in user space: its tests on a function of InfiniBand that belongs to VFIO,
-/// beside one that has OpenSM. Both are in one guest.
-pub(super) fn vfio(stage: &mut Stage<'_>) -> Result<String> {
-    let python = stage.path("python.cpio");
-    std::fs::write(&python, stage.stock()?.python()?)?;
-    let sockets = ["a", "b"].map(|name| stage.path(name));
-    let sockets = sockets.each_ref().map(std::path::PathBuf::as_path);
-    let server = stage.server("model", &sockets, &["--link", "ib"])?;
-    let guest = Guest {
-        system: System::Stock,
-        script: "HOST=1 IB=9 SM=1\n",
-        devices: &sockets,
-        memory: 1536,
-        more: Some(&python),
-        ..Guest::default()
-    };
-    let id = stage.guest("linux", &guest)?;
-    let (mut shell, set_up) = Shell::new(stage, id)?;
-    ensure!(set_up.status == 0, "the guest's set-up failed:\n{}", set_up.text());
-    shell.must(stage, 30, PREPARE)?;
-    shell.must(stage, 60, TO_VFIO)?;
-    let command = "cd / && PYTHON_COLORS=0 python3 /tests/one.py test_mlx5_vfio --dev mlx5_0 \
-        --pci-dev 0000:02:00.0 -v";
-    let answer = shell.run(stage, LIMIT, command)?;
-    let report = read(&answer)?;
-    let is_well = report.failed.is_empty() && report.skipped == 0 && report.run > 0;
-    ensure!(is_well, "{}", answer.text());
-    stage.say(id, "0 5 poweroff -f");
-    stage.ended(id, std::time::Duration::from_secs(20))?;
-    stage.hang_up(server, std::time::Duration::from_secs(10))?;
-    Ok(format!("{} tests of rdma-core's driver over VFIO passed", report.run))
-}
-
 /// Why a test is known to fail.
 fn known(name: &str) -> Option<&'static str> {
     KNOWN
