@@ -318,6 +318,8 @@ const UNSEEN: &[(&str, &str, &str)] = &[
     ("cq-solicited-moderation", "", "the driver has no completion queue with moderation"),
     ("cq-period-start", "", "the driver has no completion queue with moderation"),
     ("eswitch-manager", "filters", "frames to other addresses are not for a loop"),
+    ("subnet-agent", "", "the steps are those of an Ethernet port"),
+    ("ib-virt", "", "the steps are those of an Ethernet port"),
     ("host-endianness", "required", "the driver always writes the register"),
 ];
 

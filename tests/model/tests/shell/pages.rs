@@ -40,7 +40,7 @@ fn giving_may_be_split() {
 fn bad_pages_are_refused_whole() {
     let mut rig = Rig::quick();
     rig.enable();
-    for bad in [0, PAGES + 8, PAGES] {
+    for bad in [PAGES + 8, PAGES] {
         let give = Rig::give_command(0, &[PAGES, bad]);
         assert_eq!(rig.status(&give, 16).0, 3, "{bad:#x}");
         assert_eq!(rig.hca.pages_owned(), 0);
