@@ -27,12 +27,13 @@ use crate::data::send::Doorbell;
 use crate::data::{Cq, Route, Rq, Sq, address_vector, work};
 use crate::device::{Device, note};
 use crate::platform::{Platform, Reach, Span};
+use crate::prm::mad::GSI_QKEY;
 use crate::prm::mkey::Mkey;
 use crate::prm::qp::INDEX_IS_QPN;
 use crate::prm::wqe::Av;
 use crate::verbs::cq::{self, CqObject};
 use crate::verbs::mkey;
-use crate::verbs::qp::{self, GSI_QKEY, QpObject, QpSpec, Service};
+use crate::verbs::qp::{self, QpObject, QpSpec, Service};
 
 /// Bytes of a MAD.
 const MAD: usize = 256;

@@ -21,6 +21,7 @@ use crate::prm::caps::timestamps;
 use crate::prm::cmd::{InputHead, Opcode};
 use crate::prm::cq::Cqn;
 use crate::prm::gid::Gid;
+use crate::prm::mad::GSI_QKEY;
 use crate::prm::qp::{
     ATOMIC_IB, AddressPath, CONTEXT_AT, IN_CQE_32, INDEX_IS_QPN, LOG_ACK_REQ_FREQ, LOG_DATAGRAM,
     LOG_MSG_MAX, OPTIONAL_AT, OPTIONAL_P_KEY_INDEX, PM_MIGRATED, PRIMARY_PATH_AT, QUERY_OUT,
@@ -29,8 +30,6 @@ use crate::prm::qp::{
 use crate::verbs::memory;
 use crate::verbs::memory::Pages;
 
-/// Q_Key of every QP1.
-pub(crate) const GSI_QKEY: u32 = 0x8001_0000;
 /// The port of a function with one port.
 const PORT: u8 = 1;
 /// Largest message of a QP1, log2: one MAD.

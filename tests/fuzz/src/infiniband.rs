@@ -142,8 +142,9 @@ struct World<'a, 's> {
 pub fn run(data: &[u8]) {
     let mut bytes = Unstructured::new(data);
     let Ok(setting) = bytes.arbitrary::<Setting>() else { return };
-    let card =
-        Card { boot_pages: 3, init_pages: Some(9), ib_virt: setting.virt, ..Card::infiniband() };
+    let virt = if setting.virt { "ib-virt=yes" } else { "ib-virt=no" };
+    let facts = virt.parse().unwrap();
+    let card = Card { boot_pages: 3, init_pages: Some(9), facts, ..Card::infiniband() };
     let Rig { world, slot, peer } = Rig::with(card, MEMORY);
     let (unplugged, _) = mlx5_model::wire::switch::cable();
     let (rig, mut peer) = (Rig { world, slot, peer: unplugged }, peer);

@@ -75,8 +75,6 @@ pub struct Config {
     pub link_up: bool,
     /// What the port speaks; `mlxconfig LINK_TYPE`.
     pub link: LinkLayer,
-    /// Whether an InfiniBand port has HCA vport contexts (`ib_virt`), or MAD_IFC only.
-    pub ib_virt: bool,
     /// Whether the port has its MAC and GUIDs from power-on. A virtual function has them once its
     /// owner has given it some.
     pub addressed: bool,
@@ -108,7 +106,6 @@ impl Default for Config {
             regular_pages: 0,
             link_up: true,
             link: LinkLayer::Ethernet,
-            ib_virt: true,
             addressed: true,
             card: None,
             facts: Facts::default(),

@@ -70,7 +70,7 @@ fn a_connection_by_ip_carries_all_operations() {
 #[test]
 fn without_a_virtual_port_all_is_the_same() {
     let mut setup = infiniband();
-    setup.stage.cards.iter_mut().for_each(|card| card.ib_virt = false);
+    setup.stage.cards.iter_mut().for_each(|card| card.facts = "ib-virt=no".parse().unwrap());
     setup.connected(|session| session.traffic(0));
 }
 

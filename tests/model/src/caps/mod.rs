@@ -101,7 +101,7 @@ impl Caps {
                 }
             }
         }
-        let ib_virt = config.ib_virt && !config.facts.on(OpenFact::IbVirt);
+        let ib_virt = !config.facts.on(OpenFact::IbVirt);
         facts::apply(&config.facts, ib_virt, &mut caps.max, &mut caps.current);
         if config.link == LinkLayer::InfiniBand {
             for blocks in [&mut caps.max, &mut caps.current] {

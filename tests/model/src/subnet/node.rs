@@ -24,7 +24,7 @@ pub struct Identity {
     pub device_id: u16,
 }
 
-/// A node with its ports. Whoever owns it moves its frames: [`Node::arrive`], [`Node::next_frame`].
+/// A node with its ports. Its owner moves its frames: [`Node::arrive`], [`Node::next_frame`].
 #[derive(Clone, Debug)]
 pub struct Node {
     pub(super) identity: Identity,
