@@ -1,5 +1,5 @@
-//! The conformance suite on the loop provider and on the driver over the model in process: one test
-//! for each case on each.
+//! The conformance suite on the loop provider and on the driver over the model in process, by
+//! Ethernet and by InfiniBand: one test for each case on each.
 //!
 //! `dat_tests::conformance` has the cases and says how to add one. The same cases run in a guest:
 //! `cargo xtask qemu-test conformance`.
@@ -37,7 +37,27 @@ mod conformance {
                         #[test]
                         fn $case() {
                             use dat_tests::conformance::{$group, hosted};
-                            hosted::run(|ias| $group::$case(ias));
+                            use mlx5_model::LinkLayer;
+                            hosted::run(LinkLayer::Ethernet, |ias| $group::$case(ias));
+                        }
+                    )*
+                }
+            };
+        }
+        dat_tests::conformance_groups!(tests);
+    }
+
+    /// The same on ports of InfiniBand.
+    mod infiniband {
+        macro_rules! tests {
+            ($group:ident: $($case:ident)*) => {
+                mod $group {
+                    $(
+                        #[test]
+                        fn $case() {
+                            use dat_tests::conformance::{$group, hosted};
+                            use mlx5_model::LinkLayer;
+                            hosted::run(LinkLayer::InfiniBand, |ias| $group::$case(ias));
                         }
                     )*
                 }

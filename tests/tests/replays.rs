@@ -18,6 +18,7 @@ use dat_core::provider::{Class, Mtu};
 use dat_core::{DtoStatus, EpState, Event, LmrTriplet, MemPriv, Rmr, RmrTriplet};
 use dat_tests::conformance::reach::pattern;
 use dat_tests::conformance::{A, Adapters, B, End, LIMIT, Mem, NONE, Side, hosted, loopback};
+use mlx5_model::LinkLayer;
 use std::collections::VecDeque;
 
 /// Bytes of a window.
@@ -200,5 +201,5 @@ fn a_million_stale_contexts_reach_nothing_on_the_loop_provider() {
 
 #[test]
 fn stale_contexts_reach_nothing_on_the_model() {
-    hosted::run(|ias| replays(ias, ON_THE_MODEL));
+    hosted::run(LinkLayer::Ethernet, |ias| replays(ias, ON_THE_MODEL));
 }

@@ -9,8 +9,9 @@ use dat_core::{Ia, Instant};
 use hca_mlx5::dma::Buffer;
 use hca_mlx5::platform::{Dma as _, Fence, Platform, Span};
 use hca_mlx5::{Config, Mlx5};
+use mlx5_model::{Config as Card, LinkLayer};
 
-use super::adapters::{A, Adapters, B, LIMIT, OPENS, Party, Room, Side};
+use super::adapters::{A, Adapters, B, OPENS, Party, Room, Side};
 use crate::bringup::light;
 use crate::host::inproc::{Memory, Slot};
 use crate::pair::Stage;
@@ -136,6 +137,9 @@ impl<'p, P: Platform> Side for Hosted<'p, P> {
     }
 }
 
+/// Time in which a port that is active joins the groups of IP over InfiniBand.
+const JOIN: Duration = Duration::from_millis(100);
+
 /// What the driver of a slot is given.
 fn config(slot: &Slot) -> Config<'_> {
     slot.config(Config::default())
@@ -160,8 +164,8 @@ fn share(side: &Hosted<'_, Slot>, name: &[u8; 40]) -> Region {
 ///
 /// # Panics
 /// If the case fails.
-pub fn run(case: impl FnOnce(&mut Adapters<'_, Hosted<'_, Slot>>)) {
-    run_on(OPENS, case);
+pub fn run(link: LinkLayer, case: impl FnOnce(&mut Adapters<'_, Hosted<'_, Slot>>)) {
+    run_on(OPENS, link, case);
 }
 
 /// The same with storage for one adapter on each side, for a case that has the device refuse work
@@ -170,15 +174,15 @@ pub fn run(case: impl FnOnce(&mut Adapters<'_, Hosted<'_, Slot>>)) {
 /// # Panics
 /// If the case fails.
 pub fn run_refusing(case: impl FnOnce(&mut Adapters<'_, Hosted<'_, Slot>>)) {
-    run_on(1, |ias| {
+    run_on(1, LinkLayer::Ethernet, |ias| {
         ias.refusing = true;
         case(ias);
     });
 }
 
-fn run_on(opens: usize, case: impl FnOnce(&mut Adapters<'_, Hosted<'_, Slot>>)) {
+fn run_on(opens: usize, link: LinkLayer, case: impl FnOnce(&mut Adapters<'_, Hosted<'_, Slot>>)) {
     let stage = Stage {
-        cards: [light(), light()],
+        cards: [(); 2].map(|()| Card { link, ..light() }),
         memory: Memory { arena: 512, firmware: 2048 },
         ..Stage::default()
     };
@@ -197,7 +201,8 @@ fn run_on(opens: usize, case: impl FnOnce(&mut Adapters<'_, Hosted<'_, Slot>>)) 
         // A port of InfiniBand is of use once it is managed.
         if ias.a.ia.provider().limits().link == LinkType::InfiniBand {
             let is_up = |ia: &mut Ia<'_, _>| Mlx5::link_up(ia.provider_mut()).unwrap_or(false);
-            ias.within(LIMIT, |ias| (is_up(&mut ias.a.ia) && is_up(&mut ias.b.ia)).then_some(()));
+            ias.until(|ias| (is_up(&mut ias.a.ia) && is_up(&mut ias.b.ia)).then_some(()));
+            ias.pass(JOIN);
         }
         case(&mut ias);
         let refusing = ias.refusing;

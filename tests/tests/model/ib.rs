@@ -74,6 +74,22 @@ fn without_a_virtual_port_all_is_the_same() {
     setup.connected(|session| session.traffic(0));
 }
 
+/// Both ports have just become active: the groups of IP are joined, the address is looked up and
+/// the path is asked for, without a timeout in between.
+#[test]
+fn the_first_connection_takes_a_tenth_of_a_second() {
+    for ipv6 in [false, true] {
+        let mut setup = infiniband();
+        setup.stage.ipv6 = ipv6;
+        setup.run(|session| {
+            let begun = session.now();
+            session.connect();
+            let took = session.now().since(begun);
+            assert!(took < Duration::from_millis(100), "IPv6 {ipv6}: {took:?}");
+        });
+    }
+}
+
 #[test]
 fn a_connection_by_ipv6_is_found_by_neighbor_discovery() {
     let mut setup = infiniband();

@@ -37,7 +37,7 @@ use crate::device::{Device, IbPort, PortState, note, optional};
 use crate::net::gsi::{Arrival, Gsi, Kind};
 use crate::net::ib::ipoib::{Hardware, Message};
 use crate::net::ib::qp0::Manager;
-use crate::net::ib::questions::Questions;
+use crate::net::ib::questions::{Pace, Questions};
 use crate::net::ib::sa::{Member, Outgoing, Role, Sa, Target};
 use crate::platform::Platform;
 use crate::prm::mad::{DEFAULT_PKEY, class, is_unicast, method};
@@ -46,6 +46,9 @@ use crate::verbs::cq::CqObject;
 
 /// How long the answer of ARP counts.
 const REACHABLE: Duration = Duration::from_secs(60);
+/// A peer whose port has come up at the same time joins its groups some milliseconds later, and
+/// misses the first questions. The last one is over after 8 s.
+const ARP_PACE: Pace = Pace { first: Duration::from_millis(16), tries: 9 };
 /// How often the port is asked while it carries no traffic, as events of it may be lost; and how
 /// often a join that was refused is tried again.
 const POLL: Duration = Duration::from_millis(500);
@@ -93,6 +96,8 @@ pub(crate) struct Subnet<'p, P: Platform, const N: usize> {
     /// The groups that it is attached to.
     attached: Vec<u128, ATTACHED>,
     broadcast: Option<Member>,
+    /// A group was joined: questions of ARP that could not be sent without it are due.
+    joined: bool,
     /// Broadcast group, Q_Key and entry of the P_Key table that `link` was made for.
     made_for: (u128, u32, u16),
     answers: Deque<(IpAddr, Hardware), ANSWERS>,
@@ -140,12 +145,13 @@ impl<'p, P: Platform, const N: usize> Subnet<'p, P, N> {
             port: IbPort::default(),
             pkey: 0,
             sa: Sa::new(device.random.fork()),
-            hosts: Questions::new(REACHABLE),
+            hosts: Questions::new(REACHABLE, ARP_PACE),
             asked: 0,
             link: None,
             manager: None,
             attached: Vec::new(),
             broadcast: None,
+            joined: false,
             made_for: (0, 0, 0),
             answers: Deque::new(),
             changed: true,
@@ -261,7 +267,7 @@ impl<'p, P: Platform, const N: usize> Subnet<'p, P, N> {
             class::SUBNET_ADMINISTRATION => {
                 let answers = arrival.bytes.get(3).is_some_and(|how| how & method::RESPONSE != 0);
                 if answers {
-                    self.sa.receive(&arrival.route, &arrival.bytes, now);
+                    self.joined |= self.sa.receive(&arrival.route, &arrival.bytes, now);
                 } else if let Some(manager) = &mut self.manager {
                     manager.ask(arrival, &self.port, now);
                 } else {
@@ -306,11 +312,7 @@ impl<'p, P: Platform, const N: usize> Subnet<'p, P, N> {
             (self.pkey, device.pkey_index) = (pkey, index);
             // The queue pair of IP stays, if its group turns out to be what it was.
             self.sa.restart(&self.port, self.pkey, now);
-            let asked = &mut self.asked;
-            self.hosts.forget(now, || {
-                *asked = asked.wrapping_add(1);
-                *asked
-            });
+            self.hosts.forget(now, names(&mut self.asked));
             self.broadcast = None;
         }
         Ok(())
@@ -384,6 +386,9 @@ impl<'p, P: Platform, const N: usize> Subnet<'p, P, N> {
             self.changed |= manager.service(device, gsi, &self.port, now);
         }
         self.retry = self.keep_link(device, now);
+        if self.broadcast.is_some() && core::mem::take(&mut self.joined) {
+            self.hosts.again(now, names(&mut self.asked));
+        }
         if let Some(link) = self.link.as_mut() {
             let _ = link.service(device, now);
         }
@@ -521,6 +526,14 @@ impl<'p, P: Platform, const N: usize> Subnet<'p, P, N> {
         let link = Instant::sooner(link, manager);
         let questions = Instant::sooner(self.sa.next_deadline(), self.hosts.next_deadline());
         Instant::sooner(Instant::sooner(own, link), questions)
+    }
+}
+
+/// Names of questions of ARP.
+fn names(asked: &mut u64) -> impl FnMut() -> u64 {
+    || {
+        *asked = asked.wrapping_add(1);
+        *asked
     }
 }
 

@@ -12,10 +12,15 @@ use core::time::Duration;
 use dat_core::Instant;
 use heapless::Vec;
 
-/// Times that a question is sent.
-const TRIES: u8 = 4;
-/// Until it is sent the second time; doubled each time.
-const INTERVAL: Duration = Duration::from_millis(500);
+/// How a question is repeated.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    /// Until it is sent the second time; doubled each time.
+    pub(super) first: Duration,
+    /// Times that it is sent.
+    pub(super) tries: u8,
+}
+
 /// How long a failure lasts: until the next question.
 const FAILURE: Duration = Duration::from_secs(1);
 
@@ -55,11 +60,12 @@ pub(super) struct Questions<K, V, const N: usize> {
     entries: Vec<Entry<K, V>, N>,
     /// How long an answer counts.
     lifetime: Duration,
+    pace: Pace,
 }
 
 impl<K: Copy + Eq, V: Copy, const N: usize> Questions<K, V, N> {
-    pub(super) const fn new(lifetime: Duration) -> Self {
-        Self { entries: Vec::new(), lifetime }
+    pub(super) const fn new(lifetime: Duration, pace: Pace) -> Self {
+        Self { entries: Vec::new(), lifetime, pace }
     }
 
     /// The answer for `key`, which has asked us if `asker`. `transaction` names the question, if it
@@ -124,8 +130,8 @@ impl<K: Copy + Eq, V: Copy, const N: usize> Questions<K, V, N> {
             let due = |entry: &&mut Entry<K, V>| matches!(entry.state, State::Asking { due, .. } if due <= now);
             let entry = self.entries.iter_mut().find(due)?;
             let State::Asking { transaction, asked, .. } = entry.state else { return None };
-            if asked < TRIES {
-                let due = now + INTERVAL * (1 << asked);
+            if asked < self.pace.tries {
+                let due = now + self.pace.first * (1 << asked);
                 entry.state = State::Asking { transaction, asked: asked + 1, due };
                 return Some((entry.key, transaction));
             }
@@ -205,7 +211,7 @@ mod tests {
     const S: Duration = Duration::from_secs(1);
 
     fn questions() -> Questions<u32, u8, 8> {
-        Questions::new(Duration::from_secs(600))
+        Questions::new(Duration::from_secs(600), Pace { first: S / 2, tries: 4 })
     }
 
     #[test]

@@ -10,8 +10,8 @@ use dat_core::provider::{Class, Fault, LidHop, Mtu, NextHop, Path, SubnetPath, c
 
 use crate::device::{Device, PortState};
 use crate::net::gsi::Gsi;
-use crate::net::ib::Subnet;
 use crate::net::ib::sa::{Record, Target};
+use crate::net::ib::{Subnet, names};
 use crate::platform::Platform;
 use crate::prm::sa::rate::GBPS_2_5;
 
@@ -37,12 +37,7 @@ impl<'p, P: Platform, const N: usize> Subnet<'p, P, N> {
             Some(target) => target,
             None => {
                 let hop = self.next_hop(remote)?;
-                let name = self.asked.wrapping_add(1);
-                let asked = &mut self.asked;
-                let found = self.hosts.resolve(hop, asker, now, || {
-                    *asked = name;
-                    name
-                });
+                let found = self.hosts.resolve(hop, asker, now, names(&mut self.asked));
                 match found {
                     Poll::Pending => return Poll::Pending,
                     Poll::Ready(Ok(hardware)) => Target::Gid(hardware.gid),

@@ -11,7 +11,7 @@ use core::time::Duration;
 use dat_core::Instant;
 use dat_core::provider::{Mtu, Random};
 
-use super::questions::{NoAnswer, Questions};
+use super::questions::{NoAnswer, Pace, Questions};
 use crate::data::Route;
 use crate::device::IbPort;
 use crate::prm::At;
@@ -31,6 +31,8 @@ const GROUPS: usize = 16;
 const PATH_LIFETIME: Duration = Duration::from_secs(600);
 /// How long a membership counts: until the manager asks for it again.
 const MEMBER_LIFETIME: Duration = Duration::from_secs(86_400 * 365);
+/// One server answers the whole subnet, so it is given time.
+const PACE: Pace = Pace { first: Duration::from_millis(500), tries: 4 };
 /// Longest packet lifetime that is believed, as a code: 4.3 s. The field has room for centuries.
 const LONGEST_LIFETIME: u8 = 20;
 
@@ -108,6 +110,14 @@ impl Server {
     }
 }
 
+/// What an answer was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answered {
+    /// A membership.
+    Joined,
+    Other,
+}
+
 /// The client of one port.
 #[derive(Debug)]
 pub(super) struct Sa<const N: usize> {
@@ -130,8 +140,8 @@ impl<const N: usize> Sa<N> {
             gid: 0,
             pkey: 0,
             transactions,
-            paths: Questions::new(PATH_LIFETIME),
-            groups: Questions::new(MEMBER_LIFETIME),
+            paths: Questions::new(PATH_LIFETIME, PACE),
+            groups: Questions::new(MEMBER_LIFETIME, PACE),
             model: None,
             strange: 0,
         }
@@ -272,15 +282,17 @@ impl<const N: usize> Sa<N> {
         mad
     }
 
-    /// Takes an answer.
-    pub(super) fn receive(&mut self, route: &Route, mad: &Mad, now: Instant) {
-        if self.answered(route, mad, now).is_none() {
+    /// Takes an answer. Whether it made the port a member of a group.
+    pub(super) fn receive(&mut self, route: &Route, mad: &Mad, now: Instant) -> bool {
+        let answered = self.answered(route, mad, now);
+        if answered.is_none() {
             self.strange = self.strange.saturating_add(1);
         }
+        answered == Some(Answered::Joined)
     }
 
     /// None if it is no answer to a question of ours.
-    fn answered(&mut self, route: &Route, mad: &Mad, now: Instant) -> Option<()> {
+    fn answered(&mut self, route: &Route, mad: &Mad, now: Instant) -> Option<Answered> {
         let head = MadHeader(mad);
         let server = self.server;
         if route.slid != server.lid || route.source_qpn != server.qpn {
@@ -300,28 +312,29 @@ impl<const N: usize> Sa<N> {
             }
             // It asks to be asked later: the question is repeated anyway.
             if code == status::BUSY {
-                return Some(());
+                return Some(Answered::Other);
             }
             if head.attr_id() != attribute::PATH_RECORD {
                 return None;
             }
             let record = if code == 0 { self.read_path(mad, target)? } else { Err(NoAnswer) };
             self.paths.answer(target, record, now);
-            return Some(());
+            return Some(Answered::Other);
         }
         let (group, state) = self.groups.asked(head.tid())?;
         if code == status::REDIRECT {
             return self.redirect(mad, now);
         }
         if code == status::BUSY {
-            return Some(());
+            return Some(Answered::Other);
         }
         if head.attr_id() != attribute::MC_MEMBER_RECORD {
             return None;
         }
         let member = if code == 0 { read_member(mad, group)? } else { Err(NoAnswer) };
+        let joined = member.is_ok();
         self.groups.answer((group, state), member, now);
-        Some(())
+        Some(if joined { Answered::Joined } else { Answered::Other })
     }
 
     /// The path in an answer; none if it is of another question. [`NoAnswer`] if it cannot be used.
@@ -360,7 +373,7 @@ impl<const N: usize> Sa<N> {
     }
 
     /// Another server answers from now on.
-    fn redirect(&mut self, mad: &Mad, now: Instant) -> Option<()> {
+    fn redirect(&mut self, mad: &Mad, now: Instant) -> Option<Answered> {
         if MadHeader(mad).attr_id() != attribute::CLASS_PORT_INFO || self.server.redirected {
             return None;
         }
@@ -374,7 +387,7 @@ impl<const N: usize> Sa<N> {
         let transactions = &mut self.transactions;
         self.paths.again(now, || transactions.next_u64());
         self.groups.again(now, || transactions.next_u64());
-        Some(())
+        Some(Answered::Other)
     }
 }
 

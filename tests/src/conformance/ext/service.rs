@@ -102,10 +102,14 @@ pub fn a_look_up_of_a_service_point_leads_to_its_endpoint(ias: &mut Adapters<'_,
         done(ias, &ends[A], IbOperation::SendUd, 4);
         assert_eq!(extended(ias, B, ends[B].recv).cookie, 10 + round);
         // And back, to the queue pair that asked.
-        let (now, a) = (ias.now(), ias.a.address());
-        let Poll::Ready(back) = ias.b.ud_address(now, a, asker.qpn, asker.qkey) else {
-            panic!("the peer has just been answered")
-        };
+        let a = ias.a.address();
+        let back = ias.until(|ias| {
+            let now = ias.now();
+            match ias.b.ud_address(now, a, asker.qpn, asker.qkey) {
+                Poll::Ready(back) => Some(back),
+                Poll::Pending => None,
+            }
+        });
         ias.recv(&ends[A], &mems[A], 0, 128, 20 + round);
         ias.b
             .ep_post_send_ud(ends[B].ep, &[mems[B].seg(0, 5)], &back.unwrap(), None, 5, NONE)

@@ -178,6 +178,14 @@ impl SubnetManager {
             && self.ports.iter().all(|port| port.info.port_state() == port_state::ACTIVE)
     }
 
+    /// The SA answers: both ports have their LIDs and can take packets, and the answers leave by the
+    /// own port. The other port asks as soon as it is active, which is before this manager knows.
+    fn serves(&self) -> bool {
+        let states = self.ports.each_ref().map(|port| port.info.port_state());
+        self.state == State::Master
+            && matches!(states, [port_state::ACTIVE, port_state::ARMED | port_state::ACTIVE])
+    }
+
     /// The port's link has come up (to the Init state) or has gone down.
     pub fn link_changed(&mut self, now: Instant, is_up: bool) {
         if is_up {

@@ -12,11 +12,11 @@ use crate::prm::sa::{self, SaHeader, attribute, method, rmpp};
 /// ClassPortInfo.CapabilityMask: UD multicast is supported (volume 1, 15.2.5.1).
 const UD_MULTICAST: u16 = 1 << 9;
 impl SubnetManager {
-    /// A datagram of the SA. Only a master is one, when both ports are up, and only for the two
-    /// ports; no other has a LID to answer to.
+    /// A datagram of the SA. Only a master serves it, and only for the two ports; no other has a LID
+    /// to answer to.
     pub(super) fn input_sa(&mut self, from: Source, mad: &Mad) {
         let header = MadHeader(mad);
-        if !self.is_up() || header.method() & mad::method::RESPONSE != 0 {
+        if !self.serves() || header.method() & mad::method::RESPONSE != 0 {
             return;
         }
         let Some(requester) = Side::ALL.into_iter().find(|side| self.lid(*side) == Some(from.lid))

@@ -185,16 +185,20 @@ impl SubnetManager {
 
     /// Does the next change that the ports need; the sweep ends where there is none.
     pub(super) fn configure(&mut self, now: Instant) {
-        let needs = |step: fn(Side) -> Step, is_needed: fn(&Self, Side) -> bool| {
-            let mut sides = [Side::Peer, Side::Own].into_iter();
-            sides.find(|side| is_needed(self, *side)).map(step)
+        let first = |is_needed: fn(&Self, Side) -> bool, [first, second]: [Side; 2]| {
+            [first, second].into_iter().find(|side| is_needed(self, *side))
         };
-        let step = needs(Step::Assign, |manager, side| !manager.is_assigned(side))
+        let outward = [Side::Peer, Side::Own];
+        let step = first(|manager, side| !manager.is_assigned(side), outward)
+            .map(Step::Assign)
             .or_else(|| {
-                needs(Step::Arm, |m, side| m.port(side).info.port_state() == port_state::INIT)
+                first(|manager, side| manager.is_in(side, port_state::INIT), outward).map(Step::Arm)
             })
+            // The own port first: a port asks the SA as soon as it is active, and the answer
+            // leaves by the own one.
             .or_else(|| {
-                needs(Step::Activate, |m, side| m.port(side).info.port_state() == port_state::ARMED)
+                first(|manager, side| manager.is_in(side, port_state::ARMED), Side::ALL)
+                    .map(Step::Activate)
             });
         let Some(step) = step else { return self.rest(now) };
         self.changes = self.changes.saturating_add(1);
@@ -203,6 +207,10 @@ impl SubnetManager {
             return self.rest(now);
         }
         self.begin(now, step);
+    }
+
+    fn is_in(&self, side: Side, state: u8) -> bool {
+        self.port(side).info.port_state() == state
     }
 
     /// LIDs: those the ports have, where they are valid and differ, so that connections survive a

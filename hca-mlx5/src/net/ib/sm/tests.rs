@@ -259,11 +259,41 @@ fn a_sweep_sets_both_ports_and_brings_them_up() {
         assert_eq!((info.mkey(), info.subnet_timeout()), (0, 18));
         assert_eq!(info.port_state(), port_state::ACTIVE);
     }
-    // The other end first, one state at a time.
+    // One state at a time; the own port is active first, as the SA answers through it.
     let sets: Vec<_> = rig.requests.iter().filter(|mad| mad[3] == method::SET).collect();
     let steps: Vec<_> =
         sets.iter().map(|mad| (mad[7], PortInfo::read(&mad[..], smp::DATA).port_state())).collect();
-    assert_eq!(steps, [(1, 0), (0, 0), (1, 3), (0, 3), (1, 4), (0, 4)]);
+    assert_eq!(steps, [(1, 0), (0, 0), (1, 3), (0, 3), (0, 4), (1, 4)]);
+}
+
+/// The other port asks when it is active, which is before its agent's answer has come.
+#[test]
+fn who_asks_as_soon_as_a_port_is_active_has_an_answer() {
+    for (side, lid, gid) in [(Side::Own, 1, OWN_GID), (Side::Peer, 2, PEER_GID)] {
+        let mut rig = Rig::new();
+        rig.manager.link_changed(NOW, true);
+        let mut mad = [0; 256];
+        loop {
+            let to = rig.manager.poll_transmit(NOW, &mut mad).unwrap();
+            let of = if to == Destination::Agent { Side::Own } else { Side::Peer };
+            let answer = rig.agents[of.index()].answer(&mad).unwrap();
+            let state = PortInfo::read(&mad[..], smp::DATA).port_state();
+            let is_last = mad[3] == method::SET && state == port_state::ACTIVE && of == side;
+            if is_last && side == Side::Peer {
+                break;
+            }
+            rig.manager.input(NOW, smi(of), &answer);
+            if is_last {
+                break;
+            }
+        }
+        let join = join(JOIN, BROADCAST_MGID, gid, join_state::FULL);
+        let source = Source { interface: Interface::Gsi, side, lid, qpn: 1 };
+        rig.manager.input(NOW, source, &join);
+        let to = rig.manager.poll_transmit(NOW, &mut mad);
+        assert_eq!(to, Some(Destination::General { lid, qpn: 1 }), "{side:?}");
+        assert_eq!(MadHeader(&mad).status(), 0);
+    }
 }
 
 #[test]
