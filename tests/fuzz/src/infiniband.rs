@@ -31,7 +31,7 @@ use mlx5_model::wire::ib::{Grh, Packet};
 use crate::input::{Patch, patch, steps};
 use crate::world::{MEMORY, Rule, change_answers};
 
-type Driver<'p> = Mlx5<'p, Slot, 16, 16, 32>;
+type Driver<'p> = Mlx5<'p, Slot, 16, 16, 8>;
 type Room<'p> = Storage<Driver<'p>, 4, 8, 8, 16, 32>;
 
 const OWN: Ipv4Addr = Ipv4Addr::new(192, 168, 7, 1);

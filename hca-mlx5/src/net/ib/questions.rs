@@ -4,7 +4,9 @@
 //! No input or output: [`Questions::next`] names the question to send, [`Questions::answer`] takes
 //! what came back. A question is repeated a few times, then it has failed for a while. Only what
 //! was asked for is learned, so no message changes a known answer before its time is over. A
-//! question that is asked for a peer who asked first gives way to others.
+//! question that is asked for a peer who asked first gives way to others: to those of this port at
+//! once, to those of other askers when it has had the time of its first try. So however many ask,
+//! the network gets a bounded number of questions, and each of them can be answered.
 
 use core::task::Poll;
 use core::time::Duration;
@@ -115,7 +117,14 @@ impl<K: Copy + Eq, V: Copy, const N: usize> Questions<K, V, N> {
             State::Known { .. } => 3,
             State::Asking { .. } => 4,
         };
-        let gives = self.entries.iter_mut().filter(|entry| !crowded || asks(entry));
+        let has_had_its_time = |entry: &Entry<K, V>| match entry.state {
+            State::Asking { asked, .. } => asked >= 2,
+            State::Known { .. } | State::Failed { .. } => true,
+        };
+        let gives = self
+            .entries
+            .iter_mut()
+            .filter(|old| (!crowded || asks(old)) && (!entry.asker || has_had_its_time(old)));
         let first = gives.min_by_key(|entry| (rank(entry), entry.used));
         if let Some(place) = first
             && rank(place) < 4
@@ -245,6 +254,29 @@ mod tests {
         questions.answer(1, Err(NoAnswer), now);
         assert_eq!(questions.resolve(1, false, now, || 2), Poll::Ready(Ok(5)));
         assert!(questions.resolve(1, false, now + 601 * S, || 3).is_pending());
+    }
+
+    /// Sixteen askers in turn, as often as one likes: two questions every half second, and whoever
+    /// is asked for keeps its question until then.
+    #[test]
+    fn askers_do_not_displace_one_another_before_they_can_be_answered() {
+        let (mut questions, mut now) = (questions(), Instant::ZERO);
+        let mut sent = std::vec::Vec::new();
+        for turn in 0..200 {
+            for key in 0..16 {
+                let _ = questions.resolve((key + turn) % 16, true, now, || 1);
+            }
+            while let Some((key, _)) = questions.next(now) {
+                sent.push(key);
+            }
+            assert!(questions.next_deadline().is_some_and(|due| due > now), "nothing due at once");
+            now = now + S / 100;
+        }
+        // Two at first; every half second each is repeated, and then makes room.
+        assert!((8..=18).contains(&sent.len()), "{sent:?}");
+        sent.sort_unstable();
+        sent.dedup();
+        assert!(sent.len() >= 6, "{sent:?}");
     }
 
     #[test]
