@@ -408,8 +408,8 @@ impl Cm<'_> {
 
     /// Returns the counts of messages.
     #[must_use]
-    pub const fn counters(&self) -> Counters {
-        self.counters
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
     }
 
     /// Slots that hold no connection, not even one in timewait.

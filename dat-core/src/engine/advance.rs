@@ -330,13 +330,13 @@ fn process_datagram<P: Provider>(
     from: IpAddr,
     mad: &[u8; MAD_LEN],
 ) {
-    let before = ia.connections.cm.counters();
+    let before = *ia.connections.cm.counters();
     let longest = ia.hca.limits().mtu;
     let (objects, events) = (&ia.objects, &ia.events);
     let admits = |service, mtu| objects.admits(events, longest, service, mtu);
     ia.connections.cm.input_if(now, from, mad, &admits);
     let after = ia.connections.cm.counters();
-    ia.counters.received(mad, &before, &after);
+    ia.counters.received(mad, &before, after);
     ia.connection_events(now);
 }
 
@@ -362,7 +362,7 @@ fn try_again<P: Provider>(ia: &mut Ia<'_, P>, now: Instant) {
             None => ia.connections.cm.count(|counters| &mut counters.unreachable),
             Some(path) if came => process_datagram(ia, now, path.remote, &datagram.mad),
             Some(path) => {
-                ia.connections.send(&mut ia.hca, datagram, Ok(path));
+                ia.connections.send(&mut ia.hca, &datagram, Ok(path));
             }
         }
     }

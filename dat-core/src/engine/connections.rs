@@ -127,27 +127,16 @@ impl Connections<'_> {
         // Where the last one went: the next one often goes there too.
         let mut last: Option<Path> = None;
         for _ in 0..DATAGRAMS_OUT {
-            let transmit = match self.stalled.take() {
-                Some(transmit) => transmit,
-                None => {
-                    let before = self.cm.counters().retransmitted;
-                    let Some(transmit) = self.cm.poll_transmit(now) else {
-                        return sent;
-                    };
-                    let again = self.cm.counters().retransmitted != before;
-                    counters.sent(&transmit.mad, again);
-                    transmit
-                }
-            };
-            let known = last.filter(|path| path.remote == transmit.to);
-            match known
-                .map_or_else(|| whereabouts(hca, &transmit, now), |path| Poll::Ready(Ok(path)))
-            {
-                Poll::Pending => self.put_off(now, &transmit, false),
-                Poll::Ready(path) => {
-                    last = path.ok();
-                    sent |= self.send(hca, transmit, path);
-                }
+            if let Some(transmit) = self.stalled.take() {
+                sent |= self.forward(now, hca, &transmit, &mut last);
+            } else {
+                let before = self.cm.counters().retransmitted;
+                let Some(transmit) = self.cm.poll_transmit(now) else {
+                    return sent;
+                };
+                let again = self.cm.counters().retransmitted != before;
+                counters.sent(&transmit.mad, again);
+                sent |= self.forward(now, hca, &transmit, &mut last);
             }
             if self.stalled.is_some() {
                 return sent;
@@ -156,11 +145,33 @@ impl Connections<'_> {
         true
     }
 
+    /// Sends a datagram if the path to its peer is known, which `last` may be; else it waits.
+    /// Whether it has left.
+    fn forward<P: Provider>(
+        &mut self,
+        now: Instant,
+        hca: &mut P,
+        transmit: &Transmit,
+        last: &mut Option<Path>,
+    ) -> bool {
+        let known = last.filter(|path| path.remote == transmit.to);
+        match known.map_or_else(|| whereabouts(hca, transmit, now), |path| Poll::Ready(Ok(path))) {
+            Poll::Pending => {
+                self.put_off(now, transmit, false);
+                false
+            }
+            Poll::Ready(path) => {
+                *last = path.ok();
+                self.send(hca, transmit, path)
+            }
+        }
+    }
+
     /// Sends a datagram to where its peer is. Whether it has left.
     pub(super) fn send<P: Provider>(
         &mut self,
         hca: &mut P,
-        transmit: Transmit,
+        transmit: &Transmit,
         path: Result<Path, Fault>,
     ) -> bool {
         let Ok(path) = path else {
@@ -171,7 +182,7 @@ impl Connections<'_> {
         match hca.mad_send(&Path { class, ..path }, &transmit.mad) {
             // Many connections at once: it would be repeated, but only after seconds.
             Err(fault) if fault.kind == FaultKind::Resources => {
-                self.stalled = Some(transmit);
+                self.stalled = Some(*transmit);
                 false
             }
             // A datagram may be lost anywhere; the connection manager repeats it.

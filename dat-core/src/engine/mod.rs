@@ -126,7 +126,7 @@ impl<P: Provider> Ia<'_, P> {
     /// What went over the wire to set up and end connections.
     #[must_use]
     pub fn cm_counters(&self) -> Counters {
-        self.connections.cm.counters()
+        *self.connections.cm.counters()
     }
 
     /// Connections whose end the peer has not confirmed yet: who closes the adapter before leaves
