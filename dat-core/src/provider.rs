@@ -125,6 +125,17 @@ pub enum Atomic {
     },
 }
 
+/// A provider or a port without multicast groups.
+#[must_use]
+pub const fn no_groups() -> Fault {
+    crate::fault!(
+        Unsupported,
+        "join a multicast group",
+        "the port has no multicast groups",
+        "use a port of InfiniBand"
+    )
+}
+
 /// Where a datagram goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Destination {
@@ -858,6 +869,26 @@ pub trait Provider {
     /// What a REQ has to say of a path of [`Provider::resolve`] on InfiniBand; `None` on Ethernet.
     fn subnet_path(&self, _path: &Path) -> Option<SubnetPath> {
         None
+    }
+
+    /// Makes a queue pair for datagrams a member of the multicast group of an IP address: what is
+    /// sent to the destination returned comes to every member. A group that does not exist is made
+    /// with `qkey`; one that has another is refused. Pending while the subnet's manager is asked.
+    ///
+    /// Members leave with [`Provider::qp_destroy`] at the latest.
+    fn group_join(
+        &mut self,
+        _qp: Qp,
+        _qkey: u32,
+        _group: IpAddr,
+        _now: Instant,
+    ) -> Poll<Result<Destination, Fault>> {
+        Poll::Ready(Err(no_groups()))
+    }
+
+    /// Takes a queue pair out of a group, or out of all. No effect if it is in none.
+    fn group_leave(&mut self, _qp: Qp, _group: Option<IpAddr>) -> Result<(), Fault> {
+        Ok(())
     }
 
     /// Makes a protection domain.

@@ -30,9 +30,9 @@ use core::time::Duration;
 use dat_core::Instant;
 use dat_core::fault;
 use dat_core::provider::{
-    self as seam, Access, Backing, Fault, HcaCounters, HcaLimits, KeyOrder, LinkType, MadIn,
-    Moderation, Mr, MrInit, Mw, Net, NewQp, NextHop, Notice, Pages, Path, Pd, Provider, Qp, QpInit,
-    QpStep, Random, Region, SharedRq, SharedRqInit, SubnetPath, Task, canonical,
+    self as seam, Access, Backing, Destination, Fault, HcaCounters, HcaLimits, KeyOrder, LinkType,
+    MadIn, Moderation, Mr, MrInit, Mw, Net, NewQp, NextHop, Notice, Pages, Path, Pd, Provider, Qp,
+    QpInit, QpStep, Random, Region, SharedRq, SharedRqInit, SubnetPath, Task, canonical,
 };
 use heapless::Deque;
 
@@ -469,6 +469,28 @@ impl<
 
     fn subnet_path(&self, path: &Path) -> Option<SubnetPath> {
         self.subnet.as_ref()?.subnet_path(path)
+    }
+
+    fn group_join(
+        &mut self,
+        qp: Qp,
+        qkey: u32,
+        group: IpAddr,
+        now: Instant,
+    ) -> Poll<Result<Destination, Fault>> {
+        match (&mut self.subnet, &mut self.gsi) {
+            (Some(subnet), Some(gsi)) => {
+                subnet.join(&mut self.device, gsi, (qp.number, qkey), group, now)
+            }
+            _ => Poll::Ready(Err(seam::no_groups())),
+        }
+    }
+
+    fn group_leave(&mut self, qp: Qp, group: Option<IpAddr>) -> Result<(), Fault> {
+        match (&mut self.subnet, &mut self.gsi) {
+            (Some(subnet), Some(gsi)) => subnet.leave(&mut self.device, gsi, qp.number, group),
+            _ => Ok(()),
+        }
     }
 
     fn pd_create(&mut self) -> Result<Pd, Fault> {

@@ -2,7 +2,7 @@
 //! for the device between them.
 
 use dat_core::fault;
-use dat_core::provider::{self as seam, Fault, NewQp, Qp, QpInit, QpStep};
+use dat_core::provider::{self as seam, Fault, NewQp, Provider as _, Qp, QpInit, QpStep};
 
 use crate::data::{Rq, Sq};
 use crate::device::in_flight::few;
@@ -174,6 +174,7 @@ impl<
     pub(super) fn begin_pair_end(&mut self, qp: Qp) -> Result<(QpEntry, Option<Begun>), Fault> {
         let entry = self.qps.get(qp.number).copied();
         let entry = entry.ok_or(no_such_object(Opcode::DestroyQp, object::QP, qp.number))?;
+        optional(self.group_leave(qp, None))?;
         if !entry.object.is_reset {
             optional(qp::reset(&mut self.device, entry.object.qpn))?;
         }

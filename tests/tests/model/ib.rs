@@ -142,6 +142,73 @@ fn datagrams_go_by_lid_and_have_no_global_header() {
     });
 }
 
+/// Members of a group get what is sent to it, with a global header, until they leave; a group of
+/// another Q_Key is refused, and an Endpoint that is freed leaves nothing behind.
+#[test]
+fn datagrams_to_a_group_come_to_its_members() {
+    infiniband().run(|session| {
+        let group: IpAddr = "239.7.7.7".parse().unwrap();
+        let make = |session: &mut Session<'_>, side: usize, qkey: u32| {
+            let own = &session.sides[side];
+            session.pair.ias[side]
+                .ep_create_ud(own.pz, own.recv, own.request, Some(own.conn), None, qkey)
+                .unwrap()
+        };
+        let join = |session: &mut Session<'_>, side: usize, ep: Ep| {
+            let joined = session.pair.until(LIMIT, |pair| {
+                let now = pair.now();
+                match pair.ias[side].ep_ud_join(now, ep, group) {
+                    Poll::Ready(joined) => Some(joined),
+                    Poll::Pending => None,
+                }
+            });
+            joined.unwrap()
+        };
+        let [a, b] = [0, 1].map(|side| make(session, side, QKEY));
+        let to = join(session, 0, a).unwrap();
+        assert_eq!(join(session, 1, b).unwrap().path.remote, to.path.remote);
+        assert_eq!((to.qpn, to.qkey), (0xff_ffff, QKEY));
+        let NextHop::Lid(hop) = to.path.next_hop else { panic!("{to:?}") };
+        assert!((0xc000..0xffff).contains(&hop.lid), "{hop:?}");
+        let send = |session: &mut Session<'_>, n: u32| {
+            let there = session.seg(1, 0x4000, 300 + GRH_LEN);
+            session.pair.ias[1].ep_post_recv(b, &[there], n.into(), NONE).unwrap();
+            session.fence(1);
+            session.fill(0, 0x100, 300, n);
+            let here = session.seg(0, 0x100, 300);
+            session.pair.ias[0].ep_post_send_ud(a, &[here], &to, None, 3, NONE).unwrap();
+            session.pair.idle(0, a, LIMIT);
+        };
+        send(session, 9);
+        let recv = session.sides[1].recv;
+        match session.pair.wait(1, recv, LIMIT) {
+            Some(Event::IbDto(event)) => assert_eq!(event.len as usize, 300 + GRH_LEN),
+            other => panic!("{other:?}"),
+        }
+        session.check(1, 0x4000 + GRH_LEN, 300, 9);
+        let header = session.look(1, 0x4000, GRH_LEN);
+        let gid = match to.path.remote {
+            IpAddr::V6(gid) => gid.octets(),
+            IpAddr::V4(_) => panic!("{to:?}"),
+        };
+        assert_eq!(header[24..], gid);
+        let other = make(session, 1, QKEY + 1);
+        assert!(join(session, 1, other).is_err(), "another Q_Key");
+        session.pair.ias[1].ep_ud_leave(b, group).unwrap();
+        session.pair.ias[1].ep_ud_leave(b, group).unwrap();
+        send(session, 10);
+        let quiet = session.pair.wait(1, recv, Duration::from_millis(20));
+        assert!(quiet.is_none(), "{quiet:?}");
+        // And again a member: the receive that was posted meanwhile is used.
+        join(session, 1, b).unwrap();
+        send(session, 11);
+        assert!(matches!(session.pair.wait(1, recv, LIMIT), Some(Event::IbDto(_))));
+        session.check(1, 0x4000 + GRH_LEN, 300, 11);
+        let now = session.now();
+        session.pair.ias[0].ep_free(now, a).unwrap();
+    });
+}
+
 /// The address is a GID itself: neither side looks anything up by IP.
 #[test]
 fn a_peer_is_reached_by_its_gid() {

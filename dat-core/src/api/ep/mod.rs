@@ -13,6 +13,7 @@ pub(crate) mod dup_connect;
 pub(crate) mod free;
 pub(crate) mod free_ud;
 pub(crate) mod get_status;
+pub(crate) mod join_ud;
 pub(crate) mod modify;
 pub(crate) mod query;
 pub(crate) mod recv_query;

@@ -106,6 +106,19 @@ pub(super) fn multicast_gid(pkey: u16, address: Ipv6Addr) -> u128 {
     group_gid(0x601b, pkey, address.to_bits() & (u128::MAX >> 48))
 }
 
+/// The GID of the group that datagrams to an IP multicast address go to, apart from the one of its
+/// IP packets (Linux `cma_set_mgid`, port space UDP). One that a subnet's manager has chosen stands
+/// for itself.
+pub(super) fn datagram_gid(pkey: u16, address: IpAddr) -> u128 {
+    const CHOSEN: u128 = 0xff10_a01b << 96;
+    const CHOSEN_MASK: u128 = 0xfff0_ffff << 96;
+    match address {
+        IpAddr::V4(v4) => group_gid(0x4001, pkey, u128::from(v4.to_bits() & 0xfff_ffff)),
+        IpAddr::V6(v6) if v6.to_bits() & CHOSEN_MASK == CHOSEN => v6.to_bits(),
+        IpAddr::V6(v6) => group_gid(0x6001, pkey, v6.to_bits() & (u128::MAX >> 48)),
+    }
+}
+
 fn group_gid(signature: u16, pkey: u16, group: u128) -> u128 {
     const LINK_LOCAL: u128 = 0xff12;
     let full = pkey | 0x8000;
@@ -311,6 +324,13 @@ mod tests {
         let node = solicited_node("fd00::12:3456".parse().unwrap());
         assert_eq!(node, "ff02::1:ff12:3456".parse::<Ipv6Addr>().unwrap());
         assert_eq!(multicast_gid(0x8001, node), 0xff12_601b_8001_0000_0000_0001_ff12_3456);
+        for (address, gid) in [
+            ("239.1.2.3", 0xff12_4001_ffff_0000_0000_0000_0f01_0203),
+            ("ff05:1::2:3", 0xff12_6001_ffff_0000_0000_0000_0002_0003),
+            ("ff12:a01b::7", 0xff12_a01b_0000_0000_0000_0000_0000_0007),
+        ] {
+            assert_eq!(datagram_gid(0xffff, address.parse().unwrap()), gid, "{address}");
+        }
     }
 
     proptest! {

@@ -7,6 +7,7 @@
 //! * [`sm`] - a subnet manager for two ports joined by a cable; bytes in, bytes out. `qp0` joins it
 //!   with QP0, if the caller wants it.
 //! * `resolve` - from an address to a path.
+//! * `groups` - multicast groups of the consumer's queue pairs.
 //!
 //! This file joins them with the device: the state of the port, QP1, and a queue pair for IP over
 //! InfiniBand, which joins the broadcast group of the partition and takes its Q_Key. An address is
@@ -16,6 +17,7 @@
 //! A datagram without a global header has only a LID as its sender. Its GID is that of a known path,
 //! or is asked for; until then [`lid_address`] stands for it.
 
+mod groups;
 mod ipoib;
 mod qp0;
 mod questions;
@@ -35,6 +37,7 @@ use heapless::{Deque, Vec};
 use crate::data::work;
 use crate::device::{Device, IbPort, PortState, note, optional};
 use crate::net::gsi::{Arrival, Gsi, Kind};
+use crate::net::ib::groups::{MEMBERSHIPS, Membership};
 use crate::net::ib::ipoib::{Hardware, Message};
 use crate::net::ib::qp0::Manager;
 use crate::net::ib::questions::{Pace, Questions};
@@ -100,6 +103,9 @@ pub(crate) struct Subnet<'p, P: Platform, const N: usize> {
     joined: bool,
     /// Broadcast group, Q_Key and entry of the P_Key table that `link` was made for.
     made_for: (u128, u32, u16),
+    memberships: Vec<Membership, MEMBERSHIPS>,
+    /// They are to be asked for again.
+    rejoins: bool,
     answers: Deque<(IpAddr, Hardware), ANSWERS>,
     /// The port is to be asked; all is to be registered again.
     changed: bool,
@@ -153,6 +159,8 @@ impl<'p, P: Platform, const N: usize> Subnet<'p, P, N> {
             broadcast: None,
             joined: false,
             made_for: (0, 0, 0),
+            memberships: Vec::new(),
+            rejoins: false,
             answers: Deque::new(),
             changed: true,
             register: false,
@@ -184,6 +192,7 @@ impl<'p, P: Platform, const N: usize> Subnet<'p, P, N> {
         gsi: Option<&mut Gsi<'p, P>>,
     ) -> Result<(), Fault> {
         if let Some(gsi) = gsi {
+            self.leave_all(device, gsi);
             for group in self.attached.clone() {
                 if let Some(leave) = self.sa.leave(group) {
                     send(gsi, &leave);
@@ -314,14 +323,19 @@ impl<'p, P: Platform, const N: usize> Subnet<'p, P, N> {
             self.sa.restart(&self.port, self.pkey, now);
             self.hosts.forget(now, names(&mut self.asked));
             self.broadcast = None;
+            self.rejoins = true;
         }
         Ok(())
+    }
+
+    fn port_is_active(&self) -> bool {
+        self.port.state == PortState::Active
     }
 
     /// Joins the groups of IP, and makes its queue pair. When to look again, if an answer was a
     /// refusal or the device failed; a question that is out has a deadline of its own.
     fn keep_link(&mut self, device: &mut Device<'p, P>, now: Instant) -> Option<Instant> {
-        if self.port.state != PortState::Active || self.by_gid_only() {
+        if !self.port_is_active() || self.by_gid_only() {
             return None;
         }
         let group = ipoib::broadcast_gid(self.pkey);
@@ -354,7 +368,7 @@ impl<'p, P: Platform, const N: usize> Subnet<'p, P, N> {
         }
         if let IpAddr::V6(own) = self.net.addr {
             let group = ipoib::multicast_gid(self.pkey, ipoib::solicited_node(own));
-            match self.sa.member(group, Role::Founder(member), now) {
+            match self.sa.member(group, Role::Founder(member, member.qkey), now) {
                 Poll::Ready(Ok(_)) => {}
                 Poll::Ready(Err(_)) => return Some(now + REBUILD),
                 Poll::Pending => return None,
@@ -378,14 +392,15 @@ impl<'p, P: Platform, const N: usize> Subnet<'p, P, N> {
         gsi: &mut Gsi<'p, P>,
         now: Instant,
     ) {
-        if self.changed || (self.port.state != PortState::Active && now >= self.poll) {
+        if self.changed || (!self.port_is_active() && now >= self.poll) {
             // A failure is the device's, which has events of its own.
             let _ = self.look(device, now);
         }
         if let Some(manager) = &mut self.manager {
             self.changed |= manager.service(device, gsi, &self.port, now);
         }
-        self.retry = self.keep_link(device, now);
+        let retry = self.keep_link(device, now);
+        self.retry = Instant::sooner(retry, self.join_again(now));
         if self.broadcast.is_some() && core::mem::take(&mut self.joined) {
             self.hosts.again(now, names(&mut self.asked));
         }

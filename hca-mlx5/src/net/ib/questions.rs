@@ -188,6 +188,11 @@ impl<K: Copy + Eq, V: Copy, const N: usize> Questions<K, V, N> {
         })
     }
 
+    /// Forgets the questions about some.
+    pub(super) fn remove(&mut self, is: impl Fn(&K) -> bool) {
+        self.entries.retain(|entry| !is(&entry.key));
+    }
+
     /// Forgets all answers. Questions that wait for theirs are asked anew at once.
     pub(super) fn forget(&mut self, now: Instant, transaction: impl FnMut() -> u64) {
         self.entries.retain(|entry| matches!(entry.state, State::Asking { .. }));

@@ -92,7 +92,7 @@ impl<'p, P: Platform, const N: usize> Subnet<'p, P, N> {
         }
     }
 
-    fn unreachable(&self, remote: IpAddr) -> Fault {
+    pub(super) fn unreachable(&self, remote: IpAddr) -> Fault {
         let fault = match self.port.state {
             PortState::Down => {
                 fault!(Unreachable, "resolve", "the port has no link", "plug the cable in")
@@ -159,7 +159,7 @@ const SLOW: u8 = 18;
 
 /// The static rate as the device counts: 5 above the specification's number, if it has that one,
 /// else that of the port (Linux `ib_rate_to_mlx5`).
-fn static_rate(rate: u8, supported: u16) -> u8 {
+pub(super) fn static_rate(rate: u8, supported: u16) -> u8 {
     const OFFSET: u8 = 5;
     let code = rate.saturating_add(OFFSET);
     let bit = 1_u16.checked_shl(code.into()).unwrap_or(0);

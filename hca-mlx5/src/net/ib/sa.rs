@@ -74,13 +74,23 @@ pub(super) struct Member {
     pub(super) pkey: u16,
 }
 
+/// A membership that is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Membership {
+    group: u128,
+    state: u8,
+    /// Of a group that may be made: its Q_Key.
+    founds: Option<u32>,
+}
+
 /// How a port belongs to a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// It gets what is sent to the group, which exists already.
     Full,
-    /// The same; the group is made if it does not exist, after the model of another.
-    Founder(Member),
+    /// The same; the group is made if it does not exist, after the model of another, with this
+    /// Q_Key.
+    Founder(Member, u32),
     /// It only sends.
     Sender,
 }
@@ -126,7 +136,7 @@ pub(super) struct Sa<const N: usize> {
     pkey: u16,
     transactions: Random,
     paths: Questions<Target, Record, N>,
-    groups: Questions<(u128, u8), Member, GROUPS>,
+    groups: Questions<Membership, Member, GROUPS>,
     /// What a group is founded with.
     model: Option<Member>,
     /// Answers that were dropped.
@@ -186,11 +196,17 @@ impl<const N: usize> Sa<N> {
         role: Role,
         now: Instant,
     ) -> Poll<Result<Member, NoAnswer>> {
-        if let Role::Founder(model) = role {
-            self.model = Some(model);
-        }
+        let (state, founds) = match role {
+            Role::Full => (join_state::FULL, None),
+            Role::Founder(model, qkey) => {
+                self.model = Some(model);
+                (join_state::FULL, Some(qkey))
+            }
+            Role::Sender => (join_state::SEND_ONLY, None),
+        };
+        let membership = Membership { group, state, founds };
         let transactions = &mut self.transactions;
-        self.groups.resolve((group, state_of(role)), false, now, || transactions.next_u64())
+        self.groups.resolve(membership, false, now, || transactions.next_u64())
     }
 
     /// The datagram that is due.
@@ -201,9 +217,9 @@ impl<const N: usize> Sa<N> {
                 return Some(Outgoing { server, mad: self.ask_path(target, transaction) });
             }
         }
-        while let Some(((group, state), transaction)) = self.groups.next(now) {
+        while let Some((membership, transaction)) = self.groups.next(now) {
             if server.lid != 0 {
-                let mad = self.ask_member(method::SET, group, state, transaction);
+                let mad = self.ask_member(method::SET, &membership, transaction);
                 return Some(Outgoing { server, mad });
             }
         }
@@ -213,7 +229,9 @@ impl<const N: usize> Sa<N> {
     /// The datagram that ends a membership. No answer is waited for.
     pub(super) fn leave(&mut self, group: u128) -> Option<Outgoing> {
         let transaction = self.transactions.next_u64();
-        let mad = self.ask_member(method::DELETE, group, join_state::FULL, transaction);
+        let membership = Membership { group, state: join_state::FULL, founds: None };
+        let mad = self.ask_member(method::DELETE, &membership, transaction);
+        self.groups.remove(|left| left.group == group && left.state == join_state::FULL);
         (self.server.lid != 0).then_some(Outgoing { server: self.server, mad })
     }
 
@@ -246,18 +264,17 @@ impl<const N: usize> Sa<N> {
         mad
     }
 
-    fn ask_member(&self, method: u8, group: u128, state: u8, transaction: u64) -> Mad {
+    fn ask_member(&self, method: u8, membership: &Membership, transaction: u64) -> Mad {
+        let Membership { group, state, founds } = *membership;
         let mut mad = question(method, attribute::MC_MEMBER_RECORD, transaction);
         let mut member = McMemberRecord(At::<_, DATA>(&mut mad));
         member.set_mgid(group);
         member.set_port_gid(self.gid);
-        member.set_join_state(state & !FOUNDS);
+        member.set_join_state(state);
         let mut mask =
             member_component::MGID | member_component::PORT_GID | member_component::JOIN_STATE;
-        if let Some(model) = self.model
-            && state & FOUNDS != 0
-        {
-            member.set_qkey(model.qkey);
+        if let (Some(model), Some(qkey)) = (self.model, founds) {
+            member.set_qkey(qkey);
             member.set_mtu_selector(selector::EXACTLY);
             member.set_mtu(model.mtu);
             member.set_traffic_class(model.traffic_class);
@@ -321,7 +338,7 @@ impl<const N: usize> Sa<N> {
             self.paths.answer(target, record, now);
             return Some(Answered::Other);
         }
-        let (group, state) = self.groups.asked(head.tid())?;
+        let membership = self.groups.asked(head.tid())?;
         if code == status::REDIRECT {
             return self.redirect(mad, now);
         }
@@ -331,9 +348,9 @@ impl<const N: usize> Sa<N> {
         if head.attr_id() != attribute::MC_MEMBER_RECORD {
             return None;
         }
-        let member = if code == 0 { read_member(mad, group)? } else { Err(NoAnswer) };
+        let member = if code == 0 { read_member(mad, &membership)? } else { Err(NoAnswer) };
         let joined = member.is_ok();
-        self.groups.answer((group, state), member, now);
+        self.groups.answer(membership, member, now);
         Some(if joined { Answered::Joined } else { Answered::Other })
     }
 
@@ -391,17 +408,6 @@ impl<const N: usize> Sa<N> {
     }
 }
 
-/// Bit of a key of `groups`: the group may be made.
-const FOUNDS: u8 = 0x80;
-
-const fn state_of(role: Role) -> u8 {
-    match role {
-        Role::Full => join_state::FULL,
-        Role::Founder(_) => join_state::FULL | FOUNDS,
-        Role::Sender => join_state::SEND_ONLY,
-    }
-}
-
 fn question(method: u8, attribute: u16, transaction: u64) -> Mad {
     let mut mad = [0; MAD_LEN];
     let mut head = MadHeader(&mut mad);
@@ -415,12 +421,13 @@ fn question(method: u8, attribute: u16, transaction: u64) -> Mad {
 }
 
 /// The membership in an answer, likewise.
-fn read_member(mad: &Mad, group: u128) -> Option<Result<Member, NoAnswer>> {
+fn read_member(mad: &Mad, asked: &Membership) -> Option<Result<Member, NoAnswer>> {
     let member = McMemberRecord(At::<_, DATA>(mad));
-    if member.mgid() != group {
+    if member.mgid() != asked.group {
         return None;
     }
-    if member.mlid() < FIRST_MULTICAST_LID || member.mlid() == u16::MAX {
+    let is_group = (FIRST_MULTICAST_LID..u16::MAX).contains(&member.mlid());
+    if !is_group || asked.founds.is_some_and(|qkey| qkey != member.qkey()) {
         return Some(Err(NoAnswer));
     }
     Some(Ok(Member {

@@ -168,7 +168,7 @@ fn a_group_is_joined_with_its_parameters_only_if_it_may_be_made() {
         panic!("it is a member");
     };
     assert_eq!((member.lid, member.qkey), (0xc001, 0xb1b));
-    assert!(sa.member(group + 1, Role::Founder(member), NOW).is_pending());
+    assert!(sa.member(group + 1, Role::Founder(member, member.qkey), NOW).is_pending());
     let founding = sa.next(NOW).unwrap().mad;
     assert_eq!(mask(&founding), 0x1_73f7);
     assert_eq!(founding[DATA + 0x30], 1, "a full member");
