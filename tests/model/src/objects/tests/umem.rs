@@ -215,7 +215,7 @@ fn a_queue_pair_reads_its_ring_and_record_from_umems() {
 #[test]
 fn a_page_size_larger_than_a_page_of_the_host_is_one_piece() {
     let mut rig = rig();
-    let ring = rig.run(0xa08, &input(16, 0x800, &[BASE + 0x2_1000 | BOTH])).unwrap_err();
+    let ring = rig.run(0xa08, &input(16, 0x800, &[(BASE + 0x2_1000) | BOTH])).unwrap_err();
     assert_eq!(ring.status, Status::BadParam as u8, "64 KiB are aligned to 64 KiB");
     let page = BASE + 0x2_0000;
     let ring = rig.run(0xa08, &input(16, 0x800, &[page | BOTH])).unwrap();
