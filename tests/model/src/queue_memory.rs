@@ -28,6 +28,11 @@ impl QueueMemory {
         Some(Self { pages, page_bits, offset })
     }
 
+    /// From pages of which the first has the ring's first byte at `offset`.
+    pub(crate) const fn of_pages(pages: Vec<u64>, page_bits: u32, offset: u64) -> Self {
+        Self { pages, page_bits, offset }
+    }
+
     /// Bus address of a byte of the ring, and how many bytes follow it in one piece. None beyond
     /// the ring, and beyond the end of addresses, where a large page may be put.
     pub(crate) fn at(&self, byte: u64) -> Option<(u64, u64)> {

@@ -81,6 +81,16 @@ pub const DAPL: Recipe = Recipe {
     remedy: "the DAT programs of Debian 12 could not be had",
 };
 
+/// What rdma-core's tests of DevX put commands together with. They read the first 8 bytes of an entry
+/// of an event queue and leave the rest to scapy, which since 2.6 wants all of them: this is the newest
+/// before.
+pub const SCAPY: Recipe = Recipe {
+    name: "scapy",
+    parts: &[("bookworm", &["python3-scapy"])],
+    kernel: None,
+    remedy: "scapy, which tests of rdma-core import, could not be had",
+};
+
 /// The kernels for all hardware, by the version that their names begin with. The one for virtual
 /// machines has no Soft-RoCE.
 pub const KERNELS: [(&str, Recipe); 2] = [

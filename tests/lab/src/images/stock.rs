@@ -13,7 +13,7 @@ use super::packages::{self, Tree};
 use super::{machine, modules, vmlinux};
 
 /// Drivers, with all that they need; loaded at the start in this order.
-const MODULES: [&str; 14] = [
+const MODULES: [&str; 16] = [
     "virtio_pci",
     "virtio_net",
     "e1000",
@@ -28,6 +28,8 @@ const MODULES: [&str; 14] = [
     "mlx5_core",
     "mlx5_ib",
     "ib_ipoib",
+    "vfio_iommu_type1",
+    "vfio_pci",
 ];
 /// What the kernel must have been built with.
 const OPTIONS: [&str; 6] =
@@ -212,7 +214,7 @@ impl Stock {
 }
 
 /// All files below a folder of the tree.
-fn below(root: &Path, folder: &Path, files: &mut BTreeSet<PathBuf>) -> Result<()> {
+pub(super) fn below(root: &Path, folder: &Path, files: &mut BTreeSet<PathBuf>) -> Result<()> {
     let path = root.join(folder);
     for entry in fs::read_dir(&path).with_context(|| format!("{}", path.display()))? {
         let entry = entry?;

@@ -40,6 +40,12 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         stock: true,
     },
     Scenario {
+        name: "ib-vfio",
+        about: "InfiniBand: the tests of rdma-core's own driver over VFIO, in a guest of stock Linux",
+        run: linux::vfio,
+        stock: true,
+    },
+    Scenario {
         name: "conformance",
         about: "every case of the conformance suite, through /dev/vfio",
         run: conformance::run,

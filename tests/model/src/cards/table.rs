@@ -18,6 +18,9 @@ const CX6_IB: &str = "lspci in openshift/sriov-network-operator issue 635";
 const CX6_IB_FIRMWARE: &str = "ibstat of a virtual function in Mellanox/network-operator issue 249";
 const CX7_IB: &str = "k8snetworkplumbingwg/sriov-network-operator issue 1046";
 const TINYGRAD: &str = "tinygrad on a ConnectX-6";
+/// Firmware of early 2022 has `umem_uid_0`, 16.32 as the first of a ConnectX-5.
+const CALADAN: &str = "README of Caladan: from firmware 16.32 on";
+const GUESSED_CALADAN: &str = "guessed, from the README of Caladan on a ConnectX-5";
 const SNABB: &str = "Snabb connectx.lua";
 const GUESSED: &str = "guessed";
 const GUESSED_CX6: &str = "guessed, from a ConnectX-6";
@@ -56,6 +59,14 @@ const NOT_RELAXED_LX: &[Cap] = &relaxed_ordering(0, GUESSED, GUESSED);
 const RELAXED: &[Cap] = &relaxed_ordering(1, GUESSED_DX, GUESSED);
 const RELAXED_DX: &[Cap] = &relaxed_ordering(1, DUMP, GUESSED);
 
+/// Queues and keys in user memory without a user context.
+const fn umem_uid_0(value: u32, evidence: &'static str) -> [Cap; 1] {
+    [cap(GENERAL, "umem_uid_0", value, evidence)]
+}
+
+const NO_UMEM: &[Cap] = &umem_uid_0(0, GUESSED_CALADAN);
+const UMEM: &[Cap] = &umem_uid_0(1, GUESSED_CALADAN);
+
 /// What a ConnectX-6 Dx says of itself, of what the model has.
 const DX: &[Cap] = &[
     log_max_qp(17, DUMP),
@@ -81,6 +92,7 @@ const DX: &[Cap] = &[
     cap(GENERAL, "log_max_msg", 30, DUMP),
     cap(GENERAL, "cqe_version", 1, DUMP),
     cap(GENERAL, "imaicl", 1, DUMP),
+    cap(GENERAL, "umem_uid_0", 1, DUMP),
     cap(GENERAL, "uar_4k", 0, DUMP),
     cap(GENERAL, "uar_sz", 5, DUMP),
     cap(GENERAL, "log_pg_sz", 12, DUMP),
@@ -133,6 +145,7 @@ pub(crate) const LEFT_OUT: &[&str] = &[
     "striding_rq",
     "swp",
     "ts_cqe_to_dest_cqn",
+    "uctx_cap",
     "vhca_resource_manager",
 ];
 
@@ -202,7 +215,7 @@ const BASE: Card = Card {
     personality: Personality::Pf,
     regular_pages: (0, RECORDED),
     time_limits: (&[], ""),
-    caps: &[NOT_RELAXED],
+    caps: &[NOT_RELAXED, &umem_uid_0(0, RECORDED)],
     facts: &[],
 };
 
@@ -222,7 +235,11 @@ pub const CARDS: &[Card] = &[
         device_id: (0x1015, IDS),
         firmware: ((14, 32, 1010), CX4LX),
         regular_pages: (0, GUESSED),
-        caps: &[NOT_RELAXED_LX, &[log_max_qp(17, CX4LX), cap(GENERAL, "log_max_qp_sz", 15, CX4LX)]],
+        caps: &[
+            NOT_RELAXED_LX,
+            UMEM,
+            &[log_max_qp(17, CX4LX), cap(GENERAL, "log_max_qp_sz", 15, CX4LX)],
+        ],
         ..BASE
     },
     Card {
@@ -232,6 +249,7 @@ pub const CARDS: &[Card] = &[
         regular_pages: (0, GUESSED),
         caps: &[
             RELAXED,
+            &umem_uid_0(0, CALADAN),
             &[
                 log_max_qp(18, CX5),
                 cap(GENERAL, "log_max_qp_sz", 15, CX5),
@@ -250,6 +268,7 @@ pub const CARDS: &[Card] = &[
         regular_pages: (0, GUESSED),
         caps: &[
             RELAXED,
+            NO_UMEM,
             &[
                 log_max_qp(18, CX6),
                 cap(GENERAL, "log_max_qp_sz", 15, CX6),
@@ -282,14 +301,14 @@ pub const CARDS: &[Card] = &[
         device_id: (0x1021, IDS),
         firmware: ((28, 43, 1014), CX7),
         regular_pages: (-5, SNABB),
-        caps: &[RELAXED, LATER, &[log_max_qp(23, GUESSED)]],
+        caps: &[RELAXED, LATER, UMEM, &[log_max_qp(23, GUESSED)]],
         ..AFTER_DX
     },
     Card {
         name: "connectx-8",
         device_id: (0x1023, IDS),
         firmware: ((40, 43, 1014), GUESSED),
-        caps: &[RELAXED, LATER, &[log_max_qp(23, GUESSED)]],
+        caps: &[RELAXED, LATER, UMEM, &[log_max_qp(23, GUESSED)]],
         ..AFTER_DX
     },
     Card {
@@ -299,6 +318,7 @@ pub const CARDS: &[Card] = &[
         caps: &[
             RELAXED,
             LATER,
+            UMEM,
             &[
                 log_max_qp(17, BF2),
                 cap(GENERAL, "log_max_qp_sz", 15, BF2),
@@ -316,14 +336,18 @@ pub const CARDS: &[Card] = &[
         name: "bluefield3",
         device_id: (0xa2dc, IDS),
         firmware: ((32, 43, 1014), GUESSED),
-        caps: &[RELAXED, LATER, &[log_max_qp(18, GUESSED)]],
+        caps: &[RELAXED, LATER, UMEM, &[log_max_qp(18, GUESSED)]],
         ..AFTER_DX
     },
     // VPI cards that are set to InfiniBand, or that were sold so.
     Card {
         name: "connectx-4-ib",
         firmware: ((12, 28, 2006), CX4_IB),
-        caps: &[NOT_RELAXED, &[log_max_qp(18, CX4_IB), cap(GENERAL, "log_max_qp_sz", 15, CX4_IB)]],
+        caps: &[
+            NOT_RELAXED,
+            NO_UMEM,
+            &[log_max_qp(18, CX4_IB), cap(GENERAL, "log_max_qp_sz", 15, CX4_IB)],
+        ],
         facts: &[(F::PortType, "infiniband", CX4_IB)],
         ..BASE
     },
@@ -332,7 +356,7 @@ pub const CARDS: &[Card] = &[
         device_id: (0x101b, CX6_IB),
         firmware: ((20, 28, 4000), CX6_IB_FIRMWARE),
         regular_pages: (0, GUESSED),
-        caps: &[RELAXED, &[log_max_qp(18, GUESSED_CX6)]],
+        caps: &[RELAXED, NO_UMEM, &[log_max_qp(18, GUESSED_CX6)]],
         facts: &[
             (F::PortType, "infiniband", CX6_IB),
             (F::InitPages, "8000", TINYGRAD),
@@ -345,7 +369,7 @@ pub const CARDS: &[Card] = &[
         device_id: (0x1021, CX7_IB),
         firmware: ((28, 43, 1014), GUESSED),
         regular_pages: (-5, GUESSED),
-        caps: &[RELAXED, LATER, &[log_max_qp(23, GUESSED)]],
+        caps: &[RELAXED, LATER, UMEM, &[log_max_qp(23, GUESSED)]],
         facts: &[
             (F::PortType, "infiniband", CX7_IB),
             (F::UmrFence, "1", GUESSED_DX),

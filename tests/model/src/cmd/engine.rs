@@ -104,6 +104,9 @@ impl core::fmt::Debug for CommandQueue {
 const ACCESS_REG: u16 = 0x805;
 /// The command after which commands that wait for pages may go on.
 const MANAGE_PAGES: u16 = 0x108;
+/// What a card said of a user context that it does not know. There are none here: the device has no
+/// CREATE_UCTX.
+const NO_CONTEXT: u32 = 0x76_555f;
 /// log2 of the number of slots, where no recording says otherwise.
 pub(crate) const LOG_SIZE: u32 = 5;
 /// log2 of the distance between slots, the same.
@@ -326,6 +329,7 @@ fn execute(hca: &mut Hca, opcode: u16, input: &[u8], length: usize) -> Vec<u8> {
         Some(row) if !hca.cmd.state.allows(row.stage) => {
             Err(Status::BadSysState.because(u32::from(opcode) << 12 | 0xb2))
         }
+        Some(_) if head_in::uid.is_set(input) => Err(Status::BadParam.because(NO_CONTEXT)),
         Some(row) => {
             if length < row.output {
                 hca.bus.complain(format!(

@@ -17,7 +17,8 @@ layouts! {
     create_mkey_in[272] {
         opcode: 16, uid: 16, reserved_at_20: 16, op_mod: 16, number: 32, pg_access: 1,
         mkey_umem_valid: 1, data_direct: 1, reserved_at_63: 29, memory_key_mkey_entry: mkc,
-        reserved_at_280: 128, translations_octword_actual_size: 32, reserved_at_320: 1376,
+        reserved_at_280: 128, translations_octword_actual_size: 32, mkey_umem_id: 32,
+        mkey_umem_offset: 64, reserved_at_380: 1280,
         klm_pas_mtt: 0,
     }
     /// QUERY_MKEY.

@@ -320,6 +320,7 @@ pub mod regs;
 #[cfg(feature = "seeded")]
 pub mod seeds;
 pub mod subnet;
+pub mod umem;
 pub mod vport;
 pub mod wq;
 pub mod wqe;
@@ -341,6 +342,7 @@ pub fn all() -> Vec<Layout> {
         pages::ALL,
         qp::ALL,
         regs::ALL,
+        umem::ALL,
         vport::ALL,
         wq::ALL,
         wqe::ALL,

@@ -34,12 +34,13 @@ layouts! {
         rq_type: 3, srqn_rmpn_xrqn: 24, reserved_at_580: 8, rmsn: 24, hw_sq_wqebb_counter: 16,
         sw_sq_wqebb_counter: 16, hw_rq_counter: 32, sw_rq_counter: 32, reserved_at_600: 47,
         cgs: 1, cs_req: 8, cs_res: 8, dc_access_key: 64, reserved_at_680: 3, dbr_umem_valid: 1,
-        reserved_at_684: 188,
+        reserved_at_684: 156, dbr_umem_id: 32,
     }
     /// CREATE_QP and every transition that carries a context.
     qp_in[272] {
         opcode: 16, uid: 16, reserved_at_20: 16, op_mod: 16, number: 32, reserved_at_60: 32,
-        opt_param_mask: 32, ece: 32, qpc: qpc, reserved_at_800: 128, pas: 0,
+        opt_param_mask: 32, ece: 32, qpc: qpc, wq_umem_offset: 64, wq_umem_id: 32,
+        wq_umem_valid: 1, reserved_at_861: 31, pas: 0,
     }
     /// ATTACH_TO_MCG, DETACH_FROM_MCG.
     mcg_in[32] {

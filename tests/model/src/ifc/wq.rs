@@ -106,7 +106,8 @@ layouts! {
     /// CREATE_XRC_SRQ.
     xrc_srq_in[272] {
         opcode: 16, uid: 16, reserved_at_20: 16, op_mod: 16, number: 32, reserved_at_60: 32,
-        xrc_srq_context_entry: xrc_srqc, reserved_at_280: 1536, pas: 0,
+        xrc_srq_context_entry: xrc_srqc, reserved_at_280: 96, xrc_srq_umem_valid: 1,
+        reserved_at_2e1: 1439, pas: 0,
     }
     /// CREATE_TIS, MODIFY_TIS.
     tis_in[192] {

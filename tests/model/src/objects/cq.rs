@@ -9,6 +9,7 @@ use super::buffer;
 use super::compress::{self, ARRAY, Compression};
 use super::cqe::{CQE_BYTES, Cqe, CqeOpcode};
 use super::moderation::Moderation;
+use super::umem::Uses;
 use crate::bus::{Bus, Wrote};
 use crate::host::Nanos;
 use crate::queue_memory::QueueMemory;
@@ -70,6 +71,8 @@ pub(crate) struct Cq {
     pub(crate) dbr: u64,
     /// The ring.
     pub(crate) ring: QueueMemory,
+    /// The umems of both.
+    pub(crate) uses: Uses,
     /// Compression of completions, if it is on.
     pub(crate) compression: Option<Compression>,
     /// When events are raised.

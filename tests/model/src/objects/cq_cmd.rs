@@ -4,13 +4,13 @@ use super::compress::{Compression, MiniFormat};
 use super::cq::{Armed, Cq};
 use super::device::Device;
 use super::moderation::{self, Moderation};
+use super::umem::{self, Place, Uses};
 use crate::cmd::{Refusal, Status};
 use crate::hca::Hca;
 use crate::host::Nanos;
 use crate::ifc::caps::cmd_hca_cap as caps;
 use crate::ifc::cmd::{head_in, head_out};
 use crate::ifc::cq::{cqc, create_cq_in, query_cq_out};
-use crate::queue_memory::QueueMemory;
 
 /// MODIFY_CQ field_select with op_mod 0: period, count, overrun, period mode.
 const MODIFY_PERIOD: u32 = 1;
@@ -31,9 +31,6 @@ pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(
     if log_size > 22 {
         return Err(Status::BadParam.because(0x40_0010));
     }
-    if cqc::dbr_umem_valid.is_set(context) {
-        return Err(Status::BadParam.because(0x40_0011));
-    }
     let stride = stride_of(context)?;
     let compression = compression_of(hca, context)?;
     moderation::check(hca, context)?;
@@ -42,22 +39,20 @@ pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(
     if !hca.ids.uar.contains(uar) {
         return Err(Status::BadResource.because(0x40_0013));
     }
-    let dbr = cqc::dbr_addr.get64(context);
-    if !dbr.is_multiple_of(8) {
-        return Err(Status::BadParam.because(0x40_0014));
-    }
-    let ring = QueueMemory::new(
-        create_cq_in::pas.tail(input),
-        cqc::log_page_size.get(context),
-        cqc::page_offset.get(context),
-        stride << log_size,
-    )
-    .ok_or(Status::BadInputLength.because(0x40_0015))?;
+    let uses = Uses {
+        ring: umem::named(create_cq_in::cq_umem_valid, create_cq_in::cq_umem_id, input),
+        record: umem::named(cqc::dbr_umem_valid, cqc::dbr_umem_id, context),
+    };
+    let askew = Status::BadParam.because(0x40_0014);
+    let dbr = umem::record(hca, uses.record, cqc::dbr_addr.get64(context), 8, askew)?;
+    let short = Status::BadInputLength.because(0x40_0015);
+    let ring = place(input).ring(hca, stride << log_size, umem::WRITE, short)?;
     let eqn = cqc::c_eqn_or_apu_element.get(context) & 0xff;
     let context = context.to_vec();
     hca.eqs.hold(eqn)?;
     let cqn = hca.objects.cq_numbers.take().inspect_err(|_| hca.eqs.release(eqn))?;
     hca.ids.uar.hold(uar)?;
+    uses.hold(&mut hca.objects.umem_numbers)?;
     hca.objects.cqs.insert(
         cqn,
         Cq {
@@ -70,6 +65,7 @@ pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(
             oi: cqc::oi.is_set(&context),
             dbr,
             ring,
+            uses,
             compression,
             moderation,
             producer: 0,
@@ -88,6 +84,18 @@ pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(
     Ok(())
 }
 
+/// Where a command says that the entries are.
+fn place(input: &[u8]) -> Place<'_> {
+    let context = create_cq_in::cqc.bytes(input);
+    let umem = umem::named(create_cq_in::cq_umem_valid, create_cq_in::cq_umem_id, input);
+    Place {
+        umem: umem.map(|number| (number, create_cq_in::cq_umem_offset.get64(input))),
+        list: create_cq_in::pas.tail(input),
+        log_page_size: cqc::log_page_size.get(context),
+        page_offset: cqc::page_offset.get(context),
+    }
+}
+
 /// DESTROY_CQ: refused while a queue uses it.
 pub(crate) fn destroy(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result<(), Refusal> {
     let cqn = head_in::number.get(input) & 0xff_ffff;
@@ -95,6 +103,7 @@ pub(crate) fn destroy(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result
     if let Some(cq) = hca.objects.cqs.remove(&cqn) {
         hca.eqs.release(cq.eqn);
         hca.ids.uar.release(cq.uar);
+        cq.uses.release(&mut hca.objects.umem_numbers);
     }
     Device::of(hca).reschedule_cq(cqn);
     Ok(())
@@ -162,13 +171,9 @@ fn resize(hca: &mut Hca, input: &[u8]) -> Result<(), Refusal> {
     if log_size > 22 {
         return Err(Status::BadParam.because(0x40_3004));
     }
-    let ring = QueueMemory::new(
-        create_cq_in::pas.tail(input),
-        cqc::log_page_size.get(new),
-        cqc::page_offset.get(new),
-        stride << log_size,
-    )
-    .ok_or(Status::BadInputLength.because(0x40_3005))?;
+    let short = Status::BadInputLength.because(0x40_3005);
+    let place = place(input);
+    let ring = place.ring(hca, stride << log_size, umem::WRITE, short)?;
     let cq = hca.objects.cqs.get_mut(&cqn).ok_or(Status::BadResource.because(0x40_3002))?;
     let filled = cq.compression.is_some() || hca.objects.cq_users.is_filled(cqn);
     if filled && stride != cq.stride {
@@ -183,6 +188,10 @@ fn resize(hca: &mut Hca, input: &[u8]) -> Result<(), Refusal> {
     for field in [cqc::log_cq_size, cqc::log_page_size, cqc::page_offset, cqc::cqe_sz] {
         field.set(&mut cq.context, field.get(new));
     }
+    let old = core::mem::replace(&mut cq.uses.ring, place.umem.map(|(number, _)| number));
+    let (old, new) = (Uses { ring: old, record: None }, Uses { record: None, ..cq.uses });
+    new.hold(&mut hca.objects.umem_numbers)?;
+    old.release(&mut hca.objects.umem_numbers);
     Ok(())
 }
 

@@ -8,6 +8,7 @@
 //!
 //! Not here: what a UMR work request changes (`umr.rs`), and the command frames (`mkey_cmd.rs`).
 
+use super::umem::Uses;
 use crate::table::Table;
 
 /// How deep indirect keys may nest, as the capability `max_indirection` says.
@@ -98,6 +99,8 @@ pub(crate) struct Mkey {
     pub(crate) pd: u32,
     /// Protection domain named at creation, which the key keeps alive whatever a UMR makes of it.
     pub(crate) created_in: u32,
+    /// The umem that its pages are of.
+    pub(crate) uses: Uses,
     /// First address.
     pub(crate) start: u64,
     /// Bytes.

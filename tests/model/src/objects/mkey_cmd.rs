@@ -1,6 +1,7 @@
 //! Memory keys by command: CREATE_MKEY, QUERY_MKEY, DESTROY_MKEY.
 
 use super::mkey::{ATOMIC, LR, LW, Mkey, Mode, RR, RW};
+use super::umem::{self, Uses};
 use crate::cmd::{Refusal, Status};
 use crate::hca::Hca;
 use crate::ifc::caps::cmd_hca_cap;
@@ -19,9 +20,10 @@ pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(
     let context = create_mkey_in::memory_key_mkey_entry.bytes(input);
     let mode = (mkc::access_mode_4_2.get(context) << 2) | mkc::access_mode_1_0.get(context);
     let mode = Mode::from_bits(mode).ok_or(Status::BadParam.because(0x20_0010))?;
-    if create_mkey_in::mkey_umem_valid.is_set(input) {
-        return Err(Status::BadParam.because(0x20_0011));
-    }
+    let uses = Uses {
+        ring: umem::named(create_mkey_in::mkey_umem_valid, create_mkey_in::mkey_umem_id, input),
+        record: None,
+    };
     let relaxed_write = mkc::relaxed_ordering_write.is_set(context);
     if relaxed_write && hca.caps.general(cmd_hca_cap::relaxed_ordering_write) == 0 {
         return Err(Status::BadParam.because(0x20_0017));
@@ -40,6 +42,10 @@ pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(
     let log_page_size = mkc::log_page_size.get(context);
     let (start, len) = (mkc::start_addr.get64(context), mkc::len.get64(context));
     let length64 = mkc::length64.is_set(context);
+    // Pages of a umem are those of a range.
+    if uses.ring.is_some() && (mode != Mode::Mtt || free || length64) {
+        return Err(Status::BadParam.because(0x20_0011));
+    }
     if !length64 && start.checked_add(len).is_none() {
         return Err(Status::BadParam.because(0x20_0013));
     }
@@ -68,7 +74,7 @@ pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(
     }
     let list = create_mkey_in::klm_pas_mtt.tail(input);
     let words = actual as usize * 2;
-    if mode != Mode::Physical && list.len() < words * 8 {
+    if mode != Mode::Physical && uses.ring.is_none() && list.len() < words * 8 {
         return Err(Status::BadInputLength.because(0x20_0015));
     }
     if mode == Mode::Mtt && !free && !length64 {
@@ -80,6 +86,9 @@ pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(
     }
     let translation = if mode == Mode::Physical {
         Vec::new()
+    } else if let Some(number) = uses.ring {
+        let offset = create_mkey_in::mkey_umem_offset.get64(input);
+        umem::translation(hca, (number, offset), (start, len), log_page_size)?
     } else {
         list.chunks_exact(8)
             .take(words)
@@ -92,6 +101,7 @@ pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(
         .fold(0, |sum, (_, right)| sum | right);
     let index = hca.objects.mkey_numbers.take()?;
     hca.ids.pd.hold(pd)?;
+    uses.hold(&mut hca.objects.umem_numbers)?;
     let key = Mkey {
         free,
         mode,
@@ -108,7 +118,8 @@ pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(
         start,
         len,
         log_page_size,
-        entry_bits: false,
+        entry_bits: uses.ring.is_some(),
+        uses,
         octwords,
         translation,
     };
@@ -149,6 +160,7 @@ pub(crate) fn destroy(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result
     hca.objects.mkey_numbers.free(index)?;
     if let Some(key) = hca.objects.tpt.remove(index) {
         hca.ids.pd.release(key.created_in);
+        key.uses.release(&mut hca.objects.umem_numbers);
     }
     Ok(())
 }

@@ -37,6 +37,7 @@ mod rss;
 mod subnet;
 mod tir_tis;
 mod traffic;
+mod umem;
 mod umr;
 mod wq;
 mod wq_cmd;
@@ -75,6 +76,7 @@ pub(crate) struct Objects {
     tir_numbers: Numbers,
     tis_numbers: Numbers,
     rqt_numbers: Numbers,
+    umem_numbers: Numbers,
     /// Completion queues.
     cqs: Table<u32, cq::Cq>,
     /// The queues that complete to them.
@@ -90,6 +92,8 @@ pub(crate) struct Objects {
     tirs: Table<u32, tir_tis::Tir>,
     tiss: Table<u32, tir_tis::Tis>,
     rqts: Table<u32, tir_tis::Rqt>,
+    /// User memory.
+    umems: Table<u32, umem::Umem>,
     /// Memory keys.
     tpt: mkey::Tpt,
     /// Flow tables.
@@ -133,6 +137,7 @@ impl Objects {
             tir_numbers: Numbers::new(1, 1 << 24, 0x90_0000),
             tis_numbers: Numbers::new(1, 1 << 24, 0x91_2000),
             rqt_numbers: Numbers::new(1, 1 << 24, 0x91_6000),
+            umem_numbers: Numbers::new(1, 1 << 24, 0xa0_8020),
             cqs: Table::default(),
             cq_users: cq_users::CqUsers::default(),
             qps: qps::Qps::default(),
@@ -142,6 +147,7 @@ impl Objects {
             tirs: Table::default(),
             tiss: Table::default(),
             rqts: Table::default(),
+            umems: Table::default(),
             tpt: mkey::Tpt::default(),
             steering: flow::Steering::default(),
             l2: l2::L2::default(),
@@ -262,6 +268,8 @@ pub(crate) const COMMANDS: &[Command] = &[
     row(0x93a, "DEALLOC_FLOW_COUNTER", 16, 16, flow_counter_cmd::dealloc),
     row(0x93b, "QUERY_FLOW_COUNTER", 32, 32, flow_counter_cmd::query),
     row(0x93c, "MODIFY_FLOW_TABLE", 64, 16, flow_cmd::modify_table),
+    row(0xa08, "CREATE_UMEM", 48, 16, umem::create),
+    row(0xa0a, "DESTROY_UMEM", 16, 16, umem::destroy),
 ];
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 
 use super::blueflame::Pushed;
 use super::buffer;
+use super::umem::Uses;
 use super::wqe::{self, Control, MAX_WQEBBS, WQEBB};
 use crate::bus::Bus;
 use crate::config::LinkLayer;
@@ -50,6 +51,8 @@ pub(crate) struct Qp {
     pub(crate) receives: Receives,
     /// Bus address of the doorbell record.
     pub(crate) dbr: u64,
+    /// The umems of rings and record.
+    pub(crate) uses: Uses,
     /// A send doorbell rang since the record was read last.
     pub(crate) rung: bool,
     /// What came with the doorbell under way, for the first request that it makes the QP fetch.

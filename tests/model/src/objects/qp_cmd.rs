@@ -4,6 +4,7 @@ use super::qp::{Qp, Receives, path};
 use super::qp_state;
 use super::rmp::Kind;
 use super::traffic;
+use super::umem::{self, Place, Uses};
 use crate::caps::kind;
 use crate::cmd::{Refusal, Status};
 use crate::config::{LinkLayer, Personality};
@@ -12,7 +13,6 @@ use crate::ifc::Field;
 use crate::ifc::caps::{cmd_hca_cap, roce_cap};
 use crate::ifc::cmd::{head_in, head_out};
 use crate::ifc::qp::{ads, qp_in, qpc, query_qp_out};
-use crate::queue_memory::QueueMemory;
 use crate::subnet::port::{GUIDS, P_KEYS};
 use crate::transport::Engine;
 use crate::transport::host::{QpKind, QpState};
@@ -86,7 +86,13 @@ pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(
     if get(qpc::state) != 0 {
         return Err(Status::BadParam.because(0x50_0011));
     }
-    check_ts_format(hca.caps.current(kind::ROCE, roce_cap::qp_ts_format), get(qpc::ts_format))?;
+    // Where there is no RoCE no capability says: Linux takes free running, rdma-core's tests the
+    // default.
+    let times = match hca.ib {
+        Some(_) if get(qpc::ts_format) < 2 => get(qpc::ts_format),
+        _ => hca.caps.current(kind::ROCE, roce_cap::qp_ts_format),
+    };
+    check_ts_format(times, get(qpc::ts_format))?;
     let pd = get(qpc::pd);
     // A queue that only edits keys is of no domain.
     let domainless = kind == QpKind::RegUmr && pd == 0;
@@ -113,10 +119,12 @@ pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(
         _ => return Err(Status::BadParam.because(0x50_0014)),
     };
     check_cqe_forms(hca, kind, receives, &context)?;
-    let dbr = qpc::dbr_addr.get64(&context);
-    if !dbr.is_multiple_of(8) || qpc::dbr_umem_valid.is_set(&context) {
-        return Err(Status::BadParam.because(0x50_0015));
-    }
+    let uses = Uses {
+        ring: umem::named(qp_in::wq_umem_valid, qp_in::wq_umem_id, input),
+        record: umem::named(qpc::dbr_umem_valid, qpc::dbr_umem_id, &context),
+    };
+    let askew = Status::BadParam.because(0x50_0015);
+    let dbr = umem::record(hca, uses.record, qpc::dbr_addr.get64(&context), 8, askew)?;
     let rq_bytes = if receives == Receives::Own {
         16u64 << (get(qpc::log_rq_stride) + get(qpc::log_rq_size))
     } else {
@@ -124,13 +132,14 @@ pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(
     };
     let no_sq = qpc::no_sq.is_set(&context);
     let sq_bytes = if no_sq { 0 } else { 64u64 << get(qpc::log_sq_size) };
-    let ring = QueueMemory::new(
-        qp_in::pas.tail(input),
-        get(qpc::log_page_size),
-        get(qpc::page_offset),
-        rq_bytes + sq_bytes,
-    )
-    .ok_or(Status::BadInputLength.because(0x50_0016))?;
+    let place = Place {
+        umem: uses.ring.map(|number| (number, qp_in::wq_umem_offset.get64(input))),
+        list: qp_in::pas.tail(input),
+        log_page_size: get(qpc::log_page_size),
+        page_offset: get(qpc::page_offset),
+    };
+    let short = Status::BadInputLength.because(0x50_0016);
+    let ring = place.ring(hca, rq_bytes + sq_bytes, umem::READ, short)?;
     let qp = Qp {
         qpn: 0,
         kind,
@@ -141,6 +150,7 @@ pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(
         rq_bytes,
         receives,
         dbr,
+        uses,
         rung: false,
         pushed: None,
         sq_producer: 0,
@@ -169,6 +179,7 @@ pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(
     if kind != QpKind::XrcTarget {
         hca.ids.uar.hold(uar)?;
     }
+    uses.hold(&mut hca.objects.umem_numbers)?;
     for cqn in [qp.cqn_snd(), qp.cqn_rcv()].into_iter().flatten() {
         hca.objects.cq_numbers.hold(cqn)?;
     }
@@ -212,6 +223,7 @@ pub(crate) fn destroy(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result
         return Ok(());
     };
     objects.cq_users.remove_qp(&qp);
+    qp.uses.release(&mut objects.umem_numbers);
     hca.ids.pd.release(qp.get(qpc::pd));
     if qp.kind != QpKind::XrcTarget {
         hca.ids.uar.release(qp.get(qpc::uar_page));

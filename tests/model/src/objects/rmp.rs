@@ -6,6 +6,7 @@
 //!
 //! Not here: tag matching (XRQ). PRM: RMP, XRC SRQ and SRQ contexts.
 
+use super::umem::Uses;
 use super::wq::{Shape, Side, Wq};
 use super::wqe;
 use crate::bus::Bus;
@@ -57,6 +58,7 @@ pub(crate) struct Rmp {
 fn insert(hca: &mut Hca, rmp: Rmp, output: &mut [u8]) -> Result<(), Refusal> {
     let number = hca.objects.srq_numbers.take()?;
     hca.ids.pd.hold(rmp.wq.pd)?;
+    rmp.wq.uses.hold(&mut hca.objects.umem_numbers)?;
     if let Kind::Xrc { cqn, xrcd, .. } = rmp.kind {
         hca.objects.cq_numbers.hold(cqn)?;
         hca.ids.xrcd.hold(xrcd)?;
@@ -92,6 +94,8 @@ fn ring(hca: &Hca, context: &[u8], pas: &[u8]) -> Result<Wq, Refusal> {
         log_page_size: srqc::log_page_size.get(context),
         page_offset: srqc::page_offset.get(context),
         dbr: srqc::dbr_addr.get64(context),
+        uses: Uses::default(),
+        umem_offset: 0,
     };
     Wq::of_shape(hca, shape, pas, Side::Receive)
 }
@@ -99,6 +103,10 @@ fn ring(hca: &Hca, context: &[u8], pas: &[u8]) -> Result<Wq, Refusal> {
 /// CREATE_XRC_SRQ.
 pub(crate) fn create_xrc(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Refusal> {
     let context = xrc_srq_in::xrc_srq_context_entry.bytes(input);
+    // No public layout says where the number of the umem stands.
+    if xrc_srq_in::xrc_srq_umem_valid.is_set(input) {
+        return Err(Status::BadParam.because(0x70_5003));
+    }
     let wq = ring(hca, context, xrc_srq_in::pas.tail(input))?;
     let kind = Kind::Xrc {
         cqn: xrc_srqc::cqn.get(context),
@@ -163,6 +171,7 @@ pub(crate) fn destroy(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result
     hca.objects.srq_numbers.free(number)?;
     if let Some(rmp) = hca.objects.rmps.remove(&number) {
         hca.ids.pd.release(rmp.wq.pd);
+        rmp.wq.uses.release(&mut hca.objects.umem_numbers);
         if let Kind::Xrc { cqn, xrcd, .. } = rmp.kind {
             hca.objects.cq_numbers.release(cqn);
             hca.ids.xrcd.release(xrcd);

@@ -16,6 +16,7 @@ mod qp;
 mod relaxed;
 mod scale;
 mod shared;
+mod umem;
 mod umr;
 mod wqe;
 

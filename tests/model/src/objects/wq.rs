@@ -1,6 +1,7 @@
 //! The work queue inside an SQ, RQ or RMP: ring, stride, doorbell record.
 
 use super::buffer;
+use super::umem::{self, Place, Uses};
 use crate::bus::Bus;
 use crate::cmd::{Refusal, Status};
 use crate::hca::Hca;
@@ -29,6 +30,8 @@ pub(crate) struct Wq {
     pub(crate) log_stride: u32,
     /// Bus address of the doorbell record's pair.
     pub(crate) dbr: u64,
+    /// The umems of ring and record.
+    pub(crate) uses: Uses,
     side: Side,
     ring: QueueMemory,
     /// Entries posted, as the record said last.
@@ -48,6 +51,9 @@ pub(crate) struct Shape {
     pub(crate) log_page_size: u32,
     pub(crate) page_offset: u32,
     pub(crate) dbr: u64,
+    /// The umems of ring and record, and the offset in that of the ring.
+    pub(crate) uses: Uses,
+    pub(crate) umem_offset: u64,
 }
 
 impl Wq {
@@ -58,9 +64,6 @@ impl Wq {
         if kind > 1 || wq::wq_signature.is_set(context) {
             return Err(Status::BadParam.because(0x90_4010));
         }
-        if wq::dbr_umem_valid.is_set(context) || wq::wq_umem_valid.is_set(context) {
-            return Err(Status::BadParam.because(0x90_4011));
-        }
         let shape = Shape {
             kind,
             pd: wq::pd.get(context),
@@ -69,6 +72,11 @@ impl Wq {
             log_page_size: wq::log_wq_pg_sz.get(context),
             page_offset: wq::page_offset.get(context),
             dbr: wq::dbr_addr.get64(context),
+            uses: Uses {
+                ring: umem::named(wq::wq_umem_valid, wq::wq_umem_id, context),
+                record: umem::named(wq::dbr_umem_valid, wq::dbr_umem_id, context),
+            },
+            umem_offset: wq::wq_umem_offset.get64(context),
         };
         Self::of_shape(hca, shape, pas, side)
     }
@@ -80,7 +88,7 @@ impl Wq {
         pas: &[u8],
         side: Side,
     ) -> Result<Self, Refusal> {
-        let Shape { kind, pd, log_size, log_stride, log_page_size, page_offset, dbr } = shape;
+        let Shape { kind, pd, log_size, log_stride, log_page_size, page_offset, uses, .. } = shape;
         if log_size > 15 || !(4..=9).contains(&log_stride) {
             return Err(Status::BadParam.because(0x90_4012));
         }
@@ -93,12 +101,13 @@ impl Wq {
         if !none && !hca.ids.pd.contains(pd) {
             return Err(Status::BadResource.because(0x90_4014));
         }
-        if !dbr.is_multiple_of(4) {
-            return Err(Status::BadParam.because(0x90_4015));
-        }
-        let ring = QueueMemory::new(pas, log_page_size, page_offset, 1 << (log_size + log_stride))
-            .ok_or(Status::BadInputLength.because(0x90_4016))?;
-        Ok(Self { kind, pd, log_size, log_stride, dbr, side, ring, producer: 0, head: 0 })
+        let askew = Status::BadParam.because(0x90_4015);
+        let dbr = umem::record(hca, uses.record, shape.dbr, 4, askew)?;
+        let umem = uses.ring.map(|number| (number, shape.umem_offset));
+        let place = Place { umem, list: pas, log_page_size, page_offset };
+        let short = Status::BadInputLength.because(0x90_4016);
+        let ring = place.ring(hca, 1 << (log_size + log_stride), umem::READ, short)?;
+        Ok(Self { kind, pd, log_size, log_stride, dbr, uses, side, ring, producer: 0, head: 0 })
     }
 
     /// Entries.

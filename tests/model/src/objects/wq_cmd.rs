@@ -43,6 +43,7 @@ pub(crate) fn create_sq(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Resul
     }
     hca.ids.pd.hold(wq.pd)?;
     hca.ids.uar.hold(uar)?;
+    wq.uses.hold(&mut hca.objects.umem_numbers)?;
     check_record(hca, "SQ", sqn, wq.dbr);
     let sq = Sq {
         state: WqState::Rst,
@@ -103,6 +104,7 @@ pub(crate) fn destroy_sq(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Res
     if let Some(sq) = objects.sqs.remove(&sqn) {
         objects.cq_users.remove(sq.cqn, Kind::Sq, sqn);
         objects.cq_numbers.release(sq.cqn);
+        sq.wq.uses.release(&mut objects.umem_numbers);
         if let Some(tis) = sq.tis {
             objects.tis_numbers.release(tis);
         }
@@ -147,6 +149,7 @@ pub(crate) fn create_rq(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Resul
     }
     let rqn = hca.objects.queue_numbers.take()?;
     hca.objects.cq_numbers.hold(cqn)?;
+    wq.uses.hold(&mut hca.objects.umem_numbers)?;
     if wq.pd != 0 {
         hca.ids.pd.hold(wq.pd)?;
     }
@@ -200,6 +203,7 @@ pub(crate) fn destroy_rq(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Res
     if let Some(rq) = objects.rqs.remove(&rqn) {
         objects.cq_users.remove(rq.cqn, Kind::Rq, rqn);
         objects.cq_numbers.release(rq.cqn);
+        rq.wq.uses.release(&mut objects.umem_numbers);
         hca.ids.pd.release(rq.wq.pd);
     }
     Ok(())

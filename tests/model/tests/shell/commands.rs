@@ -94,6 +94,16 @@ fn unknown_opcode_and_short_input() {
 }
 
 #[test]
+fn a_command_of_a_user_context_is_refused_where_there_is_none() {
+    let mut rig = Rig::quick();
+    rig.enable();
+    let mut input = cmd(0x107, 1, 16);
+    assert_eq!(rig.status(&input, 16).0, 0);
+    input[3] = 1;
+    assert_eq!(rig.status(&input, 16), (3, 0x76_555f));
+}
+
+#[test]
 fn slots_are_independent_and_all_bits_count() {
     let mut rig = Rig::quick();
     rig.enable();
@@ -273,7 +283,8 @@ proptest! {
     /// The same for every opcode the device knows, with random bytes throughout.
     #[test]
     fn garbage_messages(seed in any::<[u8; 32]>(), opcode in 0x100u16..0xb01) {
-        let mut rig = Rig::quick();
+        let general_caps = vec![("umem_uid_0", 1)];
+        let mut rig = Rig::new(Config { general_caps, ..quick() });
         rig.init();
         let mut input = cmd(opcode, u16::from(seed[0] & 7), 5000);
         for (at, byte) in input.iter_mut().enumerate().skip(8) {

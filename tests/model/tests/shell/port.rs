@@ -74,6 +74,9 @@ fn paos_needs_its_enable_bit() {
     let oper = |rig: &mut Rig| reg(rig, 0x5006, false, &[1 << 16]).unwrap()[3] & 0xf;
     reg(&mut rig, 0x5006, true, &[1 << 16 | 2 << 8, 0]).unwrap();
     assert_eq!(oper(&mut rig), 1, "not applied");
+    let answer = reg(&mut rig, 0x5006, true, &[1 << 16, 0]).unwrap();
+    assert_eq!(answer[2..4], [1, 1], "the answer is the register");
+    assert_eq!(reg(&mut rig, 0x5006, true, &[1 << 16, 1 << 31]).unwrap_err().0, 3, "no state");
     reg(&mut rig, 0x5006, true, &[1 << 16 | 2 << 8, 1 << 31]).unwrap();
     assert_eq!(oper(&mut rig), 2);
     assert!(!rig.hca.link_up());

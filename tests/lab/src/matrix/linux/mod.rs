@@ -13,11 +13,13 @@ mod pyverbs;
 mod seeded;
 mod side;
 mod table;
+mod vfio;
 
 pub(crate) use infiniband::run as infiniband;
 pub(crate) use lab::{Lab, Link};
 pub(crate) use matrix::quick;
 pub(crate) use side::{PAIRINGS, Pairing, Side};
+pub(crate) use vfio::run as vfio;
 
 use crate::scenarios::Scenario;
 

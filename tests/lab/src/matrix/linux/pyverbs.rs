@@ -17,16 +17,16 @@ const KNOWN: &str = include_str!("pyverbs.tsv");
 /// Seconds that a module may take.
 const LIMIT: u64 = 240;
 /// What Python's processes share is a file here, and a page size that a test of large pages wants.
-const PREPARE: &str = "gunzip /tests/*.gz; mkdir -p /dev/shm && mount -t tmpfs shm /dev/shm && \
+pub(super) const PREPARE: &str = "gunzip /tests/*.gz; mkdir -p /dev/shm && mount -t tmpfs shm /dev/shm && \
     echo 64 > /proc/sys/vm/nr_hugepages; for test in /tests/test_*.py; do echo $test; done";
 
 /// How a module of tests went.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Report {
-    run: u32,
-    skipped: u32,
+pub(super) struct Report {
+    pub(super) run: u32,
+    pub(super) skipped: u32,
     /// Names.
-    failed: Vec<String>,
+    pub(super) failed: Vec<String>,
     /// Why tests skipped themselves, and how many.
     reasons: BTreeMap<String, u32>,
 }
@@ -110,7 +110,7 @@ fn known(name: &str) -> Option<&'static str> {
 /// What Python's `unittest` says of a module: a line for each test, a heading for each failure, and
 /// a summary. The exit status does not count: where tests skip in their preparation, the Python
 /// objects go in an order that the library does not survive.
-fn read(answer: &Answer) -> Result<Report> {
+pub(super) fn read(answer: &Answer) -> Result<Report> {
     let mut report = Report::default();
     let mut ended = false;
     for line in &answer.lines {

@@ -3,6 +3,7 @@
 use super::super::cqe::{Cqe, CqeOpcode};
 use super::super::device::Device;
 use super::super::mkey::{ANY_QPN, Access, Denied, LR, LW, Mkey, Mode, Tpt};
+use super::super::umem::Uses;
 use super::super::umr::{Poster, Refused, Rules, Source, Umr};
 use super::umr::segments;
 use super::{CQ_PAGE, Rig};
@@ -30,6 +31,7 @@ fn table(mode: Mode) -> Tpt {
         len: 0x2000,
         log_page_size: 12,
         entry_bits: false,
+        uses: Uses::default(),
         octwords: 4,
         translation: vec![0xa000, 0xb000],
     };

@@ -1,12 +1,14 @@
 //! The table's checks, one by one and together.
 
 use super::super::mkey::{ANY_QPN, ATOMIC, Access, Denied, LR, LW, Mkey, Mode, RR, RW, Run, Tpt};
+use super::super::umem::Uses;
 use super::Rig;
 use crate::ifc::mkey::{mkc, query_mkey_out};
 
 fn key() -> Mkey {
     Mkey {
         entry_bits: false,
+        uses: Uses::default(),
         free: false,
         mode: Mode::Mtt,
         rights: LR | LW | RR | RW | ATOMIC,

@@ -2,6 +2,7 @@
 
 use super::super::qp::path;
 use super::{BASE, CQ_PAGE, QP_DBR, QP_PAGE, Rig, control, pointer};
+use crate::config::Config;
 use crate::ifc::Field;
 use crate::ifc::qp::{ads, qp_in, qpc, query_qp_out};
 use crate::ifc::vport::{roce_addr_layout as layout, set_roce_address_in};
@@ -58,6 +59,21 @@ fn rig() -> (Rig, u32) {
     let cqn = rig.cq(5);
     let qpn = rig.qp(cqn);
     (rig, qpn)
+}
+
+#[test]
+fn where_no_capability_says_the_default_time_is_one() {
+    for (config, formats) in
+        [(Config::default(), [true, false, false]), (Config::infiniband(), [true, true, false])]
+    {
+        let mut rig = Rig::with(config);
+        let cqn = rig.cq(5);
+        for (format, taken) in (0..).zip(formats) {
+            let mut input = rig.qp_input(cqn);
+            qpc::ts_format.set(qp_in::qpc.bytes_mut(&mut input), format);
+            assert_eq!(rig.run(0x500, &input).is_ok(), taken, "{format}");
+        }
+    }
 }
 
 #[test]

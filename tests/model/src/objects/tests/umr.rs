@@ -1,6 +1,7 @@
 //! Key edits: the rows of masks and flags that stock software sends, and the refusals.
 
 use super::super::mkey::{ANY_QPN, ATOMIC, Access, LR, LW, Mkey, Mode, RR, RW, Tpt};
+use super::super::umem::Uses;
 use super::super::umr::{Poster, Refused, Rules, Source, Umr};
 use super::{DATA, QP_DBR, QP_PAGE, Rig, control};
 use crate::ifc::mkey::{mkc, umr_ctrl};
@@ -21,6 +22,7 @@ const POSTER: Poster = Poster { qpn: 0x48, pd: 3, privileged: false, rules: RULE
 fn base() -> Mkey {
     Mkey {
         entry_bits: false,
+        uses: Uses::default(),
         free: false,
         mode: Mode::Mtt,
         rights: LR | LW,
