@@ -329,6 +329,7 @@ impl<'p, P: Platform, const N: usize> Subnet<'p, P, N> {
             Poll::Pending => return None,
         };
         let made_for = (group, member.qkey, device.pkey_index);
+        let is_new = self.broadcast.is_none();
         if self.link.is_some() && self.made_for == made_for {
             self.broadcast = Some(member);
         } else {
@@ -349,6 +350,14 @@ impl<'p, P: Platform, const N: usize> Subnet<'p, P, N> {
             }
             let _ = self.attached.push(group);
             (self.broadcast, self.made_for) = (Some(member), made_for);
+        }
+        if is_new {
+            // What was looked up meanwhile has used up tries without being asked.
+            let asked = &mut self.asked;
+            self.hosts.again(now, || {
+                *asked = asked.wrapping_add(1);
+                *asked
+            });
         }
         if let IpAddr::V6(own) = self.net.addr {
             let group = ipoib::multicast_gid(self.pkey, ipoib::solicited_node(own));
