@@ -81,6 +81,14 @@ pub const DAPL: Recipe = Recipe {
     remedy: "the DAT programs of Debian 12 could not be had",
 };
 
+/// Firmware that boots over networks, InfiniBand among them.
+pub const IPXE: Recipe = Recipe {
+    name: "ipxe",
+    parts: &[("trixie", &["ipxe"])],
+    kernel: None,
+    remedy: "iPXE could not be had",
+};
+
 /// The kernels for all hardware, by the version that their names begin with. The one for virtual
 /// machines has no Soft-RoCE.
 pub const KERNELS: [(&str, Recipe); 2] = [
