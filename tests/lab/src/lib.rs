@@ -36,11 +36,12 @@ use scenarios::{IOMMUFD, SCENARIOS, Scenario};
 /// Kind of the cells of the matrix in [`names`].
 pub const CELL: &str = "matrix cell";
 /// Kinds of the rows of DAT programs, by where they run.
-pub const ROWS: [&str; 4] = [
+pub const ROWS: [&str; 5] = [
     "DAT program row, host",
     "DAT program row, guest",
     "DAT program row, wire",
     "DAT program row, safe",
+    "DAT program row, InfiniBand",
 ];
 
 /// Where the headers of DAT are, from the distribution's package.

@@ -111,20 +111,34 @@ impl PortRegisters {
 
 fn run(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Refusal> {
     let register = access::register_id.get(input);
-    // Data of the length the caller brought or wants, padded so that short ones read as zero.
-    let mut data = access::register_data.tail(input).to_vec();
-    data.resize(data.len().max(256), 0);
-    match access::op_mod.get(input) {
-        0 => write(hca, register, &data)?,
-        1 => {}
+    let writes = match access::op_mod.get(input) {
+        0 => true,
+        1 => false,
         _ => return Err(Status::BadParam.because(0x80_5001)),
-    }
-    let mut answer = vec![0; 256];
-    read(hca, register, &data, &mut answer)?;
+    };
+    let answer = exchange(hca, register, writes, access::register_data.tail(input))?;
     for (to, from) in output.iter_mut().skip(access::register_data.byte()).zip(answer) {
         *to = from;
     }
     Ok(())
+}
+
+/// Writes a register, or not, and reads it.
+pub(crate) fn exchange(
+    hca: &mut Hca,
+    register: u32,
+    writes: bool,
+    data: &[u8],
+) -> Result<Vec<u8>, Refusal> {
+    // Data of the length the caller brought or wants, padded so that short ones read as zero.
+    let mut data = data.to_vec();
+    data.resize(data.len().max(256), 0);
+    if writes {
+        write(hca, register, &data)?;
+    }
+    let mut answer = vec![0; 256];
+    read(hca, register, &data, &mut answer)?;
+    Ok(answer)
 }
 
 /// There is one port and its number is 1.

@@ -12,10 +12,14 @@ use std::time::Duration;
 
 use dat_core::provider::{FaultKind, LinkType, NextHop, Path, Provider};
 use dat_core::{CloseFlag, DtoStatus, Ep, Event, GRH_LEN};
+use dat_tests::attack::ib::smp_by_lid;
 use dat_tests::pair::Stage;
 use dat_tests::session::{LIMIT, NONE, Session, Setup};
 use hca_mlx5::PortState;
 use hca_mlx5::net::ib::sm::State;
+use mlx5_model::ifc::subnet::{port_info, smp as layout};
+use mlx5_model::subnet::Smp;
+use mlx5_model::subnet::smp::{attribute, method};
 use mlx5_model::wire::ib::Packet;
 
 const QKEY: u32 = 0x0123_4567;
@@ -354,5 +358,105 @@ fn another_manager_is_asked_when_the_master_is_lost() {
         });
         let NextHop::Lid(hop) = found.unwrap().next_hop else { panic!("a LID") };
         assert_eq!(hop.lid, peer.lid);
+    });
+}
+
+/// Sends a side's agent a request by its LID, and returns the answer.
+fn agent(session: &mut Session<'_>, side: usize, smp: &Smp) -> Smp {
+    let lid = session.pair.ias[side].provider_mut().ib_port().unwrap().unwrap().lid;
+    session.lines[side].record();
+    session.lines[side].inject(smp_by_lid(0x66, lid, smp).build());
+    session.pass(Duration::from_millis(5));
+    let sent = session.lines[side].recorded();
+    let mads = sent.iter().filter_map(|frame| Packet::parse(frame).ok()?.subnet_mad().copied());
+    let tid = layout::tid.get64(&smp.0);
+    let mut answers = mads.map(Smp).filter(|mad| mad.method() == method::GET_RESP);
+    answers.find(|answer| layout::tid.get64(&answer.0) == tid).unwrap()
+}
+
+/// Gives a port another LID, as a manager does that has lost its records.
+fn move_to(session: &mut Session<'_>, side: usize, lid: u16, manager: u16) {
+    set_port(session, side, |data| {
+        port_info::lid.set(data, lid.into());
+        port_info::master_sm_lid.set(data, manager.into());
+    });
+}
+
+/// Sets a port as it is, but for what `edit` changes.
+fn set_port(session: &mut Session<'_>, side: usize, edit: impl FnOnce(&mut [u8])) {
+    let mut get = Smp::request(method::GET, attribute::PORT_INFO, 0, 0x6600);
+    get.set(layout::attr_mod, 1);
+    let now = agent(session, side, &get);
+    let mut set = Smp::request(method::SET, attribute::PORT_INFO, 0, 0x6601);
+    set.set(layout::attr_mod, 1);
+    set.data_mut().copy_from_slice(now.data());
+    let data = set.data_mut();
+    for unchanged in [
+        port_info::port_state,
+        port_info::port_physical_state,
+        port_info::link_width_enabled,
+        port_info::link_speed_enabled,
+        port_info::link_down_default_state,
+    ] {
+        unchanged.set(data, 0);
+    }
+    edit(data);
+    let _ = agent(session, side, &set);
+}
+
+/// Both ports get other LIDs in mid-connection. Queue pairs keep the old ones, so a request runs out
+/// of retries and the connection ends on both sides; the same adapters connect again soon.
+#[test]
+fn with_other_lids_a_connection_ends_and_the_next_one_works() {
+    infiniband().connected(|session| {
+        session.traffic(0);
+        let lids = [0x41, 0x42];
+        for side in [1, 0] {
+            move_to(session, side, lids[side], lids[0]);
+        }
+        session.pass(Duration::from_secs(1));
+        for (side, lid) in lids.into_iter().enumerate() {
+            let port = session.pair.ias[side].provider_mut().ib_port().unwrap().unwrap();
+            assert_eq!((port.state, port.lid, port.sm_lid), (PortState::Active, lid, lids[0]));
+        }
+        session.recv(1, 0x8000, 3000, 5);
+        session.fence(1);
+        session.send(0, 0x9000, 2500, 6);
+        assert_eq!(session.requests(0, 1), [(6, DtoStatus::ErrTransport)]);
+        let ends = session.ended();
+        assert_eq!(ends[0], Event::Broken(session.sides[0].ep));
+        assert_eq!(session.receives(1, 1), [(5, DtoStatus::ErrFlushed)]);
+        for side in [0, 1] {
+            let ep = session.sides[side].ep;
+            session.pair.ias[side].ep_reset(ep).unwrap();
+        }
+        let start = session.now();
+        session.connect();
+        let took = session.now().since(start);
+        assert!(took < Duration::from_secs(10), "{took:?}");
+        session.traffic(1);
+    });
+}
+
+/// The manager asks for new registrations, and its answers are lost for a while. An address that is
+/// looked up meanwhile is asked for as soon as the group for that is joined.
+#[test]
+fn a_question_that_waited_for_the_group_is_asked_when_it_is_joined() {
+    infiniband().run(|session| {
+        session.lines[0].cut(true);
+        set_port(session, 1, |data| port_info::client_reregister.set(data, 1));
+        let remote = session.address(0);
+        assert_eq!(now_known(session, 1, remote), None);
+        session.pass(Duration::from_secs(3));
+        assert_eq!(now_known(session, 1, remote), None);
+        session.lines[0].cut(false);
+        let found = session.pair.until(Duration::from_secs(2), |pair| {
+            let now = pair.now();
+            match pair.ias[1].provider_mut().resolve(remote, now) {
+                Poll::Ready(found) => Some(found.unwrap()),
+                Poll::Pending => None,
+            }
+        });
+        assert!(found.is_some());
     });
 }

@@ -158,8 +158,9 @@ impl Figures {
         figures.set("conformance rules", record.count(record::RULE));
         figures.set("conformance cases", record.count(record::CASE));
         let rows = dat_lab::ROWS.map(|kind| record.count(kind));
+        let [host, guest, wire, safe, subnet] = rows;
         let detail =
-            format!("host {}, guest {}, wire {}, safe {}", rows[0], rows[1], rows[2], rows[3]);
+            format!("host {host}, guest {guest}, wire {wire}, safe {safe}, InfiniBand {subnet}");
         figures.detail("DAT program rows", rows.iter().sum(), detail);
         figures.set("matrix cells", record.count(dat_lab::CELL));
         figures.set("seeded bugs", record.count(record::SEED));

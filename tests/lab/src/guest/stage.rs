@@ -226,6 +226,16 @@ impl<'m> Stage<'m> {
         Ok(self.add(process))
     }
 
+    /// Boots firmware that is started as a kernel, on the console that the machine's own firmware
+    /// gives it. Its script is its command line.
+    pub(crate) fn firmware(&mut self, name: &str, image: &Path, guest: &Guest<'_>) -> Result<Id> {
+        let mut command = self.qemu(guest)?;
+        command.args(["-machine", "graphics=off"]);
+        command.arg("-kernel").arg(image).args(["-append", guest.script]);
+        let process = Process::start(name, command, self.options.verbose)?;
+        Ok(self.add(process))
+    }
+
     /// The machine of a guest: q35 under emulation with an IOMMU that vfio-pci accepts, and memory
     /// that a server in another process can map.
     fn qemu(&self, guest: &Guest<'_>) -> Result<Command> {

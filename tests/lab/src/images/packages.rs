@@ -91,6 +91,14 @@ pub const SCAPY: Recipe = Recipe {
     remedy: "scapy, which tests of rdma-core import, could not be had",
 };
 
+/// Firmware that boots over networks, InfiniBand among them.
+pub const IPXE: Recipe = Recipe {
+    name: "ipxe",
+    parts: &[("trixie", &["ipxe"])],
+    kernel: None,
+    remedy: "iPXE could not be had",
+};
+
 /// The kernels for all hardware, by the version that their names begin with. The one for virtual
 /// machines has no Soft-RoCE.
 pub const KERNELS: [(&str, Recipe); 2] = [

@@ -46,6 +46,12 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         stock: true,
     },
     Scenario {
+        name: "ipxe",
+        about: "InfiniBand: iPXE's own driver joins IPoIB on the model, and fetches a script from stock Linux",
+        run: linux::ipxe,
+        stock: true,
+    },
+    Scenario {
         name: "conformance",
         about: "every case of the conformance suite, through /dev/vfio",
         run: conformance::run,
@@ -55,6 +61,12 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         name: "dat-guests",
         about: "the DAT programs of others in a guest and with Soft-RoCE: a selection of what `--dat` runs in full",
         run: dat::away,
+        stock: true,
+    },
+    Scenario {
+        name: "dat-ib",
+        about: "the DAT programs of others on InfiniBand: a selection of what `--dat ib` runs in full",
+        run: dat::in_subnet,
         stock: true,
     },
     Scenario {

@@ -33,6 +33,9 @@ pub(crate) mod kind {
 
 /// Bytes of a block in the commands.
 const BLOCK: usize = 4096;
+/// Least bytes of a block that is set: as many as the block had in drivers of the Connect-IB's time,
+/// which bring later cards up with it as well (Linux 3.11 `mlx5_hca_cap`; iPXE's golan to this day).
+const LEAST_SET: usize = 256;
 
 /// Blocks by type number.
 pub(crate) type Blocks = BTreeMap<u16, Vec<u8>>;
@@ -184,12 +187,14 @@ fn set(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result<(), Refusal> {
         return Err(Status::BadSysState.because(0x10_9001));
     }
     let block = (head_in::op_mod.get(input) >> 1) as u16;
-    let wanted = &input[16..16 + BLOCK];
     let (Some(layout), Some(max), Some(current)) =
         (layout(block), hca.caps.max.get(&block), hca.caps.current.get(&block))
     else {
         return Err(Status::BadParam.because(0x10_9002));
     };
+    // What a short block does not reach keeps its value.
+    let given = &input[16..input.len().min(16 + BLOCK)];
+    let wanted = &[given, &current[given.len()..]].concat();
     if block == kind::GENERAL && wanted == max && max != current {
         // Built from the maximum instead of the current block.
         return Err(Status::BadParam.because(0));
@@ -237,7 +242,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     Command {
         opcode: 0x109,
         name: "SET_HCA_CAP",
-        input: 16 + BLOCK,
+        input: 16 + LEAST_SET,
         output: 16,
         stage: Stage::Enabled,
         run: set,

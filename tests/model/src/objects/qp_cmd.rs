@@ -168,8 +168,11 @@ pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(
     {
         return Err(Status::BadResource.because(0x50_0018));
     }
+    // Those of the special services are beyond the limit: iPXE's golan sets it to one queue pair,
+    // and on cards it has those of both services besides that one.
     let most = 1usize << hca.caps.general(cmd_hca_cap::log_max_qp).min(24);
-    if hca.objects.qps.len() >= most {
+    let is_special = matches!(kind, QpKind::Gsi | QpKind::Smi);
+    if !is_special && hca.objects.qps.ordinary() >= most {
         return Err(Status::ExceedLimit.because(0x50_001c));
     }
     let qpn = hca.objects.queue_numbers.take()?;

@@ -43,6 +43,13 @@ pub(crate) struct Qps {
     gsi: Set<u32>,
     /// Of subnet management, and not in RESET.
     smi: Set<u32>,
+    /// How many are of the special services.
+    special: usize,
+}
+
+/// Whether it is a queue pair of the special services, which has another number on the wire.
+fn is_special(qp: &Qp) -> bool {
+    matches!(qp.kind, QpKind::Gsi | QpKind::Smi)
 }
 
 impl Qps {
@@ -65,9 +72,9 @@ impl Qps {
         self.all.contains_key(qpn)
     }
 
-    /// How many there are.
-    pub(crate) fn len(&self) -> usize {
-        self.all.len()
+    /// How many there are, without those of the special services.
+    pub(crate) fn ordinary(&self) -> usize {
+        self.all.len() - self.special
     }
 
     /// Another one.
@@ -77,12 +84,14 @@ impl Qps {
             self.reschedule_changed();
         }
         self.changed.push(qpn);
+        self.special += usize::from(is_special(&qp));
         self.all.insert(qpn, Entry { qp, changed: true });
     }
 
     /// One less.
     pub(crate) fn remove(&mut self, qpn: &u32) -> Option<Qp> {
         let entry = self.all.remove(qpn)?;
+        self.special -= usize::from(is_special(&entry.qp));
         self.timers.set(*qpn, None);
         self.failed.remove(qpn);
         self.gsi.remove(qpn);
@@ -104,7 +113,7 @@ impl Qps {
 
     /// Whether a number on the wire names a QP: those of the special services have others there.
     pub(crate) fn has_on_wire(&self, qpn: &u32) -> bool {
-        self.get(qpn).is_some_and(|qp| !matches!(qp.kind, QpKind::Gsi | QpKind::Smi))
+        self.get(qpn).is_some_and(|qp| !is_special(qp))
     }
 
     /// Whether a QP has receives that were posted and not taken, as its record says.

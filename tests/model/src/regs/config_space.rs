@@ -118,11 +118,23 @@ impl Hca {
         for (at, byte) in (offset..).zip(buf.iter_mut()) {
             *byte = self.pci.bytes.get(at).copied().unwrap_or(0xff);
         }
-        // The gateway's words take part in whole ones; a piece of one is a look without effect.
-        if let (Some(at), Ok(word)) = (self.gateway_word(offset), buf.try_into()) {
-            let word: &mut [u8; 4] = word;
+        // The gateway's words take part in whole ones. Of its control word a piece will do, which
+        // iPXE (mlx_pci_gw.c) reads and writes; a piece of another is a look without effect.
+        if let (Some(at), Ok(word)) =
+            (self.gateway_word(offset), <&mut [u8; 4]>::try_from(&mut *buf))
+        {
             *word = self.gateway_read(at).to_le_bytes();
+        } else if let Some(skipped) = self.gateway_control(offset, buf.len()) {
+            let word = self.gateway_read(vsc::CONTROL).to_le_bytes();
+            buf.copy_from_slice(&word[skipped..skipped + buf.len()]);
         }
+    }
+
+    /// How many bytes of the gateway's control word come before a piece of it.
+    fn gateway_control(&self, offset: usize, len: usize) -> Option<usize> {
+        let begin = VSC + vsc::CONTROL;
+        let inside = offset >= begin && offset + len <= begin + 4;
+        (self.pci.has_gateway && inside).then(|| offset - begin)
     }
 
     /// Writes configuration space; read-only bits stay. Setting Initiate Function Level Reset
@@ -130,6 +142,11 @@ impl Hca {
     pub fn config_write(&mut self, offset: usize, bytes: &[u8]) {
         if let (Some(at), Ok(word)) = (self.gateway_word(offset), bytes.try_into()) {
             self.gateway_write(at, u32::from_le_bytes(word));
+            return;
+        }
+        if let (Some(0), Ok(space)) = (self.gateway_control(offset, bytes.len()), bytes.try_into())
+        {
+            self.gateway_write(vsc::CONTROL, u32::from(u16::from_le_bytes(space)));
             return;
         }
         for (at, byte) in (offset..4096).zip(bytes) {

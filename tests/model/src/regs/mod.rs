@@ -2,6 +2,7 @@
 
 mod bar;
 mod config_space;
+mod icmd;
 mod iseg;
 mod msix;
 mod vsc;

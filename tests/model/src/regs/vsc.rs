@@ -8,21 +8,23 @@
 //! flag; with the flag clear the data are fetched and the flag is set. Right after the choice of a
 //! space the address reads as its size. Linux lib/pci_vsc.c.
 //!
-//! Spaces: 7 the registers to be dumped, of which this card shows its initialization segment; 0xa
-//! semaphores, which a second taker does not get.
+//! Spaces: 3 commands of tools and boot code (`icmd`); 7 the registers to be dumped, of which this
+//! card shows its initialization segment; 0xa semaphores, which a second taker does not get.
 
+use super::icmd::Commands;
 use crate::hca::Hca;
 use std::collections::BTreeMap;
 
 /// Bytes of the capability.
 pub(super) const BYTES: u16 = 0x18;
 
-const CONTROL: usize = 0x04;
+pub(super) const CONTROL: usize = 0x04;
 const COUNTER: usize = 0x08;
 const SEMAPHORE: usize = 0x0c;
 const ADDRESS: usize = 0x10;
 const DATA: usize = 0x14;
 
+const COMMANDS: u16 = 3;
 const SCAN: u16 = 7;
 const SEMAPHORES: u16 = 0xa;
 const FLAG: u32 = 1 << 31;
@@ -39,12 +41,13 @@ pub(super) struct Gateway {
     semaphore: u32,
     address: u32,
     data: u32,
-    semaphores: BTreeMap<u32, u32>,
+    pub(super) semaphores: BTreeMap<u32, u32>,
+    pub(super) commands: Commands,
 }
 
 impl Gateway {
     fn exists(&self) -> bool {
-        matches!(self.space, SCAN | SEMAPHORES)
+        matches!(self.space, COMMANDS | SCAN | SEMAPHORES)
     }
 }
 
@@ -92,6 +95,10 @@ impl Hca {
                     }
                 }
                 gateway.address = address;
+                if gateway.space == COMMANDS {
+                    let data = gateway.data;
+                    self.icmd_write(address, data);
+                }
             }
             ADDRESS => {
                 let address = word & ADDRESS_BITS;
@@ -100,6 +107,7 @@ impl Hca {
                         let held = gateway.semaphores.get(&address);
                         (held.copied().unwrap_or(0), address)
                     }
+                    COMMANDS => (gateway.commands.word(address), address),
                     // The address of the next register to be dumped.
                     SCAN => (self.iseg_word(u64::from(address)), address + 4),
                     _ => (0, address),

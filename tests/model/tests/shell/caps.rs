@@ -19,6 +19,22 @@ fn enabled(config: Config) -> Rig {
     rig
 }
 
+/// Drivers of the Connect-IB's time set a block of 256 bytes.
+#[test]
+fn a_short_block_leaves_the_rest_as_it_was() {
+    let mut rig = enabled(Config::default());
+    let before = block(&mut rig, 0, true);
+    let mut input = cmd(0x109, 0, 16 + 256);
+    input[16..].copy_from_slice(&before[..256]);
+    input[16 + 0x13] = 17;
+    assert_eq!(rig.status(&input, 16).0, 0);
+    let mut after = before;
+    after[0x13] = 17;
+    assert_eq!(block(&mut rig, 0, true), after);
+    input.truncate(16 + 252);
+    assert_eq!(rig.status(&input, 16).0, 0x50);
+}
+
 /// Bytes of the general block where the recorded card had its values.
 #[test]
 fn big_profile_says_what_the_recorded_card_said() {

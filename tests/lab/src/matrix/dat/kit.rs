@@ -216,6 +216,9 @@ const STOCK: [&str; 4] = [
 /// Its registration: the network device of Soft-RoCE.
 const STOCK_CONF: &str =
     "hca u2.0 nonthreadsafe default /dat/libdaplofa.so.2 dapl.2.0 \"soft 0\" \"\"\n";
+/// The same on InfiniBand: the network device of IPoIB.
+const SUBNET_CONF: &str =
+    "hca u2.0 nonthreadsafe default /dat/libdaplofa.so.2 dapl.2.0 \"hca 0\" \"\"\n";
 
 /// Programs, registry and stock provider for guests of stock Linux, whose loader and verbs they
 /// use.
@@ -238,6 +241,7 @@ pub(super) fn stock_archive(folder: &Path) -> Result<Vec<u8>> {
         archive.file(&format!("{PLACE}/{name}"), &bytes)?;
     }
     archive.file(&format!("{PLACE}/stock.conf"), STOCK_CONF.as_bytes())?;
+    archive.file(&format!("{PLACE}/subnet.conf"), SUBNET_CONF.as_bytes())?;
     archive.finish()
 }
 
@@ -250,9 +254,12 @@ pub(super) fn guest_command(conf: &str, command: &str) -> String {
 
 /// The same for the stock provider in a guest of stock Linux.
 pub(super) fn stock_command(command: &str) -> String {
-    format!(
-        "env LD_LIBRARY_PATH=/{PLACE} LD_PRELOAD=/{PLACE}/libstdbuf.so _STDBUF_O=L DAT_OVERRIDE=/{PLACE}/stock.conf /{PLACE}/{command}"
-    )
+    guest_command("stock.conf", command)
+}
+
+/// The same on InfiniBand.
+pub(super) fn subnet_command(command: &str) -> String {
+    guest_command("subnet.conf", command)
 }
 
 /// The provider's file, where guests have it.

@@ -67,6 +67,12 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         stock: true,
     },
     Scenario {
+        name: "ib",
+        about: "on InfiniBand: both sides on the host, and one side the stock provider over mlx5_ib in a guest with OpenSM",
+        run: ib,
+        stock: true,
+    },
+    Scenario {
         name: "stock",
         about: "the list with the stock provider over Soft-RoCE on both sides: what the list is worth",
         run: stock,
@@ -80,11 +86,11 @@ const THREADSAFE: &str = "tests/dapl/threadsafe.c";
 const KNOWN: &str = include_str!("stock.tsv");
 /// Places in the documentation.
 #[cfg(test)]
-const SECTIONS: [&str; 5] = ["host", "processes", "guest", "wire", "stock"];
+const SECTIONS: [&str; 6] = ["host", "processes", "guest", "wire", "ib", "stock"];
 
 /// Kinds and names of the rows, a kind for each tier.
 pub(crate) fn row_names() -> Result<Vec<(&'static str, String)>> {
-    let tiers = [Tier::Host, Tier::Guest, Tier::Wire, Tier::Safe];
+    let tiers = [Tier::Host, Tier::Guest, Tier::Wire, Tier::Safe, Tier::Subnet];
     let rows = rows::rows()?;
     let of_tier = |(tier, kind): (Tier, &'static str)| {
         let rows = rows.iter().filter(move |row| row.is_of(tier));
@@ -116,6 +122,12 @@ pub(crate) fn away(stage: &mut Stage<'_>) -> Result<String> {
         guest.len(),
         one.len()
     ))
+}
+
+/// A selection of the rows on InfiniBand.
+pub(crate) fn in_subnet(stage: &mut Stage<'_>) -> Result<String> {
+    let columns = tiers::subnet(stage, &Kit::find(&folder()?)?, Choice::Quick)?;
+    report::sum(&SUBNET.into_iter().zip(&columns).collect::<Vec<_>>())
 }
 
 /// The provider's file, and the folder of the registry, for programs that are in neither list.
@@ -175,6 +187,14 @@ fn wire(stage: &mut Stage<'_>) -> Result<String> {
     report(stage, "wire", &[("ours serves", &one), ("Soft-RoCE serves", &other)])
 }
 
+/// Columns of the rows on InfiniBand.
+const SUBNET: [&str; 3] = ["ours on both sides", "ours serves", "mlx5_ib serves"];
+
+fn ib(stage: &mut Stage<'_>) -> Result<String> {
+    let columns = tiers::subnet(stage, &Kit::find(&folder()?)?, Choice::Whole)?;
+    report(stage, "ib", &SUBNET.into_iter().zip(&columns).collect::<Vec<_>>())
+}
+
 /// Why the stock provider does not pass a row, if it does not.
 fn known(row: &str) -> Option<&'static str> {
     let mut rows = KNOWN.lines().filter_map(|line| line.split_once('\t'));
@@ -195,8 +215,10 @@ fn stock(stage: &mut Stage<'_>) -> Result<String> {
 fn report(stage: &Stage<'_>, name: &str, columns: &[(&str, &tiers::Outcomes)]) -> Result<String> {
     let table = report::table(columns)?;
     println!("\n{table}");
-    if stage.bless() && stage.cells().is_none() {
-        report::bless(name, &table)?;
+    match (stage.bless(), stage.cells()) {
+        (true, None) => report::bless(name, &table)?,
+        (true, Some(_)) => report::bless_rows(name, &table)?,
+        (false, _) => {}
     }
     report::sum(columns)
 }

@@ -21,15 +21,20 @@ pub(crate) struct Programs {
 }
 
 impl Programs {
-    /// Registers one HCA under several names, each with an address.
-    pub(crate) fn new(stage: &Stage<'_>, socket: &Path, names: &[(&str, &str)]) -> Result<Self> {
+    /// Registers one HCA under several names, each with an address, in a file of the name `side`.
+    pub(crate) fn new(
+        stage: &Stage<'_>,
+        side: &str,
+        socket: &Path,
+        names: &[(&str, &str)],
+    ) -> Result<Self> {
         let kit = Kit::find(&crate::folder()?)?;
         let device = format!("vfio-user:{}", socket.display());
         let mut registry = String::new();
         for (name, ip) in names {
             registry += &tiers::lines(stage, name, &[&device], &[ip], &kit.library, &[])?;
         }
-        let conf = stage.path("ours.conf");
+        let conf = stage.path(&format!("{side}.conf"));
         fs::write(&conf, registry)?;
         Ok(Self { kit, conf })
     }

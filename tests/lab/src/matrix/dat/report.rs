@@ -93,6 +93,31 @@ pub(super) fn bless(name: &str, text: &str) -> Result<()> {
     Ok(())
 }
 
+/// Writes rows of a table over those of the same names in the documentation.
+pub(super) fn bless_rows(name: &str, table: &str) -> Result<()> {
+    let path = run::root().join(PAGE);
+    let page = fs::read_to_string(&path).with_context(|| format!("{}", path.display()))?;
+    let old = section(&page, name).with_context(|| format!("{PAGE} has no place for {name}"))?;
+    let text = with_rows(old, table);
+    fs::write(&path, between(&page, name, &text).context("no place")?)?;
+    Ok(())
+}
+
+/// A table in which rows are replaced by those of another.
+fn with_rows(old: &str, new: &str) -> String {
+    let of = |line: &str| line.split(" | ").next().unwrap_or_default().to_owned();
+    let rows = new.lines().skip(2);
+    let found = |line: &str| rows.clone().find(|row| of(row) == of(line));
+    let lines = old.lines().map(|line| found(line).unwrap_or(line));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// What the documentation has for a name.
+fn section<'p>(page: &'p str, name: &str) -> Option<&'p str> {
+    let (_, rest) = page.split_once(&format!("<!-- {name}:begin -->\n"))?;
+    Some(rest.split_once(&format!("<!-- {name}:end -->"))?.0)
+}
+
 fn between(page: &str, name: &str, text: &str) -> Option<String> {
     let (begin, end) = (format!("<!-- {name}:begin -->\n"), format!("<!-- {name}:end -->"));
     let (before, rest) = page.split_once(&begin)?;
@@ -112,6 +137,17 @@ mod tests {
             "a\n<!-- x:begin -->\nnew\n<!-- x:end -->\nb\n"
         );
         assert!(between(page, "y", "new").is_none());
+    }
+
+    #[test]
+    fn a_row_that_ran_again_is_replaced() {
+        let old = "| row | command | a |\n|---|---|---|\n| b | `x` | 1 s |\n| b, c | `y` | 2 s |\n";
+        let new = "| row | command | a |\n|---|---|---|\n| b | `x` | 3 s |\n";
+        let wanted =
+            "| row | command | a |\n|---|---|---|\n| b | `x` | 3 s |\n| b, c | `y` | 2 s |";
+        assert_eq!(with_rows(old, new), wanted);
+        let page = format!("a\n<!-- x:begin -->\n{old}<!-- x:end -->\nb\n");
+        assert_eq!(section(&page, "x"), Some(old));
     }
 
     #[test]

@@ -19,6 +19,8 @@ pub(super) enum Tier {
     Wire,
     /// As on the host, over the provider that is safe for threads.
     Safe,
+    /// As `Wire`, with the stock provider over mlx5_ib on InfiniBand.
+    Subnet,
 }
 
 impl Tier {
@@ -33,6 +35,7 @@ impl Tier {
             Self::Guest => "guest",
             Self::Wire => "wire",
             Self::Safe => "safe",
+            Self::Subnet => "ib",
         }
     }
 
@@ -41,7 +44,7 @@ impl Tier {
         match self {
             Self::Host => 'A',
             Self::Guest => 'B',
-            Self::Wire => 'C',
+            Self::Wire | Self::Subnet => 'C',
             Self::Safe => 'T',
         }
     }
@@ -145,7 +148,9 @@ impl Row {
     pub(super) fn quick(&self, tier: Tier) -> bool {
         match tier {
             Tier::Host | Tier::Safe => self.is_of(tier),
-            Tier::Guest | Tier::Wire => self.tiers.contains(&format!("{}*", tier.letter())),
+            Tier::Guest | Tier::Wire | Tier::Subnet => {
+                self.tiers.contains(&format!("{}*", tier.letter()))
+            }
         }
     }
 

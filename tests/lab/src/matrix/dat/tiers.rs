@@ -13,7 +13,7 @@ use super::rows::{self, Row, Tier};
 use super::runner::{Names, Runner};
 use crate::guest::shell::Shell;
 use crate::guest::stage::{Guest, Id, Stage};
-use crate::matrix::linux::{Lab, Link, PAIRINGS, Pairing, Side};
+use crate::matrix::linux::{Lab, Link, Pairing, Side};
 use crate::matrix::outcome::Outcome;
 use crate::matrix::program::Environment;
 use crate::run;
@@ -119,6 +119,20 @@ pub(super) fn host(stage: &mut Stage<'_>, kit: &Kit, choice: Choice) -> Result<O
     beside(stage, kit, Tier::Host, &rows, choice)
 }
 
+/// On InfiniBand: both sides on the host, with a cable and the built-in subnet manager between
+/// them; then one of them and the stock provider over mlx5_ib in a guest, whose OpenSM manages the
+/// subnet, with the server here and with the server there. A selection is the same everywhere.
+pub(super) fn subnet(stage: &mut Stage<'_>, kit: &Kit, choice: Choice) -> Result<[Outcomes; 3]> {
+    let mixed = chosen(stage, Tier::Subnet, choice)?;
+    let all = match choice {
+        Choice::Whole => chosen(stage, Tier::Host, choice)?,
+        Choice::Quick => mixed.clone(),
+    };
+    let host = beside(stage, kit, Tier::Subnet, &all, choice)?;
+    let [one, other] = with_guest(stage, kit, Link::InfiniBand, &mixed)?;
+    Ok([host, one, other])
+}
+
 /// The same over the provider that is safe for threads, for programs that ask for it.
 pub(super) fn safe(stage: &mut Stage<'_>, kit: &Kit, choice: Choice) -> Result<Outcomes> {
     let rows = wanted(stage, Tier::Safe, choice)?;
@@ -139,13 +153,18 @@ fn beside(
     let words: &[&str] = if tier == Tier::Safe { &["--threadsafe"] } else { &[] };
     let _port = Port::take()?;
     let [a, b] = ["a", "b"].map(|name| stage.path(&format!("{}-{name}", tier.name())));
-    let server = stage.server("model", &[&a, &b], &[])?;
+    let link = tier == Tier::Subnet;
+    let args: &[&str] = if link { &["--link", "ib", "--wire", "cable"] } else { &[] };
+    let server = stage.server("model", &[&a, &b], args)?;
     let registered = |file: &str, socket: &Path, ip: &str| {
         let device = format!("vfio-user:{}", socket.display());
         conf_of(stage, file, &[&device], &[ip], &kit.library, words)
     };
     let first = registered("first.conf", &a, "192.168.7.1/24")?;
     let second = registered("second.conf", &b, "192.168.7.2/24")?;
+    if link {
+        managed(&first)?;
+    }
     let names = Names {
         peer: "192.168.7.1".into(),
         tcp: "127.0.0.1".into(),
@@ -158,6 +177,14 @@ fn beside(
     let mut outcomes = rows_of(runner, rows, choice)?;
     outcomes.extend(judged(own.stage, server)?);
     Ok(outcomes)
+}
+
+/// Has the side of a registration run the built-in subnet manager.
+fn managed(conf: &Path) -> Result<()> {
+    let line = fs::read_to_string(conf)?;
+    let (before, after) = line.rsplit_once("\" \"").context("no parameters")?;
+    fs::write(conf, format!("{before} sm=on\" \"{after}"))?;
+    Ok(())
 }
 
 /// Ends the model. What it complains of is one failure more: both sides were ours.
@@ -236,22 +263,31 @@ pub(super) fn guest(stage: &mut Stage<'_>, kit: &Kit, choice: Choice) -> Result<
 /// Soft-RoCE, on the same wire; first with the server here, then there.
 pub(super) fn wire(stage: &mut Stage<'_>, kit: &Kit, choice: Choice) -> Result<[Outcomes; 2]> {
     let rows = chosen(stage, Tier::Wire, choice)?;
+    with_guest(stage, kit, Link::Ethernet, &rows)
+}
+
+/// Rows of one side on the host and the other in a guest; first with the server here, then there.
+fn with_guest(stage: &mut Stage<'_>, kit: &Kit, link: Link, rows: &[Row]) -> Result<[Outcomes; 2]> {
     let _port = Port::take()?;
-    let mut lab = lab(stage)?;
-    lab.ready(pairing()?)?;
+    let (guest, under, net, other): (_, fn(&str) -> String, _, _) = match link {
+        Link::Ethernet => (SOFT, kit::stock_command, 10, Side::Soft),
+        Link::InfiniBand => (0, kit::subnet_command, 9, Side::First),
+    };
+    let mut lab = lab(stage, link)?;
+    lab.ready(Pairing { server: Side::Ours, client: other })?;
+    let own = |host: usize| format!("192.168.{net}.{host}");
     let device = format!("vfio-user:{}", lab.place().socket.display());
-    let here = conf(lab.stage, "here.conf", &device, "192.168.10.3/24", &kit.library)?;
+    let here = conf(lab.stage, "here.conf", &device, &format!("{}/24", own(3)), &kit.library)?;
     let here = Place::Host(here, &[]);
-    let there = Place::Guest(SOFT, kit::stock_command);
-    let names =
-        |peer: &str, tcp: &str, lead| Names { peer: peer.into(), tcp: tcp.into(), lead, fewer: 32 };
+    let there = Place::Guest(guest, under);
+    let names = |peer: String, tcp: String, lead| Names { peer, tcp, lead, fewer: 32 };
     // To the guest, a side of ours has an address for TCP in the same network.
-    let serving = names("192.168.10.3", "192.168.10.3", None);
+    let serving = names(own(3), own(3), None);
     let runner = Runner::new(&mut lab, Some(kit), here.clone(), there.clone(), serving);
-    let one = rows_of(runner, &rows, Choice::Quick)?;
-    let calling = names("192.168.10.2", "127.0.0.1", Some(lab.place().meeting));
+    let one = rows_of(runner, rows, Choice::Quick)?;
+    let calling = names(own(guest + 1), "127.0.0.1".into(), Some(lab.place().meeting));
     let runner = Runner::new(&mut lab, Some(kit), there, here, calling);
-    let other = rows_of(runner, &rows, Choice::Quick)?;
+    let other = rows_of(runner, rows, Choice::Quick)?;
     lab.end()?;
     Ok([one, other])
 }
@@ -260,9 +296,8 @@ pub(super) fn wire(stage: &mut Stage<'_>, kit: &Kit, choice: Choice) -> Result<[
 /// its judge are worth.
 pub(super) fn stock(stage: &mut Stage<'_>) -> Result<Outcomes> {
     let rows = chosen(stage, Tier::Guest, Choice::Whole)?;
-    let pairing = pairing()?;
-    let mut lab = lab(stage)?;
-    lab.ready(pairing)?;
+    let mut lab = lab(stage, Link::Ethernet)?;
+    lab.ready(Pairing { server: Side::Ours, client: Side::Soft })?;
     let names =
         Names { peer: "192.168.10.2".into(), tcp: "127.0.0.1".into(), lead: None, fewer: 128 };
     let place = Place::Guest(SOFT, kit::stock_command);
@@ -272,19 +307,11 @@ pub(super) fn stock(stage: &mut Stage<'_>) -> Result<Outcomes> {
     Ok(outcomes)
 }
 
-/// Ours, and Soft-RoCE.
-fn pairing() -> Result<Pairing> {
-    PAIRINGS
-        .into_iter()
-        .find(|pairing| pairing.server == Side::Ours && pairing.client == Side::Soft)
-        .context("no pairing with Soft-RoCE")
-}
-
 /// The lab, with the stock programs and the stock provider in its guests.
-fn lab<'s, 'm>(stage: &'s mut Stage<'m>) -> Result<Lab<'s, 'm>> {
+fn lab<'s, 'm>(stage: &'s mut Stage<'m>, link: Link) -> Result<Lab<'s, 'm>> {
     let archive = stage.path("stock.cpio");
     fs::write(&archive, kit::stock_archive(&crate::folder()?)?)?;
-    let mut lab = Lab::new(stage, Link::Ethernet)?;
+    let mut lab = Lab::new(stage, link)?;
     lab.give(archive);
     Ok(lab)
 }

@@ -1,11 +1,11 @@
-//! The matrix's place: a model with three HCAs, two guests of stock Linux, the host's driver, and
+//! The matrix's place: a model with an HCA for each side, two guests of stock Linux, the host's driver, and
 //! what is done to them.
 //!
 //! The guests stay up from cell to cell. One that has died is booted again for the next.
 
 use std::collections::BTreeSet;
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -33,6 +33,8 @@ const MEETING: u16 = 15828;
 const LISTENS: &str = "listens on";
 /// Our side's names and addresses in DAT's registry, as guests have them.
 const REGISTRY: [(&str, &str); 2] = [("ia9", "192.168.9.3/24"), ("ia10", "192.168.10.3/24")];
+/// Those of its twin.
+const TWIN: [(&str, &str); 1] = [("ia9", "192.168.9.4/24")];
 
 /// What joins the sides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,8 +56,8 @@ pub(crate) struct Lab<'s, 'm> {
     /// What is there already when a cell begins is not the cell's.
     booted: u32,
     place: Place,
-    /// DAT's programs on our side, once a cell has needed them.
-    programs: Option<dat::Programs>,
+    /// DAT's programs on our side and its twin, once a cell has needed them.
+    programs: [Option<dat::Programs>; 2],
     /// An archive of what guests have beside the usual.
     more: Option<PathBuf>,
     reports: Vec<String>,
@@ -93,13 +95,13 @@ impl<'s, 'm> Lab<'s, 'm> {
     /// An empty one; what is needed is started when it is.
     pub(crate) fn new(stage: &'s mut Stage<'m>, link: Link) -> Result<Self> {
         let [first, second, ours, meeting] = free_ports()?;
-        let place =
-            Place { link, socket: stage.path("ours"), ports: [first, second, ours], meeting };
+        let [socket, twin] = ["ours", "twin"].map(|name| stage.path(name));
+        let place = Place { link, socket, twin, ports: [first, second, ours], meeting };
         Ok(Self {
             stage,
             link,
             place,
-            programs: None,
+            programs: [None, None],
             more: None,
             model: None,
             control: None,
@@ -126,7 +128,9 @@ impl<'s, 'm> Lab<'s, 'm> {
         }
         if self.model.is_none() {
             let sockets = self.sockets();
-            let sockets = sockets.each_ref().map(PathBuf::as_path);
+            // Soft-RoCE is the peer of our side where there is one.
+            let many = if self.link == Link::InfiniBand { 4 } else { 3 };
+            let sockets: Vec<&Path> = sockets.iter().take(many).map(PathBuf::as_path).collect();
             let [uplink, soft, control] =
                 ["uplink", "soft", "control"].map(|name| self.stage.path(name));
             let text = |path: &PathBuf| path.to_string_lossy().into_owned();
@@ -160,9 +164,9 @@ impl<'s, 'm> Lab<'s, 'm> {
         Ok(())
     }
 
-    fn sockets(&self) -> [PathBuf; 3] {
+    fn sockets(&self) -> [PathBuf; 4] {
         let [first, second] = ["first", "second"].map(|name| self.stage.path(name));
-        [first, second, self.place.socket.clone()]
+        [first, second, self.place.socket.clone(), self.place.twin.clone()]
     }
 
     fn boot(&mut self, nth: usize) -> Result<Id> {
@@ -187,7 +191,9 @@ impl<'s, 'm> Lab<'s, 'm> {
             "-device".to_owned(),
             "e1000,netdev=past,mac=52:54:00:12:35:01,romfile=".to_owned(),
         ];
-        if !first && let Some(aside) = options.get_mut(1) {
+        if first == (self.link == Link::InfiniBand)
+            && let Some(aside) = options.get_mut(1)
+        {
             aside.push_str(&format!(",hostfwd=tcp:127.0.0.1:{}-:{MEETING}", self.place.meeting));
         }
         if !first && self.link == Link::Ethernet {
@@ -237,24 +243,32 @@ impl<'s, 'm> Lab<'s, 'm> {
         &self.place
     }
 
-    /// Starts a program of our side: one of DAT's, `interop`, or else `dat` with these arguments.
-    fn ours(&mut self, command: &str) -> Result<Id> {
+    /// Starts a program of our side or its twin: one of DAT's, `interop`, or else `dat` with these
+    /// arguments.
+    fn ours(&mut self, side: Side, command: &str) -> Result<Id> {
         if !dat::Programs::has(command) {
             let interop = command.strip_prefix("interop ");
             let args = interop.unwrap_or(command).split_whitespace().collect::<Vec<_>>();
             return self.stage.program(if interop.is_some() { "interop" } else { "dat" }, &args);
         }
-        if self.programs.is_none() {
-            self.programs = Some(dat::Programs::new(self.stage, &self.place.socket, &REGISTRY)?);
+        let (name, socket, registry) = match side {
+            Side::Twin => ("twin", &self.place.twin, TWIN.as_slice()),
+            Side::First | Side::Second | Side::Soft | Side::Ours => {
+                ("ours", &self.place.socket, REGISTRY.as_slice())
+            }
+        };
+        let programs = &mut self.programs[usize::from(side == Side::Twin)];
+        if programs.is_none() {
+            *programs = Some(dat::Programs::new(self.stage, name, socket, registry)?);
         }
-        let programs = self.programs.as_ref().context("no programs")?;
-        self.stage.start("ours", programs.command(command)?)
+        let programs = programs.as_ref().context("no programs")?;
+        self.stage.start(name, programs.command(command)?)
     }
 
     /// Starts a program that goes on by itself.
     pub(crate) fn begin(&mut self, side: Side, role: Role, command: &str) -> Result<Begun> {
         let program = match guest(side) {
-            None => Program::Host(self.ours(command)?, [0; 2]),
+            None => Program::Host(self.ours(side, command)?, [0; 2]),
             Some(nth) => Program::in_guest(self, nth, role.name(), command)?,
         };
         Ok(Begun { side, role, program })
@@ -282,6 +296,11 @@ impl<'s, 'm> Lab<'s, 'm> {
         begun.program.stop(self)
     }
 
+    /// Whether a program has ended.
+    pub(crate) fn is_over(&mut self, begun: &Begun) -> Result<bool> {
+        begun.program.is_over(self)
+    }
+
     /// Waits for a program's end, for so many seconds: its status, and what it said. `None`: it had
     /// to be ended.
     pub(crate) fn reap(&mut self, begun: &Begun, within: u64) -> Result<(Option<i32>, String)> {
@@ -292,7 +311,7 @@ impl<'s, 'm> Lab<'s, 'm> {
 
     /// Runs a client to its end.
     pub(crate) fn call(&mut self, side: Side, within: u64, command: &str) -> Result<Answer> {
-        if side != Side::Ours {
+        if !side.is_ours() {
             return self.run(side, within, command);
         }
         let ended = self.begin(side, Role::Client, command)?.program.reap(self, within)?;
@@ -311,6 +330,7 @@ impl<'s, 'm> Lab<'s, 'm> {
             Side::Second => Some(1),
             Side::Soft => None,
             Side::Ours => Some(2),
+            Side::Twin => Some(3),
         }
     }
 
@@ -374,6 +394,6 @@ fn guest(side: Side) -> Option<usize> {
     match side {
         Side::First => Some(0),
         Side::Second | Side::Soft => Some(1),
-        Side::Ours => None,
+        Side::Ours | Side::Twin => None,
     }
 }

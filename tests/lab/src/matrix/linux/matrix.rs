@@ -7,7 +7,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 
 use super::cells::{self, Ends, How, Ours, Test, Tools};
 use super::lab::{Lab, Link};
-use super::side::{PAIRINGS, Pairing, Side};
+use super::side::{PAIRINGS, Pairing};
 use super::table;
 use crate::guest::stage::Stage;
 use crate::matrix::outcome::{Outcome, attempt};
@@ -22,15 +22,15 @@ type Table = Vec<(&'static str, Vec<String>)>;
 /// All cells.
 pub(super) fn whole(stage: &mut Stage<'_>) -> Result<String> {
     let mut lab = Lab::new(stage, Link::Ethernet)?;
-    let (table, cells) = run_cells(&mut lab, |_, _| true)?;
+    let (table, cells) = run_cells(&mut lab, &PAIRINGS, |_, _| true)?;
     if stage.bless() {
         let version = &stage.stock()?.version;
         let path = run::root().join("docs/interop.md");
         let names = cells::tests().map(|test| test.name);
         let table = if stage.cells().is_none() {
-            table::markdown(&table)
+            table::markdown(&PAIRINGS, &table)
         } else {
-            table::merged(&std::fs::read_to_string(&path)?, &table, names)
+            table::merged(&PAIRINGS, &std::fs::read_to_string(&path)?, &table, names)
         };
         let text = format!("{}{table}", FRONT.replace("{version}", version));
         std::fs::write(&path, text).with_context(|| format!("{}", path.display()))?;
@@ -46,7 +46,7 @@ pub(crate) fn quick(stage: &mut Stage<'_>) -> Result<String> {
         pairing.judges_model() && ours.map(|ours| test.cannot(ours)).any(|why| why.is_none())
     };
     let mut lab = Lab::new(stage, Link::Ethernet)?;
-    run_cells(&mut lab, |test, pairing| test.quick && !judged(test, pairing))?.1
+    run_cells(&mut lab, &PAIRINGS, |test, pairing| test.quick && !judged(test, pairing))?.1
 }
 
 /// The front of the documentation's table.
@@ -57,12 +57,14 @@ Written by `cargo xtask qemu-test --linux matrix --bless`: every tool with every
 unmodified driver of Linux {version} with rdma-core's provider, on the device model; *rxe* is the same kernel's Soft-RoCE behind
 a virtio network device, which knows nothing of the model; *ours* is `dat`, `interop` (rdma-core's
 other programs) or `dapltest` over the uDAPL provider, on the host, on the model. All are on one wire. Times are of a guest under emulation, rounded up: they say that it ends, not how fast it is.
+On InfiniBand: [generated/interop-ib.md](generated/interop-ib.md).
 
 ";
 
 /// The table, and how it went. The lab ends with it.
 pub(super) fn run_cells(
     lab: &mut Lab<'_, '_>,
+    pairings: &[Pairing],
     chosen: impl Fn(&Test, Pairing) -> bool,
 ) -> Result<(Table, Result<String>)> {
     let filter = lab.stage.cells().map(str::to_owned);
@@ -78,11 +80,11 @@ pub(super) fn run_cells(
     let mut outcomes = Vec::new();
     let start = Instant::now();
     for test in cells::tests() {
-        if !PAIRINGS.into_iter().any(|pairing| wanted(test, pairing)) {
+        if !pairings.iter().any(|pairing| wanted(test, *pairing)) {
             continue;
         }
         let mut cells = Vec::new();
-        for pairing in PAIRINGS {
+        for pairing in pairings.iter().copied() {
             let outcome = wanted(test, pairing).then(|| cell(lab, test, pairing));
             cells.push(outcome.as_ref().map(Outcome::cell).unwrap_or_default());
             outcomes.extend(outcome);
@@ -92,7 +94,7 @@ pub(super) fn run_cells(
     let boots = lab.boots();
     lab.end()?;
     print!("{}", table::said(lab.reports()));
-    println!("\n{}", table::markdown(&table));
+    println!("\n{}", table::markdown(pairings, &table));
     let count = |what: fn(&Outcome) -> bool| outcomes.iter().filter(|cell| what(cell)).count();
     let passed = count(|cell| matches!(cell, Outcome::Passed(_)));
     let again = count(|cell| matches!(cell, Outcome::Again(_)));
@@ -147,7 +149,7 @@ fn tools_of(lab: &mut Lab<'_, '_>, tools: &Tools, pairing: Pairing) -> Result<()
         for (side, command, ours) in
             [(&server.0, &mut server.1, ours_server), (&client.0, &mut client.1, ours_client)]
         {
-            if *side == Side::Ours {
+            if side.is_ours() {
                 *command = ours;
             }
         }
@@ -180,7 +182,7 @@ fn tools_of(lab: &mut Lab<'_, '_>, tools: &Tools, pairing: Pairing) -> Result<()
         ensure!(called.ended().is_some(), "the client does not end");
         ensure!(well == (tools.ends == Ends::Well), "the client ended with {}", called.status);
         ensure!(
-            client.0 == Side::Ours || called.text().contains(tools.says),
+            client.0.is_ours() || called.text().contains(tools.says),
             "the client does not say \"{}\"",
             tools.says
         );

@@ -5,17 +5,20 @@
 mod cards;
 mod cells;
 mod infiniband;
+mod ipxe;
 mod lab;
 mod look;
 mod matrix;
 mod probe;
 mod pyverbs;
+mod restart;
 mod seeded;
 mod side;
 mod table;
 mod vfio;
 
-pub(crate) use infiniband::run as infiniband;
+pub(crate) use infiniband::infiniband;
+pub(crate) use ipxe::run as ipxe;
 pub(crate) use lab::{Lab, Link};
 pub(crate) use matrix::quick;
 pub(crate) use side::{PAIRINGS, Pairing, Side};

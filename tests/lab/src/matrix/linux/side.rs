@@ -19,6 +19,8 @@ pub(crate) enum Side {
     Soft,
     /// This workspace's driver, on the host.
     Ours,
+    /// The same once more, on an HCA of its own: a peer of the former, on InfiniBand.
+    Twin,
 }
 
 impl Side {
@@ -27,7 +29,7 @@ impl Side {
         match self {
             Self::First | Self::Second => "mlx5_ib",
             Self::Soft => "rxe",
-            Self::Ours => "ours",
+            Self::Ours | Self::Twin => "ours",
         }
     }
 
@@ -37,6 +39,7 @@ impl Side {
             Self::First => 1,
             Self::Second | Self::Soft => 2,
             Self::Ours => 3,
+            Self::Twin => 4,
         }
     }
 
@@ -45,7 +48,15 @@ impl Side {
         match self {
             Self::First | Self::Second => "mlx5_0",
             Self::Soft => "rxe0",
-            Self::Ours => "",
+            Self::Ours | Self::Twin => "",
+        }
+    }
+
+    /// Whether it is the driver of this workspace, and no guest.
+    pub(crate) fn is_ours(self) -> bool {
+        match self {
+            Self::Ours | Self::Twin => true,
+            Self::First | Self::Second | Self::Soft => false,
         }
     }
 }
@@ -73,6 +84,14 @@ pub(crate) const PAIRINGS: [Pairing; 7] = [
     Pairing::of(Side::Soft, Side::Ours),
 ];
 
+/// Those of a subnet of InfiniBand.
+pub(crate) const IN_SUBNET: [Pairing; 4] = [
+    Pairing::of(Side::Second, Side::First),
+    Pairing::of(Side::Ours, Side::First),
+    Pairing::of(Side::First, Side::Ours),
+    Pairing::of(Side::Ours, Side::Twin),
+];
+
 impl Pairing {
     const fn of(server: Side, client: Side) -> Self {
         Self { server, client }
@@ -88,9 +107,14 @@ impl Pairing {
         format!("{}-{}", self.server.name(), self.client.name())
     }
 
+    /// The same as a heading.
+    pub(crate) fn shown(self) -> String {
+        format!("{} - {}", self.server.name(), self.client.name())
+    }
+
     /// Whether the host's side takes part.
     pub(crate) fn has_ours(self) -> bool {
-        self.has(Side::Ours)
+        self.server.is_ours() || self.client.is_ours()
     }
 
     pub(super) fn has(self, side: Side) -> bool {
@@ -113,18 +137,20 @@ impl Pairing {
         let v6 = |side: Side| format!("fd00:{network}::{}", side.host());
         let device = own.device();
         let (ip, ip6, vip) = (v4(network, own), v6(own), v4(tagged, own));
-        let dat = |address: &str| format!("vfio-user:{} --ip {address}", place.socket.display());
+        let socket = if own == Side::Twin { &place.twin } else { &place.socket };
+        let dat = |address: &str| format!("vfio-user:{} --ip {address}", socket.display());
         let port = place.ports[usize::from(Side::Ours.host()) - 1];
-        let tcp = match (own, peer) {
-            (Side::Ours, peer) => {
-                let port = place.ports[usize::from(peer.host()) - 1];
-                format!("--client 127.0.0.1 --port {port}")
-            }
-            (_, Side::Ours) => format!("-p {port} 10.0.2.2"),
-            _ => v4(network, peer),
+        // Where the host reaches the peer by TCP.
+        let oob = if peer.is_ours() { port } else { place.ports[usize::from(peer.host()) - 1] };
+        let tcp = if own.is_ours() {
+            format!("--client 127.0.0.1 --port {oob}")
+        } else if peer.is_ours() {
+            format!("-p {port} 10.0.2.2")
+        } else {
+            v4(network, peer)
         };
         // The port of a server that talks TCP at the address of the network as well.
-        let way = if peer == Side::Ours { port } else { OOB };
+        let way = if peer.is_ours() { port } else { OOB };
         // Ports of InfiniBand have LIDs.
         let command = match place.link {
             Link::Ethernet => command.to_owned(),
@@ -145,7 +171,7 @@ impl Pairing {
             .replace("{vpeer}", &v4(tagged, peer))
             .replace("{tcp}", &tcp)
             .replace("{port}", &port.to_string())
-            .replace("{oob}", &place.ports[usize::from(peer.host()) - 1].to_string())
+            .replace("{oob}", &oob.to_string())
             .replace("{dev}", device)
     }
 }
@@ -157,23 +183,32 @@ pub(crate) struct Place {
     pub(crate) link: Link,
     /// The socket of our side's HCA.
     pub(crate) socket: PathBuf,
+    /// That of its twin.
+    pub(crate) twin: PathBuf,
     /// TCP ports of the host: those that lead to port 18515 of the guests, and the one where our
     /// side may listen.
     pub(crate) ports: [u16; 3],
-    /// The port of the host that leads to port 15828 of the second guest.
+    /// The port of the host that leads to port 15828 of a guest: of the second, and on InfiniBand
+    /// of the first.
     pub(crate) meeting: u16,
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Link, PAIRINGS, Pairing, Place, Side};
+    use std::collections::BTreeSet;
+
+    use super::{IN_SUBNET, Link, PAIRINGS, Pairing, Place, Side};
 
     #[test]
     fn each_side_gets_its_own_and_the_peers_addresses() {
         let pairing = Pairing::of(Side::Soft, Side::First);
-        let link = Link::Ethernet;
-        let place =
-            Place { link, socket: "/tmp/s".into(), ports: [1001, 1002, 1003], meeting: 1004 };
+        let place = Place {
+            link: Link::Ethernet,
+            socket: "/tmp/s".into(),
+            twin: "/tmp/t".into(),
+            ports: [1001, 1002, 1003],
+            meeting: 1004,
+        };
         let fill = |command, own| pairing.fill(command, own, &place);
         assert_eq!(fill("rping -c -a {peer}", Side::First), "rping -c -a 192.168.10.2");
         assert_eq!(fill("dtest -P {ia}", Side::Soft), "dtest -P ia10");
@@ -190,13 +225,19 @@ mod tests {
         assert_eq!(pairing.fill("{tcp}", Side::Ours, &place), "--client 127.0.0.1 --port 1001");
         let pairing = Pairing::of(Side::Ours, Side::Soft);
         assert_eq!(pairing.fill("{tcp}", Side::Soft, &place), "-p 1003 10.0.2.2");
+        let pairing = Pairing::of(Side::Ours, Side::Twin);
+        assert_eq!(
+            pairing.fill("rping {dat} --client {peer} --port {way} {tcp}", Side::Twin, &place),
+            "rping vfio-user:/tmp/t --ip 192.168.9.4/24 --client 192.168.9.3 --port 1003 \
+             --client 127.0.0.1 --port 1003"
+        );
     }
 
     #[test]
     fn pairings_have_names_of_their_own() {
-        let mut names = PAIRINGS.map(Pairing::name).to_vec();
-        names.sort();
-        names.dedup();
-        assert_eq!(names.len(), PAIRINGS.len());
+        for pairings in [PAIRINGS.as_slice(), &IN_SUBNET] {
+            let names: BTreeSet<String> = pairings.iter().map(|pairing| pairing.name()).collect();
+            assert_eq!(names.len(), pairings.len());
+        }
     }
 }

@@ -3,26 +3,26 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::side::PAIRINGS;
+use super::side::Pairing;
 
 /// How lines of a model's report begin that somebody should read.
 const SHOWN: [&str; 3] = ["complaint: ", "note: ", "refused "];
 
 /// The first lines of the table.
-fn heading() -> String {
+fn heading(pairings: &[Pairing]) -> String {
     let mut text = String::from("| server - client |");
-    for pairing in PAIRINGS {
-        let _ = write!(text, " {} |", pairing.name().replace('-', " - "));
+    for pairing in pairings {
+        let _ = write!(text, " {} |", pairing.shown());
     }
     text.push_str("\n|---|");
-    text.push_str(&"---|".repeat(PAIRINGS.len()));
+    text.push_str(&"---|".repeat(pairings.len()));
     text.push('\n');
     text
 }
 
 /// The table of these rows, with numbers in place of reasons, and the reasons below it.
-pub(super) fn markdown(rows: &[(&str, Vec<String>)]) -> String {
-    let mut text = heading();
+pub(super) fn markdown(pairings: &[Pairing], rows: &[(&str, Vec<String>)]) -> String {
+    let mut text = heading(pairings);
     let mut reasons: Vec<&str> = Vec::new();
     for (name, cells) in rows {
         let _ = write!(text, "| {name} |");
@@ -67,6 +67,7 @@ fn rows_of(page: &str) -> BTreeMap<&str, Vec<String>> {
 /// The table of a page in which `part` has the rows that ran last; `names` is the order of
 /// all. A row that did not run in full stays as it is.
 pub(super) fn merged(
+    pairings: &[Pairing],
     page: &str,
     part: &[(&str, Vec<String>)],
     names: impl Iterator<Item = &'static str>,
@@ -75,7 +76,7 @@ pub(super) fn merged(
     let whole = part.iter().filter(|(_, cells)| cells.iter().all(|cell| !cell.is_empty()));
     rows.extend(whole.cloned());
     let rows: Vec<_> = names.filter_map(|name| Some((name, rows.remove(name)?))).collect();
-    markdown(&rows)
+    markdown(pairings, &rows)
 }
 
 /// The number of a reason, a new one if need be.
@@ -112,28 +113,27 @@ pub(super) fn said(reports: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{PAIRINGS, markdown, merged, said};
+    use super::super::side::PAIRINGS;
+    use super::{markdown, merged, said};
 
     #[test]
     fn a_page_keeps_rows_that_did_not_run() {
         let row = |name, cell: &str| (name, vec![cell.to_owned(); PAIRINGS.len()]);
-        let old = markdown(&[row("a", "two."), row("c", "2 s"), row("d", "one.")]);
+        let old = markdown(&PAIRINGS, &[row("a", "two."), row("c", "2 s"), row("d", "one.")]);
         let mut half = row("c", "");
         half.1[0] = "9 s".to_owned();
         let new = [row("b", "other."), half, row("d", "3 s, again")];
-        let whole = markdown(&[
-            row("a", "two."),
-            row("b", "other."),
-            row("c", "2 s"),
-            row("d", "3 s, again"),
-        ]);
+        let whole = markdown(
+            &PAIRINGS,
+            &[row("a", "two."), row("b", "other."), row("c", "2 s"), row("d", "3 s, again")],
+        );
         assert!(
             whole.contains("| a | (1) | (1) |") && whole.ends_with("(1) two.  \n(2) other.  \n")
         );
         let names = || ["a", "b", "c", "d"].into_iter();
-        assert_eq!(merged(&format!("Front.\n\n{old}"), &new, names()), whole);
-        assert_eq!(merged(&whole, &[], names()), whole);
-        assert!(markdown(&new).contains("| c | 9 s | | | | | | |\n"));
+        assert_eq!(merged(&PAIRINGS, &format!("Front.\n\n{old}"), &new, names()), whole);
+        assert_eq!(merged(&PAIRINGS, &whole, &[], names()), whole);
+        assert!(markdown(&PAIRINGS, &new).contains("| c | 9 s | | | | | | |\n"));
     }
 
     #[test]

@@ -389,6 +389,12 @@ fn objects_are_as_many_as_the_capabilities_say() {
     assert_eq!(rig.run(0x500, &input).unwrap_err().status, Status::ExceedLimit as u8);
     rig.short(0x501, last).unwrap();
     rig.run(0x500, &input).unwrap();
+    // Those of the special services are beyond it.
+    let mut special = rig.qp_input(cqn);
+    qpc::st.set(qp_in::qpc.bytes_mut(&mut special), 8);
+    let special = rig.run(0x500, &special).unwrap();
+    rig.short(0x501, special).unwrap();
+    assert_eq!(rig.run(0x500, &input).unwrap_err().status, Status::ExceedLimit as u8);
     rig.cq(5);
     assert_eq!(rig.cq_with(5, |_| {}).unwrap_err().status, Status::ExceedLimit as u8);
     let keys = [0; 3].map(|_| rig.key(|_| {}));

@@ -155,7 +155,7 @@ fn line(lab: &Lab<'_, '_>, pairing: Pairing, side: Side, (kind, args): Command) 
     let command = format!("dapltest -T {kind} {server}-D {{ia}} {args}");
     // A server is ended at times, and what it has said would be lost. The host sees to that itself.
     let lines = "env LD_PRELOAD=/usr/libexec/coreutils/libstdbuf.so _STDBUF_O=L";
-    let command = if side == Side::Ours { command } else { format!("{lines} {command}") };
+    let command = if side.is_ours() { command } else { format!("{lines} {command}") };
     pairing.fill(&command, side, lab.place())
 }
 

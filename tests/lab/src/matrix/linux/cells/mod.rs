@@ -3,14 +3,14 @@
 
 mod dapl;
 mod netdev;
-mod trouble;
+pub(super) mod trouble;
 
 use std::sync::LazyLock;
 
 use anyhow::{Context, Result, bail};
 
 use super::lab::Lab;
-use super::side::{Pairing, Side};
+use super::side::Pairing;
 
 /// A row of the table.
 #[derive(Clone, Copy)]
@@ -147,7 +147,9 @@ impl Test {
         };
         match ours {
             Ours::Cannot(reason) if pairing.has_ours() => Some(reason),
-            Ours::Serves(reason) if pairing.client == Side::Ours => Some(reason),
+            Ours::Serves(reason) if pairing.client.is_ours() && !pairing.server.is_ours() => {
+                Some(reason)
+            }
             Ours::Cannot(_) | Ours::Serves(_) | Ours::Can(..) | Ours::Does => None,
         }
     }
