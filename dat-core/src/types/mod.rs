@@ -18,6 +18,7 @@ pub(crate) mod handle;
 pub(crate) mod key_order;
 #[cfg(loom)]
 pub(crate) mod modelled;
+pub(crate) mod mtu;
 pub(crate) mod random;
 pub(crate) mod siphash;
 pub(crate) mod strerror;

@@ -201,8 +201,8 @@ fn datagrams_to_a_group_come_to_its_members() {
         session.pair.ias[1].ep_ud_leave(b, group).unwrap();
         session.pair.ias[1].ep_ud_leave(b, group).unwrap();
         send(session, 10);
-        let quiet = session.pair.wait(1, recv, Duration::from_millis(20));
-        assert!(quiet.is_none(), "{quiet:?}");
+        let nothing = session.pair.wait(1, recv, Duration::from_millis(20));
+        assert!(nothing.is_none(), "{nothing:?}");
         // And again a member: the receive that was posted meanwhile is used.
         join(session, 1, b).unwrap();
         send(session, 11);

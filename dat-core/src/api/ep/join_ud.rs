@@ -5,6 +5,7 @@ use core::net::IpAddr;
 use core::task::Poll;
 
 use crate::engine::Ia;
+use crate::objects::Objects;
 use crate::objects::ep::EpControl;
 use crate::objects::table::Kind as _;
 use crate::provider::{Destination, Provider, Qp, Service};
@@ -30,27 +31,27 @@ impl<P: Provider> Ia<'_, P> {
         ep: Ep,
         group: IpAddr,
     ) -> Poll<Result<Destination, Error>> {
-        let (qp, qkey) = self.member(ep, group)?;
+        let (qp, qkey) = member(&self.objects, ep, group)?;
         self.hca.group_join(qp, qkey, group, now).map_err(Error::from)
     }
 
     /// Takes an Endpoint for datagrams out of a group. No effect if it is in none of that address;
     /// [`Ia::ep_free`] takes it out of all. Errors as for [`Ia::ep_ud_join`].
     pub fn ep_ud_leave(&mut self, ep: Ep, group: IpAddr) -> Result<(), Error> {
-        let (qp, _) = self.member(ep, group)?;
+        let (qp, _) = member(&self.objects, ep, group)?;
         self.hca.group_leave(qp, Some(group)).map_err(Error::from)
     }
+}
 
-    /// The queue pair of a member, and its Q_Key.
-    fn member(&self, ep: Ep, group: IpAddr) -> Result<(Qp, u32), Error> {
-        self.objects.of_datagrams(ep)?;
-        if !group.is_multicast() {
-            return Err(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg3));
-        }
-        let control = self.objects.eps.live(ep)?;
-        match (control.service, control.qp) {
-            (Service::Datagram { qkey }, Some(qp)) => Ok((qp, qkey)),
-            _ => Err(EpControl::STALE.into()),
-        }
+/// The queue pair of a member of a group, and its Q_Key.
+fn member(objects: &Objects<'_>, ep: Ep, group: IpAddr) -> Result<(Qp, u32), Error> {
+    objects.of_datagrams(ep)?;
+    if !group.is_multicast() {
+        return Err(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg3));
+    }
+    let control = objects.eps.live(ep)?;
+    match (control.service, control.qp) {
+        (Service::Datagram { qkey }, Some(qp)) => Ok((qp, qkey)),
+        _ => Err(EpControl::STALE.into()),
     }
 }

@@ -125,7 +125,8 @@ impl<'p, P: Platform, const N: usize> Subnet<'p, P, N> {
         let broadcast = ipoib::broadcast_gid(self.pkey);
         let found = match self.sa.member(broadcast, Role::Full, now) {
             Poll::Ready(Ok(model)) => self.sa.member(group, Role::Founder(model, qkey), now),
-            other => other,
+            refused @ Poll::Ready(Err(_)) => refused,
+            Poll::Pending => Poll::Pending,
         };
         found.map_err(|_| ())
     }
