@@ -140,7 +140,8 @@ impl<K: Copy + Eq, V: Copy, const N: usize> Questions<K, V, N> {
             let entry = self.entries.iter_mut().find(due)?;
             let State::Asking { transaction, asked, .. } = entry.state else { return None };
             if asked < self.pace.tries {
-                let due = now + self.pace.first * (1 << asked);
+                let doubled = 1_u32.checked_shl(asked.into()).unwrap_or(u32::MAX);
+                let due = now + self.pace.first.saturating_mul(doubled);
                 entry.state = State::Asking { transaction, asked: asked + 1, due };
                 return Some((entry.key, transaction));
             }
