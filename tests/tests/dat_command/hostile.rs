@@ -151,8 +151,8 @@ fn another_program_is_refused_in_words() {
     ForeignPeer::run(&stage, 2, |peer| {
         let mut version = hello(2);
         version[4] = 2;
-        let mut endless = hello(3);
-        endless[12..20].fill(0);
+        let mut shallow = hello(3);
+        shallow[6..8].fill(0);
         let mut huge = hello(2);
         huge[8..12].fill(0xff);
         let mut tail = hello(2);
@@ -162,7 +162,7 @@ fn another_program_is_refused_in_words() {
             (b"GET / HTTP/1.1", "no dat test"),
             (&version, "another version"),
             (&hello(9), "no such kind"),
-            (&endless, "at least one operation"),
+            (&shallow, "1 to 48 operations"),
             (&huge, "1 byte to 1M"),
             (&tail, "behind the hello"),
         ] {

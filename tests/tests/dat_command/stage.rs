@@ -1,7 +1,7 @@
 //! A model server, and `dat` processes on its HCAs.
 
 use std::io::{BufRead, BufReader, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -60,6 +60,11 @@ impl Stage {
             packets.extend(Packet::parse(&frame.unwrap().data).ok());
         }
         packets
+    }
+
+    /// The folder of its files.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// DEVICE of an HCA.

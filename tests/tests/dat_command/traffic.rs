@@ -2,6 +2,8 @@
 
 use std::process::Stdio;
 
+use serde_json::Value;
+
 use crate::compat::{call, free_port, serve};
 use crate::stage::{Process, Stage};
 
@@ -45,8 +47,9 @@ fn perf_of_every_kind_is_verified_on_both_sides() {
             let run = stage.client("perf", 1, &format!("--kind {kind} {more} --json")).well();
             let json = run.json();
             assert_eq!(json["test"], kind);
-            assert!(json["operations_per_second"].as_f64().unwrap() > 0.0);
-            assert_eq!(json["megabytes_per_second"].is_null(), kind == "bind");
+            let measured = &json["runs"][0];
+            assert!(measured["operations_per_second"].as_f64().unwrap() > 0.0);
+            assert_eq!(measured["megabytes_per_second"].is_null(), kind == "bind");
         }
     }
     let json = listener.end().well().json();
@@ -56,6 +59,87 @@ fn perf_of_every_kind_is_verified_on_both_sides() {
     for session in sessions {
         assert_eq!(session["outcome"], "complete", "{session}");
         assert_eq!(session["verified"], session["count"], "{session}");
+    }
+    assert_eq!(stage.complaints(), Vec::<String>::new());
+}
+
+/// Whether a value is as a schema says, as far as ours use the language: types, required and further
+/// properties, items, and enumerations.
+fn follows(value: &Value, schema: &Value, name: &str) {
+    if let Some(allowed) = schema["enum"].as_array() {
+        assert!(allowed.contains(value), "{name}: {value}");
+        return;
+    }
+    let types = match &schema["type"] {
+        Value::Array(types) => types.clone(),
+        one => vec![one.clone()],
+    };
+    let has = |word: &str| types.iter().any(|one| one == word);
+    match value {
+        Value::Null => assert!(has("null"), "{name}"),
+        Value::String(_) => assert!(has("string"), "{name}"),
+        Value::Number(number) => {
+            assert!(has("number") || has("integer") && number.is_u64(), "{name}: {number}");
+        }
+        Value::Array(items) => {
+            assert!(has("array"), "{name}");
+            items.iter().for_each(|item| follows(item, &schema["items"], name));
+        }
+        Value::Object(fields) => {
+            assert!(has("object"), "{name}");
+            for required in schema["required"].as_array().unwrap() {
+                assert!(fields.contains_key(required.as_str().unwrap()), "{name}: no {required}");
+            }
+            for (field, value) in fields {
+                let of = schema["properties"].get(field);
+                follows(value, of.unwrap_or_else(|| panic!("{name}: {field}")), field);
+            }
+        }
+        Value::Bool(_) => panic!("{name}: no schema here has such"),
+    }
+}
+
+/// A run by time ends with everything verified, a sweep has a connection for each size.
+#[test]
+fn perf_by_time_and_over_sizes() {
+    let stage = Stage::new();
+    let listener = stage.listen("--count 17 --json");
+    for kind in ["send", "write", "read", "bind"] {
+        // A depth whose half does not divide it.
+        let run = stage.client(
+            "perf",
+            1,
+            &format!("--kind {kind} --duration 0.3 --interval 0.1 --size 200 --depth 5"),
+        );
+        let out = run.well().out;
+        assert!(out.lines().filter(|line| line.contains(" s  ")).count() >= 2, "{out}");
+        assert!(out.contains("all verified") && out.contains("latency p50"), "{out}");
+    }
+    let file = stage.folder().join("perf.svg");
+    let more = format!("--sizes 8..1K --count 40 --plot {} --json", file.display());
+    let json = stage.client("perf", 1, &more).well().json();
+    let schema = include_str!("../../../docs/dat-perf.schema.json");
+    follows(&json, &serde_json::from_str(schema).unwrap(), "report");
+    let runs = json["runs"].as_array().unwrap();
+    let sizes: Vec<_> = runs.iter().map(|run| run["size"].as_u64().unwrap()).collect();
+    assert_eq!(sizes, [8, 16, 32, 64, 128, 256, 512, 1024]);
+    for run in runs {
+        let latency = &run["latency_us"];
+        let times = ["min", "median", "p90", "p99", "p999", "max"];
+        let times = times.map(|name| latency[name].as_f64().unwrap());
+        assert!(times.is_sorted() && times[0] > 0.0, "{run}");
+        assert!(run["cpu_us_per_operation"].as_f64().unwrap() > 0.0, "{run}");
+    }
+    let picture = std::fs::read_to_string(&file).unwrap();
+    assert!(picture.starts_with("<svg") && picture.trim_end().ends_with("</svg>"), "{picture}");
+    assert!(picture.contains("MB/s") && picture.matches("<circle").count() >= 24, "{picture}");
+    let out = stage.client("perf", 1, "--sizes 64,4K,1M --depth 4 --count 8 --csv").well().out;
+    let columns: Vec<usize> = out.lines().map(|line| line.split(',').count()).collect();
+    assert_eq!(columns, [13; 4], "{out}");
+    stage.client("perf", 1, "--sizes 100,200 --count 8").well();
+    let json = listener.end().well().json();
+    for session in json["sessions"].as_array().unwrap() {
+        assert_eq!(session["outcome"], "complete", "{session}");
     }
     assert_eq!(stage.complaints(), Vec::<String>::new());
 }

@@ -13,6 +13,7 @@ use dat_core::provider::{Class, Mtu, Net};
 use vfio_host::{Address, Interface, Neighbour, class};
 
 use super::compat::Compat;
+use super::device;
 use super::failure::Failure;
 use super::traffic::Kind;
 use super::tree::Tree;
@@ -31,8 +32,9 @@ Examples:
   dat ping 0000:5e:00.0 192.168.7.1 --ip 192.168.7.2/24
   dat perf 0000:5e:00.0 192.168.7.1 --ip 192.168.7.2/24 --kind write --size 64K
 
-DEVICE is a PCI address (0000:3b:00.0, or 3b:00.0 in domain 0) of a function bound to vfio-pci, or
-vfio-user:PATH, a device that another process serves on the UNIX socket PATH.
+DEVICE is a PCI address (0000:3b:00.0, or 3b:00.0 in domain 0), the kernel's name of the function as
+long as it has one (mlx5_0, eno1), or vfio-user:PATH, a device that another process serves on the UNIX
+socket PATH. Traffic takes a function that is bound to vfio-pci.
 
 Units: sizes are bytes, or with K and M times 1024 and 1024 * 1024; times are seconds unless the name
 says otherwise; rates are in MB/s, millions of payload bytes per second.
@@ -108,6 +110,7 @@ pub(crate) struct List {
 #[derive(Group, Clone, Debug)]
 pub(crate) struct Info {
     /// The device
+    #[arg(value_parser = device::parse)]
     pub(crate) device: Address,
     /// Does not open the device
     #[arg(long)]
@@ -126,8 +129,8 @@ pub(crate) struct Info {
 /// bound before one can be used.
 #[derive(Group, Clone, Debug)]
 pub(crate) struct Bind {
-    /// PCI addresses
-    #[arg(required = true, value_name = "DEVICE")]
+    /// PCI addresses, or names
+    #[arg(required = true, value_name = "DEVICE", value_parser = device::parse)]
     pub(crate) devices: Vec<Address>,
     /// Only says what it would do; changes nothing, needs no root
     #[arg(long)]
@@ -144,8 +147,8 @@ pub(crate) struct Bind {
 /// Clears driver_override, unbinds vfio-pci and lets the kernel probe again. Needs root.
 #[derive(Group, Clone, Debug)]
 pub(crate) struct Unbind {
-    /// PCI addresses
-    #[arg(required = true, value_name = "DEVICE")]
+    /// PCI addresses, or names
+    #[arg(required = true, value_name = "DEVICE", value_parser = device::parse)]
     pub(crate) devices: Vec<Address>,
     /// Only says what it would do; changes nothing, needs no root
     #[arg(long)]
@@ -164,6 +167,7 @@ pub(crate) struct Unbind {
 #[derive(Group, Clone, Debug)]
 pub(crate) struct Doctor {
     /// The device [default: all HCAs of the machine]
+    #[arg(value_parser = device::parse)]
     pub(crate) device: Option<Address>,
     /// Does not open the device
     #[arg(long)]
@@ -180,6 +184,7 @@ pub(crate) struct Doctor {
 #[derive(Group, Clone, Debug)]
 pub(crate) struct Adapter {
     /// The device
+    #[arg(value_parser = device::parse)]
     pub(crate) device: Address,
     /// Its own address and the length of the network's prefix, as 192.168.7.1/24 or fd00::1/64
     #[arg(long, value_name = "ADDRESS/PREFIX", value_parser = network)]
@@ -381,9 +386,24 @@ pub(crate) struct Perf {
     /// Number of operations
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: u64,
+    /// Runs for so long instead of --count operations
+    #[arg(long, value_name = "SECONDS", value_parser = timeout, conflicts_with = "count")]
+    pub(crate) duration: Option<Duration>,
     /// Bytes of one operation, 1 to 1M
     #[arg(long, value_name = "BYTES", default_value = "4K", value_parser = size)]
     pub(crate) size: u32,
+    /// Several sizes, one after the other: a list, as 64,4K,1M, or a range that doubles, as 8..1M
+    #[arg(long, value_name = "LIST", value_parser = sizes, conflicts_with = "size")]
+    pub(crate) sizes: Option<Sizes>,
+    /// Prints the rate so far at this interval
+    #[arg(long, value_name = "SECONDS", value_parser = timeout)]
+    pub(crate) interval: Option<Duration>,
+    /// Result as comma-separated values, a line for each size
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) csv: bool,
+    /// Draws bandwidth and latency against size into an SVG file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plot: Option<PathBuf>,
     /// Operations in flight, 1 to 48; size times depth is 4M at the most
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=48))]
     pub(crate) depth: u16,
@@ -399,7 +419,7 @@ pub(crate) struct Perf {
 #[derive(Group, Clone, Debug)]
 pub(crate) struct Registrations {
     /// Devices [default: all HCAs that are bound to vfio-pci]
-    #[arg(value_name = "DEVICE")]
+    #[arg(value_name = "DEVICE", value_parser = device::parse)]
     pub(crate) devices: Vec<Address>,
     /// Takes the virtual functions of each DEVICE, a physical function, in the order of their
     /// numbers; they have to be bound to vfio-pci
@@ -564,7 +584,7 @@ pub(crate) struct Run {
 #[derive(Group, Clone, Debug)]
 pub(crate) struct HwTest {
     /// The device
-    #[arg(required_unless_present = "replay")]
+    #[arg(required_unless_present = "replay", value_parser = device::parse)]
     pub(crate) device: Option<Address>,
     /// The report, a new file
     #[arg(long, value_name = "FILE")]
@@ -679,6 +699,25 @@ pub(crate) fn size(text: &str) -> Result<u32, String> {
     }
 }
 
+/// The sizes of a sweep.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Sizes(pub(crate) Vec<u32>);
+
+fn sizes(text: &str) -> Result<Sizes, String> {
+    if let Some((from, to)) = text.split_once("..") {
+        let (from, to) = (size(from)?, size(to)?);
+        if from > to {
+            return Err("a range of sizes begins with the smaller one".into());
+        }
+        // The last one too, where doubling passes it by.
+        let doubled = std::iter::successors(Some(from), |size| size.checked_mul(2));
+        let mut sizes: Vec<u32> = doubled.take_while(|size| *size < to).collect();
+        sizes.push(to);
+        return Ok(Sizes(sizes));
+    }
+    text.split(',').map(size).collect::<Result<_, _>>().map(Sizes)
+}
+
 fn interface(text: &str) -> Result<Interface, String> {
     let found = Interface::ALL.into_iter().find(|interface| interface.word() == text);
     found.ok_or_else(|| "it is auto, type1, iommufd or none".into())
@@ -715,6 +754,13 @@ mod tests {
         assert_eq!(size("1m"), Ok(1 << 20));
         for bad in ["0", "", "K", "2M", "-1", "1G", "4294967296", "4194304K", "1\u{e4}"] {
             assert!(size(bad).is_err(), "{bad}");
+        }
+        assert_eq!(sizes("64,4K"), Ok(Sizes(vec![64, 4096])));
+        assert_eq!(sizes("8..40"), Ok(Sizes(vec![8, 16, 32, 40])));
+        assert_eq!(sizes("1M..1M"), Ok(Sizes(vec![1 << 20])));
+        assert_eq!(sizes("8..1M").map(|sizes| sizes.0.len()), Ok(18));
+        for bad in ["", ",", "8..", "..8", "64..8", "8..2M", "8,,9"] {
+            assert!(sizes(bad).is_err(), "{bad}");
         }
         assert_eq!(mtu("1024"), Ok(Mtu::B1024));
         assert!(mtu("1500").is_err() && mtu("").is_err());

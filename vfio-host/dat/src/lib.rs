@@ -15,6 +15,7 @@ mod args;
 mod bind;
 mod compat;
 mod conf;
+mod device;
 mod doctor;
 mod failure;
 mod group;

@@ -32,8 +32,12 @@ pub(crate) struct Latency {
     pub(crate) median: f64,
     /// Mean.
     pub(crate) mean: f64,
+    /// 90th percentile.
+    pub(crate) p90: f64,
     /// 99th percentile.
     pub(crate) p99: f64,
+    /// 99.9th percentile.
+    pub(crate) p999: f64,
     /// Greatest.
     pub(crate) max: f64,
 }
@@ -114,7 +118,9 @@ impl Histogram {
             min: us(self.least),
             median: us(self.quantile(500)),
             mean: self.sum as f64 / self.total as f64 / 1e3,
+            p90: us(self.quantile(900)),
             p99: us(self.quantile(990)),
+            p999: us(self.quantile(999)),
             max: us(self.most),
         })
     }

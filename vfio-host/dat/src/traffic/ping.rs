@@ -46,9 +46,9 @@ fn words(report: &Report) -> String {
     let Report { peer, size, count, latency_us, picture, .. } = report;
     let mut text =
         format!("{count} round trips of {size} bytes with {peer}, verified on both sides\n");
-    if let Some(Latency { min, median, mean, p99, max }) = latency_us {
+    if let Some(Latency { min, median, mean, p90, p99, p999, max }) = latency_us {
         text.push_str(&format!(
-            "min {min:.1} us, median {median:.1} us, mean {mean:.1} us, p99 {p99:.1} us, max {max:.1} us\n"
+            "min {min:.1} us, median {median:.1} us, mean {mean:.1} us, p90 {p90:.1} us, p99 {p99:.1} us, p99.9 {p999:.1} us, max {max:.1} us\n"
         ));
         text.push_str(picture);
     }

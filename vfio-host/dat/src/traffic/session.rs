@@ -56,7 +56,7 @@ pub(super) struct Report {
     pub(super) test: Kind,
     /// Bytes of one operation.
     pub(super) size: u32,
-    /// Requested operations; 0 for an endless ping.
+    /// Requested operations; 0 if the client ends the test when it likes.
     pub(super) count: u64,
     /// Operations verified.
     pub(super) verified: u64,
@@ -219,7 +219,13 @@ impl<'p, H: Host> Session<'p, H> {
     fn ended(&mut self, nic: &Nic<'_, 'p, H>, event: Event, ep: Ep) {
         let count = self.conn.hello.count;
         let outcome = if let Event::Disconnected(_) = event {
-            if count != 0 && self.verified == count { Outcome::Complete } else { Outcome::Ended }
+            // The end of a test without a count is the client's, once it knows of all.
+            let is_whole = if count == 0 && self.conn.hello.kind != Kind::Ping {
+                self.verified != 0 && self.verified == self.reported
+            } else {
+                count != 0 && self.verified == count
+            };
+            if is_whole { Outcome::Complete } else { Outcome::Ended }
         } else {
             Outcome::Failed(match nic.ep_cause(ep) {
                 Ok(Some(fault)) => format!("the connection broke: {fault}"),
@@ -293,9 +299,18 @@ impl<'p, H: Host> Session<'p, H> {
         }
     }
 
+    /// Returns how many operations the test may have.
+    fn most(&self) -> u64 {
+        match self.conn.hello.count {
+            0 => u64::MAX,
+            count => count,
+        }
+    }
+
     /// Verifies the operations that the peer claims to have done.
     fn verify(&mut self, nic: &mut Nic<'_, 'p, H>, message: &Message) -> Result<(), Failure> {
-        let Hello { kind, depth, size, count, .. } = self.conn.hello;
+        let Hello { kind, depth, size, .. } = self.conn.hello;
+        let count = self.most();
         let (from, to) = (self.verified, message.number);
         let most = match kind {
             Kind::Write => 2 * u64::from(depth),
@@ -303,7 +318,8 @@ impl<'p, H: Host> Session<'p, H> {
             Kind::Read | Kind::Ping | Kind::Send => count,
         };
         let plausible = to.checked_sub(from).is_some_and(|claimed| (1..=most).contains(&claimed));
-        if to > count || !plausible || self.reading || kind == Kind::Read && to != count {
+        let is_early = kind == Kind::Read && to != count && count != u64::MAX;
+        if to > count || !plausible || self.reading || is_early {
             return Err(Failure::new(format!(
                 "the peer claims {to} operations of {count} after {from}"
             )));

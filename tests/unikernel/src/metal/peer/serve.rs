@@ -122,6 +122,7 @@ impl Peer<'_> {
     /// Serves writes and reads: verifies the operations that the peer reports, and answers.
     fn verify(&mut self, conn: &mut Conn) -> Result<u64, Trouble> {
         let Hello { kind, count, .. } = conn.hello;
+        let most = if count == 0 { u64::MAX } else { count };
         let offered = u64::from(conn.hello.offered());
         let mut verified = 0;
         while let Some(message) = self.message(conn)? {
@@ -130,8 +131,8 @@ impl Peer<'_> {
             };
             let sound = match kind {
                 Kind::Ping => false,
-                Kind::Write => to > verified && to - verified <= offered && to <= count,
-                Kind::Read => to == count && verified == 0,
+                Kind::Write => to > verified && to - verified <= offered && to <= most,
+                Kind::Read => verified == 0 && (to == count || count == 0 && to != 0),
             };
             if !sound {
                 return Err(Trouble::Nonsense("count of operations"));
@@ -147,7 +148,7 @@ impl Peer<'_> {
             }
             verified = to;
             self.say(conn, Saying::Verified, to)?;
-            conn.complete = verified == count;
+            conn.complete = count == 0 || verified == count;
         }
         Ok(verified)
     }

@@ -1,153 +1,80 @@
-//! `dat perf`: measures the rate and bandwidth of operations in flight.
-//!
-//! The peer reports how many operations it has verified, which limits the number in flight. So the
-//! result counts operations that arrived with correct contents, not posted ones.
+//! The client's side of a measurement: posts what may be posted, counts what has been verified.
 
 use std::time::Instant;
 
 use dat_core::{CompletionFlags, DtoEvent, DtoOperation, Event, MemPriv, Rmr, RmrTriplet};
-use serde::Serialize;
 use vfio_host::{Host, Nic};
 
-use super::super::End;
-use super::super::args::Perf;
-use super::super::failure::Failure;
-use super::super::out::{Out, progress};
-use super::adapter::{self, Task, dat};
-use super::call::{Call, Callee};
-use super::hello::{Hello, Kind, Message, Saying};
-
-/// The result.
-#[derive(Debug, Serialize)]
-struct Report {
-    peer: String,
-    test: Kind,
-    size: u32,
-    depth: u16,
-    /// Number of operations, all verified.
-    count: u64,
-    seconds: f64,
-    operations_per_second: f64,
-    /// Payload only; `None` for binds, which move no data.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    megabytes_per_second: Option<f64>,
-}
-
-pub(crate) fn run(perf: &Perf, out: &Out) -> Result<End, Failure> {
-    let callee =
-        Callee { peer: perf.peer.address(&perf.adapter)?, timeout: perf.timeout, spin: perf.poll };
-    let hello = Hello {
-        kind: perf.kind,
-        depth: perf.depth,
-        size: perf.size,
-        count: perf.count,
-        seed: 0,
-        mtu: 0,
-    };
-    hello.check().map_err(Failure::usage)?;
-    let report = adapter::with(&perf.adapter, Measuring { perf, callee, hello, out })?;
-    out.result(&report, &words(&report))?;
-    Ok(End::Ok)
-}
-
-fn words(report: &Report) -> String {
-    let Report {
-        peer,
-        test,
-        size,
-        depth,
-        count,
-        seconds,
-        operations_per_second,
-        megabytes_per_second,
-    } = report;
-    let bytes = match megabytes_per_second {
-        Some(rate) => format!(", {rate:.1} MB/s"),
-        None => String::new(),
-    };
-    format!(
-        "{} with {peer}: {count} operations of {size} bytes, {depth} in flight, all verified\n\
-         {seconds:.3} s, {operations_per_second:.0} operations/s{bytes}\n",
-        test.name()
-    )
-}
-
-struct Measuring<'a> {
-    perf: &'a Perf,
-    callee: Callee,
-    hello: Hello,
-    out: &'a Out,
-}
-
-impl Task for Measuring<'_> {
-    type Report = Report;
-
-    #[expect(clippy::cast_precision_loss, reason = "for people")]
-    fn run<'p, H: Host>(self, nic: &mut Nic<'_, 'p, H>) -> Result<Report, Failure> {
-        let Self { perf, callee, hello, out } = self;
-        let call = Call::new(nic, callee, hello)?;
-        let mut run = Run::new(nic, call)?;
-        let bar = progress(*out, perf.count, perf.kind.name());
-        let start = Instant::now();
-        while run.verified < perf.count {
-            run.post_all(nic)?;
-            let Some(event) = run.call.next(nic)? else {
-                return Err(Failure::new(format!(
-                    "interrupted after {} of {} operations",
-                    run.verified, perf.count
-                )));
-            };
-            run.event(nic, &event)?;
-            // All that came since, so that what it makes room for is posted under one doorbell.
-            while let Some(event) = run.call.pending(nic)? {
-                run.event(nic, &event)?;
-            }
-            bar.set_position(run.verified.max(run.completed));
-        }
-        let seconds = start.elapsed().as_secs_f64();
-        bar.finish_and_clear();
-        run.part(nic)?;
-        let rate = perf.count as f64 / seconds.max(1e-9);
-        Ok(Report {
-            peer: callee.peer.to_string(),
-            test: perf.kind,
-            size: perf.size,
-            depth: perf.depth,
-            count: perf.count,
-            seconds,
-            operations_per_second: rate,
-            megabytes_per_second: (perf.kind != Kind::Bind)
-                .then(|| rate * f64::from(perf.size) / 1e6),
-        })
-    }
-}
+use super::super::super::failure::Failure;
+use super::super::adapter::dat;
+use super::super::call::Call;
+use super::super::hello::{Hello, Kind, Message, Saying};
+use super::super::histogram::Histogram;
 
 /// A running test.
-struct Run<'p, H: Host> {
-    call: Call<'p, H>,
+pub(super) struct Run<'p, H: Host> {
+    pub(super) call: Call<'p, H>,
+    /// It ends after so many operations.
+    pub(super) target: u64,
+    /// When each operation in flight was posted, by its number modulo the depth.
+    starts: Vec<Instant>,
+    pub(super) times: Histogram,
     rmr: Option<Rmr>,
     /// The key of the latest bind.
     window: u32,
     posted: u64,
-    completed: u64,
+    pub(super) completed: u64,
     /// The number of operations that the peer has verified.
-    verified: u64,
+    pub(super) verified: u64,
 }
 
 impl<'p, H: Host> Run<'p, H> {
-    fn new(nic: &mut Nic<'_, 'p, H>, mut call: Call<'p, H>) -> Result<Self, Failure> {
+    pub(super) fn new(nic: &mut Nic<'_, 'p, H>, mut call: Call<'p, H>) -> Result<Self, Failure> {
         let mut rmr = None;
         if call.conn.hello.kind == Kind::Bind {
             call.conn.fill_far();
             let pz = call.conn.pz();
             rmr = Some(nic.rmr_create(pz).map_err(|e| dat("dat_rmr_create", e))?);
         }
-        Ok(Self { call, rmr, window: 0, posted: 0, completed: 0, verified: 0 })
+        let Hello { depth, count, .. } = call.conn.hello;
+        Ok(Self {
+            call,
+            target: if count == 0 { u64::MAX } else { count },
+            starts: vec![Instant::now(); depth.into()],
+            times: Histogram::new(),
+            rmr,
+            window: 0,
+            posted: 0,
+            completed: 0,
+            verified: 0,
+        })
+    }
+
+    /// Ends a test without a count: after the last operation posted, or as few more as the peer
+    /// reports at once.
+    pub(super) fn stop(&mut self) {
+        let Hello { depth, .. } = self.call.conn.hello;
+        let unit = u64::from(depth) * self.call.conn.hello.step();
+        self.target = self.target.min(self.posted.max(1).next_multiple_of(unit));
+    }
+
+    /// The oldest operation in flight is done.
+    fn complete(&mut self) {
+        let slot = self.slot(self.completed);
+        if let Some(start) = self.starts.get(slot) {
+            self.times.add(start.elapsed());
+        }
+        self.completed += 1;
+    }
+
+    fn slot(&self, number: u64) -> usize {
+        let slots = u64::try_from(self.starts.len()).unwrap_or(1).max(1);
+        usize::try_from(number % slots).unwrap_or(0)
     }
 
     /// Returns whether another operation may be posted.
     fn may_post(&self) -> bool {
-        let Hello { kind, count, depth, .. } = self.call.conn.hello;
+        let Hello { kind, depth, .. } = self.call.conn.hello;
         let depth = u64::from(depth);
         // An operation must not destroy one that the peer has not verified yet: a message without a
         // receive, a write over another one, a window bound anew while the peer reads through it.
@@ -156,7 +83,7 @@ impl<'p, H: Host> Run<'p, H> {
             Kind::Write => 2 * depth,
             Kind::Read => u64::MAX,
         };
-        self.posted < count
+        self.posted < self.target
             && self.posted - self.completed < depth
             && self.posted - self.verified < unverified
     }
@@ -172,7 +99,7 @@ impl<'p, H: Host> Run<'p, H> {
     }
 
     /// Posts what may be posted, under one doorbell.
-    fn post_all(&mut self, nic: &mut Nic<'_, 'p, H>) -> Result<(), Failure> {
+    pub(super) fn post_all(&mut self, nic: &mut Nic<'_, 'p, H>) -> Result<(), Failure> {
         let before = self.posted;
         while self.may_post() {
             self.post(nic)?;
@@ -183,8 +110,12 @@ impl<'p, H: Host> Run<'p, H> {
     fn post(&mut self, nic: &mut Nic<'_, 'p, H>) -> Result<(), Failure> {
         let number = self.posted;
         let far = self.far(number);
+        let slot = self.slot(number);
+        if let Some(start) = self.starts.get_mut(slot) {
+            *start = Instant::now();
+        }
         let conn = &mut self.call.conn;
-        let Hello { kind, depth, count, .. } = conn.hello;
+        let Hello { kind, depth, .. } = conn.hello;
         match kind {
             Kind::Ping | Kind::Send => {
                 conn.fill(number, number);
@@ -198,7 +129,7 @@ impl<'p, H: Host> Run<'p, H> {
             Kind::Bind => self.bind(nic, number)?,
         }
         self.posted += 1;
-        let batch = self.posted.is_multiple_of(depth.into()) || self.posted == count;
+        let batch = self.posted.is_multiple_of(depth.into()) || self.posted == self.target;
         if batch && matches!(kind, Kind::Write | Kind::Bind) {
             self.claim(nic)?;
         }
@@ -231,15 +162,15 @@ impl<'p, H: Host> Run<'p, H> {
         conn.say(nic, &message)
     }
 
-    fn event(&mut self, nic: &mut Nic<'_, 'p, H>, event: &Event) -> Result<(), Failure> {
+    pub(super) fn event(&mut self, nic: &mut Nic<'_, 'p, H>, event: &Event) -> Result<(), Failure> {
         match (event, self.call.conn.hello.kind) {
-            (Event::RmrBind { .. }, Kind::Bind) => self.completed += 1,
+            (Event::RmrBind { .. }, Kind::Bind) => self.complete(),
             (Event::Dto(dto), kind) => match (dto.operation, kind) {
                 (DtoOperation::Receive | DtoOperation::ReceiveWithInvalidate, _) => {
                     self.received(nic, dto)?;
                 }
                 (DtoOperation::Send, Kind::Send) | (DtoOperation::RdmaWrite, Kind::Write) => {
-                    self.completed += 1;
+                    self.complete();
                 }
                 (DtoOperation::RdmaRead, Kind::Read) => self.read(nic, dto.cookie)?,
                 // A message about the test was sent.
@@ -267,8 +198,8 @@ impl<'p, H: Host> Run<'p, H> {
                 "read {number} has wrong contents from byte {at} on"
             )));
         }
-        self.completed += 1;
-        if self.completed == self.call.conn.hello.count {
+        self.complete();
+        if self.completed == self.target {
             self.claim(nic)?;
         }
         Ok(())
@@ -297,7 +228,7 @@ impl<'p, H: Host> Run<'p, H> {
         }
     }
 
-    fn part(self, nic: &mut Nic<'_, 'p, H>) -> Result<(), Failure> {
+    pub(super) fn part(self, nic: &mut Nic<'_, 'p, H>) -> Result<(), Failure> {
         if let Some(rmr) = self.rmr {
             nic.rmr_free(rmr).map_err(|e| dat("dat_rmr_free", e))?;
         }
