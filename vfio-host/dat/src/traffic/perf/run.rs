@@ -50,12 +50,12 @@ impl<'p, H: Host> Run<'p, H> {
         })
     }
 
-    /// Ends a test without a count: after the last operation posted, or as few more as the peer
-    /// reports at once.
+    /// Ends a test without a count: with the next operation after which the peer reports.
     pub(super) fn stop(&mut self) {
         let Hello { depth, .. } = self.call.conn.hello;
         let unit = u64::from(depth) * self.call.conn.hello.step();
-        self.target = self.target.min(self.posted.max(1).next_multiple_of(unit));
+        // One more at the least: of reads the last completion has the peer asked.
+        self.target = self.target.min((self.posted + 1).next_multiple_of(unit));
     }
 
     /// The oldest operation in flight is done.
