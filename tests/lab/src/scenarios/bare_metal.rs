@@ -17,8 +17,8 @@ echo @@booted
 read go
 bind 0000:01:00.0
 dat ping 0000:01:00.0 192.168.7.1 --ip 192.168.7.2/24 --count 100
-dat perf 0000:01:00.0 192.168.7.1 --ip 192.168.7.2/24 --kind write --count 100
-dat perf 0000:01:00.0 192.168.7.1 --ip 192.168.7.2/24 --kind read --count 100
+dat perf 0000:01:00.0 192.168.7.1 --ip 192.168.7.2/24 --kind write --duration 1
+dat perf 0000:01:00.0 192.168.7.1 --ip 192.168.7.2/24 --kind read --duration 1
 ";
 /// From the start of QEMU until it can be called.
 const BOOT: Duration = Duration::from_secs(2);
