@@ -12,6 +12,7 @@ use dat_core::provider::{Class, Destination, Fault, LidHop, NextHop, Path};
 
 use crate::device::{Device, optional};
 use crate::net::gsi::Gsi;
+use crate::net::ib::questions::NoAnswer;
 use crate::net::ib::resolve::static_rate;
 use crate::net::ib::sa::{Member, Role};
 use crate::net::ib::{GROUP_QPN, REBUILD, Subnet, ipoib, send};
@@ -48,7 +49,7 @@ impl<'p, P: Platform, const N: usize> Subnet<'p, P, N> {
         let member = match found {
             Poll::Pending => return Poll::Pending,
             Poll::Ready(Ok(member)) => member,
-            Poll::Ready(Err(())) => {
+            Poll::Ready(Err(NoAnswer)) => {
                 return Poll::Ready(Err(fault!(
                     Unreachable,
                     "join a multicast group",
@@ -121,14 +122,18 @@ impl<'p, P: Platform, const N: usize> Subnet<'p, P, N> {
     }
 
     /// The membership of the port in a group like that of the broadcast.
-    fn membership(&mut self, group: u128, qkey: u32, now: Instant) -> Poll<Result<Member, ()>> {
+    fn membership(
+        &mut self,
+        group: u128,
+        qkey: u32,
+        now: Instant,
+    ) -> Poll<Result<Member, NoAnswer>> {
         let broadcast = ipoib::broadcast_gid(self.pkey);
-        let found = match self.sa.member(broadcast, Role::Full, now) {
+        match self.sa.member(broadcast, Role::Full, now) {
             Poll::Ready(Ok(model)) => self.sa.member(group, Role::Founder(model, qkey), now),
             refused @ Poll::Ready(Err(_)) => refused,
             Poll::Pending => Poll::Pending,
-        };
-        found.map_err(|_| ())
+        }
     }
 
     fn group_path(&self, device: &Device<'p, P>, group: u128, member: &Member) -> Path {

@@ -262,8 +262,8 @@ mod tests {
         assert!(questions.resolve(1, false, now + 601 * S, || 3).is_pending());
     }
 
-    /// Sixteen askers in turn, as often as one likes: two questions every half second, and whoever
-    /// is asked for keeps its question until then.
+    /// Sixteen askers in turn, at each service: two questions every half second, and each question
+    /// stays until its first try has had its time.
     #[test]
     fn askers_do_not_displace_one_another_before_they_can_be_answered() {
         let (mut questions, mut now) = (questions(), Instant::ZERO);

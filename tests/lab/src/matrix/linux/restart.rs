@@ -2,7 +2,7 @@
 //!
 //! Queue pairs keep the LIDs that they were connected with, so a connection cannot go on: the side
 //! whose request is not answered runs out of retries. One that only waits for a message cannot
-//! know. Whoever asks for a path from then on gets the new one.
+//! know. Paths that are looked up from then on have the new LIDs.
 
 use std::time::{Duration, Instant};
 

@@ -28,7 +28,7 @@ pub(crate) fn run(perf: &Perf, out: &Out) -> Result<End, Failure> {
     let callee =
         Callee { peer: perf.peer.address(&perf.adapter)?, timeout: perf.timeout, spin: perf.poll };
     let sizes = perf.sizes.as_ref().map_or_else(|| vec![perf.size], |sizes| sizes.0.clone());
-    // Both limits are the user's, so the first one ends the run.
+    // A test without a count is one that this side ends.
     let count = if perf.duration.is_some() { 0 } else { perf.count };
     let hello = |size| Hello { kind: perf.kind, depth: perf.depth, size, count, seed: 0, mtu: 0 };
     for size in &sizes {

@@ -8,7 +8,7 @@ use plotters::prelude::{
 };
 
 use super::super::super::failure::Failure;
-use super::report::Report;
+use super::report::{Measured, Report};
 
 /// Width and height of the picture, in pixels.
 const SIZE: (u32, u32) = (800, 720);
@@ -33,8 +33,8 @@ fn draw(text: &mut String, report: &Report) -> Result<(), Box<dyn Error>> {
     let root = SVGBackend::with_string(text, SIZE).into_drawing_area();
     root.fill(&WHITE)?;
     let [upper, lower] = root.split_evenly((2, 1)).try_into().map_err(|_| "no two halves")?;
-    let points = |value: fn(&super::Measured) -> Option<f64>| -> Points {
-        let of = |run| Some((f64::from(run_size(run)), value(run)?));
+    let points = |value: fn(&Measured) -> Option<f64>| -> Points {
+        let of = |run: &Measured| Some((f64::from(run.size), value(run)?));
         report.runs.iter().filter_map(of).collect()
     };
     let name = format!("{} with {}, {} in flight", report.test.name(), report.peer, report.depth);
@@ -50,10 +50,6 @@ fn draw(text: &mut String, report: &Report) -> Result<(), Box<dyn Error>> {
     chart(&lower, "latency: p50 blue, p99 orange", "us", &[(median, BLUE), (p99, ORANGE)])?;
     root.present()?;
     Ok(())
-}
-
-fn run_size(run: &super::Measured) -> u32 {
-    run.size
 }
 
 /// Draws lines over sizes, both axes logarithmic.
