@@ -13,3 +13,4 @@ mod perftest;
 mod stage;
 mod traffic;
 mod trouble;
+mod watch;

@@ -81,7 +81,7 @@ impl Stage {
     pub(crate) fn command_of(&self, program: &str, verb: &str, nth: usize, more: &str) -> Command {
         let mut command = Command::new(program);
         command.args(verb.split_whitespace()).arg(self.device(nth));
-        command.args(more.split_whitespace());
+        command.args(more.split_whitespace()).env("DAT_STATUS_DIR", self.folder().join("status"));
         command
     }
 
@@ -174,8 +174,11 @@ impl Process {
     }
 
     pub(crate) fn interrupt(&self) {
-        let pid = Pid::from_child(&self.child);
-        kill_process(pid, Signal::INT).unwrap();
+        self.signal(Signal::INT);
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
     pub(crate) fn kill(&mut self) {
@@ -243,6 +246,17 @@ impl Run {
     pub(crate) fn json(&self) -> serde_json::Value {
         serde_json::from_str(&self.out).unwrap_or_else(|e| panic!("{e}: {self:?}"))
     }
+}
+
+/// Insists that a value is as a schema says.
+#[track_caller]
+pub(crate) fn follows(value: &serde_json::Value, schema: &str) {
+    let schema = jsonschema::validator_for(&serde_json::from_str(schema).unwrap()).unwrap();
+    let errors: Vec<String> = schema
+        .iter_errors(value)
+        .map(|error| format!("{}: {error}", error.instance_path()))
+        .collect();
+    assert!(errors.is_empty(), "{errors:#?}");
 }
 
 /// For processes that are run to their end elsewhere.

@@ -2,10 +2,8 @@
 
 use std::process::Stdio;
 
-use serde_json::Value;
-
 use crate::compat::{call, free_port, serve};
-use crate::stage::{Process, Stage};
+use crate::stage::{Process, Stage, follows};
 
 #[test]
 fn ping_is_served_and_reported() {
@@ -63,41 +61,6 @@ fn perf_of_every_kind_is_verified_on_both_sides() {
     assert_eq!(stage.complaints(), Vec::<String>::new());
 }
 
-/// Whether a value is as a schema says, as far as ours use the language: types, required and further
-/// properties, items, and enumerations.
-fn follows(value: &Value, schema: &Value, name: &str) {
-    if let Some(allowed) = schema["enum"].as_array() {
-        assert!(allowed.contains(value), "{name}: {value}");
-        return;
-    }
-    let types = &schema["type"];
-    let has = |word: &str| {
-        types == word || types.as_array().is_some_and(|types| types.iter().any(|one| one == word))
-    };
-    match value {
-        Value::Null => assert!(has("null"), "{name}"),
-        Value::String(_) => assert!(has("string"), "{name}"),
-        Value::Number(number) => {
-            assert!(has("number") || has("integer") && number.is_u64(), "{name}: {number}");
-        }
-        Value::Array(items) => {
-            assert!(has("array"), "{name}");
-            items.iter().for_each(|item| follows(item, &schema["items"], name));
-        }
-        Value::Object(fields) => {
-            assert!(has("object"), "{name}");
-            for required in schema["required"].as_array().unwrap() {
-                assert!(fields.contains_key(required.as_str().unwrap()), "{name}: no {required}");
-            }
-            for (field, value) in fields {
-                let of = schema["properties"].get(field);
-                follows(value, of.unwrap_or_else(|| panic!("{name}: {field}")), field);
-            }
-        }
-        Value::Bool(_) => panic!("{name}: no schema here has such"),
-    }
-}
-
 /// A run by time ends with everything verified, a sweep has a connection for each size.
 #[test]
 fn perf_by_time_and_over_sizes() {
@@ -121,8 +84,7 @@ fn perf_by_time_and_over_sizes() {
     let file = stage.folder().join("perf.svg");
     let more = format!("--sizes 8..1K --count 40 --plot {} --json", file.display());
     let json = stage.client("perf", 1, &more).well().json();
-    let schema = include_str!("../../../docs/dat-perf.schema.json");
-    follows(&json, &serde_json::from_str(schema).unwrap(), "report");
+    follows(&json, include_str!("../../../docs/dat-perf.schema.json"));
     let runs = json["runs"].as_array().unwrap();
     let sizes: Vec<_> = runs.iter().map(|run| run["size"].as_u64().unwrap()).collect();
     assert_eq!(sizes, [8, 16, 32, 64, 128, 256, 512, 1024]);

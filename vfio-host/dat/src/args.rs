@@ -70,6 +70,14 @@ pub(crate) enum Command {
     Listen(Listen),
     Ping(Ping),
     Perf(Perf),
+    Top(Top),
+    /// Prints the counters of open adapters and their Endpoints that are not 0
+    ///
+    /// Names and meaning are those of DAT's counters (dat_query_counters): CM is the connection
+    /// manager, LNK the link, DIAG the transport.
+    Counters(Which),
+    /// Lists the Endpoints of open adapters, with their peers
+    Connections(Which),
     Conf(Conf),
     InstallProvider(InstallProvider),
     Run(Run),
@@ -415,6 +423,32 @@ pub(crate) struct Perf {
     pub(crate) poll: bool,
 }
 
+/// Shows what open adapters are doing: rates, queues, connections, errors
+///
+/// Each process that drives an adapter tells about it on a socket of its user: dat itself, programs
+/// that ask for it (Nic::serve_status), DAT programs whose dat.conf says status=on. Rates are those
+/// between two looks. On a terminal the view stays until Ctrl-C.
+#[derive(Group, Clone, Debug)]
+pub(crate) struct Top {
+    /// A process number, or a device as this command prints it [default: all]
+    #[arg(value_name = "WHICH")]
+    pub(crate) which: Option<String>,
+    /// Seconds between two looks
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = timeout)]
+    pub(crate) interval: Duration,
+    /// Ends after the first interval
+    #[arg(long)]
+    pub(crate) once: bool,
+}
+
+/// An open adapter.
+#[derive(Group, Clone, Debug)]
+pub(crate) struct Which {
+    /// A process number, or a device as dat top prints it [default: all]
+    #[arg(value_name = "WHICH")]
+    pub(crate) which: Option<String>,
+}
+
 /// Arguments for lines of dat.conf.
 #[derive(Group, Clone, Debug)]
 pub(crate) struct Registrations {
@@ -469,6 +503,12 @@ pub(crate) struct Registrations {
     pub(crate) writable_queues: bool,
     #[command(flatten)]
     pub(crate) completions: Completions,
+    /// Runs the built-in subnet manager: for two InfiniBand ports joined by a cable, on one side
+    #[arg(long = "sm")]
+    pub(crate) subnet_manager: bool,
+    /// Has dat top show the adapters
+    #[arg(long)]
+    pub(crate) status: bool,
     /// What the provider logs on standard error [default: error]
     #[arg(long, value_enum, value_name = "LEVEL")]
     pub(crate) log: Option<Log>,

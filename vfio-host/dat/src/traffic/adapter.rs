@@ -7,7 +7,7 @@ use dat_core::{CloseFlag, DatReturn, DtoStatus, Ep, Evd, Event};
 use hca_mlx5::Config;
 use hca_mlx5::cmd::dump::{Dump, Observer};
 use tracing::{debug, info, trace, warn};
-use vfio_host::{Address, Host, Nic, NicStorage, Opened, Options, WaitError, class};
+use vfio_host::{Address, Host, Nic, NicStorage, Opened, Options, WaitError, class, status};
 
 use super::super::args::{Adapter, Completions, Iommu, Link};
 use super::super::failure::Failure;
@@ -117,6 +117,10 @@ fn on<'p, H: Host, T: Task>(
         failure
     })?;
     info!("{} is up, with the address {}", host.name(), net.addr);
+    if let Err(error) = nic.serve_status(&status::folder()) {
+        // It moves data without.
+        info!("dat top does not show this process: {error}");
+    }
     let link = await_link(host.name(), link, || {
         // A subnet manager that is built in needs time to run.
         nic.advance();
