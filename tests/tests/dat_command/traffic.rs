@@ -61,6 +61,43 @@ fn perf_of_every_kind_is_verified_on_both_sides() {
     assert_eq!(stage.complaints(), Vec::<String>::new());
 }
 
+/// Several connections, both directions, a rate: each connection is a test for the listener.
+#[test]
+fn perf_over_connections_and_at_a_rate() {
+    let stage = Stage::new();
+    let listener = stage.listen("--count 12 --json");
+    let run = |more: &str| stage.client("perf", 1, &format!("{more} --json")).well().json();
+    let both = run("--connections 3 --bidirectional --count 300 --size 1000 --depth 7");
+    follows(&both, include_str!("../../../docs/dat-perf.schema.json"));
+    assert_eq!((&both["connections"], &both["bidirectional"]), (&3.into(), &true.into()));
+    assert_eq!(both["runs"][0]["count"], 1800, "{both:#}");
+    for kind in ["write", "send", "read", "bind"] {
+        let paced = run(&format!("--kind {kind} --rate 200 --warmup 0.2 --duration 1 --depth 2"));
+        let measured = &paced["runs"][0];
+        let count = measured["count"].as_u64().unwrap();
+        assert!((180..=205).contains(&count), "{kind}: {measured:#}");
+        let rate = measured["operations_per_second"].as_f64().unwrap();
+        assert!((170.0..=205.0).contains(&rate), "{kind}: {measured:#}");
+    }
+    let out = stage
+        .client("perf", 1, "--qps 2 --kind read --duration 0.3 --poll --interval 0.1")
+        .well()
+        .out;
+    assert!(out.contains("16 in flight on each of 2 connections, all verified"), "{out}");
+    let json = listener.end().well().json();
+    let outcomes = json["sessions"].as_array().unwrap().iter();
+    for session in outcomes {
+        assert_eq!(session["outcome"], "complete", "{session}");
+    }
+    for (more, why) in [
+        ("--kind bind --bidirectional", "a bind moves no data"),
+        ("--connections 5 --bidirectional", "that makes 10 connections"),
+        ("--warmup 1", "--duration"),
+    ] {
+        stage.client("perf", 1, more).fails(2, &[why]);
+    }
+}
+
 /// A run by time ends with everything verified, a sweep has a connection for each size.
 #[test]
 fn perf_by_time_and_over_sizes() {
@@ -100,7 +137,7 @@ fn perf_by_time_and_over_sizes() {
     assert!(picture.contains("MB/s") && picture.matches("<circle").count() >= 24, "{picture}");
     let out = stage.client("perf", 1, "--sizes 64,4K,1M --depth 4 --count 8 --csv").well().out;
     let columns: Vec<usize> = out.lines().map(|line| line.split(',').count()).collect();
-    assert_eq!(columns, [13; 4], "{out}");
+    assert_eq!(columns, [15; 4], "{out}");
     stage.client("perf", 1, "--sizes 100,200 --count 8").well();
     let json = listener.end().well().json();
     for session in json["sessions"].as_array().unwrap() {

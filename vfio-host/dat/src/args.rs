@@ -391,12 +391,31 @@ pub(crate) struct Perf {
     /// Kind of operation
     #[arg(long, value_enum, default_value_t = Kind::Write)]
     pub(crate) kind: Kind,
-    /// Number of operations
+    /// Number of operations of each connection
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: u64,
     /// Runs for so long instead of --count operations
     #[arg(long, value_name = "SECONDS", value_parser = timeout, conflicts_with = "count")]
     pub(crate) duration: Option<Duration>,
+    /// Runs for so long before, without measuring
+    #[arg(long, value_name = "SECONDS", value_parser = timeout, requires = "duration")]
+    pub(crate) warmup: Option<Duration>,
+    /// Posts so many operations in a second, of all connections, instead of each as soon as there is
+    /// room; latency is then from when an operation ought to have been posted
+    #[arg(long, value_name = "OPERATIONS", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) rate: Option<u32>,
+    /// Connections, each with a queue pair and --depth operations in flight
+    #[arg(
+        long,
+        visible_alias = "qps",
+        value_name = "NUMBER",
+        default_value_t = 1,
+        value_parser = clap::value_parser!(u8).range(1..=8)
+    )]
+    pub(crate) connections: u8,
+    /// Moves data the other way too, on as many connections: by reads, or by writes for --kind read
+    #[arg(long)]
+    pub(crate) bidirectional: bool,
     /// Bytes of one operation, 1 to 1M
     #[arg(long, value_name = "BYTES", default_value = "4K", value_parser = size)]
     pub(crate) size: u32,

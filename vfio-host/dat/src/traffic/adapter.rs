@@ -20,7 +20,7 @@ const SEND_BUFFERS: usize = 8 << 20;
 /// Longest sleep, which bounds the reaction time to Ctrl-C.
 pub(crate) const SLICE: Duration = Duration::from_millis(100);
 /// Polls of an empty queue between two calls of `advance`.
-const LOOKS: u32 = 64;
+pub(crate) const LOOKS: u32 = 64;
 
 /// The work of a command on an open adapter of either kind of host.
 pub(crate) trait Task {
@@ -210,6 +210,20 @@ pub(crate) fn next<H: Host>(
             Ok(Some(event))
         }
         None => trouble(nic).map_or(Ok(None), Err),
+    }
+}
+
+/// Sleeps until one of the Event Dispatchers has an event, or for `limit`.
+pub(crate) fn wait<H: Host>(
+    nic: &mut Nic<'_, '_, H>,
+    evds: &[Evd],
+    limit: Duration,
+) -> Result<(), Failure> {
+    match nic.wait_any(evds, limit) {
+        Ok(_) => Ok(()),
+        Err(WaitError::TIMEOUT) => trouble(nic).map_or(Ok(()), Err),
+        Err(WaitError::Dat(ret)) => Err(dat("dat_cno_wait", ret)),
+        Err(WaitError::Device(trouble)) => Err(trouble.into()),
     }
 }
 
