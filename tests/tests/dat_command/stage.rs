@@ -12,6 +12,8 @@ use mlx5_model::wire::frame::Packet;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+use crate::golden;
+
 /// Longer than anything here takes.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
 
@@ -134,6 +136,8 @@ pub(crate) struct Process {
     child: Child,
     said: String,
     err: Option<BufReader<std::process::ChildStderr>>,
+    /// It is `dat`, and no other program.
+    is_dat: bool,
 }
 
 impl Drop for Process {
@@ -157,7 +161,8 @@ impl Process {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let err = child.stderr.take().map(BufReader::new);
-        Self { child, said: String::new(), err }
+        let is_dat = command.get_program() == env!("CARGO_BIN_EXE_dat-command");
+        Self { child, said: String::new(), err, is_dat }
     }
 
     /// Waits until a line of standard error has these words.
@@ -221,6 +226,9 @@ impl Process {
             took: start.elapsed(),
         };
         assert!(!run.err.contains("panicked"), "{}", run.err);
+        if self.is_dat {
+            golden::seen(&run.err);
+        }
         run
     }
 }

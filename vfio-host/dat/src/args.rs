@@ -42,7 +42,8 @@ says otherwise; rates are in MB/s, millions of payload bytes per second.
 Exit status: 0 success; 1 a check or the traffic failed, or the device could not be
 used; 2 the arguments are wrong.
 
-Results go to standard output, progress and messages to standard error.";
+Results go to standard output, progress and messages to standard error. Progress is drawn on a
+terminal only. A closed pipe ends nothing and is no error. NO_COLOR switches colours off.";
 
 /// RDMA without a kernel driver: manages mlx5 HCAs on VFIO and moves verified data between them
 #[derive(Parser, Clone, Debug)]
@@ -55,6 +56,9 @@ pub(crate) struct Args {
     /// (-vvv)
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub(crate) verbose: u8,
+    /// Says nothing on standard error but errors, and draws no progress (-q is an option of perftest)
+    #[arg(long, global = true, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
