@@ -57,8 +57,8 @@ pub(crate) struct Args {
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub(crate) verbose: u8,
     /// Says nothing on standard error but errors, and draws no progress (-q is an option of perftest)
-    #[arg(long, global = true, conflicts_with = "verbose")]
-    pub(crate) quiet: bool,
+    #[arg(long = "quiet", global = true, conflicts_with = "verbose")]
+    pub(crate) errors_only: bool,
     #[command(subcommand)]
     pub(crate) command: Command,
 }

@@ -71,7 +71,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
         }
     };
-    out::logs(args.verbose, args.quiet);
+    out::logs(args.verbose, args.errors_only);
     let out = Out::new(args.json);
     let end = match &args.command {
         Command::List(it) => list::run(it, &out),
