@@ -319,6 +319,23 @@ fn info_and_doctor_ask_the_device() {
     assert!(out.contains("node GUID") && out.contains("firmware pages"), "{out}");
     assert!(out.contains("8 bytes: the host has no store of 64 bytes"), "{out}");
 
+    // Against a report of the other one: what is its own, and what was changed.
+    let report = stage.folder().join("report");
+    std::fs::write(&report, stage.run("info", 0, "--json").well().out).unwrap();
+    let against = format!("--against {}", report.display());
+    let same = stage.run("info", 0, &against).well();
+    assert!(same.out.starts_with("nothing differs from "), "{same:?}");
+    let other = stage.run("info", 1, &format!("{against} --json"));
+    assert_eq!(other.code, 1, "{other:?}");
+    let differences = other.json()["differences"].as_array().unwrap().clone();
+    let names: Vec<_> = differences.iter().map(|one| one["property"].as_str().unwrap()).collect();
+    assert_eq!(
+        names,
+        ["device", "said.congestion_control.reacts", "said.mac", "said.node_guid"],
+        "{differences:#?}"
+    );
+    stage.run("info", 0, "--against /dev/null").fails(2, &["is no report", "dat info --json"]);
+
     let out = stage.run("doctor", 0, "").well().out;
     for words in
         ["ok    firmware", "ok    link             Ethernet, up", "ok    MAC", "no problem found"]

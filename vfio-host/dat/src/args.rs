@@ -127,6 +127,10 @@ pub(crate) struct Info {
     /// Does not open the device
     #[arg(long)]
     pub(crate) closed: bool,
+    /// Prints only what differs from a report that this command has written with --json, of this
+    /// device or another; exit status 1 if something does
+    #[arg(long, value_name = "FILE")]
+    pub(crate) against: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) iommu: Iommu,
     #[command(flatten)]

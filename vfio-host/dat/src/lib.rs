@@ -11,6 +11,7 @@
 //! panics on input of a user, a file system, a device or a peer. The traffic commands use only what
 //! the library offers to any program.
 
+mod against;
 mod args;
 mod bind;
 mod compat;
