@@ -8,14 +8,13 @@
 //! ```
 //! use core::time::Duration;
 //! use dat_core::prelude::*;
-//! use dat_core::provider::Net;
 //! use dat_core::testing::{Fabric, LoopHca};
 //!
 //! // Two ports of memory; a program with a card opens `hca_mlx5::Mlx5` instead.
 //! let fabric: &'static Fabric = Box::leak(Box::new(Fabric::new()));
 //! let open = |port: u8| {
 //!     let storage: &'static mut Storage<_, 4, 4, 4, 8, 8> = Box::leak(Box::new(Storage::new()));
-//!     let net = Net { addr: [10, 0, 0, 1 + port].into(), prefix: 24, gateway: None, vlan: None };
+//!     let net = Net::new([10, 0, 0, 1 + port].into(), 24);
 //!     let hca = LoopHca::new(fabric, port.into());
 //!     Ia::open(hca, storage.parts(), net, Instant::ZERO, [1 + port; 32])
 //! };
@@ -62,10 +61,12 @@ mod types;
 
 /// The names that most programs need.
 pub mod prelude {
+    pub use crate::provider::Net;
     pub use crate::{
-        CloseFlag, CompletionFlags, DatReturn, Ep, EpAttr, EpPoster, Error, Evd, EvdFlags,
-        EvdReaper, Event, Fault, Ia, Instant, LmrParam, LmrTriplet, MemPriv, PspFlag, Pz, Qos,
-        RmrTriplet, Storage,
+        CloseFlag, Completed, CompletionFlags, Cr, DatReturn, DtoEvent, DtoOperation, DtoStatus,
+        Ep, EpAttr, EpPoster, Error, Evd, EvdFlags, EvdReaper, Event, Fault, Ia, Instant, Lend,
+        LmrParam, LmrTriplet, MemPriv, OwningPoster, PrivateData, PspFlag, Pz, Qos, RmrTriplet,
+        Storage,
     };
 }
 
@@ -94,6 +95,7 @@ pub use crate::api::lmr::fmr::Contexts;
 pub use crate::api::lmr::memtype_hint::MemOptimize;
 pub use crate::api::lmr::query::{LmrParam, LmrState};
 pub use crate::api::post::owning::{Completed, Lend, OwningPoster, Returned};
+pub use crate::api::private_data::PrivateData;
 pub use crate::api::psp::query::PspParam;
 pub use crate::api::registry::{HaRelationship, ProviderInfo, Registry};
 pub use crate::api::rmr::query::{RmrParam, RmrScope};
@@ -119,6 +121,7 @@ pub use crate::objects::cno::Agent;
 pub use crate::objects::cr::MAX_UD_REPLY_PRIVATE;
 pub use crate::objects::lmr::{MemType, Memory, PhysicalPages};
 pub use crate::objects::srq::SrqAttr;
+pub use crate::types::activity::{Activity, Hook, Severity};
 pub use crate::types::completion::{Extra, GRH_LEN, NetworkHeader};
 pub use crate::types::counters::{EpCounter, EvdCounter, IaCounter};
 pub use crate::types::dat_return::{DatReturn, DatSubtype, DatType, Error};
