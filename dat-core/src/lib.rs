@@ -86,6 +86,7 @@ pub use crate::api::ep::get_status::EpStatus;
 pub use crate::api::ep::modify::EpModify;
 pub use crate::api::ep::query::EpParam;
 pub use crate::api::ep::recv_query::EpRecvInfo;
+pub use crate::api::ep::survey::EpOutstanding;
 pub use crate::api::evd::modify_upcall::UpcallFlag;
 pub use crate::api::evd::query::EvdParam;
 pub use crate::api::evd::wait::EvdWait;

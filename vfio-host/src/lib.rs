@@ -28,6 +28,7 @@
 //! * [`events`] - what adapter and driver do, as events of `tracing`.
 //! * [`class`] - traffic classes and priorities, as programs write them.
 //! * [`neighbour`] - neighbours with a fixed MAC, as programs write them.
+//! * [`status`] - what open adapters are doing, for who watches them from outside.
 //! * [`pci`] - configuration space; [`sysfs`] - the kernel's view of PCI functions.
 //!
 //! No opcode, no offset and no constant of the device or of the wire is in this crate. `unsafe` is
@@ -49,6 +50,7 @@ pub mod neighbour;
 pub mod nic;
 pub mod owned;
 pub mod pci;
+pub mod status;
 pub mod sysfs;
 pub mod user;
 pub mod vfio;

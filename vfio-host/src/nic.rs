@@ -18,6 +18,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -32,6 +33,7 @@ use hca_mlx5::{Config, Mlx5};
 
 use crate::error::{Error, Kind};
 use crate::host::{Host, Trouble};
+use crate::status::{self, Server};
 use crate::wait::{Waiting, turn};
 
 /// Upper limit of the times that one look drives an adapter which keeps finding work.
@@ -127,6 +129,9 @@ pub struct Nic<
     uncleared: u32,
     /// A wait has reported that the device is to be removed.
     removal_reported: bool,
+    opened: Instant,
+    /// Tells others what the adapter is doing.
+    status: Option<Server>,
 }
 
 impl<
@@ -163,7 +168,15 @@ impl<
         let ia = Ia::open(driver, parts, net, now, host.entropy()?)
             .map_err(|error| failed(error, error.to_string()))?;
         let next = Next { deadline: None, work: true };
-        Ok(Self { ia, host, next, uncleared: 0, removal_reported: false })
+        Ok(Self {
+            ia,
+            host,
+            next,
+            uncleared: 0,
+            removal_reported: false,
+            opened: now,
+            status: None,
+        })
     }
 
     /// Returns the host beneath.
@@ -193,7 +206,35 @@ impl<
     /// Calls [`Ia::advance`] with the present time.
     pub fn advance(&mut self) -> Next {
         self.next = self.ia.advance(self.now());
+        if self.status.as_ref().is_some_and(Server::asked) {
+            self.tell_status();
+        }
         self.next
+    }
+
+    /// Has [`status::running`] find this adapter, until it is closed: see [`crate::status`].
+    pub fn serve_status(&mut self, folder: &Path) -> Result<(), Error> {
+        let wake = self.host.wakeups().caller().try_clone();
+        let server = wake.and_then(|wake| Server::new(folder, wake)).map_err(|error| {
+            let cause = format!("no socket there for the state of {}: {error}", self.host.name());
+            Error::new(
+                Kind::Refused,
+                folder.display().to_string(),
+                cause,
+                "set DAT_STATUS_DIR to a folder of your own",
+            )
+        })?;
+        self.status = Some(server);
+        Ok(())
+    }
+
+    #[cold]
+    fn tell_status(&mut self) {
+        let open = self.now().since(self.opened);
+        let snapshot = status::snapshot(&mut self.ia, self.host.name(), open);
+        if let Some(server) = &self.status {
+            server.answer(&snapshot);
+        }
     }
 
     /// Calls [`Ia::ep_connect`] with the present time, to the service point `remote.port()` of
@@ -298,7 +339,9 @@ impl<
     /// Closes the adapter at once.
     pub(crate) fn close_now(&mut self, flag: CloseFlag) -> Result<(), dat_core::Error> {
         let now = self.now();
-        self.ia.close(now, flag)
+        self.ia.close(now, flag)?;
+        self.status = None;
+        Ok(())
     }
 
     /// Waits until `evd` has `threshold` events and returns the first; [`Ia::evd_more`] returns how

@@ -29,6 +29,7 @@ const TIMER: u64 = 16;
 const ERROR: u64 = 17;
 const REMOVAL: u64 = 18;
 const PEER: u64 = 19;
+const CALLER: u64 = 20;
 /// Largest number of descriptors in the set.
 const MEMBERS: usize = 8;
 
@@ -42,6 +43,8 @@ pub struct Wakeups {
     taken: [AtomicU64; VECTORS],
     error: OwnedFd,
     removal: OwnedFd,
+    /// Somebody asks what the adapter is doing.
+    caller: OwnedFd,
     /// Bits of the marks [`ERROR`], [`REMOVAL`], [`PEER`] that were seen.
     seen: AtomicU64,
 }
@@ -73,6 +76,7 @@ impl Wakeups {
             taken: Default::default(),
             error: eventfd(0, flags)?,
             removal: eventfd(0, flags)?,
+            caller: eventfd(0, flags)?,
             seen: AtomicU64::new(0),
         };
         // The vector of commands is not in the set: it wakes waits for commands only.
@@ -82,6 +86,7 @@ impl Wakeups {
         made.watch(&made.timer, TIMER, epoll::EventFlags::IN)?;
         made.watch(&made.error, ERROR, epoll::EventFlags::IN)?;
         made.watch(&made.removal, REMOVAL, epoll::EventFlags::IN)?;
+        made.watch(&made.caller, CALLER, epoll::EventFlags::IN)?;
         Ok(made)
     }
 
@@ -108,6 +113,11 @@ impl Wakeups {
     /// Returns the eventfd by which the kernel requests the device's removal.
     pub(crate) fn removal(&self) -> &OwnedFd {
         &self.removal
+    }
+
+    /// Returns the eventfd by which another thread wakes the one that drives the adapter.
+    pub(crate) fn caller(&self) -> &OwnedFd {
+        &self.caller
     }
 
     /// Returns the number of interrupts taken so far on `vector`.
@@ -141,6 +151,7 @@ impl Wakeups {
                 TIMER => drop(drain(&self.timer)),
                 ERROR => drop(drain(&self.error)),
                 REMOVAL => drop(drain(&self.removal)),
+                CALLER => drop(drain(&self.caller)),
                 PEER => {}
                 vector => self.take(usize::try_from(vector).unwrap_or(VECTORS)),
             }

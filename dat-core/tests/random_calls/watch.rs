@@ -121,7 +121,14 @@ impl World {
         let s = &mut self.sides[side];
         let verdict = s.known_ep(ep);
         let answer = s.ia.ep_recv_query(ep);
-        self.note(|| format!("{side}: ep_recv_query {ep:?} -> {answer:?}"));
+        let outstanding = s.ia.ep_outstanding(ep);
+        let is_listed = s.ia.eps().any(|listed| listed == ep);
+        self.note(|| format!("{side}: ep_recv_query {ep:?} -> {answer:?}, {outstanding:?}"));
+        let same = outstanding.as_ref().map(|outstanding| outstanding.receives)
+            == answer.as_ref().map(|found| found.nbufs_allocated);
+        if !same || is_listed != answer.is_ok() {
+            return Err(format!("{answer:?} and {outstanding:?}, listed: {is_listed}"));
+        }
         if !self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())? {
             return Ok(());
         }

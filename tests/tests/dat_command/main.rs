@@ -6,6 +6,8 @@
 #![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 mod compat;
+#[path = "../../../vfio-host/dat/tests/command/golden.rs"]
+mod golden;
 mod hostile;
 mod hw_test;
 mod interop;
@@ -13,3 +15,4 @@ mod perftest;
 mod stage;
 mod traffic;
 mod trouble;
+mod watch;

@@ -12,6 +12,8 @@ use mlx5_model::wire::frame::Packet;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+use crate::golden;
+
 /// Longer than anything here takes.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
 
@@ -81,7 +83,7 @@ impl Stage {
     pub(crate) fn command_of(&self, program: &str, verb: &str, nth: usize, more: &str) -> Command {
         let mut command = Command::new(program);
         command.args(verb.split_whitespace()).arg(self.device(nth));
-        command.args(more.split_whitespace());
+        command.args(more.split_whitespace()).env("DAT_STATUS_DIR", self.folder().join("status"));
         command
     }
 
@@ -134,6 +136,8 @@ pub(crate) struct Process {
     child: Child,
     said: String,
     err: Option<BufReader<std::process::ChildStderr>>,
+    /// It is `dat`, and no other program.
+    is_dat: bool,
 }
 
 impl Drop for Process {
@@ -157,7 +161,8 @@ impl Process {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let err = child.stderr.take().map(BufReader::new);
-        Self { child, said: String::new(), err }
+        let is_dat = command.get_program() == env!("CARGO_BIN_EXE_dat-command");
+        Self { child, said: String::new(), err, is_dat }
     }
 
     /// Waits until a line of standard error has these words.
@@ -174,8 +179,11 @@ impl Process {
     }
 
     pub(crate) fn interrupt(&self) {
-        let pid = Pid::from_child(&self.child);
-        kill_process(pid, Signal::INT).unwrap();
+        self.signal(Signal::INT);
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
     pub(crate) fn kill(&mut self) {
@@ -218,6 +226,9 @@ impl Process {
             took: start.elapsed(),
         };
         assert!(!run.err.contains("panicked"), "{}", run.err);
+        if self.is_dat {
+            golden::seen(&run.err);
+        }
         run
     }
 }
@@ -243,6 +254,17 @@ impl Run {
     pub(crate) fn json(&self) -> serde_json::Value {
         serde_json::from_str(&self.out).unwrap_or_else(|e| panic!("{e}: {self:?}"))
     }
+}
+
+/// Insists that a value is as a schema says.
+#[track_caller]
+pub(crate) fn follows(value: &serde_json::Value, schema: &str) {
+    let schema = jsonschema::validator_for(&serde_json::from_str(schema).unwrap()).unwrap();
+    let errors: Vec<String> = schema
+        .iter_errors(value)
+        .map(|error| format!("{}: {error}", error.instance_path()))
+        .collect();
+    assert!(errors.is_empty(), "{errors:#?}");
 }
 
 /// For processes that are run to their end elsewhere.

@@ -2,10 +2,8 @@
 
 use std::process::Stdio;
 
-use serde_json::Value;
-
 use crate::compat::{call, free_port, serve};
-use crate::stage::{Process, Stage};
+use crate::stage::{Process, Stage, follows};
 
 #[test]
 fn ping_is_served_and_reported() {
@@ -63,38 +61,40 @@ fn perf_of_every_kind_is_verified_on_both_sides() {
     assert_eq!(stage.complaints(), Vec::<String>::new());
 }
 
-/// Whether a value is as a schema says, as far as ours use the language: types, required and further
-/// properties, items, and enumerations.
-fn follows(value: &Value, schema: &Value, name: &str) {
-    if let Some(allowed) = schema["enum"].as_array() {
-        assert!(allowed.contains(value), "{name}: {value}");
-        return;
+/// Several connections, both directions, a rate: each connection is a test for the listener.
+#[test]
+fn perf_over_connections_and_at_a_rate() {
+    let stage = Stage::new();
+    let listener = stage.listen("--count 12 --json");
+    let run = |more: &str| stage.client("perf", 1, &format!("{more} --json")).well().json();
+    let both = run("--connections 3 --bidirectional --count 300 --size 1000 --depth 7");
+    follows(&both, include_str!("../../../docs/dat-perf.schema.json"));
+    assert_eq!((&both["connections"], &both["bidirectional"]), (&3.into(), &true.into()));
+    assert_eq!(both["runs"][0]["count"], 1800, "{both:#}");
+    for kind in ["write", "send", "read", "bind"] {
+        let paced = run(&format!("--kind {kind} --rate 200 --warmup 0.2 --duration 1 --depth 2"));
+        let measured = &paced["runs"][0];
+        let count = measured["count"].as_u64().unwrap();
+        assert!((180..=205).contains(&count), "{kind}: {measured:#}");
+        let rate = measured["operations_per_second"].as_f64().unwrap();
+        assert!((170.0..=205.0).contains(&rate), "{kind}: {measured:#}");
     }
-    let types = &schema["type"];
-    let has = |word: &str| {
-        types == word || types.as_array().is_some_and(|types| types.iter().any(|one| one == word))
-    };
-    match value {
-        Value::Null => assert!(has("null"), "{name}"),
-        Value::String(_) => assert!(has("string"), "{name}"),
-        Value::Number(number) => {
-            assert!(has("number") || has("integer") && number.is_u64(), "{name}: {number}");
-        }
-        Value::Array(items) => {
-            assert!(has("array"), "{name}");
-            items.iter().for_each(|item| follows(item, &schema["items"], name));
-        }
-        Value::Object(fields) => {
-            assert!(has("object"), "{name}");
-            for required in schema["required"].as_array().unwrap() {
-                assert!(fields.contains_key(required.as_str().unwrap()), "{name}: no {required}");
-            }
-            for (field, value) in fields {
-                let of = schema["properties"].get(field);
-                follows(value, of.unwrap_or_else(|| panic!("{name}: {field}")), field);
-            }
-        }
-        Value::Bool(_) => panic!("{name}: no schema here has such"),
+    let out = stage
+        .client("perf", 1, "--qps 2 --kind read --duration 0.3 --poll --interval 0.1")
+        .well()
+        .out;
+    assert!(out.contains("16 in flight on each of 2 connections, all verified"), "{out}");
+    let json = listener.end().well().json();
+    let outcomes = json["sessions"].as_array().unwrap().iter();
+    for session in outcomes {
+        assert_eq!(session["outcome"], "complete", "{session}");
+    }
+    for (more, why) in [
+        ("--kind bind --bidirectional", "a bind moves no data"),
+        ("--connections 5 --bidirectional", "that makes 10 connections"),
+        ("--warmup 1", "--duration"),
+    ] {
+        stage.client("perf", 1, more).fails(2, &[why]);
     }
 }
 
@@ -121,8 +121,7 @@ fn perf_by_time_and_over_sizes() {
     let file = stage.folder().join("perf.svg");
     let more = format!("--sizes 8..1K --count 40 --plot {} --json", file.display());
     let json = stage.client("perf", 1, &more).well().json();
-    let schema = include_str!("../../../docs/dat-perf.schema.json");
-    follows(&json, &serde_json::from_str(schema).unwrap(), "report");
+    follows(&json, include_str!("../../../docs/dat-perf.schema.json"));
     let runs = json["runs"].as_array().unwrap();
     let sizes: Vec<_> = runs.iter().map(|run| run["size"].as_u64().unwrap()).collect();
     assert_eq!(sizes, [8, 16, 32, 64, 128, 256, 512, 1024]);
@@ -138,7 +137,7 @@ fn perf_by_time_and_over_sizes() {
     assert!(picture.contains("MB/s") && picture.matches("<circle").count() >= 24, "{picture}");
     let out = stage.client("perf", 1, "--sizes 64,4K,1M --depth 4 --count 8 --csv").well().out;
     let columns: Vec<usize> = out.lines().map(|line| line.split(',').count()).collect();
-    assert_eq!(columns, [13; 4], "{out}");
+    assert_eq!(columns, [15; 4], "{out}");
     stage.client("perf", 1, "--sizes 100,200 --count 8").well();
     let json = listener.end().well().json();
     for session in json["sessions"].as_array().unwrap() {

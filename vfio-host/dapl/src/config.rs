@@ -23,6 +23,7 @@
 //! | `sm=on` | runs the built-in subnet manager: for two InfiniBand ports joined by a cable, on one side | there is another in the subnet |
 //! | `completions=compressed` | the card writes successive like completions of receives in compressed form, where it can: fewer bytes over PCI Express, more latency | it writes each by itself |
 //! | `receives=inline` | messages of up to 32 bytes come in their completions, where the card can | all go to memory |
+//! | `status=on` | `dat top` shows the adapter | it does not |
 //! | `log=LEVEL` | `off`, `error`, `warn`, `info` or `debug` | `error` |
 
 use std::net::IpAddr;
@@ -75,6 +76,8 @@ pub(crate) struct Config {
     pub(crate) inline_receives: bool,
     /// The built-in subnet manager runs.
     pub(crate) subnet_manager: bool,
+    /// `dat top` finds it.
+    pub(crate) status: bool,
     /// The log level.
     pub(crate) log: Level,
 }
@@ -97,6 +100,7 @@ impl Config {
             compress_completions: false,
             inline_receives: false,
             subnet_manager: false,
+            status: false,
             log: Level::default(),
         };
         for word in words {
@@ -186,6 +190,12 @@ impl Config {
                     return Err(bad("it is on"));
                 }
             }
+            "status" => {
+                self.status = value == "on";
+                if !self.status {
+                    return Err(bad("it is on"));
+                }
+            }
             "endpoints" => {
                 let most = 16..=MOST_ENDPOINTS;
                 let number = value.parse().ok().filter(|number| most.contains(number));
@@ -197,7 +207,7 @@ impl Config {
             }
             _ => {
                 return Err(format!(
-                    "{name}= is unknown: there are ip, gateway, vlan, neigh, mtu, tos, priority, qos, endpoints, memory, queues, log"
+                    "{name}= is unknown: there are ip, gateway, vlan, neigh, mtu, tos, priority, qos, endpoints, memory, queues, completions, receives, sm, status, log"
                 ));
             }
         }
@@ -337,6 +347,7 @@ mod tests {
             ("3b:00.0 ip=10.0.0.1/8 queues=read-only", "queues=read-only: it is writable"),
             ("3b:00.0 ip=10.0.0.1/8 completions=all", "completions=all: it is compressed"),
             ("3b:00.0 ip=10.0.0.1/8 receives=outline", "receives=outline: it is inline"),
+            ("3b:00.0 ip=10.0.0.1/8 status=off", "status=off: it is on"),
             ("3b:00.0 ip=10.0.0.1/8 qos=best,0,0", "none of high-throughput"),
             ("3b:00.0 ip=10.0.0.1/8 endpoints=15", "65536"),
             ("3b:00.0 ip=10.0.0.1/8 endpoints=65537", "65536"),

@@ -42,7 +42,8 @@ says otherwise; rates are in MB/s, millions of payload bytes per second.
 Exit status: 0 success; 1 a check or the traffic failed, or the device could not be
 used; 2 the arguments are wrong.
 
-Results go to standard output, progress and messages to standard error.";
+Results go to standard output, progress and messages to standard error. Progress is drawn on a
+terminal only. A closed pipe ends nothing and is no error. NO_COLOR switches colours off.";
 
 /// RDMA without a kernel driver: manages mlx5 HCAs on VFIO and moves verified data between them
 #[derive(Parser, Clone, Debug)]
@@ -55,6 +56,9 @@ pub(crate) struct Args {
     /// (-vvv)
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub(crate) verbose: u8,
+    /// Says nothing on standard error but errors, and draws no progress (-q is an option of perftest)
+    #[arg(long, global = true, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -70,6 +74,14 @@ pub(crate) enum Command {
     Listen(Listen),
     Ping(Ping),
     Perf(Perf),
+    Top(Top),
+    /// Prints the counters of open adapters and their Endpoints that are not 0
+    ///
+    /// Names and meaning are those of DAT's counters (dat_query_counters): CM is the connection
+    /// manager, LNK the link, DIAG the transport.
+    Counters(Which),
+    /// Lists the Endpoints of open adapters, with their peers
+    Connections(Which),
     Conf(Conf),
     InstallProvider(InstallProvider),
     Run(Run),
@@ -383,12 +395,31 @@ pub(crate) struct Perf {
     /// Kind of operation
     #[arg(long, value_enum, default_value_t = Kind::Write)]
     pub(crate) kind: Kind,
-    /// Number of operations
+    /// Number of operations of each connection
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: u64,
     /// Runs for so long instead of --count operations
     #[arg(long, value_name = "SECONDS", value_parser = timeout, conflicts_with = "count")]
     pub(crate) duration: Option<Duration>,
+    /// Runs for so long before, without measuring
+    #[arg(long, value_name = "SECONDS", value_parser = timeout, requires = "duration")]
+    pub(crate) warmup: Option<Duration>,
+    /// Posts so many operations in a second, of all connections, instead of each as soon as there is
+    /// room; latency is then from when an operation ought to have been posted
+    #[arg(long, value_name = "OPERATIONS", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) rate: Option<u32>,
+    /// Connections, each with a queue pair and --depth operations in flight
+    #[arg(
+        long,
+        visible_alias = "qps",
+        value_name = "NUMBER",
+        default_value_t = 1,
+        value_parser = clap::value_parser!(u8).range(1..=8)
+    )]
+    pub(crate) connections: u8,
+    /// Moves data the other way too, on as many connections: by reads, or by writes for --kind read
+    #[arg(long)]
+    pub(crate) bidirectional: bool,
     /// Bytes of one operation, 1 to 1M
     #[arg(long, value_name = "BYTES", default_value = "4K", value_parser = size)]
     pub(crate) size: u32,
@@ -413,6 +444,32 @@ pub(crate) struct Perf {
     /// Spins instead of sleeping until the device interrupts
     #[arg(long)]
     pub(crate) poll: bool,
+}
+
+/// Shows what open adapters are doing: rates, queues, connections, errors
+///
+/// Each process that drives an adapter tells about it on a socket of its user: dat itself, programs
+/// that ask for it (Nic::serve_status), DAT programs whose dat.conf says status=on. Rates are those
+/// between two looks. On a terminal the view stays until Ctrl-C.
+#[derive(Group, Clone, Debug)]
+pub(crate) struct Top {
+    /// A process number, or a device as this command prints it [default: all]
+    #[arg(value_name = "WHICH")]
+    pub(crate) which: Option<String>,
+    /// Seconds between two looks
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = timeout)]
+    pub(crate) interval: Duration,
+    /// Ends after the first interval
+    #[arg(long)]
+    pub(crate) once: bool,
+}
+
+/// An open adapter.
+#[derive(Group, Clone, Debug)]
+pub(crate) struct Which {
+    /// A process number, or a device as dat top prints it [default: all]
+    #[arg(value_name = "WHICH")]
+    pub(crate) which: Option<String>,
 }
 
 /// Arguments for lines of dat.conf.
@@ -469,6 +526,12 @@ pub(crate) struct Registrations {
     pub(crate) writable_queues: bool,
     #[command(flatten)]
     pub(crate) completions: Completions,
+    /// Runs the built-in subnet manager: for two InfiniBand ports joined by a cable, on one side
+    #[arg(long = "sm")]
+    pub(crate) subnet_manager: bool,
+    /// Has dat top show the adapters
+    #[arg(long)]
+    pub(crate) status: bool,
     /// What the provider logs on standard error [default: error]
     #[arg(long, value_enum, value_name = "LEVEL")]
     pub(crate) log: Option<Log>,

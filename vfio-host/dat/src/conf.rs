@@ -177,6 +177,12 @@ fn parameters(
     if asked.completions.inline_receives {
         text.push_str(" receives=inline");
     }
+    if asked.subnet_manager {
+        text.push_str(" sm=on");
+    }
+    if asked.status {
+        text.push_str(" status=on");
+    }
     if let Some(log) = asked.log {
         text.push_str(&format!(" log={}", log.word()));
     }

@@ -4,7 +4,7 @@
 //! [`tree::Tree`] value, so that they run against a copied tree as well. `info`, `listen`, `ping`
 //! and `perf` open the device: a NIC bound to vfio-pci, or a device model behind a vfio-user
 //! socket, which is the same to them; `hw-test` does all that a card may do otherwise, and keeps a
-//! report. `conf` and `install-provider` register HCAs with uDAPL programs, `run` starts the ranks of
+//! report. `top`, `counters` and `connections` ask processes that have a device open. `conf` and `install-provider` register HCAs with uDAPL programs, `run` starts the ranks of
 //! one.
 //!
 //! Every subcommand is a file. It returns its exit code, or a [`failure::Failure`]. Nothing here
@@ -33,6 +33,7 @@ mod signals;
 mod traffic;
 mod tree;
 mod vfs;
+mod watch;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -70,7 +71,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
         }
     };
-    out::logs(args.verbose);
+    out::logs(args.verbose, args.quiet);
     let out = Out::new(args.json);
     let end = match &args.command {
         Command::List(it) => list::run(it, &out),
@@ -81,6 +82,9 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Listen(it) => traffic::listen::run(it, &out),
         Command::Ping(it) => traffic::ping::run(it, &out),
         Command::Perf(it) => traffic::perf::run(it, &out),
+        Command::Top(it) => watch::top::run(it, &out),
+        Command::Counters(it) => watch::counters::run(it, &out),
+        Command::Connections(it) => watch::connections::run(it, &out),
         Command::Conf(it) => conf::run(it, &out),
         Command::InstallProvider(it) => install_provider::run(it, &out),
         Command::Run(it) => run::run(it),

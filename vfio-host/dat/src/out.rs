@@ -4,6 +4,7 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -41,7 +42,10 @@ impl Out {
 
     /// Returns whether to draw progress: only on a terminal without other output.
     fn draws(self) -> bool {
-        !self.json && io::stderr().is_terminal() && LevelFilter::current() < LevelFilter::INFO
+        !self.json
+            && !QUIET.load(Ordering::Relaxed)
+            && io::stderr().is_terminal()
+            && LevelFilter::current() < LevelFilter::INFO
     }
 
     /// Prints an intermediate message; nothing if results are JSON.
@@ -64,14 +68,19 @@ impl Out {
             // If this cannot be written, nothing else can report it.
             let _ = self.result(&report, "");
         }
-        note(&format!("dat: {failure}"));
+        let _ = writeln!(io::stderr().lock(), "dat: {failure}");
         ExitCode::from(failure.code())
     }
 }
 
-/// Writes a line to standard error. Errors are ignored.
+/// Only errors go to standard error.
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// Writes a line to standard error, unless only errors go there. What goes wrong here is ignored.
 pub(crate) fn note(text: &str) {
-    let _ = writeln!(io::stderr().lock(), "{text}");
+    if !QUIET.load(Ordering::Relaxed) {
+        let _ = writeln!(io::stderr().lock(), "{text}");
+    }
 }
 
 fn print(text: &str) -> Result<(), Failure> {
@@ -85,8 +94,10 @@ fn print(text: &str) -> Result<(), Failure> {
 }
 
 /// Starts logging of the given verbosity to standard error.
-pub(crate) fn logs(verbose: u8) {
+pub(crate) fn logs(verbose: u8, quiet: bool) {
+    QUIET.store(quiet, Ordering::Relaxed);
     let level = match verbose {
+        0 if quiet => LevelFilter::ERROR,
         0 => LevelFilter::WARN,
         1 => LevelFilter::INFO,
         2 => LevelFilter::DEBUG,

@@ -19,3 +19,4 @@ pub(crate) mod query;
 pub(crate) mod recv_query;
 pub(crate) mod reset;
 pub(crate) mod set_watermark;
+pub(crate) mod survey;

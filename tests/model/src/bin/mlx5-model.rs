@@ -3,7 +3,7 @@
 
 use clap::{Parser, ValueEnum};
 use mlx5_model::replay::Replay;
-use mlx5_model::server::{Link, Report, Rude, Server, Settings};
+use mlx5_model::server::{CONTROL, Link, Report, Rude, Server, Settings};
 use mlx5_model::watch::Fields;
 use mlx5_model::{Card, Config, Facts, LinkLayer, Profile, cards, facts};
 use rustix::event::{PollFd, PollFlags};
@@ -13,14 +13,14 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// HCAs of ConnectX-4 kind on vfio-user sockets, for QEMU (`-device vfio-user-pci`) or a driver
-/// that speaks the protocol.
+/// HCAs of ConnectX-4 kind on vfio-user sockets, for QEMU (`--qemu`) or a driver that speaks the
+/// protocol.
 ///
 /// Prints `ready` when every socket listens. Ends on SIGTERM and SIGINT, on `quit` on the control
 /// socket and, with --until-eof, at the end of its standard input; then it says on stderr, or in
 /// the file given, what it has seen.
 #[derive(Parser, Debug)]
-#[command(name = "mlx5-model")]
+#[command(name = "mlx5-model", version, after_long_help = CONTROL)]
 struct Cli {
     /// A socket to serve; each is an HCA of its own
     #[arg(long, required_unless_present_any = ["facts", "cards", "replay"], value_name = "PATH")]
@@ -65,8 +65,7 @@ struct Cli {
     /// Capture every frame
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
-    /// Listen here for probes and faults (the library's documentation, module `server`, has the
-    /// commands)
+    /// Listen here for probes and faults; the lines are below
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
     /// Seed of every random choice, and of the MACs: servers on one wire need different ones
@@ -90,6 +89,10 @@ struct Cli {
     /// Write every command in mlx5_core's own hexdump form
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    /// Print the QEMU command line of a machine with these HCAs, which a kernel or a disk is to be
+    /// added to, and end
+    #[arg(long)]
+    qemu: bool,
     /// End when standard input ends
     #[arg(long)]
     until_eof: bool,
@@ -169,6 +172,24 @@ impl Cli {
             ..Settings::with_device(&device, self.socket)
         }
     }
+}
+
+/// The command line, for a shell. Memory is shared, because the server reads and writes it.
+fn qemu(sockets: &[PathBuf]) -> Result<String, Box<dyn Error>> {
+    let mut line = String::from(
+        "qemu-system-x86_64 -machine q35,memory-backend=ram -m 2G \
+         -object memory-backend-memfd,id=ram,size=2G,share=on",
+    );
+    for socket in sockets {
+        let path = std::path::absolute(socket)?;
+        let path = path.to_str().ok_or("QEMU takes no path that is not UTF-8")?;
+        let device = serde_json::json!({
+            "driver": "vfio-user-pci",
+            "socket": { "type": "unix", "path": path },
+        });
+        line.push_str(&format!(" -device '{}'", device.to_string().replace('\'', r"'\''")));
+    }
+    Ok(line)
 }
 
 fn serve(cli: Cli) -> Result<(), Box<dyn Error>> {
@@ -251,7 +272,8 @@ fn main() -> ExitCode {
         print!("{}", cards::markdown());
         return ExitCode::SUCCESS;
     }
-    match serve(cli) {
+    let done = if cli.qemu { qemu(&cli.socket).map(|line| println!("{line}")) } else { serve(cli) };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");

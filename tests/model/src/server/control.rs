@@ -1,5 +1,4 @@
-//! The control socket: lines that ask or do something to a function. The commands stand on the
-//! front page of [`super`].
+//! The control socket: lines that ask or do something to a function.
 
 use super::function::Function;
 use super::sockets::{self, SocketFile};
@@ -11,6 +10,29 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::PoisonError;
+
+/// The lines of the control socket, for people.
+pub const CONTROL: &str = "\
+Lines of the control socket:
+  Each is answered with any number of lines of data and one that begins with ok or error:. HCA counts
+  from 0 in the order of the sockets; numbers are decimal, or hexadecimal with 0x.
+
+  maps HCA                      a line IOVA SIZE RIGHTS for each mapping, by address; rights are r, w or -
+  read HCA IOVA LEN             tries a DMA read as a broken device would: ok HEX, or error: and why
+  write HCA IOVA LEN [BYTE]     tries a DMA write of LEN times BYTE (0xa5); nothing is written unless all
+                                of it may be
+  stats HCA                     one line of JSON: counters, refusals, commands by opcode
+  complaints HCA                a line for each thing that silicon would let pass although it is wrong
+  die HCA [SYNDROME]            the firmware falls
+  link HCA up|down              the cable is plugged or pulled
+  gone HCA, back HCA            the device falls off the bus (reads give all ones), or returns
+  address HCA                   the owner of the physical function gives this virtual one its MAC and GUIDs
+  flr HCA                       somebody resets the function
+  error HCA, request HCA        signals VFIO's error interrupt, or its device request interrupt
+  impair [roce] [KIND=N]...     of a thousand frames (of RoCE, if so said) N are hit, on all wires: KIND is
+                                drop, duplicate, corrupt, reorder or pkey (another P_Key, and the ICRC to
+                                it); what is not named is 0
+  quit                          the server ends";
 
 /// Longest line that is read.
 const LONGEST: usize = 4096;

@@ -39,25 +39,7 @@
 //!
 //! # Control socket
 //!
-//! `--control PATH` listens for lines, and answers each with any number of lines of data and one
-//! that begins with `ok` or `error:`. HCA counts from 0 in the order of the sockets; numbers are
-//! decimal or `0x` hexadecimal.
-//!
-//! | line | does, and answers |
-//! |---|---|
-//! | `maps HCA` | a line `IOVA SIZE RIGHTS` for each mapping, by address; rights are of `r`, `w`, or `-`; `ok COUNT` |
-//! | `read HCA IOVA LEN` | tries a DMA read as a broken device would: `ok HEX`, or `error:` and why |
-//! | `write HCA IOVA LEN [BYTE]` | tries a DMA write of LEN times BYTE (0xa5); nothing is written unless all of it may be |
-//! | `stats HCA` | one line of JSON: counters, refusals, commands by opcode |
-//! | `complaints HCA` | a line for each thing that silicon would let pass although it is wrong; `ok COUNT` |
-//! | `die HCA [SYNDROME]` | the firmware falls |
-//! | `link HCA up\|down` | the cable is plugged or pulled |
-//! | `gone HCA`, `back HCA` | the device falls off the bus (reads give all ones), or returns |
-//! | `address HCA` | the owner of the physical function gives this virtual one its MAC and GUIDs |
-//! | `flr HCA` | somebody resets the function |
-//! | `error HCA`, `request HCA` | signals VFIO's error interrupt, or its device request interrupt |
-//! | `impair [roce] [KIND=N]...` | of a thousand frames (of RoCE, if so said) N are hit, on all wires: KIND is `drop`, `duplicate`, `corrupt`, `reorder` or `pkey` (another P_Key, and the ICRC to it); what is not named is 0 |
-//! | `quit` | the server ends |
+//! [`CONTROL`] has its lines; `mlx5-model --help` shows them.
 //!
 //! # Why the protocol is written here
 //!
@@ -82,6 +64,7 @@ mod rude;
 mod sockets;
 mod wires;
 
+pub use control::CONTROL;
 pub use function::Function;
 pub use maps::Map;
 pub use report::{FunctionReport, Report};

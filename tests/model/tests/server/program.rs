@@ -266,3 +266,34 @@ fn a_recording_is_served_and_says_what_it_lacks() {
     );
     assert!(!replay(&dir.at("none")).0);
 }
+
+/// The shell makes of the line the arguments that QEMU takes, whatever the path of the socket.
+#[test]
+fn the_command_line_for_qemu_goes_through_a_shell() {
+    let program = env!("CARGO_BIN_EXE_mlx5-model");
+    let paths = ["/tmp/a", "/tmp/it's $HOME"];
+    let output = Command::new(program)
+        .args(["--qemu", "--socket", paths[0], "--socket", paths[1]])
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    let line = String::from_utf8(output.stdout).unwrap();
+    let rest = line.trim_end().strip_prefix("qemu-system-x86_64 ").unwrap();
+    let script = format!("printf '%s\\n' {rest}");
+    let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+    let words = String::from_utf8(output.stdout).unwrap();
+    let words: Vec<&str> = words.lines().collect();
+    for (option, value) in [
+        ("-machine", "q35,memory-backend=ram"),
+        ("-object", "memory-backend-memfd,id=ram,size=2G,share=on"),
+    ] {
+        assert!(words.windows(2).any(|pair| pair == [option, value]), "{words:?}");
+    }
+    let devices =
+        words.iter().filter_map(|word| serde_json::from_str::<serde_json::Value>(word).ok());
+    let sockets: Vec<String> = devices
+        .filter(|device| device["driver"] == "vfio-user-pci")
+        .map(|device| device["socket"]["path"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(sockets, paths);
+}

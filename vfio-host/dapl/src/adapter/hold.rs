@@ -10,7 +10,7 @@ use hca_mlx5::{Config as Bringup, Mlx5};
 use vfio_host::error::Kind;
 use vfio_host::user::VfioUser;
 use vfio_host::vfio::Vfio;
-use vfio_host::{Error, Neighbour, Nic};
+use vfio_host::{Error, Neighbour, Nic, status};
 
 use super::{CQS, KEYS, LMRS, NEIGHBOURS, QPS, SRQS};
 use crate::config::Config;
@@ -170,7 +170,10 @@ impl<V: Variant> Hold<V> {
         let parts = Parts::supplied(&mut heap, &sizes(config)).map_err(|error| {
             Error::new(Kind::Memory, config.device.to_string(), error.to_string(), "")
         })?;
-        let nic = Nic::open(on, parts, config.net, &bringup)?;
+        let mut nic = Nic::open(on, parts, config.net, &bringup)?;
+        if config.status {
+            nic.serve_status(&status::folder())?;
+        }
         Ok(Self { nic: Box::new(nic), heap, neighbours, host })
     }
 

@@ -7,7 +7,7 @@ use dat_core::{CloseFlag, DatReturn, DtoStatus, Ep, Evd, Event};
 use hca_mlx5::Config;
 use hca_mlx5::cmd::dump::{Dump, Observer};
 use tracing::{debug, info, trace, warn};
-use vfio_host::{Address, Host, Nic, NicStorage, Opened, Options, WaitError, class};
+use vfio_host::{Address, Host, Nic, NicStorage, Opened, Options, WaitError, class, status};
 
 use super::super::args::{Adapter, Completions, Iommu, Link};
 use super::super::failure::Failure;
@@ -20,7 +20,7 @@ const SEND_BUFFERS: usize = 8 << 20;
 /// Longest sleep, which bounds the reaction time to Ctrl-C.
 pub(crate) const SLICE: Duration = Duration::from_millis(100);
 /// Polls of an empty queue between two calls of `advance`.
-const LOOKS: u32 = 64;
+pub(crate) const LOOKS: u32 = 64;
 
 /// The work of a command on an open adapter of either kind of host.
 pub(crate) trait Task {
@@ -117,6 +117,10 @@ fn on<'p, H: Host, T: Task>(
         failure
     })?;
     info!("{} is up, with the address {}", host.name(), net.addr);
+    if let Err(error) = nic.serve_status(&status::folder()) {
+        // It moves data without.
+        info!("dat top does not show this process: {error}");
+    }
     let link = await_link(host.name(), link, || {
         // A subnet manager that is built in needs time to run.
         nic.advance();
@@ -206,6 +210,20 @@ pub(crate) fn next<H: Host>(
             Ok(Some(event))
         }
         None => trouble(nic).map_or(Ok(None), Err),
+    }
+}
+
+/// Sleeps until one of the Event Dispatchers has an event, or for `limit`.
+pub(crate) fn wait<H: Host>(
+    nic: &mut Nic<'_, '_, H>,
+    evds: &[Evd],
+    limit: Duration,
+) -> Result<(), Failure> {
+    match nic.wait_any(evds, limit) {
+        Ok(_) => Ok(()),
+        Err(WaitError::TIMEOUT) => trouble(nic).map_or(Ok(()), Err),
+        Err(WaitError::Dat(ret)) => Err(dat("dat_cno_wait", ret)),
+        Err(WaitError::Device(trouble)) => Err(trouble.into()),
     }
 }
 

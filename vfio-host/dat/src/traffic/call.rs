@@ -59,29 +59,35 @@ impl<'p, H: Host> Call<'p, H> {
     /// Returns the next event, or `None` after Ctrl-C. The end of the connection and a timeout are
     /// failures.
     pub(super) fn next(&self, nic: &mut Nic<'_, 'p, H>) -> Result<Option<Event>, Failure> {
-        let Callee { peer, timeout, spin } = self.callee;
-        let until = Instant::now() + timeout;
+        let until = Instant::now() + self.callee.timeout;
         loop {
             if signals::asked() {
                 return Ok(None);
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                let cause = format!("nothing came from {peer} for {} s", timeout.as_secs_f64());
-                // What every Ethernet carries.
-                let remedy = if self.conn.hello.mtu > 1024 {
-                    "does the path carry frames of this MTU (--mtu 1024 is safe)? is its dat listen still there? --timeout gives it more time"
-                } else {
-                    "is its dat listen still there? --timeout gives it more time"
-                };
-                return Err(Failure::new(cause).remedy(remedy));
+                return Err(self.silence());
             }
-            if let Some(event) = adapter::next(nic, self.conn.evd, left.min(SLICE), spin)?
+            if let Some(event) =
+                adapter::next(nic, self.conn.evd, left.min(SLICE), self.callee.spin)?
                 && let Some(event) = self.sound(nic, event)?
             {
                 return Ok(Some(event));
             }
         }
+    }
+
+    /// Returns the failure of a peer that has been silent for the timeout.
+    pub(super) fn silence(&self) -> Failure {
+        let Callee { peer, timeout, .. } = self.callee;
+        let cause = format!("nothing came from {peer} for {} s", timeout.as_secs_f64());
+        // What every Ethernet carries.
+        let remedy = if self.conn.hello.mtu > 1024 {
+            "does the path carry frames of this MTU (--mtu 1024 is safe)? is its dat listen still there? --timeout gives it more time"
+        } else {
+            "is its dat listen still there? --timeout gives it more time"
+        };
+        Failure::new(cause).remedy(remedy)
     }
 
     /// Returns the next event if one is pending. Failures as of [`Call::next`].

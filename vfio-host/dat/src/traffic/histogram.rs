@@ -1,24 +1,21 @@
-//! A histogram of times: the width of its buckets grows with the time, 32 buckets to each doubling,
-//! so that any number of times fits into a few kilobytes and a percentile is right to 3 in 100.
-//! Least and greatest are exact.
+//! Times of operations: an HDR histogram, right to one in a thousand, with exact least and greatest
+//! time, and a chart of it.
 
 use std::time::Duration;
 
+use hdrhistogram::Histogram as Hdr;
 use serde::Serialize;
 
-/// Log2 of the number of buckets of one doubling.
-const FINE: u32 = 5;
-/// Number of buckets for all times of 64 bits.
-const BUCKETS: usize = (65 - FINE as usize) << FINE;
+/// Decimal digits that a time is right to.
+const DIGITS: u8 = 3;
 /// Length of the longest bar.
 const COLUMNS: u64 = 50;
 
 /// Times in nanoseconds.
 #[derive(Clone, Debug)]
 pub(crate) struct Histogram {
-    counts: Vec<u64>,
-    total: u64,
-    sum: u128,
+    /// `None` if there is no memory for it; then nothing is counted.
+    times: Option<Hdr<u64>>,
     least: u64,
     most: u64,
 }
@@ -53,27 +50,6 @@ pub(crate) struct Row {
     pub(crate) count: u64,
 }
 
-fn bucket(nanos: u64) -> usize {
-    let log = (nanos | 1).ilog2();
-    let place = if log < FINE {
-        nanos
-    } else {
-        let doubling = u64::from(log - FINE + 1);
-        (doubling << FINE) + (nanos >> (log - FINE)) - (1 << FINE)
-    };
-    usize::try_from(place).unwrap_or(BUCKETS - 1).min(BUCKETS - 1)
-}
-
-/// Returns the least time of a bucket.
-fn start(bucket: usize) -> u64 {
-    let doubling = u32::try_from(bucket >> FINE).unwrap_or(0);
-    let place = (bucket & ((1 << FINE) - 1)) as u64;
-    if doubling == 0 {
-        return place;
-    }
-    (place | 1 << FINE).checked_shl(doubling - 1).unwrap_or(u64::MAX)
-}
-
 #[expect(clippy::cast_precision_loss, reason = "for people")]
 fn us(nanos: u64) -> f64 {
     nanos as f64 / 1e3
@@ -82,60 +58,67 @@ fn us(nanos: u64) -> f64 {
 impl Histogram {
     /// Makes an empty histogram.
     pub(crate) fn new() -> Self {
-        Self { counts: vec![0; BUCKETS], total: 0, sum: 0, least: u64::MAX, most: 0 }
+        let mut times = Hdr::new(DIGITS).ok();
+        if let Some(times) = &mut times {
+            times.auto(true);
+        }
+        Self { times, least: u64::MAX, most: 0 }
     }
 
     /// Adds a time.
     pub(crate) fn add(&mut self, time: Duration) {
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        if let Some(count) = self.counts.get_mut(bucket(nanos)) {
-            *count += 1;
+        if let Some(times) = &mut self.times {
+            // It grows to hold any time.
+            let _ = times.record(nanos);
         }
-        self.total += 1;
-        self.sum += u128::from(nanos);
         self.least = self.least.min(nanos);
         self.most = self.most.max(nanos);
     }
 
-    /// Returns the time that `parts` of 1000 do not exceed.
-    fn quantile(&self, parts: u64) -> u64 {
-        let rank = (u128::from(self.total) * u128::from(parts)).div_ceil(1000);
-        let mut seen = 0;
-        for (bucket, count) in self.counts.iter().enumerate() {
-            seen += u128::from(*count);
-            if *count > 0 && seen >= rank {
-                // The greatest time of the bucket, but not above the greatest that was added.
-                return start(bucket + 1).saturating_sub(1).clamp(self.least, self.most);
-            }
+    /// Adds all times of another one.
+    pub(crate) fn join(&mut self, other: &Self) {
+        if let (Some(times), Some(others)) = (&mut self.times, &other.times) {
+            // Fails where one cannot grow: ours do.
+            let _ = times.add(others);
         }
-        self.most
+        self.least = self.least.min(other.least);
+        self.most = self.most.max(other.most);
     }
 
     /// Returns the statistics; `None` without times.
-    #[expect(clippy::cast_precision_loss, reason = "for people")]
     pub(crate) fn latency(&self) -> Option<Latency> {
-        (self.total > 0).then(|| Latency {
+        let times = self.times.as_ref().filter(|times| !times.is_empty())?;
+        let of = |part| us(times.value_at_quantile(part).clamp(self.least, self.most));
+        Some(Latency {
             min: us(self.least),
-            median: us(self.quantile(500)),
-            mean: self.sum as f64 / self.total as f64 / 1e3,
-            p90: us(self.quantile(900)),
-            p99: us(self.quantile(990)),
-            p999: us(self.quantile(999)),
+            median: of(0.5),
+            mean: times.mean() / 1e3,
+            p90: of(0.9),
+            p99: of(0.99),
+            p999: of(0.999),
             max: us(self.most),
         })
     }
 
     /// Returns the chart: a row for each doubling from the least to the greatest time.
     pub(crate) fn rows(&self) -> Vec<Row> {
-        let rows = self.counts.chunks(1 << FINE).enumerate();
-        let mut rows: Vec<Row> = rows
-            .map(|(doubling, counts)| Row {
-                from_us: us(start(doubling << FINE)),
-                to_us: us(start((doubling + 1) << FINE)),
-                count: counts.iter().sum(),
-            })
-            .skip_while(|row| row.count == 0)
-            .collect();
+        let Some(times) = self.times.as_ref().filter(|times| !times.is_empty()) else {
+            return Vec::new();
+        };
+        let mut counts = [0; u64::BITS as usize];
+        for step in times.iter_recorded() {
+            let doubling = usize::try_from((step.value_iterated_to() | 1).ilog2()).unwrap_or(0);
+            if let Some(count) = counts.get_mut(doubling) {
+                *count += step.count_since_last_iteration();
+            }
+        }
+        let rows = (0..u64::BITS).zip(counts).map(|(doubling, count)| Row {
+            from_us: if doubling == 0 { 0.0 } else { us(1 << doubling) },
+            to_us: 2.0 * us(1 << doubling),
+            count,
+        });
+        let mut rows: Vec<Row> = rows.skip_while(|row| row.count == 0).collect();
         while rows.last().is_some_and(|row| row.count == 0) {
             rows.pop();
         }
@@ -197,22 +180,23 @@ mod tests {
 
     proptest! {
         #[test]
-        fn quantiles_are_right_to_three_in_a_hundred(mut times in prop::collection::vec(0u64..1 << 40, 1..200)) {
-            let histogram = of(&times);
+        fn quantiles_are_right_to_one_in_a_thousand(
+            one in prop::collection::vec(0u64..1 << 40, 1..200),
+            other in prop::collection::vec(0u64..1 << 40, 0..200),
+        ) {
+            let mut histogram = of(&one);
+            histogram.join(&of(&other));
+            let mut times = [one, other].concat();
             times.sort_unstable();
-            for parts in [1, 500, 990, 1000] {
-                let rank = (times.len() as u64 * parts).div_ceil(1000).max(1) - 1;
-                let exact = times[usize::try_from(rank).unwrap()];
-                let found = histogram.quantile(parts);
-                prop_assert!(found >= exact && found - exact <= exact / 32 + 1, "{parts}: {found} of {exact}");
+            let found = histogram.latency().unwrap();
+            prop_assert_eq!((found.min, found.max), (us(times[0]), us(times[times.len() - 1])));
+            for (per_mille, found) in [(500, found.median), (900, found.p90), (990, found.p99)] {
+                let rank = (times.len() * per_mille).div_ceil(1000).max(1) - 1;
+                let exact = us(times[rank]);
+                prop_assert!((found - exact).abs() <= exact / 1000.0 + 0.001, "{found} of {exact}");
             }
-        }
-
-        #[test]
-        fn a_time_falls_into_the_bucket_that_starts_before_it(nanos: u64) {
-            let bucket = bucket(nanos);
-            prop_assert!(start(bucket) <= nanos);
-            prop_assert!(bucket + 1 == BUCKETS || start(bucket + 1) > nanos);
+            let counted: u64 = histogram.rows().iter().map(|row| row.count).sum();
+            prop_assert_eq!(counted, times.len() as u64);
         }
     }
 }

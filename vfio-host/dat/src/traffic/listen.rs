@@ -2,7 +2,7 @@
 
 use dat_core::{DatReturn, Evd, EvdFlags, Event, PspFlag};
 use serde::Serialize;
-use vfio_host::{Host, Nic, WaitError};
+use vfio_host::{Host, Nic};
 
 use super::super::args::Listen;
 use super::super::failure::Failure;
@@ -12,7 +12,7 @@ use super::adapter::{self, SLICE, Task, dat, trouble};
 use super::session::{Outcome, Report, Session};
 
 /// Largest number of tests at a time.
-const SESSIONS: usize = 8;
+pub(super) const SESSIONS: usize = 8;
 /// Length of the queue of connection requests.
 const REQUESTS: u32 = 32;
 /// Largest number of events taken from one dispatcher in a row.
@@ -140,12 +140,7 @@ impl<'p, H: Host> Server<'p, H> {
         }
         let mut evds = vec![self.requests];
         evds.extend(self.sessions.iter().map(Session::evd));
-        match nic.wait_any(&evds, SLICE) {
-            Ok(_) => Ok(()),
-            Err(WaitError::TIMEOUT) => trouble(nic).map_or(Ok(()), Err),
-            Err(WaitError::Dat(ret)) => Err(dat("dat_cno_wait", ret)),
-            Err(WaitError::Device(trouble)) => Err(trouble.into()),
-        }
+        adapter::wait(nic, &evds, SLICE)
     }
 
     fn finish(

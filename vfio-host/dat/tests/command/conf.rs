@@ -50,11 +50,11 @@ fn a_line_names_the_provider_and_its_parameters() {
 #[test]
 fn classes_and_writable_queues_are_written() {
     let words = "conf 3b:00.0 --ip 10.0.0.1/8 --tos 104 --priority 3 --qos premium,184,5 \
-                 --qos economy,0x20,0 --writable-queues --compress-completions --inline-receives \
+                 --qos economy,0x20,0 --writable-queues --compress-completions --inline-receives --sm --status \
                  --log warn";
     let run = dat(&words.split_whitespace().collect::<Vec<_>>());
     let wanted = "tos=0x68 priority=3 qos=premium,0xb8,5 qos=economy,0x20,0 queues=writable \
-         completions=compressed receives=inline log=warn";
+         completions=compressed receives=inline sm=on status=on log=warn";
     assert!(run.out.contains(wanted), "{}", run.out);
     for (option, says) in [
         ("--tos=256", "0 to 255"),

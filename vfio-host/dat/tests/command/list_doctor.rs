@@ -39,6 +39,7 @@ fn a_machine_without_an_hca_has_an_empty_list_and_failed_checks() {
     let run = machine.run(&["list"]);
     assert_eq!((run.code, run.out.as_str()), (0, ""));
     says(&run.err, &["there is no HCA here", "15b3"]);
+    assert_eq!(machine.run(&["list", "--quiet"]).err, "");
     let run = machine.run(&["list", "--json"]);
     assert_eq!((run.code, run.json()), (0, serde_json::json!([])));
 

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::golden;
+
 static MACHINES: AtomicU32 = AtomicU32::new(0);
 
 /// A machine in a folder, removed on drop.
@@ -37,6 +39,7 @@ impl Run {
         for said in [&run.out, &run.err] {
             assert!(!said.contains("panicked") && !said.contains("RUST_BACKTRACE"), "{said}");
         }
+        golden::seen(&run.err);
         run
     }
 

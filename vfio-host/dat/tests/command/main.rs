@@ -10,8 +10,10 @@
 mod bind;
 mod conditions;
 mod conf;
+mod golden;
 mod hw_test;
 mod list_doctor;
 mod machine;
 mod run;
 mod vfs;
+mod words;

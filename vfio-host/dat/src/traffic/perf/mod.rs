@@ -11,16 +11,19 @@ mod run;
 
 use std::time::{Duration, Instant};
 
+use dat_core::Evd;
 use rustix::time::{ClockId, clock_gettime};
 use vfio_host::{Host, Nic};
 
-use super::super::End;
 use super::super::args::Perf;
 use super::super::failure::Failure;
 use super::super::out::{Out, progress};
-use super::adapter::{self, Task};
+use super::super::{End, signals};
+use super::adapter::{self, SLICE, Task};
 use super::call::{Call, Callee};
 use super::hello::{Hello, Kind};
+use super::histogram::Histogram;
+use super::listen;
 use report::{Measured, Report};
 use run::Run;
 
@@ -28,15 +31,42 @@ pub(crate) fn run(perf: &Perf, out: &Out) -> Result<End, Failure> {
     let callee =
         Callee { peer: perf.peer.address(&perf.adapter)?, timeout: perf.timeout, spin: perf.poll };
     let sizes = perf.sizes.as_ref().map_or_else(|| vec![perf.size], |sizes| sizes.0.clone());
+    let mut kinds = vec![perf.kind];
+    if perf.bidirectional {
+        kinds.push(match perf.kind {
+            Kind::Ping | Kind::Send | Kind::Write => Kind::Read,
+            Kind::Read => Kind::Write,
+            Kind::Bind => return Err(Failure::usage("a bind moves no data in either direction")),
+        });
+    }
+    let connections = kinds.len() * usize::from(perf.connections);
+    if connections > listen::SESSIONS {
+        return Err(Failure::usage(format!(
+            "that makes {connections} connections, and dat listen serves {} at a time",
+            listen::SESSIONS
+        )));
+    }
     // A test without a count is one that this side ends.
     let count = if perf.duration.is_some() { 0 } else { perf.count };
-    let hello = |size| Hello { kind: perf.kind, depth: perf.depth, size, count, seed: 0, mtu: 0 };
-    for size in &sizes {
-        hello(*size).check().map_err(Failure::usage)?;
+    let hello = |kind, size| Hello { kind, depth: perf.depth, size, count, seed: 0, mtu: 0 };
+    let mut tests = Vec::new();
+    for size in sizes {
+        let of_one = kinds.iter().map(|kind| hello(*kind, size));
+        let all = of_one.flat_map(|hello| vec![hello; perf.connections.into()]);
+        tests.push(all.collect::<Vec<_>>());
     }
-    let hellos = sizes.into_iter().map(hello).collect();
-    let runs = adapter::with(&perf.adapter, Measuring { perf, callee, hellos, out })?;
-    let report = Report { peer: callee.peer.to_string(), test: perf.kind, depth: perf.depth, runs };
+    for hello in tests.iter().flatten() {
+        hello.check().map_err(Failure::usage)?;
+    }
+    let runs = adapter::with(&perf.adapter, Measuring { perf, callee, tests, out })?;
+    let report = Report {
+        peer: callee.peer.to_string(),
+        test: perf.kind,
+        depth: perf.depth,
+        connections: perf.connections,
+        bidirectional: perf.bidirectional,
+        runs,
+    };
     if let Some(file) = &perf.plot {
         plot::write(file, &report)?;
     }
@@ -51,7 +81,8 @@ pub(crate) fn run(perf: &Perf, out: &Out) -> Result<End, Failure> {
 struct Measuring<'a> {
     perf: &'a Perf,
     callee: Callee,
-    hellos: Vec<Hello>,
+    /// For each size the hellos of its connections.
+    tests: Vec<Vec<Hello>>,
     out: &'a Out,
 }
 
@@ -59,61 +90,153 @@ impl Task for Measuring<'_> {
     type Report = Vec<Measured>;
 
     fn run<'p, H: Host>(self, nic: &mut Nic<'_, 'p, H>) -> Result<Vec<Measured>, Failure> {
-        self.hellos.iter().map(|hello| self.measure(nic, *hello)).collect()
+        self.tests.iter().map(|hellos| self.measure(nic, hellos)).collect()
+    }
+}
+
+/// What there was when something began.
+#[derive(Clone, Copy)]
+struct Mark {
+    time: Instant,
+    cpu: Duration,
+    completed: u64,
+}
+
+impl Mark {
+    fn now<H: Host>(runs: &[Run<'_, H>]) -> Self {
+        let completed = runs.iter().map(|run| run.completed).sum();
+        Self { time: Instant::now(), cpu: cpu_time(), completed }
     }
 }
 
 impl Measuring<'_> {
-    /// One size, over a connection of its own.
-    #[expect(clippy::cast_precision_loss, reason = "for people")]
+    /// One size, over connections of its own.
     fn measure<'p, H: Host>(
         &self,
         nic: &mut Nic<'_, 'p, H>,
-        hello: Hello,
+        hellos: &[Hello],
     ) -> Result<Measured, Failure> {
         let Self { perf, callee, out, .. } = self;
-        let call = Call::new(nic, *callee, hello)?;
-        let mut run = Run::new(nic, call)?;
-        let bar = progress(**out, hello.count, perf.kind.name());
-        let mut lines = Lines::new(perf.interval, hello.size);
-        let (start, cpu) = (Instant::now(), cpu_time());
-        let end = perf.duration.map(|duration| start + duration);
-        while run.verified < run.target {
-            if end.is_some_and(|end| Instant::now() >= end) {
-                run.stop();
+        let rate = perf
+            .rate
+            .map(|rate| f64::from(rate) / f64::from(u32::try_from(hellos.len()).unwrap_or(1)));
+        let mut calls = Vec::new();
+        for hello in hellos {
+            calls.push(Call::new(nic, *callee, *hello)?);
+        }
+        let runs = calls.into_iter().map(|call| Run::new(nic, call, rate));
+        let mut runs = runs.collect::<Result<Vec<_>, _>>()?;
+        let size = hellos.first().map_or(0, |hello| hello.size);
+        let all = hellos.iter().map(|hello| hello.count).sum();
+        let bar = progress(**out, all, perf.kind.name());
+        let mut lines = Lines::new(perf.interval, size);
+        let mut begin = Mark::now(&runs);
+        let mut warm = perf.warmup.map(|warmup| begin.time + warmup);
+        runs.iter_mut().for_each(|run| run.measures = warm.is_none());
+        let mut stop = perf.duration.map(|duration| warm.unwrap_or(begin.time) + duration);
+        let mut end = None;
+        while !runs.iter().all(Run::is_over) {
+            if due(&mut warm) {
+                begin = Mark::now(&runs);
+                runs.iter_mut().for_each(|run| run.measures = true);
             }
-            run.post_all(nic)?;
-            let Some(event) = run.call.next(nic)? else {
+            if due(&mut stop) {
+                end = Some(Mark::now(&runs));
+                runs.iter_mut().for_each(Run::stop);
+            }
+            for run in &mut runs {
+                run.post_all(nic)?;
+            }
+            if !turn(nic, &mut runs, *callee)? {
+                let done: u64 = runs.iter().map(|run| run.verified).sum();
                 return Err(Failure::new(format!(
-                    "interrupted after {} operations of {} bytes",
-                    run.verified, hello.size
+                    "interrupted after {done} operations of {size} bytes"
                 )));
-            };
-            run.event(nic, &event)?;
+            }
+            let completed = runs.iter().map(|run| run.completed).sum();
+            bar.set_position(completed);
+            if !perf.csv {
+                lines.show(completed, **out)?;
+            }
+        }
+        bar.finish_and_clear();
+        let end = end.unwrap_or_else(|| Mark::now(&runs));
+        let mut times = Histogram::new();
+        for run in runs {
+            times.join(&run.times);
+            run.part(nic)?;
+        }
+        Ok(measured(size, begin, end, perf.kind != Kind::Bind, &times))
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "for people")]
+fn measured(size: u32, begin: Mark, end: Mark, moves: bool, times: &Histogram) -> Measured {
+    let (seconds, count) = ((end.time - begin.time).as_secs_f64(), end.completed - begin.completed);
+    let rate = count as f64 / seconds.max(1e-9);
+    Measured {
+        size,
+        count,
+        seconds,
+        operations_per_second: rate,
+        megabytes_per_second: moves.then(|| rate * f64::from(size) / 1e6),
+        latency_us: times.latency(),
+        cpu_us_per_operation: end.cpu.saturating_sub(begin.cpu).as_secs_f64() * 1e6
+            / count.max(1) as f64,
+    }
+}
+
+/// Whether a time has come, once.
+fn due(time: &mut Option<Instant>) -> bool {
+    time.take_if(|time| *time <= Instant::now()).is_some()
+}
+
+/// Waits for events, or until an operation is due, and takes all there are. `false` after Ctrl-C.
+fn turn<'p, H: Host>(
+    nic: &mut Nic<'_, 'p, H>,
+    runs: &mut [Run<'p, H>],
+    callee: Callee,
+) -> Result<bool, Failure> {
+    let start = Instant::now();
+    let mut looks = 0_u32;
+    loop {
+        let mut taken = false;
+        for run in &mut *runs {
             // All that came since, so that what it makes room for is posted under one doorbell.
             while let Some(event) = run.call.pending(nic)? {
                 run.event(nic, &event)?;
-            }
-            bar.set_position(run.verified.max(run.completed));
-            if !perf.csv {
-                lines.show(run.completed, **out)?;
+                taken = true;
             }
         }
-        let (seconds, cpu) = (start.elapsed().as_secs_f64(), cpu_time().saturating_sub(cpu));
-        bar.finish_and_clear();
-        let (count, latency_us) = (run.target, run.times.latency());
-        run.part(nic)?;
-        let rate = count as f64 / seconds.max(1e-9);
-        Ok(Measured {
-            size: hello.size,
-            count,
-            seconds,
-            operations_per_second: rate,
-            megabytes_per_second: (perf.kind != Kind::Bind)
-                .then(|| rate * f64::from(hello.size) / 1e6),
-            latency_us,
-            cpu_us_per_operation: cpu.as_secs_f64() * 1e6 / count as f64,
-        })
+        let next = runs.iter().filter_map(Run::due).min();
+        let paced = runs.iter().any(Run::may_post);
+        if taken || paced {
+            return Ok(true);
+        }
+        looks += 1;
+        if callee.spin && !looks.is_multiple_of(adapter::LOOKS) {
+            std::hint::spin_loop();
+            continue;
+        }
+        if signals::asked() {
+            return Ok(false);
+        }
+        if start.elapsed() >= callee.timeout
+            && let Some(run) = runs.iter().find(|run| run.waits_for_peer())
+        {
+            return Err(run.call.silence());
+        }
+        let limit = next.map_or(SLICE, |next| next.saturating_duration_since(Instant::now()));
+        if callee.spin {
+            nic.advance();
+            if let Some(trouble) = adapter::trouble(nic) {
+                return Err(trouble);
+            }
+            std::thread::yield_now();
+        } else {
+            let evds: Vec<Evd> = runs.iter().map(|run| run.call.conn.evd).collect();
+            adapter::wait(nic, &evds, limit.min(SLICE))?;
+        }
     }
 }
 

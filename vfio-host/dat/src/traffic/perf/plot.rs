@@ -37,7 +37,7 @@ fn draw(text: &mut String, report: &Report) -> Result<(), Box<dyn Error>> {
         let of = |run: &Measured| Some((f64::from(run.size), value(run)?));
         report.runs.iter().filter_map(of).collect()
     };
-    let name = format!("{} with {}, {} in flight", report.test.name(), report.peer, report.depth);
+    let name = format!("{} with {}, {}", report.test.name(), report.peer, report.flight());
     let bandwidth = points(|run| run.megabytes_per_second);
     if bandwidth.is_empty() {
         let rate = points(|run| Some(run.operations_per_second));

@@ -13,7 +13,12 @@ use super::super::histogram::Latency;
 pub(super) struct Report {
     pub(super) peer: String,
     pub(super) test: Kind,
+    /// Of each connection.
     pub(super) depth: u16,
+    /// In each direction.
+    pub(super) connections: u8,
+    /// As many connections move data the other way; figures are sums.
+    pub(super) bidirectional: bool,
     /// One for each size.
     pub(super) runs: Vec<Measured>,
 }
@@ -36,13 +41,13 @@ pub(super) struct Measured {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { peer, test, depth, runs } = self;
-        let test = test.name();
+        let Self { peer, test, runs, .. } = self;
+        let (test, depth) = (test.name(), self.flight());
         if let [run] = runs.as_slice() {
             let Measured { size, count, seconds, operations_per_second, .. } = run;
             writeln!(
                 f,
-                "{test} with {peer}: {count} operations of {size} bytes, {depth} in flight, all verified"
+                "{test} with {peer}: {count} operations of {size} bytes, {depth}, all verified"
             )?;
             write!(f, "{seconds:.3} s, {operations_per_second:.0} operations/s")?;
             if let Some(rate) = run.megabytes_per_second {
@@ -57,7 +62,7 @@ impl fmt::Display for Report {
             }
             return Ok(());
         }
-        writeln!(f, "{test} with {peer}: {depth} in flight, all verified")?;
+        writeln!(f, "{test} with {peer}: {depth}, all verified")?;
         let head = [
             "bytes",
             "operations/s",
@@ -76,16 +81,31 @@ impl fmt::Display for Report {
 }
 
 impl Report {
+    /// Returns what is in flight, as text.
+    pub(super) fn flight(&self) -> String {
+        let mut text = format!("{} in flight", self.depth);
+        if self.connections > 1 {
+            text.push_str(&format!(" on each of {} connections", self.connections));
+        }
+        if self.bidirectional {
+            text.push_str(", in both directions");
+        }
+        text
+    }
+
     /// Returns a line of names, and one for each size.
     pub(super) fn csv(&self) -> String {
         let mut text = String::from(
-            "test,depth,bytes,operations_per_second,megabytes_per_second,p50_us,p90_us,p99_us,p99.9_us,max_us,cpu_us,count,seconds\n",
+            "test,connections,bidirectional,depth,bytes,operations_per_second,megabytes_per_second,p50_us,p90_us,p99_us,p99.9_us,max_us,cpu_us,count,seconds\n",
         );
         for run in &self.runs {
             let Measured { count, seconds, .. } = run;
             let cells = run.cells().join(",");
             let test = self.test.name();
-            text.push_str(&format!("{test},{},{cells},{count},{seconds:.6}\n", self.depth));
+            let Self { connections, bidirectional, depth, .. } = self;
+            text.push_str(&format!(
+                "{test},{connections},{bidirectional},{depth},{cells},{count},{seconds:.6}\n"
+            ));
         }
         text
     }

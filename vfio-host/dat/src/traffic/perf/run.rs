@@ -1,6 +1,6 @@
 //! The client's side of a measurement: posts what may be posted, counts what has been verified.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use dat_core::{CompletionFlags, DtoEvent, DtoOperation, Event, MemPriv, Rmr, RmrTriplet};
 use vfio_host::{Host, Nic};
@@ -16,7 +16,8 @@ pub(super) struct Run<'p, H: Host> {
     pub(super) call: Call<'p, H>,
     /// It ends after so many operations.
     pub(super) target: u64,
-    /// When each operation in flight was posted, by its number modulo the depth.
+    /// When each operation in flight was posted, or ought to have been, by its number modulo the
+    /// depth.
     starts: Vec<Instant>,
     pub(super) times: Histogram,
     rmr: Option<Rmr>,
@@ -26,10 +27,19 @@ pub(super) struct Run<'p, H: Host> {
     pub(super) completed: u64,
     /// The number of operations that the peer has verified.
     pub(super) verified: u64,
+    /// When the first operation is due, and how many in a second.
+    pace: Option<(Instant, f64)>,
+    /// Times are taken.
+    pub(super) measures: bool,
 }
 
 impl<'p, H: Host> Run<'p, H> {
-    pub(super) fn new(nic: &mut Nic<'_, 'p, H>, mut call: Call<'p, H>) -> Result<Self, Failure> {
+    /// Makes one that posts so many operations in a second, or each as soon as it may.
+    pub(super) fn new(
+        nic: &mut Nic<'_, 'p, H>,
+        mut call: Call<'p, H>,
+        rate: Option<f64>,
+    ) -> Result<Self, Failure> {
         let mut rmr = None;
         if call.conn.hello.kind == Kind::Bind {
             call.conn.fill_far();
@@ -47,11 +57,36 @@ impl<'p, H: Host> Run<'p, H> {
             posted: 0,
             completed: 0,
             verified: 0,
+            pace: rate.map(|rate| (Instant::now(), rate)),
+            measures: true,
         })
     }
 
-    /// Ends a test without a count: with the next operation after which the peer reports.
+    /// Returns whether all is done and verified.
+    pub(super) fn is_over(&self) -> bool {
+        self.verified >= self.target
+    }
+
+    /// Returns when the next operation is planned for.
+    #[expect(clippy::cast_precision_loss, reason = "a time")]
+    fn planned(&self) -> Option<Instant> {
+        let (start, rate) = self.pace?;
+        Some(
+            start
+                + Duration::try_from_secs_f64(self.posted as f64 / rate)
+                    .unwrap_or(Duration::MAX / 2),
+        )
+    }
+
+    /// Returns when the next operation is due, if it is not yet.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.planned().filter(|due| *due > Instant::now())
+    }
+
+    /// Ends a test without a count: with the next operation after which the peer reports. Those until
+    /// then come at once, and their times are not taken.
     pub(super) fn stop(&mut self) {
+        (self.pace, self.measures) = (None, false);
         let Hello { depth, .. } = self.call.conn.hello;
         let unit = u64::from(depth) * self.call.conn.hello.step();
         // One more at the least: of reads the last completion has the peer asked.
@@ -61,7 +96,9 @@ impl<'p, H: Host> Run<'p, H> {
     /// The oldest operation in flight is done.
     fn complete(&mut self) {
         let slot = self.slot(self.completed);
-        if let Some(start) = self.starts.get(slot) {
+        if self.measures
+            && let Some(start) = self.starts.get(slot)
+        {
             self.times.add(start.elapsed());
         }
         self.completed += 1;
@@ -72,8 +109,13 @@ impl<'p, H: Host> Run<'p, H> {
         usize::try_from(number % slots).unwrap_or(0)
     }
 
+    /// Returns whether something has to come from the peer before it goes on.
+    pub(super) fn waits_for_peer(&self) -> bool {
+        !self.is_over() && (self.completed < self.posted || self.due().is_none())
+    }
+
     /// Returns whether another operation may be posted.
-    fn may_post(&self) -> bool {
+    pub(super) fn may_post(&self) -> bool {
         let Hello { kind, depth, .. } = self.call.conn.hello;
         let depth = u64::from(depth);
         // An operation must not destroy one that the peer has not verified yet: a message without a
@@ -84,6 +126,7 @@ impl<'p, H: Host> Run<'p, H> {
             Kind::Read => u64::MAX,
         };
         self.posted < self.target
+            && self.due().is_none()
             && self.posted - self.completed < depth
             && self.posted - self.verified < unverified
     }
@@ -111,8 +154,10 @@ impl<'p, H: Host> Run<'p, H> {
         let number = self.posted;
         let far = self.far(number);
         let slot = self.slot(number);
+        // What is late waits already: else a stall would count once, not for each it holds up.
+        let planned = self.planned();
         if let Some(start) = self.starts.get_mut(slot) {
-            *start = Instant::now();
+            *start = planned.unwrap_or_else(Instant::now);
         }
         let conn = &mut self.call.conn;
         let Hello { kind, depth, .. } = conn.hello;
