@@ -16,30 +16,49 @@
 //!     let storage: &'static mut Storage<_, 4, 4, 4, 8, 8> = Box::leak(Box::new(Storage::new()));
 //!     let net = Net::new([10, 0, 0, 1 + port].into(), 24);
 //!     let hca = LoopHca::new(fabric, port.into());
-//!     Ia::open(hca, storage.parts(), net, Instant::ZERO, [1 + port; 32])
+//!     let mut ia = Ia::open(hca, storage.parts(), net, Instant::ZERO, [1 + port; 32])?;
+//!     let pz = ia.pz_create()?;
+//!     let evd = ia.evd_create(8, EvdFlags::DEFAULT)?;
+//!     let ep = ia.ep_create(Some(pz), Some(evd), Some(evd), Some(evd), None)?;
+//!     let memory = ia.lmr_create(pz, fabric.region(port.into()), MemPriv::LOCAL)?;
+//!     ia.ep_post_recv(ep, &[memory.local(0, 64)], 0, CompletionFlags::empty())?;
+//!     Ok::<_, Error>((ia, evd, ep, memory))
 //! };
-//! let (mut server, mut client) = (open(0)?, open(1)?);
+//! let (mut server, events, accepting, message) = open(0)?;
+//! server.psp_create(4711, events, PspFlag::Consumer)?;
 //!
-//! let requests = server.evd_create(4, EvdFlags::CR)?;
-//! server.psp_create(4711, requests, PspFlag::Consumer)?;
+//! let (mut client, evd, ep, memory) = open(1)?;
+//! fabric.write(memory.base() + 64, b"hello");
+//! let (now, to, limit) = (Instant::ZERO, [10, 0, 0, 1].into(), Duration::from_secs(2));
+//! client.ep_connect(now, ep, to, 4711, limit, b"", Qos::BestEffort)?;
 //!
-//! let evd = client.evd_create(16, EvdFlags::DTO | EvdFlags::CONNECTION)?;
-//! let pz = client.pz_create()?;
-//! let ep = client.ep_create(Some(pz), Some(evd), Some(evd), Some(evd), None)?;
-//! let (to, limit) = ([10, 0, 0, 1].into(), Duration::from_secs(2));
-//! client.ep_connect(Instant::ZERO, ep, to, 4711, limit, b"hello", Qos::BestEffort)?;
-//!
-//! let request = loop {
-//!     client.advance(Instant::ZERO);
-//!     server.advance(Instant::ZERO);
-//!     if let Ok(Event::ConnectionRequest { cr, .. }) = server.evd_dequeue(requests) {
-//!         break cr;
+//! let echo = loop {
+//!     server.advance(now);
+//!     match server.evd_dequeue(events) {
+//!         Ok(Event::ConnectionRequest { cr, .. }) => {
+//!             server.cr_accept(now, cr, Some(accepting), b"")?;
+//!         }
+//!         Ok(Event::Dto(done)) if done.operation == DtoOperation::Receive => {
+//!             let answer = [message.local(0, done.len)];
+//!             server.ep_post_send(accepting, &answer, 0, CompletionFlags::empty())?;
+//!         }
+//!         _ => {}
+//!     }
+//!     client.advance(now);
+//!     match client.evd_dequeue(evd) {
+//!         Ok(Event::Established(_)) => {
+//!             client.ep_post_send(ep, &[memory.local(64, 5)], 0, CompletionFlags::empty())?;
+//!         }
+//!         Ok(Event::Dto(done)) if done.operation == DtoOperation::Receive => break done,
+//!         _ => {}
 //!     }
 //! };
-//! // The wire carries no length: zeroes follow.
-//! assert!(server.cr_query(request)?.private_data.starts_with(b"hello"));
+//! assert_eq!((echo.status, echo.len), (DtoStatus::Success, 5));
 //! # Ok::<(), Error>(())
 //! ```
+//!
+//! The programs of `docs/book` go on from here: RDMA, windows, shared receives, datagrams, async
+//! executors, recovery.
 //!
 //! Calls are named after the manual pages: `dat_ep_create(3)` is [`Ia::ep_create`], in
 //! `api/ep/create.rs`. Other threads may own the data path: [`EpPoster`] posts, [`EvdReaper`] takes

@@ -20,6 +20,8 @@
 //! # Ok(()) }
 //! ```
 //!
+//! The programs of `docs/book` go on from here, an echo server first.
+//!
 //! * [`host`] - the trait that both hosts implement on top of `hca_mlx5::platform::Platform`.
 //! * [`vfio`], [`user`] - the two hosts. [`open`] picks one by address.
 //! * [`nic`] - an adapter with the calls that wait; `aio` - the same calls as futures; [`wait`],

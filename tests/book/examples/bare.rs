@@ -1,5 +1,6 @@
 //! An echo service without an operating system, in steps that a main loop calls: docs/book,
 //! chapter 8. Here on the loop provider, two HCAs made of memory.
+#![expect(clippy::wildcard_enum_match_arm, reason = "it names the events that it waits for")]
 
 // ANCHOR: names
 use core::time::Duration;

@@ -1,4 +1,5 @@
 //! Adapters as tasks of embassy's executor: docs/book, chapter 5. Here on the loop provider.
+#![expect(clippy::wildcard_enum_match_arm, reason = "it names the events that it waits for")]
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;

@@ -59,6 +59,8 @@ pub fn serve<H: Host>(mut host: H, net: Net, config: &Config<'static>) -> Result
 fn clients<'p, H: Host>(nic: &mut Nic<'_, 'p, H>) -> Result<(), Error> {
     let pz = nic.pz_create()?;
     let evd = nic.evd_create(64, EvdFlags::DEFAULT)?;
+    // The loss of the device ends the wait also where nobody is connected.
+    nic.set_async_evd(evd)?;
     let ep = nic.ep_create(Some(pz), Some(evd), Some(evd), Some(evd), None)?;
     let pool = Pool::register(nic, pz, 16, 4096, MemPriv::LOCAL)?;
     let mut poster = OwningPoster::<_, Piece<'p, H>, 16>::new(nic.ep_take_poster(ep)?)?;

@@ -31,6 +31,7 @@ mod tokio_client;
 
 mod lab;
 
+use std::io;
 use std::sync::Mutex;
 use std::thread;
 
@@ -125,10 +126,23 @@ fn chapter_6_discovery() {
 #[test]
 fn chapter_7_recovery() {
     static SEEN: Mutex<Vec<Activity>> = Mutex::new(Vec::new());
+    static LINES: Mutex<Vec<u8>> = Mutex::new(Vec::new());
+    struct Lines;
+    impl io::Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            LINES.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
     fn watch(activity: &Activity) {
         vfio_host::events::tracing(activity);
         SEEN.lock().unwrap().push(*activity);
     }
+    let log = tracing_subscriber::fmt().with_writer(|| Lines);
+    log.with_max_level(tracing::Level::DEBUG).init();
     let lab = Lab::new(2);
     let config = Config { hook: Some(&watch), ..Config::default() };
     let ask = |text| lab.client(1, |host, net| echo::ask(host, net, lab.server(), text));
@@ -149,6 +163,11 @@ fn chapter_7_recovery() {
     let lost = seen.iter().position(|what| matches!(what, Activity::Lost(_))).unwrap();
     let opened = |what: &Activity| matches!(what, Activity::Opened(_));
     assert!(seen[..lost].iter().any(opened) && seen[lost..].iter().any(opened));
+    let lines = String::from_utf8(LINES.lock().unwrap().clone()).unwrap();
+    for line in ["DEBUG dat: ENABLE_HCA", "ERROR dat: the device is lost", "the function is reset"]
+    {
+        assert!(lines.contains(line), "{line} in {lines}");
+    }
 }
 
 #[test]
