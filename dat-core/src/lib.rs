@@ -8,39 +8,57 @@
 //! ```
 //! use core::time::Duration;
 //! use dat_core::prelude::*;
-//! use dat_core::provider::Net;
 //! use dat_core::testing::{Fabric, LoopHca};
 //!
 //! // Two ports of memory; a program with a card opens `hca_mlx5::Mlx5` instead.
 //! let fabric: &'static Fabric = Box::leak(Box::new(Fabric::new()));
 //! let open = |port: u8| {
 //!     let storage: &'static mut Storage<_, 4, 4, 4, 8, 8> = Box::leak(Box::new(Storage::new()));
-//!     let net = Net { addr: [10, 0, 0, 1 + port].into(), prefix: 24, gateway: None, vlan: None };
+//!     let net = Net::new([10, 0, 0, 1 + port].into(), 24);
 //!     let hca = LoopHca::new(fabric, port.into());
-//!     Ia::open(hca, storage.parts(), net, Instant::ZERO, [1 + port; 32])
+//!     let mut ia = Ia::open(hca, storage.parts(), net, Instant::ZERO, [1 + port; 32])?;
+//!     let pz = ia.pz_create()?;
+//!     let evd = ia.evd_create(8, EvdFlags::DEFAULT)?;
+//!     let ep = ia.ep_create(Some(pz), Some(evd), Some(evd), Some(evd), None)?;
+//!     let memory = ia.lmr_create(pz, fabric.region(port.into()), MemPriv::LOCAL)?;
+//!     ia.ep_post_recv(ep, &[memory.local(0, 64)], 0, CompletionFlags::empty())?;
+//!     Ok::<_, Error>((ia, evd, ep, memory))
 //! };
-//! let (mut server, mut client) = (open(0)?, open(1)?);
+//! let (mut server, events, accepting, message) = open(0)?;
+//! server.psp_create(4711, events, PspFlag::Consumer)?;
 //!
-//! let requests = server.evd_create(4, EvdFlags::CR)?;
-//! server.psp_create(4711, requests, PspFlag::Consumer)?;
+//! let (mut client, evd, ep, memory) = open(1)?;
+//! fabric.write(memory.base() + 64, b"hello");
+//! let (now, to, limit) = (Instant::ZERO, [10, 0, 0, 1].into(), Duration::from_secs(2));
+//! client.ep_connect(now, ep, to, 4711, limit, b"", Qos::BestEffort)?;
 //!
-//! let evd = client.evd_create(16, EvdFlags::DTO | EvdFlags::CONNECTION)?;
-//! let pz = client.pz_create()?;
-//! let ep = client.ep_create(Some(pz), Some(evd), Some(evd), Some(evd), None)?;
-//! let (to, limit) = ([10, 0, 0, 1].into(), Duration::from_secs(2));
-//! client.ep_connect(Instant::ZERO, ep, to, 4711, limit, b"hello", Qos::BestEffort)?;
-//!
-//! let request = loop {
-//!     client.advance(Instant::ZERO);
-//!     server.advance(Instant::ZERO);
-//!     if let Ok(Event::ConnectionRequest { cr, .. }) = server.evd_dequeue(requests) {
-//!         break cr;
+//! let echo = loop {
+//!     server.advance(now);
+//!     match server.evd_dequeue(events) {
+//!         Ok(Event::ConnectionRequest { cr, .. }) => {
+//!             server.cr_accept(now, cr, Some(accepting), b"")?;
+//!         }
+//!         Ok(Event::Dto(done)) if done.operation == DtoOperation::Receive => {
+//!             let answer = [message.local(0, done.len)];
+//!             server.ep_post_send(accepting, &answer, 0, CompletionFlags::empty())?;
+//!         }
+//!         _ => {}
+//!     }
+//!     client.advance(now);
+//!     match client.evd_dequeue(evd) {
+//!         Ok(Event::Established(_)) => {
+//!             client.ep_post_send(ep, &[memory.local(64, 5)], 0, CompletionFlags::empty())?;
+//!         }
+//!         Ok(Event::Dto(done)) if done.operation == DtoOperation::Receive => break done,
+//!         _ => {}
 //!     }
 //! };
-//! // The wire carries no length: zeroes follow.
-//! assert!(server.cr_query(request)?.private_data.starts_with(b"hello"));
+//! assert_eq!((echo.status, echo.len), (DtoStatus::Success, 5));
 //! # Ok::<(), Error>(())
 //! ```
+//!
+//! The programs of `docs/book` go on from here: RDMA, windows, shared receives, datagrams, async
+//! executors, recovery.
 //!
 //! Calls are named after the manual pages: `dat_ep_create(3)` is [`Ia::ep_create`], in
 //! `api/ep/create.rs`. Other threads may own the data path: [`EpPoster`] posts, [`EvdReaper`] takes
@@ -62,10 +80,12 @@ mod types;
 
 /// The names that most programs need.
 pub mod prelude {
+    pub use crate::provider::Net;
     pub use crate::{
-        CloseFlag, CompletionFlags, DatReturn, Ep, EpAttr, EpPoster, Error, Evd, EvdFlags,
-        EvdReaper, Event, Fault, Ia, Instant, LmrParam, LmrTriplet, MemPriv, PspFlag, Pz, Qos,
-        RmrTriplet, Storage,
+        CloseFlag, Completed, CompletionFlags, Cr, DatReturn, DtoEvent, DtoOperation, DtoStatus,
+        Ep, EpAttr, EpPoster, Error, Evd, EvdFlags, EvdReaper, Event, Fault, Ia, Instant, Lend,
+        LmrParam, LmrTriplet, MemPriv, OwningPoster, PrivateData, PspFlag, Pz, Qos, RmrTriplet,
+        Storage,
     };
 }
 
@@ -95,6 +115,7 @@ pub use crate::api::lmr::fmr::Contexts;
 pub use crate::api::lmr::memtype_hint::MemOptimize;
 pub use crate::api::lmr::query::{LmrParam, LmrState};
 pub use crate::api::post::owning::{Completed, Lend, OwningPoster, Returned};
+pub use crate::api::private_data::PrivateData;
 pub use crate::api::psp::query::PspParam;
 pub use crate::api::registry::{HaRelationship, ProviderInfo, Registry};
 pub use crate::api::rmr::query::{RmrParam, RmrScope};
@@ -120,6 +141,7 @@ pub use crate::objects::cno::Agent;
 pub use crate::objects::cr::MAX_UD_REPLY_PRIVATE;
 pub use crate::objects::lmr::{MemType, Memory, PhysicalPages};
 pub use crate::objects::srq::SrqAttr;
+pub use crate::types::activity::{Activity, Hook, Severity};
 pub use crate::types::completion::{Extra, GRH_LEN, NetworkHeader};
 pub use crate::types::counters::{EpCounter, EvdCounter, IaCounter};
 pub use crate::types::dat_return::{DatReturn, DatSubtype, DatType, Error};

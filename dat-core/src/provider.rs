@@ -23,6 +23,7 @@ use core::task::Poll;
 
 use crate::types::time::Instant;
 
+pub use crate::types::activity::{Activity, Hook, Severity};
 pub use crate::types::class::{Class, Classes};
 pub use crate::types::completion::{
     Arrived, Completion, Direction, Extra, NetworkHeader, Status, lid_address, lid_of,
@@ -31,6 +32,7 @@ pub use crate::types::fault::{Fault, FaultKind};
 pub use crate::types::flags::Access;
 pub use crate::types::key_order::KeyOrder;
 pub use crate::types::mtu::Mtu;
+pub use crate::types::net::Net;
 pub use crate::types::random::Random;
 pub use crate::types::siphash::siphash;
 pub use crate::types::triplet::RmrTriplet;
@@ -736,19 +738,6 @@ pub fn canonical(address: IpAddr) -> IpAddr {
     address.to_canonical()
 }
 
-/// The address an Interface Adapter answers to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Net {
-    /// Own address.
-    pub addr: IpAddr,
-    /// Prefix length of the attached network.
-    pub prefix: u8,
-    /// Next hop for all other destinations.
-    pub gateway: Option<IpAddr>,
-    /// 802.1Q VLAN.
-    pub vlan: Option<u16>,
-}
-
 /// A connection management datagram of 256 bytes with the address it came from.
 #[derive(Clone, Copy, Debug)]
 pub struct MadIn {
@@ -807,6 +796,9 @@ pub trait Provider {
 
     /// What the HCA can do. Constant after bring-up.
     fn limits(&self) -> &HcaLimits;
+
+    /// Passes to the [`Hook`], if there is one, what the adapter has done.
+    fn report(&self, _activity: &Activity) {}
 
     /// Gives the port its address. Called before anything else that concerns the network; given
     /// again, for another adapter on a device that is up already, it replaces the earlier one.

@@ -30,9 +30,10 @@ use core::time::Duration;
 use dat_core::Instant;
 use dat_core::fault;
 use dat_core::provider::{
-    self as seam, Access, Backing, Destination, Fault, HcaCounters, HcaLimits, KeyOrder, LinkType,
-    MadIn, Moderation, Mr, MrInit, Mw, Net, NewQp, NextHop, Notice, Pages, Path, Pd, Provider, Qp,
-    QpInit, QpStep, Random, Region, SharedRq, SharedRqInit, SubnetPath, Task, canonical,
+    self as seam, Access, Activity, Backing, Destination, Fault, HcaCounters, HcaLimits, KeyOrder,
+    LinkType, MadIn, Moderation, Mr, MrInit, Mw, Net, NewQp, NextHop, Notice, Pages, Path, Pd,
+    Provider, Qp, QpInit, QpStep, Random, Region, SharedRq, SharedRqInit, SubnetPath, Task,
+    canonical,
 };
 use heapless::Deque;
 
@@ -438,6 +439,12 @@ impl<
 
     fn limits(&self) -> &HcaLimits {
         &self.limits
+    }
+
+    fn report(&self, activity: &Activity) {
+        if let Some(hook) = self.device.config.hook {
+            hook(activity);
+        }
     }
 
     fn set_net(&mut self, net: &Net, now: Instant) -> Result<(), Fault> {

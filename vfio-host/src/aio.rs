@@ -18,6 +18,7 @@ use dat_core::{CloseFlag, Cno, DatReturn, DatType, Evd, Event, Ia};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use crate::error::{Error, Kind};
 use crate::host::Host;
 use crate::nic::{Nic, Under, WaitError};
 
@@ -40,11 +41,16 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
     AsyncNic<'s, 'p, H, QPS, CQS, KEYS>
 {
     /// Registers the adapter with the runtime that it is called in.
-    pub fn new(nic: Nic<'s, 'p, H, QPS, CQS, KEYS>) -> io::Result<Self> {
-        let own = nic.as_fd().try_clone_to_owned()?;
+    pub fn new(nic: Nic<'s, 'p, H, QPS, CQS, KEYS>) -> Result<Self, Error> {
+        let failed = |error: io::Error| {
+            let cause = format!("the runtime cannot watch it: {error}");
+            Error::new(Kind::Memory, nic.host().name(), cause, "").because(error)
+        };
+        let own = nic.as_fd().try_clone_to_owned().map_err(failed)?;
         // SAFETY: an `OwnedFd` is open, stays the same file, and is closed only when the `AsyncFd`
         // drops it.
-        let fd = unsafe { AsyncFd::register_with_interest(own, Interest::READABLE) }?;
+        let fd = unsafe { AsyncFd::register_with_interest(own, Interest::READABLE) };
+        let fd = fd.map_err(|error| failed(error.into()))?;
         Ok(Self { nic, fd })
     }
 

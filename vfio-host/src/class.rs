@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn a_priority_that_no_frame_carries_is_noted() {
-        let net = Net { addr: [10, 0, 0, 1].into(), prefix: 8, gateway: None, vlan: None };
+        let net = Net::new([10, 0, 0, 1].into(), 8);
         let class = Class { traffic_class: 0, priority: 3 };
         assert!(note(class, &net).unwrap().contains("egress queue only"));
         assert_eq!(note(class, &Net { vlan: Some(5), ..net }), None);

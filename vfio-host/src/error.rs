@@ -1,9 +1,18 @@
-//! Errors of opening a device: the object, the cause and the remedy.
+//! Errors of a host: the object, the cause and the remedy.
 //!
 //! Once an adapter is open, failures are `dat_core`'s: a `DatReturn`, and a `Fault` with the
-//! device's own account.
+//! device's own account. Each of them, and [`WaitError`](crate::WaitError), becomes an [`Error`] by
+//! `?`, so that a program has one type to return. [`source`](std::error::Error::source) leads to
+//! what an error came from: the kernel's errno, the call of DAT, what the device said. The text of
+//! an error ends with that of its source.
 
+use std::error::Error as Source;
 use std::fmt;
+use std::io;
+use std::net::AddrParseError;
+use std::sync::Arc;
+
+use dat_core::{DatReturn, DtoStatus, Returned};
 
 /// The kind of an error, for programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,16 +47,33 @@ pub enum Kind {
     Device,
     /// The kernel, or the server, refused a request.
     Refused,
+    /// A call of DAT was refused, or a request failed.
+    Call,
 }
 
 /// An error with its object, cause and remedy.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Error {
     kind: Kind,
     object: String,
     cause: String,
     remedy: String,
+    /// Shared, because errors are cloned.
+    source: Option<Arc<dyn Source + Send + Sync>>,
 }
+
+/// Errors are equal by what they say.
+impl PartialEq for Error {
+    fn eq(&self, other: &Self) -> bool {
+        let said = |error: &Self| {
+            let Self { kind, object, cause, remedy, source: _ } = error;
+            (*kind, [object, cause, remedy].map(String::clone))
+        };
+        said(self) == said(other)
+    }
+}
+
+impl Eq for Error {}
 
 impl Error {
     /// Makes an error of a kind from its object, cause and remedy.
@@ -57,7 +83,30 @@ impl Error {
         cause: impl Into<String>,
         remedy: impl Into<String>,
     ) -> Self {
-        Self { kind, object: object.into(), cause: cause.into(), remedy: remedy.into() }
+        let (object, cause, remedy) = (object.into(), cause.into(), remedy.into());
+        Self { kind, object, cause, remedy, source: None }
+    }
+
+    /// Names the error that this one came from.
+    #[must_use]
+    pub fn because(self, source: impl Source + Send + Sync + 'static) -> Self {
+        Self { source: Some(Arc::new(source)), ..self }
+    }
+
+    /// Makes an error of an event, or of anything else, that a program did not expect.
+    pub fn unexpected(what: impl fmt::Debug) -> Self {
+        Self::new(Kind::Call, "", format!("this was not expected: {what:?}"), "")
+    }
+
+    /// Names the error of the kernel, which cannot be cloned itself, that this one came from.
+    pub(crate) fn because_of(self, error: &io::Error) -> Self {
+        let code = error.raw_os_error().map(io::Error::from_raw_os_error);
+        self.because(code.unwrap_or_else(|| error.kind().into()))
+    }
+
+    /// Makes an error of a call of DAT.
+    fn call(source: impl Source + Send + Sync + 'static) -> Self {
+        Self::new(Kind::Call, "", source.to_string(), "").because(source)
     }
 
     /// Returns the kind of the error.
@@ -66,7 +115,7 @@ impl Error {
         self.kind
     }
 
-    /// Returns the name of the object that failed.
+    /// Returns the name of the object that failed; empty for a call of DAT.
     #[must_use]
     pub fn object(&self) -> &str {
         &self.object
@@ -87,7 +136,10 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.object, self.cause)?;
+        if !self.object.is_empty() {
+            write!(f, "{}: ", self.object)?;
+        }
+        f.write_str(&self.cause)?;
         if !self.remedy.is_empty() {
             write!(f, "; {}", self.remedy)?;
         }
@@ -95,4 +147,38 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {}
+impl Source for Error {
+    fn source(&self) -> Option<&(dyn Source + 'static)> {
+        self.source.as_ref().map(|source| &**source as _)
+    }
+}
+
+impl From<dat_core::Error> for Error {
+    fn from(error: dat_core::Error) -> Self {
+        Self::call(error)
+    }
+}
+
+impl From<AddrParseError> for Error {
+    fn from(error: AddrParseError) -> Self {
+        Self::new(Kind::Address, "network address", error.to_string(), "").because(error)
+    }
+}
+
+impl From<DatReturn> for Error {
+    fn from(ret: DatReturn) -> Self {
+        Self::call(ret)
+    }
+}
+
+impl From<DtoStatus> for Error {
+    fn from(status: DtoStatus) -> Self {
+        Self::call(status)
+    }
+}
+
+impl<B> From<Returned<B>> for Error {
+    fn from(returned: Returned<B>) -> Self {
+        returned.ret.into()
+    }
+}

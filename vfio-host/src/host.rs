@@ -120,6 +120,15 @@ impl fmt::Display for Trouble {
     }
 }
 
+impl std::error::Error for Trouble {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Gone(error) => error.source(),
+            Self::RemovalRequested | Self::BusError => None,
+        }
+    }
+}
+
 /// A host of one device. Bus mastering is on, the device has been reset, its interrupts are wired
 /// to file descriptors. Dropping it undoes all of that: it stops bus mastering and resets the
 /// device before it unmaps memory.

@@ -3,13 +3,12 @@
 //!
 //! ```no_run
 //! use std::time::Duration;
-//! use dat_core::{Event, EvdFlags};
-//! use vfio_host::{Nic, NicStorage, vfio::Vfio};
+//! use vfio_host::{prelude::*, vfio::Vfio};
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let host = Vfio::open("0000:3b:00.0".parse()?, &vfio_host::Options::default())?;
+//! let host = Vfio::open("0000:3b:00.0".parse()?, &Options::default())?;
 //! let mut storage = Box::new(NicStorage::new());
-//! let net = dat_core::provider::Net { addr: "192.168.7.1".parse()?, prefix: 24, gateway: None, vlan: None };
-//! let mut nic = Nic::open(&host, storage.parts(), net, &hca_mlx5::Config::default())?;
+//! let net = "192.168.7.1/24".parse()?;
+//! let mut nic = Nic::open(&host, storage.parts(), net, &Config::default())?;
 //! let pz = nic.pz_create()?;
 //! let evd = nic.evd_create(64, EvdFlags::DTO | EvdFlags::CONNECTION)?;
 //! let ep = nic.ep_create(Some(pz), Some(evd), Some(evd), Some(evd), None)?;
@@ -21,11 +20,14 @@
 //! # Ok(()) }
 //! ```
 //!
+//! The programs of `docs/book` go on from here, an echo server first.
+//!
 //! * [`host`] - the trait that both hosts implement on top of `hca_mlx5::platform::Platform`.
 //! * [`vfio`], [`user`] - the two hosts. [`open`] picks one by address.
 //! * [`nic`] - an adapter with the calls that wait; `aio` - the same calls as futures; [`wait`],
 //!   [`wakeups`] - their implementation.
 //! * [`owned`] - registered memory in pieces that the program or the device owns.
+//! * [`events`] - what adapter and driver do, as events of `tracing`.
 //! * [`class`] - traffic classes and priorities, as programs write them.
 //! * [`neighbour`] - neighbours with a fixed MAC, as programs write them.
 //! * [`status`] - what open adapters are doing, for who watches them from outside.
@@ -40,6 +42,7 @@ pub mod address;
 pub mod aio;
 pub mod class;
 pub mod error;
+pub mod events;
 pub mod host;
 mod iova;
 mod machine;
@@ -56,6 +59,15 @@ pub mod vfio;
 mod vmas;
 pub mod wait;
 pub mod wakeups;
+
+/// The names that most programs need.
+pub mod prelude {
+    pub use dat_core::prelude::*;
+    pub use hca_mlx5::Config;
+
+    pub use crate::owned::{Piece, Pool};
+    pub use crate::{Address, Error, Host, Nic, NicStorage, Opened, Options, WaitError, open};
+}
 
 pub use address::{Address, PciAddress};
 pub use error::{Error, Kind};

@@ -76,4 +76,5 @@ fn no_entropy(error: std::io::Error) -> Error {
         format!("no unpredictable numbers: {error}"),
         "mount devtmpfs on /dev",
     )
+    .because(error)
 }

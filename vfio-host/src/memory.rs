@@ -131,6 +131,7 @@ impl Memory {
                     format!("cannot allocate memory: {error}"),
                     "ask for less, or free some memory",
                 )
+                .because(error)
             })
         };
         let arena = pages(options.arena.max(HUGE), "arena")?;

@@ -25,8 +25,8 @@ use std::time::Duration;
 use dat_core::cm::QpTerms;
 use dat_core::provider::Net;
 use dat_core::{
-    CloseFlag, Cno, CnoWait, Cr, DatReturn, DatType, Ep, Evd, EvdWait, Event, Ia, Instant, Next,
-    Parts, Qos, Storage,
+    CloseFlag, Cno, CnoWait, Cr, DatReturn, DatSubtype, DatType, Ep, Evd, EvdWait, Event, Ia,
+    Instant, Next, Parts, Qos, Storage,
 };
 use hca_mlx5::dma::Buffer;
 use hca_mlx5::{Config, Mlx5};
@@ -53,8 +53,8 @@ pub type NicStorage<'p, H> = Storage<Mlx5<'p, H>, 64, 16, 256, 128>;
 /// Why a wait ended without an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WaitError {
-    /// `TIMEOUT_EXPIRED`, or the call was wrong.
-    Dat(DatReturn),
+    /// `TIMEOUT_EXPIRED`, or the call was refused.
+    Dat(dat_core::Error),
     /// The device is in trouble. Pending events have been delivered before. A removal request is
     /// reported by one wait, other trouble by every wait.
     Device(Trouble),
@@ -62,33 +62,54 @@ pub enum WaitError {
 
 impl WaitError {
     /// The timeout has expired.
-    pub const TIMEOUT: Self = Self::Dat(DatReturn::of(DatType::TimeoutExpired));
+    pub const TIMEOUT: Self =
+        Self::Dat(dat_core::Error::new(DatType::TimeoutExpired, DatSubtype::None));
     /// The timeout of a wait for a CNO has expired.
-    pub const UNTRIGGERED: Self = Self::Dat(DatReturn::QUEUE_EMPTY);
+    pub const UNTRIGGERED: Self =
+        Self::Dat(dat_core::Error::new(DatType::QueueEmpty, DatSubtype::None));
 }
 
 impl From<DatReturn> for WaitError {
     fn from(ret: DatReturn) -> Self {
-        Self::Dat(ret)
+        Self::Dat(ret.into())
     }
 }
 
 impl From<dat_core::Error> for WaitError {
     fn from(error: dat_core::Error) -> Self {
-        error.ret().into()
+        Self::Dat(error)
     }
 }
 
 impl std::fmt::Display for WaitError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Dat(ret) => ret.fmt(f),
+            Self::Dat(error) => error.fmt(f),
             Self::Device(trouble) => trouble.fmt(f),
         }
     }
 }
 
-impl std::error::Error for WaitError {}
+impl std::error::Error for WaitError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Dat(error) => error.source(),
+            Self::Device(trouble) => trouble.source(),
+        }
+    }
+}
+
+impl From<WaitError> for Error {
+    fn from(error: WaitError) -> Self {
+        match error {
+            WaitError::Dat(error) => error.into(),
+            WaitError::Device(Trouble::Gone(error)) => error,
+            WaitError::Device(trouble) => {
+                Self::new(Kind::Gone, "", trouble.to_string(), "").because(trouble)
+            }
+        }
+    }
+}
 
 /// An adapter and its host.
 #[derive(Debug)]
@@ -132,16 +153,20 @@ impl<
         net: Net,
         config: &Config<'p>,
     ) -> Result<Self, Error> {
-        let failed = |said: String| match (host.trouble(), host.shortage()) {
-            (Some(Trouble::Gone(error)), _) | (_, Some(error)) => error,
-            (Some(other), None) => Error::new(Kind::Device, host.name(), said, other.to_string()),
-            (None, None) => Error::new(Kind::Device, host.name(), said, ""),
+        let failed = |error: dat_core::Error, said: String| {
+            let remedy = match (host.trouble(), host.shortage()) {
+                (Some(Trouble::Gone(error)), _) | (_, Some(error)) => return error,
+                (Some(other), None) => other.to_string(),
+                (None, None) => String::new(),
+            };
+            Error::new(Kind::Device, host.name(), said, remedy).because(error)
         };
         let config = host.config(config)?;
-        let driver = Mlx5::open(host, &config).map_err(|fault| failed(fault.to_string()))?;
+        let driver =
+            Mlx5::open(host, &config).map_err(|fault| failed(fault.into(), fault.to_string()))?;
         let now = Instant::from_nanos(host.now());
         let ia = Ia::open(driver, parts, net, now, host.entropy()?)
-            .map_err(|error| failed(error.to_string()))?;
+            .map_err(|error| failed(error, error.to_string()))?;
         let next = Next { deadline: None, work: true };
         Ok(Self {
             ia,

@@ -8,17 +8,14 @@
 //!
 //! ```no_run
 //! # use std::time::Duration;
-//! # use dat_core::{CompletionFlags, MemPriv, OwningPoster};
-//! # use vfio_host::{Host, Nic, owned::{Piece, Pool}};
-//! # fn talk<'s, 'p, H: Host>(nic: &mut Nic<'s, 'p, H>, pz: dat_core::Pz, ep: dat_core::Ep, evd: dat_core::Evd)
-//! # -> Result<(), Box<dyn std::error::Error + 's>> where 'p: 's {
-//! let rights = MemPriv::LOCAL_READ | MemPriv::LOCAL_WRITE;
-//! let pool = Pool::register(nic, pz, 64, 4096, rights)?;
-//! let mut poster = OwningPoster::<_, Piece<'p, H>, 32>::new(nic.ep_take_poster(ep)?).map_err(|_| "busy")?;
-//! poster.post_recv(pool.take().ok_or("empty")?, CompletionFlags::empty()).map_err(|e| e.ret)?;
+//! # use vfio_host::prelude::*;
+//! # fn talk<'p, H: Host>(nic: &mut Nic<'_, 'p, H>, pz: Pz, ep: Ep, evd: Evd) -> Result<(), Error> {
+//! let pool = Pool::register(nic, pz, 64, 4096, MemPriv::LOCAL)?;
+//! let mut poster = OwningPoster::<_, _, 32>::new(nic.ep_take_poster(ep)?)?;
+//! poster.post_recv(pool.take()?, CompletionFlags::empty())?;
 //! let event = nic.evd_wait(evd, Duration::from_secs(1), 1)?;
 //! if let Ok(done) = poster.complete(event) {
-//!     let message: Vec<u8> = done.buffer.to_vec(done.len as usize);
+//!     let message: Vec<u8> = done.buffer.to_vec(done.len);
 //! }
 //! # Ok(()) }
 //! ```
@@ -31,6 +28,9 @@ use hca_mlx5::dma::Buffer;
 
 use crate::host::Host;
 use crate::nic::Nic;
+
+/// The memory that was asked for is not there.
+const NONE_LEFT: Error = Error::new(DatType::InsufficientResources, DatSubtype::ResourceMemory);
 
 /// Memory and its registration.
 struct Inner<'p, H: Host> {
@@ -86,11 +86,10 @@ impl<'p, H: Host> Pool<'p, H> {
         len: usize,
         rights: MemPriv,
     ) -> Result<Self, Error> {
-        let none = Error::new(DatType::InsufficientResources, DatSubtype::ResourceMemory);
         // Two pieces must not share a cache line that the device writes.
-        let len = len.max(1).checked_next_multiple_of(64).ok_or(none)?;
+        let len = len.max(1).checked_next_multiple_of(64).ok_or(NONE_LEFT)?;
         let bytes = usize::try_from(pieces).ok().and_then(|n| n.checked_mul(len));
-        let memory = bytes.and_then(|bytes| nic.buffer(bytes)).ok_or(none)?;
+        let memory = bytes.and_then(|bytes| nic.buffer(bytes)).ok_or(NONE_LEFT)?;
         Self::over(nic, pz, memory, len, rights).map_err(|(error, memory)| {
             memory.release();
             error
@@ -120,11 +119,10 @@ impl<'p, H: Host> Pool<'p, H> {
         }
     }
 
-    /// Takes a piece, if one is free.
-    #[must_use]
-    pub fn take(&self) -> Option<Piece<'p, H>> {
-        let at = self.0.with_free(Vec::pop)?;
-        Some(Piece { pool: Arc::clone(&self.0), at })
+    /// Takes a free piece. `INSUFFICIENT_RESOURCES` if there is none.
+    pub fn take(&self) -> Result<Piece<'p, H>, Error> {
+        let at = self.0.with_free(Vec::pop).ok_or(NONE_LEFT)?;
+        Ok(Piece { pool: Arc::clone(&self.0), at })
     }
 
     /// Returns the number of free pieces.
@@ -181,10 +179,10 @@ impl<H: Host> Piece<'_, H> {
     }
 
     /// Copies bytes in at `at`, as many as fit. Returns how many were copied.
-    pub fn copy_in(&mut self, at: usize, from: &[u8]) -> usize {
+    pub fn copy_in(&mut self, at: usize, from: &[u8]) -> u32 {
         let count = self.pool.len.saturating_sub(at).min(from.len());
         let from = from.get(..count).unwrap_or_default();
-        self.pool.memory.copy_in(self.offset().saturating_add(at), from)
+        word(self.pool.memory.copy_in(self.offset().saturating_add(at), from))
     }
 
     /// Copies bytes out from `at`, as many as there are. Returns how many were copied.
@@ -196,7 +194,8 @@ impl<H: Host> Piece<'_, H> {
 
     /// Returns a copy of the first `len` bytes, or of all if the piece is shorter.
     #[must_use]
-    pub fn to_vec(&self, len: usize) -> Vec<u8> {
+    pub fn to_vec(&self, len: u32) -> Vec<u8> {
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
         let mut bytes = vec![0; len.min(self.pool.len)];
         self.copy_out(0, &mut bytes);
         bytes
@@ -206,18 +205,18 @@ impl<H: Host> Piece<'_, H> {
     /// remote rights. Keep the piece for as long as the peer may use the triplet.
     #[must_use]
     pub fn remote(&self) -> RmrTriplet {
-        let LmrTriplet { addr, len, .. } = self.segment();
-        RmrTriplet { addr, len, context: self.pool.lmr.rmr_context }
+        self.pool.lmr.remote(self.offset() as u64, self.segment().len)
     }
+}
+
+/// A length as requests have it.
+fn word(len: usize) -> u32 {
+    u32::try_from(len).unwrap_or(u32::MAX)
 }
 
 impl<H: Host> Lend for Piece<'_, H> {
     fn segment(&self) -> LmrTriplet {
-        LmrTriplet {
-            addr: self.pool.lmr.region.addr.saturating_add(self.offset() as u64),
-            len: u32::try_from(self.pool.len).unwrap_or(u32::MAX),
-            context: self.pool.lmr.lmr_context,
-        }
+        self.pool.lmr.local(self.offset() as u64, word(self.pool.len))
     }
 }
 

@@ -59,6 +59,7 @@ impl Wakeups {
                 format!("no file descriptors for them: {errno}"),
                 "raise the limit of open files (ulimit -n)",
             )
+            .because(errno)
         })
     }
 

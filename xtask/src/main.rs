@@ -11,6 +11,7 @@
 
 mod barriers;
 mod bench;
+mod book;
 mod coverage;
 mod fields;
 mod fuzz;
@@ -149,6 +150,9 @@ enum Verb {
     /// Instructions, time as a ratio to the limit loop, device economy, sizes; fails where a goal
     /// is missed. `--peers` also measures libmlx5 and uDAPL
     Bench(bench::Options),
+    /// docs/book as pages for a browser, in target/book; installs mdBook below target/tools where
+    /// there is none
+    Book,
     /// What each call, event and datagram costs beside 1, 1,000 and 10,000 objects; fails where a
     /// cost grows by more than its gate
     Scale(scale::Options),
@@ -243,6 +247,7 @@ fn verb() -> Result<ExitCode> {
         Verb::Hit => hit::hit()?,
         Verb::Switches(options) => switches::switches(&options)?,
         Verb::Bench(options) => bench::bench(&options)?,
+        Verb::Book => book::book()?,
         Verb::Scale(options) => scale::scale(&options)?,
     }
     Ok(ExitCode::SUCCESS)

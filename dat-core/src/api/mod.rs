@@ -10,6 +10,7 @@ pub(crate) mod evd;
 pub(crate) mod ia;
 pub(crate) mod lmr;
 pub(crate) mod post;
+pub(crate) mod private_data;
 pub(crate) mod psp;
 pub(crate) mod pz;
 pub(crate) mod registry;

@@ -15,6 +15,7 @@ use crate::data::shared::stack::END;
 use crate::engine::connections::whereabouts;
 use crate::engine::{Ia, establish};
 use crate::provider::{MadIn, Notice, Provider};
+use crate::types::activity::Activity;
 use crate::types::bounds::{DATAGRAMS_IN, NOTICES, RETRIES, STEPS, VISITS};
 use crate::types::counters::IaCounter;
 use crate::types::ep_state::{EpOp, EpState};
@@ -149,8 +150,12 @@ impl<P: Provider> Ia<'_, P> {
                 }
             }
             Notice::SharedError(queue) => self.objects.srq_failed(&mut self.events, queue),
-            Notice::Link(_) => self.events.worked = true,
+            Notice::Link(up) => {
+                self.hca.report(&Activity::Link(up));
+                self.events.worked = true;
+            }
             Notice::Warning(fault) => {
+                self.hca.report(&Activity::Warning(fault));
                 self.lifecycle.warning = Some(fault);
                 self.events.worked = true;
             }
@@ -175,6 +180,7 @@ impl<P: Provider> Ia<'_, P> {
             | EpState::ConnectedSinglePath
             | EpState::ConnectedMultiPath
             | EpState::DisconnectPending => {
+                self.hca.report(&Activity::Broken { ep, fault });
                 self.drop_connection(now, ep);
                 self.apply(ep, EpOp::Broken);
             }
@@ -197,6 +203,7 @@ impl<P: Provider> Ia<'_, P> {
             return;
         }
         self.lifecycle.lost = Some(fault);
+        self.hca.report(&Activity::Lost(fault));
         if fault.kind == FaultKind::Timeout {
             self.events.report(AsyncEvent::TimedOut);
         }

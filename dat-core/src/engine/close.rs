@@ -5,6 +5,7 @@ use heapless::Vec;
 use crate::engine::Ia;
 use crate::engine::control::{eps_remove, lmrs_remove};
 use crate::provider::Provider;
+use crate::types::activity::Activity;
 use crate::types::bounds::STEPS;
 use crate::types::dat_return::{DatSubtype, DatType, Error};
 use crate::types::flags::CloseFlag;
@@ -42,6 +43,7 @@ impl<P: Provider> Ia<'_, P> {
         let out = self.halves_are_out();
         let vacated = self.vacate(now);
         let closed = self.hca.close().map_err(Error::from);
+        self.hca.report(&Activity::Closed);
         // What hangs on a half that is out cannot be destroyed: it goes with the device.
         if out { closed } else { vacated.and(closed) }
     }

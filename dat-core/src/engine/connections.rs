@@ -22,6 +22,7 @@ use heapless::Vec;
 use crate::cm::Cm;
 use crate::cm::event::{SidrReply, Transmit};
 use crate::cm::params::ConnId;
+use crate::cm::wire;
 use crate::cm::wire::reason::Reason;
 use crate::cm::wire::sidr::SidrStatus;
 use crate::data::shared::ep::CLOSING;
@@ -31,6 +32,7 @@ use crate::engine::{Ia, queue_pair};
 use crate::objects::Objects;
 use crate::objects::ep::{EpControl, Phase};
 use crate::provider::{Destination, Fault, Path, Provider};
+use crate::types::activity::Activity;
 use crate::types::bounds::{DATAGRAMS_OUT, RETRIES, STEPS, VISITS};
 use crate::types::counters::EpCounter;
 use crate::types::ep_state::{EpOp, EpState, Outcome, outcome};
@@ -136,6 +138,10 @@ impl Connections<'_> {
                 };
                 let again = self.cm.counters().retransmitted != before;
                 counters.sent(&transmit.mad, again);
+                if again {
+                    let (message, remote) = (wire::name(&transmit.mad), transmit.to);
+                    hca.report(&Activity::Repeated { message, remote });
+                }
                 sent |= self.forward(now, hca, &transmit, &mut last);
             }
             if self.stalled.is_some() {
@@ -225,6 +231,9 @@ impl<P: Provider> Ia<'_, P> {
             return;
         };
         self.counters.happened(op, state);
+        if next != state {
+            self.hca.report(&Activity::State { ep, from: state, to: next });
+        }
         if let Some(shared) = self.data.shared.ep(ep.0.index()) {
             if op == EpOp::Connect {
                 shared.count_one(EpCounter::Connect);
@@ -312,7 +321,7 @@ mod tests {
         for comes_back in [false, true] {
             let fabric = Fabric::new();
             let mut storage = Box::new(Storage::<_, 4, 4, 4, 8, 16>::new());
-            let net = Net { addr: [10, 0, 0, 1].into(), prefix: 24, gateway: None, vlan: None };
+            let net = Net::new([10, 0, 0, 1].into(), 24);
             let (hca, now) = (LoopHca::new(&fabric, 0), Instant::ZERO);
             let mut ia = Ia::open(hca, storage.parts(), net, now, [1; 32]).unwrap();
             let pz = Some(ia.pz_create().unwrap());

@@ -12,6 +12,7 @@ use crate::engine::{Ia, Lifecycle};
 use crate::fault;
 use crate::objects::{Events, Objects};
 use crate::provider::{Fault, Net, Provider};
+use crate::types::activity::Activity;
 use crate::types::dat_return::{DatSubtype, Error};
 use crate::types::flags::EvdFlags;
 use crate::types::handle::Evd;
@@ -75,6 +76,7 @@ impl<'s, P: Provider> Ia<'s, P> {
             let _ = provider.close();
             return Err(fault.into());
         }
+        provider.report(&Activity::Opened(net.addr));
         let mut ia = Self::new(provider, parts, net, now, Random::new(entropy));
         let AsyncEvd::New(qlen) = async_evd else {
             return Ok(ia);

@@ -2,6 +2,7 @@
 //!
 //! Length: one implementation of the whole seam, method by method in the seam's order.
 
+use core::fmt;
 use core::net::IpAddr;
 use core::task::Poll;
 
@@ -9,11 +10,13 @@ use heapless::Deque;
 use heapless::Vec;
 
 use crate::fault;
+use crate::provider::Activity;
 use crate::provider::Backing;
 use crate::provider::CompletionQueue;
 use crate::provider::Cq;
 use crate::provider::HcaCounters;
 use crate::provider::HcaLimits;
+use crate::provider::Hook;
 use crate::provider::MadIn;
 use crate::provider::Moderation;
 use crate::provider::Mr;
@@ -66,11 +69,17 @@ use crate::types::time::Instant;
 const FOR_EVER: u8 = 7;
 
 /// One of the two HCAs of a [`Fabric`].
-#[derive(Debug)]
 pub struct LoopHca<'f> {
     fabric: &'f Fabric,
     port: usize,
     limits: HcaLimits,
+    hook: Option<Hook<'f>>,
+}
+
+impl fmt::Debug for LoopHca<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoopHca").field("port", &self.port).finish_non_exhaustive()
+    }
 }
 
 impl<'f> LoopHca<'f> {
@@ -91,7 +100,13 @@ impl<'f> LoopHca<'f> {
         }
         let mut limits = fabric.limits();
         limits.node_guid += port as u64;
-        Self { fabric, port, limits }
+        Self { fabric, port, limits, hook: None }
+    }
+
+    /// Sees what is done, by `hook`.
+    #[must_use]
+    pub fn with_hook(self, hook: Hook<'f>) -> Self {
+        Self { hook: Some(hook), ..self }
     }
 
     fn with<T>(
@@ -154,6 +169,12 @@ impl<'f> Provider for LoopHca<'f> {
 
     fn limits(&self) -> &HcaLimits {
         &self.limits
+    }
+
+    fn report(&self, activity: &Activity) {
+        if let Some(hook) = self.hook {
+            hook(activity);
+        }
     }
 
     fn set_net(&mut self, net: &Net, _now: Instant) -> Result<(), Fault> {

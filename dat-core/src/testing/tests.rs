@@ -18,7 +18,7 @@ struct Side<'f> {
 fn side(fabric: &Fabric, port: usize) -> Side<'_> {
     let mut hca = LoopHca::new(fabric, port);
     let addr = core::net::IpAddr::from([10, 0, 0, 1 + port as u8]);
-    let net = Net { addr, prefix: 24, gateway: None, vlan: None };
+    let net = Net::new(addr, 24);
     hca.set_net(&net, Instant::ZERO).unwrap();
     let pd = hca.pd_create().unwrap();
     let (cq, cqe) = hca.cq_create(64).unwrap();

@@ -320,7 +320,12 @@ impl fmt::Display for Error {
     }
 }
 
-impl core::error::Error for Error {}
+impl core::error::Error for Error {
+    /// What the device said, which the text of the error ends with.
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        self.fault.as_ref().map(|fault| fault as _)
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -3,6 +3,8 @@
 //! Length: each kind of event with its number, and both ways between it and three words; apart they
 //! would not be checked by one look.
 
+use core::fmt;
+
 use crate::types::completion::{Arrived, Completion, Direction, Extra, NetworkHeader, Status};
 use crate::types::handle::{AnyHandle, Cr, Csp, Ep, Evd, Handle, Psp, Rmr, Rsp, Srq};
 
@@ -60,6 +62,29 @@ pub enum DtoStatus {
     /// kDAPL only.
     ErrLocalMmError = 12,
 }
+
+impl fmt::Display for DtoStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Success => "it succeeded",
+            Self::ErrFlushed => "the connection ended before the request ran",
+            Self::ErrLocalLength => "the message does not fit the local segments",
+            Self::ErrLocalEp => "the queue pair refused the request",
+            Self::ErrLocalProtection => "a local key, range, right or zone is wrong",
+            Self::ErrBadResponse => "the peer's response made no sense",
+            Self::ErrRemoteAccess => "the peer's context, range, right or zone is wrong",
+            Self::ErrRemoteResponder => "the peer could not carry the request out",
+            Self::ErrTransport => "no acknowledgement after all retries, or the device failed",
+            Self::ErrReceiverNotReady => "the peer had no receive posted after all retries",
+            Self::ErrPartialPacket => "a packet came in part",
+            Self::RmrOperationFailed => "the bind was refused",
+            Self::ErrLocalMmError => "the local memory management failed",
+        })
+    }
+}
+
+/// So that a program returns a failed completion as its error.
+impl core::error::Error for DtoStatus {}
 
 impl DtoStatus {
     /// Its number.

@@ -83,6 +83,8 @@ bitflags::bitflags! {
 }
 
 impl MemPriv {
+    /// Both rights of local requests.
+    pub const LOCAL: Self = Self::LOCAL_READ.union(Self::LOCAL_WRITE);
     /// Both rights of peers.
     pub const REMOTE: Self = Self::REMOTE_READ.union(Self::REMOTE_WRITE);
 

@@ -1,6 +1,7 @@
 //! Values that all floors speak in: handles, flags, events, codes, time, and the states of
 //! Endpoints.
 
+pub(crate) mod activity;
 pub(crate) mod atomic;
 pub(crate) mod bounds;
 pub(crate) mod class;
@@ -19,6 +20,7 @@ pub(crate) mod key_order;
 #[cfg(loom)]
 pub(crate) mod modelled;
 pub(crate) mod mtu;
+pub(crate) mod net;
 pub(crate) mod random;
 pub(crate) mod siphash;
 pub(crate) mod strerror;

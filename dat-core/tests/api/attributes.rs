@@ -236,7 +236,7 @@ fn the_next_lmrs_of_a_slot_have_not_the_contexts_of_its_fast_registrations() {
 fn an_adapter_opens_on_few_events() {
     let fabric: &'static Fabric = Box::leak(Box::new(Fabric::new()));
     let storage: &'static mut Storage<_, 2, 2, 2, 8, 8> = Box::leak(Box::new(Storage::new()));
-    let net = provider::Net { addr: addr(0), prefix: 24, gateway: None, vlan: None };
+    let net = provider::Net::new(addr(0), 24);
     let hca = LoopHca::new(fabric, 0);
     let ia = Ia::open(hca, storage.parts(), net, Instant::ZERO, [1; 32]).unwrap();
     assert_eq!(ia.query().0.max_software_evd_qlen, 8);

@@ -20,7 +20,7 @@ fn one_drive_sends_256_datagrams_and_the_next_the_others() {
     let _peer = Side::new(fabric, 1, Merge::Apart, None);
     let storage: &'static mut Storage<_, QUESTIONS, 8, 8, 32, 64> =
         Box::leak(Box::new(Storage::new()));
-    let net = Net { addr: addr(0), prefix: 24, gateway: None, vlan: None };
+    let net = Net::new(addr(0), 24);
     let now = Instant::from_nanos(1);
     let hca: LoopHca<'static> = LoopHca::using(fabric, 0);
     let mut ia = Ia::open(hca, storage.parts(), net, now, [1; 32]).unwrap();

@@ -2,6 +2,7 @@
 //! events.
 
 mod absorbed;
+mod activity;
 mod arrivals;
 mod asynchronous;
 mod attributes;

@@ -54,7 +54,7 @@ pub fn open_of<const EPS: usize>(
     port: u8,
 ) -> Ia<'static, LoopHca<'static>> {
     let storage: &'static mut Storage<_, EPS, 8, 8, 32, 64> = Box::leak(Box::new(Storage::new()));
-    let net = Net { addr: addr(port), prefix: 24, gateway: None, vlan: None };
+    let net = Net::new(addr(port), 24);
     let hca = LoopHca::using(fabric, usize::from(port));
     Ia::open(hca, storage.parts(), net, Instant::ZERO, [0x12 + port; 32]).unwrap()
 }

@@ -24,7 +24,7 @@ impl Supply<'static> for Heap {
 const SIZES: Sizes = Sizes { eps: 3, evds: 8, lmrs: 8, dtos: 32, events: 64, srqs: 1 };
 
 fn supplied(fabric: &'static Fabric, port: u8, heap: &mut Heap) -> LoopIa {
-    let net = Net { addr: addr(port), prefix: 24, gateway: None, vlan: None };
+    let net = Net::new(addr(port), 24);
     let hca: LoopHca<'static> = LoopHca::using(fabric, usize::from(port));
     let parts = Parts::supplied(heap, &SIZES).unwrap();
     Ia::open(hca, parts, net, Instant::ZERO, [77 + port; 32]).unwrap()

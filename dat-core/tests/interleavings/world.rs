@@ -60,7 +60,7 @@ impl Side {
             Box::leak(Box::new(Storage::new()));
         let parts = storage.parts();
         parts.make_known();
-        let net = Net { addr: addr(port), prefix: 24, gateway: None, vlan: None };
+        let net = Net::new(addr(port), 24);
         let hca = LoopHca::new(fabric, port.into());
         let mut ia = Ia::open(hca, parts, net, Instant::ZERO, [0x12 + port; 32]).unwrap();
         let pz = ia.pz_create().unwrap();

@@ -88,7 +88,7 @@ pub(crate) fn addr(side: usize) -> IpAddr {
 pub(crate) fn open(fabric: &'static Fabric, side: usize, seed: u64) -> LoopIa {
     let storage: &'static mut Storage<_, EPS, EVDS, LMRS, DTOS, EVENTS> =
         Box::leak(Box::new(Storage::new()));
-    let net = Net { addr: addr(side), prefix: 24, gateway: None, vlan: None };
+    let net = Net::new(addr(side), 24);
     let mut entropy = [0x5a; 32];
     entropy[..8].copy_from_slice(&seed.to_le_bytes());
     Ia::open(LoopHca::new(fabric, side), storage.parts(), net, Instant::ZERO, entropy)

@@ -83,6 +83,7 @@ impl<'p, P: Platform> Device<'p, P> {
         let initialized = Initializing(health::read(platform, init_seg::INITIALIZING));
         let mut queue = CommandQueue::new(platform, config.command_timeout, config.observer)?;
         queue.set_token(random.next_byte());
+        queue.set_hook(config.hook);
         let mut device = Self {
             platform,
             // The seed is not kept.

@@ -4,7 +4,7 @@ use core::fmt;
 use core::net::IpAddr;
 use core::time::Duration;
 
-use dat_core::provider::{Classes, Mtu};
+use dat_core::provider::{Classes, Hook, Mtu};
 
 use crate::device::cmd::dump::Observer;
 use crate::platform::{Blocks, Lend};
@@ -83,8 +83,10 @@ pub struct Config<'p> {
     pub subnet_manager: bool,
     /// Lends memory outside the arena to the device.
     pub lender: Option<&'p (dyn Lend + Sync)>,
-    /// Sees every command.
+    /// Sees the bytes of every command.
     pub observer: Option<&'p (dyn Observer + Sync)>,
+    /// Sees what driver and adapter do: commands by name, connections, repeated messages, faults.
+    pub hook: Option<Hook<'p>>,
 }
 
 /// All but [`Config::entropy`], which whoever opens a device has to set.
@@ -115,6 +117,7 @@ impl Default for Config<'_> {
             subnet_manager: false,
             lender: None,
             observer: None,
+            hook: None,
         }
     }
 }

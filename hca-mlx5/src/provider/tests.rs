@@ -42,8 +42,7 @@ fn init(pd: Pd, cq: seam::Cq) -> QpInit {
     }
 }
 
-const NET: Net =
-    Net { addr: IpAddr::V4(Ipv4Addr::new(192, 168, 7, 1)), prefix: 24, gateway: None, vlan: None };
+const NET: Net = Net::new(IpAddr::V4(Ipv4Addr::new(192, 168, 7, 1)), 24);
 const REGION: Region = Region { addr: ARENA_ADDR, len: 4096 };
 /// A page of the arena.
 const PAGES: Backing<'_> =
@@ -799,7 +798,7 @@ fn both_ipv6_addresses_have_their_index() {
     let p = Scripted::<false>::new();
     let mut hca = open(&p);
     let addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1);
-    let net = Net { addr: IpAddr::V6(addr), prefix: 64, gateway: None, vlan: None };
+    let net = Net::new(IpAddr::V6(addr), 64);
     hca.set_net(&net, NOW).unwrap();
     let entries = |from: usize| -> Vec<_> {
         p.of(Opcode::SetRoceAddress)[from..]

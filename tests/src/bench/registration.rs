@@ -104,12 +104,7 @@ impl Served {
         let host = VfioUser::open(&socket, &Options::default()).unwrap();
         let host: &'static VfioUser = Box::leak(Box::new(host));
         let storage = Box::leak(Box::new(NicStorage::new()));
-        let net = dat_core::provider::Net {
-            addr: super::stage::address(0),
-            prefix: 24,
-            gateway: None,
-            vlan: None,
-        };
+        let net = dat_core::provider::Net::new(super::stage::address(0), 24);
         let mut nic = Nic::open(host, storage.parts(), net, &Config::default()).unwrap();
         let pz = nic.pz_create().unwrap();
         Self { nic, pz, server }

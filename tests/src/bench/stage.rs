@@ -162,7 +162,7 @@ impl Default for Rig {
                 ..Config::default()
             };
             let driver = Driver::open(host, &config).unwrap();
-            let net = Net { addr: address(side), prefix: 24, gateway: None, vlan: None };
+            let net = Net::new(address(side), 24);
             let now = Instant::from_nanos(host.now());
             Ia::open(driver, Box::leak(Box::new(Room::new())).parts(), net, now, host.entropy())
                 .unwrap()

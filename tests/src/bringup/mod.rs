@@ -161,7 +161,7 @@ pub fn patience<'p>() -> Config<'p> {
 /// Address of the card in the tests.
 #[must_use]
 pub fn net() -> Net {
-    Net { addr: "192.168.7.1".parse().unwrap(), prefix: 24, gateway: None, vlan: None }
+    Net::new("192.168.7.1".parse().unwrap(), 24)
 }
 
 /// Terms of a connection to a peer that does not exist.

@@ -81,7 +81,7 @@ pub(super) fn owner(side: usize, named: IpAddr) -> IpAddr {
 /// The network of a side.
 #[must_use]
 pub fn net(side: usize) -> Net {
-    Net { addr: address(side), prefix: 24, gateway: None, vlan: None }
+    Net::new(address(side), 24)
 }
 
 /// One adapter: all calls of [`Ia`] by dereference.

@@ -57,21 +57,13 @@ impl Mem {
     /// A piece of it, for requests of its own side.
     #[must_use]
     pub fn seg(&self, at: usize, len: usize) -> LmrTriplet {
-        LmrTriplet {
-            addr: self.lmr.region.addr + at as u64,
-            len: len as u32,
-            context: self.lmr.lmr_context,
-        }
+        self.lmr.local(at as u64, len as u32)
     }
 
     /// The same piece as a peer names it.
     #[must_use]
     pub fn far(&self, at: usize, len: usize) -> RmrTriplet {
-        RmrTriplet {
-            addr: self.lmr.region.addr + at as u64,
-            len: len as u32,
-            context: self.lmr.rmr_context,
-        }
+        self.lmr.remote(at as u64, len as u32)
     }
 }
 

@@ -169,12 +169,12 @@ fn objects<'s, G: Environment<'s>>(run: &mut Run<'_, G>, side: usize) -> Result<
 
 /// A local segment.
 pub(crate) fn local(lmr: &LmrParam, at: usize, len: usize) -> [LmrTriplet; 1] {
-    [LmrTriplet { addr: lmr.region.addr + at as u64, len: len as u32, context: lmr.lmr_context }]
+    [lmr.local(at as u64, len as u32)]
 }
 
 /// The same bytes, as the peer names them.
 pub(crate) fn remote(lmr: &LmrParam, at: usize, len: usize) -> RmrTriplet {
-    RmrTriplet { addr: lmr.region.addr + at as u64, len: len as u32, context: lmr.rmr_context }
+    lmr.remote(at as u64, len as u32)
 }
 
 /// The next event of a side.

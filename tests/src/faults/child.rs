@@ -39,7 +39,7 @@ pub(super) const TRIPS: u32 = 60;
 pub(super) const FORK: &str = "fork";
 
 fn net(side: u8) -> Net {
-    Net { addr: [192, 168, 7, 1 + side].into(), prefix: 24, gateway: None, vlan: None }
+    Net::new([192, 168, 7, 1 + side].into(), 24)
 }
 
 fn failed(what: &str) -> impl Fn(dat_core::Error) -> anyhow::Error {

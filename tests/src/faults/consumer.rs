@@ -193,7 +193,7 @@ impl<'a, 'm> Scene<'a, 'm> {
     #[must_use]
     pub fn net(side: usize) -> Net {
         let addr = std::net::Ipv4Addr::new(192, 168, 7, 1 + side as u8).into();
-        Net { addr, prefix: 24, gateway: None, vlan: None }
+        Net::new(addr, 24)
     }
 
     /// Opens the adapter of a side and makes its objects.

@@ -19,7 +19,7 @@ fn address(side: usize) -> IpAddr {
 
 /// The network of a side.
 pub(super) fn net(side: usize) -> Net {
-    Net { addr: address(side), prefix: 24, gateway: None, vlan: None }
+    Net::new(address(side), 24)
 }
 
 /// Storage of two adapters.

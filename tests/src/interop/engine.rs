@@ -68,11 +68,7 @@ struct Memory<'p, H: Host> {
 
 impl<H: Host> Memory<'_, H> {
     fn piece(&self, at: usize, len: usize) -> LmrTriplet {
-        LmrTriplet {
-            addr: self.lmr.region.addr + at as u64,
-            len: len as u32,
-            context: self.lmr.lmr_context,
-        }
+        self.lmr.local(at as u64, len as u32)
     }
 }
 

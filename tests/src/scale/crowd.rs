@@ -184,7 +184,7 @@ pub(super) fn open(
         ..Config::default()
     };
     let driver = Driver::open(host, &config).unwrap();
-    let net = Net { addr: address(side), prefix: 16, gateway: None, vlan: None };
+    let net = Net::new(address(side), 16);
     let parts = Parts::supplied(&mut Leak, sizes).unwrap();
     Ia::open(driver, parts, net, Instant::from_nanos(host.now()), host.entropy()).unwrap()
 }

@@ -45,7 +45,7 @@ impl Side {
         let sizes =
             Sizes { eps: all + 8, evds: 8, lmrs: 8, dtos: DTOS.into(), events: 4096, srqs: 1 };
         let parts = Parts::supplied(&mut Leak, &sizes).unwrap();
-        let net = Net { addr: address(side), prefix: 16, gateway: None, vlan: None };
+        let net = Net::new(address(side), 16);
         let mut nic = Adapter::open(host, parts, net, &Config::default()).unwrap();
         let pz = nic.pz_create().unwrap();
         let dto = nic.evd_create(1024, EvdFlags::DTO).unwrap();

@@ -534,11 +534,11 @@ impl<'s> Session<'s> {
 /// A local segment of an LMR.
 #[must_use]
 pub fn seg(lmr: &LmrParam, at: usize, len: usize) -> LmrTriplet {
-    LmrTriplet { addr: lmr.region.addr + at as u64, len: len as u32, context: lmr.lmr_context }
+    lmr.local(at as u64, len as u32)
 }
 
 /// The same bytes as a peer names them.
 #[must_use]
 pub fn far(lmr: &LmrParam, at: usize, len: usize) -> RmrTriplet {
-    RmrTriplet { addr: lmr.region.addr + at as u64, len: len as u32, context: lmr.rmr_context }
+    lmr.remote(at as u64, len as u32)
 }

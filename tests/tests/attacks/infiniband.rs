@@ -653,7 +653,7 @@ fn sides_without_ip_addresses_rest_and_connect() {
         let mut driver = Driver::open(slot, &slot.config(config)).unwrap();
         let addr = IpAddr::V6(Ipv6Addr::from_bits(driver.ib_port().unwrap().unwrap().gid));
         gids.push(addr);
-        let net = Net { addr, prefix: 64, gateway: None, vlan: None };
+        let net = Net::new(addr, 64);
         let now = Instant::from_nanos(slot.now());
         Ia::open(driver, room.parts(), net, now, slot.entropy()).unwrap()
     });

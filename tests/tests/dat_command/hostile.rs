@@ -58,12 +58,7 @@ impl ForeignPeer<'_> {
     fn run<T>(stage: &Stage, nth: usize, act: impl FnOnce(&mut ForeignPeer<'_>) -> T) -> T {
         let host = VfioUser::open(&stage.sockets[nth], &Options::default()).unwrap();
         let mut room = Box::new(NicStorage::new());
-        let net = Net {
-            addr: Ipv4Addr::new(192, 168, 7, 1 + u8::try_from(nth).unwrap()).into(),
-            prefix: 24,
-            gateway: None,
-            vlan: None,
-        };
+        let net = Net::new(Ipv4Addr::new(192, 168, 7, 1 + u8::try_from(nth).unwrap()).into(), 24);
         let mut nic = Nic::open(&host, room.parts(), net, &Config::default()).unwrap();
         let pz = nic.pz_create().unwrap();
         let evd = nic.evd_create(64, EvdFlags::DEFAULT).unwrap();

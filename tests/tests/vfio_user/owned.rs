@@ -24,8 +24,7 @@ fn a_dropped_future_leaves_the_buffer_with_the_device() {
     runtime.unwrap().block_on(async {
         let (evd, ep) = (b.evd, b.ep);
         let mut nic = AsyncNic::new(b.nic).unwrap();
-        let rights = MemPriv::LOCAL_READ | MemPriv::LOCAL_WRITE;
-        let pool = Pool::register(&mut nic, b.pz, 2, 100, rights).unwrap();
+        let pool = Pool::register(&mut nic, b.pz, 2, 100, MemPriv::LOCAL).unwrap();
         let mut poster = Poster::new(nic.ep_take_poster(ep).unwrap()).unwrap();
         let piece = pool.take().unwrap();
         assert_eq!((piece.len(), pool.left()), (128, 1));

@@ -83,7 +83,7 @@ pub(crate) fn address(side: usize) -> IpAddr {
 }
 
 pub(crate) fn net(side: usize) -> Net {
-    Net { addr: address(side), prefix: 24, gateway: None, vlan: None }
+    Net::new(address(side), 24)
 }
 
 /// One adapter with the objects of a connection.
@@ -122,20 +122,12 @@ impl<'h> Side<'h> {
 
     /// A piece of its buffer, for its own requests.
     pub(crate) fn near(&self, at: usize, len: usize) -> [LmrTriplet; 1] {
-        [LmrTriplet {
-            addr: self.lmr.region.addr + at as u64,
-            len: len as u32,
-            context: self.lmr.lmr_context,
-        }]
+        [self.lmr.local(at as u64, len as u32)]
     }
 
     /// A piece of its buffer, for its peer's requests.
     pub(crate) fn far(&self, at: usize, len: usize) -> RmrTriplet {
-        RmrTriplet {
-            addr: self.lmr.region.addr + at as u64,
-            len: len as u32,
-            context: self.lmr.rmr_context,
-        }
+        self.lmr.remote(at as u64, len as u32)
     }
 
     /// Bytes of its buffer.

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use dat_core::{AsyncEvent, CloseFlag, EvdFlags, Event, PspFlag};
+use dat_core::{AsyncEvent, CloseFlag, DatType, EvdFlags, Event, Fault, PspFlag};
 use hca_mlx5::Config;
 use hca_mlx5::platform::Bar;
 use mlx5_model::Config as Card;
@@ -274,4 +274,58 @@ fn a_closing_adapter_tells_its_peer_what_the_network_lost() {
         closed.unwrap();
         assert_eq!(event.expect("in time"), Ok(Event::Disconnected(b.ep)));
     });
+}
+
+/// The sources of an error, from the error itself to the first cause.
+fn chain<'e>(
+    error: &'e (dyn std::error::Error + 'static),
+) -> Vec<&'e (dyn std::error::Error + 'static)> {
+    std::iter::successors(Some(error), |error| error.source()).collect()
+}
+
+#[test]
+fn the_sources_of_a_failed_bring_up_lead_to_what_the_device_said() {
+    let rig = Rig::new();
+    let host = rig.host(0);
+    rig.control("die 0");
+    let mut room = Box::new(NicStorage::new());
+    let error = Nic::open(&host, room.parts(), net(0), &Config::default()).unwrap_err();
+    let boxed: Box<dyn std::error::Error> = error.into();
+    let sources = chain(&*boxed);
+    assert_eq!(sources.len(), 3, "{sources:?}");
+    assert_eq!(sources[0].downcast_ref::<vfio_host::Error>().unwrap().kind(), Kind::Device);
+    let call = sources[1].downcast_ref::<dat_core::Error>().unwrap();
+    let fault = sources[2].downcast_ref::<Fault>().unwrap();
+    assert_eq!(call.fault().as_ref(), Some(fault));
+    // What a source says stands in the text of the error above it.
+    for pair in sources.windows(2) {
+        let (above, below) = (pair[0].to_string(), pair[1].to_string());
+        assert!(above.contains(&below) || above.contains(fault.cause), "{above} / {below}");
+    }
+}
+
+#[test]
+fn the_source_of_a_missing_server_is_the_kernel_s_error() {
+    let error = refused("/nowhere/socket".as_ref());
+    let sources = chain(&error);
+    assert_eq!(sources.len(), 2, "{sources:?}");
+    let cause = sources[1].downcast_ref::<std::io::Error>().unwrap();
+    assert_eq!(cause.kind(), std::io::ErrorKind::NotFound);
+}
+
+#[test]
+fn a_refused_call_and_a_failed_wait_become_the_error_of_the_host() {
+    let rig = Rig::new();
+    let host = rig.host(0);
+    let mut room = Box::new(NicStorage::new());
+    let mut nic = Nic::open(&host, room.parts(), net(0), &Config::default()).unwrap();
+    let mut run = || -> Result<(), vfio_host::Error> {
+        let evd = nic.evd_create(4, EvdFlags::SOFTWARE)?;
+        nic.evd_wait(evd, Duration::from_millis(1), 1)?;
+        Ok(())
+    };
+    let error = run().unwrap_err();
+    assert_eq!((error.kind(), error.to_string()), (Kind::Call, "the timeout expired".to_owned()));
+    let call = chain(&error)[1].downcast_ref::<dat_core::Error>().unwrap().ret();
+    assert_eq!(call.ty(), DatType::TimeoutExpired);
 }

@@ -40,10 +40,10 @@ fn a_wait_ends_in_time_and_what_came_stays() {
     assert!(nic.evd_dequeue(evd).is_err());
 
     for threshold in [0, 5] {
-        let Err(WaitError::Dat(ret)) = nic.evd_wait(evd, LONG, threshold) else {
+        let Err(WaitError::Dat(error)) = nic.evd_wait(evd, LONG, threshold) else {
             panic!("threshold {threshold}");
         };
-        assert_eq!(ret.ty(), DatType::InvalidParameter);
+        assert_eq!(error.ret().ty(), DatType::InvalidParameter);
     }
     nic.evd_post_se(evd, 4).unwrap();
     assert_eq!(nic.prepare(&[evd]), Ok(true));
@@ -235,7 +235,7 @@ fn a_wait_on_a_runtime_that_has_ended_is_interrupted() {
     let waited =
         runtime().block_on(async { tokio::time::timeout(LONG, nic.evd_wait(evd, 1)).await });
     let interrupted = dat_core::DatReturn::of(DatType::InterruptedCall);
-    assert_eq!(waited.expect("in time"), Err(WaitError::Dat(interrupted)));
+    assert_eq!(waited.expect("in time"), Err(interrupted.into()));
 }
 
 fn by_turns() {

@@ -90,7 +90,7 @@ impl Config {
         let device = device.parse::<Address>().map_err(|error| error.to_string())?;
         let mut config = Self {
             device,
-            net: Net { addr: IpAddr::from([0; 4]), prefix: 0, gateway: None, vlan: None },
+            net: Net::new(IpAddr::from([0; 4]), 0),
             neighbours: Vec::new(),
             mtu: None,
             classes: Classes::default(),

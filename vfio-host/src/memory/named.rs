@@ -41,7 +41,7 @@ impl Named {
             let denied = error.kind() == io::ErrorKind::PermissionDenied;
             let kind = if denied { Kind::Permission } else { Kind::Memory };
             let remedy = "share it between processes of one user, with a length that the machine has memory for";
-            Error::new(kind, object(), format!("cannot be opened: {error}"), remedy)
+            Error::new(kind, object(), format!("cannot be opened: {error}"), remedy).because(error)
         };
         let deadline = Instant::now() + PATIENCE;
         loop {

@@ -33,6 +33,7 @@ use vfio_bindings::bindings::vfio::VFIO_DEVICE_FLAGS_RESET;
 
 use super::message::{Command, HEADER, Reply, long, request, word};
 use crate::error::{Error, Kind};
+use crate::events;
 use crate::wakeups::timespec;
 
 /// Bounds of the limit for a reply.
@@ -181,6 +182,7 @@ impl Client {
 
     /// Resets the device.
     pub(crate) fn reset(&mut self) -> Result<(), Error> {
+        events::reset(&self.name());
         self.ask(Command::DeviceReset, &[], None).map(drop)
     }
 
@@ -318,8 +320,8 @@ impl Client {
             (Kind::Refused, "see what the server printed")
         };
         let cause = io::Error::from_raw_os_error(errno);
-        let cause = format!("the server refused {}: {cause}", command.name());
-        Error::new(kind, self.name(), cause, remedy)
+        let said = format!("the server refused {}: {cause}", command.name());
+        Error::new(kind, self.name(), said, remedy).because(cause)
     }
 
     /// Ends the connection after a failure of the socket.
@@ -334,7 +336,7 @@ impl Client {
                 self.end(&format!("it did not answer {name} within {patience:?}"))
             }
             io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => self.closed(command),
-            _ => self.end(&format!("the socket failed: {error}")),
+            _ => self.end(&format!("the socket failed: {error}")).because_of(error),
         }
     }
 
@@ -408,7 +410,7 @@ fn unreachable(path: &Path, error: &io::Error) -> Error {
             "give the path of a vfio-user server's socket",
         ),
     };
-    Error::new(kind, name, cause, remedy)
+    Error::new(kind, name, cause, remedy).because_of(error)
 }
 
 /// Connects a socket. `patience` limits a wait for a full backlog of the listener.

@@ -92,7 +92,7 @@ impl Swapped {
         let failed = |error: &io::Error| {
             let cause = format!("its pages could not be exchanged for shared ones: {error}");
             let remedy = "free some memory, or lend less; see ulimit -n and vm.max_map_count";
-            Error::new(Kind::Memory, object(), cause, remedy)
+            Error::new(Kind::Memory, object(), cause, remedy).because_of(error)
         };
         let mut runs = self.lock();
         cut(&mut runs, pages.start);

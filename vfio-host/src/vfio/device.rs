@@ -14,6 +14,7 @@ use vfio_ioctls::VfioDevice;
 
 use super::ioctl;
 use crate::error::{Error, Kind};
+use crate::events;
 use crate::pci::{self, ConfigSpace};
 
 /// Longest wait for a device after its reset.
@@ -73,7 +74,7 @@ impl Device {
             _ => (Kind::Refused, "see the kernel's log (dmesg)"),
         };
         let cause = format!("the kernel refused to {what}: {error}");
-        Error::new(kind, &self.name, cause, remedy)
+        Error::new(kind, &self.name, cause, remedy).because_of(error)
     }
 
     /// Reads a copy of configuration space.
@@ -105,6 +106,7 @@ impl Device {
 
     /// Resets the function and waits until it answers again.
     pub(super) fn reset(&self) -> Result<(), Error> {
+        events::reset(&self.name);
         ioctl::reset(&self.fd).map_err(|error| match error.raw_os_error() {
             Some(libc::EINVAL | libc::ENOTTY) => Error::new(
                 Kind::Unsupported,

@@ -60,23 +60,28 @@ impl Domain {
                 let [iommu, node] = &access.files;
                 let open = |path: &str| {
                     let file = File::options().read(true).write(true).open(path);
-                    file.map(OwnedFd::from).map_err(|error| refusal::open(&error, path, address))
+                    file.map(OwnedFd::from)
+                        .map_err(|error| refusal::open(&error, path, address).because_of(&error))
                 };
                 let (fd, iommu) = (open(node)?, open(iommu)?);
-                let refused = |error: io::Error| refusal::iommufd(&error, address);
+                let refused =
+                    |error: io::Error| refusal::iommufd(&error, address).because_of(&error);
                 ioctl::bind_iommufd(&fd, &iommu).map_err(refused)?;
                 let space = ioctl::ioas_alloc(&iommu).map_err(refused)?;
                 ioctl::attach(&fd, space).map_err(refused)?;
                 (Space::Iommufd(iommu, space), Device::new(fd, None, name)?)
             }
             Interface::Auto | Interface::Type1 | Interface::None => {
-                let container =
-                    VfioContainer::new(None).map_err(|error| refusal::container(&error))?;
+                let container = VfioContainer::new(None)
+                    .map_err(|error| refusal::container(&error).because(error))?;
                 let container = Arc::new(container);
                 let held = VfioDevice::new(&sysfs.path(address), container.clone(), false)
-                    .map_err(|error| refusal::device(&error, address, access.group, sysfs))?;
+                    .map_err(|error| {
+                        refusal::device(&error, address, access.group, sysfs).because(error)
+                    })?;
                 let fd = ioctl::duplicate(&held).map_err(|error| {
                     Error::new(Kind::Memory, &name, format!("no file descriptor: {error}"), "")
+                        .because_of(&error)
                 })?;
                 (Space::Type1(container), Device::new(fd, Some(held), name)?)
             }
@@ -120,7 +125,7 @@ impl Iommu for Domain {
         };
         mapped.map_err(|error| {
             let limits = Limits::now(self.locked.load(Ordering::Relaxed), self.wanted);
-            refusal::map(&error, &area.mapping, limits)
+            refusal::map(&error, &area.mapping, limits).because_of(&error)
         })?;
         self.locked.fetch_add(area.mapping.len, Ordering::Relaxed);
         Ok(())
@@ -138,6 +143,7 @@ impl Iommu for Domain {
                 format!("the kernel did not unmap it: {error}"),
                 "",
             )
+            .because_of(&error)
         })?;
         self.locked.fetch_sub(mapping.len, Ordering::Relaxed);
         Ok(())

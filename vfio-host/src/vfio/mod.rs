@@ -75,6 +75,7 @@ impl Vfio {
                 format!("{what}: {error}"),
                 "see the kernel's log (dmesg)",
             )
+            .because(error)
         };
         let lacks =
             |what: &str| Error::new(Kind::Unsupported, &name, what, "choose another function");

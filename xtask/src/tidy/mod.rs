@@ -16,8 +16,7 @@ use anyhow::{Context, Result, ensure};
 use cargo_metadata::MetadataCommand;
 use dat_lab::run;
 
-use crate::pictures;
-use crate::{coverage, fields, record};
+use crate::{book, coverage, fields, pictures, record};
 
 /// The sources of the workspace by name.
 type Texts = BTreeMap<String, String>;
@@ -54,6 +53,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
         "dat-fuzz",
         &["dat-core", "hca-mlx5", "vfio-host", "dat", "dapldat", "mlx5-model", "dat-tests"],
     ),
+    ("dat-book", &["dat-core", "hca-mlx5", "vfio-host", "mlx5-model"]),
     ("dat-sim", &["dat-core", "hca-mlx5", "mlx5-model", "dat-tests"]),
     ("dat-unikernel", &["dat-core", "hca-mlx5"]),
     ("dat-lab", &[]),
@@ -122,6 +122,7 @@ pub(crate) fn tidy(options: &Options) -> Result<()> {
     faults.extend(pictures::faults(&root)?);
     faults.extend(others::faults(&root)?);
     faults.extend(others::unnamed(&texts));
+    faults.extend(book::faults(&root)?);
     for place in TOP {
         if !root.join(place).exists() {
             faults.push(format!("{place} is missing at the top level"));

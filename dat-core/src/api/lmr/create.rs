@@ -81,7 +81,7 @@ mod tests {
     fn only_addresses_of_the_host_are_read_by_it() {
         let fabric = Fabric::new();
         let mut storage = Box::new(Storage::<_, 4, 4, 4, 8, 16>::new());
-        let net = Net { addr: [10, 0, 0, 1].into(), prefix: 24, gateway: None, vlan: None };
+        let net = Net::new([10, 0, 0, 1].into(), 24);
         let hca = LoopHca::new(&fabric, 0);
         let mut ia = Ia::open(hca, storage.parts(), net, Instant::ZERO, [1; 32]).unwrap();
         let (pz, region) = (ia.pz_create().unwrap(), fabric.region(0));

@@ -9,6 +9,7 @@ use crate::provider::{Provider, Region};
 use crate::types::dat_return::Error;
 use crate::types::flags::{MemPriv, VaType};
 use crate::types::handle::{Lmr, Pz};
+use crate::types::triplet::{LmrTriplet, RmrTriplet};
 
 /// `DAT_LMR_STATE`, of kDAPL.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,6 +48,19 @@ impl LmrParam {
     #[must_use]
     pub const fn base(&self) -> u64 {
         self.va_type.start(self.region.addr)
+    }
+
+    /// `len` bytes from `offset` on, as a segment of a local request. The post checks that they lie
+    /// inside.
+    #[must_use]
+    pub const fn local(&self, offset: u64, len: u32) -> LmrTriplet {
+        LmrTriplet { addr: self.base().saturating_add(offset), len, context: self.lmr_context }
+    }
+
+    /// The same for the requests of a peer, which needs a remote privilege.
+    #[must_use]
+    pub const fn remote(&self, offset: u64, len: u32) -> RmrTriplet {
+        RmrTriplet { addr: self.base().saturating_add(offset), len, context: self.rmr_context }
     }
 }
 

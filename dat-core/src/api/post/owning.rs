@@ -18,6 +18,7 @@
 
 use core::fmt;
 use core::mem::ManuallyDrop;
+use core::ops::{Bound, RangeBounds};
 use core::sync::atomic::Ordering;
 
 use heapless::Deque;
@@ -42,12 +43,15 @@ pub trait Lend {
     fn segment(&self) -> LmrTriplet;
 }
 
-/// A post that was refused, and its buffer.
+/// A refused call and what it was to take: the buffer of a post, the posting half of
+/// [`OwningPoster::new`].
+///
+/// It becomes an [`Error`] by `?`, which drops the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Returned<B> {
     /// Why.
     pub ret: DatReturn,
-    /// What was to be posted.
+    /// What was to be taken.
     pub buffer: B,
 }
 
@@ -58,6 +62,18 @@ impl<B> fmt::Display for Returned<B> {
 }
 
 impl<B: fmt::Debug> core::error::Error for Returned<B> {}
+
+impl<B> From<Returned<B>> for DatReturn {
+    fn from(returned: Returned<B>) -> Self {
+        returned.ret
+    }
+}
+
+impl<B> From<Returned<B>> for Error {
+    fn from(returned: Returned<B>) -> Self {
+        returned.ret.into()
+    }
+}
 
 /// A completion, and the buffer it brings back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +86,31 @@ pub struct Completed<B> {
     pub len: u32,
     /// The event itself: what it was, and the number of the post as its cookie.
     pub event: Event,
+}
+
+impl<B> Completed<B> {
+    /// Whether the buffer was posted to receive.
+    #[must_use]
+    pub fn is_receive(&self) -> bool {
+        let direction = if let Event::Dto(dto) = self.event {
+            direction_of(dto.operation)
+        } else if let Event::IbDto(dto) = self.event {
+            extended(dto.operation)
+        } else {
+            return false;
+        };
+        direction == Direction::Recv
+    }
+
+    /// The buffer and the bytes moved, for the next post. The error is the status of a failure,
+    /// and drops the buffer.
+    pub fn succeeded(self) -> Result<(B, u32), DtoStatus> {
+        if self.status == DtoStatus::Success {
+            Ok((self.buffer, self.len))
+        } else {
+            Err(self.status)
+        }
+    }
 }
 
 /// What is out in one direction, the oldest first.
@@ -91,27 +132,21 @@ impl<B, const N: usize> Out<B, N> {
 /// nobody else can post a buffer that is lent here, or mix up the order.
 ///
 /// ```
+/// use dat_core::prelude::*;
 /// use dat_core::provider::Provider;
-/// use dat_core::{CompletionFlags, DatReturn, EvdReaper, Lend, OwningPoster};
 ///
-/// /// Receives one message, and sends it back from where it came to lie.
+/// /// Sends a message back from where it was received, and posts its buffer again after that.
 /// fn echo<P: Provider, B: Lend>(
 ///     poster: &mut OwningPoster<'_, P, B, 8>,
-///     reaper: &mut EvdReaper<'_, P>,
-///     buffer: B,
-/// ) -> Result<B, DatReturn> {
-///     poster.post_recv(buffer, CompletionFlags::empty()).map_err(|refused| refused.ret)?;
-///     let message = loop {
-///         if let Ok(event) = reaper.dequeue() && let Ok(completed) = poster.complete(event) {
-///             break completed.buffer; // Until here nobody could touch it.
-///         }
-///     };
-///     poster.post_send(message, CompletionFlags::empty()).map_err(|refused| refused.ret)?;
-///     loop {
-///         if let Ok(event) = reaper.dequeue() && let Ok(completed) = poster.complete(event) {
-///             return Ok(completed.buffer);
-///         }
+///     done: Completed<B>,
+/// ) -> Result<(), DatReturn> {
+///     let len = done.len;
+///     if done.is_receive() {
+///         poster.post_send(done.buffer, ..len, CompletionFlags::empty())?;
+///     } else {
+///         poster.post_recv(done.buffer, CompletionFlags::empty())?;
 ///     }
+///     Ok(())
 /// }
 /// ```
 pub struct OwningPoster<'s, P: Provider, B: Lend, const N: usize> {
@@ -133,16 +168,16 @@ impl<P: Provider, B: Lend, const N: usize> fmt::Debug for OwningPoster<'_, P, B,
 }
 
 impl<'s, P: Provider, B: Lend, const N: usize> OwningPoster<'s, P, B, N> {
-    /// Makes one of a posting half. The half comes back as the error if something that it posted is
+    /// Makes one of a posting half. `INVALID_STATE` with the half if something that it posted is
     /// outstanding.
     #[expect(
         clippy::result_large_err,
         reason = "the half itself comes back, there is no heap for it"
     )]
-    pub fn new(poster: EpPoster<'s, P>) -> Result<Self, EpPoster<'s, P>> {
+    pub fn new(poster: EpPoster<'s, P>) -> Result<Self, Returned<EpPoster<'s, P>>> {
         let shared = poster.near.ep;
         if [Direction::Send, Direction::Recv].map(|d| shared.outstanding(d)) != [0, 0] {
-            return Err(poster);
+            return Err(Returned { ret: DatReturn::of(DatType::InvalidState), buffer: poster });
         }
         let consumed = |d| shared.line(d).consumed.load(Ordering::Acquire);
         Ok(Self {
@@ -168,44 +203,66 @@ impl<'s, P: Provider, B: Lend, const N: usize> OwningPoster<'s, P, B, N> {
     /// Posts a receive into `buffer`. As [`EpPoster::post_recv`].
     #[doc(alias = "dat_ep_post_recv")]
     pub fn post_recv(&mut self, buffer: B, flags: CompletionFlags) -> Result<(), Returned<B>> {
-        post(&mut self.poster, &mut self.receives, buffer, flags, |half, segment, cookie| {
+        post(&mut self.poster, &mut self.receives, (buffer, ..), flags, |half, segment, cookie| {
             half.post_recv(segment, cookie, flags)
         })
     }
 
-    /// Sends `buffer`. As [`EpPoster::post_send`], without `SUPPRESS`: what has no completion would
-    /// not come back.
+    /// Sends the bytes `part` of `buffer`, `..` for all. As [`EpPoster::post_send`], without
+    /// `SUPPRESS`: what has no completion would not come back. `INVALID_PARAMETER` for a part that
+    /// exceeds the buffer.
     #[doc(alias = "dat_ep_post_send")]
-    pub fn post_send(&mut self, buffer: B, flags: CompletionFlags) -> Result<(), Returned<B>> {
-        post(&mut self.poster, &mut self.requests, buffer, flags, |half, segment, cookie| {
-            half.post_send(segment, cookie, flags)
-        })
+    pub fn post_send(
+        &mut self,
+        buffer: B,
+        part: impl RangeBounds<u32>,
+        flags: CompletionFlags,
+    ) -> Result<(), Returned<B>> {
+        post(
+            &mut self.poster,
+            &mut self.requests,
+            (buffer, part),
+            flags,
+            |half, segment, cookie| half.post_send(segment, cookie, flags),
+        )
     }
 
-    /// Writes `buffer` to `remote`. As [`EpPoster::post_rdma_write`], without `SUPPRESS`.
+    /// Writes the bytes `part` of `buffer` to `remote`. As [`EpPoster::post_rdma_write`]; otherwise
+    /// as [`OwningPoster::post_send`].
     #[doc(alias = "dat_ep_post_rdma_write")]
     pub fn post_rdma_write(
         &mut self,
         buffer: B,
+        part: impl RangeBounds<u32>,
         remote: &RmrTriplet,
         flags: CompletionFlags,
     ) -> Result<(), Returned<B>> {
-        post(&mut self.poster, &mut self.requests, buffer, flags, |half, segment, cookie| {
-            half.post_rdma_write(segment, cookie, remote, flags)
-        })
+        post(
+            &mut self.poster,
+            &mut self.requests,
+            (buffer, part),
+            flags,
+            |half, segment, cookie| half.post_rdma_write(segment, cookie, remote, flags),
+        )
     }
 
-    /// Reads `remote` into `buffer`. As [`EpPoster::post_rdma_read`], without `SUPPRESS`.
+    /// Reads `remote` into the bytes `part` of `buffer`. As [`EpPoster::post_rdma_read`]; otherwise
+    /// as [`OwningPoster::post_send`].
     #[doc(alias = "dat_ep_post_rdma_read")]
     pub fn post_rdma_read(
         &mut self,
         buffer: B,
+        part: impl RangeBounds<u32>,
         remote: &RmrTriplet,
         flags: CompletionFlags,
     ) -> Result<(), Returned<B>> {
-        post(&mut self.poster, &mut self.requests, buffer, flags, |half, segment, cookie| {
-            half.post_rdma_read(segment, cookie, remote, flags)
-        })
+        post(
+            &mut self.poster,
+            &mut self.requests,
+            (buffer, part),
+            flags,
+            |half, segment, cookie| half.post_rdma_read(segment, cookie, remote, flags),
+        )
     }
 
     /// Rings the doorbell for requests posted with [`CompletionFlags::DEFER`].
@@ -355,21 +412,24 @@ impl<P: Provider, B: Lend, const N: usize> Drop for OwningPoster<'_, P, B, N> {
     }
 }
 
-/// Posts `buffer` by `call`, which gets its segment and a cookie.
+/// Posts a part of `buffer` by `call`, which gets its segment and a cookie.
 fn post<'s, P: Provider, B: Lend, const N: usize>(
     half: &mut Option<EpPoster<'s, P>>,
     out: &mut Out<B, N>,
-    buffer: B,
+    (buffer, part): (B, impl RangeBounds<u32>),
     flags: CompletionFlags,
     call: impl FnOnce(&mut EpPoster<'s, P>, &[LmrTriplet], u64) -> Result<(), DatReturn>,
 ) -> Result<(), Returned<B>> {
     let silent = DatReturn::new(DatType::InvalidParameter, DatSubtype::InvalidArg3);
     let posted = match half {
         _ if flags.contains(CompletionFlags::SUPPRESS) => Err(silent),
-        Some(half) if !out.buffers.is_full() => {
-            let number = out.returned.wrapping_add(count(&out.buffers));
-            call(half, &[buffer.segment()], number.into())
-        }
+        Some(half) if !out.buffers.is_full() => match cut(buffer.segment(), &part) {
+            Some(segment) => {
+                let number = out.returned.wrapping_add(count(&out.buffers));
+                call(half, &[segment], number.into())
+            }
+            None => Err(BEYOND),
+        },
         Some(_) | None => Err(FULL),
     };
     match posted {
@@ -380,6 +440,26 @@ fn post<'s, P: Provider, B: Lend, const N: usize>(
         }
         Err(ret) => Err(Returned { ret, buffer }),
     }
+}
+
+/// The part does not lie in the buffer.
+const BEYOND: DatReturn = DatReturn::new(DatType::InvalidParameter, DatSubtype::InvalidArg2);
+
+/// A part of a segment; `None` if it is not inside.
+fn cut(segment: LmrTriplet, part: &impl RangeBounds<u32>) -> Option<LmrTriplet> {
+    let start = match part.start_bound() {
+        Bound::Included(start) => *start,
+        Bound::Excluded(before) => before.checked_add(1)?,
+        Bound::Unbounded => 0,
+    };
+    let end = match part.end_bound() {
+        Bound::Included(last) => last.checked_add(1)?,
+        Bound::Excluded(end) => *end,
+        Bound::Unbounded => segment.len,
+    };
+    let len = end.checked_sub(start)?;
+    let addr = segment.addr.checked_add(start.into())?;
+    (end <= segment.len).then_some(LmrTriplet { addr, len, ..segment })
 }
 
 fn count<B, const N: usize>(buffers: &Deque<B, N>) -> u32 {

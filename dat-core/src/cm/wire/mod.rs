@@ -43,6 +43,22 @@ pub(crate) fn asks(mad: &[u8; MAD_LEN]) -> bool {
     })
 }
 
+/// The name of a message of the connection manager.
+pub(crate) fn name(mad: &[u8; MAD_LEN]) -> &'static str {
+    match Header::new_checked(mad).map(|header| header.attribute()) {
+        Ok(Req::<()>::ATTRIBUTE) => "REQ",
+        Ok(Mra::<()>::ATTRIBUTE) => "MRA",
+        Ok(Rej::<()>::ATTRIBUTE) => "REJ",
+        Ok(Rep::<()>::ATTRIBUTE) => "REP",
+        Ok(Rtu::<()>::ATTRIBUTE) => "RTU",
+        Ok(Dreq::<()>::ATTRIBUTE) => "DREQ",
+        Ok(Drep::<()>::ATTRIBUTE) => "DREP",
+        Ok(SidrReq::<()>::ATTRIBUTE) => "SIDR_REQ",
+        Ok(SidrRep::<()>::ATTRIBUTE) => "SIDR_REP",
+        Ok(_) | Err(_) => "a message",
+    }
+}
+
 /// Any message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message {

@@ -33,7 +33,7 @@ use core::time::Duration;
 
 use dat_core::Instant;
 use dat_core::fault;
-use dat_core::provider::Fault;
+use dat_core::provider::{Activity, Fault, Hook};
 
 use self::dump::{Direction, Dump, Observer};
 pub use self::mailbox::MAX_MESSAGE;
@@ -71,6 +71,7 @@ pub(crate) struct CommandQueue<'p, P: Platform> {
     pool: Pool,
     timeout: Duration,
     observer: Option<&'p (dyn Observer + Sync)>,
+    hook: Option<Hook<'p>>,
     dead: Option<Fault>,
     /// Where command events come in; none while commands are polled for.
     events: Option<EventQueue>,
@@ -137,6 +138,7 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
             pool,
             timeout: timeout.unwrap_or(DEFAULT_TIMEOUT),
             observer,
+            hook: None,
             dead: None,
             events: None,
         };
@@ -172,6 +174,11 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
     /// A command has been given up since bring-up: the device may still write to host memory.
     pub(crate) fn lost_any(&self) -> bool {
         self.lost != 0
+    }
+
+    /// What sees every command by its name.
+    pub(crate) fn set_hook(&mut self, hook: Option<Hook<'p>>) {
+        self.hook = hook;
     }
 
     /// The token of the next command. A random one tells this driver instance from the previous one.
@@ -346,7 +353,9 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
         // The slot and both chains stay taken: nothing may be put where the device might still
         // write.
         self.lost |= 1 << flight.slot;
-        Err(about(fault, flight.op, flight.number))
+        let fault = about(fault, flight.op, flight.number);
+        self.report(flight, Some(fault));
+        Err(fault)
     }
 
     /// Whether the command has been under way for less than `span`.
@@ -390,6 +399,12 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
 
     /// Reads the answer and gives slot and mailboxes back.
     pub(crate) fn finish(&mut self, flight: &Flight, output: &mut [u8]) -> Result<(), Fault> {
+        let done = self.read_answer(flight, output);
+        self.report(flight, done.err());
+        done
+    }
+
+    fn read_answer(&mut self, flight: &Flight, output: &mut [u8]) -> Result<(), Fault> {
         let (op, number) = (flight.op, flight.number);
         self.read_events();
         let mut entry = CommandEntry::new();
@@ -419,6 +434,14 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
             return Err(refused(op, number, head.status(), head.syndrome()));
         }
         Ok(())
+    }
+
+    fn report(&self, flight: &Flight, fault: Option<Fault>) {
+        if let Some(hook) = self.hook {
+            let Flight { op, number, .. } = *flight;
+            let (operation, object) = (op.name(), op.object());
+            hook(&Activity::Command { operation, object, number, fault });
+        }
     }
 
     fn entry(&self, slot: u32) -> usize {

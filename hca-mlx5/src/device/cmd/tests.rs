@@ -506,3 +506,19 @@ fn the_dump_shows_every_block_at_its_running_offset() {
     }
     assert_eq!(log[1].matches("command block:\n").count(), 0);
 }
+
+#[test]
+fn the_hook_sees_commands_by_name_and_why_they_failed() {
+    let platform = Scripted::with(|command| {
+        let enable = command.op == Opcode::EnableHca;
+        if enable { Reply::Answer(vec![0; 16]) } else { Reply::Status(9, 0x1234) }
+    });
+    let seen = spin::Mutex::new(Vec::new());
+    let hook = |what: &Activity| seen.lock().push(what.to_string());
+    let mut queue = queue(&platform);
+    queue.set_hook(Some(&hook));
+    exec(&mut queue, Opcode::EnableHca, 0, 0, &mut [0; 16], &mut [0; 16]).unwrap();
+    let fault = exec(&mut queue, Opcode::DestroyQp, 0, 0x4d, &mut [0; 16], &mut [0; 16]);
+    let fault = fault.unwrap_err();
+    assert_eq!(*seen.lock(), ["ENABLE_HCA".to_string(), fault.to_string()]);
+}

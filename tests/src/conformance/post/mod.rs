@@ -158,6 +158,7 @@ macro_rules! post_cases {
             successes_come_before_the_end_of_a_merged_dispatcher
             nothing_of_before_a_reset_comes_after_it
             a_buffer_comes_back_with_its_completion
+            a_part_of_a_buffer_is_posted
             a_refused_buffer_comes_back_at_once
             a_made_up_event_brings_no_buffer
             a_reset_brings_back_what_is_out

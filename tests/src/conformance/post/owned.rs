@@ -1,6 +1,7 @@
 //! The poster that owns its buffers, and posters in general.
 
 use std::cell::Cell;
+use std::ops::Bound;
 use std::rc::Rc;
 
 use dat_core::{
@@ -72,9 +73,9 @@ pub fn a_buffer_comes_back_with_its_completion(ias: &mut Adapters<'_, impl Side>
     // And out again, by all requests.
     ias.recv(&ends[A], &mems[A], 256, 64, 1);
     let far = mems[A].far(512, 64);
-    poster.post_send(piece(&mems[B], 192, &alive), NONE).unwrap();
-    poster.post_rdma_write(piece(&mems[B], 192, &alive), &far, NONE).unwrap();
-    poster.post_rdma_read(piece(&mems[B], 192, &alive), &far, NONE).unwrap();
+    poster.post_send(piece(&mems[B], 192, &alive), .., NONE).unwrap();
+    poster.post_rdma_write(piece(&mems[B], 192, &alive), .., &far, NONE).unwrap();
+    poster.post_rdma_read(piece(&mems[B], 192, &alive), .., &far, NONE).unwrap();
     for _ in 0..3 {
         let event = ias.event(B, ends[B].request);
         assert_eq!(poster.complete(event).unwrap().len, 64);
@@ -82,6 +83,39 @@ pub fn a_buffer_comes_back_with_its_completion(ias: &mut Adapters<'_, impl Side>
     assert_eq!((poster.out(), alive.get()), ((0, 1), 1));
     over(ias, B, poster, 1);
     assert_eq!(alive.get(), 0);
+}
+
+/// A part of a buffer is moved and nothing else; the whole buffer comes back, to be posted again.
+pub fn a_part_of_a_buffer_is_posted(ias: &mut Adapters<'_, impl Side>) {
+    let (ends, mems) = rig(ias);
+    let alive = Rc::default();
+    let taken = ias.b.ep_take_poster(ends[B].ep).unwrap();
+    let mut poster = OwningPoster::<_, Piece, 4>::new(taken).unwrap();
+    ias.fill(&mems[B], 0, &std::array::from_fn::<u8, 64, _>(|n| n as u8));
+    ias.recv(&ends[A], &mems[A], 256, 64, 1);
+    poster.post_send(piece(&mems[B], 0, &alive), 8..20, NONE).unwrap();
+    let done = poster.complete(ias.event(B, ends[B].request)).unwrap();
+    assert!(!done.is_receive());
+    let (buffer, len) = done.succeeded().unwrap();
+    assert_eq!((buffer.segment, len), (mems[B].seg(0, 64), 12));
+    assert_eq!(ias.bytes(&mems[A], 256, 12), std::array::from_fn::<u8, 12, _>(|n| n as u8 + 8));
+    // The same buffer again, its last bytes.
+    let far = mems[A].far(512, 4);
+    poster.post_rdma_write(buffer, 60.., &far, NONE).unwrap();
+    let (buffer, _) = poster.complete(ias.event(B, ends[B].request)).unwrap().succeeded().unwrap();
+    assert_eq!(ias.bytes(&mems[A], 512, 4), [60, 61, 62, 63]);
+    // And back into its first bytes, by a read.
+    poster.post_rdma_read(buffer, ..=3, &far, NONE).unwrap();
+    let done = poster.complete(ias.event(B, ends[B].request)).unwrap();
+    assert_eq!((done.len, done.status), (4, DtoStatus::Success));
+    assert_eq!(ias.bytes(&mems[B], 0, 6), [60, 61, 62, 63, 4, 5]);
+    // As a receive, it has all of its bytes.
+    poster.post_recv(done.buffer, NONE).unwrap();
+    ias.send(&ends[A], &mems[A], 256, 64, 9);
+    let done = poster.complete(ias.event(B, ends[B].recv)).unwrap();
+    assert!(done.is_receive() && done.len == 64);
+    drop(done);
+    over(ias, B, poster, 0);
 }
 
 /// A refused buffer comes back unchanged: a bad segment, SUPPRESS, a full queue.
@@ -95,9 +129,18 @@ pub fn a_refused_buffer_comes_back_at_once(ias: &mut Adapters<'_, impl Side>) {
     assert_eq!(back.ret.ty(), DatType::InvalidParameter);
     assert_eq!(back.buffer.segment, mems[A].seg(super::BYTES, 64));
     let good = piece(&mems[A], 0, &alive);
-    let back = poster.post_send(good, CompletionFlags::SUPPRESS).unwrap_err();
+    let back = poster.post_send(good, .., CompletionFlags::SUPPRESS).unwrap_err();
     assert_eq!(back.ret.ty(), DatType::InvalidParameter);
-    poster.post_recv(back.buffer, NONE).unwrap();
+    let parts =
+        [(Bound::Included(0), Bound::Excluded(65)), (Bound::Excluded(63), Bound::Included(64))];
+    let backward = (Bound::Included(2), Bound::Excluded(1));
+    let mut good = back.buffer;
+    for part in parts.into_iter().chain([backward]) {
+        let back = poster.post_send(good, part, NONE).unwrap_err();
+        refused::<(), _>(Err(back.ret), DatType::InvalidParameter, DatSubtype::InvalidArg2);
+        good = back.buffer;
+    }
+    poster.post_recv(good, NONE).unwrap();
     for _ in 0..3 {
         poster.post_recv(piece(&mems[A], 64, &alive), NONE).unwrap();
     }

@@ -51,7 +51,8 @@ fn refused(error: &vfio_host::Error, unsupported: DatReturn) -> Error {
         | Kind::DmaEntries
         | Kind::Iova
         | Kind::Gone
-        | Kind::Device => DatReturn::new(full, DatSubtype::ResourceMemoryRegion),
+        | Kind::Device
+        | Kind::Call => DatReturn::new(full, DatSubtype::ResourceMemoryRegion),
     }
     .into()
 }

@@ -33,7 +33,7 @@ fn ip(text: &str) -> IpAddr {
 }
 
 fn net(addr: &str, prefix: u8) -> Net {
-    Net { addr: ip(addr), prefix, gateway: None, vlan: None }
+    Net::new(ip(addr), prefix)
 }
 
 fn ms(millis: u64) -> Instant {
