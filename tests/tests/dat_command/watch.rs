@@ -12,8 +12,12 @@ use super::stage::{LONG, Process, Run, Stage, follows};
 fn dat(stage: &Stage, arguments: &str) -> Run {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dat-command"));
     command.args(arguments.split_whitespace());
+    Process::start(with_folder(command, stage)).end()
+}
+
+fn with_folder(mut command: Command, stage: &Stage) -> Command {
     command.env("DAT_STATUS_DIR", stage.folder().join("status"));
-    Process::start(command).end()
+    command
 }
 
 /// Looks until what is found is as wanted.
@@ -92,8 +96,8 @@ fn top_goes_on_until_it_is_ended() {
     let stage = Stage::new();
     let listener = stage.listen("");
     let mut command = Command::new(env!("CARGO_BIN_EXE_dat-command"));
-    command.args(["top", "--interval", "0.1"]).env("DAT_STATUS_DIR", stage.folder().join("status"));
-    let top = Process::start(command);
+    command.args(["top", "--interval", "0.1"]);
+    let top = Process::start(with_folder(command, &stage));
     std::thread::sleep(Duration::from_millis(800));
     top.interrupt();
     let out = top.end().well().out;
@@ -101,4 +105,35 @@ fn top_goes_on_until_it_is_ended() {
     assert!(!out.contains('\x1b'), "{out:?}");
     listener.interrupt();
     listener.end().well();
+}
+
+#[test]
+fn trace_shows_commands_and_connections_as_they_come() {
+    let stage = Stage::new();
+    dat(&stage, "trace").fails(1, &["no process of this user has such an adapter open"]);
+    let listener = stage.listen("");
+    let start = |arguments: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dat-command"));
+        command.args(arguments.split_whitespace());
+        Process::start(with_folder(command, &stage))
+    };
+    let (all, some) = (start("trace --json"), start("trace --count 2"));
+    std::thread::sleep(Duration::from_millis(500));
+    stage.client("ping", 1, "--count 3").well();
+    let some = some.end().well();
+    assert_eq!(some.out.lines().count(), 2, "{some:?}");
+    listener.interrupt();
+    listener.end().well();
+    // It ends with the process.
+    let all = all.end().well();
+    let lines: Vec<Value> =
+        all.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let find = |words: &str| {
+        let found = lines.iter().position(|line| line["text"].as_str().unwrap().contains(words));
+        found.unwrap_or_else(|| panic!("{words}: {}", all.out))
+    };
+    let asked = find("192.168.7.2");
+    assert!(asked < find("RTR2RTS_QP") && find("RTR2RTS_QP") < find("DESTROY_QP"), "{}", all.out);
+    let times: Vec<f64> = lines.iter().map(|line| line["seconds"].as_f64().unwrap()).collect();
+    assert!(times.is_sorted() && lines.iter().all(|line| line["severity"] != "error"));
 }

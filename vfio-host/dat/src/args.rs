@@ -82,6 +82,7 @@ pub(crate) enum Command {
     Counters(Which),
     /// Lists the Endpoints of open adapters, with their peers
     Connections(Which),
+    Trace(Trace),
     Conf(Conf),
     InstallProvider(InstallProvider),
     Run(Run),
@@ -466,6 +467,20 @@ pub(crate) struct Top {
     /// Ends after the first interval
     #[arg(long)]
     pub(crate) once: bool,
+}
+
+/// Prints what a process does with its adapters: commands, connections, repeated messages, faults
+///
+/// A line for each, with the seconds since this command listens, until Ctrl-C or the end of the
+/// process. Requests and completions are not among them: nothing is counted or sent on their path.
+#[derive(Group, Clone, Debug)]
+pub(crate) struct Trace {
+    /// A process number, or a device as dat top prints it [default: the only one]
+    #[arg(value_name = "WHICH")]
+    pub(crate) which: Option<String>,
+    /// Ends after so many lines
+    #[arg(long, value_name = "LINES", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: Option<u64>,
 }
 
 /// An open adapter.

@@ -4,7 +4,7 @@
 //! [`tree::Tree`] value, so that they run against a copied tree as well. `info`, `listen`, `ping`
 //! and `perf` open the device: a NIC bound to vfio-pci, or a device model behind a vfio-user
 //! socket, which is the same to them; `hw-test` does all that a card may do otherwise, and keeps a
-//! report. `top`, `counters` and `connections` ask processes that have a device open. `conf` and `install-provider` register HCAs with uDAPL programs, `run` starts the ranks of
+//! report. `top`, `counters`, `connections` and `trace` ask processes that have a device open. `conf` and `install-provider` register HCAs with uDAPL programs, `run` starts the ranks of
 //! one.
 //!
 //! Every subcommand is a file. It returns its exit code, or a [`failure::Failure`]. Nothing here
@@ -86,6 +86,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Top(it) => watch::top::run(it, &out),
         Command::Counters(it) => watch::counters::run(it, &out),
         Command::Connections(it) => watch::connections::run(it, &out),
+        Command::Trace(it) => watch::trace::run(it, &out),
         Command::Conf(it) => conf::run(it, &out),
         Command::InstallProvider(it) => install_provider::run(it, &out),
         Command::Run(it) => run::run(it),

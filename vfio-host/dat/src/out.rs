@@ -40,6 +40,16 @@ impl Out {
         print(&text)
     }
 
+    /// Prints one of many results: `value` as a line of JSON, or `text` as a line.
+    pub(crate) fn line(self, value: &impl Serialize, text: &str) -> Result<(), Failure> {
+        if !self.json {
+            return print(&format!("{text}\n"));
+        }
+        let text = serde_json::to_string(value)
+            .map_err(|error| Failure::new(format!("the result cannot be written: {error}")))?;
+        print(&format!("{text}\n"))
+    }
+
     /// Returns whether to draw progress: only on a terminal without other output.
     fn draws(self) -> bool {
         !self.json

@@ -6,9 +6,12 @@
 //! from him. The socket is the user's own. A snapshot is made by the thread that drives the adapter,
 //! when it does so next, and sent by another; between two of them nothing is counted or stored.
 //!
-//! [`running`] finds the adapters of this machine and asks each.
+//! [`running`] finds the adapters of this machine and asks each. [`listen`] is for what happens while
+//! somebody listens: the adapter's commands, connections and faults, if the program has given
+//! [`traced`] to its driver.
 
 mod server;
+mod trace;
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder};
@@ -24,6 +27,7 @@ use dat_core::{EpCounter, Ia, IaCounter};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use server::Server;
+pub use trace::traced;
 
 /// Longest wait for a snapshot: a program that sleeps is woken, one that computes is not.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
@@ -197,11 +201,21 @@ pub fn running(folder: &Path) -> Vec<Found> {
         .flatten()
         .filter_map(|entry| {
             let path = entry.ok()?.path();
-            Some((server::process_of(&path)?, path))
+            Some((server::process_of(&path, "sock")?, path))
         })
         .collect();
     sockets.sort();
     sockets.into_iter().filter_map(|(pid, path)| ask(pid, &path)).collect()
+}
+
+/// Connects to what the adapters of a process do from now on: a line for each activity, of seconds,
+/// severity and words, and empty lines in between. A process with several adapters tells the same at
+/// each.
+pub fn listen(folder: &Path, pid: u32) -> io::Result<UnixStream> {
+    let entries = fs::read_dir(folder)?.filter_map(|entry| Some(entry.ok()?.path()));
+    let mut sockets = entries.filter(|path| server::process_of(path, "trace") == Some(pid));
+    let none = || io::Error::new(io::ErrorKind::NotFound, "it has no socket there");
+    UnixStream::connect(sockets.next().ok_or_else(none)?)
 }
 
 /// Returns the answer; `None` if nobody listens there.

@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
-use super::{PATIENCE, make_folder};
+use super::{PATIENCE, make_folder, trace};
 
 /// Number of the next adapter of this process.
 static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -27,12 +27,15 @@ struct Shared {
     wake: OwnedFd,
     /// Ends the thread.
     end: OwnedFd,
+    /// The adapter is closed.
+    ended: Arc<AtomicBool>,
 }
 
 /// A socket that is served.
 #[derive(Debug)]
 pub(crate) struct Server {
-    path: PathBuf,
+    /// For snapshots, and for what happens.
+    paths: [PathBuf; 2],
     shared: Arc<Shared>,
     answers: Sender<String>,
     thread: Option<JoinHandle<()>>,
@@ -44,19 +47,17 @@ impl Server {
         make_folder(folder)?;
         sweep(folder);
         let (pid, number) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let path = folder.join(format!("{pid}.{number}.sock"));
-        // One of an earlier process of this number.
-        let _ = fs::remove_file(&path);
-        let listener = UnixListener::bind(&path)?;
-        listener.set_nonblocking(true)?;
+        let paths = ["sock", "trace"].map(|end| folder.join(format!("{pid}.{number}.{end}")));
+        let listeners = [bind(&paths[0])?, bind(&paths[1])?];
         let end = eventfd(0, EventfdFlags::CLOEXEC)?;
-        let shared = Arc::new(Shared { asked: AtomicBool::new(false), wake, end });
+        let shared =
+            Arc::new(Shared { asked: AtomicBool::new(false), wake, end, ended: Arc::default() });
         let (answers, received) = channel();
         let thread = thread::Builder::new().name("dat-status".into()).spawn({
             let shared = Arc::clone(&shared);
-            move || serve(&listener, &shared, &received)
+            move || serve(&listeners, &shared, &received)
         })?;
-        Ok(Self { path, shared, answers, thread: Some(thread) })
+        Ok(Self { paths, shared, answers, thread: Some(thread) })
     }
 
     /// Returns whether somebody waits for a snapshot, once for each.
@@ -79,17 +80,28 @@ impl Drop for Server {
         let _ = rustix::io::write(&self.shared.end, &1_u64.to_ne_bytes());
         // A caller who waits holds nobody up.
         let _ = self.answers.send("the adapter has been closed".into());
-        let _ = fs::remove_file(&self.path);
+        self.shared.ended.store(true, Ordering::Relaxed);
+        for path in &self.paths {
+            let _ = fs::remove_file(path);
+        }
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
 }
 
-/// Returns the process that a socket belongs to, by its name.
-pub(super) fn process_of(socket: &Path) -> Option<u32> {
+/// Listens there, in place of an earlier process of the same number.
+fn bind(path: &Path) -> io::Result<UnixListener> {
+    let _ = fs::remove_file(path);
+    let listener = UnixListener::bind(path)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// Returns the process that a socket of that kind belongs to, by its name.
+pub(super) fn process_of(socket: &Path, kind: &str) -> Option<u32> {
     let name = socket.file_name()?.to_str()?;
-    let (pid, number) = name.strip_suffix(".sock")?.split_once('.')?;
+    let (pid, number) = name.strip_suffix(kind)?.strip_suffix('.')?.split_once('.')?;
     number.parse::<u32>().ok()?;
     pid.parse().ok()
 }
@@ -99,26 +111,34 @@ fn sweep(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
         let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
-        if process_of(&path).is_some() && UnixStream::connect(&path).is_err_and(refused) {
+        let is_ours = ["sock", "trace"].iter().any(|kind| process_of(&path, kind).is_some());
+        if is_ours && UnixStream::connect(&path).is_err_and(refused) {
             let _ = fs::remove_file(&path);
         }
     }
 }
 
 /// Takes one caller after the other until the end.
-fn serve(listener: &UnixListener, shared: &Shared, answers: &Receiver<String>) {
+fn serve(listeners: &[UnixListener; 2], shared: &Shared, answers: &Receiver<String>) {
+    let [snapshots, traces] = listeners;
     loop {
-        let mut fds =
-            [PollFd::new(listener, PollFlags::IN), PollFd::new(&shared.end, PollFlags::IN)];
+        let mut fds = [
+            PollFd::new(snapshots, PollFlags::IN),
+            PollFd::new(traces, PollFlags::IN),
+            PollFd::new(&shared.end, PollFlags::IN),
+        ];
         // Signals are the program's; one that comes here starts the wait again.
         let _ = poll(&mut fds, None);
-        let [_, end] = fds;
+        let [.., end] = fds;
         if !end.revents().is_empty() {
             return;
         }
-        if let Ok((stream, _)) = listener.accept() {
-            // A caller that does not take it goes without.
+        // A caller that does not take it goes without.
+        if let Ok((stream, _)) = snapshots.accept() {
             let _ = reply(stream, shared, answers);
+        }
+        if let Ok((stream, _)) = traces.accept() {
+            let _ = trace::listen(stream, Arc::clone(&shared.ended));
         }
     }
 }

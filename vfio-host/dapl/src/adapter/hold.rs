@@ -160,6 +160,7 @@ impl<V: Variant> Hold<V> {
             compress_completions: config.compress_completions,
             subnet_manager: config.subnet_manager,
             inline_receives: config.inline_receives,
+            hook: config.status.then_some(&status::traced),
             ..Bringup::default()
         };
         if let Some(mtu) = config.mtu {

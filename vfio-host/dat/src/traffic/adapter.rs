@@ -52,7 +52,7 @@ impl Observer for Log {
 
 /// Returns the configuration for bring-up.
 pub(crate) fn bring_up_config() -> Config<'static> {
-    Config { observer: Some(&Log), ..Config::default() }
+    Config { observer: Some(&Log), hook: Some(&status::traced), ..Config::default() }
 }
 
 /// Opens the device, runs the task and closes the device.

@@ -1,4 +1,4 @@
-//! `dat top`, `dat counters` and `dat connections`: what adapters are doing that other processes of
+//! `dat top`, `dat counters`, `dat connections` and `dat trace`: what adapters are doing that other processes of
 //! this machine have open.
 //!
 //! Each of these processes answers on a socket ([`vfio_host::status`]). A user sees his own.
@@ -6,6 +6,7 @@
 pub(crate) mod connections;
 pub(crate) mod counters;
 pub(crate) mod top;
+pub(crate) mod trace;
 
 use std::net::SocketAddr;
 

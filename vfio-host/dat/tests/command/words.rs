@@ -8,7 +8,7 @@ use crate::golden::{UNSEEN, blesses, folder, golden, literals, rule};
 use crate::machine::Run;
 
 /// Every command, as its words.
-const COMMANDS: [&str; 25] = [
+const COMMANDS: [&str; 26] = [
     "",
     "list",
     "info",
@@ -21,6 +21,7 @@ const COMMANDS: [&str; 25] = [
     "top",
     "counters",
     "connections",
+    "trace",
     "conf",
     "install-provider",
     "run",
