@@ -20,6 +20,7 @@ mod layouts;
 mod loom;
 mod mutants;
 mod nostd;
+mod pictures;
 mod planted;
 mod record;
 mod sanitize;
@@ -64,6 +65,8 @@ enum Verb {
     /// Rules of the workspace: dependencies, file sizes, unsafe, fences, man page to file to test,
     /// coverage of DAT, measures of the design
     Tidy(tidy::Options),
+    /// Write the pictures of the documents, one of them a run of the demo
+    Pictures,
     /// Names of rules, cases, rows, cells, seeded bugs and scenarios, in docs/generated/record.txt
     Record(record::Options),
     /// Link dat-core and hca-mlx5 into a freestanding static image
@@ -180,6 +183,7 @@ fn verb() -> Result<ExitCode> {
         }
         Verb::Test { no_guests } => suite::test(!no_guests)?,
         Verb::Tidy(options) => tidy::tidy(&options)?,
+        Verb::Pictures => pictures::pictures()?,
         Verb::Record(options) => record::record(&options)?,
         Verb::Nostd { targets: false } => nostd::nostd()?,
         Verb::Nostd { targets: true } => targets::targets()?,

@@ -47,7 +47,7 @@ fn top_shows_rates_of_both_sides() {
     let (sender, receiver) =
         (find(&report, "192.168.7.2").unwrap(), find(&report, "192.168.7.1").unwrap());
     let rate = |adapter: &Value, name: &str| adapter["rates"][name].as_f64().unwrap();
-    // Bytes and operations belong together; the sender hears only that all is well.
+    // Bytes and operations belong together.
     let bytes = rate(&sender, "sent_bytes") / rate(&sender, "sent");
     assert!((1999.0..=2000.1).contains(&bytes), "{bytes}");
     assert!(rate(&receiver, "received") > 10.0 && rate(&receiver, "read") == 0.0, "{receiver:#}");

@@ -57,8 +57,8 @@ pub(crate) struct Args {
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub(crate) verbose: u8,
     /// Says nothing on standard error but errors, and draws no progress (-q is an option of perftest)
-    #[arg(long, global = true, conflicts_with = "verbose")]
-    pub(crate) quiet: bool,
+    #[arg(long = "quiet", global = true, conflicts_with = "verbose")]
+    pub(crate) errors_only: bool,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -127,6 +127,10 @@ pub(crate) struct Info {
     /// Does not open the device
     #[arg(long)]
     pub(crate) closed: bool,
+    /// Prints only what differs from a report that this command has written with --json, of this
+    /// device or another; exit status 1 if something does
+    #[arg(long, value_name = "FILE")]
+    pub(crate) against: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) iommu: Iommu,
     #[command(flatten)]

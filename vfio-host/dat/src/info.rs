@@ -9,6 +9,7 @@ use serde::Serialize;
 use vfio_host::{Address, Host, Interface, Opened, Trouble};
 
 use super::End;
+use super::against::Differences;
 use super::args::{Info, Iommu, Link};
 use super::doctor::{Check, State};
 use super::failure::Failure;
@@ -171,6 +172,11 @@ pub(crate) fn run(info: &Info, out: &Out) -> Result<End, Failure> {
         rows.push(vec!["(closed)".into(), driver]);
     }
     let report = Report { device: info.device.to_string(), machine, said };
+    if let Some(file) = &info.against {
+        let found = Differences::find(&report, file)?;
+        out.result(&found, &found.words())?;
+        return Ok(if found.none() { End::Ok } else { End::Failed });
+    }
     out.result(&report, &table(&rows))?;
     Ok(End::Ok)
 }

@@ -11,6 +11,7 @@
 //! panics on input of a user, a file system, a device or a peer. The traffic commands use only what
 //! the library offers to any program.
 
+mod against;
 mod args;
 mod bind;
 mod compat;
@@ -71,7 +72,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
         }
     };
-    out::logs(args.verbose, args.quiet);
+    out::logs(args.verbose, args.errors_only);
     let out = Out::new(args.json);
     let end = match &args.command {
         Command::List(it) => list::run(it, &out),

@@ -43,7 +43,7 @@ impl Out {
     /// Returns whether to draw progress: only on a terminal without other output.
     fn draws(self) -> bool {
         !self.json
-            && !QUIET.load(Ordering::Relaxed)
+            && !ERRORS_ONLY.load(Ordering::Relaxed)
             && io::stderr().is_terminal()
             && LevelFilter::current() < LevelFilter::INFO
     }
@@ -74,11 +74,11 @@ impl Out {
 }
 
 /// Only errors go to standard error.
-static QUIET: AtomicBool = AtomicBool::new(false);
+static ERRORS_ONLY: AtomicBool = AtomicBool::new(false);
 
 /// Writes a line to standard error, unless only errors go there. What goes wrong here is ignored.
 pub(crate) fn note(text: &str) {
-    if !QUIET.load(Ordering::Relaxed) {
+    if !ERRORS_ONLY.load(Ordering::Relaxed) {
         let _ = writeln!(io::stderr().lock(), "{text}");
     }
 }
@@ -94,10 +94,10 @@ fn print(text: &str) -> Result<(), Failure> {
 }
 
 /// Starts logging of the given verbosity to standard error.
-pub(crate) fn logs(verbose: u8, quiet: bool) {
-    QUIET.store(quiet, Ordering::Relaxed);
+pub(crate) fn logs(verbose: u8, errors_only: bool) {
+    ERRORS_ONLY.store(errors_only, Ordering::Relaxed);
     let level = match verbose {
-        0 if quiet => LevelFilter::ERROR,
+        0 if errors_only => LevelFilter::ERROR,
         0 => LevelFilter::WARN,
         1 => LevelFilter::INFO,
         2 => LevelFilter::DEBUG,

@@ -77,7 +77,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         let _ = rustix::io::write(&self.shared.end, &1_u64.to_ne_bytes());
-        // A caller who waits is told, and holds nobody up.
+        // A caller who waits holds nobody up.
         let _ = self.answers.send("the adapter has been closed".into());
         let _ = fs::remove_file(&self.path);
         if let Some(thread) = self.thread.take() {

@@ -16,7 +16,7 @@ use anyhow::{Context, Result, ensure};
 use cargo_metadata::MetadataCommand;
 use dat_lab::run;
 
-use crate::{book, coverage, fields, record};
+use crate::{book, coverage, fields, pictures, record};
 
 /// The sources of the workspace by name.
 type Texts = BTreeMap<String, String>;
@@ -119,6 +119,7 @@ pub(crate) fn tidy(options: &Options) -> Result<()> {
     faults.extend(api::faults(&root, &product, options.bless)?);
     faults.extend(measured.faults(&limits));
     faults.extend(record::faults(&root)?);
+    faults.extend(pictures::faults(&root)?);
     faults.extend(others::faults(&root)?);
     faults.extend(others::unnamed(&texts));
     faults.extend(book::faults(&root)?);

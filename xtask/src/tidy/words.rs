@@ -41,16 +41,16 @@ fn forms(list: &str) -> BTreeMap<&str, (&str, usize)> {
 
 /// Counts banned words, also as parts of identifiers, but not as command line options.
 fn count_in(text: &str, counts: &mut BTreeMap<&str, (&str, usize)>) {
-    let mut rest = text;
+    let (mut rest, mut last) = (text, "");
     while let Some(start) = rest.find(|c: char| c.is_ascii_alphabetic()) {
         let (before, from) = rest.split_at(start);
         let (word, after) = from.split_at(end_of_word(from));
-        if !before.ends_with("--")
-            && let Some((_, count)) = counts.get_mut(word.to_ascii_lowercase().as_str())
-        {
+        // As a shell takes it, and as clap does.
+        let is_option = before.ends_with("--") || last == "long" && before == " = \"";
+        if !is_option && let Some((_, count)) = counts.get_mut(word.to_ascii_lowercase().as_str()) {
             *count += 1;
         }
-        rest = after;
+        (rest, last) = (after, word);
     }
 }
 
@@ -75,7 +75,7 @@ mod tests {
     fn parts_of_identifiers_are_words_and_options_are_not() {
         let list = "banned\tfoo foos\tx\nordinary\tway\tx\n";
         let mut counts = forms(list);
-        count_in("Foo foos go_to_foo FOO2 TestFoo confoosed --foo way", &mut counts);
+        count_in("Foo foos go_to_foo FOO2 TestFoo confoosed --foo way long = \"foo\"", &mut counts);
         assert_eq!(counts, BTreeMap::from([("foo", ("foo", 4)), ("foos", ("foo", 1))]));
     }
 }

@@ -4,6 +4,7 @@
 //! the machine and of a device read files. The device is opened only if all other checks pass.
 
 mod access;
+mod causes;
 mod function;
 mod machine;
 
@@ -19,6 +20,7 @@ use super::hca::{self, Hca};
 use super::info;
 use super::out::Out;
 use super::tree::Tree;
+use causes::Cause;
 
 /// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -85,9 +87,11 @@ impl Check {
 
 /// The result of the command.
 #[derive(Debug, Serialize)]
-struct Report {
+struct Report<'a> {
     well: bool,
-    checks: Vec<Check>,
+    checks: &'a [Check],
+    /// What did not pass, in the order to mend it.
+    causes: Vec<Cause<'a>>,
 }
 
 pub(crate) fn run(doctor: &Doctor, out: &Out) -> Result<End, Failure> {
@@ -117,7 +121,7 @@ pub(crate) fn run(doctor: &Doctor, out: &Out) -> Result<End, Failure> {
     {
         checks.extend(info::checks(device, doctor.iommu, doctor.link));
     }
-    let report = Report { well: well(&checks), checks };
+    let report = Report { well: well(&checks), checks: &checks, causes: causes::ranked(&checks) };
     out.result(&report, &words(&report, &tree))?;
     Ok(if report.well { End::Ok } else { End::Failed })
 }
@@ -141,10 +145,10 @@ fn present(all: &[Hca]) -> Check {
     )
 }
 
-fn words(report: &Report, tree: &Tree) -> String {
+fn words(report: &Report<'_>, tree: &Tree) -> String {
     let mut text = String::new();
     let mut about = None;
-    for check in &report.checks {
+    for check in report.checks {
         if check.device != about {
             about.clone_from(&check.device);
             if let Some(device) = &about {
@@ -163,5 +167,11 @@ fn words(report: &Report, tree: &Tree) -> String {
         1 => format!("\n1 problem found{tree}\n"),
         n => format!("\n{n} problems found{tree}\n"),
     });
+    if report.causes.len() > 1 {
+        text.push_str("in this order, as one may be the cause of the next:\n");
+    }
+    for (nth, cause) in report.causes.iter().enumerate() {
+        text.push_str(&cause.line(nth + 1));
+    }
     text
 }
