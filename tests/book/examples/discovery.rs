@@ -5,20 +5,24 @@
 //! cargo run -p dat-book --example discovery -- 0000:5e:00.0 192.168.7.2/24 192.168.7.1 192.168.7.9
 //! ```
 #![expect(
+    clippy::cast_possible_truncation,
     clippy::print_stdout,
     clippy::wildcard_enum_match_arm,
-    reason = "a program that prints its result, and names the events that it waits for"
+    reason = "a short length; a program that prints its result; the events that it waits for"
 )]
 
 use std::net::IpAddr;
+use std::task::Poll;
 use std::time::Duration;
 
-use dat_core::GRH_LEN;
+use dat_core::{GRH_LEN, IbOperation};
 use vfio_host::prelude::*;
 
 const PORT: u64 = 4711;
 const LIMIT: Duration = Duration::from_secs(5);
 const NONE: CompletionFlags = CompletionFlags::empty();
+/// Bytes in front of each datagram.
+const GRH: u32 = GRH_LEN as u32;
 /// What a queue pair for datagrams wants to see in each of them.
 const QKEY: u32 = 0x1d51_1d51;
 
@@ -69,20 +73,17 @@ pub fn announce<H: Host>(host: &H, net: Net, name: &str) -> Result<(), Error> {
             Event::IbDto(done) if done.status() != DtoStatus::Success => {
                 return Err(done.status().into());
             }
-            Event::IbDto(done) if done.operation == dat_core::IbOperation::RecvMsgUd => {
+            Event::IbDto(done) if done.operation == IbOperation::RecvMsgUd => {
                 let Some((remote, asker)) = peer else { break };
                 let now = nic.now();
-                let to = match nic.ud_address(now, remote, asker.qpn, asker.qkey) {
-                    std::task::Poll::Ready(to) => to?,
-                    std::task::Poll::Pending => break,
+                // Its address was resolved for the answer to its look-up.
+                let Poll::Ready(to) = nic.ud_address(now, remote, asker.qpn, asker.qkey) else {
+                    continue;
                 };
-                let segment = piece.segment();
-                let grh = GRH_LEN as u64;
-                let text = LmrTriplet {
-                    addr: segment.addr + grh,
-                    len: done.len - GRH_LEN as u32,
-                    ..segment
-                };
+                let to = to?;
+                let all = piece.segment();
+                let (addr, len) = (all.addr + u64::from(GRH), done.len.saturating_sub(GRH));
+                let text = LmrTriplet { addr, len, ..all };
                 nic.ep_post_send_ud(ep, &[text], &to, None, 0, NONE)?;
             }
             Event::IbDto(_) => break, // sent
@@ -130,7 +131,7 @@ pub fn find<H: Host>(host: &H, net: Net, hosts: &[IpAddr]) -> Result<Vec<String>
             Event::IbDto(done) if done.status() != DtoStatus::Success => {
                 return Err(done.status().into());
             }
-            Event::IbDto(done) if done.operation == dat_core::IbOperation::RecvMsgUd => break,
+            Event::IbDto(done) if done.operation == IbOperation::RecvMsgUd => break,
             _ => {}
         }
     }

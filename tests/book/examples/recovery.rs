@@ -3,11 +3,7 @@
 //! ```text
 //! cargo run -p dat-book --example recovery -- 0000:3b:00.0 192.168.7.1/24
 //! ```
-#![expect(
-    clippy::print_stderr,
-    clippy::wildcard_enum_match_arm,
-    reason = "a program that says why it goes on, and names the events that it waits for"
-)]
+#![expect(clippy::print_stderr, reason = "a program that says why it goes on")]
 
 use std::time::Duration;
 
