@@ -5,6 +5,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -182,8 +183,16 @@ fn calls(
     [own, host]: [&Path; 2],
 ) -> Result<()> {
     let device = format!("vfio-user:{}", host.display());
-    let listener = stage.program("dat", &["listen", &device, "--ip", "192.168.7.2/24"])?;
-    stage.expect(listener, "listening", TEST)?;
+    let args = ["listen", &device, "--ip", "192.168.7.2/24", "--count", "3"];
+    let listener = stage.program("dat", &args)?;
+    // It says so on its standard error.
+    let until = Instant::now() + TEST;
+    while !stage.outputs(listener)[1].iter().any(|line| line.contains("listens on")) {
+        if stage.is_over(listener) || Instant::now() > until {
+            return Err(stage.failed(listener, "does not listen"));
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
     let line = "ip=192.168.7.1/24 peer=192.168.7.2 test=all count=500 timeout=120";
     let image = start(stage, tree, toolchain, machine, own, line)?;
     for kind in ["ping", "write", "read"] {
@@ -194,8 +203,7 @@ fn calls(
         )?;
     }
     ends(stage, machine, image)?;
-    stage.kill(listener);
-    Ok(())
+    stage.ended(listener, TEST)
 }
 
 /// The image ends well: the machine is off, or firmware has it again.
