@@ -1,47 +1,42 @@
 //! `cargo xtask nostd --targets`: both crates for CPUs without an operating system, and their tests
 //! on a big-endian one.
 //!
-//! There is no compiled library for such targets in a usual toolchain, so cargo builds core from
-//! its sources (`-Zbuild-std=core`, which a stable toolchain does when `RUSTC_BOOTSTRAP` is set;
-//! the crates themselves use nothing unstable). The sources are the toolchain's own if it has them,
-//! else those of the distribution's package of exactly its version, beside a copy of the toolchain
-//! made of hard links. The big-endian CPU is an s390x, emulated.
+//! Cargo builds core from its sources for them (`dat_lab::images::toolchain`). The big-endian CPU is
+//! an s390x, emulated.
 
 use std::collections::BTreeMap;
 use std::env;
 use std::ffi::OsString;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Instant;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use dat_lab::images::packages::{self, Apt};
+use dat_lab::images::toolchain::Toolchain;
 use dat_lab::run;
 
 use crate::barriers;
 use crate::suite::Sum;
 
-/// 64 bits, with and without strong order; and 32 bits without 64-bit atomics.
-const BARE: [&str; 4] = [
+/// 64 bits, with and without strong order; 32 bits without 64-bit atomics; and a unikernel's.
+const BARE: [&str; 5] = [
     "x86_64-unknown-none",
     "aarch64-unknown-none",
     "riscv64gc-unknown-none-elf",
     "thumbv7em-none-eabi",
+    "x86_64-unknown-hermit",
 ];
 const CRATES: [&str; 4] = ["-p", "dat-core", "-p", "hca-mlx5"];
 const BIG: &str = "s390x-unknown-linux-gnu";
-/// The distribution's suites with sources of newer toolchains, oldest first.
-const SUITES: [&str; 2] = ["trixie", "trixie-backports"];
 /// Packages that link and run programs of the big-endian CPU.
 const CROSS: [&str; 3] = ["gcc-s390x-linux-gnu", "libc6-dev-s390x-cross", "qemu-user-static"];
 
 pub(crate) fn targets() -> Result<()> {
     println!("$ nostd --targets");
-    let folder = run::target()?.join("targets");
-    fs::create_dir_all(&folder)?;
-    let toolchain = Toolchain::find(&folder)?;
+    let toolchain = Toolchain::find()?;
+    let folder = toolchain.folder();
     for target in BARE {
         let start = Instant::now();
         let mut build = toolchain.cargo();
@@ -51,12 +46,12 @@ pub(crate) fn targets() -> Result<()> {
     }
     let mut cargo = toolchain.cargo();
     cargo.arg("-Zbuild-std=core");
-    barriers::check(cargo, &folder)?;
+    barriers::check(cargo, folder)?;
     let start = Instant::now();
     let mut test = toolchain.cargo();
     test.args(["test", "--quiet", "-Zbuild-std", "--target", BIG])
         .args(CRATES)
-        .envs(cross(&folder)?);
+        .envs(cross(folder)?);
     let sum = Sum::of(&run::capture(test)?);
     ensure!(sum.passed > 0, "no test ran on {BIG}");
     println!(
@@ -65,109 +60,6 @@ pub(crate) fn targets() -> Result<()> {
         start.elapsed().as_secs()
     );
     Ok(())
-}
-
-/// A toolchain with the sources of its library.
-struct Toolchain {
-    root: PathBuf,
-    /// Its build folder.
-    build: PathBuf,
-}
-
-impl Toolchain {
-    fn find(folder: &Path) -> Result<Self> {
-        let rustc = || Command::new(env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
-        let mut sysroot = rustc();
-        sysroot.args(["--print", "sysroot"]);
-        let sysroot = PathBuf::from(run::silent(sysroot)?.trim());
-        let mut version = rustc();
-        version.arg("--version");
-        let version = run::silent(version)?;
-        let version =
-            version.split(' ').nth(1).ok_or_else(|| anyhow!("rustc does not tell its version"))?;
-        let root = if library(&sysroot).join("Cargo.lock").exists() {
-            sysroot
-        } else {
-            beside(&sysroot, version, folder).with_context(|| {
-                format!(
-                    "the sources of Rust {version}'s library could not be had, so nothing can be built for other targets.\n  \
-                     Either `rustup component add rust-src`, or a Debian machine whose mirror has the package rust-src {version}"
-                )
-            })?
-        };
-        println!("  sources of the library: {}", library(&root).display());
-        Ok(Self { root, build: folder.join("build") })
-    }
-
-    fn cargo(&self) -> Command {
-        let bin = self.root.join("bin");
-        let mut command = Command::new(bin.join("cargo"));
-        command
-            .current_dir(run::root())
-            .env("RUSTC", bin.join("rustc"))
-            .env("RUSTC_BOOTSTRAP", "1")
-            .env("CARGO_TARGET_DIR", &self.build)
-            .env_remove("RUSTUP_TOOLCHAIN")
-            // Set by the cargo that runs this; it would select the library of that toolchain.
-            .env_remove("LD_LIBRARY_PATH");
-        command
-    }
-}
-
-/// Returns the path of the library sources of a toolchain.
-fn library(sysroot: &Path) -> PathBuf {
-    sysroot.join("lib/rustlib/src/rust/library")
-}
-
-/// Returns a copy of the toolchain with the distribution's sources, made if it does not exist.
-fn beside(sysroot: &Path, version: &str, folder: &Path) -> Result<PathBuf> {
-    let root = folder.join(format!("rust-{version}"));
-    if library(&root).join("Cargo.lock").exists() {
-        return Ok(root);
-    }
-    ensure!(
-        sysroot != Path::new("/usr") && sysroot.join("bin/cargo").exists(),
-        "the toolchain in {} is the system's: install its package of library sources",
-        sysroot.display()
-    );
-    let apt = Apt::new(folder, &SUITES)?;
-    apt.update()?;
-    let mut madison = apt.command("apt-cache");
-    madison.args(["madison", "rust-src"]);
-    let text = run::silent(madison)?;
-    let package = package(&text, version).ok_or_else(|| {
-        anyhow!("the mirror has no rust-src of version {version}; it has\n{text}")
-    })?;
-    let deb = apt.one(&format!("rust-src={package}"))?;
-    let sources = folder.join(format!("rust-src-{version}"));
-    packages::unpack(&[deb], &sources)?;
-    if root.exists() {
-        fs::remove_dir_all(&root)?;
-    }
-    // Hard links need no space, but are impossible across file systems.
-    let mut copy = Command::new("cp");
-    copy.arg("-al").arg(sysroot).arg(&root);
-    if run::silent(copy).is_err() {
-        let _ = fs::remove_dir_all(&root);
-        let mut copy = Command::new("cp");
-        copy.arg("-a").arg(sysroot).arg(&root);
-        run::capture(copy)?;
-    }
-    let place = root.join("lib/rustlib/src");
-    fs::create_dir_all(&place)?;
-    symlink(sources.join(format!("usr/src/rustc-{version}")), place.join("rust"))?;
-    ensure!(
-        library(&root).join("Cargo.lock").exists(),
-        "the package has no library of that version"
-    );
-    Ok(root)
-}
-
-/// Finds the package version for this compiler version in the output of `apt-cache madison`.
-fn package<'a>(text: &'a str, version: &str) -> Option<&'a str> {
-    text.lines().filter_map(|line| line.split('|').nth(1)).map(str::trim).find(|package| {
-        package.strip_prefix(version).is_some_and(|rest| rest.starts_with(['+', '-', '~']))
-    })
 }
 
 /// Returns the environment for cargo to link and run programs of the big-endian CPU.
@@ -217,20 +109,4 @@ fn unpacked(folder: &Path) -> Result<(PathBuf, PathBuf, PathBuf)> {
         bail!("the packages hold no emulator");
     }
     Ok((linker, emulator, tree.join("usr/s390x-linux-gnu")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::package;
-
-    #[test]
-    fn only_the_package_of_the_very_version_will_do() {
-        let text = " rust-src | 1.96.1+dfsg1-2~bpo13+1 | http://a/ trixie-backports/main amd64 Packages\n \
-                    rust-src | 1.95.0+dfsg1-2~bpo13+1 | http://a/ trixie-backports/main amd64 Packages\n \
-                    rust-src | 1.85.1+dfsg1-1+deb13u1 | http://a/ trixie/main amd64 Packages\n";
-        assert_eq!(package(text, "1.95.0"), Some("1.95.0+dfsg1-2~bpo13+1"));
-        assert_eq!(package(text, "1.85.1"), Some("1.85.1+dfsg1-1+deb13u1"));
-        assert_eq!(package(text, "1.8"), None);
-        assert_eq!(package(text, "1.97.0-nightly"), None);
-    }
 }

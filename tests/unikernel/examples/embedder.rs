@@ -162,6 +162,25 @@ fn main() {
 }
 
 #[test]
+fn the_page_shows_this_platform() {
+    let (page, source) = (include_str!("../../../docs/embedding.md"), include_str!("embedder.rs"));
+    let listing = page.split("```rust\n").find(|block| block.starts_with("struct Host {"));
+    let listing = listing.and_then(|block| block.split("```").next()).unwrap();
+    let code = |text: &'static str| {
+        let is_code = |line: &&str| {
+            let line = line.trim();
+            !line.is_empty() && !line.starts_with("//")
+        };
+        text.lines().filter(is_code).collect::<Vec<_>>()
+    };
+    let source = code(source);
+    let first = source.iter().position(|line| *line == "struct Host {").unwrap();
+    let listing = code(listing);
+    assert_eq!(listing, source[first..first + listing.len()]);
+    assert!(listing.contains(&"impl Clock for Host {") && listing.len() > 60);
+}
+
+#[test]
 fn bring_up_without_a_device_times_out_with_an_error() {
     let start = Instant::now();
     let fault = open(Duration::from_millis(50)).unwrap_err().to_string();

@@ -62,11 +62,13 @@ const LIMITS: &str = "xtask/src/tidy/limits.tsv";
 /// Flags that say nothing of how the product is built: programs for guests are linked statically,
 /// because guests have no C library; targets without a prebuilt library build their own; lines that
 /// tests execute are counted, and so is what a fuzzer reaches.
-const OTHER_FLAGS: [&str; 10] = [
+const OTHER_FLAGS: [&str; 12] = [
     "target-feature=+crt-static",
     "strip=debuginfo",
     "build-std",
     "build-std=core",
+    "build-std=core,compiler_builtins",
+    "build-std-features=compiler-builtins-mem",
     "instrument-coverage",
     "passes=sancov-module",
     "llvm-args=-sanitizer-coverage-level=4",

@@ -141,6 +141,11 @@ impl<'m> Stage<'m> {
         Ok(id)
     }
 
+    /// The emulator of all guests, with what it always needs.
+    pub(crate) fn emulator(&self) -> Result<Command> {
+        self.machine.qemu()
+    }
+
     /// Starts any program on the host.
     pub(crate) fn start(&mut self, name: &str, command: Command) -> Result<Id> {
         let process = Process::start(name, command, self.options.verbose)?;

@@ -13,5 +13,6 @@ pub mod programs;
 pub(crate) mod scapy;
 pub mod sources;
 pub(crate) mod stock;
+pub mod toolchain;
 pub mod valgrind;
 mod vmlinux;

@@ -99,6 +99,17 @@ pub const IPXE: Recipe = Recipe {
     remedy: "iPXE could not be had",
 };
 
+/// Machines of other CPUs, of the release of [`QEMU`], and UEFI firmware.
+pub const MACHINES: Recipe = Recipe {
+    name: "machines",
+    parts: &[
+        ("trixie-backports", &["qemu-system-arm", "qemu-system-riscv"]),
+        ("trixie", &["ovmf", "qemu-efi-aarch64"]),
+    ],
+    kernel: None,
+    remedy: "QEMU for aarch64 and riscv64 (10.1 or newer) and UEFI firmware could not be had",
+};
+
 /// The kernels for all hardware, by the version that their names begin with. The one for virtual
 /// machines has no Soft-RoCE.
 pub const KERNELS: [(&str, Recipe); 2] = [

@@ -8,6 +8,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
+use super::toolchain::Toolchain;
 use crate::run;
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
@@ -17,6 +18,8 @@ const SERVER: &str = "mlx5-model";
 const HOST: [&str; 2] = [SERVER, "interop"];
 /// The image that is its own guest.
 const IMAGE: &str = "dat-metal";
+/// The profile of its builds for many machines.
+const GALLERY: &str = "gallery";
 /// Programs of the guest.
 const GUEST: [&str; 2] = ["guest", "dat"];
 /// A small test. Cargo then chooses the features of dependencies as it does for `cargo test`, so
@@ -89,6 +92,25 @@ pub(crate) fn loaded(mut list: Command) -> Result<BTreeSet<PathBuf>> {
         path.starts_with('/').then(|| PathBuf::from(path))
     };
     Ok(text.lines().filter_map(path).collect())
+}
+
+/// Builds the image that boots for targets without a compiled library.
+pub(crate) fn metal(toolchain: &Toolchain, targets: &[&str]) -> Result<()> {
+    let mut build = toolchain.cargo();
+    build
+        .args(["build", "--quiet", "-p", "dat-unikernel", "--bin", IMAGE, "--profile", GALLERY])
+        // With the functions of a C library that compiled code calls.
+        .args(["-Zbuild-std=core,compiler_builtins"])
+        .arg("-Zbuild-std-features=compiler-builtins-mem")
+        .args(targets.iter().flat_map(|target| ["--target", target]))
+        .env("RUSTFLAGS", "--cfg dat_image -D warnings");
+    run::capture(build).map(drop)
+}
+
+/// The path of an image that [`metal`] has built.
+pub(crate) fn metal_of(toolchain: &Toolchain, target: &str) -> PathBuf {
+    let suffix = if target.ends_with("uefi") { ".efi" } else { "" };
+    toolchain.build().join(target).join(GALLERY).join(format!("{IMAGE}{suffix}"))
 }
 
 /// Builds a freestanding image of `dat-unikernel`.

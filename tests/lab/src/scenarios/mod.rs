@@ -4,6 +4,7 @@ mod bare_metal;
 mod boot;
 mod conformance;
 mod first_boot;
+mod gallery;
 mod isolation;
 mod rude;
 mod tinygrad;
@@ -116,6 +117,12 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         name: "bare-metal",
         about: "the image without an operating system serves a Linux guest, and an image that calls",
         run: bare_metal::run,
+        stock: false,
+    },
+    Scenario {
+        name: "gallery",
+        about: "the image on x86_64, aarch64 and riscv64, and as an UEFI application, serves ping and perf of the host",
+        run: gallery::run,
         stock: false,
     },
     Scenario {

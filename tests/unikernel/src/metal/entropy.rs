@@ -1,15 +1,13 @@
-//! Random numbers: from the CPU's generator if it has one, otherwise from the jitter of its time
-//! stamp counter.
+//! Random numbers: from the generator of the machine if it has one, otherwise from the jitter of its
+//! counter.
 //!
 //! The second kind is weak: an observer of the machine could narrow it down. The image prints which
 //! one it uses.
 
-use core::arch::asm;
-use core::arch::x86_64::__cpuid;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use crate::clock;
 use crate::contents::mixed;
+use crate::machine;
 
 /// Rounds of jitter that go into a number.
 const ROUNDS: u32 = 64;
@@ -17,34 +15,30 @@ const ROUNDS: u32 = 64;
 /// A source of numbers.
 #[derive(Debug)]
 pub(crate) struct Entropy {
-    instruction: bool,
+    /// The name of the machine's generator, if there is one.
+    generator: Option<&'static str>,
     pool: AtomicU64,
 }
 
 impl Entropy {
-    /// Detects the CPU's generator.
+    /// Looks for the machine's generator.
     pub(crate) fn new() -> Self {
-        Self {
-            instruction: __cpuid(1).ecx & 1 << 30 != 0 && rdrand().is_some(),
-            pool: AtomicU64::new(clock::ticks()),
-        }
+        let generator = machine::generator();
+        Self { generator, pool: AtomicU64::new(machine::ticks()) }
     }
 
     /// Returns the name of the source.
     pub(crate) fn source(&self) -> &'static str {
-        if self.instruction {
-            "RDRAND"
-        } else {
-            "jitter of the time stamp counter: fit for tests, not for hostile networks"
-        }
+        let weak = "jitter of the counter: fit for tests, not for hostile networks";
+        self.generator.unwrap_or(weak)
     }
 
-    /// Returns 32 random bytes, unless the CPU's generator is there and gives nothing.
+    /// Returns 32 random bytes, unless the generator is there and gives nothing.
     pub(crate) fn seed(&self) -> Option<[u8; 32]> {
         let mut bytes = [0; 32];
         for word in bytes.as_chunks_mut().0 {
-            if self.instruction {
-                rdrand()?;
+            if self.generator.is_some() {
+                machine::random()?;
             }
             *word = self.next().to_le_bytes();
         }
@@ -55,11 +49,11 @@ impl Entropy {
     pub(crate) fn next(&self) -> u64 {
         let mut pool = self.pool.load(Ordering::Relaxed);
         for _ in 0..ROUNDS {
-            pool = mix(pool ^ clock::ticks());
+            pool = mix(pool ^ machine::ticks());
             core::hint::spin_loop();
         }
         // Mixed with the other kind, not replaced: no single source is trusted alone.
-        if let Some(number) = self.instruction.then(rdrand).flatten() {
+        if let Some(number) = self.generator.and_then(|_| machine::random()) {
             pool = mix(pool ^ number);
         }
         self.pool.store(pool, Ordering::Relaxed);
@@ -72,27 +66,15 @@ fn mix(word: u64) -> u64 {
     mixed(word.wrapping_add(0x9e37_79b9_7f4a_7c15))
 }
 
-/// Reads the CPU's generator. It may be empty for a moment, so this tries ten times.
-fn rdrand() -> Option<u64> {
-    (0..10).find_map(|_| {
-        let (number, good): (u64, u8);
-        // SAFETY: the caller has seen that the CPU knows the instruction.
-        unsafe {
-            asm!("rdrand {}", "setc {}", out(reg) number, out(reg_byte) good, options(nomem, nostack));
-        }
-        (good != 0).then_some(number)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn numbers_differ_and_use_all_bits() {
-        for instruction in [false, true] {
+        for generator in [false, true] {
             let mut entropy = Entropy::new();
-            entropy.instruction &= instruction;
+            entropy.generator = entropy.generator.filter(|_| generator);
             let numbers: Vec<_> = (0..64).map(|_| entropy.next()).collect();
             assert_eq!(numbers.iter().fold(0, |a, b| a | b), u64::MAX);
             assert_eq!(numbers.iter().fold(u64::MAX, |a, b| a & b), 0);

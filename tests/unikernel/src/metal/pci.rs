@@ -1,15 +1,11 @@
 //! Configuration space, and the setup of one function.
 //!
-//! [`Config`] reads and writes it: mapped ([`Mapped`]), or through the ports 0xcf8 and 0xcfc if
-//! ACPI names no mapping ([`Ports`], 256 bytes of each function). [`find`] walks the buses that
-//! firmware has numbered. [`Function`] prepares the function for the driver: place BAR 0, reset,
-//! memory decoding and bus mastering on.
+//! [`Config`] reads and writes it, as the machine has it. [`find`] walks the buses that firmware has
+//! numbered; where there is no firmware, `number` numbers them before.
+//! [`Function`] prepares the function for the driver: place BAR 0, reset, memory decoding and bus
+//! mastering on.
 
-use hca_mlx5::mmio::MappedBar;
 use heapless::Vec;
-
-use crate::acpi::Ecam;
-use crate::ports;
 
 /// The address of a function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,64 +28,11 @@ pub(crate) trait Config {
     fn write(&self, at: Address, offset: u16, value: u32);
 }
 
-/// Configuration space that is mapped.
-#[derive(Debug)]
-pub(crate) struct Mapped {
-    /// The whole segment, from bus 0 on.
-    pub(crate) window: MappedBar,
-    pub(crate) buses: Ecam,
-}
-
-impl Mapped {
-    fn place(&self, at: Address, offset: u16) -> usize {
-        if !(self.buses.first..=self.buses.last).contains(&at.bus) {
-            return usize::MAX;
-        }
-        usize::from(at.bus) << 20
-            | usize::from(at.device) << 15
-            | usize::from(at.function) << 12
-            | usize::from(offset & 0xffc)
-    }
-}
-
-impl Config for Mapped {
-    fn read(&self, at: Address, offset: u16) -> u32 {
-        self.window.read32(self.place(at, offset))
-    }
-    fn write(&self, at: Address, offset: u16, value: u32) {
-        self.window.write32(self.place(at, offset), value);
-    }
-}
-
-/// Configuration space through ports.
-#[derive(Debug)]
-pub(crate) struct Ports;
-
-impl Ports {
-    fn select(at: Address, offset: u16) -> bool {
-        let word = 1 << 31
-            | u32::from(at.bus) << 16
-            | u32::from(at.device) << 11
-            | u32::from(at.function) << 8
-            | u32::from(offset & 0xfc);
-        ports::write32(0xcf8, word);
-        offset < 256
-    }
-}
-
-impl Config for Ports {
-    fn read(&self, at: Address, offset: u16) -> u32 {
-        if Self::select(at, offset) { ports::read32(0xcfc) } else { u32::MAX }
-    }
-    fn write(&self, at: Address, offset: u16, value: u32) {
-        if Self::select(at, offset) {
-            ports::write32(0xcfc, value);
-        }
-    }
-}
-
 /// Bridges between the root and a function, at most.
 const DEPTH: usize = 8;
+
+#[cfg(any(test, target_os = "none"))]
+pub(crate) use number::number;
 
 /// A function, and the bridges above it, the root's first.
 #[derive(Debug)]
@@ -106,45 +49,57 @@ pub(crate) struct Bar {
     pub(crate) len: u64,
 }
 
-/// Returns the `nth` function, in the order of the buses, whose ID `wanted` accepts (vendor in the
+/// Returns the functions of a bus.
+fn functions<C: Config>(config: &C, bus: u8) -> impl Iterator<Item = Address> + '_ {
+    (0..32).flat_map(move |device| {
+        let first = Address { bus, device, function: 0 };
+        let count = match is_there(config, first) {
+            false => 0,
+            true if config.read(first, 0x0c) >> 16 & 0x80 == 0 => 1,
+            true => 8,
+        };
+        let all = (0..count).map(move |function| Address { function, ..first });
+        all.filter(|at| is_there(config, *at))
+    })
+}
+
+/// Returns whether a function is there. On some machines an address without configuration space
+/// reads as 0.
+fn is_there<C: Config>(config: &C, at: Address) -> bool {
+    !matches!(config.read(at, 0), 0 | u32::MAX)
+}
+
+/// Returns the bus behind a function, if that is a bridge.
+fn behind<C: Config>(config: &C, at: Address) -> Option<u8> {
+    let [_, _, kind, _] = config.read(at, 0x0c).to_le_bytes();
+    let [_, secondary, _, _] = config.read(at, 0x18).to_le_bytes();
+    (kind & 0x7f == 1).then_some(secondary)
+}
+
+/// Returns the `nth` function, in the order of the buses from `first` on, whose ID `wanted` accepts (vendor in the
 /// lower 16 bits, device in the upper).
 pub(crate) fn find<C: Config>(
     config: &C,
+    first: u8,
     mut nth: usize,
     wanted: impl Fn(u32) -> bool,
 ) -> Option<Function<'_, C>> {
     // Buses still to search, each with the bridges above it.
     let mut buses: Vec<(u8, Vec<Address, DEPTH>), 32> = Vec::new();
-    buses.push((0, Vec::new())).ok()?;
+    buses.push((first, Vec::new())).ok()?;
     while let Some((bus, bridges)) = buses.pop() {
-        for device in 0..32 {
-            for function in 0..8 {
-                let at = Address { bus, device, function };
-                let id = config.read(at, 0);
-                // On some machines an address without configuration space reads as 0.
-                if id == u32::MAX || id == 0 {
-                    if function == 0 {
-                        break;
-                    }
-                    continue;
+        for at in functions(config, bus) {
+            if wanted(config.read(at, 0)) {
+                if nth == 0 {
+                    return Some(Function { config, at, bridges });
                 }
-                if wanted(id) {
-                    if nth == 0 {
-                        return Some(Function { config, at, bridges });
-                    }
-                    nth -= 1;
-                }
-                let [_, _, kind, _] = config.read(at, 0x0c).to_le_bytes();
-                let [_, secondary, _, _] = config.read(at, 0x18).to_le_bytes();
-                if kind & 0x7f == 1 && secondary > bus {
-                    let mut path = bridges.clone();
-                    if path.push(at).is_ok() {
-                        // Buses behind too many bridges are not searched.
-                        let _ = buses.push((secondary, path));
-                    }
-                }
-                if function == 0 && kind & 0x80 == 0 {
-                    break;
+                nth -= 1;
+            }
+            if let Some(secondary) = behind(config, at).filter(|secondary| *secondary > bus) {
+                let mut path = bridges.clone();
+                if path.push(at).is_ok() {
+                    // Buses behind too many bridges are not searched.
+                    let _ = buses.push((secondary, path));
                 }
             }
         }
@@ -301,5 +256,7 @@ impl<C: Config> Function<'_, C> {
     }
 }
 
+#[cfg(any(test, target_os = "none"))]
+mod number;
 #[cfg(test)]
 mod tests;

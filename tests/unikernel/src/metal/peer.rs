@@ -16,18 +16,19 @@ use dat_core::{
 use hca_mlx5::dma::Buffer;
 use hca_mlx5::platform::Clock as _;
 use hca_mlx5::{Config, Mlx5};
+use heapless::Deque;
 
+use crate::console::say;
 use crate::contents;
 use crate::hello::{self, Hello, MESSAGE_LEN, Saying};
-use crate::machine::Machine;
+use crate::host::Host;
 use crate::options::Options;
-use crate::serial::say;
 
 mod call;
 mod serve;
 
 /// The driver, with tables for the objects of one peer.
-pub(crate) type Driver = Mlx5<'static, Machine, 8, 16, 32>;
+pub(crate) type Driver = Mlx5<'static, Host, 8, 16, 32>;
 /// The adapter's storage.
 pub(crate) type PeerStorage = Storage<Driver, 4, 8, 16, 64, 64>;
 
@@ -49,7 +50,7 @@ pub(crate) enum Trouble {
     Dat(Error),
     /// The arena has no memory for the buffers.
     Memory,
-    /// The processor's generator gives no numbers.
+    /// The machine's generator gives no numbers.
     NoEntropy,
     /// The timeout of the command line has expired.
     Late(&'static str),
@@ -74,9 +75,7 @@ impl fmt::Display for Trouble {
         match self {
             Self::Dat(error) => write!(f, "{error}"),
             Self::Memory => f.write_str("the arena is too small: a smaller size= or depth="),
-            Self::NoEntropy => {
-                f.write_str("the CPU's generator gives no random numbers: try again")
-            }
+            Self::NoEntropy => f.write_str("the generator gives no random numbers: try again"),
             Self::Late(what) => write!(f, "timeout= is over while waiting for {what}"),
             Self::Unexpected(what, Event::Dto(done)) => {
                 let (number, cookie) = (done.status.number(), done.cookie);
@@ -97,7 +96,7 @@ impl fmt::Display for Trouble {
 
 /// Registered memory.
 struct Memory {
-    buffer: Buffer<'static, Machine>,
+    buffer: Buffer<'static, Host>,
     lmr: LmrParam,
 }
 
@@ -170,7 +169,7 @@ impl Conn {
 
 /// The adapter and its state for one connection after the other.
 struct Peer<'a> {
-    machine: &'static Machine,
+    host: &'static Host,
     options: &'a Options,
     ia: &'a mut Ia<'static, Driver>,
     pz: Pz,
@@ -180,25 +179,28 @@ struct Peer<'a> {
     armed: bool,
     /// A request that waits until the connection of a complete test ends.
     next: Option<Cr>,
+    /// Receives that completed before the event that their connection is established: the RTU may
+    /// be overtaken by the first message.
+    early: Deque<DtoEvent, 8>,
 }
 
 /// Opens the adapter, runs the role of the options and closes the adapter.
 pub(crate) fn run(
-    machine: &'static Machine,
+    host: &'static Host,
     storage: &'static mut PeerStorage,
     options: &Options,
 ) -> Result<(), Trouble> {
-    let start = machine.now();
-    let seed = || machine.entropy.seed().ok_or(Trouble::NoEntropy);
+    let start = host.now();
+    let seed = || host.entropy.seed().ok_or(Trouble::NoEntropy);
     let config = Config { entropy: seed()?, ..Config::default() };
-    let driver = Driver::open(machine, &config).map_err(Error::from)?;
+    let driver = Driver::open(host, &config).map_err(Error::from)?;
     let identity = *driver.device().identity();
     let (major, minor, sub) = identity.firmware;
     say!(
         "up: firmware {major}.{minor}.{sub}, MAC {:02x?}, {} pages given, {} us",
         identity.mac,
-        machine.held(),
-        (machine.now() - start) / 1000
+        host.held(),
+        (host.now() - start) / 1000
     );
     let net = Net {
         addr: options.ip,
@@ -206,9 +208,9 @@ pub(crate) fn run(
         gateway: options.gateway,
         vlan: options.vlan,
     };
-    let now = || Instant::from_nanos(machine.now());
+    let now = || Instant::from_nanos(host.now());
     let mut ia = Ia::open(driver, storage.parts(), net, now(), seed()?)?;
-    let done = run_role(machine, &mut ia, options);
+    let done = run_role(host, &mut ia, options);
     // Nothing repeats a lost message after the closing.
     ia.disconnect_all(now());
     let until = now() + LINGER;
@@ -221,14 +223,15 @@ pub(crate) fn run(
 }
 
 fn run_role(
-    machine: &'static Machine,
+    host: &'static Host,
     ia: &mut Ia<'static, Driver>,
     options: &Options,
 ) -> Result<(), Trouble> {
     let pz = ia.pz_create()?;
     let evd = ia.evd_create(EVENTS, EvdFlags::DEFAULT)?;
-    let end = Instant::from_nanos(machine.now()) + options.timeout;
-    let mut peer = Peer { machine, options, ia, pz, evd, end, armed: false, next: None };
+    let end = Instant::from_nanos(host.now()) + options.timeout;
+    let mut peer =
+        Peer { host, options, ia, pz, evd, end, armed: false, next: None, early: Deque::new() };
     match options.peer {
         Some(to) => peer.calls(to)?,
         None => peer.listen()?,
@@ -239,7 +242,7 @@ fn run_role(
 
 impl Peer<'_> {
     fn now(&self) -> Instant {
-        Instant::from_nanos(self.machine.now())
+        Instant::from_nanos(self.host.now())
     }
 
     /// Returns the path MTU of the port.
@@ -262,7 +265,7 @@ impl Peer<'_> {
                 continue;
             }
             self.armed &= !self.ia.evd_take_notice(self.evd);
-            if self.machine.interrupts.is_some() && !self.armed {
+            if self.host.interrupts.is_some() && !self.armed {
                 // A completion between the poll and the arming interrupts at once.
                 self.ia.evd_arm(self.evd, false)?;
                 self.armed = true;
@@ -270,7 +273,7 @@ impl Peer<'_> {
             let due = next.deadline.unwrap_or(self.end);
             let due = due.min(self.end).min(now + PAUSE);
             let rest = u64::try_from(due.since(now).as_nanos()).unwrap_or(0);
-            self.machine.rest(rest.max(1_000));
+            self.host.rest(rest.max(1_000));
         }
     }
 
@@ -279,6 +282,9 @@ impl Peer<'_> {
     /// test before the end of this connection is dequeued, which follows the completions of its
     /// receives.
     fn step(&mut self, conn: &Conn, what: &'static str) -> Result<Option<DtoEvent>, Trouble> {
+        if let Some(done) = self.early.pop_front() {
+            return Ok(Some(done));
+        }
         loop {
             match self.event(what)? {
                 Event::Dto(done) if done.status == DtoStatus::Success => return Ok(Some(done)),
@@ -338,7 +344,7 @@ impl Peer<'_> {
     }
 
     fn memory(&mut self, len: u32, rights: MemPriv) -> Result<Memory, Trouble> {
-        let buffer = Buffer::zeroed(self.machine, len as usize).ok_or(Trouble::Memory)?;
+        let buffer = Buffer::zeroed(self.host, len as usize).ok_or(Trouble::Memory)?;
         match self.ia.lmr_create(self.pz, buffer.region(), rights) {
             Ok(lmr) => Ok(Memory { buffer, lmr }),
             Err(error) => {

@@ -72,7 +72,7 @@ fn machine() -> Bus {
 }
 
 fn hca(bus: &Bus) -> Function<'_, Bus> {
-    find(bus, 0, |id| id == 0x1013_15b3).unwrap()
+    find(bus, 0, 0, |id| id == 0x1013_15b3).unwrap()
 }
 
 #[test]
@@ -83,16 +83,16 @@ fn a_function_behind_two_bridges_is_found_with_its_path() {
     let path: Vec<_, 4> = found.bridges.iter().map(|b| (b.bus, b.device, b.function)).collect();
     assert_eq!(path.as_slice(), [(0, 3, 1), (1, 0, 0)]);
     let any = |id: u32| id & 0xffff == 0x15b3;
-    assert_eq!(find(&bus, 0, any).unwrap().at.to_string(), "00:05.0");
-    assert_eq!(find(&bus, 1, any).unwrap().at.to_string(), "02:00.0");
-    assert!(find(&bus, 2, any).is_none());
+    assert_eq!(find(&bus, 0, 0, any).unwrap().at.to_string(), "00:05.0");
+    assert_eq!(find(&bus, 0, 1, any).unwrap().at.to_string(), "02:00.0");
+    assert!(find(&bus, 0, 2, any).is_none());
 }
 
 #[test]
 fn a_bridge_to_its_own_bus_and_a_ring_of_capabilities_end() {
     let bus = machine();
     bus.set((1, 0, 0), 0x18, 0x00_01_01_01, 0);
-    assert!(find(&bus, 0, |id| id == 0x1013_15b3).is_none());
+    assert!(find(&bus, 0, 0, |id| id == 0x1013_15b3).is_none());
     let bus = machine();
     bus.set(HCA, 0x60, 0x60_05, 0);
     let hca = hca(&bus);
@@ -153,4 +153,38 @@ fn the_table_of_msix_is_named_by_its_capability() {
     assert_eq!(bus.get(HCA, 0x9c), 0x801f_0011);
     hca.msix(false);
     assert_eq!(bus.get(HCA, 0x9c), 0x001f_0011);
+}
+
+#[test]
+fn buses_without_numbers_are_numbered_and_their_windows_closed() {
+    let bus = Bus::default();
+    bus.add((0, 0, 0), 0x0008_1b36, 0);
+    bus.add((0, 1, 0), 0x000c_1b36, 0x81);
+    bus.add((0, 1, 1), 0x000c_1b36, 1);
+    // Found only where the numbers lead: the first port has a switch, the second an HCA.
+    bus.add((1, 0, 0), 0x1234_104c, 1);
+    bus.add((2, 0, 0), 0x1111_15b3, 0);
+    bus.add((3, 0, 0), 0x1013_15b3, 0);
+    for at in [(0, 1, 0), (0, 1, 1), (1, 0, 0)] {
+        for offset in [0x18, 0x20, 0x24] {
+            bus.set(at, offset, 0, u32::MAX);
+        }
+    }
+    number(&bus, 0, 255);
+    let numbers = [(0, 1, 0), (0, 1, 1), (1, 0, 0)].map(|at| bus.get(at, 0x18));
+    assert_eq!(numbers, [0x02_01_00, 0x03_03_00, 0x02_02_01]);
+    assert_eq!([bus.get((1, 0, 0), 0x20), bus.get((0, 1, 1), 0x24)], [0xfff0; 2]);
+    assert_eq!(hca(&bus).at.to_string(), "03:00.0");
+}
+
+#[test]
+fn no_more_buses_are_numbered_than_there_are() {
+    let bus = Bus::default();
+    for device in 0..4 {
+        bus.add((0, device, 0), 0x000c_1b36, 1);
+        bus.set((0, device, 0), 0x18, 0, u32::MAX);
+    }
+    number(&bus, 0, 2);
+    let numbers = [0, 1, 2, 3].map(|device| bus.get((0, device, 0), 0x18));
+    assert_eq!(numbers, [0x01_01_00, 0x02_02_00, 0, 0]);
 }

@@ -5,8 +5,8 @@ use core::net::IpAddr;
 use dat_core::{CloseFlag, DtoOperation, Event, MemPriv, Qos, RmrTriplet};
 
 use super::{Conn, NONE, Peer, Trouble};
+use crate::console::say;
 use crate::hello::{Hello, Kind, Saying, Welcome, refusal_words};
-use crate::serial::say;
 
 impl Peer<'_> {
     /// Runs the tests that the options name against `to`, a connection for each.
@@ -25,7 +25,7 @@ impl Peer<'_> {
             depth: if kind == Kind::Ping { 1 } else { self.options.depth },
             size: self.options.size,
             count: self.options.count,
-            seed: self.machine.entropy.next(),
+            seed: self.host.entropy.next(),
             mtu: self.mtu(),
         };
         let mut conn = self.conn(hello, 0, MemPriv::empty())?;

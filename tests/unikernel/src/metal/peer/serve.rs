@@ -1,10 +1,10 @@
 //! The passive side of a test: what `dat listen` does.
 
-use dat_core::{Event, MemPriv, PspFlag};
+use dat_core::{DtoStatus, Event, MemPriv, PspFlag};
 
 use super::{Conn, NONE, Peer, Trouble};
+use crate::console::say;
 use crate::hello::{Hello, Kind, Saying, Welcome, refusal};
-use crate::serial::say;
 
 /// The listener's rights for its peer.
 fn rights(kind: Kind) -> MemPriv {
@@ -66,10 +66,15 @@ impl Peer<'_> {
         });
         let welcome = welcome.bytes(&conn.hello);
         self.ia.cr_accept(self.now(), cr, Some(conn.ep), &welcome)?;
+        self.early.clear();
         let begun = loop {
             match self.event("the connection")? {
                 Event::Established(ep) if ep == conn.ep => break true,
                 Event::AcceptCompletionError(ep) if ep == conn.ep => break false,
+                Event::Dto(done) if done.status == DtoStatus::Success => {
+                    let more = self.early.push_back(done);
+                    more.map_err(|_| Trouble::Nonsense("number of early messages"))?;
+                }
                 Event::Dto(_) => {}
                 Event::ConnectionRequest { cr, .. } => self.refuse(cr)?,
                 other => return Err(Trouble::Unexpected("the connection", other)),

@@ -2,7 +2,7 @@
 //!
 //! The layout is Xen's `hvm_start_info`, version 1; every loader of PVH images fills it.
 
-use crate::memory::Memory;
+use super::memory::Memory;
 
 const MAGIC: u32 = 0x336e_c578;
 /// Largest number of memory map entries that are read.
@@ -67,8 +67,8 @@ impl StartInfo {
 
 #[cfg(test)]
 mod tests {
+    use super::super::memory::tests::Bytes;
     use super::*;
-    use crate::memory::tests::Bytes;
 
     #[test]
     fn command_line_root_pointer_and_the_end_of_memory() {

@@ -4,8 +4,9 @@
 //! RSDP -> XSDT or RSDT -> MCFG (ECAM) and FADT (timer, power) -> DSDT (the sleep type of S5, found
 //! by its name; there is no interpreter here). Tables with a wrong length or checksum are skipped.
 
-use crate::memory::Memory;
-use crate::ports;
+use super::super::ecam::Ecam;
+use super::memory::Memory;
+use super::ports;
 
 /// The facts found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,17 +17,6 @@ pub(crate) struct Acpi {
     pub(crate) timer: Option<Timer>,
     /// How to switch the machine off.
     pub(crate) power: Option<Power>,
-}
-
-/// Configuration space of segment 0, a megabyte for each bus.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ecam {
-    /// Address of bus 0, whether or not it is among those below.
-    pub(crate) base: u64,
-    /// The first bus.
-    pub(crate) first: u8,
-    /// The last.
-    pub(crate) last: u8,
 }
 
 /// The timer that runs at [`Timer::HERTZ`].
@@ -200,8 +190,8 @@ fn sleep_type(memory: &impl Memory, table: Table) -> Option<[u8; 2]> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::memory::tests::Bytes;
     use super::*;
-    use crate::memory::tests::Bytes;
 
     /// A table with this name at `at`, `len` bytes long; what is inside is put there before.
     fn head(bytes: &mut Bytes, at: usize, name: &[u8; 4], len: usize) {

@@ -163,5 +163,5 @@ level2:
     .space 16384
     .space 16384
 interrupt_stack_top:
-    .space 524288
+    .space 1048576
 stack_top:

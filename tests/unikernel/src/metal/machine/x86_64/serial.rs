@@ -4,7 +4,7 @@
 
 use core::fmt;
 
-use crate::ports;
+use super::ports;
 
 const PORT: u16 = 0x3f8;
 /// Polls of the line status before a byte is dropped.
@@ -12,9 +12,9 @@ const PATIENCE: u32 = 100_000;
 
 /// The port, as a `fmt::Write`.
 #[derive(Debug)]
-pub(crate) struct Serial;
+pub(crate) struct Console;
 
-impl Serial {
+impl Console {
     /// Sets speed and format.
     pub(crate) fn start() {
         // No interrupts; divisor 1 while the latch is open; eight bits, no parity; FIFO on and
@@ -25,7 +25,7 @@ impl Serial {
     }
 }
 
-impl fmt::Write for Serial {
+impl fmt::Write for Console {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         for byte in text.bytes() {
             if byte == b'\n' {
@@ -45,13 +45,3 @@ fn send(byte: u8) {
     }
     ports::write8(PORT, byte);
 }
-
-/// Prints a line.
-macro_rules! say {
-    ($($words:tt)*) => {{
-        use core::fmt::Write as _;
-        // Cannot fail: `write_str` drops what the port does not take.
-        let _ = writeln!($crate::serial::Serial, $($words)*);
-    }};
-}
-pub(crate) use say;

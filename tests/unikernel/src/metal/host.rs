@@ -1,80 +1,81 @@
-//! The machine as the driver's platform: registers and memory at their physical addresses, used by
-//! the driver alone.
+//! The driver's platform on every machine: its registers, memory that the machine has set aside,
+//! and its clock.
 //!
-//! The arena and the pages for the firmware are statics; the device sees them at the addresses the
-//! CPU does, since no IOMMU is switched on. `tests/unikernel/examples/embedder.rs` says what each
-//! method is for.
+//! `tests/unikernel/examples/embedder.rs` says what each method is for.
 
-use core::cell::UnsafeCell;
 use core::ptr::NonNull;
 
 use hca_mlx5::dma::Memory;
-use hca_mlx5::mmio::{self, MappedBar};
+use hca_mlx5::mmio;
 use hca_mlx5::platform::{self, Bar, Blocks, Dma, Fence, RawArena, Reach, Span, arena_words};
 
 use crate::clock::Clock;
 use crate::entropy::Entropy;
-use crate::interrupts::Interrupts;
+use crate::machine::{Interrupts, Registers};
 use crate::reserve::{PAGE, Reserve};
 
 /// Bytes of the arena: enough for the largest test of the `dat` command and the driver's queues.
-const ARENA: usize = 16 << 20;
-/// Pages for the firmware: 32 MiB. A ConnectX-4 asks for half of that.
-const FIRMWARE: usize = 8192;
+pub(crate) const ARENA: usize = 16 << 20;
+/// Bytes of the pages for the firmware: a ConnectX-4 asks for half of that.
+pub(crate) const FIRMWARE: usize = 32 << 20;
 /// Longest sleep of a bounded wait: an interrupt ends it early, and cards are known to lose some.
 const NAP: u64 = 1_000_000;
 
-#[repr(C, align(4096))]
-struct Pages<const N: usize>(UnsafeCell<[u8; N]>);
+/// Words in which the arena keeps what is free.
+const WORDS: usize = arena_words(ARENA);
 
-// SAFETY: only the arena and the device touch the bytes, through raw pointers.
-unsafe impl<const N: usize> Sync for Pages<N> {}
+/// Memory that the machine sets aside for the device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lent {
+    /// Where the CPU sees it.
+    pub(crate) cpu: NonNull<u8>,
+    /// Where the device does.
+    pub(crate) device: u64,
+}
 
-#[cfg_attr(dat_image, unsafe(link_section = ".arena"))]
-static MEMORY: Pages<ARENA> = Pages(UnsafeCell::new([0; ARENA]));
-#[cfg_attr(dat_image, unsafe(link_section = ".arena"))]
-static RESERVE: Pages<{ FIRMWARE * PAGE }> = Pages(UnsafeCell::new([0; FIRMWARE * PAGE]));
-
-/// In which the arena keeps what is free.
-struct Words(UnsafeCell<[u64; arena_words(ARENA)]>);
-
-// SAFETY: the one arena has them.
-unsafe impl Sync for Words {}
-
-static FREE: Words = Words(UnsafeCell::new([0; arena_words(ARENA)]));
+// SAFETY: it is memory that only the arena, the reserve and the device touch, by raw pointers.
+unsafe impl Send for Lent {}
+// SAFETY: as above.
+unsafe impl Sync for Lent {}
 
 /// The host of the driver.
 #[derive(Debug)]
-pub(crate) struct Machine {
-    bar: MappedBar,
-    arena: RawArena<&'static mut [u64]>,
-    reserve: Reserve<{ FIRMWARE / 64 }>,
+pub(crate) struct Host {
+    bar: Registers,
+    /// The device address of the arena.
+    device: u64,
+    arena: RawArena<&'static mut [u64; WORDS]>,
+    reserve: Reserve<{ FIRMWARE / PAGE / 64 }>,
     pub(crate) clock: Clock,
     pub(crate) entropy: Entropy,
     /// None: the image polls.
     pub(crate) interrupts: Option<Interrupts>,
 }
 
-impl Machine {
-    /// The machine, with BAR 0 of the HCA mapped. Made once: there is one arena.
-    pub(crate) fn new(
-        bar: MappedBar,
+impl Host {
+    /// Makes the host of the registers and of the memory.
+    ///
+    /// # Safety
+    /// `arena` has [`ARENA`] bytes and `firmware` [`FIRMWARE`], aligned to pages, of which nothing
+    /// else makes use as long as the host exists.
+    pub(crate) unsafe fn new(
+        bar: Registers,
+        [arena, firmware]: [Lent; 2],
+        words: &'static mut [u64; WORDS],
         clock: Clock,
         entropy: Entropy,
         interrupts: Option<Interrupts>,
-    ) -> Option<Self> {
-        let memory = NonNull::new(MEMORY.0.get())?;
-        // SAFETY: a static that is used only here, and the machine is made once.
-        let words = unsafe { &mut *FREE.0.get() };
-        Some(Self {
+    ) -> Self {
+        Self {
             bar,
-            // SAFETY: a static that is used only here.
-            arena: RawArena::new(unsafe { Memory::new(memory.cast(), ARENA) }, words),
-            reserve: Reserve::new(RESERVE.0.get().expose_provenance() as u64),
+            device: arena.device,
+            // SAFETY: the caller's promise.
+            arena: RawArena::new(unsafe { Memory::new(arena.cpu, ARENA) }, words),
+            reserve: Reserve::new(firmware.device),
             clock,
             entropy,
             interrupts,
-        })
+        }
     }
 
     /// Sleeps until an interrupt, for at most `nanos`; without interrupts, only pauses for a
@@ -97,7 +98,7 @@ impl Machine {
     }
 }
 
-impl Bar for Machine {
+impl Bar for Host {
     fn bar_len(&self) -> usize {
         self.bar.len()
     }
@@ -116,7 +117,7 @@ impl Bar for Machine {
     }
 }
 
-impl Dma for Machine {
+impl Dma for Host {
     type Probe = ();
 
     fn memory(&self) -> &Memory {
@@ -130,7 +131,7 @@ impl Dma for Machine {
     }
     fn iova(&self, offset: usize) -> Option<(u64, usize)> {
         let memory = self.arena.memory();
-        memory.iova(memory.addr(), offset)
+        memory.iova(self.device, offset)
     }
     fn fence(&self, fence: Fence) {
         mmio::fence(fence);
@@ -143,7 +144,7 @@ impl Dma for Machine {
     }
 }
 
-impl platform::Clock for Machine {
+impl platform::Clock for Host {
     fn now(&self) -> u64 {
         self.clock.now()
     }

@@ -10,11 +10,11 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use hca_mlx5::mmio::MappedBar;
 
+use super::ports;
 use crate::clock::Clock;
-use crate::ports;
+use crate::pci::Bar;
+use crate::program::VECTORS;
 
-/// Interrupts of the HCA: its first vector is for commands and events, its second for completions.
-pub(crate) const HCA_VECTORS: u16 = 2;
 /// Vector of the first handler in `boot.s`.
 const FIRST: u8 = 0x40;
 /// Which of them is the timer's.
@@ -23,7 +23,7 @@ const TIMER: u8 = 3;
 const SPURIOUS: u8 = 0xff;
 
 /// The default address of the local APIC.
-pub(crate) const APIC: u64 = 0xfee0_0000;
+const APIC: u64 = 0xfee0_0000;
 /// Its registers.
 const ID: usize = 0x20;
 const SPURIOUS_VECTOR: usize = 0xf0;
@@ -88,7 +88,7 @@ pub(crate) struct Interrupts {
 
 impl Interrupts {
     /// Returns whether the local APIC is on and at its default address.
-    pub(crate) fn possible() -> bool {
+    fn possible() -> bool {
         let (low, high): (u32, u32);
         // SAFETY: every x86-64 has this register (IA32_APIC_BASE), and reading it changes nothing.
         unsafe {
@@ -99,8 +99,12 @@ impl Interrupts {
         base == APIC && low >> 10 & 3 == 0b10
     }
 
-    /// Switches it on; `apic` maps its registers.
-    pub(crate) fn start(apic: MappedBar, clock: &Clock) -> Self {
+    /// Switches it on, if that is possible.
+    pub(crate) fn start(clock: &Clock) -> Option<Self> {
+        if !Self::possible() {
+            return None;
+        }
+        let apic = super::map(Bar { base: APIC, len: 4096 })?;
         // SAFETY: a table of the boot code, never written.
         let [handlers @ .., spurious] = unsafe { &HANDLERS };
         for (gate, entry) in GATES.0.iter().skip(FIRST.into()).zip(handlers) {
@@ -120,13 +124,13 @@ impl Interrupts {
         let millisecond = (u32::MAX - apic.read32(TIMER_NOW)).max(1);
         apic.write32(TIMER_START, 0);
         apic.write32(TIMER_VECTOR, u32::from(FIRST + TIMER));
-        Self { apic, millisecond }
+        Some(Self { apic, millisecond })
     }
 
     /// Returns address and data of the write by which a device raises interrupt `number`.
     pub(crate) fn message(&self, number: u16) -> Option<(u64, u32)> {
         let cpu = u64::from(self.apic.read32(ID) >> 24);
-        (number < HCA_VECTORS).then(|| (APIC | cpu << 12, u32::from(FIRST) + u32::from(number)))
+        (number < VECTORS).then(|| (APIC | cpu << 12, u32::from(FIRST) + u32::from(number)))
     }
 
     /// Halts until an interrupt, which may be pending already, or until the timeout.
