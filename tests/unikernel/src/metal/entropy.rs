@@ -5,11 +5,11 @@
 //! one it uses.
 
 use core::arch::asm;
-use core::arch::x86_64::__cpuid;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::clock;
 use crate::contents::mixed;
+use crate::paging::cpuid;
 
 /// Rounds of jitter that go into a number.
 const ROUNDS: u32 = 64;
@@ -25,7 +25,7 @@ impl Entropy {
     /// Detects the CPU's generator.
     pub(crate) fn new() -> Self {
         Self {
-            instruction: __cpuid(1).ecx & 1 << 30 != 0 && rdrand().is_some(),
+            instruction: cpuid(1).ecx & 1 << 30 != 0 && rdrand().is_some(),
             pool: AtomicU64::new(clock::ticks()),
         }
     }
@@ -42,11 +42,11 @@ impl Entropy {
     /// Returns 32 random bytes, unless the CPU's generator is there and gives nothing.
     pub(crate) fn seed(&self) -> Option<[u8; 32]> {
         let mut bytes = [0; 32];
-        for word in bytes.as_chunks_mut().0 {
+        for word in bytes.chunks_exact_mut(8) {
             if self.instruction {
                 rdrand()?;
             }
-            *word = self.next().to_le_bytes();
+            word.copy_from_slice(&self.next().to_le_bytes());
         }
         Some(bytes)
     }
