@@ -342,8 +342,10 @@ impl<
                 if let Some(subnet) = self.subnet.as_mut() {
                     subnet.port_changed(false);
                 }
-                if up && let Some(network) = self.network.as_mut() {
-                    network.link_up(now);
+                if up {
+                    if let Some(network) = self.network.as_mut() {
+                        network.link_up(now);
+                    }
                 }
                 Some(Notice::Link(up))
             }

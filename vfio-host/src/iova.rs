@@ -83,11 +83,11 @@ impl Space {
             (start, end) = (*below.start(), end.max(*below.end()));
             gone.start = index - 1;
         }
-        if let Some(above) = self.free.get(index)
-            && end.checked_add(1).is_none_or(|next| next >= *above.start())
-        {
-            end = end.max(*above.end());
-            gone.end = index + 1;
+        if let Some(above) = self.free.get(index) {
+            if end.checked_add(1).is_none_or(|next| next >= *above.start()) {
+                end = end.max(*above.end());
+                gone.end = index + 1;
+            }
         }
         self.free.splice(gone, [start..=end]);
     }

@@ -256,10 +256,10 @@ impl Arena {
 
     /// Allocates memory; what the device only reads comes from the other part if its own is full.
     pub(crate) fn alloc(&self, len: usize, align: usize, reach: Reach) -> Option<Span> {
-        if reach == Reach::Read
-            && let Some(span) = self.read_only.alloc(len, align)
-        {
-            return Some(span);
+        if reach == Reach::Read {
+            if let Some(span) = self.read_only.alloc(len, align) {
+                return Some(span);
+            }
         }
         let span = self.writable.alloc(len, align)?;
         Some(Span { offset: span.offset.checked_add(self.split)?, len: span.len })
@@ -330,7 +330,7 @@ mod tests {
     fn pages_are_zero_aligned_and_whole() {
         for pages in [Pages::private(5000).unwrap(), Pages::shared(5000).unwrap()] {
             assert_eq!(pages.len(), HUGE);
-            assert!(pages.addr().is_multiple_of(4096));
+            assert!(pages.addr() % 4096 == 0);
             let arena = Arena::new(pages, 8192);
             assert_eq!(arena.memory().len(), HUGE);
             assert_eq!(arena.memory().load32(HUGE - 4), 0);
@@ -343,7 +343,7 @@ mod tests {
     #[test]
     fn private_pages_can_be_joined_to_huge_ones() {
         let pages = Pages::private(HUGE).unwrap();
-        assert!(pages.addr().is_multiple_of(HUGE as u64));
+        assert!(pages.addr() % (HUGE as u64) == 0);
     }
 
     #[test]

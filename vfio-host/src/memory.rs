@@ -298,12 +298,13 @@ impl Memory {
     ) -> Result<Region, Error> {
         let mut names = lock(&self.names);
         let known = names.iter_mut().find(|known| known.name == *name);
-        if let Some(known) = known
-            && let Some((_, count)) = &mut known.own
-            && len <= known.region.len
-        {
-            *count += 1;
-            return Ok(known.region);
+        if let Some(known) = known {
+            if let Some((_, count)) = &mut known.own {
+                if len <= known.region.len {
+                    *count += 1;
+                    return Ok(known.region);
+                }
+            }
         }
         let named = Named::open(name, len)?;
         let region = Region { addr: named.pages().addr(), len };
@@ -319,11 +320,11 @@ impl Memory {
         let Some(at) = names.iter().position(same) else {
             return;
         };
-        if let Some((_, count)) = names.get_mut(at).and_then(|name| name.own.as_mut())
-            && *count > 1
-        {
-            *count -= 1;
-            return;
+        if let Some((_, count)) = names.get_mut(at).and_then(|name| name.own.as_mut()) {
+            if *count > 1 {
+                *count -= 1;
+                return;
+            }
         }
         let name = names.remove(at);
         // The mapping is dropped only after the device cannot reach it any more.
@@ -456,7 +457,7 @@ impl Firmware {
     fn give_back(&mut self, page: u64) -> bool {
         let number = page
             .checked_sub(self.iova)
-            .filter(|offset| offset.is_multiple_of(PAGE as u64))
+            .filter(|offset| offset % (PAGE as u64) == 0)
             .and_then(|offset| usize::try_from(offset / PAGE as u64).ok());
         let Some(number) = number else { return false };
         match self.given.get_mut(number) {

@@ -338,15 +338,15 @@ fn table(rows: &[Row], udapl: &BTreeMap<&str, &str>, missed: &mut Vec<String>) -
             }
             let ratio = cost.as_ref().and_then(|cost| cost.ratio);
             // A limit of one word to memory is too short for a ratio that holds from run to run.
-            if way.is_empty()
-                && case.time_goal != 0.0
-                && let Some(ratio) = ratio
-                && ratio > case.time_goal
-            {
-                missed.push(format!(
-                    "{}: {ratio:.2} times the limit, goal {:.2}",
-                    case.name, case.time_goal
-                ));
+            if way.is_empty() && case.time_goal != 0.0 {
+                if let Some(ratio) = ratio {
+                    if ratio > case.time_goal {
+                        missed.push(format!(
+                            "{}: {ratio:.2} times the limit, goal {:.2}",
+                            case.name, case.time_goal
+                        ));
+                    }
+                }
             }
             let ratio = ratio.map(|ratio| format!("{ratio:.2}")).unwrap_or_default();
             let _ = write!(text, " {ratio} |");

@@ -110,10 +110,10 @@ impl Lines {
             else {
                 continue;
             };
-            if number.trim().parse::<u32>().is_ok()
-                && let Some(hit) = executed(hits.trim())
-            {
-                lines.0.entry(file.clone()).or_default().push((hit, code.to_owned()));
+            if number.trim().parse::<u32>().is_ok() {
+                if let Some(hit) = executed(hits.trim()) {
+                    lines.0.entry(file.clone()).or_default().push((hit, code.to_owned()));
+                }
             }
         }
         lines

@@ -13,15 +13,19 @@ mod barriers;
 mod bench;
 mod book;
 mod coverage;
+mod features;
 mod fields;
 mod fuzz;
 mod hit;
 mod layouts;
 mod loom;
+mod msrv;
 mod mutants;
 mod nostd;
+mod package;
 mod pictures;
 mod planted;
+mod readme;
 mod record;
 mod sanitize;
 mod scale;
@@ -140,6 +144,16 @@ enum Verb {
     Fuzz(fuzz::Options),
     /// All interleavings of the threads that share an adapter, tried by loom
     Loom,
+    /// Build and test with the lowest version of Rust that Cargo.toml promises
+    Msrv,
+    /// A Debian package of the programs, the uDAPL provider and the model, with lintian's verdict:
+    /// `--twice` compares two builds, `--install` uses it in clean roots
+    Package(package::Options),
+    /// README's commands in clean roots of Debian 12 and 13, and the time to the first `dat ping`;
+    /// takes root
+    Readme(readme::Options),
+    /// Each crate with every set of its features
+    Features,
     /// The tests of drivers, hosts and model under ThreadSanitizer or AddressSanitizer
     Sanitize(sanitize::Options),
     /// Lines of the product that tests execute, by LLVM's counters; fails where a goal is missed
@@ -243,6 +257,10 @@ fn verb() -> Result<ExitCode> {
         }
         Verb::Fuzz(options) => fuzz::fuzz(&options)?,
         Verb::Loom => loom::loom()?,
+        Verb::Msrv => msrv::msrv()?,
+        Verb::Package(options) => package::package(&options)?,
+        Verb::Readme(options) => readme::readme(&options)?,
+        Verb::Features => features::features()?,
         Verb::Sanitize(options) => sanitize::sanitize(&options)?,
         Verb::Hit => hit::hit()?,
         Verb::Switches(options) => switches::switches(&options)?,

@@ -164,10 +164,10 @@ fn guest_runs(text: &str) -> Result<Vec<(&'static str, String)>> {
     let syntax = syn::parse_file(text).with_context(|| GUEST.to_owned())?;
     let mut runs = Vec::new();
     for item in &syntax.items {
-        if let syn::Item::Enum(item) = item
-            && item.ident == "Part"
-        {
-            runs.extend(item.variants.iter().map(|part| ("guest run", part.ident.to_string())));
+        if let syn::Item::Enum(item) = item {
+            if item.ident == "Part" {
+                runs.extend(item.variants.iter().map(|part| ("guest run", part.ident.to_string())));
+            }
         }
     }
     Ok(runs)

@@ -137,10 +137,8 @@ fn costs(binary: &Path, counts: &[usize]) -> Result<Vec<Costs>> {
     thread::scope(|scope| {
         let workers: Vec<_> =
             counts.iter().map(|&count| scope.spawn(move || count_all(binary, count))).collect();
-        let joined = workers
-            .into_iter()
-            .map(|worker| worker.join().map_err(|_| anyhow!("a counting thread ended")).flatten());
-        joined.collect()
+        let ended = |_| Err(anyhow!("a counting thread ended"));
+        workers.into_iter().map(|worker| worker.join().unwrap_or_else(ended)).collect()
     })
 }
 
@@ -210,10 +208,10 @@ fn times(binary: &Path, count: usize) -> Result<BTreeMap<String, f64>> {
     for args in arguments(count, ROUNDS[1]) {
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         for record in bench::records(binary, &args)? {
-            if let [kind, name, nanoseconds] = record.as_slice()
-                && kind == "ran"
-            {
-                spans.entry(name.clone()).or_default().push(nanoseconds.parse()?);
+            if let [kind, name, nanoseconds] = record.as_slice() {
+                if kind == "ran" {
+                    spans.entry(name.clone()).or_default().push(nanoseconds.parse()?);
+                }
             }
         }
     }
@@ -350,26 +348,26 @@ fn figures(binary: &Path, missed: &mut Vec<String>) -> Result<String> {
     }
     let [open, more] = CONNECTIONS.map(|count| count.to_string());
     for record in bench::records(binary, &["--eps", &open, "--rate", &more])? {
-        if let [kind, rate] = record.as_slice()
-            && kind == "rate"
-        {
-            let _ = writeln!(
-                text,
-                "| connections a second of two processes beside {open}, over the models of a third one | {rate} | 10000 or more |"
-            );
+        if let [kind, rate] = record.as_slice() {
+            if kind == "rate" {
+                let _ = writeln!(
+                    text,
+                    "| connections a second of two processes beside {open}, over the models of a third one | {rate} | 10000 or more |"
+                );
+            }
         }
     }
     let most = WRITERS.to_string();
     for record in bench::records(binary, &["--eps", &most, "--objects", "0", "--writes", "50"])? {
-        if let [kind, name, nanoseconds] = record.as_slice()
-            && kind == "write"
-        {
-            let (what, goal) = match name.as_str() {
-                "sequence" => ("write 8 B and dequeue, in sequence", "45"),
-                "random" => ("write 8 B and dequeue, at random", "170"),
-                _ => ("one load behind another, of as many lines, at random", ""),
-            };
-            let _ = writeln!(text, "| {what}, {most} Endpoints, ns | {nanoseconds} | {goal} |");
+        if let [kind, name, nanoseconds] = record.as_slice() {
+            if kind == "write" {
+                let (what, goal) = match name.as_str() {
+                    "sequence" => ("write 8 B and dequeue, in sequence", "45"),
+                    "random" => ("write 8 B and dequeue, at random", "170"),
+                    _ => ("one load behind another, of as many lines, at random", ""),
+                };
+                let _ = writeln!(text, "| {what}, {most} Endpoints, ns | {nanoseconds} | {goal} |");
+            }
         }
     }
     let cache = ["--cache-sim=yes", "--D1=32768,8,64", "--I1=32768,8,64", "--LL=8388608,16,64"];

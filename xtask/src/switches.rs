@@ -144,11 +144,12 @@ fn build() -> Result<PathBuf> {
     cargo.args(["--message-format", "json"]);
     let out = run::capture(cargo)?;
     for message in Message::parse_stream(out.as_bytes()) {
-        if let Message::CompilerArtifact(artifact) = message?
-            && artifact.target.name == "model"
-            && let Some(path) = artifact.executable
-        {
-            return Ok(path.into());
+        if let Message::CompilerArtifact(artifact) = message? {
+            if artifact.target.name == "model" {
+                if let Some(path) = artifact.executable {
+                    return Ok(path.into());
+                }
+            }
         }
     }
     bail!("cargo built no test program")
@@ -220,10 +221,10 @@ fn drawn(facts: &BTreeMap<String, Vec<String>>, seed: u64) -> Run {
     for (fact, settings) in facts {
         let draw = number(fact);
         let others = settings.len() as u64 - 1;
-        if draw % 4 == 0
-            && let Some(setting) = settings.get(1 + (draw / 4 % others) as usize)
-        {
-            set.push(format!("{fact}={setting}"));
+        if draw % 4 == 0 {
+            if let Some(setting) = settings.get(1 + (draw / 4 % others) as usize) {
+                set.push(format!("{fact}={setting}"));
+            }
         }
     }
     Run { kind: "random", card: None, facts: set }
@@ -236,15 +237,15 @@ fn run_all(program: &Path, runs: &[Run]) -> Result<Vec<Outcome>> {
         let jobs: Vec<_> = (0..thread::available_parallelism().map_or(1, usize::from))
             .map(|_| {
                 scope.spawn(|| {
-                    while let n = next.fetch_add(1, Ordering::Relaxed)
-                        && let Some(run) = runs.get(n)
-                    {
+                    loop {
+                        let n = next.fetch_add(1, Ordering::Relaxed);
+                        let Some(run) = runs.get(n) else { break };
                         let outcome = once(program, run)?;
                         if is_failure(&outcome) {
                             println!("  {} {}: {outcome:?}", run.kind, run.name());
                         }
                         let done = done.fetch_add(1, Ordering::Relaxed) + 1;
-                        if done.is_multiple_of(50) {
+                        if done % 50 == 0 {
                             println!("  {done} of {}", runs.len());
                         }
                         let mut all = outcomes.lock().unwrap_or_else(PoisonError::into_inner);

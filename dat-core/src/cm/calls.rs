@@ -111,13 +111,13 @@ impl Cm<'_> {
     /// Sends the REQ of a prepared connection on this path, whose class does not count. No effect
     /// on any other connection.
     pub fn send_prepared_request(&mut self, now: Instant, conn: ConnId, path: &Path) {
-        if let Ok(slot) = self.live(conn)
-            && slot.state == State::ReqReady
-        {
-            let mut req = Req::new_unchecked(slot.stored());
-            req.set_flow_label(path.flow_label);
-            req.set_hops(path.hop_limit);
-            self.send_request(now, conn);
+        if let Ok(slot) = self.live(conn) {
+            if slot.state == State::ReqReady {
+                let mut req = Req::new_unchecked(slot.stored());
+                req.set_flow_label(path.flow_label);
+                req.set_hops(path.hop_limit);
+                self.send_request(now, conn);
+            }
         }
     }
 
@@ -132,27 +132,27 @@ impl Cm<'_> {
         ack_timeout: u8,
     ) {
         let NextHop::Lid(LidHop { lid, .. }) = path.next_hop else { return };
-        if let Ok(slot) = self.live(conn)
-            && slot.state == State::ReqReady
-        {
-            let remote = gid(path.remote);
-            slot.remote = remote;
-            slot.next_hop = path.next_hop.bytes();
-            slot.source_index = subnet.lifetime;
-            slot.terms.mtu = subnet.mtu;
-            slot.terms.ack_timeout = ack_timeout & 31;
-            slot.terms.class = path.class;
-            let mut req = Req::new_unchecked(slot.stored());
-            req.set_addresses(subnet.local_gid, remote);
-            req.set_local_lid(subnet.local_lid);
-            req.set_remote_lid(lid);
-            req.set_p_key(subnet.p_key);
-            req.set_mtu(subnet.mtu.code());
-            req.set_packet_rate(subnet.rate);
-            req.set_ack_timeout(ack_timeout);
-            req.set_traffic_class(path.class.traffic_class);
-            req.set_sl(path.class.priority);
-            self.send_prepared_request(now, conn, path);
+        if let Ok(slot) = self.live(conn) {
+            if slot.state == State::ReqReady {
+                let remote = gid(path.remote);
+                slot.remote = remote;
+                slot.next_hop = path.next_hop.bytes();
+                slot.source_index = subnet.lifetime;
+                slot.terms.mtu = subnet.mtu;
+                slot.terms.ack_timeout = ack_timeout & 31;
+                slot.terms.class = path.class;
+                let mut req = Req::new_unchecked(slot.stored());
+                req.set_addresses(subnet.local_gid, remote);
+                req.set_local_lid(subnet.local_lid);
+                req.set_remote_lid(lid);
+                req.set_p_key(subnet.p_key);
+                req.set_mtu(subnet.mtu.code());
+                req.set_packet_rate(subnet.rate);
+                req.set_ack_timeout(ack_timeout);
+                req.set_traffic_class(path.class.traffic_class);
+                req.set_sl(path.class.priority);
+                self.send_prepared_request(now, conn, path);
+            }
         }
     }
 
@@ -359,11 +359,11 @@ impl Cm<'_> {
     /// A packet of the peer arrived on the queue pair: the passive side is established even if the
     /// RTU was lost. No effect in any other state.
     pub fn data_arrived(&mut self, _now: Instant, conn: ConnId) {
-        if let Ok(slot) = self.live(conn)
-            && slot.state == State::RepSent
-        {
-            slot.establish();
-            self.touch(conn.index());
+        if let Ok(slot) = self.live(conn) {
+            if slot.state == State::RepSent {
+                slot.establish();
+                self.touch(conn.index());
+            }
         }
     }
 

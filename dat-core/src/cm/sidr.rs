@@ -124,13 +124,13 @@ impl Cm<'_> {
 
     /// Sends the SIDR_REQ of a look-up that was prepared. No effect on one that has ended.
     pub fn sidr_go(&mut self, now: Instant, conn: ConnId) {
-        if let Ok(slot) = self.live(conn)
-            && slot.state == State::SidrReady
-        {
-            slot.state = State::SidrSent;
-            slot.queue(Send::Stored);
-            slot.await_answer(now);
-            self.touch(conn.index());
+        if let Ok(slot) = self.live(conn) {
+            if slot.state == State::SidrReady {
+                slot.state = State::SidrSent;
+                slot.queue(Send::Stored);
+                slot.await_answer(now);
+                self.touch(conn.index());
+            }
         }
     }
 
@@ -162,17 +162,17 @@ impl Cm<'_> {
     /// Ends a look-up of this side, of which nothing more is said, or lets its answer go.
     pub fn sidr_end(&mut self, conn: ConnId) {
         let asked = self.slots.get_mut(conn.index());
-        if let Some(slot) = asked.filter(|slot| slot.id == conn.id)
-            && matches!(
+        if let Some(slot) = asked.filter(|slot| slot.id == conn.id) {
+            if matches!(
                 slot.state,
                 State::SidrReady | State::SidrSent | State::SidrKept | State::Idle
-            )
-        {
-            slot.forget();
-            slot.rest(State::Idle);
-            slot.queue(Send::Nothing);
-            slot.asker = 0;
-            self.touch(conn.index());
+            ) {
+                slot.forget();
+                slot.rest(State::Idle);
+                slot.queue(Send::Nothing);
+                slot.asker = 0;
+                self.touch(conn.index());
+            }
         }
     }
 
@@ -259,11 +259,11 @@ impl Cm<'_> {
         });
         if let Some(index) = known {
             self.counters.duplicates += 1;
-            if let Some(slot) = self.slots.get_mut(index)
-                && slot.state == State::SidrAnswered
-            {
-                slot.queue(Send::Stored);
-                slot.deadline = now.after(span);
+            if let Some(slot) = self.slots.get_mut(index) {
+                if slot.state == State::SidrAnswered {
+                    slot.queue(Send::Stored);
+                    slot.deadline = now.after(span);
+                }
             }
             self.touch(index);
             return Ok(());

@@ -125,13 +125,13 @@ impl Cm<'_> {
         if send {
             self.lists.push(self.slots, Head::Sends, Place::of(index, Kind::Send));
         }
-        if let Some(slot) = self.slots.get_mut(index)
-            && core::mem::replace(&mut slot.spare, spare) != spare
-        {
-            let place = Place::of(index, Kind::Spare);
-            self.lists.remove(self.slots, place);
-            if let Some(head) = spare {
-                self.lists.push(self.slots, head, place);
+        if let Some(slot) = self.slots.get_mut(index) {
+            if core::mem::replace(&mut slot.spare, spare) != spare {
+                let place = Place::of(index, Kind::Spare);
+                self.lists.remove(self.slots, place);
+                if let Some(head) = spare {
+                    self.lists.push(self.slots, head, place);
+                }
             }
         }
         self.count_as(index, counted);
@@ -224,13 +224,12 @@ impl Cm<'_> {
         for _ in 0..LONGEST_SEARCH {
             place = self.lists.after(self.slots, place)?;
             let index = place.slot();
-            if place.is(kind)
-                && let Some(slot) = self.slots.get(index)
-                && slot.number(kind) == Some(number)
-                && slot.peer == peer
-                && is(index, slot)
-            {
-                return Some(index);
+            if place.is(kind) {
+                if let Some(slot) = self.slots.get(index) {
+                    if slot.number(kind) == Some(number) && slot.peer == peer && is(index, slot) {
+                        return Some(index);
+                    }
+                }
             }
         }
         None

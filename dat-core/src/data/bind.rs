@@ -61,20 +61,22 @@ impl<P: Provider> Poster<P> {
         flags: CompletionFlags,
     ) -> Result<u32, DatReturn> {
         // One compare for both ends: of a range that is not empty and not longer than a window.
-        const { assert!(MAX_WINDOW.cast_signed() == i32::MAX) }
-        if binding.range.len.cast_signed() > 0
-            && let Some(sequence) = self.admits::<BIND_OPEN>(near.ep, flags)
-            && let Some((window, lkey)) = self.fast_bind(shared, near, binding)
-        {
-            let (tag, post_flags) = self.build_tag(&BIND, flags, false);
-            let len = binding.rmr.0.index();
-            let request = Request { cookie, len, tag };
-            if self.publish(near.ep, near.requests, sequence, request) {
-                window.add_bind(near.ep.request.handle().raw());
-                let lkey = Some(lkey);
-                let key = self.bind(shared, window, binding, lkey, Scope::Domain, post_flags);
-                self.recheck(shared, near.ep, Direction::Send);
-                return Ok(key);
+        const { assert!(MAX_WINDOW == i32::MAX.unsigned_abs()) }
+        if 0_i32.wrapping_add_unsigned(binding.range.len) > 0 {
+            if let Some(sequence) = self.admits::<BIND_OPEN>(near.ep, flags) {
+                if let Some((window, lkey)) = self.fast_bind(shared, near, binding) {
+                    let (tag, post_flags) = self.build_tag(&BIND, flags, false);
+                    let len = binding.rmr.0.index();
+                    let request = Request { cookie, len, tag };
+                    if self.publish(near.ep, near.requests, sequence, request) {
+                        window.add_bind(near.ep.request.handle().raw());
+                        let lkey = Some(lkey);
+                        let key =
+                            self.bind(shared, window, binding, lkey, Scope::Domain, post_flags);
+                        self.recheck(shared, near.ep, Direction::Send);
+                        return Ok(key);
+                    }
+                }
             }
         }
         // In pieces, which fit into registers: passed whole, the binding would be stored to memory

@@ -145,13 +145,13 @@ impl<P: Provider> Reaper<P> {
         let mut bytes = 0;
         let mut count = 0_u32;
         cq.poll_received(name, begin as u16, room, |len| {
-            if len <= longest
-                && let Some((slot, place)) = places.next()
-            {
-                *place = (slot.load(Ordering::Relaxed), len);
-                bytes += u64::from(len);
-                count += 1;
-                return true;
+            if len <= longest {
+                if let Some((slot, place)) = places.next() {
+                    *place = (slot.load(Ordering::Relaxed), len);
+                    bytes += u64::from(len);
+                    count += 1;
+                    return true;
+                }
             }
             false
         });

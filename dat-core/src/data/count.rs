@@ -115,10 +115,10 @@ impl<P: Provider> Reaper<P> {
     /// The requests whose events are here.
     pub(crate) fn requests(&self, shared: &Shared<'_>, evd: &EvdShared, mut see: impl FnMut(Cr)) {
         self.each(shared, evd, |entry| {
-            if let Entry::Event(event) = entry
-                && let Some(cr) = event.request()
-            {
-                see(cr);
+            if let Entry::Event(event) = entry {
+                if let Some(cr) = event.request() {
+                    see(cr);
+                }
             }
         });
     }
@@ -133,16 +133,14 @@ impl<P: Provider> Reaper<P> {
     ) -> u32 {
         let mut covered = 0;
         self.each(shared, evd, |entry| {
-            if let Entry::Absorbed(completion) = entry
-                && completion.direction == direction
-                && ep.is_named(&completion)
-            {
-                covered = match direction {
-                    Direction::Recv => covered + 1,
-                    Direction::Send => {
-                        find(shared, ep, completion.token).map_or(covered, |(ahead, _)| ahead + 1)
-                    }
-                };
+            if let Entry::Absorbed(completion) = entry {
+                if completion.direction == direction && ep.is_named(&completion) {
+                    covered = match direction {
+                        Direction::Recv => covered + 1,
+                        Direction::Send => find(shared, ep, completion.token)
+                            .map_or(covered, |(ahead, _)| ahead + 1),
+                    };
+                }
             }
         });
         let left = covered..ep.outstanding(direction);

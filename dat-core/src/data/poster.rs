@@ -356,16 +356,16 @@ impl<P: Provider> Poster<P> {
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
         let (ep, rule) = (near.ep, rule(&work()));
-        if rule.fast
-            && let [triplet] = segments
-            && let Some(sequence) = self.admits::<REQUEST_OPEN>(ep, flags)
-            && let Some(segment) = self.segment(shared, near, triplet, rule)
-            && fits(&work(), rule, segment.len)
-            && let suppress = rule.is_suppressed(flags)
-            && (!suppress || self.may_suppress())
-        {
-            let (tag, post_flags) = self.build_tag(rule, flags, suppress);
+        'fast: {
+            let (true, [triplet]) = (rule.fast, segments) else { break 'fast };
+            let Some(sequence) = self.admits::<REQUEST_OPEN>(ep, flags) else { break 'fast };
+            let Some(segment) = self.segment(shared, near, triplet, rule) else { break 'fast };
             let len = segment.len;
+            let suppress = rule.is_suppressed(flags);
+            if !fits(&work(), rule, len) || suppress && !self.may_suppress() {
+                break 'fast;
+            }
+            let (tag, post_flags) = self.build_tag(rule, flags, suppress);
             if self.publish(ep, near.requests, sequence, Request { cookie, len, tag }) {
                 (rule.count)(ep, len);
                 if ep.poster.state.load(Ordering::Acquire) & REQUEST_OPEN != 0 {

@@ -145,10 +145,10 @@ impl<P: Provider> Reaper<P> {
     #[inline(never)]
     fn dequeue_after(&mut self, shared: &Shared<'_>, evd: &EvdShared) -> Result<Event, DatReturn> {
         if let Some(last) = self.cq.as_ref().and_then(P::Cq::last) {
-            if last.direction == Direction::Send
-                && let Some(event) = run_done(shared, last.index, last.token)
-            {
-                return Ok(Event::Dto(event));
+            if last.direction == Direction::Send {
+                if let Some(event) = run_done(shared, last.index, last.token) {
+                    return Ok(Event::Dto(event));
+                }
             }
             self.count_seen(shared, &last);
             if let Some(event) = self.complete(shared, &last) {
@@ -253,18 +253,18 @@ impl<P: Provider> Reaper<P> {
             // The beginning of a connection comes before its first receives, which the control half
             // may have put there.
             let ring = event.behind.load(Ordering::Relaxed).wrapping_sub(self.head);
-            if event.is_end() && ring.cast_signed().is_positive() {
+            if event.is_end() && 0_i32.wrapping_add_unsigned(ring).is_positive() {
                 return None;
             }
             let ep = shared.ep(event.ep().0.index())?;
             let ending = &ep.slow.ending;
-            if let Some(earlier) = shared.connection.get(ending.load(Ordering::Relaxed))
-                && earlier.is_of(event.ep(), self.slot())
-            {
-                // The Endpoint has been reset and connected anew: the end of the earlier connection
-                // comes first.
-                ending.store(END, Ordering::Relaxed);
-                return self.delivered(evd, earlier.take());
+            if let Some(earlier) = shared.connection.get(ending.load(Ordering::Relaxed)) {
+                if earlier.is_of(event.ep(), self.slot()) {
+                    // The Endpoint has been reset and connected anew: the end of the earlier connection
+                    // comes first.
+                    ending.store(END, Ordering::Relaxed);
+                    return self.delivered(evd, earlier.take());
+                }
             }
             self.events.pop_front(shared);
             let merged = [Direction::Send, Direction::Recv]
@@ -414,7 +414,7 @@ impl<P: Provider> Reaper<P> {
         // A poster in another thread may have asked for it before the control half has stopped the
         // device.
         let more = || ep.outstanding(direction) != 0 && ep.is_flushable();
-        if !more() || !left.cast_signed().is_positive() {
+        if !more() || !0_i32.wrapping_add_unsigned(left).is_positive() {
             self.endings.pop_front(shared);
             line.flush.release();
             if more() {
@@ -527,10 +527,10 @@ impl<P: Provider> Reaper<P> {
         let Some(ep) = shared.ep(ep) else { return };
         let index = ep.receive.index.load(Ordering::Relaxed) & !KIND;
         let give_back = |direction, token| {
-            if direction == Direction::Recv
-                && let Some(srq) = ep.srq()
-            {
-                let _ = shared.srq_take(srq, token, 0);
+            if direction == Direction::Recv {
+                if let Some(srq) = ep.srq() {
+                    let _ = shared.srq_take(srq, token, 0);
+                }
             }
         };
         if let Some(cq) = &mut self.cq {
@@ -554,12 +554,12 @@ impl<P: Provider> Reaper<P> {
             let Some(place) = shared.event(self.slot(), self.head.wrapping_add(ahead)) else {
                 continue;
             };
-            if let Some(Entry::Absorbed(early)) = Entry::decode(place.load())
-                && early.index == index
-            {
-                give_back(early.direction, early.token);
-                let index = NO_INDEX;
-                place.store(crate::types::event::pack(&Completion { index, ..early }));
+            if let Some(Entry::Absorbed(early)) = Entry::decode(place.load()) {
+                if early.index == index {
+                    give_back(early.direction, early.token);
+                    let index = NO_INDEX;
+                    place.store(crate::types::event::pack(&Completion { index, ..early }));
+                }
             }
         }
     }
@@ -697,11 +697,12 @@ fn receive_done<'s>(
 
 /// Counts a receive from a Shared Receive Queue that the control half had seen.
 fn seen_taken(shared: &Shared<'_>, completion: &Completion) {
-    if completion.direction == Direction::Recv
-        && let Some(ep) = shared.ep(completion.index & shared.ep_mask)
-        && ep.receive.index.load(Ordering::Relaxed) & !KIND == completion.index
-    {
-        ep.receive.taken.fetch_add(1, Ordering::AcqRel);
+    if completion.direction == Direction::Recv {
+        if let Some(ep) = shared.ep(completion.index & shared.ep_mask) {
+            if ep.receive.index.load(Ordering::Relaxed) & !KIND == completion.index {
+                ep.receive.taken.fetch_add(1, Ordering::AcqRel);
+            }
+        }
     }
 }
 

@@ -25,9 +25,8 @@ impl<P: Provider> Poster<P> {
         flags: CompletionFlags,
     ) -> Result<(), Refused> {
         let mut posted = 0;
-        while let Some(left) = list.get(posted..)
-            && let Some(count) = self.fast_recvs(shared, near, receives, left, flags)
-        {
+        while let Some(left) = list.get(posted..) {
+            let Some(count) = self.fast_recvs(shared, near, receives, left, flags) else { break };
             posted += count;
         }
         if posted != list.len() {

@@ -67,9 +67,8 @@ impl<P: Provider> SrqEnd<P> {
             return;
         };
         let mut token = line.free.take();
-        while let Ok(named) = u16::try_from(token)
-            && let Some(slot) = shared.srq_slot(self.srq, named)
-        {
+        while let Ok(named) = u16::try_from(token) {
+            let Some(slot) = shared.srq_slot(self.srq, named) else { break };
             // Its link stays held: nothing is posted there.
             token = slot.link.next();
             self.rq.release(named);

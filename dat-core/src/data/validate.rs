@@ -173,10 +173,10 @@ fn check_remote(
     list: &mut Segments,
     len: u32,
 ) -> Result<u32, DatReturn> {
-    if let WorkRequest::SendUd(to, _) = work
-        && to.qpn > MOST_24
-    {
-        return Err(DatReturn::new(DatType::InvalidAddress, DatSubtype::AddressMalformed));
+    if let WorkRequest::SendUd(to, _) = work {
+        if to.qpn > MOST_24 {
+            return Err(DatReturn::new(DatType::InvalidAddress, DatSubtype::AddressMalformed));
+        }
     }
     let Some(remote) = work.remote() else {
         return Ok(len);

@@ -265,10 +265,10 @@ impl<P: Provider> Poster<P> {
         }
         if suppress {
             self.silent = run.and(count);
-        } else if run != Run::NONE
-            && let [slot, ..] = slots
-        {
-            slot.set_behind(run);
+        } else if run != Run::NONE {
+            if let [slot, ..] = slots {
+                slot.set_behind(run);
+            }
         }
         // ORDER: the slots precede the count that makes them outstanding, for a reaper that
         // flushes, and the doorbell, without which none of the WQEs starts, for one that

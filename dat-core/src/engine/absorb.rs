@@ -60,10 +60,10 @@ impl<P: Provider> Ia<'_, P> {
                 return taken;
             };
             taken.notifying |= verdict(&shared, &completion) == Verdict::Notifies;
-            if self.events.put(evd, pack(&completion))
-                && let Ok(reaper) = self.reaper_here(evd)
-            {
-                reaper.absorbed += 1;
+            if self.events.put(evd, pack(&completion)) {
+                if let Ok(reaper) = self.reaper_here(evd) {
+                    reaper.absorbed += 1;
+                }
             }
         }
     }

@@ -102,22 +102,22 @@ impl<P: Provider> Ia<'_, P> {
         match notice {
             Notice::Completion(cq) => {
                 let evd = self.events.evd_of(cq);
-                if let Some(evd) = evd
-                    && let Some(control) = self.events.evds.get_mut(evd.0)
-                {
-                    control.notified = true;
-                    control.announced = true;
-                    control.tally.completions = control.tally.completions.wrapping_add(1);
-                    let asked = control.asked;
-                    self.events.worked = true;
-                    self.events.look_at(evd);
-                    if let Some(solicited_only) = asked {
-                        self.absorb(evd);
-                        self.drop_silent(evd);
-                        // The completions had no event, or were taken before: who waits is not
-                        // woken, and does not ask for the next.
-                        if self.evd_count(evd).events == 0 {
-                            let _ = self.evd_arm(evd, solicited_only);
+                if let Some(evd) = evd {
+                    if let Some(control) = self.events.evds.get_mut(evd.0) {
+                        control.notified = true;
+                        control.announced = true;
+                        control.tally.completions = control.tally.completions.wrapping_add(1);
+                        let asked = control.asked;
+                        self.events.worked = true;
+                        self.events.look_at(evd);
+                        if let Some(solicited_only) = asked {
+                            self.absorb(evd);
+                            self.drop_silent(evd);
+                            // The completions had no event, or were taken before: who waits is not
+                            // woken, and does not ask for the next.
+                            if self.evd_count(evd).events == 0 {
+                                let _ = self.evd_arm(evd, solicited_only);
+                            }
                         }
                     }
                 }
@@ -167,10 +167,10 @@ impl<P: Provider> Ia<'_, P> {
     pub(super) fn broken(&mut self, now: Instant, ep: Ep, fault: Fault) {
         self.accepted(now);
         let Ok(state) = self.objects.state_of(ep) else { return };
-        if state != EpState::Disconnected
-            && let Ok(control) = self.objects.eps.live_mut(ep)
-        {
-            control.cause.get_or_insert(fault);
+        if state != EpState::Disconnected {
+            if let Ok(control) = self.objects.eps.live_mut(ep) {
+                control.cause.get_or_insert(fault);
+            }
         }
         match state {
             EpState::Disconnected => {}
@@ -232,31 +232,33 @@ impl<P: Provider> Ia<'_, P> {
             let next = line.slow.work.next();
             line.slow.work.release();
             let word = line.poster.trouble.load(Ordering::Acquire);
-            if let Some(trouble) = Trouble::from_word(word)
-                && let Some(ep) = self.objects.eps.handle_at(index)
-                && self
-                    .objects
-                    .state_of(Ep(ep))
-                    .is_ok_and(|state| !matches!(state, EpState::Unconnected))
-            {
-                if trouble.is_nonsense() {
-                    self.events.report(AsyncEvent::ProviderInternalError);
+            if let Some(trouble) = Trouble::from_word(word) {
+                if let Some(ep) = self.objects.eps.handle_at(index) {
+                    if self
+                        .objects
+                        .state_of(Ep(ep))
+                        .is_ok_and(|state| !matches!(state, EpState::Unconnected))
+                    {
+                        if trouble.is_nonsense() {
+                            self.events.report(AsyncEvent::ProviderInternalError);
+                        }
+                        let qp = self
+                            .objects
+                            .eps
+                            .get(ep)
+                            .and_then(|control| control.qp)
+                            .map_or(0, |qp| qp.number);
+                        let fault = trouble.fault(qp);
+                        // It says more than that the device gave the queue pair up, in whatever order the
+                        // two come.
+                        if trouble.is_a_cause() {
+                            if let Some(control) = self.objects.eps.get_mut(ep) {
+                                control.cause = Some(fault);
+                            }
+                        }
+                        self.broken(now, Ep(ep), fault);
+                    }
                 }
-                let qp = self
-                    .objects
-                    .eps
-                    .get(ep)
-                    .and_then(|control| control.qp)
-                    .map_or(0, |qp| qp.number);
-                let fault = trouble.fault(qp);
-                // It says more than that the device gave the queue pair up, in whatever order the
-                // two come.
-                if trouble.is_a_cause()
-                    && let Some(control) = self.objects.eps.get_mut(ep)
-                {
-                    control.cause = Some(fault);
-                }
-                self.broken(now, Ep(ep), fault);
             }
             index = next;
         }

@@ -286,10 +286,10 @@ impl<P: Provider> Ia<'_, P> {
     /// Lets go of the connection, telling the peer whatever its state asks for.
     pub(crate) fn drop_connection(&mut self, now: Instant, ep: Ep) {
         self.connections.end_questions(&self.objects, ep, false);
-        if let Some(control) = self.objects.eps.get_mut(ep.0)
-            && let Some(conn) = control.conn.take()
-        {
-            self.connections.cm.abort(now, conn);
+        if let Some(control) = self.objects.eps.get_mut(ep.0) {
+            if let Some(conn) = control.conn.take() {
+                self.connections.cm.abort(now, conn);
+            }
         }
     }
 

@@ -124,20 +124,20 @@ impl<P: Provider> Ia<'_, P> {
         };
         match phase {
             Phase::Resolving => {
-                if let Ok(control) = self.objects.eps.live_mut(ep)
-                    && let Some(conn) = control.conn
-                {
-                    control.phase = Phase::None;
-                    let cm = &mut self.connections.cm;
-                    match self.hca.subnet_path(&path) {
-                        None => cm.send_prepared_request(now, conn, &path),
-                        Some(subnet) => {
-                            let limits = self.hca.limits();
-                            let timeout = ack_timeout(limits.ack_delay, subnet.lifetime);
-                            // What the port cannot do, the path cannot either.
-                            let mtu = subnet.mtu.min(limits.mtu);
-                            let subnet = SubnetPath { mtu, ..subnet };
-                            cm.send_request_in_subnet(now, conn, &path, &subnet, timeout);
+                if let Ok(control) = self.objects.eps.live_mut(ep) {
+                    if let Some(conn) = control.conn {
+                        control.phase = Phase::None;
+                        let cm = &mut self.connections.cm;
+                        match self.hca.subnet_path(&path) {
+                            None => cm.send_prepared_request(now, conn, &path),
+                            Some(subnet) => {
+                                let limits = self.hca.limits();
+                                let timeout = ack_timeout(limits.ack_delay, subnet.lifetime);
+                                // What the port cannot do, the path cannot either.
+                                let mtu = subnet.mtu.min(limits.mtu);
+                                let subnet = SubnetPath { mtu, ..subnet };
+                                cm.send_request_in_subnet(now, conn, &path, &subnet, timeout);
+                            }
                         }
                     }
                 }
@@ -285,10 +285,10 @@ pub(super) fn steps<P: Provider>(ia: &mut Ia<'_, P>, now: Instant, ep: Ep) -> Op
         Phase::Accepting { terms, flow_label } => {
             let mut path = Path { flow_label, ..path };
             // The path of the REQ, from its other end, if a port can have that LID.
-            if let (NextHop::Lid(hop), Some(lid)) = (&mut path.next_hop, asker_lid)
-                && LidHop::UNICAST.contains(&lid)
-            {
-                hop.lid = lid;
+            if let (NextHop::Lid(hop), Some(lid)) = (&mut path.next_hop, asker_lid) {
+                if LidHop::UNICAST.contains(&lid) {
+                    hop.lid = lid;
+                }
             }
             let steps = answer(ia, ep, qp, &path, terms);
             if steps.is_none() {

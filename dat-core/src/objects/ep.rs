@@ -120,8 +120,8 @@ pub(crate) struct EpControl {
     pub(crate) hard: u32,
     /// Slots for the events of its connection that have not been used, and those that have: a
     /// connection has two at the most.
-    pub(crate) reserved: Vec<u32, 2, u8>,
-    pub(crate) sent: Vec<u32, 2, u8>,
+    pub(crate) reserved: Vec<u32, 2>,
+    pub(crate) sent: Vec<u32, 2>,
 }
 
 impl EpControl {

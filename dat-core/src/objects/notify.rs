@@ -118,8 +118,10 @@ impl<'s> Events<'s> {
     pub(super) fn put_event(&mut self, evd: Evd, connection: bool) {
         self.worked = true;
         self.arrived(evd);
-        if connection && let Some(control) = self.evds.get_mut(evd.0) {
-            control.tally.connections = control.tally.connections.wrapping_add(1);
+        if connection {
+            if let Some(control) = self.evds.get_mut(evd.0) {
+                control.tally.connections = control.tally.connections.wrapping_add(1);
+            }
         }
     }
 

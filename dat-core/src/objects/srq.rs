@@ -54,10 +54,10 @@ impl Objects<'_> {
         let Ok(control) = self.eps.live(ep) else { return };
         let [before, behind] = control.users;
         self.chain_users(before, behind);
-        if before == 0
-            && let Ok(control) = self.srqs.live_mut(srq)
-        {
-            control.users = behind;
+        if before == 0 {
+            if let Ok(control) = self.srqs.live_mut(srq) {
+                control.users = behind;
+            }
         }
     }
 

@@ -73,10 +73,10 @@ impl Events<'_> {
                 return;
             };
             let Some(evd) = control.due.take() else { continue };
-            if evd.is_none_or(|evd| self.evds.get(evd.0).is_some())
-                && let Some(agent) = control.agent.take()
-            {
-                agent.call(evd);
+            if evd.is_none_or(|evd| self.evds.get(evd.0).is_some()) {
+                if let Some(agent) = control.agent.take() {
+                    agent.call(evd);
+                }
             }
         }
     }

@@ -159,8 +159,8 @@ fn header(from: IpAddr, to: IpAddr) -> [u8; GRH_LEN] {
             let [a, b, c, d] = from.octets();
             let [e, f, g, h] = to.octets();
             let mut v4 = [0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 17, 0, 0, a, b, c, d, e, f, g, h];
-            let (words, _) = v4.as_chunks::<2>();
-            let sum: u32 = words.iter().map(|word| u32::from(u16::from_be_bytes(*word))).sum();
+            let words = v4.chunks_exact(2).filter_map(<[_]>::first_chunk::<2>);
+            let sum: u32 = words.map(|word| u32::from(u16::from_be_bytes(*word))).sum();
             let sum = (sum & 0xffff) + (sum >> 16);
             let [high, low] = (!(sum as u16)).to_be_bytes();
             (v4[10], v4[11]) = (high, low);

@@ -171,8 +171,8 @@ impl NetworkHeader {
 
 /// The ones' complement sum of a header: of a sound one the first fold is all ones already.
 fn checksum(header: &[u8; 20]) -> u32 {
-    let (words, _) = header.as_chunks::<2>();
-    let sum: u32 = words.iter().map(|word| u32::from(u16::from_be_bytes(*word))).sum();
+    let words = header.chunks_exact(2).filter_map(<[_]>::first_chunk::<2>);
+    let sum: u32 = words.map(|word| u32::from(u16::from_be_bytes(*word))).sum();
     (sum & 0xffff) + (sum >> 16)
 }
 

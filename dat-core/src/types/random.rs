@@ -32,8 +32,8 @@ impl Random {
     #[must_use]
     pub fn fork(&mut self) -> Self {
         let mut seed = [0; 32];
-        for bytes in seed.as_chunks_mut().0 {
-            *bytes = self.next_u32().to_le_bytes();
+        for bytes in seed.chunks_exact_mut(4) {
+            bytes.copy_from_slice(&self.next_u32().to_le_bytes());
         }
         Self::new(seed)
     }
@@ -63,8 +63,8 @@ impl Random {
         let mut drawn = <ChaCha12Core as BlockRngCore>::Results::default();
         ChaCha12Core::from_seed(self.key).generate(&mut drawn);
         let mut drawn = drawn.as_ref().iter();
-        for (to, word) in self.key.as_chunks_mut().0.iter_mut().zip(&mut drawn) {
-            *to = word.to_le_bytes();
+        for (to, word) in self.key.chunks_exact_mut(4).zip(&mut drawn) {
+            to.copy_from_slice(&word.to_le_bytes());
         }
         for (to, word) in self.words.iter_mut().zip(drawn) {
             *to = *word;

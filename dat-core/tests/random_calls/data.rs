@@ -164,11 +164,12 @@ impl World {
         let s = &self.sides[side];
         let index = |key: u32| key >> 8;
         let of = |m: &&LmrM| m.rmr_context != 0 && index(m.rmr_context) == index(remote.context);
-        if let Some(m) = s.lmrs.iter().find(of)
-            && let LmrKind::Fast(_, gate) = m.kind
-            && (gate == Gate::Shut || !m.applied || s.edits(m.lmr, None) != 0)
-        {
-            return Far::Unknown;
+        if let Some(m) = s.lmrs.iter().find(of) {
+            if let LmrKind::Fast(_, gate) = m.kind {
+                if gate == Gate::Shut || !m.applied || s.edits(m.lmr, None) != 0 {
+                    return Far::Unknown;
+                }
+            }
         }
         if let Some(lmr) = s
             .lmrs
@@ -206,17 +207,17 @@ impl World {
                 .filter_map(|m| m.keys.last().copied())
                 .collect();
             let window = self.rng.of(&windows);
-            if let Some(lmr) = self.rng.of(&fit)
-                && (self.calm > 1 || self.rng.percent(96))
-            {
-                // Inside whatever else the dice say: a range that is not open ends the connection.
-                let len = (self.rng.next() % 64 + 1).min(lmr.region.len) as u32;
-                let addr =
-                    lmr.region.addr + self.rng.next() % (lmr.region.len - u64::from(len) + 1);
-                let context = window
-                    .filter(|_| self.rng.percent(10 / self.calm.min(5)))
-                    .unwrap_or(lmr.rmr_context);
-                return RmrTriplet { addr, len, context };
+            if let Some(lmr) = self.rng.of(&fit) {
+                if self.calm > 1 || self.rng.percent(96) {
+                    // Inside whatever else the dice say: a range that is not open ends the connection.
+                    let len = (self.rng.next() % 64 + 1).min(lmr.region.len) as u32;
+                    let addr =
+                        lmr.region.addr + self.rng.next() % (lmr.region.len - u64::from(len) + 1);
+                    let context = window
+                        .filter(|_| self.rng.percent(10 / self.calm.min(5)))
+                        .unwrap_or(lmr.rmr_context);
+                    return RmrTriplet { addr, len, context };
+                }
             }
         }
         let (addr, len) = self.pick_range(0x1000_0000, 0x1_0000);
@@ -281,7 +282,7 @@ impl World {
             .no(writes && total > far, DatType::LengthError)
             .no(op == Op::Read && total < far, DatType::LengthError)
             .no(atomic && (total, far) != (8, 8), DatType::LengthError)
-            .no(atomic && !remote.addr.is_multiple_of(8), DatType::InvalidParameter);
+            .no(atomic && remote.addr % 8 != 0, DatType::InvalidParameter);
         let closing = self.pick_closing(side, ep, op);
         let how = match (op, closing) {
             (Op::WriteImmed, _) => How::Immediate(self.rng.next() as u32),
@@ -362,12 +363,12 @@ impl World {
     pub(crate) fn shake(&mut self, side: usize, ep: Ep, segments: &[LmrTriplet]) {
         let own = self.fabric.region(side);
         let s = &mut self.sides[side];
-        if s.is_shaky(segments, own)
-            && let Some(m) = s.ep_mut(ep)
-        {
-            m.tainted = true;
-            if let Some((link, _)) = m.link {
-                self.links[link].broke = true;
+        if s.is_shaky(segments, own) {
+            if let Some(m) = s.ep_mut(ep) {
+                m.tainted = true;
+                if let Some((link, _)) = m.link {
+                    self.links[link].broke = true;
+                }
             }
         }
     }
@@ -561,10 +562,10 @@ impl World {
         let epoch = m.epoch;
         let dto = Dto { cookie, op, len, suppressed, deferred, late, bad, epoch };
         m.queue[direction].push_back(dto);
-        if let Some(evd) = m.evd(direction)
-            && let Some(evd) = s.evd_mut(evd)
-        {
-            evd.load += 1;
+        if let Some(evd) = m.evd(direction) {
+            if let Some(evd) = s.evd_mut(evd) {
+                evd.load += 1;
+            }
         }
     }
 
@@ -659,17 +660,17 @@ impl World {
         let key = answer.unwrap_or(0);
         self.shake(side, ep, &[range]);
         let late = self.sides[side].ep(ep).is_some_and(|m| m.state == EpState::Disconnected);
-        if let Some(window) = self.sides[side].rmrs.iter_mut().find(|m| m.rmr == rmr)
-            && !late
-        {
-            if window.keys.contains(&key) && window.keys.last() == Some(&key) {
-                return Err(format!("the context {key:#x} again"));
+        if let Some(window) = self.sides[side].rmrs.iter_mut().find(|m| m.rmr == rmr) {
+            if !late {
+                if window.keys.contains(&key) && window.keys.last() == Some(&key) {
+                    return Err(format!("the context {key:#x} again"));
+                }
+                window.keys.push(key);
+                window.maybe.push(if range.len == 0 { 0 } else { range.context });
+                window.bound = None;
+                window.opens = (range, privileges);
+                window.holder = window.own.then_some(ep);
             }
-            window.keys.push(key);
-            window.maybe.push(if range.len == 0 { 0 } else { range.context });
-            window.bound = None;
-            window.opens = (range, privileges);
-            window.holder = window.own.then_some(ep);
         }
         self.posted(
             side,
@@ -719,10 +720,10 @@ impl World {
                 return Ok(());
             }
         }
-        if let Some(m) = self.sides[side].ep_mut(ep)
-            && m.state == EpState::Connected
-        {
-            m.queue[REQUEST].iter_mut().for_each(|dto| dto.deferred = false);
+        if let Some(m) = self.sides[side].ep_mut(ep) {
+            if m.state == EpState::Connected {
+                m.queue[REQUEST].iter_mut().for_each(|dto| dto.deferred = false);
+            }
         }
         Ok(())
     }

@@ -272,14 +272,14 @@ impl World {
         }
         let answer = self.sides[side].ia.ep_modify(ep, &change);
         self.note(|| format!("{side}: ep_modify {ep:?} {change:?} -> {answer:?}"));
-        if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())?
-            && let Some(m) = self.sides[side].ep_mut(ep)
-        {
-            // Receives of the old zone will fail.
-            m.tainted |= pz != m.pz && !m.queue[RECV].is_empty();
-            (m.pz, m.recv, m.request, m.connect, m.attr) = (pz, recv, request, connect, attr);
-            m.configure();
-            self.shared_load(side, srq, change.recv_evd);
+        if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())? {
+            if let Some(m) = self.sides[side].ep_mut(ep) {
+                // Receives of the old zone will fail.
+                m.tainted |= pz != m.pz && !m.queue[RECV].is_empty();
+                (m.pz, m.recv, m.request, m.connect, m.attr) = (pz, recv, request, connect, attr);
+                m.configure();
+                self.shared_load(side, srq, change.recv_evd);
+            }
         }
         Ok(())
     }
@@ -517,17 +517,16 @@ impl World {
         }
         let answer = s.ia.ep_reset(ep);
         self.note(|| format!("{side}: ep_reset {ep:?} -> {answer:?}"));
-        if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())?
-            && ended
-            && let Some(m) = self.sides[side].ep_mut(ep)
-        {
-            let dropped = std::mem::take(&mut m.queue[REQUEST]);
-            m.rewind();
-            let srq = m.srq;
-            self.stop_asking(side, ep, true);
-            self.dropped(side, dropped);
-            self.windows_end(side, ep)?;
-            self.sweep(side, srq)?;
+        if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())? && ended {
+            if let Some(m) = self.sides[side].ep_mut(ep) {
+                let dropped = std::mem::take(&mut m.queue[REQUEST]);
+                m.rewind();
+                let srq = m.srq;
+                self.stop_asking(side, ep, true);
+                self.dropped(side, dropped);
+                self.windows_end(side, ep)?;
+                self.sweep(side, srq)?;
+            }
         }
         Ok(())
     }
@@ -617,10 +616,10 @@ impl World {
         let answer = s.ia.ep_take_poster(ep);
         self.note(|| format!("{side}: take_poster {ep:?}: {}", answer.is_ok()));
         let refusal = answer.as_ref().err().map(|e| e.ret());
-        if self.judge(&verdict, refusal.as_ref())?
-            && let Some(m) = self.sides[side].ep_mut(ep)
-        {
-            m.poster = answer.ok();
+        if self.judge(&verdict, refusal.as_ref())? {
+            if let Some(m) = self.sides[side].ep_mut(ep) {
+                m.poster = answer.ok();
+            }
         }
         Ok(())
     }

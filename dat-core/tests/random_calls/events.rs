@@ -272,14 +272,14 @@ impl World {
         if m.evd(direction) != Some(evd) {
             return Err("the wrong EVD".into());
         }
-        if direction == RECV
-            && let Some(srq) = m.srq
-        {
-            // It came from the common queue, and is the oldest of what the Endpoint took.
-            let dto = s.shared_receive(srq, cookie)?;
-            let m = s.ep_mut(ep).ok_or("no such EP")?;
-            m.queue[RECV].push_front(dto);
-            self.seen.shared += 1;
+        if direction == RECV {
+            if let Some(srq) = m.srq {
+                // It came from the common queue, and is the oldest of what the Endpoint took.
+                let dto = s.shared_receive(srq, cookie)?;
+                let m = s.ep_mut(ep).ok_or("no such EP")?;
+                m.queue[RECV].push_front(dto);
+                self.seen.shared += 1;
+            }
         }
         let s = &mut self.sides[side];
         let m = s.eps.iter_mut().find(|m| m.ep == ep).ok_or("no such EP")?;
@@ -382,13 +382,13 @@ impl World {
             | DtoStatus::ErrPartialPacket
             | DtoStatus::ErrLocalMmError => return Err("no cause for that in this world".into()),
         }
-        if let Op::Bind(rmr) = dto.op
-            && let Some(window) = self.sides[side].rmrs.iter_mut().find(|m| m.rmr == rmr)
-        {
-            // Success of the newest bind determines the range of the window.
-            if ok && window.keys.last() == Some(&dto.len) {
-                window.maybe.drain(..window.maybe.len().saturating_sub(1));
-                window.bound = window.maybe.last().copied().filter(|&context| context != 0);
+        if let Op::Bind(rmr) = dto.op {
+            if let Some(window) = self.sides[side].rmrs.iter_mut().find(|m| m.rmr == rmr) {
+                // Success of the newest bind determines the range of the window.
+                if ok && window.keys.last() == Some(&dto.len) {
+                    window.maybe.drain(..window.maybe.len().saturating_sub(1));
+                    window.bound = window.maybe.last().copied().filter(|&context| context != 0);
+                }
             }
         }
         Ok(())
@@ -427,10 +427,10 @@ impl World {
             };
             m.count(counter, len);
         }
-        if let How::Closing(context) = how
-            && let Some(m) = s.rmrs.iter_mut().find(|m| m.keys.last() == Some(&context))
-        {
-            m.close();
+        if let How::Closing(context) = how {
+            if let Some(m) = s.rmrs.iter_mut().find(|m| m.keys.last() == Some(&context)) {
+                m.close();
+            }
         }
     }
 

@@ -34,7 +34,7 @@ impl List {
         let count = self.pages.len() as u64;
         self.log_page >= 12
             && self.len.div_ceil(size) == count
-            && self.pages.iter().all(|page| page.is_multiple_of(size))
+            && self.pages.iter().all(|page| page % size == 0)
     }
 }
 
@@ -162,14 +162,14 @@ impl World {
         self.note(|| {
             format!("{side}: lmr_kcreate {pz:?} {:x?} {rights:?} {va:?} -> {answer:x?}", list.pages)
         });
-        if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())?
-            && let Ok(p) = answer
-        {
-            let m = LmrM::new(&p, LmrKind::Pages);
-            if (p.region, p.privileges, p.va_type) != (list.region(), rights, va) {
-                return Err(format!("another LMR: {p:x?}"));
+        if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())? {
+            if let Ok(p) = answer {
+                let m = LmrM::new(&p, LmrKind::Pages);
+                if (p.region, p.privileges, p.va_type) != (list.region(), rights, va) {
+                    return Err(format!("another LMR: {p:x?}"));
+                }
+                self.sides[side].lmrs.push(m);
             }
-            self.sides[side].lmrs.push(m);
         }
         Ok(())
     }
@@ -181,12 +181,12 @@ impl World {
         let s = &mut self.sides[side];
         let answer = s.ia.lmr_allocate(pz, pages);
         self.note(|| format!("{side}: lmr_allocate {pz:?} {pages} -> {answer:?}"));
-        if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())?
-            && let Ok(lmr) = answer
-        {
-            let s = &mut self.sides[side];
-            let p = s.ia.lmr_query(lmr).map_err(|e| e.to_string())?;
-            s.lmrs.push(LmrM::new(&p, LmrKind::Fast(pages, Gate::Closed)));
+        if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())? {
+            if let Ok(lmr) = answer {
+                let s = &mut self.sides[side];
+                let p = s.ia.lmr_query(lmr).map_err(|e| e.to_string())?;
+                s.lmrs.push(LmrM::new(&p, LmrKind::Fast(pages, Gate::Closed)));
+            }
         }
         Ok(())
     }
@@ -266,20 +266,20 @@ impl World {
         }
         let late = self.is_late(side, ep);
         let s = &mut self.sides[side];
-        if let (Ok(made), Some(m)) = (answer, s.lmrs.iter_mut().find(|m| m.lmr == lmr))
-            && !late
-        {
-            let remote = rights.intersects(MemPriv::REMOTE | MemPriv::REMOTE_ATOMIC);
-            let fresh = made.lmr_context != m.lmr_context;
-            if !fresh || (made.rmr_context != 0) != remote {
-                return Err(format!("the contexts {made:x?} after {m:x?}"));
-            }
-            let query = s.ia.lmr_query(lmr).map_err(|e| e.to_string())?;
-            *m = LmrM::new(&query, LmrKind::Fast(most, Gate::Open));
-            m.applied = false;
-            let found = (query.lmr_context, query.rmr_context, query.region, query.va_type);
-            if found != (made.lmr_context, made.rmr_context, list.region(), va) {
-                return Err(format!("another registration: {query:x?}"));
+        if let (Ok(made), Some(m)) = (answer, s.lmrs.iter_mut().find(|m| m.lmr == lmr)) {
+            if !late {
+                let remote = rights.intersects(MemPriv::REMOTE | MemPriv::REMOTE_ATOMIC);
+                let fresh = made.lmr_context != m.lmr_context;
+                if !fresh || (made.rmr_context != 0) != remote {
+                    return Err(format!("the contexts {made:x?} after {m:x?}"));
+                }
+                let query = s.ia.lmr_query(lmr).map_err(|e| e.to_string())?;
+                *m = LmrM::new(&query, LmrKind::Fast(most, Gate::Open));
+                m.applied = false;
+                let found = (query.lmr_context, query.rmr_context, query.region, query.va_type);
+                if found != (made.lmr_context, made.rmr_context, list.region(), va) {
+                    return Err(format!("another registration: {query:x?}"));
+                }
             }
         }
         self.seen.registered += 1;
@@ -330,11 +330,11 @@ impl World {
         }
         if !self.is_late(side, ep) {
             let s = &mut self.sides[side];
-            if let Some(m) = s.lmrs.iter_mut().find(|m| m.lmr == lmr)
-                && let LmrKind::Fast(_, gate) = &mut m.kind
-            {
-                *gate = Gate::Shut;
-                m.applied = false;
+            if let Some(m) = s.lmrs.iter_mut().find(|m| m.lmr == lmr) {
+                if let LmrKind::Fast(_, gate) = &mut m.kind {
+                    *gate = Gate::Shut;
+                    m.applied = false;
+                }
             }
             // Requests that named it may find it closed.
             self.taint();
@@ -363,16 +363,16 @@ impl World {
             .no(there.is_none() && s.lmrs.len() >= LMRS, DatType::InsufficientResources);
         let answer = s.ia.ia_reserved_lmr(pz);
         self.note(|| format!("{side}: ia_reserved_lmr {pz:?} -> {answer:x?}"));
-        if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())?
-            && let Ok(p) = answer
-        {
-            let local = MemPriv::LOCAL_READ | MemPriv::LOCAL_WRITE;
-            let right = (p.pz, p.privileges, p.rmr_context, p.mem_type);
-            if right != (pz, local, 0, MemType::Ia) || there.is_some_and(|lmr| lmr != p.lmr) {
-                return Err(format!("not the reserved LMR: {p:x?}"));
-            }
-            if there.is_none() {
-                self.sides[side].lmrs.push(LmrM::new(&p, LmrKind::All));
+        if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())? {
+            if let Ok(p) = answer {
+                let local = MemPriv::LOCAL_READ | MemPriv::LOCAL_WRITE;
+                let right = (p.pz, p.privileges, p.rmr_context, p.mem_type);
+                if right != (pz, local, 0, MemType::Ia) || there.is_some_and(|lmr| lmr != p.lmr) {
+                    return Err(format!("not the reserved LMR: {p:x?}"));
+                }
+                if there.is_none() {
+                    self.sides[side].lmrs.push(LmrM::new(&p, LmrKind::All));
+                }
             }
         }
         Ok(())

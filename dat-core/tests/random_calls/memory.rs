@@ -175,22 +175,22 @@ impl World {
         let verdict = stale(at.is_some(), DatSubtype::InvalidHandleRmr);
         let answer = s.ia.rmr_free(rmr);
         self.note(|| format!("{side}: rmr_free {rmr:?} -> {answer:?}"));
-        if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())?
-            && let Some(at) = at
-        {
-            let s = &mut self.sides[side];
-            let m = s.rmrs.remove(at);
-            s.dead.rmr.push(rmr);
-            // A bind that cannot be carried out takes its connection with it.
-            let binds = |m: &&EpM| m.queue[REQUEST].iter().any(|dto| dto.op == Op::Bind(rmr));
-            let links: Vec<_> = s.eps.iter().filter(binds).map(|m| m.link).collect();
-            if !links.is_empty() {
-                s.retiring.push(m);
+        if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())? {
+            if let Some(at) = at {
+                let s = &mut self.sides[side];
+                let m = s.rmrs.remove(at);
+                s.dead.rmr.push(rmr);
+                // A bind that cannot be carried out takes its connection with it.
+                let binds = |m: &&EpM| m.queue[REQUEST].iter().any(|dto| dto.op == Op::Bind(rmr));
+                let links: Vec<_> = s.eps.iter().filter(binds).map(|m| m.link).collect();
+                if !links.is_empty() {
+                    s.retiring.push(m);
+                }
+                for (link, _) in links.into_iter().flatten() {
+                    self.links[link].broke = true;
+                }
+                self.apply_state_changes(side, None)?;
             }
-            for (link, _) in links.into_iter().flatten() {
-                self.links[link].broke = true;
-            }
-            self.apply_state_changes(side, None)?;
         }
         Ok(())
     }
@@ -227,10 +227,10 @@ impl World {
             .no(s.evds.len() >= EVDS, DatType::InsufficientResources);
         let answer = s.ia.evd_create(qlen, flags);
         self.note(|| format!("{side}: evd_create {qlen} {flags:?} -> {answer:?}"));
-        if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())?
-            && let Ok(evd) = answer
-        {
-            self.sides[side].evds.push(EvdM::new(evd, qlen, flags));
+        if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())? {
+            if let Ok(evd) = answer {
+                self.sides[side].evds.push(EvdM::new(evd, qlen, flags));
+            }
         }
         Ok(())
     }
@@ -319,10 +319,10 @@ impl World {
             .may(m.is_some_and(|m| full >= m.qlen as usize), DatType::QueueFull);
         let answer = s.ia.evd_post_se(evd, pointer);
         self.note(|| format!("{side}: post_se {evd:?} {pointer} -> {answer:?}"));
-        if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())?
-            && let Some(m) = self.sides[side].evd_mut(evd)
-        {
-            m.software.push_back(pointer);
+        if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())? {
+            if let Some(m) = self.sides[side].evd_mut(evd) {
+                m.software.push_back(pointer);
+            }
         }
         Ok(())
     }
@@ -394,10 +394,10 @@ impl World {
         let answer = s.ia.evd_take_reaper(evd);
         self.note(|| format!("{side}: take_reaper {evd:?}: {}", answer.is_ok()));
         let refusal = answer.as_ref().err().map(|e| e.ret());
-        if self.judge(&verdict, refusal.as_ref())?
-            && let Some(m) = self.sides[side].evd_mut(evd)
-        {
-            m.reaper = answer.ok();
+        if self.judge(&verdict, refusal.as_ref())? {
+            if let Some(m) = self.sides[side].evd_mut(evd) {
+                m.reaper = answer.ok();
+            }
         }
         Ok(())
     }

@@ -134,10 +134,10 @@ impl World {
         );
         let answer = s.ia.evd_modify_cno(evd, cno);
         self.note(|| format!("{side}: evd_modify_cno {evd:?} {cno:?} -> {answer:?}"));
-        if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())?
-            && let Some(m) = self.sides[side].evd_mut(evd)
-        {
-            m.cno = cno;
+        if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())? {
+            if let Some(m) = self.sides[side].evd_mut(evd) {
+                m.cno = cno;
+            }
         }
         Ok(())
     }
@@ -155,14 +155,14 @@ impl World {
             _ => s.ia.evd_clear_unwaitable(evd),
         };
         self.note(|| format!("{side}: evd_switch {choice} {evd:?} -> {answer:?}"));
-        if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())?
-            && let Some(m) = self.sides[side].evd_mut(evd)
-        {
-            match choice {
-                0 => m.enabled = true,
-                1 => m.enabled = false,
-                2 => m.unwaitable = true,
-                _ => m.unwaitable = false,
+        if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())? {
+            if let Some(m) = self.sides[side].evd_mut(evd) {
+                match choice {
+                    0 => m.enabled = true,
+                    1 => m.enabled = false,
+                    2 => m.unwaitable = true,
+                    _ => m.unwaitable = false,
+                }
             }
         }
         Ok(())
@@ -193,10 +193,10 @@ impl World {
             );
         let answer = s.ia.evd_resize(evd, wanted);
         self.note(|| format!("{side}: evd_resize {evd:?} {wanted} -> {answer:?}"));
-        if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())?
-            && let Some(m) = self.sides[side].evd_mut(evd)
-        {
-            m.qlen = wanted;
+        if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())? {
+            if let Some(m) = self.sides[side].evd_mut(evd) {
+                m.qlen = wanted;
+            }
         }
         Ok(())
     }

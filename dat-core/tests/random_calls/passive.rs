@@ -89,11 +89,11 @@ impl World {
         let address = SocketAddr::new(host, port);
         let answer = self.sides[side].ia.csp_create(comm, address, evd);
         self.note(|| format!("{side}: csp_create {comm:?} {address} {evd:?} -> {answer:?}"));
-        if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())?
-            && let Ok(csp) = answer
-        {
-            let point = PointM::new(Point::Csp(csp), port, evd);
-            self.sides[side].points.push(point);
+        if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())? {
+            if let Ok(csp) = answer {
+                let point = PointM::new(Point::Csp(csp), port, evd);
+                self.sides[side].points.push(point);
+            }
         }
         Ok(())
     }
@@ -178,31 +178,31 @@ impl World {
             .no(goes.is_some_and(|m| m.poster.is_some()), DatType::InvalidState)
             .may(goes.is_some_and(|m| s.reaper_is_out(m)), DatType::InvalidState);
         self.note(|| format!("{side}: point_free {point:?} -> {answer:?}"));
-        if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())?
-            && let Some(at) = at
-        {
-            let s = &mut self.sides[side];
-            let m = s.points.remove(at);
-            s.old_points.push(m);
-            match point {
-                Point::Psp(psp) => s.dead.psp.push(psp),
-                Point::Rsp(rsp) => s.dead.rsp.push(rsp),
-                Point::Csp(csp) => s.dead.csp.push(csp),
-            }
-            if let Some(ep) = m.ep.filter(|_| !m.used) {
-                if m.provided {
-                    self.gone(side, ep);
-                } else if let Some(m) = s.ep_mut(ep) {
-                    m.asked(false);
+        if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())? {
+            if let Some(at) = at {
+                let s = &mut self.sides[side];
+                let m = s.points.remove(at);
+                s.old_points.push(m);
+                match point {
+                    Point::Psp(psp) => s.dead.psp.push(psp),
+                    Point::Rsp(rsp) => s.dead.rsp.push(rsp),
+                    Point::Csp(csp) => s.dead.csp.push(csp),
                 }
-            }
-            // Requests on the way may come too late now.
-            for link in &mut self.links {
-                if link.target == Some(side) && link.port == m.port && !link.arrived {
-                    link.refusable = true;
+                if let Some(ep) = m.ep.filter(|_| !m.used) {
+                    if m.provided {
+                        self.gone(side, ep);
+                    } else if let Some(m) = s.ep_mut(ep) {
+                        m.asked(false);
+                    }
                 }
+                // Requests on the way may come too late now.
+                for link in &mut self.links {
+                    if link.target == Some(side) && link.port == m.port && !link.arrived {
+                        link.refusable = true;
+                    }
+                }
+                self.lost_point(side, m.port, false);
             }
-            self.lost_point(side, m.port, false);
         }
         Ok(())
     }
@@ -379,16 +379,16 @@ impl World {
         }
         let answer = s.ia.cr_reject(self.now, cr, &private);
         self.note(|| format!("{side}: cr_reject {cr:?} -> {answer:?}"));
-        if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())?
-            && let Some(m) = m
-        {
-            if looks_up {
-                self.replied(side, cr, m.link, None);
-                return Ok(());
+        if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())? {
+            if let Some(m) = m {
+                if looks_up {
+                    self.replied(side, cr, m.link, None);
+                    return Ok(());
+                }
+                self.restless += 1;
+                self.links[m.link].rejected = true;
+                self.left(side, &m);
             }
-            self.restless += 1;
-            self.links[m.link].rejected = true;
-            self.left(side, &m);
         }
         Ok(())
     }

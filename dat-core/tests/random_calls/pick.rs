@@ -40,10 +40,10 @@ macro_rules! handle {
 impl World {
     /// A zone; mostly the oldest, so that objects meet.
     pub(crate) fn pick_pz(&mut self, side: usize) -> Pz {
-        if let Some(&oldest) = self.sides[side].pzs.first()
-            && self.rng.percent(70)
-        {
-            return oldest;
+        if let Some(&oldest) = self.sides[side].pzs.first() {
+            if self.rng.percent(70) {
+                return oldest;
+            }
         }
         handle!(self, side, Pz, pz, |s| s.pzs.clone())
     }

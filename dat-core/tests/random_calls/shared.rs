@@ -128,21 +128,21 @@ impl World {
             .no(s.srqs.len() >= limits.max_srqs as usize, DatType::InsufficientResources);
         let answer = s.ia.srq_create(pz, &attr);
         self.note(|| format!("{side}: srq_create {pz:?} {attr:?} -> {answer:?}"));
-        if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())?
-            && let Ok(srq) = answer
-        {
-            if attr.low_watermark != 0 {
-                self.warn(side, AsyncEvent::SrqLowWatermark(srq), false);
+        if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())? {
+            if let Ok(srq) = answer {
+                if attr.low_watermark != 0 {
+                    self.warn(side, AsyncEvent::SrqLowWatermark(srq), false);
+                }
+                self.sides[side].srqs.push(SrqM {
+                    srq,
+                    pz,
+                    attr,
+                    posted: Vec::new(),
+                    outstanding: 0,
+                    least: u32::MAX,
+                    tainted: false,
+                });
             }
-            self.sides[side].srqs.push(SrqM {
-                srq,
-                pz,
-                attr,
-                posted: Vec::new(),
-                outstanding: 0,
-                least: u32::MAX,
-                tainted: false,
-            });
         }
         Ok(())
     }
@@ -179,10 +179,10 @@ impl World {
         }
         let answer = s.ia.srq_resize(srq, wanted);
         self.note(|| format!("{side}: srq_resize {srq:?} {wanted} -> {answer:?}"));
-        if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())?
-            && let Some(m) = self.sides[side].srq_mut(srq)
-        {
-            m.attr.max_recv_dtos = wanted;
+        if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())? {
+            if let Some(m) = self.sides[side].srq_mut(srq) {
+                m.attr.max_recv_dtos = wanted;
+            }
         }
         Ok(())
     }
@@ -197,14 +197,14 @@ impl World {
         }
         let answer = s.ia.srq_set_lw(srq, low);
         self.note(|| format!("{side}: srq_set_lw {srq:?} {low} -> {answer:?}"));
-        if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())?
-            && let Some(m) = self.sides[side].srq_mut(srq)
-        {
-            m.attr.low_watermark = low;
-            // With fewer than that it comes now; fewer may be left when an Endpoint has taken some.
-            let now = m.outstanding < usize::from(low);
-            if low != 0 {
-                self.warn(side, AsyncEvent::SrqLowWatermark(srq), now);
+        if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())? {
+            if let Some(m) = self.sides[side].srq_mut(srq) {
+                m.attr.low_watermark = low;
+                // With fewer than that it comes now; fewer may be left when an Endpoint has taken some.
+                let now = m.outstanding < usize::from(low);
+                if low != 0 {
+                    self.warn(side, AsyncEvent::SrqLowWatermark(srq), now);
+                }
             }
         }
         Ok(())

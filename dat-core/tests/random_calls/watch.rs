@@ -65,10 +65,10 @@ impl World {
         let vague = || find(None).filter(|_| s.takes(evd, EvdFlags::ASYNC));
         let at = find(Some(evd)).or_else(vague);
         s.warned.remove(at.ok_or("no watermark was passed")?);
-        if let AsyncEvent::EpSoftHighWatermark(ep) = mark
-            && let Some(m) = s.ep_mut(ep)
-        {
-            m.soft = None;
+        if let AsyncEvent::EpSoftHighWatermark(ep) = mark {
+            if let Some(m) = s.ep_mut(ep) {
+                m.soft = None;
+            }
         }
         self.seen.warned += 1;
         Ok(())

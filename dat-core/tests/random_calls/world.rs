@@ -108,7 +108,7 @@ impl World {
             now: Instant::from_nanos(1_000_000_000),
             rng,
             cookie: 0,
-            calm: if seed.is_multiple_of(2) { 1 } else { 20 },
+            calm: if seed % 2 == 0 { 1 } else { 20 },
             log: log.then(VecDeque::new),
             restless: 0,
             attempts: 0,

@@ -519,13 +519,13 @@ impl<P: Platform> CompletionQueue for Cq<'_, P> {
         for _ in 0..work::NONSENSE {
             let owner = self.owner_at(self.at())?;
             let mut completion = self.read(self.at(), owner);
-            if owner.format() != 0
-                && let Some(Completion { index, token, len, status, .. }) = &mut completion
-                && self.has_payload(owner)
-                && !self.land(self.at(), *index, *token, *len)
-            {
-                // As it would have failed at the device.
-                *status = Status::LocalProtection;
+            if owner.format() != 0 {
+                if let Some(Completion { index, token, len, status, .. }) = &mut completion {
+                    if self.has_payload(owner) && !self.land(self.at(), *index, *token, *len) {
+                        // As it would have failed at the device.
+                        *status = Status::LocalProtection;
+                    }
+                }
             }
             self.tail = self.tail.wrapping_add(1);
             // No order needed, as in `take`.

@@ -226,10 +226,10 @@ fn word<T: Probe>(memory: &Memory<T>, addr: u64) -> Option<[u64; 2]> {
 /// For other bytes that travel inline, their offset in the arena.
 #[inline(always)]
 fn payload_of_write<T: Probe>(memory: &Memory<T>, one: &Segment) -> Result<[u64; 2], usize> {
-    if one.len == WORD
-        && let Some(word) = word(memory, one.addr)
-    {
-        return Ok(word);
+    if one.len == WORD {
+        if let Some(word) = word(memory, one.addr) {
+            return Ok(word);
+        }
     }
     payload(memory, one, INLINE_WRITE)
 }
@@ -239,10 +239,10 @@ fn payload_of_write<T: Probe>(memory: &Memory<T>, one: &Segment) -> Result<[u64;
 /// be done than for a longer segment.
 #[inline(always)]
 fn payload<T: Probe>(memory: &Memory<T>, one: &Segment, most: u32) -> Result<[u64; 2], usize> {
-    if one.len <= most
-        && let Some(offset) = memory.block_at(one.addr)
-    {
-        return Err(offset);
+    if one.len <= most {
+        if let Some(offset) = memory.block_at(one.addr) {
+            return Err(offset);
+        }
     }
     Ok(pointer(one))
 }
@@ -523,7 +523,7 @@ impl<'p, P: Platform> Sq<'p, P> {
         // ORDER: the counter precedes the register: a doorbell that overtakes it is lost.
         self.platform.fence(Fence::BeforeDoorbell);
         self.platform.write_block(self.register as usize, block, Blocks::Combined);
-        self.flush(step.cast_unsigned());
+        self.flush(0_u32.wrapping_add_signed(step));
     }
 
     /// The same in one store.
@@ -580,7 +580,9 @@ impl<'p, P: Platform> Sq<'p, P> {
             self.platform.memory().read_bytes(offset, to);
         }
         let mut words = [0; 6];
-        for (word, chunk) in words.iter_mut().zip(bytes.as_chunks::<8>().0) {
+        for (word, chunk) in
+            words.iter_mut().zip(bytes.chunks_exact(8).filter_map(<[_]>::first_chunk::<8>))
+        {
             *word = u64::from_be_bytes(*chunk);
         }
         words
@@ -769,10 +771,10 @@ impl<'p, P: Platform> Sq<'p, P> {
         flags: PostFlags,
         data: impl Fn(&Memory<P::Probe>, &Segment) -> Result<[u64; 2], usize>,
     ) {
-        if self.fence
-            && let Some((one, remote)) = writes.next()
-        {
-            self.write(&[one], &remote, flags.union(PostFlags::DEFER));
+        if self.fence {
+            if let Some((one, remote)) = writes.next() {
+                self.write(&[one], &remote, flags.union(PostFlags::DEFER));
+            }
         }
         // All in registers, which the stores in between would not leave it in otherwise.
         let memory = self.memory();

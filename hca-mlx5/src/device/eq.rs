@@ -194,7 +194,7 @@ pub(crate) fn decode(head: EqeHead, data: &[u8; 28]) -> Decoded {
             Decoded::Pages(PageRequest {
                 function_id: request.function_id(),
                 embedded_cpu: request.embedded_cpu(),
-                count: word(4).cast_signed(),
+                count: 0_i32.wrapping_add_unsigned(word(4)),
             })
         }
         EventType::InternalError => Decoded::Internal,

@@ -71,10 +71,10 @@ pub(crate) fn examine<P: Platform>(platform: &P) -> Option<Fault> {
             "look at slot, link and power; reset it",
         ));
     }
-    if let Some(fault) = syndrome(platform)
-        && HealthSeverity(read(platform, init_seg::HEALTH_SEVERITY)).rfr()
-    {
-        return Some(fault);
+    if let Some(fault) = syndrome(platform) {
+        if HealthSeverity(read(platform, init_seg::HEALTH_SEVERITY)).rfr() {
+            return Some(fault);
+        }
     }
     match CommandQueueWord(read(platform, init_seg::CMDQ_ADDR_L_SZ)).nic_interface() {
         NIC_DISABLED => {
@@ -169,10 +169,10 @@ impl Monitor {
         self.moved = false;
         let found = syndrome(platform);
         let reported = found.map_or(0, |fault| fault.syndrome);
-        if core::mem::replace(&mut self.reported, reported) != reported
-            && let Some(fault) = found
-        {
-            return Some(Sign::Warning(fault));
+        if core::mem::replace(&mut self.reported, reported) != reported {
+            if let Some(fault) = found {
+                return Some(Sign::Warning(fault));
+            }
         }
         let counter = HealthCounter(read(platform, init_seg::HEALTH_COUNTER)).counter();
         if counter != self.last {

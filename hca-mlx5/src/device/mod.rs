@@ -494,11 +494,10 @@ impl<'p, P: Platform> Device<'p, P> {
             }
         }
         // It may also have been a command, here or elsewhere, that found the device lost.
-        if let Some(fault) = self.queue.dead()
-            && !self.loss_reported
-            && self.events.push_back(Event::Dead(fault)).is_ok()
-        {
-            self.loss_reported = true;
+        if let Some(fault) = self.queue.dead() {
+            if !self.loss_reported && self.events.push_back(Event::Dead(fault)).is_ok() {
+                self.loss_reported = true;
+            }
         }
     }
 
@@ -561,8 +560,10 @@ impl<'p, P: Platform> Device<'p, P> {
                 Decoded::Command(_) | Decoded::Other { .. } => {}
             }
         }
-        if internal && let Some(fault) = health::examine(self.platform) {
-            self.queue.kill(fault);
+        if internal {
+            if let Some(fault) = health::examine(self.platform) {
+                self.queue.kill(fault);
+            }
         }
     }
 

@@ -53,7 +53,7 @@ const SCATTERED: Fault = fault!(
 pub(crate) fn page<P: Platform>(platform: &P, offset: usize) -> Option<u64> {
     let (iova, len) = platform.iova(offset)?;
     let page = 1 << LOG_SMALLEST;
-    (len >= page && iova.is_multiple_of(page as u64)).then_some(iova)
+    (len >= page && iova % (page as u64) == 0).then_some(iova)
 }
 
 /// Where memory is for the device.
@@ -192,7 +192,7 @@ impl PageList {
         let mut skipped = if first == 0 { self.start } else { 0 };
         // The page, and how many from there on follow each other for the device.
         let (mut page, mut left) = (0, 0_u64);
-        let entries = to.as_chunks_mut::<8>().0.iter_mut();
+        let entries = to.chunks_exact_mut(8).filter_map(<[_]>::first_chunk_mut::<8>);
         for entry in entries.take(self.count.saturating_sub(first)) {
             if left == 0 {
                 let (iova, run) = self.place.run(platform, at).unwrap_or_default();

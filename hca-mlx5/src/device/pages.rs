@@ -52,7 +52,7 @@ impl<P: Platform> Device<'_, P> {
         // The reply names the function as the firmware sees it, which on a VF is not 0.
         self.pages.function_id = output.function_id();
         // Negative means that it has pages to spare; they come back at teardown.
-        match u32::try_from(output.num_pages().cast_signed()) {
+        match u32::try_from(0_i32.wrapping_add_unsigned(output.num_pages())) {
             Ok(count @ 1..) => self.give_pages(count),
             Ok(0) | Err(_) => Ok(()),
         }

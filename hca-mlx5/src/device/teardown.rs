@@ -36,10 +36,10 @@ impl<P: Platform> Device<'_, P> {
                 }
             }
             // The command that destroys their queue must not wait for an event in it.
-            if let Some(commands) = self.queue.use_polling()
-                && self.reachable()
-            {
-                note(&mut first, commands.destroy(self));
+            if let Some(commands) = self.queue.use_polling() {
+                if self.reachable() {
+                    note(&mut first, commands.destroy(self));
+                }
             }
             self.stage = Stage::Doorbells;
         }
@@ -75,10 +75,10 @@ impl<P: Platform> Device<'_, P> {
             }
             self.stage = Stage::CommandQueue;
         }
-        if let Some(fault) = self.queue.dead()
-            && self.stage > Stage::CommandQueue
-        {
-            note(&mut first, Err(fault));
+        if let Some(fault) = self.queue.dead() {
+            if self.stage > Stage::CommandQueue {
+                note(&mut first, Err(fault));
+            }
         }
         if self.stage == Stage::CommandQueue && self.reachable() {
             self.queue.release();

@@ -85,7 +85,7 @@ impl<W: AsMut<[u64]>> RawArena<W> {
     /// [`Dma::free`](crate::platform::Dma::free). A span that was never handed out or overlaps what
     /// is free already is not taken back.
     pub fn free(&self, span: Span) {
-        let Some(grains) = grains(span.len).filter(|_| span.offset.is_multiple_of(GRAIN)) else {
+        let Some(grains) = grains(span.len).filter(|_| span.offset % GRAIN == 0) else {
             return;
         };
         let from = span.offset / GRAIN;

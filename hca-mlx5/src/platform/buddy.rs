@@ -276,17 +276,18 @@ impl<'a> Buddy<'a> {
         }
         let most = wanted.len.saturating_add(1_usize.checked_shl(wanted.align).unwrap_or(0));
         let ends_at = |order: u32, at: usize| {
-            at.is_multiple_of(1 << order)
+            at % (1 << order) == 0
                 && (at >> order).checked_sub(1).is_some_and(|block| self.is_free(order, block))
         };
-        while unit - start < most
-            && let Some(order) = (0..self.orders()).find(|order| ends_at(*order, start))
-        {
+        while unit - start < most {
+            let Some(order) = (0..self.orders()).find(|order| ends_at(*order, start)) else {
+                break;
+            };
             start -= 1 << order;
         }
-        while end - unit < most
-            && let Some((_, to)) = self.next_block(end).filter(|(from, _)| *from == end)
-        {
+        while end - unit < most {
+            let next = self.next_block(end).filter(|(from, _)| *from == end);
+            let Some((_, to)) = next else { break };
             end = to;
         }
         (start, end)

@@ -171,8 +171,9 @@ impl<T: Probe> Memory<T> {
             *byte = self.place::<u8>(at).map_or(0, |place| unsafe { place.read_volatile() });
         };
         let (before, rest) = inside.split_at_mut(unaligned(offset).min(inside.len()));
-        let (words, after) = rest.as_chunks_mut::<8>();
-        let [first, end] = [before.len(), before.len() + 8 * words.len()].map(|at| offset + at);
+        let (words, after) = rest.split_at_mut(rest.len() / 8 * 8);
+        let [first, end] = [before.len(), before.len() + words.len()].map(|at| offset + at);
+        let words = words.chunks_exact_mut(8).filter_map(<[_]>::first_chunk_mut::<8>);
         (offset..).zip(before).for_each(single);
         for (at, word) in (first..).step_by(8).zip(words) {
             // SAFETY: all of `inside` lies in the memory from `offset` on.
@@ -197,8 +198,9 @@ impl<T: Probe> Memory<T> {
             }
         };
         let (before, rest) = inside.split_at(unaligned(offset).min(inside.len()));
-        let (words, after) = rest.as_chunks::<8>();
-        let [first, end] = [before.len(), before.len() + 8 * words.len()].map(|at| offset + at);
+        let (words, after) = rest.split_at(rest.len() / 8 * 8);
+        let [first, end] = [before.len(), before.len() + words.len()].map(|at| offset + at);
+        let words = words.chunks_exact(8).filter_map(<[_]>::first_chunk::<8>);
         (offset..).zip(before).for_each(single);
         for (at, word) in (first..).step_by(8).zip(words) {
             // SAFETY: all of `inside` lies in the memory from `offset` on.
@@ -256,7 +258,7 @@ impl<T: Probe> Memory<T> {
     /// The place of a `T` at `offset`, if it is inside and aligned.
     #[inline]
     fn place<U>(&self, offset: usize) -> Option<NonNull<U>> {
-        if !offset.is_multiple_of(align_of::<U>()) {
+        if offset % align_of::<U>() != 0 {
             return None;
         }
         // One compare for all but the last bytes of the memory.
@@ -305,7 +307,7 @@ fn mask<const LEN: usize>(span: Span, memory: usize) -> Option<u32> {
     const { assert!(LEN.is_power_of_two() && LEN >= 8) }
     let count = span.len / LEN;
     let inside = span.offset.checked_add(span.len)? <= memory;
-    let fits = span.len.is_multiple_of(LEN) && span.offset.is_multiple_of(LEN);
+    let fits = span.len % LEN == 0 && span.offset % LEN == 0;
     (inside && fits && count.is_power_of_two()).then(|| u32::try_from(count - 1).ok()).flatten()
 }
 
@@ -442,7 +444,7 @@ impl<'m, const LEN: usize, T: Probe> Entries<'m, LEN, T> {
     #[inline(always)]
     const fn place<U, const AT: usize>(&self, index: u32) -> NonNull<U> {
         const {
-            assert!(AT <= LEN && size_of::<U>() <= LEN - AT && AT.is_multiple_of(align_of::<U>()));
+            assert!(AT <= LEN && size_of::<U>() <= LEN - AT && AT % align_of::<U>() == 0);
         }
         let offset = (index as usize & self.mask) * LEN + AT;
         // SAFETY: the index is cut to the entries there are, and `AT` and `U` lie inside an entry.

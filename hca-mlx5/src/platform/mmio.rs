@@ -187,8 +187,12 @@ impl MappedBar {
 fn stores_whole() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
-        use core::arch::x86_64::{__cpuid, __cpuid_count};
-        __cpuid(0).eax >= 7 && __cpuid_count(7, 0).ecx & 1 << 28 != 0
+        use core::arch::x86_64::{__cpuid_count, CpuidResult};
+        // It is safe to call since Rust 1.94, and as a pointer unsafe in every version.
+        let cpuid: unsafe fn(u32, u32) -> CpuidResult = __cpuid_count;
+        // SAFETY: every x86-64 CPU has the instruction.
+        let leaf = |leaf| unsafe { cpuid(leaf, 0) };
+        leaf(0).eax >= 7 && leaf(7).ecx & 1 << 28 != 0
     }
     #[cfg(not(target_arch = "x86_64"))]
     false

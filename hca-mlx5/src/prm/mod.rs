@@ -289,12 +289,11 @@ macro_rules! bit_ranges {
         impl<T: $crate::prm::Bytes> bitfield::BitRange<$type> for $name<T> {
             #[inline(always)]
             fn bit_range(&self, last: usize, first: usize) -> $type {
-                if first.is_multiple_of(8)
-                    && last + 1 - first == <$type>::BITS as usize
-                    && let Some(bytes) = self.0.bytes().get(first / 8..)
-                    && let Some(bytes) = bytes.first_chunk()
-                {
-                    return <$type>::from_be_bytes(*bytes);
+                if first % 8 == 0 && last + 1 - first == <$type>::BITS as usize {
+                    let bytes = self.0.bytes().get(first / 8..);
+                    if let Some(bytes) = bytes.and_then(<[u8]>::first_chunk) {
+                        return <$type>::from_be_bytes(*bytes);
+                    }
                 }
                 $crate::prm::Number::narrow(self.0.get($crate::prm::place(first, last + 1 - first)))
             }
@@ -302,13 +301,12 @@ macro_rules! bit_ranges {
         impl<T: $crate::prm::BytesMut> bitfield::BitRangeMut<$type> for $name<T> {
             #[inline(always)]
             fn set_bit_range(&mut self, last: usize, first: usize, value: $type) {
-                if first.is_multiple_of(8)
-                    && last + 1 - first == <$type>::BITS as usize
-                    && let Some(bytes) = self.0.bytes_mut().get_mut(first / 8..)
-                    && let Some(bytes) = bytes.first_chunk_mut()
-                {
-                    *bytes = value.to_be_bytes();
-                    return;
+                if first % 8 == 0 && last + 1 - first == <$type>::BITS as usize {
+                    let bytes = self.0.bytes_mut().get_mut(first / 8..);
+                    if let Some(bytes) = bytes.and_then(<[u8]>::first_chunk_mut) {
+                        *bytes = value.to_be_bytes();
+                        return;
+                    }
                 }
                 self.0.set($crate::prm::place(first, last + 1 - first), $crate::prm::Number::widen(value));
             }

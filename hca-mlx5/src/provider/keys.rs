@@ -533,11 +533,15 @@ impl<const KEYS: usize> Tail for Parts<'_, KEYS> {
         let from = at / 16;
         // From the first key on each time: one walk for 32 entries.
         let mut next = (0..from).fold(self.first, |key, _| self.behind(key?));
-        for (number, entry) in (from..self.count).zip(to.as_chunks_mut::<16>().0) {
+        for (number, entry) in
+            (from..self.count).zip(to.chunks_exact_mut(16).filter_map(<[_]>::first_chunk_mut::<16>))
+        {
             let Some((key, (_, start, len))) = next.zip(self.spans.part(number)) else { return };
             // No span is longer than the field.
             let words = wqe::data(start, u32::try_from(len).unwrap_or(u32::MAX), key.0);
-            for (half, word) in entry.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+            for (half, word) in
+                entry.chunks_exact_mut(8).filter_map(<[_]>::first_chunk_mut::<8>).zip(words)
+            {
                 *half = word.to_be_bytes();
             }
             next = self.behind(key);

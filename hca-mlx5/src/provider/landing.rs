@@ -117,16 +117,16 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize, const N
     fn await_copies(&self) -> Result<(), Fault> {
         let platform = self.device.platform();
         for cq in self.cqs.values() {
-            if let Some(begun) = cq.copy_begun(platform)
-                && !await_done(platform, || cq.copy_over(platform, begun))
-            {
-                return Err(fault!(
-                    Timeout,
-                    "inline receives",
-                    "a thread was stopped in the midst of taking a completion",
-                    "let it go on, and try again"
-                )
-                .of(object::CQ, cq.cqn.0));
+            if let Some(begun) = cq.copy_begun(platform) {
+                if !await_done(platform, || cq.copy_over(platform, begun)) {
+                    return Err(fault!(
+                        Timeout,
+                        "inline receives",
+                        "a thread was stopped in the midst of taking a completion",
+                        "let it go on, and try again"
+                    )
+                    .of(object::CQ, cq.cqn.0));
+                }
             }
         }
         Ok(())

@@ -46,10 +46,10 @@ impl<
         }
         // Of none there is, if the program uses none.
         let shared = init.shared.map(|queue| queue.0);
-        if let Some(srqn) = shared
-            && !(self.shared.has(srqn))
-        {
-            return Err(no_such_object(Opcode::CreateQp, object::SRQ, srqn));
+        if let Some(srqn) = shared {
+            if !(self.shared.has(srqn)) {
+                return Err(no_such_object(Opcode::CreateQp, object::SRQ, srqn));
+            }
         }
         if self.qps.room() <= ahead {
             return Err(full(Opcode::CreateQp, object::QUEUE_PAIRS));

@@ -248,7 +248,9 @@ impl Tail for Given<'_> {
     }
     fn write(&self, at: usize, to: &mut [u8]) {
         let pages = self.0.get(at / 8..).unwrap_or_default();
-        for (entry, page) in to.as_chunks_mut::<8>().0.iter_mut().zip(pages) {
+        for (entry, page) in
+            to.chunks_exact_mut(8).filter_map(<[_]>::first_chunk_mut::<8>).zip(pages)
+        {
             *entry = page.to_be_bytes();
         }
     }

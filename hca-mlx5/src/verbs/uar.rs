@@ -91,10 +91,10 @@ impl Doorbells {
 
     /// Gives a register back.
     pub(crate) fn give(&mut self, register: Option<Register>) {
-        if let Some(Register { page, bit }) = register
-            && let Some(page) = self.pages.get_mut(usize::from(page))
-        {
-            page.taken &= !(1 << bit);
+        if let Some(Register { page, bit }) = register {
+            if let Some(page) = self.pages.get_mut(usize::from(page)) {
+                page.taken &= !(1 << bit);
+            }
         }
     }
 

@@ -286,14 +286,16 @@ impl Program {
             }
         }
         let returned = shared.call(offset, &words);
-        if returned == 0
-            && let Some(new) = new
-            && self.output[new][0] != 0
-            && self.handles.len() < POOL
+        if returned == 0 {
+            if let Some(new) = new {
+                if self.output[new][0] != 0
+&& self.handles.len() < POOL
             // What a query gives is the Interface Adapter's.
-            && offset != 24
-        {
-            self.handles.push(self.output[new][0]);
+&& offset != 24
+                {
+                    self.handles.push(self.output[new][0]);
+                }
+            }
         }
         Ok(())
     }

@@ -147,12 +147,11 @@ impl HostMemory for Read {
     fn read(&mut self, iova: u64, buf: &mut [u8]) -> Result<(), DmaError> {
         self.memory.read(iova, buf)?;
         let mut device = self.device.0.lock().unwrap();
-        if buf.len() >= 16
-            && !device.garble.is_empty()
-            && let Some(qp) = device.qps.iter().position(|qp| qp.holds(iova))
-        {
-            device.strained |= qp < device.older[1];
-            patch(buf, &std::mem::take(&mut device.garble));
+        if buf.len() >= 16 && !device.garble.is_empty() {
+            if let Some(qp) = device.qps.iter().position(|qp| qp.holds(iova)) {
+                device.strained |= qp < device.older[1];
+                patch(buf, &std::mem::take(&mut device.garble));
+            }
         }
         Ok(())
     }
@@ -262,7 +261,7 @@ pub(crate) fn with(data: &[u8], act: impl FnOnce(&mut Lone<'_>)) {
     };
     lone.connect();
     act(&mut lone);
-    let driver = lone.end(!data.len().is_multiple_of(CLOSES));
+    let driver = lone.end(data.len() % CLOSES != 0);
     slot.hca().set_mangle(None);
     let mut device = host.device.0.lock().unwrap();
     let good = held(slot) == before && !device.strained;

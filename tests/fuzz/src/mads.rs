@@ -113,10 +113,10 @@ fn parse(data: &[u8]) {
         let again = message.emit(transaction);
         assert_eq!(Message::parse(&again), Ok((transaction, message)));
     }
-    if let Some(bytes) = data.first_chunk()
-        && let Ok(header) = IpHeader::parse(bytes)
-    {
-        assert_eq!(IpHeader::parse(&header.emit()), Ok(header));
+    if let Some(bytes) = data.first_chunk() {
+        if let Ok(header) = IpHeader::parse(bytes) {
+            assert_eq!(IpHeader::parse(&header.emit()), Ok(header));
+        }
     }
 }
 

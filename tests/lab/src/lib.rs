@@ -238,11 +238,11 @@ pub fn scenarios(options: &Options) -> Result<(usize, Vec<&'static str>)> {
     let stock = chosen.iter().any(|scenario| scenario.stock);
     let stock = stock.then_some(options.kernel.as_str());
     let build = options.iommufd.then(|| Build::new(&folder));
-    if let Some(build) = &build
-        && let Err(error) = build.fetch()
-    {
-        println!("SKIPPED: the source of a kernel with iommufd could not be had: {error:#}");
-        return Ok((0, Vec::new()));
+    if let Some(build) = &build {
+        if let Err(error) = build.fetch() {
+            println!("SKIPPED: the source of a kernel with iommufd could not be had: {error:#}");
+            return Ok((0, Vec::new()));
+        }
     }
     let machine = Machine::find(&folder, stock, build.as_ref())?;
     let programs = Programs::build(&folder)?;

@@ -45,6 +45,8 @@ mod numbers;
 mod objects;
 mod pages;
 mod ppcnt;
+#[cfg(feature = "vfio-user")]
+pub mod program;
 mod queue_memory;
 mod reg_access;
 mod regs;

@@ -106,7 +106,9 @@ impl Hca {
 
     fn page_event(&self, count: i32) -> Event {
         let function = u32::from(self.embedded_cpu()) << 31 | self.function_id();
-        Event::new(kind::PAGE_REQUEST, 0).with(0, function).with(4, count.cast_unsigned())
+        Event::new(kind::PAGE_REQUEST, 0)
+            .with(0, function)
+            .with(4, 0_u32.wrapping_add_signed(count))
     }
 
     /// No command is in flight: the requests held back go out.
@@ -154,7 +156,10 @@ impl Hca {
 
     /// Complains when memory handed over as a queue's is memory given to the firmware before.
     pub(crate) fn check_not_firmware(&mut self, what: &str, list: &[u8]) {
-        let pages = list.as_chunks::<8>().0.iter().map(|page| u64::from_be_bytes(*page));
+        let pages = list
+            .chunks_exact(8)
+            .filter_map(<[_]>::first_chunk::<8>)
+            .map(|page| u64::from_be_bytes(*page));
         if let Some(page) = { pages }.find(|page| self.pages.owns(*page)) {
             self.bus.complain(format!("{what}: {page:#x} was given to the firmware"));
         }
@@ -170,7 +175,7 @@ impl Hca {
         };
         if grows && CREATES.contains(&opcode) {
             self.pages.creates += 1;
-            if self.pages.creates.is_multiple_of(every) {
+            if self.pages.creates % every == 0 {
                 self.request_pages(GROWTH);
             }
         }
@@ -196,14 +201,14 @@ fn query(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Refusal> 
     let asked = hca.pages.requested.clamp(i32::MIN.into(), i32::MAX.into()) as i32;
     let count = match query_pages_in::op_mod.get(input) {
         2 | 3 if polled && hca.cmd.state == FunctionState::Running => asked,
-        1 => hca.config.boot_pages.saturating_sub(owned).cast_signed(),
-        2 => hca.init_demand().saturating_sub(owned).cast_signed(),
+        1 => 0_i32.wrapping_add_unsigned(hca.config.boot_pages.saturating_sub(owned)),
+        2 => 0_i32.wrapping_add_unsigned(hca.init_demand().saturating_sub(owned)),
         3 => hca.config.regular_pages,
         _ => return Err(Status::BadParam.because(0x10_7001)),
     };
     query_pages_out::embedded_cpu_function.set(output, u32::from(hca.embedded_cpu()));
     query_pages_out::function_id.set(output, hca.function_id());
-    query_pages_out::num_pages.set(output, count.cast_unsigned());
+    query_pages_out::num_pages.set(output, 0_u32.wrapping_add_signed(count));
     Ok(())
 }
 
@@ -231,7 +236,7 @@ fn give(hca: &mut Hca, count: usize, list: &[u8]) -> Result<(), Refusal> {
         return Err(Status::BadInputLength.because(0x10_8003));
     }
     let mut fresh = BTreeSet::new();
-    for entry in list.as_chunks::<8>().0.iter().take(count) {
+    for entry in list.chunks_exact(8).filter_map(<[_]>::first_chunk::<8>).take(count) {
         let page = u64::from_be_bytes(*entry);
         // Page 0 is one like others behind an IOMMU: rdma-core's driver over VFIO gives it first.
         if page & 0xfff != 0 {
@@ -253,7 +258,7 @@ fn give(hca: &mut Hca, count: usize, list: &[u8]) -> Result<(), Refusal> {
     // Not `append`, which goes through all that are owned.
     hca.pages.owned.extend(fresh);
     hca.pages.refused = false;
-    hca.pages.requested -= hca.pages.requested.clamp(0, count.cast_signed() as i64);
+    hca.pages.requested -= hca.pages.requested.clamp(0, i64::try_from(count).unwrap_or(i64::MAX));
     Ok(())
 }
 
@@ -286,7 +291,8 @@ fn take(hca: &mut Hca, count: usize, output: &mut [u8]) -> Result<(), Refusal> {
             hca.bus.complain(format!("page {page:#x} was written while the firmware owned it"));
         }
     }
-    hca.pages.requested += (-hca.pages.requested).clamp(0, number.cast_signed() as i64);
+    hca.pages.requested +=
+        (-hca.pages.requested).clamp(0, i64::try_from(number).unwrap_or(i64::MAX));
     manage_pages_out::output_num_entries.set(output, number as u32);
     Ok(())
 }

@@ -65,7 +65,9 @@ pub(crate) fn read(hca: &Hca, asked: &[u8], to: &mut [u8]) -> Result<(), Refusal
         _ => return Err(Status::BadParam.because(0x80_5008)),
     };
     let set = &mut to[ppcnt_reg::counter_set.byte()..];
-    for (place, value) in set.as_chunks_mut::<8>().0.iter_mut().zip(counters) {
+    for (place, value) in
+        set.chunks_exact_mut(8).filter_map(<[_]>::first_chunk_mut::<8>).zip(counters)
+    {
         *place = value.to_be_bytes();
     }
     Ok(())

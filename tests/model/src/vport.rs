@@ -267,11 +267,14 @@ fn set_list(hca: &mut Hca, from: &[u8]) -> Result<(), Refusal> {
     if size > 1 << hca.caps.general(limit) {
         return Err(Status::ExceedLimit.because(0x75_5004));
     }
-    let entries = from.get(ctx::BYTES..).unwrap_or(&[]).as_chunks::<8>().0;
+    let entries = from.get(ctx::BYTES..).unwrap_or(&[]).chunks_exact(8);
     if entries.len() < size {
         return Err(Status::BadInputLength.because(0x75_5005));
     }
-    let entries = entries.iter().take(size).map(|entry| u64::from_be_bytes(*entry));
+    let entries = entries
+        .filter_map(<[_]>::first_chunk::<8>)
+        .take(size)
+        .map(|entry| u64::from_be_bytes(*entry));
     match which {
         2 => hca.vport.vlans = entries.map(|entry| entry as u16 & 0xfff).collect(),
         which => {

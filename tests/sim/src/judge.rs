@@ -203,45 +203,47 @@ impl Sim<'_> {
     pub fn carried_out(&mut self, l: usize, side: usize, item: &Posted, what: &str) -> Check {
         let link = &mut self.links[l];
         link.ends[1 - side].target.done(item.cookie);
-        if let Some(conn) = link.ends[side].conn
-            && matches!(item.kind, Kind::Send | Kind::Immediate)
-        {
-            let messages = &mut link.conns[conn].messages[side];
-            if let Some(message) = messages.iter_mut().find(|m| m.cookie == item.cookie) {
-                message.acknowledged = true;
-            }
-        }
-        if let Kind::Bind(slot) = item.kind
-            && let Some(grant) = &mut self.links[l].ends[side].grants[slot]
-            && grant.cookie == item.cookie
-        {
-            grant.ready = true;
-            let before = grant.before.take();
-            before.into_iter().for_each(|key| self.links[l].ends[side].closed(key));
-        }
-        if let Some(slot) = item.slot
-            && matches!(item.kind, Kind::Read | Kind::Add | Kind::Swap)
-        {
-            let end = &self.links[l].ends[side];
-            let (host, at) = (end.host, end.base[2] + slot * end.stride);
-            if item.brings.is_empty() {
-                self.adopt(host, at, item.len);
-                return Ok(());
-            }
-            let mut brings = item.brings.clone();
-            if item.kind == Kind::Read
-                && let Some(adapter) = &self.hosts[host].adapter
-            {
-                let mut actual = vec![0; brings.len()];
-                adapter.mem.copy_out(at, &mut actual);
-                let target = &self.links[l].ends[1 - side].target;
-                for (n, byte) in actual.into_iter().enumerate() {
-                    if byte != brings[n] && target.overtakes(item.cookie, item.at + n, byte) {
-                        brings[n] = byte;
-                    }
+        if let Some(conn) = link.ends[side].conn {
+            if matches!(item.kind, Kind::Send | Kind::Immediate) {
+                let messages = &mut link.conns[conn].messages[side];
+                if let Some(message) = messages.iter_mut().find(|m| m.cookie == item.cookie) {
+                    message.acknowledged = true;
                 }
             }
-            return self.arrived(host, at, &brings, what);
+        }
+        if let Kind::Bind(slot) = item.kind {
+            if let Some(grant) = &mut self.links[l].ends[side].grants[slot] {
+                if grant.cookie == item.cookie {
+                    grant.ready = true;
+                    let before = grant.before.take();
+                    before.into_iter().for_each(|key| self.links[l].ends[side].closed(key));
+                }
+            }
+        }
+        if let Some(slot) = item.slot {
+            if matches!(item.kind, Kind::Read | Kind::Add | Kind::Swap) {
+                let end = &self.links[l].ends[side];
+                let (host, at) = (end.host, end.base[2] + slot * end.stride);
+                if item.brings.is_empty() {
+                    self.adopt(host, at, item.len);
+                    return Ok(());
+                }
+                let mut brings = item.brings.clone();
+                if item.kind == Kind::Read {
+                    if let Some(adapter) = &self.hosts[host].adapter {
+                        let mut actual = vec![0; brings.len()];
+                        adapter.mem.copy_out(at, &mut actual);
+                        let target = &self.links[l].ends[1 - side].target;
+                        for (n, byte) in actual.into_iter().enumerate() {
+                            if byte != brings[n] && target.overtakes(item.cookie, item.at + n, byte)
+                            {
+                                brings[n] = byte;
+                            }
+                        }
+                    }
+                }
+                return self.arrived(host, at, &brings, what);
+            }
         }
         Ok(())
     }
@@ -516,7 +518,7 @@ impl Sim<'_> {
             _ => 0,
         };
         let dice = dice >> 19;
-        let likes = if later < S { !dice.is_multiple_of(24) } else { dice.is_multiple_of(4) };
+        let likes = if later < S { dice % 24 != 0 } else { dice % 4 == 0 };
         let accepts = likes || !hesitates || self.calm;
         let due = self.now() + later;
         let Some(adapter) = self.adapter(host) else { return Ok(()) };

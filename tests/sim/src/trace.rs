@@ -49,9 +49,10 @@ impl Trace {
             None => write!(self.line, "{seconds:>3}.{nanos:09} -- {text}"),
         };
         // Words, not bytes: every call and event has a line.
-        let (words, rest) = self.line.as_bytes().as_chunks::<8>();
-        let rest = rest.iter().map(|byte| u64::from(*byte));
-        for word in words.iter().map(|word| u64::from_le_bytes(*word)).chain(rest) {
+        let words = self.line.as_bytes().chunks_exact(8);
+        let rest = words.remainder().iter().map(|byte| u64::from(*byte));
+        let words = words.filter_map(<[_]>::first_chunk::<8>);
+        for word in words.map(|word| u64::from_le_bytes(*word)).chain(rest) {
             self.hash = (self.hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
         }
         self.count += 1;

@@ -67,17 +67,17 @@ impl Sim<'_> {
             self.asleep(host, now)?;
         }
         let known = &mut self.hosts[host];
-        if (known.dirty || woken || known.due <= now)
-            && let Some(adapter) = &mut known.adapter
-        {
-            (known.unseen, known.left) = (None, None);
-            let next = adapter.ia.advance(Instant::from_nanos(now));
-            known.dirty = next.work;
-            known.due = next.deadline.map_or(Nanos::MAX, Instant::as_nanos);
-            if !self.sleeps_on(host)? {
-                self.look(host)?;
-                if wake == Wake::Waits && !self.hosts[host].dirty {
-                    self.sleep(host)?;
+        if known.dirty || woken || known.due <= now {
+            if let Some(adapter) = &mut known.adapter {
+                (known.unseen, known.left) = (None, None);
+                let next = adapter.ia.advance(Instant::from_nanos(now));
+                known.dirty = next.work;
+                known.due = next.deadline.map_or(Nanos::MAX, Instant::as_nanos);
+                if !self.sleeps_on(host)? {
+                    self.look(host)?;
+                    if wake == Wake::Waits && !self.hosts[host].dirty {
+                        self.sleep(host)?;
+                    }
                 }
             }
         }
@@ -187,7 +187,7 @@ impl Sim<'_> {
         let ends =
             |(_, stream): &&(Evd, Stream)| matches!(stream, Stream::End(..) | Stream::Ends(_));
         let mut likely: Vec<_> = waitable.iter().filter(ends).copied().collect();
-        if likely.is_empty() || known.turn.is_multiple_of(8) {
+        if likely.is_empty() || known.turn % 8 == 0 {
             likely.clone_from(&waitable);
         }
         let (evd, stream) = likely[known.turn % likely.len()];

@@ -253,8 +253,8 @@ impl BenchHost {
     /// Random bytes, the same every run.
     pub fn entropy(&self) -> [u8; 32] {
         let mut bytes = [0; 32];
-        for word in bytes.as_chunks_mut().0 {
-            *word = self.random().to_le_bytes();
+        for word in bytes.chunks_exact_mut(8) {
+            word.copy_from_slice(&self.random().to_le_bytes());
         }
         bytes
     }

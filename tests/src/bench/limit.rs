@@ -216,7 +216,7 @@ impl Limit {
     #[inline(always)]
     fn poll_with<T>(&mut self, more: impl Fn(&[AtomicU64; 8]) -> T) -> Option<(u64, T)> {
         let index = self.consumer;
-        let entry = &self.cq.as_chunks().0[index as usize & (ENTRIES - 1)];
+        let entry = self.cq[8 * (index as usize & (ENTRIES - 1))..].first_chunk()?;
         let bytes = entry[7].load(Ordering::Acquire).to_ne_bytes();
         let owner = (index >> ENTRIES.trailing_zeros()) & 1;
         if u32::from(bytes[7] & 1) != owner || bytes[7] >> 4 != 0 {

@@ -57,11 +57,11 @@ fn main() -> ExitCode {
     let time = Duration::from_secs(60 * minutes + args.seconds);
     let report = run(&Plan { time, seed: args.seed });
     println!("{report}");
-    if let Some(path) = args.svg
-        && let Err(error) = std::fs::write(&path, chart::svg(&report))
-    {
-        println!("{}: {error}", path.display());
-        return ExitCode::FAILURE;
+    if let Some(path) = args.svg {
+        if let Err(error) = std::fs::write(&path, chart::svg(&report)) {
+            println!("{}: {error}", path.display());
+            return ExitCode::FAILURE;
+        }
     }
     let faults = judge::faults(&report);
     for fault in &faults {

@@ -269,11 +269,11 @@ impl Scene<'_, '_> {
             let now = self.instant();
             let mut asked = false;
             for of in 0..2 {
-                if let Some(open) = &mut self.sides[of]
-                    && let Some(end) = open.ends.iter_mut().find(|end| end.link == link)
-                {
-                    end.leaving = true;
-                    asked |= of == side && !end.over;
+                if let Some(open) = &mut self.sides[of] {
+                    if let Some(end) = open.ends.iter_mut().find(|end| end.link == link) {
+                        end.leaving = true;
+                        asked |= of == side && !end.over;
+                    }
                 }
             }
             let ep = self.find(side, link).map(|end| end.ep);

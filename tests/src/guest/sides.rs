@@ -89,9 +89,10 @@ impl<'s, 'p: 's, H: Host> Environment<'s> for Sides<'s, 'p, H> {
                 // Also when no event of this side is wanted: it is driven, and says when it wants
                 // to be driven again.
                 let ready = nic.prepare(&evds).map_err(|error| anyhow!("side {side}: {error}"))?;
-                if ready && let Some(event) = evds.iter().find_map(|evd| nic.evd_dequeue(*evd).ok())
-                {
-                    return Ok(Some((side, event)));
+                if ready {
+                    if let Some(event) = evds.iter().find_map(|evd| nic.evd_dequeue(*evd).ok()) {
+                        return Ok(Some((side, event)));
+                    }
                 }
             }
             let left = until.saturating_duration_since(Wall::now());

@@ -253,7 +253,7 @@ impl Views {
 
     /// Whether the device has written what the CPU does not see yet.
     #[must_use]
-    pub const fn unseen(&self) -> bool {
+    pub fn unseen(&self) -> bool {
         !self.writes.is_empty()
     }
 

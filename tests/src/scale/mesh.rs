@@ -278,14 +278,15 @@ impl Node {
 
 fn bytes(words: Place) -> [u8; LEN / 2] {
     let mut bytes = [0; LEN / 2];
-    for (to, word) in bytes.as_chunks_mut().0.iter_mut().zip(words) {
-        *to = word.to_le_bytes();
+    for (to, word) in bytes.chunks_exact_mut(4).zip(words) {
+        to.copy_from_slice(&word.to_le_bytes());
     }
     bytes
 }
 
 /// The first two words of a message.
 fn words(bytes: &[u8]) -> Place {
-    let mut words = bytes.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word));
+    let words = bytes.chunks_exact(4).filter_map(<[_]>::first_chunk::<4>);
+    let mut words = words.map(|word| u32::from_le_bytes(*word));
     [0; 2].map(|_| words.next().unwrap())
 }

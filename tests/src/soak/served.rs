@@ -42,7 +42,7 @@ impl Served {
         let mapped = {
             let mut hosts =
                 self.sockets.each_ref().map(|path| VfioUser::open(path, &options).unwrap());
-            if seed.is_multiple_of(2) {
+            if seed % 2 == 0 {
                 {
                     let mut rooms = rooms();
                     let _open = Sides::open(&hosts, &mut rooms).unwrap();

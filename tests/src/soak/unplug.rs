@@ -234,10 +234,10 @@ impl Run<'_> {
 
     /// The result of a call; notes if it says that the device is lost.
     fn made<T>(&mut self, side: usize, result: Result<T, dat_core::Error>) -> Option<T> {
-        if let Err(error) = &result
-            && error.fault().is_some_and(|fault| fault.kind == FaultKind::Gone)
-        {
-            self.notice(side);
+        if let Err(error) = &result {
+            if error.fault().is_some_and(|fault| fault.kind == FaultKind::Gone) {
+                self.notice(side);
+            }
         }
         result.ok()
     }

@@ -76,12 +76,12 @@ fn eager(meter: &Meter, mut last: impl FnMut(usize, u8) -> Option<u8> + Send + '
     let meter = meter.clone();
     Box::new(move |offset, bytes| {
         meter.load();
-        if let ([_, _, _, owner], 0x3c) = (bytes, offset % 64)
-            && let Some(kind) = last(offset, *owner)
-        {
-            let lap = laps.entry(offset).or_default();
-            *owner = kind & !1 | *lap;
-            *lap ^= 1;
+        if let ([_, _, _, owner], 0x3c) = (bytes, offset % 64) {
+            if let Some(kind) = last(offset, *owner) {
+                let lap = laps.entry(offset).or_default();
+                *owner = kind & !1 | *lap;
+                *lap ^= 1;
+            }
         }
     })
 }

@@ -295,10 +295,10 @@ fn a_broken_ethernet_port_is_made_anew_as_soon_as_the_deadline_says() {
     let remote = "192.168.7.9".parse().unwrap();
     // Every completion is one in error.
     rig.slot.hca().set_mangle(Some(Box::new(|wrote, _, bytes| {
-        if wrote == Wrote::Cqe
-            && let Some(last) = bytes.last_mut()
-        {
-            *last = 0xd0 | (*last & 1);
+        if wrote == Wrote::Cqe {
+            if let Some(last) = bytes.last_mut() {
+                *last = 0xd0 | (*last & 1);
+            }
         }
         true
     })));

@@ -146,7 +146,8 @@ struct Tokens {
 impl Tokens {
     fn of(text: &str) -> Self {
         let tokens = tokens(text);
-        let numbers = tokens.array_windows().filter(|[_, sign, _]| sign == "=");
+        let numbers = tokens.windows(3).filter_map(<[_]>::first_chunk::<3>);
+        let numbers = numbers.filter(|[_, sign, _]| sign == "=");
         let numbers = numbers.filter_map(|[name, _, value]| Some((name.clone(), number(value)?)));
         Self { numbers: numbers.collect(), tokens, at: 0 }
     }
@@ -179,7 +180,6 @@ impl Tokens {
             let integer = INTEGERS.iter().find(|integer| integer.0 == token);
             let kind = match token.as_str() {
                 "u8" => Kind::Bits(byte),
-                _ if let Some((_, bits)) = integer => Kind::Bits(*bits),
                 "struct" | "union" if self.peek(0) == Some("{") => {
                     self.next();
                     Kind::Body(Body { union: token == "union", fields: self.fields(byte) })
@@ -190,10 +190,13 @@ impl Tokens {
                     self.at += 3;
                     continue;
                 }
-                // An array that a macro declares: it has no length.
                 _ => {
-                    while self.next().is_some_and(|token| token != ";") {}
-                    continue;
+                    let Some((_, bits)) = integer else {
+                        // An array that a macro declares: it has no length.
+                        while self.next().is_some_and(|token| token != ";") {}
+                        continue;
+                    };
+                    Kind::Bits(*bits)
                 }
             };
             let mut field = Field { name: String::new(), kind, count: 1 };

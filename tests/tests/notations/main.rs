@@ -174,7 +174,7 @@ fn fetched(variables: &[&str]) -> Option<String> {
             return None;
         };
         let text = std::fs::read_to_string(&path);
-        all.push_str(&text.unwrap_or_else(|error| panic!("{}: {error}", path.display())));
+        all.push_str(&text.unwrap_or_else(|error| panic!("{}: {error}", path.to_string_lossy())));
     }
     Some(all)
 }

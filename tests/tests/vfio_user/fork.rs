@@ -3,7 +3,8 @@
 //! child has only one of its threads.
 #![expect(unsafe_code, reason = "fork is no safe function")]
 
-use std::io::{Read, Write, pipe};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -80,7 +81,7 @@ fn copied<const N: usize>(host: &VfioUser, bytes: &Bytes<N>) {
     for reach in [Reach::ReadWrite, Reach::Read] {
         bytes.put(N - 20, b"before the fork");
         lend(host, bytes, reach);
-        let (mut wait, mut go) = pipe().unwrap();
+        let (mut wait, mut go) = UnixStream::pair().unwrap();
         let child = fork(|| {
             wait.read_exact(&mut [0]).unwrap();
             let same = bytes.get(N - 20, 15) == b"before the fork" && bytes.get(0, 1) == [0];

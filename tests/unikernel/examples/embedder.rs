@@ -137,8 +137,8 @@ impl Clock for Host {
 fn entropy() -> [u8; 32] {
     use std::hash::{BuildHasher, RandomState};
     let mut bytes = [0; 32];
-    for word in bytes.as_chunks_mut().0 {
-        *word = RandomState::new().hash_one(0).to_le_bytes();
+    for word in bytes.chunks_exact_mut(8) {
+        word.copy_from_slice(&RandomState::new().hash_one(0).to_le_bytes());
     }
     bytes
 }

@@ -128,9 +128,9 @@ impl Clock for Machine {
 impl Machine {
     fn entropy(&self) -> [u8; 32] {
         let mut bytes = [0; 32];
-        for word in bytes.as_chunks_mut().0 {
-            let time = self.now() | 1;
-            *word = time.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31).to_le_bytes();
+        for word in bytes.chunks_exact_mut(8) {
+            let mixed = (self.now() | 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31);
+            word.copy_from_slice(&mixed.to_le_bytes());
         }
         bytes
     }

@@ -105,10 +105,10 @@ impl<A, T> Combiner<A, T> {
         let mut state = locked(&self.state);
         let mut batch = Vec::new();
         for (place, slot) in state.slots.iter_mut().enumerate() {
-            if matches!(slot, Slot::Waiting(..))
-                && let Slot::Waiting(ask, _) = std::mem::replace(slot, Slot::Taken)
-            {
-                let _ = batch.push((place, ask, None));
+            if matches!(slot, Slot::Waiting(..)) {
+                if let Slot::Waiting(ask, _) = std::mem::replace(slot, Slot::Taken) {
+                    let _ = batch.push((place, ask, None));
+                }
             }
         }
         batch
@@ -126,10 +126,10 @@ impl<A, T> Combiner<A, T> {
             if let Some(slot) = state.slots.get_mut(place) {
                 *slot = Slot::Done(result.unwrap_or_else(&otherwise));
             }
-            if place != own
-                && let Some(bell) = self.bells.get(place)
-            {
-                bell.notify_one();
+            if place != own {
+                if let Some(bell) = self.bells.get(place) {
+                    bell.notify_one();
+                }
             }
         }
         state.leader = state.oldest();

@@ -314,10 +314,10 @@ impl<V: Variant> Object<V> {
     /// do. Frees other bytes stored before.
     pub(crate) fn keep(&self, bytes: &[u8]) -> *const u8 {
         let mut note = self.note();
-        if let Note::Bytes(kept) = &*note
-            && **kept == *bytes
-        {
-            return kept.as_ptr();
+        if let Note::Bytes(kept) = &*note {
+            if **kept == *bytes {
+                return kept.as_ptr();
+            }
         }
         let kept: Box<[u8]> = bytes.into();
         let at = kept.as_ptr();
@@ -422,8 +422,10 @@ impl<V: Variant> Objects<V> {
                 || free
                     .front()
                     .is_some_and(|object| object.adapter.load(Ordering::Relaxed).is_null());
-            if rested && let Some(object) = free.pop_front() {
-                return object;
+            if rested {
+                if let Some(object) = free.pop_front() {
+                    return object;
+                }
             }
             for object in self.more().iter().rev() {
                 free.push_front(object);
@@ -454,7 +456,7 @@ impl<V: Variant> Objects<V> {
         let after = chunks.partition_point(|chunk| chunk.as_ptr() <= wanted);
         let chunk = chunks.get(after.checked_sub(1)?)?;
         let distance = wanted.addr().checked_sub(chunk.as_ptr().addr())?;
-        if !distance.is_multiple_of(size_of::<Object<V>>()) {
+        if distance % size_of::<Object<V>>() != 0 {
             return None;
         }
         chunk.get(distance / size_of::<Object<V>>())

@@ -292,12 +292,12 @@ impl Adapter {
     /// Returns the network configuration.
     pub(crate) fn net(&self) -> Result<Net, Failure> {
         let (addr, prefix) = self.ip;
-        if let Some(gateway) = self.gateway
-            && gateway.is_ipv4() != addr.is_ipv4()
-        {
-            return Err(Failure::usage(format!(
-                "--gateway {gateway} and --ip {addr} are of different kinds"
-            )));
+        if let Some(gateway) = self.gateway {
+            if gateway.is_ipv4() != addr.is_ipv4() {
+                return Err(Failure::usage(format!(
+                    "--gateway {gateway} and --ip {addr} are of different kinds"
+                )));
+            }
         }
         Ok(Net { addr, prefix, gateway: self.gateway, vlan: self.vlan })
     }

@@ -18,7 +18,7 @@ use super::out::Out;
 
 /// The header of the provider's own extension, beside the stock headers.
 const HEADER: (&str, &[u8]) =
-    ("include/dat2/dat_dapldat.h", include_bytes!("../../dapl/include/dat_dapldat.h"));
+    ("include/dat2/dat_dapldat.h", include_bytes!("../include/dat_dapldat.h"));
 
 /// The default file of registries.
 const USUAL: &str = "/etc/dat.conf";

@@ -39,7 +39,7 @@ mod watch;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 use args::{Args, Command};
 use out::Out;
@@ -53,6 +53,12 @@ pub(crate) enum End {
     Failed,
     /// A program that was run has ended with this code.
     Code(u8),
+}
+
+/// Returns the subcommands and their options, as man pages and completions are made of.
+#[must_use]
+pub fn command() -> clap::Command {
+    Args::command()
 }
 
 /// Runs the command with the arguments of this process.

@@ -17,8 +17,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::fs::OFlags;
-use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use rustix::process::{
     Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, getppid, getrlimit, getuid,
     kill_process_group, set_parent_process_death_signal, setrlimit, waitid,
@@ -274,9 +274,9 @@ fn claim(function: &Function) -> Result<Claim, Failure> {
     let file = options.read(true).write(true).create(true).truncate(false).mode(0o600);
     let no_follow = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or(0);
     let mut file = file.custom_flags(no_follow).open(&conf).map_err(failed)?;
-    match file.try_lock() {
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
-        Err(fs::TryLockError::WouldBlock) => {
+        Err(Errno::WOULDBLOCK) => {
             return Err(Failure::new(format!(
                 "{}: another rank uses this function",
                 function.device
@@ -285,7 +285,7 @@ fn claim(function: &Function) -> Result<Claim, Failure> {
                 "name a function of its own for each rank, or wait until that rank has ended",
             ));
         }
-        Err(fs::TryLockError::Error(error)) => return Err(failed(error)),
+        Err(error) => return Err(failed(error.into())),
     }
     let text = conf::text(&function.lines);
     file.set_len(0).and_then(|()| file.write_all(text.as_bytes())).map_err(failed)?;
@@ -308,7 +308,7 @@ fn exec(run: &Run, prepare: impl FnOnce(&mut Command)) -> Result<End, Failure> {
     command.args(args).env_remove(LAUNCHER);
     prepare(&mut command);
     let error = command.exec();
-    Err(Failure::new(format!("{}: cannot be run: {error}", program.display()))
+    Err(Failure::new(format!("{}: cannot be run: {error}", Path::new(program).display()))
         .remedy("name an executable file, or one that PATH finds"))
 }
 

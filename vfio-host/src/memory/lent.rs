@@ -107,11 +107,11 @@ impl Lent {
     ) -> Result<(), Error> {
         let pages = memory.pages();
         let known = self.position(&pages);
-        if let Some(held) = known.and_then(|at| self.held.get_mut(at))
-            && held.iova_for(reach).is_some()
-        {
-            held.count += 1;
-            return Ok(());
+        if let Some(held) = known.and_then(|at| self.held.get_mut(at)) {
+            if held.iova_for(reach).is_some() {
+                held.count += 1;
+                return Ok(());
+            }
         }
         let iova = match self.mapped_already(&pages, reach) {
             Some(iova) => {
@@ -193,16 +193,16 @@ impl Lent {
     fn end(&mut self, iommu: &impl Iommu, ledger: &Mutex<Vec<Mapping>>, held: &Held) {
         for (_, iova) in &held.maps {
             let at = self.mapped.iter().position(|mapped| mapped.contains(*iova));
-            if let Some(at) = at
-                && let Some(mapped) = self.mapped.get_mut(at)
-            {
-                mapped.users = mapped.users.saturating_sub(1);
-                let (iova, len) = (mapped.iova, mapped.len);
-                if mapped.users == 0 {
-                    self.mapped.swap_remove(at);
-                    // An address that may still be mapped must not be allocated again.
-                    if unmapped(iommu, ledger, iova, len) {
-                        self.space.give(iova, len);
+            if let Some(at) = at {
+                if let Some(mapped) = self.mapped.get_mut(at) {
+                    mapped.users = mapped.users.saturating_sub(1);
+                    let (iova, len) = (mapped.iova, mapped.len);
+                    if mapped.users == 0 {
+                        self.mapped.swap_remove(at);
+                        // An address that may still be mapped must not be allocated again.
+                        if unmapped(iommu, ledger, iova, len) {
+                            self.space.give(iova, len);
+                        }
                     }
                 }
             }

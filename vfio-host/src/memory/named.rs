@@ -79,13 +79,14 @@ impl Named {
 
 impl Drop for Named {
     fn drop(&mut self) {
-        if let Some(file) = self.pages.file()
-            && flock(file, FlockOperation::NonBlockingLockExclusive).is_ok()
-            && is_at(&self.path, file)
-        {
-            // The last user. A process that opened the file meanwhile opens it again, because its
-            // path no longer leads to the same file.
-            let _ = remove_file(&self.path);
+        if let Some(file) = self.pages.file() {
+            if flock(file, FlockOperation::NonBlockingLockExclusive).is_ok()
+                && is_at(&self.path, file)
+            {
+                // The last user. A process that opened the file meanwhile opens it again, because its
+                // path no longer leads to the same file.
+                let _ = remove_file(&self.path);
+            }
         }
     }
 }
@@ -109,7 +110,7 @@ fn taken(path: &Path, len: u64) -> io::Result<Option<File>> {
         .create(true)
         .truncate(false)
         .mode(0o600)
-        .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
+        .custom_flags(0_i32.wrapping_add_unsigned(OFlags::NOFOLLOW.bits()))
         .open(path)?;
     let lock = |operation| match flock(&file, operation) {
         Ok(()) => Ok(true),

@@ -29,7 +29,7 @@ impl Iommu for Fake {
     fn map(&self, area: &Area<'_>) -> Result<(), Error> {
         let full = |kind| Error::new(kind, "fake", "full", "");
         let (mut entries, mut bytes) = (self.entries.borrow_mut(), self.bytes.borrow_mut());
-        assert!(area.addr.is_multiple_of(4096) && area.mapping.iova.is_multiple_of(4096));
+        assert!(area.addr % 4096 == 0 && area.mapping.iova % 4096 == 0);
         *entries = entries.checked_sub(1).ok_or(full(Kind::DmaEntries))?;
         *bytes = bytes.checked_sub(area.mapping.len).ok_or(full(Kind::Memlock))?;
         Ok(())

@@ -37,7 +37,7 @@ use crate::events;
 use crate::wakeups::timespec;
 
 /// Bounds of the limit for a reply.
-const PATIENCE: [Duration; 2] = [Duration::from_millis(1), Duration::from_hours(1)];
+const PATIENCE: [Duration; 2] = [Duration::from_millis(1), Duration::from_secs(3600)];
 /// Longest body of a reply. The longest that is asked for is configuration space.
 const LONGEST: usize = 1 << 13;
 /// The client's capabilities. One descriptor per message is all it needs.
@@ -468,10 +468,10 @@ fn send_all(
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         let fds = fd.map(|fd| [fd]);
-        if let Some(fds) = &fds
-            && !control.push(SendAncillaryMessage::ScmRights(fds))
-        {
-            return Err(io::ErrorKind::InvalidInput.into());
+        if let Some(fds) = &fds {
+            if !control.push(SendAncillaryMessage::ScmRights(fds)) {
+                return Err(io::ErrorKind::InvalidInput.into());
+            }
         }
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         match sendmsg(stream, &[IoSlice::new(rest)], &mut control, flags) {

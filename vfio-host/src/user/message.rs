@@ -77,26 +77,22 @@ pub(crate) struct Reply {
 impl Reply {
     /// Parses a header; `None` if it is not that of a reply, or of one longer than `most`.
     pub(crate) fn parse(bytes: &[u8; HEADER], most: usize) -> Option<Self> {
-        let [a, b, _, _, rest @ ..] = bytes;
-        let (words, _) = rest.as_chunks::<4>();
-        let &[size, flags, error] = words else {
-            return None;
-        };
-        let flags = u32::from_ne_bytes(flags);
-        let size = usize::try_from(u32::from_ne_bytes(size)).ok()?;
+        let [a, b, ..] = bytes;
+        let [size, flags, error] = [1, 2, 3].map(|index| word(bytes, index));
+        let size = usize::try_from(size).ok()?;
         let body = size.checked_sub(HEADER).filter(|body| *body <= most)?;
         (flags & KIND == REPLY).then_some(Self {
             id: u16::from_ne_bytes([*a, *b]),
             body,
-            error: (flags & ERROR != 0).then_some(u32::from_ne_bytes(error)),
+            error: (flags & ERROR != 0).then_some(error),
         })
     }
 }
 
 /// Returns field `index` of a body of 32-bit words; 0 beyond its end.
 pub(crate) fn word(body: &[u8], index: usize) -> u32 {
-    let (words, _) = body.as_chunks::<4>();
-    words.get(index).map_or(0, |word| u32::from_ne_bytes(*word))
+    let words = body.chunks_exact(4).nth(index).and_then(<[_]>::first_chunk::<4>);
+    words.map_or(0, |word| u32::from_ne_bytes(*word))
 }
 
 /// Returns the 64-bit field at word `index`.

@@ -256,7 +256,7 @@ impl VfioUser {
     #[inline(never)]
     fn write(&self, offset: usize, data: &[u8]) {
         let inside = offset.checked_add(data.len()).is_some_and(|end| end <= self.bar_len);
-        if inside && offset.is_multiple_of(data.len()) {
+        if inside && offset % data.len() == 0 {
             let index = VFIO_PCI_BAR0_REGION_INDEX;
             let _ = self.iommu.with(|c| c.write(index, offset as u64, data, true));
         }
@@ -270,7 +270,7 @@ impl Bar for VfioUser {
     fn read32(&self, offset: usize) -> u32 {
         let mut bytes = [0xff; 4];
         let inside = offset.checked_add(4).is_some_and(|end| end <= self.bar_len);
-        let there = inside && offset.is_multiple_of(4) && !self.severed.load(Ordering::Acquire);
+        let there = inside && offset % 4 == 0 && !self.severed.load(Ordering::Acquire);
         if !there || self.read(offset, &mut bytes).is_err() {
             return u32::MAX;
         }

@@ -143,12 +143,11 @@ impl Swapped {
         for (start, run) in runs.range_mut(pages) {
             run.count += 1;
             let len = run.end - start;
-            if let Some(Piece { len: before, file: Some((file, at)) }) = pieces.last_mut()
-                && Arc::ptr_eq(file, &run.file)
-                && *at + *before == run.offset
-            {
-                *before += len;
-                continue;
+            if let Some(Piece { len: before, file: Some((file, at)) }) = pieces.last_mut() {
+                if Arc::ptr_eq(file, &run.file) && *at + *before == run.offset {
+                    *before += len;
+                    continue;
+                }
             }
             let file = Some((Arc::clone(&run.file), run.offset));
             pieces.push(Piece { len, file });

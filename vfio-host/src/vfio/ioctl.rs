@@ -286,7 +286,7 @@ pub(super) fn set_irqs(
     let count = u32::try_from(fds.len()).unwrap_or(0);
     let bytes = size::<vfio_irq_set>().saturating_add(count.saturating_mul(4));
     let mut argument = vec![bytes, flags, index, 0, count];
-    argument.extend(fds.iter().map(|fd| fd.as_raw_fd().cast_unsigned()));
+    argument.extend(fds.iter().map(|fd| 0_u32.wrapping_add_signed(fd.as_raw_fd())));
     call(device, SET_IRQS, argument.as_mut_slice())
 }
 

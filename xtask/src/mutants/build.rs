@@ -97,15 +97,15 @@ pub(crate) fn build(tree: &Tree, choose: Choose<'_>) -> Result<Built> {
     let mut all = Vec::new();
     let mut texts = BTreeMap::new();
     for (name, bytes) in &files {
-        if name.ends_with(".rs")
-            && let Ok(text) = std::str::from_utf8(bytes)
-        {
-            // Files that do not parse contribute no names.
-            if syn::parse_file(text).is_ok() {
-                all.push(text);
-            }
-            if tree.sources.iter().any(|s| name.starts_with(&s.folder)) && !is_test(name) {
-                texts.insert(name.clone(), text.to_owned());
+        if name.ends_with(".rs") {
+            if let Ok(text) = std::str::from_utf8(bytes) {
+                // Files that do not parse contribute no names.
+                if syn::parse_file(text).is_ok() {
+                    all.push(text);
+                }
+                if tree.sources.iter().any(|s| name.starts_with(&s.folder)) && !is_test(name) {
+                    texts.insert(name.clone(), text.to_owned());
+                }
             }
         }
     }

@@ -153,10 +153,10 @@ impl<'ast> Visit<'ast> for Called {
         self.function(&f.sig, &f.block);
     }
     fn visit_expr_call(&mut self, e: &'ast syn::ExprCall) {
-        if let Expr::Path(path) = &*e.func
-            && let Some(last) = path.path.segments.last()
-        {
-            self.call(last.ident.to_string());
+        if let Expr::Path(path) = &*e.func {
+            if let Some(last) = path.path.segments.last() {
+                self.call(last.ident.to_string());
+            }
         }
         visit::visit_expr_call(self, e);
     }

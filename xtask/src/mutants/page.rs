@@ -156,10 +156,12 @@ pub(crate) fn survivors(page: &str) -> BTreeSet<(String, String)> {
         } else if let Some(name) = line.strip_prefix('`') {
             file = name.trim_end_matches('`');
         } else if let Some((key, rest)) = line.strip_prefix("| ").and_then(|l| l.split_once(" | "))
-            && let Some((what, _)) = rest.rsplit_once(" | SURVIVED")
-            && listed
         {
-            found.insert((format!("{file} {key}"), what.to_owned()));
+            if let Some((what, _)) = rest.rsplit_once(" | SURVIVED") {
+                if listed {
+                    found.insert((format!("{file} {key}"), what.to_owned()));
+                }
+            }
         }
     }
     found

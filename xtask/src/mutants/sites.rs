@@ -543,12 +543,12 @@ impl<'ast> Visit<'ast> for Finder<'_> {
     }
 
     fn visit_expr_lit(&mut self, e: &'ast syn::ExprLit) {
-        if let Lit::Int(number) = &e.lit
-            && let Ok(value) = number.base10_parse::<u128>()
-        {
-            let next = format!("{}{}", value.wrapping_add(1), number.suffix());
-            let what = format!("`{}` with {next}", number.token());
-            self.site(range(e), Form::Number(next), "number", &[("", what, false)]);
+        if let Lit::Int(number) = &e.lit {
+            if let Ok(value) = number.base10_parse::<u128>() {
+                let next = format!("{}{}", value.wrapping_add(1), number.suffix());
+                let what = format!("`{}` with {next}", number.token());
+                self.site(range(e), Form::Number(next), "number", &[("", what, false)]);
+            }
         }
     }
 

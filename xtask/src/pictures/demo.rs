@@ -44,6 +44,7 @@ pub(super) fn record() -> Result<Document> {
     Ok(draw(&lines))
 }
 
+#[expect(clippy::cast_possible_truncation, reason = "some hundreds")]
 fn draw(lines: &[(f64, String)]) -> Document {
     let (width, height) = ((COLUMNS as f64 * WIDE) as usize + 24, lines.len() * HIGH + 24);
     let frame = Rectangle::new().set("width", width).set("height", height).set("rx", 6);

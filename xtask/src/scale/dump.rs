@@ -42,9 +42,9 @@ impl Cost {
         // The line behind `calls=` is what the callee costs.
         let mut call = false;
         for line in dump.lines() {
-            if let Some((key, value)) = line.split_once('=')
-                && key.bytes().all(|byte| byte.is_ascii_lowercase())
-            {
+            let named = line.split_once('=');
+            let is_key = |key: &str| key.bytes().all(|byte| byte.is_ascii_lowercase());
+            if let Some((key, value)) = named.filter(|(key, _)| is_key(key)) {
                 match key {
                     "fn" => function = name(&mut names[0], value),
                     "cfn" => _ = name(&mut names[0], value),

@@ -123,12 +123,15 @@ impl Seen<'_> {
         let (module, own) = from.rsplit_once('/').unwrap_or(("", from));
         let modules = self.modules;
         for item in modules.get(module).copied().unwrap_or_default() {
-            if let Item::Use(item) = item
-                && depth < LONGEST
-                && let Some((from, _)) =
-                    leaves(&item.tree, module).into_iter().find(|(_, n)| n.as_deref() == Some(own))
-            {
-                return self.used(&from, Some(name), shown, depth + 1);
+            if let Item::Use(item) = item {
+                if depth < LONGEST {
+                    if let Some((from, _)) = leaves(&item.tree, module)
+                        .into_iter()
+                        .find(|(_, n)| n.as_deref() == Some(own))
+                    {
+                        return self.used(&from, Some(name), shown, depth + 1);
+                    }
+                }
             }
             if ident(item).is_some_and(|ident| ident == own) {
                 return self.item(item, shown, Some(name));

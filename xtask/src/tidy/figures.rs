@@ -197,22 +197,21 @@ impl Figures {
         let (mut methods, mut public) = (0, 0);
         for (file, syntax) in files.iter().filter(|(file, _)| code.contains(file.as_str())) {
             for item in syntax.items.iter().filter(|item| !is_test(attributes(item))) {
-                if let Item::Struct(item) = item
-                    && item.ident == "Ia"
-                {
-                    let seen = |vis| is_visible_outside_engine(vis, folder_of(file));
-                    let visible = item.fields.iter().filter(|field| seen(&field.vis)).count();
-                    self.set("fields of Ia", item.fields.len());
-                    self.set("fields of Ia visible outside engine", visible);
+                if let Item::Struct(item) = item {
+                    if item.ident == "Ia" {
+                        let seen = |vis| is_visible_outside_engine(vis, folder_of(file));
+                        let visible = item.fields.iter().filter(|field| seen(&field.vis)).count();
+                        self.set("fields of Ia", item.fields.len());
+                        self.set("fields of Ia visible outside engine", visible);
+                    }
                 }
-                if let Item::Impl(item) = item
-                    && item.trait_.is_none()
-                    && is_named(&item.self_ty, "Ia")
-                {
-                    let is_public =
-                        |item: &&syn::ImplItemFn| matches!(item.vis, Visibility::Public(_));
-                    methods += functions(item).count();
-                    public += functions(item).filter(is_public).count();
+                if let Item::Impl(item) = item {
+                    if item.trait_.is_none() && is_named(&item.self_ty, "Ia") {
+                        let is_public =
+                            |item: &&syn::ImplItemFn| matches!(item.vis, Visibility::Public(_));
+                        methods += functions(item).count();
+                        public += functions(item).filter(is_public).count();
+                    }
                 }
             }
         }

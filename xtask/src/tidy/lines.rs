@@ -31,11 +31,10 @@ fn test_modules(product: &Syntax) -> Vec<String> {
         let (source, inside) = file.rsplit_once("src/").unwrap_or(("", file));
         let folder = joined(&format!("{source}src"), folder_of(inside));
         for item in &syntax.items {
-            if let Item::Mod(item) = item
-                && item.content.is_none()
-                && is_test(&item.attrs)
-            {
-                tests.push(joined(folder.trim_end_matches('/'), &item.ident.to_string()));
+            if let Item::Mod(item) = item {
+                if item.content.is_none() && is_test(&item.attrs) {
+                    tests.push(joined(folder.trim_end_matches('/'), &item.ident.to_string()));
+                }
             }
         }
     }

@@ -1,12 +1,14 @@
 //! `cargo xtask tidy`: the rules of this workspace that a compiler does not check.
 
 mod api;
+mod chains;
 mod figures;
 mod graph;
 mod lines;
 mod modules;
 mod others;
 mod words;
+mod workflows;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -57,6 +59,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("dat-sim", &["dat-core", "hca-mlx5", "mlx5-model", "dat-tests"]),
     ("dat-unikernel", &["dat-core", "hca-mlx5"]),
     ("dat-lab", &[]),
+    ("dat-pages", &["dat", "mlx5-model"]),
     ("xtask", &["dat-lab"]),
 ];
 /// The only files of the two inner crates and the host that may say `unsafe`.
@@ -123,6 +126,7 @@ pub(crate) fn tidy(options: &Options) -> Result<()> {
     faults.extend(others::faults(&root)?);
     faults.extend(others::unnamed(&texts));
     faults.extend(book::faults(&root)?);
+    faults.extend(workflows::faults(&root)?);
     for place in TOP {
         if !root.join(place).exists() {
             faults.push(format!("{place} is missing at the top level"));
@@ -177,6 +181,9 @@ fn files(root: &Path, ending: &str) -> Result<Vec<PathBuf>> {
 
 fn one_file(name: &str, text: &str, faults: &mut Vec<String>) {
     let mut say = |what: String| faults.push(format!("{name}: {what}"));
+    for line in chains::lines(text) {
+        say(format!("{line}: `let` in a chain of conditions takes Rust 1.88; nest it"));
+    }
     let lines = text.lines().count();
     if lines > MOST_LINES {
         say(format!("{lines} lines; the most is {MOST_LINES}"));

@@ -47,8 +47,10 @@ fn count_in(text: &str, counts: &mut BTreeMap<&str, (&str, usize)>) {
         let (word, after) = from.split_at(end_of_word(from));
         // As a shell takes it, and as clap does.
         let is_option = before.ends_with("--") || last == "long" && before == " = \"";
-        if !is_option && let Some((_, count)) = counts.get_mut(word.to_ascii_lowercase().as_str()) {
-            *count += 1;
+        if !is_option {
+            if let Some((_, count)) = counts.get_mut(word.to_ascii_lowercase().as_str()) {
+                *count += 1;
+            }
         }
         (rest, last) = (after, word);
     }

@@ -62,10 +62,10 @@ impl<P: Provider> Ia<'_, P> {
 
     /// Ends a wait without a result.
     pub fn cno_wait_end(&mut self, wait: &mut CnoWait) {
-        if !core::mem::replace(&mut wait.over, true)
-            && let Ok(control) = self.events.cnos.live_mut(wait.cno)
-        {
-            control.waiters = control.waiters.saturating_sub(1);
+        if !core::mem::replace(&mut wait.over, true) {
+            if let Ok(control) = self.events.cnos.live_mut(wait.cno) {
+                control.waiters = control.waiters.saturating_sub(1);
+            }
         }
     }
 }

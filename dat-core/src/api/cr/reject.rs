@@ -32,10 +32,10 @@ impl<P: Provider> Ia<'_, P> {
         let conn = control.conn;
         self.cr_leaves(now, cr)?;
         self.counters.count(IaCounter::SpCrRejected);
-        if let Some(conn) = conn
-            && self.connections.cm.reject(now, conn, Reason::CONSUMER, &[], private_data).is_err()
-        {
-            self.connections.cm.abort(now, conn);
+        if let Some(conn) = conn {
+            if self.connections.cm.reject(now, conn, Reason::CONSUMER, &[], private_data).is_err() {
+                self.connections.cm.abort(now, conn);
+            }
         }
         self.transmit(now);
         Ok(())

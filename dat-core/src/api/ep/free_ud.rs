@@ -32,10 +32,10 @@ impl<P: Provider> Ia<'_, P> {
     #[doc(alias = "dat_ib_ud_cm_free")]
     pub fn ud_cm_free(&mut self, ep: Ep, of: LookUp) -> Result<(), Error> {
         self.objects.of_datagrams(ep)?;
-        if self.ep_ud_answer(ep, of).is_ok()
-            && let Some(conn) = self.connections.cm.conn_of(of.0)
-        {
-            self.connections.cm.sidr_end(conn);
+        if self.ep_ud_answer(ep, of).is_ok() {
+            if let Some(conn) = self.connections.cm.conn_of(of.0) {
+                self.connections.cm.sidr_end(conn);
+            }
         }
         Ok(())
     }

@@ -129,17 +129,17 @@ impl<P: Provider> Ia<'_, P> {
         }
         let generation = generation.wrapping_add(1);
         let mut made = self.make_qp(Wanted { slot, generation, makings: *new })?;
-        if let Some(made) = &mut made
-            && posted != 0
-        {
-            let poster = self.poster(ep)?;
-            for token in 0..posted {
-                let mut list = Segments::new();
-                // Receives of one queue are fewer than 32,768.
-                poster.rq.posted(u16::try_from(token).unwrap_or(0), |segment| {
-                    let _ = list.push(segment);
-                });
-                made.poster.rq.recv(&list);
+        if let Some(made) = &mut made {
+            if posted != 0 {
+                let poster = self.poster(ep)?;
+                for token in 0..posted {
+                    let mut list = Segments::new();
+                    // Receives of one queue are fewer than 32,768.
+                    poster.rq.posted(u16::try_from(token).unwrap_or(0), |segment| {
+                        let _ = list.push(segment);
+                    });
+                    made.poster.rq.recv(&list);
+                }
             }
         }
         let qp = made.as_ref().map(|made| made.qp);

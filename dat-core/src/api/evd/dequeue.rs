@@ -111,10 +111,10 @@ impl<'s, P: Provider> Ia<'s, P> {
     pub fn evd_arm(&mut self, evd: Evd, solicited_only: bool) -> Result<(), DatReturn> {
         self.reaper_here(evd)?.arm(solicited_only);
         self.events.look_at(evd);
-        if self.events.ring(evd).is_some_and(|ring| ring.barred() & WAITED != 0)
-            && let Some(control) = self.events.evds.get_mut(evd.0)
-        {
-            control.asked = Some(solicited_only);
+        if self.events.ring(evd).is_some_and(|ring| ring.barred() & WAITED != 0) {
+            if let Some(control) = self.events.evds.get_mut(evd.0) {
+                control.asked = Some(solicited_only);
+            }
         }
         Ok(())
     }

@@ -92,9 +92,11 @@ impl<P: Provider> Ia<'_, P> {
         let first = core::mem::take(&mut wait.fresh);
         if found.is_ready() {
             self.evd_wait_end(wait);
-        } else if first && let Some(control) = self.events.evds.get_mut(wait.evd.0) {
-            let [_, slept] = &mut control.tally.waits;
-            *slept = slept.wrapping_add(1);
+        } else if first {
+            if let Some(control) = self.events.evds.get_mut(wait.evd.0) {
+                let [_, slept] = &mut control.tally.waits;
+                *slept = slept.wrapping_add(1);
+            }
         }
         found
     }
@@ -135,13 +137,14 @@ impl<P: Provider> Ia<'_, P> {
 
     /// Ends a wait without a result.
     pub fn evd_wait_end(&mut self, wait: &mut EvdWait) {
-        if !core::mem::replace(&mut wait.over, true)
-            && let (Some(ring), Some(control)) =
+        if !core::mem::replace(&mut wait.over, true) {
+            if let (Some(ring), Some(control)) =
                 (self.events.ring(wait.evd), self.events.evds.get_mut(wait.evd.0))
-        {
-            ring.unbar(WAITED);
-            control.asked = None;
-            self.events.look_at(wait.evd);
+            {
+                ring.unbar(WAITED);
+                control.asked = None;
+                self.events.look_at(wait.evd);
+            }
         }
     }
 

@@ -60,12 +60,12 @@ impl<P: Provider> Ia<'_, P> {
             *place = Some(end);
         }
         self.objects.pzs.hold(Some(pz));
-        if attr.low_watermark != 0
-            && let Err(error) = self.srq_set_lw(srq, attr.low_watermark)
-        {
-            // The first failure is the one to tell.
-            let _ = self.srq_free(srq);
-            return Err(error);
+        if attr.low_watermark != 0 {
+            if let Err(error) = self.srq_set_lw(srq, attr.low_watermark) {
+                // The first failure is the one to tell.
+                let _ = self.srq_free(srq);
+                return Err(error);
+            }
         }
         Ok(srq)
     }

@@ -102,19 +102,15 @@ impl<T: Word> Field<T> {
     /// Where the field begins, if it has the whole bytes of its type: to move those takes less code
     /// than a call.
     const fn whole(self) -> Option<usize> {
-        if self.first.is_multiple_of(8) && self.width == T::BITS {
-            Some(self.first / 8)
-        } else {
-            None
-        }
+        if self.first % 8 == 0 && self.width == T::BITS { Some(self.first / 8) } else { None }
     }
 
     #[inline(always)]
     pub(super) fn get(self, mad: &[u8; MAD_LEN]) -> T {
-        if let Some(at) = self.whole()
-            && let Some(value) = mad.get(at..).and_then(T::from_bytes)
-        {
-            return value;
+        if let Some(at) = self.whole() {
+            if let Some(value) = mad.get(at..).and_then(T::from_bytes) {
+                return value;
+            }
         }
         T::from_bits(u128::from(bits(mad, place(self.first, self.width))))
     }
@@ -123,10 +119,10 @@ impl<T: Word> Field<T> {
     #[expect(clippy::cast_possible_truncation, reason = "wider is whole")]
     #[inline(always)]
     pub(super) fn set(self, mad: &mut [u8; MAD_LEN], value: T) {
-        if let Some(at) = self.whole()
-            && mad.get_mut(at..).is_some_and(|bytes| value.into_bytes(bytes))
-        {
-            return;
+        if let Some(at) = self.whole() {
+            if mad.get_mut(at..).is_some_and(|bytes| value.into_bytes(bytes)) {
+                return;
+            }
         }
         let value = value.into_bits() as u64;
         set_bits(mad, place(self.first, self.width), value);

@@ -144,11 +144,11 @@ impl<'s> ConnectionEvents<'s> {
     /// waits for nothing any more. The control half only, which is the one that gives slots
     /// out: so a slot that has another event by now is another Endpoint's.
     pub(crate) fn mark_past(&self, id: u32, ep: Ep) {
-        if let Some(slot) = self.get(id)
-            && slot.ep.load(Ordering::Relaxed) == ep.raw()
-        {
-            // ORDER: what the reset took away precedes the mark that says so.
-            slot.signal.fetch_or(PAST, Ordering::Release);
+        if let Some(slot) = self.get(id) {
+            if slot.ep.load(Ordering::Relaxed) == ep.raw() {
+                // ORDER: what the reset took away precedes the mark that says so.
+                slot.signal.fetch_or(PAST, Ordering::Release);
+            }
         }
     }
 

@@ -562,10 +562,10 @@ impl Shared<'_> {
     /// Forgets that of so many slots, from that of sequence `from` on. They hold no receive.
     pub(crate) fn forget_silent(&self, ep: &EpShared, from: u32, slots: u32) {
         for ahead in 0..slots {
-            if let Some((word, bit)) = self.silent(ep, from.wrapping_add(ahead))
-                && word.load(Ordering::Relaxed) & bit != 0
-            {
-                word.fetch_and(!bit, Ordering::Relaxed);
+            if let Some((word, bit)) = self.silent(ep, from.wrapping_add(ahead)) {
+                if word.load(Ordering::Relaxed) & bit != 0 {
+                    word.fetch_and(!bit, Ordering::Relaxed);
+                }
             }
         }
     }

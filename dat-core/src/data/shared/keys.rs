@@ -66,12 +66,12 @@ impl<'s> Keys<'s> {
 
     /// Enters the RMR in that slot under its key. The control half only.
     pub(crate) fn enter(&self, slot: u32) {
-        if let Some(rmr) = self.rmrs.get(slot as usize)
-            && let Some(head) = self.head(rmr)
-        {
-            rmr.next.store(head.load(Ordering::Relaxed), Ordering::Relaxed);
-            // ORDER: key and link precede the head by which the RMR is found.
-            head.store(slot, Ordering::Release);
+        if let Some(rmr) = self.rmrs.get(slot as usize) {
+            if let Some(head) = self.head(rmr) {
+                rmr.next.store(head.load(Ordering::Relaxed), Ordering::Relaxed);
+                // ORDER: key and link precede the head by which the RMR is found.
+                head.store(slot, Ordering::Release);
+            }
         }
     }
 

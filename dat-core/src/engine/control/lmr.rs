@@ -65,16 +65,16 @@ pub(crate) fn lmr_finish<P: Provider>(
     control.mr = mr;
     control.rkey = mr.rkey;
     let LmrControl { pz, mem_type, va_type, region, privileges, context, pages, .. } = *control;
-    if let Some(shared) = ia.data.shared.lmrs.get(lmr.0.index() as usize)
-        && pages == 0
-    {
-        let zone = lmr::zone(pz.0.index());
-        let own = mem_type.is_of_host() && va_type == VaType::Va;
-        let zone = if own { zone } else { zone | GENERAL };
-        let named = Region { addr: va_type.start(region.addr), len: region.len };
-        shared.occupy(context, zone, privileges, named, mr.lkey);
-        // The next request is often of the newest LMR.
-        ia.data.last_lmr = shared;
+    if let Some(shared) = ia.data.shared.lmrs.get(lmr.0.index() as usize) {
+        if pages == 0 {
+            let zone = lmr::zone(pz.0.index());
+            let own = mem_type.is_of_host() && va_type == VaType::Va;
+            let zone = if own { zone } else { zone | GENERAL };
+            let named = Region { addr: va_type.start(region.addr), len: region.len };
+            shared.occupy(context, zone, privileges, named, mr.lkey);
+            // The next request is often of the newest LMR.
+            ia.data.last_lmr = shared;
+        }
     }
     ia.objects.pzs.hold(Some(pz));
     Ok(())

@@ -237,12 +237,14 @@ fn lmr_end<P: Provider>(ia: &Ia<'_, P>, lmr: Lmr) -> Result<Begun, Error> {
 fn fail_unsure<P: Provider>(ia: &mut Ia<'_, P>, begun: &[Begun]) {
     let mut steps = Vec::<_, STEPS>::new();
     for one in begun {
-        if let Begun::EpEnd(ep, true) = one
-            && let Some(line) = ia.data.shared.ep(ep.0.index())
-            && unsure(line)
-            && let Some(qp) = ia.objects.eps.get(ep.0).and_then(|control| control.qp)
-        {
-            let _ = steps.push((qp, QpStep::Error, Ok(())));
+        if let Begun::EpEnd(ep, true) = one {
+            if let Some(line) = ia.data.shared.ep(ep.0.index()) {
+                if unsure(line) {
+                    if let Some(qp) = ia.objects.eps.get(ep.0).and_then(|control| control.qp) {
+                        let _ = steps.push((qp, QpStep::Error, Ok(())));
+                    }
+                }
+            }
         }
     }
     if !steps.is_empty() {

@@ -115,10 +115,10 @@ fn every_way_into_disconnected_has_one_terminal_event() {
 fn refusals_name_the_state_they_are_refused_in() {
     for state in EpState::ALL {
         for op in EpOp::ALL {
-            if let Outcome::Refuse(ret) = outcome(state, op)
-                && ret.ty() == DatType::InvalidState
-            {
-                assert_eq!(ret.subtype(), state.subtype());
+            if let Outcome::Refuse(ret) = outcome(state, op) {
+                if ret.ty() == DatType::InvalidState {
+                    assert_eq!(ret.subtype(), state.subtype());
+                }
             }
         }
     }

@@ -212,11 +212,11 @@ impl Pool {
             let mut bytes = [0u8; BLOCK_SIZE];
             let piece = pieces.next().unwrap_or(&[]);
             prm::put(&mut bytes, 0, piece);
-            if written < tail.len()
-                && let Some(behind) = bytes.get_mut(piece.len()..BLOCK_DATA)
-            {
-                tail.write(written, behind);
-                written += behind.len();
+            if written < tail.len() {
+                if let Some(behind) = bytes.get_mut(piece.len()..BLOCK_DATA) {
+                    tail.write(written, behind);
+                    written += behind.len();
+                }
             }
             let mut trailer = BlockTrailer(At::<_, BLOCK_DATA>(&mut bytes));
             trailer.set_next(self.address(platform, chain, number + 1));
@@ -257,16 +257,18 @@ impl Pool {
 fn is_addressed<P: Platform>(platform: &P, span: Span) -> bool {
     let mut offsets = (span.offset..span.offset.saturating_add(span.len)).step_by(BLOCK_STRIDE);
     offsets.all(|offset| {
-        platform.iova(offset).is_some_and(|(address, len)| {
-            len >= BLOCK_SIZE && address.is_multiple_of(BLOCK_STRIDE as u64)
-        })
+        platform
+            .iova(offset)
+            .is_some_and(|(address, len)| len >= BLOCK_SIZE && address % (BLOCK_STRIDE as u64) == 0)
     })
 }
 
 /// The XOR signature of bytes in which the signature itself is still 0.
 pub(crate) fn signature(bytes: &[u8]) -> u8 {
-    let (words, rest) = bytes.as_chunks::<8>();
+    let words = bytes.chunks_exact(8);
+    let rest = words.remainder();
     // By words: long messages are made of it.
-    let words = words.iter().fold(0, |sum, word| sum ^ u64::from_ne_bytes(*word));
+    let words = words.filter_map(<[_]>::first_chunk::<8>);
+    let words = words.fold(0, |sum, word| sum ^ u64::from_ne_bytes(*word));
     !words.to_ne_bytes().iter().chain(rest).fold(0, |sum, byte| sum ^ byte)
 }

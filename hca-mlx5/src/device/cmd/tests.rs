@@ -124,7 +124,9 @@ impl Tail for Counted {
     }
     fn write(&self, at: usize, to: &mut [u8]) {
         let left = self.len() - at;
-        for (number, pair) in (at / 2..(at + left) / 2).zip(to.as_chunks_mut::<2>().0) {
+        for (number, pair) in (at / 2..(at + left) / 2)
+            .zip(to.chunks_exact_mut(2).filter_map(<[_]>::first_chunk_mut::<2>))
+        {
             *pair = u16::try_from(number).unwrap().to_be_bytes();
         }
     }

@@ -67,7 +67,7 @@ impl EventQueue {
         let mut used = CREATE_EQ_PAGES;
         for at in (span.offset..span.offset + span.len).step_by(EQE_SIZE) {
             platform.memory().store32(at + EQE_SIZE - 4, 1u32.to_be());
-            if (at - span.offset).is_multiple_of(4096) {
+            if (at - span.offset) % 4096 == 0 {
                 let page = page_list::page(platform, at).ok_or_else(|| {
                     fault!(
                         BadParameter,

@@ -121,8 +121,8 @@ fn pages_are_written_as_they_are() {
             let mut bytes = [0; 8 * 14];
             list.write(&p, first, &mut bytes[..8 * room]);
             let mut golden = [0; 8 * 14];
-            for (entry, index) in golden.as_chunks_mut::<8>().0[..room].iter_mut().zip(first..12) {
-                *entry = list.page(&p, index).unwrap().to_be_bytes();
+            for (entry, index) in golden.chunks_exact_mut(8).take(room).zip(first..12) {
+                entry.copy_from_slice(&list.page(&p, index).unwrap().to_be_bytes());
             }
             assert_eq!(bytes, golden, "from {first}, room for {room}");
         }

@@ -166,7 +166,7 @@ impl Tiny {
                         let address = u64::from_be_bytes(prm::take(input, at));
                         assert!(
                             address >= FIRMWARE
-                                && address.is_multiple_of(4096)
+                                && address % 4096 == 0
                                 && !self.held.contains(&address)
                         );
                         self.held.push_back(address);

@@ -20,8 +20,6 @@ pub(super) const LOG_SLOTS: u8 = 6;
 pub(super) const LOG_STRIDE: u8 = 6;
 /// Pages of all buffers.
 pub(super) const PAGES: usize = SLOTS as usize * FRAME_MAX / PAGE;
-/// Longest frame that does no harm.
-const LONGEST: usize = FRAME_MAX + 3 * PAGE;
 
 /// Where the queue lies.
 #[derive(Debug)]
@@ -101,6 +99,7 @@ impl<'p, P: Platform> Rx<'p, P> {
 const _: () = {
     assert!(1 << LOG_SLOTS == SLOTS, "the token and the ring turn over together");
     assert!(4 * 16 == 1 << LOG_STRIDE, "four pointers fill a receive");
-    assert!(PAGE.is_multiple_of(FRAME_MAX), "no buffer crosses a page");
-    assert!(LONGEST > 10_240, "longer than any frame of a jumbo port");
+    assert!(PAGE % FRAME_MAX == 0, "no buffer crosses a page");
+    // The longest frame that does no harm.
+    assert!(FRAME_MAX + 3 * PAGE > 10_240, "longer than any frame of a jumbo port");
 };

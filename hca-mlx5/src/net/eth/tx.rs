@@ -119,7 +119,7 @@ impl<'p, P: Platform> Tx<'p, P> {
         let address = self.iova.wrapping_add(slot as u64);
         let index = self.head << self.log_wqe;
         let wqe = build(index, self.sqn, self.inline, frame, address, self.lkey);
-        let blocks = wqe.as_chunks::<{ wqe::WQEBB }>().0;
+        let blocks = wqe.chunks_exact(wqe::WQEBB).filter_map(<[_]>::first_chunk::<{ wqe::WQEBB }>);
         for (offset, block) in (0_u16..1 << self.log_wqe).zip(blocks) {
             let at = self.ring.slot(u32::from(index.wrapping_add(offset)), u32::from(LOG_STRIDE));
             self.platform.memory().write_bytes(at, block);
@@ -191,6 +191,6 @@ const _: () = {
     assert!(1 << LOG_SLOTS == SLOTS, "the index and the ring turn over together");
     assert!(wqe_len(InlineMode::L2.bytes()) == wqe::WQEBB, "what real cards ask for is one block");
     assert!(wqe_len(InlineMode::TcpUdp.bytes()) <= BLOCKS_MAX * wqe::WQEBB, "the longest WQE fits");
-    assert!(wqe_len(InlineMode::Ip.bytes()).is_multiple_of(wqe::UNIT), "whole units");
-    assert!(wqe_len(InlineMode::TcpUdp.bytes()).is_multiple_of(wqe::UNIT), "whole units");
+    assert!(wqe_len(InlineMode::Ip.bytes()) % (wqe::UNIT) == 0, "whole units");
+    assert!(wqe_len(InlineMode::TcpUdp.bytes()) % (wqe::UNIT) == 0, "whole units");
 };

@@ -91,8 +91,10 @@ impl<'p, P: Platform, const N: usize> Subnet<'p, P, N> {
             let left = self.memberships.swap_remove(at);
             optional(device.set_member(qpn, left.group, false))?;
             let is_kept = self.memberships.iter().any(|held| held.group == left.group);
-            if !is_kept && let Some(outgoing) = self.sa.leave(left.group) {
-                send(gsi, &outgoing);
+            if !is_kept {
+                if let Some(outgoing) = self.sa.leave(left.group) {
+                    send(gsi, &outgoing);
+                }
             }
         }
         Ok(())

@@ -373,13 +373,13 @@ impl<'p, P: Platform, const N: usize> Subnet<'p, P, N> {
                 Poll::Ready(Err(_)) => return Some(now + REBUILD),
                 Poll::Pending => return None,
             }
-            if !self.attached.contains(&group)
-                && let Some(link) = &self.link
-            {
-                if device.set_member(link.qpn(), group, true).is_err() {
-                    return Some(now + REBUILD);
+            if !self.attached.contains(&group) {
+                if let Some(link) = &self.link {
+                    if device.set_member(link.qpn(), group, true).is_err() {
+                        return Some(now + REBUILD);
+                    }
+                    let _ = self.attached.push(group);
                 }
-                let _ = self.attached.push(group);
             }
         }
         None

@@ -106,10 +106,8 @@ impl<'p, P: Platform> Manager<'p, P> {
         }
         let _ = self.smi.service(device, now);
         let (mut frames, mut commands) = (work::FRAMES, work::AGENT);
-        while frames != 0
-            && commands != 0
-            && let Some(arrival) = self.smi.arrival()
-        {
+        while frames != 0 && commands != 0 {
+            let Some(arrival) = self.smi.arrival() else { break };
             frames -= 1;
             commands -= usize::from(self.take(device, &arrival, port, now));
         }

@@ -126,10 +126,10 @@ impl<K: Copy + Eq, V: Copy, const N: usize> Questions<K, V, N> {
             .iter_mut()
             .filter(|old| (!crowded || asks(old)) && (!entry.asker || has_had_its_time(old)));
         let first = gives.min_by_key(|entry| (rank(entry), entry.used));
-        if let Some(place) = first
-            && rank(place) < 4
-        {
-            *place = entry;
+        if let Some(place) = first {
+            if rank(place) < 4 {
+                *place = entry;
+            }
         }
     }
 
@@ -171,13 +171,13 @@ impl<K: Copy + Eq, V: Copy, const N: usize> Questions<K, V, N> {
     /// The answer for `key`, if it is asked for: what is known stays.
     pub(super) fn answer(&mut self, key: K, value: Result<V, NoAnswer>, now: Instant) {
         let until = now + self.lifetime;
-        if let Some(entry) = self.entries.iter_mut().find(|entry| entry.key == key)
-            && matches!(entry.state, State::Asking { .. })
-        {
-            entry.state = match value {
-                Ok(value) => State::Known { value, until },
-                Err(NoAnswer) => State::Failed { until: now + FAILURE },
-            };
+        if let Some(entry) = self.entries.iter_mut().find(|entry| entry.key == key) {
+            if matches!(entry.state, State::Asking { .. }) {
+                entry.state = match value {
+                    Ok(value) => State::Known { value, until },
+                    Err(NoAnswer) => State::Failed { until: now + FAILURE },
+                };
+            }
         }
     }
 

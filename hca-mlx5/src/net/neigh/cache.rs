@@ -195,11 +195,13 @@ impl<const N: usize> Cache<N> {
         if !entry.asker && self.is_full(Line::Searches) {
             return Answer::Full;
         }
-        if entry.asker
-            && let Some(oldest) = self.surplus(Line::Askers)
-            && let Some(old) = self.entries.get(oldest)
-        {
-            self.entries.set(oldest, Entry { state: State::Failed { until: Some(now) }, ..old });
+        if entry.asker {
+            if let Some(oldest) = self.surplus(Line::Askers) {
+                if let Some(old) = self.entries.get(oldest) {
+                    self.entries
+                        .set(oldest, Entry { state: State::Failed { until: Some(now) }, ..old });
+                }
+            }
         }
         self.entries.set(at, entry);
         Answer::Pending

@@ -351,8 +351,10 @@ impl<const N: usize> Entries<N> {
             self.enlist(at);
         }
         let moves = (old.addr, old.line()) != (entry.addr, entry.line());
-        if moves && let Some(line) = old.line() {
-            self.leave(at, line);
+        if moves {
+            if let Some(line) = old.line() {
+                self.leave(at, line);
+            }
         }
         self.place(at, entry, entry.line().filter(|_| moves));
     }

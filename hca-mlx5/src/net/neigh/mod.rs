@@ -130,10 +130,10 @@ impl<const N: usize> Neighbours<N> {
         };
         let mut own = Vec::new();
         let _ = own.push(net.addr.into());
-        if let IpAddr::V6(addr) = net.addr
-            && !addr.is_unicast_link_local()
-        {
-            let _ = own.push(nd::link_local(mac).into());
+        if let IpAddr::V6(addr) = net.addr {
+            if !addr.is_unicast_link_local() {
+                let _ = own.push(nd::link_local(mac).into());
+            }
         }
         let mut this = Self {
             mac,
@@ -149,13 +149,17 @@ impl<const N: usize> Neighbours<N> {
         if !this.is_host(this.first()) {
             return refuse("no host can have this address", "");
         }
-        if let Some(gateway) = this.gateway
-            && !(gateway.is_v4() == this.first().is_v4()
+        if let Some(gateway) = this.gateway {
+            if !(gateway.is_v4() == this.first().is_v4()
                 && this.is_host(gateway)
                 && this.on_link(gateway)
                 && !this.is_own(gateway))
-        {
-            return refuse("the gateway is not a neighbour: check it and the prefix length", "");
+            {
+                return refuse(
+                    "the gateway is not a neighbour: check it and the prefix length",
+                    "",
+                );
+            }
         }
         this.announce(now);
         Ok(this)
@@ -451,7 +455,7 @@ impl<const N: usize> Neighbours<N> {
         let run = self.announcement.as_mut().filter(|run| run.due <= now)?;
         // From the first to the last, and again.
         let (own, last) = match self.own.as_slice() {
-            [first, second] if run.left & 1 == 1 => (*second, true),
+            [_, second] if run.left & 1 == 1 => (*second, true),
             [first, _] => (*first, false),
             own => (*own.first()?, true),
         };

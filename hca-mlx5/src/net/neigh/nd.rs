@@ -1,13 +1,13 @@
 //! Neighbor Discovery (RFC 4861): solicitations and advertisements, for IPv6.
 //!
 //! Two messages of one layout are all that is spoken here, so they are written as the bytes they
-//! are; smoltcp has the IPv6 header and the checksum. Its reader of all ICMPv6 would bring router
+//! are; smoltcp has the IPv6 header. Its reader of all ICMPv6 would bring router
 //! advertisements, redirects and listener reports along, several times the code of this module.
 
 use core::net::Ipv6Addr;
 
 use dat_core::Instant;
-use smoltcp::wire::{IpProtocol, Ipv6Packet, checksum};
+use smoltcp::wire::{IpProtocol, Ipv6Packet};
 
 use super::frame::{self, Frame, Header, IPV6, Mac, Tag, is_station};
 use super::{Claim, Neighbours, Reply, Rule, Verdict};
@@ -47,7 +47,7 @@ pub(super) const ALL_NODES_MAC: Mac = [0x33, 0x33, 0, 0, 0, 1];
 /// goes in the middle.
 pub(super) fn link_local(mac: Mac) -> Ipv6Addr {
     let [a, b, c, d, e, f] = mac;
-    Ipv6Addr::from_octets([0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f])
+    Ipv6Addr::from([0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f])
 }
 
 /// The group in which an address is asked for.
@@ -110,11 +110,15 @@ fn build(
 
 /// The Internet checksum of a message and its pseudo-header: all ones if it is right.
 fn sum(from: &Ipv6Addr, to: &Ipv6Addr, message: &[u8]) -> u16 {
-    let len = u32::try_from(message.len()).unwrap_or(0);
-    checksum::combine(&[
-        checksum::pseudo_header_v6(from, to, IpProtocol::Icmpv6, len),
-        checksum::data(message),
-    ])
+    let [from, to] = [from, to].map(Ipv6Addr::octets);
+    let len = u32::try_from(message.len()).unwrap_or(0).to_be_bytes();
+    let next = u32::from(ICMPV6).to_be_bytes();
+    let parts = [&from[..], &to, &len, &next, message];
+    // Each part but the message has an even length. No datagram is so long that this overflows.
+    let words = parts.iter().flat_map(|part| part.chunks(2));
+    let sum: u32 = words.map(|word| u32::from(u16::from_be_bytes(take(word, 0)))).sum();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    u16::try_from((folded & 0xffff) + (folded >> 16)).unwrap_or(0)
 }
 
 /// The MAC of the option of this type; `None` if there is none. An error if the options are not
@@ -172,7 +176,7 @@ impl<const N: usize> Neighbours<N> {
         if to != ALL_NODES && !self.gids().iter().any(is_own) {
             return Verdict::Ignored;
         }
-        let target = Ipv6Addr::from_octets(take(payload, TARGET_AT));
+        let target = Ipv6Addr::from(take::<16>(payload, TARGET_AT));
         if !self.is_host(target.into()) || target.to_ipv4_mapped().is_some() {
             return Verdict::Broken(Rule::Target);
         }

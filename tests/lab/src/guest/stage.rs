@@ -345,10 +345,10 @@ impl<'m> Stage<'m> {
         loop {
             let gone = self.processes[id.0].ended().is_some();
             while let Some(line) = self.processes[id.0].next_line() {
-                if let Some(code) = line.strip_prefix(EXIT)
-                    && code != "0"
-                {
-                    return Err(self.fault(id, &format!("its script ended with {code}")));
+                if let Some(code) = line.strip_prefix(EXIT) {
+                    if code != "0" {
+                        return Err(self.fault(id, &format!("its script ended with {code}")));
+                    }
                 }
                 if line.contains("Kernel panic") {
                     return Err(self.fault(id, &line));

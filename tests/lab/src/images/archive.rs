@@ -59,10 +59,10 @@ impl Archive {
         (major, minor): (u32, u32),
         content: &[u8],
     ) -> Result<()> {
-        if let Some((folder, _)) = name.rsplit_once('/')
-            && !self.has(folder)
-        {
-            self.folder(folder)?;
+        if let Some((folder, _)) = name.rsplit_once('/') {
+            if !self.has(folder) {
+                self.folder(folder)?;
+            }
         }
         self.names.insert(name.to_owned());
         self.entries += 1;

@@ -218,10 +218,10 @@ impl Finder<'_> {
 
     fn busybox(&self) -> Result<Vec<u8>> {
         for path in ["/bin/busybox", "/usr/bin/busybox"] {
-            if let Ok(bytes) = fs::read(path)
-                && is_static(&bytes)
-            {
-                return Ok(bytes);
+            if let Ok(bytes) = fs::read(path) {
+                if is_static(&bytes) {
+                    return Ok(bytes);
+                }
             }
         }
         let path = self.tree()?.root().join("usr/bin/busybox");

@@ -10,6 +10,7 @@ pub(crate) mod mpi;
 pub mod notations;
 pub mod packages;
 pub mod programs;
+pub mod roots;
 pub(crate) mod scapy;
 pub mod sources;
 pub(crate) mod stock;

@@ -253,6 +253,31 @@ pub fn codename() -> Result<String> {
     field("VERSION_CODENAME").ok_or_else(|| anyhow!("the release has no name"))
 }
 
+/// The entry of a suite's packages in apt's sources: on the machine's own mirror.
+pub(super) fn source(suite: &str) -> Result<String> {
+    entry("deb", suite)
+}
+
+fn entry(types: &str, suites: &str) -> Result<String> {
+    let (uri, keys) = mirror(&codename()?)?;
+    let mut source = format!("Types: {types}\nURIs: {uri}\nSuites: {suites}\nComponents: main\n");
+    if let Some(keys) = keys {
+        source.push_str(&format!("Signed-By: {keys}\n"));
+    }
+    Ok(source)
+}
+
+/// The machine's ways of fetching (proxies, time limits), as lines of apt's configuration. Its hooks
+/// and its state are left out.
+pub(super) fn acquire() -> Result<String> {
+    let mut dump = Command::new("apt-config");
+    dump.arg("dump");
+    let machine = run::silent(dump)?;
+    let is_way =
+        |line: &&str| line.starts_with("Acquire::") && !line.starts_with("Acquire::IndexTargets");
+    Ok(machine.lines().filter(is_way).map(|line| format!("{line}\n")).collect())
+}
+
 /// apt in a state of its own.
 #[derive(Debug)]
 pub struct Apt {
@@ -280,28 +305,8 @@ impl Apt {
             fs::create_dir_all(folder.join(place))?;
         }
         fs::write(folder.join("status"), "")?;
-        let (uri, keys) = mirror(&codename()?)?;
-        let mut source = format!(
-            "Types: {types}\nURIs: {uri}\nSuites: {}\nComponents: main\n",
-            suites.join(" ")
-        );
-        if let Some(keys) = keys {
-            source.push_str(&format!("Signed-By: {keys}\n"));
-        }
-        fs::write(folder.join("sources/qemu.sources"), source)?;
-
-        // The machine's ways of fetching (proxies, time limits) hold here too; its hooks and its
-        // state do not.
-        let mut dump = Command::new("apt-config");
-        dump.arg("dump");
-        let machine = run::silent(dump)?;
-        let mut conf = String::new();
-        for line in machine.lines() {
-            if line.starts_with("Acquire::") && !line.starts_with("Acquire::IndexTargets") {
-                conf.push_str(line);
-                conf.push('\n');
-            }
-        }
+        fs::write(folder.join("sources/qemu.sources"), entry(types, &suites.join(" "))?)?;
+        let mut conf = acquire()?;
         let at = |place: &str| folder.join(place).display().to_string();
         for (name, value) in [
             ("Dir::Etc::main", "/dev/null".to_owned()),

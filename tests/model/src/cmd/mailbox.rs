@@ -117,7 +117,7 @@ impl Chain {
         let mut blocks = Vec::new();
         let mut at = first;
         for number in 0..count {
-            if at == 0 || !at.is_multiple_of(1024) {
+            if at == 0 || at % 1024 != 0 {
                 return Ok(Err(self.pointer));
             }
             let mut block = [0; cmd_mailbox::BYTES];

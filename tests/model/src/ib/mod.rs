@@ -116,11 +116,11 @@ impl Hca {
     /// announces it.
     pub(crate) fn follow_link(&mut self) {
         let is_trained = self.is_trained();
-        if let Some(ib) = &mut self.ib
-            && (ib.port().state() != State::Down) != is_trained
-        {
-            self.traffic.link_down += u32::from(!is_trained);
-            ib.node.set_link(PORT, is_trained && ib.node.wants_link(PORT));
+        if let Some(ib) = &mut self.ib {
+            if (ib.port().state() != State::Down) != is_trained {
+                self.traffic.link_down += u32::from(!is_trained);
+                ib.node.set_link(PORT, is_trained && ib.node.wants_link(PORT));
+            }
         }
         self.tell_carrier();
         self.announce_ib();

@@ -123,12 +123,12 @@ fn query_gid(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Refus
         _ => return Err(Status::BadIndex.because(0x76_4001)),
     };
     query_hca_vport_gid_out::gids_num.set(output, wanted.len() as u32);
-    let places = output[query_hca_vport_gid_out::gid.byte()..].as_chunks_mut::<16>().0;
+    let places = output[query_hca_vport_gid_out::gid.byte()..].chunks_exact_mut(16);
     if places.len() < wanted.len() {
         return Err(Status::BadOutputLength.because(0x76_4002));
     }
-    for (place, index) in places.iter_mut().zip(wanted) {
-        *place = ib.port().gid(index);
+    for (place, index) in places.zip(wanted) {
+        place.copy_from_slice(&ib.port().gid(index));
     }
     Ok(())
 }
@@ -141,12 +141,12 @@ pub(crate) fn pkeys(ib: &IbPort, input: &[u8], output: &mut [u8]) -> Result<(), 
         index if (index as usize) < P_KEYS => index as usize..index as usize + 1,
         _ => return Err(Status::BadIndex.because(0x76_5001)),
     };
-    let places = output[16..].as_chunks_mut::<4>().0;
+    let places = output[16..].chunks_exact_mut(4);
     if places.len() < wanted.len() {
         return Err(Status::BadOutputLength.because(0x76_5002));
     }
-    for (place, key) in places.iter_mut().zip(&ib.port().p_keys[wanted]) {
-        *place = u32::from(*key).to_be_bytes();
+    for (place, key) in places.zip(&ib.port().p_keys[wanted]) {
+        place.copy_from_slice(&u32::from(*key).to_be_bytes());
     }
     Ok(())
 }

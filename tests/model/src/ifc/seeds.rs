@@ -107,11 +107,11 @@ impl Field {
 
     /// The same, of a field that is about to be read.
     pub(super) fn heeded(self) -> Self {
-        if let Some(name) = self.name
-            && NOTING.load(Ordering::Relaxed)
-        {
-            let mut names = HEEDED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-            names.insert(name);
+        if let Some(name) = self.name {
+            if NOTING.load(Ordering::Relaxed) {
+                let mut names = HEEDED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+                names.insert(name);
+            }
         }
         self.taken()
     }

@@ -24,13 +24,13 @@ impl Pushed {
         let control = Control::parse(stored.first_chunk()?);
         let bbs = control.bbs();
         let fits = control.ds != 0 && bbs <= MAX_WQEBBS && usize::from(bbs) * WQEBB <= room;
-        let blocks = fits && stored.len().is_multiple_of(WQEBB);
+        let blocks = fits && stored.len() % WQEBB == 0;
         blocks.then(|| Self { control, bytes: stored.to_vec() })
     }
 
     /// Adds a store at byte `at` of the buffer, if it continues the earlier ones.
     pub(super) fn extend(&mut self, at: usize, stored: &[u8]) -> bool {
-        let continues = at == self.bytes.len() && stored.len().is_multiple_of(WQEBB);
+        let continues = at == self.bytes.len() && stored.len() % WQEBB == 0;
         if continues {
             self.bytes.extend_from_slice(stored);
         }

@@ -81,10 +81,10 @@ impl Device<'_> {
 
     /// Ends the session of compressed completions of a CQ, if it has one.
     pub(crate) fn end_session(&mut self, cqn: u32) {
-        if let Some(cq) = self.objects.cqs.get_mut(&cqn)
-            && let Err(fault) = cq.end_session(self.bus)
-        {
-            self.lost(cqn, fault);
+        if let Some(cq) = self.objects.cqs.get_mut(&cqn) {
+            if let Err(fault) = cq.end_session(self.bus) {
+                self.lost(cqn, fault);
+            }
         }
         self.reschedule_cq(cqn);
     }

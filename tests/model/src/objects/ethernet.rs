@@ -258,15 +258,15 @@ impl Headers {
             let check = !sum(frame.get(self.l3..self.l3 + ihl).unwrap_or(&[]));
             put(frame, self.l3 + 10, check);
         }
-        if flags & 0x80 != 0
-            && let Some(at) = self.l4
-        {
-            let field = at + if self.protocol == TCP { 16 } else { 6 };
-            put(frame, field, 0);
-            let check = !self.l4_sum(frame, at);
-            // A UDP checksum of zero would say that there is none.
-            let check = if check == 0 && self.protocol == UDP { 0xffff } else { check };
-            put(frame, field, check);
+        if flags & 0x80 != 0 {
+            if let Some(at) = self.l4 {
+                let field = at + if self.protocol == TCP { 16 } else { 6 };
+                put(frame, field, 0);
+                let check = !self.l4_sum(frame, at);
+                // A UDP checksum of zero would say that there is none.
+                let check = if check == 0 && self.protocol == UDP { 0xffff } else { check };
+                put(frame, field, check);
+            }
         }
     }
 }

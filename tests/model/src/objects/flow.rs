@@ -230,10 +230,10 @@ impl Steering {
 
     /// Takes a group away that has no entries.
     pub(crate) fn remove_group(&mut self, id: u32, number: u32) {
-        if let Some(table) = self.tables.get_mut(&id)
-            && let Some(group) = table.groups.remove(&number)
-        {
-            table.order.remove(&group.start);
+        if let Some(table) = self.tables.get_mut(&id) {
+            if let Some(group) = table.groups.remove(&number) {
+                table.order.remove(&group.start);
+            }
         }
     }
 

@@ -363,12 +363,11 @@ impl Mkey {
 }
 
 fn push(runs: &mut Vec<Run>, run: Run) {
-    if let Some(last) = runs.last_mut()
-        && last.iova.checked_add(last.len) == Some(run.iova)
-        && last.relaxed == run.relaxed
-    {
-        last.len += run.len;
-        return;
+    if let Some(last) = runs.last_mut() {
+        if last.iova.checked_add(last.len) == Some(run.iova) && last.relaxed == run.relaxed {
+            last.len += run.len;
+            return;
+        }
     }
     runs.push(run);
 }

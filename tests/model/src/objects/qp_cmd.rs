@@ -163,10 +163,11 @@ pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(
             return Err(Status::BadResource.because(0x50_0017));
         }
     }
-    if let Receives::Shared(srqn) = receives
-        && !hca.objects.rmps.get(&srqn).is_some_and(|rmp| matches!(rmp.kind, Kind::Rmp | Kind::Srq))
-    {
-        return Err(Status::BadResource.because(0x50_0018));
+    if let Receives::Shared(srqn) = receives {
+        if !hca.objects.rmps.get(&srqn).is_some_and(|rmp| matches!(rmp.kind, Kind::Rmp | Kind::Srq))
+        {
+            return Err(Status::BadResource.because(0x50_0018));
+        }
     }
     // Those of the special services are beyond the limit: iPXE's golan sets it to one queue pair,
     // and on cards it has those of both services besides that one.

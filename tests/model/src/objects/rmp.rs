@@ -258,11 +258,11 @@ impl Rmp {
     /// Takes the next receive; the flag says that the limit event is due.
     pub(crate) fn take(&mut self, bus: &mut Bus) -> (Option<Taken>, bool) {
         let wq = &mut self.wq;
-        if wq.head == wq.producer
-            && let Err(complaint) = wq.refresh(bus)
-        {
-            bus.complain(format!("shared receive queue: {complaint}"));
-            return (None, false);
+        if wq.head == wq.producer {
+            if let Err(complaint) = wq.refresh(bus) {
+                bus.complain(format!("shared receive queue: {complaint}"));
+                return (None, false);
+            }
         }
         if wq.head == wq.producer {
             return (None, false);

@@ -144,9 +144,8 @@ impl Device<'_> {
             self.bus.complain(format!("SQ {sqn:#x}: {complaint}"));
             return;
         }
-        while let Some(sq) = self.objects.sqs.get(&sqn)
-            && sq.wq.head != sq.wq.producer
-        {
+        let is_pending = |sq: &Sq| sq.wq.head != sq.wq.producer;
+        while self.objects.sqs.get(&sqn).is_some_and(is_pending) {
             self.one_send(sqn, pushed.take());
         }
     }
@@ -300,10 +299,10 @@ impl Device<'_> {
         if rq.state != WqState::Rdy {
             return;
         }
-        if rq.wq.head == rq.wq.producer
-            && let Err(complaint) = rq.wq.refresh(self.bus)
-        {
-            self.bus.complain(format!("RQ {rqn:#x}: {complaint}"));
+        if rq.wq.head == rq.wq.producer {
+            if let Err(complaint) = rq.wq.refresh(self.bus) {
+                self.bus.complain(format!("RQ {rqn:#x}: {complaint}"));
+            }
         }
         if rq.wq.head == rq.wq.producer {
             let counters = rq.counters;

@@ -103,10 +103,10 @@ impl Hca {
         let Ok(packet) = ib::Packet::parse(frame) else { return };
         self.bus.stats.frames_in += 1;
         self.traffic.vport_in.add_ib(frame);
-        if let Err(why) = self.ib_to_qps(packet, own)
-            && let Some(ib) = &mut self.ib
-        {
-            ib.node.drop(PORT, why);
+        if let Err(why) = self.ib_to_qps(packet, own) {
+            if let Some(ib) = &mut self.ib {
+                ib.node.drop(PORT, why);
+            }
         }
     }
 
@@ -146,10 +146,10 @@ impl Hca {
             multicast::deliver_to(self, &dgid, &packet.into(), own);
             return Ok(());
         }
-        if let (Some(grh), Some(ib)) = (&packet.grh, &self.ib)
-            && !ib.port().has_gid(&grh.dgid)
-        {
-            return Err(Cause::Gid);
+        if let (Some(grh), Some(ib)) = (&packet.grh, &self.ib) {
+            if !ib.port().has_gid(&grh.dgid) {
+                return Err(Cause::Gid);
+            }
         }
         if named == GSI_QPN && self.answer_performance(&packet) {
             return Ok(());

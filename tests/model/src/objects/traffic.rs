@@ -217,11 +217,11 @@ fn sent(hca: &mut Hca, outgoing: Outgoing) {
             hca.wire.send(&frame);
         }
         // Multicast goes to the own members of the group, too.
-        if rdma
-            && let Demux::Roce(mut packet) = demux(&frame, |net| hca.objects.groups.has(net.dst))
-        {
-            finish_grh(hca, &mut packet);
-            multicast::deliver(hca, *packet, true);
+        if rdma {
+            if let Demux::Roce(mut packet) = demux(&frame, |net| hca.objects.groups.has(net.dst)) {
+                finish_grh(hca, &mut packet);
+                multicast::deliver(hca, *packet, true);
+            }
         }
         if !rdma && loops_multicast(hca) {
             received(hca, &frame, domain);

@@ -101,7 +101,7 @@ impl Place<'_> {
             return Err(Status::BadParam.because(0xa0_8010));
         }
         let start = umem.part(offset, bytes, rights)?;
-        if !start.is_multiple_of(RING_ALIGNMENT) {
+        if start % RING_ALIGNMENT != 0 {
             return Err(Status::BadParam.because(0xa0_8011));
         }
         let first = (start >> umem.page_bits) as usize;
@@ -130,7 +130,7 @@ pub(crate) fn record(
             umem.address(start)
         }
     };
-    if address.is_multiple_of(alignment) { Ok(address) } else { Err(askew) }
+    if address % alignment == 0 { Ok(address) } else { Err(askew) }
 }
 
 /// The pages of a key of a range, from an offset of a umem on, as an MTT has them: with rights.
@@ -213,18 +213,20 @@ pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(
     if count == 0 || offset >= page {
         return Err(Status::BadParam.because(0xa0_8003));
     }
-    let list = umem::mtt.tail(given).as_chunks::<8>().0;
-    let list = usize::try_from(count).ok().and_then(|count| list.get(..count));
+    let list = umem::mtt.tail(given);
+    let len = usize::try_from(count).ok().and_then(|count| count.checked_mul(8));
+    let list = len.and_then(|len| list.get(..len));
     let list = list.ok_or(Status::BadInputLength.because(0xa0_8004))?;
     let entry = |bytes: &[u8; 8]| {
         let address = u64::from_be_bytes(*bytes) & !NO_ADDRESS;
         let rights = mtt::rd_en.get64(bytes) | mtt::wr_en.get64(bytes) << 1;
         // A page is where its size puts it, below the end of addresses, and of some use.
         let reserved = mtt::reserved_at_38.is_set(bytes) || bytes[6] & 0xf != 0;
-        let sound = address.is_multiple_of(page) && rights != 0 && !reserved;
+        let sound = address % page == 0 && rights != 0 && !reserved;
         sound.then_some(address | rights)
     };
-    let pages: Option<Vec<u64>> = list.iter().map(entry).collect();
+    let list = list.chunks_exact(8).filter_map(<[_]>::first_chunk::<8>);
+    let pages: Option<Vec<u64>> = list.map(entry).collect();
     let pages = pages.ok_or(Status::BadParam.because(0xa0_8005))?;
     let number = hca.objects.umem_numbers.take()?;
     hca.objects.umems.insert(number, Umem { pages, page_bits, offset });

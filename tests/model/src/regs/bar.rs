@@ -52,7 +52,7 @@ impl Hca {
         if !self.pci.memory_enabled() || self.regs.absent(self.bus.now) {
             return;
         }
-        if !offset.is_multiple_of(4) || !bytes.len().is_multiple_of(4) {
+        if offset % 4 != 0 || bytes.len() % 4 != 0 {
             let n = bytes.len();
             self.bus.complain(format!("BAR store of {n} bytes at {offset:#x}: not whole words"));
             return;
@@ -86,10 +86,10 @@ impl Hca {
                 let cqn = bytes.last_chunk::<4>().map_or(0, |b| u32::from_be_bytes(*b));
                 objects::cq_arm(self, uar, first, cqn & 0xff_ffff);
             }
-            (BLUEFLAME..=0xfff, 8..) if bytes.len().is_multiple_of(8) => {
+            (BLUEFLAME..=0xfff, 8..) if bytes.len() % 8 == 0 => {
                 objects::send_doorbell(self, uar, at, bytes);
             }
-            (CQ_ARM | BLUEFLAME..=0xfff, 4) if at.is_multiple_of(8) => {
+            (CQ_ARM | BLUEFLAME..=0xfff, 4) if at % 8 == 0 => {
                 self.latch.half = bytes.first_chunk().map(|half| (offset, *half));
             }
             (_, 4) if self.latch.half.is_some_and(|(first, _)| first + 4 == offset) => {

@@ -110,7 +110,7 @@ impl Hca {
     /// Which word of the vendor's capability lies at an offset.
     fn gateway_word(&self, offset: usize) -> Option<usize> {
         let inside = self.pci.has_gateway && (VSC + 4..VSC_END).contains(&offset);
-        (inside && offset.is_multiple_of(4)).then(|| offset - VSC)
+        (inside && offset % 4 == 0).then(|| offset - VSC)
     }
 
     /// Reads configuration space; ones beyond its end, as from nobody.

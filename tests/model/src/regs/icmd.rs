@@ -107,7 +107,8 @@ impl Hca {
         commands.mailbox[0] = operation & !0x7f00 | status << 8;
         commands.mailbox[1] = register | 1 << 15;
         if let Ok(answer) = answer {
-            for (to, from) in commands.mailbox[range].iter_mut().zip(answer.as_chunks().0) {
+            let words = answer.chunks_exact(4).filter_map(<[_]>::first_chunk::<4>);
+            for (to, from) in commands.mailbox[range].iter_mut().zip(words) {
                 *to = u32::from_be_bytes(*from);
             }
         }

@@ -180,7 +180,11 @@ impl Gather {
             bounds::check(line, op_mod >> 1, which, &answer.output[16..])?;
         }
         if opcode == QUERY_PAGES && !answer.refused() {
-            pages(line, "out: num_pages", query_pages_out::num_pages.get(output).cast_signed())?;
+            pages(
+                line,
+                "out: num_pages",
+                0_i32.wrapping_add_unsigned(query_pages_out::num_pages.get(output)),
+            )?;
         }
         if opcode == ACCESS_REG && !answer.refused() {
             bounds::check_register(line, register, &answer.output[16..])?;

@@ -47,7 +47,7 @@ impl Line {
 
     fn unsigned(&self, field: &str, most: u64) -> Result<u64, BadLine> {
         let most = i64::try_from(most).unwrap_or(i64::MAX);
-        self.number(field, 0, most).map(i64::cast_unsigned)
+        self.number(field, 0, most).map(|number| 0_u64.wrapping_add_signed(number))
     }
 
     fn one_of(&self, field: &str, known: &[&str]) -> Result<(), BadLine> {
@@ -58,8 +58,8 @@ impl Line {
     }
 
     fn bytes(&self, field: &str) -> Result<Vec<u8>, BadLine> {
-        let (pairs, rest) = self.string(field)?.as_bytes().as_chunks::<2>();
-        if !rest.is_empty() {
+        let pairs = self.string(field)?.as_bytes().chunks_exact(2);
+        if !pairs.remainder().is_empty() {
             return Err(self.bad(field, "an odd number of digits"));
         }
         let digit = |byte: u8| match byte {
@@ -67,7 +67,7 @@ impl Line {
             b'a'..=b'f' => Some(byte - b'a' + 10),
             _ => None,
         };
-        let bytes = pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?));
+        let bytes = pairs.map(|pair| Some(digit(pair[0])? << 4 | digit(pair[1])?));
         let bytes: Option<Vec<u8>> = bytes.collect();
         bytes.ok_or_else(|| self.bad(field, "has what is no lower-case hexadecimal digit"))
     }

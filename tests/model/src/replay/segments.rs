@@ -28,7 +28,7 @@ pub(super) fn embedded_cpu(segment: &[u8]) -> bool {
 
 /// Says what is wrong with an initialization segment.
 pub(super) fn check_segment(bytes: &[u8]) -> Result<(), String> {
-    if !(SEGMENT..=0x10_0000).contains(&bytes.len()) || !bytes.len().is_multiple_of(4) {
+    if !(SEGMENT..=0x10_0000).contains(&bytes.len()) || bytes.len() % 4 != 0 {
         return Err(format!("{} bytes are no initialization segment", bytes.len()));
     }
     let revision = word(bytes, 4) >> 16;

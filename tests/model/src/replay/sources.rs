@@ -177,7 +177,9 @@ impl Gather {
         for (which, name) in (0..).zip(PAGES) {
             let answer = self.answer((QUERY_PAGES, which as u16 + 1, 0));
             let said = answer
-                .map(|answer| query_pages_out::num_pages.get(&answer.output).cast_signed())
+                .map(|answer| {
+                    0_i32.wrapping_add_unsigned(query_pages_out::num_pages.get(&answer.output))
+                })
                 .or(self.pages[which]);
             let Some(count) = said else {
                 sources.lacking(&format!("{name} pages"));

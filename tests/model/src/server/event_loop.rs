@@ -74,10 +74,10 @@ impl EventLoop {
             .map(|(nth, ((socket, device), plug))| {
                 let mut function = Function::new(socket, device, plug, &settings.rude)?;
                 let of = &settings.fields_of;
-                if let Some(notes) = &settings.fields
-                    && (of.is_empty() || of.contains(&nth))
-                {
-                    function.hca().observe(Box::new(notes.clone()));
+                if let Some(notes) = &settings.fields {
+                    if of.is_empty() || of.contains(&nth) {
+                        function.hca().observe(Box::new(notes.clone()));
+                    }
                 }
                 if let Some(file) = &trace {
                     // All functions write to one file, a command at a time.
@@ -171,8 +171,8 @@ impl EventLoop {
         let (tokens, mut fds): (Vec<Ready>, Vec<PollFd<'_>>) = who.into_iter().unzip();
         let patience = due.map(|due| due.saturating_sub(self.now()));
         let timeout = patience.map(|nanos| Timespec {
-            tv_sec: (nanos / 1_000_000_000).cast_signed(),
-            tv_nsec: (nanos % 1_000_000_000).cast_signed(),
+            tv_sec: 0_i64.wrapping_add_unsigned(nanos / 1_000_000_000),
+            tv_nsec: 0_i64.wrapping_add_unsigned(nanos % 1_000_000_000),
         });
         rustix::event::poll(&mut fds, timeout.as_ref())?;
         Ok(tokens

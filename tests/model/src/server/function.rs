@@ -288,10 +288,10 @@ impl Function {
             return;
         };
         connection.fill();
-        if let Ok(Some((header, ..))) = connection.take()
-            && !header.silent()
-        {
-            connection.send(&header.answer(Err(Errno::BUSY)));
+        if let Ok(Some((header, ..))) = connection.take() {
+            if !header.silent() {
+                connection.send(&header.answer(Err(Errno::BUSY)));
+            }
         }
     }
 
@@ -325,9 +325,8 @@ impl Function {
 
     /// Answers every message that has been read.
     fn answer_all(&mut self) -> Result<(), &'static str> {
-        while let Some(connection) = &mut self.connection
-            && let Some((header, body, fds)) = connection.take()?
-        {
+        while let Some(connection) = &mut self.connection {
+            let Some((header, body, fds)) = connection.take()? else { break };
             self.messages += 1;
             self.answer(&header, &body, fds);
         }

@@ -107,7 +107,7 @@ impl Maps {
         file: Option<File>,
     ) -> Result<(), Errno> {
         let last = last(iova, size)?;
-        let ragged = !(iova | size | offset).is_multiple_of(PAGE);
+        let ragged = (iova | size | offset) % PAGE != 0;
         if ragged || flags & (READ | WRITE) == 0 {
             return Err(Errno::INVAL);
         }
@@ -282,7 +282,7 @@ fn store(slice: &VolatileSlice<'_>, at: usize, bytes: &[u8]) {
 
 /// The largest power of two up to eight that divides `end` and is not above `length`.
 fn last_store(end: usize, length: usize) -> usize {
-    [8, 4, 2, 1].into_iter().find(|size| end.is_multiple_of(*size) && *size <= length).unwrap_or(0)
+    [8, 4, 2, 1].into_iter().find(|size| end % (*size) == 0 && *size <= length).unwrap_or(0)
 }
 
 fn write(slice: &VolatileSlice<'_>, bytes: &[u8]) {
@@ -303,7 +303,7 @@ fn store_all(slice: &VolatileSlice<'_>, bytes: &[u8]) {
 }
 
 fn read(slice: &VolatileSlice<'_>, bytes: &mut [u8]) {
-    let aligned = slice.ptr_guard().as_ptr().addr().is_multiple_of(bytes.len().max(1));
+    let aligned = slice.ptr_guard().as_ptr().addr() % bytes.len().max(1) == 0;
     let loaded = match bytes.len() {
         4 if aligned => slice
             .load(0, Ordering::Relaxed)

@@ -73,6 +73,7 @@ pub use rude::Rude;
 use crate::config::{Config, LinkLayer};
 use crate::watch::Fields;
 use event_loop::{EventLoop, Job};
+use rustix::pipe::PipeFlags;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
@@ -165,14 +166,14 @@ impl Server {
     pub fn start(settings: Settings) -> io::Result<Handle> {
         let (jobs, inbox) = mpsc::channel();
         let wake = Arc::new(sockets::eventfd()?);
-        let (ended, ends) = io::pipe()?;
+        let (ended, ends) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
         let served = EventLoop::new(settings, inbox, Arc::clone(&wake))?;
         let thread = std::thread::Builder::new().name("mlx5-model".into()).spawn(move || {
             let report = served.run();
             drop(ends);
             report
         })?;
-        Ok(Handle { jobs, wake, ended: ended.into(), thread: Some(thread) })
+        Ok(Handle { jobs, wake, ended, thread: Some(thread) })
     }
 }
 

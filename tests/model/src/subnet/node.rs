@@ -151,11 +151,11 @@ impl Node {
     /// A frame that is no subnet management packet came while the port was armed: the other end is
     /// active, so this one becomes so (IBTA volume 1, 7.2).
     pub(super) fn activate(&mut self, number: u8) {
-        if let Some(port) = self.ports.get_mut(&number)
-            && port.state() == State::Armed
-        {
-            port.set_state(State::Active);
-            self.note_state_change();
+        if let Some(port) = self.ports.get_mut(&number) {
+            if port.state() == State::Armed {
+                port.set_state(State::Active);
+                self.note_state_change();
+            }
         }
     }
 

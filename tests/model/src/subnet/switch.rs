@@ -145,8 +145,8 @@ impl Switch {
         data: &[u8],
     ) -> Result<(), u16> {
         let (first, position) = Self::groups(modifier, ports)?;
-        let (masks, _) = data.as_chunks::<2>();
-        for (mask, group) in masks.iter().zip(first..) {
+        let masks = data.chunks_exact(2).filter_map(<[_]>::first_chunk::<2>);
+        for (mask, group) in masks.zip(first..) {
             self.multicast.insert((group, position), u16::from_be_bytes(*mask));
         }
         Ok(())

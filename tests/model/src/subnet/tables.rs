@@ -48,7 +48,7 @@ impl Node {
             return Err(status::INVALID);
         }
         let port = self.at_mut(self.management_port(from))?;
-        let (words, _) = data.as_chunks::<8>();
+        let words = data.chunks_exact(8).filter_map(<[_]>::first_chunk::<8>);
         for (guid, word) in port.guids.iter_mut().zip(words).take(GUIDS).skip(1) {
             *guid = u64::from_be_bytes(*word);
         }
@@ -81,7 +81,7 @@ impl Node {
         data: &[u8],
     ) -> Result<(), u16> {
         let (number, first) = self.key_block(modifier, from)?;
-        let (words, _) = data.as_chunks::<2>();
+        let words = data.chunks_exact(2).filter_map(<[_]>::first_chunk::<2>);
         for (key, word) in self.at_mut(number)?.p_keys.iter_mut().skip(first).zip(words) {
             *key = u16::from_be_bytes(*word);
         }
@@ -151,7 +151,7 @@ impl Node {
         data: &[u8],
     ) -> Result<(), u16> {
         let (number, table) = self.arbitration(modifier, from)?;
-        let (pairs, _) = data.as_chunks::<2>();
+        let pairs = data.chunks_exact(2).filter_map(<[_]>::first_chunk::<2>);
         let entries = self.at_mut(number)?.vl_arbitration[table].iter_mut();
         for (entry, [vl, weight]) in entries.zip(pairs).take(VL_ARBITRATION) {
             *entry = (vl & 15, *weight);

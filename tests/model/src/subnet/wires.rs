@@ -111,12 +111,12 @@ impl Wire for SwitchPort {
     fn set_carrier(&mut self, is_up: bool) {
         let (index, number) = (self.index, self.number());
         let mut shared = self.lock();
-        if let Some(carrier) = shared.carriers.get_mut(index)
-            && *carrier != is_up
-        {
-            *carrier = is_up;
-            shared.train(number);
-            shared.collect();
+        if let Some(carrier) = shared.carriers.get_mut(index) {
+            if *carrier != is_up {
+                *carrier = is_up;
+                shared.train(number);
+                shared.collect();
+            }
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::ifc::mkey::{mkc, umr_ctrl};
 use crate::ifc::wqe::{
     wqe_atomic, wqe_av, wqe_ctrl, wqe_data, wqe_eth, wqe_inline, wqe_raddr, wqe_srq_next, wqe_xrc,
 };
+use rustix::fs::{FlockOperation, flock};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs::File;
@@ -268,7 +269,7 @@ impl Fields {
     pub fn add_to(&self, path: &Path) -> io::Result<()> {
         let mut file =
             File::options().read(true).write(true).create(true).truncate(false).open(path)?;
-        file.lock()?;
+        flock(&file, FlockOperation::LockExclusive)?;
         let mut text = String::new();
         file.read_to_string(&mut text)?;
         self.add(&text).map_err(io::Error::other)?;

@@ -152,7 +152,7 @@ impl Raw {
         self.stream.read_exact(&mut body).unwrap();
         match word(8) {
             1 => Ok(body),
-            0x21 => Err(word(12).cast_signed()),
+            0x21 => Err(0_i32.wrapping_add_unsigned(word(12))),
             flags => panic!("reply with flags {flags:#x}"),
         }
     }

@@ -158,7 +158,7 @@ fn a_vf_must_echo_its_function_number() {
     let (function, boot) = rig.query_pages(1);
     assert_ne!(function, 0);
     assert_eq!(rig.status(&Rig::give_command(0, &[crate::rig::PAGES]), 16).0, 3);
-    rig.give(function, boot.cast_unsigned());
+    rig.give(function, 0_u32.wrapping_add_signed(boot));
 }
 
 #[test]

@@ -259,7 +259,7 @@ impl Rig {
 
     pub(crate) fn query_pages(&mut self, which: u16) -> (u32, i32) {
         let answer = self.ok(&cmd(0x107, which, 16), 16);
-        (answer.word(8) & 0xffff, answer.word(12).cast_signed())
+        (answer.word(8) & 0xffff, 0_i32.wrapping_add_unsigned(answer.word(12)))
     }
 
     pub(crate) fn give_command(function: u32, pages: &[u64]) -> Vec<u8> {
@@ -280,9 +280,9 @@ impl Rig {
         self.enable();
         self.ok(&with(cmd(0x10b, 0, 16), 8, 1), 16);
         let (function, boot) = self.query_pages(1);
-        self.give(function, boot.cast_unsigned());
+        self.give(function, 0_u32.wrapping_add_signed(boot));
         let (function, init) = self.query_pages(2);
-        self.give(function, init.cast_unsigned());
+        self.give(function, 0_u32.wrapping_add_signed(init));
         self.ok(&cmd(0x102, 0, 32), 16);
     }
 

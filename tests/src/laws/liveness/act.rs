@@ -267,8 +267,10 @@ impl<S: Side> Program<'_, '_, S> {
         if done.is_ok() != legal {
             return violation("disconnect", format!("side {side}, {state:?}: {done:?}"));
         }
-        if legal && let Some(current) = self.sides[side].ends[end].current {
-            self.sides[side].connections[current].over = true;
+        if legal {
+            if let Some(current) = self.sides[side].ends[end].current {
+                self.sides[side].connections[current].over = true;
+            }
         }
         Ok(())
     }
@@ -471,13 +473,13 @@ impl<S: Side> Program<'_, '_, S> {
     fn notification(&mut self, side: usize) -> Check {
         let now = self.ias.now();
         self.steps += 2;
-        if let Some(cno) = self.sides[side].cno
-            && self.rng.percent(50)
-        {
-            let mut wait = self.ias[side].cno_wait(now, cno, Duration::ZERO).unwrap();
-            let _ = self.ias[side].cno_waited(now, &mut wait);
-            self.ias[side].cno_wait_end(&mut wait);
-            return Ok(());
+        if let Some(cno) = self.sides[side].cno {
+            if self.rng.percent(50) {
+                let mut wait = self.ias[side].cno_wait(now, cno, Duration::ZERO).unwrap();
+                let _ = self.ias[side].cno_waited(now, &mut wait);
+                self.ias[side].cno_wait_end(&mut wait);
+                return Ok(());
+            }
         }
         let queue = self.rng.below(self.sides[side].queues.len());
         self.wait(side, queue, Duration::ZERO)

@@ -182,18 +182,17 @@ impl<S: Side> Program<'_, '_, S> {
             return violation("unknown-completion", what);
         }
         // Which connection it belongs to is known only of an Endpoint's first.
-        if end.conn == queue
-            && end.connections == 1
-            && let Some(current) = end.current
-            && status == DtoStatus::Success
-            && !consumer.queues[queue].crowded
-        {
-            let connection = &consumer.connections[current];
-            if connection.terminal_seen {
-                return violation(
-                    "terminal-order",
-                    format!("{what} came after the terminal event"),
-                );
+        if end.conn == queue && end.connections == 1 {
+            if let Some(current) = end.current {
+                if status == DtoStatus::Success && !consumer.queues[queue].crowded {
+                    let connection = &consumer.connections[current];
+                    if connection.terminal_seen {
+                        return violation(
+                            "terminal-order",
+                            format!("{what} came after the terminal event"),
+                        );
+                    }
+                }
             }
         }
         Ok(())

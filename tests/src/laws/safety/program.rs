@@ -200,7 +200,7 @@ impl<'w, 's, S: Side> Program<'w, 's, S> {
         while *done < length {
             *done += 1;
             self.act()?;
-            if done.is_multiple_of(8) {
+            if *done % 8 == 0 {
                 self.check()?;
             }
         }

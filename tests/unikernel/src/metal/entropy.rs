@@ -36,11 +36,11 @@ impl Entropy {
     /// Returns 32 random bytes, unless the generator is there and gives nothing.
     pub(crate) fn seed(&self) -> Option<[u8; 32]> {
         let mut bytes = [0; 32];
-        for word in bytes.as_chunks_mut().0 {
+        for word in bytes.chunks_exact_mut(8) {
             if self.generator.is_some() {
                 machine::random()?;
             }
-            *word = self.next().to_le_bytes();
+            word.copy_from_slice(&self.next().to_le_bytes());
         }
         Some(bytes)
     }

@@ -184,7 +184,7 @@ impl<C: Config> Function<'_, C> {
     /// it.
     pub(crate) fn place(&self, index: u16, bar: Bar, base: u64) -> Option<Bar> {
         let at = 0x10 + 4 * index;
-        if self.read(at) & 0xf != 0xc || !base.is_multiple_of(bar.len.max(1 << 20)) {
+        if self.read(at) & 0xf != 0xc || base % (bar.len.max(1 << 20)) != 0 {
             return None;
         }
         let last = base.checked_add(bar.len.max(1 << 20) - 1)?;

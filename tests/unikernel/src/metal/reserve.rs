@@ -52,7 +52,7 @@ impl<const WORDS: usize> Reserve<WORDS> {
             let index = usize::try_from(offset).ok()? / PAGE;
             let bit = 1 << (index % 64);
             let held = self.held.get(index / 64)?;
-            let out = offset.is_multiple_of(PAGE as u64) && held.load(Ordering::Relaxed) & bit != 0;
+            let out = offset % (PAGE as u64) == 0 && held.load(Ordering::Relaxed) & bit != 0;
             out.then(|| held.fetch_and(!bit, Ordering::Relaxed))
         };
         pages.iter().filter(|page| known(page).is_some()).count()

@@ -24,7 +24,7 @@ pub(crate) fn name(text: &str) -> [c_char; 256] {
     let mut place = [0; 256];
     // The last byte stays 0.
     for (to, from) in place.iter_mut().take(255).zip(text.bytes()) {
-        *to = from.cast_signed() as c_char;
+        *to = c_char::from_ne_bytes([from]);
     }
     place
 }

@@ -97,7 +97,7 @@ impl VaList {
 
     /// Returns the next argument, a `DAT_COUNT`.
     pub(crate) fn count(&mut self) -> i32 {
-        self.word32().cast_signed()
+        0_i32.wrapping_add_unsigned(self.word32())
     }
 
     fn address<T>(&mut self) -> *mut T {

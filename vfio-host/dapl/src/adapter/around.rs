@@ -37,10 +37,10 @@ impl<V: Variant> Surroundings for Around<'_, V> {
         if let AnyHandle::Cr(cr) = of {
             return self.open.adopt(self.ia, cr);
         }
-        if let AnyHandle::Ep(ep) = of
-            && self.open.nic().ep_query(ep).is_ok()
-        {
-            return self.open.adopt(self.ia, ep);
+        if let AnyHandle::Ep(ep) = of {
+            if self.open.nic().ep_query(ep).is_ok() {
+                return self.open.adopt(self.ia, ep);
+            }
         }
         known
     }

@@ -2,6 +2,7 @@
 //! both, while the adapter is open.
 #![expect(unsafe_code, reason = "the driver refers to a host and to memory that lie beside it")]
 
+use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
 use std::mem::ManuallyDrop;
 use std::thread;
 
@@ -122,11 +123,19 @@ impl Supply<'static> for Heap {
         // SAFETY: the type consists of words without padding.
         let bytes =
             unsafe { std::slice::from_raw_parts((&raw const one).cast::<u8>(), size_of::<T>()) };
-        if bytes.iter().any(|byte| *byte != 0) {
+        let layout = Layout::array::<T>(len).ok().filter(|layout| layout.size() != 0);
+        let Some(layout) = layout.filter(|_| bytes.iter().all(|byte| *byte == 0)) else {
             return self.slice(len, new);
+        };
+        // SAFETY: the size is not 0.
+        let first = unsafe { alloc_zeroed(layout) }.cast::<T>();
+        if first.is_null() {
+            handle_alloc_error(layout);
         }
-        // SAFETY: all-zero bytes are a valid value, as was just compared with a new one.
-        self.lend(unsafe { Box::new_zeroed_slice(len).assume_init() })
+        let words = std::ptr::slice_from_raw_parts_mut(first, len);
+        // SAFETY: allocated as a box of that length is, and all-zero bytes are a valid value, as was
+        // just compared with a new one.
+        self.lend(unsafe { Box::from_raw(words) })
     }
 }
 

@@ -138,12 +138,7 @@ impl<V: Variant> Adapter<V> {
     pub(crate) fn object_of<N: Name>(&self, name: N) -> Option<&'static Object<V>> {
         let object = self.place(N::KIND, name.place())?.load(Ordering::Acquire);
         let object = Object::of_place(object)?;
-        if object.is(name) {
-            Some(object)
-        } else {
-            std::hint::cold_path();
-            None
-        }
+        if object.is(name) { Some(object) } else { stale() }
     }
 
     /// Records the object of a `dat_core` handle.
@@ -182,4 +177,11 @@ impl<V: Variant> std::fmt::Debug for Adapter<V> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Adapter").field("config", &self.config).finish_non_exhaustive()
     }
+}
+
+/// Answers for a place whose object is another one by now.
+#[cold]
+#[inline(never)]
+fn stale<T>() -> Option<T> {
+    None
 }

@@ -127,9 +127,9 @@ fn leave<V: Variant>(open: &mut Open<V>, object: &'static Object<V>, cr: Cr, own
 
 /// Frees the object of an Endpoint that the consumer did not create, if `dat_core` has freed it.
 pub(super) fn forget_ep<V: Variant>(open: &mut Open<V>, ep: Ep) {
-    if open.nic().ep_query(ep).is_err()
-        && let Some(object) = open.adapter.object_of(ep)
-    {
-        open.disown(object, ep);
+    if open.nic().ep_query(ep).is_err() {
+        if let Some(object) = open.adapter.object_of(ep) {
+            open.disown(object, ep);
+        }
     }
 }

@@ -94,15 +94,15 @@ fn created<V: Variant>(
         return Err(bad_ep.into());
     }
     let adapter = ia.adapter()?;
-    if srq.is_none()
-        && let Some(attr) = plain(adapter, attr)?
-    {
-        let Made { pz, recv: recv_evd, request: request_evd, connect: connect_evd } = made;
-        let create = EpCreate { pz, recv_evd, request_evd, connect_evd, attr };
-        if let Reply::Ep(handle) = adapter.together(Ask::EpCreate(ia, create))? {
-            ep.put(handle);
+    if srq.is_none() {
+        if let Some(attr) = plain(adapter, attr)? {
+            let Made { pz, recv: recv_evd, request: request_evd, connect: connect_evd } = made;
+            let create = EpCreate { pz, recv_evd, request_evd, connect_evd, attr };
+            if let Reply::Ep(handle) = adapter.together(Ask::EpCreate(ia, create))? {
+                ep.put(handle);
+            }
+            return Ok(());
         }
-        return Ok(());
     }
     adapter.with(|open| {
         let nic = open.nic();

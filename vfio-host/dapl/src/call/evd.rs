@@ -368,14 +368,12 @@ fn completions<V: Variant>(
         // Completions of one Endpoint come in rows.
         let mut last = (None, DatHandle::NULL);
         let taken = reaper.dequeue_plain(most - first, |event| {
-            if event.is_plain()
-                && let Event::Dto(dto) = event
-            {
+            if let (true, Event::Dto(dto)) = (event.is_plain(), &event) {
                 if last.0 != Some(dto.ep) {
                     let handle = object.adapter().map(|adapter| adapter.handle_of(dto.ep));
                     last = (Some(dto.ep), handle.unwrap_or(DatHandle::NULL));
                 }
-                events.put_head(next, DtoHead::new(evd, last.1, &dto));
+                events.put_head(next, DtoHead::new(evd, last.1, dto));
                 next += 1;
             } else {
                 other = Some(event);
@@ -391,10 +389,13 @@ pub(super) extern "C" fn free<V: Variant>(evd: DatHandle) -> Ret {
         let object = Object::<V>::called(evd);
         object.adapter()?.drive(|open| {
             let evd = object.name::<Evd>()?;
-            if let Note::Ia { async_evd, own: true, .. } = &*object.ia().note()
-                && *async_evd == object.handle()
-            {
-                return Err(Error::new(DatType::InvalidState, DatSubtype::InvalidStateEvdInUse));
+            if let Note::Ia { async_evd, own: true, .. } = &*object.ia().note() {
+                if *async_evd == object.handle() {
+                    return Err(Error::new(
+                        DatType::InvalidState,
+                        DatSubtype::InvalidStateEvdInUse,
+                    ));
+                }
             }
             open.recall(object)?;
             open.nic().evd_free(evd)?;

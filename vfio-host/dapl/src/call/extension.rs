@@ -23,7 +23,7 @@ use crate::variant::Variant;
 pub(super) extern "C" fn operation<V: Variant>(handle: DatHandle, op: c_int, list: VaList) -> Ret {
     let mut list = list;
     let list = &mut list;
-    match op.cast_unsigned() {
+    match 0_u32.wrapping_add_signed(op) {
         number::DAT_DAPLDAT_WRITES_OP => posts::<V, Writes>(handle, list),
         number::DAT_DAPLDAT_DEQUEUE_OP => super::evd::dequeue_burst::<V>(handle, list),
         number::DAT_DAPLDAT_RECVS_OP => posts::<V, Recvs>(handle, list),

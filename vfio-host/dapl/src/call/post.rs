@@ -127,14 +127,19 @@ macro_rules! posts {
                 $($remote: In<RmrTriplet>,)?
                 how: u32,
             ) -> Ret {
-                if let Some(one) = usual(&list, count, how)
-                    // Passed by address; values captured by move stay in registers.
-                    $(&& let Some(far) = $remote.get() && let $remote = &far)?
-                    && let Some(ret) = posted::<V>($text, ep, move |poster| {
+                'usual: {
+                    let Some(one) = usual(&list, count, how) else { break 'usual };
+                    $(
+                        let Some(far) = $remote.get() else { break 'usual };
+                        // Passed by address; values captured by move stay in registers.
+                        let $remote = &far;
+                    )?
+                    let quick = posted::<V>($text, ep, move |poster| {
                         poster.$quick(one, cookie, $($remote,)? USUAL)
-                    })
-                {
-                    return ret;
+                    });
+                    if let Some(ret) = quick {
+                        return ret;
+                    }
                 }
                 $aside::<V>(ep, count, list, cookie, $($remote,)? how)
             }

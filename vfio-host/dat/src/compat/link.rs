@@ -270,10 +270,10 @@ impl Links {
         let until = Instant::now() + limit;
         let up = &self.up;
         let is_up = |link: usize| up.get(link).copied().unwrap_or(false);
-        if let Some(at) = self.early.iter().position(|(link, _)| is_up(*link))
-            && let Some((link, dto)) = self.early.remove(at)
-        {
-            return self.done(nic, link, dto);
+        if let Some(at) = self.early.iter().position(|(link, _)| is_up(*link)) {
+            if let Some((link, dto)) = self.early.remove(at) {
+                return self.done(nic, link, dto);
+            }
         }
         loop {
             if !self.through {

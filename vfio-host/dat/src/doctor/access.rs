@@ -13,10 +13,10 @@ const INTERFACE: &str = "IOMMU interface";
 
 /// Returns the checks of a function that is bound to vfio-pci: its files exist only then.
 pub(super) fn checks(tree: &Tree, hca: &Hca, wanted: Interface) -> Vec<Check> {
-    if wanted == Interface::None
-        && let Err(error) = tree.kernel().check(hca.address, wanted)
-    {
-        return vec![Check::failed(INTERFACE, &error)];
+    if wanted == Interface::None {
+        if let Err(error) = tree.kernel().check(hca.address, wanted) {
+            return vec![Check::failed(INTERFACE, &error)];
+        }
     }
     let Some(group) = hca.iommu_group.filter(|_| hca.on_vfio()) else {
         return Vec::new();
@@ -35,11 +35,12 @@ pub(super) fn checks(tree: &Tree, hca: &Hca, wanted: Interface) -> Vec<Check> {
 
 fn interface(tree: &Tree, access: &Access, process: &Process) -> Check {
     let mut found = format!("{} ({})", access.interface.word(), access.files.join(", "));
-    if access.interface == Interface::Type1
-        && let Some(rights) = tree.rights("/dev/iommu")
-        && process.may_use(&rights) == Some(false)
-    {
-        found.push_str("; /dev/iommu is there, but not for this user");
+    if access.interface == Interface::Type1 {
+        if let Some(rights) = tree.rights("/dev/iommu") {
+            if process.may_use(&rights) == Some(false) {
+                found.push_str("; /dev/iommu is there, but not for this user");
+            }
+        }
     }
     Check::new(INTERFACE, State::Ok, found)
 }

@@ -131,10 +131,10 @@ fn viable(tree: &Tree, hca: &Hca) -> Check {
         return Check::new(NAME, State::Fail, "it is in none: it is not behind an IOMMU")
             .remedy("see the check IOMMU");
     };
-    if tree.kernel().is_unsafe(number)
-        && let Err(error) = tree.kernel().check(hca.address, Interface::Auto)
-    {
-        return Check::failed(NAME, &error);
+    if tree.kernel().is_unsafe(number) {
+        if let Err(error) = tree.kernel().check(hca.address, Interface::Auto) {
+            return Check::failed(NAME, &error);
+        }
     }
     let members = group::members(tree, number);
     let others: Vec<String> = members

@@ -114,12 +114,10 @@ pub(crate) fn run(doctor: &Doctor, out: &Out) -> Result<End, Failure> {
         // Such a device needs nothing of this machine except the socket.
         Some(Address::User(_)) => {}
     }
-    if let Some(device) = &doctor.device
-        && !doctor.closed
-        && tree.is_machine()
-        && well(&checks)
-    {
-        checks.extend(info::checks(device, doctor.iommu, doctor.link));
+    if let Some(device) = &doctor.device {
+        if !doctor.closed && tree.is_machine() && well(&checks) {
+            checks.extend(info::checks(device, doctor.iommu, doctor.link));
+        }
     }
     let report = Report { well: well(&checks), checks: &checks, causes: causes::ranked(&checks) };
     out.result(&report, &words(&report, &tree))?;

@@ -109,11 +109,11 @@ fn bring_up(commands: &[Command]) -> Vec<(&'static str, String)> {
         let mac = if context.permanent_address() == 0 { "zero" } else { "card" };
         found.push(("mac", mac.into()));
     }
-    if let Some(read) = registers(commands, Register::Pmtu, reg::READ).next()
-        && read.status() == 0
-    {
-        let pmtu = Pmtu(At::<_, { reg::CONTENTS }>(&*read.output));
-        found.push(("port-mtu", pmtu.oper_mtu().to_string()));
+    if let Some(read) = registers(commands, Register::Pmtu, reg::READ).next() {
+        if read.status() == 0 {
+            let pmtu = Pmtu(At::<_, { reg::CONTENTS }>(&*read.output));
+            found.push(("port-mtu", pmtu.oper_mtu().to_string()));
+        }
     }
     if let Some(write) = registers(commands, Register::HostEndianness, reg::WRITE).next() {
         let known = if write.status() == 0 { "known" } else { "unknown" };

@@ -31,8 +31,12 @@ fn refusals(tree: &Tree, hca: &Hca) -> Vec<String> {
             found.push(format!("an SSH session to this machine runs over {name}"));
         }
     }
-    if carries && let Some(kind) = remote_root(tree) {
-        found.push(format!("/ is mounted over the network ({kind}), perhaps over this function"));
+    if carries {
+        if let Some(kind) = remote_root(tree) {
+            found.push(format!(
+                "/ is mounted over the network ({kind}), perhaps over this function"
+            ));
+        }
     }
     if hca.virtual_functions > 0 {
         let count = hca.virtual_functions;

@@ -113,7 +113,10 @@ fn datagram<'p, H: Host>(nic: &mut Nic<'_, 'p, H>, run: &Run<'_>) -> Finding {
 
 /// The sum of a header's words, folded: all ones if its checksum is right.
 fn sum(header: &[u8]) -> u16 {
-    let words = header.as_chunks::<2>().0.iter().map(|word| u32::from(u16::from_be_bytes(*word)));
+    let words = header
+        .chunks_exact(2)
+        .filter_map(<[_]>::first_chunk::<2>)
+        .map(|word| u32::from(u16::from_be_bytes(*word)));
     let sum: u32 = words.sum();
     u16::try_from((sum & 0xffff) + (sum >> 16)).unwrap_or(0)
 }
@@ -121,20 +124,22 @@ fn sum(header: &[u8]) -> u16 {
 /// Keeps the 40 bytes before a datagram, and what they show.
 fn header(run: &Run<'_>, bytes: &[u8]) {
     let v4 = run.net.addr.is_ipv4();
-    if v4 && let Some((upper, ip)) = bytes.split_at_checked(20) {
-        let upper = match upper {
-            all if all.iter().all(|byte| *byte == 0) => "zero",
-            all if all.iter().all(|byte| *byte == 0xff) => "ones",
-            all if all.iter().all(|byte| *byte == UNTOUCHED) => "untouched",
-            _ => "other",
-        };
-        run.report.fact("grh-upper", upper);
-        let checksum = match (ip.get(10..12), sum(ip)) {
-            (Some([0, 0]), _) => "zero",
-            (_, 0xffff) => "sent",
-            _ => "rewritten",
-        };
-        run.report.fact("grh-checksum", checksum);
+    if v4 {
+        if let Some((upper, ip)) = bytes.split_at_checked(20) {
+            let upper = match upper {
+                all if all.iter().all(|byte| *byte == 0) => "zero",
+                all if all.iter().all(|byte| *byte == 0xff) => "ones",
+                all if all.iter().all(|byte| *byte == UNTOUCHED) => "untouched",
+                _ => "other",
+            };
+            run.report.fact("grh-upper", upper);
+            let checksum = match (ip.get(10..12), sum(ip)) {
+                (Some([0, 0]), _) => "zero",
+                (_, 0xffff) => "sent",
+                _ => "rewritten",
+            };
+            run.report.fact("grh-checksum", checksum);
+        }
     }
     let network = if v4 { "ipv4" } else { "ipv6" };
     run.report.bytes("grh", bytes.to_vec(), json!({ "network": network }));

@@ -56,10 +56,10 @@ pub(super) fn read(state: &mut State) -> Result<(u64, Vec<(String, u8)>), String
             }
             _ => {}
         }
-        if kind == Some("fact")
-            && let (Some(fact), Some(setting)) = (text("fact"), text("setting"))
-        {
-            state.facts.insert((fact.to_owned(), setting.to_owned()));
+        if kind == Some("fact") {
+            if let (Some(fact), Some(setting)) = (text("fact"), text("setting")) {
+                state.facts.insert((fact.to_owned(), setting.to_owned()));
+            }
         }
     }
 }

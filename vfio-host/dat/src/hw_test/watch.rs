@@ -177,7 +177,11 @@ impl<'r> Watch<'r> {
                 let list = message
                     .get(MODIFIED_CONTEXT + NicVportContext::<[u8; 256]>::SIZE..)
                     .unwrap_or_default();
-                macs.extend(list.as_chunks::<8>().0.iter().map(|e| mac(u64::from_be_bytes(*e))));
+                macs.extend(
+                    list.chunks_exact(8)
+                        .filter_map(<[_]>::first_chunk::<8>)
+                        .map(|e| mac(u64::from_be_bytes(*e))),
+                );
             }
             (Opcode::SetRoceAddress, Direction::Input)
             | (Opcode::QueryRoceAddress, Direction::Output) => {

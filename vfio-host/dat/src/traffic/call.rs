@@ -70,9 +70,10 @@ impl<'p, H: Host> Call<'p, H> {
             }
             if let Some(event) =
                 adapter::next(nic, self.conn.evd, left.min(SLICE), self.callee.spin)?
-                && let Some(event) = self.sound(nic, event)?
             {
-                return Ok(Some(event));
+                if let Some(event) = self.sound(nic, event)? {
+                    return Ok(Some(event));
+                }
             }
         }
     }
@@ -175,10 +176,10 @@ fn connect<'p, H: Host>(
             if signals::asked() {
                 return Err(Failure::new("interrupted while connecting"));
             }
-            if let Some(event) = adapter::next(nic, conn.evd, SLICE, spin)?
-                && conn.dto(&event).is_none()
-            {
-                break event;
+            if let Some(event) = adapter::next(nic, conn.evd, SLICE, spin)? {
+                if conn.dto(&event).is_none() {
+                    break event;
+                }
             }
         };
         debug!("attempt {attempt}: {event:?}");

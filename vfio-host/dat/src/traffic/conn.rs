@@ -266,10 +266,10 @@ impl<'p, H: Host> Conn<'p, H> {
 
     /// Returns the event, if it is a completion of this connection.
     pub(super) fn dto(&self, event: &Event) -> Option<DtoEvent> {
-        if let Event::Dto(dto) = event
-            && dto.ep == self.ep
-        {
-            return Some(*dto);
+        if let Event::Dto(dto) = event {
+            if dto.ep == self.ep {
+                return Some(*dto);
+            }
         }
         None
     }

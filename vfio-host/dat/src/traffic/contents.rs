@@ -21,11 +21,13 @@ fn words(seed: u64, number: u64) -> impl Iterator<Item = u64> {
 pub(crate) fn fill(seed: u64, number: u64, bytes: &mut [u8]) {
     let mut words = words(seed, number);
     // Whole words first: byte by byte, this would take most of the time of a large message.
-    let (whole, rest) = bytes.as_chunks_mut::<8>();
-    for (piece, word) in whole.iter_mut().zip(&mut words) {
-        *piece = word.to_le_bytes();
+    let mut whole = bytes.chunks_exact_mut(8);
+    for (piece, word) in (&mut whole).zip(&mut words) {
+        piece.copy_from_slice(&word.to_le_bytes());
     }
-    for (byte, value) in rest.iter_mut().zip(words.next().unwrap_or(0).to_le_bytes()) {
+    for (byte, value) in
+        whole.into_remainder().iter_mut().zip(words.next().unwrap_or(0).to_le_bytes())
+    {
         *byte = value;
     }
 }
@@ -34,16 +36,18 @@ pub(crate) fn fill(seed: u64, number: u64, bytes: &mut [u8]) {
 /// differs.
 pub(super) fn differ(seed: u64, number: u64, bytes: &[u8]) -> Option<usize> {
     let mut words = words(seed, number);
-    let (whole, rest) = bytes.as_chunks::<8>();
+    let whole = bytes.chunks_exact(8);
+    let rest = whole.remainder();
     // Compared as numbers, for which no library function is called.
-    let wrong =
-        whole.iter().zip(&mut words).position(|(piece, word)| u64::from_le_bytes(*piece) != word);
+    let pieces = whole.clone().filter_map(<[_]>::first_chunk::<8>);
+    let wrong = pieces.zip(&mut words).position(|(piece, word)| u64::from_le_bytes(*piece) != word);
     let Some(index) = wrong else {
         let wanted = words.next().unwrap_or(0).to_le_bytes();
         let at = rest.iter().zip(wanted).position(|(byte, wanted)| *byte != wanted)?;
         return Some(whole.len() * 8 + at);
     };
-    let (piece, wanted) = (whole.get(index)?, self::words(seed, number).nth(index)?);
+    let (piece, wanted) =
+        (bytes.get(index * 8..)?.first_chunk()?, self::words(seed, number).nth(index)?);
     let differing = u64::from_le_bytes(*piece) ^ wanted;
     Some(index * 8 + differing.trailing_zeros() as usize / 8)
 }

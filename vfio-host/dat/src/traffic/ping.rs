@@ -108,10 +108,10 @@ fn trip<'p, H: Host>(
         let Some(event) = call.next(nic)? else {
             return Ok(None);
         };
-        if let Event::Dto(dto) = event
-            && dto.operation == DtoOperation::Receive
-        {
-            break (dto.cookie, dto.len);
+        if let Event::Dto(dto) = event {
+            if dto.operation == DtoOperation::Receive {
+                break (dto.cookie, dto.len);
+            }
         }
     };
     let time = start.elapsed();

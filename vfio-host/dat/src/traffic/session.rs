@@ -236,10 +236,10 @@ impl<'p, H: Host> Session<'p, H> {
     }
 
     fn take(&mut self, nic: &mut Nic<'_, 'p, H>, dto: DtoEvent) {
-        if self.outcome.is_none()
-            && let Err(failure) = self.completion(nic, dto)
-        {
-            self.fail(failure.cause);
+        if self.outcome.is_none() {
+            if let Err(failure) = self.completion(nic, dto) {
+                self.fail(failure.cause);
+            }
         }
     }
 

@@ -293,7 +293,7 @@ fn golden_send_queue() {
     golden[0x5c..0x60].copy_from_slice(&device.uar().number.to_be_bytes());
     let pages: [u8; 8] = input[0x110..0x118].try_into().unwrap();
     let page = u64::from_be_bytes(pages);
-    assert!(page.is_multiple_of(4096) && page > IOVA);
+    assert!(page % 4096 == 0 && page > IOVA);
     golden[0x60..0x68].copy_from_slice(&(page + 0x840).to_be_bytes());
     golden[0x70..0x74].copy_from_slice(&[0, 6, 0, 4]);
     golden[0x110..].copy_from_slice(&pages);

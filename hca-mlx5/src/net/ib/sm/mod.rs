@@ -303,11 +303,11 @@ impl SubnetManager {
 
     fn push(&mut self, to: Destination, mad: &Mad) {
         // Nobody can be answered at such a LID.
-        if let Destination::Management { lid } | Destination::General { lid, .. } = to
-            && !is_unicast(lid)
-        {
-            self.counters.malformed += 1;
-            return;
+        if let Destination::Management { lid } | Destination::General { lid, .. } = to {
+            if !is_unicast(lid) {
+                self.counters.malformed += 1;
+                return;
+            }
         }
         if self.answers.push_back(Answer { to, mad: *mad }).is_err() {
             self.counters.dropped_answers += 1;

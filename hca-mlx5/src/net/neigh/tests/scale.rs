@@ -37,7 +37,7 @@ fn hint(number: usize) -> Frame {
 /// Sends what is due and has it answered. Counts questions to everybody and to one, by host.
 fn answer_all<const N: usize>(a: &mut Neighbours<N>, now: Instant, asked: &mut [[u32; 2]]) {
     while let Some(question) = a.transmit(now) {
-        let target = Ipv4Addr::from_octets(question[38..42].try_into().unwrap());
+        let target = Ipv4Addr::from(<[u8; 4]>::try_from(&question[38..42]).unwrap());
         let number = usize::try_from(target.to_bits() - OWN.to_bits() - 1).unwrap();
         let to_all = question[..6] == arp::BROADCAST;
         assert!(to_all || question[..6] == mac_of(number));

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use rustix::fs::{FlockOperation, flock};
 
 use super::kit::{self, Kit};
 use super::rows::PORT;
@@ -95,7 +96,7 @@ impl Port {
         let path = std::env::temp_dir().join(format!("qemu-test-port-{PORT}"));
         let file = File::create(&path).with_context(|| format!("{}", path.display()))?;
         let until = Instant::now() + Duration::from_secs(600);
-        while file.try_lock().is_err() {
+        while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             ensure!(Instant::now() < until, "another run holds {}", path.display());
             thread::sleep(POLL * 10);
         }

@@ -79,11 +79,11 @@ impl<'p, 'k, 'm, G: Environment<'m>> Runner<'p, 'k, G> {
             }
             Ok(())
         });
-        if outcome.is_failed()
-            && let Some(mut server) = self.stays.take()
-        {
-            // Whatever is wrong with the server, the next row has a new one.
-            let _ = server.reap(self.env, 0);
+        if outcome.is_failed() {
+            if let Some(mut server) = self.stays.take() {
+                // Whatever is wrong with the server, the next row has a new one.
+                let _ = server.reap(self.env, 0);
+            }
         }
         outcome
     }

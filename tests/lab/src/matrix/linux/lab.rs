@@ -191,10 +191,11 @@ impl<'s, 'm> Lab<'s, 'm> {
             "-device".to_owned(),
             "e1000,netdev=past,mac=52:54:00:12:35:01,romfile=".to_owned(),
         ];
-        if first == (self.link == Link::InfiniBand)
-            && let Some(aside) = options.get_mut(1)
-        {
-            aside.push_str(&format!(",hostfwd=tcp:127.0.0.1:{}-:{MEETING}", self.place.meeting));
+        if first == (self.link == Link::InfiniBand) {
+            if let Some(aside) = options.get_mut(1) {
+                aside
+                    .push_str(&format!(",hostfwd=tcp:127.0.0.1:{}-:{MEETING}", self.place.meeting));
+            }
         }
         if !first && self.link == Link::Ethernet {
             options.extend([
@@ -366,10 +367,10 @@ impl<'m> Environment<'m> for Lab<'_, 'm> {
     fn console(&mut self, guest: usize, limit: u64, command: &str) -> Result<Answer> {
         let shell = self.guests[guest].as_mut().context("the guest is not up")?;
         let answer = shell.run(self.stage, limit, command);
-        if answer.is_err()
-            && let Some(shell) = self.guests[guest].take()
-        {
-            self.stage.kill(shell.id);
+        if answer.is_err() {
+            if let Some(shell) = self.guests[guest].take() {
+                self.stage.kill(shell.id);
+            }
         }
         answer
     }

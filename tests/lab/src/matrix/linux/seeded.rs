@@ -25,11 +25,12 @@ fn listed() -> Result<Vec<(u32, String)>> {
     let text = fs::read_to_string(&path).with_context(|| format!("{}", path.display()))?;
     let mut bugs = Vec::new();
     for line in text.lines().filter(|line| !line.starts_with('#')) {
-        if let Some((bug, referees)) = line.split_once(": ")
-            && referees.split(' ').any(|name| name == "linux")
-            && let Some((number, name)) = bug.split_once(' ')
-        {
-            bugs.push((number.parse()?, name.to_owned()));
+        if let Some((bug, referees)) = line.split_once(": ") {
+            if referees.split(' ').any(|name| name == "linux") {
+                if let Some((number, name)) = bug.split_once(' ') {
+                    bugs.push((number.parse()?, name.to_owned()));
+                }
+            }
         }
     }
     Ok(bugs)

@@ -53,7 +53,7 @@ pub(super) fn run(stage: &mut Stage<'_>) -> Result<String> {
 
 /// One run, in which one rank is killed; returns the time until all have ended.
 fn once(stage: &mut Stage<'_>, rig: &Rig, functions: &Functions, nth: u64) -> Result<Duration> {
-    let environment: &[_] = if nth.is_multiple_of(2) { &[] } else { &[UD] };
+    let environment: &[_] = if nth % 2 == 0 { &[] } else { &[UD] };
     let job = Job { ranks: RANKS, environment, words: &["0", "endless"], parts: &[] };
     let id = stage.start("mpiexec", rig.command(stage, functions, &job))?;
     stage.expect(id, "endless traffic", STARTS)?;

@@ -211,11 +211,11 @@ impl Requester {
         };
         let bytes = if attr.atomic_little_endian { old.to_le_bytes() } else { old.to_be_bytes() };
         let into = into.clone();
-        if !flight.keep(&bytes, attr.in_cqe_answer)
-            && let Err(syndrome) = host.scatter(attr.qpn, &into, 0, &bytes)
-        {
-            flight.failed = Some(syndrome);
-            return;
+        if !flight.keep(&bytes, attr.in_cqe_answer) {
+            if let Err(syndrome) = host.scatter(attr.qpn, &into, 0, &bytes) {
+                flight.failed = Some(syndrome);
+                return;
+            }
         }
         flight.received = 1;
         flight.done = true;

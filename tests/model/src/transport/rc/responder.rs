@@ -170,10 +170,10 @@ impl Responder {
 
     /// Sends a burst of pending replies. A QP that is ending fails after its last reply.
     pub(crate) fn drain(&mut self, attr: &QpAttr, host: &mut dyn Host) -> Result<(), Fatal> {
-        if let Err(fault) = self.replies.drain(attr, host)
-            && self.dying.is_none()
-        {
-            self.die(nak_of(fault));
+        if let Err(fault) = self.replies.drain(attr, host) {
+            if self.dying.is_none() {
+                self.die(nak_of(fault));
+            }
         }
         match self.dying {
             Some(event) if self.replies.is_empty() => {

@@ -307,11 +307,11 @@ impl<'p, H: Host> Table<'p, H> {
             None
         };
         self.keys = talk.keys(nic, &mut self.links, &self.own)?;
-        if let (Some(twice), Some(far)) = (twice, self.keys.first())
-            && twice.address.qpn != far.address.qpn
-        {
-            return Err(Failure::new("the peer's first two keys differ")
-                .remedy(format!("is it {} with one connection?", self.plan.test.program())));
+        if let (Some(twice), Some(far)) = (twice, self.keys.first()) {
+            if twice.address.qpn != far.address.qpn {
+                return Err(Failure::new("the peer's first two keys differ")
+                    .remedy(format!("is it {} with one connection?", self.plan.test.program())));
+            }
         }
         for link in 0..self.plan.connections {
             self.connect_one(nic, link, place.0, reads, ack_timeout)?;

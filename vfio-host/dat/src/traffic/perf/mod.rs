@@ -214,17 +214,17 @@ fn turn<'p, H: Host>(
             return Ok(true);
         }
         looks += 1;
-        if callee.spin && !looks.is_multiple_of(adapter::LOOKS) {
+        if callee.spin && looks % adapter::LOOKS != 0 {
             std::hint::spin_loop();
             continue;
         }
         if signals::asked() {
             return Ok(false);
         }
-        if start.elapsed() >= callee.timeout
-            && let Some(run) = runs.iter().find(|run| run.waits_for_peer())
-        {
-            return Err(run.call.silence());
+        if start.elapsed() >= callee.timeout {
+            if let Some(run) = runs.iter().find(|run| run.waits_for_peer()) {
+                return Err(run.call.silence());
+            }
         }
         let limit = next.map_or(SLICE, |next| next.saturating_duration_since(Instant::now()));
         if callee.spin {

@@ -96,10 +96,10 @@ impl<'p, H: Host> Run<'p, H> {
     /// The oldest operation in flight is done.
     fn complete(&mut self) {
         let slot = self.slot(self.completed);
-        if self.measures
-            && let Some(start) = self.starts.get(slot)
-        {
-            self.times.add(start.elapsed());
+        if self.measures {
+            if let Some(start) = self.starts.get(slot) {
+                self.times.add(start.elapsed());
+            }
         }
         self.completed += 1;
     }
@@ -174,7 +174,7 @@ impl<'p, H: Host> Run<'p, H> {
             Kind::Bind => self.bind(nic, number)?,
         }
         self.posted += 1;
-        let batch = self.posted.is_multiple_of(depth.into()) || self.posted == self.target;
+        let batch = self.posted % u64::from(depth) == 0 || self.posted == self.target;
         if batch && matches!(kind, Kind::Write | Kind::Bind) {
             self.claim(nic)?;
         }

@@ -46,10 +46,10 @@ impl Power {
     /// Switches the machine off. Returns only if that failed.
     pub(crate) fn off(&self) {
         let [first, _] = self.control;
-        if let Some((port, value)) = self.enable
-            && ports::read16(first) & 1 == 0
-        {
-            ports::write8(port, value);
+        if let Some((port, value)) = self.enable {
+            if ports::read16(first) & 1 == 0 {
+                ports::write8(port, value);
+            }
         }
         for (port, sleep) in self.control.into_iter().zip(self.sleep) {
             if port != 0 {

@@ -4,6 +4,7 @@
 //! Everything is mapped where it is, in pages of 2 MiB.
 
 use core::arch::asm;
+use core::arch::x86_64::CpuidResult;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// One table.
@@ -87,9 +88,16 @@ fn below(entry: &AtomicU64) -> Option<&'static Table> {
 
 /// Returns the number of bits of a physical address on this CPU.
 pub(crate) fn address_bits() -> u32 {
-    let leaf = core::arch::x86_64::__cpuid(0x8000_0000);
-    if leaf.eax < 0x8000_0008 {
+    if cpuid(0x8000_0000).eax < 0x8000_0008 {
         return 36;
     }
-    core::arch::x86_64::__cpuid(0x8000_0008).eax & 0xff
+    cpuid(0x8000_0008).eax & 0xff
+}
+
+/// Returns a leaf of CPUID.
+pub(crate) fn cpuid(leaf: u32) -> CpuidResult {
+    // It is safe to call since Rust 1.94, and as a pointer unsafe in every version.
+    let cpuid: unsafe fn(u32) -> CpuidResult = core::arch::x86_64::__cpuid;
+    // SAFETY: every x86-64 CPU has the instruction.
+    unsafe { cpuid(leaf) }
 }

@@ -1,0 +1,1 @@
+../../dapl/include/dat_dapldat.h
