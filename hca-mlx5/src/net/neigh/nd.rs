@@ -153,7 +153,9 @@ impl<const N: usize> Neighbours<N> {
             return Verdict::Malformed;
         }
         let (from, to) = (packet.src_addr(), packet.dst_addr());
-        let payload = packet.payload();
+        // What `payload` of the packet is, without the panic that the compiler sees in it.
+        let end = IPV6_HEADER.saturating_add(packet.payload_len().into());
+        let payload = header.payload.get(IPV6_HEADER..end).unwrap_or_default();
         if packet.next_header() != IpProtocol::Icmpv6
             || !matches!(payload.first(), Some(&(SOLICIT | ADVERT)))
         {

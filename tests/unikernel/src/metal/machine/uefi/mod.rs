@@ -94,10 +94,11 @@ fn run() -> Result<(), Failed> {
 /// Copies the load options: those of a boot entry or, after the name of the program, of the shell.
 fn load_options(to: &mut [u8; LINE]) -> &str {
     let mut len = 0;
-    if let Some(image) = open::<LoadedImage>(boot::image_handle())
-        && let Some(bytes) = image.load_options_as_bytes()
-    {
-        let units = bytes.as_chunks().0.iter().map(|unit| u16::from_le_bytes(*unit));
+    let image = open::<LoadedImage>(boot::image_handle());
+    if let Some(bytes) = image.as_ref().and_then(|image| image.load_options_as_bytes()) {
+        let units = bytes
+            .chunks_exact(2)
+            .map(|unit| u16::from_le_bytes(unit.try_into().unwrap_or_default()));
         for (place, unit) in to.iter_mut().zip(units.take_while(|unit| *unit != 0)) {
             // Options are ASCII.
             *place = u8::try_from(unit).unwrap_or(b'?');
