@@ -159,7 +159,7 @@ impl Objects<'_> {
                 *free = pool.take_free();
             }
             let slot = pool.get(*free).ok_or(full)?;
-            let _ = control.reserved.push(*free);
+            control.reserved.push(*free);
             *free = slot.link.next();
         }
         Ok(())
@@ -179,7 +179,7 @@ impl Objects<'_> {
         let room = signal.is_end() || line.queued() < limits.ring.max(limits.qlen);
         let slot = self.eps.get_mut(ep.0).filter(|_| room).and_then(|control| {
             let id = control.reserved.pop()?;
-            let _ = control.sent.push(id);
+            control.sent.push(id);
             Some(id)
         });
         let Some(id) = slot else {

@@ -2,11 +2,10 @@
 
 use core::net::IpAddr;
 
-use heapless::Vec;
-
 use crate::cm::event::Request;
 use crate::cm::params::{ConnId, QpTerms};
 use crate::cm::wire::reason::Reason;
+use crate::data::shared::stack::END;
 use crate::objects::streams::{EpStreams, ep_streams};
 use crate::objects::table::Kind;
 use crate::provider::{Destination, Qp, Service};
@@ -120,8 +119,33 @@ pub(crate) struct EpControl {
     pub(crate) hard: u32,
     /// Slots for the events of its connection that have not been used, and those that have: a
     /// connection has two at the most.
-    pub(crate) reserved: Vec<u32, 2>,
-    pub(crate) sent: Vec<u32, 2>,
+    pub(crate) reserved: TwoSlots,
+    pub(crate) sent: TwoSlots,
+}
+
+/// Up to two slots of connection events, [`END`] where there is none: the newer behind the older.
+#[derive(Debug)]
+pub(crate) struct TwoSlots([u32; 2]);
+
+impl TwoSlots {
+    const EMPTY: Self = Self([END; 2]);
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.0[1] != END
+    }
+
+    /// Adds one, if there is room.
+    pub(crate) fn push(&mut self, id: u32) {
+        if let Some(place) = self.0.iter_mut().find(|place| **place == END) {
+            *place = id;
+        }
+    }
+
+    /// Takes the newer one.
+    pub(crate) fn pop(&mut self) -> Option<u32> {
+        let place = self.0.iter_mut().rfind(|place| **place != END)?;
+        Some(core::mem::replace(place, END))
+    }
 }
 
 impl EpControl {
@@ -164,8 +188,8 @@ impl EpControl {
             arrived: 0,
             soft: INFINITE,
             hard: INFINITE,
-            reserved: Vec::new(),
-            sent: Vec::new(),
+            reserved: TwoSlots::EMPTY,
+            sent: TwoSlots::EMPTY,
         }
     }
 }

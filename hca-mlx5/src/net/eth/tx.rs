@@ -119,9 +119,10 @@ impl<'p, P: Platform> Tx<'p, P> {
         let address = self.iova.wrapping_add(slot as u64);
         let index = self.head << self.log_wqe;
         let wqe = build(index, self.sqn, self.inline, frame, address, self.lkey);
-        let blocks = wqe.chunks_exact(wqe::WQEBB).filter_map(<[_]>::first_chunk::<{ wqe::WQEBB }>);
-        for (offset, block) in (0_u16..1 << self.log_wqe).zip(blocks) {
+        for offset in 0_u16..1 << self.log_wqe {
             let at = self.ring.slot(u32::from(index.wrapping_add(offset)), u32::from(LOG_STRIDE));
+            let from = usize::from(offset) * wqe::WQEBB;
+            let block = wqe.get(from..from + wqe::WQEBB).unwrap_or_default();
             self.platform.memory().write_bytes(at, block);
         }
         self.head = self.head.wrapping_add(1);
