@@ -797,8 +797,19 @@ pub trait Provider {
     /// What the HCA can do. Constant after bring-up.
     fn limits(&self) -> &HcaLimits;
 
-    /// Passes to the [`Hook`], if there is one, what the adapter has done.
-    fn report(&self, _activity: &Activity) {}
+    /// Who sees what adapter and driver do, if somebody does.
+    fn hook(&self) -> Option<Hook<'_>> {
+        None
+    }
+
+    /// Passes to the [`Hook`], if there is one, what the adapter has done: without one nothing is put
+    /// together.
+    #[inline]
+    fn report(&self, activity: impl FnOnce() -> Activity) {
+        if let Some(hook) = self.hook() {
+            hook(&activity());
+        }
+    }
 
     /// Gives the port its address. Called before anything else that concerns the network; given
     /// again, for another adapter on a device that is up already, it replaces the earlier one.

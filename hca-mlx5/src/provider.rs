@@ -30,7 +30,7 @@ use core::time::Duration;
 use dat_core::Instant;
 use dat_core::fault;
 use dat_core::provider::{
-    self as seam, Access, Activity, Backing, Destination, Fault, HcaCounters, HcaLimits, KeyOrder,
+    self as seam, Access, Backing, Destination, Fault, HcaCounters, HcaLimits, Hook, KeyOrder,
     LinkType, MadIn, Moderation, Mr, MrInit, Mw, Net, NewQp, NextHop, Notice, Pages, Path, Pd,
     Provider, Qp, QpInit, QpStep, Random, Region, SharedRq, SharedRqInit, SubnetPath, Task,
     canonical,
@@ -443,10 +443,8 @@ impl<
         &self.limits
     }
 
-    fn report(&self, activity: &Activity) {
-        if let Some(hook) = self.device.config.hook {
-            hook(activity);
-        }
+    fn hook(&self) -> Option<Hook<'_>> {
+        self.device.config.hook
     }
 
     fn set_net(&mut self, net: &Net, now: Instant) -> Result<(), Fault> {

@@ -151,11 +151,11 @@ impl<P: Provider> Ia<'_, P> {
             }
             Notice::SharedError(queue) => self.objects.srq_failed(&mut self.events, queue),
             Notice::Link(up) => {
-                self.hca.report(&Activity::Link(up));
+                self.hca.report(|| Activity::Link(up));
                 self.events.worked = true;
             }
             Notice::Warning(fault) => {
-                self.hca.report(&Activity::Warning(fault));
+                self.hca.report(|| Activity::Warning(fault));
                 self.lifecycle.warning = Some(fault);
                 self.events.worked = true;
             }
@@ -180,7 +180,7 @@ impl<P: Provider> Ia<'_, P> {
             | EpState::ConnectedSinglePath
             | EpState::ConnectedMultiPath
             | EpState::DisconnectPending => {
-                self.hca.report(&Activity::Broken { ep, fault });
+                self.hca.report(|| Activity::Broken { ep, fault });
                 self.drop_connection(now, ep);
                 self.apply(ep, EpOp::Broken);
             }
@@ -203,7 +203,7 @@ impl<P: Provider> Ia<'_, P> {
             return;
         }
         self.lifecycle.lost = Some(fault);
-        self.hca.report(&Activity::Lost(fault));
+        self.hca.report(|| Activity::Lost(fault));
         if fault.kind == FaultKind::Timeout {
             self.events.report(AsyncEvent::TimedOut);
         }

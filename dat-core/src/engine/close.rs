@@ -43,7 +43,7 @@ impl<P: Provider> Ia<'_, P> {
         let out = self.halves_are_out();
         let vacated = self.vacate(now);
         let closed = self.hca.close().map_err(Error::from);
-        self.hca.report(&Activity::Closed);
+        self.hca.report(|| Activity::Closed);
         // What hangs on a half that is out cannot be destroyed: it goes with the device.
         if out { closed } else { vacated.and(closed) }
     }

@@ -91,12 +91,14 @@ impl<P: Provider> Ia<'_, P> {
         let listener = self.objects.listener_of(request.service);
         let presented =
             listener.and_then(|listener| self.present(listener, request, Some(request.conn)));
-        let (remote, port) = (request.remote, request.service.port().unwrap_or_default());
-        self.hca.report(&match presented {
-            Ok(_) => Activity::Requested { remote, port },
-            Err(reason) => {
-                let reason = reason.text().unwrap_or_default();
-                Activity::Refused { remote, port, reason }
+        self.hca.report(|| {
+            let (remote, port) = (request.remote, request.service.port().unwrap_or_default());
+            match presented {
+                Ok(_) => Activity::Requested { remote, port },
+                Err(reason) => {
+                    let reason = reason.text().unwrap_or_default();
+                    Activity::Refused { remote, port, reason }
+                }
             }
         });
         self.presented(now, request, presented);

@@ -139,8 +139,10 @@ impl Connections<'_> {
                 let again = self.cm.counters().retransmitted != before;
                 counters.sent(&transmit.mad, again);
                 if again {
-                    let (message, remote) = (wire::name(&transmit.mad), transmit.to);
-                    hca.report(&Activity::Repeated { message, remote });
+                    hca.report(|| Activity::Repeated {
+                        message: wire::name(&transmit.mad),
+                        remote: transmit.to,
+                    });
                 }
                 sent |= self.forward(now, hca, &transmit, &mut last);
             }
@@ -232,7 +234,7 @@ impl<P: Provider> Ia<'_, P> {
         };
         self.counters.happened(op, state);
         if next != state {
-            self.hca.report(&Activity::State { ep, from: state, to: next });
+            self.hca.report(|| Activity::State { ep, from: state, to: next });
         }
         if let Some(shared) = self.data.shared.ep(ep.0.index()) {
             if op == EpOp::Connect {

@@ -76,7 +76,7 @@ impl<'s, P: Provider> Ia<'s, P> {
             let _ = provider.close();
             return Err(fault.into());
         }
-        provider.report(&Activity::Opened(net.addr));
+        provider.report(|| Activity::Opened(net.addr));
         let mut ia = Self::new(provider, parts, net, now, Random::new(entropy));
         let AsyncEvd::New(qlen) = async_evd else {
             return Ok(ia);

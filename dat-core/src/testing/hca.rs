@@ -10,7 +10,6 @@ use heapless::Deque;
 use heapless::Vec;
 
 use crate::fault;
-use crate::provider::Activity;
 use crate::provider::Backing;
 use crate::provider::CompletionQueue;
 use crate::provider::Cq;
@@ -171,10 +170,8 @@ impl<'f> Provider for LoopHca<'f> {
         &self.limits
     }
 
-    fn report(&self, activity: &Activity) {
-        if let Some(hook) = self.hook {
-            hook(activity);
-        }
+    fn hook(&self) -> Option<Hook<'_>> {
+        self.hook
     }
 
     fn set_net(&mut self, net: &Net, _now: Instant) -> Result<(), Fault> {
