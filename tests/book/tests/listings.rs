@@ -142,7 +142,9 @@ fn chapter_7_recovery() {
         SEEN.lock().unwrap().push(*activity);
     }
     let log = tracing_subscriber::fmt().with_writer(|| Lines);
-    log.with_max_level(tracing::Level::DEBUG).init();
+    let log = log.with_max_level(tracing::Level::DEBUG).finish();
+    // `init` would make it the logger of the crate `log` too, which another test here sets.
+    tracing::subscriber::set_global_default(log).unwrap();
     let lab = Lab::new(2);
     let config = Config { hook: Some(&watch), ..Config::default() };
     let ask = |text| lab.client(1, |host, net| echo::ask(host, net, lab.server(), text));
