@@ -141,7 +141,7 @@ fn chapter_7_recovery() {
         vfio_host::events::tracing(activity);
         SEEN.lock().unwrap().push(*activity);
     }
-    let log = tracing_subscriber::fmt().with_writer(|| Lines);
+    let log = tracing_subscriber::fmt().with_ansi(false).with_writer(|| Lines);
     let log = log.with_max_level(tracing::Level::DEBUG).finish();
     // `init` would make it the logger of the crate `log` too, which another test here sets.
     tracing::subscriber::set_global_default(log).unwrap();
