@@ -804,10 +804,16 @@ pub trait Provider {
 
     /// Passes to the [`Hook`], if there is one, what the adapter has done: without one nothing is put
     /// together.
-    #[inline]
+    #[inline(always)]
     fn report(&self, activity: impl FnOnce() -> Activity) {
-        if let Some(hook) = self.hook() {
+        /// Beside the path of those that have none.
+        #[cold]
+        #[inline(never)]
+        fn tell(hook: Hook<'_>, activity: impl FnOnce() -> Activity) {
             hook(&activity());
+        }
+        if let Some(hook) = self.hook() {
+            tell(hook, activity);
         }
     }
 
