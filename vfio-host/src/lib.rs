@@ -30,7 +30,7 @@
 //! * [`events`] - what adapter and driver do, as events of `tracing`.
 //! * [`class`] - traffic classes and priorities, as programs write them.
 //! * [`neighbour`] - neighbours with a fixed MAC, as programs write them.
-//! * [`status`] - what open adapters are doing, for who watches them from outside.
+//! * [`status`] - what open adapters are doing, for other processes.
 //! * [`pci`] - configuration space; [`sysfs`] - the kernel's view of PCI functions.
 //!
 //! No opcode, no offset and no constant of the device or of the wire is in this crate. `unsafe` is

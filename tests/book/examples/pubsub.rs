@@ -80,7 +80,7 @@ pub fn serve<H: Host>(host: &H, net: Net, clients: usize) -> Result<(), Error> {
                 if done.operation == DtoOperation::Receive && done.status == DtoStatus::Success {
                     latest = Some(piece.to_vec(done.len));
                     to_send.clone_from(&members);
-                    // The piece goes back to the queue, whoever's message comes next.
+                    // The piece goes back to the queue, whichever message comes next.
                     nic.srq_post_recv(srq, &[piece.segment()], cookie)?;
                     posted.insert(cookie, piece);
                     cookie += 1;

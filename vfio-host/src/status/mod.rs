@@ -1,9 +1,9 @@
-//! What an open adapter is doing, for who watches the program from outside: `dat top` and others.
+//! What an open adapter is doing, for another process: `dat top` and others.
 //!
 //! The kernel knows nothing of an adapter that a process drives itself, so the process tells. After
-//! [`Nic::serve_status`](crate::Nic::serve_status) it listens on a UNIX socket in [`folder`]. Whoever
-//! connects there gets one JSON document, a [`Snapshot`], and the end of the stream; nothing is read
-//! from him. The socket is the user's own. A snapshot is made by the thread that drives the adapter,
+//! [`Nic::serve_status`](crate::Nic::serve_status) it listens on a UNIX socket in [`folder`]. A
+//! client that connects there gets one JSON document, a [`Snapshot`], and the end of the stream;
+//! nothing is read from it. The socket is the user's own. A snapshot is made by the thread that drives the adapter,
 //! when it does so next, and sent by another; between two of them nothing is counted or stored.
 //!
 //! [`running`] finds the adapters of this machine and asks each. [`listen`] is for what happens while
@@ -34,7 +34,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 /// Most bytes of a snapshot that are read.
 const MOST: u64 = 64 << 20;
 
-/// An adapter at one moment. `docs/dat-top.schema.json` describes its JSON.
+/// An adapter at one moment, as `dat connections --json` prints it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// Process that drives it.

@@ -1,4 +1,4 @@
-//! What adapters of this process do, for who listens at their sockets while they do it.
+//! What adapters of this process do, sent to clients of their sockets while they do it.
 
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
@@ -28,8 +28,8 @@ struct Listener {
     dropped: u64,
 }
 
-/// A [`Hook`](dat_core::Hook) for [`Config::hook`](hca_mlx5::Config::hook): whoever listens gets a line
-/// for each activity. Without a listener it costs a look at one word.
+/// A [`Hook`](dat_core::Hook) for [`Config::hook`](hca_mlx5::Config::hook): each client of [`listen`](super::listen) gets a line for
+/// each activity. Without a listener it costs a look at one word.
 pub fn traced(activity: &Activity) {
     if COUNT.load(Ordering::Relaxed) == 0 {
         return;
@@ -64,7 +64,7 @@ fn word(severity: Severity) -> &'static str {
     }
 }
 
-/// Sends what happens from now on to a caller, in a thread, until he goes or `ended`.
+/// Sends what happens from now on to a caller, in a thread, until it goes or `ended`.
 pub(super) fn listen(stream: UnixStream, ended: Arc<AtomicBool>) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_write_timeout(Some(PATIENCE))?;

@@ -209,8 +209,8 @@ fn turn<'p, H: Host>(
             }
         }
         let next = runs.iter().filter_map(Run::due).min();
-        let paced = runs.iter().any(Run::may_post);
-        if taken || paced {
+        let can_post = runs.iter().any(Run::may_post);
+        if taken || can_post {
             return Ok(true);
         }
         looks += 1;
