@@ -71,6 +71,11 @@ fn perf_over_connections_and_at_a_rate() {
     follows(&both, include_str!("../../../docs/dat-perf.schema.json"));
     assert_eq!((&both["connections"], &both["bidirectional"]), (&3.into(), &true.into()));
     assert_eq!(both["runs"][0]["count"], 1800, "{both:#}");
+    let at_peer = &both["runs"][0]["at_peer"];
+    assert_eq!(at_peer["count"], 1800, "{both:#}");
+    for value in ["seconds", "operations_per_second", "cpu_us_per_operation"] {
+        assert!(at_peer[value].as_f64().unwrap() > 0.0, "{value}: {both:#}");
+    }
     for kind in ["write", "send", "read", "bind"] {
         let paced = run(&format!("--kind {kind} --rate 200 --warmup 0.2 --duration 1 --depth 2"));
         let measured = &paced["runs"][0];
@@ -78,6 +83,10 @@ fn perf_over_connections_and_at_a_rate() {
         assert!((180..=205).contains(&count), "{kind}: {measured:#}");
         let rate = measured["operations_per_second"].as_f64().unwrap();
         assert!((170.0..=205.0).contains(&rate), "{kind}: {measured:#}");
+        // Without those before the measurement, which reads do not report apart.
+        let seen = measured["at_peer"]["count"].as_u64().unwrap();
+        let most = if kind == "read" { 250 } else { 215 };
+        assert!((175..=most).contains(&seen), "{kind}: {measured:#}");
     }
     let out = stage
         .client("perf", 1, "--qps 2 --kind read --duration 0.3 --poll --interval 0.1")
@@ -117,6 +126,7 @@ fn perf_by_time_and_over_sizes() {
         let out = run.well().out;
         assert!(out.lines().filter(|line| line.contains(" s  ")).count() >= 2, "{out}");
         assert!(out.contains("all verified") && out.contains("latency p50"), "{out}");
+        assert!(out.contains("at the peer "), "{out}");
     }
     let file = stage.folder().join("perf.svg");
     let more = format!("--sizes 8..1K --count 40 --plot {} --json", file.display());
@@ -139,7 +149,7 @@ fn perf_by_time_and_over_sizes() {
     assert!(picture.contains("MB/s") && circles >= 24, "{picture}");
     let out = stage.client("perf", 1, "--sizes 64,4K,1M --depth 4 --count 8 --csv").well().out;
     let columns: Vec<usize> = out.lines().map(|line| line.split(',').count()).collect();
-    assert_eq!(columns, [15; 4], "{out}");
+    assert_eq!(columns, [16; 4], "{out}");
     stage.client("perf", 1, "--sizes 100,200 --count 8").well();
     let json = listener.end().well().json();
     for session in json["sessions"].as_array().unwrap() {

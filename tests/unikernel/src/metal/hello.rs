@@ -193,10 +193,12 @@ pub(crate) enum Saying {
     Wrong = 3,
 }
 
-/// A message about the test.
-pub(crate) fn message(saying: Saying, number: u64) -> [u8; MESSAGE_LEN as usize] {
+/// A message about the test, with the nanoseconds that it has taken. So many are of CPU time too: the
+/// image polls.
+pub(crate) fn message(saying: Saying, number: u64, took: u64) -> [u8; MESSAGE_LEN as usize] {
     let mut bytes = [0; MESSAGE_LEN as usize];
-    put(&mut bytes, &[&MESSAGE, &[saying as u8, 0, 0, 0], &number.to_be_bytes()]);
+    let (number, took) = (number.to_be_bytes(), took.to_be_bytes());
+    put(&mut bytes, &[&MESSAGE, &[saying as u8, 0, 0, 0], &number, &took, &took]);
     bytes
 }
 
@@ -286,8 +288,9 @@ mod tests {
         assert_eq!(refusal_words(&refusal("no room")), Some("no room"));
         assert_eq!(refusal_words(b"dat"), None);
         assert_eq!(refusal(&"x".repeat(500))[REFUSAL_LEN - 1], b'x');
-        let bytes = message(Saying::Verify, 77);
+        let bytes = message(Saying::Verify, 77, 1 << 32);
         assert_eq!(bytes[..16], *b"dat:\x02\0\0\0\0\0\0\0\0\0\0\x4d");
+        assert_eq!(bytes[16..], *b"\0\0\0\x01\0\0\0\0\0\0\0\x01\0\0\0\0");
         assert_eq!(read_message(&bytes), Some((Saying::Verify, 77)));
         assert_eq!(read_message(&bytes[..15]), None);
     }

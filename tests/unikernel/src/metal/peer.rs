@@ -120,6 +120,8 @@ struct Conn {
     far: Option<Memory>,
     /// Number of receives, and bytes of each.
     recv: (u32, u32),
+    /// When it was established.
+    began: Instant,
     /// Number of messages about the test so far.
     said: u32,
     /// All operations of the test are done and verified; the connection may still be open.
@@ -333,7 +335,8 @@ impl Peer<'_> {
         let at = conn.data_at(0) + u32::from(conn.hello.depth.max(2)) * conn.hello.stride();
         let at = at + conn.said % count * stride;
         conn.said = conn.said.wrapping_add(1);
-        conn.own.buffer.copy_in(at as usize, &hello::message(saying, number));
+        let took = self.now().as_nanos().saturating_sub(conn.began.as_nanos());
+        conn.own.buffer.copy_in(at as usize, &hello::message(saying, number, took));
         let place = conn.own.local(at, MESSAGE_LEN);
         Ok(self.ia.ep_post_send(conn.ep, &place, number, NONE)?)
     }
@@ -384,7 +387,7 @@ impl Peer<'_> {
         };
         let evd = Some(self.evd);
         let ep = self.ia.ep_create(Some(self.pz), evd, evd, evd, None)?;
-        let conn = Conn { ep, hello, own, far, recv, said: 0, complete: false };
+        let conn = Conn { ep, hello, own, far, recv, began: self.now(), said: 0, complete: false };
         for number in 0..u64::from(recv.0) {
             self.post_recv(&conn, number)?;
         }

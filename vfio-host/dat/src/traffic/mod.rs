@@ -3,7 +3,7 @@
 //!
 //! [`hello`] has the messages between the two, [`contents`] the test data, which both sides verify.
 //! [`adapter`] opens the device, [`conn`] is one connection with its [`memory`], [`call`] the
-//! client's side, [`session`] the server's side of one test.
+//! client's side, [`session`] the server's side of one test, [`view`] what a side saw of it.
 
 pub(super) mod adapter;
 mod call;
@@ -16,6 +16,7 @@ pub(super) mod memory;
 pub(crate) mod perf;
 pub(crate) mod ping;
 mod session;
+mod view;
 
 pub(crate) use adapter::{await_link, bring_up_config, open as open_device, options};
 pub(crate) use hello::Kind;

@@ -18,6 +18,7 @@ use super::super::failure::Failure;
 use super::adapter::{dat, path_mtu, status};
 use super::conn::Conn;
 use super::hello::{Hello, Kind, Message, Saying, Welcome, refusal};
+use super::view::Watch;
 
 /// A peer that sends nothing for so long is considered gone.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -81,6 +82,7 @@ pub(super) struct Session<'p, H: Host> {
     conn: Conn<'p, H>,
     peer: IpAddr,
     started: Instant,
+    watch: Watch,
     /// When the last event came.
     last_event: Instant,
     /// Number of verified operations.
@@ -165,6 +167,7 @@ impl<'p, H: Host> Session<'p, H> {
             conn,
             peer,
             started: now,
+            watch: Watch::start(),
             last_event: now,
             verified: 0,
             reported: 0,
@@ -207,6 +210,7 @@ impl<'p, H: Host> Session<'p, H> {
             }
         } else if event == Event::Established(self.conn.ep) {
             self.started = self.last_event;
+            self.watch = Watch::start();
             for dto in self.early.take().unwrap_or_default() {
                 self.take(nic, dto);
             }
@@ -377,8 +381,9 @@ impl<'p, H: Host> Session<'p, H> {
         let due = kind != Kind::Send || self.verified - self.reported >= self.conn.hello.step();
         if due || self.verified == count {
             self.reported = self.verified;
-            let message = Message::new(Saying::Verified, self.verified);
-            self.conn.say(nic, &message)?;
+            let done = self.verified;
+            let view = if done == count { self.watch.now(done) } else { self.watch.view(done) };
+            self.conn.say(nic, &view.message())?;
         }
         Ok(())
     }

@@ -81,6 +81,7 @@ impl Peer<'_> {
             }
         };
         if begun {
+            conn.began = self.now();
             let Hello { kind, size, count, .. } = conn.hello;
             let verified = match kind {
                 Kind::Ping => self.answer(&mut conn)?,

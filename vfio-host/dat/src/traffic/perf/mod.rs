@@ -12,7 +12,6 @@ mod run;
 use std::time::{Duration, Instant};
 
 use dat_core::Evd;
-use rustix::time::{ClockId, clock_gettime};
 use vfio_host::{Host, Nic};
 
 use super::super::args::Perf;
@@ -24,6 +23,7 @@ use super::call::{Call, Callee};
 use super::hello::{Hello, Kind};
 use super::histogram::Histogram;
 use super::listen;
+use super::view::{View, Watch};
 use report::{Measured, Report};
 use run::Run;
 
@@ -94,21 +94,6 @@ impl Task for Measuring<'_> {
     }
 }
 
-/// What there was when something began.
-#[derive(Clone, Copy)]
-struct Mark {
-    time: Instant,
-    cpu: Duration,
-    completed: u64,
-}
-
-impl Mark {
-    fn now<H: Host>(runs: &[Run<'_, H>]) -> Self {
-        let completed = runs.iter().map(|run| run.completed).sum();
-        Self { time: Instant::now(), cpu: cpu_time(), completed }
-    }
-}
-
 impl Measuring<'_> {
     /// One size, over connections of its own.
     fn measure<'p, H: Host>(
@@ -130,18 +115,19 @@ impl Measuring<'_> {
         let all = hellos.iter().map(|hello| hello.count).sum();
         let bar = progress(**out, all, perf.kind.name());
         let mut lines = Lines::new(perf.interval, size);
-        let mut begin = Mark::now(&runs);
-        let mut warm = perf.warmup.map(|warmup| begin.time + warmup);
+        let (watch, start) = (Watch::start(), Instant::now());
+        let mut begin = View::default();
+        let mut warm = perf.warmup.map(|warmup| start + warmup);
         runs.iter_mut().for_each(|run| run.measures = warm.is_none());
-        let mut stop = perf.duration.map(|duration| warm.unwrap_or(begin.time) + duration);
+        let mut stop = perf.duration.map(|duration| warm.unwrap_or(start) + duration);
         let mut end = None;
         while !runs.iter().all(Run::is_over) {
             if due(&mut warm) {
-                begin = Mark::now(&runs);
-                runs.iter_mut().for_each(|run| run.measures = true);
+                begin = watch.now(completed(&runs));
+                runs.iter_mut().for_each(Run::measure);
             }
             if due(&mut stop) {
-                end = Some(Mark::now(&runs));
+                end = Some(watch.now(completed(&runs)));
                 runs.iter_mut().for_each(Run::stop);
             }
             for run in &mut runs {
@@ -153,37 +139,28 @@ impl Measuring<'_> {
                     "interrupted after {done} operations of {size} bytes"
                 )));
             }
-            let completed = runs.iter().map(|run| run.completed).sum();
+            let completed = completed(&runs);
             bar.set_position(completed);
             if !perf.csv {
                 lines.show(completed, **out)?;
             }
         }
         bar.finish_and_clear();
-        let end = end.unwrap_or_else(|| Mark::now(&runs));
+        let end = end.unwrap_or_else(|| watch.now(completed(&runs)));
         let mut times = Histogram::new();
+        let mut views = Vec::new();
         for run in runs {
             times.join(&run.times);
+            views.push(run.peer_view());
             run.part(nic)?;
         }
-        Ok(measured(size, begin, end, perf.kind != Kind::Bind, &times))
+        let moves = perf.kind != Kind::Bind;
+        Ok(Measured::new(size, moves, end.since(begin), &views, &times))
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "for people")]
-fn measured(size: u32, begin: Mark, end: Mark, moves: bool, times: &Histogram) -> Measured {
-    let (seconds, count) = ((end.time - begin.time).as_secs_f64(), end.completed - begin.completed);
-    let rate = count as f64 / seconds.max(1e-9);
-    Measured {
-        size,
-        count,
-        seconds,
-        operations_per_second: rate,
-        megabytes_per_second: moves.then(|| rate * f64::from(size) / 1e6),
-        latency_us: times.latency(),
-        cpu_us_per_operation: end.cpu.saturating_sub(begin.cpu).as_secs_f64() * 1e6
-            / count.max(1) as f64,
-    }
+fn completed<H: Host>(runs: &[Run<'_, H>]) -> u64 {
+    runs.iter().map(|run| run.completed).sum()
 }
 
 /// Whether a time has come, once.
@@ -238,12 +215,6 @@ fn turn<'p, H: Host>(
             adapter::wait(nic, &evds, limit.min(SLICE))?;
         }
     }
-}
-
-/// CPU time of this process: that of a driver in user space is its own.
-fn cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
 }
 
 /// Prints a line for each interval.

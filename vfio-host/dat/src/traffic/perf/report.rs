@@ -6,7 +6,8 @@ use serde::Serialize;
 
 use super::super::super::out::table;
 use super::super::hello::Kind;
-use super::super::histogram::Latency;
+use super::super::histogram::{Histogram, Latency};
+use super::super::view::View;
 
 /// All measurements of a run.
 #[derive(Debug, Serialize)]
@@ -37,6 +38,70 @@ pub(super) struct Measured {
     pub(super) latency_us: Option<Latency>,
     /// Of this side, all threads.
     pub(super) cpu_us_per_operation: f64,
+    /// What the peer saw meanwhile; `None` if it has no clock.
+    pub(super) at_peer: Option<AtPeer>,
+}
+
+/// The same operations as their peer saw them. With more than one connection the rate is the sum.
+#[derive(Debug, Serialize)]
+pub(super) struct AtPeer {
+    /// Number of operations that it verified, until the last of them.
+    pub(super) count: u64,
+    /// The longest of the connections.
+    pub(super) seconds: f64,
+    pub(super) operations_per_second: f64,
+    /// Of the peer, all threads, also for other tests at the time.
+    pub(super) cpu_us_per_operation: f64,
+}
+
+#[expect(clippy::cast_precision_loss, reason = "for people")]
+impl Measured {
+    /// Makes one of operations that move `size` bytes, or none, of what each side saw and of how
+    /// long they took.
+    pub(super) fn new(
+        size: u32,
+        moves: bool,
+        own: View,
+        peers: &[View],
+        times: &Histogram,
+    ) -> Self {
+        let rate = rate(&own);
+        Self {
+            size,
+            count: own.done,
+            seconds: own.time.as_secs_f64(),
+            operations_per_second: rate,
+            megabytes_per_second: moves.then(|| rate * f64::from(size) / 1e6),
+            latency_us: times.latency(),
+            cpu_us_per_operation: own.cpu.as_secs_f64() * 1e6 / own.done.max(1) as f64,
+            at_peer: AtPeer::new(peers),
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "for people")]
+impl AtPeer {
+    fn new(views: &[View]) -> Option<Self> {
+        let seconds = views.iter().map(|view| view.time.as_secs_f64()).fold(0.0, f64::max);
+        if seconds == 0.0 {
+            return None;
+        }
+        let count: u64 = views.iter().map(|view| view.done).sum();
+        // Each connection has the CPU time of the same process.
+        let cpu: f64 = views.iter().map(|view| view.cpu.as_secs_f64()).sum();
+        let cpu = cpu / views.len().max(1) as f64;
+        Some(Self {
+            count,
+            seconds,
+            operations_per_second: views.iter().map(rate).sum(),
+            cpu_us_per_operation: cpu * 1e6 / count.max(1) as f64,
+        })
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "for people")]
+fn rate(view: &View) -> f64 {
+    view.done as f64 / view.time.as_secs_f64().max(1e-9)
 }
 
 impl fmt::Display for Report {
@@ -54,6 +119,14 @@ impl fmt::Display for Report {
                 write!(f, ", {rate:.1} MB/s")?;
             }
             writeln!(f, ", {:.2} us of CPU each", run.cpu_us_per_operation)?;
+            if let Some(AtPeer { count, seconds, operations_per_second, cpu_us_per_operation }) =
+                &run.at_peer
+            {
+                writeln!(
+                    f,
+                    "at the peer {count} in {seconds:.3} s, {operations_per_second:.0} operations/s, {cpu_us_per_operation:.2} us of CPU each"
+                )?;
+            }
             if let Some(Latency { median, p90, p99, p999, max, .. }) = run.latency_us {
                 writeln!(
                     f,
@@ -73,6 +146,7 @@ impl fmt::Display for Report {
             "p99.9 us",
             "max us",
             "CPU us",
+            "peer's CPU us",
         ];
         let mut rows = vec![head.map(str::to_owned).to_vec()];
         rows.extend(runs.iter().map(Measured::cells));
@@ -96,7 +170,7 @@ impl Report {
     /// Returns a line of names, and one for each size.
     pub(super) fn csv(&self) -> String {
         let mut text = String::from(
-            "test,connections,bidirectional,depth,bytes,operations_per_second,megabytes_per_second,p50_us,p90_us,p99_us,p99.9_us,max_us,cpu_us,count,seconds\n",
+            "test,connections,bidirectional,depth,bytes,operations_per_second,megabytes_per_second,p50_us,p90_us,p99_us,p99.9_us,max_us,cpu_us,peer_cpu_us,count,seconds\n",
         );
         for run in &self.runs {
             let Measured { count, seconds, .. } = run;
@@ -120,6 +194,10 @@ impl Measured {
             vec![self.size.to_string(), format!("{:.0}", self.operations_per_second), rate];
         cells.extend([median, p90, p99, p999, max].map(|time| format!("{time:.1}")));
         cells.push(format!("{:.2}", self.cpu_us_per_operation));
+        let peer = self.at_peer.as_ref();
+        cells.push(
+            peer.map_or_else(String::new, |peer| format!("{:.2}", peer.cpu_us_per_operation)),
+        );
         cells
     }
 }

@@ -10,6 +10,7 @@ use super::super::adapter::dat;
 use super::super::call::Call;
 use super::super::hello::{Hello, Kind, Message, Saying};
 use super::super::histogram::Histogram;
+use super::super::view::View;
 
 /// A running test.
 pub(super) struct Run<'p, H: Host> {
@@ -31,6 +32,8 @@ pub(super) struct Run<'p, H: Host> {
     pace: Option<(Instant, f64)>,
     /// Times are taken.
     pub(super) measures: bool,
+    /// What the peer saw until the measurement began, and until its latest message.
+    views: [View; 2],
 }
 
 impl<'p, H: Host> Run<'p, H> {
@@ -59,7 +62,19 @@ impl<'p, H: Host> Run<'p, H> {
             verified: 0,
             pace: rate.map(|rate| (Instant::now(), rate)),
             measures: true,
+            views: [View::default(); 2],
         })
+    }
+
+    /// Warmed up: the measurement begins.
+    pub(super) fn measure(&mut self) {
+        self.measures = true;
+        self.views[0] = self.views[1];
+    }
+
+    /// Returns what the peer saw of the measurement.
+    pub(super) fn peer_view(&self) -> View {
+        self.views[1].since(self.views[0])
     }
 
     /// Returns whether all is done and verified.
@@ -261,6 +276,7 @@ impl<'p, H: Host> Run<'p, H> {
         match message.saying {
             Saying::Verified if number > self.verified && number <= self.posted => {
                 self.verified = number;
+                self.views[1] = View::of(&message);
                 conn.post_recv(nic, dto.cookie)
             }
             Saying::Wrong => Err(Failure::new(format!(
