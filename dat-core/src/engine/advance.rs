@@ -21,7 +21,7 @@ use crate::types::counters::IaCounter;
 use crate::types::ep_state::{EpOp, EpState};
 use crate::types::event::AsyncEvent;
 use crate::types::fault::{Fault, FaultKind};
-use crate::types::handle::Ep;
+use crate::types::handle::{Ep, Evd};
 use crate::types::time::Instant;
 
 /// Until a datagram that found no room is tried again.
@@ -101,25 +101,8 @@ impl<P: Provider> Ia<'_, P> {
     fn noticed(&mut self, now: Instant, notice: Notice) {
         match notice {
             Notice::Completion(cq) => {
-                let evd = self.events.evd_of(cq);
-                if let Some(evd) = evd {
-                    if let Some(control) = self.events.evds.get_mut(evd.0) {
-                        control.notified = true;
-                        control.announced = true;
-                        control.tally.completions = control.tally.completions.wrapping_add(1);
-                        let asked = control.asked;
-                        self.events.worked = true;
-                        self.events.look_at(evd);
-                        if let Some(solicited_only) = asked {
-                            self.absorb(evd);
-                            self.drop_silent(evd);
-                            // The completions had no event, or were taken before: who waits is not
-                            // woken, and does not ask for the next.
-                            if self.evd_count(evd).events == 0 {
-                                let _ = self.evd_arm(evd, solicited_only);
-                            }
-                        }
-                    }
+                if let Some(evd) = self.events.evd_of(cq) {
+                    self.notified(evd);
                 }
             }
             Notice::CqError(cq) => {
@@ -160,6 +143,25 @@ impl<P: Provider> Ia<'_, P> {
                 self.events.worked = true;
             }
             Notice::Catastrophic(fault) => self.catastrophe(now, fault),
+        }
+    }
+
+    /// The device has announced completions of a queue that was armed.
+    fn notified(&mut self, evd: Evd) {
+        let Some(control) = self.events.evds.get_mut(evd.0) else { return };
+        control.notified = true;
+        control.announced = true;
+        control.tally.completions = control.tally.completions.wrapping_add(1);
+        let asked = control.asked;
+        self.events.worked = true;
+        self.events.look_at(evd);
+        let Some(solicited_only) = asked else { return };
+        self.absorb(evd);
+        self.drop_silent(evd);
+        // The completions had no event, or were taken before: who waits is not woken, and does not
+        // ask for the next.
+        if self.evd_count(evd).events == 0 {
+            let _ = self.evd_arm(evd, solicited_only);
         }
     }
 
@@ -233,36 +235,30 @@ impl<P: Provider> Ia<'_, P> {
             line.slow.work.release();
             let word = line.poster.trouble.load(Ordering::Acquire);
             if let Some(trouble) = Trouble::from_word(word) {
-                if let Some(ep) = self.objects.eps.handle_at(index) {
-                    if self
-                        .objects
-                        .state_of(Ep(ep))
-                        .is_ok_and(|state| !matches!(state, EpState::Unconnected))
-                    {
-                        if trouble.is_nonsense() {
-                            self.events.report(AsyncEvent::ProviderInternalError);
-                        }
-                        let qp = self
-                            .objects
-                            .eps
-                            .get(ep)
-                            .and_then(|control| control.qp)
-                            .map_or(0, |qp| qp.number);
-                        let fault = trouble.fault(qp);
-                        // It says more than that the device gave the queue pair up, in whatever order the
-                        // two come.
-                        if trouble.is_a_cause() {
-                            if let Some(control) = self.objects.eps.get_mut(ep) {
-                                control.cause = Some(fault);
-                            }
-                        }
-                        self.broken(now, Ep(ep), fault);
-                    }
-                }
+                self.in_trouble(now, index, trouble);
             }
             index = next;
         }
         self.objects.rmr_retire();
+    }
+
+    /// A poster of that Endpoint, or a reaper, has met trouble.
+    fn in_trouble(&mut self, now: Instant, index: u32, trouble: Trouble) {
+        let Some(ep) = self.objects.eps.handle_at(index).map(Ep) else { return };
+        let Ok(state) = self.objects.state_of(ep) else { return };
+        if state == EpState::Unconnected {
+            return;
+        }
+        if trouble.is_nonsense() {
+            self.events.report(AsyncEvent::ProviderInternalError);
+        }
+        let Ok(control) = self.objects.eps.live_mut(ep) else { return };
+        let fault = trouble.fault(control.qp.map_or(0, |qp| qp.number));
+        // It says more than that the device gave the queue pair up, in whatever order the two come.
+        if trouble.is_a_cause() {
+            control.cause = Some(fault);
+        }
+        self.broken(now, ep, fault);
     }
 
     /// Endpoints whose deadline has come, or that wait for a path, a drain or a second look.

@@ -123,25 +123,7 @@ impl<P: Provider> Ia<'_, P> {
             Poll::Ready(Err(fault)) => return no_path(self, now, ep, fault),
         };
         match phase {
-            Phase::Resolving => {
-                if let Ok(control) = self.objects.eps.live_mut(ep) {
-                    if let Some(conn) = control.conn {
-                        control.phase = Phase::None;
-                        let cm = &mut self.connections.cm;
-                        match self.hca.subnet_path(&path) {
-                            None => cm.send_prepared_request(now, conn, &path),
-                            Some(subnet) => {
-                                let limits = self.hca.limits();
-                                let timeout = ack_timeout(limits.ack_delay, subnet.lifetime);
-                                // What the port cannot do, the path cannot either.
-                                let mtu = subnet.mtu.min(limits.mtu);
-                                let subnet = SubnetPath { mtu, ..subnet };
-                                cm.send_request_in_subnet(now, conn, &path, &subnet, timeout);
-                            }
-                        }
-                    }
-                }
-            }
+            Phase::Resolving => self.send_request(now, ep, &path),
             Phase::Direct(terms) => self.finish_direct(now, ep, &path, &terms),
             Phase::Replied(_)
             | Phase::Accepting { .. }
@@ -149,6 +131,23 @@ impl<P: Provider> Ia<'_, P> {
             | Phase::Accepted(_)
             | Phase::Found(_) => {}
         }
+    }
+
+    /// Active: the way is known, and the REQ goes out.
+    fn send_request(&mut self, now: Instant, ep: Ep, path: &Path) {
+        let Ok(control) = self.objects.eps.live_mut(ep) else { return };
+        let Some(conn) = control.conn else { return };
+        control.phase = Phase::None;
+        let cm = &mut self.connections.cm;
+        let Some(subnet) = self.hca.subnet_path(path) else {
+            return cm.send_prepared_request(now, conn, path);
+        };
+        let limits = self.hca.limits();
+        let timeout = ack_timeout(limits.ack_delay, subnet.lifetime);
+        // What the port cannot do, the path cannot either.
+        let mtu = subnet.mtu.min(limits.mtu);
+        let subnet = SubnetPath { mtu, ..subnet };
+        cm.send_request_in_subnet(now, conn, path, &subnet, timeout);
     }
 
     /// Active: the REQ, which goes out when the way is known. `INSUFFICIENT_RESOURCES` while the

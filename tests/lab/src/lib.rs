@@ -31,7 +31,7 @@ use images::machine::Machine;
 use images::packages;
 use images::programs::Programs;
 use matrix::{dat, linux, mpi};
-use scenarios::{IOMMUFD, SCENARIOS, Scenario};
+use scenarios::{IOMMUFD, PACKAGE, SCENARIOS, Scenario};
 
 /// Kind of the cells of the matrix in [`names`].
 pub const CELL: &str = "matrix cell";
@@ -85,6 +85,9 @@ pub struct Options {
     /// Instead, guests of a kernel with iommufd, which is built once (some minutes)
     #[arg(long, conflicts_with_all = ["linux", "dat"])]
     iommufd: bool,
+    /// Instead, this Debian package in a guest of Debian; takes root
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["linux", "dat", "mpi", "iommufd"])]
+    package: Option<PathBuf>,
     /// Shorten what takes long, as `cargo xtask test` does
     #[arg(long)]
     short: bool,
@@ -112,6 +115,7 @@ pub fn names() -> Result<Vec<(&'static str, String)>> {
         ("--dat", dat::SCENARIOS),
         ("--mpi", mpi::SCENARIOS),
         ("--iommufd", IOMMUFD),
+        ("--package", PACKAGE),
     ];
     for (table, scenarios) in tables {
         let of_table = scenarios.iter().map(|scenario| format!("{table}: {}", scenario.name));
@@ -175,6 +179,7 @@ impl Default for Options {
             mpi: false,
             prefixes: mpi::Prefixes::default(),
             iommufd: false,
+            package: None,
             short: false,
             kernel: DEFAULT_KERNEL.to_owned(),
             cells: None,
@@ -191,6 +196,12 @@ impl Options {
         Self { short: true, ..Self::default() }
     }
 
+    /// A package where its users have it.
+    #[must_use]
+    pub fn package(file: PathBuf) -> Self {
+        Self { package: Some(file), ..Self::default() }
+    }
+
     fn table(&self) -> &'static [Scenario] {
         if self.linux {
             linux::SCENARIOS
@@ -200,6 +211,8 @@ impl Options {
             mpi::SCENARIOS
         } else if self.iommufd {
             IOMMUFD
+        } else if self.package.is_some() {
+            PACKAGE
         } else {
             SCENARIOS
         }

@@ -111,6 +111,8 @@ fn top_goes_on_until_it_is_ended() {
 fn trace_shows_commands_and_connections_as_they_come() {
     let stage = Stage::new();
     dat(&stage, "trace").fails(1, &["no process of this user has such an adapter open"]);
+    let nobody = format!("trace {}", u32::MAX);
+    dat(&stage, &nobody).fails(1, &["process 4294967295: it has no socket in", "help: dat top"]);
     let listener = stage.listen("");
     let start = |arguments: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_dat-command"));

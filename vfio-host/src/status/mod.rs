@@ -212,10 +212,11 @@ pub fn running(folder: &Path) -> Vec<Found> {
 /// severity and words, and empty lines in between. A process with several adapters tells the same at
 /// each.
 pub fn listen(folder: &Path, pid: u32) -> io::Result<UnixStream> {
-    let entries = fs::read_dir(folder)?.filter_map(|entry| Some(entry.ok()?.path()));
-    let mut sockets = entries.filter(|path| server::process_of(path, "trace") == Some(pid));
-    let none = || io::Error::new(io::ErrorKind::NotFound, "it has no socket there");
-    UnixStream::connect(sockets.next().ok_or_else(none)?)
+    let entries = fs::read_dir(folder).into_iter().flatten();
+    let mut paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    let socket = paths.find(|path| server::process_of(path, "trace") == Some(pid));
+    let none = || io::Error::other(format!("it has no socket in {}", folder.display()));
+    UnixStream::connect(socket.ok_or_else(none)?)
 }
 
 /// Returns the answer; `None` if nobody listens there.

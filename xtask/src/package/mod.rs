@@ -27,6 +27,9 @@ pub(crate) struct Options {
     /// Install it in clean roots of Debian 12 and 13, use it there, and remove it; takes root
     #[arg(long)]
     install: bool,
+    /// Use it in a guest of Debian with systemd and udev, on two functions of the model; takes root
+    #[arg(long)]
+    guest: bool,
     /// Do not build: take the package that is there
     #[arg(long, conflicts_with = "twice")]
     built: bool,
@@ -60,6 +63,9 @@ pub(crate) fn package(options: &Options) -> Result<()> {
     }
     if options.install {
         install::install(&deb)?;
+    }
+    if options.guest {
+        dat_lab::qemu_test(&dat_lab::Options::package(deb.path().to_path_buf()))?;
     }
     Ok(())
 }

@@ -15,6 +15,7 @@ use super::process::Process;
 use crate::Options;
 use crate::images::archive::Archive;
 use crate::images::machine::Machine;
+use crate::images::modules::Module;
 use crate::images::programs::Programs;
 use crate::images::stock::Stock;
 use crate::matrix::mpi::Prefixes;
@@ -44,6 +45,8 @@ pub(crate) enum System {
     /// Stock Linux with its own drivers and programs, which runs the commands of its console. Its
     /// script is its configuration.
     Stock,
+    /// A distribution as it is installed, which is the guest's archive and starts by itself.
+    Installed,
 }
 
 /// What a guest is made of.
@@ -62,7 +65,7 @@ pub(crate) struct Guest<'g> {
     pub(crate) parameters: &'g [(&'g str, &'g str)],
     /// MiB of memory; 0 is the usual.
     pub(crate) memory: u32,
-    /// An archive of more files.
+    /// An archive of more files, or of all.
     pub(crate) more: Option<&'g Path>,
 }
 
@@ -109,6 +112,16 @@ impl<'m> Stage<'m> {
     /// MPI libraries that the user has.
     pub(crate) fn mpi_prefixes(&self) -> &'m Prefixes {
         &self.options.prefixes
+    }
+
+    /// The Debian package that is tried.
+    pub(crate) fn package(&self) -> Result<&'m Path> {
+        self.options.package.as_deref().context("no package was named")
+    }
+
+    /// The modules of a guest's kernel, in the order of loading.
+    pub(crate) fn modules(&self) -> &'m [Module] {
+        &self.machine.modules
     }
 
     /// Stock Linux.
@@ -205,6 +218,10 @@ impl<'m> Stage<'m> {
                     file.write_all(&fs::read(more)?)?;
                 }
                 (&stock.kernel, APPEND_STOCK)
+            }
+            System::Installed => {
+                fs::copy(guest.more.context("an installed system is an archive")?, &initrd)?;
+                (&self.machine.kernel, APPEND)
             }
         };
         command.arg("-kernel").arg(kernel);

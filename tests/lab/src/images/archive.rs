@@ -2,7 +2,10 @@
 //! format).
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use anyhow::{Context, Result};
 
@@ -11,6 +14,8 @@ const DIRECTORY: u32 = 0o040_755;
 const EXECUTABLE: u32 = 0o100_755;
 const LINK: u32 = 0o120_777;
 const CHARACTER_DEVICE: u32 = 0o020_600;
+/// User and group of what has no other.
+const ROOT: (u32, u32) = (0, 0);
 
 /// An archive in the making.
 #[derive(Debug, Default, Clone)]
@@ -28,27 +33,55 @@ impl Archive {
 
     /// A folder. Those around anything are put in as needed.
     pub(crate) fn folder(&mut self, name: &str) -> Result<()> {
-        self.entry(name, DIRECTORY, (0, 0), &[])
+        self.entry(name, DIRECTORY, ROOT, (0, 0), &[])
     }
 
     /// A file that anybody may run.
     pub(crate) fn file(&mut self, name: &str, content: &[u8]) -> Result<()> {
-        self.entry(name, EXECUTABLE, (0, 0), content)
+        self.entry(name, EXECUTABLE, ROOT, (0, 0), content)
     }
 
     /// A symbolic link.
     pub(crate) fn link(&mut self, name: &str, to: &str) -> Result<()> {
-        self.entry(name, LINK, (0, 0), to.as_bytes())
+        self.entry(name, LINK, ROOT, (0, 0), to.as_bytes())
     }
 
     /// A character device.
     pub(crate) fn device(&mut self, name: &str, major: u32, minor: u32) -> Result<()> {
-        self.entry(name, CHARACTER_DEVICE, (major, minor), &[])
+        self.entry(name, CHARACTER_DEVICE, ROOT, (major, minor), &[])
+    }
+
+    /// Folders, files and links below `root` with their rights, but what stands below a folder of
+    /// `without`. A file of two names is two files.
+    pub(crate) fn tree(&mut self, root: &Path, without: &[&str]) -> Result<()> {
+        let mut folders = vec![root.to_path_buf()];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(&folder).with_context(|| format!("{}", folder.display()))? {
+                let path = entry?.path();
+                let name = path.strip_prefix(root)?.to_str().context("a name that is no text")?;
+                let about = fs::symlink_metadata(&path)?;
+                let content = if about.is_symlink() {
+                    fs::read_link(&path)?.into_os_string().into_encoded_bytes()
+                } else if about.is_file() {
+                    fs::read(&path).with_context(|| format!("{}", path.display()))?
+                } else if about.is_dir() {
+                    Vec::new()
+                } else {
+                    continue;
+                };
+                let owner = (about.uid(), about.gid());
+                self.entry(name, about.mode(), owner, (0, 0), &content)?;
+                if about.is_dir() && !without.contains(&name) {
+                    folders.push(path);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The whole archive.
     pub(crate) fn finish(mut self) -> Result<Vec<u8>> {
-        self.entry("TRAILER!!!", 0, (0, 0), &[])?;
+        self.entry("TRAILER!!!", 0, ROOT, (0, 0), &[])?;
         Ok(self.bytes)
     }
 
@@ -56,6 +89,7 @@ impl Archive {
         &mut self,
         name: &str,
         mode: u32,
+        (user, group): (u32, u32),
         (major, minor): (u32, u32),
         content: &[u8],
     ) -> Result<()> {
@@ -72,8 +106,8 @@ impl Archive {
         let fields = [
             self.entries, // inode
             mode,
-            0, // user
-            0, // group
+            user,
+            group,
             1, // links
             time,
             size,

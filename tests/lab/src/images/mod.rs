@@ -5,7 +5,7 @@ pub(crate) mod archive;
 pub(crate) mod hpcc;
 pub(crate) mod iommufd;
 pub(crate) mod machine;
-mod modules;
+pub(crate) mod modules;
 pub(crate) mod mpi;
 pub mod notations;
 pub mod packages;

@@ -6,6 +6,7 @@ mod conformance;
 mod first_boot;
 mod gallery;
 mod isolation;
+mod package;
 mod rude;
 mod tinygrad;
 mod two_guests;
@@ -138,6 +139,14 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         stock: false,
     },
 ];
+
+/// That of a Debian package.
+pub(crate) const PACKAGE: &[Scenario] = &[Scenario {
+    name: "package",
+    about: "a Debian package in a guest with systemd: installed, bound, a service, its users, removed",
+    run: package::run,
+    stock: false,
+}];
 
 /// Those of guests whose kernel has iommufd.
 pub(crate) const IOMMUFD: &[Scenario] = &[

@@ -55,7 +55,12 @@ pub(crate) fn run(trace: &Trace, out: &Out) -> Result<End, Failure> {
 
 /// Returns the process that is meant, if there is one only.
 fn process(trace: &Trace) -> Result<u32, Failure> {
-    let (adapters, silent) = look(trace.which.as_deref());
+    let which = trace.which.as_deref();
+    // Whether a process is there is seen when its socket is looked for.
+    if let Some(pid) = which.and_then(|which| which.parse().ok()) {
+        return Ok(pid);
+    }
+    let (adapters, silent) = look(which);
     let mut pids: Vec<u32> = adapters.iter().map(|adapter| adapter.pid).collect();
     pids.extend(silent.iter().map(|silent| silent.pid));
     pids.dedup();
