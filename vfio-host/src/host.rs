@@ -132,7 +132,7 @@ impl std::error::Error for Trouble {
 /// A host of one device. Bus mastering is on, the device has been reset, its interrupts are wired
 /// to file descriptors. Dropping it undoes all of that: it stops bus mastering and resets the
 /// device before it unmaps memory.
-pub trait Host: Platform + Lend + Sync {
+pub trait Host: Platform<Probe: Sync> + Lend + Sync {
     /// Returns the device's name in messages.
     fn name(&self) -> &str;
 

@@ -107,6 +107,33 @@ fn perf_over_connections_and_at_a_rate() {
     }
 }
 
+/// Threads share an adapter by halves of connections; what each of them does is verified as ever.
+#[test]
+fn perf_by_threads() {
+    let stage = Stage::new();
+    let listener = stage.listen("--count 22 --json");
+    for kind in ["send", "write", "read", "bind"] {
+        let more = format!("--kind {kind} --threads 2 --connections 3 --count 200 --depth 5");
+        let json = stage.client("perf", 1, &format!("{more} --size 300 --json")).well().json();
+        follows(&json, include_str!("../../../docs/dat-perf.schema.json"));
+        assert_eq!(json["runs"][0]["count"], 600, "{json:#}");
+        assert_eq!(json["runs"][0]["at_peer"]["count"], 600, "{json:#}");
+    }
+    let timed = "--threads 3 --connections 2 --bidirectional --rate 400 --warmup 0.2 --duration 1";
+    let json = stage.client("perf", 1, &format!("{timed} --depth 2 --json")).well().json();
+    let count = json["runs"][0]["count"].as_u64().unwrap();
+    assert!((350..=410).contains(&count), "{json:#}");
+    let lines = "--threads 2 --connections 2 --duration 0.5 --interval 0.1 --sizes 64,4K,64K";
+    let out = stage.client("perf", 1, lines).well().out;
+    assert!(out.lines().filter(|line| line.contains(" s  ")).count() >= 9, "{out}");
+    let json = listener.end().well().json();
+    for session in json["sessions"].as_array().unwrap() {
+        assert_eq!(session["outcome"], "complete", "{session}");
+    }
+    let (few, why) = ("--threads 3 --connections 2", "3 threads have 2 connections");
+    stage.client("perf", 1, few).fails(2, &[why, "help: more --connections"]);
+}
+
 /// A run by time ends with everything verified, a sweep has a connection for each size.
 #[test]
 fn perf_by_time_and_over_sizes() {

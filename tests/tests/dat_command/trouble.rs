@@ -109,6 +109,36 @@ fn a_listener_that_dies_is_missed() {
     assert!(ping.took < Duration::from_secs(10), "{:?}", ping.took);
 }
 
+/// Each thread has connections of its own, and all end with the first that fails.
+#[test]
+fn threads_end_together() {
+    let mut stage = Stage::new();
+    let more = "192.168.7.1 --ip 192.168.7.2/24 --threads 2 --connections 2 --duration 600 -v";
+    let start = |stage: &Stage| {
+        let mut perf = Process::start(stage.command("perf", 1, more));
+        for _ in 0..2 {
+            perf.wait_for("connecting to");
+        }
+        std::thread::sleep(Duration::from_millis(500));
+        perf
+    };
+    let listener = stage.listen("");
+    let perf = start(&stage);
+    perf.interrupt();
+    perf.end().fails(1, &["interrupted after", "operations of 4096 bytes"]);
+    let perf = start(&stage);
+    listener.interrupt();
+    perf.end().fails(1, &["192.168.7.1:4711 ended the connection in mid-test"]);
+    listener.end();
+
+    let listener = stage.listen("");
+    let perf = start(&stage);
+    stage.server.take().unwrap().stop();
+    let run = perf.end().fails(1, &["dat: error:", &stage.device(1)]);
+    assert!(run.took < Duration::from_secs(6), "{:?}", run.took);
+    drop(listener);
+}
+
 #[test]
 fn a_device_that_vanishes_is_named_within_seconds() {
     let mut stage = Stage::new();

@@ -422,6 +422,14 @@ pub(crate) struct Perf {
         value_parser = clap::value_parser!(u8).range(1..=8)
     )]
     pub(crate) connections: u8,
+    /// Threads that share the connections, and poll; with one, the thread of the adapter drives them all
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = 1,
+        value_parser = clap::value_parser!(u8).range(1..=8)
+    )]
+    pub(crate) threads: u8,
     /// Moves data the other way too, on as many connections: by reads, or by writes for --kind read
     #[arg(long)]
     pub(crate) bidirectional: bool,

@@ -12,6 +12,7 @@ use super::super::failure::Failure;
 use super::super::signals;
 use super::adapter::{self, SLICE, broken, dat};
 use super::conn::Conn;
+use super::ends::Ends;
 use super::hello::{Hello, Welcome, refusal_words};
 
 /// Attempts to connect that the peer may reject because it still holds an earlier connection.
@@ -71,8 +72,10 @@ impl<'p, H: Host> Call<'p, H> {
             if let Some(event) =
                 adapter::next(nic, self.conn.evd, left.min(SLICE), self.callee.spin)?
             {
-                if let Some(event) = self.sound(nic, event)? {
-                    return Ok(Some(event));
+                match sound(event) {
+                    Ok(None) => {}
+                    Ok(event) => return Ok(event),
+                    Err(event) => return Err(self.failure(nic, event)),
                 }
             }
         }
@@ -91,35 +94,27 @@ impl<'p, H: Host> Call<'p, H> {
         Failure::new(cause).remedy(remedy)
     }
 
-    /// Returns the next event if one is pending. Failures as of [`Call::next`].
-    pub(super) fn pending(&self, nic: &mut Nic<'_, 'p, H>) -> Result<Option<Event>, Failure> {
+    /// Returns the next event if one is pending.
+    pub(super) fn pending(&self, ends: &mut impl Ends) -> Result<Option<Event>, Stop> {
         loop {
-            match nic.evd_dequeue(self.conn.evd) {
+            match ends.dequeue(self.conn.evd) {
                 Ok(event) => {
-                    if let Some(event) = self.sound(nic, event)? {
+                    if let Some(event) = sound(event).map_err(Stop::Event)? {
                         return Ok(Some(event));
                     }
                 }
                 Err(DatReturn::QUEUE_EMPTY) => return Ok(None),
-                Err(ret) => return Err(dat("dat_evd_dequeue", ret)),
+                Err(ret) => return Err(dat("dat_evd_dequeue", ret).into()),
             }
         }
     }
 
-    /// Returns the event unless it is a failure; `None` for one whose cause another event has.
-    fn sound(&self, nic: &mut Nic<'_, 'p, H>, event: Event) -> Result<Option<Event>, Failure> {
-        if event.is_terminal() {
-            return Err(self.ended(nic, event));
+    /// Returns the failure that an event is.
+    pub(super) fn failure(&self, nic: &mut Nic<'_, 'p, H>, event: Event) -> Failure {
+        if let Event::Dto(DtoEvent { status, .. }) | Event::RmrBind { status, .. } = event {
+            return self.failed(nic, status);
         }
-        let (Event::Dto(DtoEvent { status, .. }) | Event::RmrBind { status, .. }) = event else {
-            return Ok(Some(event));
-        };
-        if status == DtoStatus::Success {
-            return Ok(Some(event));
-        }
-        // The event that ends the connection follows and has the cause.
-        let follows = status == DtoStatus::ErrFlushed && matches!(event, Event::Dto(_));
-        if follows { Ok(None) } else { Err(self.failed(nic, status)) }
+        self.ended(nic, event)
     }
 
     fn ended(&self, nic: &mut Nic<'_, 'p, H>, event: Event) -> Failure {
@@ -156,6 +151,38 @@ impl<'p, H: Host> Call<'p, H> {
         }
         self.conn.free(nic)
     }
+}
+
+/// Why a test ends early.
+#[derive(Debug)]
+pub(super) enum Stop {
+    /// An event of its connection; see [`Call::failure`].
+    Event(Event),
+    /// Anything else.
+    Failure(Failure),
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        Self::Failure(failure)
+    }
+}
+
+/// Returns the event, `None` for one whose cause another event has, or as the error one that is a
+/// failure.
+fn sound(event: Event) -> Result<Option<Event>, Event> {
+    if event.is_terminal() {
+        return Err(event);
+    }
+    let (Event::Dto(DtoEvent { status, .. }) | Event::RmrBind { status, .. }) = event else {
+        return Ok(Some(event));
+    };
+    if status == DtoStatus::Success {
+        return Ok(Some(event));
+    }
+    // The event that ends the connection follows and has the cause.
+    let follows = status == DtoStatus::ErrFlushed && matches!(event, Event::Dto(_));
+    if follows { Ok(None) } else { Err(event) }
 }
 
 fn connect<'p, H: Host>(

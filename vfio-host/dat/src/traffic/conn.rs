@@ -7,11 +7,10 @@ use vfio_host::{Host, Nic};
 
 use super::super::failure::Failure;
 use super::adapter::dat;
+use super::ends::Ends;
 use super::hello::{Hello, Layout, MESSAGE_LEN, Message};
 use super::memory::Memory;
 
-/// No flags.
-const PLAIN: CompletionFlags = CompletionFlags::empty();
 /// No completion: the peer's answer says that the request is done, and a completion of its own would
 /// wake this side once more.
 const SILENT: CompletionFlags = CompletionFlags::SUPPRESS;
@@ -137,16 +136,15 @@ impl<'p, H: Host> Conn<'p, H> {
     }
 
     /// Posts every receive.
-    pub(super) fn post_recvs(&self, nic: &mut Nic<'_, 'p, H>) -> Result<(), Failure> {
-        (0..self.layout.recv.count).try_for_each(|n| self.post_recv(nic, n as u64))
+    pub(super) fn post_recvs(&self, ends: &mut impl Ends) -> Result<(), Failure> {
+        (0..self.layout.recv.count).try_for_each(|n| self.post_recv(ends, n as u64))
     }
 
     /// Posts the receive of piece `number`.
-    pub(super) fn post_recv(&self, nic: &mut Nic<'_, 'p, H>, number: u64) -> Result<(), Failure> {
+    pub(super) fn post_recv(&self, ends: &mut impl Ends, number: u64) -> Result<(), Failure> {
         let pieces = self.layout.recv;
         let piece = self.parts.inward.local(pieces.of(number), pieces.stride);
-        nic.ep_post_recv(self.ep, &[piece], number, PLAIN)
-            .map_err(|ret| dat("dat_ep_post_recv", ret))
+        ends.post_recv(self.ep, &[piece], number).map_err(|ret| dat("dat_ep_post_recv", ret))
     }
 
     /// Decodes the message of `len` bytes that arrived in piece `number`.
@@ -203,64 +201,60 @@ impl<'p, H: Host> Conn<'p, H> {
     }
 
     /// Sends data piece `piece` of a ping, without a completion.
-    pub(super) fn ping(&self, nic: &mut Nic<'_, 'p, H>, piece: u64) -> Result<(), Failure> {
-        nic.ep_post_send(self.ep, &self.data(piece), piece, SILENT)
+    pub(super) fn ping(&self, ends: &mut impl Ends, piece: u64) -> Result<(), Failure> {
+        ends.post_send(self.ep, &self.data(piece), piece, SILENT)
             .map_err(|ret| dat("dat_ep_post_send", ret))
     }
 
     /// Sends data piece `piece`, once the doorbell rings.
     pub(super) fn send(
         &self,
-        nic: &mut Nic<'_, 'p, H>,
+        ends: &mut impl Ends,
         piece: u64,
         cookie: u64,
     ) -> Result<(), Failure> {
-        nic.ep_post_send(self.ep, &self.data(piece), cookie, DEFERRED)
+        ends.post_send(self.ep, &self.data(piece), cookie, DEFERRED)
             .map_err(|ret| dat("dat_ep_post_send", ret))
     }
 
     /// Rings the doorbell for everything posted since it last rang.
-    pub(super) fn ring(&self, nic: &mut Nic<'_, 'p, H>) -> Result<(), Failure> {
-        nic.ep_ring(self.ep).map_err(|ret| dat("dat_ep_ring", ret))
+    pub(super) fn ring(&self, ends: &mut impl Ends) -> Result<(), Failure> {
+        ends.ring(self.ep).map_err(|ret| dat("dat_ep_ring", ret))
     }
 
     /// Writes data piece `piece` to the peer, once the doorbell rings.
     pub(super) fn write(
         &self,
-        nic: &mut Nic<'_, 'p, H>,
+        ends: &mut impl Ends,
         piece: u64,
         to: RmrTriplet,
         cookie: u64,
     ) -> Result<(), Failure> {
-        nic.ep_post_rdma_write(self.ep, &self.data(piece), cookie, &to, DEFERRED)
+        ends.post_rdma_write(self.ep, &self.data(piece), cookie, &to, DEFERRED)
             .map_err(|ret| dat("dat_ep_post_rdma_write", ret))
     }
 
     /// Reads from the peer into piece `piece`, once the doorbell rings.
     pub(super) fn read(
         &self,
-        nic: &mut Nic<'_, 'p, H>,
+        ends: &mut impl Ends,
         piece: u64,
         from: RmrTriplet,
         cookie: u64,
     ) -> Result<(), Failure> {
         let at = self.layout.landing.of(piece);
         let to = self.parts.inward.local(at, self.hello.bytes_of_one());
-        nic.ep_post_rdma_read(self.ep, &[to], cookie, &from, DEFERRED)
+        ends.post_rdma_read(self.ep, &[to], cookie, &from, DEFERRED)
             .map_err(|ret| dat("dat_ep_post_rdma_read", ret))
     }
 
     /// Sends a message about the test, without a completion. Rings the doorbell.
-    pub(super) fn say(
-        &mut self,
-        nic: &mut Nic<'_, 'p, H>,
-        message: &Message,
-    ) -> Result<(), Failure> {
+    pub(super) fn say(&mut self, ends: &mut impl Ends, message: &Message) -> Result<(), Failure> {
         let at = self.layout.notes.of(self.said);
         self.said += 1;
         self.parts.outward.store(at, &message.bytes());
         let piece = self.parts.outward.local(at, MESSAGE_LEN);
-        nic.ep_post_send(self.ep, &[piece], self.said, SILENT)
+        ends.post_send(self.ep, &[piece], self.said, SILENT)
             .map_err(|ret| dat("dat_ep_post_send", ret))
     }
 

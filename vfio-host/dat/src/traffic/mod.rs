@@ -2,13 +2,15 @@
 //! them.
 //!
 //! [`hello`] has the messages between the two, [`contents`] the test data, which both sides verify.
-//! [`adapter`] opens the device, [`conn`] is one connection with its [`memory`], [`call`] the
+//! [`adapter`] opens the device, [`conn`] is one connection with its [`memory`], [`ends`] where it
+//! posts and takes events, [`call`] the
 //! client's side, [`session`] the server's side of one test, [`view`] what a side saw of it.
 
 pub(super) mod adapter;
 mod call;
 mod conn;
 pub(super) mod contents;
+mod ends;
 mod hello;
 pub(super) mod histogram;
 pub(crate) mod listen;

@@ -3,27 +3,29 @@
 //! The peer reports how many operations it has verified, which limits the number in flight. So the
 //! result counts operations that arrived with correct contents, not posted ones.
 //!
-//! `run` is one measurement, `report` what comes of it, `plot` the same as a picture.
+//! `run` is one connection's part. `alone` drives all in this thread, `threads` in several; `course`
+//! says when the measurement begins and ends. `report` is what comes of it, `plot` the same as a
+//! picture.
 
+mod alone;
+mod course;
 mod plot;
 mod report;
 mod run;
+mod threads;
 
-use std::time::{Duration, Instant};
-
-use dat_core::Evd;
 use vfio_host::{Host, Nic};
 
+use super::super::End;
 use super::super::args::Perf;
 use super::super::failure::Failure;
-use super::super::out::{Out, progress};
-use super::super::{End, signals};
-use super::adapter::{self, SLICE, Task};
+use super::super::out::Out;
+use super::adapter::{self, Task};
 use super::call::{Call, Callee};
 use super::hello::{Hello, Kind};
 use super::histogram::Histogram;
 use super::listen;
-use super::view::{View, Watch};
+use course::Course;
 use report::{Measured, Report};
 use run::Run;
 
@@ -45,6 +47,13 @@ pub(crate) fn run(perf: &Perf, out: &Out) -> Result<End, Failure> {
             "that makes {connections} connections, and dat listen serves {} at a time",
             listen::SESSIONS
         )));
+    }
+    if usize::from(perf.threads) > connections {
+        return Err(Failure::usage(format!(
+            "{} threads have {connections} connections: a thread has one at least",
+            perf.threads
+        ))
+        .remedy("more --connections, or fewer --threads"));
     }
     // A test without a count is one that this side ends.
     let count = if perf.duration.is_some() { 0 } else { perf.count };
@@ -96,9 +105,9 @@ impl Task for Measuring<'_> {
 
 impl Measuring<'_> {
     /// One size, over connections of its own.
-    fn measure<'p, H: Host>(
+    fn measure<'s, 'p, H: Host>(
         &self,
-        nic: &mut Nic<'_, 'p, H>,
+        nic: &mut Nic<'s, 'p, H>,
         hellos: &[Hello],
     ) -> Result<Measured, Failure> {
         let Self { perf, callee, out, .. } = self;
@@ -113,40 +122,13 @@ impl Measuring<'_> {
         let mut runs = runs.collect::<Result<Vec<_>, _>>()?;
         let size = hellos.first().map_or(0, |hello| hello.size);
         let all = hellos.iter().map(|hello| hello.count).sum();
-        let bar = progress(**out, all, perf.kind.name());
-        let mut lines = Lines::new(perf.interval, size);
-        let (watch, start) = (Watch::start(), Instant::now());
-        let mut begin = View::default();
-        let mut warm = perf.warmup.map(|warmup| start + warmup);
-        runs.iter_mut().for_each(|run| run.measures = warm.is_none());
-        let mut stop = perf.duration.map(|duration| warm.unwrap_or(start) + duration);
-        let mut end = None;
-        while !runs.iter().all(Run::is_over) {
-            if due(&mut warm) {
-                begin = watch.now(completed(&runs));
-                runs.iter_mut().for_each(Run::measure);
-            }
-            if due(&mut stop) {
-                end = Some(watch.now(completed(&runs)));
-                runs.iter_mut().for_each(Run::stop);
-            }
-            for run in &mut runs {
-                run.post_all(nic)?;
-            }
-            if !turn(nic, &mut runs, *callee)? {
-                let done: u64 = runs.iter().map(|run| run.verified).sum();
-                return Err(Failure::new(format!(
-                    "interrupted after {done} operations of {size} bytes"
-                )));
-            }
-            let completed = completed(&runs);
-            bar.set_position(completed);
-            if !perf.csv {
-                lines.show(completed, **out)?;
-            }
+        let mut course = Course::new(perf, **out, size, all);
+        if perf.threads > 1 {
+            runs = threads::drive(nic, runs, perf.threads, *callee, &mut course)?;
+        } else {
+            alone::drive(nic, &mut runs, *callee, &mut course)?;
         }
-        bar.finish_and_clear();
-        let end = end.unwrap_or_else(|| watch.now(completed(&runs)));
+        let own = course.finish(runs.iter().map(|run| run.completed).sum());
         let mut times = Histogram::new();
         let mut views = Vec::new();
         for run in runs {
@@ -154,94 +136,6 @@ impl Measuring<'_> {
             views.push(run.peer_view());
             run.part(nic)?;
         }
-        let moves = perf.kind != Kind::Bind;
-        Ok(Measured::new(size, moves, end.since(begin), &views, &times))
-    }
-}
-
-fn completed<H: Host>(runs: &[Run<'_, H>]) -> u64 {
-    runs.iter().map(|run| run.completed).sum()
-}
-
-/// Whether a time has come, once.
-fn due(time: &mut Option<Instant>) -> bool {
-    time.take_if(|time| *time <= Instant::now()).is_some()
-}
-
-/// Waits for events, or until an operation is due, and takes all there are. `false` after Ctrl-C.
-fn turn<'p, H: Host>(
-    nic: &mut Nic<'_, 'p, H>,
-    runs: &mut [Run<'p, H>],
-    callee: Callee,
-) -> Result<bool, Failure> {
-    let start = Instant::now();
-    let mut looks = 0_u32;
-    loop {
-        let mut taken = false;
-        for run in &mut *runs {
-            // All that came since, so that what it makes room for is posted under one doorbell.
-            while let Some(event) = run.call.pending(nic)? {
-                run.event(nic, &event)?;
-                taken = true;
-            }
-        }
-        let next = runs.iter().filter_map(Run::due).min();
-        let can_post = runs.iter().any(Run::may_post);
-        if taken || can_post {
-            return Ok(true);
-        }
-        looks += 1;
-        if callee.spin && looks % adapter::LOOKS != 0 {
-            std::hint::spin_loop();
-            continue;
-        }
-        if signals::asked() {
-            return Ok(false);
-        }
-        if start.elapsed() >= callee.timeout {
-            if let Some(run) = runs.iter().find(|run| run.waits_for_peer()) {
-                return Err(run.call.silence());
-            }
-        }
-        let limit = next.map_or(SLICE, |next| next.saturating_duration_since(Instant::now()));
-        if callee.spin {
-            nic.advance();
-            if let Some(trouble) = adapter::trouble(nic) {
-                return Err(trouble);
-            }
-            std::thread::yield_now();
-        } else {
-            let evds: Vec<Evd> = runs.iter().map(|run| run.call.conn.evd).collect();
-            adapter::wait(nic, &evds, limit.min(SLICE))?;
-        }
-    }
-}
-
-/// Prints a line for each interval.
-struct Lines {
-    interval: Option<Duration>,
-    size: u32,
-    start: Instant,
-    /// Since when, and since which operation.
-    last: (Instant, u64),
-}
-
-impl Lines {
-    fn new(interval: Option<Duration>, size: u32) -> Self {
-        let start = Instant::now();
-        Self { interval, size, start, last: (start, 0) }
-    }
-
-    #[expect(clippy::cast_precision_loss, reason = "for people")]
-    fn show(&mut self, completed: u64, out: Out) -> Result<(), Failure> {
-        let (now, (since, before)) = (Instant::now(), self.last);
-        if self.interval.is_none_or(|interval| now - since < interval) {
-            return Ok(());
-        }
-        self.last = (now, completed);
-        let rate = (completed - before) as f64 / (now - since).as_secs_f64();
-        let [from, to] = [since, now].map(|time| (time - self.start).as_secs_f64());
-        let megabytes = rate * f64::from(self.size) / 1e6;
-        out.say(&format!("{from:7.2}-{to:<7.2} s  {rate:12.0} operations/s  {megabytes:10.1} MB/s"))
+        Ok(Measured::new(size, perf.kind != Kind::Bind, own, &views, &times))
     }
 }

@@ -2,15 +2,28 @@
 
 use std::time::{Duration, Instant};
 
-use dat_core::{CompletionFlags, DtoEvent, DtoOperation, Event, MemPriv, Rmr, RmrTriplet};
+use dat_core::{DtoEvent, DtoOperation, Event, MemPriv, Rmr, RmrTriplet};
 use vfio_host::{Host, Nic};
 
 use super::super::super::failure::Failure;
 use super::super::adapter::dat;
-use super::super::call::Call;
+use super::super::call::{Call, Stop};
+use super::super::ends::Ends;
 use super::super::hello::{Hello, Kind, Message, Saying};
 use super::super::histogram::Histogram;
 use super::super::view::View;
+
+/// A part of a test that is ended by time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Phase {
+    /// Nothing is measured yet.
+    Warming,
+    /// Times are taken.
+    Measuring,
+    /// What is out comes to its end.
+    Stopping,
+}
 
 /// A running test.
 pub(super) struct Run<'p, H: Host> {
@@ -31,7 +44,7 @@ pub(super) struct Run<'p, H: Host> {
     /// When the first operation is due, and how many in a second.
     pace: Option<(Instant, f64)>,
     /// Times are taken.
-    pub(super) measures: bool,
+    measures: bool,
     /// What the peer saw until the measurement began, and until its latest message.
     views: [View; 2],
 }
@@ -66,10 +79,16 @@ impl<'p, H: Host> Run<'p, H> {
         })
     }
 
-    /// Warmed up: the measurement begins.
-    pub(super) fn measure(&mut self) {
-        self.measures = true;
-        self.views[0] = self.views[1];
+    /// Begins or ends the measurement.
+    pub(super) fn enter(&mut self, phase: Phase) {
+        match phase {
+            Phase::Warming => self.measures = false,
+            Phase::Measuring => {
+                self.measures = true;
+                self.views[0] = self.views[1];
+            }
+            Phase::Stopping => self.stop(),
+        }
     }
 
     /// Returns what the peer saw of the measurement.
@@ -100,7 +119,7 @@ impl<'p, H: Host> Run<'p, H> {
 
     /// Ends a test without a count: with the next operation after which the peer reports. Those until
     /// then come at once, and their times are not taken.
-    pub(super) fn stop(&mut self) {
+    fn stop(&mut self) {
         (self.pace, self.measures) = (None, false);
         let Hello { depth, .. } = self.call.conn.hello;
         let unit = u64::from(depth) * self.call.conn.hello.step();
@@ -157,15 +176,15 @@ impl<'p, H: Host> Run<'p, H> {
     }
 
     /// Posts what may be posted, under one doorbell.
-    pub(super) fn post_all(&mut self, nic: &mut Nic<'_, 'p, H>) -> Result<(), Failure> {
+    pub(super) fn post_all(&mut self, ends: &mut impl Ends) -> Result<(), Failure> {
         let before = self.posted;
         while self.may_post() {
-            self.post(nic)?;
+            self.post(ends)?;
         }
-        if self.posted == before { Ok(()) } else { self.call.conn.ring(nic) }
+        if self.posted == before { Ok(()) } else { self.call.conn.ring(ends) }
     }
 
-    fn post(&mut self, nic: &mut Nic<'_, 'p, H>) -> Result<(), Failure> {
+    fn post(&mut self, ends: &mut impl Ends) -> Result<(), Failure> {
         let number = self.posted;
         let far = self.far(number);
         let slot = self.slot(number);
@@ -179,38 +198,38 @@ impl<'p, H: Host> Run<'p, H> {
         match kind {
             Kind::Ping | Kind::Send => {
                 conn.fill(number, number);
-                conn.send(nic, number, number)?;
+                conn.send(ends, number, number)?;
             }
             Kind::Write => {
                 conn.fill(number, number);
-                conn.write(nic, number, far, number)?;
+                conn.write(ends, number, far, number)?;
             }
-            Kind::Read => conn.read(nic, number, far, number)?,
-            Kind::Bind => self.bind(nic, number)?,
+            Kind::Read => conn.read(ends, number, far, number)?,
+            Kind::Bind => self.bind(ends, number)?,
         }
         self.posted += 1;
         let batch = self.posted % u64::from(depth) == 0 || self.posted == self.target;
         if batch && matches!(kind, Kind::Write | Kind::Bind) {
-            self.claim(nic)?;
+            self.claim(ends)?;
         }
         Ok(())
     }
 
-    fn bind(&mut self, nic: &mut Nic<'_, 'p, H>, number: u64) -> Result<(), Failure> {
+    fn bind(&mut self, ends: &mut impl Ends, number: u64) -> Result<(), Failure> {
         let conn = &self.call.conn;
         let (Some(rmr), Some(far)) = (self.rmr, conn.far()) else {
             return Ok(());
         };
         let range = far.local(conn.layout.far.of(number), conn.hello.bytes_of_one());
-        self.window = nic
-            .rmr_bind(rmr, &range, MemPriv::REMOTE_READ, conn.ep, number, CompletionFlags::empty())
+        self.window = ends
+            .rmr_bind(rmr, &range, MemPriv::REMOTE_READ, conn.ep, number)
             .map_err(|ret| dat("dat_rmr_bind", ret))?;
         Ok(())
     }
 
     /// Sends the message that all operations posted so far are done. That is true when it arrives,
     /// because requests execute in order.
-    fn claim(&mut self, nic: &mut Nic<'_, 'p, H>) -> Result<(), Failure> {
+    fn claim(&mut self, ends: &mut impl Ends) -> Result<(), Failure> {
         let last = self.posted.saturating_sub(1);
         let mut message = Message::new(Saying::Verify, self.posted);
         let conn = &mut self.call.conn;
@@ -219,20 +238,31 @@ impl<'p, H: Host> Run<'p, H> {
             message.context = self.window;
             message.len = conn.hello.size;
         }
-        conn.say(nic, &message)
+        conn.say(ends, &message)
     }
 
-    pub(super) fn event(&mut self, nic: &mut Nic<'_, 'p, H>, event: &Event) -> Result<(), Failure> {
+    /// Takes all events there are, so that what they make room for is posted under one doorbell.
+    /// Returns whether there was one.
+    pub(super) fn take_all(&mut self, ends: &mut impl Ends) -> Result<bool, Stop> {
+        let mut taken = false;
+        while let Some(event) = self.call.pending(ends)? {
+            self.event(ends, &event)?;
+            taken = true;
+        }
+        Ok(taken)
+    }
+
+    fn event(&mut self, ends: &mut impl Ends, event: &Event) -> Result<(), Failure> {
         match (event, self.call.conn.hello.kind) {
             (Event::RmrBind { .. }, Kind::Bind) => self.complete(),
             (Event::Dto(dto), kind) => match (dto.operation, kind) {
                 (DtoOperation::Receive | DtoOperation::ReceiveWithInvalidate, _) => {
-                    self.received(nic, dto)?;
+                    self.received(ends, dto)?;
                 }
                 (DtoOperation::Send, Kind::Send) | (DtoOperation::RdmaWrite, Kind::Write) => {
                     self.complete();
                 }
-                (DtoOperation::RdmaRead, Kind::Read) => self.read(nic, dto.cookie)?,
+                (DtoOperation::RdmaRead, Kind::Read) => self.read(ends, dto.cookie)?,
                 // A message about the test was sent.
                 (
                     DtoOperation::Send
@@ -250,7 +280,7 @@ impl<'p, H: Host> Run<'p, H> {
     }
 
     /// Verifies a completed read.
-    fn read(&mut self, nic: &mut Nic<'_, 'p, H>, number: u64) -> Result<(), Failure> {
+    fn read(&mut self, ends: &mut impl Ends, number: u64) -> Result<(), Failure> {
         let conn = &mut self.call.conn;
         let contents = number % conn.hello.server().far.count.max(1) as u64;
         if let Some(at) = conn.read_wrong(number, contents) {
@@ -260,13 +290,13 @@ impl<'p, H: Host> Run<'p, H> {
         }
         self.complete();
         if self.completed == self.target {
-            self.claim(nic)?;
+            self.claim(ends)?;
         }
         Ok(())
     }
 
     /// Processes a message of the peer about the test.
-    fn received(&mut self, nic: &mut Nic<'_, 'p, H>, dto: &DtoEvent) -> Result<(), Failure> {
+    fn received(&mut self, ends: &mut impl Ends, dto: &DtoEvent) -> Result<(), Failure> {
         let conn = &self.call.conn;
         let Some(message) = conn.message(dto.cookie, dto.len) else {
             return Err(Failure::new("the peer sent a malformed message")
@@ -277,7 +307,7 @@ impl<'p, H: Host> Run<'p, H> {
             Saying::Verified if number > self.verified && number <= self.posted => {
                 self.verified = number;
                 self.views[1] = View::of(&message);
-                conn.post_recv(nic, dto.cookie)
+                conn.post_recv(ends, dto.cookie)
             }
             Saying::Wrong => Err(Failure::new(format!(
                 "the peer found operation {number} with wrong contents from byte {addr} on"
