@@ -23,14 +23,14 @@ mod pairs;
 mod table;
 mod tasks;
 
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv6Addr};
 use core::task::Poll;
 use core::time::Duration;
 
 use dat_core::Instant;
 use dat_core::fault;
 use dat_core::provider::{
-    self as seam, Access, Backing, Destination, Fault, HcaCounters, HcaLimits, Hook, KeyOrder,
+    self as seam, Access, Activity, Backing, Destination, Fault, HcaCounters, HcaLimits, Hook, KeyOrder,
     LinkType, MadIn, Moderation, Mr, MrInit, Mw, Net, NewQp, NextHop, Notice, Pages, Path, Pd,
     Provider, Qp, QpInit, QpStep, Random, Region, SharedRq, SharedRqInit, SubnetPath, Task,
     canonical,
@@ -117,6 +117,8 @@ pub struct Mlx5<
     gsi: Option<Gsi<'p, P>>,
     /// Of an Ethernet port.
     network: Option<Network<'p, P, NEIGHBOURS>>,
+    /// The port's address, once it has one.
+    own: IpAddr,
     /// Of an InfiniBand port.
     subnet: Option<Subnet<'p, P, NEIGHBOURS>>,
     /// As many as queue pairs.
@@ -171,6 +173,22 @@ impl<
         })
     }
 
+    /// Takes the next datagram that has come.
+    fn arrival(&mut self) -> Option<MadIn> {
+        let gsi = self.gsi.as_mut()?;
+        if self.device.link() == LinkType::Ethernet {
+            return gsi.recv();
+        }
+        let now = self.now;
+        loop {
+            let arrival = gsi.arrival()?;
+            let datagram = self.subnet.as_mut().and_then(|subnet| subnet.receive(&arrival, now));
+            if datagram.is_some() {
+                return datagram;
+            }
+        }
+    }
+
     /// Brings the device up and starts QP1. The port has no address yet: [`Provider::set_net`]
     /// gives it one.
     pub fn open(platform: &'p P, config: &Config<'p>) -> Result<Self, Fault> {
@@ -211,6 +229,7 @@ impl<
             doorbells: Doorbells::default(),
             gsi: Some(gsi),
             network: None,
+            own: Ipv6Addr::UNSPECIFIED.into(),
             subnet: None,
             pds: Table::new(),
             cqs: Table::new(),
@@ -448,6 +467,7 @@ impl<
     }
 
     fn set_net(&mut self, net: &Net, now: Instant) -> Result<(), Fault> {
+        self.own = net.addr;
         // Another adapter is opened on a device that is up.
         if let Some(network) = self.network.take() {
             network.destroy(&mut self.device)?;
@@ -715,27 +735,25 @@ impl<
     }
 
     fn mad_send(&mut self, path: &Path, mad: &[u8; 256]) -> Result<(), Fault> {
-        match self.gsi.as_mut() {
-            Some(gsi) => gsi.send(path, mad),
-            None => {
-                Err(fault!(BadState, "send a datagram", "the device is closed", "open it anew"))
-            }
-        }
+        let Some(gsi) = self.gsi.as_mut() else {
+            return Err(fault!(
+                BadState,
+                "send a datagram",
+                "the device is closed",
+                "open it anew"
+            ));
+        };
+        gsi.send(path, mad)?;
+        let (local, remote) = (self.own, path.remote);
+        self.report(|| Activity::Datagram { sent: true, local, remote, mad: *mad });
+        Ok(())
     }
 
     fn mad_recv(&mut self) -> Option<MadIn> {
-        let gsi = self.gsi.as_mut()?;
-        if self.device.link() == LinkType::Ethernet {
-            return gsi.recv();
-        }
-        let now = self.now;
-        loop {
-            let arrival = gsi.arrival()?;
-            let datagram = self.subnet.as_mut().and_then(|subnet| subnet.receive(&arrival, now));
-            if datagram.is_some() {
-                return datagram;
-            }
-        }
+        let datagram = self.arrival()?;
+        let (local, remote) = (self.own, datagram.from);
+        self.report(|| Activity::Datagram { sent: false, local, remote, mad: datagram.mad });
+        Some(datagram)
     }
 
     fn await_device(&mut self, done: impl FnMut() -> bool) -> bool {

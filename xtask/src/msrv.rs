@@ -17,7 +17,7 @@ const SUITE: &str = "trixie";
 const PACKAGES: &[&str] = &["rustc", "cargo", "gcc", "libc6-dev", "ca-certificates"];
 /// Packages whose unit tests run. The uDAPL provider's compare with headers that are fetched; it is
 /// built.
-const TESTED: &[&str] = &["dat-core", "hca-mlx5", "vfio-host", "dat", "mlx5-model"];
+const TESTED: &[&str] = &["dat-core", "hca-mlx5", "vfio-host", "dat-mlx5", "mlx5-model"];
 
 /// Its listings run on embassy too, which takes a newer compiler (heapless 0.9).
 const BOOK: &str = "dat-book";

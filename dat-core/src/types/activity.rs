@@ -7,6 +7,7 @@
 use core::fmt;
 use core::net::IpAddr;
 
+use crate::cm::wire::{MAD_LEN, name};
 use crate::types::ep_state::EpState;
 use crate::types::fault::Fault;
 use crate::types::handle::Ep;
@@ -60,6 +61,17 @@ pub enum Activity {
         /// The reason it was given.
         reason: &'static str,
     },
+    /// A datagram of the connection manager was sent, or has come.
+    Datagram {
+        /// This side sent it.
+        sent: bool,
+        /// This side's address.
+        local: IpAddr,
+        /// The peer's.
+        remote: IpAddr,
+        /// All of it (IBTA vol. 1, 13.4: a MAD).
+        mad: [u8; MAD_LEN],
+    },
     /// A message of the connection manager was repeated: its answer did not come in time.
     Repeated {
         /// The message.
@@ -109,7 +121,7 @@ impl Activity {
             | Self::Link(true)
             | Self::State { .. }
             | Self::Requested { .. } => Severity::Info,
-            Self::Command { fault: None, .. } => Severity::Debug,
+            Self::Command { fault: None, .. } | Self::Datagram { .. } => Severity::Debug,
         }
     }
 }
@@ -129,6 +141,10 @@ impl fmt::Display for Activity {
             Self::Requested { remote, port } => write!(f, "{remote} asks for port {port}"),
             Self::Refused { remote, port, reason } => {
                 write!(f, "{remote} asks for port {port}: refused, {reason}")
+            }
+            Self::Datagram { sent, remote, mad, .. } => {
+                let way = if *sent { "to" } else { "from" };
+                write!(f, "{} {way} {remote}", name(mad))
             }
             Self::Repeated { message, remote } => {
                 write!(f, "{message} to {remote} is repeated: no answer yet")

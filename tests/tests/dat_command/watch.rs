@@ -3,6 +3,8 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use pcap_file::DataLink;
+use pcap_file::pcap::PcapReader;
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -119,7 +121,9 @@ fn trace_shows_commands_and_connections_as_they_come() {
         command.args(arguments.split_whitespace());
         Process::start(with_folder(command, &stage))
     };
-    let (all, some) = (start("trace --json"), start("trace --count 2"));
+    let file = stage.folder().join("cm.pcap");
+    let all = start(&format!("trace --json --pcap {}", file.display()));
+    let some = start("trace --count 2");
     std::thread::sleep(Duration::from_millis(500));
     stage.client("ping", 1, "--count 3").well();
     let some = some.end().well();
@@ -134,6 +138,21 @@ fn trace_shows_commands_and_connections_as_they_come() {
         let found = lines.iter().position(|line| line["text"].as_str().unwrap().contains(words));
         found.unwrap_or_else(|| panic!("{words}: {}", all.out))
     };
+    assert!(find("REQ from 192.168.7.2") < find("REP to 192.168.7.2"), "{}", all.out);
+    assert!(find("REP to 192.168.7.2") < find("RTU from 192.168.7.2"), "{}", all.out);
+    assert!(!all.out.contains('\t') && !all.out.contains("\\t"), "{}", all.out);
+    let file = std::fs::read(file).unwrap();
+    let mut reader = PcapReader::new(file.as_slice()).unwrap();
+    assert_eq!(reader.header().datalink, DataLink::RAW);
+    let mut attributes = Vec::new();
+    while let Some(packet) = reader.next_packet() {
+        let packet = packet.unwrap();
+        // Behind IP, UDP, BTH and DETH.
+        assert_eq!((packet.data.len(), &packet.data[22..24]), (308, &[0x12, 0xb7][..]));
+        attributes.push(packet.data[48 + 17]);
+    }
+    // REQ, REP, RTU, DREQ, DREP (IBTA vol. 1, 12.6).
+    assert_eq!(attributes, [0x10, 0x13, 0x14, 0x15, 0x16], "{}", all.out);
     let asked = find("192.168.7.2");
     assert!(asked < find("RTR2RTS_QP") && find("RTR2RTS_QP") < find("DESTROY_QP"), "{}", all.out);
     let times: Vec<f64> = lines.iter().map(|line| line["seconds"].as_f64().unwrap()).collect();

@@ -477,7 +477,7 @@ pub(crate) struct Top {
     pub(crate) once: bool,
 }
 
-/// Prints what a process does with its adapters: commands, connections, repeated messages, faults
+/// Prints what a process does with its adapters: commands, connections, their messages, faults
 ///
 /// A line for each, with the seconds since this command listens, until Ctrl-C or the end of the
 /// process. Requests and completions are not among them: nothing is counted or sent on their path.
@@ -489,6 +489,9 @@ pub(crate) struct Trace {
     /// Ends after so many lines
     #[arg(long, value_name = "LINES", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
+    /// Writes the connection manager's datagrams into a file as well, for Wireshark, as RoCEv2
+    #[arg(long, value_name = "FILE")]
+    pub(crate) pcap: Option<PathBuf>,
 }
 
 /// An open adapter.

@@ -27,7 +27,7 @@ use dat_core::{EpCounter, Ia, IaCounter};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use server::Server;
-pub use trace::traced;
+pub use trace::{Datagram, traced};
 
 /// Longest wait for a snapshot: a program that sleeps is woken, one that computes is not.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
@@ -209,7 +209,7 @@ pub fn running(folder: &Path) -> Vec<Found> {
 }
 
 /// Connects to what the adapters of a process do from now on: a line for each activity, of seconds,
-/// severity and words, and empty lines in between. A process with several adapters tells the same at
+/// severity and words, behind which [`Datagram`] finds one; and empty lines in between. A process with several adapters tells the same at
 /// each.
 pub fn listen(folder: &Path, pid: u32) -> io::Result<UnixStream> {
     let entries = fs::read_dir(folder).into_iter().flatten();

@@ -1,6 +1,8 @@
 //! What adapters of this process do, sent to clients of their sockets while they do it.
 
+use std::fmt::Write as _;
 use std::io::{self, Write};
+use std::net::IpAddr;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, TrySendError, sync_channel};
@@ -34,7 +36,11 @@ pub fn traced(activity: &Activity) {
     if COUNT.load(Ordering::Relaxed) == 0 {
         return;
     }
-    let (now, line) = (Instant::now(), format!("{} {activity}", word(activity.severity())));
+    let mut line = format!("{} {activity}", word(activity.severity()));
+    if let Activity::Datagram { sent, local, remote, mad } = activity {
+        line.push_str(&Datagram { sent: *sent, local: *local, remote: *remote, mad: *mad }.tail());
+    }
+    let now = Instant::now();
     let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
     all.retain_mut(|listener| {
         if listener.dropped != 0 {
@@ -53,6 +59,61 @@ pub fn traced(activity: &Activity) {
         }
     });
     COUNT.store(all.len(), Ordering::Relaxed);
+}
+
+/// A datagram of the connection manager, behind the words of its line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Datagram {
+    /// The process sent it.
+    pub sent: bool,
+    /// The address of its adapter.
+    pub local: IpAddr,
+    /// The address of its peer.
+    pub remote: IpAddr,
+    /// All of it.
+    pub mad: [u8; 256],
+}
+
+impl Datagram {
+    /// What begins it in a line.
+    const MARK: char = '\t';
+
+    fn tail(&self) -> String {
+        let Self { sent, local, remote, mad } = self;
+        let way = if *sent { "sent" } else { "came" };
+        let mut text = format!("{}{way} {local} {remote} ", Self::MARK);
+        for byte in mad {
+            // A string takes everything.
+            let _ = write!(text, "{byte:02x}");
+        }
+        text
+    }
+
+    /// Divides the words of a line of [`listen`](super::listen) from the datagram behind them.
+    #[must_use]
+    pub fn split(words: &str) -> (&str, Option<Self>) {
+        let Some((words, tail)) = words.split_once(Self::MARK) else { return (words, None) };
+        (words, Self::parse(tail))
+    }
+
+    fn parse(tail: &str) -> Option<Self> {
+        let mut parts = tail.trim_end().split(' ');
+        let sent = match parts.next()? {
+            "sent" => true,
+            "came" => false,
+            _ => return None,
+        };
+        let (local, remote) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+        let digits = parts.next()?.as_bytes();
+        let mut mad = [0; 256];
+        if digits.len() != 2 * mad.len() {
+            return None;
+        }
+        for (byte, pair) in mad.iter_mut().zip(digits.chunks(2)) {
+            *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+        }
+        Some(Self { sent, local, remote, mad })
+    }
 }
 
 fn word(severity: Severity) -> &'static str {
@@ -96,4 +157,27 @@ pub(super) fn listen(stream: UnixStream, ended: Arc<AtomicBool>) -> io::Result<(
     let thread = thread::Builder::new().name("dat-trace".into());
     thread.spawn(move || drop(send(stream)))?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_its_datagram_behind_it() {
+        let mut mad = [0; 256];
+        mad[1] = 0xf7;
+        let [local, remote] = ["10.0.0.1", "fd00::2"].map(|text| text.parse().unwrap());
+        let datagram = Datagram { sent: true, local, remote, mad };
+        let line = format!("debug REQ to fd00::2{}\n", datagram.tail());
+        assert_eq!(Datagram::split(&line), ("debug REQ to fd00::2", Some(datagram)));
+        assert_eq!(Datagram::split("info the link is up"), ("info the link is up", None));
+        for bad in ["x", "x\t", "x\tsent 1 2 3", "x\tcame 10.0.0.1 10.0.0.2 00"] {
+            assert_eq!(Datagram::split(bad), ("x", None), "{bad}");
+        }
+        let cut = &line[..line.len() - 3];
+        assert_eq!(Datagram::split(cut).1, None);
+        let sign = line.replace("00f7", "00+7");
+        assert_eq!(Datagram::split(&sign).1, None);
+    }
 }

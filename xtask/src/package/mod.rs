@@ -73,7 +73,7 @@ pub(crate) fn package(options: &Options) -> Result<()> {
 /// Builds the package of the sources in `root`, with cargo's output in `target`, into `folder`.
 fn build(root: &Path, target: &Path, folder: &Path) -> Result<Deb> {
     fs::create_dir_all(folder)?;
-    let packages = ["dat", "mlx5-model", "dapldat", "dat-pages"];
+    let packages = ["dat-mlx5", "mlx5-model", "dapldat", "dat-pages"];
     let mut command = run::cargo();
     command.args(["build", "--quiet", "--locked", "--profile", "deb"]);
     command.args(packages.iter().flat_map(|name| ["-p", name]));

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// The packages whose programs stand in the package.
-const ROOTS: [&str; 3] = ["dat", "mlx5-model", "dapldat"];
+const ROOTS: [&str; 3] = ["dat-mlx5", "mlx5-model", "dapldat"];
 
 /// The part of `Cargo.lock` that is wanted.
 #[derive(Deserialize)]

@@ -43,23 +43,23 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("dat-core", &[]),
     ("hca-mlx5", &["dat-core"]),
     ("vfio-host", &["dat-core", "hca-mlx5"]),
-    ("dat", &["dat-core", "hca-mlx5", "vfio-host"]),
+    ("dat-mlx5", &["dat-core", "hca-mlx5", "vfio-host"]),
     ("dapldat", &["dat-core", "hca-mlx5", "vfio-host"]),
     ("mlx5-model", &[]),
-    ("dat-tests", &["dat-core", "hca-mlx5", "vfio-host", "dat", "mlx5-model"]),
+    ("dat-tests", &["dat-core", "hca-mlx5", "vfio-host", "dat-mlx5", "mlx5-model"]),
     (
         "dat-suite",
-        &["dat-core", "hca-mlx5", "vfio-host", "dat", "dapldat", "mlx5-model", "dat-tests"],
+        &["dat-core", "hca-mlx5", "vfio-host", "dat-mlx5", "dapldat", "mlx5-model", "dat-tests"],
     ),
     (
         "dat-fuzz",
-        &["dat-core", "hca-mlx5", "vfio-host", "dat", "dapldat", "mlx5-model", "dat-tests"],
+        &["dat-core", "hca-mlx5", "vfio-host", "dat-mlx5", "dapldat", "mlx5-model", "dat-tests"],
     ),
     ("dat-book", &["dat-core", "hca-mlx5", "vfio-host", "mlx5-model"]),
     ("dat-sim", &["dat-core", "hca-mlx5", "mlx5-model", "dat-tests"]),
     ("dat-unikernel", &["dat-core", "hca-mlx5"]),
     ("dat-lab", &[]),
-    ("dat-pages", &["dat", "mlx5-model"]),
+    ("dat-pages", &["dat-mlx5", "mlx5-model"]),
     ("xtask", &["dat-lab"]),
 ];
 /// The only files of the two inner crates and the host that may say `unsafe`.

@@ -5,6 +5,7 @@
 
 pub(crate) mod connections;
 pub(crate) mod counters;
+mod pcap;
 pub(crate) mod top;
 pub(crate) mod trace;
 

@@ -4,13 +4,14 @@ use std::io::{BufRead as _, BufReader, ErrorKind};
 use std::time::Duration;
 
 use serde::Serialize;
-use vfio_host::status;
+use vfio_host::status::{self, Datagram};
 
 use super::super::args::Trace;
 use super::super::failure::Failure;
 use super::super::out::Out;
 use super::super::{End, signals};
 use super::look;
+use super::pcap::Capture;
 
 /// Longest wait for a line, or for an empty one, before Ctrl-C is looked for.
 const SLICE: Duration = Duration::from_millis(100);
@@ -34,11 +35,12 @@ pub(crate) fn run(trace: &Trace, out: &Out) -> Result<End, Failure> {
     let stream = status::listen(&status::folder(), pid).map_err(failed)?;
     stream.set_read_timeout(Some(SLICE)).map_err(failed)?;
     let (mut lines, mut text, mut left) = (BufReader::new(stream), Vec::new(), trace.count);
+    let mut capture = trace.pcap.as_deref().map(Capture::new).transpose()?;
     while left != Some(0) && !signals::asked() {
         match lines.read_until(b'\n', &mut text) {
             Ok(0) => break,
             Ok(_) if text.ends_with(b"\n") => {
-                if show(&String::from_utf8_lossy(&text), out)? {
+                if show(&String::from_utf8_lossy(&text), capture.as_mut(), out)? {
                     left = left.map(|left| left - 1);
                 }
                 text.clear();
@@ -76,14 +78,19 @@ fn process(trace: &Trace) -> Result<u32, Failure> {
     }
 }
 
-/// Prints a line of the other side; `false` for an empty one.
-fn show(line: &str, out: &Out) -> Result<bool, Failure> {
-    let mut words = line.trim_end().splitn(3, ' ');
+/// Prints a line of the other side, and captures the datagram that it tells of; `false` for an empty
+/// one.
+fn show(line: &str, capture: Option<&mut Capture>, out: &Out) -> Result<bool, Failure> {
+    let (line, datagram) = Datagram::split(line.trim_end_matches('\n'));
+    let mut words = line.splitn(3, ' ');
     let (Some(time), Some(severity), Some(text)) = (words.next(), words.next(), words.next())
     else {
         return Ok(false);
     };
     let seconds = time.parse().unwrap_or(0.0);
+    if let (Some(capture), Some(datagram)) = (capture, datagram) {
+        capture.add(seconds, &datagram)?;
+    }
     out.line(&Line { seconds, severity, text }, &format!("{seconds:12.6} {severity:<7} {text}"))?;
     Ok(true)
 }
