@@ -30,10 +30,10 @@ use core::time::Duration;
 use dat_core::Instant;
 use dat_core::fault;
 use dat_core::provider::{
-    self as seam, Access, Activity, Backing, Destination, Fault, HcaCounters, HcaLimits, Hook, KeyOrder,
-    LinkType, MadIn, Moderation, Mr, MrInit, Mw, Net, NewQp, NextHop, Notice, Pages, Path, Pd,
-    Provider, Qp, QpInit, QpStep, Random, Region, SharedRq, SharedRqInit, SubnetPath, Task,
-    canonical,
+    self as seam, Access, Activity, Backing, Destination, Fault, HcaCounters, HcaLimits, Hook,
+    KeyOrder, LinkType, MadIn, Moderation, Mr, MrInit, Mw, Net, NewQp, NextHop, Notice, Pages,
+    Path, Pd, Provider, Qp, QpInit, QpStep, Random, Region, SharedRq, SharedRqInit, SubnetPath,
+    Task, canonical,
 };
 use heapless::Deque;
 

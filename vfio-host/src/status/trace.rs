@@ -106,7 +106,8 @@ impl Datagram {
         let (local, remote) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
         let digits = parts.next()?.as_bytes();
         let mut mad = [0; 256];
-        if digits.len() != 2 * mad.len() {
+        // A sign would be taken for a digit below.
+        if digits.len() != 2 * mad.len() || !digits.iter().all(u8::is_ascii_hexdigit) {
             return None;
         }
         for (byte, pair) in mad.iter_mut().zip(digits.chunks(2)) {

@@ -48,7 +48,8 @@ impl Capture {
             ts_resolution: TsResolution::NanoSecond,
             ..PcapHeader::default()
         };
-        let writer = PcapWriter::with_header(opened, header).map_err(|error| failed(file, &error))?;
+        let writer =
+            PcapWriter::with_header(opened, header).map_err(|error| failed(file, &error))?;
         let start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Ok(Self { file: file.to_path_buf(), writer, start })
     }
@@ -86,8 +87,13 @@ fn packet(datagram: &Datagram) -> Vec<u8> {
     match (from, to) {
         (IpAddr::V4(src_addr), IpAddr::V4(dst_addr)) => {
             let next_header = IpProtocol::Udp;
-            let ip =
-                Ipv4Repr { src_addr, dst_addr, next_header, payload_len: len, hop_limit: HOP_LIMIT };
+            let ip = Ipv4Repr {
+                src_addr,
+                dst_addr,
+                next_header,
+                payload_len: len,
+                hop_limit: HOP_LIMIT,
+            };
             let mut bytes = vec![0; ip.buffer_len() + len];
             let mut packet = Ipv4Packet::new_unchecked(&mut bytes);
             ip.emit(&mut packet, &ChecksumCapabilities::default());
@@ -101,8 +107,13 @@ fn packet(datagram: &Datagram) -> Vec<u8> {
                 IpAddr::V6(addr) => addr,
             });
             let next_header = IpProtocol::Udp;
-            let ip =
-                Ipv6Repr { src_addr, dst_addr, next_header, payload_len: len, hop_limit: HOP_LIMIT };
+            let ip = Ipv6Repr {
+                src_addr,
+                dst_addr,
+                next_header,
+                payload_len: len,
+                hop_limit: HOP_LIMIT,
+            };
             let mut bytes = vec![0; ip.buffer_len() + len];
             let mut packet = Ipv6Packet::new_unchecked(&mut bytes);
             ip.emit(&mut packet);
