@@ -138,7 +138,7 @@ fn perf_by_threads() {
 #[test]
 fn perf_by_time_and_over_sizes() {
     let stage = Stage::new();
-    let listener = stage.listen("--count 21 --json");
+    let listener = stage.listen("--count 24 --json");
     // Reads one by one: often all that are posted are done when the time is over.
     for _ in 0..4 {
         stage.client("perf", 1, "--kind read --duration 0.1 --depth 1 --size 8").well();
@@ -174,9 +174,18 @@ fn perf_by_time_and_over_sizes() {
     assert_eq!(page.root_element().tag_name().name(), "svg");
     let circles = page.descendants().filter(|node| node.has_tag_name("circle")).count();
     assert!(picture.contains("MB/s") && circles >= 24, "{picture}");
+    let file = stage.folder().join("load.svg");
+    let more = format!("--rate 500..2000 --duration 0.2 --plot {}", file.display());
+    let json = stage.client("perf", 1, &format!("{more} --json")).well().json();
+    follows(&json, include_str!("../../../docs/dat-perf.schema.json"));
+    let rates: Vec<_> = json["runs"].as_array().unwrap().iter().map(|run| &run["rate"]).collect();
+    assert_eq!(rates, [500, 1000, 2000]);
+    let picture = std::fs::read_to_string(&file).unwrap();
+    roxmltree::Document::parse(&picture).unwrap();
+    assert!(picture.contains("latency against load"), "{picture}");
     let out = stage.client("perf", 1, "--sizes 64,4K,1M --depth 4 --count 8 --csv").well().out;
     let columns: Vec<usize> = out.lines().map(|line| line.split(',').count()).collect();
-    assert_eq!(columns, [16; 4], "{out}");
+    assert_eq!(columns, [17; 4], "{out}");
     stage.client("perf", 1, "--sizes 100,200 --count 8").well();
     let json = listener.end().well().json();
     for session in json["sessions"].as_array().unwrap() {

@@ -410,9 +410,10 @@ pub(crate) struct Perf {
     #[arg(long, value_name = "SECONDS", value_parser = timeout, requires = "duration")]
     pub(crate) warmup: Option<Duration>,
     /// Posts so many operations in a second, of all connections, instead of each as soon as there is
-    /// room; latency is then from when an operation ought to have been posted
-    #[arg(long, value_name = "OPERATIONS", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) rate: Option<u32>,
+    /// room; latency is then from when an operation ought to have been posted. Several, one after the
+    /// other, as for --sizes: a list, or a range that doubles
+    #[arg(long, value_name = "OPERATIONS", value_parser = rates)]
+    pub(crate) rate: Option<Sweep>,
     /// Connections, each with a queue pair and --depth operations in flight
     #[arg(
         long,
@@ -438,14 +439,15 @@ pub(crate) struct Perf {
     pub(crate) size: u32,
     /// Several sizes, one after the other: a list, as 64,4K,1M, or a range that doubles, as 8..1M
     #[arg(long, value_name = "LIST", value_parser = sizes, conflicts_with = "size")]
-    pub(crate) sizes: Option<Sizes>,
+    pub(crate) sizes: Option<Sweep>,
     /// Prints the rate so far at this interval
     #[arg(long, value_name = "SECONDS", value_parser = timeout)]
     pub(crate) interval: Option<Duration>,
     /// Result as comma-separated values, a line for each size
     #[arg(long, conflicts_with = "json")]
     pub(crate) csv: bool,
-    /// Draws bandwidth and latency against size into an SVG file
+    /// Draws bandwidth and latency against size into an SVG file, or with several --rate latency
+    /// against load
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PathBuf>,
     /// Operations in flight, 1 to 48; size times depth is 4M at the most
@@ -792,23 +794,38 @@ pub(crate) fn size(text: &str) -> Result<u32, String> {
     }
 }
 
-/// The sizes of a sweep.
+/// Values that are tried one after the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Sizes(pub(crate) Vec<u32>);
+pub(crate) struct Sweep(pub(crate) Vec<u32>);
 
-fn sizes(text: &str) -> Result<Sizes, String> {
-    if let Some((from, to)) = text.split_once("..") {
-        let (from, to) = (size(from)?, size(to)?);
-        if from > to {
-            return Err("a range of sizes begins with the smaller one".into());
+impl Sweep {
+    /// A list, or a range that doubles, of values that `one` reads.
+    fn of(text: &str, one: fn(&str) -> Result<u32, String>) -> Result<Self, String> {
+        if let Some((from, to)) = text.split_once("..") {
+            let (from, to) = (one(from)?, one(to)?);
+            if from > to {
+                return Err("a range begins with the smaller one".into());
+            }
+            // The last one too, where doubling passes it by.
+            let doubled = std::iter::successors(Some(from), |value| value.checked_mul(2));
+            let mut values: Vec<u32> = doubled.take_while(|value| *value < to).collect();
+            values.push(to);
+            return Ok(Self(values));
         }
-        // The last one too, where doubling passes it by.
-        let doubled = std::iter::successors(Some(from), |size| size.checked_mul(2));
-        let mut sizes: Vec<u32> = doubled.take_while(|size| *size < to).collect();
-        sizes.push(to);
-        return Ok(Sizes(sizes));
+        text.split(',').map(one).collect::<Result<_, _>>().map(Self)
     }
-    text.split(',').map(size).collect::<Result<_, _>>().map(Sizes)
+}
+
+fn sizes(text: &str) -> Result<Sweep, String> {
+    Sweep::of(text, size)
+}
+
+fn rates(text: &str) -> Result<Sweep, String> {
+    let rate = |text: &str| match text.parse() {
+        Ok(rate @ 1..) => Ok(rate),
+        Ok(0) | Err(_) => Err("a rate is 1 or more operations in a second".into()),
+    };
+    Sweep::of(text, rate)
 }
 
 fn interface(text: &str) -> Result<Interface, String> {
@@ -848,9 +865,12 @@ mod tests {
         for bad in ["0", "", "K", "2M", "-1", "1G", "4294967296", "4194304K", "1\u{e4}"] {
             assert!(size(bad).is_err(), "{bad}");
         }
-        assert_eq!(sizes("64,4K"), Ok(Sizes(vec![64, 4096])));
-        assert_eq!(sizes("8..40"), Ok(Sizes(vec![8, 16, 32, 40])));
-        assert_eq!(sizes("1M..1M"), Ok(Sizes(vec![1 << 20])));
+        assert_eq!(sizes("64,4K"), Ok(Sweep(vec![64, 4096])));
+        assert_eq!(sizes("8..40"), Ok(Sweep(vec![8, 16, 32, 40])));
+        assert_eq!(sizes("1M..1M"), Ok(Sweep(vec![1 << 20])));
+        assert_eq!(rates("1000..3000"), Ok(Sweep(vec![1000, 2000, 3000])));
+        assert_eq!(rates("7"), Ok(Sweep(vec![7])));
+        assert!(rates("1,0").is_err());
         assert_eq!(sizes("8..1M").map(|sizes| sizes.0.len()), Ok(18));
         for bad in ["", ",", "8..", "..8", "64..8", "8..2M", "8,,9"] {
             assert!(sizes(bad).is_err(), "{bad}");

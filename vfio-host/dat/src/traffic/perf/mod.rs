@@ -55,6 +55,13 @@ pub(crate) fn run(perf: &Perf, out: &Out) -> Result<End, Failure> {
         ))
         .remedy("more --connections, or fewer --threads"));
     }
+    let rates = match &perf.rate {
+        None => vec![None],
+        Some(rates) => rates.0.iter().copied().map(Some).collect(),
+    };
+    if sizes.len() > 1 && rates.len() > 1 {
+        return Err(Failure::usage("there are several sizes or several rates, not both"));
+    }
     // A test without a count is one that this side ends.
     let count = if perf.duration.is_some() { 0 } else { perf.count };
     let hello = |kind, size| Hello { kind, depth: perf.depth, size, count, seed: 0, mtu: 0 };
@@ -62,10 +69,11 @@ pub(crate) fn run(perf: &Perf, out: &Out) -> Result<End, Failure> {
     for size in sizes {
         let of_one = kinds.iter().map(|kind| hello(*kind, size));
         let all = of_one.flat_map(|hello| vec![hello; perf.connections.into()]);
-        tests.push(all.collect::<Vec<_>>());
-    }
-    for hello in tests.iter().flatten() {
-        hello.check().map_err(Failure::usage)?;
+        let hellos: Vec<_> = all.collect();
+        for hello in &hellos {
+            hello.check().map_err(Failure::usage)?;
+        }
+        tests.extend(rates.iter().map(|rate| (*rate, hellos.clone())));
     }
     let runs = adapter::with(&perf.adapter, Measuring { perf, callee, tests, out })?;
     let report = Report {
@@ -90,8 +98,8 @@ pub(crate) fn run(perf: &Perf, out: &Out) -> Result<End, Failure> {
 struct Measuring<'a> {
     perf: &'a Perf,
     callee: Callee,
-    /// For each size the hellos of its connections.
-    tests: Vec<Vec<Hello>>,
+    /// For each size or rate the hellos of its connections.
+    tests: Vec<(Option<u32>, Vec<Hello>)>,
     out: &'a Out,
 }
 
@@ -99,26 +107,26 @@ impl Task for Measuring<'_> {
     type Report = Vec<Measured>;
 
     fn run<'p, H: Host>(self, nic: &mut Nic<'_, 'p, H>) -> Result<Vec<Measured>, Failure> {
-        self.tests.iter().map(|hellos| self.measure(nic, hellos)).collect()
+        self.tests.iter().map(|(rate, hellos)| self.measure(nic, *rate, hellos)).collect()
     }
 }
 
 impl Measuring<'_> {
-    /// One size, over connections of its own.
+    /// One size and rate, over connections of its own.
     fn measure<'s, 'p, H: Host>(
         &self,
         nic: &mut Nic<'s, 'p, H>,
+        rate: Option<u32>,
         hellos: &[Hello],
     ) -> Result<Measured, Failure> {
         let Self { perf, callee, out, .. } = self;
-        let rate = perf
-            .rate
-            .map(|rate| f64::from(rate) / f64::from(u32::try_from(hellos.len()).unwrap_or(1)));
+        let share =
+            rate.map(|rate| f64::from(rate) / f64::from(u32::try_from(hellos.len()).unwrap_or(1)));
         let mut calls = Vec::new();
         for hello in hellos {
             calls.push(Call::new(nic, *callee, *hello)?);
         }
-        let runs = calls.into_iter().map(|call| Run::new(nic, call, rate));
+        let runs = calls.into_iter().map(|call| Run::new(nic, call, share));
         let mut runs = runs.collect::<Result<Vec<_>, _>>()?;
         let size = hellos.first().map_or(0, |hello| hello.size);
         let all = hellos.iter().map(|hello| hello.count).sum();
@@ -136,6 +144,7 @@ impl Measuring<'_> {
             views.push(run.peer_view());
             run.part(nic)?;
         }
-        Ok(Measured::new(size, perf.kind != Kind::Bind, own, &views, &times))
+        let moves = perf.kind != Kind::Bind;
+        Ok(Measured { rate, ..Measured::new(size, moves, own, &views, &times) })
     }
 }

@@ -1,4 +1,4 @@
-//! A measurement as a picture: bandwidth and latency against size.
+//! A measurement as a picture: bandwidth and latency against size, or latency against load.
 
 use std::error::Error;
 use std::path::Path;
@@ -33,30 +33,40 @@ fn draw(text: &mut String, report: &Report) -> Result<(), Box<dyn Error>> {
     let root = SVGBackend::with_string(text, SIZE).into_drawing_area();
     root.fill(&WHITE)?;
     let [upper, lower] = root.split_evenly((2, 1)).try_into().map_err(|_| "no two halves")?;
+    // Where rates are tried, what was reached counts, not what was wanted.
+    let by_rate = report.is_of_rates();
+    let (unit, load) = if by_rate {
+        ("operations/s", "latency against load")
+    } else {
+        ("bytes of an operation", "latency")
+    };
     let points = |value: fn(&Measured) -> Option<f64>| -> Points {
-        let of = |run: &Measured| Some((f64::from(run.size), value(run)?));
-        report.runs.iter().filter_map(of).collect()
+        let at = |run: &Measured| {
+            if by_rate { run.operations_per_second } else { f64::from(run.size) }
+        };
+        report.runs.iter().filter_map(|run| Some((at(run), value(run)?))).collect()
     };
     let name = format!("{} with {}, {}", report.test.name(), report.peer, report.flight());
     let bandwidth = points(|run| run.megabytes_per_second);
     if bandwidth.is_empty() {
         let rate = points(|run| Some(run.operations_per_second));
-        chart(&upper, &name, "operations/s", &[(rate, BLUE)])?;
+        chart(&upper, &name, [unit, "operations/s"], &[(rate, BLUE)])?;
     } else {
-        chart(&upper, &name, "MB/s", &[(bandwidth, BLUE)])?;
+        chart(&upper, &name, [unit, "MB/s"], &[(bandwidth, BLUE)])?;
     }
     let median = points(|run| run.latency_us.map(|latency| latency.median));
     let p99 = points(|run| run.latency_us.map(|latency| latency.p99));
-    chart(&lower, "latency: p50 blue, p99 orange", "us", &[(median, BLUE), (p99, ORANGE)])?;
+    let title = format!("{load}: p50 blue, p99 orange");
+    chart(&lower, &title, [unit, "us"], &[(median, BLUE), (p99, ORANGE)])?;
     root.present()?;
     Ok(())
 }
 
-/// Draws lines over sizes, both axes logarithmic.
+/// Draws lines over sizes or rates, both axes logarithmic and with their units.
 fn chart(
     area: &plotters::drawing::DrawingArea<SVGBackend<'_>, plotters::coord::Shift>,
     name: &str,
-    unit: &str,
+    [below, beside]: [&str; 2],
     lines: &[(Points, RGBColor)],
 ) -> Result<(), Box<dyn Error>> {
     let all = || lines.iter().flat_map(|(points, _)| points.iter().copied());
@@ -74,7 +84,7 @@ fn chart(
         .x_label_area_size(40)
         .y_label_area_size(70)
         .build_cartesian_2d((left..right).log_scale(), (low..high).log_scale())?;
-    chart.configure_mesh().x_desc("bytes of an operation").y_desc(unit).draw()?;
+    chart.configure_mesh().x_desc(below).y_desc(beside).draw()?;
     for (points, color) in lines {
         chart.draw_series(LineSeries::new(points.iter().copied(), color).point_size(3))?;
     }

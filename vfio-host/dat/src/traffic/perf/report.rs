@@ -20,14 +20,16 @@ pub(super) struct Report {
     pub(super) connections: u8,
     /// As many connections move data the other way; figures are sums.
     pub(super) bidirectional: bool,
-    /// One for each size.
+    /// One for each size or rate.
     pub(super) runs: Vec<Measured>,
 }
 
-/// Operations of one size.
+/// Operations of one size, at one rate.
 #[derive(Debug, Serialize)]
 pub(super) struct Measured {
     pub(super) size: u32,
+    /// Operations that were to be posted in a second; `None` for as many as there was room for.
+    pub(super) rate: Option<u32>,
     /// Number of operations, all verified.
     pub(super) count: u64,
     pub(super) seconds: f64,
@@ -68,6 +70,7 @@ impl Measured {
         let rate = rate(&own);
         Self {
             size,
+            rate: None,
             count: own.done,
             seconds: own.time.as_secs_f64(),
             operations_per_second: rate,
@@ -138,6 +141,7 @@ impl fmt::Display for Report {
         writeln!(f, "{test} with {peer}: {depth}, all verified")?;
         let head = [
             "bytes",
+            "wanted/s",
             "operations/s",
             "MB/s",
             "p50 us",
@@ -155,6 +159,11 @@ impl fmt::Display for Report {
 }
 
 impl Report {
+    /// Returns whether only the rate differs.
+    pub(super) fn is_of_rates(&self) -> bool {
+        matches!(self.runs.as_slice(), [one, two, ..] if one.rate != two.rate)
+    }
+
     /// Returns what is in flight, as text.
     pub(super) fn flight(&self) -> String {
         let mut text = format!("{} in flight", self.depth);
@@ -170,7 +179,7 @@ impl Report {
     /// Returns a line of names, and one for each size.
     pub(super) fn csv(&self) -> String {
         let mut text = String::from(
-            "test,connections,bidirectional,depth,bytes,operations_per_second,megabytes_per_second,p50_us,p90_us,p99_us,p99.9_us,max_us,cpu_us,peer_cpu_us,count,seconds\n",
+            "test,connections,bidirectional,depth,bytes,rate,operations_per_second,megabytes_per_second,p50_us,p90_us,p99_us,p99.9_us,max_us,cpu_us,peer_cpu_us,count,seconds\n",
         );
         for run in &self.runs {
             let Measured { count, seconds, .. } = run;
@@ -190,8 +199,9 @@ impl Measured {
         let rate = self.megabytes_per_second.map_or_else(String::new, |rate| format!("{rate:.1}"));
         let latency = self.latency_us.unwrap_or_default();
         let Latency { median, p90, p99, p999, max, .. } = latency;
+        let wanted = self.rate.map_or_else(String::new, |rate| rate.to_string());
         let mut cells =
-            vec![self.size.to_string(), format!("{:.0}", self.operations_per_second), rate];
+            vec![self.size.to_string(), wanted, format!("{:.0}", self.operations_per_second), rate];
         cells.extend([median, p90, p99, p999, max].map(|time| format!("{time:.1}")));
         cells.push(format!("{:.2}", self.cpu_us_per_operation));
         let peer = self.at_peer.as_ref();
