@@ -174,6 +174,7 @@ impl<
     }
 
     /// Takes the next datagram that has come.
+    #[inline(always)]
     fn arrival(&mut self) -> Option<MadIn> {
         let gsi = self.gsi.as_mut()?;
         if self.device.link() == LinkType::Ethernet {
@@ -750,10 +751,12 @@ impl<
     }
 
     fn mad_recv(&mut self) -> Option<MadIn> {
-        let datagram = self.arrival()?;
-        let (local, remote) = (self.own, datagram.from);
-        self.report(|| Activity::Datagram { sent: false, local, remote, mad: datagram.mad });
-        Some(datagram)
+        let datagram = self.arrival();
+        if let Some(MadIn { from, mad, .. }) = &datagram {
+            let (local, remote) = (self.own, *from);
+            self.report(|| Activity::Datagram { sent: false, local, remote, mad: *mad });
+        }
+        datagram
     }
 
     fn await_device(&mut self, done: impl FnMut() -> bool) -> bool {

@@ -108,8 +108,8 @@ fn run(start: u32, off: &mut Option<(Power, Clock)>) -> Result<(), Failed> {
             let len = (u64::from(buses.last) + 1) << 20;
             let window = map(Bar { base: buses.base, len })
                 .ok_or("configuration space is at an address that cannot be mapped")?;
-            let text = format_args!("ECAM at {:#x}", buses.base);
-            with_bus(&Mapped { window, buses }, text, &info, clock)
+            let base = buses.base;
+            with_bus(&Mapped { window, buses }, format_args!("ECAM at {base:#x}"), &info, clock)
         }
         None => with_bus(&mechanism::Ports, format_args!("no ECAM; by ports"), &info, clock),
     }
