@@ -89,6 +89,7 @@ pub(crate) fn run(run: &Run) -> Result<End, Failure> {
     let chosen = functions.get(..ranks).ok_or_else(|| too_many(ranks, functions.len()))?;
     let claims = chosen.iter().map(claim).collect::<Result<Vec<_>, _>>()?;
     signals::watch()?;
+    signals::keep_ends_of_children()?;
     let mut started = Vec::new();
     let code = start(claims, &mut started).and_then(|()| supervise(&mut started));
     if code.is_err() {

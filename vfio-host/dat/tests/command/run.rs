@@ -227,3 +227,25 @@ fn a_folder_of_others_is_not_used() {
     let run = user.run(&format!("-n 1 {TWO}"), "true");
     refused(&run, 1, &["not a folder of this user's alone", "TMPDIR"]);
 }
+
+/// `sh -c SCRIPT dat run ARGS -- true`, for a launcher that its parent starts in an odd way.
+fn started_by(user: &User, script: &str, args: &str) -> Run {
+    let dat = user.command(args, "echo started");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script]).arg(dat.get_program()).args(dat.get_args());
+    for (name, value) in dat.get_envs() {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    }
+    Run::of(shell.stdin(Stdio::null()).output().unwrap())
+}
+
+#[test]
+fn a_launcher_whose_parent_ignores_the_ends_of_children_sees_those_of_its_ranks() {
+    let user = User::new();
+    let run =
+        started_by(&user, "exec env --ignore-signal=CHLD \"$0\" \"$@\"", &format!("-n 2 {TWO}"));
+    assert_eq!((run.code, run.out.as_str()), (0, "started\nstarted\n"), "{}", run.err);
+}
