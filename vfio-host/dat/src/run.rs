@@ -345,9 +345,10 @@ fn start(claims: Vec<Claim>, started: &mut Vec<Rank>) -> Result<(), Failure> {
             .stdin(Stdio::null())
             // What the rank starts ends with it.
             .process_group(0);
-        let child = command
-            .spawn()
-            .map_err(|error| Failure::new(format!("rank {rank} cannot be started: {error}")))?;
+        let child = command.spawn().map_err(|error| {
+            Failure::new(format!("rank {rank} cannot be started: {error}"))
+                .remedy("if dat was installed anew or removed meanwhile, start it again")
+        })?;
         started.push(Rank { pid: Pid::from_child(&child), child, status: None });
     }
     Ok(())
