@@ -102,7 +102,7 @@ impl<P: Provider> Ia<'_, P> {
         match notice {
             Notice::Completion(cq) => {
                 if let Some(evd) = self.events.evd_of(cq) {
-                    self.notified(evd);
+                    notified(self, evd);
                 }
             }
             Notice::CqError(cq) => {
@@ -143,25 +143,6 @@ impl<P: Provider> Ia<'_, P> {
                 self.events.worked = true;
             }
             Notice::Catastrophic(fault) => self.catastrophe(now, fault),
-        }
-    }
-
-    /// The device has announced completions of a queue that was armed.
-    fn notified(&mut self, evd: Evd) {
-        let Some(control) = self.events.evds.get_mut(evd.0) else { return };
-        control.notified = true;
-        control.announced = true;
-        control.tally.completions = control.tally.completions.wrapping_add(1);
-        let asked = control.asked;
-        self.events.worked = true;
-        self.events.look_at(evd);
-        let Some(solicited_only) = asked else { return };
-        self.absorb(evd);
-        self.drop_silent(evd);
-        // The completions had no event, or were taken before: who waits is not woken, and does not
-        // ask for the next.
-        if self.evd_count(evd).events == 0 {
-            let _ = self.evd_arm(evd, solicited_only);
         }
     }
 
@@ -235,30 +216,11 @@ impl<P: Provider> Ia<'_, P> {
             line.slow.work.release();
             let word = line.poster.trouble.load(Ordering::Acquire);
             if let Some(trouble) = Trouble::from_word(word) {
-                self.in_trouble(now, index, trouble);
+                in_trouble(self, now, index, trouble);
             }
             index = next;
         }
         self.objects.rmr_retire();
-    }
-
-    /// A poster of that Endpoint, or a reaper, has met trouble.
-    fn in_trouble(&mut self, now: Instant, index: u32, trouble: Trouble) {
-        let Some(ep) = self.objects.eps.handle_at(index).map(Ep) else { return };
-        let Ok(state) = self.objects.state_of(ep) else { return };
-        if state == EpState::Unconnected {
-            return;
-        }
-        if trouble.is_nonsense() {
-            self.events.report(AsyncEvent::ProviderInternalError);
-        }
-        let Ok(control) = self.objects.eps.live_mut(ep) else { return };
-        let fault = trouble.fault(control.qp.map_or(0, |qp| qp.number));
-        // It says more than that the device gave the queue pair up, in whatever order the two come.
-        if trouble.is_a_cause() {
-            control.cause = Some(fault);
-        }
-        self.broken(now, ep, fault);
     }
 
     /// Endpoints whose deadline has come, or that wait for a path, a drain or a second look.
@@ -308,6 +270,44 @@ impl<P: Provider> Ia<'_, P> {
                 Ok(_) | Err(_) => false,
             }
     }
+}
+
+/// The device has announced completions of a queue that was armed.
+fn notified<P: Provider>(ia: &mut Ia<'_, P>, evd: Evd) {
+    let Some(control) = ia.events.evds.get_mut(evd.0) else { return };
+    control.notified = true;
+    control.announced = true;
+    control.tally.completions = control.tally.completions.wrapping_add(1);
+    let asked = control.asked;
+    ia.events.worked = true;
+    ia.events.look_at(evd);
+    let Some(solicited_only) = asked else { return };
+    ia.absorb(evd);
+    ia.drop_silent(evd);
+    // The completions had no event, or were taken before: who waits is not woken, and does not ask
+    // for the next.
+    if ia.evd_count(evd).events == 0 {
+        let _ = ia.evd_arm(evd, solicited_only);
+    }
+}
+
+/// A poster of that Endpoint, or a reaper, has met trouble.
+fn in_trouble<P: Provider>(ia: &mut Ia<'_, P>, now: Instant, index: u32, trouble: Trouble) {
+    let Some(ep) = ia.objects.eps.handle_at(index).map(Ep) else { return };
+    let Ok(state) = ia.objects.state_of(ep) else { return };
+    if state == EpState::Unconnected {
+        return;
+    }
+    if trouble.is_nonsense() {
+        ia.events.report(AsyncEvent::ProviderInternalError);
+    }
+    let Ok(control) = ia.objects.eps.live_mut(ep) else { return };
+    let fault = trouble.fault(control.qp.map_or(0, |qp| qp.number));
+    // It says more than that the device gave the queue pair up, in whatever order the two come.
+    if trouble.is_a_cause() {
+        control.cause = Some(fault);
+    }
+    ia.broken(now, ep, fault);
 }
 
 /// A datagram has come. Nothing is done for a request before it is known that its sender is

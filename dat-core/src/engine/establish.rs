@@ -123,7 +123,7 @@ impl<P: Provider> Ia<'_, P> {
             Poll::Ready(Err(fault)) => return no_path(self, now, ep, fault),
         };
         match phase {
-            Phase::Resolving => self.send_request(now, ep, &path),
+            Phase::Resolving => send_request(self, now, ep, &path),
             Phase::Direct(terms) => self.finish_direct(now, ep, &path, &terms),
             Phase::Replied(_)
             | Phase::Accepting { .. }
@@ -131,23 +131,6 @@ impl<P: Provider> Ia<'_, P> {
             | Phase::Accepted(_)
             | Phase::Found(_) => {}
         }
-    }
-
-    /// Active: the way is known, and the REQ goes out.
-    fn send_request(&mut self, now: Instant, ep: Ep, path: &Path) {
-        let Ok(control) = self.objects.eps.live_mut(ep) else { return };
-        let Some(conn) = control.conn else { return };
-        control.phase = Phase::None;
-        let cm = &mut self.connections.cm;
-        let Some(subnet) = self.hca.subnet_path(path) else {
-            return cm.send_prepared_request(now, conn, path);
-        };
-        let limits = self.hca.limits();
-        let timeout = ack_timeout(limits.ack_delay, subnet.lifetime);
-        // What the port cannot do, the path cannot either.
-        let mtu = subnet.mtu.min(limits.mtu);
-        let subnet = SubnetPath { mtu, ..subnet };
-        cm.send_request_in_subnet(now, conn, path, &subnet, timeout);
     }
 
     /// Active: the REQ, which goes out when the way is known. `INSUFFICIENT_RESOURCES` while the
@@ -394,6 +377,23 @@ fn reply<P: Provider>(
         not_made(ia, now, ep, EpOp::NonPeerRejected, done.err());
     }
     ia.objects.watch(ep);
+}
+
+/// Active: the way is known, and the REQ goes out.
+fn send_request<P: Provider>(ia: &mut Ia<'_, P>, now: Instant, ep: Ep, path: &Path) {
+    let Ok(control) = ia.objects.eps.live_mut(ep) else { return };
+    let Some(conn) = control.conn else { return };
+    control.phase = Phase::None;
+    let cm = &mut ia.connections.cm;
+    let Some(subnet) = ia.hca.subnet_path(path) else {
+        return cm.send_prepared_request(now, conn, path);
+    };
+    let limits = ia.hca.limits();
+    let timeout = ack_timeout(limits.ack_delay, subnet.lifetime);
+    // What the port cannot do, the path cannot either.
+    let mtu = subnet.mtu.min(limits.mtu);
+    let subnet = SubnetPath { mtu, ..subnet };
+    cm.send_request_in_subnet(now, conn, path, &subnet, timeout);
 }
 
 /// No way leads to the peer.

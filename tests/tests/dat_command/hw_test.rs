@@ -15,7 +15,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::compat::serve;
-use crate::stage::Stage;
+use crate::golden;
+use crate::stage::{Process, Stage};
 
 /// A model, and a folder for reports.
 struct Bench {
@@ -49,6 +50,7 @@ impl Bench {
     fn run(&self, more: &str) -> Output {
         let output = self.command(more).output().unwrap();
         assert!(!text(&output.stderr).contains("panicked"), "{}", text(&output.stderr));
+        golden::seen(&text(&output.stdout), &text(&output.stderr));
         output
     }
 
@@ -222,6 +224,31 @@ fn the_last_line_names_the_command_that_hangs_and_a_resumed_run_goes_on_behind_i
     assert!(begun("4.commands.polled") == 1 && report.len() > before.len());
     let out = text(&output.stdout);
     assert!(out.contains(", 1 failed; send "), "{out}");
+}
+
+#[test]
+fn a_report_that_ends_early_says_how_to_go_on() {
+    let bench = Bench::with("");
+    let mut test = Process::start(bench.command("--steps 1-11"));
+    test.wait_for("  3.bring-up ...");
+    test.interrupt();
+    test.end().fails(1, &["interrupted", "help: --resume continues the report"]);
+    assert_eq!(bench.run("--steps 1-4 --resume").status.code(), Some(0));
+
+    // A disk that is full from the second step on: no file grows.
+    let bench = Bench::with("");
+    let test = bench.command("--steps 1-11");
+    let mut command = Command::new("env");
+    command.arg("--ignore-signal=XFSZ").arg(test.get_program()).args(test.get_args());
+    let mut test = Process::start(command);
+    test.wait_for("  2.");
+    test.limit_files(0);
+    let run = test.end();
+    golden::seen(&run.out, &run.err);
+    let help = "help: make room on the disk, then continue with --resume";
+    run.fails(1, &["report: File too large", help]);
+    // What was cut in the middle of a check counts as hung.
+    assert!(matches!(bench.run("--steps 1-4 --resume").status.code(), Some(0 | 1)));
 }
 
 #[test]
@@ -428,7 +455,9 @@ fn a_report_is_replayed_on_the_program_that_is_found() {
             .args(["hw-test", "--steps", "0-3", "--replay"])
             .arg(&file)
             .env("PATH", "/usr/bin:/bin");
-        command.output().unwrap()
+        let output = command.output().unwrap();
+        golden::seen(&text(&output.stdout), &text(&output.stderr));
+        output
     };
     let output = replay();
     let err = text(&output.stderr);

@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 mod compat;
+mod foreign;
 #[path = "../../../vfio-host/dat/tests/command/golden.rs"]
 mod golden;
 mod hostile;

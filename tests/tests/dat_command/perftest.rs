@@ -7,7 +7,10 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
 
+use mlx5_model::Config;
+
 use crate::compat::{call, free_port, serve, serve_as};
+use crate::foreign::serving_restless_memory;
 use crate::stage::{Process, Run, Stage};
 
 const NONE: [String; 0] = [];
@@ -391,6 +394,51 @@ fn clients_and_what_answers_them() {
         assert!(said[4..].iter().all(|key| *key == said[4]), "{said:?}");
     }
     drop(listener);
+}
+
+#[test]
+fn servers_that_nobody_calls_and_ports_that_are_taken() {
+    let stage = Stage::of(1);
+    let more = format!("--wait 0.5 -p {}", free_port());
+    serve(&stage, "perftest send_bw", &more).end().fails(
+        1,
+        &["no ib_send_bw called within 0.5 s", "help: start it there, with this machine as its"],
+    );
+    let taken = TcpListener::bind((std::net::Ipv6Addr::UNSPECIFIED, 0)).unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let more = format!("perftest send_bw --ip 192.168.7.1/24 -p {port}");
+    stage
+        .run(&format!("compat {more}"), 0, "")
+        .fails(1, &["Address already in use", "help: give another with -p"]);
+    let without = Config { general_caps: vec![("atomic", 0)], ..Config::default() };
+    let stage = Stage::with(&without, 1);
+    stage.run("compat perftest atomic_bw", 0, "--ip 192.168.7.1/24").fails(
+        1,
+        &[&format!("{} has no atomics", stage.device(0)), "help: dat info says what it has"],
+    );
+}
+
+#[test]
+fn memory_that_somebody_else_changes() {
+    let stage = Stage::new();
+    for (test, more, words) in [
+        (
+            "read_bw",
+            "-s 3000",
+            ["brought other contents than an earlier one, from byte", "help: -V wants a peer"],
+        ),
+        (
+            "atomic_bw",
+            "",
+            [" on connection 0 found 0x", "help: somebody else changes that memory, or one of"],
+        ),
+    ] {
+        let run = serving_restless_memory(&stage, |port| {
+            let more = format!("--client 127.0.0.1 -p {port} -n 1000000 -V {more}");
+            call(&stage, &format!("perftest {test}"), &more)
+        });
+        run.fails(1, &words);
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use mlx5_model::Config;
 use mlx5_model::server::{Handle, Server, Settings};
 use mlx5_model::wire::frame::Packet;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use tempfile::TempDir;
 
 use crate::golden;
@@ -186,6 +186,12 @@ impl Process {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
+    /// From now on no file that it writes grows beyond that.
+    pub(crate) fn limit_files(&self, len: u64) {
+        let limit = Rlimit { current: Some(len), maximum: None };
+        prlimit(Some(Pid::from_child(&self.child)), Resource::Fsize, limit).unwrap();
+    }
+
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
     }
@@ -227,7 +233,7 @@ impl Process {
         };
         assert!(!run.err.contains("panicked"), "{}", run.err);
         if self.is_dat {
-            golden::seen(&run.err);
+            golden::seen(&run.out, &run.err);
         }
         run
     }

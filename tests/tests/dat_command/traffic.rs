@@ -138,7 +138,7 @@ fn perf_by_threads() {
 #[test]
 fn perf_by_time_and_over_sizes() {
     let stage = Stage::new();
-    let listener = stage.listen("--count 24 --json");
+    let listener = stage.listen("--count 25 --json");
     // Reads one by one: often all that are posted are done when the time is over.
     for _ in 0..4 {
         stage.client("perf", 1, "--kind read --duration 0.1 --depth 1 --size 8").well();
@@ -169,6 +169,10 @@ fn perf_by_time_and_over_sizes() {
         assert!(times.is_sorted() && times[0] > 0.0, "{run}");
         assert!(run["cpu_us_per_operation"].as_f64().unwrap() > 0.0, "{run}");
     }
+    stage.client("perf", 1, "--count 8 --plot /nowhere/perf.svg").fails(
+        1,
+        &["/nowhere/perf.svg: No such file", "help: give --plot a file that can be written"],
+    );
     let picture = std::fs::read_to_string(&file).unwrap();
     let page = roxmltree::Document::parse(&picture).unwrap();
     assert_eq!(page.root_element().tag_name().name(), "svg");

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use mlx5_model::{CommandHook, Config, Verdict};
+
 use crate::stage::{Process, Stage};
 
 /// An endless ping from HCA 1, under way.
@@ -22,6 +24,90 @@ fn an_address_that_nobody_has() {
     assert!(run.took < Duration::from_secs(8), "{:?}", run.took);
     let json = stage.run("perf", 1, "192.168.7.99 --ip 192.168.7.2/24 --timeout 1 --json");
     assert!(json.json()["error"].as_str().unwrap().contains("192.168.7.99"));
+}
+
+#[test]
+fn a_link_that_is_down_is_waited_for_and_named() {
+    let stage = Stage::with(&Config { link_up: false, ..Config::default() }, 1);
+    let device = stage.device(0);
+    stage.run("listen", 0, "--ip 192.168.7.1/24 --link-wait 0").fails(
+        1,
+        &[&format!("{device}: the link stayed down for 0 s"), "help: plug the cable in, or look"],
+    );
+    let more = "--ip 192.168.7.1/24 --link-wait 60";
+    let mut listener = Process::start(stage.command("listen", 0, more));
+    listener.wait_for("the link is down; waiting for it");
+    listener.interrupt();
+    listener.end().fails(1, &[&format!("{device}: interrupted while waiting for the link")]);
+    let run = stage.run("doctor", 0, "--link-wait 0");
+    assert_eq!(run.code, 1, "{run:?}");
+    for words in ["FAIL  link             Ethernet, down", "-> plug the cable in, or look at"] {
+        assert!(run.out.contains(words), "{words}: {}", run.out);
+    }
+}
+
+#[test]
+fn doctor_names_what_a_port_or_a_firmware_lacks() {
+    for (device, code, words) in [
+        (
+            Config::infiniband(),
+            1,
+            [
+                "FAIL  link             no subnet manager",
+                "-> run a subnet manager on a host of the subnet: sudo opensm",
+                "-> between two ports joined by a cable, on one side: --sm",
+            ],
+        ),
+        (
+            Config { umr: false, ..Config::default() },
+            0,
+            [
+                "warn  memory windows   the device has none: RMRs cannot be made",
+                "-> update the firmware",
+                "no problem found",
+            ],
+        ),
+    ] {
+        let stage = Stage::with(&device, 1);
+        let run = stage.run("doctor", 0, "--link-wait 0");
+        assert_eq!(run.code, code, "{run:?}");
+        for words in words {
+            assert!(run.out.contains(words), "{words}: {}", run.out);
+        }
+    }
+}
+
+/// Refuses a command.
+struct Refuses(u16);
+
+impl CommandHook for Refuses {
+    fn command(&mut self, _: u64, opcode: u16, _: &[u8]) -> Verdict {
+        if opcode == self.0 {
+            Verdict::Refuse { status: 1, syndrome: 0x1234 }
+        } else {
+            Verdict::Run
+        }
+    }
+}
+
+#[test]
+fn a_device_that_does_not_open_or_close_is_named() {
+    const INIT_HCA: u16 = 0x102;
+    const TEARDOWN_HCA: u16 = 0x103;
+    let stage = Stage::of(1);
+    let refuse = |opcode| {
+        let hook = Some(Box::new(Refuses(opcode)) as Box<dyn CommandHook>);
+        let server = stage.server.as_ref().unwrap();
+        server.with(0, |function| function.hca().set_command_hook(hook)).unwrap();
+    };
+    let device = stage.device(0);
+    let listener = stage.listen("");
+    refuse(TEARDOWN_HCA);
+    listener.interrupt();
+    listener.end().fails(1, &[&format!("closing {device}: "), "TEARDOWN_HCA"]);
+    refuse(INIT_HCA);
+    let run = stage.run("listen", 0, "--ip 192.168.7.1/24");
+    run.fails(1, &[&device, "INIT_HCA", &format!("help: run dat doctor {device}")]);
 }
 
 #[test]
@@ -189,7 +275,7 @@ fn arguments_that_cannot_be() {
 
 #[test]
 fn doctor_says_what_the_owner_of_a_virtual_function_without_a_mac_can_do() {
-    let stage = Stage::with(&mlx5_model::Config::vf(), 1);
+    let stage = Stage::with(&Config::vf(), 1);
     let run = stage.run("doctor", 0, "");
     assert_eq!(run.code, 0, "{run:?}");
     for words in ["warn  MAC", "ip link set DEV vf N mac"] {

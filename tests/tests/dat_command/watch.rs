@@ -79,6 +79,10 @@ fn top_shows_rates_of_both_sides() {
     let none = dat(&stage, "connections 0000:01:02.3 --json").well().json();
     assert_eq!(none["adapters"], Value::from(Vec::<Value>::new()));
 
+    let several = dat(&stage, "trace").fails(2, &["help: name one of them, or a device"]);
+    let line = several.err.lines().next().unwrap();
+    assert!(line.contains("there are the processes ") && line.contains(&pid.to_string()), "{line}");
+
     // One that does not run is named, and holds nobody up.
     perf.signal(Signal::STOP);
     let found = until(&stage, "connections --json", |found| found["silent"][0]["pid"] == pid);

@@ -89,6 +89,7 @@ pub(crate) fn run(run: &Run) -> Result<End, Failure> {
     let chosen = functions.get(..ranks).ok_or_else(|| too_many(ranks, functions.len()))?;
     let claims = chosen.iter().map(claim).collect::<Result<Vec<_>, _>>()?;
     signals::watch()?;
+    signals::keep_ends_of_children()?;
     let mut started = Vec::new();
     let code = start(claims, &mut started).and_then(|()| supervise(&mut started));
     if code.is_err() {
@@ -344,9 +345,10 @@ fn start(claims: Vec<Claim>, started: &mut Vec<Rank>) -> Result<(), Failure> {
             .stdin(Stdio::null())
             // What the rank starts ends with it.
             .process_group(0);
-        let child = command
-            .spawn()
-            .map_err(|error| Failure::new(format!("rank {rank} cannot be started: {error}")))?;
+        let child = command.spawn().map_err(|error| {
+            Failure::new(format!("rank {rank} cannot be started: {error}"))
+                .remedy("if dat was installed anew or removed meanwhile, start it again")
+        })?;
         started.push(Rank { pid: Pid::from_child(&child), child, status: None });
     }
     Ok(())

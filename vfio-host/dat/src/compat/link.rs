@@ -166,7 +166,8 @@ impl Links {
     ) -> Result<(), Failure> {
         let ep = self.ep(link)?;
         let until = Instant::now() + self.timeout;
-        for attempt in 0..ATTEMPTS {
+        let mut attempt = 1;
+        loop {
             self.recvs(nic, link, recvs)?;
             info!("connecting to {peer}");
             let left = until.saturating_duration_since(Instant::now());
@@ -189,12 +190,12 @@ impl Links {
             }
             // The peer may hold a connection from before this device was reset. Now it knows.
             let ghost = nic.ep_reject_reason(ep) == Ok(Some(Reason::STALE));
-            if !ghost || attempt + 1 == ATTEMPTS || Instant::now() >= until {
+            if !ghost || attempt == ATTEMPTS || Instant::now() >= until {
                 return Err(unconnected(nic, peer, ep, event, self.program, self.timeout));
             }
             nic.ep_reset(ep).map_err(|e| dat("dat_ep_reset", e))?;
+            attempt += 1;
         }
-        Err(Failure::new(format!("{peer} rejects every attempt")))
     }
 
     /// Connects one to a queue pair that was given by other means, and waits until this side is

@@ -193,7 +193,8 @@ fn connect<'p, H: Host>(
     let Callee { peer, timeout, spin } = callee;
     let until = Instant::now() + timeout;
     let hello = conn.hello.bytes();
-    for attempt in 0..ATTEMPTS {
+    let mut attempt = 1;
+    loop {
         conn.post_recvs(nic)?;
         info!("connecting to {peer}");
         let left = until.saturating_duration_since(Instant::now());
@@ -211,15 +212,15 @@ fn connect<'p, H: Host>(
         };
         debug!("attempt {attempt}: {event:?}");
         let reason = nic.ep_reject_reason(conn.ep).ok().flatten();
-        if reason == Some(Reason::STALE) && attempt + 1 < ATTEMPTS && Instant::now() < until {
+        if reason == Some(Reason::STALE) && attempt < ATTEMPTS && Instant::now() < until {
             // The peer may still hold a connection from before a reset of this device. The rejected
             // attempt ended it.
             nic.ep_reset(conn.ep).map_err(|e| dat("dat_ep_reset", e))?;
+            attempt += 1;
             continue;
         }
         return answered(nic, conn, peer, timeout, event);
     }
-    Err(Failure::new(format!("{peer} rejects every attempt")))
 }
 
 fn answered<'p, H: Host>(
@@ -251,15 +252,22 @@ fn answered<'p, H: Host>(
             }
         };
     }
-    if nic.ep_reject_reason(conn.ep) == Ok(Some(Reason::INVALID_MTU)) {
+    let reason = nic.ep_reject_reason(conn.ep).ok().flatten();
+    if reason == Some(Reason::INVALID_MTU) {
         let mtu = adapter::path_mtu(nic);
         return fail(
             format!("{peer} cannot take packets of {mtu} bytes"),
             "give the --mtu that it was started with, or a smaller one; 1024 is safe",
         );
     }
-    if let Event::NonPeerRejected(_) = event {
+    if let (Event::NonPeerRejected(_), None | Some(Reason::INVALID_SERVICE_ID)) = (event, reason) {
         return fail(format!("{ip} is there, but nothing listens on its port {port}"), OTHER_PORT);
+    }
+    if let Some(reason) = reason {
+        return fail(
+            format!("{peer} rejected the connection: {reason}"),
+            "its output may say why; try again later",
+        );
     }
     if let Event::Unreachable(_) = event {
         return fail(

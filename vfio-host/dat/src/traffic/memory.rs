@@ -32,7 +32,7 @@ impl<'p, H: Host> Memory<'p, H> {
         };
         let buffer = buffer.ok_or_else(|| {
             Failure::new(format!("there is no memory for {len} bytes of buffers"))
-                .remedy("a smaller --size or --depth")
+                .remedy("give a smaller --size, fewer operations in flight, or fewer connections")
         })?;
         match nic.lmr_create(pz, buffer.region(), rights) {
             Ok(lmr) => Ok(Self { buffer, lmr }),

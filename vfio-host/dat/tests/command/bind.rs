@@ -229,6 +229,39 @@ fn a_failed_write_is_reported_and_undone() {
 }
 
 #[test]
+fn a_user_who_may_not_bind_learns_that_root_may() {
+    let machine = Machine::ready();
+    machine.hca(A, 12, Some("mlx5_core"));
+    // A file that the kernel lets nobody write, root neither.
+    machine.link(&format!("{FOLDER}/driver_override"), "/proc/sys/kernel/ostype");
+    let run = machine.run(&["bind", A]);
+    assert_eq!(run.code, 1);
+    for words in ["driver_override: Permission denied", "help: only root may do this: sudo dat"] {
+        assert!(run.err.contains(words), "{words}: {}", run.err);
+    }
+    assert_eq!(driver(&machine).as_deref(), Some("mlx5_core"));
+}
+
+#[test]
+fn a_kernel_that_binds_it_to_vfio_again_is_reported_with_what_makes_it() {
+    let again = |machine: &Machine, help: &str| {
+        machine.hca(A, 12, Some("vfio-pci"));
+        let run = with_kernel(machine, Some("vfio-pci"), &["unbind", A]);
+        assert_eq!(run.code, 1, "{}", run.out);
+        for words in ["0000:3b:00.0: the kernel bound it to vfio-pci again", help] {
+            assert!(run.err.contains(words), "{words}: {}", run.err);
+        }
+    };
+    // Each waits for another driver for some seconds.
+    std::thread::scope(|scope| {
+        scope.spawn(|| again(&Machine::ready(), "help: look for an `ids=` option of vfio-pci"));
+        let machine = Machine::ready();
+        machine.file("/proc/cmdline", "ro vfio-pci.ids=15b3:1019");
+        again(&machine, "help: take it out of vfio-pci.ids=15b3:1019 on the kernel's command line");
+    });
+}
+
+#[test]
 fn impossible_arguments_are_usage_errors() {
     let machine = Machine::ready();
     for args in [

@@ -1,6 +1,8 @@
 //! `dat conf` and `dat install-provider`.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -104,6 +106,11 @@ fn impossible_arguments_are_refused_with_a_reason() {
     }
     let run = dat(&["conf", "3b:00.0", "--ip", "10.0.0.1/8", "--gateway", "fd00::1"]);
     assert_eq!(run.code, 2);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dat"));
+    command.args(["conf", "3b:00.0", "--ip", "10.0.0.1/8", "--library"]);
+    let run = Run::of(command.arg(OsStr::from_bytes(b"/lib/\xff.so")).output().unwrap());
+    assert!(run.code == 2 && run.err.contains("the library /lib/"), "{}", run.err);
+    assert!(run.err.contains(" is no text"), "{}", run.err);
 }
 
 #[test]
@@ -122,12 +129,16 @@ fn neighbours_are_fixed_up_to_a_bound() {
 }
 
 fn install(folder: &Path, more: &[&str]) -> Run {
+    install_below(&folder.join("prefix"), folder, more)
+}
+
+fn install_below(prefix: &Path, folder: &Path, more: &[&str]) -> Run {
     let provider = folder.join("build.so");
     fs::write(&provider, PROVIDER).unwrap();
     Run::of(
         Command::new(env!("CARGO_BIN_EXE_dat"))
             .args(["install-provider", "3b:00.0", "--prefix"])
-            .arg(folder.join("prefix"))
+            .arg(prefix)
             .arg("--library")
             .arg(&provider)
             .args(more)
@@ -204,6 +215,18 @@ fn a_refusal_changes_nothing() {
         named,
     ]);
     assert!(run.code == 1 && run.err.contains("not a library"), "{}", run.err);
+    // A file that the kernel lets nobody write, root neither.
+    let library = folder.path().join("other/lib/libdapldat.so.new");
+    fs::create_dir_all(library.parent().unwrap()).unwrap();
+    std::os::unix::fs::symlink("/proc/sys/kernel/ostype", library).unwrap();
+    let other = folder.path().join("other");
+    let run = install_below(&other, folder.path(), &["--ip", "10.0.0.1/8"]);
+    for words in [
+        "/other/lib/libdapldat.so.new: cannot be written: Permission denied",
+        "help: run it with sudo, or give --prefix a folder of your own",
+    ] {
+        assert!(run.code == 1 && run.err.contains(words), "{words}: {}", run.err);
+    }
     // Beside a program that stands by itself there is no library.
     let alone = folder.path().join("dat");
     // Not by this process: a child of another test could inherit the descriptor, and a file that is

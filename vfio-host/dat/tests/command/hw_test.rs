@@ -115,6 +115,16 @@ fn without_yes_it_says_what_it_would_do_and_how_to_undo_it() {
 }
 
 #[test]
+fn a_copy_of_a_machine_has_no_device_to_test() {
+    let machine = machine();
+    let report = machine.at("/report");
+    let run = machine.run(&["hw-test", A, "--yes", "--report", report.to_str().unwrap()]);
+    assert_eq!(run.code, 1, "{}", run.out);
+    assert!(run.err.contains("0000:3b:00.0: it is in a copy of a machine"), "{}", run.err);
+    assert!(!report.exists());
+}
+
+#[test]
 fn arguments_that_cannot_be() {
     let machine = machine();
     for (args, words) in [

@@ -330,6 +330,45 @@ fn a_slow_link_is_a_warning() {
 }
 
 #[test]
+fn modules_without_their_files_are_a_container_s_or_udev_s() {
+    let machine = Machine::ready();
+    std::fs::remove_file(machine.at("/dev/vfio/vfio")).unwrap();
+    let run = machine.run(&["doctor", "--json"]);
+    assert_eq!(run.code, 1);
+    let (state, found, remedy) = check(&run, "VFIO");
+    assert_eq!(state, "fail");
+    says(&found, &["the modules are loaded, but /dev/vfio/vfio is not there"]);
+    says(&remedy, &["in a container: pass /dev/vfio in; else look at udev"]);
+}
+
+#[test]
+fn a_device_is_compared_with_reports_only() {
+    let machine = Machine::ready();
+    machine.hca(A, 12, Some("mlx5_core"));
+    let file = machine.at("/report");
+    let file = file.to_str().unwrap();
+    for (text, words) in
+        [("{", "report is no report: EOF"), ("{}", "report is no report of dat info")]
+    {
+        machine.file("/report", text);
+        let run = machine.run(&["info", A, "--against", file]);
+        assert_eq!((run.code, run.out.as_str()), (2, ""));
+        says(&run.err, &[words, "help: give --against what dat info --json has written"]);
+    }
+}
+
+#[test]
+fn a_result_that_is_not_written_is_a_failure() {
+    let machine = Machine::bare();
+    for args in [&["list", "--json"][..], &["doctor"], &["conf", A, "--ip", "10.0.0.1/8"]] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let run = Run::of(machine.command(args).stdout(full).output().unwrap());
+        assert_eq!(run.code, 1, "{args:?}");
+        says(&run.err, &["dat: error: standard output: No space left on device"]);
+    }
+}
+
+#[test]
 fn malformed_files_in_the_tree_do_not_panic() {
     let machine = Machine::ready();
     machine.hca(A, 12, Some("vfio-pci"));

@@ -39,7 +39,7 @@ impl Run {
         for said in [&run.out, &run.err] {
             assert!(!said.contains("panicked") && !said.contains("RUST_BACKTRACE"), "{said}");
         }
-        golden::seen(&run.err);
+        golden::seen(&run.out, &run.err);
         run
     }
 

@@ -227,3 +227,72 @@ fn a_folder_of_others_is_not_used() {
     let run = user.run(&format!("-n 1 {TWO}"), "true");
     refused(&run, 1, &["not a folder of this user's alone", "TMPDIR"]);
 }
+
+#[test]
+fn what_cannot_be_started_is_named_with_its_cause() {
+    let user = User::new();
+    let conf = user.path("conf");
+    let line =
+        "a u2.0 nonthreadsafe default libdapldat.so dapldat.2.0 \"nonsense ip=10.0.0.1/8\" \"\"\n";
+    fs::write(&conf, line).unwrap();
+    let conf = format!("-n 1 --conf {}", conf.display());
+    let one = "vfio-user:/run/a --ip 10.0.0.1/24";
+    for (args, (name, value), code, words) in [
+        (
+            "-n 1 --conf /nowhere/dat.conf",
+            ("LANG", "C"),
+            1,
+            ["/nowhere/dat.conf: cannot be read: No such file", "dat conf prints such a file"],
+        ),
+        (&conf, ("LANG", "C"), 1, ["conf: line 1 names no device", "begin with the device"]),
+        (TWO, ("PMI_RANK", "first"), 2, ["PMI_RANK=first is no rank", "start it by mpiexec"]),
+        (
+            one,
+            ("TMPDIR", "/nowhere"),
+            1,
+            ["/nowhere/dat-run-", "set TMPDIR to a folder that this user may write"],
+        ),
+        // The launcher's number is that of another process than the one that started it.
+        (one, ("DAT_RUN_LAUNCHER", "1"), 1, ["the launcher has ended"; 2]),
+    ] {
+        let run = Run::of(user.command(args, "echo started").env(name, value).output().unwrap());
+        refused(&run, code, &words);
+        assert_eq!(run.out, "", "{args}");
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dat"));
+    command.arg("run").args(one.split_whitespace()).args(["--", "/nowhere/program"]);
+    let run = Run::of(command.env("TMPDIR", user.0.path()).output().unwrap());
+    refused(&run, 1, &["/nowhere/program: cannot be run: No such", "or one that PATH finds"]);
+}
+
+/// `sh -c SCRIPT dat run ARGS -- true`, for a launcher that its parent starts in an odd way.
+fn started_by(user: &User, script: &str, args: &str) -> Run {
+    let dat = user.command(args, "echo started");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script]).arg(dat.get_program()).args(dat.get_args());
+    for (name, value) in dat.get_envs() {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    }
+    Run::of(shell.stdin(Stdio::null()).output().unwrap())
+}
+
+#[test]
+fn a_launcher_whose_parent_ignores_the_ends_of_children_sees_those_of_its_ranks() {
+    let user = User::new();
+    let run =
+        started_by(&user, "exec env --ignore-signal=CHLD \"$0\" \"$@\"", &format!("-n 2 {TWO}"));
+    assert_eq!((run.code, run.out.as_str()), (0, "started\nstarted\n"), "{}", run.err);
+}
+
+#[test]
+fn a_launcher_whose_file_was_removed_says_which_rank_it_cannot_start() {
+    let user = User::new();
+    let script =
+        "cp \"$0\" $HERE/dat && exec 3<$HERE/dat && rm $HERE/dat && exec /proc/self/fd/3 \"$@\"";
+    let run = started_by(&user, script, &format!("-n 2 {TWO}"));
+    refused(&run, 1, &["rank 0 cannot be started: No such file", "start it again"]);
+    assert_eq!(run.out, "");
+}
