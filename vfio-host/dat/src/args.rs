@@ -56,8 +56,8 @@ pub(crate) struct Args {
     /// (-vvv)
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub(crate) verbose: u8,
-    /// Says nothing on standard error but errors, and draws no progress (-q is an option of perftest)
-    #[arg(long = "quiet", global = true, conflicts_with = "verbose")]
+    /// Says nothing on standard error but errors, and draws no progress
+    #[arg(short = 'q', long = "quiet", global = true, conflicts_with = "verbose")]
     pub(crate) errors_only: bool,
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -856,6 +856,18 @@ mod tests {
     #[test]
     fn the_arguments_fit_together() {
         Args::command().debug_assert();
+    }
+
+    /// Perftest's `-q` is a number of queue pairs.
+    #[test]
+    fn q_is_quiet_but_for_perftest() {
+        let parsed = |line: &str| Args::try_parse_from(line.split(' ')).unwrap().errors_only;
+        let perftest = "compat perftest write_bw 3b:00.0 --ip 10.0.0.1/8";
+        for quiet in ["dat list -q", "dat -q list", &format!("dat -q {perftest}")] {
+            assert!(parsed(quiet), "{quiet}");
+        }
+        assert!(parsed(&format!("dat {perftest} -q 2 --quiet")));
+        assert!(!parsed(&format!("dat {perftest} -q 2")) && !parsed("dat list"));
     }
 
     #[test]

@@ -160,6 +160,10 @@ pub(super) struct Perftest {
     /// Bytes of an operation, 1 to 1M; 64K, of a latency test 2, of an atomic 8
     #[arg(short, long, value_name = "BYTES", value_parser = size)]
     pub(super) size: Option<u32>,
+    /// Says nothing on standard error but errors, and draws no progress; -q is perftest's own
+    #[arg(long = "quiet", conflicts_with = "verbose")]
+    #[expect(dead_code, reason = "what all commands have takes its value")]
+    errors_only: bool,
     /// Connections of a bandwidth test, 1 to 16
     #[arg(short, long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
     pub(super) qp: u8,
