@@ -173,6 +173,10 @@ impl<
         })
     }
 
+    fn datagram(&self, sent: bool, remote: IpAddr, mad: &[u8; 256]) -> Activity {
+        Activity::Datagram { sent, local: self.own, remote, mad: *mad }
+    }
+
     /// Takes the next datagram that has come.
     #[inline(always)]
     fn arrival(&mut self) -> Option<MadIn> {
@@ -744,17 +748,17 @@ impl<
                 "open it anew"
             ));
         };
-        gsi.send(path, mad)?;
-        let (local, remote) = (self.own, path.remote);
-        self.report(|| Activity::Datagram { sent: true, local, remote, mad: *mad });
-        Ok(())
+        let sent = gsi.send(path, mad);
+        if sent.is_ok() {
+            self.report(|| self.datagram(true, path.remote, mad));
+        }
+        sent
     }
 
     fn mad_recv(&mut self) -> Option<MadIn> {
         let datagram = self.arrival();
         if let Some(MadIn { from, mad, .. }) = &datagram {
-            let (local, remote) = (self.own, *from);
-            self.report(|| Activity::Datagram { sent: false, local, remote, mad: *mad });
+            self.report(|| self.datagram(false, *from, mad));
         }
         datagram
     }

@@ -18,6 +18,13 @@ struct Kind {
     retry: IaCounter,
 }
 
+impl Kind {
+    /// The row of an attribute.
+    fn of(attribute: u16) -> Option<&'static Self> {
+        KINDS.iter().find(|kind| kind.attribute == attribute)
+    }
+}
+
 /// A row of [`KINDS`].
 const fn kind(
     attribute: u16,
@@ -94,19 +101,16 @@ impl IaTally {
             return;
         };
         if header.attribute() == REJ {
-            self.count(if of_consumer(mad) {
+            return self.count(if of_consumer(mad) {
                 IaCounter::CmUserRejTx
             } else {
                 IaCounter::CmErrRejTx
             });
         }
-        for kind in &KINDS {
-            if kind.attribute == header.attribute() {
-                self.count(kind.sent);
-                if again {
-                    self.count(kind.retry);
-                }
-            }
+        let Some(kind) = Kind::of(header.attribute()) else { return };
+        self.count(kind.sent);
+        if again {
+            self.count(kind.retry);
         }
     }
 
@@ -126,19 +130,16 @@ impl IaTally {
             return;
         };
         if header.attribute() == REJ {
-            self.count(if of_consumer(mad) {
+            return self.count(if of_consumer(mad) {
                 IaCounter::CmUserRejRx
             } else {
                 IaCounter::CmErrRejRx
             });
         }
-        for kind in &KINDS {
-            if kind.attribute == header.attribute() {
-                self.count(kind.received);
-                if after.duplicates != before.duplicates {
-                    self.count(kind.dup);
-                }
-            }
+        let Some(kind) = Kind::of(header.attribute()) else { return };
+        self.count(kind.received);
+        if after.duplicates != before.duplicates {
+            self.count(kind.dup);
         }
     }
 

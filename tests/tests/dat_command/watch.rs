@@ -125,6 +125,8 @@ fn trace_shows_commands_and_connections_as_they_come() {
         command.args(arguments.split_whitespace());
         Process::start(with_folder(command, &stage))
     };
+    dat(&stage, "trace --pcap /nowhere/cm.pcap")
+        .fails(1, &["/nowhere/cm.pcap: No such file", "help: give --pcap a file"]);
     let file = stage.folder().join("cm.pcap");
     let all = start(&format!("trace --json --pcap {}", file.display()));
     let some = start("trace --count 2");

@@ -162,7 +162,6 @@ pub(super) struct Perftest {
     pub(super) size: Option<u32>,
     /// Says nothing on standard error but errors, and draws no progress; -q is perftest's own
     #[arg(long = "quiet", conflicts_with = "verbose")]
-    #[expect(dead_code, reason = "what all commands have takes its value")]
     errors_only: bool,
     /// Connections of a bandwidth test, 1 to 16
     #[arg(short, long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]

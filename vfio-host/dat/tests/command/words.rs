@@ -131,6 +131,7 @@ fn arguments_that_cannot_be() {
         ("ping 3b:00.0 10.0.0.2 --ip 10.0.0.2/8", "is this adapter's own address"),
         ("ping 3b:00.0 224.0.0.1 --ip 10.0.0.2/8", "is not the address of a host"),
         ("perf ADAPTER --sizes 64..8", "a range begins with the smaller one"),
+        ("perf ADAPTER --threads 3 --connections 2", "3 threads have 2 connections"),
         ("perf ADAPTER --rate 0", "a rate is 1 or more operations in a second"),
         ("perf ADAPTER --rate 1,2 --sizes 1,2", "several sizes or several rates, not both"),
         ("perf ADAPTER --size 2M", "a size is 1 to 1M"),
