@@ -59,7 +59,7 @@ pub(crate) fn golden() -> (BTreeSet<String>, BTreeMap<String, BTreeSet<String>>)
 pub(crate) fn plain(text: &str) -> String {
     static RULES: OnceLock<[Regex; 2]> = OnceLock::new();
     let [folders, numbers] =
-        RULES.get_or_init(|| [FOLDERS, "[0-9]+"].map(|rule| Regex::new(rule).unwrap()));
+        RULES.get_or_init(|| [FOLDERS, "0x[0-9a-f]+|[0-9]+"].map(|rule| Regex::new(rule).unwrap()));
     numbers.replace_all(&folders.replace_all(text, "DIR"), "#").into_owned()
 }
 
