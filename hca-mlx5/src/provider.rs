@@ -28,6 +28,7 @@ use core::task::Poll;
 use core::time::Duration;
 
 use dat_core::Instant;
+use dat_core::cm::wire::name;
 use dat_core::fault;
 use dat_core::provider::{
     self as seam, Access, Activity, Backing, Destination, Fault, HcaCounters, HcaLimits, Hook,
@@ -174,7 +175,7 @@ impl<
     }
 
     fn datagram(&self, sent: bool, remote: IpAddr, mad: &[u8; 256]) -> Activity {
-        Activity::Datagram { sent, local: self.own, remote, mad: *mad }
+        Activity::Datagram { sent, local: self.own, remote, message: name(mad), mad: *mad }
     }
 
     /// Takes the next datagram that has come.

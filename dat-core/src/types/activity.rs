@@ -7,7 +7,6 @@
 use core::fmt;
 use core::net::IpAddr;
 
-use crate::cm::wire::{MAD_LEN, name};
 use crate::types::ep_state::EpState;
 use crate::types::fault::Fault;
 use crate::types::handle::Ep;
@@ -69,8 +68,10 @@ pub enum Activity {
         local: IpAddr,
         /// The peer's.
         remote: IpAddr,
+        /// Its name, as REQ.
+        message: &'static str,
         /// All of it (IBTA vol. 1, 13.4: a MAD).
-        mad: [u8; MAD_LEN],
+        mad: [u8; 256],
     },
     /// A message of the connection manager was repeated: its answer did not come in time.
     Repeated {
@@ -142,9 +143,9 @@ impl fmt::Display for Activity {
             Self::Refused { remote, port, reason } => {
                 write!(f, "{remote} asks for port {port}: refused, {reason}")
             }
-            Self::Datagram { sent, remote, mad, .. } => {
+            Self::Datagram { sent, remote, message, .. } => {
                 let way = if *sent { "to" } else { "from" };
-                write!(f, "{} {way} {remote}", name(mad))
+                write!(f, "{message} {way} {remote}")
             }
             Self::Repeated { message, remote } => {
                 write!(f, "{message} to {remote} is repeated: no answer yet")

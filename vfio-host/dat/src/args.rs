@@ -860,13 +860,13 @@ mod tests {
 
     /// Perftest's `-q` is a number of queue pairs.
     #[test]
-    fn q_is_quiet_but_for_perftest() {
+    fn q_says_errors_only_but_for_perftest() {
         let parsed = |line: &str| Args::try_parse_from(line.split(' ')).unwrap().errors_only;
         let perftest = "compat perftest write_bw 3b:00.0 --ip 10.0.0.1/8";
-        for quiet in ["dat list -q", "dat -q list", &format!("dat -q {perftest}")] {
-            assert!(parsed(quiet), "{quiet}");
+        for line in ["dat list -q", "dat -q list", &format!("dat -q {perftest}")] {
+            assert!(parsed(line), "{line}");
         }
-        assert!(parsed(&format!("dat {perftest} -q 2 --quiet")));
+        assert!(parsed(&format!("dat {perftest} --quiet -q 2")));
         assert!(!parsed(&format!("dat {perftest} -q 2")) && !parsed("dat list"));
     }
 

@@ -37,7 +37,7 @@ pub fn traced(activity: &Activity) {
         return;
     }
     let mut line = format!("{} {activity}", word(activity.severity()));
-    if let Activity::Datagram { sent, local, remote, mad } = activity {
+    if let Activity::Datagram { sent, local, remote, mad, .. } = activity {
         line.push_str(&Datagram { sent: *sent, local: *local, remote: *remote, mad: *mad }.tail());
     }
     let now = Instant::now();
