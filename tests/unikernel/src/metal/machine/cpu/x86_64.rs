@@ -1,7 +1,7 @@
 //! The time stamp counter and RDRAND.
 
 use core::arch::asm;
-use core::arch::x86_64::{__cpuid, _rdtsc};
+use core::arch::x86_64::{__cpuid, _rdtsc, CpuidResult};
 
 /// The name of the counter.
 pub(crate) const COUNTER: &str = "time stamp counter";
@@ -19,9 +19,10 @@ pub(crate) fn generator() -> Option<&'static str> {
 
 /// Reads the CPU's generator. It may be empty for a moment, so this tries ten times.
 pub(crate) fn random() -> Option<u64> {
-    // SAFETY: every x86-64 has it, and it changes nothing. The newest Rust knows that.
-    #[allow(unused_unsafe, reason = "it is unsafe in Rust 1.85")]
-    let features = unsafe { __cpuid(1) };
+    // It is unsafe in Rust 1.85, and safe in newer ones.
+    let cpuid: unsafe fn(u32) -> CpuidResult = __cpuid;
+    // SAFETY: every x86-64 has it, and it changes nothing.
+    let features = unsafe { cpuid(1) };
     if features.ecx & 1 << 30 == 0 {
         return None;
     }
