@@ -23,18 +23,17 @@ mod pairs;
 mod table;
 mod tasks;
 
-use core::net::{IpAddr, Ipv6Addr};
+use core::net::IpAddr;
 use core::task::Poll;
 use core::time::Duration;
 
 use dat_core::Instant;
-use dat_core::cm::wire::name;
 use dat_core::fault;
 use dat_core::provider::{
-    self as seam, Access, Activity, Backing, Destination, Fault, HcaCounters, HcaLimits, Hook,
-    KeyOrder, LinkType, MadIn, Moderation, Mr, MrInit, Mw, Net, NewQp, NextHop, Notice, Pages,
-    Path, Pd, Provider, Qp, QpInit, QpStep, Random, Region, SharedRq, SharedRqInit, SubnetPath,
-    Task, canonical,
+    self as seam, Access, Backing, Destination, Fault, HcaCounters, HcaLimits, Hook, KeyOrder,
+    LinkType, MadIn, Moderation, Mr, MrInit, Mw, Net, NewQp, NextHop, Notice, Pages, Path, Pd,
+    Provider, Qp, QpInit, QpStep, Random, Region, SharedRq, SharedRqInit, SubnetPath, Task,
+    canonical,
 };
 use heapless::Deque;
 
@@ -118,8 +117,6 @@ pub struct Mlx5<
     gsi: Option<Gsi<'p, P>>,
     /// Of an Ethernet port.
     network: Option<Network<'p, P, NEIGHBOURS>>,
-    /// The port's address, once it has one.
-    own: IpAddr,
     /// Of an InfiniBand port.
     subnet: Option<Subnet<'p, P, NEIGHBOURS>>,
     /// As many as queue pairs.
@@ -174,27 +171,6 @@ impl<
         })
     }
 
-    fn datagram(&self, sent: bool, remote: IpAddr, mad: &[u8; 256]) -> Activity {
-        Activity::Datagram { sent, local: self.own, remote, message: name(mad), mad: *mad }
-    }
-
-    /// Takes the next datagram that has come.
-    #[inline(always)]
-    fn arrival(&mut self) -> Option<MadIn> {
-        let gsi = self.gsi.as_mut()?;
-        if self.device.link() == LinkType::Ethernet {
-            return gsi.recv();
-        }
-        let now = self.now;
-        loop {
-            let arrival = gsi.arrival()?;
-            let datagram = self.subnet.as_mut().and_then(|subnet| subnet.receive(&arrival, now));
-            if datagram.is_some() {
-                return datagram;
-            }
-        }
-    }
-
     /// Brings the device up and starts QP1. The port has no address yet: [`Provider::set_net`]
     /// gives it one.
     pub fn open(platform: &'p P, config: &Config<'p>) -> Result<Self, Fault> {
@@ -235,7 +211,6 @@ impl<
             doorbells: Doorbells::default(),
             gsi: Some(gsi),
             network: None,
-            own: Ipv6Addr::UNSPECIFIED.into(),
             subnet: None,
             pds: Table::new(),
             cqs: Table::new(),
@@ -473,7 +448,6 @@ impl<
     }
 
     fn set_net(&mut self, net: &Net, now: Instant) -> Result<(), Fault> {
-        self.own = net.addr;
         // Another adapter is opened on a device that is up.
         if let Some(network) = self.network.take() {
             network.destroy(&mut self.device)?;
@@ -741,27 +715,27 @@ impl<
     }
 
     fn mad_send(&mut self, path: &Path, mad: &[u8; 256]) -> Result<(), Fault> {
-        let Some(gsi) = self.gsi.as_mut() else {
-            return Err(fault!(
-                BadState,
-                "send a datagram",
-                "the device is closed",
-                "open it anew"
-            ));
-        };
-        let sent = gsi.send(path, mad);
-        if sent.is_ok() {
-            self.report(|| self.datagram(true, path.remote, mad));
+        match self.gsi.as_mut() {
+            Some(gsi) => gsi.send(path, mad),
+            None => {
+                Err(fault!(BadState, "send a datagram", "the device is closed", "open it anew"))
+            }
         }
-        sent
     }
 
     fn mad_recv(&mut self) -> Option<MadIn> {
-        let datagram = self.arrival();
-        if let Some(MadIn { from, mad, .. }) = &datagram {
-            self.report(|| self.datagram(false, *from, mad));
+        let gsi = self.gsi.as_mut()?;
+        if self.device.link() == LinkType::Ethernet {
+            return gsi.recv();
         }
-        datagram
+        let now = self.now;
+        loop {
+            let arrival = gsi.arrival()?;
+            let datagram = self.subnet.as_mut().and_then(|subnet| subnet.receive(&arrival, now));
+            if datagram.is_some() {
+                return datagram;
+            }
+        }
     }
 
     fn await_device(&mut self, done: impl FnMut() -> bool) -> bool {

@@ -17,8 +17,7 @@ pub(crate) fn features() -> Result<()> {
         for set in sets(&own) {
             let mut check = run::cargo();
             check.args(["check", "--quiet", "--locked", "-p", package.name.as_str()]);
-            // What the compiler says of code that a set leaves unused is of value too.
-            check.args(["--lib", "--bins", "--no-default-features"]);
+            check.arg("--no-default-features");
             if !set.is_empty() {
                 check.args(["--features", &set.join(",")]);
             }

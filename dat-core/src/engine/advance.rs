@@ -12,6 +12,7 @@ use crate::cm::event::Transmit;
 use crate::cm::wire::{MAD_LEN, asks};
 use crate::data::shared::ep::Trouble;
 use crate::data::shared::stack::END;
+use crate::engine::cm_counters::Dealt;
 use crate::engine::connections::whereabouts;
 use crate::engine::{Ia, establish};
 use crate::provider::{MadIn, Notice, Provider};
@@ -335,13 +336,14 @@ fn process_datagram<P: Provider>(
     from: IpAddr,
     mad: &[u8; MAD_LEN],
 ) {
-    let before = *ia.connections.cm.counters();
+    ia.hca.report(|| ia.connections.datagram(false, from, mad));
+    let before = Dealt::of(ia.connections.cm.counters());
     let longest = ia.hca.limits().mtu;
     let (objects, events) = (&ia.objects, &ia.events);
     let admits = |service, mtu| objects.admits(events, longest, service, mtu);
     ia.connections.cm.input_if(now, from, mad, &admits);
-    let after = ia.connections.cm.counters();
-    ia.counters.received(mad, &before, after);
+    let after = Dealt::of(ia.connections.cm.counters());
+    ia.counters.received(mad, &before, &after);
     ia.connection_events(now);
 }
 

@@ -94,6 +94,23 @@ static KINDS: [Kind; 7] = [
 /// The attribute of a rejection.
 const REJ: u16 = 0x12;
 
+/// What the connection manager counts of a datagram that it deals with.
+pub(crate) struct Dealt {
+    /// Made no sense, or came from somebody else.
+    odd: u64,
+    no_slot: u64,
+    malformed: u64,
+    duplicates: u64,
+}
+
+impl Dealt {
+    pub(crate) fn of(counters: &Counters) -> Self {
+        let Counters { no_slot, malformed, duplicates, .. } = *counters;
+        let odd = counters.unexpected.wrapping_add(counters.foreign);
+        Self { odd, no_slot, malformed, duplicates }
+    }
+}
+
 impl IaTally {
     /// A datagram goes out, once more if `again`.
     pub(crate) fn sent(&mut self, mad: &[u8; MAD_LEN], again: bool) {
@@ -114,10 +131,10 @@ impl IaTally {
         }
     }
 
-    /// A datagram has come in; the connection manager counted `before`, and `after` it has dealt
+    /// A datagram has come in; the connection manager had counted `before`, and `after` it has dealt
     /// with it.
-    pub(crate) fn received(&mut self, mad: &[u8; MAD_LEN], before: &Counters, after: &Counters) {
-        if [after.unexpected, after.foreign] != [before.unexpected, before.foreign] {
+    pub(crate) fn received(&mut self, mad: &[u8; MAD_LEN], before: &Dealt, after: &Dealt) {
+        if after.odd != before.odd {
             self.count(IaCounter::CmErrUnexpected);
         }
         if after.no_slot != before.no_slot {

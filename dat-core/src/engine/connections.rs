@@ -14,6 +14,7 @@
 //! request after the flush. It looks at the state once more afterwards and asks for another flush;
 //! should store and load cross on their way, the next advance finds the request outstanding.
 
+use core::net::IpAddr;
 use core::sync::atomic::Ordering;
 use core::task::Poll;
 
@@ -58,6 +59,8 @@ pub(crate) enum Owner {
 #[derive(Debug)]
 pub(crate) struct Connections<'s> {
     pub(crate) cm: Cm<'s>,
+    /// Address of this side.
+    pub(crate) local: IpAddr,
     /// By the index of a connection.
     pub(crate) owners: &'s mut [Owner],
     /// Passive Endpoints whose peer is ready. They are taken on together, and none stays here
@@ -194,8 +197,18 @@ impl Connections<'_> {
                 false
             }
             // A datagram may be lost anywhere; the connection manager repeats it.
-            Ok(()) | Err(_) => true,
+            Ok(()) | Err(_) => {
+                let Transmit { to, mad, .. } = transmit;
+                hca.report(|| self.datagram(true, *to, mad));
+                true
+            }
         }
+    }
+
+    /// A datagram, for a log.
+    pub(super) fn datagram(&self, sent: bool, remote: IpAddr, mad: &[u8; 256]) -> Activity {
+        let (local, message) = (self.local, wire::name(mad));
+        Activity::Datagram { sent, local, remote, message, mad: *mad }
     }
 
     /// Puts a datagram off until it is known where its peer is.

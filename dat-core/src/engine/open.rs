@@ -132,6 +132,7 @@ impl<'s, P: Provider> Ia<'s, P> {
             upcalls,
             connections: Connections {
                 cm,
+                local: net.addr,
                 owners,
                 ready: Vec::new(),
                 waiting: Waiting::new(),

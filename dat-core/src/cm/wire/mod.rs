@@ -43,9 +43,8 @@ pub(crate) fn asks(mad: &[u8; MAD_LEN]) -> bool {
     })
 }
 
-/// The name of a message of the connection manager, as REQ.
-#[must_use]
-pub fn name(mad: &[u8; MAD_LEN]) -> &'static str {
+/// The name of a message of the connection manager.
+pub(crate) fn name(mad: &[u8; MAD_LEN]) -> &'static str {
     match Header::new_checked(mad).map(|header| header.attribute()) {
         Ok(Req::<()>::ATTRIBUTE) => "REQ",
         Ok(Mra::<()>::ATTRIBUTE) => "MRA",
