@@ -47,7 +47,10 @@ fn the_hook_sees_a_connection_from_open_to_close() {
         lines(seen),
         [
             format!("{name}: Unconnected to ActiveConnectionPending"),
+            "REQ to 10.0.0.2".to_owned(),
+            "REP from 10.0.0.2".to_owned(),
             format!("{name}: ActiveConnectionPending to Connected"),
+            "RTU to 10.0.0.2".to_owned(),
         ]
     );
     p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt).unwrap();
@@ -58,6 +61,8 @@ fn the_hook_sees_a_connection_from_open_to_close() {
         lines(seen),
         [
             format!("{name}: Connected to Disconnected"),
+            "DREQ to 10.0.0.2".to_owned(),
+            "DREP from 10.0.0.2".to_owned(),
             format!("{name}: Disconnected to Unconnected"),
             "the adapter is closed".to_owned(),
         ]
@@ -75,12 +80,18 @@ fn the_hook_sees_requests_refusals_and_repeated_messages() {
         p.run_until_idle();
     };
     ask(&mut p);
-    let refused = lines(seen);
-    assert_eq!(refused.len(), 0, "{refused:?}");
+    let Some(Activity::Datagram { sent: false, local, remote, mad, .. }) =
+        seen.lock().unwrap().first().copied()
+    else {
+        unreachable!("a REQ came");
+    };
+    // The class of the connection manager, and the attribute of a REQ.
+    assert_eq!((local, remote, mad[1], mad[17]), (addr(0), addr(1), 0x07, 0x10));
+    assert_eq!(lines(seen), ["REQ from 10.0.0.2", "REJ to 10.0.0.2"]);
     p.b.ia.ep_reset(p.b.ep).unwrap();
     let psp = p.a.ia.psp_create(PORT, p.a.cr, PspFlag::Consumer).unwrap();
     ask(&mut p);
-    assert_eq!(lines(seen), ["10.0.0.2 asks for port 4711"]);
+    assert_eq!(lines(seen), ["REQ from 10.0.0.2", "10.0.0.2 asks for port 4711"]);
     let Some(Event::ConnectionRequest { cr, .. }) = p.a.next(p.a.cr) else {
         unreachable!("it was announced");
     };
