@@ -13,9 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
 use pcap_file::{DataLink, PcapError, TsResolution};
 use smoltcp::phy::ChecksumCapabilities;
-use smoltcp::wire::{
-    IpProtocol, Ipv4Packet, Ipv4Repr, Ipv6Packet, Ipv6Repr, UDP_HEADER_LEN, UdpPacket, UdpRepr,
-};
+use smoltcp::wire::{IpAddress, IpProtocol, IpRepr, UDP_HEADER_LEN, UdpPacket, UdpRepr};
 use vfio_host::status::Datagram;
 
 use super::super::failure::Failure;
@@ -79,55 +77,32 @@ fn packet(datagram: &Datagram) -> Vec<u8> {
     } else {
         (datagram.remote, datagram.local)
     };
-    let udp = UdpRepr { src_port: PORT, dst_port: PORT };
+    // A packet is of one kind: an address of the other is written as IPv6 has it.
+    let mapped = |addr: IpAddr| -> IpAddress {
+        match addr {
+            IpAddr::V4(addr) if from.is_ipv6() || to.is_ipv6() => addr.to_ipv6_mapped().into(),
+            IpAddr::V4(addr) => addr.into(),
+            IpAddr::V6(addr) => addr.into(),
+        }
+    };
+    let (from, to) = (mapped(from), mapped(to));
     let len = UDP_HEADER_LEN + payload.len();
+    let ip = IpRepr::new(from, to, IpProtocol::Udp, len, HOP_LIMIT);
+    let mut bytes = vec![0; ip.buffer_len()];
+    ip.emit(&mut bytes[..], &ChecksumCapabilities::default());
+    let mut inner = UdpPacket::new_unchecked(bytes.split_at_mut(ip.header_len()).1);
+    let udp = UdpRepr { src_port: PORT, dst_port: PORT };
+    let fill = |bytes: &mut [u8]| bytes.copy_from_slice(&payload);
     // RoCEv2 has no checksum in UDP: the ICRC is stronger.
     let unchecked = ChecksumCapabilities::ignored();
-    let fill = |bytes: &mut [u8]| bytes.copy_from_slice(&payload);
-    match (from, to) {
-        (IpAddr::V4(src_addr), IpAddr::V4(dst_addr)) => {
-            let next_header = IpProtocol::Udp;
-            let ip = Ipv4Repr {
-                src_addr,
-                dst_addr,
-                next_header,
-                payload_len: len,
-                hop_limit: HOP_LIMIT,
-            };
-            let mut bytes = vec![0; ip.buffer_len() + len];
-            let mut packet = Ipv4Packet::new_unchecked(&mut bytes);
-            ip.emit(&mut packet, &ChecksumCapabilities::default());
-            let mut inner = UdpPacket::new_unchecked(packet.payload_mut());
-            udp.emit(&mut inner, &from.into(), &to.into(), payload.len(), fill, &unchecked);
-            bytes
-        }
-        (from, to) => {
-            let [src_addr, dst_addr] = [from, to].map(|addr| match addr {
-                IpAddr::V4(addr) => addr.to_ipv6_mapped(),
-                IpAddr::V6(addr) => addr,
-            });
-            let next_header = IpProtocol::Udp;
-            let ip = Ipv6Repr {
-                src_addr,
-                dst_addr,
-                next_header,
-                payload_len: len,
-                hop_limit: HOP_LIMIT,
-            };
-            let mut bytes = vec![0; ip.buffer_len() + len];
-            let mut packet = Ipv6Packet::new_unchecked(&mut bytes);
-            ip.emit(&mut packet);
-            let mut inner = UdpPacket::new_unchecked(packet.payload_mut());
-            let [from, to] = [src_addr, dst_addr].map(|addr| IpAddr::V6(addr).into());
-            udp.emit(&mut inner, &from, &to, payload.len(), fill, &unchecked);
-            bytes
-        }
-    }
+    udp.emit(&mut inner, &from, &to, payload.len(), fill, &unchecked);
+    bytes
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use smoltcp::wire::{Ipv4Packet, Ipv6Packet};
 
     fn datagram(sent: bool, local: &str, remote: &str) -> Datagram {
         let [local, remote] = [local, remote].map(|text| text.parse().unwrap());
@@ -147,6 +122,8 @@ mod tests {
         let ip = Ipv6Packet::new_checked(&bytes).unwrap();
         assert_eq!((ip.src_addr().segments()[7], ip.dst_addr().segments()[7]), (2, 1));
         assert_eq!(UdpPacket::new_checked(ip.payload()).unwrap().payload().len(), 280);
+        let bytes = packet(&datagram(true, "10.0.0.1", "fd00::2"));
+        assert!(Ipv6Packet::new_checked(&bytes).unwrap().src_addr().to_ipv4_mapped().is_some());
     }
 
     #[test]
