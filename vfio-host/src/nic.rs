@@ -25,8 +25,8 @@ use std::time::Duration;
 use dat_core::cm::QpTerms;
 use dat_core::provider::Net;
 use dat_core::{
-    CloseFlag, Cno, CnoWait, Cr, DatReturn, DatSubtype, DatType, Ep, Evd, EvdWait, Event, Ia,
-    Instant, Next, Parts, Qos, Storage,
+    CloseFlag, Cno, CnoWait, Cr, DatReturn, DatSubtype, DatType, Ep, Evd, EvdWait, Event, Fault,
+    Ia, Instant, Next, Parts, Qos, Storage,
 };
 use hca_mlx5::dma::Buffer;
 use hca_mlx5::{Config, Mlx5};
@@ -58,6 +58,9 @@ pub enum WaitError {
     /// The device is in trouble. Pending events have been delivered before. A removal request is
     /// reported by one wait, other trouble by every wait.
     Device(Trouble),
+    /// The adapter is lost, for the reason that [`Ia::lost`] has. Pending events have been delivered
+    /// before; every wait reports it.
+    Lost(Fault),
 }
 
 impl WaitError {
@@ -86,6 +89,7 @@ impl std::fmt::Display for WaitError {
         match self {
             Self::Dat(error) => error.fmt(f),
             Self::Device(trouble) => trouble.fmt(f),
+            Self::Lost(fault) => fault.fmt(f),
         }
     }
 }
@@ -95,6 +99,7 @@ impl std::error::Error for WaitError {
         match self {
             Self::Dat(error) => error.source(),
             Self::Device(trouble) => trouble.source(),
+            Self::Lost(fault) => Some(fault),
         }
     }
 }
@@ -106,6 +111,9 @@ impl From<WaitError> for Error {
             WaitError::Device(Trouble::Gone(error)) => error,
             WaitError::Device(trouble) => {
                 Self::new(Kind::Gone, "", trouble.to_string(), "").because(trouble)
+            }
+            WaitError::Lost(fault) => {
+                Self::new(Kind::Device, "", fault.to_string(), "").because(fault)
             }
         }
     }
@@ -671,20 +679,18 @@ where
         if let Some(found) = (self.look)(self.nic, now) {
             return Some(found);
         }
-        match self.nic.host.trouble()? {
+        let lost = self.nic.ia.lost().copied();
+        let reported = &mut self.nic.removal_reported;
+        let trouble = self.nic.host.trouble().filter(|trouble| match trouble {
             // The driver detects this within its health check period, and all posted requests
             // complete first.
-            Trouble::Gone(_) if self.nic.ia.lost().is_none() => None,
+            Trouble::Gone(_) => lost.is_some(),
             // Reported once: the program may still wait for its connections to end.
-            Trouble::RemovalRequested
-                if std::mem::replace(&mut self.nic.removal_reported, true) =>
-            {
-                None
-            }
-            trouble @ (Trouble::Gone(_) | Trouble::BusError | Trouble::RemovalRequested) => {
-                Some(Err(WaitError::Device(trouble)))
-            }
-        }
+            Trouble::RemovalRequested => !std::mem::replace(reported, true),
+            Trouble::BusError => true,
+        });
+        let error = trouble.map(WaitError::Device).or(lost.map(WaitError::Lost))?;
+        Some(Err(error))
     }
 
     fn arm(&mut self) {

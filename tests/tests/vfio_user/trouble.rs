@@ -199,6 +199,32 @@ fn a_device_that_vanishes_is_noticed() {
     assert!(error.to_string().contains("does not answer"), "{error}");
 }
 
+/// Nobody is connected, so no event of a connection ends the wait.
+#[test]
+fn a_firmware_that_falls_ends_every_wait() {
+    let rig = Rig::new();
+    let host = rig.host(0);
+    let mut room = Box::new(NicStorage::new());
+    let Side { mut nic, evd, .. } = Side::open(&host, &mut room, 0);
+    let cno = nic.cno_create(None).unwrap();
+    let start = Instant::now();
+    rig.control("die 0");
+    let error = nic.evd_wait(evd, LONG, 1).unwrap_err();
+    let lost = WaitError::Lost(*nic.lost().unwrap());
+    assert_eq!(error, lost);
+    assert_eq!(nic.wait_any(&[evd], LONG), Err(lost.clone()));
+    assert_eq!(nic.cno_wait(cno, LONG), Err(lost.clone()));
+    // What is there comes first.
+    let async_evd = nic.async_evd();
+    assert_eq!(nic.evd_wait(async_evd, LONG, 1), Ok(Event::Async(AsyncEvent::IaCatastrophic)));
+    assert_eq!(nic.evd_wait(async_evd, LONG, 1), Err(lost.clone()));
+    assert!(start.elapsed() < SOON);
+    let sources = chain(&lost);
+    assert!(sources[1].is::<Fault>());
+    let error = vfio_host::Error::from(lost.clone());
+    assert_eq!((error.kind(), error.to_string()), (Kind::Device, lost.to_string()));
+}
+
 #[test]
 fn a_request_to_release_the_device_is_reported() {
     let rig = Rig::new();

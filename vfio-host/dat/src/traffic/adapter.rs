@@ -199,7 +199,7 @@ pub(crate) fn next<H: Host>(
     } else {
         match nic.evd_wait(evd, limit, 1) {
             Ok(event) => Some(event),
-            Err(WaitError::TIMEOUT) => None,
+            Err(WaitError::TIMEOUT | WaitError::Lost(_)) => None,
             Err(WaitError::Dat(ret)) => return Err(dat("dat_evd_wait", ret)),
             Err(WaitError::Device(trouble)) => return Err(trouble.into()),
         }
@@ -221,7 +221,7 @@ pub(crate) fn wait<H: Host>(
 ) -> Result<(), Failure> {
     match nic.wait_any(evds, limit) {
         Ok(_) => Ok(()),
-        Err(WaitError::TIMEOUT) => trouble(nic).map_or(Ok(()), Err),
+        Err(WaitError::TIMEOUT | WaitError::Lost(_)) => trouble(nic).map_or(Ok(()), Err),
         Err(WaitError::Dat(ret)) => Err(dat("dat_cno_wait", ret)),
         Err(WaitError::Device(trouble)) => Err(trouble.into()),
     }
