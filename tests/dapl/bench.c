@@ -74,8 +74,8 @@ static int one(DAT_LMR_TRIPLET *here, DAT_RMR_TRIPLET *far, const struct timespe
 }
 
 /*
- * A write that does not count. The first post of an Endpoint and the first dequeue of a dispatcher take the adapter's lock, advance
- * the driver and open the way past both; what the driver has to do then depends on the clock.
+ * A write that does not count. The first post of an Endpoint takes the adapter's lock and advances the driver, whose work depends on
+ * the clock; the first dequeue of a dispatcher takes the lock. Later ones take none.
  */
 static int first(DAT_LMR_TRIPLET *here, DAT_RMR_TRIPLET *far, const struct timespec *nap)
 {

@@ -59,7 +59,7 @@ pub enum WaitError {
     /// reported by one wait, other trouble by every wait.
     Device(Trouble),
     /// The adapter is lost, for the reason that [`Ia::lost`] has. Pending events have been delivered
-    /// before; every wait reports it.
+    /// before. Every wait reports it, unless there is [`Self::Device`] to report.
     Lost(Fault),
 }
 
